@@ -1,0 +1,89 @@
+package codec
+
+import (
+	"encoding"
+	"slices"
+)
+
+const (
+	// MaxFrame is the size of the server's read buffer in bytes, and so of the
+	// longest frame. A server never answers a longer one, and from then on spins
+	// at full load (H5 in docs/protocol.md): encoders refuse it.
+	MaxFrame = 8096
+	// MaxKey is the length of the longest key or channel in bytes.
+	MaxKey = 255
+)
+
+// Frame is any message of the protocol, of either direction.
+type Frame interface {
+	// AppendBinary appends the encoded frame to dst, or returns dst unchanged
+	// and a [*SizeError].
+	encoding.BinaryAppender
+	// valueSize is the N that the frame was made for, 0 if it carries no value.
+	valueSize() int
+}
+
+// extend makes dst longer by n bytes and returns it, and those n bytes.
+func extend(dst []byte, n int) (whole, tail []byte) {
+	whole = slices.Grow(dst, n)
+	whole = whole[:len(dst)+n]
+	return whole, whole[len(dst):]
+}
+
+// appendKeyFrame appends the frame that consists of op, a key's length and the
+// key.
+func appendKeyFrame(dst []byte, op Op, key []byte) ([]byte, error) {
+	if len(key) > MaxKey {
+		return dst, &SizeError{Op: op, Field: "key", Size: len(key), Max: MaxKey}
+	}
+	dst, b := extend(dst, 2+len(key))
+	b[0], b[1] = byte(op), byte(len(key))
+	copy(b[2:], key)
+	return dst, nil
+}
+
+// decodeKeyFrame is the inverse of appendKeyFrame.
+func decodeKeyFrame(src []byte, op Op) (key []byte, n int, err error) {
+	if len(src) == 0 {
+		return nil, 0, ErrShort
+	}
+	if src[0] != byte(op) {
+		return nil, 0, wrongOp(src[0])
+	}
+	if len(src) < 2 {
+		return nil, 0, ErrShort
+	}
+	n = 2 + int(src[1])
+	if len(src) < n {
+		return nil, 0, ErrShort
+	}
+	return src[2:n:n], n, nil
+}
+
+// checkPayload refuses a name over 255 bytes, a payload whose length does not
+// fit T, and a frame (head bytes beside the two) over [MaxFrame].
+func checkPayload[T Value](op Op, nameField string, name []byte, field string, payload []byte, head int) error {
+	if len(name) > MaxKey {
+		return &SizeError{Op: op, Field: nameField, Size: len(name), Max: MaxKey}
+	}
+	if uint64(len(payload)) > uint64(^T(0)) {
+		return &SizeError{Op: op, Field: field, Size: len(payload), Max: uint64(^T(0))}
+	}
+	if n := head + len(name) + len(payload); n > MaxFrame {
+		return &SizeError{Op: op, Field: "frame", Size: n, Max: MaxFrame}
+	}
+	return nil
+}
+
+// frameLength adds up the parts of a frame whose payload's length came from the
+// wire, and refuses a frame over [MaxFrame] before a byte of it has come.
+func frameLength(head int, payload uint64) (int, error) {
+	if payload > MaxFrame || head+int(payload) > MaxFrame {
+		n := uint64(head) + payload
+		if n < payload {
+			n = payload
+		}
+		return 0, &DecodeError{Field: "frame", Value: n, Err: ErrMalformed}
+	}
+	return head + int(payload), nil
+}

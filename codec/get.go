@@ -1,0 +1,97 @@
+package codec
+
+// Get reads a buffer. Sent by clients; a [GetResponse] answers it.
+//
+//	06 · key length 1 · key
+type Get struct {
+	Key []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+}
+
+// Op returns [OpGet].
+func (Get) Op() Op { return OpGet }
+
+// ResponseKind returns [KindGet].
+func (Get) ResponseKind() Kind { return KindGet }
+
+func (Get) valueSize() int { return 0 }
+
+// DecodeGet decodes the GET at the start of src and returns it and its length in
+// bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeGet(src []byte) (m Get, n int, err error) {
+	m.Key, n, err = decodeKeyFrame(src, OpGet)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// key, dst is returned as it was.
+func (m Get) AppendBinary(dst []byte) ([]byte, error) {
+	return appendKeyFrame(dst, OpGet, m.Key)
+}
+
+// GetResponse answers a [Get]. Sent by servers.
+//
+//	00
+//	01 · unit 1 · amount N · value length N · value
+//
+// A counter is found with an empty value.
+type GetResponse[T Value] struct {
+	Found bool   // false: no such key, or an expired one; the rest is zero then
+	TTL   TTL[T] // what remains, floored to the record's unit
+	Value []byte // aliases the input when decoded
+}
+
+// Kind returns [KindGet].
+func (GetResponse[T]) Kind() Kind { return KindGet }
+
+func (GetResponse[T]) valueSize() int { return Size[T]() }
+
+// DecodeGetResponse decodes the answer to a GET at the start of src and returns
+// it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeGetResponse[T Value](src []byte) (m GetResponse[T], n int, err error) {
+	if len(src) == 0 {
+		return m, 0, ErrShort
+	}
+	switch src[0] {
+	case 0:
+		return m, 1, nil
+	case 1:
+	default:
+		return m, 0, wrongStatus(src[0])
+	}
+	size := Size[T]()
+	head := 2 + 2*size
+	if len(src) < head {
+		return m, 0, ErrShort
+	}
+	n, err = frameLength(head, uint64(getValue[T](src[2+size:])))
+	if err != nil {
+		return m, 0, err
+	}
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	m.Found = true
+	m.TTL.Unit = Unit(src[1])
+	m.TTL.Amount = getValue[T](src[2:])
+	m.Value = src[head:n:n]
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// value or the frame, dst is returned as it was.
+func (m GetResponse[T]) AppendBinary(dst []byte) ([]byte, error) {
+	if !m.Found {
+		return append(dst, 0), nil
+	}
+	size := Size[T]()
+	head := 2 + 2*size
+	if err := checkPayload[T](OpGet, "key", nil, "value", m.Value, head); err != nil {
+		return dst, err
+	}
+	dst, b := extend(dst, head+len(m.Value))
+	b[0], b[1] = 1, byte(m.TTL.Unit)
+	putValue(b[2:], m.TTL.Amount)
+	putValue(b[2+size:], T(len(m.Value)))
+	copy(b[head:], m.Value)
+	return dst, nil
+}

@@ -1,0 +1,71 @@
+package codec
+
+import "fmt"
+
+// ProbeResponses is how many bytes answer a probe: one [Status] for its INSERT
+// and one for each of its four PURGEs.
+const ProbeResponses = 5
+
+// probeKeys are the offsets at which the probe's key starts for servers of 1, 2,
+// 4 and 8 byte values.
+var probeKeys = [4]int{5, 7, 11, 19}
+
+// AppendProbe appends a conversation that tells a server's value size without
+// risk to a server of any: an INSERT that is a valid frame for every N at once,
+// because the key length sits at another offset for each, and a PURGE of each of
+// the four keys that it can have created. Nothing stays behind. Without it, the
+// first frame of a wrong N would leave bytes that the server takes for op codes,
+// and an unknown op code kills it (H6).
+//
+// The tail ends the key. Make it random, 16 bytes say, so that two clients that
+// probe at the same moment do not meet. At most 240 bytes of it are allowed.
+//
+//	offset  0   2   3   4    5   6    9   10    18    20
+//	byte    01  04  04  L-5  04  L-7  04  L-11  L-19  tail, with L = 20 + its length; 00 elsewhere
+func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
+	l := 20 + len(tail)
+	if l-probeKeys[0] > MaxKey {
+		return dst, &SizeError{Op: OpInsert, Field: "probe tail", Size: len(tail), Max: MaxKey - 15}
+	}
+	start := len(dst)
+	dst, b := extend(dst, l)
+	clear(b)
+	b[0] = byte(OpInsert)
+	for _, i := range [4]int{2, 3, 5, 9} {
+		b[i] = byte(Seconds)
+	}
+	for _, k := range probeKeys {
+		b[k-1] = byte(l - k)
+	}
+	copy(b[20:], tail)
+	for _, k := range probeKeys {
+		dst = append(dst, byte(OpPurge), byte(l-k))
+		dst = append(dst, dst[start+k:start+l]...)
+	}
+	return dst, nil
+}
+
+// DecodeProbe returns the value size in bytes that the answers to a probe tell:
+// 1, 2, 4 or 8. Exactly one of the four PURGEs has found its key.
+// Errors: [ErrShort], [ErrMalformed].
+func DecodeProbe(src []byte) (size, n int, err error) {
+	for i := range ProbeResponses {
+		if i == len(src) {
+			return 0, 0, ErrShort
+		}
+		if src[i] > 1 {
+			return 0, 0, &DecodeError{Offset: int64(i), Field: "status", Value: uint64(src[i]), Err: ErrMalformed}
+		}
+		if src[i] == 0 || i == 0 {
+			continue
+		}
+		if size != 0 {
+			return 0, 0, fmt.Errorf("%w: a probe's key was found at two value sizes", ErrMalformed)
+		}
+		size = 1 << (i - 1)
+	}
+	if size == 0 || src[0] == 0 {
+		return 0, 0, fmt.Errorf("%w: a probe's key was found at no value size", ErrMalformed)
+	}
+	return size, ProbeResponses, nil
+}

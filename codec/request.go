@@ -1,0 +1,49 @@
+package codec
+
+// Request is a frame that a client sends: an [Insert], [Query], [Update],
+// [Purge], [Set] or [Get].
+type Request interface {
+	Frame
+	// Op returns the frame's first byte.
+	Op() Op
+	// ResponseKind tells which decoder reads the answer. Answers come in the
+	// order of the requests and carry no id: a reader must remember this.
+	ResponseKind() Kind
+}
+
+// DecodeRequest decodes the request at the start of src, of any kind, and returns
+// it and its length in bytes. Its dynamic type is the message itself, no pointer
+// to it. The interface value costs an allocation; where the op is known,
+// [DecodeInsert] and its siblings cost none.
+//
+// Errors: [ErrShort]; [ErrUnknownOp] where src begins with no request of this
+// package, an EVENT included; [ErrMalformed].
+func DecodeRequest[T Value](src []byte) (req Request, n int, err error) {
+	if len(src) == 0 {
+		return nil, 0, ErrShort
+	}
+	switch Op(src[0]) {
+	case OpInsert:
+		return request(DecodeInsert[T](src))
+	case OpQuery:
+		return request(DecodeQuery(src))
+	case OpUpdate:
+		return request(DecodeUpdate[T](src))
+	case OpPurge:
+		return request(DecodePurge(src))
+	case OpSet:
+		return request(DecodeSet[T](src))
+	case OpGet:
+		return request(DecodeGet(src))
+	default:
+		return nil, 0, &DecodeError{Field: "op", Value: uint64(src[0]), Err: ErrUnknownOp}
+	}
+}
+
+// request boxes a decoded message, and nothing where there is none.
+func request[M Request](m M, n int, err error) (Request, int, error) {
+	if err != nil {
+		return nil, 0, err
+	}
+	return m, n, nil
+}

@@ -1,0 +1,66 @@
+package codec
+
+// Set stores a buffer, a value of bytes. Sent by clients; a [Status] answers it:
+// failure where the key holds a counter. A buffer is overwritten.
+//
+//	05 · unit 1 · amount N · key length 1 · value length N · key · value
+type Set[T Value] struct {
+	TTL   TTL[T] // how long the buffer lives
+	Key   []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+	Value []byte // its length fits T, and the frame MaxFrame; aliases the input when decoded
+}
+
+// Op returns [OpSet].
+func (Set[T]) Op() Op { return OpSet }
+
+// ResponseKind returns [KindStatus].
+func (Set[T]) ResponseKind() Kind { return KindStatus }
+
+func (Set[T]) valueSize() int { return Size[T]() }
+
+// DecodeSet decodes the SET at the start of src and returns it and its length in
+// bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeSet[T Value](src []byte) (m Set[T], n int, err error) {
+	size := Size[T]()
+	if len(src) == 0 {
+		return m, 0, ErrShort
+	}
+	if src[0] != byte(OpSet) {
+		return m, 0, wrongOp(src[0])
+	}
+	head := 3 + 2*size
+	if len(src) < head {
+		return m, 0, ErrShort
+	}
+	value := head + int(src[2+size])
+	n, err = frameLength(value, uint64(getValue[T](src[3+size:])))
+	if err != nil {
+		return m, 0, err
+	}
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	m.TTL.Unit = Unit(src[1])
+	m.TTL.Amount = getValue[T](src[2:])
+	m.Key = src[head:value:value]
+	m.Value = src[value:n:n]
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// key, the value or the frame, dst is returned as it was.
+func (m Set[T]) AppendBinary(dst []byte) ([]byte, error) {
+	size := Size[T]()
+	head := 3 + 2*size
+	if err := checkPayload[T](OpSet, "key", m.Key, "value", m.Value, head); err != nil {
+		return dst, err
+	}
+	dst, b := extend(dst, head+len(m.Key)+len(m.Value))
+	b[0], b[1] = byte(OpSet), byte(m.TTL.Unit)
+	putValue(b[2:], m.TTL.Amount)
+	b[2+size] = byte(len(m.Key))
+	putValue(b[3+size:], T(len(m.Value)))
+	copy(b[head:], m.Key)
+	copy(b[head+len(m.Key):], m.Value)
+	return dst, nil
+}

@@ -1,0 +1,36 @@
+package codec
+
+// Status answers INSERT, UPDATE, PURGE and SET: true for success. Sent by
+// servers, one byte: 01 for success, 00 for failure.
+type Status bool
+
+// The two answers.
+const (
+	Success Status = true
+	Failure Status = false
+)
+
+// Kind returns [KindStatus].
+func (Status) Kind() Kind { return KindStatus }
+
+func (Status) valueSize() int { return 0 }
+
+// DecodeStatus decodes the status at the start of src and returns it and its
+// length, 1. Errors: [ErrShort], [ErrMalformed].
+func DecodeStatus(src []byte) (Status, int, error) {
+	if len(src) == 0 {
+		return Failure, 0, ErrShort
+	}
+	if src[0] > 1 {
+		return Failure, 0, wrongStatus(src[0])
+	}
+	return src[0] == 1, 1, nil
+}
+
+// AppendBinary appends the byte to dst. It never fails.
+func (s Status) AppendBinary(dst []byte) ([]byte, error) {
+	if s {
+		return append(dst, 1), nil
+	}
+	return append(dst, 0), nil
+}

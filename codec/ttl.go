@@ -1,0 +1,130 @@
+package codec
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// Unit is the unit of a TTL, one byte on the wire. A server keeps and echoes a
+// unit it does not know, and treats it as [Seconds].
+type Unit byte
+
+// The units of the protocol.
+const (
+	Nanoseconds  Unit = 0x01
+	Microseconds Unit = 0x02
+	Milliseconds Unit = 0x03
+	Seconds      Unit = 0x04
+	Minutes      Unit = 0x05
+	Hours        Unit = 0x06
+)
+
+// Known reports whether u is one of the six units of the protocol.
+func (u Unit) Known() bool { return u >= Nanoseconds && u <= Hours }
+
+// Duration returns the length of one u; one second for an unknown unit, as on
+// the server.
+func (u Unit) Duration() time.Duration {
+	switch u {
+	case Nanoseconds:
+		return time.Nanosecond
+	case Microseconds:
+		return time.Microsecond
+	case Milliseconds:
+		return time.Millisecond
+	case Minutes:
+		return time.Minute
+	case Hours:
+		return time.Hour
+	default:
+		return time.Second
+	}
+}
+
+// String returns the unit's symbol: ns, µs, ms, s, m, h.
+func (u Unit) String() string {
+	switch u {
+	case Nanoseconds:
+		return "ns"
+	case Microseconds:
+		return "µs"
+	case Milliseconds:
+		return "ms"
+	case Seconds:
+		return "s"
+	case Minutes:
+		return "m"
+	case Hours:
+		return "h"
+	default:
+		return fmt.Sprintf("unit 0x%02x", byte(u))
+	}
+}
+
+// TTL is a time to live: an amount of a unit. On the wire it is the unit, one
+// byte, and then the amount, N bytes.
+//
+// A zero Amount is dead at once. A server counts expiries in nanoseconds since
+// 1970 in 64 bits, so an amount that overflows them is dead at once, too, or
+// locks the server (H13 in docs/protocol.md): the frames carry such a TTL, the
+// client refuses it.
+type TTL[T Value] struct {
+	Amount T
+	Unit   Unit
+}
+
+// TTLOf returns d as a TTL in the finest unit that holds it exactly in T, so that
+// what a QUERY answers, floored to the unit, tells most. It returns an error that
+// matches [ErrTTLRange] where d is not positive, or no unit holds it exactly; the
+// error names the value size that would do.
+func TTLOf[T Value](d time.Duration) (TTL[T], error) {
+	if d <= 0 {
+		return TTL[T]{}, fmt.Errorf("%w: %v is not positive", ErrTTLRange, d)
+	}
+	if u, ok := finestUnit(d, uint64(^T(0))); ok {
+		return TTL[T]{Amount: T(d / u.Duration()), Unit: u}, nil
+	}
+	need := 8
+	for _, size := range []int{4, 2} {
+		if _, ok := finestUnit(d, math.MaxUint64>>(64-8*size)); ok {
+			need = size
+		}
+	}
+	return TTL[T]{}, fmt.Errorf("%w: %v is no whole number of a unit in %d %s, %d would do",
+		ErrTTLRange, d, Size[T](), plural(Size[T](), "byte"), need)
+}
+
+// finestUnit returns the finest unit in which d is a whole number up to max.
+func finestUnit(d time.Duration, max uint64) (Unit, bool) {
+	for u := Nanoseconds; u <= Hours; u++ {
+		if d%u.Duration() == 0 && uint64(d/u.Duration()) <= max {
+			return u, true
+		}
+	}
+	return 0, false
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
+
+// Duration returns t as a duration, or the longest duration, some 292 years,
+// where t is longer.
+func (t TTL[T]) Duration() time.Duration {
+	hi, lo := bits.Mul64(uint64(t.Amount), uint64(t.Unit.Duration()))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(lo)
+}
+
+// String returns the amount and its unit, such as "90m".
+func (t TTL[T]) String() string {
+	return strconv.FormatUint(uint64(t.Amount), 10) + t.Unit.String()
+}

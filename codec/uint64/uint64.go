@@ -1,0 +1,56 @@
+// Package uint64 is the codec for servers whose values are 8 bytes wide: the
+// generic types of package codec under plain names, so that a program names its
+// value size once, in an import.
+//
+//	frame, err := uint64.Insert{Key: key, Quota: 1, TTL: ttl}.AppendBinary(nil)
+package uint64
+
+import (
+	"io"
+	"math"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// Value is what a quota and an amount of time are on such a server.
+type Value = uint64
+
+const (
+	// Size is the value size in bytes.
+	Size = 8
+	// Max is the largest value.
+	Max Value = math.MaxUint64
+)
+
+// The messages and types that depend on the value size.
+type (
+	TTL           = codec.TTL[Value]
+	Insert        = codec.Insert[Value]
+	Update        = codec.Update[Value]
+	Set           = codec.Set[Value]
+	Event         = codec.Event[Value]
+	QueryResponse = codec.QueryResponse[Value]
+	GetResponse   = codec.GetResponse[Value]
+	Encoder       = codec.Encoder[Value]
+	Decoder       = codec.Decoder[Value]
+)
+
+// TTLOf is [codec.TTLOf] for this value size.
+func TTLOf(d time.Duration) (TTL, error) { return codec.TTLOf[Value](d) }
+
+// DecodeRequest is [codec.DecodeRequest] for this value size.
+func DecodeRequest(src []byte) (codec.Request, int, error) {
+	return codec.DecodeRequest[Value](src)
+}
+
+// DecodeResponse is [codec.DecodeResponse] for this value size.
+func DecodeResponse(kind codec.Kind, src []byte) (codec.Response, int, error) {
+	return codec.DecodeResponse[Value](kind, src)
+}
+
+// NewEncoder is [codec.NewEncoder] for this value size.
+func NewEncoder(w io.Writer) *Encoder { return codec.NewEncoder[Value](w) }
+
+// NewDecoder is [codec.NewDecoder] for this value size.
+func NewDecoder(r io.Reader) *Decoder { return codec.NewDecoder[Value](r) }

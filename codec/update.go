@@ -1,0 +1,117 @@
+package codec
+
+import "fmt"
+
+// Attribute is what an [Update] changes, one byte on the wire.
+type Attribute byte
+
+// The attributes of the protocol.
+const (
+	// Quota is the number that the counter holds.
+	Quota Attribute = 0x00
+	// TimeToLive is the record's TTL, in the unit that it was made with.
+	TimeToLive Attribute = 0x01
+)
+
+// String returns "QUOTA", "TTL", or the number of an unknown attribute.
+func (a Attribute) String() string {
+	switch a {
+	case Quota:
+		return "QUOTA"
+	case TimeToLive:
+		return "TTL"
+	default:
+		return fmt.Sprintf("attribute 0x%02x", byte(a))
+	}
+}
+
+// Change is how an [Update] changes an attribute, one byte on the wire.
+type Change byte
+
+// The changes of the protocol.
+const (
+	// Patch sets the quota, or makes the record end Value units from now.
+	Patch Change = 0x00
+	// Increase adds. A quota beyond the largest value wraps around to zero, and
+	// the server still answers success (H3).
+	Increase Change = 0x01
+	// Decrease subtracts. A quota that would fall below zero stays as it is, and
+	// the server answers failure.
+	Decrease Change = 0x02
+)
+
+// String returns "PATCH", "INCREASE", "DECREASE", or the number of an unknown
+// change.
+func (c Change) String() string {
+	switch c {
+	case Patch:
+		return "PATCH"
+	case Increase:
+		return "INCREASE"
+	case Decrease:
+		return "DECREASE"
+	default:
+		return fmt.Sprintf("change 0x%02x", byte(c))
+	}
+}
+
+// Update changes a counter's quota or a record's TTL. Sent by clients; a
+// [Status] answers it: failure where the key is missing or expired, where a quota
+// would fall below zero, or where the attribute is unknown. A server answers
+// success to an unknown change, and changes nothing.
+//
+//	03 · attribute 1 · change 1 · value N · key length 1 · key
+type Update[T Value] struct {
+	Attribute Attribute
+	Change    Change
+	Value     T      // of the quota, or units of the record's TTL
+	Key       []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+}
+
+// Op returns [OpUpdate].
+func (Update[T]) Op() Op { return OpUpdate }
+
+// ResponseKind returns [KindStatus].
+func (Update[T]) ResponseKind() Kind { return KindStatus }
+
+func (Update[T]) valueSize() int { return Size[T]() }
+
+// DecodeUpdate decodes the UPDATE at the start of src and returns it and its
+// length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeUpdate[T Value](src []byte) (m Update[T], n int, err error) {
+	size := Size[T]()
+	if len(src) == 0 {
+		return m, 0, ErrShort
+	}
+	if src[0] != byte(OpUpdate) {
+		return m, 0, wrongOp(src[0])
+	}
+	head := 4 + size
+	if len(src) < head {
+		return m, 0, ErrShort
+	}
+	n = head + int(src[head-1])
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	m.Attribute = Attribute(src[1])
+	m.Change = Change(src[2])
+	m.Value = getValue[T](src[3:])
+	m.Key = src[head:n:n]
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// key, dst is returned as it was.
+func (m Update[T]) AppendBinary(dst []byte) ([]byte, error) {
+	if len(m.Key) > MaxKey {
+		return dst, &SizeError{Op: OpUpdate, Field: "key", Size: len(m.Key), Max: MaxKey}
+	}
+	head := 4 + Size[T]()
+	dst, b := extend(dst, head+len(m.Key))
+	b[0], b[1], b[2] = byte(OpUpdate), byte(m.Attribute), byte(m.Change)
+	putValue(b[3:], m.Value)
+	b[head-1] = byte(len(m.Key))
+	copy(b[head:], m.Key)
+	return dst, nil
+}

@@ -1,0 +1,55 @@
+package codec
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Value is the set of integers a server's numbers can be: the value size of a
+// server is the size of its Value in bytes.
+type Value interface {
+	uint8 | uint16 | uint32 | uint64
+}
+
+// Size returns the value size N of T in bytes: 1, 2, 4 or 8.
+func Size[T Value]() int {
+	switch uint64(^T(0)) {
+	case math.MaxUint8:
+		return 1
+	case math.MaxUint16:
+		return 2
+	case math.MaxUint32:
+		return 4
+	default:
+		return 8
+	}
+}
+
+// putValue writes v to the first N bytes of b. The compiler keeps one case of
+// the switch for each T.
+func putValue[T Value](b []byte, v T) {
+	switch uint64(^T(0)) {
+	case math.MaxUint8:
+		b[0] = byte(v)
+	case math.MaxUint16:
+		binary.LittleEndian.PutUint16(b, uint16(v))
+	case math.MaxUint32:
+		binary.LittleEndian.PutUint32(b, uint32(v))
+	default:
+		binary.LittleEndian.PutUint64(b, uint64(v))
+	}
+}
+
+// getValue reads a value from the first N bytes of b.
+func getValue[T Value](b []byte) T {
+	switch uint64(^T(0)) {
+	case math.MaxUint8:
+		return T(b[0])
+	case math.MaxUint16:
+		return T(binary.LittleEndian.Uint16(b))
+	case math.MaxUint32:
+		return T(binary.LittleEndian.Uint32(b))
+	default:
+		return T(binary.LittleEndian.Uint64(b))
+	}
+}
