@@ -1,0 +1,20 @@
+package mockserver
+
+import "github.com/throttr-go/throttr/codec"
+
+func (p *sized[T]) set(x *exchange, m codec.Set[T]) error {
+	ok, err := p.store.set(m.Key, m.Value, ttlOf(m.TTL))
+	x.status(m.Key, ok)
+	return err
+}
+
+func (p *sized[T]) get(x *exchange, m codec.Get) error {
+	res := codec.GetResponse[T]{}
+	if r := p.store.live(m.Key); r != nil {
+		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
+	}
+	x.key, x.ok = m.Key, res.Found
+	// A value that came in a SET fits a GET's response, which is no longer.
+	x.out, _ = res.AppendBinary(x.out)
+	return nil
+}

@@ -1,0 +1,44 @@
+package mockserver
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Epoch is where a virtual clock starts.
+var Epoch = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// clock tells the time in nanoseconds since 1970, as the server's own does.
+type clock struct {
+	virtual bool
+	start   time.Time     // of the real clock: its monotonic reading outlives changes of the wall clock
+	moved   atomic.Uint64 // by how much a virtual clock was advanced
+}
+
+func (c *clock) now() uint64 {
+	if c.virtual {
+		return uint64(Epoch.UnixNano()) + c.moved.Load()
+	}
+	return uint64(c.start.UnixNano()) + uint64(time.Since(c.start))
+}
+
+func instant(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+
+// Now returns the server's time, in UTC.
+func (s *Server) Now() time.Time { return instant(s.clock.now()) }
+
+// Advance moves a virtual clock forward, and lets everything happen that falls
+// due on the way. It panics on a server with the real clock, and where d is
+// negative.
+func (s *Server) Advance(d time.Duration) {
+	if !s.clock.virtual {
+		panic("mockserver: Advance needs WithVirtualClock")
+	}
+	if d < 0 {
+		panic("mockserver: Advance can't turn the clock back")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock.moved.Add(uint64(d))
+	s.store.settle(s.clock.now())
+}

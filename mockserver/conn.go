@@ -1,0 +1,141 @@
+package mockserver
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+const (
+	// maxOutstanding is how many responses a real server keeps for a connection
+	// (H4). It drops more silently.
+	maxOutstanding = 1024
+	// readSize is how much is taken from a connection before responses leave.
+	// It is more than the server's buffer, so that a flood counts as one: all of
+	// it is outstanding, however fast its responses could leave.
+	readSize = 64 << 10
+)
+
+// conn is one connection. Its reader executes requests, its writer sends what
+// they answered.
+type conn struct {
+	srv    *Server
+	id     int
+	net    net.Conn
+	in     []byte // received and not executed yet, at most codec.MaxFrame bytes
+	x      exchange
+	out    outbox
+	gone   bool // nothing more is executed or answered; guarded by Server.mu
+	once   sync.Once
+	closed chan struct{}
+	// How many bytes pass until the cut, -1 for all of them.
+	readLeft, writeLeft int
+}
+
+func newConn(s *Server, nc net.Conn, id int) *conn {
+	c := &conn{srv: s, id: id, net: nc, closed: make(chan struct{}), readLeft: -1, writeLeft: -1}
+	c.out.wake = make(chan struct{}, 1)
+	s.cut(c)
+	return c
+}
+
+// drop ends the connection at once. The caller holds Server.mu.
+func (c *conn) drop() {
+	c.gone = true
+	c.close()
+}
+
+func (c *conn) close() {
+	c.once.Do(func() {
+		close(c.closed)
+		c.net.Close()
+	})
+}
+
+func (c *conn) read() {
+	defer c.srv.wg.Done()
+	// What was answered until here still leaves: the writer closes then.
+	defer c.out.finish()
+	buf := make([]byte, readSize)
+	for {
+		n, err := c.net.Read(buf)
+		data := buf[:n]
+		cut := c.readLeft >= 0 && n > c.readLeft
+		if cut {
+			data = buf[:c.readLeft]
+		}
+		if c.readLeft >= 0 {
+			c.readLeft -= len(data)
+		}
+		if !c.feed(data) || cut || err != nil {
+			return
+		}
+		c.out.release()
+	}
+}
+
+// feed executes data in portions that fit the server's buffer, as it would read
+// them. It reports whether the connection goes on.
+func (c *conn) feed(data []byte) bool {
+	for len(data) > 0 {
+		n := min(len(data), codec.MaxFrame-len(c.in))
+		c.in = append(c.in, data[:n]...)
+		data = data[n:]
+		if !c.srv.execute(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// execute executes the complete requests that c has received, all of them before
+// anybody else's. It reports whether the connection goes on.
+func (s *Server) execute(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := c.in
+	for len(rest) > 0 && !c.gone {
+		n, err := s.step(c, rest)
+		if errors.Is(err, codec.ErrShort) {
+			if len(rest) < codec.MaxFrame {
+				break
+			}
+			err = breachf("H5", "%d bytes are the beginning of a frame that never fits", len(rest))
+		}
+		var b *breach
+		if errors.As(err, &b) {
+			s.violate(c, b)
+			break
+		}
+		rest = rest[n:]
+	}
+	c.in = append(c.in[:0], rest...)
+	return !c.gone
+}
+
+// step executes the request at the start of src and returns its length.
+func (s *Server) step(c *conn, src []byte) (int, error) {
+	s.store.settle(s.clock.now())
+	if s.store.locked {
+		return len(src), nil
+	}
+	op := codec.Op(src[0])
+	play := s.player.handler(op)
+	if play == nil {
+		return 0, unplayed(op)
+	}
+	x := &c.x
+	*x = exchange{out: x.out[:0]}
+	n, err := play(x, src)
+	if err != nil {
+		return 0, err
+	}
+	s.requests[op]++
+	if s.observer != nil {
+		s.observe(c, x)
+	}
+	s.respond(c, x.out, s.faultOf(op))
+	return n, nil
+}

@@ -1,0 +1,27 @@
+package mockserver
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// ErrRefused is what [Server.Dial] returns while the server takes no
+// connections: closed, restarting, or by [Server.Refuse].
+var ErrRefused = errors.New("mockserver: connection refused")
+
+// Dial connects in memory, whatever the server listens on. The connection has no
+// buffer: a write returns when the other side has read all of it. It knows
+// deadlines, and blocks durably in the sense of testing/synctest.
+//
+// Errors: [ErrRefused], and that of ctx where it is over already.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	client, server := net.Pipe()
+	if !s.admit(server) {
+		return nil, ErrRefused
+	}
+	return client, nil
+}
