@@ -24,7 +24,7 @@ var (
 // SizeError is why a frame was not encoded. It matches [ErrTooLarge].
 type SizeError struct {
 	Op    Op     // the frame
-	Field string // "key", "channel", "value", "payload" or "frame"
+	Field string // "key", "channel", "value", "payload", "frame" or "probe tail"
 	Size  int    // the field's size in bytes
 	Max   uint64 // the largest size that would have been accepted, in bytes
 }
@@ -41,8 +41,8 @@ func (e *SizeError) Unwrap() error { return ErrTooLarge }
 // [ErrMalformed] or [ErrUnknownOp].
 type DecodeError struct {
 	Offset int64  // where in the input the field begins, in bytes from 0
-	Field  string // "op", "status", "frame"
-	Value  uint64 // what was found there
+	Field  string // "op", "status", "probe status", "frame" or "response kind"
+	Value  uint64 // what was found there; for "frame", its length in bytes
 	Err    error  // ErrMalformed or ErrUnknownOp
 }
 
@@ -56,6 +56,14 @@ func (e *DecodeError) Error() string {
 
 // Unwrap returns the sentinel.
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// keyTooLong is what the encoders say of a key over [MaxKey] bytes. It stays out
+// of line because it would cost them registers.
+//
+//go:noinline
+func keyTooLong(op Op, key []byte) error {
+	return &SizeError{Op: op, Field: "key", Size: len(key), Max: MaxKey}
+}
 
 // wrongOp is what a decoder of one kind of frame says of another kind.
 func wrongOp(op byte) error {

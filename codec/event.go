@@ -50,10 +50,10 @@ func (m Event[T]) AppendBinary(dst []byte) ([]byte, error) {
 	if err := checkPayload[T](OpEvent, "channel", m.Channel, "payload", m.Payload, head); err != nil {
 		return dst, err
 	}
-	dst, b := extend(dst, head+len(m.Channel)+len(m.Payload))
+	dst = reserve(dst, head+len(m.Channel)+len(m.Payload))
+	b := dst[len(dst) : len(dst)+head]
 	b[0], b[1] = byte(OpEvent), byte(len(m.Channel))
 	putValue(b[2:], T(len(m.Payload)))
-	copy(b[head:], m.Channel)
-	copy(b[head+len(m.Channel):], m.Payload)
-	return dst, nil
+	dst = append(dst[:len(dst)+head], m.Channel...)
+	return append(dst, m.Payload...), nil
 }

@@ -23,23 +23,27 @@ type Frame interface {
 	valueSize() int
 }
 
-// extend makes dst longer by n bytes and returns it, and those n bytes.
-func extend(dst []byte, n int) (whole, tail []byte) {
-	whole = slices.Grow(dst, n)
-	whole = whole[:len(dst)+n]
-	return whole, whole[len(dst):]
+// reserve returns dst with room for n more bytes. Where there is room already it
+// costs a comparison: growing is out of line, so that this is inlined.
+func reserve(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) < n {
+		return grow(dst, n)
+	}
+	return dst
 }
+
+//go:noinline
+func grow(dst []byte, n int) []byte { return slices.Grow(dst, n) }
 
 // appendKeyFrame appends the frame that consists of op, a key's length and the
 // key.
 func appendKeyFrame(dst []byte, op Op, key []byte) ([]byte, error) {
 	if len(key) > MaxKey {
-		return dst, &SizeError{Op: op, Field: "key", Size: len(key), Max: MaxKey}
+		return dst, keyTooLong(op, key)
 	}
-	dst, b := extend(dst, 2+len(key))
-	b[0], b[1] = byte(op), byte(len(key))
-	copy(b[2:], key)
-	return dst, nil
+	dst = reserve(dst, 2+len(key))
+	dst = append(dst, byte(op), byte(len(key)))
+	return append(dst, key...), nil
 }
 
 // decodeKeyFrame is the inverse of appendKeyFrame.

@@ -88,10 +88,10 @@ func (m GetResponse[T]) AppendBinary(dst []byte) ([]byte, error) {
 	if err := checkPayload[T](OpGet, "key", nil, "value", m.Value, head); err != nil {
 		return dst, err
 	}
-	dst, b := extend(dst, head+len(m.Value))
+	dst = reserve(dst, head+len(m.Value))
+	b := dst[len(dst) : len(dst)+head]
 	b[0], b[1] = 1, byte(m.TTL.Unit)
 	putValue(b[2:], m.TTL.Amount)
 	putValue(b[2+size:], T(len(m.Value)))
-	copy(b[head:], m.Value)
-	return dst, nil
+	return append(dst[:len(dst)+head], m.Value...), nil
 }

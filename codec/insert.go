@@ -47,16 +47,19 @@ func DecodeInsert[T Value](src []byte) (m Insert[T], n int, err error) {
 // key, dst is returned as it was.
 func (m Insert[T]) AppendBinary(dst []byte) ([]byte, error) {
 	if len(m.Key) > MaxKey {
-		return dst, &SizeError{Op: OpInsert, Field: "key", Size: len(m.Key), Max: MaxKey}
+		return dst, keyTooLong(OpInsert, m.Key)
 	}
 	size := Size[T]()
 	head := 3 + 2*size
-	dst, b := extend(dst, head+len(m.Key))
+	n := head + len(m.Key)
+	dst = reserve(dst, n)
+	b := dst[len(dst) : len(dst)+n]
+	_ = b[head-1] // one bounds check for the whole head
 	b[0] = byte(OpInsert)
 	putValue(b[1:], m.Quota)
 	b[1+size] = byte(m.TTL.Unit)
 	putValue(b[2+size:], m.TTL.Amount)
 	b[head-1] = byte(len(m.Key))
 	copy(b[head:], m.Key)
-	return dst, nil
+	return dst[:len(dst)+n], nil
 }

@@ -1,6 +1,6 @@
 package codec
 
-import "fmt"
+import "slices"
 
 // ProbeResponses is how many bytes answer a probe: one [Status] for its INSERT
 // and one for each of its four PURGEs.
@@ -28,7 +28,8 @@ func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 		return dst, &SizeError{Op: OpInsert, Field: "probe tail", Size: len(tail), Max: MaxKey - 15}
 	}
 	start := len(dst)
-	dst, b := extend(dst, l)
+	dst = slices.Grow(dst, l)[:start+l]
+	b := dst[start:]
 	clear(b)
 	b[0] = byte(OpInsert)
 	for _, i := range [4]int{2, 3, 5, 9} {
@@ -46,26 +47,27 @@ func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 }
 
 // DecodeProbe returns the value size in bytes that the answers to a probe tell:
-// 1, 2, 4 or 8. Exactly one of the four PURGEs has found its key.
+// 1, 2, 4 or 8. The INSERT has succeeded, and exactly one of the four PURGEs has
+// found its key; anything else is no server that can be talked to.
 // Errors: [ErrShort], [ErrMalformed].
 func DecodeProbe(src []byte) (size, n int, err error) {
 	for i := range ProbeResponses {
 		if i == len(src) {
 			return 0, 0, ErrShort
 		}
-		if src[i] > 1 {
-			return 0, 0, &DecodeError{Offset: int64(i), Field: "status", Value: uint64(src[i]), Err: ErrMalformed}
+		answer, want := src[i], byte(1)
+		switch {
+		case i == 0: // the INSERT
+		case size != 0: // the key has been found already
+			want = 0
+		case answer == 1:
+			size = 1 << (i - 1)
+		case i < ProbeResponses-1: // the key may be one of those to come
+			want = 0
 		}
-		if src[i] == 0 || i == 0 {
-			continue
+		if answer != want {
+			return 0, 0, &DecodeError{Offset: int64(i), Field: "probe status", Value: uint64(answer), Err: ErrMalformed}
 		}
-		if size != 0 {
-			return 0, 0, fmt.Errorf("%w: a probe's key was found at two value sizes", ErrMalformed)
-		}
-		size = 1 << (i - 1)
-	}
-	if size == 0 || src[0] == 0 {
-		return 0, 0, fmt.Errorf("%w: a probe's key was found at no value size", ErrMalformed)
 	}
 	return size, ProbeResponses, nil
 }

@@ -78,10 +78,12 @@ func (m QueryResponse[T]) AppendBinary(dst []byte) ([]byte, error) {
 		return append(dst, 0), nil
 	}
 	size := Size[T]()
-	dst, b := extend(dst, 2+2*size)
+	n := 2 + 2*size
+	dst = reserve(dst, n)
+	b := dst[len(dst) : len(dst)+n]
 	b[0] = 1
 	putValue(b[1:], m.Quota)
 	b[1+size] = byte(m.TTL.Unit)
 	putValue(b[2+size:], m.TTL.Amount)
-	return dst, nil
+	return dst[:len(dst)+n], nil
 }

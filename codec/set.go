@@ -55,12 +55,12 @@ func (m Set[T]) AppendBinary(dst []byte) ([]byte, error) {
 	if err := checkPayload[T](OpSet, "key", m.Key, "value", m.Value, head); err != nil {
 		return dst, err
 	}
-	dst, b := extend(dst, head+len(m.Key)+len(m.Value))
+	dst = reserve(dst, head+len(m.Key)+len(m.Value))
+	b := dst[len(dst) : len(dst)+head]
 	b[0], b[1] = byte(OpSet), byte(m.TTL.Unit)
 	putValue(b[2:], m.TTL.Amount)
 	b[2+size] = byte(len(m.Key))
 	putValue(b[3+size:], T(len(m.Value)))
-	copy(b[head:], m.Key)
-	copy(b[head+len(m.Key):], m.Value)
-	return dst, nil
+	dst = append(dst[:len(dst)+head], m.Key...)
+	return append(dst, m.Value...), nil
 }

@@ -18,7 +18,7 @@ func NewEncoder[T Value](w io.Writer) *Encoder[T] { return &Encoder[T]{w: w} }
 
 // Encode writes all frames in one Write, or none of them: a [*SizeError] for a
 // frame out of bounds, [ErrValueSize] for one of another value size. What the
-// writer returns is returned as it is.
+// writer returns is returned as it is. Without frames it does not write.
 func (e *Encoder[T]) Encode(frames ...Frame) error {
 	buf := e.buf[:0]
 	var err error
@@ -31,12 +31,17 @@ func (e *Encoder[T]) Encode(frames ...Frame) error {
 		}
 	}
 	e.buf = buf
+	if len(buf) == 0 {
+		return nil
+	}
 	_, err = e.w.Write(buf)
 	return err
 }
 
 // Decoder reads frames of value size T from a stream, through a buffer of
-// [MaxFrame] bytes.
+// [MaxFrame] bytes. After an error that is final the stream's next frame can't be
+// found any more: every further call meets the same error. After an error of the
+// reader that was temporary, such as a timeout, the next call goes on.
 type Decoder[T Value] struct {
 	r      io.Reader
 	buf    []byte
@@ -84,16 +89,21 @@ func next[T Value, M Frame](d *Decoder[T], decode func([]byte) (M, int, error)) 
 			d.offset += int64(n)
 			return m, nil
 		}
-		if de := (*DecodeError)(nil); errors.As(err, &de) {
-			de.Offset += d.offset
-		}
 		if !errors.Is(err, ErrShort) {
-			return m, err
+			return m, d.locate(err)
 		}
 		if err := d.fill(); err != nil {
 			return m, err
 		}
 	}
+}
+
+// locate makes the offset of a decoder's error count from the start of the stream.
+func (d *Decoder[T]) locate(err error) error {
+	if de := (*DecodeError)(nil); errors.As(err, &de) {
+		de.Offset += d.offset
+	}
+	return err
 }
 
 // fill reads once, and makes room first. No frame is longer than the buffer, so

@@ -93,7 +93,7 @@ func TTLOf[T Value](d time.Duration) (TTL[T], error) {
 			need = size
 		}
 	}
-	return TTL[T]{}, fmt.Errorf("%w: %v is no whole number of a unit in %d %s, %d would do",
+	return TTL[T]{}, fmt.Errorf("%w: %v is not exact in any unit with values of %d %s, a value size of %d would do",
 		ErrTTLRange, d, Size[T](), plural(Size[T](), "byte"), need)
 }
 

@@ -105,13 +105,16 @@ func DecodeUpdate[T Value](src []byte) (m Update[T], n int, err error) {
 // key, dst is returned as it was.
 func (m Update[T]) AppendBinary(dst []byte) ([]byte, error) {
 	if len(m.Key) > MaxKey {
-		return dst, &SizeError{Op: OpUpdate, Field: "key", Size: len(m.Key), Max: MaxKey}
+		return dst, keyTooLong(OpUpdate, m.Key)
 	}
 	head := 4 + Size[T]()
-	dst, b := extend(dst, head+len(m.Key))
+	n := head + len(m.Key)
+	dst = reserve(dst, n)
+	b := dst[len(dst) : len(dst)+n]
+	_ = b[head-1] // one bounds check for the whole head
 	b[0], b[1], b[2] = byte(OpUpdate), byte(m.Attribute), byte(m.Change)
 	putValue(b[3:], m.Value)
 	b[head-1] = byte(len(m.Key))
 	copy(b[head:], m.Key)
-	return dst, nil
+	return dst[:len(dst)+n], nil
 }

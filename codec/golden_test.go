@@ -1,0 +1,274 @@
+package codec_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// golden is a message and its bytes, spaced by field.
+type golden struct {
+	name  string
+	size  int // the value size of the server
+	frame codec.Frame
+	bytes string
+}
+
+// decode reads a frame of g's kind from src.
+func (g golden) decode(src []byte) (codec.Frame, int, error) {
+	switch g.size {
+	case 1:
+		return decodeLike[uint8](g.frame, src)
+	case 2:
+		return decodeLike[uint16](g.frame, src)
+	case 4:
+		return decodeLike[uint32](g.frame, src)
+	default:
+		return decodeLike[uint64](g.frame, src)
+	}
+}
+
+func decodeLike[T codec.Value](like codec.Frame, src []byte) (codec.Frame, int, error) {
+	if res, ok := like.(codec.Response); ok {
+		return asFrame(codec.DecodeResponse[T](res.Kind(), src))
+	}
+	return asFrame(codec.DecodeRequest[T](src))
+}
+
+func asFrame[M codec.Frame](m M, n int, err error) (codec.Frame, int, error) {
+	if err != nil {
+		return nil, n, err
+	}
+	return m, n, nil
+}
+
+// doc is the key of the examples in the protocol document.
+var doc = []byte{7, 7, 7, 7, 7}
+
+func goldens() []golden {
+	k := []byte("key")
+	all := []golden{
+		{"document INSERT", 2, codec.Insert[uint16]{Key: doc, Quota: 2, TTL: codec.TTL[uint16]{Amount: 3, Unit: codec.Seconds}},
+			"01 0200 04 0300 05 0707070707"},
+		{"document QUERY", 2, codec.Query{Key: doc}, "02 05 0707070707"},
+		{"document QUERY response", 2, codec.QueryResponse[uint16]{Found: true, Quota: 2, TTL: codec.TTL[uint16]{Amount: 3, Unit: codec.Seconds}},
+			"01 0200 04 0300"},
+		{"document UPDATE", 2, codec.Update[uint16]{Attribute: codec.Quota, Change: codec.Increase, Value: 2, Key: doc},
+			"03 00 01 0200 05 0707070707"},
+		{"document PURGE", 2, codec.Purge{Key: doc}, "04 05 0707070707"},
+
+		{"INSERT", 1, codec.Insert[uint8]{Key: k, Quota: 0x11, TTL: codec.TTL[uint8]{Amount: 0x21, Unit: codec.Hours}},
+			"01 11 06 21 03 6b6579"},
+		{"INSERT", 2, codec.Insert[uint16]{Key: k, Quota: 0x1112, TTL: codec.TTL[uint16]{Amount: 0x2122, Unit: codec.Hours}},
+			"01 1211 06 2221 03 6b6579"},
+		{"INSERT", 4, codec.Insert[uint32]{Key: k, Quota: 0x11121314, TTL: codec.TTL[uint32]{Amount: 0x21222324, Unit: codec.Hours}},
+			"01 14131211 06 24232221 03 6b6579"},
+		{"INSERT", 8, codec.Insert[uint64]{Key: k, Quota: 0x1112131415161718, TTL: codec.TTL[uint64]{Amount: 0x2122232425262728, Unit: codec.Hours}},
+			"01 1817161514131211 06 2827262524232221 03 6b6579"},
+
+		{"UPDATE", 1, codec.Update[uint8]{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 0x11, Key: k},
+			"03 01 02 11 03 6b6579"},
+		{"UPDATE", 2, codec.Update[uint16]{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 0x1112, Key: k},
+			"03 01 02 1211 03 6b6579"},
+		{"UPDATE", 4, codec.Update[uint32]{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 0x11121314, Key: k},
+			"03 01 02 14131211 03 6b6579"},
+		{"UPDATE", 8, codec.Update[uint64]{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 0x1112131415161718, Key: k},
+			"03 01 02 1817161514131211 03 6b6579"},
+
+		{"SET", 1, codec.Set[uint8]{TTL: codec.TTL[uint8]{Amount: 9, Unit: codec.Minutes}, Key: k, Value: []byte("value")},
+			"05 05 09 03 05 6b6579 76616c7565"},
+		{"SET", 2, codec.Set[uint16]{TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Minutes}, Key: k, Value: []byte("value")},
+			"05 05 0900 03 0500 6b6579 76616c7565"},
+		{"SET", 4, codec.Set[uint32]{TTL: codec.TTL[uint32]{Amount: 9, Unit: codec.Minutes}, Key: k, Value: []byte("value")},
+			"05 05 09000000 03 05000000 6b6579 76616c7565"},
+		{"SET", 8, codec.Set[uint64]{TTL: codec.TTL[uint64]{Amount: 9, Unit: codec.Minutes}, Key: k, Value: []byte("value")},
+			"05 05 0900000000000000 03 0500000000000000 6b6579 76616c7565"},
+
+		{"QUERY response", 1, codec.QueryResponse[uint8]{Found: true, Quota: 7, TTL: codec.TTL[uint8]{Amount: 8, Unit: codec.Milliseconds}},
+			"01 07 03 08"},
+		{"QUERY response", 4, codec.QueryResponse[uint32]{Found: true, Quota: 7, TTL: codec.TTL[uint32]{Amount: 8, Unit: codec.Milliseconds}},
+			"01 07000000 03 08000000"},
+		{"QUERY response", 8, codec.QueryResponse[uint64]{Found: true, Quota: 7, TTL: codec.TTL[uint64]{Amount: 8, Unit: codec.Milliseconds}},
+			"01 0700000000000000 03 0800000000000000"},
+
+		{"GET response", 1, codec.GetResponse[uint8]{Found: true, TTL: codec.TTL[uint8]{Amount: 8, Unit: codec.Hours}, Value: []byte("v")},
+			"01 06 08 01 76"},
+		{"GET response", 2, codec.GetResponse[uint16]{Found: true, TTL: codec.TTL[uint16]{Amount: 8, Unit: codec.Hours}, Value: []byte("v")},
+			"01 06 0800 0100 76"},
+		{"GET response", 4, codec.GetResponse[uint32]{Found: true, TTL: codec.TTL[uint32]{Amount: 8, Unit: codec.Hours}, Value: []byte("v")},
+			"01 06 08000000 01000000 76"},
+		{"GET response", 8, codec.GetResponse[uint64]{Found: true, TTL: codec.TTL[uint64]{Amount: 8, Unit: codec.Hours}, Value: []byte("v")},
+			"01 06 0800000000000000 0100000000000000 76"},
+		{"GET response of a counter", 2, codec.GetResponse[uint16]{Found: true, TTL: codec.TTL[uint16]{Amount: 8, Unit: codec.Hours}, Value: []byte{}},
+			"01 06 0800 0000"},
+
+		{"EVENT", 1, codec.Event[uint8]{Channel: []byte("news"), Payload: []byte("hello")},
+			"19 04 05 6e657773 68656c6c6f"},
+		{"EVENT", 2, codec.Event[uint16]{Channel: []byte("news"), Payload: []byte("hello")},
+			"19 04 0500 6e657773 68656c6c6f"},
+		{"EVENT", 4, codec.Event[uint32]{Channel: []byte("news"), Payload: []byte("hello")},
+			"19 04 05000000 6e657773 68656c6c6f"},
+		{"EVENT", 8, codec.Event[uint64]{Channel: []byte("news"), Payload: []byte("hello")},
+			"19 04 0500000000000000 6e657773 68656c6c6f"},
+
+		{"INSERT of an unknown unit", 2, codec.Insert[uint16]{Key: k, Quota: 1, TTL: codec.TTL[uint16]{Amount: 9, Unit: 9}},
+			"01 0100 09 0900 03 6b6579"},
+		{"UPDATE of an unknown attribute by an unknown change", 2, codec.Update[uint16]{Attribute: 7, Change: 9, Value: 1, Key: k},
+			"03 07 09 0100 03 6b6579"},
+		{"INSERT of an empty key", 2, codec.Insert[uint16]{Key: []byte{}, Quota: 1, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}},
+			"01 0100 06 0900 00"},
+		{"SET of an empty value", 2, codec.Set[uint16]{TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}, Key: k, Value: []byte{}},
+			"05 06 0900 03 0000 6b6579"},
+		{"EVENT of nothing", 2, codec.Event[uint16]{Channel: []byte{}, Payload: []byte{}}, "19 00 0000"},
+		{"QUERY of the longest key", 2, codec.Query{Key: bytes.Repeat([]byte("k"), codec.MaxKey)}, "02 ff" + strings.Repeat("6b", codec.MaxKey)},
+	}
+	for _, size := range []int{1, 2, 4, 8} { // what is the same for every value size
+		all = append(all,
+			golden{"QUERY", size, codec.Query{Key: k}, "02 03 6b6579"},
+			golden{"PURGE", size, codec.Purge{Key: k}, "04 03 6b6579"},
+			golden{"GET", size, codec.Get{Key: k}, "06 03 6b6579"},
+			golden{"success", size, codec.Success, "01"},
+			golden{"failure", size, codec.Failure, "00"},
+		)
+	}
+	return append(all,
+		golden{"QUERY response, not found", 1, codec.QueryResponse[uint8]{}, "00"},
+		golden{"QUERY response, not found", 8, codec.QueryResponse[uint64]{}, "00"},
+		golden{"GET response, not found", 1, codec.GetResponse[uint8]{}, "00"},
+		golden{"GET response, not found", 8, codec.GetResponse[uint64]{}, "00"},
+	)
+}
+
+// eachGolden runs do for every message and its bytes.
+func eachGolden(t *testing.T, do func(t *testing.T, g golden, src []byte)) {
+	for _, g := range goldens() {
+		src, err := hex.DecodeString(strings.ReplaceAll(g.bytes, " ", ""))
+		require.NoError(t, err)
+		t.Run(g.name+"/"+string(rune('0'+g.size)), func(t *testing.T) { do(t, g, src) })
+	}
+}
+
+func TestMessagesEncodeToTheirBytes(t *testing.T) {
+	eachGolden(t, func(t *testing.T, g golden, src []byte) {
+		got, err := g.frame.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, hex.EncodeToString(src), hex.EncodeToString(got))
+	})
+}
+
+func TestEncodingAppendsAndKeepsWhatWasThere(t *testing.T) {
+	eachGolden(t, func(t *testing.T, g golden, src []byte) {
+		// Room for all of it, and for none of it.
+		for _, room := range []int{0, len(src) - 1, len(src), 9000} {
+			dst := append(make([]byte, 0, 4+room), "kept"...)
+			got, err := g.frame.AppendBinary(dst)
+			require.NoError(t, err)
+			require.Equal(t, "kept", string(got[:4]))
+			require.Equal(t, src, got[4:])
+		}
+	})
+}
+
+func TestBytesDecodeToTheirMessages(t *testing.T) {
+	eachGolden(t, func(t *testing.T, g golden, src []byte) {
+		got, n, err := g.decode(src)
+		require.NoError(t, err)
+		require.Equal(t, len(src), n)
+		require.Equal(t, g.frame, got)
+	})
+}
+
+func TestDecodingStopsAtTheEndOfTheFrame(t *testing.T) {
+	eachGolden(t, func(t *testing.T, g golden, src []byte) {
+		got, n, err := g.decode(append(src, 0xff, 0xff))
+		require.NoError(t, err)
+		require.Equal(t, len(src), n)
+		require.Equal(t, g.frame, got)
+	})
+}
+
+func TestEveryProperPrefixIsShort(t *testing.T) {
+	eachGolden(t, func(t *testing.T, g golden, src []byte) {
+		for i := range src {
+			got, n, err := g.decode(src[:i:i])
+			require.ErrorIs(t, err, codec.ErrShort, "the first %d of %d bytes", i, len(src))
+			require.Zero(t, n)
+			require.Nil(t, got)
+		}
+	})
+}
+
+func TestARequestKnowsItsOpAndTheKindOfItsResponse(t *testing.T) {
+	for _, tt := range []struct {
+		req  codec.Request
+		op   codec.Op
+		kind codec.Kind
+	}{
+		{codec.Insert[uint8]{}, codec.OpInsert, codec.KindStatus},
+		{codec.Query{}, codec.OpQuery, codec.KindQuery},
+		{codec.Update[uint64]{}, codec.OpUpdate, codec.KindStatus},
+		{codec.Purge{}, codec.OpPurge, codec.KindStatus},
+		{codec.Set[uint32]{}, codec.OpSet, codec.KindStatus},
+		{codec.Get{}, codec.OpGet, codec.KindGet},
+	} {
+		require.Equal(t, tt.op, tt.req.Op())
+		require.Equal(t, tt.kind, tt.req.ResponseKind())
+		src, err := tt.req.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, byte(tt.op), src[0])
+	}
+}
+
+// A caller that appends to a decoded key must not write over the bytes that
+// follow it in the input.
+func TestDecodedBytesCanNotGrowIntoTheInput(t *testing.T) {
+	eachGolden(t, func(t *testing.T, g golden, src []byte) {
+		src = append(src, "next"...)
+		before := bytes.Clone(src)
+		m, n, err := g.decode(src)
+		require.NoError(t, err)
+		for _, field := range payloads(m) {
+			require.Equal(t, len(field), cap(field))
+			_ = append(field, "overwritten"...)
+		}
+		require.Equal(t, before, src)
+		require.Equal(t, "next", string(src[n:]))
+	})
+}
+
+func TestDecodedBytesAliasTheInput(t *testing.T) {
+	src := []byte("\x02\x01k")
+	m, _, err := codec.DecodeQuery(src)
+	require.NoError(t, err)
+	src[2] = 'K'
+	require.Equal(t, "K", string(m.Key))
+}
+
+// payloads returns the byte fields of the messages that have any.
+func payloads(m codec.Frame) [][]byte {
+	switch m := m.(type) {
+	case codec.Insert[uint16]:
+		return [][]byte{m.Key}
+	case codec.Update[uint16]:
+		return [][]byte{m.Key}
+	case codec.Query:
+		return [][]byte{m.Key}
+	case codec.Purge:
+		return [][]byte{m.Key}
+	case codec.Get:
+		return [][]byte{m.Key}
+	case codec.Set[uint16]:
+		return [][]byte{m.Key, m.Value}
+	case codec.GetResponse[uint16]:
+		return [][]byte{m.Value}
+	case codec.Event[uint16]:
+		return [][]byte{m.Channel, m.Payload}
+	default:
+		return nil
+	}
+}
