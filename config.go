@@ -1,0 +1,146 @@
+package throttr
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// DefaultServer is where a client connects that is told no server.
+const DefaultServer = "127.0.0.1:9000"
+
+// maxInFlight is the most responses that may be outstanding on a connection: the
+// server silently drops those beyond 1024, EVENTs included (H4).
+const maxInFlight = 1023
+
+// Config says which servers a client uses, and how. The zero value works: every
+// field has a default.
+type Config struct {
+	// Servers are addresses, "host:port" or "unix:///path/to/socket". Each key
+	// lives on one of them, see docs/design.md: the texts given here decide which,
+	// in any order. Default: DefaultServer alone.
+	Servers []string
+
+	// MaxConns is the number of connections per server, each of which carries many
+	// requests at once. A further one is opened when the others are busy. Default: 4.
+	MaxConns int
+	// MaxInFlight is the number of requests per connection that may be without
+	// their answer, 1 to 1023. Default: 512.
+	MaxInFlight int
+	// MaxWaiting is the number of requests per server that may wait for their turn
+	// to be sent. One more fails with ErrOverloaded. Default: 65536.
+	MaxWaiting int
+	// MaxRetries is how often a request is sent again that was certainly not
+	// executed, or that only reads. Anything else is never repeated. Negative: never.
+	// Default: 2.
+	MaxRetries int
+
+	// ConnectTimeout bounds making a connection, the value-size probe included.
+	// Default: 5 s.
+	ConnectTimeout time.Duration
+	// StallTimeout is how long requests may be outstanding without a byte from the
+	// server before the connection is given up with ErrStalled; it may take a
+	// quarter longer to be noticed. Default: 5 s.
+	StallTimeout time.Duration
+	// MaxConnAge is how long a connection is used before it is replaced. Negative:
+	// for ever. Default: 1 h.
+	MaxConnAge time.Duration
+	// MaxConnIdle is how long a connection that is not the last of its server stays
+	// open without a request. Negative: for ever. Default: 5 min.
+	MaxConnIdle time.Duration
+	// HealthInterval is how often connections are checked for age and idleness, and
+	// an idle one with a QUERY. Default: 30 s.
+	HealthInterval time.Duration
+
+	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
+	// a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// TLS, if not nil, is used for the connections, for those who put a TLS proxy in
+	// front of a server. Its ServerName defaults to the host of the address. A proxy
+	// may cut a write in pieces, so that exact windows (see Backend) depend on its not
+	// doing so.
+	TLS *tls.Config
+}
+
+// withDefaults returns c with every default filled in, or an error that matches
+// ErrConfig and names the field and its bound.
+func (c Config) withDefaults() (Config, error) {
+	if len(c.Servers) == 0 {
+		c.Servers = []string{DefaultServer}
+	}
+	seen := make(map[string]bool, len(c.Servers))
+	for _, s := range c.Servers {
+		if _, err := parseAddress(s); err != nil {
+			return c, err
+		}
+		if seen[s] {
+			return c, fmt.Errorf("%w: Servers: %q is given twice", ErrConfig, s)
+		}
+		seen[s] = true
+	}
+	for _, f := range []struct {
+		name     string
+		value    *int
+		initial  int
+		max      int
+		negative bool
+	}{
+		{"MaxConns", &c.MaxConns, 4, 1 << 10, false},
+		{"MaxInFlight", &c.MaxInFlight, 512, maxInFlight, false},
+		{"MaxWaiting", &c.MaxWaiting, 1 << 16, 1 << 24, false},
+		{"MaxRetries", &c.MaxRetries, 2, 100, true},
+	} {
+		if *f.value == 0 {
+			*f.value = f.initial
+		}
+		if *f.value > f.max || *f.value < 0 && !f.negative {
+			return c, fmt.Errorf("%w: %s is %d, must be 1 to %d", ErrConfig, f.name, *f.value, f.max)
+		}
+	}
+	for _, f := range []struct {
+		name     string
+		value    *time.Duration
+		initial  time.Duration
+		negative bool
+	}{
+		{"ConnectTimeout", &c.ConnectTimeout, 5 * time.Second, false},
+		{"StallTimeout", &c.StallTimeout, 5 * time.Second, false},
+		{"MaxConnAge", &c.MaxConnAge, time.Hour, true},
+		{"MaxConnIdle", &c.MaxConnIdle, 5 * time.Minute, true},
+		{"HealthInterval", &c.HealthInterval, 30 * time.Second, false},
+	} {
+		if *f.value == 0 {
+			*f.value = f.initial
+		}
+		if *f.value < 0 && !f.negative {
+			return c, fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, f.name, *f.value)
+		}
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	return c, nil
+}
+
+// address is where a server listens.
+type address struct {
+	network string // "tcp" or "unix"
+	address string // "host:port" or a path
+}
+
+// parseAddress reads an element of Config.Servers.
+func parseAddress(s string) (address, error) {
+	if path, ok := strings.CutPrefix(s, "unix://"); ok {
+		if path == "" {
+			return address{}, fmt.Errorf("%w: Servers: %q has no path", ErrConfig, s)
+		}
+		return address{network: "unix", address: path}, nil
+	}
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		return address{}, fmt.Errorf("%w: Servers: %q is neither host:port nor unix:///path: %w", ErrConfig, s, err)
+	}
+	return address{network: "tcp", address: s}, nil
+}

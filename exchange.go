@@ -1,0 +1,64 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+)
+
+// An exchange is a call on its way to a server: sent once, or more than once where
+// that is safe, and waited for.
+
+// send queues a call on a connection of p. On an error nothing was sent, and the
+// call is its caller's.
+func (p *pool[T]) send(ctx context.Context, cl *call[T]) error {
+	if err := ctx.Err(); err != nil {
+		return p.failed(cl, false, err)
+	}
+	for {
+		c, err := p.get(ctx)
+		if err == nil {
+			err = c.push(cl)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errConnGone):
+			p.discard(c)
+		default:
+			return p.failed(cl, false, err)
+		}
+	}
+}
+
+// await waits for a call that send has queued, and sends it again if it failed and
+// that is safe. It returns false where the call has been abandoned: then it must not
+// be touched any more. The error is a *RequestError.
+func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error) {
+	for try := 0; ; try++ {
+		select {
+		case <-cl.done:
+		case <-ctx.Done():
+			if sent, ok := cl.abandon(); ok {
+				return false, &RequestError{Server: p.server, Op: cl.op, Sent: sent, Err: ctx.Err()}
+			}
+			<-cl.done
+		}
+		if cl.err == nil {
+			return true, nil
+		}
+		err := p.failed(cl, cl.sent, cl.err)
+		if try >= p.cfg.MaxRetries || cl.sent && !cl.readOnly() || errors.Is(cl.err, ErrClosed) {
+			return true, err
+		}
+		p.counts.retries.Add(1)
+		cl.rewind()
+		if again := p.send(ctx, cl); again != nil {
+			return true, err
+		}
+	}
+}
+
+// failed describes why cl has no answer.
+func (p *pool[T]) failed(cl *call[T], sent bool, err error) error {
+	return &RequestError{Server: p.server, Op: cl.op, Sent: sent, Err: err}
+}

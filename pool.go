@@ -1,0 +1,184 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// pool is the connections to one server. Puddle owns them: it limits their number,
+// makes and destroys them. The pool holds each for as long as it is of use, so that
+// any number of callers can share it, and lets go of it once it is lost, too old or
+// idle. It needs no connection that it does not have: the first caller has one
+// made, and so does one who finds all of them busy.
+type pool[T codec.Value] struct {
+	server string
+	addr   address
+	cfg    *Config
+	calls  *sync.Pool // of *call[T]
+	counts counters
+
+	puddle *puddle.Pool[*conn[T]]
+	ctx    context.Context // ends with the pool
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // openings and the upkeep
+
+	mu      sync.Mutex
+	closed  bool
+	live    []*puddle.Resource[*conn[T]] // at most MaxConns
+	opening *opening                     // at most one at a time
+	waiting int                          // callers who wait for it
+}
+
+// opening is an attempt to make a connection, for all who wait for one.
+type opening struct {
+	done chan struct{}
+	err  error // once done
+}
+
+func newPool[T codec.Value](server string, cfg *Config, calls *sync.Pool) (*pool[T], error) {
+	addr, err := parseAddress(server)
+	if err != nil {
+		return nil, err
+	}
+	p := &pool[T]{server: server, addr: addr, cfg: cfg, calls: calls}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.puddle, err = puddle.NewPool(&puddle.Config[*conn[T]]{
+		Constructor: p.open,
+		Destructor:  func(c *conn[T]) { c.close(ErrClosed) },
+		// A connection that takes no more calls but still has some in flight keeps its
+		// place in puddle.
+		MaxSize: 2 * int32(cfg.MaxConns),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.tasks.Go(p.upkeep)
+	return p, nil
+}
+
+// get returns the connection with the least load. It has one made, and waits for
+// it, if there is none; it has one made, and does not wait, if all are busy.
+func (p *pool[T]) get(ctx context.Context) (*conn[T], error) {
+	for {
+		c, o, err := p.choose()
+		if o == nil {
+			return c, err
+		}
+		select {
+		case <-o.done:
+			err = o.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		p.mu.Lock()
+		p.waiting--
+		p.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// choose returns a connection, or the opening to wait for.
+func (p *pool[T]) choose() (*conn[T], *opening, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, ErrClosed
+	}
+	var best *conn[T]
+	for _, r := range p.live {
+		if c := r.Value(); best == nil || c.load.Load() < best.load.Load() {
+			best = c
+		}
+	}
+	busy := best == nil || best.load.Load() >= int64(p.cfg.MaxInFlight)/2
+	if busy && p.opening == nil && len(p.live) < p.cfg.MaxConns {
+		o := &opening{done: make(chan struct{})}
+		p.opening = o
+		p.tasks.Go(func() { p.fill(o) })
+	}
+	if best != nil {
+		return best, nil, nil
+	}
+	if p.waiting >= p.cfg.MaxWaiting {
+		return nil, nil, ErrOverloaded
+	}
+	p.waiting++
+	return nil, p.opening, nil
+}
+
+// fill makes a connection. It is not bound to the caller who needed it first.
+func (p *pool[T]) fill(o *opening) {
+	r, err := p.puddle.Acquire(p.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening = nil
+	switch {
+	case p.closed:
+		err = ErrClosed
+		if r != nil {
+			r.Destroy()
+		}
+	case err != nil:
+		p.counts.failures.Add(1)
+	default:
+		p.live = append(p.live, r)
+	}
+	o.err = err
+	close(o.done)
+}
+
+// dropped is called by a connection that has ended.
+func (p *pool[T]) dropped(c *conn[T]) {
+	if !errors.Is(c.err, errConnGone) && !errors.Is(c.err, ErrClosed) {
+		p.counts.failures.Add(1)
+	}
+	p.discard(c)
+}
+
+// discard takes c out of use and, if it has not been discarded before, has puddle
+// destroy it when it has ended.
+func (p *pool[T]) discard(c *conn[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.live, func(r *puddle.Resource[*conn[T]]) bool { return r.Value() == c })
+	if i < 0 {
+		return
+	}
+	r := p.live[i]
+	p.live = slices.Delete(p.live, i, i+1)
+	p.tasks.Go(func() {
+		select {
+		case <-c.done:
+		case <-p.ctx.Done():
+		}
+		r.Destroy()
+	})
+}
+
+// close ends all connections, and returns when nothing of them is left. Requests in
+// flight fail.
+func (p *pool[T]) close() {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.closed = true
+	live := p.live
+	p.live = nil
+	p.mu.Unlock()
+	p.cancel()
+	for _, r := range live {
+		r.Destroy()
+	}
+	p.tasks.Wait()
+	p.puddle.Close()
+}

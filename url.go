@@ -1,0 +1,93 @@
+package throttr
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseURL reads a Config from a URL:
+//
+//	throttr://host:port,host:port?max_conns=4
+//	throttrs://host:port                        (TLS)
+//	unix:///path/to/socket?stall_timeout=2s
+//
+// A host without a port gets 9000. Parameters are max_conns, max_in_flight,
+// max_waiting and max_retries, which are numbers, and connect_timeout,
+// stall_timeout, max_conn_age, max_conn_idle and health_interval, which are
+// durations such as 500ms: the fields of [Config]. Anything else is an error that
+// matches [ErrConfig].
+func ParseURL(s string) (Config, error) {
+	var cfg Config
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		return cfg, fmt.Errorf("%w: URL has no scheme, want throttr://, throttrs:// or unix://", ErrConfig)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	switch scheme {
+	case "throttrs":
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		cfg.Servers = splitHosts(rest)
+	case "throttr":
+		cfg.Servers = splitHosts(rest)
+	case "unix":
+		cfg.Servers = []string{"unix://" + rest}
+	default:
+		return cfg, fmt.Errorf("%w: URL scheme is %q, want throttr, throttrs or unix", ErrConfig, scheme)
+	}
+	if err := cfg.setParameters(query); err != nil {
+		return Config{}, err
+	}
+	if _, err := cfg.withDefaults(); err != nil {
+		return Config{}, err
+	}
+	return cfg, nil
+}
+
+// splitHosts splits a comma-separated list of hosts and gives each a port.
+func splitHosts(list string) []string {
+	hosts := strings.Split(strings.TrimSuffix(list, "/"), ",")
+	for i, h := range hosts {
+		bare := h != "" && (!strings.Contains(h, ":") || strings.HasSuffix(h, "]"))
+		if bare {
+			hosts[i] = h + ":9000"
+		}
+	}
+	return hosts
+}
+
+// setParameters fills in the fields that the query of a URL names.
+func (c *Config) setParameters(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("%w: URL query: %w", ErrConfig, err)
+	}
+	numbers := map[string]*int{
+		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight,
+		"max_waiting": &c.MaxWaiting, "max_retries": &c.MaxRetries,
+	}
+	durations := map[string]*time.Duration{
+		"connect_timeout": &c.ConnectTimeout, "stall_timeout": &c.StallTimeout, "max_conn_age": &c.MaxConnAge,
+		"max_conn_idle": &c.MaxConnIdle, "health_interval": &c.HealthInterval,
+	}
+	for name, v := range values {
+		if len(v) != 1 {
+			return fmt.Errorf("%w: URL parameter %s is given %d times", ErrConfig, name, len(v))
+		}
+		switch {
+		case numbers[name] != nil:
+			*numbers[name], err = strconv.Atoi(v[0])
+		case durations[name] != nil:
+			*durations[name], err = time.ParseDuration(v[0])
+		default:
+			return fmt.Errorf("%w: URL parameter %q is unknown", ErrConfig, name)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: URL parameter %s: %w", ErrConfig, name, err)
+		}
+	}
+	return nil
+}
