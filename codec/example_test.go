@@ -1,0 +1,156 @@
+package codec_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// A client encodes a request, and decodes the bytes that come back as the kind of
+// response that the request knows.
+func Example() {
+	query := codec.Query{Key: []byte("user:42")}
+	frame, err := query.AppendBinary(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("sent %x\n", frame)
+
+	received := []byte{0x01, 0x02, 0x00, 0x04, 0x3b, 0x00}
+	res, n, err := codec.DecodeResponse[uint16](query.ResponseKind(), received)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answer := res.(codec.QueryResponse[uint16])
+	fmt.Printf("took %d bytes: quota %d, %v left\n", n, answer.Quota, answer.TTL)
+	// Output:
+	// sent 0207757365723a3432
+	// took 6 bytes: quota 2, 59s left
+}
+
+// A server does not know what comes next, nor whether all of it has come.
+func ExampleDecodeRequest() {
+	received := []byte("\x02\x03key\x04\x03k")
+	for len(received) > 0 {
+		req, n, err := codec.DecodeRequest[uint16](received)
+		if errors.Is(err, codec.ErrShort) {
+			fmt.Printf("%d bytes wait for more\n", len(received))
+			break
+		}
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		switch req := req.(type) {
+		case codec.Query:
+			fmt.Printf("%v %s, to be answered by a %v\n", req.Op(), req.Key, req.ResponseKind())
+		case codec.Purge:
+			fmt.Printf("%v %s\n", req.Op(), req.Key)
+		}
+		received = received[n:]
+	}
+	// Output:
+	// QUERY key, to be answered by a QUERY response
+	// 3 bytes wait for more
+}
+
+// Bytes that can't be a response are an error that says where and why.
+func ExampleDecodeResponse() {
+	for _, received := range [][]byte{{0x01}, {}, {0x48}} {
+		res, _, err := codec.DecodeResponse[uint8](codec.KindStatus, received)
+		fmt.Println(res, err)
+	}
+	// Output:
+	// true <nil>
+	// <nil> codec: frame is incomplete
+	// <nil> codec: malformed frame: status is 0x48 at offset 0
+}
+
+// Where the op is known already, the decoder of one message costs no allocation.
+func ExampleDecodeInsert() {
+	frame := []byte("\x01\x05\x00\x04\x3c\x00\x07user:42")
+	insert, n, err := codec.DecodeInsert[uint16](frame)
+	fmt.Printf("%s: quota %d for %v, %d bytes, %v\n", insert.Key, insert.Quota, insert.TTL, n, err)
+	// Output: user:42: quota 5 for 60s, 14 bytes, <nil>
+}
+
+func ExampleTTLOf() {
+	for _, d := range []time.Duration{30 * time.Second, 90 * time.Minute, 256 * time.Second} {
+		ttl, err := codec.TTLOf[uint8](d)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(d, "is", ttl)
+	}
+	// Output:
+	// 30s is 30s
+	// 1h30m0s is 90m
+	// codec: TTL out of range: 4m16s is not exact in any unit with values of 1 byte, a value size of 2 would do
+}
+
+// Several frames leave in one write.
+func ExampleNewEncoder() {
+	var wire bytes.Buffer
+	enc := codec.NewEncoder[uint16](&wire)
+	err := enc.Encode(
+		codec.Update[uint16]{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: []byte("k")},
+		codec.Query{Key: []byte("k")},
+	)
+	fmt.Printf("%x %v\n", wire.Bytes(), err)
+
+	err = enc.Encode(codec.Purge{Key: make([]byte, 300)})
+	fmt.Println(err)
+	// Output:
+	// 0300010100016b02016b <nil>
+	// codec: PURGE: key is 300 bytes, at most 255 are allowed
+}
+
+// An EVENT may come before the response that was asked for.
+func ExampleNewDecoder() {
+	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x04\x05\x00newshello\x01")))
+	for {
+		res, err := dec.Response(codec.KindStatus)
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		switch res := res.(type) {
+		case codec.Event[uint16]:
+			fmt.Printf("%s: %s\n", res.Channel, res.Payload)
+		case codec.Status:
+			fmt.Println("success:", res == codec.Success)
+		}
+	}
+	// Output:
+	// news: hello
+	// success: true
+	// EOF
+}
+
+// The first conversation on a connection: is the server of our value size?
+func ExampleAppendProbe() {
+	tail := []byte("16 random bytes.") // from crypto/rand in earnest
+	probe, err := codec.AppendProbe(nil, tail)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = probe // written to the server, which answers with ProbeResponses bytes
+
+	answers := []byte{0x01, 0x00, 0x00, 0x01, 0x00}
+	size, _, err := codec.DecodeProbe(answers)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if size != codec.Size[uint16]() {
+		fmt.Printf("the server's values are %d bytes wide, ours %d\n", size, codec.Size[uint16]())
+	}
+	// Output: the server's values are 4 bytes wide, ours 2
+}

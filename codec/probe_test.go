@@ -1,0 +1,112 @@
+package codec_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+func TestAProbeIsItsBytes(t *testing.T) {
+	got, err := codec.AppendProbe([]byte("kept"), []byte("\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"))
+	require.NoError(t, err)
+	// The first 28 bytes are those of the recorded conversation with a server.
+	insert := "\x01\x00\x04\x04\x17\x04\x15\x00\x00\x04\x11\x00\x00\x00\x00\x00\x00\x00\x09\x00\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"
+	want := "kept" + insert +
+		"\x04\x17" + insert[5:] + "\x04\x15" + insert[7:] + "\x04\x11" + insert[11:] + "\x04\x09" + insert[19:]
+	require.Equal(t, want, string(got))
+}
+
+// A server of any value size must take a probe for five valid frames, or bytes
+// that it takes for op codes kill it.
+func TestAProbeIsValidForEveryValueSize(t *testing.T) {
+	for _, tail := range [][]byte{nil, {0}, []byte("0123456789abcdef"), bytes.Repeat([]byte{0xff}, 240)} {
+		probe, err := codec.AppendProbe(nil, tail)
+		require.NoError(t, err)
+		probeOn[uint8](t, probe)
+		probeOn[uint16](t, probe)
+		probeOn[uint32](t, probe)
+		probeOn[uint64](t, probe)
+	}
+}
+
+// probeOn plays a server of value size T.
+func probeOn[T codec.Value](t *testing.T, probe []byte) {
+	t.Helper()
+	var answers []byte
+	var created string
+	dec := codec.NewDecoder[T](bytes.NewReader(probe))
+	for i := range codec.ProbeResponses {
+		req, err := dec.Request()
+		require.NoError(t, err)
+		if i == 0 {
+			insert := req.(codec.Insert[T])
+			require.Equal(t, codec.Seconds, insert.TTL.Unit)
+			require.Positive(t, insert.TTL.Amount)
+			created = string(insert.Key)
+			answers = append(answers, 1)
+			continue
+		}
+		if string(req.(codec.Purge).Key) == created {
+			answers = append(answers, 1)
+			created = "\x00none"
+		} else {
+			answers = append(answers, 0)
+		}
+	}
+	_, err := dec.Request()
+	require.Error(t, err)
+	require.Equal(t, "\x00none", created, "nothing may stay behind")
+	size, n, err := codec.DecodeProbe(answers)
+	require.NoError(t, err)
+	require.Equal(t, codec.Size[T](), size)
+	require.Equal(t, codec.ProbeResponses, n)
+}
+
+func TestAProbesTailIsBounded(t *testing.T) {
+	dst := []byte("kept")
+	got, err := codec.AppendProbe(dst, make([]byte, 241))
+	require.EqualError(t, err, "codec: INSERT: probe tail is 241 bytes, at most 240 are allowed")
+	require.ErrorIs(t, err, codec.ErrTooLarge)
+	require.Equal(t, dst, got)
+}
+
+func TestAnswersToAProbe(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		answers string
+		size    int
+		err     string // "short" for ErrShort
+	}{
+		{"uint8", "\x01\x01\x00\x00\x00", 1, ""},
+		{"uint16", "\x01\x00\x01\x00\x00", 2, ""},
+		{"uint32", "\x01\x00\x00\x01\x00", 4, ""},
+		{"uint64", "\x01\x00\x00\x00\x01", 8, ""},
+		{"more follows", "\x01\x00\x00\x00\x01\x19", 8, ""},
+		{"nothing yet", "", 0, "short"},
+		{"one is missing", "\x01\x01\x00\x00", 0, "short"},
+		{"the INSERT failed", "\x00\x00\x00\x00\x00", 0, "codec: malformed frame: probe status is 0x00 at offset 0"},
+		{"found nowhere", "\x01\x00\x00\x00\x00", 0, "codec: malformed frame: probe status is 0x00 at offset 4"},
+		{"found twice", "\x01\x01\x00\x01\x00", 0, "codec: malformed frame: probe status is 0x01 at offset 3"},
+		{"no status", "\x01\x00\x48", 0, "codec: malformed frame: probe status is 0x48 at offset 2"},
+		{"no status after the find", "\x01\x01\x48", 0, "codec: malformed frame: probe status is 0x48 at offset 2"},
+		{"no Throttr server", "HTTP/", 0, "codec: malformed frame: probe status is 0x48 at offset 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			size, n, err := codec.DecodeProbe([]byte(tt.answers))
+			require.Equal(t, tt.size, size)
+			switch tt.err {
+			case "":
+				require.NoError(t, err)
+				require.Equal(t, codec.ProbeResponses, n)
+			case "short":
+				require.ErrorIs(t, err, codec.ErrShort)
+			default:
+				require.EqualError(t, err, tt.err)
+				require.ErrorIs(t, err, codec.ErrMalformed)
+			}
+		})
+	}
+}

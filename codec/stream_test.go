@@ -1,0 +1,212 @@
+package codec_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// readers are the ways in which bytes may arrive.
+var readers = map[string]func(io.Reader) io.Reader{
+	"at once":           func(r io.Reader) io.Reader { return r },
+	"byte by byte":      iotest.OneByteReader,
+	"in halves":         iotest.HalfReader,
+	"last with the end": iotest.DataErrReader,
+}
+
+// sequence is n requests that fill the decoder's buffer more than once.
+func sequence(n int) []codec.Frame {
+	key, value := []byte("a key"), bytes.Repeat([]byte("v"), 700)
+	var frames []codec.Frame
+	for i := range n {
+		frames = append(frames,
+			codec.Insert[uint16]{Key: key, Quota: uint16(i), TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}},
+			codec.Set[uint16]{Key: key, Value: value[:i*7%700], TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}},
+			codec.Query{Key: key},
+			codec.Update[uint16]{Key: key, Value: uint16(i)},
+			codec.Get{Key: key},
+			codec.Purge{Key: key},
+		)
+	}
+	return frames
+}
+
+func TestRequestsPassAStreamInOrder(t *testing.T) {
+	frames := sequence(100)
+	for name, fragment := range readers {
+		t.Run(name, func(t *testing.T) {
+			var wire bytes.Buffer
+			require.NoError(t, codec.NewEncoder[uint16](&wire).Encode(frames...))
+			dec := codec.NewDecoder[uint16](fragment(&wire))
+			for _, want := range frames {
+				got, err := dec.Request()
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+			_, err := dec.Request()
+			require.Equal(t, io.EOF, err)
+		})
+	}
+}
+
+func TestResponsesPassAStreamInOrder(t *testing.T) {
+	ttl := codec.TTL[uint32]{Amount: 8, Unit: codec.Seconds}
+	frames := []codec.Response{
+		codec.Success,
+		codec.QueryResponse[uint32]{Found: true, Quota: 1, TTL: ttl},
+		codec.QueryResponse[uint32]{},
+		codec.GetResponse[uint32]{Found: true, TTL: ttl, Value: []byte("value")},
+		codec.GetResponse[uint32]{},
+		codec.Failure,
+	}
+	for name, fragment := range readers {
+		t.Run(name, func(t *testing.T) {
+			var wire bytes.Buffer
+			enc := codec.NewEncoder[uint32](&wire)
+			for _, f := range frames {
+				require.NoError(t, enc.Encode(f))
+			}
+			dec := codec.NewDecoder[uint32](fragment(&wire))
+			for _, want := range frames {
+				got, err := dec.Response(want.Kind())
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+			_, err := dec.Response(codec.KindStatus)
+			require.Equal(t, io.EOF, err)
+		})
+	}
+}
+
+// The bytes are a real server's: a publisher that is subscribed itself got its
+// EVENT before the status of its PUBLISH.
+func TestAnEventMayComeBeforeAResponse(t *testing.T) {
+	wire := []byte("\x19\x04\x04\x00newsboth\x01")
+	for name, fragment := range readers {
+		t.Run(name, func(t *testing.T) {
+			dec := codec.NewDecoder[uint16](fragment(bytes.NewReader(wire)))
+			res, err := dec.Response(codec.KindStatus)
+			require.NoError(t, err)
+			require.Equal(t, codec.Event[uint16]{Channel: []byte("news"), Payload: []byte("both")}, res)
+			res, err = dec.Response(codec.KindStatus)
+			require.NoError(t, err)
+			require.Equal(t, codec.Success, res)
+		})
+	}
+}
+
+func TestAStreamThatEndsWithinAFrameEndsUnexpectedly(t *testing.T) {
+	frame, err := codec.Insert[uint16]{Key: []byte("key")}.AppendBinary(nil)
+	require.NoError(t, err)
+	for i := 1; i < len(frame); i++ {
+		wire := append(bytes.Clone(frame), frame[:i]...)
+		dec := codec.NewDecoder[uint16](bytes.NewReader(wire))
+		_, err := dec.Request()
+		require.NoError(t, err)
+		_, err = dec.Request()
+		require.Equal(t, io.ErrUnexpectedEOF, err, "%d bytes of the second frame", i)
+	}
+}
+
+func TestErrorsOfAStreamCountFromItsStart(t *testing.T) {
+	frames := sequence(100)
+	var wire bytes.Buffer
+	require.NoError(t, codec.NewEncoder[uint16](&wire).Encode(frames...))
+	start := int64(wire.Len())
+	require.Greater(t, start, int64(codec.MaxFrame), "the decoder's buffer is to be filled more than once")
+	for _, tt := range []struct {
+		name string
+		tail []byte
+		want codec.DecodeError
+	}{
+		{"unknown op", []byte{0x7f, 0}, codec.DecodeError{Offset: start, Field: "op", Value: 0x7f, Err: codec.ErrUnknownOp}},
+		{"hostile length", []byte{5, 4, 9, 0, 1, 0xff, 0xff}, codec.DecodeError{Offset: start, Field: "frame", Value: 8 + 0xffff, Err: codec.ErrMalformed}},
+	} {
+		for name, fragment := range readers {
+			t.Run(tt.name+"/"+name, func(t *testing.T) {
+				all := io.MultiReader(bytes.NewReader(wire.Bytes()), bytes.NewReader(tt.tail))
+				dec := codec.NewDecoder[uint16](fragment(all))
+				for range frames {
+					_, err := dec.Request()
+					require.NoError(t, err)
+				}
+				for range 3 { // the error stays
+					_, err := dec.Request()
+					var de *codec.DecodeError
+					require.ErrorAs(t, err, &de)
+					require.Equal(t, tt.want, *de)
+				}
+			})
+		}
+	}
+}
+
+func TestAMalformedResponseOfAStreamNamesItsOffset(t *testing.T) {
+	dec := codec.NewDecoder[uint8](bytes.NewReader([]byte{1, 0, 1, 7}))
+	for range 3 {
+		_, err := dec.Response(codec.KindStatus)
+		require.NoError(t, err)
+	}
+	_, err := dec.Response(codec.KindStatus)
+	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 3")
+}
+
+func TestTheReadersErrorIsReturnedAndTheStreamGoesOn(t *testing.T) {
+	frame := []byte("\x02\x03key")
+	dec := codec.NewDecoder[uint8](iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(frame))))
+	_, err := dec.Request()
+	require.Equal(t, iotest.ErrTimeout, err)
+	req, err := dec.Request()
+	require.NoError(t, err)
+	require.Equal(t, codec.Query{Key: []byte("key")}, req)
+}
+
+// writes counts the calls of Write and keeps what they wrote.
+type writes struct {
+	calls int
+	bytes.Buffer
+	err error
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.calls++
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.Buffer.Write(b)
+}
+
+func TestAnEncoderWritesAllFramesInOneWrite(t *testing.T) {
+	var w writes
+	enc := codec.NewEncoder[uint16](&w)
+	require.NoError(t, enc.Encode(codec.Query{Key: []byte("a")}, codec.Purge{Key: []byte("a")}))
+	require.Equal(t, 1, w.calls)
+	require.Equal(t, "\x02\x01a\x04\x01a", w.String())
+	require.NoError(t, enc.Encode())
+	require.Equal(t, 1, w.calls, "no frames are no write")
+}
+
+func TestAnEncoderWritesNothingWhereAFrameIsRefused(t *testing.T) {
+	var w writes
+	enc := codec.NewEncoder[uint16](&w)
+	good := codec.Query{Key: []byte("a")}
+	require.ErrorIs(t, enc.Encode(good, codec.Query{Key: make([]byte, 256)}), codec.ErrTooLarge)
+	err := enc.Encode(good, codec.Insert[uint8]{})
+	require.ErrorIs(t, err, codec.ErrValueSize)
+	require.EqualError(t, err, "codec: wrong value size: a frame of 1-byte values on a stream of 2-byte ones")
+	require.Zero(t, w.calls)
+	require.NoError(t, enc.Encode(good))
+	require.Equal(t, "\x02\x01a", w.String())
+}
+
+func TestAnEncoderReturnsTheWritersError(t *testing.T) {
+	broken := errors.New("broken")
+	err := codec.NewEncoder[uint64](&writes{err: broken}).Encode(codec.Success)
+	require.Equal(t, broken, err)
+}
