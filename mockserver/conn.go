@@ -104,9 +104,8 @@ func (s *Server) execute(c *conn) bool {
 			}
 			err = breachf("H5", "%d bytes are the beginning of a frame that never fits", len(rest))
 		}
-		var b *breach
-		if errors.As(err, &b) {
-			s.violate(c, b)
+		if err != nil {
+			s.violate(c, err)
 			break
 		}
 		rest = rest[n:]

@@ -86,7 +86,7 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 		}
 	}
 	if c.out.push(frame, due) > maxOutstanding {
-		s.violate(c, &breach{"H4", "more than 1024 responses are outstanding"})
+		s.violate(c, breachf("H4", "more than %d responses are outstanding", maxOutstanding))
 	}
 }
 

@@ -1,13 +1,10 @@
 package mockserver_test
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,11 +60,11 @@ func TestAnswersAsTheRealServerDid(t *testing.T) {
 							continue
 						}
 						if wires[step.Conn] == nil {
-							wires[step.Conn] = dialWire(t, srv)
+							wires[step.Conn] = dial(t, srv)
 						}
 						w := wires[step.Conn]
 						w.send(fromHex(t, step.Send))
-						got := hex.EncodeToString(w.received())
+						got := w.received()
 						require.True(t, matches(step.Recv, got), "step %d: %s\nwant %s\ngot  %s", n, step.Send, step.Recv, got)
 					}
 				})
@@ -91,80 +88,7 @@ func matches(want, got string) bool {
 
 func fromHex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	b, err := hex.DecodeString(s)
 	require.NoError(t, err)
 	return b
 }
-
-// wire is a connection inside a synctest bubble. What arrives is collected in
-// the background, so that silence can be told without waiting for it.
-type wire struct {
-	t    *testing.T
-	conn net.Conn
-	got  chan []byte
-}
-
-func dialWire(t *testing.T, srv *mockserver.Server) *wire {
-	t.Helper()
-	conn, err := srv.Dial(context.Background())
-	require.NoError(t, err)
-	w := &wire{t: t, conn: conn, got: make(chan []byte, 4096)}
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		defer close(w.got)
-		for {
-			buf := make([]byte, 4096)
-			n, err := conn.Read(buf)
-			if n > 0 {
-				w.got <- buf[:n]
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return w
-}
-
-func (w *wire) send(p []byte) {
-	w.t.Helper()
-	if len(p) > 0 {
-		_, err := w.conn.Write(p)
-		require.NoError(w.t, err)
-	}
-}
-
-// received returns what has arrived since the last call, once nothing more can
-// arrive without time passing.
-func (w *wire) received() []byte {
-	synctest.Wait()
-	var all []byte
-	for {
-		select {
-		case p, open := <-w.got:
-			if !open {
-				return all
-			}
-			all = append(all, p...)
-		default:
-			return all
-		}
-	}
-}
-
-// closed reports whether the server has ended the connection; what had arrived
-// before is dropped.
-func (w *wire) closed() bool {
-	synctest.Wait()
-	for {
-		select {
-		case _, open := <-w.got:
-			if !open {
-				return true
-			}
-		default:
-			return false
-		}
-	}
-}
-

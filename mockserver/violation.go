@@ -1,6 +1,7 @@
 package mockserver
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -38,8 +39,13 @@ func breachf(rule, format string, args ...any) error {
 	return &breach{rule: rule, text: fmt.Sprintf(format, args...)}
 }
 
-// violate records b and drops the connection. The caller holds s.mu.
-func (s *Server) violate(c *conn, b *breach) {
+// violate records err, which is a breach, and drops the connection. The caller
+// holds s.mu.
+func (s *Server) violate(c *conn, err error) {
+	var b *breach
+	if !errors.As(err, &b) {
+		panic(err)
+	}
 	s.violations = append(s.violations, Violation{Rule: b.rule, Conn: c.id, Text: b.text})
 	c.drop()
 }

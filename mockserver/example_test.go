@@ -1,0 +1,140 @@
+package mockserver_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// exchange stands for a client: it sends one request and returns the answer.
+func exchange(conn net.Conn, req codec.Request) codec.Response {
+	if err := uint16.NewEncoder(conn).Encode(req); err != nil {
+		panic(err)
+	}
+	res, err := uint16.NewDecoder(conn).Response(req.ResponseKind())
+	if err != nil {
+		panic(err)
+	}
+	return res
+}
+
+func ExampleStart() {
+	srv, err := mockserver.Start(mockserver.WithValueSize(2))
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+
+	conn, err := net.Dial("tcp", srv.Addr())
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	minute := uint16.TTL{Amount: 60, Unit: codec.Seconds}
+	fmt.Println(exchange(conn, uint16.Insert{Key: []byte("user:42"), Quota: 5, TTL: minute}))
+	fmt.Println(srv.Counter("user:42"))
+	fmt.Println(srv.Requests(codec.OpInsert), srv.Violations())
+	// Output:
+	// true
+	// 5 true
+	// 1 []
+}
+
+// printer stands for a *testing.T.
+type printer struct{ cleanups []func() }
+
+func (p *printer) Helper()                           {}
+func (p *printer) Cleanup(f func())                  { p.cleanups = append(p.cleanups, f) }
+func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (p *printer) Fatalf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+func ExampleRunT() {
+	t := &printer{} // in a test: its *testing.T
+
+	srv := mockserver.RunT(t)
+	conn, err := srv.Dial(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	conn.Write([]byte{0x20})
+	_, err = io.ReadAll(conn)
+	fmt.Println("connection ended:", err)
+
+	t.cleanups[0]() // the test ends
+	// Output:
+	// connection ended: <nil>
+	// mockserver: violation: H6: connection 1: op 0x20 kills a real server
+}
+
+func ExampleWithVirtualClock() {
+	srv, err := mockserver.Start(mockserver.WithVirtualClock())
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+
+	srv.Set("user:42", 5, time.Minute)
+	srv.Advance(59 * time.Second)
+	fmt.Println(srv.TTL("user:42"))
+	srv.Advance(time.Second)
+	fmt.Println(srv.TTL("user:42"))
+	fmt.Println(srv.Now().Sub(mockserver.Epoch), srv.Expired())
+	// Output:
+	// 1s true
+	// 0s false
+	// 1m0s 1
+}
+
+func ExampleServer_Inject() {
+	srv, err := mockserver.Start()
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	conn, err := srv.Dial(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+
+	// The second QUERY gets garbage for an answer.
+	remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Skip: 1, Times: 1, Replace: []byte{0x47}})
+	defer remove()
+	for range 3 {
+		conn.Write([]byte("\x02\x01k"))
+		answer := make([]byte, 1)
+		io.ReadFull(conn, answer)
+		fmt.Printf("%02x\n", answer)
+	}
+	// Output:
+	// 00
+	// 47
+	// 00
+}
+
+func ExampleServer_Cut() {
+	srv, err := mockserver.Start()
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+
+	// A connection brings two bytes of answers, and ends.
+	defer srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: 2})()
+	srv.Set("k", 5, time.Hour)
+	conn, err := srv.Dial(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	conn.Write([]byte("\x02\x01k"))
+	answer, err := io.ReadAll(conn)
+	fmt.Printf("%x %v\n", answer, err)
+	// Output:
+	// 0105 <nil>
+}

@@ -1,0 +1,194 @@
+package mockserver_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+var virtual = mockserver.WithVirtualClock()
+
+func with(h mockserver.Hazard) mockserver.Option    { return mockserver.WithHazard(h, true) }
+func without(h mockserver.Hazard) mockserver.Option { return mockserver.WithHazard(h, false) }
+
+func TestGraceKeepsTheKeyOfAnExpiredRecord(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Seconds)))
+		srv.Advance(time.Second - 1)
+		require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")))
+		srv.Advance(1)
+		again := insert("k", 1, 1, codec.Hours)
+		require.Equal(t, "00000000", w.ask(query("k"), again, increase("k", 1), purge("k")))
+		require.Equal(t, "00", w.ask(uint16.Set{Key: []byte("k"), TTL: again.TTL}))
+		srv.Advance(10*time.Second - 1)
+		require.Equal(t, "00", w.ask(again))
+		srv.Advance(1)
+		require.Equal(t, "01", w.ask(again))
+		require.Equal(t, 1, srv.Expired())
+	}, virtual)
+}
+
+func TestWithoutGraceTheKeyIsFreeAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Seconds)))
+		srv.Advance(time.Second)
+		require.Equal(t, "0001", w.ask(query("k"), insert("k", 1, 1, codec.Seconds)))
+		require.Equal(t, 1, srv.Expired())
+	}, virtual, without(mockserver.Grace))
+}
+
+func TestLateExpiryLetsAnInsertPostponeTheTimer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "0101", w.ask(insert("short", 7, 1, codec.Seconds), insert("long", 1, 5, codec.Seconds)))
+		srv.Advance(3 * time.Second)
+		require.Equal(t, "01"+"0700"+"040000"+"00"+"01", w.ask(query("short"), insert("short", 1, 1, codec.Hours), increase("short", 1)))
+		left, ok := srv.TTL("short")
+		require.True(t, ok)
+		require.Zero(t, left)
+		require.Zero(t, srv.Expired())
+		srv.Advance(2 * time.Second)
+		require.Equal(t, "0000", w.ask(query("short"), query("long")))
+		require.Equal(t, 2, srv.Expired())
+		// The grace begins with the marking, 4 s after the TTL's end.
+		srv.Advance(10*time.Second - 1)
+		require.Equal(t, "00", w.ask(insert("short", 1, 1, codec.Hours)))
+		srv.Advance(1)
+		require.Equal(t, "01", w.ask(insert("short", 1, 1, codec.Hours)))
+	}, virtual, with(mockserver.LateExpiry))
+}
+
+func TestExpiryIsExactByDefault(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "0101", w.ask(insert("short", 7, 1, codec.Seconds), insert("long", 1, 5, codec.Seconds)))
+		srv.Advance(time.Second)
+		require.Equal(t, "00", w.ask(query("short")))
+		require.Equal(t, []string{"long"}, srv.Keys())
+	}, virtual)
+}
+
+func TestIncreaseWraps(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "0101", w.ask(insert("k", 65535, 1, codec.Hours), increase("k", 3)))
+		quota, ok := srv.Counter("k")
+		require.True(t, ok)
+		require.Equal(t, uint64(2), quota)
+	})
+}
+
+func TestWithoutWrapIncreaseFails(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "010001", w.ask(insert("k", 65534, 1, codec.Hours), increase("k", 2), increase("k", 1)))
+		quota, _ := srv.Counter("k")
+		require.Equal(t, uint64(65535), quota)
+	}, without(mockserver.Wrap))
+}
+
+func TestEventsReachEveryConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		a, b := dial(t, srv), dial(t, srv)
+		require.Equal(t, 2, srv.Publish("*", []byte("all")))
+		require.Equal(t, "190103002a616c6c", a.received())
+		require.Equal(t, "190103002a616c6c", b.received())
+		require.Equal(t, "00", a.ask(query("k")))
+	})
+}
+
+func TestWithoutEventsNothingComesUnasked(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Zero(t, srv.Publish("*", []byte("all")))
+		require.Empty(t, w.received())
+	}, without(mockserver.Events))
+}
+
+func TestPublishRefusesWhatNoFrameCarries(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
+	require.Panics(t, func() { srv.Publish("*", make([]byte, 256)) })
+}
+
+// load inserts counters with a TTL of a second for 100 seconds, some 200 a
+// second, and returns after how many seconds the server fell silent; 0 for not.
+func load(t *testing.T, srv *mockserver.Server, thenPurge bool) int {
+	w := dial(t, srv)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	inserted := 0
+	for second := 1; second <= 100; second++ {
+		for range 200 {
+			srv.Advance(time.Duration(rnd.IntN(int(10 * time.Millisecond))))
+			answer := w.ask(insert(fmt.Sprint(inserted), 1, 1, codec.Seconds))
+			if thenPurge && inserted >= 50 {
+				answer += w.ask(purge(fmt.Sprint(inserted - 50)))
+			}
+			inserted++
+			if answer == "" {
+				return second
+			}
+			require.NotContains(t, answer, "00")
+		}
+	}
+	return 0
+}
+
+func TestLockUpSilencesAServerWhoseRecordsExpire(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		silent := load(t, srv, false)
+		require.True(t, silent > 1 && silent < 30, "silent after %d s", silent)
+		require.True(t, srv.LockedUp())
+
+		w := dial(t, srv)
+		require.Empty(t, w.ask(query("k")), "it takes connections and answers nothing")
+		require.Zero(t, srv.Publish("*", nil))
+		require.False(t, w.closed())
+		require.NoError(t, srv.Restart(false))
+		require.False(t, srv.LockedUp())
+		require.Equal(t, "00", dial(t, srv).ask(query("k")))
+	}, virtual, with(mockserver.LockUp))
+}
+
+func TestLockUpSparesAServerWhoseRecordsArePurged(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		require.Zero(t, load(t, srv, true))
+		require.Zero(t, srv.Expired())
+		require.False(t, srv.LockedUp())
+	}, virtual, with(mockserver.LockUp))
+}
+
+func TestWithoutLockUpExpiryIsHarmless(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		require.Zero(t, load(t, srv, false))
+		require.NotZero(t, srv.Expired())
+	}, virtual)
+}
+
+func TestLockUpBefallsAServerThatIsMoreThanAGraceLate(t *testing.T) {
+	for _, late := range []time.Duration{10*time.Second - 1, 10 * time.Second} {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			srv.Set("late", 1, time.Second)
+			srv.Set("postpones it", 1, time.Second+late)
+			srv.Advance(time.Minute)
+			require.Equal(t, late == 10*time.Second, srv.LockedUp())
+		}, virtual, with(mockserver.LateExpiry), with(mockserver.LockUp))
+	}
+}
+
+func TestHazardsHaveNames(t *testing.T) {
+	require.Equal(t, "H1 Grace", mockserver.Grace.String())
+	require.Equal(t, "H2 LateExpiry", mockserver.LateExpiry.String())
+	require.Equal(t, "H3 Wrap", mockserver.Wrap.String())
+	require.Equal(t, "H8 Events", mockserver.Events.String())
+	require.Equal(t, "H12 LockUp", mockserver.LockUp.String())
+	require.Equal(t, "Hazard(99)", mockserver.Hazard(99).String())
+}

@@ -1,0 +1,134 @@
+package mockserver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/codec/uint8"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+func TestTheStoreCanBeReadAndWritten(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Empty(t, srv.Keys())
+		srv.Set("b", 7, time.Minute)
+		srv.Set("a", 9, 1500*time.Millisecond)
+		require.Equal(t, "01"+"0700"+"03"+"5fea", w.ask(query("b")), "60 s are 59,999 ms and a bit")
+		require.Equal(t, "01", w.ask(uint16.Set{Key: []byte("c"), TTL: uint16.TTL{Amount: 1, Unit: codec.Hours}, Value: []byte("v")}))
+		require.Equal(t, []string{"a", "b", "c"}, srv.Keys())
+
+		quota, ok := srv.Counter("a")
+		require.True(t, ok)
+		require.Equal(t, uint64(9), quota)
+		_, ok = srv.Counter("c")
+		require.False(t, ok, "a buffer is no counter")
+		_, ok = srv.Counter("missing")
+		require.False(t, ok)
+
+		srv.Advance(time.Second)
+		left, ok := srv.TTL("a")
+		require.True(t, ok)
+		require.Equal(t, 500*time.Millisecond, left)
+		srv.Advance(500 * time.Millisecond)
+		_, ok = srv.TTL("a")
+		require.False(t, ok)
+		_, ok = srv.Counter("a")
+		require.False(t, ok)
+		require.Equal(t, 1, srv.Expired())
+
+		require.True(t, srv.Delete("a"), "a dead record is deleted, too")
+		require.False(t, srv.Delete("a"))
+		require.Equal(t, "01", w.ask(insert("a", 1, 1, codec.Hours)))
+		srv.Set("a", 2, time.Hour)
+		quota, _ = srv.Counter("a")
+		require.Equal(t, uint64(2), quota)
+		require.Panics(t, func() { srv.Set("a", 65536, time.Hour) })
+	}, virtual)
+}
+
+func TestSetTakesTheFinestUnitThatFits(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		for ttl, want := range map[time.Duration]string{
+			200 * time.Nanosecond: "01" + "c7",
+			time.Millisecond:      "03" + "00",
+			time.Second:           "04" + "00",
+			time.Minute:           "04" + "3b",
+			5 * time.Minute:       "05" + "04",
+			300 * time.Hour:       "06" + "2b", // 299 modulo 256
+		} {
+			srv.Set("k", 1, ttl)
+			require.Equal(t, "01"+"01"+want, w.ask(query("k")), "%v", ttl)
+		}
+		require.Equal(t, "01", w.ask(uint8.Insert{Key: []byte("l"), TTL: uint8.TTL{Amount: 1, Unit: codec.Hours}}))
+	}, virtual, mockserver.WithValueSize(1))
+}
+
+func TestATTLDecreasedIntoThePastExpiresNow(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		decrease := uint16.Update{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 3, Key: []byte("k")}
+		require.Equal(t, "01"+"01"+"00", w.ask(insert("k", 1, 2, codec.Hours), decrease, query("k")))
+		srv.Advance(10*time.Second - 1)
+		require.Equal(t, "00", w.ask(insert("k", 1, 1, codec.Hours)))
+		srv.Advance(1)
+		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Hours)))
+	}, virtual)
+}
+
+func TestAVirtualClockMovesOnlyForward(t *testing.T) {
+	srv := mockserver.RunT(t, virtual)
+	require.Equal(t, mockserver.Epoch, srv.Now())
+	srv.Advance(time.Minute)
+	require.Equal(t, mockserver.Epoch.Add(time.Minute), srv.Now())
+	require.Panics(t, func() { srv.Advance(-1) })
+}
+
+func TestTheObserverSeesWhatIsExecuted(t *testing.T) {
+	var seen []mockserver.Exec
+	var srv *mockserver.Server
+	observe := func(e mockserver.Exec) {
+		require.Equal(t, e.Time, srv.Now(), "the clock can be asked")
+		seen = append(seen, e)
+	}
+	bubble(t, func(t *testing.T, s *mockserver.Server) {
+		srv = s
+		w := dial(t, s)
+		s.Advance(time.Second)
+		w.ask(insert("k", 5, 1, codec.Hours), increase("k", 2))
+		w2 := dial(t, s)
+		w2.ask(query("k"), purge("k"), purge("k"))
+		w2.ask(uint16.Set{Key: []byte("b"), TTL: uint16.TTL{Amount: 1, Unit: codec.Hours}}, codec.Get{Key: []byte("b")})
+		w.ask(query("k"))
+	}, virtual, mockserver.WithObserver(observe))
+
+	type line struct {
+		conn   int
+		op     codec.Op
+		key    string
+		status bool
+		quota  uint64
+	}
+	var got []line
+	for _, e := range seen {
+		require.Equal(t, mockserver.Epoch.Add(time.Second), e.Time)
+		require.Equal(t, e.Op, e.Request.Op())
+		got = append(got, line{e.Conn, e.Op, e.Key, e.Status, e.Quota})
+	}
+	require.Equal(t, []line{
+		{1, codec.OpInsert, "k", true, 5},
+		{1, codec.OpUpdate, "k", true, 7},
+		{2, codec.OpQuery, "k", true, 7},
+		{2, codec.OpPurge, "k", true, 0},
+		{2, codec.OpPurge, "k", false, 0},
+		{2, codec.OpSet, "b", true, 0},
+		{2, codec.OpGet, "b", true, 0},
+		{1, codec.OpQuery, "k", false, 0},
+	}, got)
+	require.Equal(t, uint16.Value(5), seen[0].Request.(uint16.Insert).Quota)
+}

@@ -1,0 +1,232 @@
+package mockserver_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// dialReal connects over the socket that the server listens on.
+func dialReal(t testing.TB, srv *mockserver.Server) net.Conn {
+	t.Helper()
+	network, addr := "tcp", srv.Addr()
+	if path, ok := strings.CutPrefix(addr, "unix://"); ok {
+		network, addr = "unix", path
+	}
+	conn, err := net.Dial(network, addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestServesTCPAndUnix(t *testing.T) {
+	for network, addr := range map[string]string{
+		"tcp":  "127.0.0.1:0",
+		"unix": filepath.Join(t.TempDir(), "throttr.sock"),
+	} {
+		t.Run(network, func(t *testing.T) {
+			srv := mockserver.RunT(t, mockserver.WithAddr(network, addr))
+			conn := dialReal(t, srv)
+			require.Equal(t, "01"+"010500060800", askReal(t, conn, 7, insert("k", 5, 9, codec.Hours), query("k")))
+			require.Equal(t, 1, srv.Conns())
+			if network == "unix" {
+				require.Equal(t, "unix://"+addr, srv.Addr())
+			}
+
+			require.NoError(t, srv.Restart(true))
+			_, err := conn.Read(make([]byte, 1))
+			require.Error(t, err, "a restart ends connections")
+			require.Equal(t, "010500060800", askReal(t, dialReal(t, srv), 6, query("k")))
+			require.NoError(t, srv.Restart(false))
+			require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
+			require.Equal(t, 3, srv.Requests(codec.OpQuery), "counts outlive a restart")
+		})
+	}
+}
+
+func TestStartRefusesWhatDoesNotExist(t *testing.T) {
+	for _, n := range []int{-1, 0, 3, 16} {
+		_, err := mockserver.Start(mockserver.WithValueSize(n))
+		require.ErrorContains(t, err, "value size")
+	}
+	_, err := mockserver.Start(mockserver.WithAddr("udp", ""))
+	require.ErrorContains(t, err, "network")
+	_, err = mockserver.Start(mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "no", "such", "folder")))
+	require.Error(t, err)
+}
+
+func TestRestartFailsWhereTheAddressIsTaken(t *testing.T) {
+	srv := mockserver.RunT(t)
+	other, err := mockserver.Start(mockserver.WithAddr("tcp", srv.Addr()))
+	require.Error(t, err)
+	require.Nil(t, other)
+	require.NoError(t, srv.Restart(true))
+}
+
+func TestRefuseTurnsAwayNewConnections(t *testing.T) {
+	srv := mockserver.RunT(t)
+	old := dialReal(t, srv)
+	require.Equal(t, "00", askReal(t, old, 1, query("k")))
+	srv.Refuse(true)
+	_, err := dialReal(t, srv).Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	_, err = srv.Dial(t.Context())
+	require.ErrorIs(t, err, mockserver.ErrRefused)
+	require.Equal(t, "00", askReal(t, old, 1, query("k")), "open connections stay")
+	srv.Refuse(false)
+	require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
+}
+
+func TestDisconnectDropsAllConnections(t *testing.T) {
+	srv := mockserver.RunT(t)
+	a, b := dialReal(t, srv), dialReal(t, srv)
+	for _, c := range []net.Conn{a, b} {
+		require.Equal(t, "00", askReal(t, c, 1, query("k")))
+	}
+	srv.Disconnect()
+	for _, c := range []net.Conn{a, b} {
+		_, err := c.Read(make([]byte, 1))
+		require.Error(t, err)
+	}
+	require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
+}
+
+func TestAConnectionInMemoryKnowsDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		require.Equal(t, "memory:9000", srv.Addr())
+		conn, err := srv.Dial(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Hour)))
+		_, err = conn.Read(make([]byte, 1))
+		require.ErrorContains(t, err, "timeout")
+
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = srv.Dial(over)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestTheRealClockRunsInABubble(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "01", w.ask(insert("k", 5, 9, codec.Seconds)))
+		before := srv.Now()
+		<-time.After(5*time.Second - 1)
+		require.Equal(t, 5*time.Second-1, srv.Now().Sub(before))
+		require.Equal(t, "01"+"0500"+"040400", w.ask(query("k")))
+		require.Panics(t, func() { srv.Advance(time.Second) })
+	})
+}
+
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	running := func() int {
+		buf := make([]byte, 1<<20)
+		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "mockserver.(*")
+	}
+	require.Eventually(t, func() bool { return running() == 0 }, 10*time.Second, time.Millisecond)
+	srv, err := mockserver.Start()
+	require.NoError(t, err)
+	srv.Inject(mockserver.Fault{Delay: time.Hour})
+	for range 5 {
+		_, err := dialReal(t, srv).Write(frames(t, query("k")))
+		require.NoError(t, err)
+	}
+	conn, err := srv.Dial(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.Eventually(t, func() bool { return srv.Requests(codec.OpQuery) == 5 }, 10*time.Second, time.Millisecond)
+	require.NotZero(t, running())
+
+	require.NoError(t, srv.Close())
+	require.NoError(t, srv.Close())
+	require.Zero(t, srv.Conns())
+	// A goroutine reports its end a moment before it is gone.
+	require.Eventually(t, func() bool { return running() == 0 }, 10*time.Second, time.Millisecond)
+	require.ErrorIs(t, srv.Restart(true), net.ErrClosed)
+	_, err = srv.Dial(t.Context())
+	require.ErrorIs(t, err, mockserver.ErrRefused)
+	_, err = net.Dial("tcp", srv.Addr())
+	require.Error(t, err)
+	require.Equal(t, 5, srv.Requests(codec.OpQuery), "its counts can still be read")
+}
+
+func TestManyClientsAtOnce(t *testing.T) {
+	const clients, rounds, batch = 8, 50, 20
+	executed := 0
+	srv := mockserver.RunT(t, mockserver.WithObserver(func(mockserver.Exec) { executed++ }))
+	srv.Set("k", 0, time.Hour)
+	frame := strings.Repeat(string(frames(t, increase("k", 1))), batch)
+	var wg sync.WaitGroup
+	for i := range clients {
+		var conn net.Conn
+		if i%2 == 0 {
+			conn = dialReal(t, srv)
+		} else {
+			var err error
+			conn, err = srv.Dial(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+		}
+		wg.Go(func() {
+			buf := make([]byte, batch)
+			for range rounds {
+				_, err := io.WriteString(conn, frame)
+				if err == nil {
+					_, err = io.ReadFull(conn, buf)
+				}
+				if err != nil || strings.Trim(string(buf), "\x01") != "" {
+					t.Errorf("answers % x, %v", buf, err)
+					return
+				}
+				srv.Counter("k")
+				srv.Keys()
+				srv.Conns()
+			}
+		})
+	}
+	wg.Wait()
+	quota, ok := srv.Counter("k")
+	require.True(t, ok)
+	require.Equal(t, uint64(clients*rounds*batch), quota)
+	require.Equal(t, clients*rounds*batch, srv.Requests(codec.OpUpdate))
+	require.Equal(t, clients*rounds*batch, executed)
+}
+
+func TestABatchIsExecutedWithoutOthersBetween(t *testing.T) {
+	var order []int
+	srv := mockserver.RunT(t, mockserver.WithObserver(func(e mockserver.Exec) { order = append(order, e.Conn) }))
+	const batch = 100
+	p := strings.Repeat(string(frames(t, increase("k", 1))), batch)
+	var wg sync.WaitGroup
+	for range 4 {
+		conn, err := srv.Dial(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		wg.Go(func() {
+			for range 20 {
+				io.WriteString(conn, p)
+				io.ReadFull(conn, make([]byte, batch))
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, order, 4*20*batch)
+	for i := range order {
+		require.Equal(t, order[i-i%batch], order[i], "request %d", i)
+	}
+}
+
+var _ mockserver.TB = (*testing.T)(nil)

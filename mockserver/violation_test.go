@@ -1,0 +1,215 @@
+package mockserver_test
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint64"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// flood is n requests in one write.
+func flood(t testing.TB, n int) []byte {
+	return []byte(strings.Repeat(string(frames(t, query("some key"))), n))
+}
+
+// requireViolation requires that rule was broken once, and that this ended w.
+func requireViolation(t *testing.T, srv *mockserver.Server, w *wire, rule string) {
+	t.Helper()
+	require.True(t, w.closed(), "the connection is still open")
+	require.Len(t, srv.Violations(), 1)
+	v := srv.Violations()[0]
+	require.Equal(t, rule, v.Rule)
+	require.Equal(t, 1, v.Conn)
+	require.Contains(t, v.String(), rule+": connection 1: "+v.Text)
+	require.NotEmpty(t, v.Text)
+	require.Zero(t, srv.Conns())
+	require.Equal(t, "00", dial(t, srv).ask(query("nothing")), "the server lives on")
+}
+
+func TestMoreThan1024OutstandingAreAViolation(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		w.send(flood(t, 1024))
+		require.Equal(t, strings.Repeat("00", 1024), w.received())
+		require.Empty(t, srv.Violations())
+		w.send(flood(t, 1025))
+		requireViolation(t, srv, w, "H4")
+	})
+}
+
+func TestDelayedResponsesAreOutstanding(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
+		w := dial(t, srv)
+		for range 1024 {
+			require.Empty(t, w.ask(query("k")))
+		}
+		require.Empty(t, srv.Violations())
+		w.send(frames(t, query("k")))
+		requireViolation(t, srv, w, "H4")
+	})
+}
+
+func TestEventsAreOutstanding(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
+		w := dial(t, srv)
+		require.Empty(t, w.ask(query("k")))
+		for range 1023 {
+			srv.Publish("*", nil)
+		}
+		require.Empty(t, srv.Violations())
+		srv.Publish("*", nil)
+		requireViolation(t, srv, w, "H4")
+	})
+}
+
+func TestAFloodOverTCPIsAViolation(t *testing.T) {
+	srv, err := mockserver.Start()
+	require.NoError(t, err)
+	defer srv.Close()
+	conn, err := net.Dial("tcp", srv.Addr())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write(flood(t, 2000))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(srv.Violations()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "H4", srv.Violations()[0].Rule)
+}
+
+func TestAFrameOver8096BytesIsAViolation(t *testing.T) {
+	// A SET whose key and value fill the buffer to the last byte, and one more.
+	set := func(value int) []byte {
+		b := fromHex(t, "0506010001")
+		b = append(b, byte(value), byte(value>>8), 'k')
+		return append(b, make([]byte, value)...)
+	}
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		w.send(set(8088))
+		require.Equal(t, "01", w.received())
+		require.Len(t, w.ask(codec.Get{Key: []byte("k")}), 2*(6+8088))
+		require.Empty(t, srv.Violations())
+		w.send(set(8089)[:9])
+		requireViolation(t, srv, w, "H5")
+	})
+}
+
+func TestUnknownOpsAreAViolation(t *testing.T) {
+	for op, text := range map[byte]string{
+		0x20: "kills", 0x47: "kills", 0xff: "kills",
+		0x00: "stalls", 0x0a: "stalls", 0x19: "stalls", 0x1f: "stalls",
+		0x07: "does not play", 0x09: "does not play", 0x10: "does not play", 0x18: "does not play",
+	} {
+		t.Run(fmt.Sprintf("%02x", op), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				w := dial(t, srv)
+				w.send([]byte{op})
+				requireViolation(t, srv, w, "H6")
+				require.Contains(t, srv.Violations()[0].Text, text)
+				require.Contains(t, srv.Violations()[0].Text, fmt.Sprintf("0x%02x", op))
+			})
+		})
+	}
+}
+
+func TestWhatFollowsAViolationIsNotExecuted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		p := frames(t, insert("before", 1, 1, codec.Hours))
+		p = append(p, 0x20)
+		w.send(append(p, frames(t, insert("after", 1, 1, codec.Hours))...))
+		requireViolation(t, srv, w, "H6")
+		require.Equal(t, []string{"before"}, srv.Keys())
+	})
+}
+
+func TestATTLBeyondTheServersClockIsAViolation(t *testing.T) {
+	hours := func(n uint64.Value) uint64.TTL { return uint64.TTL{Amount: n, Unit: codec.Hours} }
+	ttl := func(change codec.Change, value uint64.Value) uint64.Update {
+		return uint64.Update{Attribute: codec.TimeToLive, Change: change, Value: value, Key: []byte("k")}
+	}
+	const century = 100 * 365 * 24
+	for name, frame := range map[string]codec.Frame{
+		"insert":         uint64.Insert{Key: []byte("new"), TTL: hours(math.MaxUint64)},
+		"insert, 600 y":  uint64.Insert{Key: []byte("new"), TTL: hours(6 * century)},
+		"insert, failed": uint64.Insert{Key: []byte("k"), TTL: hours(math.MaxUint64)},
+		"set":            uint64.Set{Key: []byte("new"), TTL: hours(math.MaxUint64)},
+		"patch":          ttl(codec.Patch, math.MaxUint64),
+		"increase":       ttl(codec.Increase, 5*century),
+		"decrease":       ttl(codec.Decrease, 3*century),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				w := dial(t, srv)
+				require.Equal(t, "01", w.ask(uint64.Insert{Key: []byte("k"), TTL: hours(century)}))
+				w.send(frames(t, frame))
+				requireViolation(t, srv, w, "H13")
+				require.Equal(t, []string{"k"}, srv.Keys())
+			}, mockserver.WithValueSize(8), virtual)
+		})
+	}
+}
+
+func TestATTLOfZeroIsDeadAtOnceAndNoViolation(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			w := dial(t, srv)
+			require.Equal(t, "010000", w.ask(insert("k", 1, 0, codec.Seconds), query("k"), insert("k", 1, 1, codec.Hours)))
+			require.Empty(t, srv.Violations())
+			require.Equal(t, 1, srv.Expired())
+		}, virtual, mockserver.WithHazard(mockserver.LateExpiry, late))
+	}
+}
+
+// recorder is a test that notes how it fails.
+type recorder struct {
+	cleanups []func()
+	errors   []string
+	fatal    []string
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.fatal = append(r.fatal, fmt.Sprintf(format, args...))
+}
+
+func TestRunTFailsTheTestForEachViolation(t *testing.T) {
+	var rec recorder
+	srv := mockserver.RunT(&rec)
+	for range 2 {
+		conn, err := net.Dial("tcp", srv.Addr())
+		require.NoError(t, err)
+		_, err = conn.Write([]byte{0x20})
+		require.NoError(t, err)
+		_, err = conn.Read(make([]byte, 1))
+		require.Error(t, err)
+		conn.Close()
+	}
+	require.Empty(t, rec.errors, "a test is failed at its end, not from another goroutine")
+	require.Len(t, rec.cleanups, 1)
+	rec.cleanups[0]()
+	require.Len(t, rec.errors, 2)
+	require.Contains(t, rec.errors[1], "H6: connection 2: op 0x20")
+	_, err := net.Dial("tcp", srv.Addr())
+	require.Error(t, err, "the server is closed")
+}
+
+func TestRunTIsFatalWhereTheServerCannotStart(t *testing.T) {
+	var rec recorder
+	require.Nil(t, mockserver.RunT(&rec, mockserver.WithValueSize(3)))
+	require.Len(t, rec.fatal, 1)
+	require.Contains(t, rec.fatal[0], "value size")
+}

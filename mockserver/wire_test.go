@@ -1,0 +1,144 @@
+package mockserver_test
+
+import (
+	"context"
+	"encoding"
+	"encoding/hex"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// bubble runs a test against a server in memory, with values of 2 bytes, inside
+// a synctest bubble. It does not mind violations.
+func bubble(t *testing.T, f func(t *testing.T, srv *mockserver.Server), opts ...mockserver.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := mockserver.Start(append([]mockserver.Option{mockserver.WithAddr("memory", "")}, opts...)...)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, srv.Close()) })
+		f(t, srv)
+	})
+}
+
+// frames appends encoded frames to one another.
+func frames(t testing.TB, all ...encoding.BinaryAppender) []byte {
+	t.Helper()
+	var b []byte
+	for _, f := range all {
+		var err error
+		b, err = f.AppendBinary(b)
+		require.NoError(t, err)
+	}
+	return b
+}
+
+func insert(key string, quota uint16.Value, amount uint16.Value, unit codec.Unit) uint16.Insert {
+	return uint16.Insert{Key: []byte(key), Quota: quota, TTL: uint16.TTL{Amount: amount, Unit: unit}}
+}
+
+func query(key string) codec.Query { return codec.Query{Key: []byte(key)} }
+
+func purge(key string) codec.Purge { return codec.Purge{Key: []byte(key)} }
+
+func increase(key string, by uint16.Value) uint16.Update {
+	return uint16.Update{Attribute: codec.Quota, Change: codec.Increase, Value: by, Key: []byte(key)}
+}
+
+// wire is a connection inside a synctest bubble. What arrives is collected in
+// the background, so that silence can be told without waiting for it.
+type wire struct {
+	t    *testing.T
+	conn net.Conn
+	got  chan []byte
+}
+
+func dial(t *testing.T, srv *mockserver.Server) *wire {
+	t.Helper()
+	conn, err := srv.Dial(context.Background())
+	require.NoError(t, err)
+	w := &wire{t: t, conn: conn, got: make(chan []byte, 1<<16)}
+	t.Cleanup(func() { conn.Close() })
+	go w.collect()
+	return w
+}
+
+func (w *wire) collect() {
+	defer close(w.got)
+	for {
+		buf := make([]byte, 4096)
+		n, err := w.conn.Read(buf)
+		if n > 0 {
+			w.got <- buf[:n]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) send(p []byte) {
+	w.t.Helper()
+	if len(p) > 0 {
+		_, err := w.conn.Write(p)
+		require.NoError(w.t, err)
+	}
+}
+
+// pieces returns what has arrived since the last call, read by read, once
+// nothing more can arrive without time passing, and whether the server has
+// ended the connection.
+func (w *wire) pieces() (all [][]byte, closed bool) {
+	synctest.Wait()
+	for {
+		select {
+		case p, open := <-w.got:
+			if !open {
+				return all, true
+			}
+			all = append(all, p)
+		default:
+			return all, false
+		}
+	}
+}
+
+// received returns what has arrived since the last call, in hex.
+func (w *wire) received() string {
+	all, _ := w.pieces()
+	s := ""
+	for _, p := range all {
+		s += hex.EncodeToString(p)
+	}
+	return s
+}
+
+func (w *wire) closed() bool {
+	_, closed := w.pieces()
+	return closed
+}
+
+// ask sends frames in one write and returns the bytes of the answers, in hex.
+func (w *wire) ask(all ...encoding.BinaryAppender) string {
+	w.t.Helper()
+	w.send(frames(w.t, all...))
+	return w.received()
+}
+
+// askReal is ask on any connection, for n bytes of answers.
+func askReal(t testing.TB, conn net.Conn, n int, all ...encoding.BinaryAppender) string {
+	t.Helper()
+	_, err := conn.Write(frames(t, all...))
+	require.NoError(t, err)
+	buf := make([]byte, n)
+	_, err = io.ReadFull(conn, buf)
+	require.NoError(t, err)
+	return hex.EncodeToString(buf)
+}
