@@ -1,0 +1,22 @@
+// Package fuzz holds the project's fuzz targets, one file for each family. It has
+// no code of its own to import.
+//
+// What each family holds to, for any bytes:
+//
+//   - FuzzRequest8, 16, 32, 64 (request_test.go): decoding requests never panics.
+//     A frame that decodes took at least one byte and no more than there were, and
+//     encodes to the same bytes again. Feeding byte by byte comes to the same
+//     frame or the same error as feeding at once, and codec.Decoder yields the
+//     same frames and the same final error at the same offset.
+//   - FuzzResponse8, 16, 32, 64 (response_test.go): the same for responses. The
+//     kinds that are expected, one after the other, are fuzzed too, and EVENTs
+//     may come between them.
+//
+// The seeds are frames from the encoders, and conversations recorded from a real
+// server (codec/testdata). A go test without -fuzz runs every target on its seeds
+// and on the inputs in testdata/fuzz that once failed. Go fuzzes one target at a
+// time; this lists the targets, and runs one of them for a minute:
+//
+//	go test ./fuzz -list Fuzz
+//	go test ./fuzz -run '^$' -fuzz '^FuzzRequest16$' -fuzztime 1m
+package fuzz

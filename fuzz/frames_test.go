@@ -1,0 +1,120 @@
+package fuzz_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// decoder decodes one frame, as the functions of package codec do.
+type decoder func(src []byte) (codec.Frame, int, error)
+
+// frames decodes as many frames as there are in src, the i-th by next(i), and
+// checks each. It returns them, their bytes in all and the error at their end.
+func frames(t *testing.T, src []byte, next func(i int) decoder) (got []codec.Frame, n int, err error) {
+	for {
+		decode := next(len(got))
+		frame, took, err := checked(t, decode, src[n:])
+		if err != nil {
+			return got, n, err
+		}
+		got = append(got, frame)
+		n += took
+	}
+}
+
+// checked decodes one frame and holds the result to the rules.
+func checked(t *testing.T, decode decoder, src []byte) (codec.Frame, int, error) {
+	frame, n, err := decode(src)
+	whole := src // the bytes that decided
+	if err == nil {
+		require.Positive(t, n)
+		require.LessOrEqual(t, n, len(src))
+		require.LessOrEqual(t, n, codec.MaxFrame)
+		whole = src[:n]
+		again, err := frame.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, whole, again)
+	} else {
+		require.Zero(t, n)
+		require.Nil(t, frame)
+		requireKnown(t, err)
+	}
+	fedSlowly(t, decode, whole, frame, err)
+	return frame, n, err
+}
+
+// requireKnown refuses an error that matches none or several of the sentinels, or
+// whose offset lies elsewhere than at the frame's start.
+func requireKnown(t *testing.T, err error) {
+	matches := 0
+	for _, sentinel := range []error{codec.ErrShort, codec.ErrUnknownOp, codec.ErrMalformed} {
+		if errors.Is(err, sentinel) {
+			matches++
+		}
+	}
+	require.Equal(t, 1, matches, "%v", err)
+	var de *codec.DecodeError
+	require.Equal(t, !errors.Is(err, codec.ErrShort), errors.As(err, &de))
+	if de != nil {
+		require.Zero(t, de.Offset)
+	}
+}
+
+// fedSlowly feeds src byte by byte: until the frame is whole it must be short, or
+// fail for good as it did at once. The copies have no bytes behind their end, so
+// that reading too far is seen.
+func fedSlowly(t *testing.T, decode decoder, src []byte, want codec.Frame, wantErr error) {
+	end := min(len(src), codec.MaxFrame)
+	for i := range end + 1 {
+		frame, n, err := decode(src[:i:i])
+		if errors.Is(err, codec.ErrShort) {
+			require.Zero(t, n)
+			continue
+		}
+		require.Equal(t, wantErr, err)
+		if err == nil {
+			require.Equal(t, len(src), i, "whole before its end")
+			require.Equal(t, want, frame)
+		}
+		return
+	}
+	require.ErrorIs(t, wantErr, codec.ErrShort)
+	require.Less(t, len(src), codec.MaxFrame, "no frame is so long that this could be its beginning")
+}
+
+// sameStream holds a stream decoder, whose i-th frame next(i) reads, to the
+// frames that were decoded from memory, and to the error at their end.
+func sameStream(t *testing.T, next func(i int) (codec.Frame, error), want []codec.Frame, n, total int, wantErr error) {
+	for i, frame := range want {
+		got, err := next(i)
+		require.NoError(t, err)
+		require.Equal(t, frame, got)
+	}
+	_, err := next(len(want))
+	var de *codec.DecodeError
+	switch {
+	case errors.As(wantErr, &de):
+		atStart := *de
+		atStart.Offset += int64(n)
+		require.Equal(t, &atStart, err)
+	case n == total:
+		require.Equal(t, io.EOF, err)
+	default:
+		require.Equal(t, io.ErrUnexpectedEOF, err)
+	}
+}
+
+// arrivals are src in one piece and in single bytes.
+func arrivals(src []byte) []io.Reader {
+	return []io.Reader{bytes.NewReader(src), iotest.OneByteReader(bytes.NewReader(src))}
+}
+
+// frameOf is what a decoder returned, as any decoder returns it.
+func frameOf[M codec.Frame](m M, n int, err error) (codec.Frame, int, error) { return m, n, err }

@@ -1,0 +1,65 @@
+package fuzz_test
+
+import (
+	"testing"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+func FuzzResponse8(f *testing.F)  { fuzzResponse[uint8](f) }
+func FuzzResponse16(f *testing.F) { fuzzResponse[uint16](f) }
+func FuzzResponse32(f *testing.F) { fuzzResponse[uint32](f) }
+func FuzzResponse64(f *testing.F) { fuzzResponse[uint64](f) }
+
+// fuzzResponse takes the kinds of the responses, one byte each and over again
+// from the start where they run out, and their bytes.
+func fuzzResponse[T codec.Value](f *testing.F) {
+	var kinds []byte
+	var all []codec.Frame
+	for _, res := range responses[T]() {
+		src := encode(f, res)
+		kinds = append(kinds, byte(res.Kind()))
+		all = append(all, res)
+		f.Add([]byte{byte(res.Kind())}, src)
+		f.Add([]byte{byte(res.Kind())}, src[:len(src)-1])
+	}
+	f.Add(kinds, encode(f, all...))
+	f.Add([]byte{0}, []byte{1})
+	for _, tr := range transcripts[T](f) {
+		f.Add(kindsOf[T](f, unhex(f, tr.Send)), unhex(f, tr.Recv))
+	}
+
+	f.Fuzz(func(t *testing.T, kinds, src []byte) {
+		if len(kinds) == 0 {
+			kinds = []byte{byte(codec.KindStatus)}
+		}
+		kind := func(i int) codec.Kind { return codec.Kind(kinds[i%len(kinds)]) }
+		got, n, err := frames(t, src, func(i int) decoder {
+			return func(src []byte) (codec.Frame, int, error) {
+				// An EVENT may come wherever a response may begin.
+				if len(src) > 0 && codec.Op(src[0]) == codec.OpEvent {
+					return frameOf(codec.DecodeResponse[T](codec.KindEvent, src))
+				}
+				return frameOf(codec.DecodeResponse[T](kind(i), src))
+			}
+		})
+		for _, r := range arrivals(src) {
+			dec := codec.NewDecoder[T](r)
+			sameStream(t, func(i int) (codec.Frame, error) { return dec.Response(kind(i)) }, got, n, len(src), err)
+		}
+	})
+}
+
+// kindsOf returns the kinds of the responses to the requests in src.
+func kindsOf[T codec.Value](f *testing.F, src []byte) []byte {
+	var kinds []byte
+	for len(src) > 0 {
+		req, n, err := codec.DecodeRequest[T](src)
+		if err != nil {
+			f.Fatal(err)
+		}
+		kinds = append(kinds, byte(req.ResponseKind()))
+		src = src[n:]
+	}
+	return kinds
+}

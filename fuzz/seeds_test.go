@@ -1,0 +1,80 @@
+package fuzz_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// transcript is a conversation with a real server.
+type transcript struct {
+	ValueSize  int    `json:"value_size"`
+	Send, Recv string // hex of all requests, and of all responses
+}
+
+// transcripts returns the conversations with servers of value size T.
+func transcripts[T codec.Value](tb testing.TB) []transcript {
+	file, err := os.ReadFile("../codec/testdata/transcripts.json")
+	require.NoError(tb, err)
+	var all, ours []transcript
+	require.NoError(tb, json.Unmarshal(file, &all))
+	for _, tr := range all {
+		if tr.ValueSize == codec.Size[T]() {
+			ours = append(ours, tr)
+		}
+	}
+	require.NotEmpty(tb, ours)
+	return ours
+}
+
+// unhex returns the bytes of s, with a zero for every byte that varied.
+func unhex(tb testing.TB, s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "?", "0"))
+	require.NoError(tb, err)
+	return b
+}
+
+// encode returns the frames one after the other.
+func encode(tb testing.TB, frames ...codec.Frame) []byte {
+	var b []byte
+	var err error
+	for _, f := range frames {
+		b, err = f.AppendBinary(b)
+		require.NoError(tb, err)
+	}
+	return b
+}
+
+// requests has one request of every kind.
+func requests[T codec.Value]() []codec.Frame {
+	key := []byte("key")
+	ttl := codec.TTL[T]{Amount: 60, Unit: codec.Seconds}
+	return []codec.Frame{
+		codec.Insert[T]{Key: key, Quota: ^T(0), TTL: ttl},
+		codec.Query{Key: key},
+		codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 1, Key: key},
+		codec.Purge{},
+		codec.Set[T]{Key: key, TTL: ttl, Value: make([]byte, 255)},
+		codec.Get{Key: make([]byte, codec.MaxKey)},
+	}
+}
+
+// responses has one response of every kind and form.
+func responses[T codec.Value]() []codec.Response {
+	ttl := codec.TTL[T]{Amount: 60, Unit: codec.Seconds}
+	return []codec.Response{
+		codec.Success,
+		codec.Failure,
+		codec.QueryResponse[T]{},
+		codec.QueryResponse[T]{Found: true, Quota: ^T(0), TTL: ttl},
+		codec.GetResponse[T]{},
+		codec.GetResponse[T]{Found: true, TTL: ttl, Value: []byte("value")},
+		codec.Event[T]{Channel: []byte("news"), Payload: make([]byte, 255)},
+	}
+}
