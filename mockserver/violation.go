@@ -9,6 +9,10 @@ import (
 // Violation is something that a client did and that would have crashed or
 // stalled a real server, or silently lost a response. It ends the connection at
 // once, with responses that have not left yet.
+//
+// H4 counts responses that wait to be written. Over a socket they leave as fast
+// as they are made, whether or not the client reads: only a flood in one write
+// adds up. A [Fault] with a Delay makes every request in flight count.
 type Violation struct {
 	Rule string // the hazard of the protocol document: "H4", "H5", "H6" or "H13"
 	Conn int    // the connection, numbered from 1 in the order of acceptance
