@@ -14,6 +14,9 @@ const (
 	KindEvent                  // an Event
 )
 
+// known reports whether k is one of them.
+func (k Kind) known() bool { return k >= KindStatus && k <= KindEvent }
+
 // String returns the kind's name.
 func (k Kind) String() string {
 	switch k {

@@ -39,9 +39,9 @@ func (e *Encoder[T]) Encode(frames ...Frame) error {
 }
 
 // Decoder reads frames of value size T from a stream, through a buffer of
-// [MaxFrame] bytes. After an error that is final the stream's next frame can't be
-// found any more: every further call meets the same error. After an error of the
-// reader that was temporary, such as a timeout, the next call goes on.
+// [MaxFrame] bytes. Bytes that can't be decoded stay where they are, since nobody
+// knows where the next frame begins: a further call meets them again. After an
+// error of the reader that was temporary, such as a timeout, the next call goes on.
 type Decoder[T Value] struct {
 	r      io.Reader
 	buf    []byte
@@ -73,7 +73,8 @@ func (d *Decoder[T]) Request() (Request, error) {
 // frame; those of the reader.
 func (d *Decoder[T]) Response(kind Kind) (Response, error) {
 	return next(d, func(src []byte) (Response, int, error) {
-		if len(src) > 0 && Op(src[0]) == OpEvent {
+		// A kind that is unknown fails the same way whatever has arrived so far.
+		if kind.known() && len(src) > 0 && Op(src[0]) == OpEvent {
 			return DecodeResponse[T](KindEvent, src)
 		}
 		return DecodeResponse[T](kind, src)

@@ -101,6 +101,19 @@ func TestAnEventMayComeBeforeAResponse(t *testing.T) {
 	}
 }
 
+func TestAnUnknownKindFailsWithoutReading(t *testing.T) {
+	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x00\x00\x00\x01")))
+	for range 2 {
+		_, err := dec.Response(0)
+		require.EqualError(t, err, "codec: malformed frame: response kind is 0x00 at offset 0")
+	}
+	res, err := dec.Response(codec.KindStatus)
+	require.NoError(t, err)
+	require.Equal(t, codec.KindEvent, res.Kind())
+	_, err = dec.Response(0)
+	require.ErrorIs(t, err, codec.ErrMalformed, "with an answer in the buffer, too")
+}
+
 func TestAStreamThatEndsWithinAFrameEndsUnexpectedly(t *testing.T) {
 	frame, err := codec.Insert[uint16]{Key: []byte("key")}.AppendBinary(nil)
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 		got, n, err := frames(t, src, func(i int) decoder {
 			return func(src []byte) (codec.Frame, int, error) {
 				// An EVENT may come wherever a response may begin.
-				if len(src) > 0 && codec.Op(src[0]) == codec.OpEvent {
+				if known(kind(i)) && len(src) > 0 && codec.Op(src[0]) == codec.OpEvent {
 					return frameOf(codec.DecodeResponse[T](codec.KindEvent, src))
 				}
 				return frameOf(codec.DecodeResponse[T](kind(i), src))
@@ -49,6 +49,9 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 		}
 	})
 }
+
+// known reports whether a response can be of kind k.
+func known(k codec.Kind) bool { return k >= codec.KindStatus && k <= codec.KindEvent }
 
 // kindsOf returns the kinds of the responses to the requests in src.
 func kindsOf[T codec.Value](f *testing.F, src []byte) []byte {
