@@ -37,6 +37,10 @@ type Client[T codec.Value] struct {
 	router router
 	pools  []*pool[T]
 	calls  *sync.Pool // of *call[T]
+
+	mu       sync.Mutex
+	closed   bool
+	backends []*ServerBackend[T]
 }
 
 // Connect makes a client and a first connection to each server of cfg.
@@ -79,15 +83,34 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	return c, nil
 }
 
-// Close ends all connections and returns when nothing of them is left. Requests
-// that are under way fail with [ErrClosed]. It always returns nil.
+// Close ends the client's backends and all connections, and returns when nothing of
+// them is left. Requests that are under way fail with [ErrClosed]. It always returns nil.
 func (c *Client[T]) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	backends := c.backends
+	c.backends = nil
+	c.mu.Unlock()
 	var ends sync.WaitGroup
+	for _, b := range backends {
+		ends.Go(b.close)
+	}
+	ends.Wait()
 	for _, p := range c.pools {
 		ends.Go(p.close)
 	}
 	ends.Wait()
 	return nil
+}
+
+// adopt has Close end b. It returns false if the client is closed already.
+func (c *Client[T]) adopt(b *ServerBackend[T]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.backends = append(c.backends, b)
+	}
+	return !c.closed
 }
 
 // Stats returns what the client has done and is doing.

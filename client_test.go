@@ -144,9 +144,18 @@ func TestAServerOfAnotherValueSizeIsLeftAlone(t *testing.T) {
 		cfg := throttr.Config{Servers: []string{srv.Addr()}, ConnectTimeout: 2 * time.Second}
 		for want, connect := range map[int]func() (*throttr.Client[uint16], error){
 			2: func() (*throttr.Client[uint16], error) { return throttr.Connect[uint16](t.Context(), cfg) },
-			1: func() (*throttr.Client[uint16], error) { _, err := throttr.Connect[uint8](t.Context(), cfg); return nil, err },
-			4: func() (*throttr.Client[uint16], error) { _, err := throttr.Connect[uint32](t.Context(), cfg); return nil, err },
-			8: func() (*throttr.Client[uint16], error) { _, err := throttr.Connect[uint64](t.Context(), cfg); return nil, err },
+			1: func() (*throttr.Client[uint16], error) {
+				_, err := throttr.Connect[uint8](t.Context(), cfg)
+				return nil, err
+			},
+			4: func() (*throttr.Client[uint16], error) {
+				_, err := throttr.Connect[uint32](t.Context(), cfg)
+				return nil, err
+			},
+			8: func() (*throttr.Client[uint16], error) {
+				_, err := throttr.Connect[uint64](t.Context(), cfg)
+				return nil, err
+			},
 		} {
 			if want == size {
 				continue

@@ -20,6 +20,16 @@ func (q *fifo[E]) push(e E) {
 	q.size++
 }
 
+// unshift puts e before the oldest element.
+func (q *fifo[E]) unshift(e E) {
+	if q.size == len(q.ring) {
+		q.grow()
+	}
+	q.head = (q.head - 1) & (len(q.ring) - 1)
+	q.ring[q.head] = e
+	q.size++
+}
+
 func (q *fifo[E]) pop() E {
 	e := q.ring[q.head]
 	var zero E

@@ -1,0 +1,175 @@
+package throttr
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// ServerBackend keeps windows on Throttr servers, exactly, for any number of clients
+// whose clocks differ by less than a scale. Make one with [Client.Backend]; its
+// client's Close ends it. docs/rate-limiting.md says how it works and why.
+//
+// Limits and counts go up to the largest value less 64. The scale must be a whole
+// number of a unit that fits a value, with room for a margin: 2 bytes do for whole
+// milliseconds up to a minute, whole seconds up to 18 hours, and so on. What does not
+// fit is a [*RangeError], which names the value size that would do.
+type ServerBackend[T codec.Value] struct {
+	client *Client[T]
+	now    func() time.Time
+	lanes  laneTable[T]
+	purger purger[T]
+
+	ctx    context.Context // ends with the backend
+	cancel context.CancelFunc
+
+	mu     sync.RWMutex // guards the start of tasks against close
+	closed bool
+	tasks  sync.WaitGroup
+
+	// traced, if not nil, is told in which bucket's window each hit was decided.
+	traced func(key string, bucket int64, count, limit uint64)
+}
+
+var _ Backend = (*ServerBackend[uint64])(nil)
+
+// defaultMaxWindows is how many windows a backend remembers.
+const defaultMaxWindows = 1 << 18
+
+type backendOptions struct {
+	now        func() time.Time
+	maxWindows int
+}
+
+// BackendOption changes how [Client.Backend] works.
+type BackendOption func(*backendOptions)
+
+// WithClock has the backend read the time from now, which must be safe for concurrent
+// use. Default: time.Now.
+func WithClock(now func() time.Time) BackendOption {
+	return func(o *backendOptions) { o.now = now }
+}
+
+// WithMaxWindows bounds how many windows the backend remembers, and, four times as
+// many, how many records it has yet to remove. To forget a window costs a look at the
+// server when its key is hit again. A window that would leave too many records to
+// remove is not opened: the hit fails with [ErrOverloaded]. Default: 262144.
+func WithMaxWindows(n int) BackendOption {
+	return func(o *backendOptions) { o.maxWindows = n }
+}
+
+// Backend returns a [Backend] for [NewRateLimit] that keeps its windows on the
+// client's servers.
+func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
+	o := backendOptions{now: time.Now, maxWindows: defaultMaxWindows}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.maxWindows < 1 {
+		o.maxWindows = defaultMaxWindows
+	}
+	b := &ServerBackend[T]{client: c, now: o.now}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.lanes.init(o.maxWindows)
+	b.purger.init(b, 4*o.maxWindows)
+	if !c.adopt(b) {
+		b.close()
+		return b
+	}
+	b.start(b.purger.run)
+	return b
+}
+
+// Hit implements [Backend].
+func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error) {
+	size := codec.Size[T]()
+	if err := checkCount("limit", limit, size); err != nil {
+		return Window{}, err
+	}
+	if err := checkIncrement(limit, increment, size); err != nil {
+		return Window{}, err
+	}
+	return b.visit(ctx, key, scale, visit{task: hitTask, limit: limit, increment: increment})
+}
+
+// Inc implements [Backend].
+func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error) {
+	if err := checkCount("increment", increment, codec.Size[T]()); err != nil {
+		return Window{}, err
+	}
+	most := largestOf(codec.Size[T]()) - headroom
+	return b.visit(ctx, key, scale, visit{task: incTask, limit: most, increment: increment})
+}
+
+// Set implements [Backend].
+func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error) {
+	if err := checkCount("count", count, codec.Size[T]()); err != nil {
+		return Window{}, err
+	}
+	return b.visit(ctx, key, scale, visit{task: setTask, increment: count})
+}
+
+// Reset implements [Backend].
+func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Duration) error {
+	_, err := b.visit(ctx, key, scale, visit{task: resetTask})
+	return err
+}
+
+// Get implements [Backend].
+func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Duration) (Window, error) {
+	l, err := b.lane(key, scale)
+	if err != nil {
+		return Window{}, err
+	}
+	return l.peek(ctx)
+}
+
+// checkIncrement refuses an increment that could wrap a counter that is within limit.
+func checkIncrement(limit, increment uint64, size int) error {
+	most := largestOf(size) - limit - headroom + 1
+	if increment <= most {
+		return nil
+	}
+	return &RangeError{
+		Field: "increment", Value: fmt.Sprint(increment), Size: size,
+		Bound: fmt.Sprintf("at most %d with a limit of %d", most, limit),
+		Needs: neededFor(func(largest uint64) bool {
+			return limit <= largest-headroom && increment <= largest-limit-headroom+1
+		}),
+	}
+}
+
+// lane returns the lane of a key and scale.
+func (b *ServerBackend[T]) lane(key string, scale time.Duration) (*lane[T], error) {
+	if l := b.lanes.find(laneKey{key, scale}); l != nil {
+		return l, nil
+	}
+	t, ok := timingOf(scale, uint64(^T(0)))
+	if !ok {
+		return nil, scaleError(scale, codec.Size[T]())
+	}
+	return b.lanes.add(newLane(b, key, t)), nil
+}
+
+// start runs f in a goroutine that close waits for, unless b is closed.
+func (b *ServerBackend[T]) start(f func()) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.closed {
+		b.tasks.Go(f)
+	}
+	return !b.closed
+}
+
+// close lets no more hits in, fails those that are under way, and returns when nothing
+// runs any more.
+func (b *ServerBackend[T]) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.tasks.Wait()
+}

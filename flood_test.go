@@ -1,0 +1,197 @@
+package throttr_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// flood is a test with many clients that hit a few keys as fast as they can.
+type flood struct {
+	scale   time.Duration
+	lasts   time.Duration
+	think   time.Duration // about how long a goroutine waits between two hits
+	latency time.Duration // of a response
+	late    bool          // H2
+}
+
+const (
+	floodClients    = 8
+	floodGoroutines = 16 // per client
+	floodSkew       = 0.4
+)
+
+// floodLimits are the limits of the keys.
+var floodLimits = map[string]uint64{"a": 20, "b": 150, "c": 20, "d": 150, "e": 20}
+
+// ledger is what a flood has seen: for each record, by its name, when the server made it,
+// how many hits were allowed in it, and when the first one was.
+type ledger struct {
+	mu      sync.Mutex
+	entries map[string]*entry
+}
+
+type entry struct {
+	key     string
+	start   time.Time
+	allowed uint64
+}
+
+func (l *ledger) entry(key string, bucket int64) *entry {
+	name := key + "/" + strconv.FormatInt(bucket, 10)
+	if l.entries[name] == nil {
+		l.entries[name] = &entry{key: key}
+	}
+	return l.entries[name]
+}
+
+// executed is told of each request that the server executes.
+func (l *ledger) executed(x mockserver.Exec) {
+	part := strings.SplitN(x.Key, ":", 4) // rl:scale:bucket:key
+	if x.Op != codec.OpInsert || !x.Status || len(part) != 4 {
+		return
+	}
+	bucket, err := strconv.ParseInt(part[2], 10, 64)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entry(part[3], bucket).start = x.Time
+}
+
+// decided is told of each hit.
+func (l *ledger) decided(key string, bucket int64, count, limit uint64) {
+	if count > limit {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entry(key, bucket).allowed++
+}
+
+// windows returns the records of a key in which hits were allowed, in order.
+func (l *ledger) windows(key string) []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*entry
+	for _, e := range l.entries {
+		if e.key == key && e.allowed > 0 {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *entry) int { return a.start.Compare(b.start) })
+	return out
+}
+
+func TestAFloodGetsNoMoreThanTheLimit(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		f := flood{scale: time.Second, lasts: 5 * time.Second, think: 8 * time.Millisecond, latency: time.Millisecond, late: late}
+		t.Run(fmt.Sprintf("uint8/late=%v", late), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testFlood[uint8](t, f) })
+		})
+		f.scale, f.lasts = 300*time.Millisecond, 2*time.Second
+		t.Run(fmt.Sprintf("uint16/late=%v", late), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testFlood[uint16](t, f) })
+		})
+	}
+}
+
+func TestAFloodOverTCPGetsNoMoreThanTheLimit(t *testing.T) {
+	t.Run("uint8", func(t *testing.T) {
+		testFlood[uint8](t, flood{scale: time.Second, lasts: 2500 * time.Millisecond, late: true})
+	})
+	t.Run("uint16", func(t *testing.T) {
+		testFlood[uint16](t, flood{scale: 250 * time.Millisecond, lasts: 1500 * time.Millisecond, late: true})
+	})
+}
+
+func testFlood[T codec.Value](t *testing.T, f flood) {
+	log := &ledger{entries: map[string]*entry{}}
+	opts := []mockserver.Option{
+		mockserver.WithValueSize(codec.Size[T]()),
+		mockserver.WithHazard(mockserver.LateExpiry, f.late),
+		mockserver.WithObserver(log.executed),
+	}
+	var cfg throttr.Config
+	if f.latency > 0 {
+		opts = append(opts, mockserver.WithAddr("memory", "flood:1"))
+	}
+	srv := mockserver.RunT(t, opts...)
+	if f.latency > 0 {
+		srv.Inject(mockserver.Fault{Delay: f.latency})
+		<-time.After(f.scale * 8 / 10) // the clients' clocks are in different buckets
+		cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
+	}
+
+	end := time.Now().Add(f.lasts)
+	var hits sync.WaitGroup
+	for i := range floodClients { // all open their windows at the same instant
+		client := connect[T](t, srv, cfg)
+		skew := time.Duration(floodSkew * float64(f.scale) * float64(i) / (floodClients - 1))
+		backend := client.Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
+		throttr.Trace(backend, log.decided)
+		limiter := throttr.NewRateLimit(backend)
+		for range floodGoroutines {
+			hits.Go(func() { f.hit(t, limiter, end) })
+		}
+	}
+	hits.Wait()
+
+	virtual := f.latency > 0
+	for key, limit := range floodLimits {
+		windows := log.windows(key)
+		require.GreaterOrEqual(t, len(windows), int(f.lasts/f.scale)-1, key)
+		for i, w := range windows {
+			require.LessOrEqual(t, w.allowed, limit, "key %s, window %d", key, i)
+			if i == 0 {
+				continue
+			}
+			apart := w.start.Sub(windows[i-1].start)
+			require.GreaterOrEqual(t, apart, f.scale, "key %s: windows %d and %d overlap", key, i-1, i)
+			if virtual { // no load on the machine shows
+				require.LessOrEqual(t, apart, f.scale+2*f.think+10*f.latency, "key %s: shut out after window %d", key, i-1)
+				require.Equal(t, limit, windows[i-1].allowed, "key %s, window %d", key, i-1)
+			}
+		}
+	}
+	if virtual {
+		<-time.After(3 * f.scale)
+		require.Empty(t, srv.Keys(), "records that were not removed")
+	}
+	require.Zero(t, srv.Expired(), "records that expired on the server")
+}
+
+// hit hits all keys until the end.
+func (f flood) hit(t *testing.T, limiter *throttr.RateLimit, end time.Time) {
+	for time.Now().Before(end) {
+		for key, limit := range floodLimits {
+			res, err := limiter.Hit(t.Context(), key, f.scale, limit)
+			if err != nil {
+				t.Errorf("hit %s: %v", key, err)
+				return
+			}
+			if !res.Allowed && (res.RetryAfter <= 0 || res.RetryAfter > f.scale) {
+				t.Errorf("hit %s: %+v", key, res)
+				return
+			}
+		}
+		if f.think > 0 {
+			<-time.After(f.think/2 + rand.N(f.think))
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// lookReach is how many buckets to either side of the present one are looked at:
+	// the clocks of two clients differ by less than a scale.
+	lookReach = 2
+	// tieLooks is how often a tie is looked at before it is taken to be for ever.
+	tieLooks = 12
+	// tiePause is how long the first of them waits; each waits twice as long as the one
+	// before, up to maxTiePause.
+	tiePause    = time.Millisecond
+	maxTiePause = 50 * time.Millisecond
+)
+
+// errNoRecord says that the names of all buckets in reach are used up, which takes clocks
+// that differ by more than a scale, or a clock that was turned back.
+var errNoRecord = errors.New("throttr: every bucket in reach has had its window: clocks differ by more than the scale")
+
+// look queries the buckets around one and returns the live records.
+func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
+	cl := l.request(whole)
+	for b := around - lookReach; b <= around+lookReach; b++ {
+		l.query(cl, b)
+	}
+	answers, lo, hi, err := l.ask(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	var live []sight
+	for i, a := range answers {
+		if s := sighting(around-lookReach+int64(i), a, lo, hi); s.live(l.timing) {
+			live = append(live, s)
+		}
+	}
+	l.backend.client.calls.Put(cl)
+	return live, nil
+}
+
+// oldest returns the record that has least left. If two have equally little in a coarse
+// unit, that is a tie: one of them is about to be removed by the client that came second.
+func oldest(live []sight) (s sight, tie bool) {
+	s = live[0]
+	for _, o := range live[1:] {
+		if o.left < s.left {
+			s, tie = o, false
+		} else if o.left == s.left {
+			tie = true
+		}
+	}
+	return s, tie
+}
+
+// agree returns the record among those that are live that all clients take for the
+// window's, and false if there is none. It looks again while there is a tie.
+func (l *lane[T]) agree(ctx context.Context, around int64, live []sight) (s sight, ok bool, err error) {
+	pause := tiePause
+	for try := 0; ; try++ {
+		if len(live) == 0 {
+			return sight{}, false, nil
+		}
+		s, tie := oldest(live)
+		if !tie {
+			return s, true, nil
+		}
+		if try == tieLooks { // its owner has died: the lowest bucket wins
+			left := s.left
+			i := slices.IndexFunc(live, func(o sight) bool { return o.left == left })
+			return live[i], true, nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return sight{}, false, err
+		}
+		pause = min(2*pause, maxTiePause)
+		if live, err = l.look(ctx, around); err != nil {
+			return sight{}, false, err
+		}
+	}
+}
+
+// sleep waits for d, or for ctx to end.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// find looks for the key's window and joins it, or opens one with the visits that
+// wait. The look is skipped by who has just seen the last window end: opening looks too.
+// But to open without need would cost hits: others may join a window that is then undone.
+func (l *lane[T]) find(f *flight) {
+	ctx := l.backend.ctx
+	now := l.timing.bucket(l.backend.now())
+	if !l.ended {
+		live, err := l.look(ctx, now)
+		var s sight
+		var ok bool
+		if err == nil {
+			s, ok, err = l.agree(ctx, now, live)
+		}
+		if err != nil {
+			l.failAll(l.reason(err))
+			return
+		}
+		if ok {
+			l.join(s)
+			return
+		}
+	}
+	l.ended = false
+	if l.board(f) {
+		l.open(f)
+	}
+}
+
+// join makes a record that was just read the known window.
+func (l *lane[T]) join(s sight) {
+	l.observe(s)
+	l.fresh = true
+}
+
+// board takes those visits that wait into a flight for a window that starts at 0.
+func (l *lane[T]) board(f *flight) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.queue.len() > 0 {
+		v := l.queue.at(0)
+		if v.gone {
+			l.queue.pop()
+			continue
+		}
+		if v.task >= setTask || !f.takes(v, uint64(^T(0))) {
+			break
+		}
+		f.add(l.queue.pop())
+	}
+	return len(f.visits) > 0
+}
+
+// open opens a window that counts a flight, in the present bucket or, where its name is
+// used up, in one of the next.
+func (l *lane[T]) open(f *flight) {
+	present := l.timing.bucket(l.backend.now())
+	for b := present; b <= present+lookReach; b++ {
+		used, err := l.openIn(b, present, f)
+		if err != nil {
+			l.failFlight(f, l.reason(err))
+			return
+		}
+		if !used {
+			return
+		}
+	}
+	l.failFlight(f, l.backend.refused(l.key, false, errNoRecord))
+}
+
+// openIn opens a window in bucket b. In one batch that nothing interrupts on the server,
+// it reads the other buckets, inserts the record, and counts the flight in it. So of two
+// clients that open at the same moment the second sees the first one's record, and
+// yields. It returns true if the name of b is used up.
+func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
+	bk := l.backend
+	if !bk.purger.reserve() {
+		return false, bk.refused(l.key, false, fmt.Errorf("%w: %d records are yet to be removed", ErrOverloaded, bk.purger.max))
+	}
+	cl := l.request(alone)
+	for o := around - lookReach; o <= around+lookReach; o++ {
+		if o != b {
+			l.query(cl, o)
+		}
+	}
+	l.insert(cl, b, 0)
+	l.increase(cl, b, f.sum)
+	l.query(cl, b)
+	answers, lo, hi, err := l.ask(bk.ctx, cl)
+	if err != nil {
+		if SafeToRetry(err) {
+			bk.purger.release()
+		} else { // it may be ours
+			bk.purger.add(l, b, bk.now().Add(l.timing.scale))
+		}
+		return false, err
+	}
+	own := sighting(b, answers[len(answers)-1], lo, hi)
+	inserted := answers[len(answers)-3].ok
+	var others []sight
+	for o, i := around-lookReach, 0; o <= around+lookReach; o++ {
+		if o != b {
+			if s := sighting(o, answers[i], lo, hi); s.live(l.timing) {
+				others = append(others, s)
+			}
+			i++
+		}
+	}
+	bk.client.calls.Put(cl)
+	if inserted {
+		bk.purger.add(l, b, hi.Add(l.timing.scale))
+		return false, l.opened(own, others, around, f)
+	}
+	bk.purger.release()
+	if !own.live(l.timing) && len(others) == 0 {
+		return true, nil
+	}
+	return false, l.yield(own, others, around, f)
+}
+
+// opened follows an INSERT that has succeeded. Every other live record is older then, and
+// the oldest is the window; the own one is removed.
+func (l *lane[T]) opened(own sight, others []sight, around int64, f *flight) error {
+	if len(others) == 0 {
+		l.mu.Lock()
+		l.window = window{
+			bucket: own.bucket, count: own.count, seen: own.hi,
+			endLo: own.lo.Add(l.timing.scale), endHi: own.hi.Add(l.timing.scale),
+		}
+		l.known = true
+		l.mu.Unlock()
+		l.settle(f, own.count)
+		return nil
+	}
+	cl := l.request(loose)
+	l.purge(cl, own.bucket)
+	_, _, _, err := l.ask(l.backend.ctx, cl)
+	if err != nil {
+		return err
+	}
+	l.backend.client.calls.Put(cl)
+	return l.yield(sight{}, others, around, f)
+}
+
+// yield follows an INSERT in vain: the window is that of another client. If it is in the
+// same bucket, then the flight has been counted in it.
+func (l *lane[T]) yield(own sight, others []sight, around int64, f *flight) error {
+	live := others
+	if own.live(l.timing) {
+		live = append(live, own)
+	}
+	s, ok, err := l.agree(l.backend.ctx, around, live)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		l.giveBack(f)
+		return nil
+	}
+	l.join(s)
+	if own.live(l.timing) && s.bucket == own.bucket {
+		l.settle(f, own.count)
+	} else {
+		l.giveBack(f)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package throttr
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+const (
+	// purgeBatch is how many records are removed in one batch.
+	purgeBatch = 256
+	// purgeRetry is how long a removal that has failed waits for the next try.
+	purgeRetry = 250 * time.Millisecond
+	// purgeNap bounds how long the purger sleeps: the backend's clock need not be the
+	// one that timers go by.
+	purgeNap = time.Second
+)
+
+// purger removes the records of windows that are over, so that none of them expires on
+// the server, which can lock it up for good (H12). Each record is removed by the client
+// that inserted it, and by no other: a client that removed what it merely met would, at
+// a window's end, remove windows just opened. A record whose client has died is left to
+// its TTL.
+type purger[T codec.Value] struct {
+	backend *ServerBackend[T]
+	max     int
+	wake    chan struct{} // one element: there may be an earlier record to remove
+
+	mu      sync.Mutex
+	claimed int // records in due, or about to be
+	due     purgeHeap[T]
+}
+
+// ownedRecord is a record to remove.
+type ownedRecord[T codec.Value] struct {
+	lane   *lane[T]
+	bucket int64
+	due    time.Time // when to remove it
+	gone   time.Time // when its TTL has removed it
+}
+
+// purgeHeap implements heap.Interface: the first to remove comes first.
+type purgeHeap[T codec.Value] []ownedRecord[T]
+
+func (h purgeHeap[T]) Len() int           { return len(h) }
+func (h purgeHeap[T]) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h purgeHeap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *purgeHeap[T]) Push(x any)        { *h = append(*h, x.(ownedRecord[T])) }
+func (h *purgeHeap[T]) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = ownedRecord[T]{}
+	*h = (*h)[:last]
+	return r
+}
+
+func (p *purger[T]) init(b *ServerBackend[T], max int) {
+	p.backend, p.max = b, max
+	p.wake = make(chan struct{}, 1)
+}
+
+// reserve makes sure that a record can be added. It returns false if there are too many.
+func (p *purger[T]) reserve() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.claimed >= p.max {
+		return false
+	}
+	p.claimed++
+	return true
+}
+
+// release takes back a reserve.
+func (p *purger[T]) release() {
+	p.mu.Lock()
+	p.claimed--
+	p.mu.Unlock()
+}
+
+// add has the record of a window that ends at end removed, in good time before it would
+// expire. The reserve is used up.
+func (p *purger[T]) add(l *lane[T], bucket int64, end time.Time) {
+	t := l.timing
+	p.push(ownedRecord[T]{
+		lane: l, bucket: bucket,
+		due: end.Add(t.slack()), gone: end.Add(t.duration(t.margin)),
+	})
+}
+
+func (p *purger[T]) push(r ownedRecord[T]) {
+	p.mu.Lock()
+	heap.Push(&p.due, r)
+	first := p.due[0].due.Equal(r.due)
+	p.mu.Unlock()
+	if first {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run removes what is due until the backend ends.
+func (p *purger[T]) run() {
+	timer := time.NewTimer(purgeNap)
+	defer timer.Stop()
+	for {
+		records, nap := p.collect()
+		if len(records) > 0 {
+			p.remove(records)
+			continue
+		}
+		wait := timer.C
+		if nap < 0 {
+			wait = nil
+		} else {
+			timer.Reset(nap)
+		}
+		select {
+		case <-wait:
+		case <-p.wake:
+		case <-p.backend.ctx.Done():
+			return
+		}
+	}
+}
+
+// collect takes the records that are due, or returns how long to wait for the first; less
+// than 0 if there is none.
+func (p *purger[T]) collect() (records []ownedRecord[T], nap time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.backend.ctx.Err() != nil {
+		return nil, -1
+	}
+	now := p.backend.now()
+	for len(p.due) > 0 && len(records) < purgeBatch && !p.due[0].due.After(now) {
+		records = append(records, heap.Pop(&p.due).(ownedRecord[T]))
+	}
+	if len(p.due) == 0 {
+		return records, -1
+	}
+	return records, min(max(p.due[0].due.Sub(now), 0), purgeNap)
+}
+
+// remove removes records, after a QUERY that shows their windows to be over: a Reset or
+// Set may have put another window under the name.
+func (p *purger[T]) remove(records []ownedRecord[T]) {
+	b := p.backend
+	var look, purge Batch[T]
+	seen := make([]CounterReply[T], len(records))
+	for i, r := range records {
+		seen[i] = CounterReply[T]{look.add(r.lane.key, codec.Query{Key: r.name()}, nil)}
+	}
+	b.client.Do(b.ctx, &look) // each reply tells its own error
+	var over []ownedRecord[T]
+	var replies []Reply[T]
+	for i, r := range records {
+		switch c, found, err := seen[i].Counter(); {
+		case err != nil:
+			p.again(r, b.now().Add(purgeRetry))
+		case !found:
+			p.done(r)
+		case uint64(c.TTL.Amount) >= r.lane.timing.margin: // live
+			left := r.lane.timing.duration(uint64(c.TTL.Amount) - r.lane.timing.margin + 1)
+			r.gone = b.now().Add(left + r.lane.timing.duration(r.lane.timing.margin))
+			p.again(r, b.now().Add(left+r.lane.timing.slack()))
+		default:
+			over = append(over, r)
+			replies = append(replies, purge.add(r.lane.key, codec.Purge{Key: r.name()}, nil))
+		}
+	}
+	b.client.Do(b.ctx, &purge)
+	for i, r := range over {
+		if _, err := replies[i].OK(); err != nil {
+			p.again(r, b.now().Add(purgeRetry))
+		} else {
+			p.done(r)
+		}
+	}
+}
+
+func (r ownedRecord[T]) name() []byte { return r.lane.appendName(nil, r.bucket) }
+
+// again has another try at r later, unless its TTL will have removed it by then.
+func (p *purger[T]) again(r ownedRecord[T], due time.Time) {
+	if !due.Before(r.gone) {
+		p.done(r)
+		return
+	}
+	r.due = due
+	p.push(r)
+}
+
+// done is the end of a record, and of its lane if nobody needs it.
+func (p *purger[T]) done(r ownedRecord[T]) {
+	p.release()
+	p.backend.lanes.drop(r.lane)
+}

@@ -1,0 +1,147 @@
+package throttr
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// ErrRange says that a number is beyond what a server's values can hold. See
+// [RangeError].
+var ErrRange = errors.New("throttr: out of range of the value size")
+
+// RangeError is a scale, limit, increment or count that is too much for the value
+// size of a server. It matches [ErrRange].
+type RangeError struct {
+	Field string // "scale", "limit", "increment" or "count"
+	Value string // what was asked for
+	Bound string // what is possible
+	Size  int    // the server's value size in bytes
+	Needs int    // the smallest value size in bytes that would do; 0 if none
+}
+
+// Error names the field, the bound, and the size that would do.
+func (e *RangeError) Error() string {
+	would := "no value size would do"
+	if e.Needs > 0 {
+		would = fmt.Sprintf("%d-byte values (uint%d) would do", e.Needs, 8*e.Needs)
+	}
+	return fmt.Sprintf("throttr: %s %s is out of range: %d-byte values hold %s; %s", e.Field, e.Value, e.Size, e.Bound, would)
+}
+
+// Unwrap returns [ErrRange].
+func (e *RangeError) Unwrap() error { return ErrRange }
+
+const (
+	// headroom is what a limit must leave in a counter, so that 64 clients that each
+	// add their share at once can't wrap it (H3).
+	headroom = 64
+	// fullMargin is by how much a record outlives its window, where that fits.
+	fullMargin = 30 * time.Second
+	// fairMargin is enough for a client to remove the record before it expires.
+	fairMargin = 5 * time.Second
+)
+
+// timing is how a window of a certain scale is kept in a record: in which unit, and
+// by how much the record outlives the window. Both follow from the scale and the
+// value size alone, so that all clients agree.
+//
+// A record is live, its window active, exactly while the TTL read back is at least
+// margin: however coarse the unit, flooring does not blur the window's end.
+type timing struct {
+	scale  time.Duration
+	unit   codec.Unit
+	length uint64 // the scale in units
+	margin uint64 // in units, at least 1
+}
+
+// timingOf returns the timing of a scale for values up to largest, and false where
+// no unit holds scale and a margin. Of the units that do, it is the finest one whose
+// margin is at least the scale or 5 s, so that there is time to remove the record; if
+// there is none, the one with the longest margin.
+func timingOf(scale time.Duration, largest uint64) (t timing, ok bool) {
+	var best time.Duration
+	for u := codec.Nanoseconds; u <= codec.Hours; u++ {
+		unit := u.Duration()
+		length := uint64(scale / unit)
+		if scale%unit != 0 || length >= largest {
+			continue
+		}
+		margin := min(max(1, uint64(fullMargin/unit)), largest-length)
+		if lasts := time.Duration(margin) * unit; lasts > best {
+			best = lasts
+			t = timing{scale: scale, unit: u, length: length, margin: margin}
+		}
+		if best >= min(scale, fairMargin) {
+			break
+		}
+	}
+	return t, best > 0
+}
+
+// duration returns an amount of t's units.
+func (t timing) duration(units uint64) time.Duration {
+	return time.Duration(units) * t.unit.Duration()
+}
+
+// slack is how long after its window's end a record is removed.
+func (t timing) slack() time.Duration {
+	return min(t.scale, t.duration(t.margin)/2)
+}
+
+// recheck is how often a server is asked about a window that is full, while it is
+// known not to have ended: a Set or Reset by another client is seen that late.
+func (t timing) recheck() time.Duration {
+	return min(max(t.scale/10, 10*time.Millisecond), time.Second)
+}
+
+// bucket returns the number of the bucket that an instant lies in.
+func (t timing) bucket(now time.Time) int64 {
+	ns := now.UnixNano()
+	b := ns / int64(t.scale)
+	if ns%int64(t.scale) < 0 {
+		b--
+	}
+	return b
+}
+
+// largestOf returns the largest value of size bytes.
+func largestOf(size int) uint64 { return math.MaxUint64 >> (64 - 8*size) }
+
+// neededFor returns the smallest value size that fits, 0 if none does.
+func neededFor(fits func(largest uint64) bool) int {
+	for size := 1; size <= 8; size *= 2 {
+		if fits(largestOf(size)) {
+			return size
+		}
+	}
+	return 0
+}
+
+// scaleError is why there is no timing.
+func scaleError(scale time.Duration, size int) error {
+	return &RangeError{
+		Field: "scale", Value: scale.String(), Size: size,
+		Bound: fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d", largestOf(size)-1),
+		Needs: neededFor(func(largest uint64) bool {
+			_, ok := timingOf(scale, largest)
+			return ok
+		}),
+	}
+}
+
+// checkCount refuses a number that would not leave the headroom.
+func checkCount(field string, n uint64, size int) error {
+	if n <= largestOf(size)-headroom {
+		return nil
+	}
+	return &RangeError{
+		Field: field, Value: strconv.FormatUint(n, 10), Size: size,
+		Bound: fmt.Sprintf("at most %d, as %d are kept free for clients that add at once", largestOf(size)-headroom, headroom),
+		Needs: neededFor(func(largest uint64) bool { return n <= largest-headroom }),
+	}
+}

@@ -1,0 +1,213 @@
+package throttr
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// maxRecordKey is the longest key that is part of its records' names as it is. The
+// names of a whole look then fit one packet.
+const maxRecordKey = 80
+
+// recordName returns what is before and behind the bucket in the names of a window's
+// records:
+//
+//	rl:<scale>:<bucket>:<key>
+//	rh:<scale>:<bucket>:<SHA-256 of the key, in base64>     for a key over 80 bytes
+//
+// Neither scale nor bucket contains a colon, so two windows never share a name. Each
+// window has a name of its own, which is not used again within its record's life and
+// grace: so it is no matter that a server keeps expired records dead for 10 s (H1), or
+// alive (H2).
+func recordName(key string, scale time.Duration) (prefix, suffix string) {
+	if len(key) <= maxRecordKey {
+		return "rl:" + scale.String() + ":", ":" + key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "rh:" + scale.String() + ":", ":" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// appendName appends the name of a bucket's record.
+func (l *lane[T]) appendName(dst []byte, bucket int64) []byte {
+	dst = append(dst, l.prefix...)
+	dst = strconv.AppendInt(dst, bucket, 10)
+	return append(dst, l.suffix...)
+}
+
+// window is what a lane knows of the active window. Its end is known to lie between two
+// instants of the backend's clock.
+type window struct {
+	bucket       int64
+	count        uint64 // when it was last seen
+	seen         time.Time
+	endLo, endHi time.Time
+}
+
+// sight is a record as a QUERY has shown it.
+type sight struct {
+	bucket int64
+	found  bool
+	count  uint64
+	left   uint64 // TTL in the timing's unit
+	lo, hi time.Time
+}
+
+// live reports whether the record's window is active.
+func (s sight) live(t timing) bool { return s.found && s.left >= t.margin }
+
+// sighting makes a sight of the answer to a QUERY that was sent at lo and answered by
+// hi.
+func sighting[T codec.Value](bucket int64, a answer[T], lo, hi time.Time) sight {
+	return sight{bucket: bucket, found: a.ok, count: uint64(a.quota), left: uint64(a.ttl.Amount), lo: lo, hi: hi}
+}
+
+// ends returns the bounds of the window's end. What is left was floored to a unit.
+func (s sight) ends(t timing) (lo, hi time.Time) {
+	return s.lo.Add(t.duration(s.left - t.margin)), s.hi.Add(t.duration(s.left - t.margin + 1))
+}
+
+// observe takes over what a sight of a live record shows.
+func (l *lane[T]) observe(s sight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := window{bucket: s.bucket, count: s.count, seen: s.hi}
+	w.endLo, w.endHi = s.ends(l.timing)
+	if l.known && l.window.bucket == s.bucket {
+		w.narrow(l.window)
+	}
+	l.window, l.known = w, true
+}
+
+// narrow makes use of what was known of the same window before. If the two contradict
+// each other, a Set has put another window under the name.
+func (w *window) narrow(old window) {
+	lo, hi := w.endLo, w.endHi
+	if old.endLo.After(lo) {
+		lo = old.endLo
+	}
+	if old.endHi.Before(hi) {
+		hi = old.endHi
+	}
+	if !lo.After(hi) {
+		w.endLo, w.endHi = lo, hi
+	}
+}
+
+// forget is called when the known window turns out to be over, or gone.
+func (l *lane[T]) forget() {
+	l.mu.Lock()
+	l.known = false
+	l.mu.Unlock()
+	l.ended = true
+}
+
+// result returns the window with another count. It never tells an end that is too
+// early, nor one that is more than a scale away.
+func (w window) result(t timing, count uint64, now time.Time) Window {
+	left := min(max(w.endHi.Sub(now), 1), t.scale)
+	return Window{Count: count, ExpiresAt: now.Add(left), Left: left}
+}
+
+// request returns an empty call for this lane's requests.
+func (l *lane[T]) request(u unity) *call[T] {
+	cl := l.backend.client.newCall("")
+	cl.unity = u
+	return cl
+}
+
+// The following add a request for a bucket's record to a call. A name is never too long.
+
+func (l *lane[T]) query(cl *call[T], bucket int64) {
+	cl.scratch = l.appendName(cl.scratch[:0], bucket)
+	cl.add(codec.Query{Key: cl.scratch})
+}
+
+func (l *lane[T]) increase(cl *call[T], bucket int64, n uint64) {
+	cl.scratch = l.appendName(cl.scratch[:0], bucket)
+	cl.add(codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: T(n), Key: cl.scratch})
+}
+
+func (l *lane[T]) insert(cl *call[T], bucket int64, count uint64) {
+	t := l.timing
+	cl.scratch = l.appendName(cl.scratch[:0], bucket)
+	cl.add(codec.Insert[T]{Key: cl.scratch, Quota: T(count), TTL: codec.TTL[T]{Amount: T(t.length + t.margin), Unit: t.unit}})
+}
+
+func (l *lane[T]) purge(cl *call[T], bucket int64) {
+	cl.scratch = l.appendName(cl.scratch[:0], bucket)
+	cl.add(codec.Purge{Key: cl.scratch})
+}
+
+// ask sends a call and returns its answers with the times between which it was
+// executed. They are valid until the call is put back.
+func (l *lane[T]) ask(ctx context.Context, cl *call[T]) (answers []answer[T], lo, hi time.Time, err error) {
+	b := l.backend
+	lo = b.now()
+	mine, err := b.client.exchange(ctx, l.key, cl)
+	if !mine {
+		return nil, lo, lo, err
+	}
+	if err != nil {
+		b.client.calls.Put(cl)
+		return nil, lo, lo, err
+	}
+	return cl.answers, lo, b.now(), nil
+}
+
+// read reads the record of a bucket, after adding n to it.
+func (l *lane[T]) read(ctx context.Context, bucket int64, n uint64) (sight, error) {
+	cl := l.request(whole)
+	if n > 0 {
+		l.increase(cl, bucket, n)
+	}
+	l.query(cl, bucket)
+	answers, lo, hi, err := l.ask(ctx, cl)
+	if err != nil {
+		return sight{}, err
+	}
+	s := sighting(bucket, answers[len(answers)-1], lo, hi)
+	l.backend.client.calls.Put(cl)
+	return s, nil
+}
+
+// count counts a flight in the known window: one round trip.
+func (l *lane[T]) count(f *flight) {
+	s, err := l.read(l.backend.ctx, l.window.bucket, f.sum)
+	switch {
+	case err != nil:
+		l.failFlight(f, l.reason(err))
+	case s.live(l.timing):
+		l.observe(s)
+		l.settle(f, s.count)
+	default:
+		l.forget()
+		l.giveBack(f)
+	}
+}
+
+// check reads the known window.
+func (l *lane[T]) check() {
+	s, err := l.read(l.backend.ctx, l.window.bucket, 0)
+	switch {
+	case err != nil:
+		l.failAll(l.reason(err))
+	case s.live(l.timing):
+		l.observe(s)
+		l.fresh = true
+	default:
+		l.forget()
+	}
+}
+
+// reason returns ErrClosed in place of what the end of the backend has caused.
+func (l *lane[T]) reason(err error) error {
+	if l.backend.ctx.Err() != nil {
+		return l.backend.refused(l.key, !SafeToRetry(err), ErrClosed)
+	}
+	return err
+}
