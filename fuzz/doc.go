@@ -11,6 +11,13 @@
 //   - FuzzResponse8, 16, 32, 64 (response_test.go): the same for responses. The
 //     kinds that are expected, one after the other, are fuzzed too, and EVENTs
 //     may come between them.
+//   - FuzzServer8, 16, 32, 64 (server_test.go): the mock server takes the bytes from
+//     a client, in pieces. It answers every request, in order; what is no request it
+//     records as a violation and ends the connection. The next connection works.
+//   - FuzzClient8, 16, 32, 64 (client_test.go): the client takes the bytes from a
+//     server, in pieces, in answer to its probe or to a batch. Each request has the
+//     answer that the bytes hold, or all of them an error that says that they may
+//     have been executed; nothing hangs.
 //
 // The seeds are frames from the encoders, and conversations recorded from a real
 // server (codec/testdata). A go test without -fuzz runs every target on its seeds
