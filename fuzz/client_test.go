@@ -37,7 +37,7 @@ func fuzzClient[T codec.Value](f *testing.F) {
 	f.Add(append(ok[:len(ok):len(ok)], 0xff), 0, true)
 	f.Fuzz(func(t *testing.T, answer []byte, piece int, probed bool) {
 		client, err := throttr.Connect[T](t.Context(), throttr.Config{
-			Dial: dialScript[T](answer, piece, probed), MaxConns: 1, MaxRetries: -1, ConnectTimeout: time.Second,
+			Dial: dialScript[T](answer, piece, probed), MaxConns: 1, MaxRetries: -1, ConnectTimeout: time.Minute,
 		})
 		if err != nil {
 			require.False(t, probed, "a server of the right size: %v", err)
