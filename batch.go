@@ -2,6 +2,7 @@ package throttr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
@@ -160,7 +161,8 @@ type part[T codec.Value] struct {
 
 // Do sends the requests of b and waits for their answers. If one can't be encoded,
 // its error is returned and nothing is sent. Otherwise the error is that of the
-// first server that failed; each reply of b tells its own. A batch is sent once:
+// first server that failed, and says whether any request of b may have been executed;
+// each reply of b tells its own. A batch is sent once:
 // [Batch.Reset] it before using it again, or the error matches [ErrBatch].
 func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 	if b.err != nil {
@@ -171,7 +173,8 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 	}
 	b.state = batchUnderWay
 	b.answers = append(b.answers[:0], make([]answer[T], len(b.requests))...)
-	var first error
+	var first *RequestError
+	sent := false
 	parts := c.split(b)
 	for left := len(b.requests) > 0; left; {
 		for _, p := range parts {
@@ -180,14 +183,19 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 		left = false
 		for _, p := range parts {
 			c.awaitPart(ctx, b, p)
-			if p.err != nil && first == nil {
-				first = p.err
+			var failed *RequestError
+			if errors.As(p.err, &failed) && first == nil {
+				first = failed
 			}
+			sent = sent || failed == nil || failed.Sent
 			left = left || len(p.requests) > 0
 		}
 	}
 	b.state = batchDone
-	return first
+	if first == nil {
+		return nil
+	}
+	return &RequestError{Server: first.Server, Sent: sent, Err: first.Err}
 }
 
 // split sorts the requests by server.

@@ -2,6 +2,7 @@ package throttr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type Client[T codec.Value] struct {
 	pools  []*pool[T]
 	calls  *sync.Pool // of *call[T]
 
+	closing  sync.Once
 	mu       sync.Mutex
 	closed   bool
 	backends []*ServerBackend[T]
@@ -74,7 +76,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	for i, err := range errs {
 		if err != nil {
 			c.Close()
-			if ctx.Err() != nil {
+			if !errors.Is(err, ErrConnect) {
 				err = fmt.Errorf("%w to %s: %w", ErrConnect, c.cfg.Servers[i], err)
 			}
 			return nil, err
@@ -86,6 +88,11 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 // Close ends the client's backends and all connections, and returns when nothing of
 // them is left. Requests that are under way fail with [ErrClosed]. It always returns nil.
 func (c *Client[T]) Close() error {
+	c.closing.Do(c.close)
+	return nil
+}
+
+func (c *Client[T]) close() {
 	c.mu.Lock()
 	c.closed = true
 	backends := c.backends
@@ -100,7 +107,6 @@ func (c *Client[T]) Close() error {
 		ends.Go(p.close)
 	}
 	ends.Wait()
-	return nil
 }
 
 // adopt has Close end b. It returns false if the client is closed already.
@@ -147,9 +153,9 @@ func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, er
 // would bring the quota below zero.
 //
 // INCREASE of a quota wraps around to zero beyond the largest T, without a sign of
-// it (H3 in docs/protocol.md). A TTL is moved only within 292 years from now: where
-// this does not follow from value alone, its record is asked for first, and the
-// error matches [ErrTTL].
+// it (H3 in docs/protocol.md). A TTL is moved only within 292 years from now, and only as
+// far as T can tell what remains: where this does not follow from value alone, its record
+// is asked for first, and the error matches [ErrTTL].
 func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value T) (bool, error) {
 	if err := checkChange(attribute, change); err != nil {
 		return false, err
@@ -179,6 +185,9 @@ func (c *Client[T]) checkMove(ctx context.Context, key string, change codec.Chan
 	switch {
 	case moved == maxTTL, change == codec.Increase && moved > maxTTL-left-now.TTL.Unit.Duration():
 		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond 292 years",
+			ErrTTL, change, value, now.TTL.Unit, now.TTL)
+	case change == codec.Increase && value >= ^T(0)-now.TTL.Amount:
+		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond what a QUERY can tell",
 			ErrTTL, change, value, now.TTL.Unit, now.TTL)
 	case change == codec.Decrease && moved > left:
 		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left ends it: purge it instead",

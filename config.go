@@ -30,7 +30,7 @@ type Config struct {
 	// MaxInFlight is the number of requests per connection that may be without
 	// their answer, 1 to 1023. Default: 512.
 	MaxInFlight int
-	// MaxWaiting is the number of requests per server that may wait for their turn
+	// MaxWaiting is the number of requests per connection that may wait for their turn
 	// to be sent. One more fails with ErrOverloaded. Default: 65536.
 	MaxWaiting int
 	// MaxRetries is how often a request is sent again that was certainly not
@@ -96,7 +96,10 @@ func (c Config) withDefaults() (Config, error) {
 		if *f.value == 0 {
 			*f.value = f.initial
 		}
-		if *f.value > f.max || *f.value < 0 && !f.negative {
+		switch {
+		case f.negative && *f.value > f.max:
+			return c, fmt.Errorf("%w: %s is %d, must be at most %d", ErrConfig, f.name, *f.value, f.max)
+		case !f.negative && (*f.value < 0 || *f.value > f.max):
 			return c, fmt.Errorf("%w: %s is %d, must be 1 to %d", ErrConfig, f.name, *f.value, f.max)
 		}
 	}
@@ -139,8 +142,11 @@ func parseAddress(s string) (address, error) {
 		}
 		return address{network: "unix", address: path}, nil
 	}
-	if _, _, err := net.SplitHostPort(s); err != nil {
+	switch _, port, err := net.SplitHostPort(s); {
+	case err != nil:
 		return address{}, fmt.Errorf("%w: Servers: %q is neither host:port nor unix:///path: %w", ErrConfig, s, err)
+	case port == "":
+		return address{}, fmt.Errorf("%w: Servers: %q has no port", ErrConfig, s)
 	}
 	return address{network: "tcp", address: s}, nil
 }

@@ -114,6 +114,7 @@ func (c *conn[T]) write(ended func(*conn[T])) {
 			buf = nil
 		}
 	}
+	c.fail(errConnGone) // where there was no other reason: the last call is done
 	<-c.readDone
 	c.settle(refused, accepted)
 	ended(c)
@@ -121,12 +122,12 @@ func (c *conn[T]) write(ended func(*conn[T])) {
 }
 
 // admit waits for calls, moves to flight those that may go, and puts their frames
-// in buf. It returns false when the connection has ended.
+// in buf. It returns false when the connection has ended, or is to end.
 func (c *conn[T]) admit(buf *[]byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := (*buf)[:0]
-	for c.err == nil && len(b) == 0 {
+	for c.err == nil {
 		only := c.inFlight == 0 // so far, this write has nothing but calls that must be alone
 		for c.queue.len() > 0 && len(b) < writeSize {
 			cl := c.queue.at(0)
@@ -146,9 +147,13 @@ func (c *conn[T]) admit(buf *[]byte) bool {
 			c.inFlight += len(cl.kinds)
 			c.inFlightBytes += len(cl.frames)
 		}
-		if len(b) == 0 && c.err == nil {
-			c.wake.Wait()
+		if len(b) > 0 {
+			break
 		}
+		if c.retiring && c.inFlight == 0 && c.queue.len() == 0 {
+			return false
+		}
+		c.wake.Wait()
 	}
 	if c.err != nil {
 		return false
@@ -160,9 +165,9 @@ func (c *conn[T]) admit(buf *[]byte) bool {
 }
 
 // fits reports whether a call may enter flight now, behind size bytes of the same
-// write.
+// write. One of more requests than may be in flight goes when nothing else is.
 func (c *conn[T]) fits(cl *call[T], aloneSoFar bool, size int) bool {
-	if c.inFlight+len(cl.kinds) > c.cfg.MaxInFlight {
+	if c.inFlight > 0 && c.inFlight+len(cl.kinds) > c.cfg.MaxInFlight {
 		return false
 	}
 	switch cl.unity {
@@ -241,7 +246,6 @@ func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
 		n += size
 	}
 	c.stall.progress++
-	ending := c.retiring && c.inFlight == 0 && c.queue.len() == 0
 	c.mu.Unlock()
 	c.wake.Signal()
 	for i, cl := range done {
@@ -249,11 +253,8 @@ func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
 		done[i] = nil
 	}
 	*finished = done
-	switch {
-	case err != nil && !errors.Is(err, codec.ErrShort):
+	if err != nil && !errors.Is(err, codec.ErrShort) {
 		return n, fmt.Errorf("%w: %w", ErrProtocol, err)
-	case ending:
-		return n, errConnGone
 	}
 	return n, nil
 }
@@ -302,11 +303,15 @@ func (c *conn[T]) settle(refused uint64, accepted int) {
 func (c *conn[T]) retire() {
 	c.mu.Lock()
 	c.retiring = true
-	idle := c.inFlight == 0 && c.queue.len() == 0
 	c.mu.Unlock()
-	if idle {
-		c.fail(errConnGone)
-	}
+	c.wake.Signal()
+}
+
+// failure returns why the connection ends, nil if it does not.
+func (c *conn[T]) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
 }
 
 // close ends the connection at once and waits until nothing of it is left.

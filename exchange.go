@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // An exchange is a call on its way to a server: sent once, or more than once where
@@ -46,14 +47,14 @@ func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error)
 		if cl.err == nil {
 			return true, nil
 		}
-		err := p.failed(cl, cl.sent, cl.err)
-		if try >= p.cfg.MaxRetries || cl.sent && !cl.readOnly() || errors.Is(cl.err, ErrClosed) {
-			return true, err
+		sent, reason := cl.sent, cl.err
+		if try >= p.cfg.MaxRetries || sent && !cl.readOnly() || errors.Is(reason, ErrClosed) {
+			return true, p.failed(cl, sent, reason)
 		}
 		p.counts.retries.Add(1)
 		cl.rewind()
 		if again := p.send(ctx, cl); again != nil {
-			return true, err
+			return true, p.failed(cl, sent, fmt.Errorf("%w, after %w", errors.Unwrap(again), reason))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
+	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -35,13 +35,14 @@ func dial(ctx context.Context, cfg *Config, addr address) (net.Conn, error) {
 }
 
 // probe asks a server for its value size, in one round trip, and returns it and
-// what came after the answer. EVENTs that come before are skipped: they are read as
-// T, which is safe, as nothing else is sent before the size is known.
-func probe[T codec.Value](ctx context.Context, nc net.Conn) (size int, rest []byte, err error) {
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+// what came after the answer. EVENTs that come before are counted and skipped: they are
+// read as T, which is safe, as nothing else is sent before the size is known. Where ctx
+// ends before, nc is closed.
+func probe[T codec.Value](ctx context.Context, nc net.Conn, events *atomic.Uint64) (size int, rest []byte, err error) {
+	stop := context.AfterFunc(ctx, func() { nc.Close() }) // not all that Config.Dial may return has deadlines
 	defer func() {
 		if !stop() {
-			err = errors.Join(context.Cause(ctx), err)
+			err = context.Cause(ctx)
 		}
 	}()
 	tail := make([]byte, probeTail)
@@ -53,11 +54,11 @@ func probe[T codec.Value](ctx context.Context, nc net.Conn) (size int, rest []by
 	if _, err := nc.Write(frames); err != nil {
 		return 0, nil, err
 	}
-	return readProbe[T](nc)
+	return readProbe[T](nc, events)
 }
 
 // readProbe reads the answers to a probe.
-func readProbe[T codec.Value](nc net.Conn) (size int, rest []byte, err error) {
+func readProbe[T codec.Value](nc net.Conn, events *atomic.Uint64) (size int, rest []byte, err error) {
 	var statuses []byte
 	buf := make([]byte, 0, readSize)
 	for {
@@ -74,6 +75,7 @@ func readProbe[T codec.Value](nc net.Conn) (size int, rest []byte, err error) {
 			if err != nil {
 				return 0, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 			}
+			events.Add(1)
 			buf = buf[n:]
 		}
 		size, _, err := codec.DecodeProbe(statuses)
@@ -94,18 +96,24 @@ func readProbe[T codec.Value](nc net.Conn) (size int, rest []byte, err error) {
 	}
 }
 
+// withConnectTimeout bounds the making of a connection. The cause is a timeout, but
+// not that of a caller's ctx.
+func withConnectTimeout(ctx context.Context, cfg *Config) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, cfg.ConnectTimeout,
+		fmt.Errorf("no answer for %v: %w", cfg.ConnectTimeout, os.ErrDeadlineExceeded))
+}
+
 // open makes a connection to p's server and probes it. Errors match ErrConnect;
 // that of a wrong value size is a *ValueSizeError too.
 func (p *pool[T]) open(ctx context.Context) (*conn[T], error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.ConnectTimeout,
-		fmt.Errorf("no answer for %v: %w", p.cfg.ConnectTimeout, os.ErrDeadlineExceeded))
+	ctx, cancel := withConnectTimeout(ctx, p.cfg)
 	defer cancel()
 	p.counts.dials.Add(1)
 	nc, err := dial(ctx, p.cfg, p.addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w to %s: %w", ErrConnect, p.server, err)
 	}
-	size, rest, err := probe[T](ctx, nc)
+	size, rest, err := probe[T](ctx, nc, &p.counts.events)
 	if err == nil && size != codec.Size[T]() {
 		err = &ValueSizeError{Server: p.server, Client: codec.Size[T](), Actual: size}
 	}
@@ -130,14 +138,14 @@ func ProbeValueSize(ctx context.Context, cfg Config, addr string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	ctx, cancel := withConnectTimeout(ctx, &cfg)
 	defer cancel()
 	nc, err := dial(ctx, &cfg, where)
 	if err != nil {
 		return 0, fmt.Errorf("%w to %s: %w", ErrConnect, addr, err)
 	}
 	defer nc.Close()
-	size, _, err := probe[uint16](ctx, nc)
+	size, _, err := probe[uint16](ctx, nc, new(atomic.Uint64))
 	if err != nil {
 		return 0, fmt.Errorf("%w to %s: %w", ErrConnect, addr, err)
 	}

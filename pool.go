@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -128,6 +129,9 @@ func (p *pool[T]) fill(o *opening) {
 		}
 	case err != nil:
 		p.counts.failures.Add(1)
+	case r.Value().failure() != nil: // it has ended already, and dropped did not find it
+		err = fmt.Errorf("%w to %s: %w", ErrConnect, p.server, r.Value().failure())
+		r.Destroy()
 	default:
 		p.live = append(p.live, r)
 	}
@@ -167,10 +171,6 @@ func (p *pool[T]) discard(c *conn[T]) {
 // flight fail.
 func (p *pool[T]) close() {
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return
-	}
 	p.closed = true
 	live := p.live
 	p.live = nil

@@ -22,6 +22,7 @@ import (
 // matches [ErrConfig].
 func ParseURL(s string) (Config, error) {
 	var cfg Config
+	var err error
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
 		return cfg, fmt.Errorf("%w: URL has no scheme, want throttr://, throttrs:// or unix://", ErrConfig)
@@ -30,15 +31,18 @@ func ParseURL(s string) (Config, error) {
 	switch scheme {
 	case "throttrs":
 		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		cfg.Servers = splitHosts(rest)
+		cfg.Servers, err = splitHosts(rest)
 	case "throttr":
-		cfg.Servers = splitHosts(rest)
+		cfg.Servers, err = splitHosts(rest)
 	case "unix":
 		cfg.Servers = []string{"unix://" + rest}
 	default:
 		return cfg, fmt.Errorf("%w: URL scheme is %q, want throttr, throttrs or unix", ErrConfig, scheme)
 	}
-	if err := cfg.setParameters(query); err != nil {
+	if err == nil {
+		err = cfg.setParameters(query)
+	}
+	if err != nil {
 		return Config{}, err
 	}
 	if _, err := cfg.withDefaults(); err != nil {
@@ -47,16 +51,24 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// splitHosts splits a comma-separated list of hosts and gives each a port.
-func splitHosts(list string) []string {
-	hosts := strings.Split(strings.TrimSuffix(list, "/"), ",")
+// splitHosts splits a comma-separated list of hosts and gives each a port. What else
+// a URL can hold is refused, and not repeated: it may be a password.
+func splitHosts(list string) ([]string, error) {
+	list = strings.TrimSuffix(list, "/")
+	switch {
+	case strings.Contains(list, "@"):
+		return nil, fmt.Errorf("%w: URL has credentials, which Throttr does not know", ErrConfig)
+	case strings.ContainsAny(list, "/#"):
+		return nil, fmt.Errorf("%w: URL has a path or a fragment after its hosts", ErrConfig)
+	}
+	hosts := strings.Split(list, ",")
 	for i, h := range hosts {
 		bare := h != "" && (!strings.Contains(h, ":") || strings.HasSuffix(h, "]"))
 		if bare {
 			hosts[i] = h + ":9000"
 		}
 	}
-	return hosts
+	return hosts, nil
 }
 
 // setParameters fills in the fields that the query of a URL names.

@@ -1,0 +1,107 @@
+package throttr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+)
+
+// errDialed tells that a Config has been accepted.
+var errDialed = errors.New("dialed")
+
+// dialed has Connect use cfg up to the first dial, and returns its error.
+func dialed(t *testing.T, cfg throttr.Config) (where string, err error) {
+	t.Helper()
+	if cfg.Dial == nil {
+		cfg.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
+			where = network + " " + address
+			return nil, errDialed
+		}
+	}
+	_, err = throttr.Connect[uint16](t.Context(), cfg)
+	require.Error(t, err)
+	return where, err
+}
+
+func TestTheZeroConfigDialsTheDefaultServer(t *testing.T) {
+	where, err := dialed(t, throttr.Config{})
+	require.ErrorIs(t, err, errDialed)
+	require.ErrorIs(t, err, throttr.ErrConnect)
+	require.Equal(t, "tcp "+throttr.DefaultServer, where)
+}
+
+func TestAnAddressDecidesTheNetwork(t *testing.T) {
+	for server, want := range map[string]string{
+		"h:1": "tcp h:1", "[::1]:9000": "tcp [::1]:9000", "unix:///run/t.sock": "unix /run/t.sock", "unix://t.sock": "unix t.sock",
+	} {
+		where, err := dialed(t, throttr.Config{Servers: []string{server}})
+		require.ErrorIs(t, err, errDialed)
+		require.Equal(t, want, where)
+	}
+}
+
+func TestConfigBoundsAreInclusive(t *testing.T) {
+	for _, cfg := range []throttr.Config{
+		{MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxWaiting: 1}, {MaxWaiting: 1 << 24},
+		{MaxRetries: -5}, {MaxRetries: 100}, {ConnectTimeout: time.Millisecond}, {MaxConnAge: -1}, {MaxConnIdle: -1},
+		{HealthInterval: 1}, {StallTimeout: time.Hour},
+	} {
+		_, err := dialed(t, cfg)
+		require.ErrorIs(t, err, throttr.ErrConnect, "%+v", cfg)
+		require.NotErrorIs(t, err, throttr.ErrConfig, "%+v", cfg)
+	}
+}
+
+func TestConfigErrorsNameTheFieldAndItsBound(t *testing.T) {
+	for text, cfg := range map[string]throttr.Config{
+		"MaxConns is -1, must be 1 to 1024":             {MaxConns: -1},
+		"MaxConns is 1025, must be 1 to 1024":           {MaxConns: 1025},
+		"MaxInFlight is 1024, must be 1 to 1023":        {MaxInFlight: 1024},
+		"MaxInFlight is -3, must be 1 to 1023":          {MaxInFlight: -3},
+		"MaxWaiting is 16777217, must be 1 to 16777216": {MaxWaiting: 1<<24 + 1},
+		"MaxRetries is 101, must be at most 100":        {MaxRetries: 101},
+		"ConnectTimeout is -1ns, must be positive":      {ConnectTimeout: -1},
+		"StallTimeout is -1s, must be positive":         {StallTimeout: -time.Second},
+		"HealthInterval is -1ns, must be positive":      {HealthInterval: -1},
+		`Servers: "h" is neither host:port nor unix`:    {Servers: []string{"h"}},
+		`Servers: "" is neither host:port nor unix`:     {Servers: []string{""}},
+		`Servers: "h:" has no port`:                     {Servers: []string{"h:"}},
+		`Servers: "unix://" has no path`:                {Servers: []string{"unix://"}},
+		`Servers: "a:1" is given twice`:                 {Servers: []string{"a:1", "b:1", "a:1"}},
+	} {
+		_, err := dialed(t, cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, text)
+		_, err = throttr.ProbeValueSize(t.Context(), cfg, "h")
+		require.ErrorIs(t, err, throttr.ErrConfig)
+	}
+}
+
+func TestConnectTellsWhichServerCannotBeReached(t *testing.T) {
+	_, err := dialed(t, throttr.Config{
+		Servers: []string{"a:1", "b:1"},
+		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			return nil, fmt.Errorf("no route to %s", address)
+		},
+	})
+	require.EqualError(t, err, "throttr: can't connect to a:1: no route to a:1")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = throttr.Connect[uint16](ctx, throttr.Config{
+		Servers: []string{"a:1"},
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualError(t, err, "throttr: can't connect to a:1: context canceled")
+}

@@ -1,0 +1,57 @@
+package throttr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+func TestARequestErrorTellsItsFate(t *testing.T) {
+	lost := fmt.Errorf("%w: %w", throttr.ErrConnLost, io.EOF)
+	err := error(&throttr.RequestError{Server: "h:1", Op: codec.OpInsert, Sent: true, Err: lost})
+	require.EqualError(t, err, "throttr: INSERT to h:1 (may have been executed): throttr: connection lost: EOF")
+	require.ErrorIs(t, err, throttr.ErrConnLost)
+	require.ErrorIs(t, err, io.EOF)
+	require.False(t, throttr.SafeToRetry(err))
+
+	err = &throttr.RequestError{Server: "h:1", Err: throttr.ErrOverloaded}
+	require.EqualError(t, err, "throttr: batch to h:1 (not sent): throttr: too many requests are waiting")
+	require.True(t, throttr.SafeToRetry(fmt.Errorf("wrapped: %w", err)))
+}
+
+func TestSafeToRetryKnowsOnlyRequests(t *testing.T) {
+	for _, err := range []error{nil, io.EOF, throttr.ErrClosed, context.Canceled} {
+		require.False(t, throttr.SafeToRetry(err))
+	}
+}
+
+func TestTimeoutIsADeadlineAStallOrTheNetworks(t *testing.T) {
+	for _, err := range []error{
+		context.DeadlineExceeded, os.ErrDeadlineExceeded, throttr.ErrStalled,
+		&throttr.RequestError{Err: context.DeadlineExceeded},
+		&throttr.RequestError{Err: fmt.Errorf("%w: no byte", throttr.ErrStalled)},
+		&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded},
+	} {
+		require.True(t, throttr.Timeout(err), "%v", err)
+	}
+	for _, err := range []error{
+		nil, context.Canceled, io.EOF, throttr.ErrConnLost, throttr.ErrOverloaded, &throttr.RequestError{Err: errors.New("x")},
+	} {
+		require.False(t, throttr.Timeout(err), "%v", err)
+	}
+}
+
+func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
+	err := error(&throttr.ValueSizeError{Server: "h:1", Client: 1, Actual: 4})
+	require.EqualError(t, err, "throttr: value size mismatch: the client's values are 1 byte wide, those of h:1 4 bytes (use uint32)")
+	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+}

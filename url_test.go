@@ -1,0 +1,93 @@
+package throttr_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+)
+
+func TestParseURLReadsServersAndParameters(t *testing.T) {
+	for url, want := range map[string]throttr.Config{
+		"throttr://h1:9001":                     {Servers: []string{"h1:9001"}},
+		"throttr://h1":                          {Servers: []string{"h1:9000"}},
+		"throttr://h1/":                         {Servers: []string{"h1:9000"}},
+		"throttr://h1,h2:7,h3":                  {Servers: []string{"h1:9000", "h2:7", "h3:9000"}},
+		"throttr://[::1]:7":                     {Servers: []string{"[::1]:7"}},
+		"throttr://[::1]":                       {Servers: []string{"[::1]:9000"}},
+		"throttr://[fe80::1%eth0]:7,127.0.0.1":  {Servers: []string{"[fe80::1%eth0]:7", "127.0.0.1:9000"}},
+		"throttr://:9000":                       {Servers: []string{":9000"}},
+		"unix:///run/throttr.sock":              {Servers: []string{"unix:///run/throttr.sock"}},
+		"unix:///run/throttr.sock?max_conns=1":  {Servers: []string{"unix:///run/throttr.sock"}, MaxConns: 1},
+		"throttr://h1:1?max_conns=4":            {Servers: []string{"h1:1"}, MaxConns: 4},
+		"throttr://h1:1/?max_in_flight=1023":    {Servers: []string{"h1:1"}, MaxInFlight: 1023},
+		"throttr://h1:1?max_retries=-1":         {Servers: []string{"h1:1"}, MaxRetries: -1},
+		"throttr://h1:1?":                       {Servers: []string{"h1:1"}},
+		"throttr://h1:1?max_conn_age=-1s":       {Servers: []string{"h1:1"}, MaxConnAge: -time.Second},
+		"throttr://h1:1?health_interval=1m30s":  {Servers: []string{"h1:1"}, HealthInterval: 90 * time.Second},
+		"throttr://h1:1?connect_timeout=1%2E5s": {Servers: []string{"h1:1"}, ConnectTimeout: 1500 * time.Millisecond},
+		"throttr://h:1?stall_timeout=2s":        {Servers: []string{"h:1"}, StallTimeout: 2 * time.Second},
+		"throttr://h:1?max_waiting=9":           {Servers: []string{"h:1"}, MaxWaiting: 9},
+		"throttr://h:1?max_conn_idle=3m":        {Servers: []string{"h:1"}, MaxConnIdle: 3 * time.Minute},
+	} {
+		got, err := throttr.ParseURL(url)
+		require.NoError(t, err, url)
+		require.Equal(t, want, got, url)
+	}
+	tls, err := throttr.ParseURL("throttrs://h1,h2:443")
+	require.NoError(t, err)
+	require.NotNil(t, tls.TLS)
+	require.Equal(t, []string{"h1:9000", "h2:443"}, tls.Servers)
+}
+
+func TestParseURLRefusesWhatItCannotMean(t *testing.T) {
+	for url, text := range map[string]string{
+		"":                                                 "no scheme",
+		"127.0.0.1:9000":                                   "no scheme",
+		"redis://h:1":                                      `scheme is "redis"`,
+		"throttr://":                                       "Servers",
+		"throttr://h1,,h2":                                 "Servers",
+		"throttr://h1,":                                    "Servers",
+		"throttr://::1":                                    "Servers",
+		"throttr://h1:":                                    "no port",
+		"throttr://h1:1,h1:1":                              "given twice",
+		"throttr://h1,h1:9000":                             "given twice",
+		"throttr://h1:1/0":                                 "path",
+		"throttr://h1/db":                                  "path",
+		"throttr://h1:1#top":                               "fragment",
+		"unix://":                                          "no path",
+		"throttr://h:1?max_conn=4":                         `"max_conn" is unknown`,
+		"throttr://h:1?MAX_CONNS=4":                        `"MAX_CONNS" is unknown`,
+		"throttr://h:1?max_conns=four":                     "max_conns",
+		"throttr://h:1?max_conns=":                         "max_conns",
+		"throttr://h:1?max_conns=4.5":                      "max_conns",
+		"throttr://h:1?max_conns=-1":                       "MaxConns is -1, must be 1 to 1024",
+		"throttr://h:1?max_conns=99999":                    "MaxConns is 99999, must be 1 to 1024",
+		"throttr://h:1?max_in_flight=1024":                 "MaxInFlight is 1024, must be 1 to 1023",
+		"throttr://h:1?max_conns=1&max_conns=1":            "max_conns is given 2 times",
+		"throttr://h:1?stall_timeout=5":                    "stall_timeout",
+		"throttr://h:1?stall_timeout=-5s":                  "StallTimeout is -5s, must be positive",
+		"throttr://h:1?max_conns=4;max_retries=1":          "query",
+		"throttr://h:1?max_conns=%zz":                      "query",
+		"throttr://h:1?max_conns=9223372036854775808":      "max_conns",
+		"throttrs://h:1?connect_timeout=9999999999999999h": "connect_timeout",
+	} {
+		cfg, err := throttr.ParseURL(url)
+		require.ErrorIs(t, err, throttr.ErrConfig, url)
+		require.ErrorContains(t, err, text, url)
+		require.Zero(t, cfg, url)
+	}
+}
+
+func TestParseURLRefusesCredentialsAndDoesNotRepeatThem(t *testing.T) {
+	for _, url := range []string{
+		"throttr://user@h:1", "throttr://user:secret@h:1", "throttrs://secret@h", "throttr://h1:1,u:secret@h2:1",
+	} {
+		_, err := throttr.ParseURL(url)
+		require.ErrorIs(t, err, throttr.ErrConfig, url)
+		require.ErrorContains(t, err, "credentials", url)
+		require.NotContains(t, err.Error(), "secret", url)
+	}
+}
