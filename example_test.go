@@ -1,0 +1,301 @@
+package throttr_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// use is the use that README.md begins with.
+func use(ctx context.Context, servers []string) error {
+	client, err := throttr.Connect[uint16](ctx, throttr.Config{Servers: servers})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	limiter := throttr.NewRateLimit(client.Backend())
+	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
+	if err != nil {
+		return err
+	}
+	fmt.Println(res)
+	return nil
+}
+
+func Example() {
+	srv, err := mockserver.Start() // in real life a Throttr server, say at 127.0.0.1:9000
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	if err := use(context.Background(), []string{srv.Addr()}); err != nil {
+		panic(err)
+	}
+	// Output: allowed, 1 of 100, 99 remaining
+}
+
+// exampleServer is a mock server with a clock that moves by Advance alone, a client of
+// it and a limiter that goes by its clock. They live until end is called.
+func exampleServer() (srv *mockserver.Server, client *throttr.Client[uint16], limiter *throttr.RateLimit, end func()) {
+	srv, err := mockserver.Start(mockserver.WithVirtualClock())
+	if err != nil {
+		panic(err)
+	}
+	client, err = throttr.Connect[uint16](context.Background(), throttr.Config{Servers: []string{srv.Addr()}})
+	if err != nil {
+		panic(err)
+	}
+	limiter = throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
+	return srv, client, limiter, func() {
+		client.Close()
+		srv.Close()
+	}
+}
+
+func ExampleNewRateLimit() {
+	ctx := context.Background()
+	_, client, _, end := exampleServer()
+	defer end()
+
+	limiter := throttr.NewRateLimit(client.Backend())
+	for range 3 {
+		res, err := limiter.Hit(ctx, "user:42", time.Hour, 2)
+		fmt.Println(res.Allowed, res.Count, res.Remaining, err)
+	}
+	// Output:
+	// true 1 1 <nil>
+	// true 2 0 <nil>
+	// false 3 0 <nil>
+}
+
+func ExampleRateLimit_Hit() {
+	ctx := context.Background()
+	srv, _, limiter, end := exampleServer()
+	defer end()
+
+	for range 4 {
+		res, err := limiter.Hit(ctx, "user:42", time.Minute, 2)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res)
+		srv.Advance(20 * time.Second)
+	}
+	// Output:
+	// allowed, 1 of 2, 1 remaining
+	// allowed, 2 of 2, 0 remaining
+	// denied, 3 of 2, retry after 20s
+	// allowed, 1 of 2, 1 remaining
+}
+
+func ExampleRateLimit_Hit_twoLimits() {
+	ctx := context.Background()
+	_, _, limiter, end := exampleServer()
+	defer end()
+
+	// 2 a second and 5 an hour are two windows of the same key.
+	second, _ := limiter.Hit(ctx, "user:42", time.Second, 2)
+	hour, _ := limiter.Hit(ctx, "user:42", time.Hour, 5)
+	fmt.Println(second.Remaining, hour.Remaining)
+	// Output: 1 4
+}
+
+func ExampleRateLimit_HitN() {
+	ctx := context.Background()
+	_, _, limiter, end := exampleServer()
+	defer end()
+
+	// An upload of 4 files counts for 4. All of a hit counts, even if it is denied.
+	for range 3 {
+		res, err := limiter.HitN(ctx, "uploads:42", time.Minute, 10, 4)
+		fmt.Println(res, err)
+	}
+	// Output:
+	// allowed, 4 of 10, 6 remaining <nil>
+	// allowed, 8 of 10, 2 remaining <nil>
+	// denied, 12 of 10, retry after 1m0s <nil>
+}
+
+func ExampleRateLimit_Inc() {
+	ctx := context.Background()
+	_, _, limiter, end := exampleServer()
+	defer end()
+
+	// Counting without deciding: Inc has no limit.
+	fmt.Println(limiter.Inc(ctx, "user:42", time.Minute, 3))
+	fmt.Println(limiter.Inc(ctx, "user:42", time.Minute, 2))
+	// Output:
+	// 3 <nil>
+	// 5 <nil>
+}
+
+func ExampleRateLimit_Get() {
+	ctx := context.Background()
+	_, _, limiter, end := exampleServer()
+	defer end()
+
+	fmt.Println(limiter.Get(ctx, "user:42", time.Minute)) // there is no window
+	limiter.Hit(ctx, "user:42", time.Minute, 10)
+	fmt.Println(limiter.Get(ctx, "user:42", time.Minute)) // to look is no hit
+	fmt.Println(limiter.Get(ctx, "user:42", time.Minute))
+	// Output:
+	// 0 <nil>
+	// 1 <nil>
+	// 1 <nil>
+}
+
+func ExampleRateLimit_Set() {
+	ctx := context.Background()
+	srv, _, limiter, end := exampleServer()
+	defer end()
+
+	limiter.Hit(ctx, "user:42", time.Minute, 10)
+	srv.Advance(50 * time.Second)
+	fmt.Println(limiter.Set(ctx, "user:42", time.Minute, 9)) // a new window, ending in a minute
+	srv.Advance(50 * time.Second)
+	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 10))
+	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 10))
+	// Output:
+	// 9 <nil>
+	// allowed, 10 of 10, 0 remaining <nil>
+	// denied, 11 of 10, retry after 10s <nil>
+}
+
+func ExampleRateLimit_ExpiresAt() {
+	ctx := context.Background()
+	srv, _, limiter, end := exampleServer()
+	defer end()
+
+	t, err := limiter.ExpiresAt(ctx, "user:42", time.Minute)
+	fmt.Println(t.IsZero(), err) // no window
+
+	limiter.Hit(ctx, "user:42", time.Minute, 10)
+	srv.Advance(45 * time.Second)
+	t, err = limiter.ExpiresAt(ctx, "user:42", time.Minute)
+	fmt.Println(t.Sub(srv.Now()), err)
+	// Output:
+	// true <nil>
+	// 15s <nil>
+}
+
+func ExampleRateLimit_Reset() {
+	ctx := context.Background()
+	_, _, limiter, end := exampleServer()
+	defer end()
+
+	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
+	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
+	fmt.Println(limiter.Reset(ctx, "user:42", time.Minute))
+	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
+	// Output:
+	// allowed, 1 of 1, 0 remaining <nil>
+	// denied, 2 of 1, retry after 1m0s <nil>
+	// <nil>
+	// allowed, 1 of 1, 0 remaining <nil>
+}
+
+func ExampleResult() {
+	ctx := context.Background()
+	srv, _, limiter, end := exampleServer()
+	defer end()
+
+	limiter.Hit(ctx, "user:42", time.Minute, 1)
+	srv.Advance(15 * time.Second)
+	res, err := limiter.Hit(ctx, "user:42", time.Minute, 1)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("allowed:", res.Allowed)
+	fmt.Println("count:", res.Count)
+	fmt.Println("limit:", res.Limit)
+	fmt.Println("remaining:", res.Remaining)
+	fmt.Println("retry after:", res.RetryAfter)
+	fmt.Println("reset at:", res.ResetAt.Sub(mockserver.Epoch), "from the start")
+	// Output:
+	// allowed: false
+	// count: 2
+	// limit: 1
+	// remaining: 0
+	// retry after: 45s
+	// reset at: 1m0s from the start
+}
+
+func ExampleWithClock() {
+	ctx := context.Background()
+	srv, client, _, end := exampleServer()
+	defer end()
+
+	// The limiter and the server go by one clock, which only the test moves.
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
+	limiter.Hit(ctx, "user:42", 24*time.Hour, 1)
+	srv.Advance(23 * time.Hour)
+	fmt.Println(limiter.Hit(ctx, "user:42", 24*time.Hour, 1))
+	srv.Advance(time.Hour)
+	fmt.Println(limiter.Hit(ctx, "user:42", 24*time.Hour, 1))
+	// Output:
+	// denied, 2 of 1, retry after 1h0m0s <nil>
+	// allowed, 1 of 1, 0 remaining <nil>
+}
+
+func ExampleWithMaxWindows() {
+	ctx := context.Background()
+	_, client, _, end := exampleServer()
+	defer end()
+
+	// A small memory. What is forgotten is looked up again, and stays exact.
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(1000)))
+	res, err := limiter.Hit(ctx, "user:42", time.Hour, 100)
+	fmt.Println(res, err)
+	// Output: allowed, 1 of 100, 99 remaining <nil>
+}
+
+func ExampleClient_Backend() {
+	ctx := context.Background()
+	_, client, _, end := exampleServer()
+	defer end()
+
+	backend := client.Backend()
+	fmt.Println(throttr.NewRateLimit(backend).Hit(ctx, "user:42", time.Hour, 100))
+
+	// By itself a backend answers with windows, not with decisions.
+	w, err := backend.Hit(ctx, "user:42", time.Hour, 100, 1)
+	fmt.Println(w.Count, err)
+	// Output:
+	// allowed, 1 of 100, 99 remaining <nil>
+	// 2 <nil>
+}
+
+// always is a Backend of one's own: every window has just been opened, and is full.
+type always struct{ throttr.Backend }
+
+func (always) Hit(_ context.Context, _ string, scale time.Duration, limit, _ uint64) (throttr.Window, error) {
+	now := mockserver.Epoch
+	return throttr.Window{Count: limit + 1, ExpiresAt: now.Add(scale), Left: scale}, nil
+}
+
+func ExampleBackend() {
+	limiter := throttr.NewRateLimit(always{})
+	fmt.Println(limiter.Hit(context.Background(), "user:42", time.Minute, 100))
+	// Output: denied, 101 of 100, retry after 1m0s <nil>
+}
+
+func ExampleRangeError() {
+	ctx := context.Background()
+	_, _, limiter, end := exampleServer() // its values are 2 bytes wide
+	defer end()
+
+	_, err := limiter.Hit(ctx, "user:42", time.Minute, 1_000_000)
+	fmt.Println(err)
+	_, err = limiter.Hit(ctx, "user:42", 36500*24*time.Hour+time.Millisecond, 10)
+	fmt.Println(err)
+	// Output:
+	// throttr: limit 1000000 is out of range: 2-byte values hold at most 65471, as 64 are kept free for clients that add at once; 4-byte values (uint32) would do
+	// throttr: scale 876000h0m0.001s is out of range: 2-byte values hold whole numbers of a unit (1 ns to 1 h) up to 65534; 8-byte values (uint64) would do
+}
+
+// seconds is a TTL of n seconds for servers with 2-byte values.
+func seconds(n uint16) codec.TTL[uint16] { return codec.TTL[uint16]{Amount: n, Unit: codec.Seconds} }
