@@ -35,12 +35,13 @@ func (p *pool[T]) send(ctx context.Context, cl *call[T]) error {
 // that is safe. It returns false where the call has been abandoned: then it must not
 // be touched any more. The error is a *RequestError.
 func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error) {
+	op := cl.op // an abandoned call is not to be looked at
 	for try := 0; ; try++ {
 		select {
 		case <-cl.done:
 		case <-ctx.Done():
 			if sent, ok := cl.abandon(); ok {
-				return false, &RequestError{Server: p.server, Op: cl.op, Sent: sent, Err: ctx.Err()}
+				return false, &RequestError{Server: p.server, Op: op, Sent: sent, Err: ctx.Err()}
 			}
 			<-cl.done
 		}
