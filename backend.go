@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -18,10 +19,10 @@ import (
 // milliseconds up to a minute, whole seconds up to 18 hours, and so on. What does not
 // fit is a [*RangeError], which names the value size that would do.
 type ServerBackend[T codec.Value] struct {
-	client *Client[T]
-	now    func() time.Time
-	lanes  laneTable[T]
-	purger purger[T]
+	client  *Client[T]
+	now     func() time.Time
+	lanes   laneTable[T]
+	purgers []purger[T] // one for each server
 
 	ctx    context.Context // ends with the backend
 	cancel context.CancelFunc
@@ -71,15 +72,21 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	if o.maxWindows < 1 {
 		o.maxWindows = defaultMaxWindows
 	}
+	o.maxWindows = min(o.maxWindows, math.MaxInt/8)
 	b := &ServerBackend[T]{client: c, now: o.now}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.lanes.init(o.maxWindows)
-	b.purger.init(b, 4*o.maxWindows)
+	b.purgers = make([]purger[T], len(c.pools))
+	for i := range b.purgers {
+		b.purgers[i].init(b, (4*o.maxWindows+len(c.pools)-1)/len(c.pools))
+	}
 	if !c.adopt(b) {
 		b.close()
 		return b
 	}
-	b.start(b.purger.run)
+	for i := range b.purgers {
+		b.start(b.purgers[i].run)
+	}
 	return b
 }
 

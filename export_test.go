@@ -12,7 +12,12 @@ func Lanes[T codec.Value](b *ServerBackend[T]) int { return b.lanes.len() }
 
 // Owned returns how many records b has yet to remove.
 func Owned[T codec.Value](b *ServerBackend[T]) int {
-	b.purger.mu.Lock()
-	defer b.purger.mu.Unlock()
-	return b.purger.claimed
+	n := 0
+	for i := range b.purgers {
+		p := &b.purgers[i]
+		p.mu.Lock()
+		n += p.claimed
+		p.mu.Unlock()
+	}
+	return n
 }

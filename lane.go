@@ -19,6 +19,10 @@ const (
 	resetTask             // end the window
 )
 
+// idleQueue is how many places a lane's queue keeps when nobody waits. A crowd may have
+// made it grow.
+const idleQueue = 64
+
 // visit is one caller's stay in a lane.
 type visit struct {
 	task      task
@@ -44,6 +48,7 @@ type visit struct {
 // While there are visits to serve, one goroutine does so.
 type lane[T codec.Value] struct {
 	backend *ServerBackend[T]
+	purger  *purger[T] // of its server
 	key     string
 	timing  timing
 	prefix  string // of the names of its records
@@ -55,13 +60,11 @@ type lane[T codec.Value] struct {
 	known   bool   // window is of use
 	window  window // the active one, as far as is known
 
-	// The serving goroutine's own.
-	ended bool // the last window has just been seen to be over: no need to look
-	fresh bool // window has just been read
+	fresh bool // window has just been read; the serving goroutine's own
 }
 
 func newLane[T codec.Value](b *ServerBackend[T], key string, t timing) *lane[T] {
-	l := &lane[T]{backend: b, key: key, timing: t}
+	l := &lane[T]{backend: b, purger: &b.purgers[b.client.router.pick(key)], key: key, timing: t}
 	l.prefix, l.suffix = recordName(key, t.scale)
 	return l
 }
@@ -171,7 +174,8 @@ func share(largest, most uint64) uint64 { return max(1, (largest-most)/headroom)
 
 // takes reports whether v fits in beside the others. Alone, any visit fits.
 func (f *flight) takes(v *visit, largest uint64) bool {
-	return len(f.visits) == 0 || f.sum+v.increment <= share(largest, max(f.most, v.limit))
+	fits := share(largest, max(f.most, v.limit))
+	return len(f.visits) == 0 || f.sum <= fits && v.increment <= fits-f.sum
 }
 
 func (f *flight) add(v *visit) {
@@ -224,7 +228,7 @@ func (l *lane[T]) next(f *flight) (move, *visit) {
 	l.fresh = false
 	now := l.backend.now()
 	if l.known && !now.Before(l.window.endHi) {
-		l.known, l.ended = false, true
+		l.known = false
 	}
 	for l.queue.len() > 0 {
 		v := l.queue.at(0)
@@ -241,9 +245,9 @@ func (l *lane[T]) next(f *flight) (move, *visit) {
 			return moveFind, nil
 		case v.task == hitTask && l.full(v.limit, now):
 			l.answer(l.queue.pop(), l.window.count, now)
-		case v.task == incTask && l.window.count+v.increment > v.limit && fresh:
+		case l.overflows(v) && fresh:
 			l.fail(l.queue.pop(), overflow(v, l.window.count, codec.Size[T]()))
-		case l.doubtful(v, now) && !fresh:
+		case l.doubtful(v) && !fresh:
 			if len(f.visits) > 0 {
 				return moveCount, nil
 			}
@@ -260,14 +264,21 @@ func (l *lane[T]) next(f *flight) (move, *visit) {
 		return moveCount, nil
 	}
 	l.serving = false
+	if len(l.queue.ring) > idleQueue {
+		l.queue = fifo[*visit]{}
+	}
 	return moveRest, nil
 }
 
 // doubtful reports whether the window must be read before v is decided: it may be full
 // but may have ended, or v adds so much that what is known of the count is too old.
-func (l *lane[T]) doubtful(v *visit, now time.Time) bool {
-	return l.window.count > v.limit || v.increment > share(uint64(^T(0)), v.limit) ||
-		v.task == incTask && l.window.count+v.increment > v.limit
+func (l *lane[T]) doubtful(v *visit) bool {
+	return l.window.count > v.limit || v.increment > share(uint64(^T(0)), v.limit) || l.overflows(v)
+}
+
+// overflows reports whether v is an Inc that leads beyond the largest count.
+func (l *lane[T]) overflows(v *visit) bool {
+	return v.task == incTask && v.increment > v.limit-min(v.limit, l.window.count)
 }
 
 // overflow is why an Inc can't be counted.

@@ -3,8 +3,6 @@ package throttr
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 )
 
@@ -44,18 +42,36 @@ func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
 	return live, nil
 }
 
-// oldest returns the record that has least left. If two have equally little in a coarse
-// unit, that is a tie: one of them is about to be removed by the client that came second.
-func oldest(live []sight) (s sight, tie bool) {
+// oldest returns the record that has least left. It is a tie if another may be older all
+// the same: both amounts were floored, and one was read after the other. One of the two is
+// about to be removed then, by the client that came second.
+func (l *lane[T]) oldest(live []sight) (s sight, tie bool) {
 	s = live[0]
 	for _, o := range live[1:] {
 		if o.left < s.left {
-			s, tie = o, false
-		} else if o.left == s.left {
+			s = o
+		}
+	}
+	blur := max(l.timing.duration(1), s.hi.Sub(s.lo))
+	for _, o := range live {
+		if o.bucket != s.bucket && l.timing.duration(o.left-s.left) <= blur {
 			tie = true
 		}
 	}
 	return s, tie
+}
+
+// busiest returns the record that has counted most of those that have least left, to a
+// unit. It breaks a tie that lasts: the client that should have removed the younger record
+// has died, and all it has counted there is its first flight.
+func busiest(live []sight, left uint64) sight {
+	s := sight{}
+	for _, o := range live {
+		if o.left <= left+1 && (!s.found || o.count > s.count) {
+			s = o
+		}
+	}
+	return s
 }
 
 // agree returns the record among those that are live that all clients take for the
@@ -66,17 +82,15 @@ func (l *lane[T]) agree(ctx context.Context, around int64, live []sight) (s sigh
 		if len(live) == 0 {
 			return sight{}, false, nil
 		}
-		s, tie := oldest(live)
+		s, tie := l.oldest(live)
 		if !tie {
 			return s, true, nil
 		}
-		if try == tieLooks { // its owner has died: the lowest bucket wins
-			left := s.left
-			i := slices.IndexFunc(live, func(o sight) bool { return o.left == left })
-			return live[i], true, nil
+		if try == tieLooks {
+			return busiest(live, s.left), true, nil
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return sight{}, false, err
+			return sight{}, false, l.backend.refused(l.key, false, err)
 		}
 		pause = min(2*pause, maxTiePause)
 		if live, err = l.look(ctx, around); err != nil {
@@ -98,29 +112,23 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // find looks for the key's window and joins it, or opens one with the visits that
-// wait. The look is skipped by who has just seen the last window end: opening looks too.
-// But to open without need would cost hits: others may join a window that is then undone.
+// wait. Opening looks too, but to open without need would cost hits: if another client's
+// window ends before the one just opened is undone, others join that.
 func (l *lane[T]) find(f *flight) {
 	ctx := l.backend.ctx
 	now := l.timing.bucket(l.backend.now())
-	if !l.ended {
-		live, err := l.look(ctx, now)
-		var s sight
-		var ok bool
-		if err == nil {
-			s, ok, err = l.agree(ctx, now, live)
-		}
-		if err != nil {
-			l.failAll(l.reason(err))
-			return
-		}
-		if ok {
-			l.join(s)
-			return
-		}
+	live, err := l.look(ctx, now)
+	var s sight
+	var ok bool
+	if err == nil {
+		s, ok, err = l.agree(ctx, now, live)
 	}
-	l.ended = false
-	if l.board(f) {
+	switch {
+	case err != nil:
+		l.failAll(l.fate(err, false))
+	case ok:
+		l.join(s)
+	case l.board(f):
 		l.open(f)
 	}
 }
@@ -156,7 +164,7 @@ func (l *lane[T]) open(f *flight) {
 	for b := present; b <= present+lookReach; b++ {
 		used, err := l.openIn(b, present, f)
 		if err != nil {
-			l.failFlight(f, l.reason(err))
+			l.failFlight(f, l.fate(err, !SafeToRetry(err)))
 			return
 		}
 		if !used {
@@ -170,10 +178,13 @@ func (l *lane[T]) open(f *flight) {
 // it reads the other buckets, inserts the record, and counts the flight in it. So of two
 // clients that open at the same moment the second sees the first one's record, and
 // yields. It returns true if the name of b is used up.
+//
+// A flight of more than a client's share is what the record begins with: it must not be
+// added to a count that it has not seen (H3).
 func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 	bk := l.backend
-	if !bk.purger.reserve() {
-		return false, bk.refused(l.key, false, fmt.Errorf("%w: %d records are yet to be removed", ErrOverloaded, bk.purger.max))
+	if err := l.purger.reserve(); err != nil {
+		return false, bk.refused(l.key, false, err)
 	}
 	cl := l.request(alone)
 	for o := around - lookReach; o <= around+lookReach; o++ {
@@ -181,20 +192,25 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 			l.query(cl, o)
 		}
 	}
-	l.insert(cl, b, 0)
-	l.increase(cl, b, f.sum)
+	counts := f.sum <= share(uint64(^T(0)), f.most)
+	if counts {
+		l.insert(cl, b, 0)
+		l.increase(cl, b, f.sum)
+	} else {
+		l.insert(cl, b, f.sum)
+	}
 	l.query(cl, b)
 	answers, lo, hi, err := l.ask(bk.ctx, cl)
 	if err != nil {
 		if SafeToRetry(err) {
-			bk.purger.release()
+			l.purger.release()
 		} else { // it may be ours
-			bk.purger.add(l, b, bk.now().Add(l.timing.scale))
+			l.purger.add(l, b, bk.now().Add(l.timing.scale))
 		}
 		return false, err
 	}
 	own := sighting(b, answers[len(answers)-1], lo, hi)
-	inserted := answers[len(answers)-3].ok
+	inserted := answers[2*lookReach].ok
 	var others []sight
 	for o, i := around-lookReach, 0; o <= around+lookReach; o++ {
 		if o != b {
@@ -206,14 +222,14 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 	}
 	bk.client.calls.Put(cl)
 	if inserted {
-		bk.purger.add(l, b, hi.Add(l.timing.scale))
+		l.purger.add(l, b, hi.Add(l.timing.scale))
 		return false, l.opened(own, others, around, f)
 	}
-	bk.purger.release()
+	l.purger.release()
 	if !own.live(l.timing) && len(others) == 0 {
 		return true, nil
 	}
-	return false, l.yield(own, others, around, f)
+	return false, l.yield(own, counts && own.live(l.timing), others, around, f)
 }
 
 // opened follows an INSERT that has succeeded. Every other live record is older then, and
@@ -234,29 +250,27 @@ func (l *lane[T]) opened(own sight, others []sight, around int64, f *flight) err
 	l.purge(cl, own.bucket)
 	_, _, _, err := l.ask(l.backend.ctx, cl)
 	if err != nil {
-		return err
+		return l.fate(err, true)
 	}
 	l.backend.client.calls.Put(cl)
-	return l.yield(sight{}, others, around, f)
+	return l.yield(sight{}, false, others, around, f)
 }
 
-// yield follows an INSERT in vain: the window is that of another client. If it is in the
-// same bucket, then the flight has been counted in it.
-func (l *lane[T]) yield(own sight, others []sight, around int64, f *flight) error {
+// yield follows an INSERT in vain: the window is that of another client. If that is own,
+// the record that has the name, then the flight may have been counted there.
+func (l *lane[T]) yield(own sight, counted bool, others []sight, around int64, f *flight) error {
 	live := others
 	if own.live(l.timing) {
 		live = append(live, own)
 	}
 	s, ok, err := l.agree(l.backend.ctx, around, live)
 	if err != nil {
-		return err
+		return l.fate(err, counted)
 	}
-	if !ok {
-		l.giveBack(f)
-		return nil
+	if ok {
+		l.join(s)
 	}
-	l.join(s)
-	if own.live(l.timing) && s.bucket == own.bucket {
+	if ok && counted && s.bucket == own.bucket {
 		l.settle(f, own.count)
 	} else {
 		l.giveBack(f)

@@ -2,27 +2,28 @@ package throttr
 
 import (
 	"context"
-	"fmt"
+	"slices"
 )
 
-// setTries is how often a Set begins anew because another client has opened a window
-// while it removed one.
-const setTries = 8
+// setTries is how often a Set begins anew because another client has taken the name for
+// its record.
+const setTries = 32
 
 // perform does a Set or Reset.
 func (l *lane[T]) perform(v *visit) {
+	var sent bool
 	var err error
 	if v.task == setTask {
-		err = l.set(v.increment)
+		sent, err = l.set(v.increment)
 	} else {
-		err = l.reset()
+		sent, err = l.reset()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case err != nil:
 		l.known = false
-		l.fail(v, l.reason(err))
+		l.fail(v, l.fate(err, sent))
 	case v.task == setTask:
 		l.answer(v, v.increment, l.backend.now())
 	default:
@@ -30,14 +31,16 @@ func (l *lane[T]) perform(v *visit) {
 	}
 }
 
-// reset removes every live record of the key.
-func (l *lane[T]) reset() error {
+// reset removes every live record of the key. With an error, it returns whether it may
+// have removed one.
+func (l *lane[T]) reset() (sent bool, err error) {
 	live, err := l.look(l.backend.ctx, l.timing.bucket(l.backend.now()))
 	if err != nil {
-		return err
+		return false, err
 	}
 	l.forget()
-	return l.purgeAll(live)
+	err = l.purgeAll(live)
+	return !SafeToRetry(err), err
 }
 
 // purgeAll removes records.
@@ -57,42 +60,37 @@ func (l *lane[T]) purgeAll(live []sight) error {
 }
 
 // set opens a window with a count in the present bucket, or in one of the next where
-// its name is used up, and removes every other.
-func (l *lane[T]) set(count uint64) error {
+// its name is used up, and removes every other. With an error, it returns whether it may
+// have done some of that.
+func (l *lane[T]) set(count uint64) (sent bool, err error) {
 	bk := l.backend
 	present := l.timing.bucket(bk.now())
 	b := present
-	for try := 0; try < setTries && b <= present+lookReach; try++ {
+	for range setTries {
 		live, err := l.look(bk.ctx, present)
 		if err != nil {
-			return err
+			return sent, err
+		}
+		if sent && !slices.ContainsFunc(live, func(s sight) bool { return s.bucket == b }) {
+			if b++; b > present+lookReach { // the last one's name was not just taken, but used up
+				break
+			}
 		}
 		done, err := l.replace(live, b, present, count)
+		sent = sent || !SafeToRetry(err)
 		if done || err != nil {
-			return err
-		}
-		if !contains(live, b) {
-			b++ // the name is used up, or has been taken just now
+			return sent, err
 		}
 	}
-	return bk.refused(l.key, true, errNoRecord)
-}
-
-func contains(live []sight, bucket int64) bool {
-	for _, s := range live {
-		if s.bucket == bucket {
-			return true
-		}
-	}
-	return false
+	return sent, errNoRecord
 }
 
 // replace removes the live records and inserts one in bucket b, in one batch that
 // nothing interrupts. It returns false if b was not free.
 func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done bool, err error) {
 	bk := l.backend
-	if !bk.purger.reserve() {
-		return false, bk.refused(l.key, false, fmt.Errorf("%w: %d records are yet to be removed", ErrOverloaded, bk.purger.max))
+	if err := l.purger.reserve(); err != nil {
+		return false, bk.refused(l.key, false, err)
 	}
 	cl := l.request(alone)
 	for _, s := range live {
@@ -107,9 +105,9 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 	answers, lo, hi, err := l.ask(bk.ctx, cl)
 	if err != nil {
 		if SafeToRetry(err) {
-			bk.purger.release()
+			l.purger.release()
 		} else {
-			bk.purger.add(l, b, bk.now().Add(l.timing.scale))
+			l.purger.add(l, b, bk.now().Add(l.timing.scale))
 		}
 		return false, err
 	}
@@ -125,15 +123,18 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 	}
 	bk.client.calls.Put(cl)
 	if !inserted {
-		bk.purger.release()
+		l.purger.release()
 		return false, nil
 	}
-	bk.purger.add(l, b, hi.Add(l.timing.scale))
+	l.purger.add(l, b, hi.Add(l.timing.scale))
 	l.mu.Lock()
 	l.window = window{bucket: b, count: count, seen: hi, endLo: lo.Add(l.timing.scale), endHi: hi.Add(l.timing.scale)}
 	l.known = true
 	l.mu.Unlock()
-	return true, l.purgeAll(late)
+	if err := l.purgeAll(late); err != nil {
+		return true, l.fate(err, true)
+	}
+	return true, nil
 }
 
 // peek reads the active window, or looks for it, for a caller who only wants to know.

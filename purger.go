@@ -2,6 +2,7 @@ package throttr
 
 import (
 	"container/heap"
+	"fmt"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 // that inserted it, and by no other: a client that removed what it merely met would, at
 // a window's end, remove windows just opened. A record whose client has died is left to
 // its TTL.
+//
+// Each server has a purger of its own, so that one that is away holds up no other.
 type purger[T codec.Value] struct {
 	backend *ServerBackend[T]
 	max     int
@@ -61,15 +64,16 @@ func (p *purger[T]) init(b *ServerBackend[T], max int) {
 	p.wake = make(chan struct{}, 1)
 }
 
-// reserve makes sure that a record can be added. It returns false if there are too many.
-func (p *purger[T]) reserve() bool {
+// reserve makes sure that a record can be added. It returns ErrOverloaded if there are
+// too many.
+func (p *purger[T]) reserve() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.claimed >= p.max {
-		return false
+		return fmt.Errorf("%w: %d records are yet to be removed", ErrOverloaded, p.claimed)
 	}
 	p.claimed++
-	return true
+	return nil
 }
 
 // release takes back a reserve.

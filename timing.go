@@ -60,23 +60,23 @@ type timing struct {
 }
 
 // timingOf returns the timing of a scale for values up to largest, and false where
-// no unit holds scale and a margin. Of the units that do, it is the finest one whose
-// margin is at least the scale or 5 s, so that there is time to remove the record; if
-// there is none, the one with the longest margin.
+// no unit holds scale and a margin, or both are over 292 years (H13). Of the units that
+// do, it is the finest one whose margin is at least 5 s, so that there is time to remove
+// the record (H12); if there is none, the one with the longest margin.
 func timingOf(scale time.Duration, largest uint64) (t timing, ok bool) {
 	var best time.Duration
 	for u := codec.Nanoseconds; u <= codec.Hours; u++ {
 		unit := u.Duration()
-		length := uint64(scale / unit)
-		if scale%unit != 0 || length >= largest {
+		length, most := uint64(scale/unit), min(largest, uint64(maxTTL/unit))
+		if scale <= 0 || scale%unit != 0 || length >= most {
 			continue
 		}
-		margin := min(max(1, uint64(fullMargin/unit)), largest-length)
+		margin := min(max(1, uint64(fullMargin/unit)), most-length)
 		if lasts := time.Duration(margin) * unit; lasts > best {
 			best = lasts
 			t = timing{scale: scale, unit: u, length: length, margin: margin}
 		}
-		if best >= min(scale, fairMargin) {
+		if best >= fairMargin {
 			break
 		}
 	}
@@ -126,7 +126,7 @@ func neededFor(fits func(largest uint64) bool) int {
 func scaleError(scale time.Duration, size int) error {
 	return &RangeError{
 		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d", largestOf(size)-1),
+		Bound: fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d, of less than 292 years", largestOf(size)-1),
 		Needs: neededFor(func(largest uint64) bool {
 			_, ok := timingOf(scale, largest)
 			return ok

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"strconv"
 	"time"
 
@@ -103,7 +104,6 @@ func (l *lane[T]) forget() {
 	l.mu.Lock()
 	l.known = false
 	l.mu.Unlock()
-	l.ended = true
 }
 
 // result returns the window with another count. It never tells an end that is too
@@ -180,7 +180,7 @@ func (l *lane[T]) count(f *flight) {
 	s, err := l.read(l.backend.ctx, l.window.bucket, f.sum)
 	switch {
 	case err != nil:
-		l.failFlight(f, l.reason(err))
+		l.failFlight(f, l.fate(err, !SafeToRetry(err)))
 	case s.live(l.timing):
 		l.observe(s)
 		l.settle(f, s.count)
@@ -195,7 +195,7 @@ func (l *lane[T]) check() {
 	s, err := l.read(l.backend.ctx, l.window.bucket, 0)
 	switch {
 	case err != nil:
-		l.failAll(l.reason(err))
+		l.failAll(l.fate(err, false))
 	case s.live(l.timing):
 		l.observe(s)
 		l.fresh = true
@@ -204,10 +204,15 @@ func (l *lane[T]) check() {
 	}
 }
 
-// reason returns ErrClosed in place of what the end of the backend has caused.
-func (l *lane[T]) reason(err error) error {
-	if l.backend.ctx.Err() != nil {
-		return l.backend.refused(l.key, !SafeToRetry(err), ErrClosed)
+// fate says why a visit has no answer, and whether it may have been counted all the
+// same: what the failed request was sent for is not always to count.
+func (l *lane[T]) fate(err error, counted bool) error {
+	var re *RequestError
+	if errors.As(err, &re) {
+		err = re.Err
 	}
-	return err
+	if l.backend.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	return l.backend.refused(l.key, counted, err)
 }
