@@ -5,10 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	windows "github.com/throttr-go/throttr/window"
 )
 
 // ErrScale says that a window's length is not positive.
 var ErrScale = errors.New("throttr: scale must be positive")
+
+// Backend keeps windows: package window says what it must do. Implement it to have a
+// RateLimit on a store of your own.
+type Backend = windows.Backend
+
+// Window is what a [Backend] knows of a window.
+type Window = windows.Window
 
 // RateLimit counts hits in windows of fixed length, one for each key and scale.
 //
@@ -20,37 +29,22 @@ var ErrScale = errors.New("throttr: scale must be positive")
 //
 // It is safe for any number of goroutines.
 type RateLimit struct {
-	backend Backend
+	backend  Backend
+	outage   outage
+	observer Observer
 }
+
+// Option changes how [NewRateLimit] works.
+type Option func(*RateLimit)
 
 // NewRateLimit returns a RateLimit that keeps its windows in backend, such as
-// [Client.Backend].
-func NewRateLimit(backend Backend) *RateLimit { return &RateLimit{backend: backend} }
-
-// Backend keeps windows. Implement it to have a RateLimit on a store of your own.
-//
-// A window is known by key and scale, and it is active from its first hit until one
-// scale later, that instant excluded. Every method returns the window as it is
-// afterwards, and is safe for any number of goroutines. Scale is positive.
-type Backend interface {
-	// Hit adds increment to the active window, or opens one that starts with it. Once
-	// the count is over limit, it may return what it knows and leave the hit uncounted.
-	Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error)
-	// Inc adds increment to the active window, or opens one that starts with it.
-	Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error)
-	// Get returns the active window, or the zero Window.
-	Get(ctx context.Context, key string, scale time.Duration) (Window, error)
-	// Set opens a window with the given count, in place of the active one.
-	Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error)
-	// Reset ends the active window, if there is one.
-	Reset(ctx context.Context, key string, scale time.Duration) error
-}
-
-// Window is what a [Backend] knows of a window.
-type Window struct {
-	Count     uint64        // hits so far
-	ExpiresAt time.Time     // when it ends, by the backend's clock; zero if there is no window
-	Left      time.Duration // from now to ExpiresAt
+// [Client.Backend], or package memory's.
+func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
+	r := &RateLimit{backend: backend}
+	for _, opt := range opts {
+		opt(r)
+	}
+	return r
 }
 
 // Result is the decision on a hit.
@@ -61,6 +55,8 @@ type Result struct {
 	Remaining  uint64        // how many more hits of 1 would be allowed now
 	RetryAfter time.Duration // 0 when allowed; until the window ends when denied
 	ResetAt    time.Time     // when the window ends
+	// Degraded says that the backend gave no answer, so that a [Policy] has decided.
+	Degraded bool
 }
 
 // String returns the decision in words.
@@ -83,69 +79,131 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // HitN is [RateLimit.Hit] for a hit that counts for increment. All of it counts, even
 // if it is denied. An increment of 0 only asks, and opens a window if there is none.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Result, error) {
-	if err := checkScale(scale); err != nil {
+	return r.hit(ctx, Event{Key: key, Scale: scale, Increment: increment}, limit)
+}
+
+// hit decides on a hit and tells the observer. The event says what is hit.
+func (r *RateLimit) hit(ctx context.Context, e Event, limit uint64) (Result, error) {
+	if err := checkScale(e.Scale); err != nil {
 		return Result{}, err
 	}
-	w, err := r.backend.Hit(ctx, key, scale, limit, increment)
-	if err != nil {
-		return Result{}, err
+	if r.observer == nil {
+		res, _, err := r.decide(ctx, e, limit)
+		return res, err
 	}
+	begun := time.Now()
+	var err error
+	e.Result, e.Err, err = r.decide(ctx, e, limit)
+	e.Duration = time.Since(begun)
+	switch {
+	case err != nil:
+		e.Kind, e.Result = EventFailed, Result{Limit: limit}
+	case e.Result.Allowed:
+		e.Kind = EventAllowed
+	default:
+		e.Kind = EventDenied
+	}
+	r.observer.Observe(ctx, e)
+	return e.Result, err
+}
+
+// decide asks the backend and, if that fails, the policy. Cause is why the backend has
+// failed, whatever has come of it.
+func (r *RateLimit) decide(ctx context.Context, e Event, limit uint64) (res Result, cause, err error) {
+	w, err := r.outage.ask(ctx, func(ctx context.Context) (Window, error) {
+		return r.backend.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
+	})
+	if err == nil {
+		return resultOf(w, limit), nil, nil
+	}
+	res, degraded := r.outage.decide(ctx, e, limit, err)
+	return res, err, degraded
+}
+
+// resultOf makes a decision of a window that a hit has been counted in.
+func resultOf(w Window, limit uint64) Result {
 	res := Result{Allowed: w.Count <= limit, Count: w.Count, Limit: limit, ResetAt: w.ExpiresAt}
 	if res.Allowed {
 		res.Remaining = limit - w.Count
 	} else {
 		res.RetryAfter = w.Left
 	}
-	return res, nil
+	return res
 }
 
 // Inc adds increment to key's window, opening one if there is none, and returns the
 // count. Errors are those of [RateLimit.Hit].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (uint64, error) {
-	if err := checkScale(scale); err != nil {
-		return 0, err
-	}
-	w, err := r.backend.Inc(ctx, key, scale, increment)
+	w, err := r.call(scale, func() (Window, error) { return r.backend.Inc(ctx, key, scale, increment) })
 	return w.Count, err
 }
 
 // Get returns the count of key's window, 0 if there is none. Errors are those of
 // [RateLimit.Hit].
 func (r *RateLimit) Get(ctx context.Context, key string, scale time.Duration) (uint64, error) {
-	if err := checkScale(scale); err != nil {
-		return 0, err
-	}
-	w, err := r.backend.Get(ctx, key, scale)
-	return w.Count, err
-}
-
-// Set opens a window with the given count, in place of the one there is, so that it
-// ends one scale from now. It returns the count. Errors are those of [RateLimit.Hit].
-func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
-	if err := checkScale(scale); err != nil {
-		return 0, err
-	}
-	w, err := r.backend.Set(ctx, key, scale, count)
+	w, err := r.Window(ctx, key, scale)
 	return w.Count, err
 }
 
 // ExpiresAt returns when key's window ends, the zero time if there is none. Errors are
 // those of [RateLimit.Hit].
 func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Duration) (time.Time, error) {
-	if err := checkScale(scale); err != nil {
-		return time.Time{}, err
-	}
-	w, err := r.backend.Get(ctx, key, scale)
+	w, err := r.Window(ctx, key, scale)
 	return w.ExpiresAt, err
+}
+
+// Window returns all that the backend knows of key's window, the zero Window if there is
+// none. Errors are those of [RateLimit.Hit].
+func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration) (Window, error) {
+	return r.call(scale, func() (Window, error) { return r.backend.Get(ctx, key, scale) })
+}
+
+// Set opens a window with the given count, in place of the one there is, so that it
+// ends one scale from now. It returns the count. Errors are those of [RateLimit.Hit].
+func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
+	w, err := r.call(scale, func() (Window, error) { return r.backend.Set(ctx, key, scale, count) })
+	return w.Count, err
 }
 
 // Reset ends key's window: the next hit opens another. Errors are those of
 // [RateLimit.Hit].
 func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) error {
-	if err := checkScale(scale); err != nil {
-		return err
+	return r.reset(ctx, Event{Key: key, Scale: scale})
+}
+
+// reset ends a window and tells the observer.
+func (r *RateLimit) reset(ctx context.Context, e Event) error {
+	begun := time.Now()
+	_, err := r.call(e.Scale, func() (Window, error) {
+		return Window{}, r.backend.Reset(ctx, e.Key, e.Scale)
+	})
+	if r.observer != nil {
+		e.Kind, e.Err, e.Duration = EventReset, err, time.Since(begun)
+		if err != nil {
+			e.Kind = EventFailed
+		}
+		r.observer.Observe(ctx, e)
 	}
-	return r.backend.Reset(ctx, key, scale)
+	return err
+}
+
+// Delete ends key's windows of the given scales, or, without any, of all scales that the
+// backend knows of, and returns how many there were. Errors are those of [RateLimit.Hit].
+func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
+	for _, scale := range scales {
+		if err := checkScale(scale); err != nil {
+			return 0, err
+		}
+	}
+	return r.backend.Delete(ctx, key, scales...)
+}
+
+// call makes a call that is no hit.
+func (r *RateLimit) call(scale time.Duration, f func() (Window, error)) (Window, error) {
+	if err := checkScale(scale); err != nil {
+		return Window{}, err
+	}
+	return f()
 }
 
 func checkScale(scale time.Duration) error {
