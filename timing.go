@@ -126,7 +126,7 @@ func neededFor(fits func(largest uint64) bool) int {
 func scaleError(scale time.Duration, size int) error {
 	return &RangeError{
 		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d, of less than 292 years", largestOf(size)-1),
+		Bound: fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d", largestOf(size)-1),
 		Needs: neededFor(func(largest uint64) bool {
 			_, ok := timingOf(scale, largest)
 			return ok

@@ -1,0 +1,183 @@
+package throttr
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+const year = 365 * 24 * time.Hour
+
+func TestTimingPerValueSize(t *testing.T) {
+	type want struct {
+		unit           codec.Unit
+		length, margin uint64
+	}
+	const ns, us, ms, s, m, h = codec.Nanoseconds, codec.Microseconds, codec.Milliseconds, codec.Seconds, codec.Minutes, codec.Hours
+	none := want{}
+	for _, c := range []struct {
+		scale time.Duration
+		want  [4]want // for 1, 2, 4 and 8 bytes
+	}{
+		{1, [4]want{{ns, 1, 254}, {ns, 1, 65534}, {ns, 1, math.MaxUint32 - 1}, {ns, 1, 30e9}}},
+		{254, [4]want{{ns, 254, 1}, {ns, 254, 65281}, {ns, 254, math.MaxUint32 - 254}, {ns, 254, 30e9}}},
+		{255, [4]want{none, {ns, 255, 65280}, {ns, 255, math.MaxUint32 - 255}, {ns, 255, 30e9}}},
+		{256, [4]want{none, {ns, 256, 65279}, {ns, 256, math.MaxUint32 - 256}, {ns, 256, 30e9}}},
+		{time.Millisecond, [4]want{{ms, 1, 254}, {ms, 1, 30_000}, {us, 1000, 30e6}, {ns, 1e6, 30e9}}},
+		{100 * time.Millisecond, [4]want{{ms, 100, 155}, {ms, 100, 30_000}, {us, 100_000, 30e6}, {ns, 100e6, 30e9}}},
+		{254 * time.Millisecond, [4]want{{ms, 254, 1}, {ms, 254, 30_000}, {us, 254_000, 30e6}, {ns, 254e6, 30e9}}},
+		{time.Second, [4]want{{s, 1, 30}, {ms, 1000, 30_000}, {us, 1e6, 30e6}, {ns, 1e9, 30e9}}},
+		{1500 * time.Millisecond, [4]want{none, {ms, 1500, 30_000}, {us, 1.5e6, 30e6}, {ns, 1.5e9, 30e9}}},
+		{10 * time.Second, [4]want{{s, 10, 30}, {ms, 10_000, 30_000}, {us, 10e6, 30e6}, {ns, 10e9, 30e9}}},
+		{time.Minute, [4]want{{s, 60, 30}, {ms, 60_000, 5535}, {us, 60e6, 30e6}, {ns, 60e9, 30e9}}},
+		{61 * time.Second, [4]want{{s, 61, 30}, {s, 61, 30}, {us, 61e6, 30e6}, {ns, 61e9, 30e9}}},
+		{254 * time.Second, [4]want{{s, 254, 1}, {s, 254, 30}, {us, 254e6, 30e6}, {ns, 254e9, 30e9}}},
+		{255 * time.Second, [4]want{none, {s, 255, 30}, {us, 255e6, 30e6}, {ns, 255e9, 30e9}}},
+		{time.Hour, [4]want{{m, 60, 1}, {s, 3600, 30}, {us, 3600e6, 30e6}, {ns, 3600e9, 30e9}}},
+		{24 * time.Hour, [4]want{{h, 24, 1}, {m, 1440, 1}, {ms, 86400e3, 30e3}, {ns, 86400e9, 30e9}}},
+		{254 * time.Hour, [4]want{{h, 254, 1}, {m, 254 * 60, 1}, {ms, 254 * 3600e3, 30e3}, {ns, 254 * 3600e9, 30e9}}},
+		{255 * time.Hour, [4]want{none, {m, 255 * 60, 1}, {ms, 255 * 3600e3, 30e3}, {ns, 255 * 3600e9, 30e9}}},
+		{290 * year, [4]want{none, none, {m, 290 * 365 * 24 * 60, 1}, {ns, uint64(290 * year), 30e9}}},
+		{math.MaxInt64, [4]want{}},
+		{math.MaxInt64 - 1, [4]want{3: {ns, math.MaxInt64 - 1, 1}}},
+		{0, [4]want{}},
+		{-time.Second, [4]want{}},
+		{math.MinInt64, [4]want{}},
+	} {
+		for i, w := range c.want {
+			size := 1 << i
+			got, ok := timingOf(c.scale, largestOf(size))
+			require.Equal(t, w != none, ok, "%v in %d bytes: %+v", c.scale, size, got)
+			if ok {
+				require.Equal(t, timing{c.scale, w.unit, w.length, w.margin}, got, "%v in %d bytes", c.scale, size)
+			}
+		}
+	}
+}
+
+func TestTimingIsExactAndFits(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200_000 {
+		unit := codec.Unit(1 + r.IntN(6)).Duration()
+		scale := time.Duration(r.Int64()) / unit >> r.IntN(60) * unit
+		for size := 1; size <= 8; size *= 2 {
+			largest := largestOf(size)
+			tm, ok := timingOf(scale, largest)
+			what := fmt.Sprintf("seed %d: %v in %d bytes: %+v", seed, scale, size, tm)
+			if !ok {
+				continue
+			}
+			require.Equal(t, scale, tm.duration(tm.length), what)
+			require.GreaterOrEqual(t, tm.margin, uint64(1), what)
+			require.LessOrEqual(t, tm.margin, largest-tm.length, what)
+			require.NoError(t, checkTTL(codec.TTL[uint64]{Amount: tm.length + tm.margin, Unit: tm.unit}), what)
+			require.Greater(t, tm.duration(tm.length+tm.margin), scale, "overflow: "+what)
+			require.GreaterOrEqual(t, tm.slack(), time.Duration(0), what)
+			require.Less(t, tm.slack(), tm.duration(tm.margin), what)
+			require.LessOrEqual(t, tm.slack(), scale, what)
+			require.Positive(t, tm.recheck(), what)
+		}
+	}
+}
+
+func TestAValueSizeThatWouldDoDoes(t *testing.T) {
+	for _, scale := range []time.Duration{255, 256, 65535, time.Millisecond + 1, 1500 * time.Millisecond, 255 * time.Second, 290 * year} {
+		for size := 1; size <= 8; size *= 2 {
+			if _, ok := timingOf(scale, largestOf(size)); ok {
+				continue
+			}
+			var re *RangeError
+			require.ErrorAs(t, scaleError(scale, size), &re)
+			require.Greater(t, re.Needs, size)
+			_, ok := timingOf(scale, largestOf(re.Needs))
+			require.True(t, ok, "%v in %d bytes", scale, re.Needs)
+			_, ok = timingOf(scale, largestOf(re.Needs/2))
+			require.False(t, ok, "%v: %d bytes would do", scale, re.Needs/2)
+		}
+	}
+}
+
+func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
+	for want, err := range map[string]error{
+		"throttr: scale 1.5s is out of range: 1-byte values hold whole numbers of a unit (1 ns to 1 h) up to 254; " +
+			"2-byte values (uint16) would do": scaleError(1500*time.Millisecond, 1),
+		"throttr: scale 2562047h47m16.854775807s is out of range: 8-byte values hold whole numbers of a unit (1 ns to 1 h) up to 18446744073709551614; " +
+			"no value size would do": scaleError(math.MaxInt64, 8),
+		"throttr: limit 192 is out of range: 1-byte values hold at most 191, as 64 are kept free for clients that add at once; " +
+			"2-byte values (uint16) would do": checkCount("limit", 192, 1),
+		"throttr: count 18446744073709551615 is out of range: 4-byte values hold at most 4294967231, as 64 are kept free for clients that add at once; " +
+			"no value size would do": checkCount("count", math.MaxUint64, 4),
+		"throttr: increment 93 is out of range: 1-byte values hold at most 92 with a limit of 100; " +
+			"2-byte values (uint16) would do": checkIncrement(100, 93, 1),
+		"throttr: increment 18446744073709551552 is out of range: 8-byte values hold at most 18446744073709551551 with a limit of 1; " +
+			"no value size would do": checkIncrement(1, math.MaxUint64-63, 8),
+		"throttr: increment 100 is out of range: 1-byte values hold counts up to 191, and it is 150 already; " +
+			"2-byte values (uint16) would do": overflow(&visit{limit: 191, increment: 100}, 150, 1),
+	} {
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, ErrRange)
+	}
+	for _, size := range []int{1, 2, 4, 8} {
+		most := largestOf(size) - headroom
+		require.NoError(t, checkCount("limit", most, size))
+		require.Error(t, checkCount("limit", most+1, size))
+		require.NoError(t, checkIncrement(most, 1, size), "a hit at the largest limit")
+		require.Error(t, checkIncrement(most, 2, size))
+		require.NoError(t, checkIncrement(0, most+1, size))
+		require.Error(t, checkIncrement(0, most+2, size))
+	}
+}
+
+func TestBucketsAreFloored(t *testing.T) {
+	for _, c := range []struct {
+		ns   int64
+		want int64
+	}{{0, 0}, {9, 0}, {10, 1}, {-1, -1}, {-10, -1}, {-11, -2}} {
+		require.Equal(t, c.want, timing{scale: 10}.bucket(time.Unix(0, c.ns)), "%d ns", c.ns)
+	}
+}
+
+func TestSixtyFourSharesDoNotWrap(t *testing.T) {
+	for _, size := range []int{1, 2, 4, 8} {
+		largest := largestOf(size)
+		for _, limit := range []uint64{0, 1, 50, 127, 128, 190, largest / 2, largest - headroom - 1, largest - headroom} {
+			s := share(largest, limit)
+			require.GreaterOrEqual(t, s, uint64(1))
+			require.LessOrEqual(t, s, (largest-limit)/headroom, "size %d, limit %d", size, limit)
+		}
+	}
+}
+
+func TestAFlightTakesNoMoreThanAShare(t *testing.T) {
+	const largest = math.MaxUint64
+	share := share(largest, 0)
+	for _, c := range []struct {
+		name     string
+		aboard   []uint64
+		next     uint64
+		accepted bool
+	}{
+		{"alone, anything", nil, largest - headroom, true},
+		{"up to the share", []uint64{share - 1}, 1, true},
+		{"beyond the share", []uint64{share}, 1, false},
+		{"nothing beside much", []uint64{share + 1}, 0, false},
+		{"a sum that wraps", []uint64{1 << 63}, 1 << 63, false},
+		{"a sum that wraps to a little", []uint64{1 << 63}, 1<<63 + 1, false},
+	} {
+		var f flight
+		for _, n := range c.aboard {
+			f.add(&visit{increment: n})
+		}
+		require.Equal(t, c.accepted, f.takes(&visit{increment: c.next}, largest), c.name)
+	}
+	f := flight{}
+	f.add(&visit{increment: 1, limit: 10})
+	require.False(t, f.takes(&visit{increment: 1, limit: 191}, 255), "the highest limit aboard decides")
+}
