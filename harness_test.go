@@ -61,3 +61,6 @@ func requireNoGoroutines(t testing.TB) {
 func statsOf[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
 	return client.Stats().Servers[0]
 }
+
+// pass lets the clock of a bubble move on.
+func pass(d time.Duration) { <-time.After(d) }
