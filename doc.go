@@ -24,8 +24,13 @@
 // that share the servers, if their clocks differ by less than a scale. What this takes
 // on a real server is told in docs/rate-limiting.md.
 //
-// A denial is a [Result]; an error says that there is no decision. A [Backend] of
-// one's own makes a RateLimit work on another store.
+// A denial is a [Result]; an error says that there is no decision, and [WithPolicy] and
+// [WithFallback] put a decision in its place. An [Observer] is told of every one.
+// Package memory keeps windows in the process, without a server, and a [Backend] of one's
+// own, on another store.
+//
+// [Entities] is for applications: who may do what, how often. A denial is an error there
+// that says all that a handler needs.
 //
 // # Client
 //
