@@ -16,7 +16,7 @@ func (in *interop[T]) scale() time.Duration {
 	if codec.Size[T]() == 1 {
 		return time.Second
 	}
-	return 400 * time.Millisecond
+	return 500 * time.Millisecond
 }
 
 // limiter returns a limiter on a connection of its own, whose clock is fast by skew. When
