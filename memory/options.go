@@ -10,23 +10,26 @@ import (
 const DefaultMaxKeys = 1 << 20
 
 // Overflow is what happens to a further key when there are MaxKeys windows. Windows that
-// are over make room in any case.
+// are over make room first. Where they are very few, they may be overlooked for a moment,
+// under a second for a MaxKeys of a million.
 type Overflow uint8
 
 const (
 	// Refuse has the hit fail with [ErrFull] until a window ends. Somebody who invents
-	// keys can then have new keys refused, but can't get rid of a count. The default.
+	// keys can then have new keys refused, but can't get rid of a count. Keys that have a
+	// window are served as ever. The default.
 	Refuse Overflow = iota
-	// Evict drops the window that ends first, of a few picked at random. Every key is let
-	// in then, but somebody who invents keys can have counts forgotten, and so be allowed
-	// more than the limit.
+	// Evict drops the window with the fewest hits, of a few picked at random. Every key is
+	// let in then, but some are allowed more than the limit: by one or two hits, as a
+	// rule, if it is invented keys that come; by as many as somebody likes who can hit
+	// that many keys to the limit.
 	Evict
 )
 
 // Dropped is a window that is removed, as it last was.
 type Dropped struct {
-	Key    string
-	Scale  time.Duration
+	Key    string        // if it is over 128 bytes long: a hash of it
+	Scale  time.Duration // how long the window was
 	Window window.Window // Left is 0 or less
 }
 
@@ -43,22 +46,24 @@ type options struct {
 	algorithm    window.Algorithm
 }
 
-// WithClock has the backend read the time from now, which must be safe for concurrent
-// use. Default: a clock that starts as the system's and never jumps; for aligned windows,
-// the system's.
+// WithClock has the backend read the time from now, which must be safe for concurrent use,
+// quick, and make no use of the backend. Should it go back, windows stay as they are, and
+// those that lie more than a scale ahead are over. Default: [time.Now].
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
 // WithCleanPeriod sets how often windows that are over are removed; 0 or less: never, only
 // where a further key needs the room. Default: one minute.
 func WithCleanPeriod(d time.Duration) Option { return func(o *options) { o.cleanPeriod = d } }
 
-// WithKeyOlderThan keeps windows for some time after their end, for [WithBeforeDrop] to see
-// them later. Default: 0.
+// WithKeyOlderThan has cleanings keep windows for some time after their end, for
+// [WithBeforeDrop] to see them later. They still count as keys, and go earlier where a
+// further key needs the room. Default: 0.
 func WithKeyOlderThan(d time.Duration) Option { return func(o *options) { o.keyOlderThan = d } }
 
-// WithMaxKeys bounds the number of windows. They are spread over up to 256 shards by a hash,
-// and each has its share: the first can be full a little before all are. Less than 1: the
-// default, [DefaultMaxKeys].
+// WithMaxKeys bounds the number of windows, one for each key and scale, and so the memory:
+// about 110 bytes for each and its key, of which at most 128 bytes are kept. From 2048 up
+// they are spread over up to 256 shards by a hash, and each has its share: the first can be
+// full at nine tenths of n. Less than 1: the default, [DefaultMaxKeys].
 func WithMaxKeys(n int) Option {
 	return func(o *options) {
 		if o.maxKeys = n; n < 1 {
@@ -72,8 +77,10 @@ func WithMaxKeys(n int) Option {
 func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v } }
 
 // WithBeforeDrop has f see the windows that a cleaning removes, after they have been taken
-// out and before they are dropped. It is called from one goroutine, without a lock. What
-// an overflow, a Reset or Close removes is not shown.
+// out and before they are dropped: each once, a few thousand or fewer at a time. It is
+// called without a lock, by the backend's goroutine or by the caller of [Backend.Clean], and
+// must not call [Backend.Close], which waits for it. What makes room for a further key is
+// not shown, nor what a hit, Set, Reset or Close puts an end to.
 func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // WithAlgorithm sets when windows open and end. Default: [window.PerKey].

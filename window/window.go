@@ -88,14 +88,16 @@ func (a Algorithm) String() string {
 	}
 }
 
-// Start returns when a window that opens now starts.
+// zeroUnix is the zero time.Time, in seconds since 1970.
+const zeroUnix = -62135596800
+
+// Start returns when a window of the given scale that opens now starts.
 func (a Algorithm) Start(now time.Time, scale time.Duration) time.Time {
 	if a != Aligned {
 		return now
 	}
-	past := now.UnixNano() % int64(scale)
-	if past < 0 {
-		past += int64(scale)
-	}
-	return now.Add(-time.Duration(past))
+	// Truncate counts from the zero time, so now is moved to where it is as far from
+	// that as it is from 1970. It takes any year, which UnixNano does not.
+	moved := time.Unix(now.Unix()+zeroUnix, int64(now.Nanosecond()))
+	return now.Add(moved.Truncate(scale).Sub(moved))
 }
