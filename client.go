@@ -39,7 +39,8 @@ type Client[T codec.Value] struct {
 	pools  []*pool[T]
 	calls  *sync.Pool // of *call[T]
 
-	closing  sync.Once
+	ended chan struct{} // closed when Close is done
+
 	mu       sync.Mutex
 	closed   bool
 	backends []*ServerBackend[T]
@@ -58,6 +59,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 		cfg:    cfg,
 		router: newRouter(cfg.Servers),
 		calls:  &sync.Pool{New: func() any { return newCall[T]() }},
+		ended:  make(chan struct{}),
 	}
 	for _, s := range cfg.Servers {
 		p, err := newPool[T](s, &c.cfg, c.calls)
@@ -88,18 +90,22 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 // Close ends the client's backends and all connections, and returns when nothing of
 // them is left. Requests that are under way fail with [ErrClosed]. It always returns nil.
 func (c *Client[T]) Close() error {
-	c.closing.Do(c.close)
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if first {
+		c.end()
+		close(c.ended)
+	}
+	<-c.ended
 	return nil
 }
 
-func (c *Client[T]) close() {
-	c.mu.Lock()
-	c.closed = true
-	backends := c.backends
-	c.backends = nil
-	c.mu.Unlock()
+// end ends the backends, then the connections that they need.
+func (c *Client[T]) end() {
 	var ends sync.WaitGroup
-	for _, b := range backends {
+	for _, b := range c.backends { // adopt adds none any more
 		ends.Go(b.close)
 	}
 	ends.Wait()

@@ -1,0 +1,445 @@
+package throttr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+func TestConnectionsOpenAsLoadNeedsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxConns: 3, MaxInFlight: 10}))
+		require.Equal(t, 1, srv.Conns())
+		for range 100 {
+			_, _, err := client.Query(t.Context(), "k")
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, srv.Conns(), "one caller alone needs no second one")
+
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		var callers sync.WaitGroup
+		for range 200 {
+			callers.Go(func() {
+				for range 5 {
+					if _, _, err := client.Query(t.Context(), "k"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		require.Equal(t, 3, srv.Conns())
+		require.Equal(t, 3, statsOf(client).Conns)
+		require.EqualValues(t, 3, statsOf(client).Dials)
+	})
+}
+
+func TestALostConnectionIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		for i := range 10 {
+			srv.Disconnect()
+			synctest.Wait()
+			require.Zero(t, statsOf(client).Conns)
+			ok, err := client.Insert(t.Context(), fmt.Sprint(i), 1, minute)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		require.EqualValues(t, 11, statsOf(client).Dials)
+		require.EqualValues(t, 10, statsOf(client).Failures)
+	})
+}
+
+func TestReadsOutliveARestartAndOthersAreToldTruthfully(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var executed journal
+		srv := inMemory(t, mockserver.WithObserver(executed.observe))
+		srv.Set("k", 5, time.Minute)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxConns: 2}))
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond, Times: 200})
+		var callers sync.WaitGroup
+		for i := range 50 {
+			callers.Go(func() {
+				c, ok, err := client.Query(t.Context(), "k")
+				if err != nil || !ok || c.Quota != 5 {
+					t.Errorf("query: %v %v %v", c, ok, err)
+				}
+			})
+			callers.Go(func() {
+				_, err := client.Insert(t.Context(), fmt.Sprint("i", i), 1, minute)
+				if !errors.Is(err, throttr.ErrConnLost) || throttr.SafeToRetry(err) {
+					t.Errorf("insert: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, srv.Restart(true))
+		callers.Wait()
+		for i := range 50 {
+			require.LessOrEqual(t, executed.times(codec.OpInsert, fmt.Sprint("i", i)), 1)
+		}
+		require.Positive(t, statsOf(client).Retries)
+	})
+}
+
+func TestAnOldConnectionIsReplacedAndNoRequestIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: 13 * time.Millisecond})
+		client := connect[uint16](t, srv, over(srv, once(throttr.Config{
+			MaxConns: 2, MaxInFlight: 20, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond,
+		})))
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		var callers sync.WaitGroup
+		var inserted atomic.Int64
+		for i := range 60 {
+			callers.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					key := fmt.Sprint(i, " ", n)
+					ok, err := client.Insert(t.Context(), key, 1, minute)
+					if err != nil || !ok {
+						t.Errorf("%s: %v %v", key, ok, err)
+					}
+					inserted.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		s := statsOf(client)
+		require.GreaterOrEqual(t, s.Dials, uint64(2*9), "10 s at 1 s each")
+		require.LessOrEqual(t, s.Dials, uint64(2*11))
+		require.Zero(t, s.Failures)
+		require.EqualValues(t, inserted.Load(), s.Answered)
+		pass(time.Second)
+		require.LessOrEqual(t, srv.Conns(), 2, "the old ones are gone")
+	})
+}
+
+func TestIdleConnectionsAreClosedSaveForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{
+			MaxConns: 4, MaxInFlight: 2, MaxConnIdle: time.Minute, MaxConnAge: -1, HealthInterval: 10 * time.Second,
+		}))
+		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() {
+				for range 20 {
+					if _, _, err := client.Query(t.Context(), "k"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		remove()
+		require.Equal(t, 4, srv.Conns())
+		pass(55 * time.Second)
+		require.Equal(t, 4, srv.Conns())
+		pass(20 * time.Second)
+		require.Equal(t, 1, srv.Conns())
+		pass(time.Hour)
+		require.Equal(t, 1, srv.Conns(), "the last one stays")
+		require.EqualValues(t, 4, statsOf(client).Dials)
+		require.Zero(t, statsOf(client).Failures)
+	})
+}
+
+func TestAnIdleConnectionIsCheckedAndASilentOneGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{
+			HealthInterval: 10 * time.Second, StallTimeout: 2 * time.Second,
+		}))
+		pass(35 * time.Second)
+		require.Equal(t, 3, srv.Requests(codec.OpQuery))
+		remove := srv.Inject(mockserver.Fault{Drop: true})
+		pass(8 * time.Second)
+		require.EqualValues(t, 1, statsOf(client).Failures)
+		require.Zero(t, srv.Conns())
+		remove()
+		start := time.Now()
+		_, _, err := client.Query(t.Context(), "k")
+		require.NoError(t, err)
+		require.Zero(t, time.Since(start), "the caller does not wait for a stall")
+	})
+}
+
+func TestTooManyWhoWaitAreRefusedAndSendNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var executed journal
+		srv := inMemory(t, mockserver.WithObserver(executed.observe))
+		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 3, MaxWaiting: 5}))
+		srv.Inject(mockserver.Fault{Delay: time.Second})
+		errs := make([]error, 20)
+		var callers sync.WaitGroup
+		for i := range errs {
+			callers.Go(func() { _, errs[i] = client.Insert(t.Context(), fmt.Sprint(i), 1, minute) })
+			synctest.Wait()
+		}
+		require.Equal(t, 3, statsOf(client).InFlight)
+		require.Equal(t, 5, statsOf(client).Waiting)
+		callers.Wait()
+		refused := 0
+		for i, err := range errs {
+			if err != nil {
+				require.ErrorIs(t, err, throttr.ErrOverloaded)
+				require.True(t, throttr.SafeToRetry(err))
+				require.Zero(t, executed.times(codec.OpInsert, fmt.Sprint(i)))
+				refused++
+			}
+		}
+		require.Equal(t, 20-3-5, refused)
+	})
+}
+
+// gate is a Dial that a test can close: then it waits for ctx, or fails.
+type gate struct {
+	srv  *mockserver.Server
+	hang atomic.Bool
+	fail atomic.Bool
+}
+
+var errGate = errors.New("the gate is shut")
+
+func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if g.hang.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if g.fail.Load() {
+		return nil, errGate
+	}
+	return g.srv.Dial(ctx)
+}
+
+// behindGate returns a client that has lost its connection, and whose gate is open.
+func behindGate(t *testing.T, cfg throttr.Config) (*throttr.Client[uint16], *gate) {
+	g := &gate{srv: inMemory(t)}
+	cfg.Dial = g.dial
+	client := connect[uint16](t, g.srv, cfg)
+	g.srv.Disconnect()
+	synctest.Wait()
+	return client, g
+}
+
+func TestAFailureToConnectIsToldToAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, g := behindGate(t, throttr.Config{ConnectTimeout: 3 * time.Second})
+		g.hang.Store(true)
+		start := time.Now()
+		errs := make([]error, 100)
+		var callers sync.WaitGroup
+		for i := range errs {
+			callers.Go(func() { _, errs[i] = client.Purge(t.Context(), "k") })
+		}
+		synctest.Wait()
+		require.Equal(t, 100, statsOf(client).Waiting)
+		callers.Wait()
+		require.Equal(t, 3*time.Second, time.Since(start), "the dial is bounded")
+		for _, err := range errs {
+			require.ErrorIs(t, err, throttr.ErrConnect)
+			require.True(t, throttr.Timeout(err))
+			require.True(t, throttr.SafeToRetry(err))
+		}
+		require.EqualValues(t, 2, statsOf(client).Dials, "one attempt for all of them")
+
+		g.hang.Store(false)
+		g.fail.Store(true)
+		_, err := client.Purge(t.Context(), "k")
+		require.ErrorIs(t, err, errGate)
+		g.fail.Store(false)
+		_, err = client.Purge(t.Context(), "k")
+		require.NoError(t, err)
+	})
+}
+
+func TestACallerDoesNotWaitForADialBeyondItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, g := behindGate(t, throttr.Config{ConnectTimeout: time.Minute})
+		g.hang.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := client.Purge(ctx, "k")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, throttr.SafeToRetry(err))
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestAServerThatTakesConnectionsAndIsSilentIsBoundedByTheConnectTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Drop: true})
+		cfg := over(srv, throttr.Config{Servers: []string{srv.Addr()}, ConnectTimeout: time.Second})
+		start := time.Now()
+		_, err := throttr.Connect[uint16](t.Context(), cfg)
+		require.ErrorIs(t, err, throttr.ErrConnect)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's has not passed")
+		require.True(t, throttr.Timeout(err))
+		require.ErrorContains(t, err, "no answer for 1s")
+		require.Equal(t, time.Second, time.Since(start))
+
+		_, err = throttr.ProbeValueSize(t.Context(), cfg, srv.Addr())
+		require.ErrorContains(t, err, "no answer for 1s")
+	})
+}
+
+// lingering takes a second to be closed.
+type lingering struct{ net.Conn }
+
+func (c lingering) Close() error {
+	pass(time.Second)
+	return c.Conn.Close()
+}
+
+func TestCloseFailsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		cfg := throttr.Config{MaxConns: 2, MaxInFlight: 5, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx)
+			return lingering{nc}, err
+		}}
+		client := connect[uint16](t, srv, cfg)
+		srv.Inject(mockserver.Fault{Delay: time.Hour})
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				_, _, err := client.Query(t.Context(), "k")
+				if !errors.Is(err, throttr.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		var closers sync.WaitGroup
+		for range 5 {
+			closers.Go(func() {
+				if err := client.Close(); err != nil {
+					t.Error(err)
+				}
+				if time.Since(start) < time.Second {
+					t.Error("Close has returned before the connections were closed")
+				}
+			})
+		}
+		closers.Wait()
+		callers.Wait()
+		require.NoError(t, client.Close())
+		_, err := client.Purge(t.Context(), "k")
+		require.ErrorIs(t, err, throttr.ErrClosed)
+		require.True(t, throttr.SafeToRetry(err))
+		var b throttr.Batch[uint16]
+		b.Query("k")
+		require.ErrorIs(t, client.Do(t.Context(), &b), throttr.ErrClosed)
+		require.Zero(t, statsOf(client).Conns)
+	})
+}
+
+func TestCloseDoesNotWaitForADial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, g := behindGate(t, throttr.Config{ConnectTimeout: time.Hour})
+		g.hang.Store(true)
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() {
+				_, _, err := client.Query(t.Context(), "k")
+				if !errors.Is(err, throttr.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.Zero(t, time.Since(start))
+		callers.Wait()
+	})
+}
+
+func TestCloseDoesNotWaitForAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, g := behindGate(t, throttr.Config{ConnectTimeout: time.Hour})
+		g.srv.Inject(mockserver.Fault{Drop: true})
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			_, _, err := client.Query(t.Context(), "k")
+			if !errors.Is(err, throttr.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		require.Equal(t, 1, g.srv.Conns())
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.Zero(t, time.Since(start))
+		callers.Wait()
+	})
+}
+
+func TestNoGoroutineOutlivesAClient(t *testing.T) {
+	srv, err := mockserver.Start()
+	require.NoError(t, err)
+	for range 20 {
+		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}, MaxInFlight: 4})
+		require.NoError(t, err)
+		var callers sync.WaitGroup
+		for range 100 {
+			callers.Go(func() { client.Purge(t.Context(), "k") })
+		}
+		require.NoError(t, client.Close())
+		callers.Wait()
+	}
+	require.NoError(t, srv.Close())
+	requireNoGoroutines(t)
+}
+
+// A server that ends each connection right after the probe gets a few attempts, and
+// then the caller an error.
+func TestConnectionsThatEndAtOnceAreAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: codec.ProbeResponses})
+		srv.Disconnect()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := client.Query(ctx, "k")
+		require.ErrorIs(t, err, throttr.ErrConnLost)
+		require.LessOrEqual(t, statsOf(client).Dials, uint64(4))
+	})
+}
+
+func TestALimiterWorksThoughOneRequestMayBeInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 1}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range 3 {
+			res, err := limiter.Hit(ctx, "k", time.Minute, 2)
+			require.NoError(t, err)
+			require.Equal(t, i < 2, res.Allowed)
+		}
+	})
+}
