@@ -1,0 +1,167 @@
+package throttr_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// The mock server reports a violation for each TTL that would kill a real one (H13).
+
+func onEachSize(t *testing.T, u8 func(*testing.T), u16 func(*testing.T), u32 func(*testing.T), u64 func(*testing.T)) {
+	t.Run("uint8", u8)
+	t.Run("uint16", u16)
+	t.Run("uint32", u32)
+	t.Run("uint64", u64)
+}
+
+var units = []codec.Unit{codec.Nanoseconds, codec.Microseconds, codec.Milliseconds, codec.Seconds, codec.Minutes, codec.Hours}
+
+func TestATTLThatKillsIsRefused(t *testing.T) {
+	onEachSize(t, testATTLThatKills[uint8], testATTLThatKills[uint16], testATTLThatKills[uint32], testATTLThatKills[uint64])
+}
+
+func testATTLThatKills[T codec.Value](t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
+	client := connect[T](t, srv, throttr.Config{})
+	for _, unit := range append(units, 0, 7, 255) {
+		for _, amount := range []T{0, 1, ^T(0) / 2, ^T(0) - 1, ^T(0)} {
+			ttl := codec.TTL[T]{Amount: amount, Unit: unit}
+			fits := amount > 0 && unit.Known() && uint64(amount) <= uint64(1<<63-1)/uint64(unit.Duration())
+			key := fmt.Sprint(unit, amount)
+			var b throttr.Batch[T]
+			insert, set := b.Insert("bi"+key, 1, ttl), b.Set("bs"+key, nil, ttl)
+			batchErr := client.Do(t.Context(), &b)
+			ok, err := client.Insert(t.Context(), "i"+key, 1, ttl)
+			stored, setErr := client.Set(t.Context(), "s"+key, nil, ttl)
+			if !fits {
+				require.ErrorIs(t, err, throttr.ErrTTL, ttl)
+				require.ErrorIs(t, setErr, throttr.ErrTTL, ttl)
+				require.ErrorIs(t, batchErr, throttr.ErrTTL, ttl)
+				continue
+			}
+			require.NoError(t, err, ttl)
+			require.NoError(t, setErr)
+			require.NoError(t, batchErr)
+			inserted, _ := insert.OK()
+			batched, _ := set.OK()
+			require.True(t, ok && stored && inserted && batched, ttl)
+			// A nanosecond is over before it can be looked at.
+			if ttl.Duration() > time.Microsecond {
+				_, ok = srv.Counter("i" + key)
+				require.True(t, ok, ttl)
+			}
+		}
+	}
+}
+
+func TestATTLIsMovedOnlyWithinBounds(t *testing.T) {
+	onEachSize(t, testATTLIsMoved[uint8], testATTLIsMoved[uint16], testATTLIsMoved[uint32], testATTLIsMoved[uint64])
+}
+
+func testATTLIsMoved[T codec.Value](t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
+	client := connect[T](t, srv, throttr.Config{})
+	amounts := []T{0, 1, 99, 100, 101, 150, ^T(0) / 2, ^T(0) - 101, ^T(0) - 99, ^T(0) - 1, ^T(0)}
+	for _, unit := range units[2:] { // the finer ones are over too soon
+		for _, change := range []codec.Change{codec.Patch, codec.Increase, codec.Decrease} {
+			for _, amount := range amounts {
+				key := fmt.Sprint(unit, change, amount)
+				ok, err := client.Insert(t.Context(), key, 1, codec.TTL[T]{Amount: 100, Unit: unit})
+				require.NoError(t, err)
+				require.True(t, ok)
+				ok, err = client.Update(t.Context(), key, codec.TimeToLive, change, amount)
+				left, alive := srv.TTL(key)
+				require.True(t, alive, "%s: %v %v", key, ok, err)
+				if err != nil {
+					require.ErrorIs(t, err, throttr.ErrTTL)
+					require.False(t, ok)
+					require.InDelta(t, 100*unit.Duration(), left, 10, "it was not moved")
+					continue
+				}
+				require.True(t, ok)
+				c, _, err := client.Query(t.Context(), key)
+				require.NoError(t, err)
+				require.Equal(t, (left - 1).Truncate(unit.Duration()), c.TTL.Duration(), "%s: what is left can be told", key)
+			}
+		}
+	}
+	ok, err := client.Update(t.Context(), "none", codec.TimeToLive, codec.Increase, 1)
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+// Each step is harmless, and what is left reads the same modulo the value size.
+func TestATTLIsNotIncreasedBeyondBoundsInManySteps(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+	client := connect[uint16](t, srv, throttr.Config{})
+	_, err := client.Insert(t.Context(), "k", 1, codec.TTL[uint16]{Amount: 65535, Unit: codec.Hours})
+	require.NoError(t, err)
+	for range 50 {
+		if _, err = client.Update(t.Context(), "k", codec.TimeToLive, codec.Increase, 65534); err != nil {
+			require.ErrorIs(t, err, throttr.ErrTTL)
+		}
+	}
+	_, alive := srv.Counter("k")
+	require.True(t, alive)
+}
+
+func TestABatchMovesATTLOnlyAsIsSafeUnseen(t *testing.T) {
+	onEachSize(t, testABatchMovesATTL[uint8], testABatchMovesATTL[uint16], testABatchMovesATTL[uint32], testABatchMovesATTL[uint64])
+}
+
+func testABatchMovesATTL[T codec.Value](t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
+	client := connect[T](t, srv, throttr.Config{})
+	for _, change := range []codec.Change{codec.Patch, codec.Increase, codec.Decrease} {
+		for _, amount := range []T{0, 1, 100, ^T(0)} {
+			var b throttr.Batch[T]
+			b.Insert("k", 1, codec.TTL[T]{Amount: 100, Unit: codec.Hours})
+			update := b.Update("k", codec.TimeToLive, change, amount)
+			err := client.Do(t.Context(), &b)
+			if change != codec.Patch || amount == 0 || uint64(amount) > 2_562_047 {
+				require.ErrorIs(t, err, throttr.ErrTTL, "%v %d", change, amount)
+				continue
+			}
+			require.NoError(t, err)
+			ok, err := update.OK()
+			require.NoError(t, err)
+			require.True(t, ok)
+			left, _ := srv.TTL("k")
+			require.InDelta(t, time.Duration(amount)*time.Hour, left, 10)
+			srv.Delete("k")
+		}
+	}
+}
+
+func TestAnUnknownChangeOrAttributeIsNotSent(t *testing.T) {
+	srv := mockserver.RunT(t)
+	client := connect[uint16](t, srv, throttr.Config{})
+	_, err := client.Update(t.Context(), "k", codec.Quota, 3, 1)
+	require.Error(t, err)
+	_, err = client.Update(t.Context(), "k", 2, codec.Patch, 1)
+	require.Error(t, err)
+	require.Zero(t, srv.Requests(codec.OpUpdate))
+}
+
+func TestAKeyThatIsTooLongIsNotSent(t *testing.T) {
+	srv := mockserver.RunT(t)
+	client := connect[uint16](t, srv, throttr.Config{})
+	long := fmt.Sprintf("%256d", 0)
+	for range 3 { // each call that could not be encoded is used again
+		_, _, err := client.Query(t.Context(), long)
+		require.ErrorIs(t, err, codec.ErrTooLarge)
+		_, err = client.Set(t.Context(), "k", make([]byte, 8096), minute)
+		require.ErrorIs(t, err, codec.ErrTooLarge)
+		ok, err := client.Purge(t.Context(), long[:255])
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	require.Zero(t, srv.Requests(codec.OpQuery))
+}
