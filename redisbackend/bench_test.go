@@ -1,0 +1,69 @@
+package redisbackend_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/redisbackend"
+)
+
+// BenchmarkHit: what is a hit on a thousand windows on Redis, next to the program's own
+// memory and to a Throttr mock server? The servers are on this machine.
+func BenchmarkHit(b *testing.B) {
+	for _, backend := range []struct {
+		name  string
+		start func(b *testing.B) throttr.Backend
+	}{
+		{"redis", func(b *testing.B) throttr.Backend { return redisbackend.New(startServer(b).connect()) }},
+		{"memory", func(b *testing.B) throttr.Backend {
+			m := memory.New()
+			b.Cleanup(func() { m.Close() })
+			return m
+		}},
+		{"mockserver", func(b *testing.B) throttr.Backend {
+			client, err := throttr.Connect[uint32](b.Context(), throttr.Config{Servers: []string{mockserver.RunT(b, mockserver.WithValueSize(4)).Addr()}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { client.Close() })
+			return client.Backend()
+		}},
+	} {
+		b.Run(backend.name, func(b *testing.B) {
+			s := backend.start(b)
+			var keys [1000]string
+			for i := range keys {
+				keys[i] = fmt.Sprint("user:", i)
+			}
+			hit := func(ctx context.Context, n uint64) {
+				if _, err := s.Hit(ctx, keys[n%1000], time.Minute, 1_000_000, 1); err != nil {
+					b.Error(err)
+				}
+			}
+			for name, ctx := range map[string]context.Context{"": context.Background(), ", ctx can end": b.Context()} {
+				b.Run("serial"+name, func(b *testing.B) {
+					b.ReportAllocs()
+					for i := uint64(0); b.Loop(); i++ {
+						hit(ctx, i)
+					}
+				})
+				b.Run("parallel"+name, func(b *testing.B) {
+					b.ReportAllocs()
+					b.SetParallelism(32)
+					var n atomic.Uint64
+					b.RunParallel(func(pb *testing.PB) {
+						for pb.Next() {
+							hit(ctx, n.Add(1))
+						}
+					})
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,13 @@
+-- KEYS: the hash. ARGV: time or '', and scales, or none for all there are.
+-- Removes windows, and returns how many of them were active.
+local key, time, deleted = KEYS[1], now(ARGV[1]), 0
+local fields, first = ARGV, 2
+if #ARGV < 2 then fields, first = redis.call('HKEYS', key), 1 end
+for i = first, #fields do
+  local value = redis.call('HGET', key, fields[i])
+  if value then
+    if parse(value, tonumber(fields[i]), time) then deleted = deleted + 1 end
+    redis.call('HDEL', key, fields[i])
+  end
+end
+return deleted

@@ -1,0 +1,8 @@
+-- KEYS: the hash. ARGV: scale, time or ''.
+-- Returns count, start, time and last update of the active window, or nothing.
+local value = redis.call('HGET', KEYS[1], ARGV[1])
+if not value then return {} end
+local time = now(ARGV[2])
+local count, start, updated = parse(value, tonumber(ARGV[1]), time)
+if not count then return {} end
+return {count, start, time, updated}

@@ -1,0 +1,29 @@
+package redisbackend_test
+
+import (
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestConformance(t *testing.T) {
+	conformance(t, startServer(t).connect())
+}
+
+// conformance runs the suite on one server for all, with a prefix for each part of it.
+func conformance(t *testing.T, client rueidis.Client) {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+		t.Run(a.String(), func(t *testing.T) {
+			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+				clock := backendtest.NewClock()
+				b := redisbackend.New(client, redisbackend.WithPrefix(t.Name()+":"),
+					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a))
+				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: redisbackend.MaxCount}
+			})
+		})
+	}
+}
