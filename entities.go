@@ -64,23 +64,29 @@ const maxName = 1024
 // however their names would look when joined.
 //
 // Its methods return three kinds of errors: a [*ValidationError], which is a mistake in the
-// program; a [*RateLimitError], which is a denial; and whatever else, which is a failure of
-// the backend.
+// program; a [*RateLimitError], which is a denial; and whatever else, which says that there
+// is no decision. That is one of [RateLimit.Hit]: mostly a failure of the backend, but also
+// the end of the caller's ctx, or a [*RangeError], where the backend can't keep so long a
+// window or count to such a limit.
 type Entities struct {
 	limiter *RateLimit
 }
 
-// NewEntities returns an Entities that counts with limiter.
+// NewEntities returns an Entities that counts with limiter. The keys that it makes there look
+// like "7:user:42:upload", with the entity's length in front. Other keys may be hit beside it
+// as long as they look different.
 func NewEntities(limiter *RateLimit) *Entities { return &Entities{limiter: limiter} }
 
 // Check counts that entity does operation, and returns nil if it has not done it more than
-// limit times in the window, which is as long as scale. Metadata is handed to the observer
-// and to the error.
+// limit times in the window, which is as long as scale. Metadata is handed to the observer,
+// and a copy of it to the error.
 func (n *Entities) Check(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, metadata map[string]any) error {
 	if err := validate(entity, operation, scale); err != nil {
 		return err
 	}
-	res, err := n.limiter.hit(ctx, event(entity, operation, scale, metadata), limit)
+	e := event(entity, operation, scale)
+	e.Increment, e.Metadata = 1, metadata
+	res, err := n.limiter.hit(ctx, e, limit)
 	if err != nil {
 		return err
 	}
@@ -126,7 +132,7 @@ func (n *Entities) Reset(ctx context.Context, entity, operation string, scale ti
 	if err := validate(entity, operation, scale); err != nil {
 		return err
 	}
-	return n.limiter.reset(ctx, event(entity, operation, scale, nil))
+	return n.limiter.reset(ctx, event(entity, operation, scale))
 }
 
 // entityKey joins entity and operation. The length in front makes it unambiguous.
@@ -134,11 +140,8 @@ func entityKey(entity, operation string) string {
 	return strconv.Itoa(len(entity)) + ":" + entity + ":" + operation
 }
 
-func event(entity, operation string, scale time.Duration, metadata map[string]any) Event {
-	return Event{
-		Key: entityKey(entity, operation), Entity: entity, Operation: operation,
-		Scale: scale, Increment: 1, Metadata: metadata,
-	}
+func event(entity, operation string, scale time.Duration) Event {
+	return Event{Key: entityKey(entity, operation), Entity: entity, Operation: operation, Scale: scale}
 }
 
 func validate(entity, operation string, scale time.Duration) error {

@@ -39,11 +39,13 @@ type Event struct {
 	// Operation are what it was made of.
 	Key               string
 	Entity, Operation string
-	Scale             time.Duration  // the window's length
-	Increment         uint64         // what the hit counts for
-	Result            Result         // of a hit that was allowed or denied; else only its Limit
-	Metadata          map[string]any // as the caller of Entities gave it; not to be changed
-	Duration          time.Duration  // how long it took
+	Scale             time.Duration // the window's length
+	Increment         uint64        // what the hit counts for; 0 for a Reset
+	Result            Result        // of a hit that was allowed or denied; else only its Limit
+	// Metadata is the very map that the caller of Entities gave: not to be changed, nor to
+	// be looked at once Observe has returned.
+	Metadata map[string]any
+	Duration time.Duration // how long it took
 	// Err is why it failed, or, if Result is Degraded, why the backend did.
 	Err error
 }
@@ -61,17 +63,18 @@ type ObserverFunc func(ctx context.Context, e Event)
 func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
 
 // WithObserver has o told of every hit and Reset; with several, each of them, in order.
-// Without an observer nothing is spent on it.
+// Without an observer, or with nil, nothing is spent on it.
 func WithObserver(o Observer) Option {
 	return func(r *RateLimit) {
-		if r.observer == nil {
+		switch first := r.observer; {
+		case o == nil:
+		case first == nil:
 			r.observer = o
-			return
+		default:
+			r.observer = ObserverFunc(func(ctx context.Context, e Event) {
+				first.Observe(ctx, e)
+				o.Observe(ctx, e)
+			})
 		}
-		first := r.observer
-		r.observer = ObserverFunc(func(ctx context.Context, e Event) {
-			first.Observe(ctx, e)
-			o.Observe(ctx, e)
-		})
 	}
 }

@@ -2,14 +2,23 @@ package throttr
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 )
 
 // LogTo returns an [Observer] that logs: what was allowed at level debug, denials and resets
-// at info, decisions without the backend at warn, failures at error.
+// at info, decisions without the backend at warn, failures at error. That a caller has
+// left before there was an answer is no failure of anybody's, and is logged at info.
+//
+// What it logs is a record "rate limit: allowed", or denied, failed, or reset, with the
+// attributes entity and operation (of [Entities], else key), window, took, limit, increment,
+// count, retry_after, degraded, a group metadata in the order of its keys, and error: those
+// of them that the event has.
 func LogTo(logger *slog.Logger) Observer {
 	return ObserverFunc(func(ctx context.Context, e Event) {
-		level := logLevel(e)
+		level := logLevel(ctx, e)
 		if !logger.Enabled(ctx, level) {
 			return
 		}
@@ -17,8 +26,10 @@ func LogTo(logger *slog.Logger) Observer {
 	})
 }
 
-func logLevel(e Event) slog.Level {
+func logLevel(ctx context.Context, e Event) slog.Level {
 	switch {
+	case e.Kind == EventFailed && errors.Is(ctx.Err(), context.Canceled):
+		return slog.LevelInfo
 	case e.Kind == EventFailed:
 		return slog.LevelError
 	case e.Result.Degraded:
@@ -31,14 +42,14 @@ func logLevel(e Event) slog.Level {
 }
 
 func logAttrs(e Event) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 11)
 	if e.Entity != "" || e.Operation != "" {
 		attrs = append(attrs, slog.String("entity", e.Entity), slog.String("operation", e.Operation))
 	} else {
 		attrs = append(attrs, slog.String("key", e.Key))
 	}
 	attrs = append(attrs, slog.Duration("window", e.Scale), slog.Duration("took", e.Duration))
-	if e.Kind != EventReset {
+	if e.Kind != EventReset && (e.Increment > 0 || e.Result.Limit > 0) { // a failed Reset has neither
 		attrs = append(attrs, slog.Uint64("limit", e.Result.Limit), slog.Uint64("increment", e.Increment))
 	}
 	if e.Kind == EventAllowed || e.Kind == EventDenied {
@@ -51,10 +62,19 @@ func logAttrs(e Event) []slog.Attr {
 		attrs = append(attrs, slog.Bool("degraded", true))
 	}
 	if len(e.Metadata) > 0 {
-		attrs = append(attrs, slog.Any("metadata", e.Metadata))
+		attrs = append(attrs, slog.Attr{Key: "metadata", Value: slog.GroupValue(metadataAttrs(e.Metadata)...)})
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("error", e.Err))
+	}
+	return attrs
+}
+
+// metadataAttrs copies metadata: a handler may keep what it is given.
+func metadataAttrs(metadata map[string]any) []slog.Attr {
+	attrs := make([]slog.Attr, 0, len(metadata))
+	for _, k := range slices.Sorted(maps.Keys(metadata)) {
+		attrs = append(attrs, slog.Any(k, metadata[k]))
 	}
 	return attrs
 }

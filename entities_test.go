@@ -1,0 +1,335 @@
+package throttr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// clocked returns entities on a backend whose clock the test moves.
+func clocked(t *testing.T, opts ...throttr.Option) (*throttr.Entities, backendtest.Clock) {
+	clock := backendtest.NewClock()
+	return throttr.NewEntities(throttr.NewRateLimit(inProcess(t, memory.WithClock(clock.Now)), opts...)), clock
+}
+
+func TestAnEntityMayDoAnOperationLimitTimes(t *testing.T) {
+	entities, clock := clocked(t)
+	check := func() error { return entities.Check(t.Context(), "user:42", "upload", 3, time.Minute, nil) }
+	for range 2 {
+		for range 3 {
+			require.NoError(t, check())
+		}
+		for range 5 {
+			require.ErrorIs(t, check(), throttr.ErrRateLimited)
+		}
+		clock.Advance(time.Minute)
+	}
+}
+
+func TestADenialTellsAHandlerAllItNeeds(t *testing.T) {
+	entities, clock := clocked(t)
+	start := clock.Now()
+	metadata := map[string]any{"request": 7}
+	require.NoError(t, entities.Check(t.Context(), "user:42", "upload", 1, time.Minute, metadata))
+	clock.Advance(20 * time.Second)
+	err := entities.Check(t.Context(), "user:42", "upload", 1, time.Minute, metadata)
+
+	var denied *throttr.RateLimitError
+	require.ErrorAs(t, fmt.Errorf("upload: %w", err), &denied)
+	require.True(t, denied.ResetAt.Equal(start.Add(time.Minute)), "%v", denied.ResetAt)
+	denied.ResetAt = time.Time{}
+	require.Equal(t, &throttr.RateLimitError{
+		Entity: "user:42", Operation: "upload", Limit: 1, Window: time.Minute, Count: 2,
+		RetryAfter: 40 * time.Second, Metadata: map[string]any{"request": 7},
+	}, denied)
+	require.EqualError(t, err, `throttr: rate limit exceeded: "user:42" may "upload" 1 times in 1m0s; retry in 40s`)
+
+	metadata["request"] = 8
+	require.Equal(t, map[string]any{"request": 7}, denied.Metadata, "it is a copy")
+	denied.Metadata["more"] = true
+	require.Len(t, metadata, 1)
+}
+
+func TestADenialByAPolicyIsMarked(t *testing.T) {
+	limiter := throttr.NewRateLimit(newAway(errAway), throttr.WithPolicy(throttr.DenyHits))
+	err := throttr.NewEntities(limiter).Check(t.Context(), "user:42", "upload", 5, time.Minute, nil)
+	var denied *throttr.RateLimitError
+	require.ErrorAs(t, err, &denied)
+	require.True(t, denied.Degraded)
+	require.Equal(t, time.Second, denied.RetryAfter)
+	require.NotErrorIs(t, err, errAway, "it is a denial, no failure")
+	require.Nil(t, denied.Metadata)
+}
+
+func TestPairsThatLookAlikeWhenJoinedShareNoLimit(t *testing.T) {
+	pairs := [][2]string{
+		{"a", "b:c"}, {"a:b", "c"},
+		{"a", ":b"}, {"a:", "b"},
+		{"1:a", "b"}, {"1", "a:b"},
+		{"1:a:b", "c"}, {"1:a", "b:c"},
+		{"a", "b"}, {"b", "a"}, {"ab", "a"}, {"a", "ba"},
+		{"a\x00", "b"}, {"a", "\x00b"}, {":", ":"}, {"::", ":"}, {":", "::"},
+		{strings.Repeat("x", 10), "y"}, {strings.Repeat("x", 9), "xy"},
+		{"é", "a"}, {"e\u0301", "a"}, {"\xff", "a"}, {"\ufffd", "a"},
+	}
+	// One after the other on one backend: if two shared a limit, the second would be denied.
+	entities, _ := clocked(t)
+	for _, p := range pairs {
+		require.NoError(t, entities.Check(t.Context(), p[0], p[1], 1, time.Minute, nil), "%q", p)
+	}
+	for _, p := range pairs {
+		require.ErrorIs(t, entities.Check(t.Context(), p[0], p[1], 1, time.Minute, nil), throttr.ErrRateLimited, "%q", p)
+	}
+}
+
+func TestNoTwoShortPairsShareALimit(t *testing.T) {
+	names := []string{"a", "1", ":"}
+	for from := 0; len(names) < 3+9+27+81; {
+		shorter := names[from:]
+		from = len(names)
+		for _, s := range shorter {
+			names = append(names, s+"a", s+"1", s+":")
+		}
+	}
+	entities, _ := clocked(t)
+	for _, entity := range names {
+		for _, operation := range names {
+			if err := entities.Check(t.Context(), entity, operation, 1, time.Minute, nil); err != nil {
+				t.Fatalf("%q %q: %v", entity, operation, err)
+			}
+		}
+	}
+}
+
+func TestWindowsOfOnePairAreApart(t *testing.T) {
+	entities, _ := clocked(t)
+	for _, scale := range []time.Duration{time.Second, time.Minute} {
+		require.NoError(t, entities.Check(t.Context(), "user:42", "upload", 1, scale, nil))
+	}
+}
+
+func TestAMistakeIsAValidationErrorAndNotCounted(t *testing.T) {
+	long := strings.Repeat("x", 1025)
+	for _, c := range []struct {
+		entity, operation string
+		scale             time.Duration
+		field, message    string
+	}{
+		{"", "upload", time.Minute, "entity", "throttr: invalid rate limit: entity is empty"},
+		{"user", "", time.Minute, "operation", "throttr: invalid rate limit: operation is empty"},
+		{long, "upload", time.Minute, "entity", "throttr: invalid rate limit: entity is 1025 bytes, at most 1024 are allowed"},
+		{"user", long, time.Minute, "operation", "throttr: invalid rate limit: operation is 1025 bytes, at most 1024 are allowed"},
+		{"user", "upload", 0, "window", "throttr: invalid rate limit: window must be positive, it is 0s"},
+		{"user", "upload", -time.Second, "window", "throttr: invalid rate limit: window must be positive, it is -1s"},
+	} {
+		backend := newAway(errAway)
+		var seen recorder
+		entities := throttr.NewEntities(throttr.NewRateLimit(backend, throttr.WithObserver(&seen), throttr.WithPolicy(throttr.AllowHits)))
+		calls := map[string]func() error{
+			"Check": func() error { return entities.Check(t.Context(), c.entity, c.operation, 5, c.scale, nil) },
+			"Execute": func() error {
+				return entities.Execute(t.Context(), c.entity, c.operation, 5, c.scale, nil, func(context.Context) error {
+					t.Error("it must not run")
+					return nil
+				})
+			},
+			"Status": func() error {
+				_, err := entities.Status(t.Context(), c.entity, c.operation, 5, c.scale)
+				return err
+			},
+			"Reset": func() error { return entities.Reset(t.Context(), c.entity, c.operation, c.scale) },
+		}
+		for name, call := range calls {
+			err := call()
+			require.EqualError(t, err, c.message, name)
+			require.ErrorIs(t, err, throttr.ErrValidation)
+			var invalid *throttr.ValidationError
+			require.ErrorAs(t, err, &invalid)
+			require.Equal(t, c.field, invalid.Field)
+			require.NotErrorIs(t, err, throttr.ErrRateLimited)
+		}
+		require.Zero(t, backend.asked.Load())
+		require.Empty(t, seen.events)
+	}
+}
+
+func TestTheLongestNamesWillDo(t *testing.T) {
+	entities, _ := clocked(t)
+	long := strings.Repeat("x", 1024)
+	require.NoError(t, entities.Check(t.Context(), long, long, 1, time.Minute, nil))
+	require.ErrorIs(t, entities.Check(t.Context(), long, long, 1, time.Minute, nil), throttr.ErrRateLimited)
+}
+
+func TestKindsOfErrorsAreApart(t *testing.T) {
+	ok, _ := clocked(t)
+	broken := throttr.NewEntities(throttr.NewRateLimit(newAway(errAway)))
+	for name, c := range map[string]struct {
+		err              error
+		denied, mistaken bool
+	}{
+		"denial":  {ok.Check(t.Context(), "user", "upload", 0, time.Minute, nil), true, false},
+		"mistake": {ok.Check(t.Context(), "", "upload", 0, time.Minute, nil), false, true},
+		"failure": {broken.Check(t.Context(), "user", "upload", 0, time.Minute, nil), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Error(t, c.err)
+			var denied *throttr.RateLimitError
+			var mistaken *throttr.ValidationError
+			require.Equal(t, c.denied, errors.Is(c.err, throttr.ErrRateLimited))
+			require.Equal(t, c.denied, errors.As(c.err, &denied))
+			require.Equal(t, c.mistaken, errors.Is(c.err, throttr.ErrValidation))
+			require.Equal(t, c.mistaken, errors.As(c.err, &mistaken))
+			require.Equal(t, !c.denied && !c.mistaken, errors.Is(c.err, errAway))
+		})
+	}
+}
+
+func TestStatusTellsTheTruthWithoutCounting(t *testing.T) {
+	entities, clock := clocked(t)
+	status := func(limit uint64) throttr.Result {
+		t.Helper()
+		res, err := entities.Status(t.Context(), "user:42", "upload", limit, time.Minute)
+		require.NoError(t, err)
+		return res
+	}
+	require.Equal(t, throttr.Result{Allowed: true, Limit: 2, Remaining: 2}, status(2), "there is no window")
+	require.Equal(t, throttr.Result{}, status(0), "nothing is allowed, and there is nothing to wait for")
+
+	end := clock.Now().Add(time.Minute)
+	for count := uint64(1); count <= 3; count++ {
+		before := status(2)
+		err := entities.Check(t.Context(), "user:42", "upload", 2, time.Minute, nil)
+		require.Equal(t, before.Allowed, err == nil, "what it says becomes true")
+		clock.Advance(10 * time.Second)
+		for range 3 {
+			res := status(2)
+			require.True(t, res.ResetAt.Equal(end))
+			res.ResetAt = time.Time{}
+			want := throttr.Result{Allowed: count < 2, Count: count, Limit: 2}
+			if want.Allowed {
+				want.Remaining = 2 - count
+			} else {
+				want.RetryAfter = time.Minute - time.Duration(count)*10*time.Second
+			}
+			require.Equal(t, want, res)
+		}
+	}
+	require.True(t, status(4).Allowed, "another limit, same count")
+	clock.Advance(30 * time.Second)
+	require.Equal(t, throttr.Result{Allowed: true, Limit: 2, Remaining: 2}, status(2), "the window is over")
+}
+
+func TestStatusAndResetFailWithTheBackend(t *testing.T) {
+	entities := throttr.NewEntities(throttr.NewRateLimit(newAway(errAway), throttr.WithPolicy(throttr.AllowHits)))
+	res, err := entities.Status(t.Context(), "user", "upload", 5, time.Minute)
+	require.ErrorIs(t, err, errAway)
+	require.Zero(t, res)
+	require.ErrorIs(t, entities.Reset(t.Context(), "user", "upload", time.Minute), errAway)
+}
+
+func TestResetForgetsOnePairsWindow(t *testing.T) {
+	entities, _ := clocked(t)
+	check := func(entity string, scale time.Duration) error {
+		return entities.Check(t.Context(), entity, "upload", 1, scale, nil)
+	}
+	for _, entity := range []string{"a", "b"} {
+		require.NoError(t, check(entity, time.Minute))
+		require.NoError(t, check(entity, time.Hour))
+	}
+	require.NoError(t, entities.Reset(t.Context(), "a", "upload", time.Minute))
+	require.NoError(t, check("a", time.Minute))
+	require.ErrorIs(t, check("a", time.Minute), throttr.ErrRateLimited)
+	require.ErrorIs(t, check("a", time.Hour), throttr.ErrRateLimited)
+	require.ErrorIs(t, check("b", time.Minute), throttr.ErrRateLimited)
+	require.NoError(t, entities.Reset(t.Context(), "nobody", "upload", time.Minute), "there was no window")
+}
+
+func TestExecuteRunsOnlyWhatIsAllowedAndOnce(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, 7)
+	errJob := errors.New("job")
+	entities, _ := clocked(t)
+	runs := 0
+	execute := func(entities *throttr.Entities, err error) error {
+		return entities.Execute(ctx, "user", "job", 2, time.Minute, map[string]any{"id": 9}, func(ctx context.Context) error {
+			require.Equal(t, 7, ctx.Value(key{}))
+			runs++
+			return err
+		})
+	}
+	require.NoError(t, execute(entities, nil))
+	require.Equal(t, 1, runs)
+	require.Equal(t, errJob, execute(entities, errJob), "as it is")
+	require.Equal(t, 2, runs)
+
+	err := execute(entities, errJob)
+	var denied *throttr.RateLimitError
+	require.ErrorAs(t, err, &denied)
+	require.Equal(t, map[string]any{"id": 9}, denied.Metadata)
+	require.NotErrorIs(t, err, errJob)
+	require.Equal(t, 2, runs, "not when denied")
+
+	require.Equal(t, errAway, execute(throttr.NewEntities(throttr.NewRateLimit(newAway(errAway))), nil))
+	require.Equal(t, 2, runs, "not when there is no decision")
+
+	allowing := throttr.NewRateLimit(newAway(errAway), throttr.WithPolicy(throttr.AllowHits))
+	require.NoError(t, execute(throttr.NewEntities(allowing), nil))
+	require.Equal(t, 3, runs, "but when a policy allows it")
+}
+
+func TestExecuteRunsLimitTimesOfACrowd(t *testing.T) {
+	entities, _ := clocked(t)
+	var runs, denials atomic.Int64
+	var crowd sync.WaitGroup
+	for range 32 {
+		crowd.Go(func() {
+			for range 50 {
+				err := entities.Execute(t.Context(), "user", "job", 100, time.Minute, nil, func(context.Context) error {
+					runs.Add(1)
+					return nil
+				})
+				if errors.Is(err, throttr.ErrRateLimited) {
+					denials.Add(1)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	require.EqualValues(t, 100, runs.Load())
+	require.EqualValues(t, 32*50-100, denials.Load())
+}
+
+// BenchmarkEntitiesCheck asks what a name for entity and operation costs on top of a hit.
+func BenchmarkEntitiesCheck(b *testing.B) {
+	limiter := throttr.NewRateLimit(inProcess(b))
+	entities := throttr.NewEntities(limiter)
+	b.Run("hit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			limiter.Hit(b.Context(), "7:user:42:upload", time.Hour, 1<<60)
+		}
+	})
+	b.Run("allowed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			entities.Check(b.Context(), "user:42", "upload", 1<<60, time.Hour, nil)
+		}
+	})
+	b.Run("denied", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			entities.Check(b.Context(), "user:42", "upload", 0, time.Hour, nil)
+		}
+	})
+}

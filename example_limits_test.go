@@ -1,0 +1,99 @@
+package throttr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+)
+
+func ExampleWithObserver_several() {
+	backend := memory.New()
+	defer backend.Close()
+	denied := 0
+	limiter := throttr.NewRateLimit(backend,
+		throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventDenied {
+				denied++
+			}
+		})),
+		throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+			fmt.Println(e.Kind, e.Key, e.Result.Count, "of", e.Result.Limit)
+		})))
+	for range 3 {
+		limiter.Hit(context.Background(), "user:42", time.Minute, 2)
+	}
+	fmt.Println("denied:", denied)
+	// Output:
+	// allowed user:42 1 of 2
+	// allowed user:42 2 of 2
+	// denied user:42 3 of 2
+	// denied: 1
+}
+
+func ExampleLogTo_metadata() {
+	backend := memory.New()
+	defer backend.Close()
+	logger := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey, "took", "retry_after": // they vary
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(throttr.LogTo(logger)))
+	throttr.NewEntities(limiter).Check(context.Background(), "user:42", "upload", 0, time.Minute, map[string]any{"plan": "free"})
+	// Output: {"level":"INFO","msg":"rate limit: denied","entity":"user:42","operation":"upload","window":60000000000,"limit":0,"increment":1,"count":1,"metadata":{"plan":"free"}}
+}
+
+// outage is a backend that gives no answer.
+type outage struct{ throttr.Backend }
+
+func (outage) Hit(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, error) {
+	return throttr.Window{}, errors.New("the server is away")
+}
+
+func ExampleWithPolicy_limitOfZero() {
+	limiter := throttr.NewRateLimit(outage{}, throttr.WithPolicy(throttr.AllowHits))
+	for _, limit := range []uint64{100, 0} { // 0 is for those who are blocked
+		res, err := limiter.Hit(context.Background(), "user:42", time.Minute, limit)
+		fmt.Println(res.Allowed, res.Degraded, err)
+	}
+	// Output:
+	// true true <nil>
+	// false true <nil>
+}
+
+func ExampleWithFallback_policy() {
+	full := memory.New(memory.WithMaxKeys(1))
+	defer full.Close()
+	limiter := throttr.NewRateLimit(outage{}, throttr.WithFallback(full), throttr.WithPolicy(throttr.DenyHits))
+	for _, key := range []string{"user:1", "user:2"} {
+		// Where the fallback has no room either, the policy decides.
+		res, err := limiter.Hit(context.Background(), key, time.Minute, 100)
+		fmt.Println(res.Allowed, res.Degraded, err)
+	}
+	// Output:
+	// true true <nil>
+	// false true <nil>
+}
+
+func ExampleNewEntities_pairs() {
+	ctx := context.Background()
+	backend := memory.New()
+	defer backend.Close()
+	entities := throttr.NewEntities(throttr.NewRateLimit(backend))
+	// Joined with a colon, both would be a:b:c.
+	fmt.Println(entities.Check(ctx, "a", "b:c", 1, time.Minute, nil))
+	fmt.Println(entities.Check(ctx, "a:b", "c", 1, time.Minute, nil))
+	// Output:
+	// <nil>
+	// <nil>
+}

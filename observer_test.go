@@ -1,0 +1,276 @@
+package throttr_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// recorder is an observer that keeps what it is told.
+type recorder struct {
+	mu     sync.Mutex
+	events []throttr.Event
+	ctxs   []context.Context
+}
+
+func (r *recorder) Observe(ctx context.Context, e throttr.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	r.ctxs = append(r.ctxs, ctx)
+}
+
+// last returns the only event since it was last called.
+func (r *recorder) last(t *testing.T) throttr.Event {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.Len(t, r.events, 1)
+	e := r.events[0]
+	r.events, r.ctxs = nil, nil
+	return e
+}
+
+// slow is a backend that takes its time.
+type slow struct {
+	throttr.Backend
+	takes time.Duration
+}
+
+func (s slow) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (throttr.Window, error) {
+	pass(s.takes)
+	return s.Backend.Hit(ctx, key, scale, limit, increment)
+}
+
+func (s slow) Reset(ctx context.Context, key string, scale time.Duration) error {
+	pass(s.takes)
+	return s.Backend.Reset(ctx, key, scale)
+}
+
+func TestAnObserverIsToldAllOfAHit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := backendtest.NewClock()
+		b := memory.New(memory.WithClock(clock.Now))
+		defer b.Close()
+		var seen recorder
+		limiter := throttr.NewRateLimit(slow{b, 3 * time.Millisecond}, throttr.WithObserver(&seen))
+
+		res, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+		require.Equal(t, throttr.Event{
+			Kind: throttr.EventAllowed, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
+			Result: throttr.Result{Allowed: true, Count: 4, Limit: 5, Remaining: 1, ResetAt: res.ResetAt},
+		}, seen.last(t))
+
+		clock.Advance(20 * time.Second)
+		res, err = limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
+		require.NoError(t, err)
+		require.Equal(t, throttr.Event{
+			Kind: throttr.EventDenied, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
+			Result: throttr.Result{Count: 8, Limit: 5, RetryAfter: 40 * time.Second, ResetAt: res.ResetAt},
+		}, seen.last(t))
+
+		require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
+		require.Equal(t, throttr.Event{
+			Kind: throttr.EventReset, Key: "k", Scale: time.Minute, Duration: 3 * time.Millisecond,
+		}, seen.last(t))
+	})
+}
+
+func TestAnObserverIsToldAllOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := newAway(errAway)
+		backend.wait = 3 * time.Millisecond
+		var seen recorder
+		limiter := throttr.NewRateLimit(backend, throttr.WithObserver(&seen))
+
+		_, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
+		require.Equal(t, errAway, err)
+		require.Equal(t, throttr.Event{
+			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
+			Result: throttr.Result{Limit: 5}, Err: errAway,
+		}, seen.last(t))
+
+		require.Equal(t, errAway, limiter.Reset(t.Context(), "k", time.Minute))
+		require.Equal(t, throttr.Event{
+			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Duration: 3 * time.Millisecond, Err: errAway,
+		}, seen.last(t))
+	})
+}
+
+func TestAnObserverIsToldWhatAPolicyHasDecidedAndWhy(t *testing.T) {
+	for _, c := range []struct {
+		opt   throttr.Option
+		kind  throttr.EventKind
+		count uint64
+	}{
+		{throttr.WithPolicy(throttr.AllowHits), throttr.EventAllowed, 0},
+		{throttr.WithPolicy(throttr.DenyHits), throttr.EventDenied, 0},
+		{throttr.WithFallback(inProcess(t)), throttr.EventAllowed, 1},
+	} {
+		var seen recorder
+		limiter := throttr.NewRateLimit(newAway(errAway), c.opt, throttr.WithObserver(&seen))
+		res, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
+		require.NoError(t, err)
+		e := seen.last(t)
+		require.Equal(t, c.kind, e.Kind)
+		require.Equal(t, res, e.Result)
+		require.True(t, e.Result.Degraded)
+		require.Equal(t, c.count, e.Result.Count)
+		require.Equal(t, errAway, e.Err)
+	}
+}
+
+func TestAnObserverIsToldOfEntities(t *testing.T) {
+	var seen recorder
+	entities := throttr.NewEntities(throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen)))
+	metadata := map[string]any{"plan": "free"}
+
+	require.NoError(t, entities.Check(t.Context(), "user:42", "upload", 1, time.Minute, metadata))
+	e := seen.last(t)
+	require.Equal(t, throttr.EventAllowed, e.Kind)
+	require.Equal(t, "7:user:42:upload", e.Key)
+	require.Equal(t, "user:42", e.Entity)
+	require.Equal(t, "upload", e.Operation)
+	require.Equal(t, time.Minute, e.Scale)
+	require.EqualValues(t, 1, e.Increment)
+	require.Equal(t, metadata, e.Metadata)
+
+	require.ErrorIs(t, entities.Check(t.Context(), "user:42", "upload", 1, time.Minute, metadata), throttr.ErrRateLimited)
+	require.Equal(t, throttr.EventDenied, seen.last(t).Kind)
+
+	require.NoError(t, entities.Reset(t.Context(), "user:42", "upload", time.Minute))
+	e = seen.last(t)
+	e.Duration = 0
+	require.Equal(t, throttr.Event{
+		Kind: throttr.EventReset, Key: "7:user:42:upload", Entity: "user:42", Operation: "upload", Scale: time.Minute,
+	}, e)
+
+	// Neither a question nor a mistake is a decision.
+	_, err := entities.Status(t.Context(), "user:42", "upload", 1, time.Minute)
+	require.NoError(t, err)
+	require.ErrorIs(t, entities.Check(t.Context(), "", "upload", 1, time.Minute, nil), throttr.ErrValidation)
+	require.Empty(t, seen.events)
+}
+
+func TestAnObserverIsGivenTheCallersContext(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "of the caller")
+	var seen recorder
+	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen), throttr.WithTimeout(time.Minute))
+	_, err := limiter.Hit(ctx, "k", time.Minute, 1)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Reset(ctx, "k", time.Minute))
+	for _, got := range seen.ctxs {
+		require.Equal(t, "of the caller", got.Value(key{}))
+		require.NoError(t, got.Err(), "the timeout is for the backend")
+	}
+}
+
+func TestObserversAreToldInOrder(t *testing.T) {
+	var order []string
+	named := func(name string) throttr.Option {
+		return throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+			order = append(order, name+" "+e.Kind.String())
+		}))
+	}
+	none := throttr.WithObserver(nil)
+	limiter := throttr.NewRateLimit(inProcess(t), none, named("first"), none, named("second"), named("third"), none)
+	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
+	require.Equal(t, []string{
+		"first allowed", "second allowed", "third allowed",
+		"first reset", "second reset", "third reset",
+	}, order)
+}
+
+func TestEachHitIsObservedOnce(t *testing.T) {
+	const goroutines, hits, limit = 16, 500, 1000
+	var seen recorder
+	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen))
+	var crowd sync.WaitGroup
+	for range goroutines {
+		crowd.Go(func() {
+			for range hits {
+				if _, err := limiter.Hit(t.Context(), "k", time.Hour, limit); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	kinds, counts := map[throttr.EventKind]int{}, map[uint64]bool{}
+	for _, e := range seen.events {
+		kinds[e.Kind]++
+		counts[e.Result.Count] = true
+	}
+	require.Equal(t, map[throttr.EventKind]int{throttr.EventAllowed: limit, throttr.EventDenied: goroutines*hits - limit}, kinds)
+	require.Len(t, counts, goroutines*hits, "no two events tell the same count")
+}
+
+func TestWithoutAnObserverAHitDoesNotAllocate(t *testing.T) {
+	quiet := throttr.ObserverFunc(func(context.Context, throttr.Event) {})
+	for name, opts := range map[string][]throttr.Option{
+		"none":          nil,
+		"nil":           {throttr.WithObserver(nil)},
+		"policy":        {throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t))},
+		"a quiet one":   {throttr.WithObserver(quiet)},
+		"several quiet": {throttr.WithObserver(quiet), throttr.WithObserver(quiet), throttr.WithObserver(quiet)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limiter := throttr.NewRateLimit(inProcess(t), opts...)
+			ctx := t.Context()
+			require.Zero(t, testing.AllocsPerRun(1000, func() {
+				if _, err := limiter.Hit(ctx, "k", time.Hour, 10); err != nil {
+					t.Fatal(err)
+				}
+			}))
+		})
+	}
+}
+
+func TestEventKindNames(t *testing.T) {
+	for k, want := range map[throttr.EventKind]string{
+		0:                    "unknown",
+		throttr.EventAllowed: "allowed",
+		throttr.EventDenied:  "denied",
+		throttr.EventFailed:  "failed",
+		throttr.EventReset:   "reset",
+	} {
+		require.Equal(t, want, k.String())
+	}
+}
+
+// BenchmarkHitObserved asks what an observer costs.
+func BenchmarkHitObserved(b *testing.B) {
+	quiet := throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))
+	for _, c := range []struct {
+		name string
+		opts []throttr.Option
+	}{
+		{"by none", nil},
+		{"by one", []throttr.Option{quiet}},
+		{"by three", []throttr.Option{quiet, quiet, quiet}},
+		{"by none, timeout", []throttr.Option{throttr.WithTimeout(time.Minute)}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			limiter := throttr.NewRateLimit(inProcess(b), c.opts...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := limiter.Hit(b.Context(), "k", time.Hour, 10); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
