@@ -55,8 +55,8 @@ func New(client rueidis.Client, opts ...Option) *Backend {
 // Hit implements [window.Backend]. Every hit is counted. The error matches that of ctx,
 // [ErrScale] or [ErrRange], or it is the client's.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	if err := checkCount("limit", limit); err != nil {
-		return window.Window{}, failed("hit", key, err)
+	if err := checkCount("hit", key, "limit", limit); err != nil {
+		return window.Window{}, err
 	}
 	return b.write(ctx, hitScript, "hit", key, scale, "increment", increment)
 }
@@ -73,13 +73,13 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 
 // Get implements [window.Backend]. The error is as with Hit.
 func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
-	field, err := fieldOf(scale)
+	field, err := fieldOf("get", key, scale)
 	if err != nil {
-		return window.Window{}, failed("get", key, err)
+		return window.Window{}, err
 	}
-	now, err := b.time()
+	now, err := b.time("get", key)
 	if err != nil {
-		return window.Window{}, failed("get", key, err)
+		return window.Window{}, err
 	}
 	w, err := b.window(ctx, getScript, key, scale, field, now)
 	if err != nil {
@@ -90,9 +90,9 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (win
 
 // Reset implements [window.Backend]. The error is as with Hit.
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
-	field, err := fieldOf(scale)
+	field, err := fieldOf("reset", key, scale)
 	if err != nil {
-		return failed("reset", key, err)
+		return err
 	}
 	err = b.do(ctx, func(ctx context.Context) rueidis.RedisResult {
 		return b.client.Do(ctx, b.client.B().Hdel().Key(b.name(key)).Field(field).Build())
@@ -106,15 +106,15 @@ func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) er
 // Delete implements [window.Backend]. Without scales it finds those of every client. The
 // windows are deleted in one step. The error is as with Hit.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	now, err := b.time()
+	now, err := b.time("delete", key)
 	if err != nil {
-		return 0, failed("delete", key, err)
+		return 0, err
 	}
 	args := []string{now}
 	for _, scale := range scales {
-		field, err := fieldOf(scale)
+		field, err := fieldOf("delete", key, scale)
 		if err != nil {
-			return 0, failed("delete", key, err)
+			return 0, err
 		}
 		args = append(args, field)
 	}
@@ -125,18 +125,18 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	return int(n), nil
 }
 
-// write runs a script that ends in an active window.
+// write runs a script that ends in an active window. Number is what n is called.
 func (b *Backend) write(ctx context.Context, s *rueidis.Lua, what, key string, scale time.Duration, number string, n uint64) (window.Window, error) {
-	field, err := fieldOf(scale)
+	field, err := fieldOf(what, key, scale)
 	if err != nil {
-		return window.Window{}, failed(what, key, err)
+		return window.Window{}, err
 	}
-	if err := checkCount(number, n); err != nil {
-		return window.Window{}, failed(what, key, err)
+	if err := checkCount(what, key, number, n); err != nil {
+		return window.Window{}, err
 	}
-	now, err := b.time()
+	now, err := b.time(what, key)
 	if err != nil {
-		return window.Window{}, failed(what, key, err)
+		return window.Window{}, err
 	}
 	aligned := "0"
 	if b.algorithm == window.Aligned {
@@ -198,14 +198,14 @@ func (b *Backend) do(ctx context.Context, call func(context.Context) rueidis.Red
 }
 
 // time returns a script's argument for the time: empty for the server's.
-func (b *Backend) time() (string, error) {
+func (b *Backend) time(what, key string) (string, error) {
 	if b.now == nil {
 		return "", nil
 	}
 	now := b.now()
 	micros := now.UnixMicro()
 	if micros < -maxTime || micros > maxTime {
-		return "", fmt.Errorf("%w: the clock says %v", ErrRange, now)
+		return "", fmt.Errorf("%w: %s %.64q: the clock says %v", ErrRange, what, key, now)
 	}
 	return strconv.FormatInt(micros, 10), nil
 }
@@ -220,16 +220,16 @@ func (b *Backend) grace() string {
 }
 
 // fieldOf returns the name of a scale's field.
-func fieldOf(scale time.Duration) (string, error) {
+func fieldOf(what, key string, scale time.Duration) (string, error) {
 	if scale <= 0 || scale%time.Microsecond != 0 || scale > MaxScale {
-		return "", fmt.Errorf("%w: it is %v", ErrScale, scale)
+		return "", fmt.Errorf("%w: %s %.64q: it is %v", ErrScale, what, key, scale)
 	}
 	return strconv.FormatInt(scale.Microseconds(), 10), nil
 }
 
-func checkCount(what string, n uint64) error {
+func checkCount(what, key, number string, n uint64) error {
 	if n > MaxCount {
-		return fmt.Errorf("%w: %s %d is over 2^53-1", ErrRange, what, n)
+		return fmt.Errorf("%w: %s %.64q: the %s is %d, over 2^53-1", ErrRange, what, key, number, n)
 	}
 	return nil
 }
