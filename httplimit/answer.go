@@ -1,0 +1,112 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Answer answers a request on which d was decided. Next is the handler that the middleware
+// wraps. There are [Serve], [Deny], [DenyProblem], [Refuse] and [RefuseProblem]; one of your
+// own can call them.
+type Answer func(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
+
+// Serve is an [Answer] that serves the request as if nothing were the matter.
+func Serve(w http.ResponseWriter, r *http.Request, _ Decision, next http.Handler) {
+	w.Header().Del("Retry-After")
+	next.ServeHTTP(w, r)
+}
+
+// Deny is an [Answer]: 429, and a line of text. Where no limit is reached but a
+// throttr.Policy denies hits, as the backend is away, it is that of [Refuse].
+func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
+	if !d.Strictest.known() {
+		Refuse(w, r, d, next)
+		return
+	}
+	retry := setRetryAfter(w.Header(), d.Strictest.RetryAfter)
+	writeText(w, r, http.StatusTooManyRequests, "Too many requests. Try again in "+retry+" s.\n")
+}
+
+// DenyProblem is [Deny] with a body of application/problem+json (RFC 9457), of the type that
+// draft-ietf-httpapi-ratelimit-headers defines:
+//
+//	{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//	 "title":"Request cannot be satisfied as assigned quota has been exceeded",
+//	 "status":429,"violated-policies":["hour"]}
+func DenyProblem(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
+	if !d.Strictest.known() {
+		RefuseProblem(w, r, d, next)
+		return
+	}
+	setRetryAfter(w.Header(), d.Strictest.RetryAfter)
+	writeProblem(w, r, problem{
+		Type:     "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
+		Status:   http.StatusTooManyRequests,
+		Violated: []string{d.Strictest.Name},
+	})
+}
+
+// refusedFor is when a request that was refused may be tried again.
+const refusedFor = 5 * time.Second
+
+// Refuse is an [Answer]: 503, a line of text, and, unless it is set already, a Retry-After
+// of 5 s.
+func Refuse(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Handler) {
+	retry := setRetryAfter(w.Header(), refusedFor)
+	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable. Try again in "+retry+" s.\n")
+}
+
+// RefuseProblem is [Refuse] with a body of application/problem+json (RFC 9457).
+func RefuseProblem(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Handler) {
+	setRetryAfter(w.Header(), refusedFor)
+	writeProblem(w, r, problem{
+		Type:   "about:blank",
+		Title:  http.StatusText(http.StatusServiceUnavailable),
+		Status: http.StatusServiceUnavailable,
+	})
+}
+
+// setRetryAfter sets Retry-After unless it is set, and returns it.
+func setRetryAfter(header http.Header, d time.Duration) string {
+	if header.Get("Retry-After") == "" {
+		header.Set("Retry-After", retryAfter(d))
+	}
+	return header.Get("Retry-After")
+}
+
+// problem is the members of a problem detail.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+func writeProblem(w http.ResponseWriter, r *http.Request, p problem) {
+	body, err := json.Marshal(p)
+	if err != nil { // strings and a number can be marshalled
+		panic(fmt.Sprintf("httplimit: %v", err))
+	}
+	write(w, r, p.Status, "application/problem+json", string(body)+"\n")
+}
+
+func writeText(w http.ResponseWriter, r *http.Request, status int, body string) {
+	write(w, r, status, "text/plain; charset=utf-8", body)
+}
+
+// write writes a response that is no cache's business, whatever middleware around this one
+// has said of the handler's.
+func write(w http.ResponseWriter, r *http.Request, status int, contentType, body string) {
+	header := w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		io.WriteString(w, body) // an error means that the client has left
+	}
+}

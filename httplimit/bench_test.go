@@ -1,0 +1,83 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// bare is a ResponseWriter that costs next to nothing.
+type bare struct {
+	header http.Header
+}
+
+func (b *bare) Header() http.Header         { return b.header }
+func (b *bare) Write(p []byte) (int, error) { return len(p), nil }
+func (b *bare) WriteHeader(int)             {}
+
+// BenchmarkRequest is what the middleware adds to a request, with the embedded backend.
+func BenchmarkRequest(b *testing.B) {
+	const many = 1_000_000_000
+	second, hour := httplimit.PerSecond(many), httplimit.PerHour(many)
+	proxied, err := httplimit.ByAddr(httplimit.AddrConfig{Proxies: prefixes("192.0.2.0/24"), Header: "X-Forwarded-For"})
+	require.NoError(b, err)
+	for _, bm := range []struct {
+		name string
+		cfg  httplimit.Config
+	}{
+		{"skipped", httplimit.Config{Limits: []httplimit.Limit{hour}, Skip: func(*http.Request) bool { return true }}},
+		{"one limit", httplimit.Config{Limits: []httplimit.Limit{hour}}},
+		{"one limit, no fields", httplimit.Config{Limits: []httplimit.Limit{hour}, HideFields: true}},
+		{"one limit, behind a proxy", httplimit.Config{Limits: []httplimit.Limit{hour}, Key: proxied}},
+		{"two limits", httplimit.Config{Limits: []httplimit.Limit{second, hour}}},
+		{"two limits and X-RateLimit", httplimit.Config{Limits: []httplimit.Limit{second, hour}, Legacy: httplimit.LegacySeconds}},
+		{"denied", httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(0)}}},
+		{"denied, a problem", httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(0)}, OnDenied: httplimit.DenyProblem}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			backend := memory.New()
+			defer backend.Close()
+			limit, err := httplimit.New(throttr.NewRateLimit(backend), bm.cfg)
+			require.NoError(b, err)
+			h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("X-Forwarded-For", "203.0.113.9, 198.51.100.7")
+			w := &bare{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// BenchmarkKey is what it takes to find whom a request counts for.
+func BenchmarkKey(b *testing.B) {
+	for _, bm := range []struct{ name, remote, header, line string }{
+		{"IPv4", "198.51.100.7:80", "", ""},
+		{"IPv6", "[2001:db8:1:2:3:4:5:6]:80", "", ""},
+		{"X-Forwarded-For", "192.0.2.1:80", "X-Forwarded-For", "203.0.113.9, 198.51.100.7, 192.0.2.2"},
+		{"Forwarded", "192.0.2.1:80", "Forwarded", `for=203.0.113.9, for="198.51.100.7:80";proto=https, for=192.0.2.2`},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			cfg := httplimit.AddrConfig{Header: bm.header}
+			if bm.header != "" {
+				cfg.Proxies = prefixes("192.0.2.0/24")
+			}
+			key, err := httplimit.ByAddr(cfg)
+			require.NoError(b, err)
+			r := &http.Request{RemoteAddr: bm.remote, Header: http.Header{bm.header: {bm.line}}}
+			b.ReportAllocs()
+			for b.Loop() {
+				key(r)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// get sends a request from an address to a handler, and returns the response.
+func get(h http.Handler, from string, header ...string) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = from
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
+
+func ExampleNew() {
+	limiter := throttr.NewRateLimit(memory.New())
+	limit, err := httplimit.New(limiter, httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	site := limit(http.HandlerFunc(hello))
+	for range 3 {
+		res := get(site, "192.0.2.1:4711")
+		fmt.Println(res.Status)
+		for _, field := range []string{"RateLimit-Policy", "RateLimit", "Retry-After"} {
+			for _, value := range res.Header.Values(field) {
+				fmt.Printf("  %s: %s\n", field, value)
+			}
+		}
+	}
+	// Output:
+	// 200 OK
+	//   RateLimit-Policy: "minute";q=2;w=60, "hour";q=100;w=3600
+	//   RateLimit: "minute";r=1;t=60, "hour";r=99;t=3600
+	// 200 OK
+	//   RateLimit-Policy: "minute";q=2;w=60, "hour";q=100;w=3600
+	//   RateLimit: "minute";r=0;t=60, "hour";r=98;t=3600
+	// 429 Too Many Requests
+	//   RateLimit-Policy: "minute";q=2;w=60, "hour";q=100;w=3600
+	//   RateLimit: "minute";r=0;t=60
+	//   Retry-After: 60
+}
+
+func ExampleByAddr() {
+	key, err := httplimit.ByAddr(httplimit.AddrConfig{
+		Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Header:  "X-Forwarded-For",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	request := func(from, forwardedFor string) *http.Request {
+		return &http.Request{RemoteAddr: from, Header: http.Header{"X-Forwarded-For": {forwardedFor}}}
+	}
+	fmt.Println(key(request("10.0.0.1:80", "192.0.2.1")))
+	fmt.Println(key(request("10.0.0.1:80", "what the client says, 192.0.2.1, 10.0.0.2")))
+	fmt.Println(key(request("10.0.0.1:80", "2001:db8:1:2:3:4:5:6")))
+	fmt.Println(key(request("192.0.2.9:80", "what the client says")))
+	// Output:
+	// 192.0.2.1
+	// 192.0.2.1
+	// 2001:db8:1:2::/64
+	// 192.0.2.9
+}
+
+func ExampleRemoteAddr() {
+	fmt.Println(httplimit.RemoteAddr(&http.Request{RemoteAddr: "192.0.2.1:4711"}))
+	fmt.Println(httplimit.RemoteAddr(&http.Request{RemoteAddr: "[2001:db8:1:2:3:4:5:6]:4711"}))
+	// Output:
+	// 192.0.2.1
+	// 2001:db8:1:2::/64
+}
+
+func ExampleFromContext() {
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerHour(100)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	get(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if d, ok := httplimit.FromContext(r.Context()); ok {
+			fmt.Printf("%s has %d requests left this %s\n", d.Key, d.Strictest.Remaining, d.Strictest.Name)
+		}
+	})), "192.0.2.1:4711")
+	// Output: 192.0.2.1 has 99 requests left this hour
+}
+
+func ExampleNewPlan() {
+	pro, err := httplimit.NewPlan(httplimit.PerHour(1000), httplimit.Limit{Name: "burst", Limit: 50, Window: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range pro.Limits() {
+		fmt.Println(l)
+	}
+	_, err = httplimit.NewPlan(httplimit.PerHour(10), httplimit.PerHour(20))
+	fmt.Println(err)
+	// Output:
+	// burst: 50 in 10s
+	// hour: 1000 in 1h0m0s
+	// httplimit: invalid configuration: two limits are named "hour"
+}
+
+func ExampleMustPlan() {
+	account := func(r *http.Request) string { return r.Header.Get("Account") } // in truth, who was authenticated
+	plans := map[string]*httplimit.Plan{"acme": httplimit.MustPlan(httplimit.PerHour(1000))}
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerHour(10)}, // of those without a plan
+		Plan:   func(r *http.Request) *httplimit.Plan { return plans[account(r)] },
+		Key:    account,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	site := limit(http.HandlerFunc(hello))
+	fmt.Println(get(site, "192.0.2.1:4711", "Account", "acme").Header.Get("RateLimit"))
+	fmt.Println(get(site, "192.0.2.1:4711", "Account", "smith").Header.Get("RateLimit"))
+	// Output:
+	// "hour";r=999;t=3600
+	// "hour";r=9;t=3600
+}
+
+// A login is refused while the backend is away, everything else is served.
+func ExampleRefuse() {
+	limiter := throttr.NewRateLimit(memory.New())
+	_, err := httplimit.New(limiter, httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerMinute(5)},
+		OnFailure: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
+			if r.URL.Path == "/login" {
+				httplimit.Refuse(w, r, d, next)
+				return
+			}
+			httplimit.Serve(w, r, d, next)
+		},
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleDenyProblem() {
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		Limits:   []httplimit.Limit{httplimit.PerHour(0)},
+		OnDenied: httplimit.DenyProblem,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	res := get(limit(http.HandlerFunc(hello)), "192.0.2.1:4711")
+	io.Copy(os.Stdout, res.Body)
+	// Output: {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["hour"]}
+}

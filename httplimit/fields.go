@@ -1,0 +1,90 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// setFields sets the header fields that tell the limits.
+func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
+	if !m.HideFields {
+		header.Add("RateLimit-Policy", plan.policy)
+		if field := m.limitField(plan, d); field != "" {
+			header.Add("RateLimit", field)
+		}
+	}
+	if m.Legacy == LegacyNone || !d.Strictest.known() || d.Strictest.Name == "" {
+		return
+	}
+	s := &d.Strictest
+	header.Set("X-RateLimit-Limit", strconv.FormatUint(s.Limit, 10))
+	header.Set("X-RateLimit-Remaining", strconv.FormatUint(s.Remaining, 10))
+	reset := seconds(m.until(s.ResetAt, s.Window))
+	if m.Legacy == LegacyUnix {
+		reset = s.ResetAt.Unix()
+		if s.ResetAt.Nanosecond() > 0 {
+			reset++
+		}
+	}
+	header.Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
+}
+
+// limitField returns the RateLimit field, a list of
+//
+//	"name";r=remaining;t=seconds
+func (m *middleware) limitField(plan *Plan, d *Decision) string {
+	var buf [128]byte
+	b := buf[:0]
+	limits := plan.limits
+	for i := range d.Outcomes {
+		o := &d.Outcomes[i]
+		for limits[0].Name != o.Name { // outcomes are in the plan's order
+			limits = limits[1:]
+		}
+		if !o.known() {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		left := m.until(o.ResetAt, o.Window)
+		if !o.Allowed {
+			left = o.RetryAfter // not another reading of the clock: it must agree with Retry-After
+		}
+		b = append(append(b, limits[0].item...), ";r="...)
+		b = append(strconv.AppendUint(b, o.Remaining, 10), ";t="...)
+		b = strconv.AppendInt(b, seconds(left), 10)
+	}
+	return string(b)
+}
+
+// policyField returns the RateLimit-Policy field, a list of
+//
+//	"name";q=limit;w=seconds
+func policyField(limits []planned) string {
+	items := make([]string, len(limits))
+	for i, l := range limits {
+		items[i] = l.item + ";q=" + strconv.FormatUint(l.Limit.Limit, 10) +
+			";w=" + strconv.FormatInt(seconds(l.Window), 10)
+	}
+	return strings.Join(items, ", ")
+}
+
+// quote returns a string of printable ASCII as structured fields have it (RFC 9651, 4.1.6).
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// seconds returns d in seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// retryAfter returns the Retry-After field. 0 would have the client come back at once.
+func retryAfter(d time.Duration) string { return strconv.FormatInt(max(1, seconds(d)), 10) }

@@ -1,0 +1,124 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// site is a handler behind middleware, on an embedded backend whose clock stands still.
+type site struct {
+	http.Handler
+	clock    backendtest.Clock
+	limiter  *throttr.RateLimit
+	decision httplimit.Decision // that the handler has last found
+	found    bool
+	served   int
+}
+
+// newSite returns a site. Limits are 3 a minute unless cfg has some.
+func newSite(t testing.TB, cfg httplimit.Config, opts ...throttr.Option) *site {
+	t.Helper()
+	s := &site{clock: backendtest.NewClock()}
+	backend := memory.New(memory.WithClock(s.clock.Now), memory.WithCleanPeriod(0))
+	t.Cleanup(func() { backend.Close() })
+	s.limiter = throttr.NewRateLimit(backend, opts...)
+	s.wrap(t, cfg)
+	return s
+}
+
+// newBrokenSite returns a site whose backend fails for keys that fails is true for.
+func newBrokenSite(t testing.TB, cfg httplimit.Config, fails func(scale time.Duration) error, opts ...throttr.Option) *site {
+	t.Helper()
+	s := &site{clock: backendtest.NewClock()}
+	backend := memory.New(memory.WithClock(s.clock.Now), memory.WithCleanPeriod(0))
+	t.Cleanup(func() { backend.Close() })
+	s.limiter = throttr.NewRateLimit(broken{backend, fails}, opts...)
+	s.wrap(t, cfg)
+	return s
+}
+
+func (s *site) wrap(t testing.TB, cfg httplimit.Config) {
+	t.Helper()
+	if cfg.Limits == nil {
+		cfg.Limits = []httplimit.Limit{httplimit.PerMinute(3)}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = s.clock.Now
+	}
+	limit, err := httplimit.New(s.limiter, cfg)
+	require.NoError(t, err)
+	s.Handler = limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.served++
+		s.decision, s.found = httplimit.FromContext(r.Context())
+		w.Header().Set("X-Handler", "was here")
+		w.WriteHeader(http.StatusAccepted)
+	}))
+}
+
+// get sends a request from an address.
+func (s *site) get(from string, change ...func(*http.Request)) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = from
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// statuses sends n requests and returns how they were answered.
+func (s *site) statuses(n int, from string, change ...func(*http.Request)) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = s.get(from, change...).StatusCode
+	}
+	return all
+}
+
+const (
+	alice = "192.0.2.1:1111"
+	bob   = "192.0.2.2:2222"
+)
+
+var errDown = errors.New("the backend is down")
+
+// broken is a backend that fails some hits.
+type broken struct {
+	window.Backend
+	fails func(scale time.Duration) error
+}
+
+func (b broken) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
+	if err := b.fails(scale); err != nil {
+		return window.Window{}, err
+	}
+	return b.Backend.Hit(ctx, key, scale, limit, increment)
+}
+
+func always(err error) func(time.Duration) error { return func(time.Duration) error { return err } }
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Add(name, value) }
+}
+
+// number returns a header field that is a number.
+func number(t *testing.T, h http.Header, name string) int {
+	t.Helper()
+	n, err := strconv.Atoi(h.Get(name))
+	require.NoError(t, err)
+	return n
+}

@@ -1,0 +1,340 @@
+package httplimit_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+func TestRequestsOverTheLimitAreDeniedUntilTheWindowEnds(t *testing.T) {
+	s := newSite(t, httplimit.Config{})
+	require.Equal(t, []int{202, 202, 202, 429, 429}, s.statuses(5, alice))
+	require.Equal(t, []int{202}, s.statuses(1, bob), "another address has a limit of its own")
+	s.clock.Advance(time.Minute - time.Nanosecond)
+	require.Equal(t, []int{429}, s.statuses(1, alice))
+	s.clock.Advance(time.Nanosecond)
+	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
+	require.Equal(t, 7, s.served)
+}
+
+func TestHandlersThatAreWrappedByTheSameMiddlewareShareTheLimits(t *testing.T) {
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerDay(1)}})
+	require.NoError(t, err)
+	status := func(h http.Handler) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w.Code
+	}
+	require.Equal(t, 404, status(limit(http.NotFoundHandler())))
+	require.Equal(t, 429, status(limit(http.NotFoundHandler())))
+}
+
+func TestTheLimitHoldsWithManyAtOnce(t *testing.T) {
+	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
+	var served atomic.Int64
+	limit, err := httplimit.New(s.limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
+	require.NoError(t, err)
+	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if d, ok := httplimit.FromContext(r.Context()); ok && d.Allowed {
+			served.Add(1)
+		}
+	}))
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for range 50 {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+			}
+		})
+	}
+	clients.Wait()
+	require.EqualValues(t, 100, served.Load())
+}
+
+func TestSeveralLimits(t *testing.T) {
+	second, hour := httplimit.PerSecond(2), httplimit.PerHour(3)
+	type step struct {
+		advance  time.Duration
+		statuses []int
+		strict   string
+		used     []uint64 // of second and hour, in their windows
+	}
+	for name, test := range map[string]struct {
+		limits []httplimit.Limit
+		steps  []step
+	}{
+		"what the short one denies does not use up the long one": {
+			limits: []httplimit.Limit{second, hour},
+			steps: []step{
+				{statuses: []int{202, 202, 429, 429, 429}, strict: "second", used: []uint64{5, 2}},
+				{advance: time.Second, statuses: []int{202, 429}, strict: "hour", used: []uint64{2, 4}},
+				{advance: time.Second, statuses: []int{429, 429, 429}, strict: "second", used: []uint64{3, 6}},
+				{advance: time.Hour, statuses: []int{202, 202, 429}, strict: "second", used: []uint64{3, 2}},
+			},
+		},
+		"the order in which they are given is no matter": {
+			limits: []httplimit.Limit{hour, second},
+			steps: []step{
+				{statuses: []int{202, 202, 429, 429, 429}, strict: "second", used: []uint64{5, 2}},
+			},
+		},
+		"with as much remaining, the longer one is the stricter": {
+			limits: []httplimit.Limit{httplimit.PerSecond(3), hour},
+			steps: []step{
+				{statuses: []int{202, 202}, strict: "hour", used: []uint64{2, 2}},
+			},
+		},
+		"a limit of 0 denies": {
+			limits: []httplimit.Limit{httplimit.PerSecond(0), hour},
+			steps:  []step{{statuses: []int{429, 429}, strict: "second", used: []uint64{2, 0}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last httplimit.Decision
+			s := newSite(t, httplimit.Config{Limits: test.limits, OnDenied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
+				last = d
+				httplimit.Deny(w, r, d, next)
+			}})
+			for i, step := range test.steps {
+				s.clock.Advance(step.advance)
+				for _, want := range step.statuses {
+					status := s.get(alice).StatusCode
+					require.Equal(t, want, status, i)
+					if status == 202 {
+						last = s.decision
+					}
+				}
+				require.Equal(t, step.strict, last.Strictest.Name, i)
+				require.Equal(t, last.Allowed, last.Strictest.Allowed, i)
+				for j, l := range []struct {
+					key   string
+					scale time.Duration
+				}{{"http:0:6:second:k192.0.2.1", time.Second}, {"http:0:4:hour:k192.0.2.1", time.Hour}} {
+					n, err := s.limiter.Get(t.Context(), l.key, l.scale)
+					require.NoError(t, err)
+					require.Equal(t, step.used[j], n, "%d: %s", i, l.key)
+				}
+			}
+		})
+	}
+}
+
+func TestTheHandlerFindsTheDecision(t *testing.T) {
+	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)}})
+	for range 4 {
+		s.get(alice)
+	}
+	require.True(t, s.found)
+	end := s.clock.Now().Add(time.Second)
+	second := httplimit.Outcome{Name: "second", Window: time.Second,
+		Result: throttr.Result{Allowed: true, Count: 4, Limit: 10, Remaining: 6, ResetAt: end}}
+	hour := httplimit.Outcome{Name: "hour", Window: time.Hour,
+		Result: throttr.Result{Allowed: true, Count: 4, Limit: 1000, Remaining: 996, ResetAt: end.Add(time.Hour - time.Second)}}
+	d := s.decision
+	for i := range d.Outcomes {
+		d.Outcomes[i].ResetAt = d.Outcomes[i].ResetAt.UTC()
+	}
+	d.Strictest.ResetAt = d.Strictest.ResetAt.UTC()
+	require.Equal(t, httplimit.Decision{
+		Key: "192.0.2.1", Allowed: true, Strictest: second, Outcomes: []httplimit.Outcome{second, hour},
+	}, d)
+}
+
+func TestThereIsNoDecisionOutsideOfTheMiddleware(t *testing.T) {
+	d, ok := httplimit.FromContext(t.Context())
+	require.False(t, ok)
+	require.Zero(t, d)
+}
+
+func TestWhatIsSkippedIsServedUncountedAndBare(t *testing.T) {
+	for name, cfg := range map[string]httplimit.Config{
+		"Skip":                 {Skip: func(*http.Request) bool { return true }},
+		"a plan with no limit": {Plan: func(*http.Request) *httplimit.Plan { return new(httplimit.Plan) }},
+		"an empty key":         {Key: func(*http.Request) string { return "" }, SkipEmptyKey: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Legacy = httplimit.LegacySeconds
+			s := newSite(t, cfg)
+			for range 10 {
+				res := s.get(alice)
+				require.Equal(t, 202, res.StatusCode)
+				require.Equal(t, http.Header{"X-Handler": {"was here"}}, res.Header)
+			}
+			require.False(t, s.found)
+		})
+	}
+}
+
+func TestSkipIsAskedOfEachRequest(t *testing.T) {
+	s := newSite(t, httplimit.Config{Skip: func(r *http.Request) bool { return r.Method == http.MethodOptions }})
+	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
+	preflight := func(r *http.Request) { r.Method = http.MethodOptions }
+	require.Equal(t, []int{202}, s.statuses(1, alice, preflight))
+}
+
+func TestKeys(t *testing.T) {
+	long := strings.Repeat("k", 129)
+	digest := sha256.Sum256([]byte(long))
+	for name, test := range map[string]struct {
+		key  func(*http.Request) string
+		a, b func(*http.Request)
+		same bool
+	}{
+		"empty keys are one client's": {
+			key: func(r *http.Request) string { return r.Header.Get("User") },
+			a:   func(*http.Request) {}, b: header("Other", "x"), same: true,
+		},
+		"different keys":  {key: func(r *http.Request) string { return r.Header.Get("User") }, a: header("User", "a"), b: header("User", "b")},
+		"empty and not":   {key: func(r *http.Request) string { return r.Header.Get("User") }, a: func(*http.Request) {}, b: header("User", "b")},
+		"long and equal":  {key: func(r *http.Request) string { return long }, a: func(*http.Request) {}, b: header("User", "b"), same: true},
+		"long keys":       {key: func(r *http.Request) string { return long + r.Header.Get("User") }, a: header("User", "a"), b: header("User", "b")},
+		"method and path": {key: func(r *http.Request) string { return r.Method + " " + r.URL.Path }, a: func(*http.Request) {}, b: func(r *http.Request) { r.Method = "PUT" }},
+		"a long key and its digest": {
+			key: func(r *http.Request) string { return r.Header.Get("User") },
+			a:   header("User", long), b: header("User", "h"+base64.RawURLEncoding.EncodeToString(digest[:])),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, httplimit.Config{Key: test.key})
+			require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice, test.a))
+			want := []int{202}
+			if test.same {
+				want = []int{429}
+			}
+			require.Equal(t, want, s.statuses(1, alice, test.b))
+		})
+	}
+}
+
+func TestALongKeyIsNotStored(t *testing.T) {
+	var stored string
+	seen := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { stored = e.Key }))
+	s := newSite(t, httplimit.Config{Key: func(*http.Request) string { return strings.Repeat("k", 1<<20) }}, seen)
+	s.get(alice)
+	require.Less(t, len(stored), 80)
+	require.Len(t, s.decision.Key, 1<<20, "the handler sees the key as it is")
+}
+
+func TestNamesKeepCountsApart(t *testing.T) {
+	type config struct {
+		middleware, limit, key string
+	}
+	for name, test := range map[string]struct {
+		a, b config
+		same bool
+	}{
+		"nothing differs":    {config{"", "x", "k"}, config{"", "x", "k"}, true},
+		"the middleware":     {config{"api", "x", "k"}, config{"web", "x", "k"}, false},
+		"the limit":          {config{"api", "x", "k"}, config{"api", "y", "k"}, false},
+		"joined, the same":   {config{"a", "b", "kc"}, config{"a", "bk", "c"}, false},
+		"with separators":    {config{"", "1:x:k", ""}, config{"", "x", "1:x:k"}, false},
+		"middleware's colon": {config{"1:x", "y", ""}, config{"", "x", "1:y"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limiter := throttr.NewRateLimit(memory.New())
+			status := func(c config) int {
+				limit, err := httplimit.New(limiter, httplimit.Config{
+					Name: c.middleware, Limits: []httplimit.Limit{{Name: c.limit, Limit: 1, Window: time.Hour}},
+					Key: func(*http.Request) string { return c.key },
+				})
+				require.NoError(t, err)
+				w := httptest.NewRecorder()
+				limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+				return w.Code
+			}
+			require.Equal(t, 404, status(test.a))
+			require.Equal(t, test.same, status(test.b) == 429)
+		})
+	}
+}
+
+func TestPlans(t *testing.T) {
+	plans := map[string]*httplimit.Plan{
+		"pro":      httplimit.MustPlan(httplimit.PerMinute(5)),
+		"internal": httplimit.MustPlan(),
+	}
+	s := newSite(t, httplimit.Config{Plan: func(r *http.Request) *httplimit.Plan { return plans[r.Header.Get("Plan")] }})
+	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice), "a plan that there is not: Limits hold")
+	require.Equal(t, []int{202, 429}, s.statuses(2, alice, header("Plan", "pro")), "a change of plans keeps the count")
+	require.Equal(t, []int{202, 202, 202, 202, 202, 429}, s.statuses(6, bob, header("Plan", "pro")))
+	require.Equal(t, []int{202, 202, 202}, s.statuses(3, bob, header("Plan", "internal")))
+	require.Equal(t, []httplimit.Limit{httplimit.PerSecond(1), httplimit.PerHour(2)},
+		httplimit.MustPlan(httplimit.PerHour(2), httplimit.PerSecond(1)).Limits())
+}
+
+func TestCost(t *testing.T) {
+	for name, test := range map[string]struct {
+		costs    []uint64
+		statuses []int
+	}{
+		"it adds up":                            {[]uint64{2, 1, 1}, []int{202, 202, 429}},
+		"0 is not counted":                      {[]uint64{0, 0, 0, 0, 3, 0}, []int{202, 202, 202, 202, 202, 202}},
+		"0 is denied once the limit is over":    {[]uint64{3, 1, 0}, []int{202, 429, 429}},
+		"more than the limit fills the window":  {[]uint64{4, 1}, []int{429, 429}},
+		"the most there can be":                 {[]uint64{1<<64 - 1, 1}, []int{429, 429}},
+		"what is denied for its cost counts":    {[]uint64{2, 2, 1}, []int{202, 429, 429}},
+		"what is denied is not let in with a 0": {[]uint64{9, 0}, []int{429, 429}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var cost uint64
+			s := newSite(t, httplimit.Config{Cost: func(*http.Request) uint64 { return cost }})
+			for i, c := range test.costs {
+				cost = c
+				require.Equal(t, test.statuses[i], s.get(alice).StatusCode, i)
+			}
+		})
+	}
+}
+
+func TestWhatCanNotWorkIsAnError(t *testing.T) {
+	limiter := throttr.NewRateLimit(memory.New())
+	limits := func(l ...httplimit.Limit) httplimit.Config { return httplimit.Config{Limits: l} }
+	for name, test := range map[string]struct {
+		limiter *throttr.RateLimit
+		cfg     httplimit.Config
+		text    string
+	}{
+		"no RateLimit":        {nil, limits(httplimit.PerHour(1)), "RateLimit is nil"},
+		"no limits":           {limiter, httplimit.Config{}, "Limits is empty"},
+		"no limits, but Plan": {limiter, httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return nil }}, "Limits is empty"},
+		"no name":             {limiter, limits(httplimit.Limit{Limit: 1, Window: time.Second}), "1 to 64"},
+		"a long name":         {limiter, limits(httplimit.Limit{Name: strings.Repeat("x", 65), Limit: 1, Window: time.Second}), "1 to 64"},
+		"an umlaut":           {limiter, limits(httplimit.Limit{Name: "für", Limit: 1, Window: time.Second}), "ASCII"},
+		"a line feed":         {limiter, limits(httplimit.Limit{Name: "a\nb", Limit: 1, Window: time.Second}), "ASCII"},
+		"a DEL":               {limiter, limits(httplimit.Limit{Name: "a\x7f", Limit: 1, Window: time.Second}), "ASCII"},
+		"a name twice":        {limiter, limits(httplimit.PerHour(1), httplimit.PerHour(2)), `two limits are named "hour"`},
+		"no window":           {limiter, limits(httplimit.Limit{Name: "x", Limit: 1}), "must be positive"},
+		"a negative window":   {limiter, limits(httplimit.Limit{Name: "x", Limit: 1, Window: -1}), "must be positive"},
+		"a vast limit":        {limiter, limits(httplimit.PerHour(1e15)), "at most 999999999999999"},
+		"an unknown Legacy":   {limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}, Legacy: 3}, "Legacy 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limit, err := httplimit.New(test.limiter, test.cfg)
+			require.ErrorIs(t, err, httplimit.ErrConfig)
+			require.ErrorContains(t, err, test.text)
+			require.Nil(t, limit)
+		})
+	}
+	require.Panics(t, func() { httplimit.MustPlan(httplimit.Limit{}) })
+}
+
+func TestTheCallersLimitsAreNotHeldOnTo(t *testing.T) {
+	limits := []httplimit.Limit{httplimit.PerHour(2), httplimit.PerSecond(2)}
+	s := newSite(t, httplimit.Config{Limits: limits})
+	require.Equal(t, "hour", limits[0].Name, "nor put in order")
+	limits[0].Limit, limits[1].Limit = 0, 0
+	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice))
+}
