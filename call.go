@@ -84,7 +84,11 @@ func (c *call[T]) rewind() {
 }
 
 // add encodes a request. On an error nothing has been added.
-func (c *call[T]) add(r codec.Request) error {
+func (c *call[T]) add(r codec.Request) error { return add(c, r) }
+
+// add is c.add for a request whose type is known: then it need not escape, and nothing
+// is allocated.
+func add[T codec.Value, R codec.Request](c *call[T], r R) error {
 	frames, err := r.AppendBinary(c.frames)
 	if err != nil {
 		return err

@@ -142,7 +142,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 		return false, err
 	}
 	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpInsert, cl.add(codec.Insert[T]{Key: cl.scratch, Quota: quota, TTL: ttl}))
+	a, err := c.do(ctx, key, cl, codec.OpInsert, add(cl, codec.Insert[T]{Key: cl.scratch, Quota: quota, TTL: ttl}))
 	return a.ok, err
 }
 
@@ -150,7 +150,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 // has run out can still be found, with a TTL of 0 (H2 in docs/protocol.md).
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpQuery, cl.add(codec.Query{Key: cl.scratch}))
+	a, err := c.do(ctx, key, cl, codec.OpQuery, add(cl, codec.Query{Key: cl.scratch}))
 	return Counter[T]{Quota: a.quota, TTL: a.ttl}, a.ok, err
 }
 
@@ -173,7 +173,7 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 	}
 	cl := c.newCall(key)
 	a, err := c.do(ctx, key, cl, codec.OpUpdate,
-		cl.add(codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: cl.scratch}))
+		add(cl, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: cl.scratch}))
 	return a.ok, err
 }
 
@@ -205,7 +205,7 @@ func (c *Client[T]) checkMove(ctx context.Context, key string, change codec.Chan
 // Purge deletes a counter or buffer. It returns false where there is none.
 func (c *Client[T]) Purge(ctx context.Context, key string) (bool, error) {
 	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpPurge, cl.add(codec.Purge{Key: cl.scratch}))
+	a, err := c.do(ctx, key, cl, codec.OpPurge, add(cl, codec.Purge{Key: cl.scratch}))
 	return a.ok, err
 }
 
@@ -218,7 +218,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 		return false, err
 	}
 	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpSet, cl.add(codec.Set[T]{TTL: ttl, Key: cl.scratch, Value: value}))
+	a, err := c.do(ctx, key, cl, codec.OpSet, add(cl, codec.Set[T]{TTL: ttl, Key: cl.scratch, Value: value}))
 	return a.ok, err
 }
 
@@ -226,7 +226,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 // an empty value.
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
 	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpGet, cl.add(codec.Get{Key: cl.scratch}))
+	a, err := c.do(ctx, key, cl, codec.OpGet, add(cl, codec.Get{Key: cl.scratch}))
 	return Buffer[T]{Value: a.value, TTL: a.ttl}, a.ok, err
 }
 

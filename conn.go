@@ -70,7 +70,7 @@ func newConn[T codec.Value](nc net.Conn, early []byte, p *pool[T]) *conn[T] {
 	}
 	c.usage.since = c.born
 	c.wake.L = &c.mu
-	c.stall.timeout = p.cfg.StallTimeout
+	c.stall.timeout, c.stall.look = p.cfg.StallTimeout, c.checkStall
 	go c.read(early)
 	go c.write(p.dropped)
 	return c
@@ -159,7 +159,7 @@ func (c *conn[T]) admit(buf *[]byte) bool {
 		return false
 	}
 	c.round++
-	c.stall.arm(c.checkStall)
+	c.stall.arm()
 	*buf = b
 	return true
 }

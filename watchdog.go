@@ -13,6 +13,7 @@ const watchdogTicks = 4
 // request costs no timer. The mutex of its connection guards it.
 type watchdog struct {
 	timeout  time.Duration
+	look     func() // what the timer runs; made once, for a request not to allocate
 	timer    *time.Timer
 	armed    bool
 	progress uint64 // counts reads; the reader increments it
@@ -21,13 +22,13 @@ type watchdog struct {
 }
 
 // arm starts looking, if it does not already.
-func (w *watchdog) arm(look func()) {
+func (w *watchdog) arm() {
 	if w.armed {
 		return
 	}
 	w.armed, w.seen, w.ticks = true, w.progress, 0
 	if w.timer == nil {
-		w.timer = time.AfterFunc(w.timeout/watchdogTicks, look)
+		w.timer = time.AfterFunc(w.timeout/watchdogTicks, w.look)
 	} else {
 		w.timer.Reset(w.timeout / watchdogTicks)
 	}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package throttr_test
+
+const allowedAllocs = 0.0

@@ -1,0 +1,114 @@
+package throttr_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// echo answers each write at once, in the same goroutine: what remains to be counted is
+// the client's.
+type echo struct {
+	net.Conn
+	probed  bool
+	answer  []byte
+	answers chan []byte
+	once    sync.Once
+}
+
+func (e *echo) Write(p []byte) (int, error) {
+	if !e.probed {
+		e.probed = true
+		e.answers <- []byte{1, 0, 1, 0, 0}
+		return len(p), nil
+	}
+	e.answers <- e.answer
+	return len(p), nil
+}
+
+func (e *echo) Read(p []byte) (int, error) {
+	a, ok := <-e.answers
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(p, a), nil
+}
+
+func (e *echo) Close() error {
+	e.once.Do(func() { close(e.answers) })
+	return nil
+}
+
+// allocations returns how many a request costs that is answered with so many bytes.
+func allocations(t *testing.T, answer []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
+	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			return &echo{answer: answer, answers: make(chan []byte, 4)}, nil
+		},
+	})
+	require.NoError(t, err)
+	defer client.Close()
+	return testing.AllocsPerRun(2000, func() {
+		if err := request(t.Context(), client); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRequestsDoNotAllocate(t *testing.T) {
+	found := []byte{1, 5, 0, 4, 9, 0}
+	for name, got := range map[string]float64{
+		"Query": allocations(t, found, func(ctx context.Context, c *throttr.Client[uint16]) error {
+			_, _, err := c.Query(ctx, "user:42:requests")
+			return err
+		}),
+		"Update": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
+			_, err := c.Update(ctx, "user:42:requests", codec.Quota, codec.Increase, 1)
+			return err
+		}),
+		"Insert": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
+			_, err := c.Insert(ctx, "user:42:requests", 1, minute)
+			return err
+		}),
+		"Purge": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
+			_, err := c.Purge(ctx, "user:42:requests")
+			return err
+		}),
+	} {
+		t.Logf("%s: %v allocations", name, got)
+		require.LessOrEqual(t, got, allowedAllocs, name)
+	}
+}
+
+func BenchmarkOneCallerQueriesOverTCP(b *testing.B) {
+	srv := mockserver.RunT(b)
+	client := connect[uint16](b, srv, throttr.Config{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := client.Query(b.Context(), "k"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkManyCallersQueryOverTCP(b *testing.B) {
+	srv := mockserver.RunT(b)
+	client := connect[uint16](b, srv, throttr.Config{})
+	b.ReportAllocs()
+	b.SetParallelism(256)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, _, err := client.Query(b.Context(), "k"); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

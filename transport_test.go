@@ -1,0 +1,140 @@
+package throttr_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// certificate makes one for "localhost" that signs itself, and the pool that trusts it.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "throttr"}, DNSNames: []string{"localhost"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// proxy ends TLS in front of srv, and returns where.
+func proxy(t *testing.T, srv *mockserver.Server, cert tls.Certificate) string {
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	require.NoError(t, err)
+	var tasks sync.WaitGroup
+	t.Cleanup(func() {
+		ln.Close()
+		tasks.Wait()
+	})
+	tasks.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", srv.Addr())
+			if err != nil {
+				client.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+				tasks.Go(func() {
+					io.Copy(way[1], way[0])
+					way[0].Close()
+					way[1].Close()
+				})
+			}
+		}
+	})
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	return net.JoinHostPort("localhost", port)
+}
+
+func TestAClientWorksOverTLS(t *testing.T) {
+	cert, roots := certificate(t)
+	srv := mockserver.RunT(t)
+	prepared := connect[uint16](t, srv, throttr.Config{})
+	const callers = 500
+	prepare(t, srv, prepared, callers)
+	addr := proxy(t, srv, cert)
+	// The name to verify is that of the address.
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+port)
+	}
+	cfg := throttr.Config{Servers: []string{addr}, Dial: dial, TLS: &tls.Config{RootCAs: roots}}
+	client, err := throttr.Connect[uint16](t.Context(), cfg)
+	require.NoError(t, err)
+	defer client.Close()
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			if a := ask(t.Context(), client, i); a.err != nil || !a.right {
+				t.Errorf("%v %s: %v", a.op, a.key, a.err)
+			}
+		})
+	}
+	all.Wait()
+	require.Empty(t, cfg.TLS.ServerName, "the caller's Config is left as it is")
+
+	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	_, err = throttr.Connect[uint16](t.Context(), cfg)
+	require.ErrorIs(t, err, throttr.ErrConnect)
+	var untrusted x509.UnknownAuthorityError
+	require.ErrorAs(t, err, &untrusted)
+
+	cfg.TLS = &tls.Config{RootCAs: roots, ServerName: "elsewhere"}
+	_, err = throttr.Connect[uint16](t.Context(), cfg)
+	var misnamed x509.HostnameError
+	require.ErrorAs(t, err, &misnamed)
+}
+
+func TestTLSToAServerWithoutItIsAnError(t *testing.T) {
+	srv, err := mockserver.Start() // a ClientHello is no request: a violation
+	require.NoError(t, err)
+	defer srv.Close()
+	cfg := throttr.Config{Servers: []string{srv.Addr()}, TLS: &tls.Config{}, ConnectTimeout: time.Second}
+	_, err = throttr.Connect[uint16](t.Context(), cfg)
+	require.ErrorIs(t, err, throttr.ErrConnect)
+}
+
+func TestAClientWorksOverAUnixSocket(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
+	cfg, err := throttr.ParseURL(srv.Addr())
+	require.NoError(t, err)
+	client, err := throttr.Connect[uint16](t.Context(), cfg)
+	require.NoError(t, err)
+	defer client.Close()
+	ok, err := client.Insert(t.Context(), "k", 5, minute)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, srv.Restart(true))
+	c, ok, err := client.Query(t.Context(), "k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, 5, c.Quota)
+}
