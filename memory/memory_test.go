@@ -1,22 +1,199 @@
 package memory_test
 
 import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
+var algorithms = []window.Algorithm{window.PerKey, window.Aligned}
+
 func TestConformance(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
-				b := memory.New(memory.WithClock(clock.Now), memory.WithAlgorithm(a))
-				t.Cleanup(func() { b.Close() })
-				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a}
+				return backendtest.Subject{Backend: newBackend(t, clock, memory.WithAlgorithm(a)), Clock: clock, Algorithm: a}
 			})
 		})
 	}
+}
+
+// newBackend returns a backend that goes by clock and ends with the test.
+func newBackend(t *testing.T, clock backendtest.Clock, opts ...memory.Option) *memory.Backend {
+	b := memory.New(append([]memory.Option{memory.WithClock(clock.Now)}, opts...)...)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+// caller makes calls that must not fail.
+type caller struct {
+	*testing.T
+	*memory.Backend
+}
+
+func (c caller) hit(key string, scale time.Duration) window.Window {
+	c.Helper()
+	w, err := c.Hit(c.Context(), key, scale, 10, 1)
+	require.NoError(c, err)
+	return w
+}
+
+func (c caller) set(key string, scale time.Duration, count uint64) window.Window {
+	c.Helper()
+	w, err := c.Set(c.Context(), key, scale, count)
+	require.NoError(c, err)
+	return w
+}
+
+func (c caller) get(key string, scale time.Duration) window.Window {
+	c.Helper()
+	w, err := c.Get(c.Context(), key, scale)
+	require.NoError(c, err)
+	return w
+}
+
+func TestExactlyTheLimitIsAllowed(t *testing.T) {
+	const goroutines, hits, limit = 64, 100_000, 1000
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+			var allowed atomic.Int64
+			var all sync.WaitGroup
+			for g := range goroutines {
+				all.Go(func() {
+					for i := g; i < hits; i += goroutines {
+						if w, err := b.Hit(t.Context(), "k", time.Minute, limit, 1); err != nil {
+							t.Error(err)
+						} else if w.Count <= limit {
+							allowed.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.EqualValues(t, limit, allowed.Load())
+			require.EqualValues(t, hits, caller{t, b}.get("k", time.Minute).Count)
+		})
+	}
+}
+
+// In windows that end all the time, on the real clock, with other keys that come and go and
+// cleanings in between, each place is given once.
+func TestNoPlaceIsGivenTwiceWhileWindowsEnd(t *testing.T) {
+	const goroutines, hits, scale = 16, 4000, 200 * time.Microsecond
+	b := memory.New(memory.WithCleanPeriod(scale), memory.WithMaxKeys(100), memory.WithOverflow(memory.Evict))
+	defer b.Close()
+	type place struct {
+		start time.Duration
+		count uint64
+	}
+	begin := time.Now()
+	places := make([][]place, goroutines)
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for range hits {
+				w, err := b.Inc(t.Context(), "k", scale, 1)
+				if err != nil {
+					t.Error(err)
+				}
+				places[g] = append(places[g], place{w.StartedAt.Sub(begin), w.Count})
+			}
+		})
+	}
+	all.Wait()
+	seen := map[time.Duration]map[uint64]bool{}
+	for _, p := range places {
+		for _, p := range p {
+			if seen[p.start] == nil {
+				seen[p.start] = map[uint64]bool{}
+			}
+			if seen[p.start][p.count] {
+				t.Fatalf("given twice: %+v", p)
+			}
+			seen[p.start][p.count] = true
+		}
+	}
+	for _, counts := range seen {
+		require.True(t, counts[uint64(len(counts))], "a place was left out")
+	}
+}
+
+func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			b := memory.New(memory.WithAlgorithm(a))
+			defer b.Close()
+			key := strings.Repeat("k", 128)
+			const scale = 100 * time.Hour
+			c, ctx := caller{t, b}, t.Context()
+			c.hit(key, scale)
+			for name, call := range map[string]func() (window.Window, error){
+				"Hit":               func() (window.Window, error) { return b.Hit(ctx, key, scale, 10, 1) },
+				"Inc":               func() (window.Window, error) { return b.Inc(ctx, key, scale, 1) },
+				"Get":               func() (window.Window, error) { return b.Get(ctx, key, scale) },
+				"Get of no window":  func() (window.Window, error) { return b.Get(ctx, "other", scale) },
+				"Set":               func() (window.Window, error) { return b.Set(ctx, key, scale, 1) },
+				"Hit after the end": func() (window.Window, error) { return b.Hit(ctx, key, 1, 10, 1) },
+			} {
+				require.Zero(t, testing.AllocsPerRun(100, func() {
+					if _, err := call(); err != nil {
+						t.Error(err)
+					}
+				}), name)
+			}
+		})
+	}
+}
+
+func TestScaleMustBePositive(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	for _, scale := range []time.Duration{0, -1, math.MinInt64} {
+		_, err := b.Hit(t.Context(), "k", scale, 1, 1)
+		require.ErrorContains(t, err, "scale must be positive")
+		_, err = b.Get(t.Context(), "k", scale)
+		require.ErrorContains(t, err, "scale must be positive")
+		_, err = b.Set(t.Context(), "k", scale, 1)
+		require.ErrorContains(t, err, "scale must be positive")
+		require.ErrorContains(t, b.Reset(t.Context(), "k", scale), "scale must be positive")
+	}
+	require.Zero(t, b.Len())
+}
+
+func TestDeleteOfAllScales(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock)
+	c := caller{t, b}
+	long := strings.Repeat("k", 1000)
+	for _, key := range []string{"k", "other", long} {
+		for scale := range 20 {
+			c.hit(key, time.Duration(scale+1)*time.Second)
+		}
+	}
+	clock.Advance(5 * time.Second)
+	for _, key := range []string{"k", long} {
+		n, err := b.Delete(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, 15, n, "five are over")
+	}
+	require.Equal(t, 20, b.Len(), "those that are over are gone too")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.Delete(ctx, "other")
+	require.ErrorIs(t, err, context.Canceled)
+	n, err := b.Delete(t.Context(), "other", time.Hour, 6*time.Second, 6*time.Second, time.Second)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 18, b.Len())
 }

@@ -1,0 +1,218 @@
+package memory_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// pass lets virtual time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestWindowsThatAreOverAreRemovedEveryCleanPeriod(t *testing.T) {
+	for period, opts := range map[time.Duration][]memory.Option{
+		time.Minute:     nil,
+		7 * time.Second: {memory.WithCleanPeriod(7 * time.Second)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New(opts...)
+			defer b.Close() // or the bubble would wait for its goroutine
+			c := caller{t, b}
+			c.hit("short", time.Second)
+			c.hit("long", period+time.Second)
+			pass(period - 1)
+			require.Equal(t, 2, b.Len())
+			pass(1)
+			require.Equal(t, 1, b.Len())
+			pass(period)
+			require.Zero(t, b.Len())
+		})
+	}
+}
+
+func TestWithoutACleanPeriodNothingIsRemoved(t *testing.T) {
+	for _, period := range []time.Duration{0, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New(memory.WithCleanPeriod(period)) // has no goroutine
+			caller{t, b}.hit("k", time.Second)
+			pass(time.Hour)
+			require.Equal(t, 1, b.Len())
+			require.Equal(t, 1, b.Clean())
+			require.Zero(t, b.Len())
+		})
+	}
+}
+
+func TestCleanKeepsWhatIsActive(t *testing.T) {
+	for _, a := range algorithms {
+		clock := backendtest.NewClock()
+		c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+		c.hit("k", time.Minute)
+		clock.Advance(time.Minute - 1)
+		require.Zero(t, c.Clean())
+		require.EqualValues(t, 2, c.hit("k", time.Minute).Count)
+		clock.Advance(1)
+		require.Equal(t, 1, c.Clean())
+		require.Zero(t, c.Len())
+		require.Zero(t, c.Clean())
+	}
+}
+
+func TestKeyOlderThanIsCountedFromTheEnd(t *testing.T) {
+	clock := backendtest.NewClock()
+	c := caller{t, newBackend(t, clock, memory.WithKeyOlderThan(time.Hour))}
+	c.hit("k", time.Minute)
+	clock.Advance(time.Minute)
+	require.Zero(t, c.get("k", time.Minute), "it is kept, but not active")
+	clock.Advance(time.Hour - 1)
+	require.Zero(t, c.Clean())
+	require.Equal(t, 1, c.Len())
+	clock.Advance(1)
+	require.Equal(t, 1, c.Clean())
+
+	c.hit("k", time.Minute)
+	clock.Advance(time.Minute + time.Second)
+	require.EqualValues(t, 1, c.hit("k", time.Minute).Count)
+	clock.Advance(time.Hour)
+	require.Zero(t, c.Clean(), "it has begun anew")
+}
+
+func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
+	clock := backendtest.NewClock()
+	seen := map[string]memory.Dropped{}
+	b := newBackend(t, clock, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+		require.NotEmpty(t, dropped)
+		for _, d := range dropped {
+			if _, again := seen[d.Key]; again {
+				t.Errorf("%s is shown again", d.Key)
+			}
+			seen[d.Key] = d
+		}
+	}))
+	c := caller{t, b}
+	start := clock.Now()
+	for i := range 10_000 {
+		c.set(fmt.Sprint("k", i), time.Duration(1+i%3)*time.Second, uint64(i))
+	}
+	c.hit("active", time.Hour)
+	for i := range 3 {
+		clock.Advance(time.Second)
+		require.InDelta(t, 3333, b.Clean(), 1, i)
+	}
+	require.Len(t, seen, 10_000)
+	end := start.Add(2 * time.Second)
+	require.Equal(t, memory.Dropped{Key: "k4", Scale: 2 * time.Second, Window: window.Window{
+		Count: 4, ExpiresAt: end, StartedAt: start, UpdatedAt: start,
+	}}, seen["k4"])
+}
+
+func TestBeforeDropDoesNotSeeWhatOthersEnd(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict),
+		memory.WithBeforeDrop(func(dropped []memory.Dropped) { t.Errorf("%+v", dropped) }))
+	c := caller{t, b}
+	c.invent(5, time.Minute) // evicted
+	clock.Advance(time.Minute)
+	c.invent(2, time.Minute) // over, but it was for their room
+	require.NoError(t, b.Reset(t.Context(), "k", time.Minute))
+	c.hit("k", time.Minute)
+	require.Zero(t, b.Clean())
+	require.NoError(t, b.Close())
+}
+
+// The hook may use the backend, and cleanings may meet.
+func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
+	clock := backendtest.NewClock()
+	var b *memory.Backend
+	var mu sync.Mutex
+	seen := map[string]int{}
+	b = newBackend(t, clock, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+		for _, d := range dropped {
+			caller{t, b}.hit(d.Key, 100*time.Hour)
+			b.Clean()
+			mu.Lock()
+			seen[d.Key]++
+			mu.Unlock()
+		}
+	}))
+	const n = 200
+	for i := range n {
+		caller{t, b}.hit(fmt.Sprint("k", i), time.Second)
+	}
+	clock.Advance(time.Second)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { b.Clean() })
+	}
+	all.Wait()
+	require.Len(t, seen, n)
+	for key, times := range seen {
+		require.Equal(t, 1, times, key)
+	}
+	require.Equal(t, n, b.Len())
+}
+
+func TestCallsAfterClose(t *testing.T) {
+	b := memory.New()
+	c := caller{t, b}
+	c.hit("k", time.Minute)
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close())
+	ctx := t.Context()
+	_, err := b.Hit(ctx, "k", time.Minute, 1, 1)
+	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err = b.Inc(ctx, "k", time.Minute, 1)
+	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err = b.Get(ctx, "k", time.Minute)
+	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err = b.Set(ctx, "k", time.Minute, 1)
+	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err = b.Delete(ctx, "k", time.Minute)
+	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err = b.Delete(ctx, "k")
+	require.ErrorIs(t, err, memory.ErrClosed)
+	require.ErrorIs(t, b.Reset(ctx, "k", time.Minute), memory.ErrClosed)
+	require.Zero(t, b.Len())
+	require.Zero(t, b.Clean())
+}
+
+// In a bubble, a goroutine that stayed would fail the test.
+func TestCloseEndsTheGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { require.NoError(t, b.Close()) })
+			all.Go(func() { _, _ = b.Hit(t.Context(), "k", time.Minute, 1, 1) })
+			all.Go(func() { b.Clean() })
+		}
+		all.Wait()
+		_, err := b.Hit(t.Context(), "k", time.Minute, 1, 1)
+		require.ErrorIs(t, err, memory.ErrClosed)
+	})
+}
+
+func TestCloseWaitsForTheCleaning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := false
+		b := memory.New(memory.WithBeforeDrop(func([]memory.Dropped) {
+			<-time.After(time.Second)
+			done = true
+		}))
+		caller{t, b}.hit("k", time.Second)
+		pass(time.Minute)
+		require.NoError(t, b.Close())
+		require.True(t, done)
+	})
+}

@@ -1,0 +1,131 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// A Backend counts; whoever uses it decides. throttr.NewRateLimit makes decisions of its
+// counts.
+func Example() {
+	backend := memory.New()
+	defer backend.Close()
+	ctx := context.Background()
+
+	const limit = 2
+	for range 3 {
+		w, err := backend.Hit(ctx, "user:42", time.Minute, limit, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(w.Count, w.Count <= limit)
+	}
+	// Output:
+	// 1 true
+	// 2 true
+	// 3 false
+}
+
+func ExampleNew() {
+	backend := memory.New(
+		memory.WithMaxKeys(100_000),
+		memory.WithCleanPeriod(10*time.Second),
+		memory.WithAlgorithm(window.PerKey),
+	)
+	defer backend.Close()
+
+	n, err := backend.Inc(context.Background(), "user:42", time.Hour, 5)
+	fmt.Println(n.Count, err)
+	// Output: 5 <nil>
+}
+
+// Time passes when the test says so.
+func ExampleWithClock() {
+	clock := backendtest.NewClock()
+	backend := memory.New(memory.WithClock(clock.Now))
+	defer backend.Close()
+	ctx := context.Background()
+
+	show := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
+	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	clock.Advance(20 * time.Second)
+	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	clock.Advance(40 * time.Second)
+	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	// Output:
+	// 1 1m0s
+	// 2 40s
+	// 1 1m0s
+}
+
+// With the default, Refuse, keys that have a window keep it, and further ones are refused.
+func ExampleWithMaxKeys() {
+	backend := memory.New(memory.WithMaxKeys(2))
+	defer backend.Close()
+
+	for _, key := range []string{"a", "b", "c", "a"} {
+		w, err := backend.Hit(context.Background(), key, time.Minute, 10, 1)
+		fmt.Println(key, w.Count, errors.Is(err, memory.ErrFull))
+	}
+	// Output:
+	// a 1 false
+	// b 1 false
+	// c 0 true
+	// a 2 false
+}
+
+// With Evict, the window with the fewest hits goes.
+func ExampleWithOverflow() {
+	backend := memory.New(memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict))
+	defer backend.Close()
+
+	for _, key := range []string{"a", "a", "b", "c", "a", "b"} {
+		w, err := backend.Hit(context.Background(), key, time.Minute, 10, 1)
+		fmt.Println(key, w.Count, err)
+	}
+	// Output:
+	// a 1 <nil>
+	// a 2 <nil>
+	// b 1 <nil>
+	// c 1 <nil>
+	// a 3 <nil>
+	// b 1 <nil>
+}
+
+func ExampleWithBeforeDrop() {
+	clock := backendtest.NewClock()
+	backend := memory.New(memory.WithClock(clock.Now), memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+		for _, d := range dropped {
+			fmt.Printf("%s: %d hits in %v\n", d.Key, d.Window.Count, d.Scale)
+		}
+	}))
+	defer backend.Close()
+
+	_, _ = backend.Inc(context.Background(), "user:42", time.Minute, 7)
+	clock.Advance(time.Minute)
+	fmt.Println(backend.Clean()) // or wait a CleanPeriod
+	// Output:
+	// user:42: 7 hits in 1m0s
+	// 1
+}
+
+func ExampleBackend_Delete() {
+	backend := memory.New()
+	defer backend.Close()
+	ctx := context.Background()
+
+	_, _ = backend.Hit(ctx, "user:42", time.Second, 10, 1)
+	_, _ = backend.Hit(ctx, "user:42", time.Minute, 100, 1)
+	fmt.Println(backend.Delete(ctx, "user:42"))
+	fmt.Println(backend.Delete(ctx, "user:42"))
+	// Output:
+	// 2 <nil>
+	// 0 <nil>
+}

@@ -1,0 +1,45 @@
+package memory
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestShardsDoNotShareACacheLine(t *testing.T) {
+	const line = 64
+	var s [2]shard
+	endOfUse := unsafe.Offsetof(s[0].nextSweep) + unsafe.Sizeof(s[0].nextSweep)
+	require.GreaterOrEqual(t, unsafe.Sizeof(s[0])-endOfUse, uintptr(line))
+}
+
+func TestWindowsAreSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(id{}), uintptr(24))
+	require.EqualValues(t, 24, unsafe.Sizeof(entry{}))
+}
+
+func TestKeysAreSpreadOverTheShards(t *testing.T) {
+	b := New(WithMaxKeys(1 << 20))
+	defer b.Close()
+	require.Len(t, b.shards, 256)
+	n := map[*shard]int{}
+	for i := range 256 * 256 {
+		n[b.shard(string([]byte{byte(i), byte(i >> 8)}))]++
+	}
+	for i := range b.shards {
+		require.InDelta(t, 256, n[&b.shards[i]], 128)
+	}
+	other := New(WithMaxKeys(1 << 20))
+	defer other.Close()
+	same := 0
+	for i := range 256 {
+		key := string(rune(i))
+		for j := range b.shards {
+			if b.shard(key) == &b.shards[j] && other.shard(key) == &other.shards[j] {
+				same++
+			}
+		}
+	}
+	require.Less(t, same, 16, "the hash of a key can't be foreseen")
+}

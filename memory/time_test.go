@@ -1,0 +1,122 @@
+package memory_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// anyClock is a clock that can be turned back.
+type anyClock struct{ now time.Time }
+
+func (c *anyClock) Now() time.Time          { return c.now }
+func (c *anyClock) Advance(d time.Duration) { c.now = c.now.Add(d) }
+
+func TestAnyYearWillDo(t *testing.T) {
+	for _, now := range []time.Time{
+		{},
+		time.Date(1, time.March, 1, 0, 0, 0, 1, time.UTC),
+		time.Date(1969, time.December, 31, 23, 59, 30, 0, time.UTC),
+		time.Unix(0, 0),
+		time.Date(2262, time.April, 11, 23, 47, 16, 0, time.UTC),
+		time.Date(9999, time.December, 31, 23, 59, 30, 0, time.UTC),
+	} {
+		for _, a := range algorithms {
+			clock := &anyClock{now}
+			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+			end := a.Start(now, time.Minute).Add(time.Minute)
+			require.Equal(t, window.Window{
+				Count: 1, ExpiresAt: end, Left: end.Sub(now), StartedAt: end.Add(-time.Minute), UpdatedAt: now,
+			}, c.hit("k", time.Minute), "%v, %v", now, a)
+			clock.now = end.Add(-1)
+			require.EqualValues(t, 2, c.hit("k", time.Minute).Count)
+			clock.now = end
+			require.EqualValues(t, 1, c.hit("k", time.Minute).Count)
+		}
+	}
+}
+
+func TestScalesUpToTheLargest(t *testing.T) {
+	for _, a := range algorithms {
+		for _, scale := range []time.Duration{1, 2, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+			clock := &anyClock{time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)}
+			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+			for i := range 5 {
+				w := c.hit("k", scale)
+				require.Positive(t, w.Left, "%v, %v", a, scale)
+				require.LessOrEqual(t, w.Left, scale)
+				require.Equal(t, w.Left, w.ExpiresAt.Sub(clock.now))
+				if scale > 2 {
+					require.EqualValues(t, i+1, w.Count)
+				}
+				clock.Advance(time.Hour)
+			}
+			clock.Advance(-100 * time.Hour)
+			require.Positive(t, c.hit("k", scale).Left, "%v, %v", a, scale)
+		}
+	}
+}
+
+func TestCountStaysAtTheLargest(t *testing.T) {
+	c := caller{t, newBackend(t, &anyClock{})}
+	c.set("k", time.Minute, math.MaxUint64-1)
+	require.EqualValues(t, uint64(math.MaxUint64), c.hit("k", time.Minute).Count)
+	require.EqualValues(t, uint64(math.MaxUint64), c.hit("k", time.Minute).Count)
+	w, err := c.Inc(t.Context(), "k", time.Minute, math.MaxUint64)
+	require.NoError(t, err)
+	require.EqualValues(t, uint64(math.MaxUint64), w.Count)
+}
+
+func TestClockThatGoesBack(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := &anyClock{time.Date(2030, time.January, 1, 10, 0, 0, 0, time.UTC)}
+			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+			c.set("k", time.Minute, 10)
+			end := clock.now.Add(time.Minute)
+
+			clock.Advance(-time.Millisecond)
+			w := c.hit("k", time.Minute)
+			require.EqualValues(t, 11, w.Count, "a step back opens no other window")
+			require.Equal(t, end, w.ExpiresAt)
+			require.Equal(t, time.Minute+time.Millisecond, w.Left)
+			require.Zero(t, c.Clean())
+
+			clock.now = end.Add(-2*time.Minute + 1)
+			require.EqualValues(t, 12, c.hit("k", time.Minute).Count, "a window that opens now would overlap it")
+			clock.now = end.Add(-2 * time.Minute)
+			require.EqualValues(t, 1, c.hit("k", time.Minute).Count, "nobody is shut out for two scales")
+
+			c.set("ahead", time.Minute, 5)
+			clock.Advance(-time.Hour)
+			require.Zero(t, c.get("ahead", time.Minute))
+			require.Equal(t, 2, c.Clean(), "what lies ahead is over")
+		})
+	}
+}
+
+func TestAlignedWindowsFollowTheWallClock(t *testing.T) {
+	b := memory.New(memory.WithAlgorithm(window.Aligned))
+	defer b.Close()
+	w := caller{t, b}.hit("k", time.Hour)
+	require.Equal(t, w.UpdatedAt.Truncate(time.Hour).UTC(), w.StartedAt.UTC())
+	require.Equal(t, w.StartedAt.Add(time.Hour), w.ExpiresAt)
+}
+
+func TestAlignedWindowsEndTogether(t *testing.T) {
+	clock := &anyClock{time.Date(2030, time.January, 1, 10, 0, 59, 999_999_999, time.UTC)}
+	c := caller{t, newBackend(t, clock, memory.WithAlgorithm(window.Aligned))}
+	require.EqualValues(t, 1, c.hit("a", time.Minute).Left)
+	clock.Advance(1)
+	require.Zero(t, c.get("a", time.Minute))
+	w := c.hit("b", time.Minute)
+	require.Equal(t, time.Minute, w.Left)
+	require.Equal(t, clock.now, w.StartedAt)
+	clock.Advance(30 * time.Second)
+	require.Equal(t, w.ExpiresAt, c.hit("a", time.Minute).ExpiresAt)
+}
