@@ -23,6 +23,7 @@ type ServerBackend[T codec.Value] struct {
 	now     func() time.Time
 	lanes   laneTable[T]
 	purgers []purger[T] // one for each server
+	visits  sync.Pool   // of *visit
 
 	ctx    context.Context // ends with the backend
 	cancel context.CancelFunc
@@ -76,6 +77,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	b := &ServerBackend[T]{client: c, now: o.now}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.lanes.init(o.maxWindows)
+	b.visits.New = func() any { return &visit{done: make(chan struct{}, 1)} }
 	b.purgers = make([]purger[T], len(c.pools))
 	for i := range b.purgers {
 		b.purgers[i].init(b, (4*o.maxWindows+len(c.pools)-1)/len(c.pools))

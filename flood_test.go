@@ -111,6 +111,36 @@ func TestAFloodGetsNoMoreThanTheLimit(t *testing.T) {
 	}
 }
 
+func TestFloodsOfAnyKindGetNoMoreThanTheLimit(t *testing.T) {
+	for range 5 {
+		f := flood{
+			scale:   time.Duration(2+rand.IntN(40)) * 50 * time.Millisecond,
+			think:   time.Duration(1+rand.IntN(30)) * time.Millisecond,
+			latency: 1 + rand.N(4*time.Millisecond),
+			late:    rand.IntN(2) == 0,
+		}
+		f.lasts = 4 * f.scale
+		if f.think > f.scale/40 { // so that all limits are reached
+			f.think = f.scale / 40
+		}
+		if f.latency > f.scale/80 {
+			f.latency = f.scale / 80
+		}
+		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				switch rand.IntN(3) {
+				case 0:
+					testFlood[uint16](t, f)
+				case 1:
+					testFlood[uint32](t, f)
+				default:
+					testFlood[uint64](t, f)
+				}
+			})
+		})
+	}
+}
+
 func TestAFloodOverTCPGetsNoMoreThanTheLimit(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) {
 		testFlood[uint8](t, flood{scale: time.Second, lasts: 2500 * time.Millisecond, late: true})

@@ -29,7 +29,7 @@ type visit struct {
 	limit     uint64
 	increment uint64
 
-	done   chan struct{} // one element, once window and err are there
+	done   chan struct{} // one element, once window and err are there; lives as long as the visit
 	window Window
 	err    error
 
@@ -122,9 +122,9 @@ func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 		return Window{}, b.refused(l.key, false, ErrClosed)
 	}
 	l.serving = true
-	w := new(visit)
+	w := b.visits.Get().(*visit)
+	v.done = w.done
 	*w = v
-	w.done = make(chan struct{}, 1)
 	l.queue.push(w)
 	l.mu.Unlock()
 	return l.wait(ctx, w)
@@ -134,16 +134,25 @@ func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 func (l *lane[T]) wait(ctx context.Context, v *visit) (Window, error) {
 	select {
 	case <-v.done:
-		return v.window, v.err
+		return l.backend.part(v)
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.finished {
-		return v.window, v.err
+		<-v.done
+		return l.backend.part(v)
 	}
 	v.gone = true
 	return Window{}, l.backend.refused(l.key, v.taken, ctx.Err())
+}
+
+// part returns the answer of a visit, which is put away for another.
+func (b *ServerBackend[T]) part(v *visit) (Window, error) {
+	w, err := v.window, v.err
+	*v = visit{done: v.done}
+	b.visits.Put(v)
+	return w, err
 }
 
 // refused describes a visit without an answer.

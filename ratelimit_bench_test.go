@@ -1,0 +1,112 @@
+package throttr_test
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// BenchmarkWhatDoesAHitCost compares a hit with the two requests that it takes at least,
+// in a batch of the same client to the same server over TCP.
+func BenchmarkWhatDoesAHitCost(b *testing.B) {
+	const limit = 1 << 40
+	srv := mockserver.RunT(b, mockserver.WithValueSize(8))
+	client := connect[uint64](b, srv, throttr.Config{})
+	limiter := throttr.NewRateLimit(client.Backend())
+	hit := func(b *testing.B, key string) {
+		if res, err := limiter.Hit(b.Context(), key, time.Hour, limit); err != nil || !res.Allowed {
+			b.Errorf("%v, %v", res, err)
+		}
+	}
+	ok, err := client.Insert(b.Context(), "raw", 0, codec.TTL[uint64]{Amount: 1, Unit: codec.Hours})
+	require.NoError(b, err)
+	require.True(b, ok)
+	raw := func(b *testing.B, batch *throttr.Batch[uint64]) {
+		batch.Reset()
+		batch.Update("raw", codec.Quota, codec.Increase, 1)
+		r := batch.Query("raw")
+		if err := client.Do(b.Context(), batch); err != nil {
+			b.Error(err)
+		}
+		if _, ok, err := r.Counter(); !ok || err != nil {
+			b.Error(ok, err)
+		}
+	}
+	b.Run("one caller/raw batch", func(b *testing.B) {
+		b.ReportAllocs()
+		var batch throttr.Batch[uint64]
+		for b.Loop() {
+			raw(b, &batch)
+		}
+	})
+	b.Run("one caller/hit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			hit(b, "one")
+		}
+	})
+	b.Run("many callers/raw batch", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetParallelism(128)
+		b.RunParallel(func(pb *testing.PB) {
+			var batch throttr.Batch[uint64]
+			for pb.Next() {
+				raw(b, &batch)
+			}
+		})
+	})
+	b.Run("many callers/hit one key", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetParallelism(128)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				hit(b, "one")
+			}
+		})
+	})
+	b.Run("many callers/hit a key each", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetParallelism(128)
+		var callers atomic.Int64
+		b.RunParallel(func(pb *testing.PB) {
+			key := strconv.FormatInt(callers.Add(1), 10)
+			for pb.Next() {
+				hit(b, key)
+			}
+		})
+	})
+}
+
+// BenchmarkWhatDoesADenialCost hits a window that is known to be full.
+func BenchmarkWhatDoesADenialCost(b *testing.B) {
+	srv := mockserver.RunT(b)
+	limiter := throttr.NewRateLimit(connect[uint16](b, srv, throttr.Config{}).Backend())
+	for range 3 {
+		limiter.Hit(b.Context(), "full", time.Hour, 1)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if res, err := limiter.Hit(b.Context(), "full", time.Hour, 1); err != nil || res.Allowed {
+			b.Fatal(res, err)
+		}
+	}
+}
+
+// BenchmarkWhatDoesAWindowCost opens a window with each hit.
+func BenchmarkWhatDoesAWindowCost(b *testing.B) {
+	srv := mockserver.RunT(b)
+	limiter := throttr.NewRateLimit(connect[uint16](b, srv, throttr.Config{}).Backend(throttr.WithMaxWindows(1 << 24)))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := limiter.Hit(b.Context(), strconv.Itoa(i), time.Hour, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
