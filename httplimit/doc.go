@@ -31,7 +31,8 @@
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
 // RateLimit-Policy has all limits of the request, RateLimit those that it was counted in:
-// how much remains, and when the window ends. They are added to the fields that are there,
+// how much remains, and when the window ends. (net/http writes the names as Ratelimit-Policy
+// and Ratelimit; case is no matter in names of fields.) They are added to the fields that are there,
 // so that middleware can be stacked, say one that counts by address around one that counts
 // by account; give the limits different names then. Config.Legacy adds X-RateLimit-Limit,
 // X-RateLimit-Remaining and X-RateLimit-Reset, which tell the most restrictive limit of

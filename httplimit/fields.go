@@ -21,7 +21,7 @@ func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	s := &d.Strictest
 	header.Set("X-RateLimit-Limit", strconv.FormatUint(s.Limit, 10))
 	header.Set("X-RateLimit-Remaining", strconv.FormatUint(s.Remaining, 10))
-	reset := seconds(m.until(s.ResetAt, s.Window))
+	reset := seconds(m.left(s))
 	if m.Legacy == LegacyUnix {
 		reset = s.ResetAt.Unix()
 		if s.ResetAt.Nanosecond() > 0 {
@@ -49,15 +49,20 @@ func (m *middleware) limitField(plan *Plan, d *Decision) string {
 		if len(b) > 0 {
 			b = append(b, ", "...)
 		}
-		left := m.until(o.ResetAt, o.Window)
-		if !o.Allowed {
-			left = o.RetryAfter // not another reading of the clock: it must agree with Retry-After
-		}
 		b = append(append(b, limits[0].item...), ";r="...)
 		b = append(strconv.AppendUint(b, o.Remaining, 10), ";t="...)
-		b = strconv.AppendInt(b, seconds(left), 10)
+		b = strconv.AppendInt(b, seconds(m.left(o)), 10)
 	}
 	return string(b)
+}
+
+// left returns how long a window still lasts, which is no more than all of it. For a denial,
+// the clock is not read again: it must agree with Retry-After.
+func (m *middleware) left(o *Outcome) time.Duration {
+	if !o.Allowed {
+		return o.RetryAfter
+	}
+	return min(max(0, o.ResetAt.Sub(m.Clock())), o.Window)
 }
 
 // policyField returns the RateLimit-Policy field, a list of

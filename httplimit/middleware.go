@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/throttr-go/throttr"
 )
@@ -103,9 +102,4 @@ func storedKey(key string) string {
 	}
 	sum := sha256.Sum256([]byte(key))
 	return "h" + base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-// until returns how long a window still lasts, which is no more than all of it.
-func (m *middleware) until(end time.Time, window time.Duration) time.Duration {
-	return min(max(0, end.Sub(m.Clock())), window)
 }
