@@ -1,0 +1,197 @@
+package otelthrottr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/throttr-go/throttr"
+)
+
+// The values of throttr.outcome.
+const (
+	allowed = "allowed"
+	denied  = "denied"
+	failed  = "failed"
+	done    = "done"
+)
+
+// errorTypes are the values of error.type; the first says that there is no error.
+var errorTypes = []string{"", "canceled", "timeout", "overloaded", "connection", "closed", "invalid", "_OTHER"}
+
+// errorType returns which of the errorTypes err is.
+func errorType(err error) string {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case err == nil:
+		return ""
+	case is(context.Canceled):
+		return "canceled"
+	case throttr.Timeout(err):
+		return "timeout"
+	case is(throttr.ErrOverloaded):
+		return "overloaded"
+	case is(throttr.ErrConnect), is(throttr.ErrConnLost):
+		return "connection"
+	case is(throttr.ErrClosed):
+		return "closed"
+	case is(throttr.ErrRange), is(throttr.ErrScale):
+		return "invalid"
+	default:
+		return "_OTHER"
+	}
+}
+
+// class is what metrics tell of an event. There are few.
+type class struct {
+	reset    bool
+	outcome  string
+	degraded bool
+	err      string // of errorTypes
+}
+
+// classOf returns an event's class. A failed Reset is told from a failed hit by having
+// neither limit nor increment.
+func classOf(e throttr.Event) class {
+	c := class{err: errorType(e.Err), degraded: e.Result.Degraded}
+	switch e.Kind {
+	case throttr.EventAllowed:
+		c.outcome = allowed
+	case throttr.EventDenied:
+		c.outcome = denied
+	case throttr.EventReset:
+		c.reset, c.outcome = true, done
+	default:
+		c.reset, c.outcome = e.Increment == 0 && e.Result.Limit == 0, failed
+	}
+	return c
+}
+
+// name returns the name of the class's spans and events.
+func (c class) name() string {
+	if c.reset {
+		return "throttr.reset"
+	}
+	return "throttr.hit"
+}
+
+func (c class) attributes() []attribute.KeyValue {
+	attrs := make([]attribute.KeyValue, 0, 12)
+	attrs = append(attrs, attribute.String("throttr.outcome", c.outcome))
+	if !c.reset {
+		attrs = append(attrs, attribute.Bool("throttr.degraded", c.degraded))
+	}
+	if c.err != "" {
+		attrs = append(attrs, attribute.String("error.type", c.err))
+	}
+	return attrs
+}
+
+// labels are the attributes of a measurement, in the form that costs nothing per call.
+type labels struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func labelsFrom(attrs []attribute.KeyValue) labels {
+	opt := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}}
+}
+
+// allLabels returns the labels of every class that there is.
+func allLabels() map[class]labels {
+	all := map[class]labels{}
+	add := func(c class) { all[c] = labelsFrom(c.attributes()) }
+	add(class{outcome: allowed})
+	add(class{outcome: denied})
+	add(class{reset: true, outcome: done})
+	for _, err := range errorTypes[1:] {
+		add(class{outcome: allowed, degraded: true, err: err})
+		add(class{outcome: denied, degraded: true, err: err})
+		add(class{outcome: failed, err: err})
+		add(class{reset: true, outcome: failed, err: err})
+	}
+	return all
+}
+
+// labelsOf returns the labels of an event, with what the options ask for.
+func (o *observer) labelsOf(c class, e throttr.Event) labels {
+	attrs := c.attributes()
+	if o.operation && e.Operation != "" {
+		attrs = append(attrs, text("throttr.operation", e.Operation))
+	}
+	if o.entity && e.Entity != "" {
+		attrs = append(attrs, text("throttr.entity", e.Entity))
+	}
+	return labelsFrom(attrs)
+}
+
+// event returns the attributes of a span's event.
+func (o *observer) event(c class, e throttr.Event) []attribute.KeyValue {
+	return append(o.details(c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
+}
+
+// details returns the attributes of a span.
+func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
+	attrs := append(c.attributes(), attribute.Float64("throttr.window", e.Scale.Seconds()))
+	if e.Operation != "" {
+		attrs = append(attrs, text("throttr.operation", e.Operation))
+	}
+	if !c.reset {
+		attrs = append(attrs, number("throttr.limit", e.Result.Limit), number("throttr.increment", e.Increment))
+	}
+	if c.outcome == allowed || c.outcome == denied {
+		attrs = append(attrs, number("throttr.count", e.Result.Count))
+	}
+	if c.outcome == denied {
+		attrs = append(attrs, attribute.Float64("throttr.retry_after", e.Result.RetryAfter.Seconds()))
+	}
+	if e.Err != nil {
+		attrs = append(attrs, attribute.String("error.message", message(e.Err)))
+	}
+	if o.identity {
+		attrs = append(attrs, identity(e)...)
+	}
+	return attrs
+}
+
+// identity returns who an event is about.
+func identity(e throttr.Event) []attribute.KeyValue {
+	who := text("throttr.key", e.Key)
+	if e.Entity != "" {
+		who = text("throttr.entity", e.Entity)
+	}
+	attrs := []attribute.KeyValue{who}
+	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
+		attrs = append(attrs, text("throttr.metadata."+k, fmt.Sprint(e.Metadata[k])))
+	}
+	return attrs
+}
+
+// number is an attribute of n, or of the largest that there is.
+func number(key string, n uint64) attribute.KeyValue {
+	return attribute.Int64(key, int64(min(n, math.MaxInt64)))
+}
+
+// text is an attribute of what others have written. Exporters drop a whole batch that has
+// a string in it which is no UTF-8.
+func text(key, value string) attribute.KeyValue {
+	return attribute.String(valid(key), valid(value))
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// message returns what err says, if there is one.
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return valid(err.Error())
+}

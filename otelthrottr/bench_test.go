@@ -1,0 +1,57 @@
+package otelthrottr_test
+
+import (
+	"testing"
+	"time"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/otelthrottr"
+)
+
+// BenchmarkHitObserved asks what the adapter adds to a hit on an embedded backend.
+func BenchmarkHitObserved(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		opts   []otelthrottr.Option // nil: no observer
+		inSpan bool
+	}{
+		{"not at all", nil, false},
+		{"metrics", []otelthrottr.Option{}, false},
+		{"metrics with operation", []otelthrottr.Option{otelthrottr.WithOperation()}, false},
+		{"metrics and event", []otelthrottr.Option{}, true},
+		{"metrics and span", []otelthrottr.Option{otelthrottr.WithSpans()}, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			ctx := b.Context()
+			tracers := sdktrace.NewTracerProvider()
+			if c.inSpan {
+				spanned, span := tracers.Tracer("bench").Start(ctx, "request")
+				defer span.End()
+				ctx = spanned
+			}
+			var opts []throttr.Option
+			if c.opts != nil {
+				meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+				observer, err := otelthrottr.New(append(c.opts,
+					otelthrottr.WithMeterProvider(meters), otelthrottr.WithTracerProvider(tracers))...)
+				if err != nil {
+					b.Fatal(err)
+				}
+				opts = append(opts, throttr.WithObserver(observer))
+			}
+			backend := memory.New()
+			defer backend.Close()
+			entities := throttr.NewEntities(throttr.NewRateLimit(backend, opts...))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := entities.Check(ctx, "user:42", "upload", 1<<60, time.Hour, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package otelthrottr
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/throttr-go/throttr"
+)
+
+// ScopeName is the name of the meter and the tracer.
+const ScopeName = "github.com/throttr-go/throttr/otelthrottr"
+
+// buckets are the boundaries of throttr.hit.duration in seconds: an embedded backend takes
+// less than a microsecond, a server far away some hundred milliseconds.
+var buckets = []float64{
+	1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
+	0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+}
+
+// observer is what New returns. Nothing in it changes.
+type observer struct {
+	options
+	hits     metric.Int64Counter
+	duration metric.Float64Histogram
+	resets   metric.Int64Counter
+	tracer   trace.Tracer
+	labels   map[class]labels // of every class, where no option asks for more
+}
+
+// New returns an observer for [throttr.WithObserver]. It is safe for concurrent use. The
+// error is that of the MeterProvider, which could not make a metric.
+func New(opts ...Option) (throttr.Observer, error) {
+	o := &observer{labels: allLabels()}
+	for _, opt := range opts {
+		opt(&o.options)
+	}
+	if o.meters == nil {
+		o.meters = otel.GetMeterProvider()
+	}
+	if o.tracers == nil {
+		o.tracers = otel.GetTracerProvider()
+	}
+	o.tracer = o.tracers.Tracer(ScopeName)
+	if err := o.instruments(o.meters.Meter(ScopeName)); err != nil {
+		return nil, fmt.Errorf("otelthrottr: %w", err)
+	}
+	return o, nil
+}
+
+func (o *observer) instruments(m metric.Meter) (err error) {
+	if o.hits, err = m.Int64Counter("throttr.hits", metric.WithUnit("{hit}"),
+		metric.WithDescription("Hits decided, and hits that have failed.")); err != nil {
+		return err
+	}
+	if o.duration, err = m.Float64Histogram("throttr.hit.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long hits took."), metric.WithExplicitBucketBoundaries(buckets...)); err != nil {
+		return err
+	}
+	o.resets, err = m.Int64Counter("throttr.resets", metric.WithUnit("{reset}"),
+		metric.WithDescription("Windows reset, and resets that have failed."))
+	return err
+}
+
+// Observe implements [throttr.Observer].
+func (o *observer) Observe(ctx context.Context, e throttr.Event) {
+	end := time.Now()
+	c := classOf(e)
+	l, ok := o.labels[c]
+	if !ok || e.Operation != "" && o.operation || e.Entity != "" && o.entity {
+		l = o.labelsOf(c, e)
+	}
+	if c.reset {
+		o.resets.Add(ctx, 1, l.add...)
+	} else {
+		o.hits.Add(ctx, 1, l.add...)
+		o.duration.Record(ctx, e.Duration.Seconds(), l.record...)
+	}
+	if o.spans {
+		o.span(ctx, c, e, end)
+	} else if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent(c.name(), trace.WithTimestamp(end), trace.WithAttributes(o.event(c, e)...))
+	}
+}
+
+// span makes a span of a decision that was made at end.
+func (o *observer) span(ctx context.Context, c class, e throttr.Event, end time.Time) {
+	_, span := o.tracer.Start(ctx, c.name(), trace.WithTimestamp(end.Add(-e.Duration)))
+	if span.IsRecording() {
+		span.SetAttributes(o.details(c, e)...)
+		if c.outcome == failed {
+			span.SetStatus(codes.Error, message(e.Err))
+		}
+	}
+	span.End(trace.WithTimestamp(end))
+}

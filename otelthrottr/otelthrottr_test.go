@@ -1,0 +1,434 @@
+package otelthrottr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/otelthrottr"
+)
+
+var errAway = errors.New("away")
+
+// telemetry is an observer and what it has reported.
+type telemetry struct {
+	throttr.Observer
+	t       testing.TB
+	reader  *sdkmetric.ManualReader
+	spans   *tracetest.InMemoryExporter
+	tracers *sdktrace.TracerProvider
+}
+
+func newTelemetry(t testing.TB, opts ...otelthrottr.Option) *telemetry {
+	tel := &telemetry{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	tel.tracers = sdktrace.NewTracerProvider(sdktrace.WithSyncer(tel.spans))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))
+	var err error
+	tel.Observer, err = otelthrottr.New(append([]otelthrottr.Option{
+		otelthrottr.WithMeterProvider(meters), otelthrottr.WithTracerProvider(tel.tracers),
+	}, opts...)...)
+	require.NoError(t, err)
+	return tel
+}
+
+// metrics returns the metrics by name.
+func (tel *telemetry) metrics() map[string]metricdata.Metrics {
+	var all metricdata.ResourceMetrics
+	require.NoError(tel.t, tel.reader.Collect(context.Background(), &all))
+	byName := map[string]metricdata.Metrics{}
+	for _, scope := range all.ScopeMetrics {
+		require.Equal(tel.t, otelthrottr.ScopeName, scope.Scope.Name)
+		for _, m := range scope.Metrics {
+			byName[m.Name] = m
+		}
+	}
+	return byName
+}
+
+// counts returns what a counter has counted, by its attributes.
+func (tel *telemetry) counts(name string) map[string]int64 {
+	m, ok := tel.metrics()[name]
+	if !ok {
+		return nil
+	}
+	sum, ok := m.Data.(metricdata.Sum[int64])
+	require.True(tel.t, ok)
+	require.True(tel.t, sum.IsMonotonic)
+	counts := map[string]int64{}
+	for _, p := range sum.DataPoints {
+		counts[encoded(p.Attributes)] = p.Value
+	}
+	return counts
+}
+
+func encoded(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
+
+// within observes events in a span, which it returns when it is over.
+func (tel *telemetry) within(events ...throttr.Event) tracetest.SpanStub {
+	ctx, span := tel.tracers.Tracer("test").Start(tel.t.Context(), "request")
+	for _, e := range events {
+		tel.Observe(ctx, e)
+	}
+	span.End()
+	spans := tel.spans.GetSpans()
+	return spans[len(spans)-1]
+}
+
+func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
+	e := throttr.Event{
+		Kind: kind, Key: "7:user:42:upload", Entity: "user:42", Operation: "upload", Scale: time.Minute,
+		Increment: 2, Duration: 3 * time.Millisecond, Metadata: map[string]any{"plan": "free", "a": 1},
+		Result: throttr.Result{Allowed: kind == throttr.EventAllowed, Count: 4, Limit: 5, Remaining: 1},
+	}
+	switch kind {
+	case throttr.EventDenied:
+		e.Result = throttr.Result{Count: 6, Limit: 5, RetryAfter: 1500 * time.Millisecond}
+	case throttr.EventFailed:
+		e.Result, e.Err = throttr.Result{Limit: 5}, errAway
+	case throttr.EventReset:
+		e.Increment, e.Result, e.Metadata = 0, throttr.Result{}, nil
+	}
+	if change != nil {
+		change(&e)
+	}
+	return e
+}
+
+func degraded(e *throttr.Event) { e.Result.Degraded, e.Err = true, errAway }
+
+func failedReset(e *throttr.Event) { e.Increment, e.Result = 0, throttr.Result{} }
+
+func TestMetricsOfEachKindOfEvent(t *testing.T) {
+	tel := newTelemetry(t)
+	for _, e := range []throttr.Event{
+		hit(throttr.EventAllowed, nil),
+		hit(throttr.EventAllowed, nil),
+		hit(throttr.EventAllowed, degraded),
+		hit(throttr.EventDenied, nil),
+		hit(throttr.EventDenied, degraded),
+		hit(throttr.EventFailed, nil),
+		hit(throttr.EventReset, nil),
+		hit(throttr.EventReset, nil),
+		hit(throttr.EventFailed, failedReset),
+	} {
+		tel.Observe(t.Context(), e)
+	}
+	require.Equal(t, map[string]int64{
+		"throttr.degraded=false,throttr.outcome=allowed":                  2,
+		"error.type=_OTHER,throttr.degraded=true,throttr.outcome=allowed": 1,
+		"throttr.degraded=false,throttr.outcome=denied":                   1,
+		"error.type=_OTHER,throttr.degraded=true,throttr.outcome=denied":  1,
+		"error.type=_OTHER,throttr.degraded=false,throttr.outcome=failed": 1,
+	}, tel.counts("throttr.hits"))
+	require.Equal(t, map[string]int64{
+		"throttr.outcome=done":                     2,
+		"error.type=_OTHER,throttr.outcome=failed": 1,
+	}, tel.counts("throttr.resets"))
+
+	all := tel.metrics()
+	require.Len(t, all, 3)
+	require.Equal(t, "{hit}", all["throttr.hits"].Unit)
+	require.Equal(t, "{reset}", all["throttr.resets"].Unit)
+	require.Equal(t, "s", all["throttr.hit.duration"].Unit)
+	for _, m := range all {
+		require.NotEmpty(t, m.Description)
+	}
+	durations := all["throttr.hit.duration"].Data.(metricdata.Histogram[float64]).DataPoints
+	require.Len(t, durations, 5, "resets are not among them")
+	for _, p := range durations {
+		require.InDelta(t, 0.003*float64(p.Count), p.Sum, 1e-9, "seconds")
+		require.Equal(t, 1e-6, p.Bounds[0], "fine enough for an embedded backend")
+		require.Contains(t, tel.counts("throttr.hits"), encoded(p.Attributes), "as throttr.hits")
+	}
+}
+
+func TestOperationsAndEntitiesAreInMetricsOnlyIfAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		opts []otelthrottr.Option
+		want string
+	}{
+		{nil, "throttr.degraded=false,throttr.outcome=allowed"},
+		{[]otelthrottr.Option{otelthrottr.WithIdentity()}, "throttr.degraded=false,throttr.outcome=allowed"},
+		{[]otelthrottr.Option{otelthrottr.WithOperation()}, "throttr.degraded=false,throttr.operation=upload,throttr.outcome=allowed"},
+		{[]otelthrottr.Option{otelthrottr.WithEntity()}, "throttr.degraded=false,throttr.entity=user:42,throttr.outcome=allowed"},
+		{[]otelthrottr.Option{otelthrottr.WithEntity(), otelthrottr.WithOperation()},
+			"throttr.degraded=false,throttr.entity=user:42,throttr.operation=upload,throttr.outcome=allowed"},
+	} {
+		tel := newTelemetry(t, c.opts...)
+		tel.Observe(t.Context(), hit(throttr.EventAllowed, nil))
+		require.Equal(t, map[string]int64{c.want: 1}, tel.counts("throttr.hits"))
+
+		tel = newTelemetry(t, c.opts...)
+		tel.Observe(t.Context(), throttr.Event{Kind: throttr.EventAllowed, Key: "k"})
+		require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 1},
+			tel.counts("throttr.hits"), "of a plain key there is neither")
+	}
+}
+
+func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
+	tel := newTelemetry(t)
+	for i := range 500 {
+		for k := throttr.EventAllowed; k <= throttr.EventReset; k++ {
+			tel.Observe(t.Context(), hit(k, func(e *throttr.Event) {
+				e.Key, e.Entity, e.Operation = fmt.Sprint(i), fmt.Sprint("e", i), fmt.Sprint("o", i)
+				e.Metadata = map[string]any{fmt.Sprint(i): i}
+				if k == throttr.EventFailed {
+					e.Err = fmt.Errorf("failure %d", i)
+				}
+			}))
+		}
+	}
+	require.Len(t, tel.counts("throttr.hits"), 3)
+	require.Len(t, tel.counts("throttr.resets"), 1)
+}
+
+func TestErrorTypes(t *testing.T) {
+	for want, errs := range map[string][]error{
+		"canceled":   {context.Canceled, &throttr.RequestError{Err: context.Canceled}},
+		"timeout":    {context.DeadlineExceeded, fmt.Errorf("of a conn: %w", throttr.ErrStalled)},
+		"overloaded": {&throttr.RequestError{Err: throttr.ErrOverloaded}},
+		"connection": {throttr.ErrConnect, throttr.ErrConnLost},
+		"closed":     {throttr.ErrClosed},
+		"invalid":    {&throttr.RangeError{}, throttr.ErrScale},
+		"_OTHER":     {errAway, throttr.ErrProtocol},
+	} {
+		tel := newTelemetry(t)
+		for _, err := range errs {
+			tel.Observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+		}
+		require.Equal(t, map[string]int64{
+			"error.type=" + want + ",throttr.degraded=false,throttr.outcome=failed": int64(len(errs)),
+		}, tel.counts("throttr.hits"))
+	}
+}
+
+func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
+	tel := newTelemetry(t)
+	span := tel.within(
+		hit(throttr.EventAllowed, nil),
+		hit(throttr.EventDenied, nil),
+		hit(throttr.EventAllowed, degraded),
+		hit(throttr.EventFailed, nil),
+		hit(throttr.EventReset, nil),
+	)
+	require.Len(t, tel.spans.GetSpans(), 1)
+	var got []string
+	for _, e := range span.Events {
+		got = append(got, e.Name+" "+encoded(attribute.NewSet(e.Attributes...)))
+	}
+	require.Equal(t, []string{
+		"throttr.hit throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.window=60",
+		"throttr.hit throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.window=60",
+		"throttr.hit error.message=away,error.type=_OTHER,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.window=60",
+		"throttr.hit error.message=away,error.type=_OTHER,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=failed,throttr.window=60",
+		"throttr.reset throttr.duration=0.003,throttr.operation=upload,throttr.outcome=done,throttr.window=60",
+	}, got)
+	require.Equal(t, codes.Unset, span.Status.Code, "it is for the caller to say what a failure means")
+}
+
+func TestWithoutASpanThereIsNoEvent(t *testing.T) {
+	tel := newTelemetry(t)
+	tel.Observe(t.Context(), hit(throttr.EventAllowed, nil))
+	require.Empty(t, tel.spans.GetSpans())
+}
+
+func TestASpanOfEachDecision(t *testing.T) {
+	tel := newTelemetry(t, otelthrottr.WithSpans())
+	before := time.Now()
+	parent := tel.within(
+		hit(throttr.EventDenied, nil),
+		hit(throttr.EventFailed, nil),
+		hit(throttr.EventFailed, failedReset),
+	)
+	after := time.Now()
+	require.Empty(t, parent.Events)
+	spans := tel.spans.GetSpans()[:3]
+	for _, s := range spans {
+		require.Equal(t, parent.SpanContext.SpanID(), s.Parent.SpanID())
+		require.Equal(t, parent.SpanContext.TraceID(), s.SpanContext.TraceID())
+		require.Equal(t, 3*time.Millisecond, s.EndTime.Sub(s.StartTime))
+		require.False(t, s.EndTime.Before(before) || s.EndTime.After(after))
+		require.Equal(t, otelthrottr.ScopeName, s.InstrumentationScope.Name)
+	}
+	require.Equal(t, "throttr.hit", spans[0].Name)
+	require.Equal(t, codes.Unset, spans[0].Status.Code, "a denial is no error")
+	require.Equal(t,
+		"throttr.count=6,throttr.degraded=false,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.window=60",
+		encoded(attribute.NewSet(spans[0].Attributes...)))
+	require.Equal(t, "throttr.hit", spans[1].Name)
+	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "away"}, spans[1].Status)
+	require.Equal(t, "throttr.reset", spans[2].Name)
+	require.Equal(t, codes.Error, spans[2].Status.Code)
+}
+
+func TestIdentityIsInTracesOnlyIfAskedFor(t *testing.T) {
+	who := func(opts []otelthrottr.Option, e throttr.Event) map[string]string {
+		found := map[string]string{}
+		for _, a := range newTelemetry(t, opts...).within(e).Events[0].Attributes {
+			switch a.Key {
+			case "throttr.entity", "throttr.key", "throttr.metadata.plan", "throttr.metadata.a":
+				found[string(a.Key)] = a.Value.AsString()
+			}
+		}
+		return found
+	}
+	e := hit(throttr.EventAllowed, nil)
+	require.Empty(t, who(nil, e))
+	require.Empty(t, who([]otelthrottr.Option{otelthrottr.WithEntity(), otelthrottr.WithOperation()}, e))
+	asked := []otelthrottr.Option{otelthrottr.WithIdentity()}
+	require.Equal(t, map[string]string{
+		"throttr.entity": "user:42", "throttr.metadata.plan": "free", "throttr.metadata.a": "1",
+	}, who(asked, e))
+	require.Equal(t, map[string]string{"throttr.key": "k"}, who(asked, throttr.Event{Kind: throttr.EventAllowed, Key: "k"}))
+}
+
+func TestAllTextIsUTF8(t *testing.T) {
+	opts := []otelthrottr.Option{otelthrottr.WithIdentity(), otelthrottr.WithEntity(), otelthrottr.WithOperation()}
+	for _, spans := range []bool{false, true} {
+		if spans {
+			opts = append(opts, otelthrottr.WithSpans())
+		}
+		tel := newTelemetry(t, opts...)
+		tel.within(
+			hit(throttr.EventFailed, func(e *throttr.Event) {
+				e.Entity, e.Operation, e.Err = "e\xff", "o\xff", errors.New("m\xff")
+				e.Metadata = map[string]any{"k\xff": "v\xff"}
+			}),
+			hit(throttr.EventAllowed, func(e *throttr.Event) { e.Key, e.Entity, e.Operation = "k\xff", "", "" }),
+		)
+		texts := 0
+		check := func(attrs ...attribute.KeyValue) {
+			for _, a := range attrs {
+				texts++
+				require.True(t, utf8.ValidString(string(a.Key)) && utf8.ValidString(a.Value.Emit()), "%q", a)
+			}
+		}
+		for _, s := range tel.spans.GetSpans() {
+			require.True(t, utf8.ValidString(s.Status.Description))
+			check(s.Attributes...)
+			for _, e := range s.Events {
+				check(e.Attributes...)
+			}
+		}
+		for _, p := range tel.metrics()["throttr.hits"].Data.(metricdata.Sum[int64]).DataPoints {
+			check(p.Attributes.ToSlice()...)
+		}
+		require.Greater(t, texts, 20)
+	}
+}
+
+func TestNumbersBeyondAnAttributeAreCutOff(t *testing.T) {
+	span := newTelemetry(t).within(hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result.Limit = math.MaxUint64 }))
+	require.Contains(t, span.Events[0].Attributes, attribute.Int64("throttr.limit", math.MaxInt64))
+}
+
+func TestALimiterIsObserved(t *testing.T) {
+	tel := newTelemetry(t)
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(tel))
+	for range 5 {
+		_, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
+		require.NoError(t, err)
+	}
+	require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour))
+	require.NoError(t, backend.Close())
+	_, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
+	require.Error(t, err)
+	require.Error(t, limiter.Reset(t.Context(), "k", time.Hour))
+
+	require.Equal(t, map[string]int64{
+		"throttr.degraded=false,throttr.outcome=allowed":                  3,
+		"throttr.degraded=false,throttr.outcome=denied":                   2,
+		"error.type=_OTHER,throttr.degraded=false,throttr.outcome=failed": 1,
+	}, tel.counts("throttr.hits"))
+	require.Equal(t, map[string]int64{
+		"throttr.outcome=done":                     1,
+		"error.type=_OTHER,throttr.outcome=failed": 1,
+	}, tel.counts("throttr.resets"))
+}
+
+func TestACrowdIsCountedWhole(t *testing.T) {
+	const goroutines, events = 8, 500
+	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithOperation(), otelthrottr.WithSpans(), otelthrottr.WithIdentity()}} {
+		tel := newTelemetry(t, opts...)
+		finished := make(chan struct{})
+		for range goroutines {
+			go func() {
+				for range events {
+					tel.Observe(t.Context(), hit(throttr.EventDenied, nil))
+				}
+				finished <- struct{}{}
+			}()
+		}
+		for range goroutines {
+			<-finished
+		}
+		for _, n := range tel.counts("throttr.hits") {
+			require.EqualValues(t, goroutines*events, n)
+		}
+	}
+}
+
+func TestByDefaultTheGlobalProvidersAreUsed(t *testing.T) {
+	tel := newTelemetry(t)
+	meters, tracers := otel.GetMeterProvider(), otel.GetTracerProvider()
+	defer otel.SetMeterProvider(meters)
+	defer otel.SetTracerProvider(tracers)
+	tel.reader = sdkmetric.NewManualReader() // a reader is of one provider
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader)))
+	otel.SetTracerProvider(tel.tracers)
+	for _, opts := range [][]otelthrottr.Option{
+		{otelthrottr.WithSpans()},
+		{otelthrottr.WithSpans(), otelthrottr.WithMeterProvider(nil), otelthrottr.WithTracerProvider(nil)},
+	} {
+		observer, err := otelthrottr.New(opts...)
+		require.NoError(t, err)
+		observer.Observe(t.Context(), hit(throttr.EventAllowed, nil))
+	}
+	require.Len(t, tel.spans.GetSpans(), 2)
+	require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 2}, tel.counts("throttr.hits"))
+}
+
+// refusing makes no counters.
+type refusing struct{ metricnoop.MeterProvider }
+
+func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
+
+type refusingMeter struct{ metricnoop.Meter }
+
+func (refusingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return nil, errAway
+}
+
+func TestNewTellsOfAMeterThatMakesNoMetrics(t *testing.T) {
+	observer, err := otelthrottr.New(otelthrottr.WithMeterProvider(refusing{}))
+	require.ErrorIs(t, err, errAway)
+	require.Nil(t, observer)
+}
+
+func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
+	tel := newTelemetry(t)
+	for _, e := range []throttr.Event{
+		hit(throttr.EventAllowed, nil), hit(throttr.EventDenied, nil), hit(throttr.EventReset, nil),
+	} {
+		require.Zero(t, testing.AllocsPerRun(500, func() { tel.Observe(t.Context(), e) }), e.Kind)
+	}
+}
