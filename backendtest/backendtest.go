@@ -54,7 +54,8 @@ type Subject struct {
 	// Exact is how far the end of a window that the backend tells may be too late. It is
 	// never too early. Default: 0.
 	Exact time.Duration
-	// MaxCount is the largest limit and count that the backend takes. Default: no bound.
+	// MaxCount is the largest limit and count that the backend takes, 100 or more. Default:
+	// no bound.
 	MaxCount uint64
 	// SkipsDenied says that hits may be left uncounted once a window is full.
 	SkipsDenied bool
@@ -68,10 +69,14 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		run  func(*testing.T, Subject)
 	}{
 		{"a window ends one scale after it has started", testEnd},
+		{"a window tells when it started and was last added to", testTimes},
 		{"keys and scales are independent", testIndependence},
 		{"concurrent hits each have a place of their own", testPlaces},
+		{"of concurrent openings of a window one opens it", testOpenings},
 		{"concurrent hits are let through up to the limit and no further", testLimit},
 		{"increments and limits of one key can differ", testMixed},
+		{"concurrent calls of all methods leave nothing behind", testCrowd},
+		{"counts do not wrap around", testLargest},
 		{"Set replaces the window", testSet},
 		{"Reset and Delete end windows", testDelete},
 		{"a call whose context has ended is not made", testContext},

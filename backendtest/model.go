@@ -5,73 +5,122 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
+
+var modelScales = []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
+
+// modelID is what a window of the model is known by.
+type modelID struct {
+	key   string
+	scale time.Duration
+}
 
 // modelWindow is what the model keeps of a window.
 type modelWindow struct {
-	end   time.Time
 	count uint64
-	full  bool // a hit has been denied: the backend may count less from here on
+	end   time.Time
+}
+
+// model keeps windows in the plainest way.
+type model struct {
+	calls
+	windows map[modelID]modelWindow
 }
 
 // testModel makes random calls one after the other, with time passing in between, and
-// compares with a window kept in the plainest way.
+// compares with the model.
 func testModel(t *testing.T, s Subject) {
-	c := calls{t, s}
+	m := model{calls{t, s}, map[modelID]modelWindow{}}
 	random := rand.New(rand.NewPCG(3, 4))
-	windows := map[string]*modelWindow{}
-	scales := []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
 	for step := range 3000 {
-		key, scale := fmt.Sprint("k", random.IntN(3)), scales[random.IntN(len(scales))]
-		name := fmt.Sprint(key, scale)
-		c.Clock.Advance(time.Duration(random.Int64N(int64(scale)/8)).Truncate(time.Millisecond) / time.Duration(1+9*random.IntN(2)))
-		m := windows[name]
-		if m != nil && !c.Clock.Now().Before(m.end) {
-			m = nil
-		}
-		if m == nil {
-			m = &modelWindow{}
-		}
-		fresh := m.end.IsZero()
-		windows[name] = m
-		n := random.Uint64N(4)
-		switch op := random.IntN(12); {
-		case op == 0:
-			c.reset(key, scale)
-			delete(windows, name)
-			continue
-		case op == 1:
-			*m = modelWindow{end: c.end(scale), count: n}
-			c.want(c.set(key, scale, n), n, m.end)
-		case op < 4:
-			w := c.get(key, scale)
-			if fresh {
-				c.none(w)
-				delete(windows, name)
-				continue
-			}
-			m.agree(c, w.Count)
-			c.want(w, m.count, m.end)
-		default:
-			if fresh {
-				*m = modelWindow{end: c.end(scale)}
-			}
-			limit := random.Uint64N(12)
-			w := c.hit(key, scale, limit, n)
-			m.count += n
-			m.agree(c, w.Count)
-			c.want(w, m.count, m.end)
-			m.full = m.full || w.Count > limit
-		}
+		id := modelID{fmt.Sprint("k", random.IntN(3)), modelScales[random.IntN(len(modelScales))]}
+		m.pass(random, id)
+		m.step(random, id)
 		if t.Failed() {
-			t.Fatalf("step %d, key %s, scale %v", step, key, scale)
+			t.Fatalf("step %d, key %s, scale %v", step, id.key, id.scale)
 		}
 	}
 }
 
-// agree takes over a count that is lower than the model's, where it may be.
-func (m *modelWindow) agree(c calls, count uint64) {
-	if m.full && c.SkipsDenied && count < m.count {
-		m.count = count
+// pass lets time pass: some of the scale, or all that is left of a window.
+func (m model) pass(random *rand.Rand, id modelID) {
+	d := time.Duration(random.Int64N(int64(id.scale) / 8)).Truncate(time.Millisecond)
+	switch w := m.windows[id]; {
+	case random.IntN(20) == 0:
+		d = max(0, w.end.Sub(m.Clock.Now()))
+	case random.IntN(2) == 0:
+		d /= 10
+	}
+	m.Clock.Advance(d)
+	for id, w := range m.windows {
+		if !m.Clock.Now().Before(w.end) {
+			delete(m.windows, id)
+		}
+	}
+}
+
+// step makes a call.
+func (m model) step(random *rand.Rand, id modelID) {
+	n, limit := random.Uint64N(4), random.Uint64N(12)
+	switch random.IntN(16) {
+	case 0:
+		m.reset(id.key, id.scale)
+		delete(m.windows, id)
+	case 1:
+		m.opened(id, m.set(id.key, id.scale, n), n)
+	case 2:
+		m.deleteSome(id.key, modelScales[:1+random.IntN(3)])
+	case 3, 4, 5:
+		if w, active := m.windows[id]; active {
+			m.want(m.get(id.key, id.scale), w.count, w.end)
+		} else {
+			m.none(m.get(id.key, id.scale))
+		}
+	case 6, 7:
+		m.added(id, m.inc(id.key, id.scale, n), n)
+	default:
+		got := m.hit(id.key, id.scale, limit, n)
+		if w := m.windows[id]; m.SkipsDenied && w.count > limit && got.Count == w.count {
+			n = 0
+		}
+		m.added(id, got, n)
+	}
+}
+
+// opened is told of a window that was opened with a count.
+func (m model) opened(id modelID, got window.Window, count uint64) {
+	m.windows[id] = modelWindow{count, m.end(id.scale)}
+	m.want(got, count, m.windows[id].end)
+}
+
+// added is told of a window that was added to.
+func (m model) added(id modelID, got window.Window, n uint64) {
+	w, active := m.windows[id]
+	if !active {
+		m.opened(id, got, n)
+		return
+	}
+	w.count += n
+	m.windows[id] = w
+	m.want(got, w.count, w.end)
+}
+
+// deleteSome deletes a key's windows of some scales; if these are all, it does not name
+// them.
+func (m model) deleteSome(key string, scales []time.Duration) {
+	want := 0
+	for _, scale := range scales {
+		if _, active := m.windows[modelID{key, scale}]; active {
+			delete(m.windows, modelID{key, scale})
+			want++
+		}
+	}
+	if len(scales) == len(modelScales) {
+		scales = nil
+	}
+	if got := m.delete(key, scales...); got != want {
+		m.Errorf("Delete(%q, %v) returns %d, want %d", key, scales, got, want)
 	}
 }

@@ -130,9 +130,13 @@ func TestEvictedAreThoseWithFewHits(t *testing.T) {
 			c.set(fmt.Sprint("full", i), time.Minute, 10)
 		}
 		require.Equal(t, 5*most, c.invent(5*most, time.Hour))
+		lost := 0
 		for i := range most / 10 {
-			require.EqualValues(t, 10, c.get(fmt.Sprint("full", i), time.Minute).Count)
+			if c.get(fmt.Sprint("full", i), time.Minute).Count != 10 {
+				lost++
+			}
 		}
+		require.LessOrEqual(t, lost, most/1000, "hardly ever are all of those looked at full")
 	}
 }
 
