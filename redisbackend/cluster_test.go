@@ -44,13 +44,7 @@ func startCluster(t *testing.T) []*server {
 // command asks this node, whatever node would be responsible.
 func (s *server) command(t *testing.T, args ...string) string {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{s.addr}, DisableCache: true, ForceSingleClient: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.connect(func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
 	m, err := redis(t, client, args...).ToMessage()
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)

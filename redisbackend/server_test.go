@@ -106,9 +106,13 @@ func (s *server) kill() {
 }
 
 // connect returns a client of the server, or of its cluster.
-func (s *server) connect() rueidis.Client {
+func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
 	s.t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true})
+	option := rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true}
+	for _, opt := range opts {
+		opt(&option)
+	}
+	client, err := rueidis.NewClient(option)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -4,11 +4,16 @@ package redisbackend_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/redisbackend"
 )
@@ -67,34 +72,53 @@ func TestACallEndsWithItsContext(t *testing.T) {
 // Whoever dials for all and leaves must not fail the others.
 func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
 	s := startServer(t)
-	client := s.connect()
-	b := redisbackend.New(client)
+	var slow atomic.Bool
+	dials, pass := make(chan bool, 10), make(chan bool)
+	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = -1 // one connection
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if slow.Load() {
+				dials <- true
+				select {
+				case <-pass:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}))
 	s.kill()
-	for range 5 { // until the client has given up its old connection
-		if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err == nil {
+	for { // until the client has given up its old connection
+		_, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
+		if err == nil {
 			t.Fatal("a hit on nothing succeeds")
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			break
 		}
 	}
 	s.start()
-	s.freeze(t) // it accepts, and does not shake hands
+	slow.Store(true)
+	hit := func(ctx context.Context) chan error {
+		result := make(chan error, 1)
+		go func() {
+			_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
+			result <- err
+		}()
+		return result
+	}
 	ctx, cancel := context.WithCancel(t.Context())
-	left := make(chan error)
-	go func() {
-		_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
-		left <- err
-	}()
-	stays := make(chan error)
-	go func() {
-		time.Sleep(20 * time.Millisecond)
-		_, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
-		stays <- err
-	}()
-	time.Sleep(50 * time.Millisecond)
+	leaves := hit(ctx)
+	<-dials
+	stays := hit(t.Context())
+	time.Sleep(20 * time.Millisecond) // nothing tells that it waits
 	cancel()
-	if err := <-left; !errors.Is(err, context.Canceled) {
+	if err := <-leaves; !errors.Is(err, context.Canceled) {
 		t.Errorf("who leaves is told: %v", err)
 	}
-	s.thaw(t)
+	time.Sleep(20 * time.Millisecond)
+	close(pass)
 	if err := <-stays; err != nil {
 		t.Errorf("who stays is told: %v", err)
 	}
