@@ -173,6 +173,16 @@ func TestAWholeCallIsNeverCutByTheServersReads(t *testing.T) {
 		require.True(t, isDone(fits))
 		require.True(t, isDone(cut))
 
+		w.queue(loose, 40, 200)
+		w.queue(whole, 2, 47) // 8094
+		w.queue(whole, 1, 3)  // 8097
+		require.Equal(t, 8000, w.written())
+		require.Equal(t, 94, w.written())
+		require.True(t, w.silent(), "one byte too many")
+		w.answers(42)
+		require.Equal(t, 3, w.written())
+		w.answers(1)
+
 		w.queue(whole, 50, 200)
 		require.Equal(t, 10_000, w.written(), "one that can't fit goes when nothing is in flight")
 		w.answers(50)
