@@ -89,7 +89,7 @@ func BenchmarkGet(b *testing.B) {
 
 // What does a key's first hit cost?
 func BenchmarkHitFirst(b *testing.B) {
-	m := newBench(b, memory.WithMaxKeys(1<<40))
+	m := newBench(b, memory.WithMaxKeys(1<<30))
 	all := keys(b.N)
 	b.ReportAllocs()
 	b.ResetTimer()

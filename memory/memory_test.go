@@ -88,8 +88,8 @@ func TestExactlyTheLimitIsAllowed(t *testing.T) {
 	}
 }
 
-// In windows that end all the time, on the real clock, with other keys that come and go and
-// cleanings in between, each place is given once.
+// In windows that end all the time, on the real clock and with cleanings in between, each
+// place is given once.
 func TestNoPlaceIsGivenTwiceWhileWindowsEnd(t *testing.T) {
 	const goroutines, hits, scale = 16, 4000, 200 * time.Microsecond
 	b := memory.New(memory.WithCleanPeriod(scale), memory.WithMaxKeys(100), memory.WithOverflow(memory.Evict))

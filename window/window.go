@@ -39,9 +39,9 @@ type Window struct {
 // k+1, one k+2, and so on. Counts do not wrap around.
 //
 // Every method is safe for any number of goroutines, and returns soon after its ctx ends
-// with an error that matches the ctx's. Key is any string, the empty one included; scale
-// is positive. An error tells nothing of whether the hit was counted, unless the backend
-// says so.
+// with an error that matches the ctx's. If the ctx has ended before, nothing is done. Key
+// is any string, the empty one included, and every byte of it counts; scale is positive.
+// An error tells nothing of whether the hit was counted, unless the backend says so.
 type Backend interface {
 	// Hit adds increment to the active window, or opens one. Where the count is over
 	// limit already, and the window is known to be active, it may leave the hit uncounted
