@@ -1,7 +1,9 @@
 package memory
 
 import (
+	"math"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +44,17 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 		}
 	}
 	require.Less(t, same, 16, "the hash of a key can't be foreseen")
+}
+
+func TestMinusStaysInBounds(t *testing.T) {
+	for _, test := range []struct {
+		a, b int64
+		want time.Duration
+	}{
+		{5, 3, 2}, {3, 5, -2}, {0, 0, 0}, {math.MinInt64, math.MinInt64, 0}, {math.MaxInt64, math.MaxInt64, 0},
+		{math.MaxInt64, -1, math.MaxInt64}, {math.MaxInt64, math.MinInt64, math.MaxInt64}, {0, math.MinInt64, math.MaxInt64},
+		{-2, math.MaxInt64, math.MinInt64}, {math.MinInt64, 1, math.MinInt64}, {-1, math.MaxInt64, math.MinInt64},
+	} {
+		require.Equal(t, test.want, minus(test.a, test.b), "%d - %d", test.a, test.b)
+	}
 }
