@@ -10,6 +10,19 @@ func Trace[T codec.Value](b *ServerBackend[T], f func(key string, bucket int64, 
 // Lanes returns how many windows b remembers.
 func Lanes[T codec.Value](b *ServerBackend[T]) int { return b.lanes.len() }
 
+// QueuePlaces returns how many places b's queues have, waiting visits or none.
+func QueuePlaces[T codec.Value](b *ServerBackend[T]) int {
+	n := 0
+	for i := range b.lanes.shards {
+		for _, l := range b.lanes.shards[i].lanes {
+			l.mu.Lock()
+			n += len(l.queue.ring)
+			l.mu.Unlock()
+		}
+	}
+	return n
+}
+
 // Owned returns how many records b has yet to remove.
 func Owned[T codec.Value](b *ServerBackend[T]) int {
 	n := 0

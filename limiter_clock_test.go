@@ -20,7 +20,7 @@ import (
 )
 
 func TestAClockThatJumpsStaysInItsWindow(t *testing.T) {
-	for _, jump := range []time.Duration{-50 * time.Second, -time.Second, time.Second, 50 * time.Second} {
+	for _, jump := range []time.Duration{-59 * time.Second, -time.Second, time.Second, 50 * time.Second} {
 		for _, who := range []string{"who opened it", "who joined it"} {
 			t.Run(fmt.Sprintf("%v/%s", jump, who), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -49,6 +49,13 @@ func TestAClockThatJumpsStaysInItsWindow(t *testing.T) {
 					require.Positive(t, res.RetryAfter)
 					require.LessOrEqual(t, res.RetryAfter, time.Minute)
 					require.Zero(t, hits(t, other, 1, "k", time.Minute, 10))
+					mu.Lock()
+					shift = 0
+					mu.Unlock()
+					require.Zero(t, hits(t, l, 1, "k", time.Minute, 10))
+					mu.Lock()
+					shift = jump
+					mu.Unlock()
 					time.Sleep(55 * time.Second) // the window is over
 					time.Sleep(2 * time.Second)  // whatever the jump, a full window is asked for again by then
 					require.Equal(t, 10, hits(t, l, 12, "k", time.Minute, 10))
@@ -163,6 +170,23 @@ func TestWhatABackendRemembersIsBounded(t *testing.T) {
 		require.Zero(t, throttr.Owned(backend))
 		require.LessOrEqual(t, throttr.Lanes(backend), most)
 		require.Equal(t, 1, hits(t, l, 1, "one more", time.Minute, 2))
+	})
+}
+
+func TestACrowdLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		backend := connect[uint16](t, srv, over(srv, throttr.Config{})).Backend()
+		l := throttr.NewRateLimit(backend)
+		var all sync.WaitGroup
+		for range 2000 {
+			all.Go(func() { hits(t, l, 1, "k", time.Minute, 5000) })
+		}
+		all.Wait()
+		synctest.Wait()
+		require.Less(t, throttr.QueuePlaces(backend), 100)
+		require.Equal(t, 3000, hits(t, l, 3500, "k", time.Minute, 5000))
 	})
 }
 

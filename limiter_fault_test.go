@@ -183,17 +183,17 @@ func testCutHits(t *testing.T, cut mockserver.Cut) bool {
 	defer client.Close()
 	l := throttr.NewRateLimit(client.Backend())
 	failures := 0
-	count := func() uint64 {
-		n, err := judge.Get(ctx, "k", time.Minute)
+	count := func(key string) uint64 {
+		n, err := judge.Get(ctx, key, time.Minute)
 		require.NoError(t, err, what)
 		return n
 	}
 	// try calls f, and requires that the count is as before if f says that it has done
 	// nothing, as wanted if f has been done, and one of both if it does not know.
-	try := func(name string, f func() error, want uint64) {
-		before := count()
-		err := f()
-		after := count()
+	try := func(name, key string, f func(string) error, want uint64) {
+		before := count(key)
+		err := f(key)
+		after := count(key)
 		switch {
 		case err == nil:
 			require.Equal(t, want, after, "%s, %s", what, name)
@@ -205,14 +205,17 @@ func testCutHits(t *testing.T, cut mockserver.Cut) bool {
 			require.Contains(t, []uint64{0, before, want}, after, "%s, %s: %v", what, name, err)
 		}
 	}
-	hit := func() error { _, err := l.Hit(ctx, "k", time.Minute, 10); return err }
-	set := func() error { _, err := l.Set(ctx, "k", time.Minute, 7); return err }
-	try("the first hit", hit, count()+1)
-	try("the second hit", hit, count()+1)
-	try("a set", set, 7)
-	try("a hit", hit, count()+1)
-	try("a reset", func() error { return l.Reset(ctx, "k", time.Minute) }, 0)
-	try("the last hit", hit, count()+1)
+	hit := func(key string) error { _, err := l.Hit(ctx, key, time.Minute, 10); return err }
+	set := func(key string) error { _, err := l.Set(ctx, key, time.Minute, 7); return err }
+	reset := func(key string) error { return l.Reset(ctx, key, time.Minute) }
+	try("a first hit", "k", hit, count("k")+1)
+	try("a second hit", "k", hit, count("k")+1)
+	try("a set", "k", set, 7)
+	try("a hit after it", "k", hit, count("k")+1)
+	try("a reset", "k", reset, 0)
+	try("a hit after it", "k", hit, count("k")+1)
+	try("the only hit", "hit", hit, 1)
+	try("the only set", "set", set, 7)
 	require.LessOrEqual(t, failures, 1, what)
 	requireRemoved(t, srv, 3*time.Minute)
 	return failures > 0
@@ -380,6 +383,75 @@ func TestCallersWhoLeaveAreToldWhetherTheyWereCounted(t *testing.T) {
 	})
 }
 
+func TestCallersWhoLeaveDuringALookAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: 10 * time.Millisecond})
+		l := limiterOf[uint16](t, srv)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+				defer cancel()
+				if _, err := l.Hit(ctx, "k", time.Minute, 5); !throttr.SafeToRetry(err) || !throttr.Timeout(err) {
+					t.Errorf("hit: %v", err)
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+		res, err := l.Hit(t.Context(), "k", time.Minute, 5)
+		require.NoError(t, err)
+		require.Equal(t, uint64(1), res.Count)
+		all.Wait()
+	})
+}
+
+// Of two clients that open a window at once, the second's connection is cut at any byte.
+func TestWhoComesSecondAndIsCutIsToldTheTruth(t *testing.T) {
+	for after := 0; ; after++ {
+		done := false
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			first := limiterOf[uint16](t, srv, ahead(40*time.Second)) // in the next bucket
+			srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: after, Times: 1})
+			client, err := throttr.Connect[uint16](t.Context(), over(srv, once(throttr.Config{Servers: []string{srv.Addr()}})))
+			if err != nil {
+				return
+			}
+			defer client.Close()
+			second := throttr.NewRateLimit(client.Backend())
+			remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			time.Sleep(40 * time.Second)
+			var all sync.WaitGroup
+			all.Go(func() { hits(t, first, 1, "k", time.Minute, 10) })
+			time.Sleep(100 * time.Microsecond)
+			_, err = second.Hit(t.Context(), "k", time.Minute, 10)
+			all.Wait()
+			remove()
+			sum := uint64(0)
+			for _, name := range srv.Keys() {
+				n, _ := srv.Counter(name)
+				sum += n
+			}
+			switch {
+			case err == nil:
+				done = true
+				require.Equal(t, uint64(2), sum, "cut after %d bytes", after)
+			case throttr.SafeToRetry(err):
+				require.Equal(t, uint64(1), sum, "cut after %d bytes: %v", after, err)
+			}
+			res, err := first.Hit(t.Context(), "k", time.Minute, 10)
+			require.NoError(t, err)
+			require.LessOrEqual(t, res.Count, uint64(3), "cut after %d bytes", after)
+			requireRemoved(t, srv, 3*time.Minute)
+		})
+		if done || t.Failed() {
+			return
+		}
+	}
+}
+
 func TestManyClientsSetAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -390,6 +462,7 @@ func TestManyClientsSetAtOnce(t *testing.T) {
 		for i := range limiters {
 			limiters[i] = limiterOf[uint16](t, srv, ahead(time.Duration(i)*500*time.Millisecond))
 		}
+		time.Sleep(7 * time.Second) // some are in the next bucket
 		for range 5 {
 			for i, l := range limiters {
 				all.Go(func() {
