@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	windows "github.com/throttr-go/throttr/window"
 )
 
 // ServerBackend keeps windows on Throttr servers, exactly, for any number of clients
@@ -21,6 +22,7 @@ import (
 type ServerBackend[T codec.Value] struct {
 	client  *Client[T]
 	now     func() time.Time
+	options backendOptions
 	lanes   laneTable[T]
 	purgers []purger[T] // one for each server
 	visits  sync.Pool   // of *visit
@@ -38,12 +40,19 @@ type ServerBackend[T codec.Value] struct {
 
 var _ Backend = (*ServerBackend[uint64])(nil)
 
+// closePatience is how long the end of a backend may take to remove the records of windows
+// that are over.
+const closePatience = time.Second
+
 // defaultMaxWindows is how many windows a backend remembers.
 const defaultMaxWindows = 1 << 18
 
 type backendOptions struct {
 	now        func() time.Time
 	maxWindows int
+	algorithm  windows.Algorithm
+	apart      bool          // no coalescing
+	denials    time.Duration // 0: as the timing says
 }
 
 // BackendOption changes how [Client.Backend] works.
@@ -55,9 +64,40 @@ func WithClock(now func() time.Time) BackendOption {
 	return func(o *backendOptions) { o.now = now }
 }
 
+// WithAlgorithm sets when windows open and end. Aligned windows end by the clock of each
+// client; as clocks differ by less than a scale, their scale can be half as long as that of
+// others. All clients must use the same. Default: per key.
+func WithAlgorithm(a windows.Algorithm) BackendOption {
+	return func(o *backendOptions) { o.algorithm = a }
+}
+
+// WithoutCoalescing has each hit make a request of its own. By default, hits on a window
+// that come while a request for it is under way wait, and share the next one: a hot key then
+// costs a server one request for many hits. Exactness is the same.
+func WithoutCoalescing() BackendOption {
+	return func(o *backendOptions) { o.apart = true }
+}
+
+// WithDenialMemory bounds for how long hits on a full window are denied without asking the
+// server, and so how late a Set or Reset by another client is noticed: d after the server
+// was last asked, and never beyond the window's end. Less than 0: every hit asks. Default, 0:
+// a tenth of the scale, but at least 10 ms and at most 1 s.
+func WithDenialMemory(d time.Duration) BackendOption {
+	return func(o *backendOptions) { o.denials = d }
+}
+
+// denialMemory returns for how long a denial is remembered.
+func (b *ServerBackend[T]) denialMemory(t timing) time.Duration {
+	if b.options.denials != 0 {
+		return b.options.denials
+	}
+	return t.recheck()
+}
+
 // WithMaxWindows bounds how many windows the backend remembers, and, four times as
-// many, how many records it has yet to remove. To forget a window costs a look at the
-// server when its key is hit again. A window that would leave too many records to
+// many, how many records it has yet to remove. Windows that are over are forgotten first, of
+// a few picked at random. To forget a window costs a look at the server when its key is hit
+// again. A window that would leave too many records to
 // remove is not opened: the hit fails with [ErrOverloaded]. Default: 262144.
 func WithMaxWindows(n int) BackendOption {
 	return func(o *backendOptions) { o.maxWindows = n }
@@ -74,7 +114,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		o.maxWindows = defaultMaxWindows
 	}
 	o.maxWindows = min(o.maxWindows, math.MaxInt/8)
-	b := &ServerBackend[T]{client: c, now: o.now}
+	b := &ServerBackend[T]{client: c, now: o.now, options: o}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.lanes.init(o.maxWindows)
 	b.visits.New = func() any { return &visit{done: make(chan struct{}, 1)} }
@@ -156,9 +196,9 @@ func (b *ServerBackend[T]) lane(key string, scale time.Duration) (*lane[T], erro
 	if l := b.lanes.find(laneKey{key, scale}); l != nil {
 		return l, nil
 	}
-	t, ok := timingOf(scale, uint64(^T(0)))
+	t, ok := timingFor(b.options.algorithm, scale, uint64(^T(0)))
 	if !ok {
-		return nil, scaleError(scale, codec.Size[T]())
+		return nil, scaleError(b.options.algorithm, scale, codec.Size[T]())
 	}
 	return b.lanes.add(newLane(b, key, t)), nil
 }
@@ -173,12 +213,19 @@ func (b *ServerBackend[T]) start(f func()) bool {
 	return !b.closed
 }
 
-// close lets no more hits in, fails those that are under way, and returns when nothing
-// runs any more.
+// close lets no more hits in, removes the records of windows that are over, fails the hits
+// that are under way, and returns when nothing runs any more.
 func (b *ServerBackend[T]) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
+	patience := time.AfterFunc(closePatience, b.cancel)
+	defer patience.Stop()
+	var last sync.WaitGroup
+	for i := range b.purgers {
+		last.Go(b.purgers[i].finish)
+	}
+	last.Wait()
 	b.cancel()
 	b.tasks.Wait()
 }

@@ -55,6 +55,14 @@ type Config struct {
 	// an idle one with a QUERY. Default: 30 s.
 	HealthInterval time.Duration
 
+	// RetryPause is how long a server that can't be reached is left alone before it is
+	// tried again, by the client itself and in the background; until it is back, requests
+	// to it fail at once with ErrUnavailable. Each pause is twice as long as the one
+	// before. Default: 100 ms.
+	RetryPause time.Duration
+	// MaxRetryPause bounds these pauses. Default: 5 s.
+	MaxRetryPause time.Duration
+
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
 	// a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -114,6 +122,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxConnAge", &c.MaxConnAge, time.Hour, true},
 		{"MaxConnIdle", &c.MaxConnIdle, 5 * time.Minute, true},
 		{"HealthInterval", &c.HealthInterval, 30 * time.Second, false},
+		{"RetryPause", &c.RetryPause, 100 * time.Millisecond, false},
+		{"MaxRetryPause", &c.MaxRetryPause, 5 * time.Second, false},
 	} {
 		if *f.value == 0 {
 			*f.value = f.initial

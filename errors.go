@@ -25,6 +25,9 @@ var (
 	// ErrStalled says that requests were outstanding and no byte came for
 	// Config.StallTimeout. The connection has been closed.
 	ErrStalled = errors.New("throttr: server has stalled")
+	// ErrUnavailable says that a server could not be reached a moment ago and is left
+	// alone for now. The request was not sent.
+	ErrUnavailable = errors.New("throttr: server is unavailable")
 	// ErrConnLost says that a connection ended with requests outstanding.
 	ErrConnLost = errors.New("throttr: connection lost")
 	// ErrOverloaded says that Config.MaxWaiting requests were waiting already.
@@ -93,7 +96,10 @@ func byteCount(n int) string {
 // been executed by a server.
 func SafeToRetry(err error) bool {
 	var re *RequestError
-	return errors.As(err, &re) && !re.Sent
+	if errors.As(err, &re) {
+		return !re.Sent
+	}
+	return errors.Is(err, ErrConnect)
 }
 
 // Timeout reports whether err is a deadline that passed, a network timeout, or a

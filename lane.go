@@ -61,11 +61,13 @@ type lane[T codec.Value] struct {
 	window  window // the active one, as far as is known
 
 	fresh bool // window has just been read; the serving goroutine's own
+
+	owned []*ownedRecord[T] // guarded by the purger's mutex
 }
 
 func newLane[T codec.Value](b *ServerBackend[T], key string, t timing) *lane[T] {
 	l := &lane[T]{backend: b, purger: &b.purgers[b.client.router.pick(key)], key: key, timing: t}
-	l.prefix, l.suffix = recordName(key, t.scale)
+	l.prefix, l.suffix = recordName(key, t)
 	return l
 }
 
@@ -167,7 +169,7 @@ func (l *lane[T]) full(limit uint64, now time.Time) bool {
 		return false
 	}
 	age := now.Sub(l.window.seen)
-	return age >= 0 && age < l.timing.recheck()
+	return age >= 0 && age < l.backend.denialMemory(l.timing)
 }
 
 // flight is the visits that one request counts.
@@ -185,6 +187,14 @@ func share(largest, most uint64) uint64 { return max(1, (largest-most)/headroom)
 func (f *flight) takes(v *visit, largest uint64) bool {
 	fits := share(largest, max(f.most, v.limit))
 	return len(f.visits) == 0 || f.sum <= fits && v.increment <= fits-f.sum
+}
+
+// takes reports whether v may share a request with the others of a flight.
+func (l *lane[T]) takes(f *flight, v *visit) bool {
+	if l.backend.options.apart && len(f.visits) > 0 {
+		return false
+	}
+	return f.takes(v, uint64(^T(0)))
 }
 
 func (f *flight) add(v *visit) {
@@ -263,7 +273,7 @@ func (l *lane[T]) next(f *flight) (move, *visit) {
 			return moveCheck, nil
 		case l.window.count > v.limit:
 			l.answer(l.queue.pop(), l.window.count, now)
-		case !f.takes(v, uint64(^T(0))):
+		case !l.takes(f, v):
 			return moveCount, nil
 		default:
 			f.add(l.queue.pop())

@@ -7,9 +7,6 @@ import (
 )
 
 const (
-	// lookReach is how many buckets to either side of the present one are looked at:
-	// the clocks of two clients differ by less than a scale.
-	lookReach = 2
 	// tieLooks is how often a tie is looked at before it is taken to be for ever.
 	tieLooks = 12
 	// tiePause is how long the first of them waits; each waits twice as long as the one
@@ -25,7 +22,8 @@ var errNoRecord = errors.New("throttr: every bucket in reach has had its window:
 // look queries the buckets around one and returns the live records.
 func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
 	cl := l.request(whole)
-	for b := around - lookReach; b <= around+lookReach; b++ {
+	reach := l.timing.reach()
+	for b := around - reach; b <= around+reach; b++ {
 		l.query(cl, b)
 	}
 	answers, lo, hi, err := l.ask(ctx, cl)
@@ -34,7 +32,7 @@ func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
 	}
 	var live []sight
 	for i, a := range answers {
-		if s := sighting(around-lookReach+int64(i), a, lo, hi); s.live(l.timing) {
+		if s := sighting(around-reach+int64(i), a, lo, hi); s.live(l.timing) {
 			live = append(live, s)
 		}
 	}
@@ -149,7 +147,7 @@ func (l *lane[T]) board(f *flight) bool {
 			l.queue.pop()
 			continue
 		}
-		if v.task >= setTask || !f.takes(v, uint64(^T(0))) {
+		if v.task >= setTask || !l.takes(f, v) {
 			break
 		}
 		f.add(l.queue.pop())
@@ -161,7 +159,7 @@ func (l *lane[T]) board(f *flight) bool {
 // used up, in one of the next.
 func (l *lane[T]) open(f *flight) {
 	present := l.timing.bucket(l.backend.now())
-	for b := present; b <= present+lookReach; b++ {
+	for b := present; b <= present+l.timing.reach(); b++ {
 		used, err := l.openIn(b, present, f)
 		if err != nil {
 			l.failFlight(f, l.fate(err, !SafeToRetry(err)))
@@ -186,8 +184,9 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 	if err := l.purger.reserve(); err != nil {
 		return false, bk.refused(l.key, false, err)
 	}
+	reach := l.timing.reach()
 	cl := l.request(alone)
-	for o := around - lookReach; o <= around+lookReach; o++ {
+	for o := around - reach; o <= around+reach; o++ {
 		if o != b {
 			l.query(cl, o)
 		}
@@ -205,14 +204,14 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 		if SafeToRetry(err) {
 			l.purger.release()
 		} else { // it may be ours
-			l.purger.add(l, b, bk.now().Add(l.timing.scale))
+			l.purger.add(l, b, l.timing.over(b, bk.now()))
 		}
 		return false, err
 	}
 	own := sighting(b, answers[len(answers)-1], lo, hi)
-	inserted := answers[2*lookReach].ok
+	inserted := answers[2*reach].ok
 	var others []sight
-	for o, i := around-lookReach, 0; o <= around+lookReach; o++ {
+	for o, i := around-reach, 0; o <= around+reach; o++ {
 		if o != b {
 			if s := sighting(o, answers[i], lo, hi); s.live(l.timing) {
 				others = append(others, s)
@@ -222,7 +221,7 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 	}
 	bk.client.calls.Put(cl)
 	if inserted {
-		l.purger.add(l, b, hi.Add(l.timing.scale))
+		l.purger.add(l, b, l.timing.over(b, hi))
 		return false, l.opened(own, others, around, f)
 	}
 	l.purger.release()
@@ -237,10 +236,7 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 func (l *lane[T]) opened(own sight, others []sight, around int64, f *flight) error {
 	if len(others) == 0 {
 		l.mu.Lock()
-		l.window = window{
-			bucket: own.bucket, count: own.count, seen: own.hi,
-			endLo: own.lo.Add(l.timing.scale), endHi: own.hi.Add(l.timing.scale),
-		}
+		l.window = l.timing.opened(own.bucket, own.count, own.lo, own.hi)
 		l.known = true
 		l.mu.Unlock()
 		l.settle(f, own.count)

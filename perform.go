@@ -11,12 +11,13 @@ const setTries = 32
 
 // perform does a Set or Reset.
 func (l *lane[T]) perform(v *visit) {
+	var ended Window
 	var sent bool
 	var err error
 	if v.task == setTask {
 		sent, err = l.set(v.increment)
 	} else {
-		sent, err = l.reset()
+		ended, sent, err = l.reset()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,20 +28,25 @@ func (l *lane[T]) perform(v *visit) {
 	case v.task == setTask:
 		l.answer(v, v.increment, l.backend.now())
 	default:
+		v.window = ended
 		v.finish()
 	}
 }
 
-// reset removes every live record of the key. With an error, it returns whether it may
-// have removed one.
-func (l *lane[T]) reset() (sent bool, err error) {
+// reset removes every live record of the key and returns the window that it has ended.
+// With an error, it returns whether it may have removed one.
+func (l *lane[T]) reset() (ended Window, sent bool, err error) {
 	live, err := l.look(l.backend.ctx, l.timing.bucket(l.backend.now()))
 	if err != nil {
-		return false, err
+		return Window{}, false, err
 	}
 	l.forget()
+	if len(live) > 0 {
+		s, _ := l.oldest(live)
+		ended = l.report(s, nil)
+	}
 	err = l.purgeAll(live)
-	return !SafeToRetry(err), err
+	return ended, !SafeToRetry(err), err
 }
 
 // purgeAll removes records.
@@ -72,7 +78,7 @@ func (l *lane[T]) set(count uint64) (sent bool, err error) {
 			return sent, err
 		}
 		if sent && !slices.ContainsFunc(live, func(s sight) bool { return s.bucket == b }) {
-			if b++; b > present+lookReach { // the last one's name was not just taken, but used up
+			if b++; b > present+l.timing.reach() { // the last one's name was not just taken, but used up
 				break
 			}
 		}
@@ -92,12 +98,13 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 	if err := l.purger.reserve(); err != nil {
 		return false, bk.refused(l.key, false, err)
 	}
+	reach := l.timing.reach()
 	cl := l.request(alone)
 	for _, s := range live {
 		l.purge(cl, s.bucket)
 	}
 	l.insert(cl, b, count)
-	for o := around - lookReach; o <= around+lookReach; o++ {
+	for o := around - reach; o <= around+reach; o++ {
 		if o != b {
 			l.query(cl, o)
 		}
@@ -107,13 +114,13 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 		if SafeToRetry(err) {
 			l.purger.release()
 		} else {
-			l.purger.add(l, b, bk.now().Add(l.timing.scale))
+			l.purger.add(l, b, l.timing.over(b, bk.now()))
 		}
 		return false, err
 	}
 	inserted := answers[len(live)].ok
 	var late []sight // opened since the look
-	for o, i := around-lookReach, len(live)+1; o <= around+lookReach; o++ {
+	for o, i := around-reach, len(live)+1; o <= around+reach; o++ {
 		if o != b {
 			if s := sighting(o, answers[i], lo, hi); s.live(l.timing) {
 				late = append(late, s)
@@ -126,9 +133,9 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 		l.purger.release()
 		return false, nil
 	}
-	l.purger.add(l, b, hi.Add(l.timing.scale))
+	l.purger.add(l, b, l.timing.over(b, hi))
 	l.mu.Lock()
-	l.window = window{bucket: b, count: count, seen: hi, endLo: lo.Add(l.timing.scale), endHi: hi.Add(l.timing.scale)}
+	l.window = l.timing.opened(b, count, lo, hi)
 	l.known = true
 	l.mu.Unlock()
 	if err := l.purgeAll(late); err != nil {
@@ -140,7 +147,8 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 // peek reads the active window, or looks for it, for a caller who only wants to know.
 func (l *lane[T]) peek(ctx context.Context) (Window, error) {
 	l.mu.Lock()
-	w, known := l.window, l.known
+	w := l.window
+	known := l.known && l.backend.now().Before(w.endHi)
 	l.mu.Unlock()
 	if known {
 		s, err := l.read(ctx, w.bucket, 0)

@@ -33,7 +33,8 @@ type pool[T codec.Value] struct {
 	closed  bool
 	live    []*puddle.Resource[*conn[T]] // at most MaxConns
 	opening *opening                     // at most one at a time
-	waiting int                          // callers who wait for it
+	circuit circuit
+	waiting int // callers who wait for it
 }
 
 // opening is an attempt to make a connection, for all who wait for one.
@@ -99,8 +100,11 @@ func (p *pool[T]) choose() (*conn[T], *opening, error) {
 			best = c
 		}
 	}
+	if err := p.circuit.refusal(); err != nil && best == nil {
+		return nil, nil, err
+	}
 	busy := best == nil || best.load.Load() >= int64(p.cfg.MaxInFlight)/2
-	if busy && p.opening == nil && len(p.live) < p.cfg.MaxConns {
+	if busy && p.opening == nil && p.circuit.cause == nil && len(p.live) < p.cfg.MaxConns {
 		o := &opening{done: make(chan struct{})}
 		p.opening = o
 		p.tasks.Go(func() { p.fill(o) })
@@ -117,26 +121,38 @@ func (p *pool[T]) choose() (*conn[T], *opening, error) {
 
 // fill makes a connection. It is not bound to the caller who needed it first.
 func (p *pool[T]) fill(o *opening) {
-	r, err := p.puddle.Acquire(p.ctx)
+	err := p.take(p.puddle.Acquire(p.ctx))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening = nil
-	switch {
-	case p.closed:
-		err = ErrClosed
-		if r != nil {
-			r.Destroy()
-		}
-	case err != nil:
-		p.counts.failures.Add(1)
-	case r.Value().failure() != nil: // it has ended already, and dropped did not find it
-		err = fmt.Errorf("%w to %s: %w", ErrConnect, p.server, r.Value().failure())
-		r.Destroy()
-	default:
-		p.live = append(p.live, r)
+	if err != nil && !p.closed && p.circuit.trip(err) {
+		p.tasks.Go(p.recover)
 	}
 	o.err = err
 	close(o.done)
+}
+
+// take makes a connection that was just made one of those in use, or returns why it can't
+// be.
+func (p *pool[T]) take(r *puddle.Resource[*conn[T]], err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		if r != nil {
+			r.Destroy()
+		}
+		return ErrClosed
+	case err != nil:
+		p.counts.failures.Add(1)
+		return err
+	case r.Value().failure() != nil: // it has ended already, and dropped did not find it
+		r.Destroy()
+		return fmt.Errorf("%w to %s: %w", ErrConnect, p.server, r.Value().failure())
+	}
+	p.live = append(p.live, r)
+	p.circuit = circuit{}
+	return nil
 }
 
 // dropped is called by a connection that has ended.

@@ -3,6 +3,7 @@ package throttr
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,21 +41,24 @@ type purger[T codec.Value] struct {
 type ownedRecord[T codec.Value] struct {
 	lane   *lane[T]
 	bucket int64
-	due    time.Time // when to remove it
-	gone   time.Time // when its TTL has removed it
+
+	// Guarded by the purger's mutex.
+	due  time.Time // when to remove it
+	gone time.Time // when its TTL has removed it
+	next time.Time // when to remove the record that a Set has put under its name since
 }
 
 // purgeHeap implements heap.Interface: the first to remove comes first.
-type purgeHeap[T codec.Value] []ownedRecord[T]
+type purgeHeap[T codec.Value] []*ownedRecord[T]
 
 func (h purgeHeap[T]) Len() int           { return len(h) }
 func (h purgeHeap[T]) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
 func (h purgeHeap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *purgeHeap[T]) Push(x any)        { *h = append(*h, x.(ownedRecord[T])) }
+func (h *purgeHeap[T]) Push(x any)        { *h = append(*h, x.(*ownedRecord[T])) }
 func (h *purgeHeap[T]) Pop() any {
 	last := len(*h) - 1
 	r := (*h)[last]
-	(*h)[last] = ownedRecord[T]{}
+	(*h)[last] = nil
 	*h = (*h)[:last]
 	return r
 }
@@ -84,25 +88,34 @@ func (p *purger[T]) release() {
 }
 
 // add has the record of a window that ends at end removed, in good time before it would
-// expire. The reserve is used up.
+// expire. The reserve is used up. A record that was owned already, under the same name, is
+// so once only.
 func (p *purger[T]) add(l *lane[T], bucket int64, end time.Time) {
 	t := l.timing
-	p.push(ownedRecord[T]{
-		lane: l, bucket: bucket,
-		due: end.Add(t.slack()), gone: end.Add(t.duration(t.margin)),
-	})
+	due, gone := end.Add(t.slack()), end.Add(t.duration(t.margin))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range l.owned {
+		if r.bucket == bucket {
+			r.next, r.gone = due, gone
+			p.claimed--
+			return
+		}
+	}
+	r := &ownedRecord[T]{lane: l, bucket: bucket, due: due, gone: gone}
+	l.owned = append(l.owned, r)
+	p.push(r)
 }
 
-func (p *purger[T]) push(r ownedRecord[T]) {
-	p.mu.Lock()
+// push has r removed when it is due. The mutex is held.
+func (p *purger[T]) push(r *ownedRecord[T]) {
 	heap.Push(&p.due, r)
-	first := p.due[0].due.Equal(r.due)
-	p.mu.Unlock()
-	if first {
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+	if p.due[0] != r {
+		return
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -133,7 +146,7 @@ func (p *purger[T]) run() {
 
 // collect takes the records that are due, or returns how long to wait for the first; less
 // than 0 if there is none.
-func (p *purger[T]) collect() (records []ownedRecord[T], nap time.Duration) {
+func (p *purger[T]) collect() (records []*ownedRecord[T], nap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.backend.ctx.Err() != nil {
@@ -141,7 +154,7 @@ func (p *purger[T]) collect() (records []ownedRecord[T], nap time.Duration) {
 	}
 	now := p.backend.now()
 	for len(p.due) > 0 && len(records) < purgeBatch && !p.due[0].due.After(now) {
-		records = append(records, heap.Pop(&p.due).(ownedRecord[T]))
+		records = append(records, heap.Pop(&p.due).(*ownedRecord[T]))
 	}
 	if len(p.due) == 0 {
 		return records, -1
@@ -149,9 +162,34 @@ func (p *purger[T]) collect() (records []ownedRecord[T], nap time.Duration) {
 	return records, min(max(p.due[0].due.Sub(now), 0), purgeNap)
 }
 
+// finish removes the records of all windows that are over, due or not, for the backend is
+// about to end. Those of active windows are left to their TTL: others may count in them.
+func (p *purger[T]) finish() {
+	var ended []*ownedRecord[T]
+	p.mu.Lock()
+	now := p.backend.now()
+	left := p.due[:0]
+	for _, r := range p.due {
+		if r.due.Add(-r.lane.timing.slack()).After(now) {
+			left = append(left, r)
+		} else {
+			ended = append(ended, r)
+		}
+	}
+	clear(p.due[len(left):])
+	p.due = left
+	heap.Init(&p.due)
+	p.mu.Unlock()
+	for len(ended) > 0 && p.backend.ctx.Err() == nil {
+		n := min(len(ended), purgeBatch)
+		p.remove(ended[:n])
+		ended = ended[n:]
+	}
+}
+
 // remove removes records, after a QUERY that shows their windows to be over: a Reset or
 // Set may have put another window under the name.
-func (p *purger[T]) remove(records []ownedRecord[T]) {
+func (p *purger[T]) remove(records []*ownedRecord[T]) {
 	b := p.backend
 	var look, purge Batch[T]
 	seen := make([]CounterReply[T], len(records))
@@ -159,7 +197,7 @@ func (p *purger[T]) remove(records []ownedRecord[T]) {
 		seen[i] = CounterReply[T]{look.add(r.lane.key, codec.Query{Key: r.name()}, nil)}
 	}
 	b.client.Do(b.ctx, &look) // each reply tells its own error
-	var over []ownedRecord[T]
+	var over []*ownedRecord[T]
 	var replies []Reply[T]
 	for i, r := range records {
 		switch c, found, err := seen[i].Counter(); {
@@ -167,10 +205,9 @@ func (p *purger[T]) remove(records []ownedRecord[T]) {
 			p.again(r, b.now().Add(purgeRetry))
 		case !found:
 			p.done(r)
-		case uint64(c.TTL.Amount) >= r.lane.timing.margin: // live
+		case !r.lane.timing.aligned && uint64(c.TTL.Amount) >= r.lane.timing.margin: // live
 			left := r.lane.timing.duration(uint64(c.TTL.Amount) - r.lane.timing.margin + 1)
-			r.gone = b.now().Add(left + r.lane.timing.duration(r.lane.timing.margin))
-			p.again(r, b.now().Add(left+r.lane.timing.slack()))
+			p.live(r, b.now().Add(left))
 		default:
 			over = append(over, r)
 			replies = append(replies, purge.add(r.lane.key, codec.Purge{Key: r.name()}, nil))
@@ -186,20 +223,42 @@ func (p *purger[T]) remove(records []ownedRecord[T]) {
 	}
 }
 
-func (r ownedRecord[T]) name() []byte { return r.lane.appendName(nil, r.bucket) }
+func (r *ownedRecord[T]) name() []byte { return r.lane.appendName(nil, r.bucket) }
 
-// again has another try at r later, unless its TTL will have removed it by then.
-func (p *purger[T]) again(r ownedRecord[T], due time.Time) {
-	if !due.Before(r.gone) {
-		p.done(r)
-		return
-	}
-	r.due = due
+// live has r removed after a window that was put under its name since, which ends at end.
+func (p *purger[T]) live(r *ownedRecord[T], end time.Time) {
+	t := r.lane.timing
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.due, r.gone, r.next = end.Add(t.slack()), end.Add(t.duration(t.margin)), time.Time{}
 	p.push(r)
 }
 
+// again has another try at r later, unless its TTL will have removed it by then.
+func (p *purger[T]) again(r *ownedRecord[T], due time.Time) {
+	p.mu.Lock()
+	late := !due.Before(r.gone)
+	if !late {
+		r.due = due
+		p.push(r)
+	}
+	p.mu.Unlock()
+	if late {
+		p.done(r)
+	}
+}
+
 // done is the end of a record, and of its lane if nobody needs it.
-func (p *purger[T]) done(r ownedRecord[T]) {
-	p.release()
+func (p *purger[T]) done(r *ownedRecord[T]) {
+	p.mu.Lock()
+	if !r.next.IsZero() {
+		r.due, r.next = r.next, time.Time{}
+		p.push(r)
+		p.mu.Unlock()
+		return
+	}
+	p.claimed--
+	r.lane.owned = slices.DeleteFunc(r.lane.owned, func(o *ownedRecord[T]) bool { return o == r })
+	p.mu.Unlock()
 	p.backend.lanes.drop(r.lane)
 }

@@ -92,19 +92,18 @@ func (r *RateLimit) hit(ctx context.Context, e Event, limit uint64) (Result, err
 		return res, err
 	}
 	begun := time.Now()
-	var err error
-	e.Result, e.Err, err = r.decide(ctx, e, limit)
-	e.Duration = time.Since(begun)
+	res, cause, err := r.decide(ctx, e, limit)
+	e.Duration, e.Result, e.Err = time.Since(begun), res, cause
 	switch {
 	case err != nil:
-		e.Kind, e.Result = EventFailed, Result{Limit: limit}
-	case e.Result.Allowed:
+		e.Kind, e.Result, e.Err = EventFailed, Result{Limit: limit}, err
+	case res.Allowed:
 		e.Kind = EventAllowed
 	default:
 		e.Kind = EventDenied
 	}
 	r.observer.Observe(ctx, e)
-	return e.Result, err
+	return res, err
 }
 
 // decide asks the backend and, if that fails, the policy. Cause is why the backend has
@@ -173,10 +172,11 @@ func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) 
 
 // reset ends a window and tells the observer.
 func (r *RateLimit) reset(ctx context.Context, e Event) error {
+	if err := checkScale(e.Scale); err != nil {
+		return err
+	}
 	begun := time.Now()
-	_, err := r.call(e.Scale, func() (Window, error) {
-		return Window{}, r.backend.Reset(ctx, e.Key, e.Scale)
-	})
+	err := r.backend.Reset(ctx, e.Key, e.Scale)
 	if r.observer != nil {
 		e.Kind, e.Err, e.Duration = EventReset, err, time.Since(begun)
 		if err != nil {

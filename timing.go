@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	windows "github.com/throttr-go/throttr/window"
 )
 
 // ErrRange says that a number is beyond what a server's values can hold. See
@@ -55,8 +56,24 @@ const (
 type timing struct {
 	scale  time.Duration
 	unit   codec.Unit
-	length uint64 // the scale in units
+	length uint64 // the scale in units; twice the scale if aligned
 	margin uint64 // in units, at least 1
+	// aligned windows end with their bucket by each client's own clock. As clocks differ by
+	// less than a scale, the record has to live for one scale more.
+	aligned bool
+}
+
+// timingFor returns the timing of a scale for an algorithm.
+func timingFor(a windows.Algorithm, scale time.Duration, largest uint64) (t timing, ok bool) {
+	if a != windows.Aligned {
+		return timingOf(scale, largest)
+	}
+	if scale > maxTTL/2 {
+		return t, false
+	}
+	t, ok = timingOf(2*scale, largest)
+	t.scale, t.aligned = scale, true
+	return t, ok
 }
 
 // timingOf returns the timing of a scale for values up to largest, and false where
@@ -93,6 +110,36 @@ func (t timing) slack() time.Duration {
 	return min(t.scale, t.duration(t.margin)/2)
 }
 
+// reach returns how many buckets to either side of the present one are looked at: the
+// clocks of two clients differ by less than a scale. An aligned window is in its bucket.
+func (t timing) reach() int64 {
+	if t.aligned {
+		return 0
+	}
+	return 2
+}
+
+// end returns the end of a bucket.
+func (t timing) end(bucket int64) time.Time { return time.Unix(0, (bucket+1)*int64(t.scale)) }
+
+// over returns when the window of a record in a bucket is over for all clients, if it was
+// opened by now at the latest.
+func (t timing) over(bucket int64, now time.Time) time.Time {
+	if t.aligned {
+		return t.end(bucket).Add(t.scale)
+	}
+	return now.Add(t.scale)
+}
+
+// opened returns a window that was opened between two instants.
+func (t timing) opened(bucket int64, count uint64, lo, hi time.Time) window {
+	w := window{bucket: bucket, count: count, seen: hi, endLo: lo.Add(t.scale), endHi: hi.Add(t.scale)}
+	if t.aligned {
+		w.endLo, w.endHi = t.end(bucket), t.end(bucket)
+	}
+	return w
+}
+
 // recheck is how often a server is asked about a window that is full, while it is
 // known not to have ended: a Set or Reset by another client is seen that late.
 func (t timing) recheck() time.Duration {
@@ -123,15 +170,23 @@ func neededFor(fits func(largest uint64) bool) int {
 }
 
 // scaleError is why there is no timing.
-func scaleError(scale time.Duration, size int) error {
+func scaleError(a windows.Algorithm, scale time.Duration, size int) error {
 	return &RangeError{
 		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d", largestOf(size)-1),
+		Bound: scaleBound(a, size),
 		Needs: neededFor(func(largest uint64) bool {
-			_, ok := timingOf(scale, largest)
+			_, ok := timingFor(a, scale, largest)
 			return ok
 		}),
 	}
+}
+
+// scaleBound says in words which scales have a timing.
+func scaleBound(a windows.Algorithm, size int) string {
+	if a == windows.Aligned {
+		return fmt.Sprintf("whole numbers of half a unit (1 ns to 1 h) up to %d", (largestOf(size)-1)/2)
+	}
+	return fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d", largestOf(size)-1)
 }
 
 // checkCount refuses a number that would not leave the headroom.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	windows "github.com/throttr-go/throttr/window"
 )
 
 const year = 365 * 24 * time.Hour
@@ -55,7 +56,7 @@ func TestTimingPerValueSize(t *testing.T) {
 			got, ok := timingOf(c.scale, largestOf(size))
 			require.Equal(t, w != none, ok, "%v in %d bytes: %+v", c.scale, size, got)
 			if ok {
-				require.Equal(t, timing{c.scale, w.unit, w.length, w.margin}, got, "%v in %d bytes", c.scale, size)
+				require.Equal(t, timing{scale: c.scale, unit: w.unit, length: w.length, margin: w.margin}, got, "%v in %d bytes", c.scale, size)
 			}
 		}
 	}
@@ -94,7 +95,7 @@ func TestAValueSizeThatWouldDoDoes(t *testing.T) {
 				continue
 			}
 			var re *RangeError
-			require.ErrorAs(t, scaleError(scale, size), &re)
+			require.ErrorAs(t, scaleError(windows.PerKey, scale, size), &re)
 			require.Greater(t, re.Needs, size)
 			_, ok := timingOf(scale, largestOf(re.Needs))
 			require.True(t, ok, "%v in %d bytes", scale, re.Needs)
@@ -107,9 +108,9 @@ func TestAValueSizeThatWouldDoDoes(t *testing.T) {
 func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 	for want, err := range map[string]error{
 		"throttr: scale 1.5s is out of range: 1-byte values hold whole numbers of a unit (1 ns to 1 h) up to 254; " +
-			"2-byte values (uint16) would do": scaleError(1500*time.Millisecond, 1),
+			"2-byte values (uint16) would do": scaleError(windows.PerKey, 1500*time.Millisecond, 1),
 		"throttr: scale 2562047h47m16.854775807s is out of range: 8-byte values hold whole numbers of a unit (1 ns to 1 h) up to 18446744073709551614; " +
-			"no value size would do": scaleError(math.MaxInt64, 8),
+			"no value size would do": scaleError(windows.PerKey, math.MaxInt64, 8),
 		"throttr: limit 192 is out of range: 1-byte values hold at most 191, as 64 are kept free for clients that add at once; " +
 			"2-byte values (uint16) would do": checkCount("limit", 192, 1),
 		"throttr: count 18446744073709551615 is out of range: 4-byte values hold at most 4294967231, as 64 are kept free for clients that add at once; " +

@@ -17,9 +17,9 @@ import (
 //
 // A host without a port gets 9000. Parameters are max_conns, max_in_flight,
 // max_waiting and max_retries, which are numbers, and connect_timeout,
-// stall_timeout, max_conn_age, max_conn_idle and health_interval, which are
-// durations such as 500ms: the fields of [Config]. Anything else is an error that
-// matches [ErrConfig].
+// stall_timeout, max_conn_age, max_conn_idle, health_interval, retry_pause and
+// max_retry_pause, which are durations such as 500ms: the fields of [Config]. Anything
+// else is an error that matches [ErrConfig].
 func ParseURL(s string) (Config, error) {
 	var cfg Config
 	var err error
@@ -84,6 +84,7 @@ func (c *Config) setParameters(query string) error {
 	durations := map[string]*time.Duration{
 		"connect_timeout": &c.ConnectTimeout, "stall_timeout": &c.StallTimeout, "max_conn_age": &c.MaxConnAge,
 		"max_conn_idle": &c.MaxConnIdle, "health_interval": &c.HealthInterval,
+		"retry_pause": &c.RetryPause, "max_retry_pause": &c.MaxRetryPause,
 	}
 	for name, v := range values {
 		if len(v) != 1 {

@@ -21,16 +21,22 @@ const maxRecordKey = 80
 //	rl:<scale>:<bucket>:<key>
 //	rh:<scale>:<bucket>:<SHA-256 of the key, in base64>     for a key over 80 bytes
 //
+// and al: and ah: for aligned windows.
+//
 // Neither scale nor bucket contains a colon, so two windows never share a name. Each
 // window has a name of its own, which is not used again within its record's life and
 // grace: so it is no matter that a server keeps expired records dead for 10 s (H1), or
 // alive (H2).
-func recordName(key string, scale time.Duration) (prefix, suffix string) {
+func recordName(key string, t timing) (prefix, suffix string) {
+	kind, hashed := "rl:", "rh:"
+	if t.aligned {
+		kind, hashed = "al:", "ah:"
+	}
 	if len(key) <= maxRecordKey {
-		return "rl:" + scale.String() + ":", ":" + key
+		return kind + t.scale.String() + ":", ":" + key
 	}
 	sum := sha256.Sum256([]byte(key))
-	return "rh:" + scale.String() + ":", ":" + base64.RawURLEncoding.EncodeToString(sum[:])
+	return hashed + t.scale.String() + ":", ":" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // appendName appends the name of a bucket's record.
@@ -59,7 +65,7 @@ type sight struct {
 }
 
 // live reports whether the record's window is active.
-func (s sight) live(t timing) bool { return s.found && s.left >= t.margin }
+func (s sight) live(t timing) bool { return s.found && (t.aligned || s.left >= t.margin) }
 
 // sighting makes a sight of the answer to a QUERY that was sent at lo and answered by
 // hi.
@@ -69,6 +75,9 @@ func sighting[T codec.Value](bucket int64, a answer[T], lo, hi time.Time) sight 
 
 // ends returns the bounds of the window's end. What is left was floored to a unit.
 func (s sight) ends(t timing) (lo, hi time.Time) {
+	if t.aligned {
+		return t.end(s.bucket), t.end(s.bucket)
+	}
 	return s.lo.Add(t.duration(s.left - t.margin)), s.hi.Add(t.duration(s.left - t.margin + 1))
 }
 

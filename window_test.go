@@ -14,7 +14,7 @@ import (
 // nameOf returns the name of a record.
 func nameOf(key string, scale time.Duration, bucket int64) string {
 	l := lane[uint16]{}
-	l.prefix, l.suffix = recordName(key, scale)
+	l.prefix, l.suffix = recordName(key, timing{scale: scale})
 	return string(l.appendName(nil, bucket))
 }
 

@@ -1,0 +1,42 @@
+package throttr
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// circuit keeps callers from a server that can't be reached. The first of them have waited
+// for it in vain; the others fail at once, while the pool tries again by itself, alone,
+// after pauses that grow. The mutex of the pool guards it.
+type circuit struct {
+	cause error // why the last try failed; nil while the server is in use
+}
+
+// trip opens the circuit, and returns true if it was closed.
+func (c *circuit) trip(cause error) bool {
+	first := c.cause == nil
+	c.cause = cause
+	return first
+}
+
+// refusal returns why there is no use in waiting, nil if there is.
+func (c *circuit) refusal() error {
+	if c.cause == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, c.cause)
+}
+
+// recover tries to reach the server until it can be, or the pool ends.
+func (p *pool[T]) recover() {
+	for pause := p.cfg.RetryPause; ; pause = min(2*pause, p.cfg.MaxRetryPause) {
+		// A tenth more or less keeps the clients of a server that returns apart.
+		if sleep(p.ctx, pause+time.Duration((rand.Float64()-0.5)/5*float64(pause))) != nil {
+			return
+		}
+		if p.take(p.puddle.Acquire(p.ctx)) == nil {
+			return
+		}
+	}
+}
