@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	windows "github.com/throttr-go/throttr/window"
 )
 
 // Policy is what becomes of a hit when the backend gives no answer.
@@ -117,5 +119,5 @@ func (o *outage) decide(ctx context.Context, e Event, limit uint64, cause error)
 func ownFault(ctx context.Context, err error) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline) ||
-		errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, ErrClosed)
+		errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, ErrClosed) || errors.Is(err, windows.ErrClosed)
 }

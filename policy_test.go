@@ -336,3 +336,13 @@ func TestPolicyNames(t *testing.T) {
 		require.Equal(t, want, p.String())
 	}
 }
+
+func TestNoPolicyCoversAStoreThatWasClosed(t *testing.T) {
+	b := memory.New()
+	b.Close()
+	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits))
+	_, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
+	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err = memory.New().Get(t.Context(), "k", 0)
+	require.ErrorIs(t, err, throttr.ErrScale)
+}

@@ -2,7 +2,6 @@ package throttr
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // ErrScale says that a window's length is not positive.
-var ErrScale = errors.New("throttr: scale must be positive")
+var ErrScale = windows.ErrScale
 
 // Backend keeps windows: package window says what it must do. Implement it to have a
 // RateLimit on a store of your own.

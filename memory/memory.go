@@ -27,8 +27,8 @@ import (
 var (
 	// ErrFull says that there are MaxKeys windows already and none of them may go.
 	ErrFull = errors.New("memory: too many keys")
-	// ErrClosed says that the backend has been closed.
-	ErrClosed = errors.New("memory: backend is closed")
+	// ErrClosed says that the backend has been closed. It matches window.ErrClosed.
+	ErrClosed = fmt.Errorf("memory: %w", window.ErrClosed)
 )
 
 // Backend is a [window.Backend] in memory. Make one with [New].
@@ -234,7 +234,7 @@ func (b *Backend) instant() instant {
 
 func check(ctx context.Context, scale time.Duration) error {
 	if scale <= 0 {
-		return fmt.Errorf("memory: scale must be positive: it is %v", scale)
+		return fmt.Errorf("memory: %w: it is %v", window.ErrScale, scale)
 	}
 	return ctx.Err()
 }
