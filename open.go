@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -19,8 +20,8 @@ const (
 // that differ by more than a scale, or a clock that was turned back.
 var errNoRecord = errors.New("throttr: every bucket in reach has had its window: clocks differ by more than the scale")
 
-// look queries the buckets around one and returns the live records.
-func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
+// survey queries the buckets around one.
+func (l *lane[T]) survey(ctx context.Context, around int64) ([]sight, error) {
 	cl := l.request(whole)
 	reach := l.timing.reach()
 	for b := around - reach; b <= around+reach; b++ {
@@ -30,14 +31,18 @@ func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
 	if err != nil {
 		return nil, err
 	}
-	var live []sight
+	seen := make([]sight, len(answers))
 	for i, a := range answers {
-		if s := sighting(around-reach+int64(i), a, lo, hi); s.live(l.timing) {
-			live = append(live, s)
-		}
+		seen[i] = sighting(around-reach+int64(i), a, lo, hi)
 	}
 	l.backend.client.calls.Put(cl)
-	return live, nil
+	return seen, nil
+}
+
+// look queries the buckets around one and returns the live records.
+func (l *lane[T]) look(ctx context.Context, around int64) ([]sight, error) {
+	seen, err := l.survey(ctx, around)
+	return slices.DeleteFunc(seen, func(s sight) bool { return !s.live(l.timing) }), err
 }
 
 // oldest returns the record that has least left. It is a tie if another may be older all

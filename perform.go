@@ -1,13 +1,6 @@
 package throttr
 
-import (
-	"context"
-	"slices"
-)
-
-// setTries is how often a Set begins anew because another client has taken the name for
-// its record.
-const setTries = 32
+import "context"
 
 // perform does a Set or Reset.
 func (l *lane[T]) perform(v *visit) {
@@ -66,23 +59,17 @@ func (l *lane[T]) purgeAll(live []sight) error {
 }
 
 // set opens a window with a count in the present bucket, or in one of the next where
-// its name is used up, and removes every other. With an error, it returns whether it may
+// its name is used up, in place of every other. With an error, it returns whether it may
 // have done some of that.
 func (l *lane[T]) set(count uint64) (sent bool, err error) {
 	bk := l.backend
 	present := l.timing.bucket(bk.now())
-	b := present
-	for range setTries {
-		live, err := l.look(bk.ctx, present)
+	for b := present; b <= present+l.timing.reach(); b++ {
+		seen, err := l.survey(bk.ctx, present)
 		if err != nil {
 			return sent, err
 		}
-		if sent && !slices.ContainsFunc(live, func(s sight) bool { return s.bucket == b }) {
-			if b++; b > present+l.timing.reach() { // the last one's name was not just taken, but used up
-				break
-			}
-		}
-		done, err := l.replace(live, b, present, count)
+		done, err := l.replace(seen, b, count)
 		sent = sent || !SafeToRetry(err)
 		if done || err != nil {
 			return sent, err
@@ -91,43 +78,41 @@ func (l *lane[T]) set(count uint64) (sent bool, err error) {
 	return sent, errNoRecord
 }
 
-// replace removes the live records and inserts one in bucket b, in one batch that
-// nothing interrupts. It returns false if b was not free.
-func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done bool, err error) {
+// replace inserts a record in bucket b, in place of all that are not known to be over: also
+// of those that others have opened since they were seen. It is one batch that nothing
+// interrupts, so that nothing needs to be removed later, when another Set may have used
+// its name. What is over is left to its owner, and its name is used up: then replace
+// returns false.
+func (l *lane[T]) replace(seen []sight, b int64, count uint64) (done bool, err error) {
 	bk := l.backend
 	if err := l.purger.reserve(); err != nil {
 		return false, bk.refused(l.key, false, err)
 	}
-	reach := l.timing.reach()
 	cl := l.request(alone)
-	for _, s := range live {
-		l.purge(cl, s.bucket)
-	}
-	l.insert(cl, b, count)
-	for o := around - reach; o <= around+reach; o++ {
-		if o != b {
-			l.query(cl, o)
+	used := false
+	for _, s := range seen {
+		if !s.found || s.live(l.timing) {
+			l.purge(cl, s.bucket)
+		} else if s.bucket == b {
+			used = true
 		}
 	}
+	if used {
+		bk.client.calls.Put(cl)
+		l.purger.release()
+		return false, nil
+	}
+	l.insert(cl, b, count)
 	answers, lo, hi, err := l.ask(bk.ctx, cl)
 	if err != nil {
 		if SafeToRetry(err) {
 			l.purger.release()
-		} else {
+		} else { // it may be ours
 			l.purger.add(l, b, l.timing.over(b, bk.now()))
 		}
 		return false, err
 	}
-	inserted := answers[len(live)].ok
-	var late []sight // opened since the look
-	for o, i := around-reach, len(live)+1; o <= around+reach; o++ {
-		if o != b {
-			if s := sighting(o, answers[i], lo, hi); s.live(l.timing) {
-				late = append(late, s)
-			}
-			i++
-		}
-	}
+	inserted := answers[len(answers)-1].ok
 	bk.client.calls.Put(cl)
 	if !inserted {
 		l.purger.release()
@@ -138,9 +123,6 @@ func (l *lane[T]) replace(live []sight, b, around int64, count uint64) (done boo
 	l.window = l.timing.opened(b, count, lo, hi)
 	l.known = true
 	l.mu.Unlock()
-	if err := l.purgeAll(late); err != nil {
-		return true, l.fate(err, true)
-	}
 	return true, nil
 }
 
