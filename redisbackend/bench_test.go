@@ -27,7 +27,8 @@ func BenchmarkHit(b *testing.B) {
 			return m
 		}},
 		{"mockserver", func(b *testing.B) throttr.Backend {
-			client, err := throttr.Connect[uint32](b.Context(), throttr.Config{Servers: []string{mockserver.RunT(b, mockserver.WithValueSize(4)).Addr()}})
+			mock := mockserver.RunT(b, mockserver.WithValueSize(4))
+			client, err := throttr.Connect[uint32](b.Context(), throttr.Config{Servers: []string{mock.Addr()}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -46,14 +47,18 @@ func BenchmarkHit(b *testing.B) {
 					b.Error(err)
 				}
 			}
-			for name, ctx := range map[string]context.Context{"": context.Background(), ", ctx can end": b.Context()} {
-				b.Run("serial"+name, func(b *testing.B) {
+			for _, c := range []struct {
+				name string
+				ctx  context.Context
+			}{{"ctx never ends", context.Background()}, {"ctx can end", b.Context()}} {
+				ctx := c.ctx
+				b.Run("serial/"+c.name, func(b *testing.B) {
 					b.ReportAllocs()
 					for i := uint64(0); b.Loop(); i++ {
 						hit(ctx, i)
 					}
 				})
-				b.Run("parallel"+name, func(b *testing.B) {
+				b.Run("parallel/"+c.name, func(b *testing.B) {
 					b.ReportAllocs()
 					b.SetParallelism(32)
 					var n atomic.Uint64

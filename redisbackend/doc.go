@@ -31,8 +31,8 @@
 //	60000000 → 3 1893456000000000 1893456012345678
 //
 // The window is active while the time is before start + scale. Expiry only tidies up: the
-// hash goes one to two seconds after the end of its last window. Fields of windows that are over
-// go with it, or earlier, where a key has had 16 scales and more.
+// hash goes a second or two after the last end that any of its windows had. Fields of
+// windows that are over go with it, or earlier where a key has had 16 scales and more.
 //
 // # What is asked of Redis
 //
