@@ -39,7 +39,7 @@ func TestAClockThatJumpsStaysInItsWindow(t *testing.T) {
 					} else {
 						require.Equal(t, 3, hits(t, l, 3, "k", time.Minute, 10))
 					}
-					time.Sleep(5 * time.Second)
+					pass(5 * time.Second)
 					mu.Lock()
 					shift = jump
 					mu.Unlock()
@@ -56,8 +56,8 @@ func TestAClockThatJumpsStaysInItsWindow(t *testing.T) {
 					mu.Lock()
 					shift = jump
 					mu.Unlock()
-					time.Sleep(55 * time.Second) // the window is over
-					time.Sleep(2 * time.Second)  // whatever the jump, a full window is asked for again by then
+					pass(55 * time.Second) // the window is over
+					pass(2 * time.Second)  // whatever the jump, a full window is asked for again by then
 					require.Equal(t, 10, hits(t, l, 12, "k", time.Minute, 10))
 				})
 			})
@@ -264,7 +264,7 @@ func testMixture[T codec.Value](t *testing.T) {
 						t.Errorf("seed %d: %v", seed, err)
 						return
 					}
-					time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+					pass(time.Duration(r.IntN(20)) * time.Millisecond)
 				}
 			})
 		}

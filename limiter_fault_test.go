@@ -47,7 +47,7 @@ func hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 // a record is left or has expired.
 func requireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
 	t.Helper()
-	time.Sleep(after)
+	pass(after)
 	synctest.Wait()
 	require.Empty(t, srv.Keys(), "records that were not removed")
 	require.Zero(t, srv.Expired(), "records that expired on the server")
@@ -60,7 +60,7 @@ type lagged struct {
 }
 
 func (l lagged) Write(p []byte) (int, error) {
-	time.Sleep(l.lag)
+	pass(l.lag)
 	return l.Conn.Write(p)
 }
 
@@ -77,7 +77,7 @@ func TestHitsInAWindowThatIsAboutToBeUndoneAreNotLost(t *testing.T) {
 		}).Backend())
 		b, c := limiterOf[uint16](t, srv), limiterOf[uint16](t, srv)
 		start := time.Now().Truncate(time.Second).Add(time.Second)
-		at := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
+		at := func(d time.Duration) { pass(time.Until(start.Add(d))) }
 		at(0)
 		hits(t, c, 1, "k", time.Second, limit)
 		hits(t, a, 1, "k", time.Second, limit)
@@ -110,7 +110,7 @@ func TestALargeIncrementDoesNotWrapAWindowThatOthersHaveJustOpened(t *testing.T)
 				return lagged{nc, 400 * time.Millisecond}, err
 			},
 		}).Backend())
-		time.Sleep(time.Second)
+		pass(time.Second)
 		var all sync.WaitGroup
 		all.Go(func() {
 			res, err := slow.HitN(t.Context(), "k", time.Minute, 100, 92)
@@ -118,7 +118,7 @@ func TestALargeIncrementDoesNotWrapAWindowThatOthersHaveJustOpened(t *testing.T)
 				t.Errorf("%v, %v", res, err)
 			}
 		})
-		time.Sleep(410 * time.Millisecond) // its look has been answered
+		pass(410 * time.Millisecond) // its look has been answered
 		fast := limiterOf[uint8](t, srv)
 		require.Equal(t, limit, hits(t, fast, 230, "k", time.Minute, limit))
 		all.Wait()
@@ -228,10 +228,10 @@ func TestARestartWithoutDataOpensANewWindow(t *testing.T) {
 		l := throttr.NewRateLimit(backend)
 		require.Equal(t, 5, hits(t, l, 7, "k", time.Minute, 5))
 		require.NoError(t, srv.Restart(false))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		require.Equal(t, 5, hits(t, l, 7, "k", time.Minute, 5))
 		require.NoError(t, srv.Restart(true))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		require.Equal(t, 0, hits(t, l, 7, "k", time.Minute, 5))
 		requireRemoved(t, srv, 3*time.Minute)
 		require.Zero(t, throttr.Owned(backend))
@@ -245,10 +245,10 @@ func TestRecordsAreRemovedWhenTheServerComesBackInTime(t *testing.T) {
 		for i := range 600 {
 			hits(t, l, 1, fmt.Sprint(i), time.Minute, 5)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		srv.Refuse(true)
 		srv.Disconnect()
-		time.Sleep(25 * time.Second) // of a margin of 30 s
+		pass(25 * time.Second) // of a margin of 30 s
 		require.Len(t, srv.Keys(), 600)
 		srv.Refuse(false)
 		requireRemoved(t, srv, 4*time.Second)
@@ -273,7 +273,7 @@ func TestAServerThatIsAwayHoldsUpNoOther(t *testing.T) {
 		l := throttr.NewRateLimit(client.Backend())
 		for i := range 2000 {
 			hits(t, l, 1, fmt.Sprint(i), time.Minute, 5)
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
 		require.Greater(t, len(silent.Keys()), 500)
 		silent.Inject(mockserver.Fault{Delay: time.Hour})
@@ -289,11 +289,11 @@ func TestOthersGoOnWhenTheClientThatOpenedAWindowHasDied(t *testing.T) {
 		dead.Close()
 		a, b := limiterOf[uint16](t, srv), limiterOf[uint16](t, srv)
 		require.Equal(t, 3, hits(t, a, 7, "k", time.Minute, 5)+hits(t, b, 7, "k", time.Minute, 5))
-		time.Sleep(time.Minute - 1)
+		pass(time.Minute - 1)
 		require.Equal(t, 0, hits(t, a, 1, "k", time.Minute, 5))
-		time.Sleep(1)
+		pass(time.Nanosecond)
 		require.Equal(t, 5, hits(t, a, 7, "k", time.Minute, 5)+hits(t, b, 7, "k", time.Minute, 5))
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		require.Empty(t, srv.Keys(), "what the dead client has left")
 		require.Equal(t, 1, srv.Expired())
 	})
@@ -315,7 +315,7 @@ func TestAllAgreeOnAWindowWhoseRivalWasNeverRemoved(t *testing.T) {
 
 func testRivals[T codec.Value](t *testing.T) {
 	srv := inMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-	time.Sleep(50 * time.Second)
+	pass(50 * time.Second)
 	winner := limiterOf[T](t, srv, ahead(30*time.Second)) // in the next bucket
 	require.Equal(t, 10, hits(t, winner, 10, "k", time.Minute, 20))
 	names := srv.Keys()
@@ -324,7 +324,7 @@ func testRivals[T codec.Value](t *testing.T) {
 	var bucket int64
 	_, err := fmt.Sscan(part[2], &bucket)
 	require.NoError(t, err)
-	time.Sleep(300 * time.Microsecond)
+	pass(300 * time.Microsecond)
 	ttl, _ := srv.TTL(names[0])
 	rival := fmt.Sprintf("rl:1m0s:%d:k", bucket-1)
 	unit := codec.Nanoseconds
@@ -354,7 +354,7 @@ func TestCallersWhoLeaveAreToldWhetherTheyWereCounted(t *testing.T) {
 		var counted, uncounted, left atomic.Int64
 		for i := range 60 {
 			all.Go(func() {
-				time.Sleep(time.Duration(i) * 700 * time.Microsecond)
+				pass(time.Duration(i) * 700 * time.Microsecond)
 				patience := time.Duration(1+i%12) * 2300 * time.Microsecond
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
@@ -373,7 +373,7 @@ func TestCallersWhoLeaveAreToldWhetherTheyWereCounted(t *testing.T) {
 			})
 		}
 		all.Wait()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		require.Positive(t, counted.Load())
 		require.Positive(t, uncounted.Load(), "callers who left the queue")
 		require.Positive(t, left.Load(), "callers who left in flight")
@@ -391,7 +391,7 @@ func TestCallersWhoLeaveDuringALookAreNotCounted(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				pass(time.Duration(i) * 100 * time.Microsecond)
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
 				defer cancel()
 				if _, err := l.Hit(ctx, "k", time.Minute, 5); !throttr.SafeToRetry(err) || !throttr.Timeout(err) {
@@ -399,7 +399,7 @@ func TestCallersWhoLeaveDuringALookAreNotCounted(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(5 * time.Millisecond)
+		pass(5 * time.Millisecond)
 		res, err := l.Hit(t.Context(), "k", time.Minute, 5)
 		require.NoError(t, err)
 		require.Equal(t, uint64(1), res.Count)
@@ -422,10 +422,10 @@ func TestWhoComesSecondAndIsCutIsToldTheTruth(t *testing.T) {
 			defer client.Close()
 			second := throttr.NewRateLimit(client.Backend())
 			remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-			time.Sleep(40 * time.Second)
+			pass(40 * time.Second)
 			var all sync.WaitGroup
 			all.Go(func() { hits(t, first, 1, "k", time.Minute, 10) })
-			time.Sleep(100 * time.Microsecond)
+			pass(100 * time.Microsecond)
 			_, err = second.Hit(t.Context(), "k", time.Minute, 10)
 			all.Wait()
 			remove()
@@ -462,7 +462,7 @@ func TestManyClientsSetAtOnce(t *testing.T) {
 		for i := range limiters {
 			limiters[i] = limiterOf[uint16](t, srv, ahead(time.Duration(i)*500*time.Millisecond))
 		}
-		time.Sleep(7 * time.Second) // some are in the next bucket
+		pass(7 * time.Second) // some are in the next bucket
 		for range 5 {
 			for i, l := range limiters {
 				all.Go(func() {
@@ -505,7 +505,7 @@ func TestCloseEndsEveryHit(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		client.Close()
 		all.Wait()
 		_, err := l.Hit(t.Context(), "known", time.Minute, 5)

@@ -134,14 +134,14 @@ func runModel[T codec.Value](t *testing.T, seed uint64) {
 			require.NoError(t, err, "expires at: "+what)
 			require.Equal(t, m.active(k).end, end, "expires at: "+what)
 		case op == 12: // to a window's end, or right before or after it
-			time.Sleep(max(time.Until(m[k].end), 0) + time.Duration(r.IntN(3)-1))
+			pass(max(time.Until(m[k].end), 0) + time.Duration(r.IntN(3)-1))
 		case op == 13:
-			time.Sleep(time.Duration(r.Int64N(int64(3 * k.scale))))
+			pass(time.Duration(r.Int64N(int64(3 * k.scale))))
 		default:
-			time.Sleep(time.Duration(r.Int64N(int64(k.scale / 4))))
+			pass(time.Duration(r.Int64N(int64(k.scale / 4))))
 		}
 	}
-	time.Sleep(3 * time.Minute)
+	pass(3 * time.Minute)
 	require.Empty(t, srv.Keys(), "seed %d: records that were not removed", seed)
 	require.Zero(t, srv.Expired(), "seed %d: records that expired", seed)
 }
