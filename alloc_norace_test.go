@@ -3,3 +3,5 @@
 package throttr_test
 
 const allowedAllocs = 0.0
+
+const raceDetector = false

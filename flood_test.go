@@ -168,6 +168,9 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 		cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
 	}
 
+	if raceDetector && f.think > 0 {
+		f.think, f.lasts = max(f.think, f.scale/40), 3*f.scale
+	}
 	end := time.Now().Add(f.lasts)
 	var hits sync.WaitGroup
 	for i := range floodClients { // all open their windows at the same instant

@@ -57,13 +57,13 @@ func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *
 	phase.Store(before)
 	var load sync.WaitGroup
 	stop := make(chan struct{})
-	for range 32 {
+	for range 16 {
 		load.Go(func() {
 			for {
 				select {
 				case <-stop:
 					return
-				case <-time.After(2 * time.Millisecond):
+				case <-time.After(10 * time.Millisecond):
 				}
 				begun := time.Now()
 				res, err := limiter.Hit(t.Context(), "k", 200*time.Millisecond, 50)

@@ -65,7 +65,7 @@ func TestTimingPerValueSize(t *testing.T) {
 func TestTimingIsExactAndFits(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	for range 200_000 {
+	for range 50_000 {
 		unit := codec.Unit(1 + r.IntN(6)).Duration()
 		scale := time.Duration(r.Int64()) / unit >> r.IntN(60) * unit
 		for size := 1; size <= 8; size *= 2 {
