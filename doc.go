@@ -19,27 +19,30 @@
 // # Rate limits
 //
 // A [RateLimit] counts hits in windows of fixed length. A window belongs to a key and
-// a scale, opens with the key's first hit and ends one scale later. Of the hits in it,
-// limit are allowed and no more, for any number of goroutines, processes and machines
+// a scale, opens with the key's first hit and ends one scale later; or, with
+// [WithAlgorithm], starts and ends at multiples of the scale for all keys. Of the hits in
+// it, limit are allowed and no more, for any number of goroutines, processes and machines
 // that share the servers, if their clocks differ by less than a scale. What this takes
 // on a real server is told in docs/rate-limiting.md.
 //
 // A denial is a [Result]; an error says that there is no decision, and [WithPolicy] and
-// [WithFallback] put a decision in its place. An [Observer] is told of every one.
-// Package memory keeps windows in the process, without a server, and a [Backend] of one's
-// own, on another store.
+// [WithFallback] put a decision in its place. An [Observer] is told of every one, such as
+// [LogTo]. Package memory keeps windows in the process, without a server; module
+// redisbackend keeps them on Redis, and a [Backend] of one's own on any other store.
 //
 // [Entities] is for applications: who may do what, how often. A denial is an error there
-// that says all that a handler needs.
+// that says all that a handler needs. Package httplimit is middleware for net/http.
 //
 // # Client
 //
 // A [Client] speaks the protocol: one method per request, and [Batch] for many of them
 // in one round trip. It is safe for any number of goroutines, whose requests share a
-// few pipelined connections. Make one per program and keep it.
+// few pipelined connections. Make one per program, keep it, and close it at the end:
+// [Client.Close] removes what would otherwise expire on the servers.
 //
 // With several servers, a key lives on one of them, which follows from the key and the
-// servers' addresses alone.
+// servers' addresses alone. Requests to one that can't be reached fail at once with
+// [ErrUnavailable], until the client, which tries again by itself, has reached it.
 //
 // # Value sizes
 //
