@@ -46,6 +46,30 @@ func TestFramesOutOfBoundsAreRefused(t *testing.T) {
 			"codec: GET: value is 256 bytes, at most 255 are allowed"},
 		{"GET response frame of 8097 bytes", codec.GetResponse[uint32]{Found: true, Value: long[:8097-10]}, codec.SizeError{Op: codec.OpGet, Field: "frame", Size: 8097, Max: 8096},
 			"codec: GET: frame is 8097 bytes, at most 8096 are allowed"},
+		{"STAT key", codec.Stat{Key: long[:256]}, codec.SizeError{Op: codec.OpStat, Field: "key", Size: 256, Max: 255},
+			"codec: STAT: key is 256 bytes, at most 255 are allowed"},
+		{"SUBSCRIBE channel", codec.Subscribe{Channel: long[:256]}, codec.SizeError{Op: codec.OpSubscribe, Field: "channel", Size: 256, Max: 255},
+			"codec: SUBSCRIBE: channel is 256 bytes, at most 255 are allowed"},
+		{"UNSUBSCRIBE channel", codec.Unsubscribe{Channel: long[:256]}, codec.SizeError{Op: codec.OpUnsubscribe, Field: "channel", Size: 256, Max: 255},
+			"codec: UNSUBSCRIBE: channel is 256 bytes, at most 255 are allowed"},
+		{"CHANNEL name", codec.Channel{Name: long[:256]}, codec.SizeError{Op: codec.OpChannel, Field: "channel", Size: 256, Max: 255},
+			"codec: CHANNEL: channel is 256 bytes, at most 255 are allowed"},
+		{"PUBLISH channel", codec.Publish[uint16]{Channel: long[:256]}, codec.SizeError{Op: codec.OpPublish, Field: "channel", Size: 256, Max: 255},
+			"codec: PUBLISH: channel is 256 bytes, at most 255 are allowed"},
+		{"PUBLISH payload of 256 bytes for uint8", codec.Publish[uint8]{Payload: long[:256]}, codec.SizeError{Op: codec.OpPublish, Field: "payload", Size: 256, Max: 255},
+			"codec: PUBLISH: payload is 256 bytes, at most 255 are allowed"},
+		{"PUBLISH frame of 8097 bytes", codec.Publish[uint16]{Payload: long[:8097-4]}, codec.SizeError{Op: codec.OpPublish, Field: "frame", Size: 8097, Max: 8096},
+			"codec: PUBLISH: frame is 8097 bytes, at most 8096 are allowed"},
+		{"LIST response key", codec.ListResponse[uint8]{Fragments: [][]codec.ListEntry[uint8]{{{}, {Key: long[:256]}}}}, codec.SizeError{Op: codec.OpList, Field: "key", Size: 256, Max: 255},
+			"codec: LIST: key is 256 bytes, at most 255 are allowed"},
+		{"STATS response key", codec.StatsResponse{Fragments: [][]codec.StatsEntry{{{Key: long[:256]}}}}, codec.SizeError{Op: codec.OpStats, Field: "key", Size: 256, Max: 255},
+			"codec: STATS: key is 256 bytes, at most 255 are allowed"},
+		{"CHANNELS response name", codec.ChannelsResponse{Fragments: [][]codec.ChannelsEntry{{{Name: long[:256]}}}}, codec.SizeError{Op: codec.OpChannels, Field: "channel", Size: 256, Max: 255},
+			"codec: CHANNELS: channel is 256 bytes, at most 255 are allowed"},
+		{"CONNECTION response IP", codec.ConnectionResponse{Found: true, Connection: codec.ConnectionInfo{IP: "2001:db8::1:2:3:4"}}, codec.SizeError{Op: codec.OpConnection, Field: "IP", Size: 17, Max: 16},
+			"codec: CONNECTION: IP is 17 bytes, at most 16 are allowed"},
+		{"INFO response version", codec.InfoResponse{Version: "12345678901234567"}, codec.SizeError{Op: codec.OpInfo, Field: "version", Size: 17, Max: 16},
+			"codec: INFO: version is 17 bytes, at most 16 are allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dst := append(make([]byte, 0, 16), "kept"...)
@@ -102,6 +126,7 @@ func TestHostileLengthsAreMalformedAtOnce(t *testing.T) {
 		{"SET", set, 255, codec.Set[uint64]{}},
 		{"GET response", get, 0, codec.GetResponse[uint64]{}},
 		{"EVENT", event, 255, codec.Event[uint64]{}},
+		{"PUBLISH", []byte{0x13, 255}, 255, codec.Publish[uint64]{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fixed := uint64(len(tt.before)) + 8 + tt.names

@@ -20,14 +20,28 @@
 // It wraps [ErrUnknownOp] or [ErrMalformed] and, as a [*DecodeError], names the
 // offset and the field. Keys and payloads of a decoded message alias the input.
 //
+// The answers to LIST, STATS, CONNECTIONS and CHANNELS come in fragments and can be
+// of any size. A [ListDecoder] or one of its siblings takes such an answer as it
+// arrives, and keeps one fragment of it. Their whole decoders, such as
+// [DecodeListResponse], start from the beginning each time.
+//
 // # Encoding
 //
 // AppendBinary appends the frame to the slice it is given. A frame that the
 // protocol can't carry (a key over [MaxKey] bytes, a payload whose length does
 // not fit N bytes, a frame over [MaxFrame] bytes) is refused with a
-// [*SizeError], and the slice comes back unchanged.
+// [*SizeError], and the slice comes back unchanged. The bound on a frame is one on
+// requests and EVENTs: an answer can be longer.
 //
-// Nothing here allocates, save for the growth of the slice to append to and for
-// the interface values that [DecodeRequest] and [DecodeResponse] return. The
-// decoders of a single message, such as [DecodeInsert], never allocate.
+// # Allocations
+//
+// Nothing here allocates, save for
+//   - the growth of the slice to append to;
+//   - the interface values that [DecodeRequest] and [DecodeResponse] return;
+//   - what is a slice or a string in an answer to LIST, STATS, CONNECTIONS,
+//     CONNECTION, CHANNELS, CHANNEL or INFO, and only once all of it has arrived;
+//   - what a [FragmentDecoder] keeps: no more than has arrived of a fragment. It is
+//     used again for the next one.
+//
+// The decoders of any other single message, such as [DecodeInsert], never allocate.
 package codec

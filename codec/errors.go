@@ -24,7 +24,7 @@ var (
 // SizeError is why a frame was not encoded. It matches [ErrTooLarge].
 type SizeError struct {
 	Op    Op     // the frame
-	Field string // "key", "channel", "value", "payload", "frame" or "probe tail"
+	Field string // "key", "channel", "value", "payload", "frame", "probe tail", "IP" or "version"
 	Size  int    // the field's size in bytes
 	Max   uint64 // the largest size that would have been accepted, in bytes
 }
@@ -40,10 +40,12 @@ func (e *SizeError) Unwrap() error { return ErrTooLarge }
 // DecodeError is why bytes are not the frame they should be. It matches
 // [ErrMalformed] or [ErrUnknownOp].
 type DecodeError struct {
-	Offset int64  // where in the input the field begins, in bytes from 0
-	Field  string // "op", "status", "probe status", "frame" or "response kind"
-	Value  uint64 // what was found there; for "frame", its length in bytes
-	Err    error  // ErrMalformed or ErrUnknownOp
+	Offset int64 // where in the input the field begins, in bytes from 0
+	// Field is "op", "status", "probe status", "frame", "response kind",
+	// "fragment index" or "record type".
+	Field string
+	Value uint64 // what was found there; for "frame", its length in bytes
+	Err   error  // ErrMalformed or ErrUnknownOp
 }
 
 // Error names the offset, the field and what was found.
@@ -57,12 +59,17 @@ func (e *DecodeError) Error() string {
 // Unwrap returns the sentinel.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// keyTooLong is what the encoders say of a key over [MaxKey] bytes. It stays out
-// of line because it would cost them registers.
+// keyTooLong is what the encoders say of a key or channel over [MaxKey] bytes. It
+// stays out of line because it would cost them registers.
 //
 //go:noinline
 func keyTooLong(op Op, key []byte) error {
-	return &SizeError{Op: op, Field: "key", Size: len(key), Max: MaxKey}
+	field := "key"
+	switch op {
+	case OpSubscribe, OpUnsubscribe, OpChannel, OpChannels:
+		field = "channel"
+	}
+	return &SizeError{Op: op, Field: field, Size: len(key), Max: MaxKey}
 }
 
 // wrongOp is what a decoder of one kind of frame says of another kind.
@@ -74,4 +81,12 @@ func wrongOp(op byte) error {
 // neither 00 nor 01.
 func wrongStatus(b byte) error {
 	return &DecodeError{Field: "status", Value: uint64(b), Err: ErrMalformed}
+}
+
+// at moves the offset of a decoder's error.
+func at(offset int64, err error) error {
+	if de := (*DecodeError)(nil); errors.As(err, &de) {
+		de.Offset += offset
+	}
+	return err
 }

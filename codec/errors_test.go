@@ -9,10 +9,18 @@ import (
 )
 
 func TestAnOpThatIsNoRequestIsUnknown(t *testing.T) {
-	known := map[byte]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}
+	bare := map[codec.Op]bool{
+		codec.OpList: true, codec.OpInfo: true, codec.OpStats: true, codec.OpConnections: true,
+		codec.OpChannels: true, codec.OpWhoAmI: true,
+	}
 	for op := range 256 {
 		_, n, err := codec.DecodeRequest[uint16]([]byte{byte(op)})
-		if known[byte(op)] {
+		if bare[codec.Op(op)] {
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			continue
+		}
+		if op >= 0x01 && op <= 0x09 || op >= 0x10 && op <= 0x18 {
 			require.ErrorIs(t, err, codec.ErrShort)
 			continue
 		}
@@ -34,6 +42,19 @@ func TestADecoderOfOneMessageRefusesAnother(t *testing.T) {
 		"SET":    func(b []byte) error { _, _, err := codec.DecodeSet[uint32](b); return err },
 		"GET":    func(b []byte) error { _, _, err := codec.DecodeGet(b); return err },
 		"EVENT":  func(b []byte) error { _, _, err := codec.DecodeEvent[uint64](b); return err },
+
+		"LIST":        func(b []byte) error { _, _, err := codec.DecodeList(b); return err },
+		"INFO":        func(b []byte) error { _, _, err := codec.DecodeInfo(b); return err },
+		"STAT":        func(b []byte) error { _, _, err := codec.DecodeStat(b); return err },
+		"STATS":       func(b []byte) error { _, _, err := codec.DecodeStats(b); return err },
+		"SUBSCRIBE":   func(b []byte) error { _, _, err := codec.DecodeSubscribe(b); return err },
+		"UNSUBSCRIBE": func(b []byte) error { _, _, err := codec.DecodeUnsubscribe(b); return err },
+		"PUBLISH":     func(b []byte) error { _, _, err := codec.DecodePublish[uint16](b); return err },
+		"CONNECTIONS": func(b []byte) error { _, _, err := codec.DecodeConnections(b); return err },
+		"CONNECTION":  func(b []byte) error { _, _, err := codec.DecodeConnection(b); return err },
+		"CHANNELS":    func(b []byte) error { _, _, err := codec.DecodeChannels(b); return err },
+		"CHANNEL":     func(b []byte) error { _, _, err := codec.DecodeChannel(b); return err },
+		"WHOAMI":      func(b []byte) error { _, _, err := codec.DecodeWhoAmI(b); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorIs(t, decode(nil), codec.ErrShort)
@@ -45,9 +66,19 @@ func TestADecoderOfOneMessageRefusesAnother(t *testing.T) {
 }
 
 func TestAStatusIsZeroOrOne(t *testing.T) {
-	for _, kind := range []codec.Kind{codec.KindStatus, codec.KindQuery, codec.KindGet} {
+	for kind := codec.KindStatus; kind <= codec.KindWhoAmI; kind++ {
+		first := 2
+		switch kind {
+		case codec.KindEvent: // it has no status
+			continue
+		case codec.KindList, codec.KindStats, codec.KindConnections, codec.KindChannels, codec.KindInfo, codec.KindWhoAmI:
+			first = 0 // they never fail
+		}
 		t.Run(kind.String(), func(t *testing.T) {
-			for b := 2; b < 256; b++ {
+			for b := first; b < 256; b++ {
+				if b == 1 {
+					continue
+				}
 				res, n, err := codec.DecodeResponse[uint16](kind, []byte{byte(b), 0, 0, 0, 0, 0, 0})
 				require.ErrorIs(t, err, codec.ErrMalformed)
 				require.Zero(t, n)
@@ -61,7 +92,7 @@ func TestAStatusIsZeroOrOne(t *testing.T) {
 }
 
 func TestAnUnknownKindOfResponseIsMalformed(t *testing.T) {
-	for _, kind := range []codec.Kind{0, codec.KindEvent + 1, 255} {
+	for _, kind := range []codec.Kind{0, codec.KindWhoAmI + 1, 255} {
 		_, n, err := codec.DecodeResponse[uint8](kind, []byte{1})
 		require.ErrorIs(t, err, codec.ErrMalformed)
 		require.Zero(t, n)
@@ -88,6 +119,17 @@ func TestNames(t *testing.T) {
 		{codec.Patch, "PATCH"}, {codec.Increase, "INCREASE"}, {codec.Decrease, "DECREASE"}, {codec.Change(9), "change 0x09"},
 		{codec.KindStatus, "status"}, {codec.KindQuery, "QUERY response"}, {codec.KindGet, "GET response"},
 		{codec.KindEvent, "EVENT"}, {codec.Kind(0), "kind 0"},
+		{codec.OpList, "LIST"}, {codec.OpInfo, "INFO"}, {codec.OpStat, "STAT"}, {codec.OpStats, "STATS"},
+		{codec.OpSubscribe, "SUBSCRIBE"}, {codec.OpUnsubscribe, "UNSUBSCRIBE"}, {codec.OpPublish, "PUBLISH"},
+		{codec.OpConnections, "CONNECTIONS"}, {codec.OpConnection, "CONNECTION"},
+		{codec.OpChannels, "CHANNELS"}, {codec.OpChannel, "CHANNEL"}, {codec.OpWhoAmI, "WHOAMI"},
+		{codec.KindList, "LIST response"}, {codec.KindInfo, "INFO response"}, {codec.KindStat, "STAT response"},
+		{codec.KindStats, "STATS response"}, {codec.KindConnections, "CONNECTIONS response"},
+		{codec.KindConnection, "CONNECTION response"}, {codec.KindChannels, "CHANNELS response"},
+		{codec.KindChannel, "CHANNEL response"}, {codec.KindWhoAmI, "WHOAMI response"},
+		{codec.ClientConnection, "client"}, {codec.AgentConnection, "agent"}, {codec.ConnectionType(7), "type 0x07"},
+		{codec.TCP, "tcp"}, {codec.Unix, "unix"}, {codec.Transport(7), "transport 0x07"},
+		{codec.ConnID{0: 0xab, 15: 0x01}, "ab000000000000000000000000000001"},
 		{codec.Nanoseconds, "ns"}, {codec.Microseconds, "µs"}, {codec.Milliseconds, "ms"}, {codec.Seconds, "s"},
 		{codec.Minutes, "m"}, {codec.Hours, "h"}, {codec.Unit(7), "unit 0x07"},
 		{codec.TTL[uint8]{Amount: 90, Unit: codec.Minutes}, "90m"},

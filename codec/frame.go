@@ -7,8 +7,10 @@ import (
 
 const (
 	// MaxFrame is the size of the server's read buffer in bytes, and so of the
-	// longest frame. A server never answers a longer one, and from then on spins
-	// at full load (H5 in docs/protocol.md): encoders refuse it.
+	// longest request. A server never answers a longer one, and from then on spins
+	// at full load (H5 in docs/protocol.md): encoders refuse it. It bounds EVENTs
+	// and the answer to a GET, too, since what they carry came in a request.
+	// Answers that list something have no bound.
 	MaxFrame = 8096
 	// MaxKey is the length of the longest key or channel in bytes.
 	MaxKey = 255
@@ -62,6 +64,56 @@ func decodeKeyFrame(src []byte, op Op) (key []byte, n int, err error) {
 		return nil, 0, ErrShort
 	}
 	return src[2:n:n], n, nil
+}
+
+// decodeBareFrame decodes the frame that consists of op alone, and returns its
+// length, 1.
+func decodeBareFrame(src []byte, op Op) (n int, err error) {
+	if len(src) == 0 {
+		return 0, ErrShort
+	}
+	if src[0] != byte(op) {
+		return 0, wrongOp(src[0])
+	}
+	return 1, nil
+}
+
+// appendPayloadFrame appends the frame that consists of op, the lengths of a
+// channel and a payload, and the two.
+func appendPayloadFrame[T Value](dst []byte, op Op, channel, payload []byte) ([]byte, error) {
+	head := 2 + Size[T]()
+	if err := checkPayload[T](op, "channel", channel, "payload", payload, head); err != nil {
+		return dst, err
+	}
+	dst = reserve(dst, head+len(channel)+len(payload))
+	b := dst[len(dst) : len(dst)+head]
+	b[0], b[1] = byte(op), byte(len(channel))
+	putValue(b[2:], T(len(payload)))
+	dst = append(dst[:len(dst)+head], channel...)
+	return append(dst, payload...), nil
+}
+
+// decodePayloadFrame is the inverse of appendPayloadFrame.
+func decodePayloadFrame[T Value](src []byte, op Op) (channel, payload []byte, n int, err error) {
+	if len(src) == 0 {
+		return nil, nil, 0, ErrShort
+	}
+	if src[0] != byte(op) {
+		return nil, nil, 0, wrongOp(src[0])
+	}
+	head := 2 + Size[T]()
+	if len(src) < head {
+		return nil, nil, 0, ErrShort
+	}
+	split := head + int(src[1])
+	n, err = frameLength(split, uint64(getValue[T](src[2:])))
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if len(src) < n {
+		return nil, nil, 0, ErrShort
+	}
+	return src[head:split:split], src[split:n:n], n, nil
 }
 
 // checkPayload refuses a name over 255 bytes, a payload whose length does not

@@ -123,11 +123,23 @@ func goldens() []golden {
 		{"EVENT of nothing", 2, codec.Event[uint16]{Channel: []byte{}, Payload: []byte{}}, "19 00 0000"},
 		{"QUERY of the longest key", 2, codec.Query{Key: bytes.Repeat([]byte("k"), codec.MaxKey)}, "02 ff" + strings.Repeat("6b", codec.MaxKey)},
 	}
+	all = append(all, goldenAnswers()...)
 	for _, size := range []int{1, 2, 4, 8} { // what is the same for every value size
 		all = append(all,
 			golden{"QUERY", size, codec.Query{Key: k}, "02 03 6b6579"},
 			golden{"PURGE", size, codec.Purge{Key: k}, "04 03 6b6579"},
 			golden{"GET", size, codec.Get{Key: k}, "06 03 6b6579"},
+			golden{"LIST", size, codec.List{}, "07"},
+			golden{"INFO", size, codec.Info{}, "08"},
+			golden{"STAT", size, codec.Stat{Key: k}, "09 03 6b6579"},
+			golden{"STATS", size, codec.Stats{}, "10"},
+			golden{"SUBSCRIBE", size, codec.Subscribe{Channel: k}, "11 03 6b6579"},
+			golden{"UNSUBSCRIBE", size, codec.Unsubscribe{Channel: k}, "12 03 6b6579"},
+			golden{"CONNECTIONS", size, codec.Connections{}, "14"},
+			golden{"CONNECTION", size, codec.Connection{ID: connID}, "15 000102030405060708090a0b0c0d0e0f"},
+			golden{"CHANNELS", size, codec.Channels{}, "16"},
+			golden{"CHANNEL", size, codec.Channel{Name: k}, "17 03 6b6579"},
+			golden{"WHOAMI", size, codec.WhoAmI{}, "18"},
 			golden{"success", size, codec.Success, "01"},
 			golden{"failure", size, codec.Failure, "00"},
 		)
@@ -211,6 +223,18 @@ func TestARequestKnowsItsOpAndTheKindOfItsResponse(t *testing.T) {
 		{codec.Purge{}, codec.OpPurge, codec.KindStatus},
 		{codec.Set[uint32]{}, codec.OpSet, codec.KindStatus},
 		{codec.Get{}, codec.OpGet, codec.KindGet},
+		{codec.List{}, codec.OpList, codec.KindList},
+		{codec.Info{}, codec.OpInfo, codec.KindInfo},
+		{codec.Stat{}, codec.OpStat, codec.KindStat},
+		{codec.Stats{}, codec.OpStats, codec.KindStats},
+		{codec.Subscribe{}, codec.OpSubscribe, codec.KindStatus},
+		{codec.Unsubscribe{}, codec.OpUnsubscribe, codec.KindStatus},
+		{codec.Publish[uint8]{}, codec.OpPublish, codec.KindStatus},
+		{codec.Connections{}, codec.OpConnections, codec.KindConnections},
+		{codec.Connection{}, codec.OpConnection, codec.KindConnection},
+		{codec.Channels{}, codec.OpChannels, codec.KindChannels},
+		{codec.Channel{}, codec.OpChannel, codec.KindChannel},
+		{codec.WhoAmI{}, codec.OpWhoAmI, codec.KindWhoAmI},
 	} {
 		require.Equal(t, tt.op, tt.req.Op())
 		require.Equal(t, tt.kind, tt.req.ResponseKind())
@@ -264,6 +288,22 @@ func payloads(m codec.Frame) [][]byte {
 		return [][]byte{m.Value}
 	case codec.Event[uint16]:
 		return [][]byte{m.Channel, m.Payload}
+	case codec.Publish[uint16]:
+		return [][]byte{m.Channel, m.Payload}
+	case codec.Stat:
+		return [][]byte{m.Key}
+	case codec.Subscribe:
+		return [][]byte{m.Channel}
+	case codec.Unsubscribe:
+		return [][]byte{m.Channel}
+	case codec.Channel:
+		return [][]byte{m.Name}
+	case codec.ListResponse[uint16]:
+		return namesOf(m.All(), func(e codec.ListEntry[uint16]) []byte { return e.Key })
+	case codec.StatsResponse:
+		return namesOf(m.All(), func(e codec.StatsEntry) []byte { return e.Key })
+	case codec.ChannelsResponse:
+		return namesOf(m.All(), func(e codec.ChannelsEntry) []byte { return e.Name })
 	default:
 		return nil
 	}

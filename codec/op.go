@@ -13,6 +13,20 @@ const (
 	OpPurge  Op = 0x04
 	OpSet    Op = 0x05
 	OpGet    Op = 0x06
+
+	OpList        Op = 0x07
+	OpInfo        Op = 0x08
+	OpStat        Op = 0x09
+	OpStats       Op = 0x10
+	OpSubscribe   Op = 0x11
+	OpUnsubscribe Op = 0x12
+	OpPublish     Op = 0x13
+	OpConnections Op = 0x14
+	OpConnection  Op = 0x15
+	OpChannels    Op = 0x16
+	OpChannel     Op = 0x17
+	OpWhoAmI      Op = 0x18
+
 	// OpEvent is never a request: it begins what a server pushes unasked.
 	OpEvent Op = 0x19
 )
@@ -33,6 +47,30 @@ func (o Op) String() string {
 		return "SET"
 	case OpGet:
 		return "GET"
+	case OpList:
+		return "LIST"
+	case OpInfo:
+		return "INFO"
+	case OpStat:
+		return "STAT"
+	case OpStats:
+		return "STATS"
+	case OpSubscribe:
+		return "SUBSCRIBE"
+	case OpUnsubscribe:
+		return "UNSUBSCRIBE"
+	case OpPublish:
+		return "PUBLISH"
+	case OpConnections:
+		return "CONNECTIONS"
+	case OpConnection:
+		return "CONNECTION"
+	case OpChannels:
+		return "CHANNELS"
+	case OpChannel:
+		return "CHANNEL"
+	case OpWhoAmI:
+		return "WHOAMI"
 	case OpEvent:
 		return "EVENT"
 	default:

@@ -1,7 +1,8 @@
 package codec
 
-// Request is a frame that a client sends: an [Insert], [Query], [Update],
-// [Purge], [Set] or [Get].
+// Request is a frame that a client sends: an [Insert], [Query], [Update], [Purge],
+// [Set], [Get], [List], [Info], [Stat], [Stats], [Subscribe], [Unsubscribe],
+// [Publish], [Connections], [Connection], [Channels], [Channel] or [WhoAmI].
 type Request interface {
 	Frame
 	// Op returns the frame's first byte.
@@ -35,6 +36,30 @@ func DecodeRequest[T Value](src []byte) (req Request, n int, err error) {
 		return request(DecodeSet[T](src))
 	case OpGet:
 		return request(DecodeGet(src))
+	case OpList:
+		return request(DecodeList(src))
+	case OpInfo:
+		return request(DecodeInfo(src))
+	case OpStat:
+		return request(DecodeStat(src))
+	case OpStats:
+		return request(DecodeStats(src))
+	case OpSubscribe:
+		return request(DecodeSubscribe(src))
+	case OpUnsubscribe:
+		return request(DecodeUnsubscribe(src))
+	case OpPublish:
+		return request(DecodePublish[T](src))
+	case OpConnections:
+		return request(DecodeConnections(src))
+	case OpConnection:
+		return request(DecodeConnection(src))
+	case OpChannels:
+		return request(DecodeChannels(src))
+	case OpChannel:
+		return request(DecodeChannel(src))
+	case OpWhoAmI:
+		return request(DecodeWhoAmI(src))
 	default:
 		return nil, 0, &DecodeError{Field: "op", Value: uint64(src[0]), Err: ErrUnknownOp}
 	}

@@ -12,10 +12,20 @@ const (
 	KindQuery                  // a QueryResponse
 	KindGet                    // a GetResponse
 	KindEvent                  // an Event
+
+	KindStat        // a StatResponse
+	KindList        // a ListResponse
+	KindStats       // a StatsResponse
+	KindInfo        // an InfoResponse
+	KindConnections // a ConnectionsResponse
+	KindConnection  // a ConnectionResponse
+	KindChannels    // a ChannelsResponse
+	KindChannel     // a ChannelResponse
+	KindWhoAmI      // a WhoAmIResponse
 )
 
 // known reports whether k is one of them.
-func (k Kind) known() bool { return k >= KindStatus && k <= KindEvent }
+func (k Kind) known() bool { return k >= KindStatus && k <= KindWhoAmI }
 
 // String returns the kind's name.
 func (k Kind) String() string {
@@ -28,13 +38,33 @@ func (k Kind) String() string {
 		return "GET response"
 	case KindEvent:
 		return "EVENT"
+	case KindStat:
+		return "STAT response"
+	case KindList:
+		return "LIST response"
+	case KindStats:
+		return "STATS response"
+	case KindInfo:
+		return "INFO response"
+	case KindConnections:
+		return "CONNECTIONS response"
+	case KindConnection:
+		return "CONNECTION response"
+	case KindChannels:
+		return "CHANNELS response"
+	case KindChannel:
+		return "CHANNEL response"
+	case KindWhoAmI:
+		return "WHOAMI response"
 	default:
 		return fmt.Sprintf("kind %d", uint8(k))
 	}
 }
 
 // Response is a frame that a server sends: a [Status], [QueryResponse],
-// [GetResponse] or [Event].
+// [GetResponse], [Event], [ListResponse], [InfoResponse], [StatResponse],
+// [StatsResponse], [ConnectionsResponse], [ConnectionResponse],
+// [ChannelsResponse], [ChannelResponse] or [WhoAmIResponse].
 type Response interface {
 	Frame
 	// Kind tells which.
@@ -43,7 +73,8 @@ type Response interface {
 
 // DecodeResponse decodes the response of the given kind at the start of src and
 // returns it and its length in bytes. The interface value may cost an allocation;
-// [DecodeStatus] and its siblings cost none.
+// [DecodeStatus] and its siblings cost none, save for those that return a list
+// or a text.
 //
 // Errors: [ErrShort]; [ErrMalformed], for an unknown kind too.
 func DecodeResponse[T Value](kind Kind, src []byte) (res Response, n int, err error) {
@@ -56,6 +87,24 @@ func DecodeResponse[T Value](kind Kind, src []byte) (res Response, n int, err er
 		return response(DecodeGetResponse[T](src))
 	case KindEvent:
 		return response(DecodeEvent[T](src))
+	case KindStat:
+		return response(DecodeStatResponse(src))
+	case KindList:
+		return response(DecodeListResponse[T](src))
+	case KindStats:
+		return response(DecodeStatsResponse(src))
+	case KindInfo:
+		return response(DecodeInfoResponse(src))
+	case KindConnections:
+		return response(DecodeConnectionsResponse(src))
+	case KindConnection:
+		return response(DecodeConnectionResponse(src))
+	case KindChannels:
+		return response(DecodeChannelsResponse(src))
+	case KindChannel:
+		return response(DecodeChannelResponse(src))
+	case KindWhoAmI:
+		return response(DecodeWhoAmIResponse(src))
 	default:
 		return nil, 0, &DecodeError{Field: "response kind", Value: uint64(kind), Err: ErrMalformed}
 	}

@@ -1,7 +1,7 @@
 package codec
 
-// Status answers INSERT, UPDATE, PURGE and SET: true for success. Sent by
-// servers, one byte: 01 for success, 00 for failure.
+// Status answers INSERT, UPDATE, PURGE, SET, SUBSCRIBE, UNSUBSCRIBE and PUBLISH:
+// true for success. Sent by servers, one byte: 01 for success, 00 for failure.
 type Status bool
 
 // The two answers.
@@ -25,6 +25,24 @@ func DecodeStatus(src []byte) (Status, int, error) {
 		return Failure, 0, wrongStatus(src[0])
 	}
 	return src[0] == 1, 1, nil
+}
+
+// found reads the status that begins an answer which says more only where it
+// found something.
+func found(src []byte) (bool, error) {
+	ok, _, err := DecodeStatus(src)
+	return bool(ok), err
+}
+
+// listed reads the status that begins an answer which never fails.
+func listed(src []byte) error {
+	if len(src) == 0 {
+		return ErrShort
+	}
+	if src[0] != 1 {
+		return wrongStatus(src[0])
+	}
+	return nil
 }
 
 // AppendBinary appends the byte to dst. It never fails.

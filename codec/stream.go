@@ -39,7 +39,7 @@ func (e *Encoder[T]) Encode(frames ...Frame) error {
 }
 
 // Decoder reads frames of value size T from a stream, through a buffer of
-// [MaxFrame] bytes. Bytes that can't be decoded stay where they are, since nobody
+// [MaxFrame] bytes, or more where an answer that lists something is longer. Bytes that can't be decoded stay where they are, since nobody
 // knows where the next frame begins: a further call meets them again. After an
 // error of the reader that was temporary, such as a timeout, the next call goes on.
 type Decoder[T Value] struct {
@@ -91,7 +91,7 @@ func next[T Value, M Frame](d *Decoder[T], decode func([]byte) (M, int, error)) 
 			return m, nil
 		}
 		if !errors.Is(err, ErrShort) {
-			return m, d.locate(err)
+			return m, at(d.offset, err)
 		}
 		if err := d.fill(); err != nil {
 			return m, err
@@ -99,20 +99,15 @@ func next[T Value, M Frame](d *Decoder[T], decode func([]byte) (M, int, error)) 
 	}
 }
 
-// locate makes the offset of a decoder's error count from the start of the stream.
-func (d *Decoder[T]) locate(err error) error {
-	if de := (*DecodeError)(nil); errors.As(err, &de) {
-		de.Offset += d.offset
-	}
-	return err
-}
-
-// fill reads once, and makes room first. No frame is longer than the buffer, so
-// there is room.
+// fill reads once, and makes room first. Only an answer that lists something can be
+// longer than the buffer: that grows then, with what has arrived.
 func (d *Decoder[T]) fill() error {
 	if d.lo > 0 {
 		d.hi = copy(d.buf, d.buf[d.lo:d.hi])
 		d.lo = 0
+	}
+	if d.hi == len(d.buf) {
+		d.buf = append(d.buf, make([]byte, len(d.buf))...)
 	}
 	n, err := io.ReadAtLeast(d.r, d.buf[d.hi:], 1)
 	d.hi += n

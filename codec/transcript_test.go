@@ -29,7 +29,7 @@ func TestARealServersConversationsDecodeAndEncodeToTheSameBytes(t *testing.T) {
 	require.NoError(t, err)
 	var all []transcript
 	require.NoError(t, json.Unmarshal(file, &all))
-	require.Len(t, all, 4*13)
+	require.Len(t, all, 4*18)
 	for _, tr := range all {
 		t.Run(tr.Scenario+"/"+strconv.Itoa(tr.ValueSize), func(t *testing.T) {
 			send, err := hex.DecodeString(tr.Send)

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 )
@@ -53,3 +54,23 @@ func getValue[T Value](b []byte) T {
 		return T(binary.LittleEndian.Uint64(b))
 	}
 }
+
+// getNumbers reads 64-bit numbers that lie one behind the other in b.
+func getNumbers(b []byte, to ...*uint64) {
+	for i, v := range to {
+		*v = binary.LittleEndian.Uint64(b[8*i:])
+	}
+}
+
+// putNumbers is the inverse of getNumbers.
+func putNumbers(b []byte, numbers ...uint64) {
+	for i, v := range numbers {
+		binary.LittleEndian.PutUint64(b[8*i:], v)
+	}
+}
+
+// text reads a field of text that is padded with NULs.
+func text(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
+
+// putText is the inverse of text.
+func putText(b []byte, s string) { clear(b[copy(b, s):]) }

@@ -10,7 +10,8 @@
 //     same frames and the same final error at the same offset.
 //   - FuzzResponse8, 16, 32, 64 (response_test.go): the same for responses. The
 //     kinds that are expected, one after the other, are fuzzed too, and EVENTs
-//     may come between them.
+//     may come between them. An answer in fragments comes to the same entries, or
+//     the same error, where it is decoded as it arrives.
 //   - FuzzServer8, 16, 32, 64 (server_test.go): the mock server takes the bytes from
 //     a client, in pieces. It answers every request, in order; what is no request it
 //     records as a violation and ends the connection. The next connection works.

@@ -36,7 +36,9 @@ func checked(t *testing.T, decode decoder, src []byte) (codec.Frame, int, error)
 	if err == nil {
 		require.Positive(t, n)
 		require.LessOrEqual(t, n, len(src))
-		require.LessOrEqual(t, n, codec.MaxFrame)
+		if !unbounded(frame) {
+			require.LessOrEqual(t, n, codec.MaxFrame)
+		}
 		whole = src[:n]
 		again, err := frame.AppendBinary(nil)
 		require.NoError(t, err)
@@ -51,7 +53,7 @@ func checked(t *testing.T, decode decoder, src []byte) (codec.Frame, int, error)
 }
 
 // requireKnown refuses an error that matches none or several of the sentinels, or
-// whose offset lies elsewhere than at the frame's start.
+// whose offset lies elsewhere than at the frame's start, or in one of its fragments.
 func requireKnown(t *testing.T, err error) {
 	matches := 0
 	for _, sentinel := range []error{codec.ErrShort, codec.ErrUnknownOp, codec.ErrMalformed} {
@@ -62,7 +64,7 @@ func requireKnown(t *testing.T, err error) {
 	require.Equal(t, 1, matches, "%v", err)
 	var de *codec.DecodeError
 	require.Equal(t, !errors.Is(err, codec.ErrShort), errors.As(err, &de))
-	if de != nil {
+	if de != nil && de.Field != "fragment index" && de.Field != "record type" {
 		require.Zero(t, de.Offset)
 	}
 }
@@ -71,8 +73,7 @@ func requireKnown(t *testing.T, err error) {
 // fail for good as it did at once. The copies have no bytes behind their end, so
 // that reading too far is seen.
 func fedSlowly(t *testing.T, decode decoder, src []byte, want codec.Frame, wantErr error) {
-	end := min(len(src), codec.MaxFrame)
-	for i := range end + 1 {
+	for i := range len(src) + 1 {
 		frame, n, err := decode(src[:i:i])
 		if errors.Is(err, codec.ErrShort) {
 			require.Zero(t, n)
@@ -86,7 +87,12 @@ func fedSlowly(t *testing.T, decode decoder, src []byte, want codec.Frame, wantE
 		return
 	}
 	require.ErrorIs(t, wantErr, codec.ErrShort)
-	require.Less(t, len(src), codec.MaxFrame, "no frame is so long that this could be its beginning")
+}
+
+// unbounded reports whether a frame is an answer that lists something.
+func unbounded(f codec.Frame) bool {
+	res, ok := f.(codec.Response)
+	return ok && res.Kind() > codec.KindEvent
 }
 
 // sameStream holds a stream decoder, whose i-th frame next(i) reads, to the

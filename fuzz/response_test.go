@@ -25,6 +25,15 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 	}
 	f.Add(kinds, encode(f, all...))
 	f.Add([]byte{0}, []byte{1})
+	for _, kind := range []codec.Kind{codec.KindList, codec.KindStats, codec.KindConnections, codec.KindChannels} {
+		for _, counts := range []string{
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00\x00\x00\x00\x00\x00",
+			"\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff",
+			"\xff\xff\xff\xff\xff\xff\xff\xff",
+		} {
+			f.Add([]byte{byte(kind)}, append([]byte("\x01"+counts), make([]byte, 300)...))
+		}
+	}
 	for _, tr := range transcripts[T](f) {
 		f.Add(kindsOf[T](f, unhex(f, tr.Send)), unhex(f, tr.Recv))
 	}
@@ -47,11 +56,12 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 			dec := codec.NewDecoder[T](r)
 			sameStream(t, func(i int) (codec.Frame, error) { return dec.Response(kind(i)) }, got, n, len(src), err)
 		}
+		sameInFragments[T](t, kind(0), src)
 	})
 }
 
 // known reports whether a response can be of kind k.
-func known(k codec.Kind) bool { return k >= codec.KindStatus && k <= codec.KindEvent }
+func known(k codec.Kind) bool { return k >= codec.KindStatus && k <= codec.KindWhoAmI }
 
 // kindsOf returns the kinds of the responses to the requests in src.
 func kindsOf[T codec.Value](f *testing.F, src []byte) []byte {

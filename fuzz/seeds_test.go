@@ -62,6 +62,18 @@ func requests[T codec.Value]() []codec.Frame {
 		codec.Purge{},
 		codec.Set[T]{Key: key, TTL: ttl, Value: make([]byte, 255)},
 		codec.Get{Key: make([]byte, codec.MaxKey)},
+		codec.List{},
+		codec.Info{},
+		codec.Stat{Key: key},
+		codec.Stats{},
+		codec.Subscribe{Channel: key},
+		codec.Publish[T]{Channel: key, Payload: make([]byte, 255)},
+		codec.Unsubscribe{Channel: key},
+		codec.Connections{},
+		codec.Connection{ID: codec.ConnID{1, 2, 3}},
+		codec.Channels{},
+		codec.Channel{Name: key},
+		codec.WhoAmI{},
 	}
 }
 
@@ -76,5 +88,22 @@ func responses[T codec.Value]() []codec.Response {
 		codec.GetResponse[T]{},
 		codec.GetResponse[T]{Found: true, TTL: ttl, Value: []byte("value")},
 		codec.Event[T]{Channel: []byte("news"), Payload: make([]byte, 255)},
+		codec.ListResponse[T]{},
+		codec.ListResponse[T]{Fragments: [][]codec.ListEntry[T]{
+			{{Key: []byte("key"), Buffer: true, Unit: codec.Hours, Expires: 1 << 60, Bytes: 5}, {}},
+			{},
+			{{Key: make([]byte, codec.MaxKey), Unit: codec.Seconds, Bytes: ^T(0)}},
+		}},
+		codec.StatResponse{},
+		codec.StatResponse{Found: true, Usage: codec.Usage{Reads: 1 << 40}},
+		codec.StatsResponse{Fragments: [][]codec.StatsEntry{{{Key: []byte("key")}, {Usage: codec.Usage{Writes: 7}}}, {{}}}},
+		codec.ConnectionsResponse{Fragments: [][]codec.ConnectionInfo{{{IP: "127.0.0.1", Port: 9000}, {}}, {{}}}},
+		codec.ConnectionResponse{},
+		codec.ConnectionResponse{Found: true, Connection: codec.ConnectionInfo{IP: "::1"}},
+		codec.ChannelsResponse{Fragments: [][]codec.ChannelsEntry{{{Name: []byte("*"), Connections: 3}, {}}}},
+		codec.ChannelResponse{},
+		codec.ChannelResponse{Found: true, Subscribers: make([]codec.Subscriber, 3)},
+		codec.InfoResponse{Timestamp: 1 << 33, Version: "5.0.11"},
+		codec.WhoAmIResponse{ID: codec.ConnID{1, 2, 3}},
 	}
 }

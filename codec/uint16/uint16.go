@@ -30,8 +30,12 @@ type (
 	Update        = codec.Update[Value]
 	Set           = codec.Set[Value]
 	Event         = codec.Event[Value]
+	Publish       = codec.Publish[Value]
 	QueryResponse = codec.QueryResponse[Value]
 	GetResponse   = codec.GetResponse[Value]
+	ListResponse  = codec.ListResponse[Value]
+	ListEntry     = codec.ListEntry[Value]
+	ListDecoder   = codec.ListDecoder[Value]
 	Encoder       = codec.Encoder[Value]
 	Decoder       = codec.Decoder[Value]
 )

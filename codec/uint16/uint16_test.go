@@ -20,6 +20,10 @@ var (
 	_ codec.Update[uint16.Value]        = uint16.Update{}
 	_ codec.Set[uint16.Value]           = uint16.Set{}
 	_ codec.Event[uint16.Value]         = uint16.Event{}
+	_ codec.Publish[uint16.Value]       = uint16.Publish{}
+	_ codec.ListResponse[uint16.Value]  = uint16.ListResponse{}
+	_ codec.ListEntry[uint16.Value]     = uint16.ListEntry{}
+	_ *codec.ListDecoder[uint16.Value]  = (*uint16.ListDecoder)(nil)
 	_ codec.QueryResponse[uint16.Value] = uint16.QueryResponse{}
 	_ codec.GetResponse[uint16.Value]   = uint16.GetResponse{}
 	_ *codec.Encoder[uint16.Value]      = (*uint16.Encoder)(nil)

@@ -20,6 +20,10 @@ var (
 	_ codec.Update[uint32.Value]        = uint32.Update{}
 	_ codec.Set[uint32.Value]           = uint32.Set{}
 	_ codec.Event[uint32.Value]         = uint32.Event{}
+	_ codec.Publish[uint32.Value]       = uint32.Publish{}
+	_ codec.ListResponse[uint32.Value]  = uint32.ListResponse{}
+	_ codec.ListEntry[uint32.Value]     = uint32.ListEntry{}
+	_ *codec.ListDecoder[uint32.Value]  = (*uint32.ListDecoder)(nil)
 	_ codec.QueryResponse[uint32.Value] = uint32.QueryResponse{}
 	_ codec.GetResponse[uint32.Value]   = uint32.GetResponse{}
 	_ *codec.Encoder[uint32.Value]      = (*uint32.Encoder)(nil)

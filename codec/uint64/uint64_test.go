@@ -20,6 +20,10 @@ var (
 	_ codec.Update[uint64.Value]        = uint64.Update{}
 	_ codec.Set[uint64.Value]           = uint64.Set{}
 	_ codec.Event[uint64.Value]         = uint64.Event{}
+	_ codec.Publish[uint64.Value]       = uint64.Publish{}
+	_ codec.ListResponse[uint64.Value]  = uint64.ListResponse{}
+	_ codec.ListEntry[uint64.Value]     = uint64.ListEntry{}
+	_ *codec.ListDecoder[uint64.Value]  = (*uint64.ListDecoder)(nil)
 	_ codec.QueryResponse[uint64.Value] = uint64.QueryResponse{}
 	_ codec.GetResponse[uint64.Value]   = uint64.GetResponse{}
 	_ *codec.Encoder[uint64.Value]      = (*uint64.Encoder)(nil)

@@ -20,6 +20,10 @@ var (
 	_ codec.Update[uint8.Value]        = uint8.Update{}
 	_ codec.Set[uint8.Value]           = uint8.Set{}
 	_ codec.Event[uint8.Value]         = uint8.Event{}
+	_ codec.Publish[uint8.Value]       = uint8.Publish{}
+	_ codec.ListResponse[uint8.Value]  = uint8.ListResponse{}
+	_ codec.ListEntry[uint8.Value]     = uint8.ListEntry{}
+	_ *codec.ListDecoder[uint8.Value]  = (*uint8.ListDecoder)(nil)
 	_ codec.QueryResponse[uint8.Value] = uint8.QueryResponse{}
 	_ codec.GetResponse[uint8.Value]   = uint8.GetResponse{}
 	_ *codec.Encoder[uint8.Value]      = (*uint8.Encoder)(nil)

@@ -1,0 +1,103 @@
+package codec
+
+import "encoding/binary"
+
+// Channel asks who is subscribed to a channel. Sent by clients; a
+// [ChannelResponse] answers it.
+//
+//	17 · channel length 1 · channel
+type Channel struct {
+	Name []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+}
+
+// Op returns [OpChannel].
+func (Channel) Op() Op { return OpChannel }
+
+// ResponseKind returns [KindChannel].
+func (Channel) ResponseKind() Kind { return KindChannel }
+
+func (Channel) valueSize() int { return 0 }
+
+// DecodeChannel decodes the CHANNEL at the start of src and returns it and its
+// length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeChannel(src []byte) (m Channel, n int, err error) {
+	m.Name, n, err = decodeKeyFrame(src, OpChannel)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// channel, dst is returned as it was.
+func (m Channel) AppendBinary(dst []byte) ([]byte, error) {
+	return appendKeyFrame(dst, OpChannel, m.Name)
+}
+
+// ChannelResponse answers a [Channel]. Sent by servers.
+//
+//	00
+//	01 · n u64 · n × (id 16 · since u64 · read bytes u64 · write bytes u64)
+type ChannelResponse struct {
+	Found       bool         // false: nobody is subscribed; the rest is zero then
+	Subscribers []Subscriber // one for each subscription, in the server's order
+}
+
+// Subscriber is a subscription in a [ChannelResponse].
+type Subscriber struct {
+	ID         ConnID
+	Since      uint64 // when it subscribed, in ns since 1970
+	ReadBytes  uint64 // that it published on the channel
+	WriteBytes uint64 // that were delivered to it from the channel
+}
+
+const subscriberSize = 16 + 3*8
+
+// Kind returns [KindChannel].
+func (ChannelResponse) Kind() Kind { return KindChannel }
+
+func (ChannelResponse) valueSize() int { return 0 }
+
+// DecodeChannelResponse decodes the answer to a CHANNEL at the start of src and
+// returns it and its length in bytes. It allocates the subscribers once all have
+// arrived. Errors: [ErrShort], [ErrMalformed].
+func DecodeChannelResponse(src []byte) (m ChannelResponse, n int, err error) {
+	ok, err := found(src)
+	if err != nil {
+		return m, 0, err
+	}
+	if !ok {
+		return m, 1, nil
+	}
+	if len(src) < 9 {
+		return m, 0, ErrShort
+	}
+	count := binary.LittleEndian.Uint64(src[1:])
+	if count > uint64(len(src)-9)/subscriberSize {
+		return m, 0, ErrShort
+	}
+	m.Found = true
+	m.Subscribers = make([]Subscriber, count)
+	n = 9
+	for i := range m.Subscribers {
+		s := &m.Subscribers[i]
+		copy(s.ID[:], src[n:])
+		getNumbers(src[n+16:], &s.Since, &s.ReadBytes, &s.WriteBytes)
+		n += subscriberSize
+	}
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (m ChannelResponse) AppendBinary(dst []byte) ([]byte, error) {
+	if !m.Found {
+		return append(dst, 0), nil
+	}
+	dst = reserve(dst, 9+len(m.Subscribers)*subscriberSize)
+	dst = append(dst, 1)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(m.Subscribers)))
+	for i := range m.Subscribers {
+		s := &m.Subscribers[i]
+		dst = append(dst, s.ID[:]...)
+		dst = dst[:len(dst)+3*8]
+		putNumbers(dst[len(dst)-3*8:], s.Since, s.ReadBytes, s.WriteBytes)
+	}
+	return dst, nil
+}

@@ -1,0 +1,99 @@
+package codec
+
+import "iter"
+
+// Channels asks for all channels that somebody is subscribed to. Sent by clients; a
+// [ChannelsResponse] answers it.
+//
+//	16
+type Channels struct{}
+
+// Op returns [OpChannels].
+func (Channels) Op() Op { return OpChannels }
+
+// ResponseKind returns [KindChannels].
+func (Channels) ResponseKind() Kind { return KindChannels }
+
+func (Channels) valueSize() int { return 0 }
+
+// DecodeChannels decodes the CHANNELS at the start of src and returns it and its
+// length, 1. Errors: [ErrShort], [ErrMalformed].
+func DecodeChannels(src []byte) (m Channels, n int, err error) {
+	n, err = decodeBareFrame(src, OpChannels)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (Channels) AppendBinary(dst []byte) ([]byte, error) {
+	return append(dst, byte(OpChannels)), nil
+}
+
+// ChannelsResponse answers a [Channels]. Sent by servers.
+//
+//	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry · n names
+//	entry: name length 1 · read bytes u64 · write bytes u64 · connections u64
+type ChannelsResponse struct {
+	Fragments [][]ChannelsEntry // in their order; nil if there are none
+}
+
+// Kind returns [KindChannels].
+func (ChannelsResponse) Kind() Kind { return KindChannels }
+
+func (ChannelsResponse) valueSize() int { return 0 }
+
+// All yields the entries of all fragments.
+func (m ChannelsResponse) All() iter.Seq[ChannelsEntry] { return allOf(m.Fragments) }
+
+// DecodeChannelsResponse decodes the answer to a CHANNELS at the start of src and
+// returns it and its length in bytes. A long one that arrives in pieces is
+// decoded once by a [ChannelsDecoder]. Errors: [ErrShort], [ErrMalformed].
+func DecodeChannelsResponse(src []byte) (m ChannelsResponse, n int, err error) {
+	m.Fragments, n, err = decodeFragments[ChannelsEntry](src)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for
+// a name, dst is returned as it was.
+func (m ChannelsResponse) AppendBinary(dst []byte) ([]byte, error) {
+	return appendFragments(dst, m.Fragments)
+}
+
+// ChannelsDecoder decodes the answer to a CHANNELS as it arrives.
+type ChannelsDecoder = FragmentDecoder[ChannelsEntry]
+
+// ChannelsEntry is a channel in a [ChannelsResponse]. Every connection is
+// subscribed to "*" and to the channel of its own id (see [ConnID]).
+type ChannelsEntry struct {
+	Name        []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+	ReadBytes   uint64 // published on it
+	WriteBytes  uint64 // delivered to its subscribers
+	Connections uint64 // subscribed to it, each as often as it has subscribed
+}
+
+func (ChannelsEntry) size() int { return 1 + 3*8 }
+
+func (e ChannelsEntry) name() []byte { return e.Name }
+
+func (e ChannelsEntry) named(name []byte) ChannelsEntry {
+	e.Name = name
+	return e
+}
+
+func (ChannelsEntry) scan(b []byte) (name int, err error) { return int(b[0]), nil }
+
+func (e ChannelsEntry) decode(b []byte) ChannelsEntry {
+	getNumbers(b[1:], &e.ReadBytes, &e.WriteBytes, &e.Connections)
+	return e
+}
+
+func (e ChannelsEntry) check() error {
+	if len(e.Name) > MaxKey {
+		return keyTooLong(OpChannels, e.Name)
+	}
+	return nil
+}
+
+func (e ChannelsEntry) encode(b []byte) {
+	b[0] = byte(len(e.Name))
+	putNumbers(b[1:], e.ReadBytes, e.WriteBytes, e.Connections)
+}

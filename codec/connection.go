@@ -1,0 +1,88 @@
+package codec
+
+// Connection asks for one open connection. Sent by clients; a
+// [ConnectionResponse] answers it.
+//
+//	15 · id 16
+type Connection struct {
+	ID ConnID
+}
+
+// Op returns [OpConnection].
+func (Connection) Op() Op { return OpConnection }
+
+// ResponseKind returns [KindConnection].
+func (Connection) ResponseKind() Kind { return KindConnection }
+
+func (Connection) valueSize() int { return 0 }
+
+// DecodeConnection decodes the CONNECTION at the start of src and returns it and
+// its length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeConnection(src []byte) (m Connection, n int, err error) {
+	if _, err := decodeBareFrame(src, OpConnection); err != nil {
+		return m, 0, err
+	}
+	n = 1 + len(m.ID)
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	copy(m.ID[:], src[1:])
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (m Connection) AppendBinary(dst []byte) ([]byte, error) {
+	dst = reserve(dst, 1+len(m.ID))
+	dst = append(dst, byte(OpConnection))
+	return append(dst, m.ID[:]...), nil
+}
+
+// ConnectionResponse answers a [Connection]. Sent by servers.
+//
+//	00
+//	01 · entry 237, see ConnectionInfo
+type ConnectionResponse struct {
+	Found      bool // false: no open connection has the id; the rest is zero then
+	Connection ConnectionInfo
+}
+
+// Kind returns [KindConnection].
+func (ConnectionResponse) Kind() Kind { return KindConnection }
+
+func (ConnectionResponse) valueSize() int { return 0 }
+
+// DecodeConnectionResponse decodes the answer to a CONNECTION at the start of src
+// and returns it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeConnectionResponse(src []byte) (m ConnectionResponse, n int, err error) {
+	ok, err := found(src)
+	if err != nil {
+		return m, 0, err
+	}
+	if !ok {
+		return m, 1, nil
+	}
+	n = 1 + connectionSize
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	m.Found = true
+	m.Connection = m.Connection.decode(src[1:])
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the IP,
+// dst is returned as it was.
+func (m ConnectionResponse) AppendBinary(dst []byte) ([]byte, error) {
+	if !m.Found {
+		return append(dst, 0), nil
+	}
+	if err := m.Connection.check(); err != nil {
+		return dst, err
+	}
+	n := 1 + connectionSize
+	dst = reserve(dst, n)
+	b := dst[len(dst) : len(dst)+n]
+	b[0] = 1
+	m.Connection.encode(b[1:])
+	return dst[:len(dst)+n], nil
+}

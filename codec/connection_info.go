@@ -1,0 +1,135 @@
+package codec
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// ConnID is the id that a server gave to a connection.
+type ConnID [16]byte
+
+// String returns the id as the server writes it: 32 lowercase hexadecimal
+// digits. This is also the name of the connection's own channel.
+func (id ConnID) String() string { return hex.EncodeToString(id[:]) }
+
+// ConnectionType is what is at the other end of a connection.
+type ConnectionType byte
+
+// The types of the protocol.
+const (
+	ClientConnection ConnectionType = 0x00
+	AgentConnection  ConnectionType = 0x01
+)
+
+// String returns "client", "agent", or the number of an unknown type.
+func (t ConnectionType) String() string {
+	switch t {
+	case ClientConnection:
+		return "client"
+	case AgentConnection:
+		return "agent"
+	default:
+		return fmt.Sprintf("type 0x%02x", byte(t))
+	}
+}
+
+// Transport is what a connection runs over.
+type Transport byte
+
+// The transports of the protocol.
+const (
+	TCP  Transport = 0x00
+	Unix Transport = 0x01
+)
+
+// String returns "tcp", "unix", or the number of an unknown transport.
+func (t Transport) String() string {
+	switch t {
+	case TCP:
+		return "tcp"
+	case Unix:
+		return "unix"
+	default:
+		return fmt.Sprintf("transport 0x%02x", byte(t))
+	}
+}
+
+// RequestCounts is how many requests of each kind a connection has sent, in the
+// order of the wire.
+type RequestCounts struct {
+	Insert, Set, Query, Get, Update, Purge, List, Info, Stat, Stats,
+	Publish, Subscribe, Unsubscribe, Connections, Connection, Channels, Channel, WhoAmI uint64
+}
+
+// ConnectionInfo describes an open connection.
+//
+//	id 16 · type 1 · transport 1 · IP version 1 · IP 16 (text, NUL padded) · port 2 ·
+//	connected u64 · 6 × bytes u64 · 18 × requests u64
+type ConnectionInfo struct {
+	ID             ConnID
+	Type           ConnectionType
+	Transport      Transport
+	IPVersion      uint8  // 4 or 6
+	IP             string // as text, such as "127.0.0.1"; at most 16 bytes
+	Port           uint16
+	Connected      uint64 // since when, in ns since 1970
+	ReadBytes      uint64 // from the connection
+	WriteBytes     uint64 // to the connection
+	PublishedBytes uint64
+	ReceivedBytes  uint64
+	AllocatedBytes uint64
+	ConsumedBytes  uint64
+	Requests       RequestCounts
+}
+
+const (
+	connectionSize = 37 + 25*8
+	maxIP          = 16
+)
+
+// numbers are the 64-bit numbers in the order of the wire.
+func (c *ConnectionInfo) numbers() [25]*uint64 {
+	r := &c.Requests
+	return [...]*uint64{
+		&c.Connected,
+		&c.ReadBytes, &c.WriteBytes, &c.PublishedBytes, &c.ReceivedBytes, &c.AllocatedBytes, &c.ConsumedBytes,
+		&r.Insert, &r.Set, &r.Query, &r.Get, &r.Update, &r.Purge, &r.List, &r.Info, &r.Stat, &r.Stats,
+		&r.Publish, &r.Subscribe, &r.Unsubscribe, &r.Connections, &r.Connection, &r.Channels, &r.Channel, &r.WhoAmI,
+	}
+}
+
+func (ConnectionInfo) size() int { return connectionSize }
+
+func (ConnectionInfo) name() []byte { return nil }
+
+func (c ConnectionInfo) named([]byte) ConnectionInfo { return c }
+
+func (ConnectionInfo) scan([]byte) (name int, err error) { return 0, nil }
+
+func (c ConnectionInfo) decode(b []byte) ConnectionInfo {
+	copy(c.ID[:], b)
+	c.Type, c.Transport, c.IPVersion = ConnectionType(b[16]), Transport(b[17]), b[18]
+	c.IP = text(b[19:35])
+	c.Port = binary.LittleEndian.Uint16(b[35:])
+	numbers := c.numbers()
+	getNumbers(b[37:], numbers[:]...)
+	return c
+}
+
+func (c ConnectionInfo) check() error {
+	if len(c.IP) > maxIP {
+		return &SizeError{Op: OpConnection, Field: "IP", Size: len(c.IP), Max: maxIP}
+	}
+	return nil
+}
+
+func (c ConnectionInfo) encode(b []byte) {
+	copy(b, c.ID[:])
+	b[16], b[17], b[18] = byte(c.Type), byte(c.Transport), c.IPVersion
+	putText(b[19:35], c.IP)
+	binary.LittleEndian.PutUint16(b[35:], c.Port)
+	for i, v := range c.numbers() {
+		binary.LittleEndian.PutUint64(b[37+8*i:], *v)
+	}
+}

@@ -1,0 +1,62 @@
+package codec
+
+import "iter"
+
+// Connections asks for all open connections. Sent by clients; a
+// [ConnectionsResponse] answers it.
+//
+//	14
+type Connections struct{}
+
+// Op returns [OpConnections].
+func (Connections) Op() Op { return OpConnections }
+
+// ResponseKind returns [KindConnections].
+func (Connections) ResponseKind() Kind { return KindConnections }
+
+func (Connections) valueSize() int { return 0 }
+
+// DecodeConnections decodes the CONNECTIONS at the start of src and returns it and its
+// length, 1. Errors: [ErrShort], [ErrMalformed].
+func DecodeConnections(src []byte) (m Connections, n int, err error) {
+	n, err = decodeBareFrame(src, OpConnections)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (Connections) AppendBinary(dst []byte) ([]byte, error) {
+	return append(dst, byte(OpConnections)), nil
+}
+
+// ConnectionsResponse answers a [Connections]. Sent by servers.
+//
+//	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry
+//	entry: 237 bytes, see ConnectionInfo
+type ConnectionsResponse struct {
+	Fragments [][]ConnectionInfo // in their order; nil if there are none
+}
+
+// Kind returns [KindConnections].
+func (ConnectionsResponse) Kind() Kind { return KindConnections }
+
+func (ConnectionsResponse) valueSize() int { return 0 }
+
+// All yields the entries of all fragments.
+func (m ConnectionsResponse) All() iter.Seq[ConnectionInfo] { return allOf(m.Fragments) }
+
+// DecodeConnectionsResponse decodes the answer to a CONNECTIONS at the start of src and
+// returns it and its length in bytes. A long one that arrives in pieces is
+// decoded once by a [ConnectionsDecoder]. Errors: [ErrShort], [ErrMalformed].
+func DecodeConnectionsResponse(src []byte) (m ConnectionsResponse, n int, err error) {
+	m.Fragments, n, err = decodeFragments[ConnectionInfo](src)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for
+// an IP, dst is returned as it was.
+func (m ConnectionsResponse) AppendBinary(dst []byte) ([]byte, error) {
+	return appendFragments(dst, m.Fragments)
+}
+
+// ConnectionsDecoder decodes the answer to a CONNECTIONS as it arrives.
+type ConnectionsDecoder = FragmentDecoder[ConnectionInfo]

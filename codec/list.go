@@ -1,0 +1,114 @@
+package codec
+
+import (
+	"encoding/binary"
+	"iter"
+)
+
+// List asks for all records. Sent by clients; a [ListResponse]
+// answers it.
+//
+//	07
+type List struct{}
+
+// Op returns [OpList].
+func (List) Op() Op { return OpList }
+
+// ResponseKind returns [KindList].
+func (List) ResponseKind() Kind { return KindList }
+
+func (List) valueSize() int { return 0 }
+
+// DecodeList decodes the LIST at the start of src and returns it and its
+// length, 1. Errors: [ErrShort], [ErrMalformed].
+func DecodeList(src []byte) (m List, n int, err error) {
+	n, err = decodeBareFrame(src, OpList)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (List) AppendBinary(dst []byte) ([]byte, error) {
+	return append(dst, byte(OpList)), nil
+}
+
+// ListResponse answers a [List]. Sent by servers.
+//
+//	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry · n keys
+//	entry: key length 1 · type 1 · unit 1 · expiry u64 · bytes used N
+type ListResponse[T Value] struct {
+	Fragments [][]ListEntry[T] // in their order; nil if there are none
+}
+
+// Kind returns [KindList].
+func (ListResponse[T]) Kind() Kind { return KindList }
+
+func (ListResponse[T]) valueSize() int { return Size[T]() }
+
+// All yields the entries of all fragments.
+func (m ListResponse[T]) All() iter.Seq[ListEntry[T]] { return allOf(m.Fragments) }
+
+// DecodeListResponse decodes the answer to a LIST at the start of src and
+// returns it and its length in bytes. A long one that arrives in pieces is
+// decoded once by a [ListDecoder]. Errors: [ErrShort], [ErrMalformed].
+func DecodeListResponse[T Value](src []byte) (m ListResponse[T], n int, err error) {
+	m.Fragments, n, err = decodeFragments[ListEntry[T]](src)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for
+// a key, dst is returned as it was.
+func (m ListResponse[T]) AppendBinary(dst []byte) ([]byte, error) {
+	return appendFragments(dst, m.Fragments)
+}
+
+// ListDecoder decodes the answer to a LIST as it arrives.
+type ListDecoder[T Value] = FragmentDecoder[ListEntry[T]]
+
+// ListEntry is a record in a [ListResponse].
+type ListEntry[T Value] struct {
+	Key     []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+	Buffer  bool   // a buffer, type 01 (see Set); false: a counter, type 00
+	Unit    Unit   // of its TTL
+	Expires uint64 // the end of its TTL, in ns since 1970
+	Bytes   T      // a buffer's length in bytes; the value size for a counter
+}
+
+func (ListEntry[T]) size() int { return 11 + Size[T]() }
+
+func (e ListEntry[T]) name() []byte { return e.Key }
+
+func (e ListEntry[T]) named(key []byte) ListEntry[T] {
+	e.Key = key
+	return e
+}
+
+func (ListEntry[T]) scan(b []byte) (key int, err error) {
+	if b[1] > 1 {
+		return 0, &DecodeError{Offset: 1, Field: "record type", Value: uint64(b[1]), Err: ErrMalformed}
+	}
+	return int(b[0]), nil
+}
+
+func (e ListEntry[T]) decode(b []byte) ListEntry[T] {
+	e.Buffer = b[1] == 1
+	e.Unit = Unit(b[2])
+	e.Expires = binary.LittleEndian.Uint64(b[3:])
+	e.Bytes = getValue[T](b[11:])
+	return e
+}
+
+func (e ListEntry[T]) check() error {
+	if len(e.Key) > MaxKey {
+		return keyTooLong(OpList, e.Key)
+	}
+	return nil
+}
+
+func (e ListEntry[T]) encode(b []byte) {
+	b[0], b[1], b[2] = byte(len(e.Key)), 0, byte(e.Unit)
+	if e.Buffer {
+		b[1] = 1
+	}
+	binary.LittleEndian.PutUint64(b[3:], e.Expires)
+	putValue(b[11:], e.Bytes)
+}

@@ -1,0 +1,32 @@
+package codec
+
+// Publish sends a payload to all subscribers of a channel, as an [Event] each.
+// Sent by clients; a [Status] answers it: failure where there are none. A
+// publisher that is subscribed itself gets its EVENT before the status.
+//
+//	13 · channel length 1 · payload length N · channel · payload
+type Publish[T Value] struct {
+	Channel []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+	Payload []byte // its length fits T, and the frame MaxFrame; aliases the input when decoded
+}
+
+// Op returns [OpPublish].
+func (Publish[T]) Op() Op { return OpPublish }
+
+// ResponseKind returns [KindStatus].
+func (Publish[T]) ResponseKind() Kind { return KindStatus }
+
+func (Publish[T]) valueSize() int { return Size[T]() }
+
+// DecodePublish decodes the PUBLISH at the start of src and returns it and its
+// length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodePublish[T Value](src []byte) (m Publish[T], n int, err error) {
+	m.Channel, m.Payload, n, err = decodePayloadFrame[T](src, OpPublish)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// channel, the payload or the frame, dst is returned as it was.
+func (m Publish[T]) AppendBinary(dst []byte) ([]byte, error) {
+	return appendPayloadFrame[T](dst, OpPublish, m.Channel, m.Payload)
+}

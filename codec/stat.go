@@ -1,0 +1,74 @@
+package codec
+
+// Stat asks how much a record was used. Sent by clients; a [StatResponse] answers
+// it.
+//
+//	09 · key length 1 · key
+type Stat struct {
+	Key []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+}
+
+// Op returns [OpStat].
+func (Stat) Op() Op { return OpStat }
+
+// ResponseKind returns [KindStat].
+func (Stat) ResponseKind() Kind { return KindStat }
+
+func (Stat) valueSize() int { return 0 }
+
+// DecodeStat decodes the STAT at the start of src and returns it and its
+// length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeStat(src []byte) (m Stat, n int, err error) {
+	m.Key, n, err = decodeKeyFrame(src, OpStat)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// key, dst is returned as it was.
+func (m Stat) AppendBinary(dst []byte) ([]byte, error) {
+	return appendKeyFrame(dst, OpStat, m.Key)
+}
+
+// StatResponse answers a [Stat]. Sent by servers.
+//
+//	00
+//	01 · reads per minute u64 · writes per minute u64 · reads u64 · writes u64
+type StatResponse struct {
+	Found bool // false: no such key, or an expired one; the rest is zero then
+	Usage
+}
+
+// Kind returns [KindStat].
+func (StatResponse) Kind() Kind { return KindStat }
+
+func (StatResponse) valueSize() int { return 0 }
+
+// DecodeStatResponse decodes the answer to a STAT at the start of src and returns
+// it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeStatResponse(src []byte) (m StatResponse, n int, err error) {
+	ok, err := found(src)
+	if err != nil {
+		return m, 0, err
+	}
+	if !ok {
+		return m, 1, nil
+	}
+	n = 1 + usageSize
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	return StatResponse{Found: true, Usage: getUsage(src[1:])}, n, nil
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (m StatResponse) AppendBinary(dst []byte) ([]byte, error) {
+	if !m.Found {
+		return append(dst, 0), nil
+	}
+	n := 1 + usageSize
+	dst = reserve(dst, n)
+	b := dst[len(dst) : len(dst)+n]
+	b[0] = 1
+	m.put(b[1:])
+	return dst[:len(dst)+n], nil
+}

@@ -1,0 +1,96 @@
+package codec
+
+import "iter"
+
+// Stats asks how much each record was used. Sent by clients; a [StatsResponse]
+// answers it.
+//
+//	10
+type Stats struct{}
+
+// Op returns [OpStats].
+func (Stats) Op() Op { return OpStats }
+
+// ResponseKind returns [KindStats].
+func (Stats) ResponseKind() Kind { return KindStats }
+
+func (Stats) valueSize() int { return 0 }
+
+// DecodeStats decodes the STATS at the start of src and returns it and its
+// length, 1. Errors: [ErrShort], [ErrMalformed].
+func DecodeStats(src []byte) (m Stats, n int, err error) {
+	n, err = decodeBareFrame(src, OpStats)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (Stats) AppendBinary(dst []byte) ([]byte, error) {
+	return append(dst, byte(OpStats)), nil
+}
+
+// StatsResponse answers a [Stats]. Sent by servers.
+//
+//	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry · n keys
+//	entry: key length 1 · reads per minute u64 · writes per minute u64 · reads u64 · writes u64
+type StatsResponse struct {
+	Fragments [][]StatsEntry // in their order; nil if there are none
+}
+
+// Kind returns [KindStats].
+func (StatsResponse) Kind() Kind { return KindStats }
+
+func (StatsResponse) valueSize() int { return 0 }
+
+// All yields the entries of all fragments.
+func (m StatsResponse) All() iter.Seq[StatsEntry] { return allOf(m.Fragments) }
+
+// DecodeStatsResponse decodes the answer to a STATS at the start of src and
+// returns it and its length in bytes. A long one that arrives in pieces is
+// decoded once by a [StatsDecoder]. Errors: [ErrShort], [ErrMalformed].
+func DecodeStatsResponse(src []byte) (m StatsResponse, n int, err error) {
+	m.Fragments, n, err = decodeFragments[StatsEntry](src)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for
+// a key, dst is returned as it was.
+func (m StatsResponse) AppendBinary(dst []byte) ([]byte, error) {
+	return appendFragments(dst, m.Fragments)
+}
+
+// StatsDecoder decodes the answer to a STATS as it arrives.
+type StatsDecoder = FragmentDecoder[StatsEntry]
+
+// StatsEntry is a record in a [StatsResponse].
+type StatsEntry struct {
+	Key []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+	Usage
+}
+
+func (StatsEntry) size() int { return 1 + usageSize }
+
+func (e StatsEntry) name() []byte { return e.Key }
+
+func (e StatsEntry) named(key []byte) StatsEntry {
+	e.Key = key
+	return e
+}
+
+func (StatsEntry) scan(b []byte) (key int, err error) { return int(b[0]), nil }
+
+func (e StatsEntry) decode(b []byte) StatsEntry {
+	e.Usage = getUsage(b[1:])
+	return e
+}
+
+func (e StatsEntry) check() error {
+	if len(e.Key) > MaxKey {
+		return keyTooLong(OpStats, e.Key)
+	}
+	return nil
+}
+
+func (e StatsEntry) encode(b []byte) {
+	b[0] = byte(len(e.Key))
+	e.put(b[1:])
+}

@@ -1,0 +1,31 @@
+package codec
+
+// Subscribe asks for what is published on a channel: an [Event] for each
+// [Publish]. Sent by clients; a [Status] answers it. A connection that subscribes
+// twice gets each EVENT twice (H10).
+//
+//	11 · channel length 1 · channel
+type Subscribe struct {
+	Channel []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+}
+
+// Op returns [OpSubscribe].
+func (Subscribe) Op() Op { return OpSubscribe }
+
+// ResponseKind returns [KindStatus].
+func (Subscribe) ResponseKind() Kind { return KindStatus }
+
+func (Subscribe) valueSize() int { return 0 }
+
+// DecodeSubscribe decodes the SUBSCRIBE at the start of src and returns it and its
+// length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeSubscribe(src []byte) (m Subscribe, n int, err error) {
+	m.Channel, n, err = decodeKeyFrame(src, OpSubscribe)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// channel, dst is returned as it was.
+func (m Subscribe) AppendBinary(dst []byte) ([]byte, error) {
+	return appendKeyFrame(dst, OpSubscribe, m.Channel)
+}

@@ -1,0 +1,31 @@
+package codec
+
+// Unsubscribe ends a subscription. Sent by clients; a [Status] answers it: failure
+// where nobody is subscribed to the channel, and success where somebody is, be it
+// another connection (H10).
+//
+//	12 · channel length 1 · channel
+type Unsubscribe struct {
+	Channel []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
+}
+
+// Op returns [OpUnsubscribe].
+func (Unsubscribe) Op() Op { return OpUnsubscribe }
+
+// ResponseKind returns [KindStatus].
+func (Unsubscribe) ResponseKind() Kind { return KindStatus }
+
+func (Unsubscribe) valueSize() int { return 0 }
+
+// DecodeUnsubscribe decodes the UNSUBSCRIBE at the start of src and returns it and its
+// length in bytes. Errors: [ErrShort], [ErrMalformed].
+func DecodeUnsubscribe(src []byte) (m Unsubscribe, n int, err error) {
+	m.Channel, n, err = decodeKeyFrame(src, OpUnsubscribe)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
+// channel, dst is returned as it was.
+func (m Unsubscribe) AppendBinary(dst []byte) ([]byte, error) {
+	return appendKeyFrame(dst, OpUnsubscribe, m.Channel)
+}

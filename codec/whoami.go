@@ -1,0 +1,60 @@
+package codec
+
+// WhoAmI asks for the connection's own id. Sent by clients; a [WhoAmIResponse]
+// answers it.
+//
+//	18
+type WhoAmI struct{}
+
+// Op returns [OpWhoAmI].
+func (WhoAmI) Op() Op { return OpWhoAmI }
+
+// ResponseKind returns [KindWhoAmI].
+func (WhoAmI) ResponseKind() Kind { return KindWhoAmI }
+
+func (WhoAmI) valueSize() int { return 0 }
+
+// DecodeWhoAmI decodes the WHOAMI at the start of src and returns it and its
+// length, 1. Errors: [ErrShort], [ErrMalformed].
+func DecodeWhoAmI(src []byte) (m WhoAmI, n int, err error) {
+	n, err = decodeBareFrame(src, OpWhoAmI)
+	return m, n, err
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (WhoAmI) AppendBinary(dst []byte) ([]byte, error) {
+	return append(dst, byte(OpWhoAmI)), nil
+}
+
+// WhoAmIResponse answers a [WhoAmI]. Sent by servers.
+//
+//	01 · id 16
+type WhoAmIResponse struct {
+	ID ConnID
+}
+
+// Kind returns [KindWhoAmI].
+func (WhoAmIResponse) Kind() Kind { return KindWhoAmI }
+
+func (WhoAmIResponse) valueSize() int { return 0 }
+
+// DecodeWhoAmIResponse decodes the answer to a WHOAMI at the start of src and
+// returns it and its length, 17. Errors: [ErrShort], [ErrMalformed].
+func DecodeWhoAmIResponse(src []byte) (m WhoAmIResponse, n int, err error) {
+	if err := listed(src); err != nil {
+		return m, 0, err
+	}
+	n = 1 + len(m.ID)
+	if len(src) < n {
+		return m, 0, ErrShort
+	}
+	copy(m.ID[:], src[1:])
+	return m, n, nil
+}
+
+// AppendBinary appends the frame to dst. It never fails.
+func (m WhoAmIResponse) AppendBinary(dst []byte) ([]byte, error) {
+	dst = reserve(dst, 1+len(m.ID))
+	dst = append(dst, 1)
+	return append(dst, m.ID[:]...), nil
+}
