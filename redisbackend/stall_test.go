@@ -112,12 +112,12 @@ func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
 	leaves := hit(ctx)
 	<-dials
 	stays := hit(t.Context())
-	time.Sleep(20 * time.Millisecond) // nothing tells that it waits
+	<-time.After(20 * time.Millisecond) // nothing tells that it waits
 	cancel()
 	if err := <-leaves; !errors.Is(err, context.Canceled) {
 		t.Errorf("who leaves is told: %v", err)
 	}
-	time.Sleep(20 * time.Millisecond)
+	<-time.After(20 * time.Millisecond)
 	close(pass)
 	if err := <-stays; err != nil {
 		t.Errorf("who stays is told: %v", err)

@@ -42,7 +42,7 @@ func TestWindowsEndByTheServersClockAndNothingStaysBehind(t *testing.T) {
 			if opened < 4 || opened > 6 {
 				t.Errorf("%d windows were opened", opened)
 			}
-			for deadline := last.ExpiresAt.Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for deadline := last.ExpiresAt.Add(5 * time.Second); ; <-time.After(20 * time.Millisecond) {
 				n, err := redis(t, client, "DBSIZE").AsInt64()
 				if err != nil || time.Now().After(deadline) {
 					t.Fatalf("%d keys stay behind, %v", n, err)

@@ -19,6 +19,7 @@ var errPassword = errors.New("wrong password")
 // lockedError tells how long a user has to wait.
 type lockedError struct{ wait time.Duration }
 
+// Error says when to try again.
 func (e *lockedError) Error() string {
 	return fmt.Sprintf("too many attempts, come back in %v", e.wait)
 }
