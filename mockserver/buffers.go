@@ -10,7 +10,7 @@ func (p *sized[T]) set(x *exchange, m codec.Set[T]) error {
 
 func (p *sized[T]) get(x *exchange, m codec.Get) error {
 	res := codec.GetResponse[T]{}
-	if r := p.store.live(m.Key); r != nil {
+	if r := p.store.read(m.Key); r != nil {
 		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
 	}
 	x.key, x.ok = m.Key, res.Found

@@ -22,7 +22,8 @@ const (
 // they answered.
 type conn struct {
 	srv    *Server
-	id     int
+	number int // in the order of acceptance, from 1
+	id     codec.ConnID
 	net    net.Conn
 	in     []byte // received and not executed yet, at most codec.MaxFrame bytes
 	x      exchange
@@ -32,19 +33,41 @@ type conn struct {
 	closed chan struct{}
 	// How many bytes pass until the cut, -1 for all of them.
 	readLeft, writeLeft int
+	// What the server knows of the connection; guarded by Server.mu.
+	since                 uint64 // ns since 1970
+	subscribed            int    // subscriptions
+	requests              [lastOp + 1]uint64
+	readBytes, writeBytes uint64
+	published, received   uint64 // bytes of payloads that it published to itself, and got from others
 }
 
-func newConn(s *Server, nc net.Conn, id int) *conn {
-	c := &conn{srv: s, id: id, net: nc, closed: make(chan struct{}), readLeft: -1, writeLeft: -1}
+// newConn is called with Server.mu held.
+func newConn(s *Server, nc net.Conn, number int) *conn {
+	c := &conn{
+		srv: s, number: number, id: newID(), net: nc, closed: make(chan struct{}), readLeft: -1, writeLeft: -1,
+		since: s.clock.now(),
+	}
 	c.out.wake = make(chan struct{}, 1)
 	s.cut(c)
+	if s.events {
+		s.channels.subscribe(c, everybody, c.since)
+		s.channels.subscribe(c, c.id.String(), c.since)
+	}
 	return c
 }
 
 // drop ends the connection at once. The caller holds Server.mu.
 func (c *conn) drop() {
-	c.gone = true
+	c.leave()
 	c.close()
+}
+
+// leave lets nothing more be executed or answered. The caller holds Server.mu.
+func (c *conn) leave() {
+	if !c.gone {
+		c.gone = true
+		c.srv.channels.leave(c)
+	}
 }
 
 func (c *conn) close() {
@@ -83,18 +106,19 @@ func (c *conn) feed(data []byte) bool {
 		n := min(len(data), codec.MaxFrame-len(c.in))
 		c.in = append(c.in, data[:n]...)
 		data = data[n:]
-		if !c.srv.execute(c) {
+		if !c.srv.execute(c, n) {
 			return false
 		}
 	}
 	return true
 }
 
-// execute executes the complete requests that c has received, all of them before
-// anybody else's. It reports whether the connection goes on.
-func (s *Server) execute(c *conn) bool {
+// execute executes the complete requests that c has received, n bytes of them just
+// now, all of them before anybody else's. It reports whether the connection goes on.
+func (s *Server) execute(c *conn, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.readBytes += uint64(n)
 	rest := c.in
 	for len(rest) > 0 && !c.gone {
 		n, err := s.step(c, rest)
@@ -126,12 +150,11 @@ func (s *Server) step(c *conn, src []byte) (int, error) {
 		return 0, unplayed(op)
 	}
 	x := &c.x
-	*x = exchange{out: x.out[:0]}
+	*x = exchange{conn: c, op: op, out: x.out[:0]}
 	n, err := play(x, src)
 	if err != nil {
 		return 0, err
 	}
-	s.requests[op]++
 	if s.observer != nil {
 		s.observe(c, x)
 	}

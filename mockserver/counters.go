@@ -10,7 +10,7 @@ func (p *sized[T]) insert(x *exchange, m codec.Insert[T]) error {
 
 func (p *sized[T]) query(x *exchange, m codec.Query) error {
 	res := codec.QueryResponse[T]{}
-	if r := p.store.live(m.Key); r != nil {
+	if r := p.store.read(m.Key); r != nil {
 		res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
 	}
 	x.key, x.ok = m.Key, res.Found

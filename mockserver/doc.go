@@ -1,7 +1,6 @@
 // Package mockserver plays a Throttr server inside the test's own process: the
-// whole protocol of counters and buffers, byte for byte as a real server was
-// seen to answer, with its hazards, faults on demand and a clock that tests can
-// move.
+// whole protocol, byte for byte as a real server was seen to answer, with its
+// hazards, faults on demand and a clock that tests can move.
 //
 //	func TestLimits(t *testing.T) {
 //		srv := mockserver.RunT(t, mockserver.WithValueSize(2))

@@ -22,6 +22,7 @@ func (st *store) settle(now uint64) {
 		st.run(max(st.armed, st.now))
 	}
 	st.now = max(st.now, now)
+	st.minute = minuteOf(st.start, st.now)
 }
 
 // run is one firing of the expiry timer at time t.
@@ -56,6 +57,7 @@ func (st *store) run(t uint64) {
 
 // add puts in a record whose key is free.
 func (st *store) add(r *record) {
+	r.writes.mark(st.minute, 1)
 	st.records[r.key] = r
 	heap.Push(&st.schedule, r)
 	if st.late {

@@ -68,7 +68,7 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 	var due time.Time
 	if f != nil {
 		if f.Disconnect {
-			c.gone = true
+			c.leave()
 			c.out.finish()
 			return
 		}
@@ -85,6 +85,7 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 			due = time.Now().Add(f.Delay)
 		}
 	}
+	c.writeBytes += uint64(len(frame))
 	if c.out.push(frame, due) > maxOutstanding {
 		s.violate(c, breachf("H4", "more than %d responses are outstanding", maxOutstanding))
 	}

@@ -18,8 +18,9 @@ const (
 	// Wrap (H3, on): INCREASE past the largest value wraps around to zero and
 	// answers success. Off: it answers failure and changes nothing.
 	Wrap
-	// Events (H8, on): what [Server.Publish] sends reaches every connection,
-	// though none asked for it. Off: it reaches none.
+	// Events (H8, on): every connection is subscribed to the channel "*" and to
+	// that of its own id, and what [Server.Publish] sends reaches all, though none
+	// asked for it. Off: EVENTs come only from channels that were subscribed to.
 	Events
 	// LockUp (H12, off): the server can lock itself for good when a record
 	// expires naturally. See [Server.LockedUp].

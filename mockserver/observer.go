@@ -20,7 +20,7 @@ type Exec struct {
 // observe reports what x has just executed. The caller holds s.mu.
 func (s *Server) observe(c *conn, x *exchange) {
 	e := Exec{
-		Conn:    c.id,
+		Conn:    c.number,
 		Time:    instant(s.store.now),
 		Op:      x.request.Op(),
 		Key:     string(x.key),

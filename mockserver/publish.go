@@ -2,10 +2,10 @@ package mockserver
 
 import "github.com/throttr-go/throttr/codec"
 
-// Publish sends an EVENT to every connection, as a publication on the channel
-// "*" does on a real server, and returns how many it reached: none where
-// [Events] is off. The channel has at most 255 bytes, and the payload's length
-// fits the value size; Publish panics otherwise.
+// Publish sends an EVENT to every connection, whatever it is subscribed to, as a
+// publication on the channel "*" does on a real server, and returns how many it
+// reached: none where [Events] is off. The channel has at most 255 bytes, and the
+// payload's length fits the value size; Publish panics otherwise.
 //
 // An EVENT counts as an outstanding response until it has left (H4).
 func (s *Server) Publish(channel string, payload []byte) int {
@@ -23,11 +23,42 @@ func (s *Server) Publish(channel string, payload []byte) int {
 		if c.gone {
 			continue
 		}
-		s.respond(c, frame, nil)
-		c.out.release()
+		s.deliver(c, frame, len(payload))
 		reached++
 	}
 	return reached
+}
+
+// deliver sends c an EVENT that somebody else has published.
+func (s *Server) deliver(c *conn, frame []byte, payload int) {
+	c.received += uint64(payload)
+	s.respond(c, frame, nil)
+	c.out.release()
+}
+
+// publish answers the publisher after the EVENTs have gone out, so that its own, if
+// it is subscribed, comes first (H8).
+func (p *sized[T]) publish(x *exchange, m codec.Publish[T]) error {
+	s := x.conn.srv
+	subs := s.channels[string(m.Channel)]
+	if len(subs) > 0 {
+		// What came in a PUBLISH fits an EVENT, which is no longer.
+		s.event, _ = codec.Event[T]{Channel: m.Channel, Payload: m.Payload}.AppendBinary(s.event[:0])
+	}
+	for _, sub := range subs {
+		if sub.conn.gone {
+			continue
+		}
+		sub.read += uint64(len(m.Payload))
+		if sub.conn == x.conn {
+			x.conn.published += uint64(len(m.Payload))
+			s.respond(x.conn, s.event, nil)
+			continue
+		}
+		s.deliver(sub.conn, s.event, len(m.Payload))
+	}
+	x.status(nil, len(subs) > 0)
+	return nil
 }
 
 func (p *sized[T]) event(dst []byte, channel string, payload []byte) ([]byte, error) {

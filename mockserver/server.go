@@ -31,7 +31,10 @@ type Server struct {
 	refuse     bool
 	down       bool // between the two halves of a restart
 	closed     bool
-	requests   [lastOp + 1]int
+	channels   channels
+	event      []byte // reused by each PUBLISH
+	since      uint64 // when the server started or was restarted, ns since 1970
+	requests   [lastOp + 1]meter
 	violations []Violation
 	faults     []*turn[Fault]
 	cuts       []*turn[Cut]
@@ -55,6 +58,7 @@ func Start(opts ...Option) (*Server, error) {
 		network:  o.network,
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
+		channels: make(channels),
 		store: store{
 			max:     ^uint64(0) >> (64 - 8*o.valueSize),
 			grace:   o.hazards[Grace],
@@ -64,6 +68,8 @@ func Start(opts ...Option) (*Server, error) {
 			records: make(map[string]*record),
 		},
 	}
+	s.since = s.clock.now()
+	s.store.start, s.store.now = s.since, s.since
 	s.player = newPlayer(&s.store, o.valueSize, o.observer != nil)
 	s.Split(o.split)
 	if err := s.listen(); err != nil {
@@ -124,7 +130,7 @@ func (s *Server) admit(nc net.Conn) bool {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.gone = true
+	c.leave()
 	delete(s.conns, c)
 }
 
@@ -153,7 +159,7 @@ func (s *Server) Requests(op codec.Op) int {
 	if op > lastOp {
 		return 0
 	}
-	return s.requests[op]
+	return int(s.requests[op].total())
 }
 
 // Refuse makes the server turn away new connections, or take them again: those
@@ -190,6 +196,7 @@ func (s *Server) Restart(keepData bool) error {
 	}
 	s.mu.Lock()
 	s.store.restart(keepData)
+	s.since = s.clock.now()
 	s.mu.Unlock()
 	if err := s.listen(); err != nil {
 		return err

@@ -18,6 +18,8 @@ type record struct {
 	dead    bool   // expired, and in its grace
 	removal uint64 // end of the grace, ns since 1970; 0 while live
 	index   int    // in the schedule
+	reads   meter
+	writes  meter
 }
 
 // due is when something happens to the record next: it expires, or its grace
@@ -47,7 +49,9 @@ type store struct {
 	records  map[string]*record
 	schedule schedule
 	armed    uint64 // when the expiry timer fires next, ns since 1970; 0 for never
+	start    uint64 // when the server started, ns since 1970
 	now      uint64 // the time of the last settling
+	minute   uint64 // of now, from start
 	expired  int
 	locked   bool
 }
@@ -58,6 +62,15 @@ func (st *store) live(key []byte) *record {
 		return r
 	}
 	return nil
+}
+
+// read is live, and counts as a read of the record.
+func (st *store) read(key []byte) *record {
+	r := st.live(key)
+	if r != nil {
+		r.reads.mark(st.minute, 1)
+	}
+	return r
 }
 
 func (st *store) insert(key []byte, quota uint64, t ttl) (bool, error) {
@@ -78,13 +91,15 @@ func (st *store) set(key, value []byte, t ttl) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if r := st.records[string(key)]; r != nil {
-		if r.dead || !r.buffer {
+	r := &record{key: string(key), buffer: true, value: append([]byte{}, value...), unit: t.unit, expires: end}
+	if old := st.records[r.key]; old != nil {
+		if old.dead || !old.buffer {
 			return false, nil
 		}
-		st.remove(r)
+		st.remove(old)
+		r.reads, r.writes = old.reads, old.writes
 	}
-	st.add(&record{key: string(key), buffer: true, value: append([]byte{}, value...), unit: t.unit, expires: end})
+	st.add(r)
 	return true, nil
 }
 
@@ -98,7 +113,7 @@ func (st *store) purge(key []byte) bool {
 }
 
 func (st *store) updateQuota(key []byte, change codec.Change, value uint64) bool {
-	r := st.live(key)
+	r := st.read(key)
 	if r == nil || r.buffer {
 		return false
 	}
@@ -116,11 +131,12 @@ func (st *store) updateQuota(key []byte, change codec.Change, value uint64) bool
 		}
 		r.quota -= value
 	}
+	r.writes.mark(st.minute, 1)
 	return true
 }
 
 func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool, error) {
-	r := st.live(key)
+	r := st.read(key)
 	if r == nil {
 		return false, nil
 	}
@@ -141,6 +157,7 @@ func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool,
 		return false, err
 	}
 	st.move(r, end)
+	r.writes.mark(st.minute, 1)
 	return true, nil
 }
 

@@ -50,6 +50,6 @@ func (s *Server) violate(c *conn, err error) {
 	if !errors.As(err, &b) {
 		panic(err)
 	}
-	s.violations = append(s.violations, Violation{Rule: b.rule, Conn: c.id, Text: b.text})
+	s.violations = append(s.violations, Violation{Rule: b.rule, Conn: c.number, Text: b.text})
 	c.drop()
 }

@@ -107,7 +107,7 @@ func TestUnknownOpsAreAViolation(t *testing.T) {
 	for op, text := range map[byte]string{
 		0x20: "kills", 0x47: "kills", 0xff: "kills",
 		0x00: "stalls", 0x0a: "stalls", 0x19: "stalls", 0x1f: "stalls",
-		0x07: "does not play", 0x09: "does not play", 0x10: "does not play", 0x18: "does not play",
+		0x0f: "stalls", 0x1a: "stalls",
 	} {
 		t.Run(fmt.Sprintf("%02x", op), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {

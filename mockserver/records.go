@@ -1,0 +1,72 @@
+package mockserver
+
+import "github.com/throttr-go/throttr/codec"
+
+func (p *sized[T]) list(x *exchange, _ codec.List) error {
+	entries := make([]codec.ListEntry[T], 0, len(p.store.records))
+	p.store.each(func(r *record, key []byte) {
+		e := codec.ListEntry[T]{Key: key, Unit: r.unit, Expires: r.expires, Bytes: T(codec.Size[T]())}
+		if r.buffer {
+			e.Buffer, e.Bytes = true, T(len(r.value))
+		}
+		entries = append(entries, e)
+	})
+	x.answer(codec.ListResponse[T]{Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) })})
+	return nil
+}
+
+func (p *sized[T]) stats(x *exchange, _ codec.Stats) error {
+	entries := make([]codec.StatsEntry, 0, len(p.store.records))
+	p.store.each(func(r *record, key []byte) {
+		entries = append(entries, codec.StatsEntry{Key: key, Usage: r.usage(p.store.minute)})
+	})
+	x.answer(codec.StatsResponse{Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) })})
+	return nil
+}
+
+func (p *sized[T]) stat(x *exchange, m codec.Stat) error {
+	res := codec.StatResponse{}
+	if r := p.store.read(m.Key); r != nil {
+		res = codec.StatResponse{Found: true, Usage: r.usage(p.store.minute)}
+	}
+	x.key = m.Key
+	x.answer(res)
+	x.ok = res.Found
+	return nil
+}
+
+// each calls f for all live records, in an order of the server's own that tells
+// nothing, and counts as a read of each.
+func (st *store) each(f func(r *record, key []byte)) {
+	var keys []byte // of all records: one piece of memory for many
+	for _, r := range st.schedule {
+		if r.dead {
+			continue
+		}
+		r.reads.mark(st.minute, 1)
+		start := len(keys)
+		keys = append(keys, r.key...)
+		f(r, keys[start:])
+	}
+}
+
+// maxFragment is what a real server puts in a fragment, by its own reckoning of
+// what an entry weighs.
+const maxFragment = 2048
+
+// fragments splits entries as a real server does.
+func fragments[E any](entries []E, weight func(E) int) (all [][]E) {
+	start, sum := 0, 0
+	for i, e := range entries {
+		n := weight(e)
+		if sum+n > maxFragment {
+			all = append(all, entries[start:i])
+			start, sum = i, 0
+		}
+		sum += n
+	}
+	if start < len(entries) {
+		all = append(all, entries[start:])
+	}
+	return all
+}
