@@ -30,8 +30,9 @@ var (
 	ErrUnavailable = errors.New("throttr: server is unavailable")
 	// ErrConnLost says that a connection ended with requests outstanding.
 	ErrConnLost = errors.New("throttr: connection lost")
-	// ErrOverloaded says that Config.MaxWaiting requests were waiting already.
-	// The request was not sent.
+	// ErrOverloaded says that Config.MaxWaiting requests were waiting already, or that a
+	// backend has as many records to remove as WithMaxWindows lets it have. The request was
+	// not sent.
 	ErrOverloaded = errors.New("throttr: too many requests are waiting")
 	// ErrBatch says that a batch was used out of turn: sent twice, or asked for
 	// answers before it was sent.

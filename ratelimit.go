@@ -24,7 +24,8 @@ type Window = windows.Window
 // opens another. Within a window every hit counts, denied ones too, and a hit is
 // allowed if the count, itself included, is within the limit. So of the hits between
 // a window's start and its end, limit are allowed and no more. The same key with
-// another scale has another window.
+// another scale has another window. (This is the per-key window. Backends can keep aligned
+// ones, which start and end at multiples of the scale: see package window's Algorithm.)
 //
 // It is safe for any number of goroutines.
 type RateLimit struct {
@@ -156,8 +157,8 @@ func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration)
 	return r.call(scale, func() (Window, error) { return r.backend.Get(ctx, key, scale) })
 }
 
-// Set opens a window with the given count, in place of the one there is, so that it
-// ends one scale from now. It returns the count. Errors are those of [RateLimit.Hit].
+// Set opens a window with the given count, in place of the one there is, so that a per-key
+// one ends one scale from now. It returns the count. Errors are those of [RateLimit.Hit].
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
 	w, err := r.call(scale, func() (Window, error) { return r.backend.Set(ctx, key, scale, count) })
 	return w.Count, err

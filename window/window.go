@@ -42,7 +42,8 @@ type Window struct {
 // the same key with another scale is another window.
 //
 // Whatever the backend, this holds. A window is active from the instant it opens until one
-// scale later, that instant excluded. Adding to a window that is not active opens one that
+// scale later, that instant excluded; an aligned one (see [Algorithm]), until the next
+// multiple of the scale. Adding to a window that is not active opens one that
 // starts with what is added. A method's Window is the state right after it, with a Count
 // that no concurrent caller is given as well: of n callers who each add 1, one is given
 // k+1, one k+2, and so on. Counts do not wrap around.

@@ -66,9 +66,11 @@ func run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t\n", p.name, f.server.Load(), f.allowed.Load(), f.denied.Load(), f.errors.Load(),
 			time.Duration(f.longest.Load()).Round(time.Millisecond), time.Duration(f.recovered.Load()).Round(time.Millisecond))
 	}
-	fmt.Fprintln(out, "Hits that the policy decided, while there was no answer from the server, are in the columns allowed and denied.")
-	fmt.Fprintln(out)
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "\nHits that the policy decided, while there was no answer from the server, are in the columns allowed and denied.")
+	return err
 }
 
 // measure has callers hit while a server goes and comes back.
