@@ -161,3 +161,49 @@ func BenchmarkDecodeQueryResponse(b *testing.B) {
 		}
 	})
 }
+
+// manyKeys is the answer to a LIST of 10,000 keys, in fragments of 50.
+func manyKeys(b *testing.B) []byte {
+	m := codec.ListResponse[uint16]{}
+	for range 200 {
+		entries := make([]codec.ListEntry[uint16], 50)
+		for i := range entries {
+			entries[i] = codec.ListEntry[uint16]{Key: benchInsert.Key, Unit: codec.Seconds, Bytes: 2}
+		}
+		m.Fragments = append(m.Fragments, entries)
+	}
+	return encoded(b, m)
+}
+
+// How long does a LIST of 10,000 keys take, as it arrives in pieces of 4 KiB and
+// whole?
+func BenchmarkDecodeList(b *testing.B) {
+	src := manyKeys(b)
+	b.Run("as it arrives", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(len(src)))
+		for b.Loop() {
+			var d codec.ListDecoder[uint16]
+			for rest := src; !d.Done(); {
+				piece := rest[:min(len(rest), 4<<10)]
+				rest = rest[len(piece):]
+				for len(piece) > 0 {
+					_, n, err := d.Decode(piece)
+					if err != nil && n < len(piece) {
+						b.Fatal(err)
+					}
+					piece = piece[n:]
+				}
+			}
+		}
+	})
+	b.Run("whole", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(len(src)))
+		for b.Loop() {
+			if _, _, err := codec.DecodeListResponse[uint16](src); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,11 +1,14 @@
 package codec_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"os"
 	"slices"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -147,4 +150,24 @@ func TestALargeServerKnowsItsConnections(t *testing.T) {
 	require.EqualValues(t, 411, info.Requests.All.Total)
 	require.EqualValues(t, rec.Count, info.Connections)
 	require.Equal(t, info.Keys, info.Counters+info.Buffers)
+}
+
+// An answer may be longer than the buffer of a stream, which grows then.
+func TestALargeAnswerPassesAStream(t *testing.T) {
+	rec := readRecorded(t)
+	src := unhex(t, rec.List+rec.Stats+"01"+rec.List)
+	for _, r := range []io.Reader{bytes.NewReader(src), iotest.HalfReader(bytes.NewReader(src)), iotest.OneByteReader(bytes.NewReader(src))} {
+		dec := codec.NewDecoder[uint16](r)
+		var again []byte
+		for _, kind := range []codec.Kind{codec.KindList, codec.KindStats, codec.KindStatus, codec.KindList} {
+			res, err := dec.Response(kind)
+			require.NoError(t, err)
+			require.Equal(t, kind, res.Kind())
+			again, err = res.AppendBinary(again)
+			require.NoError(t, err)
+		}
+		require.Equal(t, src, again)
+		_, err := dec.Response(codec.KindStatus)
+		require.ErrorIs(t, err, io.EOF)
+	}
 }

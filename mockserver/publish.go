@@ -43,7 +43,7 @@ func (p *sized[T]) publish(x *exchange, m codec.Publish[T]) error {
 	subs := s.channels[string(m.Channel)]
 	if len(subs) > 0 {
 		// What came in a PUBLISH fits an EVENT, which is no longer.
-		s.event, _ = codec.Event[T]{Channel: m.Channel, Payload: m.Payload}.AppendBinary(s.event[:0])
+		s.event, _ = codec.Event[T](m).AppendBinary(s.event[:0])
 	}
 	for _, sub := range subs {
 		if sub.conn.gone {

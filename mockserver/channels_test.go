@@ -1,0 +1,158 @@
+package mockserver_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+func subscribe(channel string) codec.Subscribe { return codec.Subscribe{Channel: []byte(channel)} }
+
+func unsubscribe(channel string) codec.Unsubscribe {
+	return codec.Unsubscribe{Channel: []byte(channel)}
+}
+
+func publish(channel, payload string) uint16.Publish {
+	return uint16.Publish{Channel: []byte(channel), Payload: []byte(payload)}
+}
+
+// event is an EVENT in hex.
+func event(t *testing.T, channel, payload string) string {
+	return hex.EncodeToString(frames(t, uint16.Event{Channel: []byte(channel), Payload: []byte(payload)}))
+}
+
+// answer decodes what a request is answered with.
+func answer[R codec.Response](w *wire, req codec.Request) R {
+	w.t.Helper()
+	src := fromHex(w.t, w.ask(req))
+	res, n, err := codec.DecodeResponse[uint16.Value](req.ResponseKind(), src)
+	require.NoError(w.t, err)
+	require.Equal(w.t, len(src), n)
+	return res.(R)
+}
+
+func TestSubscribingTwiceDeliversTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w, other := dial(t, srv), dial(t, srv)
+		require.Equal(t, "0101", w.ask(subscribe("news"), subscribe("news")))
+		require.Equal(t, 2, srv.Subscriptions("news"))
+		require.Equal(t, "01", other.ask(publish("news", "x")))
+		require.Equal(t, strings.Repeat(event(t, "news", "x"), 2), w.received())
+		require.Equal(t, "01", other.ask(unsubscribe("news")), "the channel exists: it need not be subscribed")
+		require.Equal(t, 2, srv.Subscriptions("news"))
+		require.Equal(t, "01", w.ask(unsubscribe("news")), "both end")
+		require.Equal(t, "0000", other.ask(unsubscribe("news"), publish("news", "x")))
+		require.Empty(t, w.received())
+	})
+}
+
+func TestAConnectionHasAChannelOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w, other := dial(t, srv), dial(t, srv)
+		id := answer[codec.WhoAmIResponse](w, codec.WhoAmI{}).ID
+		require.NotEqual(t, id, answer[codec.WhoAmIResponse](other, codec.WhoAmI{}).ID)
+		require.Equal(t, "01", other.ask(publish(id.String(), "hello")))
+		require.Equal(t, event(t, id.String(), "hello"), w.received())
+		require.Equal(t, event(t, id.String(), "me")+"01", w.ask(publish(id.String(), "me")))
+
+		mine := answer[codec.ConnectionResponse](other, codec.Connection{ID: id})
+		require.True(t, mine.Found)
+		require.EqualValues(t, 5, mine.Connection.ReceivedBytes)
+		require.EqualValues(t, 2, mine.Connection.PublishedBytes)
+		require.EqualValues(t, 1, mine.Connection.Requests.Publish)
+		require.EqualValues(t, 1, mine.Connection.Requests.WhoAmI)
+
+		require.NoError(t, w.conn.Close())
+		synctest.Wait()
+		require.Equal(t, "00", other.ask(publish(id.String(), "gone")))
+		require.False(t, answer[codec.ConnectionResponse](other, codec.Connection{ID: id}).Found)
+		require.Equal(t, 1, srv.Subscriptions("*"))
+	})
+}
+
+func TestWithoutEventsOnlyWhatWasSubscribedComes(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "00", w.ask(publish("*", "x")))
+		require.Equal(t, "01", w.ask(subscribe("*")))
+		require.Equal(t, event(t, "*", "x")+"01", w.ask(publish("*", "x")))
+	}, without(mockserver.Events))
+}
+
+func TestAChannelKnowsItsSubscribers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		a, b := dial(t, srv), dial(t, srv)
+		srv.Advance(time.Second)
+		require.Equal(t, "01", a.ask(subscribe("news")))
+		srv.Advance(time.Second)
+		require.Equal(t, "01", b.ask(subscribe("news")))
+		b.ask(publish("news", "12345"))
+		news := answer[codec.ChannelResponse](b, codec.Channel{Name: []byte("news")})
+		require.True(t, news.Found)
+		require.Equal(t, []codec.Subscriber{
+			{ID: answer[codec.WhoAmIResponse](a.drained(), codec.WhoAmI{}).ID, Since: uint64(mockserver.Epoch.Add(time.Second).UnixNano()), ReadBytes: 5},
+			{ID: answer[codec.WhoAmIResponse](b, codec.WhoAmI{}).ID, Since: uint64(mockserver.Epoch.Add(2 * time.Second).UnixNano()), ReadBytes: 5},
+		}, news.Subscribers)
+
+		all := answer[codec.ChannelsResponse](b, codec.Channels{})
+		names := map[string]uint64{}
+		for c := range all.All() {
+			names[string(c.Name)] = c.Connections
+		}
+		require.Len(t, names, 4)
+		require.EqualValues(t, 2, names["*"])
+		require.EqualValues(t, 2, names["news"])
+	}, virtual)
+}
+
+// drained forgets what has arrived.
+func (w *wire) drained() *wire {
+	w.received()
+	return w
+}
+
+func TestUnreadEventsAreOutstandingForTheirSubscriber(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "01", w.ask(subscribe("c")))
+		// Each request is answered by an EVENT and a status.
+		w.send(bytes.Repeat(frames(t, publish("c", "")), 600))
+		require.True(t, w.closed())
+		require.Equal(t, "H4", srv.Violations()[0].Rule)
+	})
+}
+
+func TestManySubscribersGetEveryEvent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		publisher := dial(t, srv)
+		var all []*wire
+		for range 1000 {
+			w := dial(t, srv)
+			require.Equal(t, "01", w.ask(subscribe("news")))
+			all = append(all, w)
+		}
+		want := ""
+		for i := range 20 {
+			payload := fmt.Sprint(i)
+			require.Equal(t, "01", publisher.ask(publish("news", payload)))
+			want += event(t, "news", payload)
+		}
+		for _, w := range all {
+			require.Equal(t, want, w.received())
+		}
+		srv.Disconnect()
+		synctest.Wait()
+		require.Zero(t, srv.Subscriptions("news"))
+		require.Zero(t, srv.Subscriptions("*"))
+	})
+}
