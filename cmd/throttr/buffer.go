@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// maxStdin is far more than any frame can carry.
+const maxStdin = 1 << 20
+
+var setCommand = command{
+	name: "set", args: "-ttl 1m key value",
+	short: "store a value",
+	long: `A value of - is read from standard input, to its end and byte for byte. A value that is there
+is replaced. Key and value have some 8 KB together at most, and less on small value sizes.
+Exit status 1: the key is a counter, or has expired in the last 10 s.
+`,
+	examples: []string{"throttr set -ttl 1m greeting hello", "printf 'hello, world' | throttr set -ttl 1m greeting -"},
+	define: func(f *flag.FlagSet) reader {
+		ttl := f.Duration("ttl", 0, "the `time` that the value lives, such as 1m")
+		return func(args []string) (task, error) {
+			if err := needFlags(f, "ttl"); err != nil {
+				return nil, err
+			}
+			if err := needArgs(args, "key", "value"); err != nil {
+				return nil, err
+			}
+			key, value := args[0], []byte(args[1])
+			return func(ctx context.Context, e *env) (bool, error) {
+				if args[1] == "-" {
+					var err error
+					if value, err = io.ReadAll(io.LimitReader(e.stdin, maxStdin)); err != nil {
+						return false, fmt.Errorf("standard input: %w", err)
+					}
+				}
+				return eachKey(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, _ string) (bool, error) {
+					return c.set(ctx, key, value, *ttl)
+				})(ctx, e)
+			}, nil
+		}
+	},
+}
+
+var getCommand = command{
+	name: "get", args: "key...",
+	short: "show values",
+	long: `Exit status 1: a key is not found. A counter is found with an empty value.
+`,
+	examples: []string{"throttr get greeting", "throttr get -raw greeting"},
+	define: func(f *flag.FlagSet) reader {
+		raw := f.Bool("raw", false, "print the value of one key as it is, and nothing else")
+		return func(keys []string) (task, error) {
+			if err := needKeys(keys); err != nil {
+				return nil, err
+			}
+			if *raw {
+				if err := needArgs(keys, "key"); err != nil {
+					return nil, fmt.Errorf("-raw: %w", err)
+				}
+			}
+			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+				if *raw {
+					return getRaw(ctx, e, c, keys[0])
+				}
+				return get(ctx, e.out, c, keys)
+			}), nil
+		}
+	},
+}
+
+// bufferRecord is a buffer in JSON. What is not found has neither value nor TTL; a value that
+// is not text has its bytes beside it.
+type bufferRecord struct {
+	keyed
+	Found       bool     `json:"found"`
+	Value       *string  `json:"value,omitempty"`
+	ValueBase64 []byte   `json:"value_base64,omitempty"`
+	TTLSeconds  *float64 `json:"ttl_seconds,omitempty"`
+}
+
+func get(ctx context.Context, out *output, c client, keys []string) (bool, error) {
+	out.table("key", ">bytes", ">ttl", "value")
+	all := true
+	for _, key := range keys {
+		b, ok, err := c.get(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			all = false
+			out.add(bufferRecord{keyed: keyOf(key)}, quoted(key), "-", "not found", "")
+			continue
+		}
+		value, ttl := string(b.value), b.ttl.Seconds()
+		out.add(bufferRecord{keyOf(key), true, &value, unlessText(value), &ttl},
+			quoted(key), number(len(value)), span(b.ttl), quoted(value))
+	}
+	return all, nil
+}
+
+// getRaw prints the value itself.
+func getRaw(ctx context.Context, e *env, c client, key string) (bool, error) {
+	b, ok, err := c.get(ctx, key)
+	if err != nil || !ok {
+		return false, err
+	}
+	_, err = e.out.w.Write(b.value)
+	return true, err
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestHelpWithEveryCommandHasExamplesThatParse(t *testing.T) {
+	t.Parallel()
+	for _, c := range commands {
+		t.Run(c.name, func(t *testing.T) {
+			require.NotEmpty(t, c.examples)
+			_, byHelp, stderr := shell{t, ""}.run("", "help", c.name)
+			require.Empty(t, stderr)
+			for _, args := range [][]string{{c.name, "-h"}, {c.name, "-help"}, {"-json", "help", c.name}} {
+				status, out, stderr := shell{t, ""}.run("", args...)
+				require.Zero(t, status)
+				require.Empty(t, stderr)
+				require.Equal(t, byHelp, out)
+			}
+			require.True(t, strings.HasPrefix(byHelp, "throttr "+c.name+": "))
+			require.Contains(t, byHelp, "\nUsage: throttr "+c.name+" [flags]")
+			for line := range strings.Lines(byHelp) {
+				require.LessOrEqual(t, len(line), 121, line)
+				require.Equal(t, strings.TrimRight(line, " \n")+"\n", line)
+			}
+			for _, e := range c.examples {
+				require.Contains(t, byHelp, "\n  "+e+"\n")
+				_, e = e[:strings.Index(e, "throttr ")], e[strings.Index(e, "throttr "):]
+				name, job, err := parse(&globals{}, strings.Fields(e)[1:])
+				require.NoError(t, err, e)
+				require.Equal(t, c.name, name)
+				require.NotNil(t, job)
+			}
+		})
+	}
+}
+
+func TestHelpNamesEveryCommand(t *testing.T) {
+	t.Parallel()
+	_, byHelp, _ := shell{t, ""}.run("", "help")
+	for _, args := range [][]string{{"-h"}, {"--help"}} {
+		status, out, stderr := shell{t, ""}.run("", args...)
+		require.Zero(t, status)
+		require.Empty(t, stderr)
+		require.Equal(t, byHelp, out)
+	}
+	for _, c := range commands {
+		require.Contains(t, byHelp, "\n  "+c.name+" ")
+		require.Contains(t, byHelp, "\n  "+c.examples[0]+"\n")
+	}
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.name
+	}
+	slices.Sort(names)
+	require.Len(t, slices.Compact(names), len(commands), "no name twice")
+}

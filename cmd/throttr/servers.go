@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+// client is a throttr.Client of whatever value size.
+type client interface {
+	limiter() *throttr.RateLimit
+	insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error)
+	query(ctx context.Context, key string) (counter, bool, error)
+	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
+	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
+	get(ctx context.Context, key string) (buffer, bool, error)
+
+	Purge(ctx context.Context, key string) (bool, error)
+	Close() error
+}
+
+// counter is a throttr.Counter of whatever value size.
+type counter struct {
+	quota uint64
+	ttl   time.Duration
+	unit  codec.Unit
+}
+
+// buffer is a throttr.Buffer of whatever value size.
+type buffer struct {
+	value []byte
+	ttl   time.Duration
+}
+
+// withClient makes a task of one that needs a client.
+func withClient(job func(ctx context.Context, e *env, c client) (bool, error)) task {
+	return func(ctx context.Context, e *env) (bool, error) {
+		if e.timeout > 0 {
+			late := fmt.Errorf("not done after %v, see -timeout: %w", e.timeout, context.DeadlineExceeded)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, late)
+			defer cancel()
+		}
+		c, err := connect(ctx, e.servers)
+		if err != nil {
+			return false, cause(ctx, err)
+		}
+		defer c.Close()
+		yes, err := job(ctx, e, c)
+		return yes, cause(ctx, err)
+	}
+}
+
+// cause returns why ctx has ended, if that is why there is an error.
+func cause(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// connect connects to servers of any value size, on which they must agree.
+func connect(ctx context.Context, servers string) (client, error) {
+	cfg, err := config(servers)
+	if err != nil {
+		return nil, err
+	}
+	size, err := valueSize(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	switch size {
+	case 1:
+		return open[uint8](ctx, cfg)
+	case 2:
+		return open[uint16](ctx, cfg)
+	case 4:
+		return open[uint32](ctx, cfg)
+	default:
+		return open[uint64](ctx, cfg)
+	}
+}
+
+// config reads addresses, separated by commas, or a URL.
+func config(servers string) (throttr.Config, error) {
+	scheme, _, hasScheme := strings.Cut(servers, "://")
+	many := strings.Contains(servers, ",")
+	switch {
+	case servers == "":
+		return throttr.Config{Servers: []string{throttr.DefaultServer}}, nil
+	case !hasScheme:
+		return throttr.ParseURL("throttr://" + servers)
+	case many && (scheme == "unix" || strings.Contains(scheme, ",")):
+		return throttr.Config{Servers: strings.Split(servers, ",")}, nil
+	}
+	return throttr.ParseURL(servers)
+}
+
+// valueSize returns the value size that all servers have.
+func valueSize(ctx context.Context, cfg throttr.Config) (int, error) {
+	sizes, errs := make([]int, len(cfg.Servers)), make([]error, len(cfg.Servers))
+	var probes sync.WaitGroup
+	for i, addr := range cfg.Servers {
+		probes.Go(func() { sizes[i], errs[i] = throttr.ProbeValueSize(ctx, cfg, addr) })
+	}
+	probes.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	for i, size := range sizes {
+		if size != sizes[0] {
+			return 0, fmt.Errorf("%w: %s has values of %s, and %s of %s; servers that are used together must have the same",
+				throttr.ErrValueSizeMismatch, cfg.Servers[0], sizeName(sizes[0]), cfg.Servers[i], sizeName(size))
+		}
+	}
+	return sizes[0], nil
+}
+
+func sizeName(n int) string {
+	if n == 1 {
+		return "1 byte (uint8)"
+	}
+	return fmt.Sprintf("%d bytes (uint%d)", n, 8*n)
+}
+
+func open[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error) {
+	c, err := throttr.Connect[T](ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return typed[T]{c}, nil
+}
+
+// typed implements client.
+type typed[T codec.Value] struct{ *throttr.Client[T] }
+
+func (c typed[T]) limiter() *throttr.RateLimit { return throttr.NewRateLimit(c.Backend()) }
+
+func (c typed[T]) insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error) {
+	q, err := narrow[T]("quota", quota)
+	if err != nil {
+		return false, err
+	}
+	t, err := codec.TTLOf[T](ttl)
+	if err != nil {
+		return false, err
+	}
+	return c.Insert(ctx, key, q, t)
+}
+
+func (c typed[T]) query(ctx context.Context, key string) (counter, bool, error) {
+	a, ok, err := c.Query(ctx, key)
+	return counter{quota: uint64(a.Quota), ttl: a.TTL.Duration(), unit: a.TTL.Unit}, ok, err
+}
+
+func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error) {
+	field := "quota"
+	if attribute == codec.TimeToLive {
+		field = "TTL"
+	}
+	v, err := narrow[T](field, value)
+	if err != nil {
+		return false, err
+	}
+	return c.Update(ctx, key, attribute, change, v)
+}
+
+func (c typed[T]) set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+	t, err := codec.TTLOf[T](ttl)
+	if err != nil {
+		return false, err
+	}
+	return c.Set(ctx, key, value, t)
+}
+
+func (c typed[T]) get(ctx context.Context, key string) (buffer, bool, error) {
+	a, ok, err := c.Get(ctx, key)
+	return buffer{value: a.Value, ttl: a.TTL.Duration()}, ok, err
+}
+
+// narrow returns n as a T, or an error that says which value size would do.
+func narrow[T codec.Value](field string, n uint64) (T, error) {
+	if n <= uint64(^T(0)) {
+		return T(n), nil
+	}
+	size, needs := codec.Size[T](), 8
+	for _, s := range []int{4, 2} {
+		if n <= math.MaxUint64>>(64-8*s) {
+			needs = s
+		}
+	}
+	return 0, &throttr.RangeError{
+		Field: field, Value: fmt.Sprint(n), Size: size, Needs: needs,
+		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
+	}
+}
