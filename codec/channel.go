@@ -44,8 +44,8 @@ type ChannelResponse struct {
 type Subscriber struct {
 	ID         ConnID
 	Since      uint64 // when it subscribed, in ns since 1970
-	ReadBytes  uint64 // that it published on the channel
-	WriteBytes uint64 // that were delivered to it from the channel
+	ReadBytes  uint64 // of the payloads published on the channel since
+	WriteBytes uint64 // a server was never seen to count these
 }
 
 const subscriberSize = 16 + 3*8

@@ -65,8 +65,8 @@ type ChannelsDecoder = FragmentDecoder[ChannelsEntry]
 // subscribed to "*" and to the channel of its own id (see [ConnID]).
 type ChannelsEntry struct {
 	Name        []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
-	ReadBytes   uint64 // published on it
-	WriteBytes  uint64 // delivered to its subscribers
+	ReadBytes   uint64 // the sum of its subscribers' (see Subscriber)
+	WriteBytes  uint64 // likewise
 	Connections uint64 // subscribed to it, each as often as it has subscribed
 }
 

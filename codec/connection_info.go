@@ -76,10 +76,10 @@ type ConnectionInfo struct {
 	Connected      uint64 // since when, in ns since 1970
 	ReadBytes      uint64 // from the connection
 	WriteBytes     uint64 // to the connection
-	PublishedBytes uint64
-	ReceivedBytes  uint64
-	AllocatedBytes uint64
-	ConsumedBytes  uint64
+	PublishedBytes uint64 // of the payloads it published, where it was subscribed itself
+	ReceivedBytes  uint64 // of the payloads of EVENTs that others published
+	AllocatedBytes uint64 // a server was never seen to count these
+	ConsumedBytes  uint64 // nor these
 	Requests       RequestCounts
 }
 

@@ -44,8 +44,9 @@ type FragmentDecoder[E FragmentEntry[E]] struct {
 // end of the response, and returns how many. What the last call did not take must
 // come again, at the start of the next src.
 //
-// Entries are those of the fragment that has come to its end. They are valid until
-// the next call and until src is overwritten. Errors: [ErrShort] where all of src
+// Entries are those of the fragment that has come to its end, and nil where none has:
+// those of an empty fragment are empty. They are valid until the next call and until
+// src is overwritten. Errors: [ErrShort] where all of src
 // was taken and more bytes are needed; [ErrMalformed], with the offset in the
 // response, for good.
 func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) {
@@ -162,6 +163,9 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 		}
 		f.left = binary.LittleEndian.Uint64(item[8:])
 		f.total, f.names, f.entries = 0, f.names[:0], f.entries[:0]
+		if f.entries == nil {
+			f.entries = []E{} // costs nothing
+		}
 		f.stage = atEntry
 		if f.left == 0 {
 			f.stage = atNames

@@ -254,6 +254,7 @@ func TestEmptyFragmentsEndWithTheInput(t *testing.T) {
 			require.ErrorIs(t, err, codec.ErrShort)
 			break
 		}
+		require.NotNil(t, entries)
 		require.Empty(t, entries)
 		fragments++
 	}
