@@ -11,7 +11,7 @@ type answer[T codec.Value] struct {
 	ok    bool // success, or found
 	quota T
 	ttl   codec.TTL[T]
-	value []byte // of a GET, a copy
+	value []byte // of a GET, a copy; of a rarer request, the response itself
 }
 
 // callState is where a call is, and who may touch it.
@@ -102,7 +102,7 @@ func add[T codec.Value, R codec.Request](c *call[T], r R) error {
 // no harm.
 func (c *call[T]) readOnly() bool {
 	for _, k := range c.kinds {
-		if k != codec.KindQuery && k != codec.KindGet {
+		if k == codec.KindStatus {
 			return false
 		}
 	}
@@ -151,11 +151,17 @@ func decodeAnswer[T codec.Value](kind codec.Kind, src []byte) (a answer[T], n in
 	case codec.KindQuery:
 		q, n, err := codec.DecodeQueryResponse[T](src)
 		return answer[T]{ok: q.Found, quota: q.Quota, ttl: q.TTL}, n, err
-	default:
+	case codec.KindGet:
 		g, n, err := codec.DecodeGetResponse[T](src)
 		a := answer[T]{ok: g.Found, ttl: g.TTL}
 		if err == nil && g.Found {
 			a.value = append([]byte{}, g.Value...)
+		}
+		return a, n, err
+	default: // who has asked decodes it once more
+		_, n, err := codec.DecodeResponse[T](kind, src)
+		if err == nil {
+			a.value = append([]byte{}, src[:n]...)
 		}
 		return a, n, err
 	}

@@ -241,12 +241,17 @@ func (c *Client[T]) newCall(key string) *call[T] {
 // do sends a call of one request and returns its answer, unless encoding it has
 // failed.
 func (c *Client[T]) do(ctx context.Context, key string, cl *call[T], op codec.Op, encoding error) (a answer[T], err error) {
+	return c.ask(ctx, c.pools[c.router.pick(key)], cl, op, encoding)
+}
+
+// ask is do for a server that no key tells.
+func (c *Client[T]) ask(ctx context.Context, p *pool[T], cl *call[T], op codec.Op, encoding error) (a answer[T], err error) {
 	if encoding != nil {
 		c.calls.Put(cl)
 		return a, encoding
 	}
 	cl.op = op
-	mine, err := c.exchange(ctx, key, cl)
+	mine, err := p.exchange(ctx, cl)
 	if !mine {
 		return a, err
 	}
@@ -260,11 +265,7 @@ func (c *Client[T]) do(ctx context.Context, key string, cl *call[T], op codec.Op
 // exchange sends a call to the server of a key and waits for its answers. If it
 // returns false, the call must not be touched any more.
 func (c *Client[T]) exchange(ctx context.Context, key string, cl *call[T]) (mine bool, err error) {
-	p := c.pools[c.router.pick(key)]
-	if err := p.send(ctx, cl); err != nil {
-		return true, err
-	}
-	return p.await(ctx, cl)
+	return c.pools[c.router.pick(key)].exchange(ctx, cl)
 }
 
 const (

@@ -9,6 +9,15 @@ import (
 // An exchange is a call on its way to a server: sent once, or more than once where
 // that is safe, and waited for.
 
+// exchange sends a call and waits for its answers. If it returns false, the call must
+// not be touched any more.
+func (p *pool[T]) exchange(ctx context.Context, cl *call[T]) (mine bool, err error) {
+	if err := p.send(ctx, cl); err != nil {
+		return true, err
+	}
+	return p.await(ctx, cl)
+}
+
 // send queues a call on a connection of p. On an error nothing was sent, and the
 // call is its caller's.
 func (p *pool[T]) send(ctx context.Context, cl *call[T]) error {

@@ -103,25 +103,35 @@ func withConnectTimeout(ctx context.Context, cfg *Config) (context.Context, cont
 		fmt.Errorf("no answer for %v: %w", cfg.ConnectTimeout, os.ErrDeadlineExceeded))
 }
 
-// open makes a connection to p's server and probes it. Errors match ErrConnect;
-// that of a wrong value size is a *ValueSizeError too.
+// open makes a connection that requests can share.
 func (p *pool[T]) open(ctx context.Context) (*conn[T], error) {
+	nc, early, err := p.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(nc, early, p), nil
+}
+
+// connect makes a network connection to p's server and probes it. It also returns what
+// came after the answer. Errors match ErrConnect; that of a wrong value size is a
+// *ValueSizeError too.
+func (p *pool[T]) connect(ctx context.Context) (nc net.Conn, early []byte, err error) {
 	ctx, cancel := withConnectTimeout(ctx, p.cfg)
 	defer cancel()
 	p.counts.dials.Add(1)
-	nc, err := dial(ctx, p.cfg, p.addr)
+	nc, err = dial(ctx, p.cfg, p.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w to %s: %w", ErrConnect, p.server, err)
+		return nil, nil, fmt.Errorf("%w to %s: %w", ErrConnect, p.server, err)
 	}
-	size, rest, err := probe[T](ctx, nc, &p.counts.events)
+	size, early, err := probe[T](ctx, nc, &p.counts.events)
 	if err == nil && size != codec.Size[T]() {
 		err = &ValueSizeError{Server: p.server, Client: codec.Size[T](), Actual: size}
 	}
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("%w to %s: %w", ErrConnect, p.server, err)
+		return nil, nil, fmt.Errorf("%w to %s: %w", ErrConnect, p.server, err)
 	}
-	return newConn(nc, rest, p), nil
+	return nc, early, nil
 }
 
 // ProbeValueSize asks the server at addr, an element of Config.Servers, for its

@@ -35,6 +35,9 @@ type pool[T codec.Value] struct {
 	opening *opening                     // at most one at a time
 	circuit circuit
 	waiting int // callers who wait for it
+
+	places   chan struct{} // one taken by each session, and by each that is being opened
+	sessions map[*session[T]]struct{}
 }
 
 // opening is an attempt to make a connection, for all who wait for one.
@@ -48,7 +51,10 @@ func newPool[T codec.Value](server string, cfg *Config, calls *sync.Pool) (*pool
 	if err != nil {
 		return nil, err
 	}
-	p := &pool[T]{server: server, addr: addr, cfg: cfg, calls: calls}
+	p := &pool[T]{
+		server: server, addr: addr, cfg: cfg, calls: calls,
+		places: make(chan struct{}, cfg.MaxConns), sessions: make(map[*session[T]]struct{}),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.puddle, err = puddle.NewPool(&puddle.Config[*conn[T]]{
 		Constructor: p.open,
@@ -192,6 +198,7 @@ func (p *pool[T]) close() {
 	p.live = nil
 	p.mu.Unlock()
 	p.cancel()
+	p.endSessions()
 	for _, r := range live {
 		r.Destroy()
 	}

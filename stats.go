@@ -37,7 +37,7 @@ func (p *pool[T]) stats() ServerStats {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.Conns, s.Waiting = len(p.live), p.waiting
+	s.Conns, s.Waiting = len(p.live)+len(p.sessions), p.waiting
 	for _, r := range p.live {
 		c := r.Value()
 		c.mu.Lock()

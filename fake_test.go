@@ -1,0 +1,103 @@
+package throttr_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+// fake is a server whose bytes the test chooses. It passes the probe, and then has play
+// answer each request, given its op; play returns false to hang up.
+type fake[T codec.Value] struct {
+	play func(op codec.Op, nc net.Conn) bool
+
+	mu   sync.Mutex
+	open int // connections
+	most int // of them at a time
+	all  sync.WaitGroup
+}
+
+func (f *fake[T]) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	f.mu.Lock()
+	f.open++
+	f.most = max(f.most, f.open)
+	f.mu.Unlock()
+	f.all.Go(func() {
+		f.serve(theirs)
+		f.mu.Lock()
+		f.open--
+		f.mu.Unlock()
+	})
+	return ours, nil
+}
+
+func (f *fake[T]) serve(nc net.Conn) {
+	defer nc.Close()
+	question, err := codec.AppendProbe(nil, make([]byte, 16))
+	if err != nil {
+		panic(err)
+	}
+	if _, err := io.ReadFull(nc, question); err != nil {
+		return
+	}
+	answer := make([]byte, codec.ProbeResponses)
+	answer[0] = 1
+	answer[map[int]int{1: 1, 2: 2, 4: 3, 8: 4}[codec.Size[T]()]] = 1
+	if _, err := nc.Write(answer); err != nil {
+		return
+	}
+	op := make([]byte, 1)
+	for {
+		if _, err := io.ReadFull(nc, op); err != nil || !f.play(codec.Op(op[0]), nc) {
+			return
+		}
+	}
+}
+
+// counts returns how many connections are open, and how many were at most.
+func (f *fake[T]) counts() (open, most int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open, f.most
+}
+
+// clientOf returns a client of the fake.
+func clientOf[T codec.Value](t testing.TB, f *fake[T], cfg throttr.Config) *throttr.Client[T] {
+	t.Helper()
+	cfg.Dial = f.dial
+	client, err := throttr.Connect[T](t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		client.Close()
+		f.all.Wait()
+	})
+	return client
+}
+
+// says is a fake that answers every request with the same bytes, and then waits.
+func says[T codec.Value](answer []byte) *fake[T] {
+	return &fake[T]{play: func(_ codec.Op, nc net.Conn) bool {
+		_, err := nc.Write(answer)
+		return err == nil
+	}}
+}
+
+// bytesOf encodes frames.
+func bytesOf(t testing.TB, frames ...codec.Frame) []byte {
+	t.Helper()
+	var b []byte
+	for _, f := range frames {
+		var err error
+		b, err = f.AppendBinary(b)
+		require.NoError(t, err)
+	}
+	return b
+}
