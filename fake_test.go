@@ -30,13 +30,24 @@ func (f *fake[T]) dial(context.Context, string, string) (net.Conn, error) {
 	f.open++
 	f.most = max(f.most, f.open)
 	f.mu.Unlock()
-	f.all.Go(func() {
-		f.serve(theirs)
+	f.all.Go(func() { f.serve(theirs) })
+	return &watched{Conn: ours, closed: func() {
 		f.mu.Lock()
 		f.open--
 		f.mu.Unlock()
-	})
-	return ours, nil
+	}}, nil
+}
+
+// watched tells when it is closed for the first time.
+type watched struct {
+	net.Conn
+	once   sync.Once
+	closed func()
+}
+
+func (c *watched) Close() error {
+	c.once.Do(c.closed)
+	return c.Conn.Close()
 }
 
 func (f *fake[T]) serve(nc net.Conn) {
