@@ -1,14 +1,19 @@
 package throttr_test
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/mockserver"
+	windows "github.com/throttr-go/throttr/window"
 )
 
 func TestCloseRemovesTheRecordsOfWindowsThatAreOver(t *testing.T) {
@@ -63,4 +68,91 @@ func TestDeleteTellsHowManyWindowsItHasEnded(t *testing.T) {
 	require.Equal(t, 2, n)
 	_, err = limiter.Delete(t.Context(), "k", 0)
 	require.ErrorIs(t, err, throttr.ErrScale)
+}
+
+// A removal that is under way when the client is closed is brought to its end.
+func TestCloseWaitsForARemovalThatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		for i := range 100 {
+			hits(t, limiter, 1, fmt.Sprint(i), time.Second, 5)
+		}
+		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
+		pass(2020 * time.Millisecond) // they are due, and have been looked at
+		require.Len(t, srv.Keys(), 100)
+		require.NoError(t, client.Close())
+		require.Empty(t, srv.Keys())
+	})
+}
+
+func TestCloseRemovesWhatCouldNotBeRemovedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, once(throttr.Config{})))
+		limiter := throttr.NewRateLimit(client.Backend())
+		hits(t, limiter, 1, "k", 100*time.Millisecond, 5)
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
+		pass(210 * time.Millisecond)
+		require.Len(t, srv.Keys(), 1, "the server has cut the removal")
+		require.NoError(t, client.Close())
+		require.Empty(t, srv.Keys())
+	})
+}
+
+// However many records there are to remove, and however slow the server, Close ends.
+func TestCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		const keys = 3000
+		for i := range keys {
+			hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
+		}
+		pass(time.Minute) // over, but not yet due
+		remove := srv.Inject(mockserver.Fault{Delay: 90 * time.Millisecond})
+		defer remove()
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.LessOrEqual(t, time.Since(start), time.Second)
+		require.Less(t, len(srv.Keys()), keys-5*256, "it has removed what it could")
+		require.NotEmpty(t, srv.Keys())
+	})
+}
+
+func TestCloseAmongHits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, algorithm := range []windows.Algorithm{windows.PerKey, windows.Aligned} {
+			srv := inMemory(t)
+			client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+			backend := client.Backend(throttr.WithAlgorithm(algorithm))
+			limiter := throttr.NewRateLimit(backend)
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			var callers sync.WaitGroup
+			for g := range 50 {
+				callers.Go(func() {
+					for i := 0; ; i++ {
+						_, err := limiter.Hit(t.Context(), fmt.Sprint(g%5, i/100), 100*time.Millisecond, 20)
+						if err != nil {
+							if !errors.Is(err, throttr.ErrClosed) {
+								t.Errorf("Hit: %v", err)
+							}
+							return
+						}
+						pass(time.Millisecond)
+					}
+				})
+			}
+			pass(1500 * time.Millisecond)
+			start := time.Now()
+			require.NoError(t, client.Close())
+			require.LessOrEqual(t, time.Since(start), time.Second)
+			callers.Wait()
+			names := len(srv.Keys())
+			require.LessOrEqual(t, names, 20, "no more than those of windows that others may still use")
+			require.LessOrEqual(t, throttr.Owned(backend), names)
+		}
+	})
 }

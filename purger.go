@@ -31,6 +31,7 @@ type purger[T codec.Value] struct {
 	backend *ServerBackend[T]
 	max     int
 	wake    chan struct{} // one element: there may be an earlier record to remove
+	turn    chan struct{} // holds an element while records are being removed
 
 	mu      sync.Mutex
 	claimed int // records in due, or about to be
@@ -44,7 +45,7 @@ type ownedRecord[T codec.Value] struct {
 
 	// Guarded by the purger's mutex.
 	due  time.Time // when to remove it
-	gone time.Time // when its TTL has removed it
+	end  time.Time // of its window; a margin later, its TTL has removed it
 	next time.Time // when to remove the record that a Set has put under its name since
 }
 
@@ -65,7 +66,7 @@ func (h *purgeHeap[T]) Pop() any {
 
 func (p *purger[T]) init(b *ServerBackend[T], max int) {
 	p.backend, p.max = b, max
-	p.wake = make(chan struct{}, 1)
+	p.wake, p.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // reserve makes sure that a record can be added. It returns ErrOverloaded if there are
@@ -91,18 +92,17 @@ func (p *purger[T]) release() {
 // expire. The reserve is used up. A record that was owned already, under the same name, is
 // so once only.
 func (p *purger[T]) add(l *lane[T], bucket int64, end time.Time) {
-	t := l.timing
-	due, gone := end.Add(t.slack()), end.Add(t.duration(t.margin))
+	due := end.Add(l.timing.slack())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range l.owned {
 		if r.bucket == bucket {
-			r.next, r.gone = due, gone
+			r.next, r.end = due, end
 			p.claimed--
 			return
 		}
 	}
-	r := &ownedRecord[T]{lane: l, bucket: bucket, due: due, gone: gone}
+	r := &ownedRecord[T]{lane: l, bucket: bucket, due: due, end: end}
 	l.owned = append(l.owned, r)
 	p.push(r)
 }
@@ -124,9 +124,13 @@ func (p *purger[T]) run() {
 	timer := time.NewTimer(purgeNap)
 	defer timer.Stop()
 	for {
+		p.turn <- struct{}{}
 		records, nap := p.collect()
 		if len(records) > 0 {
 			p.remove(records)
+		}
+		<-p.turn
+		if len(records) > 0 {
 			continue
 		}
 		wait := timer.C
@@ -163,14 +167,17 @@ func (p *purger[T]) collect() (records []*ownedRecord[T], nap time.Duration) {
 }
 
 // finish removes the records of all windows that are over, due or not, for the backend is
-// about to end. Those of active windows are left to their TTL: others may count in them.
+// about to end; a removal that is under way ends before. Those of active windows are left to
+// their TTL: others may count in them.
 func (p *purger[T]) finish() {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
 	var ended []*ownedRecord[T]
 	p.mu.Lock()
 	now := p.backend.now()
 	left := p.due[:0]
 	for _, r := range p.due {
-		if r.due.Add(-r.lane.timing.slack()).After(now) {
+		if r.end.After(now) {
 			left = append(left, r)
 		} else {
 			ended = append(ended, r)
@@ -225,19 +232,23 @@ func (p *purger[T]) remove(records []*ownedRecord[T]) {
 
 func (r *ownedRecord[T]) name() []byte { return r.lane.appendName(nil, r.bucket) }
 
-// live has r removed after a window that was put under its name since, which ends at end.
+// live has r removed after a window that was put under its name since, which ends at end,
+// or after one that this client has put there meanwhile.
 func (p *purger[T]) live(r *ownedRecord[T], end time.Time) {
-	t := r.lane.timing
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.due, r.gone, r.next = end.Add(t.slack()), end.Add(t.duration(t.margin)), time.Time{}
+	if end.After(r.end) {
+		r.end = end
+	}
+	r.due, r.next = r.end.Add(r.lane.timing.slack()), time.Time{}
 	p.push(r)
 }
 
 // again has another try at r later, unless its TTL will have removed it by then.
 func (p *purger[T]) again(r *ownedRecord[T], due time.Time) {
+	t := r.lane.timing
 	p.mu.Lock()
-	late := !due.Before(r.gone)
+	late := !due.Before(r.end.Add(t.duration(t.margin)))
 	if !late {
 		r.due = due
 		p.push(r)
