@@ -3,7 +3,6 @@ package throttr
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 )
 
 // circuit keeps callers from a server that can't be reached. The first of them have waited
@@ -30,9 +29,10 @@ func (c *circuit) refusal() error {
 
 // recover tries to reach the server until it can be, or the pool ends.
 func (p *pool[T]) recover() {
-	for pause := p.cfg.RetryPause; ; pause = min(2*pause, p.cfg.MaxRetryPause) {
-		// A tenth more or less keeps the clients of a server that returns apart.
-		if sleep(p.ctx, pause+time.Duration((rand.Float64()-0.5)/5*float64(pause))) != nil {
+	most := p.cfg.MaxRetryPause
+	for pause := min(p.cfg.RetryPause, most); ; pause += min(pause, most-pause) {
+		// Up to a fifth less keeps the clients of a server that returns apart.
+		if sleep(p.ctx, pause-rand.N(pause/5+1)) != nil {
 			return
 		}
 		if p.take(p.puddle.Acquire(p.ctx)) == nil {

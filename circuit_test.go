@@ -2,9 +2,12 @@ package throttr_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -81,5 +85,187 @@ func TestAServerThatIsDownDoesNotAffectTheOthers(t *testing.T) {
 		}
 		require.Len(t, failed, 1)
 		require.Greater(t, failed["server:1"], 50)
+	})
+}
+
+func TestPausesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		pause, most time.Duration
+		tries       [2]int // in 10 s
+	}{
+		{time.Hour, time.Second, [2]int{9, 13}},
+		{1<<63 - 1, time.Second, [2]int{9, 13}},
+		{time.Second, 1<<63 - 1, [2]int{3, 4}},    // 1, 3, 7 s, or somewhat less
+		{1<<63 - 1, 1<<63 - 1, [2]int{0, 0}},      // for ever
+		{time.Second, time.Second, [2]int{9, 13}}, // always the same
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client, g := behindGate(t, throttr.Config{RetryPause: c.pause, MaxRetryPause: c.most})
+			g.fail.Store(true)
+			_, err := client.Purge(t.Context(), "k")
+			require.Error(t, err)
+			dials := statsOf(client).Dials
+			pass(10 * time.Second)
+			tries := int(statsOf(client).Dials - dials)
+			require.GreaterOrEqual(t, tries, c.tries[0], "%v up to %v", c.pause, c.most)
+			require.LessOrEqual(t, tries, c.tries[1], "%v up to %v", c.pause, c.most)
+		})
+	}
+}
+
+// A server that takes no further connections is of use by those it has.
+func TestAServerThatTakesNoMoreConnectionsServesByThoseItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		client := connect[uint16](t, g.srv, throttr.Config{
+			Dial: g.dial, MaxConns: 3, MaxInFlight: 4, RetryPause: time.Second, MaxRetryPause: time.Second,
+		})
+		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		g.fail.Store(true)
+		load := func() {
+			var callers sync.WaitGroup
+			for range 50 {
+				callers.Go(func() {
+					for range 20 {
+						if _, err := client.Purge(t.Context(), "k"); err != nil {
+							t.Errorf("PURGE: %v", err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+		}
+		load()
+		require.EqualValues(t, 2, statsOf(client).Dials, "one try for more")
+		require.EqualValues(t, 1, statsOf(client).Failures)
+		require.Equal(t, 1, g.srv.Conns())
+		g.fail.Store(false)
+		pass(time.Second)
+		load()
+		require.Equal(t, 3, g.srv.Conns(), "no more than MaxConns")
+		require.Equal(t, 3, statsOf(client).Conns)
+		require.EqualValues(t, 4, statsOf(client).Dials)
+	})
+}
+
+// One that comes and goes is tried by one at a time, and never has too many connections.
+func TestAServerThatComesAndGoesIsTriedByOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		var dialing, most atomic.Int64
+		client := connect[uint16](t, g.srv, throttr.Config{
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				most.Store(max(most.Load(), dialing.Add(1)))
+				defer dialing.Add(-1)
+				pass(3 * time.Millisecond)
+				return g.dial(ctx, network, address)
+			},
+			MaxConns: 2, MaxInFlight: 4, RetryPause: 5 * time.Millisecond, MaxRetryPause: 20 * time.Millisecond,
+		})
+		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		var callers sync.WaitGroup
+		var served atomic.Int64
+		end := time.Now().Add(5 * time.Second)
+		for range 20 {
+			callers.Go(func() {
+				for time.Now().Before(end) {
+					if _, _, err := client.Query(t.Context(), "k"); err == nil {
+						served.Add(1)
+					} else if !errors.Is(err, throttr.ErrConnect) && !errors.Is(err, throttr.ErrUnavailable) && !errors.Is(err, throttr.ErrConnLost) {
+						t.Errorf("QUERY: %v", err)
+					}
+					pass(time.Millisecond)
+				}
+			})
+		}
+		for time.Now().Before(end) {
+			pass(time.Duration(rand.IntN(60)) * time.Millisecond)
+			g.fail.Store(rand.IntN(2) == 0)
+			if rand.IntN(2) == 0 {
+				g.srv.Disconnect()
+			}
+			if n := statsOf(client).Conns; n > 2 {
+				t.Errorf("%d connections", n)
+			}
+		}
+		callers.Wait()
+		require.EqualValues(t, 1, most.Load(), "attempts at once")
+		require.Positive(t, served.Load())
+		g.fail.Store(false)
+		pass(100 * time.Millisecond)
+		_, _, err := client.Query(t.Context(), "k")
+		require.NoError(t, err)
+	})
+}
+
+func TestAServerThatReturnsWithAnotherValueSizeIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		narrow, wide := inMemory(t), inMemory(t, mockserver.WithValueSize(4))
+		var now atomic.Pointer[mockserver.Server]
+		now.Store(narrow)
+		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return now.Load().Dial(ctx) },
+		})
+		require.NoError(t, err)
+		defer client.Close()
+		now.Store(wide)
+		narrow.Disconnect()
+		synctest.Wait()
+		_, err = client.Purge(t.Context(), "k")
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		pass(time.Minute)
+		_, err = client.Purge(t.Context(), "k")
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		require.True(t, throttr.SafeToRetry(err))
+		require.Equal(t, int(statsOf(client).Dials)-1, wide.Requests(codec.OpInsert), "nothing but probes")
+		require.Zero(t, wide.Conns())
+		require.Empty(t, wide.Keys())
+		now.Store(narrow)
+		pass(6 * time.Second) // MaxRetryPause
+		_, err = client.Purge(t.Context(), "k")
+		require.NoError(t, err)
+	})
+}
+
+// A read that was under way when its server went is not sent again in vain for long.
+func TestReadsOfAServerThatHasGoneFailSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		client := connect[uint16](t, g.srv, throttr.Config{Dial: g.dial, MaxRetries: 100})
+		g.srv.Inject(mockserver.Fault{Delay: time.Second})
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				_, _, err := client.Query(t.Context(), "k")
+				if !errors.Is(err, errGate) || !errors.Is(err, throttr.ErrConnLost) {
+					t.Errorf("QUERY: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		g.fail.Store(true)
+		start := time.Now()
+		g.srv.Disconnect()
+		callers.Wait()
+		require.Zero(t, time.Since(start))
+		require.EqualValues(t, 2, statsOf(client).Dials, "one try for all")
+	})
+}
+
+func TestNothingIsLeftOfAClientWhoseServerIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
+		client, g := behindGate(t, throttr.Config{MaxRetryPause: time.Hour, RetryPause: time.Hour})
+		g.fail.Store(true)
+		_, err := client.Purge(t.Context(), "k")
+		require.ErrorIs(t, err, errGate)
+		start := time.Now()
+		require.NoError(t, client.Close())
+		_, err = client.Purge(t.Context(), "k")
+		require.ErrorIs(t, err, throttr.ErrClosed)
+
+		_, err = throttr.Connect[uint16](t.Context(), throttr.Config{Dial: g.dial})
+		require.ErrorIs(t, err, throttr.ErrConnect)
+		require.Zero(t, time.Since(start))
 	})
 }
