@@ -68,7 +68,7 @@ func timingFor(a windows.Algorithm, scale time.Duration, largest uint64) (t timi
 	if a != windows.Aligned {
 		return timingOf(scale, largest)
 	}
-	if scale > maxTTL/2 {
+	if scale <= 0 || scale > maxTTL/2 {
 		return t, false
 	}
 	t, ok = timingOf(2*scale, largest)
@@ -183,10 +183,11 @@ func scaleError(a windows.Algorithm, scale time.Duration, size int) error {
 
 // scaleBound says in words which scales have a timing.
 func scaleBound(a windows.Algorithm, size int) string {
+	unit := "a unit"
 	if a == windows.Aligned {
-		return fmt.Sprintf("whole numbers of half a unit (1 ns to 1 h) up to %d", (largestOf(size)-1)/2)
+		unit = "half a unit"
 	}
-	return fmt.Sprintf("whole numbers of a unit (1 ns to 1 h) up to %d", largestOf(size)-1)
+	return fmt.Sprintf("whole numbers of %s (1 ns to 1 h) up to %d", unit, largestOf(size)-1)
 }
 
 // checkCount refuses a number that would not leave the headroom.

@@ -88,6 +88,49 @@ func TestTimingIsExactAndFits(t *testing.T) {
 	}
 }
 
+func TestAlignedTimingHoldsTwiceTheScale(t *testing.T) {
+	for _, c := range []struct {
+		scale   time.Duration
+		largest uint64
+		ok      bool
+	}{
+		{127, 255, true},
+		{128, 255, false},
+		{127 * time.Second, 255, true},
+		{1500 * time.Millisecond, 255, true}, // 3 s
+		{1250 * time.Millisecond, 255, false},
+		{127*time.Second + 500*time.Millisecond, 255, false},
+		{127 * time.Hour, 255, true},
+		{128 * time.Hour, 255, false},
+		{maxTTL / 2, math.MaxUint64, true},
+		{maxTTL/2 + 1, math.MaxUint64, false},
+		{math.MaxInt64, math.MaxUint64, false},
+		{0, math.MaxUint64, false},
+		{-1, math.MaxUint64, false},
+		{math.MinInt64/2 - 1, math.MaxUint64, false}, // twice that wraps around
+		{math.MinInt64, math.MaxUint64, false},
+	} {
+		got, ok := timingFor(windows.Aligned, c.scale, c.largest)
+		require.Equal(t, c.ok, ok, "%v up to %d", c.scale, c.largest)
+		if !ok {
+			continue
+		}
+		require.True(t, got.aligned)
+		require.Equal(t, c.scale, got.scale)
+		require.Equal(t, 2*c.scale, got.duration(got.length))
+		require.NoError(t, checkTTL(codec.TTL[uint64]{Amount: got.length + got.margin, Unit: got.unit}))
+		for _, now := range []int64{0, 1, -1, 1e18, -1e18, int64(c.scale), -int64(c.scale)} {
+			at := time.Unix(0, now)
+			b := got.bucket(at)
+			require.Equal(t, windows.Aligned.Start(at, c.scale).Add(c.scale).UnixNano(), got.end(b).UnixNano(), "%v at %d ns", c.scale, now)
+			// Opened at any time in its bucket, a record is removed before it expires.
+			removed := got.over(b, at).Add(got.slack())
+			expires := windows.Aligned.Start(at, c.scale).Add(got.duration(got.length)).Add(got.duration(got.margin))
+			require.True(t, removed.Before(expires), "%v at %d ns", c.scale, now)
+		}
+	}
+}
+
 func TestAValueSizeThatWouldDoDoes(t *testing.T) {
 	for _, scale := range []time.Duration{255, 256, 65535, time.Millisecond + 1, 1500 * time.Millisecond, 255 * time.Second, 290 * year} {
 		for size := 1; size <= 8; size *= 2 {
@@ -109,6 +152,10 @@ func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 	for want, err := range map[string]error{
 		"throttr: scale 1.5s is out of range: 1-byte values hold whole numbers of a unit (1 ns to 1 h) up to 254; " +
 			"2-byte values (uint16) would do": scaleError(windows.PerKey, 1500*time.Millisecond, 1),
+		"throttr: scale 2m7.5s is out of range: 1-byte values hold whole numbers of half a unit (1 ns to 1 h) up to 254; " +
+			"2-byte values (uint16) would do": scaleError(windows.Aligned, 127*time.Second+500*time.Millisecond, 1),
+		"throttr: scale 1281024h0m0s is out of range: 8-byte values hold whole numbers of half a unit (1 ns to 1 h) up to 18446744073709551614; " +
+			"no value size would do": scaleError(windows.Aligned, 1281024*time.Hour, 8),
 		"throttr: scale 2562047h47m16.854775807s is out of range: 8-byte values hold whole numbers of a unit (1 ns to 1 h) up to 18446744073709551614; " +
 			"no value size would do": scaleError(windows.PerKey, math.MaxInt64, 8),
 		"throttr: limit 192 is out of range: 1-byte values hold at most 191, as 64 are kept free for clients that add at once; " +
