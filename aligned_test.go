@@ -1,0 +1,241 @@
+package throttr_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+	windows "github.com/throttr-go/throttr/window"
+)
+
+var aligned = throttr.WithAlgorithm(windows.Aligned)
+
+// alignedLedger counts, for each record, how many hits were allowed in it, and how often it
+// was made.
+type alignedLedger struct {
+	mu      sync.Mutex
+	allowed map[string]map[int64]uint64 // by key and bucket
+	made    map[string]int              // by name
+}
+
+func newAlignedLedger() *alignedLedger {
+	return &alignedLedger{allowed: map[string]map[int64]uint64{}, made: map[string]int{}}
+}
+
+func (l *alignedLedger) decided(key string, bucket int64, count, limit uint64) {
+	if count > limit {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.allowed[key] == nil {
+		l.allowed[key] = map[int64]uint64{}
+	}
+	l.allowed[key][bucket]++
+}
+
+func (l *alignedLedger) executed(x mockserver.Exec) {
+	if x.Op != codec.OpInsert || !x.Status || !strings.HasPrefix(x.Key, "al:") {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made[x.Key]++
+}
+
+func TestAlignedFloodsGetNoMoreThanTheLimitInABucket(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, opts := range [][]throttr.BackendOption{
+			nil,
+			{throttr.WithoutCoalescing()},
+			{throttr.WithDenialMemory(-1)},
+			{throttr.WithDenialMemory(time.Hour)},
+		} {
+			t.Run(fmt.Sprintf("uint8, late=%v, %d", late, len(opts)), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint8](t, time.Second, late, opts) })
+			})
+			t.Run(fmt.Sprintf("uint16, late=%v, %d", late, len(opts)), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint16](t, 400*time.Millisecond, late, opts) })
+			})
+		}
+		t.Run(fmt.Sprintf("uint64, late=%v", late), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint64](t, 300*time.Millisecond+1, late, nil) })
+		})
+	}
+}
+
+// Clients whose clocks differ by most of a scale each go by their own. Whatever bucket they
+// are in, its one record lasts until the last of them has left it, and then goes.
+func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, late bool, opts []throttr.BackendOption) {
+	const clients, goroutines, buckets, skew = 6, 3, 5, 0.95
+	limits := map[string]uint64{"a": 10, "b": 60}
+	log := newAlignedLedger()
+	srv := inMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, late),
+		mockserver.WithObserver(log.executed))
+	srv.Inject(mockserver.Fault{Delay: scale / 400})
+	pass(rand.N(scale))
+	begun, end := time.Now(), time.Now().Add(buckets*scale)
+	var all sync.WaitGroup
+	for c := range clients {
+		lead := time.Duration(skew * float64(scale) * float64(c) / (clients - 1))
+		clock := func() time.Time { return time.Now().Add(lead) }
+		backend := connect[T](t, srv, over(srv, throttr.Config{})).Backend(append(opts, aligned, throttr.WithClock(clock))...)
+		throttr.Trace(backend, log.decided)
+		limiter := throttr.NewRateLimit(backend)
+		for range goroutines {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					for key, limit := range limits {
+						before := clock()
+						res, err := limiter.Hit(t.Context(), key, scale, limit)
+						if err != nil {
+							t.Errorf("hit %s: %v", key, err)
+							return
+						}
+						if res.ResetAt.Before(before) || res.ResetAt.After(bucketEnd(clock(), scale)) || res.RetryAfter > scale {
+							t.Errorf("hit %s at %v: %+v", key, before, res)
+						}
+					}
+					pass(rand.N(scale / 40))
+				}
+			})
+		}
+	}
+	all.Wait()
+	for key, limit := range limits {
+		first, last := begun.UnixNano()/int64(scale)+1, end.UnixNano()/int64(scale)-1
+		for bucket, allowed := range log.allowed[key] {
+			require.LessOrEqual(t, allowed, limit, "key %s, bucket %d", key, bucket)
+			if bucket > first && bucket <= last { // all clients were there
+				require.Equal(t, limit, allowed, "key %s, bucket %d", key, bucket)
+			}
+		}
+		require.GreaterOrEqual(t, len(log.allowed[key]), buckets-1, "buckets are lost")
+	}
+	for name, n := range log.made {
+		require.Equal(t, 1, n, "%s was made again after it was removed", name)
+	}
+	requireRemoved(t, srv, 5*scale+time.Second)
+}
+
+// bucketEnd returns the end of the aligned window of an instant after 1970.
+func bucketEnd(at time.Time, scale time.Duration) time.Time {
+	return windows.Aligned.Start(at, scale).Add(scale)
+}
+
+func TestAlignedWindowsAtTheEdgesOfBuckets(t *testing.T) {
+	for _, start := range []time.Time{
+		time.Unix(0, 0), time.Unix(-3600, 0), time.Date(1901, 5, 5, 5, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t, mockserver.WithValueSize(8))
+			var now atomic.Pointer[time.Time]
+			set := func(at time.Time) { now.Store(&at) }
+			clock := throttr.WithClock(func() time.Time { return *now.Load() })
+			set(start)
+			l, other := limiterOf[uint64](t, srv, aligned, clock), limiterOf[uint64](t, srv, aligned, clock)
+			for range 3 {
+				end := now.Load().Add(time.Minute)
+				res, err := l.Hit(t.Context(), "k", time.Minute, 3)
+				require.NoError(t, err)
+				require.Equal(t, uint64(1), res.Count, "%v", end)
+				require.WithinDuration(t, end, res.ResetAt, 0)
+				set(end.Add(-1))
+				require.Equal(t, 2, hits(t, other, 5, "k", time.Minute, 3), "the last nanosecond of the bucket")
+				res, err = l.Hit(t.Context(), "k", time.Minute, 3)
+				require.NoError(t, err)
+				require.False(t, res.Allowed)
+				require.Equal(t, time.Duration(1), res.RetryAfter)
+				set(end)
+			}
+		})
+	}
+}
+
+func TestARecordOfAnAlignedWindowOutlivesItForClientsThatLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		pass(time.Second - time.Duration(time.Now().UnixNano())%time.Second) // a bucket begins
+		pass(100 * time.Millisecond)
+		fast := limiterOf[uint16](t, srv, aligned, ahead(950*time.Millisecond)) // in the next bucket already
+		slow := limiterOf[uint16](t, srv, aligned)
+		require.Equal(t, 5, hits(t, fast, 9, "k", time.Second, 5))
+		require.Equal(t, 5, hits(t, slow, 9, "k", time.Second, 5), "its own bucket")
+		pass(900 * time.Millisecond) // slow enters the bucket that fast has used up
+		require.Zero(t, hits(t, slow, 9, "k", time.Second, 5))
+		pass(100 * time.Millisecond) // fast enters the next
+		require.Equal(t, 5, hits(t, fast, 9, "k", time.Second, 5))
+		require.Zero(t, hits(t, slow, 9, "k", time.Second, 5))
+		pass(899 * time.Millisecond)
+		require.Zero(t, hits(t, slow, 9, "k", time.Second, 5), "the last millisecond")
+		requireRemoved(t, srv, 5*time.Second)
+	})
+}
+
+func TestBackendsOfBothAlgorithmsDoNotMeet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		a, k := throttr.NewRateLimit(client.Backend(aligned)), throttr.NewRateLimit(client.Backend())
+		for _, key := range []string{"", "k", strings.Repeat("k", 100)} {
+			require.Equal(t, 3, hits(t, a, 5, key, time.Minute, 3))
+			require.Equal(t, 4, hits(t, k, 6, key, time.Minute, 4))
+			n, err := a.Delete(t.Context(), key)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.Zero(t, hits(t, k, 1, key, time.Minute, 4))
+			require.Equal(t, 3, hits(t, a, 5, key, time.Minute, 3))
+		}
+		requireRemoved(t, srv, 5*time.Minute)
+	})
+}
+
+// Sets and Resets put several records under one name; the last of them is removed, too.
+func TestSetsAndResetsOfAlignedWindowsLeaveNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		var backends []*throttr.ServerBackend[uint16]
+		var limiters []*throttr.RateLimit
+		for c := range 3 {
+			b := connect[uint16](t, srv, over(srv, throttr.Config{})).Backend(aligned, ahead(time.Duration(c)*300*time.Millisecond))
+			backends, limiters = append(backends, b), append(limiters, throttr.NewRateLimit(b))
+		}
+		var all sync.WaitGroup
+		for i := range 30 {
+			all.Go(func() {
+				l := limiters[i%3]
+				for n := range 100 {
+					var err error
+					switch n % 4 {
+					case 0:
+						_, err = l.Set(t.Context(), "k", time.Second, 2)
+					case 1:
+						err = l.Reset(t.Context(), "k", time.Second)
+					default:
+						_, err = l.Hit(t.Context(), "k", time.Second, 5)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					pass(rand.N(100 * time.Millisecond))
+				}
+			})
+		}
+		all.Wait()
+		requireRemoved(t, srv, 5*time.Second)
+		for _, b := range backends {
+			require.Zero(t, throttr.Owned(b))
+			require.Zero(t, throttr.Lanes(b))
+		}
+	})
+}
