@@ -2,6 +2,7 @@ package throttr
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 )
 
@@ -29,10 +30,10 @@ func (c *circuit) refusal() error {
 
 // recover tries to reach the server until it can be, or the pool ends.
 func (p *pool[T]) recover() {
-	most := p.cfg.MaxRetryPause
+	most := min(p.cfg.MaxRetryPause, math.MaxInt64/2) // a tenth more does not wrap
 	for pause := min(p.cfg.RetryPause, most); ; pause += min(pause, most-pause) {
-		// Up to a fifth less keeps the clients of a server that returns apart.
-		if sleep(p.ctx, pause-rand.N(pause/5+1)) != nil {
+		// A tenth more or less keeps the clients of a server that returns apart.
+		if sleep(p.ctx, pause-pause/10+rand.N(pause/5+1)) != nil {
 			return
 		}
 		if p.take(p.puddle.Acquire(p.ctx)) == nil {
