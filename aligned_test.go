@@ -239,3 +239,39 @@ func TestSetsAndResetsOfAlignedWindowsLeaveNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+// The record of a bucket that a client has left is still needed by those whose clocks are
+// behind: neither a Close nor a coarse TTL may end it.
+func TestARecordOfAnAlignedWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		pass(time.Second - time.Duration(time.Now().UnixNano())%time.Second) // a bucket begins
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		fast := throttr.NewRateLimit(client.Backend(aligned, ahead(900*time.Millisecond)))
+		slow := limiterOf[uint16](t, srv, aligned)
+		pass(500 * time.Millisecond)
+		require.Equal(t, 5, hits(t, fast, 9, "k", time.Second, 5)) // in the next bucket
+		pass(1300 * time.Millisecond)                              // fast is beyond it, slow is in it
+		require.NoError(t, client.Close())
+		require.Zero(t, hits(t, slow, 9, "k", time.Second, 5))
+	})
+}
+
+func TestARecordOfAnAlignedWindowOutlivesItInACoarseUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 127 * time.Second // 254 s, and a margin of one
+		srv := inMemory(t, mockserver.WithValueSize(1))
+		pass(scale - time.Duration(time.Now().UnixNano())%scale)
+		fast := limiterOf[uint8](t, srv, aligned, ahead(120*time.Second))
+		slow := limiterOf[uint8](t, srv, aligned)
+		require.Equal(t, 5, hits(t, slow, 9, "k", scale, 5))
+		require.Zero(t, hits(t, fast, 1, "k", scale, 5))
+		pass(10 * time.Second)
+		require.Equal(t, 5, hits(t, fast, 9, "k", scale, 5))
+		require.Zero(t, hits(t, slow, 9, "k", scale, 5))
+		pass(scale + 116*time.Second) // the last second of slow in that bucket
+		require.Zero(t, hits(t, slow, 9, "k", scale, 5))
+		pass(time.Second)
+		requireRemoved(t, srv, scale+2*time.Second)
+	})
+}
