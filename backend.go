@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -31,7 +32,7 @@ type ServerBackend[T codec.Value] struct {
 	cancel context.CancelFunc
 
 	mu     sync.RWMutex // guards the start of tasks against close
-	closed bool
+	closed atomic.Bool
 	tasks  sync.WaitGroup
 
 	// traced, if not nil, is told in which bucket's window each hit was decided.
@@ -207,17 +208,17 @@ func (b *ServerBackend[T]) lane(key string, scale time.Duration) (*lane[T], erro
 func (b *ServerBackend[T]) start(f func()) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if !b.closed {
+	if !b.closed.Load() {
 		b.tasks.Go(f)
 	}
-	return !b.closed
+	return !b.closed.Load()
 }
 
 // close lets no more hits in, removes the records of windows that are over, fails the hits
 // that are under way, and returns when nothing runs any more.
 func (b *ServerBackend[T]) close() {
 	b.mu.Lock()
-	b.closed = true
+	b.closed.Store(true)
 	b.mu.Unlock()
 	patience := time.AfterFunc(closePatience, b.cancel)
 	defer patience.Stop()

@@ -156,3 +156,17 @@ func TestCloseAmongHits(t *testing.T) {
 		}
 	})
 }
+
+func TestAfterCloseNobodyIsToldAnything(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+	client := connect[uint16](t, srv, throttr.Config{})
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
+	for range 3 { // the window is known to be full
+		_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, client.Close())
+	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
+	require.ErrorIs(t, err, throttr.ErrClosed)
+	require.True(t, throttr.SafeToRetry(err))
+}

@@ -97,6 +97,9 @@ func (b *ServerBackend[T]) visit(ctx context.Context, key string, scale time.Dur
 	if err := ctx.Err(); err != nil {
 		return Window{}, b.refused(key, false, err)
 	}
+	if b.closed.Load() {
+		return Window{}, b.refused(key, false, ErrClosed)
+	}
 	l, err := b.lane(key, scale)
 	if err != nil {
 		return Window{}, err
