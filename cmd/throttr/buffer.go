@@ -4,11 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 )
-
-// maxStdin is far more than any frame can carry.
-const maxStdin = 1 << 20
 
 var setCommand = command{
 	name: "set", args: "-ttl 1m key value",
@@ -27,15 +23,12 @@ Exit status 1: the key is a counter, or has expired in the last 10 s.
 			if err := needArgs(args, "key", "value"); err != nil {
 				return nil, err
 			}
-			key, value := args[0], []byte(args[1])
 			return func(ctx context.Context, e *env) (bool, error) {
-				if args[1] == "-" {
-					var err error
-					if value, err = io.ReadAll(io.LimitReader(e.stdin, maxStdin)); err != nil {
-						return false, fmt.Errorf("standard input: %w", err)
-					}
+				value, err := e.argument(args[1])
+				if err != nil {
+					return false, err
 				}
-				return eachKey(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, _ string) (bool, error) {
+				return eachKey(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, key string) (bool, error) {
 					return c.set(ctx, key, value, *ttl)
 				})(ctx, e)
 			}, nil

@@ -41,6 +41,9 @@ var commands = []command{
 	hitCommand, resetCommand,
 	insertCommand, queryCommand, updateCommand, purgeCommand,
 	setCommand, getCommand,
+	listCommand, statCommand, infoCommand,
+	publishCommand, channelsCommand,
+	connectionsCommand, whoamiCommand,
 	mockCommand,
 }
 

@@ -19,6 +19,7 @@ type output struct {
 	columns []column
 	heading []string   // goes before the first row
 	rows    [][]string // that are yet to be printed
+	several bool       // servers: there is a column for them
 	err     error      // the first of encoding
 }
 

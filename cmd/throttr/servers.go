@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"sync"
@@ -23,6 +24,17 @@ type client interface {
 	get(ctx context.Context, key string) (buffer, bool, error)
 
 	Purge(ctx context.Context, key string) (bool, error)
+	List(ctx context.Context) iter.Seq2[throttr.ListEntry, error]
+	Stat(ctx context.Context, key string) (throttr.KeyStats, bool, error)
+	KeyStats(ctx context.Context) iter.Seq2[throttr.KeyStatsEntry, error]
+	Info(ctx context.Context) ([]throttr.ServerInfo, error)
+	WhoAmI(ctx context.Context) ([]throttr.Identity, error)
+	Connections(ctx context.Context) iter.Seq2[throttr.ConnectionEntry, error]
+	Connection(ctx context.Context, server string, id codec.ConnID) (throttr.ConnectionEntry, bool, error)
+	Publish(ctx context.Context, channel string, payload []byte) (bool, error)
+	Channels(ctx context.Context) iter.Seq2[throttr.ChannelEntry, error]
+	Channel(ctx context.Context, name string) ([]throttr.Subscriber, bool, error)
+	Stats() throttr.Stats
 	Close() error
 }
 
@@ -41,6 +53,18 @@ type buffer struct {
 
 // withClient makes a task of one that needs a client.
 func withClient(job func(ctx context.Context, e *env, c client) (bool, error)) task {
+	return bounded(func(ctx context.Context, e *env) (bool, error) {
+		c, err := connect(ctx, e.servers)
+		if err != nil {
+			return false, err
+		}
+		defer c.Close()
+		return job(ctx, e, c)
+	})
+}
+
+// bounded gives a task as long as -timeout says.
+func bounded(job task) task {
 	return func(ctx context.Context, e *env) (bool, error) {
 		if e.timeout > 0 {
 			late := fmt.Errorf("not done after %v, see -timeout: %w", e.timeout, context.DeadlineExceeded)
@@ -48,22 +72,12 @@ func withClient(job func(ctx context.Context, e *env, c client) (bool, error)) t
 			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, late)
 			defer cancel()
 		}
-		c, err := connect(ctx, e.servers)
-		if err != nil {
-			return false, cause(ctx, err)
+		yes, err := job(ctx, e)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
-		defer c.Close()
-		yes, err := job(ctx, e, c)
-		return yes, cause(ctx, err)
+		return yes, err
 	}
-}
-
-// cause returns why ctx has ended, if that is why there is an error.
-func cause(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil {
-		return err
-	}
-	return context.Cause(ctx)
 }
 
 // connect connects to servers of any value size, on which they must agree.

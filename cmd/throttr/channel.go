@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/throttr-go/throttr"
+)
+
+var publishCommand = command{
+	name: "publish", args: "channel payload",
+	short: "send a message to all who are subscribed to a channel",
+	long: `A payload of - is read from standard input, to its end and byte for byte. The channel * reaches
+every connection of its server.
+Exit status 1: nobody is subscribed.
+`,
+	examples: []string{"throttr publish news hello", "printf 'hello, world' | throttr publish news -"},
+	define: func(f *flag.FlagSet) reader {
+		return func(args []string) (task, error) {
+			if err := needArgs(args, "channel", "payload"); err != nil {
+				return nil, err
+			}
+			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+				payload, err := e.argument(args[1])
+				if err != nil {
+					return false, err
+				}
+				ok, err := c.Publish(ctx, args[0], payload)
+				if err != nil {
+					return false, err
+				}
+				e.out.published(args[0], ok)
+				return ok, nil
+			}), nil
+		}
+	},
+}
+
+// maxStdin is far more than any frame can carry.
+const maxStdin = 1 << 20
+
+// argument returns the bytes of an argument, or of standard input where it is "-".
+func (e *env) argument(arg string) ([]byte, error) {
+	if arg != "-" {
+		return []byte(arg), nil
+	}
+	b, err := io.ReadAll(io.LimitReader(e.stdin, maxStdin))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return b, nil
+}
+
+// named is the name of a channel in JSON. One that is not text has its bytes beside it.
+type named struct {
+	Channel       string `json:"channel"`
+	ChannelBase64 []byte `json:"channel_base64,omitempty"`
+}
+
+func nameOf(channel string) named { return named{channel, unlessText(channel)} }
+
+// publishRecord is in JSON what has become of a message.
+type publishRecord struct {
+	named
+	OK     bool   `json:"ok"`
+	Result string `json:"result"`
+}
+
+func (o *output) published(channel string, ok bool) {
+	result := "published"
+	if !ok {
+		result = "nobody is subscribed"
+	}
+	o.table("", "")
+	o.add(publishRecord{nameOf(channel), ok, result}, quoted(channel), result)
+}
+
+var channelsCommand = command{
+	name: "channels", args: "[channel...]",
+	short: "list the channels that somebody is subscribed to, or who is subscribed to some",
+	long: `Every connection is subscribed to * and to its own id, and so are those of this command.
+Exit status 1: nobody is subscribed to a channel.
+`,
+	examples: []string{"throttr channels", "throttr channels news"},
+	define: func(f *flag.FlagSet) reader {
+		return func(names []string) (task, error) {
+			if len(names) == 0 {
+				return withClient(channels), nil
+			}
+			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+				return subscribers(ctx, e.out, c, names)
+			}), nil
+		}
+	},
+}
+
+// channelRecord is a channel in JSON.
+type channelRecord struct {
+	Server string `json:"server"`
+	named
+	Connections uint64 `json:"connections"`
+	ReadBytes   uint64 `json:"read_bytes"`
+	WriteBytes  uint64 `json:"write_bytes"`
+}
+
+func channels(ctx context.Context, e *env, c client) (bool, error) {
+	e.out.entries(c, ">connections", ">read bytes", ">write bytes", "channel")
+	err := each(c.Channels(ctx), func(h throttr.ChannelEntry) {
+		e.out.entry(h.Server, channelRecord{h.Server, nameOf(h.Name), h.Connections, h.ReadBytes, h.WriteBytes},
+			number(h.Connections), number(h.ReadBytes), number(h.WriteBytes), quoted(h.Name))
+	})
+	return true, err
+}
+
+// subscriberRecord is a subscription in JSON. A channel without any has no id.
+type subscriberRecord struct {
+	named
+	Found bool `json:"found"`
+	*subscriberFigures
+}
+
+type subscriberFigures struct {
+	Server     string    `json:"server"`
+	ID         string    `json:"id"`
+	Since      time.Time `json:"since"`
+	ReadBytes  uint64    `json:"read_bytes"`
+	WriteBytes uint64    `json:"write_bytes"`
+}
+
+func subscribers(ctx context.Context, out *output, c client, names []string) (bool, error) {
+	out.entries(c, "id", "since", ">read bytes", ">write bytes", "channel")
+	all := true
+	for _, name := range names {
+		subs, ok, err := c.Channel(ctx, name)
+		for _, s := range subs {
+			f := subscriberFigures{s.Server, s.ID.String(), s.Since, s.ReadBytes, s.WriteBytes}
+			out.entry(s.Server, subscriberRecord{nameOf(name), true, &f},
+				f.ID, instant(s.Since), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
+		}
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			all = false
+			out.entry("-", subscriberRecord{named: nameOf(name)}, "nobody", "-", "-", "-", quoted(name))
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+var whoamiCommand = command{
+	name:  "whoami",
+	short: "show the id that each server gave to a connection of this command",
+	long: `The connection is closed when the command ends.
+`,
+	examples: []string{"throttr whoami"},
+	define:   noArgs(whoami),
+}
+
+// identityRecord is a connection's id in JSON.
+type identityRecord struct {
+	Server string `json:"server"`
+	ID     string `json:"id"`
+}
+
+func whoami(ctx context.Context, e *env, c client) (bool, error) {
+	e.out.table("server", "id")
+	ids, err := c.WhoAmI(ctx)
+	for _, i := range ids {
+		e.out.add(identityRecord{i.Server, i.ID.String()}, i.Server, i.ID.String())
+	}
+	return true, err
+}
+
+var connectionsCommand = command{
+	name: "connections", args: "[id...]",
+	short: "list the connections that are open on the servers, or show some of them",
+	long: `Those of this command are among them. Of a connection that its id names, all figures are shown.
+Exit status 1: no open connection has the id.
+`,
+	examples: []string{"throttr connections", "throttr connections -json 0123456789abcdef0123456789abcdef"},
+	define: func(f *flag.FlagSet) reader {
+		return func(args []string) (task, error) {
+			ids := make([]codec.ConnID, len(args))
+			for i, arg := range args {
+				b, err := hex.DecodeString(arg)
+				if err != nil || len(b) != len(ids[i]) {
+					return nil, fmt.Errorf("id %q is not of 32 hexadecimal digits", arg)
+				}
+				ids[i] = codec.ConnID(b)
+			}
+			if len(ids) == 0 {
+				return withClient(connections), nil
+			}
+			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+				return someConnections(ctx, e.out, c, ids)
+			}), nil
+		}
+	},
+}
+
+// connectionRecord is a connection in JSON.
+type connectionRecord struct {
+	Server         string            `json:"server"`
+	ID             string            `json:"id"`
+	Type           string            `json:"type"`
+	Kind           string            `json:"kind"`
+	Address        string            `json:"address"`
+	ConnectedAt    time.Time         `json:"connected_at"`
+	ReadBytes      uint64            `json:"read_bytes"`
+	WriteBytes     uint64            `json:"write_bytes"`
+	PublishedBytes uint64            `json:"published_bytes"`
+	ReceivedBytes  uint64            `json:"received_bytes"`
+	AllocatedBytes uint64            `json:"allocated_bytes"`
+	ConsumedBytes  uint64            `json:"consumed_bytes"`
+	Requests       map[string]uint64 `json:"requests"`
+}
+
+func connectionOf(c throttr.ConnectionEntry) connectionRecord {
+	r := connectionRecord{
+		Server: c.Server, ID: c.ID.String(), Type: c.Type.String(), Kind: c.Kind.String(),
+		Address: address(c), ConnectedAt: c.ConnectedAt,
+		ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes,
+		PublishedBytes: c.PublishedBytes, ReceivedBytes: c.ReceivedBytes,
+		AllocatedBytes: c.AllocatedBytes, ConsumedBytes: c.ConsumedBytes,
+		Requests: map[string]uint64{},
+	}
+	names, counts := fieldNames[uint64](c.Requests)
+	for i, name := range names {
+		r.Requests[name] = counts[i]
+	}
+	return r
+}
+
+// address is where the connection comes from; "" for a unix socket.
+func address(c throttr.ConnectionEntry) string {
+	switch {
+	case c.Addr.IsValid():
+		return c.Addr.String()
+	case c.Addr.Port() != 0: // the server has cut the address off
+		return fmt.Sprintf("?:%d", c.Addr.Port())
+	}
+	return ""
+}
+
+func connections(ctx context.Context, e *env, c client) (bool, error) {
+	e.out.entries(c, "id", "type", "kind", "address", "connected", ">requests", ">read bytes", ">write bytes")
+	err := each(c.Connections(ctx), func(o throttr.ConnectionEntry) {
+		_, counts := fieldNames[uint64](o.Requests)
+		requests := uint64(0)
+		for _, n := range counts {
+			requests += n
+		}
+		r := connectionOf(o)
+		e.out.entry(o.Server, r, r.ID, r.Type, r.Kind, cmp.Or(r.Address, "-"), instant(r.ConnectedAt),
+			number(requests), number(r.ReadBytes), number(r.WriteBytes))
+	})
+	return true, err
+}
+
+// someConnections shows those connections that have the ids, on whichever server.
+func someConnections(ctx context.Context, out *output, c client, ids []codec.ConnID) (bool, error) {
+	all := true
+	for _, id := range ids {
+		found := false
+		for _, s := range c.Stats().Servers {
+			o, ok, err := c.Connection(ctx, s.Server, id)
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				found = true
+				printConnection(out, o)
+				break
+			}
+		}
+		if !found {
+			all = false
+			out.table("", "")
+			out.add(missingRecord{ID: id.String()}, id.String(), "not found")
+		}
+	}
+	return all, nil
+}
+
+// missingRecord is a connection that is not there in JSON.
+type missingRecord struct {
+	ID    string `json:"id"`
+	Found bool   `json:"found"`
+}
+
+// printConnection prints all figures of a connection, one per row.
+func printConnection(out *output, c throttr.ConnectionEntry) {
+	r := connectionOf(c)
+	if out.json != nil {
+		out.add(r)
+		return
+	}
+	out.table("", "")
+	for _, f := range [][2]string{
+		{"server", r.Server}, {"id", r.ID}, {"type", r.Type}, {"kind", r.Kind}, {"address", cmp.Or(r.Address, "-")},
+		{"connected", instant(r.ConnectedAt)},
+		{"read bytes", number(r.ReadBytes)}, {"write bytes", number(r.WriteBytes)},
+		{"published bytes", number(r.PublishedBytes)}, {"received bytes", number(r.ReceivedBytes)},
+		{"allocated bytes", number(r.AllocatedBytes)}, {"consumed bytes", number(r.ConsumedBytes)},
+	} {
+		out.add(nil, f[0], f[1])
+	}
+	out.table("requests", ">total")
+	names, counts := fieldNames[uint64](c.Requests)
+	for i, name := range names {
+		out.add(nil, name, number(counts[i]))
+	}
+}

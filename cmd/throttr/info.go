@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr"
+)
+
+var infoCommand = command{
+	name:  "info",
+	short: "show what the servers tell of themselves",
+	long: `Figures per minute are those of the last whole minute.
+`,
+	examples: []string{"throttr info", "throttr info -json"},
+	define:   noArgs(info),
+}
+
+// rate is a throttr.Rate in JSON.
+type rate struct {
+	Total     uint64 `json:"total"`
+	PerMinute uint64 `json:"per_minute"`
+}
+
+// infoRecord is what a server tells of itself in JSON.
+type infoRecord struct {
+	Server        string          `json:"server"`
+	Version       string          `json:"version"`
+	Time          time.Time       `json:"time"`
+	RunningSince  time.Time       `json:"running_since"`
+	Keys          uint64          `json:"keys"`
+	Counters      uint64          `json:"counters"`
+	Buffers       uint64          `json:"buffers"`
+	CounterBytes  uint64          `json:"counter_bytes"`
+	BufferBytes   uint64          `json:"buffer_bytes"`
+	Connections   uint64          `json:"connections"`
+	Subscriptions uint64          `json:"subscriptions"`
+	Channels      uint64          `json:"channels"`
+	ReadBytes     rate            `json:"read_bytes"`
+	WriteBytes    rate            `json:"write_bytes"`
+	Requests      map[string]rate `json:"requests"`
+}
+
+func info(ctx context.Context, e *env, c client) (bool, error) {
+	infos, err := c.Info(ctx)
+	for _, s := range infos { // those that have answered
+		if e.out.json != nil {
+			e.out.add(infoOf(s))
+			continue
+		}
+		printInfo(e.out, s)
+	}
+	return true, err
+}
+
+func infoOf(s throttr.ServerInfo) infoRecord {
+	r := infoRecord{
+		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince,
+		Keys: s.Keys, Counters: s.Counters, Buffers: s.Buffers,
+		CounterBytes: s.CounterBytes, BufferBytes: s.BufferBytes,
+		Connections: s.Connections, Subscriptions: s.Subscriptions, Channels: s.Channels,
+		ReadBytes: rate(s.ReadBytes), WriteBytes: rate(s.WriteBytes), Requests: map[string]rate{},
+	}
+	names, rates := fieldNames[throttr.Rate](s.Requests)
+	for i, name := range names {
+		r.Requests[name] = rate(rates[i])
+	}
+	return r
+}
+
+// printInfo prints a server's figures, one per row.
+func printInfo(out *output, s throttr.ServerInfo) {
+	out.table("", "")
+	out.add(nil, "server", s.Server)
+	out.add(nil, "version", s.Version)
+	out.add(nil, "time", instant(s.Time))
+	out.add(nil, "running since", instant(s.RunningSince))
+	for _, f := range []struct {
+		name string
+		n    uint64
+	}{
+		{"keys", s.Keys}, {"counters", s.Counters}, {"buffers", s.Buffers},
+		{"counter bytes", s.CounterBytes}, {"buffer bytes", s.BufferBytes},
+		{"connections", s.Connections}, {"subscriptions", s.Subscriptions}, {"channels", s.Channels},
+	} {
+		out.add(nil, f.name, number(f.n))
+	}
+	out.table("requests", ">total", ">per minute")
+	names, rates := fieldNames[throttr.Rate](s.Requests)
+	names, rates = append(names, "read bytes", "write bytes"), append(rates, s.ReadBytes, s.WriteBytes)
+	for i, name := range names {
+		out.add(nil, name, number(rates[i].Total), number(rates[i].PerMinute))
+	}
+}

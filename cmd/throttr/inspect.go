@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"iter"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr"
+)
+
+// entries starts a table of what several servers can answer: it has a column for the server
+// where there is more than one.
+func (o *output) entries(c client, names ...string) {
+	o.several = len(c.Stats().Servers) > 1
+	if o.several {
+		names = append([]string{"server"}, names...)
+	}
+	o.table(names...)
+}
+
+// entry prints a record of such a table.
+func (o *output) entry(server string, record any, cells ...string) {
+	if o.several {
+		cells = append([]string{server}, cells...)
+	}
+	o.add(record, cells...)
+}
+
+// each prints what a listing yields. It returns the error that the listing ends with.
+func each[E any](listing iter.Seq2[E, error], print func(E)) error {
+	for e, err := range listing {
+		if err != nil {
+			return err
+		}
+		print(e)
+	}
+	return nil
+}
+
+// noArgs returns what reads the arguments of a command without any.
+func noArgs(job func(ctx context.Context, e *env, c client) (bool, error)) func(*flag.FlagSet) reader {
+	return func(*flag.FlagSet) reader {
+		return func(args []string) (task, error) {
+			return withClient(job), needArgs(args)
+		}
+	}
+}
+
+var listCommand = command{
+	name:  "list",
+	short: "list all counters and buffers",
+	long: `Each server lists its records in its own order. Bytes are those of the value. What has expired
+can still be listed for 10 s.
+`,
+	examples: []string{"throttr list", "throttr list -json -timeout 5m"},
+	define:   noArgs(list),
+}
+
+// listRecord is a counter or buffer of a list in JSON.
+type listRecord struct {
+	Server string `json:"server"`
+	keyed
+	Kind      string    `json:"kind"`
+	Unit      string    `json:"unit"`
+	ExpiresAt time.Time `json:"expires_at"`
+	BytesUsed uint64    `json:"bytes_used"`
+}
+
+func list(ctx context.Context, e *env, c client) (bool, error) {
+	e.out.entries(c, "kind", ">bytes", "expires", "key")
+	err := each(c.List(ctx), func(r throttr.ListEntry) {
+		e.out.entry(r.Server, listRecord{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
+			r.Kind.String(), number(r.BytesUsed), instant(r.ExpiresAt), quoted(r.Key))
+	})
+	return true, err
+}
+
+var statCommand = command{
+	name: "stat", args: "[key...]",
+	short: "show how much counters and buffers were used",
+	long: `Without a key, all of them. A server works the figures out once a minute: what has happened
+since is in none of them.
+Exit status 1: a key is not found.
+`,
+	examples: []string{"throttr stat jobs", "throttr stat -json"},
+	define: func(f *flag.FlagSet) reader {
+		return func(keys []string) (task, error) {
+			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+				if len(keys) == 0 {
+					return statAll(ctx, e, c)
+				}
+				return stat(ctx, e.out, c, keys)
+			}), nil
+		}
+	},
+}
+
+// statRecord is how much a record was used in JSON. What is not found has no figures.
+type statRecord struct {
+	Server string `json:"server,omitempty"` // where all are listed
+	keyed
+	Found bool `json:"found"`
+	*usage
+}
+
+type usage struct {
+	Reads           uint64 `json:"reads"`
+	Writes          uint64 `json:"writes"`
+	ReadsPerMinute  uint64 `json:"reads_per_minute"`
+	WritesPerMinute uint64 `json:"writes_per_minute"`
+}
+
+var statColumns = []string{">reads", ">writes", ">reads/min", ">writes/min", "key"}
+
+func stat(ctx context.Context, out *output, c client, keys []string) (bool, error) {
+	out.table(statColumns...)
+	all := true
+	for _, key := range keys {
+		s, ok, err := c.Stat(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			all = false
+			out.add(statRecord{keyed: keyOf(key)}, "-", "-", "-", "-", quoted(key)+"  not found")
+			continue
+		}
+		record, cells := statOf("", key, s)
+		out.add(record, cells...)
+	}
+	return all, nil
+}
+
+func statAll(ctx context.Context, e *env, c client) (bool, error) {
+	e.out.entries(c, statColumns...)
+	return true, each(c.KeyStats(ctx), func(s throttr.KeyStatsEntry) {
+		record, cells := statOf(s.Server, s.Key, s.KeyStats)
+		e.out.entry(s.Server, record, cells...)
+	})
+}
+
+func statOf(server, key string, s throttr.KeyStats) (statRecord, []string) {
+	return statRecord{server, keyOf(key), true, &usage{s.Reads, s.Writes, s.ReadsPerMinute, s.WritesPerMinute}},
+		[]string{number(s.Reads), number(s.Writes), number(s.ReadsPerMinute), number(s.WritesPerMinute), quoted(key)}
+}
+
+// fieldNames returns the names of a struct's fields in lower case, and their values.
+func fieldNames[E any](of any) (names []string, values []E) {
+	v := reflect.ValueOf(of)
+	for i := range v.NumField() {
+		names = append(names, strings.ToLower(v.Type().Field(i).Name))
+		values = append(values, v.Field(i).Interface().(E))
+	}
+	return names, values
+}

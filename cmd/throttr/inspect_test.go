@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// objects reads JSON, one object per line.
+func objects(t *testing.T, out string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var o map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &o), line)
+		all = append(all, o)
+	}
+	return all
+}
+
+// yes runs a command that must succeed, and returns what it has printed.
+func (s shell) yes(line string) string {
+	s.t.Helper()
+	status, out, stderr := s.run("", strings.Split(line, " ")...)
+	require.Zero(s.t, status, line+": "+stderr)
+	require.Empty(s.t, stderr, line)
+	return out
+}
+
+func TestListsShowAllRecords(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, _ := shellFor(t, size, mockserver.WithVirtualClock())
+		require.Empty(t, s.yes("list"))
+		s.yes("insert -ttl 1h jobs 5")
+		s.yes("set -ttl 1m greeting hello")
+		status, _, _ := s.run("", "set", "-ttl", "2m", "a b", "x")
+		require.Zero(t, status)
+		heading, rows, _ := strings.Cut(s.yes("list"), "\n")
+		require.Equal(t, "kind     bytes  expires               key", heading)
+		require.ElementsMatch(t, []string{
+			fmt.Sprintf("counter      %d  2030-01-01T01:00:00Z  jobs", size),
+			"buffer       5  2030-01-01T00:01:00Z  greeting",
+			`buffer       1  2030-01-01T00:02:00Z  "a b"`,
+		}, strings.Split(strings.TrimSuffix(rows, "\n"), "\n"))
+		list := objects(t, s.yes("list -json"))
+		require.Len(t, list, 3)
+		for _, o := range list {
+			require.Equal(t, s.servers, o["server"])
+			require.Contains(t, o["expires_at"], "2030-01-01T0")
+			require.Contains(t, []any{"counter", "buffer"}, o["kind"])
+			require.NotEmpty(t, o["unit"])
+			require.NotZero(t, o["bytes_used"])
+		}
+	})
+}
+
+func TestListsOfSeveralServersSayWhich(t *testing.T) {
+	t.Parallel()
+	a, b := mockserver.RunT(t), mockserver.RunT(t)
+	s := shell{t, a.Addr() + "," + b.Addr()}
+	for i := range 20 {
+		s.yes(fmt.Sprintf("insert -ttl 1h k%d 1", i))
+	}
+	for _, line := range []string{"list", "stat", "channels", "connections"} {
+		out := s.yes(line)
+		require.True(t, strings.HasPrefix(out, "server "), out)
+		require.Contains(t, out, "\n"+a.Addr()+"  ")
+		require.Contains(t, out, "\n"+b.Addr()+"  ")
+	}
+	require.Equal(t, 21, strings.Count(s.yes("list"), "\n"))
+	require.Len(t, objects(t, s.yes("list -json")), 20)
+	require.Len(t, objects(t, s.yes("info -json")), 2)
+	require.Len(t, objects(t, s.yes("whoami -json")), 2)
+}
+
+func TestLongListsAreComplete(t *testing.T) {
+	t.Parallel()
+	s, srv := shellFor(t, 4)
+	const n = 5000
+	for i := range n {
+		srv.Set(fmt.Sprint("key", i), 1, 1<<40)
+	}
+	require.Equal(t, n+1, strings.Count(s.yes("list"), "\n"))
+	require.Len(t, objects(t, s.yes("list -json")), n)
+}
+
+func TestAListThatBreaksOffIsAnError(t *testing.T) {
+	t.Parallel()
+	s, srv := shellFor(t, 2)
+	srv.Set("k", 1, 1<<40)
+	srv.Inject(mockserver.Fault{Op: codec.OpList, Disconnect: true})
+	s.fails("list", "LIST")
+}
+
+func TestStatShowsUse(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
+		s.yes("insert -ttl 1h jobs 5")
+		s.yes("query jobs jobs jobs")
+		s.yes("update jobs +1")
+		srv.Advance(60_000_000_001)
+		s.prints(1, `
+reads  writes  reads/min  writes/min  key
+    4       2          4           2  jobs
+    -       -          -           -  nobody  not found
+`, "stat jobs nobody")
+		s.prints(0, `
+reads  writes  reads/min  writes/min  key
+    4       2          4           2  jobs
+`, "stat")
+		s.prints(1, `{"key":"jobs","found":true,"reads":4,"writes":2,"reads_per_minute":4,"writes_per_minute":2}
+{"key":"nobody","found":false}
+`, "stat -json jobs nobody")
+		s.prints(0, `{"server":"`+s.servers+`","key":"jobs","found":true,"reads":4,"writes":2,"reads_per_minute":4,"writes_per_minute":2}
+`, "stat -json")
+	})
+}
+
+func TestInfoShowsFigures(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, _ := shellFor(t, size, mockserver.WithVirtualClock())
+		s.yes("insert -ttl 1h jobs 5")
+		s.yes("set -ttl 1h greeting hello")
+		out := s.yes("info")
+		for _, row := range []string{
+			`server +` + s.servers, `version +\S+`, `time +2030-01-01T00:00:00Z`, `running since +2030-01-01T00:00:00Z`,
+			`keys +2`, `counters +1`, `buffers +1`, `buffer bytes +5`, `requests +total  per minute`, `insert +[1-9]\d* +\d+`, `set +1 +0`, `read bytes +\d+ +\d+`,
+		} {
+			require.Regexp(t, `(?m)^`+row+`$`, out)
+		}
+		list := objects(t, s.yes("info -json"))
+		require.Len(t, list, 1)
+		require.Equal(t, s.servers, list[0]["server"])
+		require.EqualValues(t, 2, list[0]["keys"])
+		requests := list[0]["requests"].(map[string]any)
+		require.Len(t, requests, 19)
+		require.Equal(t, map[string]any{"total": 1.0, "per_minute": 0.0}, requests["set"])
+	})
+}
+
+func TestConnectionsAreListedAndShown(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, srv := shellFor(t, size)
+		other, err := net.Dial("tcp", srv.Addr())
+		require.NoError(t, err)
+		defer other.Close()
+		_, err = other.Write([]byte{byte(codec.OpWhoAmI)})
+		require.NoError(t, err)
+		answer := make([]byte, 17)
+		_, err = other.Read(answer)
+		require.NoError(t, err)
+		id := fmt.Sprintf("%x", answer[1:])
+
+		out := s.yes("connections")
+		require.Regexp(t, `^id +type +kind +address +connected +requests  read bytes  write bytes\n`, out)
+		row := id + `  client  tcp   ` + regexp.QuoteMeta(other.LocalAddr().String()) + ` *  20\S+Z +1 +1 +\d+`
+		require.Regexp(t, `(?m)^`+row+`$`, out)
+
+		out = s.yes("connections " + id)
+		require.Contains(t, out, id)
+		require.Regexp(t, `(?m)^whoami +1$`, out)
+		list := objects(t, s.yes("connections -json "+id))
+		require.Len(t, list, 1)
+		require.Equal(t, other.LocalAddr().String(), list[0]["address"])
+		require.Len(t, list[0]["requests"], 18)
+		require.GreaterOrEqual(t, len(objects(t, s.yes("connections -json"))), 2)
+
+		nobody := strings.Repeat("0", 32)
+		s.prints(1, nobody+"  not found\n", "connections "+nobody)
+		s.prints(1, `{"id":"`+nobody+`","found":false}`+"\n", "connections -json "+nobody)
+		s.fails("connections 123", `id "123"`)
+	})
+}
+
+func TestWhoAmIShowsAnID(t *testing.T) {
+	t.Parallel()
+	s, _ := shellFor(t, 2)
+	require.Regexp(t, `^server +id\n127.0.0.1:\d+  [0-9a-f]{32}\n$`, s.yes("whoami"))
+	require.Regexp(t, `^\{"server":"127.0.0.1:\d+","id":"[0-9a-f]{32}"\}\n$`, s.yes("whoami -json"))
+	socket, _ := shellFor(t, 2, mockserver.WithAddr("unix", t.TempDir()+"/s"))
+	require.Contains(t, socket.yes("connections"), "  unix  -  ")
+}
+
+func TestPublishReachesSubscribers(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, srv := shellFor(t, size)
+		s.prints(1, "news  nobody is subscribed\n", "publish news hello")
+		s.prints(1, `{"channel":"news","ok":false,"result":"nobody is subscribed"}`+"\n", "publish -json news hello")
+		s.prints(1, `
+id      since  read bytes  write bytes  channel
+nobody  -               -            -  news
+`, "channels news")
+		s.prints(1, `{"channel":"news","found":false}`+"\n", "channels -json news")
+
+		conn, err := net.Dial("tcp", srv.Addr())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write(append([]byte{byte(codec.OpSubscribe), 4}, "news"...))
+		require.NoError(t, err)
+		status := make([]byte, 1)
+		_, err = conn.Read(status)
+		require.NoError(t, err)
+		require.Equal(t, []byte{1}, status)
+
+		s.prints(0, "news  published\n", "publish news hello")
+		got := make([]byte, 64)
+		n, err := conn.Read(got)
+		require.NoError(t, err)
+		require.Contains(t, string(got[:n]), "newshello")
+		require.Regexp(t, `(?m)^ +1 +5 +5  news$`, s.yes("channels"))
+		require.Regexp(t, `(?m)^[0-9a-f]{32}  20\S+Z +0 +5  news$`, s.yes("channels news"))
+		list := objects(t, s.yes("channels -json news"))
+		require.Len(t, list, 1)
+		require.EqualValues(t, 5, list[0]["write_bytes"])
+	})
+}
