@@ -39,6 +39,9 @@ type Client[T codec.Value] struct {
 	pools  []*pool[T]
 	calls  *sync.Pool // of *call[T]
 
+	hubs          []*hub[T] // of the pools
+	subscriptions subscriptionTotals
+
 	ended chan struct{} // closed when Close is done
 
 	mu       sync.Mutex
@@ -68,6 +71,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 			return nil, err
 		}
 		c.pools = append(c.pools, p)
+		c.hubs = append(c.hubs, newHub(p))
 	}
 	errs := make([]error, len(c.pools))
 	var dials sync.WaitGroup
@@ -87,7 +91,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	return c, nil
 }
 
-// Close ends the client's backends and all connections, and returns when nothing of
+// Close ends the client's backends, subscriptions and connections, and returns when nothing of
 // them is left. Requests that are under way fail with [ErrClosed]. It always returns nil.
 func (c *Client[T]) Close() error {
 	c.mu.Lock()
@@ -112,6 +116,9 @@ func (c *Client[T]) end() {
 	for _, p := range c.pools {
 		ends.Go(p.close)
 	}
+	for _, h := range c.hubs {
+		ends.Go(h.close)
+	}
 	ends.Wait()
 }
 
@@ -127,9 +134,13 @@ func (c *Client[T]) adopt(b *ServerBackend[T]) bool {
 
 // Stats returns what the client has done and is doing.
 func (c *Client[T]) Stats() Stats {
-	var s Stats
-	for _, p := range c.pools {
-		s.Servers = append(s.Servers, p.stats())
+	s := Stats{Subscriptions: int(c.subscriptions.open.Load()), Dropped: c.subscriptions.dropped.Load()}
+	for i, p := range c.pools {
+		one := p.stats()
+		if c.hubs[i].connected() {
+			one.Conns++
+		}
+		s.Servers = append(s.Servers, one)
 	}
 	return s
 }

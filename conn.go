@@ -42,8 +42,11 @@ type conn[T codec.Value] struct {
 	calls  *sync.Pool // of *call[T]
 	born   time.Time
 
-	load  atomic.Int64 // requests queued or in flight
-	usage usage
+	load atomic.Int64 // requests queued or in flight
+
+	onEvent func(codec.Event[T]) // what the reader does with EVENTs; nil: it drops them
+	events  []codec.Event[T]     // the reader's: those it has just decoded
+	usage   usage
 
 	mu            sync.Mutex
 	wake          sync.Cond      // on mu: the writer waits here
@@ -64,15 +67,23 @@ type conn[T codec.Value] struct {
 // newConn serves nc. The bytes in early came after the handshake. When all is
 // over, onEnd is called.
 func newConn[T codec.Value](nc net.Conn, early []byte, p *pool[T]) *conn[T] {
+	return newEventConn(nc, early, p, nil, p.dropped)
+}
+
+// newEventConn is newConn with a receiver of EVENTs: the reader calls it for each, in
+// order, and before the callers have the answers that came with them. The EVENT is
+// valid until it returns.
+func newEventConn[T codec.Value](nc net.Conn, early []byte, p *pool[T], onEvent func(codec.Event[T]), onEnd func(*conn[T])) *conn[T] {
 	c := &conn[T]{
-		nc: nc, server: p.server, cfg: p.cfg, counts: &p.counts, calls: p.calls, born: time.Now(),
+		onEvent: onEvent,
+		nc:      nc, server: p.server, cfg: p.cfg, counts: &p.counts, calls: p.calls, born: time.Now(),
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.usage.since = c.born
 	c.wake.L = &c.mu
 	c.stall.timeout, c.stall.look = p.cfg.StallTimeout, c.checkStall
 	go c.read(early)
-	go c.write(p.dropped)
+	go c.write(onEnd)
 	return c
 }
 
@@ -227,8 +238,12 @@ func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
 	for n < len(src) && err == nil {
 		var size int
 		if codec.Op(src[n]) == codec.OpEvent { // H8: an EVENT may come before any response
-			if _, size, err = codec.DecodeEvent[T](src[n:]); err == nil {
+			var e codec.Event[T]
+			if e, size, err = codec.DecodeEvent[T](src[n:]); err == nil {
 				c.counts.events.Add(1)
+				if c.onEvent != nil {
+					c.events = append(c.events, e)
+				}
 			}
 		} else if c.flight.len() == 0 {
 			err = fmt.Errorf("byte 0x%02x came unasked", src[n])
@@ -248,6 +263,10 @@ func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
 	c.stall.progress++
 	c.mu.Unlock()
 	c.wake.Signal()
+	for _, e := range c.events {
+		c.onEvent(e)
+	}
+	c.events = c.events[:0]
 	for i, cl := range done {
 		c.finish(cl)
 		done[i] = nil

@@ -12,6 +12,9 @@ func (q *fifo[E]) len() int { return q.size }
 // at returns the i-th element, 0 being the oldest.
 func (q *fifo[E]) at(i int) E { return q.ring[(q.head+i)&(len(q.ring)-1)] }
 
+// set replaces the i-th element.
+func (q *fifo[E]) set(i int, e E) { q.ring[(q.head+i)&(len(q.ring)-1)] = e }
+
 func (q *fifo[E]) push(e E) {
 	if q.size == len(q.ring) {
 		q.grow()

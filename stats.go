@@ -5,12 +5,15 @@ import "sync/atomic"
 // Stats is what a client has done since it was made, and what it is doing.
 type Stats struct {
 	Servers []ServerStats // in the order of Config.Servers
+
+	Subscriptions int    // subscriptions that are open
+	Dropped       uint64 // messages that found the queue of their subscription full
 }
 
 // ServerStats is the part of [Stats] that concerns one server.
 type ServerStats struct {
 	Server   string // as in Config.Servers
-	Conns    int    // connections that are open
+	Conns    int    // connections that are open, that of subscriptions included
 	InFlight int    // requests that wait for their answer
 	Waiting  int    // requests that wait to be sent
 
