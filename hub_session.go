@@ -314,7 +314,9 @@ func (h *hub[T]) request(c *conn[T], requests ...codec.Request) (*call[T], error
 		<-c.done
 		return nil, c.failure()
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, h.pool.cfg.StallTimeout+h.pool.cfg.StallTimeout/4) // the watchdog comes first
+	bound := h.pool.cfg.StallTimeout
+	bound += min(bound/2, math.MaxInt64-bound) // the watchdog comes first
+	ctx, cancel := context.WithTimeout(h.ctx, bound)
 	defer cancel()
 	select {
 	case <-cl.done:
@@ -324,7 +326,7 @@ func (h *hub[T]) request(c *conn[T], requests ...codec.Request) (*call[T], error
 	if h.ctx.Err() != nil {
 		c.fail(ErrClosed)
 	} else {
-		c.fail(fmt.Errorf("%w: no answer to a subscription for %v", ErrStalled, h.pool.cfg.StallTimeout))
+		c.fail(fmt.Errorf("%w: no answer to a subscription for %v", ErrStalled, bound))
 	}
 	<-cl.done
 	return cl, cl.err

@@ -51,8 +51,8 @@ func publisher(t testing.TB, srv *mockserver.Server) func(channel, payload strin
 	}
 }
 
-// subscribe subscribes until the test ends.
-func subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...throttr.SubscribeOption) *throttr.Subscription {
+// subscribed subscribes until the test ends.
+func subscribed[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...throttr.SubscribeOption) *throttr.Subscription {
 	t.Helper()
 	sub, err := client.Subscribe(t.Context(), channel, opts...)
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestASubscriptionDelivers(t *testing.T) {
 			client := connect[uint16](t, srv, over(srv, throttr.Config{}))
 			publish := publisher(t, srv)
 			publish("news", "nobody listens")
-			sub := subscribe(t, client, "news")
+			sub := subscribed(t, client, "news")
 			publish("news", "one")
 			publish("olds", "not ours")
 			publish("news", "")
@@ -114,7 +114,7 @@ func TestSubscriptionsHaveAConnectionOfTheirOwnWhileThereAreAny(t *testing.T) {
 		srv := inMemory(t)
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
 		require.Equal(t, 1, srv.Conns())
-		a, b := subscribe(t, client, "a"), subscribe(t, client, "b")
+		a, b := subscribed(t, client, "a"), subscribed(t, client, "b")
 		require.Equal(t, 2, srv.Conns())
 		require.Equal(t, 2, statsOf(client).Conns)
 		require.Equal(t, 2, client.Stats().Subscriptions)
@@ -128,7 +128,7 @@ func TestSubscriptionsHaveAConnectionOfTheirOwnWhileThereAreAny(t *testing.T) {
 		require.Equal(t, 1, srv.Conns())
 		require.Zero(t, client.Stats().Subscriptions)
 
-		c := subscribe(t, client, "a")
+		c := subscribed(t, client, "a")
 		publisher(t, srv)("a", "again")
 		require.Equal(t, "again", string(next(t, c).Payload))
 		require.Zero(t, statsOf(client).Failures)
@@ -140,10 +140,10 @@ func TestSubscriptionsToAChannelShareOneOnTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-		other := subscribe(t, client, "other")
+		other := subscribed(t, client, "other")
 		var subs []*throttr.Subscription
 		for range 10 {
-			subs = append(subs, subscribe(t, client, "c"))
+			subs = append(subs, subscribed(t, client, "c"))
 		}
 		require.Equal(t, 2, srv.Requests(codec.OpSubscribe))
 		publish := publisher(t, srv)
@@ -164,7 +164,7 @@ func TestSubscriptionsToAChannelShareOneOnTheWire(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
 		require.Zero(t, srv.Subscriptions("c"))
-		subscribe(t, client, "c")
+		subscribed(t, client, "c")
 		require.Equal(t, 3, srv.Requests(codec.OpSubscribe))
 		require.Equal(t, 1, srv.Subscriptions("c"))
 		require.Empty(t, payloads(t, other))
@@ -213,11 +213,11 @@ func TestASlowSubscriberLosesAloneAndItsLossesAreCounted(t *testing.T) {
 		srv := inMemory(t)
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
 		publish := publisher(t, srv)
-		slowOld := subscribe(t, client, "0", throttr.WithQueue(10))
-		slowNew := subscribe(t, client, "0", throttr.WithQueue(7), throttr.WithOverflow(throttr.DropNewest))
+		slowOld := subscribed(t, client, "0", throttr.WithQueue(10))
+		slowNew := subscribed(t, client, "0", throttr.WithQueue(7), throttr.WithOverflow(throttr.DropNewest))
 		var all sync.WaitGroup
 		for i := range subscribers - 2 {
-			sub := subscribe(t, client, fmt.Sprint(i%channels))
+			sub := subscribed(t, client, fmt.Sprint(i%channels))
 			all.Go(func() {
 				for n := range messages {
 					m, err := sub.Next(t.Context())
@@ -262,10 +262,10 @@ func TestALostConnectionIsMadeAgainAndLeavesAGap(t *testing.T) {
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
 		var subs []*throttr.Subscription
 		for i := range 200 { // more than are sent at once
-			subs = append(subs, subscribe(t, client, fmt.Sprint(i/2)))
+			subs = append(subs, subscribed(t, client, fmt.Sprint(i/2)))
 		}
-		everything := subscribe(t, client, throttr.AllChannel)
-		own := subscribe(t, client, throttr.OwnChannel)
+		everything := subscribed(t, client, throttr.AllChannel)
+		own := subscribed(t, client, throttr.OwnChannel)
 		before, ok := own.ConnID(srv.Addr())
 		require.True(t, ok)
 		publisher(t, srv)("7", "before")
@@ -279,7 +279,7 @@ func TestALostConnectionIsMadeAgainAndLeavesAGap(t *testing.T) {
 		after, ok := own.ConnID(srv.Addr())
 		require.True(t, ok)
 		require.NotEqual(t, before, after)
-		late := subscribe(t, client, "7")
+		late := subscribed(t, client, "7")
 		publish := publisher(t, srv)
 		publish("7", "after")
 		publish("*", "all")
@@ -305,7 +305,7 @@ func TestAServerThatIsAwayForLongIsTriedAfterPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		client := connect[uint16](t, srv, over(srv, throttr.Config{RetryPause: time.Second, MaxRetryPause: 4 * time.Second}))
-		sub := subscribe(t, client, "c")
+		sub := subscribed(t, client, "c")
 		dials := statsOf(client).Dials
 		srv.Refuse(true)
 		srv.Disconnect()
@@ -351,7 +351,7 @@ func TestSubscribeWhereTheServerCannotBeReached(t *testing.T) {
 		}
 		require.Zero(t, client.Stats().Subscriptions)
 		srv.Refuse(false)
-		sub := subscribe(t, client, "c")
+		sub := subscribed(t, client, "c")
 		publisher(t, srv)("c", "x")
 		require.Equal(t, []string{"x"}, payloads(t, sub))
 	})
@@ -376,7 +376,7 @@ func TestSubscribeChecksWhatItIsGiven(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.True(t, throttr.SafeToRetry(err))
 		require.Equal(t, 1, srv.Conns())
-		empty := subscribe(t, client, "")
+		empty := subscribed(t, client, "")
 		publisher(t, srv)("", "x")
 		require.Equal(t, []string{"x"}, payloads(t, empty))
 	})
@@ -398,7 +398,7 @@ func TestSubscribersLeaveWhenTheirContextEnds(t *testing.T) {
 		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
 		require.Equal(t, 1, srv.Conns())
 
-		sub := subscribe(t, client, "c")
+		sub := subscribed(t, client, "c")
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = sub.Next(ctx)
@@ -419,7 +419,7 @@ func TestAClosedSubscriptionGivesWhatItHas(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-				sub, idle := subscribe(t, client, "c"), subscribe(t, client, "idle")
+				sub, idle := subscribed(t, client, "c"), subscribed(t, client, "idle")
 				publish := publisher(t, srv)
 				publish("c", "1")
 				publish("c", "2")
@@ -507,7 +507,7 @@ func TestSeveralServersEachHaveTheirChannels(t *testing.T) {
 			publish[addr] = publisher(t, srv)
 		}
 
-		everything, own := subscribe(t, client, throttr.AllChannel), subscribe(t, client, throttr.OwnChannel)
+		everything, own := subscribed(t, client, throttr.AllChannel), subscribed(t, client, throttr.OwnChannel)
 		for addr, srv := range servers {
 			require.Equal(t, 3, srv.Conns(), "the pool's, the publisher's, and that of the subscriptions")
 			publish[addr]("*", addr)
@@ -525,7 +525,7 @@ func TestSeveralServersEachHaveTheirChannels(t *testing.T) {
 		used := make(map[string]bool)
 		for i := range 20 {
 			channel := fmt.Sprint(i)
-			sub := subscribe(t, client, channel)
+			sub := subscribed(t, client, channel)
 			for addr := range servers {
 				publish[addr](channel, addr)
 			}
@@ -563,7 +563,7 @@ func TestAGapIsNeverDropped(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-				sub := subscribe(t, client, "c", throttr.WithQueue(2), throttr.WithOverflow(policy))
+				sub := subscribed(t, client, "c", throttr.WithQueue(2), throttr.WithOverflow(policy))
 				for i := range 5 {
 					publish := publisher(t, srv)
 					for j := range 3 {
@@ -595,7 +595,7 @@ func TestEventsAmongTheAnswersToSubscriptions(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t, mockserver.WithSplit(split))
 			client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-			loud := subscribe(t, client, "loud", throttr.WithQueue(1<<16))
+			loud := subscribed(t, client, "loud", throttr.WithQueue(1<<16))
 			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 			var all sync.WaitGroup
 			for i := range 100 {
@@ -629,7 +629,7 @@ func TestAnAnswerThatIsLostAmongEventsEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-		loud := subscribe(t, client, "loud", throttr.WithQueue(1<<10))
+		loud := subscribed(t, client, "loud", throttr.WithQueue(1<<10))
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Drop: true, Times: 1}) // H4
 		stop := make(chan struct{})
 		var all sync.WaitGroup
@@ -643,10 +643,12 @@ func TestAnAnswerThatIsLostAmongEventsEndsTheConnection(t *testing.T) {
 				}
 			}
 		})
+		end := sync.OnceFunc(func() { close(stop) })
+		defer end()
 		start := time.Now()
-		sub := subscribe(t, client, "c") // once more, on a new connection
-		require.InDelta(t, 6.5, time.Since(start).Seconds(), 1)
-		close(stop)
+		sub := subscribed(t, client, "c") // once more, on a new connection
+		require.InDelta(t, 7.6, time.Since(start).Seconds(), 1)
+		end()
 		all.Wait()
 		publisher(t, srv)("c", "x")
 		require.Equal(t, []string{"x"}, payloads(t, sub))
@@ -670,7 +672,7 @@ func TestAServerThatFallsSilentIsNoticedBySubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-		sub := subscribe(t, client, "c")
+		sub := subscribed(t, client, "c")
 		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
 		start := time.Now()
 		time.AfterFunc(31*time.Second, remove)
@@ -691,11 +693,29 @@ func TestASubscriptionThatTheServerRefuses(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, srv.Conns())
 
-		sub := subscribe(t, client, "c")
+		sub := subscribed(t, client, "c")
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
 		srv.Disconnect()
 		require.True(t, next(t, sub).Gap, "it is asked until it does not")
 		publisher(t, srv)("c", "x")
 		require.Equal(t, []string{"x"}, payloads(t, sub))
+	})
+}
+
+func TestAPublisherWhoIsSubscribedGetsItsOwnMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		sub, everything := subscribed(t, client, "c"), subscribed(t, client, throttr.AllChannel)
+		for i := range 100 {
+			ok, err := client.Publish(t.Context(), "c", []byte(fmt.Sprint(i)))
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, fmt.Sprint(i), string(next(t, sub).Payload))
+		}
+		_, err := client.Publish(t.Context(), "*", []byte("all"))
+		require.NoError(t, err)
+		require.Equal(t, []string{"all"}, payloads(t, everything))
+		require.Empty(t, payloads(t, sub))
 	})
 }
