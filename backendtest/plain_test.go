@@ -178,7 +178,9 @@ func (p *plain) tell(w *window.Window, scale time.Duration) window.Window {
 // others lets other goroutines in, where the backend should not.
 func (p *plain) others() {
 	p.mu.Unlock()
-	runtime.Gosched()
+	for range 3 {
+		runtime.Gosched()
+	}
 	p.mu.Lock()
 }
 
