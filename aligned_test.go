@@ -184,8 +184,8 @@ func TestARecordOfAnAlignedWindowOutlivesItForClientsThatLag(t *testing.T) {
 
 func TestBackendsOfBothAlgorithmsDoNotMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		srv := inMemory(t, mockserver.WithValueSize(8)) // of which both algorithms use the same unit
+		client := connect[uint64](t, srv, over(srv, throttr.Config{}))
 		a, k := throttr.NewRateLimit(client.Backend(aligned)), throttr.NewRateLimit(client.Backend())
 		for _, key := range []string{"", "k", strings.Repeat("k", 100)} {
 			require.Equal(t, 3, hits(t, a, 5, key, time.Minute, 3))
@@ -273,5 +273,28 @@ func TestARecordOfAnAlignedWindowOutlivesItInACoarseUnit(t *testing.T) {
 		require.Zero(t, hits(t, slow, 9, "k", scale, 5))
 		pass(time.Second)
 		requireRemoved(t, srv, scale+2*time.Second)
+	})
+}
+
+// A name whose record is dead, but kept for its grace (H1), is of no use to a Set: it goes on
+// to the next bucket, or fails where there is none. Nothing is owned in vain.
+func TestASetOnANameInItsGraceOwnsNothingInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		for algorithm, prefix := range map[windows.Algorithm]string{windows.PerKey: "rl", windows.Aligned: "al"} {
+			backend := connect[uint16](t, srv, over(srv, throttr.Config{})).Backend(throttr.WithAlgorithm(algorithm))
+			l := throttr.NewRateLimit(backend)
+			srv.Set(fmt.Sprintf("%s:1m0s:%d:k", prefix, time.Now().UnixNano()/int64(time.Minute)), 5, time.Millisecond)
+			pass(time.Second)
+			_, err := l.Set(t.Context(), "k", time.Minute, 3)
+			if algorithm == windows.Aligned {
+				require.Error(t, err)
+				require.Zero(t, throttr.Owned(backend))
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1, throttr.Owned(backend))
+			require.Equal(t, 2, hits(t, l, 3, "k", time.Minute, 5))
+		}
 	})
 }

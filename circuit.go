@@ -13,13 +13,6 @@ type circuit struct {
 	cause error // why the last try failed; nil while the server is in use
 }
 
-// trip opens the circuit, and returns true if it was closed.
-func (c *circuit) trip(cause error) bool {
-	first := c.cause == nil
-	c.cause = cause
-	return first
-}
-
 // refusal returns why there is no use in waiting, nil if there is.
 func (c *circuit) refusal() error {
 	if c.cause == nil {

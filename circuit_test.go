@@ -201,6 +201,8 @@ func TestAServerThatComesAndGoesIsTriedByOneAtATime(t *testing.T) {
 func TestAServerThatReturnsWithAnotherValueSizeIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		narrow, wide := inMemory(t), inMemory(t, mockserver.WithValueSize(4))
+		shut := inMemory(t)
+		shut.Refuse(true)
 		var now atomic.Pointer[mockserver.Server]
 		now.Store(narrow)
 		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
@@ -208,17 +210,20 @@ func TestAServerThatReturnsWithAnotherValueSizeIsLeftAlone(t *testing.T) {
 		})
 		require.NoError(t, err)
 		defer client.Close()
-		now.Store(wide)
+		now.Store(shut)
 		narrow.Disconnect()
 		synctest.Wait()
 		_, err = client.Purge(t.Context(), "k")
-		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		require.ErrorIs(t, err, throttr.ErrConnect)
+		require.NotErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		before := int(statsOf(client).Dials)
+		now.Store(wide)
 		pass(time.Minute)
 		_, err = client.Purge(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch, "why the last try has failed")
 		require.True(t, throttr.SafeToRetry(err))
-		require.Equal(t, int(statsOf(client).Dials)-1, wide.Requests(codec.OpInsert), "nothing but probes")
+		require.Equal(t, int(statsOf(client).Dials)-before, wide.Requests(codec.OpInsert), "nothing but probes")
 		require.Zero(t, wide.Conns())
 		require.Empty(t, wide.Keys())
 		now.Store(narrow)

@@ -131,15 +131,15 @@ func (p *pool[T]) fill(o *opening) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening = nil
-	if err != nil && !p.closed && p.circuit.trip(err) {
-		p.tasks.Go(p.recover)
+	if err != nil && !p.closed {
+		p.tasks.Go(p.recover) // alone: nothing else makes connections until it has ended
 	}
 	o.err = err
 	close(o.done)
 }
 
 // take makes a connection that was just made one of those in use, or returns why it can't
-// be.
+// be. That closes or opens the circuit.
 func (p *pool[T]) take(r *puddle.Resource[*conn[T]], err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,14 +151,14 @@ func (p *pool[T]) take(r *puddle.Resource[*conn[T]], err error) error {
 		return ErrClosed
 	case err != nil:
 		p.counts.failures.Add(1)
-		return err
 	case r.Value().failure() != nil: // it has ended already, and dropped did not find it
 		r.Destroy()
-		return fmt.Errorf("%w to %s: %w", ErrConnect, p.server, r.Value().failure())
+		err = fmt.Errorf("%w to %s: %w", ErrConnect, p.server, r.Value().failure())
+	default:
+		p.live = append(p.live, r)
 	}
-	p.live = append(p.live, r)
-	p.circuit = circuit{}
-	return nil
+	p.circuit.cause = err
+	return err
 }
 
 // dropped is called by a connection that has ended.
