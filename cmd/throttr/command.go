@@ -42,7 +42,7 @@ var commands = []command{
 	insertCommand, queryCommand, updateCommand, purgeCommand,
 	setCommand, getCommand,
 	listCommand, statCommand, infoCommand,
-	publishCommand, channelsCommand,
+	publishCommand, subscribeCommand, channelsCommand,
 	connectionsCommand, whoamiCommand,
 	mockCommand,
 }

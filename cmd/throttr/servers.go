@@ -32,6 +32,7 @@ type client interface {
 	Connections(ctx context.Context) iter.Seq2[throttr.ConnectionEntry, error]
 	Connection(ctx context.Context, server string, id codec.ConnID) (throttr.ConnectionEntry, bool, error)
 	Publish(ctx context.Context, channel string, payload []byte) (bool, error)
+	Subscribe(ctx context.Context, channel string, opts ...throttr.SubscribeOption) (*throttr.Subscription, error)
 	Channels(ctx context.Context) iter.Seq2[throttr.ChannelEntry, error]
 	Channel(ctx context.Context, name string) ([]throttr.Subscriber, bool, error)
 	Stats() throttr.Stats
