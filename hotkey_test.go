@@ -38,9 +38,9 @@ func TestAHotKeyGetsExactlyTheLimit(t *testing.T) {
 				var allowed atomic.Int64
 				var places [limit + 1]atomic.Bool
 				var all sync.WaitGroup
-				for range goroutines {
+				for g := range goroutines {
 					all.Go(func() {
-						for range hits / goroutines {
+						for range (hits + g) / goroutines { // of all together, hits
 							res, err := limiter.Hit(t.Context(), "k", time.Minute, limit)
 							if err != nil {
 								t.Errorf("Hit: %v", err)
