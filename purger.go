@@ -52,10 +52,19 @@ type ownedRecord[T codec.Value] struct {
 // purgeHeap implements heap.Interface: the first to remove comes first.
 type purgeHeap[T codec.Value] []*ownedRecord[T]
 
-func (h purgeHeap[T]) Len() int           { return len(h) }
+// Len implements heap.Interface, as the methods below do.
+func (h purgeHeap[T]) Len() int { return len(h) }
+
+// Less puts what is due sooner first.
 func (h purgeHeap[T]) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h purgeHeap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *purgeHeap[T]) Push(x any)        { *h = append(*h, x.(*ownedRecord[T])) }
+
+// Swap swaps two records.
+func (h purgeHeap[T]) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push appends a record.
+func (h *purgeHeap[T]) Push(x any) { *h = append(*h, x.(*ownedRecord[T])) }
+
+// Pop takes the last record away.
 func (h *purgeHeap[T]) Pop() any {
 	last := len(*h) - 1
 	r := (*h)[last]
