@@ -109,19 +109,26 @@ func (st *store) restart(keep bool) {
 // schedule is a heap of all records, the one that is due next on top.
 type schedule []*record
 
-func (s schedule) Len() int           { return len(s) }
+// Len implements heap.Interface, as the methods below do.
+func (s schedule) Len() int { return len(s) }
+
+// Less puts what is due sooner first.
 func (s schedule) Less(i, j int) bool { return s[i].due() < s[j].due() }
+
+// Swap swaps two records.
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].index, s[j].index = i, j
 }
 
+// Push appends a record.
 func (s *schedule) Push(r any) {
 	rec := r.(*record)
 	rec.index = len(*s)
 	*s = append(*s, rec)
 }
 
+// Pop takes the last record away.
 func (s *schedule) Pop() any {
 	old := *s
 	last := len(old) - 1

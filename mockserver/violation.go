@@ -37,6 +37,7 @@ type breach struct {
 	text string
 }
 
+// Error returns the rule and what was wrong.
 func (b *breach) Error() string { return b.rule + ": " + b.text }
 
 func breachf(rule, format string, args ...any) error {

@@ -10,6 +10,7 @@ import (
 // helpError is no error: somebody wants help, with one command or with all.
 type helpError struct{ command *command }
 
+// Error implements error; nobody is shown it.
 func (e *helpError) Error() string { return "help is wanted" }
 
 // help returns what "throttr help" asks for.
