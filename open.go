@@ -206,11 +206,7 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 	l.query(cl, b)
 	answers, lo, hi, err := l.ask(bk.ctx, cl)
 	if err != nil {
-		if SafeToRetry(err) {
-			l.purger.release()
-		} else { // it may be ours
-			l.purger.add(l, b, l.timing.over(b, bk.now()))
-		}
+		l.purger.unanswered(l, b, err)
 		return false, err
 	}
 	own := sighting(b, answers[len(answers)-1], lo, hi)

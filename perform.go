@@ -105,11 +105,7 @@ func (l *lane[T]) replace(seen []sight, b int64, count uint64) (done bool, err e
 	l.insert(cl, b, count)
 	answers, lo, hi, err := l.ask(bk.ctx, cl)
 	if err != nil {
-		if SafeToRetry(err) {
-			l.purger.release()
-		} else { // it may be ours
-			l.purger.add(l, b, l.timing.over(b, bk.now()))
-		}
+		l.purger.unanswered(l, b, err)
 		return false, err
 	}
 	inserted := answers[len(answers)-1].ok

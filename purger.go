@@ -116,6 +116,16 @@ func (p *purger[T]) add(l *lane[T], bucket int64, end time.Time) {
 	p.push(r)
 }
 
+// unanswered follows a batch that was to insert a record and has failed: the record may
+// have come to be all the same, and then it is to be removed. The reserve is used up.
+func (p *purger[T]) unanswered(l *lane[T], bucket int64, err error) {
+	if SafeToRetry(err) {
+		p.release()
+		return
+	}
+	p.add(l, bucket, l.timing.over(bucket, p.backend.now()))
+}
+
 // push has r removed when it is due. The mutex is held.
 func (p *purger[T]) push(r *ownedRecord[T]) {
 	heap.Push(&p.due, r)
