@@ -28,6 +28,7 @@ type conn struct {
 	in     []byte // received and not executed yet, at most codec.MaxFrame bytes
 	x      exchange
 	out    outbox
+	deaf   bool // half open; guarded by Server.mu
 	gone   bool // nothing more is executed or answered; guarded by Server.mu
 	once   sync.Once
 	closed chan struct{}
@@ -118,6 +119,10 @@ func (c *conn) feed(data []byte) bool {
 func (s *Server) execute(c *conn, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.deaf {
+		c.in = c.in[:0]
+		return !c.gone
+	}
 	c.readBytes += uint64(n)
 	rest := c.in
 	for len(rest) > 0 && !c.gone {

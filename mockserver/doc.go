@@ -28,8 +28,10 @@
 // # Faults
 //
 // [Server.Inject] delays, drops, duplicates or garbles responses, [Server.Cut]
-// ends a connection at any byte, [Server.Split] tears responses apart,
-// [Server.Disconnect], [Server.Refuse] and [Server.Restart] do what they say.
+// ends a connection at any byte, [Server.Split] tears responses apart, [Server.Send]
+// says what nobody has asked for, [Server.HalfOpen] has connections lead nowhere, and
+// [Server.Disconnect], [Server.Refuse], [Server.Restart] and [Server.Recompile] do what
+// they say.
 //
 // # Networks
 //

@@ -46,6 +46,22 @@ func (s *Server) Inject(f Fault) (remove func()) {
 	}
 }
 
+// Send has the server send p to every connection though nobody has asked for it, and
+// returns how many there are. It counts as a response (H4).
+func (s *Server) Send(p []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := 0
+	for c := range s.conns {
+		if !c.gone {
+			s.respond(c, p, nil)
+			c.out.release()
+			sent++
+		}
+	}
+	return sent
+}
+
 // Split makes responses leave in writes of at most n bytes; 0 is no bound.
 func (s *Server) Split(n int) { s.split.Store(int64(max(n, 0))) }
 
@@ -65,6 +81,9 @@ func (s *Server) faultOf(op codec.Op) *Fault {
 // respond puts a response in c's outbox, where f, if not nil, befalls it. The
 // caller holds s.mu.
 func (s *Server) respond(c *conn, frame []byte, f *Fault) {
+	if c.deaf {
+		return
+	}
 	var due time.Time
 	if f != nil {
 		if f.Disconnect {
@@ -84,6 +103,9 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 		if f.Delay > 0 {
 			due = time.Now().Add(f.Delay)
 		}
+	}
+	if s.overflow && c.out.len() >= maxOutstanding {
+		return
 	}
 	c.writeBytes += uint64(len(frame))
 	if c.out.push(frame, due) > maxOutstanding {

@@ -3,8 +3,8 @@ package mockserver
 import "fmt"
 
 // Hazard is something that a real server does and a client must be safe
-// against. The numbers are those of the protocol document. H4, H5, H6 and H13
-// have no switch: they are always recorded as a [Violation].
+// against. The numbers are those of the protocol document. H5, H6 and H13 have no
+// switch: they are always recorded as a [Violation].
 type Hazard int
 
 const (
@@ -25,6 +25,10 @@ const (
 	// LockUp (H12, off): the server can lock itself for good when a record
 	// expires naturally. See [Server.LockedUp].
 	LockUp
+	// Overflow (H4, off): responses beyond 1024 that have not left, EVENTs included, are
+	// dropped without a trace, so that later ones answer the wrong requests. Off: they
+	// are recorded as a [Violation].
+	Overflow
 
 	hazardCount
 )
@@ -42,6 +46,8 @@ func (h Hazard) String() string {
 		return "H8 Events"
 	case LockUp:
 		return "H12 LockUp"
+	case Overflow:
+		return "H4 Overflow"
 	default:
 		return fmt.Sprintf("Hazard(%d)", int(h))
 	}

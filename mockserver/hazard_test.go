@@ -190,5 +190,6 @@ func TestHazardsHaveNames(t *testing.T) {
 	require.Equal(t, "H3 Wrap", mockserver.Wrap.String())
 	require.Equal(t, "H8 Events", mockserver.Events.String())
 	require.Equal(t, "H12 LockUp", mockserver.LockUp.String())
+	require.Equal(t, "H4 Overflow", mockserver.Overflow.String())
 	require.Equal(t, "Hazard(99)", mockserver.Hazard(99).String())
 }

@@ -9,12 +9,12 @@ import "github.com/throttr-go/throttr/codec"
 //
 // An EVENT counts as an outstanding response until it has left (H4).
 func (s *Server) Publish(channel string, payload []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	frame, err := s.player.event(nil, channel, payload)
 	if err != nil {
 		panic("mockserver: Publish: " + err.Error())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.events || s.store.locked {
 		return 0
 	}

@@ -13,9 +13,9 @@ import (
 // Server is a running mock server. [Start] and [RunT] make one.
 type Server struct {
 	clock    clock
-	player   player
 	observer func(Exec)
 	events   bool
+	overflow bool
 	network  string
 	split    atomic.Int64
 	wg       sync.WaitGroup // every goroutine of the server
@@ -24,6 +24,7 @@ type Server struct {
 
 	mu         sync.Mutex // guards all below; held while a batch is executed
 	store      store
+	player     player
 	addr       string
 	listener   net.Listener // nil where nothing listens
 	conns      map[*conn]struct{}
@@ -55,12 +56,12 @@ func Start(opts ...Option) (*Server, error) {
 		clock:    clock{virtual: o.virtual, start: time.Now()},
 		observer: o.observer,
 		events:   o.hazards[Events],
+		overflow: o.hazards[Overflow],
 		network:  o.network,
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
 		store: store{
-			max:     ^uint64(0) >> (64 - 8*o.valueSize),
 			grace:   o.hazards[Grace],
 			late:    o.hazards[LateExpiry],
 			wrap:    o.hazards[Wrap],
@@ -70,12 +71,18 @@ func Start(opts ...Option) (*Server, error) {
 	}
 	s.since = s.clock.now()
 	s.store.start, s.store.now = s.since, s.since
-	s.player = newPlayer(&s.store, o.valueSize, o.observer != nil)
+	s.compile(o.valueSize)
 	s.Split(o.split)
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// compile makes the server one of a value size.
+func (s *Server) compile(valueSize int) {
+	s.store.max = ^uint64(0) >> (64 - 8*valueSize)
+	s.player = newPlayer(&s.store, valueSize, s.observer != nil)
 }
 
 // listen begins to accept connections at the server's address, and fixes the
@@ -171,6 +178,19 @@ func (s *Server) Refuse(on bool) {
 	s.refuse = on
 }
 
+// HalfOpen leaves all connections half open, as a host that has vanished does: what
+// clients send on them is lost, nothing is executed or answered, and nobody is told of
+// an end. Connections that begin later are whole.
+func (s *Server) HalfOpen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.deaf = true
+		c.in = c.in[:0]
+		c.out.clear()
+	}
+}
+
 // Disconnect drops all connections, with responses that have not left yet.
 func (s *Server) Disconnect() {
 	s.mu.Lock()
@@ -185,6 +205,24 @@ func (s *Server) Disconnect() {
 // to life. The clock, counts, violations, faults and cuts stay. Where it returns
 // an error, the server is left without a listener.
 func (s *Server) Restart(keepData bool) error {
+	return s.restart(func() { s.store.restart(keepData) })
+}
+
+// Recompile is [Server.Restart] without the records, as a server whose values are
+// valueSize bytes wide: 1, 2, 4 or 8. Any other is an error, and nothing happens.
+func (s *Server) Recompile(valueSize int) error {
+	o := options{valueSize: valueSize, network: s.network}
+	if err := o.check(); err != nil {
+		return err
+	}
+	return s.restart(func() {
+		s.store.restart(false)
+		s.compile(valueSize)
+	})
+}
+
+// restart has change done, under s.mu, while nobody is connected.
+func (s *Server) restart(change func()) error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
 	ln, err := s.halt(false)
@@ -195,7 +233,7 @@ func (s *Server) Restart(keepData bool) error {
 		ln.Close()
 	}
 	s.mu.Lock()
-	s.store.restart(keepData)
+	change()
 	s.since = s.clock.now()
 	s.mu.Unlock()
 	if err := s.listen(); err != nil {

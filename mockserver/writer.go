@@ -35,6 +35,20 @@ func (o *outbox) push(frame []byte, due time.Time) int {
 	return len(o.marks)
 }
 
+// clear drops the responses that have not left yet.
+func (o *outbox) clear() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf, o.marks = o.buf[:0], o.marks[:0]
+}
+
+// len returns how many responses have not left yet.
+func (o *outbox) len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.marks)
+}
+
 // release lets the writer look at what was pushed.
 func (o *outbox) release() {
 	select {
