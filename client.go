@@ -172,7 +172,8 @@ func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, er
 // INCREASE of a quota wraps around to zero beyond the largest T, without a sign of
 // it (H3 in docs/protocol.md). A TTL is moved only within 292 years from now, and only as
 // far as T can tell what remains: where this does not follow from value alone, its record
-// is asked for first, and the error matches [ErrTTL].
+// is asked for first, and the error matches [ErrTTL]. That of an attribute or change which
+// the protocol does not have matches [ErrUpdate].
 func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value T) (bool, error) {
 	if err := checkChange(attribute, change); err != nil {
 		return false, err
@@ -304,7 +305,7 @@ func checkTTL[T codec.Value](ttl codec.TTL[T]) error {
 // something.
 func checkChange(attribute codec.Attribute, change codec.Change) error {
 	if attribute > codec.TimeToLive || change > codec.Decrease {
-		return fmt.Errorf("throttr: UPDATE of %v by %v: no such attribute or change", attribute, change)
+		return fmt.Errorf("%w: UPDATE of %v by %v", ErrUpdate, attribute, change)
 	}
 	return nil
 }

@@ -37,6 +37,11 @@ var (
 	// ErrBatch says that a batch was used out of turn: sent twice, or asked for
 	// answers before it was sent.
 	ErrBatch = errors.New("throttr: batch used out of turn")
+	// ErrRefused says that a server has answered a SUBSCRIBE with failure.
+	ErrRefused = errors.New("throttr: the server refuses the subscription")
+	// ErrUpdate says that an UPDATE names an attribute or a change that the protocol does
+	// not have. A server would ignore it, and could answer success.
+	ErrUpdate = errors.New("throttr: no such attribute or change")
 	// ErrTTL says that a TTL is zero, of an unknown unit, or beyond 292 years, and
 	// would make the server lose the record or lock up (H13 in docs/protocol.md).
 	ErrTTL = errors.New("throttr: TTL out of range")

@@ -15,9 +15,6 @@ import (
 // outstanding besides, and drops what is beyond 1024 (H4).
 const chunk = 64
 
-// errRefused is a SUBSCRIBE that was answered with failure.
-var errRefused = errors.New("throttr: the server refuses the subscription")
-
 // run serves the subscriptions until there are none left, or the hub is closed.
 func (h *hub[T]) run() {
 	most := min(h.pool.cfg.MaxRetryPause, math.MaxInt64/2) // a tenth more does not wrap
@@ -275,7 +272,7 @@ func (h *hub[T]) change(c *conn[T], join, part []*topic[T]) error {
 		if cl.answers[i].ok {
 			h.confirm(t)
 		} else if h.reject(t) {
-			err = errRefused
+			err = ErrRefused
 		}
 	}
 	for _, t := range part {
@@ -292,7 +289,7 @@ func (h *hub[T]) reject(t *topic[T]) (held bool) {
 		if s.confirmed {
 			held = true
 		} else {
-			s.refuse(errRefused)
+			s.refuse(ErrRefused)
 		}
 	}
 	return held

@@ -84,8 +84,9 @@ func (o subscribeOptions) check() error {
 // docs/protocol.md): these are not counted.
 //
 // Errors are a [*RequestError], which matches [ErrConnect] where the server can't be
-// reached, [ErrUnavailable] where this is known already; [ErrConfig] for options;
-// [codec.ErrTooLarge] for a channel of more than 255 bytes.
+// reached, [ErrUnavailable] where this is known already, [ErrRefused] where it answers
+// failure; [ErrConfig] for options; [codec.ErrTooLarge] for a channel of more than 255
+// bytes.
 func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...SubscribeOption) (*Subscription, error) {
 	o := subscribeOptions{queue: 256}
 	for _, opt := range opts {

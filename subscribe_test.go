@@ -689,7 +689,7 @@ func TestASubscriptionThatTheServerRefuses(t *testing.T) {
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
 		_, err := client.Subscribe(t.Context(), "c")
-		require.ErrorContains(t, err, "refuses")
+		require.ErrorIs(t, err, throttr.ErrRefused)
 		synctest.Wait()
 		require.Equal(t, 1, srv.Conns())
 
