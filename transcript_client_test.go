@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,191 +25,310 @@ func TestRecordedConversationsThroughTheMethods(t *testing.T) {
 	t.Run("uint64", testRecorded[uint64])
 }
 
-// testRecorded has the methods send what a real server was sent, and answers them as it
-// did; bytes that varied are zero.
+type scenario struct {
+	Name  string
+	Steps []struct {
+		Conn       int
+		Send, Recv string
+	}
+}
+
+// testRecorded has the methods send every byte that a real server was sent, and answers
+// them as it did.
 func testRecorded[T codec.Value](t *testing.T) {
 	raw, err := os.ReadFile(fmt.Sprintf("mockserver/testdata/throttr-uint%d.json", 8*codec.Size[T]()))
 	require.NoError(t, err)
-	var rec struct {
-		Scenarios []struct {
-			Name  string
-			Steps []struct{ Send, Recv string }
-		}
-	}
+	var rec struct{ Scenarios []scenario }
 	require.NoError(t, json.Unmarshal(raw, &rec))
-	played := map[codec.Op]int{}
+	require.Len(t, rec.Scenarios, 20)
+	seen := played{}
 	for _, sc := range rec.Scenarios {
-		if sc.Name == "split_frame" { // its steps are pieces of requests
-			continue
-		}
-		for i, step := range sc.Steps {
-			send, err := hex.DecodeString(strings.ReplaceAll(step.Send, "{whoami}", strings.Repeat("00", 16)))
-			require.NoError(t, err)
-			recv, err := hex.DecodeString(strings.ReplaceAll(step.Recv, "?", "0"))
-			require.NoError(t, err)
-			r, n, err := codec.DecodeRequest[T](send)
-			if err != nil || n != len(send) || len(recv) == 0 {
-				continue // no single request
-			}
-			f := &fake[T]{play: func(op codec.Op, nc net.Conn) bool {
-				got := make([]byte, len(send))
-				got[0] = byte(op)
-				if _, err := io.ReadFull(nc, got[1:]); err == nil && !bytes.Equal(send, got) {
-					t.Errorf("%s, step %d: sent %x, not %x", sc.Name, i, got, send)
-				}
-				_, err := nc.Write(recv)
-				return err == nil
-			}}
-			client := clientOf(t, f, once(throttr.Config{StallTimeout: time.Second}))
-			ok, known, err := invoke(t.Context(), client, r)
-			if known {
-				require.NoError(t, err, "%s, step %d", sc.Name, i)
-				require.Equal(t, recv[0] == 1 || recv[len(recv)-1] == 1 && recv[0] == byte(codec.OpEvent), ok, "%s, step %d", sc.Name, i)
-				played[r.Op()]++
-			}
-			client.Close()
-		}
+		t.Run(sc.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { replay[T](t, sc, seen) })
+		})
 	}
-	require.Len(t, played, 16, "all but SUBSCRIBE and UNSUBSCRIBE")
-}
-
-func TestLargeRecordedAnswersThroughTheMethods(t *testing.T) {
-	raw, err := os.ReadFile("codec/testdata/responses-uint16.json")
-	require.NoError(t, err)
-	var rec struct {
-		Keys        map[string][2]any
-		Channels    []string
-		Connections int
-		Subscribers int    `json:"multi_subscribers"`
-		List        string `json:"list"`
-		Stats       string `json:"stats"`
-		Conns       string `json:"connections_response"`
-		Chans       string `json:"channels_response"`
-		Multi       string `json:"channel_multi"`
-		Info        string `json:"info"`
-		WhoAmI      string `json:"whoami"`
-	}
-	require.NoError(t, json.Unmarshal(raw, &rec))
-	answers := map[codec.Op][]byte{}
-	for op, text := range map[codec.Op]string{
-		codec.OpList: rec.List, codec.OpStats: rec.Stats, codec.OpConnections: rec.Conns, codec.OpChannels: rec.Chans,
-		codec.OpChannel: rec.Multi, codec.OpInfo: rec.Info, codec.OpWhoAmI: rec.WhoAmI,
+	for _, what := range []any{
+		codec.OpInsert, codec.OpQuery, codec.OpUpdate, codec.OpPurge, codec.OpSet, codec.OpGet,
+		codec.OpList, codec.OpInfo, codec.OpStat, codec.OpStats, codec.OpSubscribe, codec.OpUnsubscribe, codec.OpPublish,
+		codec.OpConnections, codec.OpConnection, codec.OpChannels, codec.OpChannel, codec.OpWhoAmI, codec.OpEvent,
+		throttr.ErrTTL, throttr.ErrUpdate,
 	} {
-		answers[op], err = hex.DecodeString(text)
-		require.NoError(t, err)
+		require.NotZero(t, seen[what], what)
 	}
-	client := clientOf(t, &fake[uint16]{play: func(op codec.Op, nc net.Conn) bool {
-		if op == codec.OpChannel {
-			io.ReadFull(nc, make([]byte, 1+len("multi")))
-		}
-		_, err := nc.Write(answers[op])
-		return err == nil
-	}}, throttr.Config{})
-	ctx := t.Context()
-
-	list, err := drain(t, client.List(ctx))
-	require.NoError(t, err)
-	require.Len(t, list, len(rec.Keys))
-	for _, e := range list {
-		want, ok := rec.Keys[e.Key]
-		require.True(t, ok, e.Key)
-		require.Equal(t, want[0], e.Kind.String(), e.Key)
-		require.Equal(t, 2026, e.ExpiresAt.Year())
-		if e.Kind == throttr.KindBuffer {
-			require.InDelta(t, want[1], e.BytesUsed, 0, e.Key)
-		}
-	}
-	stats, err := drain(t, client.KeyStats(ctx))
-	require.NoError(t, err)
-	require.Len(t, stats, len(rec.Keys))
-	for _, e := range stats {
-		require.Contains(t, rec.Keys, e.Key)
-	}
-	conns, err := drain(t, client.Connections(ctx))
-	require.NoError(t, err)
-	require.Len(t, conns, rec.Connections)
-	for _, e := range conns {
-		require.Equal(t, "127.0.0.1", e.Addr.Addr().String())
-		require.NotZero(t, e.Addr.Port())
-	}
-	chans, err := drain(t, client.Channels(ctx))
-	require.NoError(t, err)
-	names := map[string]uint64{}
-	for _, e := range chans {
-		names[e.Name] = e.Connections
-	}
-	for _, name := range rec.Channels {
-		require.Contains(t, names, name)
-	}
-	require.Equal(t, uint64(rec.Subscribers), names["multi"])
-	subscribers, ok, err := client.Channel(ctx, "multi")
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Len(t, subscribers, rec.Subscribers)
-	info, err := client.Info(ctx)
-	require.NoError(t, err)
-	require.Equal(t, "5.0.11", info[0].Version)
-	require.Equal(t, uint64(len(rec.Keys)), info[0].Keys)
-	who, err := client.WhoAmI(ctx)
-	require.NoError(t, err)
-	require.Equal(t, rec.WhoAmI[2:], who[0].ID.String())
 }
 
-// invoke calls the method that sends r, and returns whether the answer was yes. What the
-// client would refuse, or ask a question before, is not known.
-func invoke[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Request) (ok, known bool, err error) {
-	known = true
+// played counts what has been replayed, by its op, and what has been refused, by the error.
+type played map[any]int
+
+// replay plays a scenario. Each of its connections is a client of its own, as a client
+// has its subscriptions on another connection than its requests.
+func replay[T codec.Value](t *testing.T, sc scenario, seen played) {
+	peers := map[int]*peer[T]{}
+	pending := map[int]string{} // of a request in pieces
+	for _, step := range sc.Steps {
+		p := peers[step.Conn]
+		if p == nil {
+			p = newPeer[T](t, seen)
+			peers[step.Conn] = p
+		}
+		switch pending[step.Conn] += step.Send; {
+		case pending[step.Conn] == "":
+			p.events(varied(t, 0, step.Recv))
+		case step.Recv != "":
+			send := varied(t, 0, strings.ReplaceAll(pending[step.Conn], "{whoami}", strings.Repeat("?", 32)))
+			pending[step.Conn] = ""
+			p.step(send, varied(t, codec.Op(send[0]), step.Recv))
+		}
+	}
+	for n, rest := range pending {
+		require.Empty(t, rest, "connection %d: not played", n)
+	}
+}
+
+// varied reads hex digits. Bytes that varied from run to run, "??", are 0x11, but for those
+// that the frame needs to make sense: in the answer to a CHANNELS, the lengths of the names
+// "*", an id, and "c1"; in a connection's entry, the address.
+func varied(t *testing.T, op codec.Op, digits string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(digits, "?", "1"))
+	require.NoError(t, err)
+	const head = 1 + 3*8 // of an answer in fragments
+	address := []byte("\x00\x00\x04127.0.0.1\x00\x00\x00\x00\x00\x00\x00")
+	switch {
+	case op == codec.OpChannels:
+		for i, n := range []byte{1, 32, 2} {
+			b[head+i*(1+3*8)] = n
+		}
+	case op == codec.OpConnections:
+		copy(b[head+16:], address)
+	case op == codec.OpConnection && len(b) > 1:
+		copy(b[1+16:], address)
+	}
+	return b
+}
+
+// peer is a client of a server that plays turns.
+type peer[T codec.Value] struct {
+	t      *testing.T
+	seen   played
+	client *throttr.Client[T]
+	turns  chan turn // to come
+	pusher net.Conn  // the server's end of the connection for subscriptions
+	subs   map[string]*throttr.Subscription
+}
+
+// turn is a request, or several in one write, and the answer.
+type turn struct{ send, recv []byte }
+
+func newPeer[T codec.Value](t *testing.T, seen played) *peer[T] {
+	p := &peer[T]{t: t, seen: seen, turns: make(chan turn, 2), subs: map[string]*throttr.Subscription{}}
+	p.client = clientOf(t, &fake[T]{play: p.play}, once(throttr.Config{}))
+	// A client asks for the id of the connection that it makes for subscriptions.
+	p.expect(bytesOf(t, codec.WhoAmI{}), bytesOf(t, codec.WhoAmIResponse{ID: codec.ConnID{0x22}}))
+	p.subscribe(throttr.AllChannel)
+	return p
+}
+
+// play answers a request, which must be the next turn's.
+func (p *peer[T]) play(op codec.Op, nc net.Conn) bool {
+	var next turn
+	select {
+	case next = <-p.turns:
+	default:
+		p.t.Errorf("%v: sent unasked", op)
+		return false
+	}
+	if p.pusher == nil {
+		p.pusher = nc
+	}
+	got := make([]byte, len(next.send))
+	got[0] = byte(op)
+	if _, err := io.ReadFull(nc, got[1:]); err != nil || !bytes.Equal(next.send, got) {
+		p.t.Errorf("sent %x, not %x: %v", got, next.send, err)
+	}
+	_, err := nc.Write(next.recv)
+	return err == nil
+}
+
+func (p *peer[T]) expect(send, recv []byte) { p.turns <- turn{send, recv} }
+
+// step has the methods send what the server was sent. Several requests are a batch, unless
+// there is one among them that no batch can hold.
+func (p *peer[T]) step(send, recv []byte) {
+	var requests []codec.Request
+	together := true
+	for rest := send; len(rest) > 0; {
+		r, n, err := codec.DecodeRequest[T](rest)
+		require.NoError(p.t, err)
+		rest = rest[n:]
+		requests = append(requests, r)
+		together = together && batched[T](r)
+	}
+	if together && len(requests) > 1 {
+		p.batch(requests, send, recv)
+	}
+	for _, r := range requests {
+		p.seen[r.Op()]++
+		var pushed []byte
+		events := 0
+		for codec.Op(recv[events]) == codec.OpEvent {
+			_, n, err := codec.DecodeEvent[T](recv[events:])
+			require.NoError(p.t, err)
+			events += n
+			pushed = recv[:events]
+		}
+		_, n, err := codec.DecodeResponse[T](r.ResponseKind(), recv[events:])
+		require.NoError(p.t, err)
+		p.request(r, recv[:events+n], recv[events:events+n])
+		p.events(pushed)
+		recv = recv[events+n:]
+	}
+	require.Empty(p.t, recv)
+}
+
+// request sends one request, and compares what the method tells with its answer, before
+// which EVENTs may come.
+func (p *peer[T]) request(r codec.Request, recv, answer []byte) {
+	ctx := p.t.Context()
+	switch want := refusal[T](r); {
+	case want != nil:
+		_, err := invoke(ctx, p.client, r)
+		require.ErrorIs(p.t, err, want)
+		p.seen[want]++
+		return
+	case r.Op() == codec.OpSubscribe:
+		p.expect(bytesOf(p.t, r), recv)
+		p.subscribe(string(r.(codec.Subscribe).Channel))
+	case r.Op() == codec.OpUnsubscribe:
+		p.unsubscribe(r.(codec.Unsubscribe), recv)
+	default:
+		if u, ok := r.(codec.Update[T]); ok && u.Attribute == codec.TimeToLive && u.Change != codec.Patch {
+			p.expect(bytesOf(p.t, codec.Query{Key: u.Key}),
+				bytesOf(p.t, codec.QueryResponse[T]{Found: true, TTL: codec.TTL[T]{Amount: 100, Unit: codec.Hours}}))
+		}
+		p.expect(bytesOf(p.t, r), recv)
+		got, err := invoke(ctx, p.client, r)
+		require.NoError(p.t, err)
+		require.Equal(p.t, answer, bytesOf(p.t, got))
+	}
+	require.Empty(p.t, p.turns, "%v: not sent", r.Op())
+}
+
+// subscribe makes a subscription that ends with the client, so that no UNSUBSCRIBE is sent.
+func (p *peer[T]) subscribe(channel string) {
+	sub, err := p.client.Subscribe(p.t.Context(), channel)
+	require.NoError(p.t, err)
+	p.subs[channel] = sub
+}
+
+// unsubscribe closes a subscription, which is made first where there is none.
+func (p *peer[T]) unsubscribe(r codec.Unsubscribe, recv []byte) {
+	name := string(r.Channel)
+	if p.subs[name] == nil {
+		p.expect(bytesOf(p.t, codec.Subscribe{Channel: r.Channel}), bytesOf(p.t, codec.Success))
+		p.subscribe(name)
+	}
+	p.expect(bytesOf(p.t, r), recv)
+	p.subs[name].Close()
+	synctest.Wait()
+	_, err := p.subs[name].Next(p.t.Context())
+	require.ErrorIs(p.t, err, throttr.ErrClosed)
+	delete(p.subs, name)
+}
+
+// events pushes EVENTs to the subscriptions, which must tell of them and of no other.
+func (p *peer[T]) events(frames []byte) {
+	for len(frames) > 0 {
+		e, n, err := codec.DecodeEvent[T](frames)
+		require.NoError(p.t, err)
+		_, err = p.pusher.Write(frames[:n])
+		require.NoError(p.t, err)
+		frames = frames[n:]
+		p.seen[codec.OpEvent]++
+		require.Contains(p.t, p.subs, string(e.Channel))
+		require.Equal(p.t, throttr.Message{Server: throttr.DefaultServer, Channel: string(e.Channel), Payload: e.Payload},
+			next(p.t, p.subs[string(e.Channel)]))
+	}
+	for name, sub := range p.subs {
+		require.Empty(p.t, payloads(p.t, sub), name)
+	}
+}
+
+// batch sends several requests at once.
+func (p *peer[T]) batch(requests []codec.Request, send, recv []byte) {
+	var b throttr.Batch[T]
+	var replies []func() (codec.Response, error)
+	for _, r := range requests {
+		replies = append(replies, enter(&b, r))
+	}
+	p.expect(send, recv)
+	require.NoError(p.t, p.client.Do(p.t.Context(), &b))
+	var got []byte
+	for _, reply := range replies {
+		r, err := reply()
+		require.NoError(p.t, err)
+		got = append(got, bytesOf(p.t, r)...)
+	}
+	require.Equal(p.t, recv, got)
+}
+
+// refusal returns why the client does not send r: a server would take it, and lose the
+// record or do nothing.
+func refusal[T codec.Value](r codec.Request) error {
+	var ttl codec.TTL[T]
 	switch r := r.(type) {
 	case codec.Insert[T]:
-		if known = r.TTL.Amount > 0 && r.TTL.Unit.Known(); known {
-			ok, err = c.Insert(ctx, string(r.Key), r.Quota, r.TTL)
-		}
-	case codec.Query:
-		_, ok, err = c.Query(ctx, string(r.Key))
-	case codec.Update[T]:
-		if known = r.Attribute == codec.Quota && r.Change <= codec.Decrease; known {
-			ok, err = c.Update(ctx, string(r.Key), r.Attribute, r.Change, r.Value)
-		}
-	case codec.Purge:
-		ok, err = c.Purge(ctx, string(r.Key))
+		ttl = r.TTL
 	case codec.Set[T]:
-		if known = r.TTL.Amount > 0 && r.TTL.Unit.Known(); known {
-			ok, err = c.Set(ctx, string(r.Key), r.Value, r.TTL)
+		ttl = r.TTL
+	case codec.Update[T]:
+		if r.Attribute > codec.TimeToLive || r.Change > codec.Decrease {
+			return throttr.ErrUpdate
+		}
+		return nil
+	default:
+		return nil
+	}
+	if ttl.Amount == 0 || !ttl.Unit.Known() {
+		return throttr.ErrTTL
+	}
+	return nil
+}
+
+// batched reports whether a batch can hold r.
+func batched[T codec.Value](r codec.Request) bool {
+	u, ok := r.(codec.Update[T])
+	return r.Op() <= codec.OpGet && refusal[T](r) == nil && (!ok || u.Attribute == codec.Quota || u.Change == codec.Patch)
+}
+
+// enter adds r to a batch, and returns what tells its answer.
+func enter[T codec.Value](b *throttr.Batch[T], r codec.Request) func() (codec.Response, error) {
+	status := func(r throttr.Reply[T]) func() (codec.Response, error) {
+		return func() (codec.Response, error) {
+			ok, err := r.OK()
+			return codec.Status(ok), err
+		}
+	}
+	switch r := r.(type) {
+	case codec.Insert[T]:
+		return status(b.Insert(string(r.Key), r.Quota, r.TTL))
+	case codec.Update[T]:
+		return status(b.Update(string(r.Key), r.Attribute, r.Change, r.Value))
+	case codec.Purge:
+		return status(b.Purge(string(r.Key)))
+	case codec.Set[T]:
+		return status(b.Set(string(r.Key), r.Value, r.TTL))
+	case codec.Query:
+		reply := b.Query(string(r.Key))
+		return func() (codec.Response, error) {
+			c, ok, err := reply.Counter()
+			return codec.QueryResponse[T]{Found: ok, Quota: c.Quota, TTL: c.TTL}, err
 		}
 	case codec.Get:
-		_, ok, err = c.Get(ctx, string(r.Key))
-	case codec.Stat:
-		_, ok, err = c.Stat(ctx, string(r.Key))
-	case codec.Publish[T]:
-		ok, err = c.Publish(ctx, string(r.Channel), r.Payload)
-	case codec.Connection:
-		_, ok, err = c.Connection(ctx, throttr.DefaultServer, r.ID)
-	case codec.Channel:
-		_, ok, err = c.Channel(ctx, string(r.Name))
-	case codec.Info:
-		_, err = c.Info(ctx)
-		ok = true
-	case codec.WhoAmI:
-		_, err = c.WhoAmI(ctx)
-		ok = true
-	case codec.List:
-		ok = true
-		for _, err = range c.List(ctx) {
+		reply := b.Get(string(r.Key))
+		return func() (codec.Response, error) {
+			v, ok, err := reply.Buffer()
+			return codec.GetResponse[T]{Found: ok, TTL: v.TTL, Value: v.Value}, err
 		}
-	case codec.Stats:
-		ok = true
-		for _, err = range c.KeyStats(ctx) {
-		}
-	case codec.Connections:
-		ok = true
-		for _, err = range c.Connections(ctx) {
-		}
-	case codec.Channels:
-		ok = true
-		for _, err = range c.Channels(ctx) {
-		}
-	default:
-		known = false
 	}
-	return ok, known, err
+	panic(fmt.Sprintf("no batch holds %v", r.Op()))
 }
