@@ -18,8 +18,8 @@ const (
 	readSize = 64 << 10
 )
 
-// conn is one connection. Its reader executes requests, its writer sends what
-// they answered.
+// conn is one connection. Its reader executes requests, and sends what they answered
+// as far as that is due; its writer sends the rest.
 type conn struct {
 	srv    *Server
 	number int // in the order of acceptance, from 1
@@ -32,6 +32,10 @@ type conn struct {
 	gone   bool // nothing more is executed or answered; guarded by Server.mu
 	once   sync.Once
 	closed chan struct{}
+	// buffered connections take a write before the client reads it.
+	buffered bool
+	sending  sync.Mutex // held while responses are taken and sent
+	group    []byte     // those being sent; guarded by sending
 	// How many bytes pass until the cut, -1 for all of them.
 	readLeft, writeLeft int
 	// What the server knows of the connection; guarded by Server.mu.
@@ -43,9 +47,9 @@ type conn struct {
 }
 
 // newConn is called with Server.mu held.
-func newConn(s *Server, nc net.Conn, number int) *conn {
+func newConn(s *Server, nc net.Conn, buffered bool, number int) *conn {
 	c := &conn{
-		srv: s, number: number, id: newID(), net: nc, closed: make(chan struct{}), readLeft: -1, writeLeft: -1,
+		srv: s, number: number, id: newID(), net: nc, buffered: buffered, closed: make(chan struct{}), readLeft: -1, writeLeft: -1,
 		since: s.clock.now(),
 	}
 	c.out.wake = make(chan struct{}, 1)
@@ -83,6 +87,9 @@ func (c *conn) read() {
 	// What was answered until here still leaves: the writer closes then.
 	defer c.out.finish()
 	buf := make([]byte, readSize)
+	if c.srv.service > 0 {
+		buf = buf[:codec.MaxFrame]
+	}
 	for {
 		n, err := c.net.Read(buf)
 		data := buf[:n]
@@ -96,7 +103,7 @@ func (c *conn) read() {
 		if !c.feed(data) || cut || err != nil {
 			return
 		}
-		c.out.release()
+		c.answer()
 	}
 }
 
@@ -124,9 +131,11 @@ func (s *Server) execute(c *conn, n int) bool {
 		return !c.gone
 	}
 	c.readBytes += uint64(n)
+	now := s.clock.now()
+	executed := 0
 	rest := c.in
 	for len(rest) > 0 && !c.gone {
-		n, err := s.step(c, rest)
+		n, err := s.step(c, rest, now)
 		if errors.Is(err, codec.ErrShort) {
 			if len(rest) < codec.MaxFrame {
 				break
@@ -138,14 +147,25 @@ func (s *Server) execute(c *conn, n int) bool {
 			break
 		}
 		rest = rest[n:]
+		executed++
 	}
+	s.spend(now, executed)
 	c.in = append(c.in[:0], rest...)
 	return !c.gone
 }
 
-// step executes the request at the start of src and returns its length.
-func (s *Server) step(c *conn, src []byte) (int, error) {
-	s.store.settle(s.clock.now())
+// spend lets the time pass that requests take which have begun at start.
+func (s *Server) spend(start uint64, requests int) {
+	if s.service > 0 {
+		for end := start + uint64(requests)*uint64(s.service); s.clock.now() < end; {
+		}
+	}
+}
+
+// step executes the request at the start of src and returns its length. All that came
+// together is executed at the same time.
+func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
+	s.store.settle(now)
 	if s.store.locked {
 		return len(src), nil
 	}

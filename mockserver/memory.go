@@ -20,7 +20,7 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	client, server := net.Pipe()
-	if !s.admit(server) {
+	if !s.admit(server, false) {
 		return nil, ErrRefused
 	}
 	return client, nil

@@ -1,6 +1,10 @@
 package mockserver
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Option changes how a server is started.
 type Option func(*options)
@@ -11,6 +15,7 @@ type options struct {
 	network   string
 	addr      string
 	split     int
+	service   time.Duration
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -54,6 +59,19 @@ func WithHazard(h Hazard, on bool) Option {
 // WithSplit is [Server.Split] from the start.
 func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 
+// WithServiceTime has the server take so long for each request, as a real server, which
+// executes all of them in one thread, takes some 3 µs: it reads up to 8096 bytes from a
+// connection, executes their requests while all other connections wait, and then answers
+// them in one write. It spins meanwhile: so short a time can't be slept. The default is 0,
+// as fast as it goes.
+//
+// [Start] refuses it where time does not pass by itself, with a virtual clock or in
+// memory, and where it is negative or over [MaxServiceTime].
+func WithServiceTime(d time.Duration) Option { return func(o *options) { o.service = d } }
+
+// MaxServiceTime is the longest time of [WithServiceTime].
+const MaxServiceTime = time.Millisecond
+
 // WithObserver has f called for each executed request, in the order of execution
 // and before its response can leave. The store is locked meanwhile: f must be
 // quick, and must not call the server, save for [Server.Now].
@@ -73,6 +91,12 @@ func (o *options) check() error {
 		}
 	default:
 		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
+	}
+	switch {
+	case o.service < 0 || o.service > MaxServiceTime:
+		return fmt.Errorf("mockserver: service time is 0 to %v, not %v", MaxServiceTime, o.service)
+	case o.service > 0 && (o.virtual || o.network == "memory"):
+		return errors.New("mockserver: a service time needs the real clock and a socket")
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type Server struct {
 	overflow bool
 	network  string
 	split    atomic.Int64
+	service  time.Duration  // that each request takes
 	wg       sync.WaitGroup // every goroutine of the server
 
 	lifecycle sync.Mutex // held by Restart and Close, taken before mu
@@ -58,6 +59,7 @@ func Start(opts ...Option) (*Server, error) {
 		events:   o.hazards[Events],
 		overflow: o.hazards[Overflow],
 		network:  o.network,
+		service:  o.service,
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
@@ -112,21 +114,22 @@ func (s *Server) accept(ln net.Listener) {
 			return
 		case err != nil:
 			time.Sleep(time.Millisecond) // out of file descriptors, or the peer is gone again
-		case !s.admit(nc):
+		case !s.admit(nc, true):
 			nc.Close()
 		}
 	}
 }
 
-// admit begins to serve nc, or reports that the server does not want it.
-func (s *Server) admit(nc net.Conn) bool {
+// admit begins to serve nc, or reports that the server does not want it. A buffered one
+// takes a write before the client reads it.
+func (s *Server) admit(nc net.Conn, buffered bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse || s.down || s.closed {
 		return false
 	}
 	s.accepted++
-	c := newConn(s, nc, s.accepted)
+	c := newConn(s, nc, buffered, s.accepted)
 	s.conns[c] = struct{}{}
 	s.wg.Add(2)
 	go c.read()

@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// maxGroup is how many responses leave in one write. Those count as gone when
-// the write begins: nobody can tell how much of it the client has read, and a
-// client within the bound of H4 must never be accused.
-const maxGroup = 256
-
 // outbox holds the responses of a connection that have not left yet.
 type outbox struct {
 	mu    sync.Mutex
@@ -66,12 +61,14 @@ func (o *outbox) finish() {
 }
 
 // take moves responses that are due to dst. Where there is none, it returns how
-// long to wait for the first, or that no more will come.
+// long to wait for the first, or that no more will come. What is taken counts as
+// gone: nobody can tell how much of a write the client has read, and one within the
+// bound of H4 must never be accused.
 func (o *outbox) take(dst []byte) (group []byte, wait time.Duration, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, size := 0, 0
-	for n < min(len(o.marks), maxGroup) {
+	for n < len(o.marks) {
 		m := o.marks[n]
 		if !m.due.IsZero() {
 			if wait = time.Until(m.due); wait > 0 {
@@ -87,32 +84,58 @@ func (o *outbox) take(dst []byte) (group []byte, wait time.Duration, ended bool)
 	return dst, wait, o.ended && len(o.marks) == 0
 }
 
+// write is the writer.
 func (c *conn) write() {
 	defer c.srv.wg.Done()
 	defer c.srv.forget(c)
 	defer c.close()
-	var group []byte
 	for {
-		var wait time.Duration
-		var ended bool
-		group, wait, ended = c.out.take(group[:0])
+		wait, ended, ok := c.flush()
 		switch {
-		case len(group) > 0:
-			if !c.send(group) {
-				return
-			}
+		case !ok, ended:
+			return
 		case wait > 0:
 			if !c.sleep(wait) {
 				return
 			}
-		case ended:
-			return
 		default:
 			select {
 			case <-c.out.wake:
 			case <-c.closed:
 				return
 			}
+		}
+	}
+}
+
+// answer lets the responses leave that the reader's requests have made. Where the
+// connection has a buffer, the reader sends them itself: nobody has to be woken.
+func (c *conn) answer() {
+	if !c.buffered {
+		c.out.release()
+		return
+	}
+	switch wait, _, ok := c.flush(); {
+	case !ok:
+		c.close()
+	case wait > 0:
+		c.out.release()
+	}
+}
+
+// flush sends all responses that are due, in one write as long as no others come
+// meanwhile. It returns how long to wait for the next one, if there is one, or that no
+// more will come; and whether the connection goes on.
+func (c *conn) flush() (wait time.Duration, ended, ok bool) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	for {
+		c.group, wait, ended = c.out.take(c.group[:0])
+		if len(c.group) == 0 {
+			return wait, ended, true
+		}
+		if !c.send(c.group) {
+			return 0, false, false
 		}
 	}
 }

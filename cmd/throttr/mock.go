@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -28,6 +29,7 @@ Exit status 2: there was something of the kind.
 		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
+		f.DurationVar(&m.service, "service-time", 0, "how long each request takes, one at a time; a real server: 3us (default 0s: as fast as it goes)")
 		f.Var(&m.hazards, "hazard", "hazards to switch, a `list` such as grace=off,lateexpiry=on (default: grace, wrap and events are on)")
 		return func(args []string) (task, error) {
 			if err := needArgs(args); err != nil {
@@ -45,6 +47,7 @@ Exit status 2: there was something of the kind.
 type mock struct {
 	addr, unix string
 	size       int
+	service    time.Duration
 	hazards    hazards
 }
 
@@ -61,7 +64,9 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 	if m.unix != "" {
 		network, addr = "unix", m.unix
 	}
-	opts := []mockserver.Option{mockserver.WithAddr(network, addr), mockserver.WithValueSize(m.size)}
+	opts := []mockserver.Option{
+		mockserver.WithAddr(network, addr), mockserver.WithValueSize(m.size), mockserver.WithServiceTime(m.service),
+	}
 	for h, on := range m.hazards {
 		opts = append(opts, mockserver.WithHazard(h, on))
 	}
