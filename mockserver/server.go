@@ -189,7 +189,6 @@ func (s *Server) HalfOpen() {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		c.deaf = true
-		c.in = c.in[:0]
 		c.out.clear()
 	}
 }
