@@ -273,6 +273,18 @@ func TestServersAreNamedInManyWays(t *testing.T) {
 	shell{t, ""}.prints(0, "k  inserted\n", "insert -servers "+a.Addr()+" -ttl 1h k 1")
 }
 
+func TestTheValueSizeIsAskedForOnceOrTwice(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, srv := shellFor(t, size)
+		s.prints(1, "key     quota        ttl\nnobody      -  not found\n", "query nobody")
+		asked := 2
+		if size == 2 {
+			asked = 1
+		}
+		require.Equal(t, asked, srv.Requests(codec.OpInsert))
+	})
+}
+
 func TestServersOfDifferentSizesAreNotUsed(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t, mockserver.WithValueSize(1)), mockserver.RunT(t, mockserver.WithValueSize(4))

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -81,26 +80,31 @@ func bounded(job task) task {
 	}
 }
 
-// connect connects to servers of any value size, on which they must agree.
+// connect connects to servers of any value size, on which they must agree. Each is asked
+// for it by the client alone: once where it is that of the first guess, else twice.
 func connect(ctx context.Context, servers string) (client, error) {
 	cfg, err := config(servers)
 	if err != nil {
 		return nil, err
 	}
-	size, err := valueSize(ctx, cfg)
-	if err != nil {
-		return nil, err
+	c, err := open[uint16](ctx, cfg)
+	var one, other *throttr.ValueSizeError
+	if !errors.As(err, &one) {
+		return c, err
 	}
-	switch size {
+	switch one.Actual {
 	case 1:
-		return open[uint8](ctx, cfg)
-	case 2:
-		return open[uint16](ctx, cfg)
+		c, err = open[uint8](ctx, cfg)
 	case 4:
-		return open[uint32](ctx, cfg)
+		c, err = open[uint32](ctx, cfg)
 	default:
-		return open[uint64](ctx, cfg)
+		c, err = open[uint64](ctx, cfg)
 	}
+	if errors.As(err, &other) {
+		return nil, fmt.Errorf("%w: %s has values of %s, and %s of %s; servers that are used together must have the same",
+			throttr.ErrValueSizeMismatch, one.Server, sizeName(one.Actual), other.Server, sizeName(other.Actual))
+	}
+	return c, err
 }
 
 // config reads addresses, separated by commas, or a URL.
@@ -116,26 +120,6 @@ func config(servers string) (throttr.Config, error) {
 		return throttr.Config{Servers: strings.Split(servers, ",")}, nil
 	}
 	return throttr.ParseURL(servers)
-}
-
-// valueSize returns the value size that all servers have.
-func valueSize(ctx context.Context, cfg throttr.Config) (int, error) {
-	sizes, errs := make([]int, len(cfg.Servers)), make([]error, len(cfg.Servers))
-	var probes sync.WaitGroup
-	for i, addr := range cfg.Servers {
-		probes.Go(func() { sizes[i], errs[i] = throttr.ProbeValueSize(ctx, cfg, addr) })
-	}
-	probes.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return 0, err
-	}
-	for i, size := range sizes {
-		if size != sizes[0] {
-			return 0, fmt.Errorf("%w: %s has values of %s, and %s of %s; servers that are used together must have the same",
-				throttr.ErrValueSizeMismatch, cfg.Servers[0], sizeName(sizes[0]), cfg.Servers[i], sizeName(size))
-		}
-	}
-	return sizes[0], nil
 }
 
 func sizeName(n int) string {
