@@ -19,6 +19,20 @@
 //     server, in pieces, in answer to its probe or to a batch. Each request has the
 //     answer that the bytes hold, or all of them an error that says that they may
 //     have been executed; nothing hangs.
+//   - FuzzSecondDecoderRequest, FuzzSecondDecoderResponse (second_test.go): package codec
+//     and a decoder that was written from docs/protocol.md alone (naive_test.go) come to
+//     the same: the same items in the same number of bytes, or both want more, or both
+//     refuse. Each input is read at all four value sizes.
+//   - FuzzHistory8, 16, 32, 64 (history_test.go): the mock server executes a history of
+//     requests, with time that passes in between, and every answer is that of a map.
+//   - FuzzKeys (keys_test.go): two keys of any bytes, and two pairs of entity and
+//     operation, share a window on a server only if they are the same, and are never read
+//     as requests.
+//   - FuzzParseURL (url_test.go): what is read is within bounds, and comes to the same
+//     when it is written again; what is refused leaves nothing.
+//
+// Package httplimit has fuzz targets of its own, for header fields, addresses and keys, and
+// redisbackend has one for names in Redis.
 //
 // The seeds are frames from the encoders, and conversations recorded from a real
 // server (codec/testdata). A go test without -fuzz runs every target on its seeds

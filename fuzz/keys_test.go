@@ -1,0 +1,79 @@
+package fuzz_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// FuzzKeys has two keys of any bytes hit, as they are and as entities and operations, on a
+// server. Neither counts for the other, whatever bytes they are of; and the server executes
+// just the requests that one hit is known to make, so that no key is ever read as a request.
+func FuzzKeys(f *testing.F) {
+	f.Add("user:42", "user:43", "user", "42", "user:4", "2")
+	f.Add("", "\x00", "a:b", "c", "a", "b:c")
+	f.Add("rl:1m0s:1:k", "k", "1", "1:1", "1:1", "1")
+	f.Add("\x02\x01k", "\x04\x01k", "\x01", "\x02", "\x02", "\x01")
+	f.Add("1:a:b", "a", "a", "b", "1:a", "b")
+	long := string(make([]byte, 81))
+	f.Add(long, long+"x", long, "o", long+"o", "o")
+	f.Fuzz(func(t *testing.T, key1, key2, entity1, operation1, entity2, operation2 string) {
+		srv, err := mockserver.Start(mockserver.WithVirtualClock(), mockserver.WithAddr("memory", "fuzz:1"))
+		require.NoError(t, err)
+		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
+		})
+		require.NoError(t, err)
+		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+			limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm)))
+			apart(t, srv, key1 == key2, func(i int, scale time.Duration) uint64 {
+				res, err := limiter.Hit(t.Context(), []string{key1, key2}[i], scale, 9)
+				require.NoError(t, err)
+				return res.Count
+			})
+			entities := throttr.NewEntities(limiter)
+			if entity1 == "" || operation1 == "" || entity2 == "" || operation2 == "" ||
+				max(len(entity1), len(operation1), len(entity2), len(operation2)) > 1024 {
+				continue // refused: a *ValidationError
+			}
+			samePair := entity1 == entity2 && operation1 == operation2
+			apart(t, srv, samePair, func(i int, scale time.Duration) uint64 {
+				entity, operation := []string{entity1, entity2}[i], []string{operation1, operation2}[i]
+				scale += time.Second // so that a key that looks like a pair is no matter
+				require.NoError(t, entities.Check(t.Context(), entity, operation, 9, scale, nil))
+				res, err := entities.Status(t.Context(), entity, operation, 9, scale)
+				require.NoError(t, err)
+				return res.Count
+			})
+		}
+		require.NoError(t, client.Close())
+		require.Empty(t, srv.Violations())
+		require.NoError(t, srv.Close())
+	})
+}
+
+// apart hits two windows of two scales, and checks that only what is the same counts for the
+// same, and that the server has inserted one record for each window.
+func apart(t *testing.T, srv *mockserver.Server, same bool, hit func(i int, scale time.Duration) uint64) {
+	inserts, windows := srv.Requests(codec.OpInsert), 0
+	for _, scale := range []time.Duration{time.Minute, time.Hour} {
+		require.EqualValues(t, 1, hit(0, scale))
+		second := hit(1, scale)
+		windows++
+		if same {
+			require.EqualValues(t, 2, second)
+			continue
+		}
+		windows++
+		require.EqualValues(t, 1, second)
+	}
+	require.Equal(t, inserts+windows, srv.Requests(codec.OpInsert))
+}

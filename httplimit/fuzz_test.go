@@ -1,0 +1,121 @@
+package httplimit_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// The fields that middleware may set, as RFC 9651 and RFC 9110 have them.
+var (
+	policyForm = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])+";q=\d{1,15};w=\d{1,15}$`)
+	limitForm  = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])+";r=\d{1,15};t=\d{1,15}$`)
+	numberForm = regexp.MustCompile(`^[1-9]\d{0,14}$`)
+)
+
+// FuzzMiddleware has requests with whatever remote address and header fields limited by
+// address. Each is served or denied, the limit's name and no byte of the request is in the
+// fields of the answer, and the key is an address, a prefix, or nothing.
+func FuzzMiddleware(f *testing.F) {
+	f.Add("192.0.2.1:80", "203.0.113.9", "for=203.0.113.9", "minute", uint64(3), uint64(1), int64(time.Minute))
+	f.Add("10.0.0.1:80", "203.0.113.9, 10.0.0.2", `for="[2001:db8::1%eth0]:_p", for=10.0.0.2`, `a"b\c`, uint64(0), uint64(0), int64(1))
+	f.Add("[::ffff:10.0.0.1%x]:80", "::ffff:203.0.113.9", "for=unknown", " ", uint64(999999999999999), ^uint64(0), int64(1<<63-1))
+	f.Add("@", "fe80::1%eth0", `for="`, "\x7f", uint64(1), uint64(2), int64(0))
+	f.Add("", "[::1]:99999,,", "for=[::1]\r\nX: y", "é", uint64(1)<<63, uint64(1), int64(-1))
+	f.Fuzz(func(t *testing.T, remote, forwardedFor, forwarded, name string, quota, cost uint64, window int64) {
+		limit := httplimit.Limit{Name: name, Limit: quota, Window: time.Duration(window)}
+		backend := memory.New(memory.WithCleanPeriod(0))
+		defer backend.Close()
+		for field, value := range map[string]string{"X-Forwarded-For": forwardedFor, "Forwarded": forwarded} {
+			key, err := httplimit.ByAddr(httplimit.AddrConfig{Proxies: prefixes("10.0.0.0/8"), UnixProxy: true, Header: field})
+			require.NoError(t, err)
+			wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
+				Name: field, Limits: []httplimit.Limit{limit}, Key: key, Cost: func(*http.Request) uint64 { return cost },
+			})
+			if err != nil {
+				require.ErrorIs(t, err, httplimit.ErrConfig)
+				return
+			}
+			served := 0
+			h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr = remote
+			r.Header[field] = []string{value}
+			requireKey(t, key(r))
+			for range 2 {
+				w := httptest.NewRecorder()
+				before := served
+				h.ServeHTTP(w, r)
+				require.Equal(t, served > before, w.Code == http.StatusOK)
+				require.Regexp(t, policyForm, w.Header().Get("RateLimit-Policy"))
+				require.Regexp(t, limitForm, w.Header().Get("RateLimit"))
+				if served == before {
+					require.Equal(t, http.StatusTooManyRequests, w.Code)
+					require.Regexp(t, numberForm, w.Header().Get("Retry-After"))
+				}
+			}
+		}
+	})
+}
+
+// requireKey refuses a key that is no address or prefix in the one form of it.
+func requireKey(t *testing.T, key string) {
+	if key == "" {
+		return
+	}
+	if p, err := netip.ParsePrefix(key); err == nil {
+		require.Equal(t, p.Masked().String(), key)
+		require.Equal(t, 64, p.Bits())
+		require.True(t, p.Addr().Is6() && !p.Addr().Is4In6())
+		return
+	}
+	addr, err := netip.ParseAddr(key)
+	require.NoError(t, err)
+	require.Equal(t, addr.String(), key)
+	require.True(t, addr.Is4(), key)
+}
+
+// FuzzKeysStayApart compares the keys under which two requests are counted: they are the
+// same only if the middleware, the limit and whom the request counts for are.
+func FuzzKeysStayApart(f *testing.F) {
+	f.Add("a", "b", "kc", "a", "bk", "c")
+	f.Add("", "1:x:k", "", "", "x", "1:x:k")
+	f.Add("1:x", "y", "", "", "x", "1:y")
+	long := string(make([]byte, 129))
+	f.Add("", "x", long, "", "x", long+"x")
+	f.Fuzz(func(t *testing.T, name1, limit1, key1, name2, limit2, key2 string) {
+		stored1, ok1 := storedKey(t, name1, limit1, key1)
+		stored2, ok2 := storedKey(t, name2, limit2, key2)
+		if ok1 && ok2 {
+			same := name1 == name2 && limit1 == limit2 && key1 == key2
+			require.Equal(t, same, stored1 == stored2, "%q, %q", stored1, stored2)
+		}
+	})
+}
+
+// storedKey returns the key that a backend gets; false if there is no such limit.
+func storedKey(t *testing.T, name, limit, key string) (stored string, ok bool) {
+	backend := memory.New(memory.WithCleanPeriod(0))
+	defer backend.Close()
+	seen := throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { stored = e.Key })
+	wrap, err := httplimit.New(throttr.NewRateLimit(backend, throttr.WithObserver(seen)), httplimit.Config{
+		Name: name, Limits: []httplimit.Limit{{Name: limit, Limit: 1, Window: time.Hour}},
+		Key: func(*http.Request) string { return key },
+	})
+	if err != nil {
+		require.ErrorIs(t, err, httplimit.ErrConfig)
+		return "", false
+	}
+	wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	return stored, true
+}
