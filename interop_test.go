@@ -20,8 +20,9 @@ import (
 //
 //	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInterop -v .
 //
-// Its keys are random, it removes what it has made, and it lets nothing expire, so that
-// it can share a server. Without live servers it runs against the mock server, so that
+// Its keys and channels are random, it removes what it has made, and it lets nothing expire,
+// so that it can share a server. One with very many records it holds up a little, as it
+// lists them. Without live servers it runs against the mock server, so that
 // the suite itself is tried in every run of the tests.
 
 func TestInteropOnLiveServers(t *testing.T) {
@@ -82,6 +83,12 @@ func runInterop[T codec.Value](t *testing.T, addr string) {
 		{"batch", interopBatch[T]},
 		{"large batch", interopLargeBatch[T]},
 		{"pipelining", interopPipelining[T]},
+		{"list", interopList[T]},
+		{"stats", interopStats[T]},
+		{"info", interopInfo[T]},
+		{"connections", interopConnections[T]},
+		{"subscriptions", interopSubscriptions[T]},
+		{"own channel", interopOwnChannel[T]},
 		{"windows", interopWindows[T]},
 		{"windows of several clients", interopSharedWindows[T]},
 		{"Set and Reset", interopSetAndReset[T]},
