@@ -26,9 +26,12 @@ func (c *Client[T]) Stat(ctx context.Context, key string) (KeyStats, bool, error
 // there is nobody. The length of payload is at most the largest T, and the frame 8096
 // bytes; an error matches [codec.ErrTooLarge].
 //
-// Of several servers the one that a key of the channel's name would live on has the
-// channel. This is also true for "*", which reaches all connections to that server, and
-// for a connection's id, which only the server that gave it knows.
+// It goes to one server: of several, the one that a key of the channel's name would live
+// on, where [Client.Subscribe] looks for it, too. For two kinds of channels that matters:
+//   - "*" is on all servers, and only the connections to that one are reached. A client
+//     that is subscribed to [AllChannel] has one to each, and gets the message once.
+//   - A connection's id is known only to the server that gave it, which may be another
+//     one; then the result is false. Publish with a client of that server alone.
 func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte) (bool, error) {
 	cl := c.newCall(channel)
 	a, err := c.do(ctx, channel, cl, codec.OpPublish, add(cl, codec.Publish[T]{Channel: cl.scratch, Payload: payload}))

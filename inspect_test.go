@@ -368,3 +368,38 @@ func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 	require.ErrorIs(t, err, throttr.ErrConnLost)
 	require.Equal(t, 1, srv.Requests(codec.OpPublish))
 }
+
+func TestAMessageIsPublishedOnOneOfSeveralServers(t *testing.T) {
+	client, servers := connectAll(t, throttr.Config{}, 3)
+	ctx := t.Context()
+	published := func() (n int) {
+		for _, srv := range servers {
+			n += srv.Requests(codec.OpPublish)
+		}
+		return n
+	}
+
+	all := subscribed(t, client, throttr.AllChannel)
+	ok, err := client.Publish(ctx, throttr.AllChannel, []byte("once"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, "once", string(next(t, all).Payload))
+	require.Equal(t, 1, published())
+
+	own := subscribed(t, client, throttr.OwnChannel)
+	for _, srv := range servers {
+		id, ok := own.ConnID(srv.Addr())
+		require.True(t, ok)
+		before := srv.Requests(codec.OpPublish)
+		ok, err = client.Publish(ctx, id.String(), []byte("own"))
+		require.NoError(t, err)
+		require.Equal(t, srv.Requests(codec.OpPublish) > before, ok, "the name may lead to another server")
+		if !ok {
+			ok, err = connect[uint16](t, srv, throttr.Config{}).Publish(ctx, id.String(), []byte("own"))
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		m := next(t, own)
+		require.Equal(t, []string{srv.Addr(), id.String(), "own"}, []string{m.Server, m.Channel, string(m.Payload)})
+	}
+}
