@@ -2,24 +2,13 @@ package throttr
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-)
-
-const (
-	// writeSize is how many bytes one Write gathers from waiting calls, about.
-	writeSize = 64 << 10
-	// readSize is the size of the buffer that is read into.
-	readSize = 16 << 10
-	// aloneSize is how many bytes of calls that must be alone begin a Write, at most.
-	// They must reach the server in one packet: this fits any common MTU.
-	aloneSize = 1400
 )
 
 // errConnGone is what push returns of a connection that takes no more calls.
@@ -51,13 +40,19 @@ type conn[T codec.Value] struct {
 	mu            sync.Mutex
 	wake          sync.Cond      // on mu: the writer waits here
 	queue         fifo[*call[T]] // calls to be written
+	pen           pen            // who writes
 	waiting       int            // requests in queue
 	flight        fifo[*call[T]] // calls written, or being written, and not yet answered
 	inFlight      int            // requests in flight
 	inFlightBytes int            // bytes of the calls in flight
-	round         uint64         // how many writes there have been
 	retiring      bool           // takes no more calls, and ends with the last one
 	err           error          // why the connection ended
+
+	// Those of who has the pen.
+	direct   *direct // writes without blocking; nil: it can't
+	buf      []byte  // what is written
+	accepted int     // how much of it has been
+	round    uint64  // how often buf has been filled
 
 	readDone chan struct{} // closed when the reader has ended
 	done     chan struct{} // closed when all is over
@@ -79,6 +74,7 @@ func newEventConn[T codec.Value](nc net.Conn, early []byte, p *pool[T], onEvent 
 		nc:      nc, server: p.server, cfg: p.cfg, counts: &p.counts, calls: p.calls, born: time.Now(),
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
+	c.direct = newDirect(nc)
 	c.usage.since = c.born
 	c.wake.L = &c.mu
 	c.stall.timeout, c.stall.look = p.cfg.StallTimeout, c.checkStall
@@ -100,95 +96,20 @@ func (c *conn[T]) push(cl *call[T]) error {
 		c.mu.Unlock()
 		return ErrOverloaded
 	}
+	others := c.inFlight > 0 || c.queue.len() > 0
 	c.queue.push(cl)
 	c.waiting += n
 	c.usage.pushes++
 	c.load.Add(int64(n))
+	mine := c.takePen()
 	c.mu.Unlock()
-	c.wake.Signal()
+	if mine {
+		if others {
+			runtime.Gosched() // who is about to push can be in the same write
+		}
+		c.writeDirect()
+	}
 	return nil
-}
-
-// write is the writer.
-func (c *conn[T]) write(ended func(*conn[T])) {
-	var buf []byte
-	var refused uint64 // the round that failed
-	accepted := 0      // bytes of it that were accepted
-	for c.admit(&buf) {
-		n, err := c.nc.Write(buf)
-		if err != nil {
-			refused, accepted = c.round, n
-			c.fail(fmt.Errorf("%w: %w", ErrConnLost, err))
-			break
-		}
-		if cap(buf) > 4*writeSize {
-			buf = nil
-		}
-	}
-	c.fail(errConnGone) // where there was no other reason: the last call is done
-	<-c.readDone
-	c.settle(refused, accepted)
-	ended(c)
-	close(c.done)
-}
-
-// admit waits for calls, moves to flight those that may go, and puts their frames
-// in buf. It returns false when the connection has ended, or is to end.
-func (c *conn[T]) admit(buf *[]byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := (*buf)[:0]
-	for c.err == nil {
-		only := c.inFlight == 0 // so far, this write has nothing but calls that must be alone
-		for c.queue.len() > 0 && len(b) < writeSize {
-			cl := c.queue.at(0)
-			if !c.fits(cl, only, len(b)) {
-				break
-			}
-			c.queue.pop()
-			c.waiting -= len(cl.kinds)
-			if !cl.claim() {
-				c.recycle(cl)
-				continue
-			}
-			only = only && cl.unity == alone
-			cl.round, cl.offset = c.round+1, len(b)
-			b = append(b, cl.frames...)
-			c.flight.push(cl)
-			c.inFlight += len(cl.kinds)
-			c.inFlightBytes += len(cl.frames)
-		}
-		if len(b) > 0 {
-			break
-		}
-		if c.retiring && c.inFlight == 0 && c.queue.len() == 0 {
-			return false
-		}
-		c.wake.Wait()
-	}
-	if c.err != nil {
-		return false
-	}
-	c.round++
-	c.stall.arm()
-	*buf = b
-	return true
-}
-
-// fits reports whether a call may enter flight now, behind size bytes of the same
-// write. One of more requests than may be in flight goes when nothing else is.
-func (c *conn[T]) fits(cl *call[T], aloneSoFar bool, size int) bool {
-	if c.inFlight > 0 && c.inFlight+len(cl.kinds) > c.cfg.MaxInFlight {
-		return false
-	}
-	switch cl.unity {
-	case whole:
-		return c.inFlight == 0 || c.inFlightBytes+len(cl.frames) <= codec.MaxFrame
-	case alone:
-		return aloneSoFar && (size == 0 || size+len(cl.frames) <= aloneSize)
-	default:
-		return true
-	}
 }
 
 // recycle puts away a call that its caller has abandoned.
@@ -197,93 +118,21 @@ func (c *conn[T]) recycle(cl *call[T]) {
 	c.calls.Put(cl)
 }
 
-// read is the reader.
-func (c *conn[T]) read(early []byte) {
-	defer close(c.readDone)
-	buf := make([]byte, readSize)
-	lo, hi := 0, copy(buf, early)
-	var finished []*call[T]
-	for {
-		if hi > lo {
-			n, err := c.deliver(buf[lo:hi], &finished)
-			lo += n
-			if err != nil {
-				c.fail(err)
-				return
-			}
+// finish hands calls that have left flight or the queue back to their callers, or recycles
+// them.
+func (c *conn[T]) finish(calls ...*call[T]) {
+	requests, answers := 0, 0
+	for _, cl := range calls {
+		requests += len(cl.kinds)
+		answers += len(cl.answers)
+	}
+	c.load.Add(-int64(requests))
+	c.counts.answered.Add(uint64(answers))
+	for i, cl := range calls {
+		if !cl.finish() {
+			c.calls.Put(cl)
 		}
-		if lo == hi {
-			lo, hi = 0, 0
-		} else if len(buf)-hi < codec.MaxFrame {
-			hi = copy(buf, buf[lo:hi])
-			lo = 0
-		}
-		n, err := c.nc.Read(buf[hi:])
-		hi += n
-		if n == 0 && err != nil {
-			if errors.Is(err, io.EOF) && hi > lo {
-				err = io.ErrUnexpectedEOF
-			}
-			c.fail(fmt.Errorf("%w: %w", ErrConnLost, err))
-			return
-		}
-	}
-}
-
-// deliver decodes the answers and EVENTs that src holds, hands finished calls
-// back, and returns how many bytes it took.
-func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
-	done := (*finished)[:0]
-	c.mu.Lock()
-	for n < len(src) && err == nil {
-		var size int
-		if codec.Op(src[n]) == codec.OpEvent { // H8: an EVENT may come before any response
-			var e codec.Event[T]
-			if e, size, err = codec.DecodeEvent[T](src[n:]); err == nil {
-				c.counts.events.Add(1)
-				if c.onEvent != nil {
-					c.events = append(c.events, e)
-				}
-			}
-		} else if c.flight.len() == 0 {
-			err = fmt.Errorf("byte 0x%02x came unasked", src[n])
-		} else {
-			var a answer[T]
-			cl := c.flight.at(0)
-			if a, size, err = decodeAnswer[T](cl.kinds[len(cl.answers)], src[n:]); err == nil {
-				c.inFlight--
-				if cl.answers = append(cl.answers, a); len(cl.answers) == len(cl.kinds) {
-					done = append(done, c.flight.pop())
-					c.inFlightBytes -= len(cl.frames)
-				}
-			}
-		}
-		n += size
-	}
-	c.stall.progress++
-	c.mu.Unlock()
-	c.wake.Signal()
-	for _, e := range c.events {
-		c.onEvent(e)
-	}
-	c.events = c.events[:0]
-	for i, cl := range done {
-		c.finish(cl)
-		done[i] = nil
-	}
-	*finished = done
-	if err != nil && !errors.Is(err, codec.ErrShort) {
-		return n, fmt.Errorf("%w: %w", ErrProtocol, err)
-	}
-	return n, nil
-}
-
-// finish hands a call that has left flight back to its caller, or recycles it.
-func (c *conn[T]) finish(cl *call[T]) {
-	c.load.Add(-int64(len(cl.kinds)))
-	c.counts.answered.Add(uint64(len(cl.answers)))
-	if !cl.finish() {
-		c.calls.Put(cl)
+		calls[i] = nil
 	}
 }
 
@@ -300,14 +149,14 @@ func (c *conn[T]) fail(err error) {
 
 // settle fails all calls that are left, once both loops have ended. A call was
 // sent if a write has accepted a byte of it.
-func (c *conn[T]) settle(refused uint64, accepted int) {
+func (c *conn[T]) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stall.stop()
 	for c.flight.len() > 0 {
 		cl := c.flight.pop()
 		cl.err = c.err
-		cl.sent = cl.round != refused || cl.offset < accepted
+		cl.sent = cl.round != c.round || cl.offset < c.accepted
 		c.finish(cl)
 	}
 	for c.queue.len() > 0 {

@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -110,13 +111,21 @@ func (b *ServerBackend[T]) visit(ctx context.Context, key string, scale time.Dur
 // enter queues v, unless it can be answered at once, and waits for its answer.
 func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 	b := l.backend
+	now := b.now()
 	l.mu.Lock()
-	if v.task == hitTask {
-		if now := b.now(); l.full(v.limit, now) {
-			l.answer(&v, l.window.count, now)
-			l.mu.Unlock()
-			return v.window, nil
+	if v.task == hitTask && l.full(v.limit, now) {
+		l.answer(&v, l.window.count, now)
+		l.mu.Unlock()
+		return v.window, nil
+	}
+	if l.canLead(&v, now) {
+		l.serving = true
+		bucket := l.window.bucket
+		l.mu.Unlock()
+		if l.lead(ctx, &v, bucket, now) {
+			return v.window, v.err
 		}
+		l.mu.Lock()
 	}
 	if l.queue.len() >= b.client.cfg.MaxWaiting {
 		l.mu.Unlock()
@@ -222,6 +231,9 @@ const (
 func (l *lane[T]) serve() {
 	var f flight
 	for {
+		if len(f.visits) > 1 {
+			runtime.Gosched() // those who just had their answer may be back
+		}
 		switch m, v := l.next(&f); m {
 		case moveRest:
 			return

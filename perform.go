@@ -129,7 +129,7 @@ func (l *lane[T]) peek(ctx context.Context) (Window, error) {
 	known := l.known && l.backend.now().Before(w.endHi)
 	l.mu.Unlock()
 	if known {
-		s, err := l.read(ctx, w.bucket, 0)
+		s, err := l.read(ctx, w.bucket, 0, l.backend.now())
 		if err != nil {
 			return Window{}, err
 		}

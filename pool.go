@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/puddle/v2"
 
@@ -28,6 +29,8 @@ type pool[T codec.Value] struct {
 	ctx    context.Context // ends with the pool
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // openings and the upkeep
+
+	conns atomic.Pointer[[]*conn[T]] // those of live, to be read without the mutex
 
 	mu      sync.Mutex
 	closed  bool
@@ -74,6 +77,9 @@ func newPool[T codec.Value](server string, cfg *Config, calls *sync.Pool) (*pool
 // it, if there is none; it has one made, and does not wait, if all are busy.
 func (p *pool[T]) get(ctx context.Context) (*conn[T], error) {
 	for {
+		if c := p.idlest(); c != nil && !p.wanting(c) {
+			return c, nil
+		}
 		c, o, err := p.choose()
 		if o == nil {
 			return c, err
@@ -93,6 +99,37 @@ func (p *pool[T]) get(ctx context.Context) (*conn[T], error) {
 	}
 }
 
+// idlest returns the connection with the least load, nil if there is none.
+func (p *pool[T]) idlest() (best *conn[T]) {
+	conns := p.conns.Load()
+	if conns == nil {
+		return nil
+	}
+	var least int64
+	for _, c := range *conns {
+		if load := c.load.Load(); best == nil || load < least {
+			best, least = c, load
+		}
+	}
+	return best
+}
+
+// wanting reports whether the idlest connection has enough to do for another to be worth
+// making, where that is possible.
+func (p *pool[T]) wanting(idlest *conn[T]) bool {
+	return idlest.load.Load() >= int64(p.cfg.MaxInFlight)/2 && len(*p.conns.Load()) < p.cfg.MaxConns
+}
+
+// use replaces the connections in use. The mutex is held.
+func (p *pool[T]) use(live []*puddle.Resource[*conn[T]]) {
+	p.live = live
+	conns := make([]*conn[T], len(live))
+	for i, r := range live {
+		conns[i] = r.Value()
+	}
+	p.conns.Store(&conns)
+}
+
 // choose returns a connection, or the opening to wait for.
 func (p *pool[T]) choose() (*conn[T], *opening, error) {
 	p.mu.Lock()
@@ -100,17 +137,11 @@ func (p *pool[T]) choose() (*conn[T], *opening, error) {
 	if p.closed {
 		return nil, nil, ErrClosed
 	}
-	var best *conn[T]
-	for _, r := range p.live {
-		if c := r.Value(); best == nil || c.load.Load() < best.load.Load() {
-			best = c
-		}
-	}
+	best := p.idlest()
 	if err := p.circuit.refusal(); err != nil && best == nil {
 		return nil, nil, err
 	}
-	busy := best == nil || best.load.Load() >= int64(p.cfg.MaxInFlight)/2
-	if busy && p.opening == nil && p.circuit.cause == nil && len(p.live) < p.cfg.MaxConns {
+	if (best == nil || p.wanting(best)) && p.opening == nil && p.circuit.cause == nil {
 		o := &opening{done: make(chan struct{})}
 		p.opening = o
 		p.tasks.Go(func() { p.fill(o) })
@@ -155,7 +186,7 @@ func (p *pool[T]) take(r *puddle.Resource[*conn[T]], err error) error {
 		r.Destroy()
 		err = fmt.Errorf("%w to %s: %w", ErrConnect, p.server, r.Value().failure())
 	default:
-		p.live = append(p.live, r)
+		p.use(append(p.live, r))
 	}
 	p.circuit.cause = err
 	return err
@@ -179,7 +210,7 @@ func (p *pool[T]) discard(c *conn[T]) {
 		return
 	}
 	r := p.live[i]
-	p.live = slices.Delete(p.live, i, i+1)
+	p.use(slices.Delete(p.live, i, i+1))
 	p.tasks.Go(func() {
 		select {
 		case <-c.done:
@@ -195,7 +226,7 @@ func (p *pool[T]) close() {
 	p.mu.Lock()
 	p.closed = true
 	live := p.live
-	p.live = nil
+	p.use(nil)
 	p.mu.Unlock()
 	p.cancel()
 	p.endSessions()

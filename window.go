@@ -84,7 +84,12 @@ func (s sight) ends(t timing) (lo, hi time.Time) {
 // observe takes over what a sight of a live record shows.
 func (l *lane[T]) observe(s sight) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.see(s)
+	l.mu.Unlock()
+}
+
+// see is observe with the mutex held.
+func (l *lane[T]) see(s sight) {
 	w := window{bucket: s.bucket, count: s.count, seen: s.hi}
 	w.endLo, w.endHi = s.ends(l.timing)
 	if l.known && l.window.bucket == s.bucket {
@@ -133,60 +138,63 @@ func (l *lane[T]) request(u unity) *call[T] {
 
 func (l *lane[T]) query(cl *call[T], bucket int64) {
 	cl.scratch = l.appendName(cl.scratch[:0], bucket)
-	cl.add(codec.Query{Key: cl.scratch})
+	add(cl, codec.Query{Key: cl.scratch})
 }
 
 func (l *lane[T]) increase(cl *call[T], bucket int64, n uint64) {
 	cl.scratch = l.appendName(cl.scratch[:0], bucket)
-	cl.add(codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: T(n), Key: cl.scratch})
+	add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: T(n), Key: cl.scratch})
 }
 
 func (l *lane[T]) insert(cl *call[T], bucket int64, count uint64) {
 	t := l.timing
 	cl.scratch = l.appendName(cl.scratch[:0], bucket)
-	cl.add(codec.Insert[T]{Key: cl.scratch, Quota: T(count), TTL: codec.TTL[T]{Amount: T(t.length + t.margin), Unit: t.unit}})
+	add(cl, codec.Insert[T]{Key: cl.scratch, Quota: T(count), TTL: codec.TTL[T]{Amount: T(t.length + t.margin), Unit: t.unit}})
 }
 
 func (l *lane[T]) purge(cl *call[T], bucket int64) {
 	cl.scratch = l.appendName(cl.scratch[:0], bucket)
-	cl.add(codec.Purge{Key: cl.scratch})
+	add(cl, codec.Purge{Key: cl.scratch})
 }
 
 // ask sends a call and returns its answers with the times between which it was
 // executed. They are valid until the call is put back.
 func (l *lane[T]) ask(ctx context.Context, cl *call[T]) (answers []answer[T], lo, hi time.Time, err error) {
-	b := l.backend
-	lo = b.now()
-	mine, err := b.client.exchange(ctx, l.key, cl)
-	if !mine {
+	lo = l.backend.now()
+	if err := l.exchange(ctx, cl); err != nil {
 		return nil, lo, lo, err
 	}
-	if err != nil {
-		b.client.calls.Put(cl)
-		return nil, lo, lo, err
-	}
-	return cl.answers, lo, b.now(), nil
+	return cl.answers, lo, l.backend.now(), nil
 }
 
-// read reads the record of a bucket, after adding n to it.
-func (l *lane[T]) read(ctx context.Context, bucket int64, n uint64) (sight, error) {
+// exchange sends a call and waits for its answers. After an error, the call is gone.
+func (l *lane[T]) exchange(ctx context.Context, cl *call[T]) error {
+	c := l.backend.client
+	mine, err := c.exchange(ctx, l.key, cl)
+	if mine && err != nil {
+		c.calls.Put(cl)
+	}
+	return err
+}
+
+// read reads the record of a bucket, after adding n to it. Since is a moment ago.
+func (l *lane[T]) read(ctx context.Context, bucket int64, n uint64, since time.Time) (sight, error) {
 	cl := l.request(whole)
 	if n > 0 {
 		l.increase(cl, bucket, n)
 	}
 	l.query(cl, bucket)
-	answers, lo, hi, err := l.ask(ctx, cl)
-	if err != nil {
+	if err := l.exchange(ctx, cl); err != nil {
 		return sight{}, err
 	}
-	s := sighting(bucket, answers[len(answers)-1], lo, hi)
+	s := sighting(bucket, cl.answers[len(cl.answers)-1], since, l.backend.now())
 	l.backend.client.calls.Put(cl)
 	return s, nil
 }
 
 // count counts a flight in the known window: one round trip.
 func (l *lane[T]) count(f *flight) {
-	s, err := l.read(l.backend.ctx, l.window.bucket, f.sum)
+	s, err := l.read(l.backend.ctx, l.window.bucket, f.sum, l.backend.now())
 	switch {
 	case err != nil:
 		l.failFlight(f, l.fate(err, !SafeToRetry(err)))
@@ -201,7 +209,7 @@ func (l *lane[T]) count(f *flight) {
 
 // check reads the known window.
 func (l *lane[T]) check() {
-	s, err := l.read(l.backend.ctx, l.window.bucket, 0)
+	s, err := l.read(l.backend.ctx, l.window.bucket, 0, l.backend.now())
 	switch {
 	case err != nil:
 		l.failAll(l.fate(err, false))

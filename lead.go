@@ -1,0 +1,35 @@
+package throttr
+
+import (
+	"context"
+	"time"
+)
+
+// canLead reports whether v can be counted by its own caller, without a goroutine: nobody
+// else is here, and the window is known and not full. The mutex is held.
+func (l *lane[T]) canLead(v *visit, now time.Time) bool {
+	return !l.serving && v.task < setTask && l.known && now.Before(l.window.endHi) && !l.doubtful(v)
+}
+
+// lead counts v in the known window: one round trip, with nobody else in it, so that its
+// caller can leave when he wants to. Those who have come meanwhile are then served.
+// It returns false, having done nothing, where the window has turned out to be over.
+func (l *lane[T]) lead(ctx context.Context, v *visit, bucket int64, since time.Time) (counted bool) {
+	s, err := l.read(ctx, bucket, v.increment, since)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		l.fail(v, l.fate(err, !SafeToRetry(err)))
+	case s.live(l.timing):
+		l.see(s)
+		l.answer(v, s.count, s.hi)
+	default:
+		l.known = false
+	}
+	if l.serving = l.queue.len() > 0; l.serving && !l.backend.start(l.serve) {
+		l.serving = false
+		l.turnAway()
+	}
+	return v.finished
+}
