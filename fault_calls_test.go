@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -178,19 +177,17 @@ func hitting(policy func(*trial) throttr.Option) func(*trial) (call, func()) {
 		if policy != nil {
 			opts = append(opts, policy(x))
 		}
-		h := &hitTrial{trial: x, given: map[string]int{}}
+		h := &hitTrial{trial: x, places: places{truth: &x.truth}}
 		h.limiter = throttr.NewRateLimit(x.client.Backend(), opts...)
 		return h.hit, h.end
 	}
 }
 
-// hitTrial makes hits, and knows which places in the counts were given to them.
+// hitTrial makes hits.
 type hitTrial struct {
 	*trial
+	places
 	limiter *throttr.RateLimit
-
-	mu    sync.Mutex
-	given map[string]int // how often each place of a key was
 }
 
 func (h *hitTrial) hit(ctx context.Context, n int) (verdict, bool, error) {
@@ -199,76 +196,59 @@ func (h *hitTrial) hit(ctx context.Context, n int) (verdict, bool, error) {
 	if err != nil {
 		return rightAnswer, false, err
 	}
-	right := res.Allowed == (res.Count <= hitLimit) || res.Degraded
-	if res.Allowed && res.Count > 0 { // a policy knows no count
-		right = right && h.give(key, res)
-	}
-	if !res.Allowed && !res.Degraded {
-		right = right && h.places(key, func(place uint64) bool { return place > hitLimit }) > 0
-	}
-	if res.Degraded && right {
+	if res.Degraded && h.decided(key, res) {
 		return byPolicy, false, nil
 	}
-	return h.verdict(right), false, nil
+	return h.verdict(!res.Degraded && h.right(key, res)), false, nil
 }
 
-// give reports whether a hit may have its place: the backend gave it, to nobody else.
-func (h *hitTrial) give(key string, res throttr.Result) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	id := fmt.Sprint(key, res.Count, res.Degraded)
-	h.given[id]++
-	if res.Degraded {
-		return h.given[id] == 1
-	}
-	return h.given[id] <= h.places(key, func(place uint64) bool { return place == res.Count })
+// places knows which places in counts were given to hits.
+type places struct {
+	truth *truth
+	mu    sync.Mutex
+	given map[string]int
 }
 
-// places returns how many places of a key's count that the server has given are wanted.
-func (h *hitTrial) places(key string, wanted func(place uint64) bool) (n int) {
-	for _, e := range h.increases(key) {
-		for i := range e.n {
-			if wanted(e.count - i) {
-				n++
-			}
-		}
+// right reports whether a hit's result can be what the server has answered: it has given
+// the place, and to nobody else; or it has counted more than the limit.
+func (p *places) right(key string, res throttr.Result) bool {
+	if res.Allowed != (res.Count <= res.Limit) {
+		return false
 	}
-	return n
+	if !res.Allowed {
+		return p.truth.gave(place{key, res.Limit + 1}) > 0
+	}
+	return p.give(fmt.Sprintf("%s %d", key, res.Count), p.truth.gave(place{key, res.Count}))
 }
 
-// increase is an INCREASE that has succeeded.
-type increase struct{ n, count uint64 }
+// decided reports whether the result is one for which there need not be an answer. A
+// fallback, too, gives each place once; a policy knows none.
+func (p *places) decided(key string, res throttr.Result) bool {
+	return res.Count == 0 || res.Allowed == (res.Count <= res.Limit) && p.give(fmt.Sprintf("fallback %s %d", key, res.Count), 1)
+}
 
-// increases returns those of all records of a key.
-func (h *hitTrial) increases(key string) (all []increase) {
-	h.truth.mu.Lock()
-	defer h.truth.mu.Unlock()
-	for id, execs := range h.truth.execs {
-		if !strings.HasPrefix(id, "UPDATE ") || !strings.HasSuffix(id, ":"+key) {
-			continue
-		}
-		for _, e := range execs {
-			if u, ok := e.Request.(codec.Update[uint16]); ok && e.Status {
-				all = append(all, increase{uint64(u.Value), e.Quota})
-			}
-		}
+// give gives a place, unless there are none left of it.
+func (p *places) give(id string, most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.given == nil {
+		p.given = map[string]int{}
 	}
-	return all
+	if p.given[id] >= most {
+		return false
+	}
+	p.given[id]++
+	return true
 }
 
 // end counts what was executed twice: no key's counts may grow by more than its hits.
 func (h *hitTrial) end() {
-	seen := map[string]bool{}
+	keys := map[string]bool{}
 	for n := range trialRounds * callsPerRound {
-		key, sum := hitKey(n), 0
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		for _, e := range h.increases(key) {
-			sum += int(e.n)
-		}
-		h.cell.twice += max(0, sum-hitsPerKey)
+		keys[hitKey(n)] = true
+	}
+	for key := range keys {
+		h.cell.twice += max(0, h.trial.truth.counted(key)-hitsPerKey)
 	}
 	_, err := h.limiter.Hit(context.Background(), "k", time.Minute, hitLimit)
 	require.True(h, errors.Is(err, throttr.ErrClosed) || errors.Is(err, memory.ErrClosed), "after the end: %v", err)

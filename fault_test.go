@@ -303,27 +303,51 @@ func kindOf(t testing.TB, err error) string {
 
 // truth is what a server has executed.
 type truth struct {
-	mu    sync.Mutex
-	execs map[string][]mockserver.Exec // by op and key
+	mu     sync.Mutex
+	execs  map[string][]mockserver.Exec // by op and key, without the requests
+	places map[place]int                // how often the server gave each place in the count of a window
+	counts map[string]int               // how much was counted, by the key of the window
+}
+
+// place is one in the count of a key's window.
+type place struct {
+	key   string
+	count uint64
 }
 
 func (tr *truth) observe(e mockserver.Exec) {
-	if s, ok := e.Request.(codec.Subscribe); ok {
-		e.Key = fmt.Sprintf("%s on %d", s.Channel, e.Conn)
-	}
-	if u, ok := e.Request.(codec.Update[uint16]); ok {
-		u.Key = nil
-		e.Request = u
-	} else {
-		e.Request = nil // its bytes are the server's
-	}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if tr.execs == nil {
-		tr.execs = make(map[string][]mockserver.Exec)
+		tr.execs, tr.places, tr.counts = map[string][]mockserver.Exec{}, map[place]int{}, map[string]int{}
 	}
+	switch r := e.Request.(type) {
+	case codec.Subscribe:
+		e.Key = fmt.Sprintf("%s on %d", r.Channel, e.Conn)
+	case codec.Update[uint16]:
+		if part := strings.SplitN(e.Key, ":", 4); len(part) == 4 && e.Status { // rl:scale:bucket:key
+			tr.counts[part[3]] += int(r.Value)
+			for i := range uint64(r.Value) {
+				tr.places[place{part[3], e.Quota - i}]++
+			}
+		}
+	}
+	e.Request = nil // its bytes are the server's
 	id := e.Op.String() + " " + e.Key
 	tr.execs[id] = append(tr.execs[id], e)
+}
+
+// gave returns how often the server gave a place, and counted how much it has counted.
+func (tr *truth) gave(p place) int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.places[p]
+}
+
+func (tr *truth) counted(key string) int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.counts[key]
 }
 
 // of returns the executions of a request.
