@@ -224,7 +224,7 @@ func (p *peer[T]) subscribe(channel string) {
 func (p *peer[T]) unsubscribe(r codec.Unsubscribe, recv []byte) {
 	name := string(r.Channel)
 	if p.subs[name] == nil {
-		p.expect(bytesOf(p.t, codec.Subscribe{Channel: r.Channel}), bytesOf(p.t, codec.Success))
+		p.expect(bytesOf(p.t, codec.Subscribe(r)), bytesOf(p.t, codec.Success))
 		p.subscribe(name)
 	}
 	p.expect(bytesOf(p.t, r), recv)
