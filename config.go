@@ -33,6 +33,12 @@ type Config struct {
 	// MaxWaiting is the number of requests per connection that may wait for their turn
 	// to be sent. One more fails with ErrOverloaded. Default: 65536.
 	MaxWaiting int
+	// MaxAnswer is how many bytes of an answer without a bound of its own are held at a time,
+	// 16384 to 2^30: all of the answer to Channel, which is 9 bytes and 40 for each
+	// subscription, and a fragment of those to List, KeyStats, Connections and Channels, of
+	// which real servers have less than 24 KiB. More is an error that matches ErrProtocol.
+	// What is made of the bytes can take up to 8 times as many. Default: 4 MiB.
+	MaxAnswer int
 	// MaxRetries is how often a request is sent again that was certainly not
 	// executed, or that only reads. Anything else is never repeated. Negative: never.
 	// Default: 2.
@@ -93,13 +99,15 @@ func (c Config) withDefaults() (Config, error) {
 		name     string
 		value    *int
 		initial  int
+		min      int
 		max      int
 		negative bool
 	}{
-		{"MaxConns", &c.MaxConns, 4, 1 << 10, false},
-		{"MaxInFlight", &c.MaxInFlight, 512, maxInFlight, false},
-		{"MaxWaiting", &c.MaxWaiting, 1 << 16, 1 << 24, false},
-		{"MaxRetries", &c.MaxRetries, 2, 100, true},
+		{"MaxConns", &c.MaxConns, 4, 1, 1 << 10, false},
+		{"MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight, false},
+		{"MaxWaiting", &c.MaxWaiting, 1 << 16, 1, 1 << 24, false},
+		{"MaxAnswer", &c.MaxAnswer, 4 << 20, readSize, 1 << 30, false},
+		{"MaxRetries", &c.MaxRetries, 2, 1, 100, true},
 	} {
 		if *f.value == 0 {
 			*f.value = f.initial
@@ -107,8 +115,8 @@ func (c Config) withDefaults() (Config, error) {
 		switch {
 		case f.negative && *f.value > f.max:
 			return c, fmt.Errorf("%w: %s is %d, must be at most %d", ErrConfig, f.name, *f.value, f.max)
-		case !f.negative && (*f.value < 0 || *f.value > f.max):
-			return c, fmt.Errorf("%w: %s is %d, must be 1 to %d", ErrConfig, f.name, *f.value, f.max)
+		case !f.negative && (*f.value < f.min || *f.value > f.max):
+			return c, fmt.Errorf("%w: %s is %d, must be %d to %d", ErrConfig, f.name, *f.value, f.min, f.max)
 		}
 	}
 	for _, f := range []struct {

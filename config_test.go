@@ -49,7 +49,7 @@ func TestAnAddressDecidesTheNetwork(t *testing.T) {
 
 func TestConfigBoundsAreInclusive(t *testing.T) {
 	for _, cfg := range []throttr.Config{
-		{MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxWaiting: 1}, {MaxWaiting: 1 << 24},
+		{MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxWaiting: 1}, {MaxWaiting: 1 << 24}, {MaxAnswer: 1 << 14}, {MaxAnswer: 1 << 30},
 		{MaxRetries: -5}, {MaxRetries: 100}, {ConnectTimeout: time.Millisecond}, {MaxConnAge: -1}, {MaxConnIdle: -1},
 		{HealthInterval: 1}, {StallTimeout: time.Hour},
 	} {
@@ -61,20 +61,22 @@ func TestConfigBoundsAreInclusive(t *testing.T) {
 
 func TestConfigErrorsNameTheFieldAndItsBound(t *testing.T) {
 	for text, cfg := range map[string]throttr.Config{
-		"MaxConns is -1, must be 1 to 1024":             {MaxConns: -1},
-		"MaxConns is 1025, must be 1 to 1024":           {MaxConns: 1025},
-		"MaxInFlight is 1024, must be 1 to 1023":        {MaxInFlight: 1024},
-		"MaxInFlight is -3, must be 1 to 1023":          {MaxInFlight: -3},
-		"MaxWaiting is 16777217, must be 1 to 16777216": {MaxWaiting: 1<<24 + 1},
-		"MaxRetries is 101, must be at most 100":        {MaxRetries: 101},
-		"ConnectTimeout is -1ns, must be positive":      {ConnectTimeout: -1},
-		"StallTimeout is -1s, must be positive":         {StallTimeout: -time.Second},
-		"HealthInterval is -1ns, must be positive":      {HealthInterval: -1},
-		`Servers: "h" is neither host:port nor unix`:    {Servers: []string{"h"}},
-		`Servers: "" is neither host:port nor unix`:     {Servers: []string{""}},
-		`Servers: "h:" has no port`:                     {Servers: []string{"h:"}},
-		`Servers: "unix://" has no path`:                {Servers: []string{"unix://"}},
-		`Servers: "a:1" is given twice`:                 {Servers: []string{"a:1", "b:1", "a:1"}},
+		"MaxConns is -1, must be 1 to 1024":                    {MaxConns: -1},
+		"MaxConns is 1025, must be 1 to 1024":                  {MaxConns: 1025},
+		"MaxInFlight is 1024, must be 1 to 1023":               {MaxInFlight: 1024},
+		"MaxInFlight is -3, must be 1 to 1023":                 {MaxInFlight: -3},
+		"MaxAnswer is 16383, must be 16384 to 1073741824":      {MaxAnswer: 16383},
+		"MaxAnswer is 1073741825, must be 16384 to 1073741824": {MaxAnswer: 1<<30 + 1},
+		"MaxWaiting is 16777217, must be 1 to 16777216":        {MaxWaiting: 1<<24 + 1},
+		"MaxRetries is 101, must be at most 100":               {MaxRetries: 101},
+		"ConnectTimeout is -1ns, must be positive":             {ConnectTimeout: -1},
+		"StallTimeout is -1s, must be positive":                {StallTimeout: -time.Second},
+		"HealthInterval is -1ns, must be positive":             {HealthInterval: -1},
+		`Servers: "h" is neither host:port nor unix`:           {Servers: []string{"h"}},
+		`Servers: "" is neither host:port nor unix`:            {Servers: []string{""}},
+		`Servers: "h:" has no port`:                            {Servers: []string{"h:"}},
+		`Servers: "unix://" has no path`:                       {Servers: []string{"unix://"}},
+		`Servers: "a:1" is given twice`:                        {Servers: []string{"a:1", "b:1", "a:1"}},
 	} {
 		_, err := dialed(t, cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig)

@@ -15,10 +15,12 @@ import (
 // A server is asked when the iteration comes to it, over a connection of its own, so that
 // its answer, of any length, holds up no other request; that connection is closed when the
 // answer is over, or the loop is left. The entries come as they arrive: what is kept of the
-// answer is what came at once. A loop that takes its time makes the server wait.
+// answer is a fragment, of at most Config.MaxAnswer bytes. A loop that takes its time makes
+// the server wait. An answer has no end but the server's: let ctx have one.
 //
 // At most Config.MaxConns of these connections per server are open at a time, and a
-// further one waits for its turn: a loop within a loop needs two.
+// further one waits for its turn: a loop within a loop needs two. No more than
+// Config.MaxWaiting can wait.
 //
 // Where a server fails, the entries that came from it remain, and the others are asked.
 // The last that is yielded is then the error, with an empty entry: a [*RequestError], or
@@ -53,7 +55,7 @@ func listing[T codec.Value, E codec.FragmentEntry[E], A any](
 		var failures []error
 		for _, p := range c.pools {
 			goesOn := true
-			var d codec.FragmentDecoder[E]
+			d := codec.FragmentDecoder[E]{MaxFragment: uint64(c.cfg.MaxAnswer)}
 			err := p.converse(ctx, r, func(src []byte) (int, bool, error) {
 				entries, n, err := d.Decode(src)
 				for _, e := range entries {

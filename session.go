@@ -62,12 +62,8 @@ func (p *pool[T]) session(ctx context.Context) (*session[T], error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case p.places <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-p.ctx.Done():
-		return nil, ErrClosed
+	if err := p.takePlace(ctx); err != nil {
+		return nil, err
 	}
 	s, err := p.openSession(ctx)
 	if err != nil {
@@ -75,6 +71,38 @@ func (p *pool[T]) session(ctx context.Context) (*session[T], error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// takePlace takes a place for a session, and waits for one with Config.MaxWaiting others at
+// most: those who wait for a connection count, too.
+func (p *pool[T]) takePlace(ctx context.Context) error {
+	select {
+	case p.places <- struct{}{}:
+		return nil
+	default:
+	}
+	p.mu.Lock()
+	full := p.waiting >= p.cfg.MaxWaiting
+	if !full {
+		p.waiting++
+	}
+	p.mu.Unlock()
+	if full {
+		return ErrOverloaded
+	}
+	defer func() {
+		p.mu.Lock()
+		p.waiting--
+		p.mu.Unlock()
+	}()
+	select {
+	case p.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.ctx.Done():
+		return ErrClosed
+	}
 }
 
 func (p *pool[T]) openSession(ctx context.Context) (*session[T], error) {
@@ -206,6 +234,8 @@ func (s *session[T]) read(d decode) error {
 			continue
 		case !errors.Is(err, codec.ErrShort):
 			return fmt.Errorf("%w: %w", ErrProtocol, err)
+		case len(s.rest) >= s.pool.cfg.MaxAnswer:
+			return fmt.Errorf("%w: the answer is longer than %d bytes", ErrProtocol, s.pool.cfg.MaxAnswer)
 		}
 		if err := s.receive(); err != nil {
 			if begun && errors.Is(err, io.EOF) {
@@ -222,7 +252,7 @@ func (s *session[T]) receive() error {
 	case len(s.rest) == 0:
 		s.rest = s.base[:0]
 	case len(s.rest) == cap(s.rest):
-		s.base = make([]byte, 0, readSize+2*len(s.rest))
+		s.base = make([]byte, 0, min(readSize+2*len(s.rest), s.pool.cfg.MaxAnswer))
 		s.rest = append(s.base, s.rest...)
 	}
 	have := len(s.rest)

@@ -16,7 +16,7 @@ import (
 //	unix:///path/to/socket?stall_timeout=2s
 //
 // A host without a port gets 9000. Parameters are max_conns, max_in_flight,
-// max_waiting and max_retries, which are numbers, and connect_timeout,
+// max_waiting, max_answer and max_retries, which are numbers, and connect_timeout,
 // stall_timeout, max_conn_age, max_conn_idle, health_interval, retry_pause and
 // max_retry_pause, which are durations such as 500ms: the fields of [Config]. Anything
 // else is an error that matches [ErrConfig].
@@ -79,7 +79,7 @@ func (c *Config) setParameters(query string) error {
 	}
 	numbers := map[string]*int{
 		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight,
-		"max_waiting": &c.MaxWaiting, "max_retries": &c.MaxRetries,
+		"max_waiting": &c.MaxWaiting, "max_answer": &c.MaxAnswer, "max_retries": &c.MaxRetries,
 	}
 	durations := map[string]*time.Duration{
 		"connect_timeout": &c.ConnectTimeout, "stall_timeout": &c.StallTimeout, "max_conn_age": &c.MaxConnAge,

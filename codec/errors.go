@@ -41,17 +41,20 @@ func (e *SizeError) Unwrap() error { return ErrTooLarge }
 // [ErrMalformed] or [ErrUnknownOp].
 type DecodeError struct {
 	Offset int64 // where in the input the field begins, in bytes from 0
-	// Field is "op", "status", "probe status", "frame", "response kind",
+	// Field is "op", "status", "probe status", "frame", "response kind", "fragment",
 	// "fragment index" or "record type".
 	Field string
-	Value uint64 // what was found there; for "frame", its length in bytes
+	Value uint64 // what was found there; for "frame" and "fragment", the length in bytes
 	Err   error  // ErrMalformed or ErrUnknownOp
 }
 
 // Error names the offset, the field and what was found.
 func (e *DecodeError) Error() string {
-	if e.Field == "frame" {
+	switch e.Field {
+	case "frame":
 		return fmt.Sprintf("%v: %s of %d bytes at offset %d, at most %d are allowed", e.Err, e.Field, e.Value, e.Offset, MaxFrame)
+	case "fragment":
+		return fmt.Sprintf("%v: %s of %d bytes at offset %d is too long", e.Err, e.Field, e.Value, e.Offset)
 	}
 	return fmt.Sprintf("%v: %s is 0x%02x at offset %d", e.Err, e.Field, e.Value, e.Offset)
 }

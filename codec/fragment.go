@@ -3,6 +3,8 @@ package codec
 import (
 	"encoding/binary"
 	"iter"
+	"math"
+	"math/bits"
 )
 
 // FragmentEntry is an entry of a response that comes in fragments: a [ListEntry],
@@ -35,6 +37,10 @@ type FragmentEntry[E any] interface {
 // It keeps one fragment, and of that what has arrived: a count on the wire makes
 // it allocate nothing and wait for nothing but bytes.
 type FragmentDecoder[E FragmentEntry[E]] struct {
+	// MaxFragment is how many bytes the entries and names of a fragment may have, 0 for any
+	// number: one with more is malformed. Those of a server have less than 24 KiB.
+	MaxFragment uint64
+
 	state fragments[E]
 	part  []byte // the beginning of the item that is to come next
 	taken bool   // part is a whole item, decoded by the last call
@@ -53,6 +59,7 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 	if d.taken {
 		d.part, d.taken = d.part[:0], false
 	}
+	d.state.max = d.MaxFragment
 	for !d.state.done() {
 		item := d.next(src, &n)
 		if item == nil {
@@ -106,12 +113,15 @@ const (
 // fragments reads a response that comes in fragments, item by item: take(item) with
 // an item of size() bytes, until done().
 type fragments[E FragmentEntry[E]] struct {
-	dry     bool // only look whether the items are as they should be
+	dry     bool   // only look whether the items are as they should be
+	max     uint64 // bytes of a fragment; 0: any number
 	stage   stage
 	offset  int64  // of the next item in the response
 	count   uint64 // of fragments in the response
 	index   uint64 // of the fragment, from 1
 	left    uint64 // entries of the fragment that are to come
+	start   int64  // where the fragment begins in the response
+	fixed   uint64 // bytes of all its entries; the largest uint64 if they are more
 	total   uint64 // bytes of the names of those that have come
 	names   []byte // the lengths of these names
 	entries []E
@@ -161,7 +171,7 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 		if index := binary.LittleEndian.Uint64(item); index != f.index {
 			return false, &DecodeError{Offset: offset, Field: "fragment index", Value: index, Err: ErrMalformed}
 		}
-		f.left = binary.LittleEndian.Uint64(item[8:])
+		f.left, f.start = binary.LittleEndian.Uint64(item[8:]), offset
 		f.total, f.names, f.entries = 0, f.names[:0], f.entries[:0]
 		if f.entries == nil {
 			f.entries = []E{} // costs nothing
@@ -170,6 +180,9 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 		if f.left == 0 {
 			f.stage = atNames
 		}
+		var e E
+		f.fixed = times(f.left, uint64(e.size()))
+		return false, f.fits()
 	case atEntry:
 		var e E
 		name, err := e.scan(item)
@@ -184,6 +197,7 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 		if f.left--; f.left == 0 {
 			f.stage = atNames
 		}
+		return false, f.fits()
 	case atNames:
 		for i := range f.entries {
 			n := int(f.names[i])
@@ -194,6 +208,23 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// fits refuses a fragment that has more bytes than it may, as soon as that is known.
+func (f *fragments[E]) fits() error {
+	if f.max == 0 || f.fixed <= f.max && f.total <= f.max-f.fixed {
+		return nil
+	}
+	length := f.fixed + min(f.total, math.MaxUint64-f.fixed)
+	return &DecodeError{Offset: f.start, Field: "fragment", Value: length, Err: ErrMalformed}
+}
+
+// times returns the product, or the largest uint64 if it is more.
+func times(a, b uint64) uint64 {
+	if hi, lo := bits.Mul64(a, b); hi == 0 {
+		return lo
+	}
+	return math.MaxUint64
 }
 
 // begin gets ready for the next fragment, if there is one.

@@ -191,6 +191,55 @@ func TestMalformedFragmentsNameTheirPlace(t *testing.T) {
 	}
 }
 
+// A fragment that is longer than allowed is malformed, and the error tells where it begins.
+func TestFragmentsOutOfBoundsAreRefused(t *testing.T) {
+	list := recorded(t)["LIST"].src
+	whole, _, err := codec.DecodeListResponse[uint16](list)
+	require.NoError(t, err)
+	decode := func(most uint64, piece int, src []byte) error {
+		d := codec.ListDecoder[uint16]{MaxFragment: most}
+		for !d.Done() {
+			_, n, err := d.Decode(src[:min(piece, len(src))])
+			src = src[n:]
+			if err != nil && !errors.Is(err, codec.ErrShort) || len(src) == 0 {
+				return err
+			}
+		}
+		return nil
+	}
+	offset, first := int64(9), uint64(0)
+	var longest codec.DecodeError
+	for i, entries := range whole.Fragments {
+		length := uint64(0)
+		for _, e := range entries {
+			length += 13 + uint64(len(e.Key))
+		}
+		if i == 0 {
+			first = length
+		}
+		if length > longest.Value {
+			longest = codec.DecodeError{Offset: offset, Field: "fragment", Value: length, Err: codec.ErrMalformed}
+		}
+		offset += 16 + int64(length)
+	}
+	for _, piece := range []int{1, 100, len(list)} {
+		require.NoError(t, decode(longest.Value, piece, list))
+		err := decode(longest.Value-1, piece, list)
+		var de *codec.DecodeError
+		require.ErrorAs(t, err, &de)
+		require.LessOrEqual(t, de.Offset, longest.Offset)
+		err = decode(first-1, piece, list)
+		require.ErrorAs(t, err, &de)
+		require.Equal(t, codec.DecodeError{Offset: 9, Field: "fragment", Value: first, Err: codec.ErrMalformed}, *de)
+		require.ErrorContains(t, err, "too long")
+		for name, src := range hostile() {
+			if name != "fragments" && name != "empty fragments" {
+				require.ErrorIs(t, decode(1<<40, piece, src), codec.ErrMalformed, name)
+			}
+		}
+	}
+}
+
 // hostile are beginnings of responses that announce more than can ever come.
 func hostile() map[string][]byte {
 	huge := binary.LittleEndian.AppendUint64(nil, math.MaxUint64)

@@ -19,7 +19,7 @@ func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
 		"", "throttr://", "throttr://h1,h2:7,[::1]", "throttrs://[fe80::1%25eth0]:7/?max_conns=4", "unix:///run/throttr.sock",
 		"unix://?max_conns=1", "throttr://user:secret@h:1", "throttr://h1/db#top", "throttr://h,h:9000",
-		"throttr://h?max_conns=4&max_in_flight=1023&max_waiting=9&max_retries=-1&max_answer=4096",
+		"throttr://h?max_conns=4&max_in_flight=1023&max_waiting=9&max_retries=-1&max_answer=16384",
 		"throttr://h?connect_timeout=1%2E5s&stall_timeout=2s&max_conn_age=-1s&max_conn_idle=3m&health_interval=1m30s",
 		"throttr://h?retry_pause=1ms&max_retry_pause=9223372036854775807ns", "throttr://h?max_conns=1&max_conns=1", "throttr://h?%zz;",
 	} {
@@ -36,6 +36,7 @@ func FuzzParseURL(f *testing.F) {
 		require.True(t, 0 <= cfg.MaxConns && cfg.MaxConns <= 1<<10)
 		require.True(t, 0 <= cfg.MaxInFlight && cfg.MaxInFlight <= 1023)
 		require.True(t, 0 <= cfg.MaxWaiting && cfg.MaxWaiting <= 1<<24)
+		require.True(t, 0 <= cfg.MaxAnswer && cfg.MaxAnswer <= 1<<30)
 		require.LessOrEqual(t, cfg.MaxRetries, 100)
 		for _, d := range []time.Duration{cfg.ConnectTimeout, cfg.StallTimeout, cfg.HealthInterval, cfg.RetryPause, cfg.MaxRetryPause} {
 			require.GreaterOrEqual(t, d, time.Duration(0))
@@ -53,7 +54,8 @@ func FuzzParseURL(f *testing.F) {
 func format(cfg throttr.Config) string {
 	q := url.Values{}
 	for name, n := range map[string]int{
-		"max_conns": cfg.MaxConns, "max_in_flight": cfg.MaxInFlight, "max_waiting": cfg.MaxWaiting, "max_retries": cfg.MaxRetries,
+		"max_conns": cfg.MaxConns, "max_in_flight": cfg.MaxInFlight, "max_waiting": cfg.MaxWaiting,
+		"max_answer": cfg.MaxAnswer, "max_retries": cfg.MaxRetries,
 	} {
 		q.Set(name, strconv.Itoa(n))
 	}
