@@ -44,6 +44,7 @@ var commands = []command{
 	listCommand, statCommand, infoCommand,
 	publishCommand, subscribeCommand, channelsCommand,
 	connectionsCommand, whoamiCommand,
+	benchCommand,
 	mockCommand,
 }
 

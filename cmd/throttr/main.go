@@ -1,4 +1,4 @@
-// Throttr speaks to Throttr servers from a shell, or plays one.
+// Throttr speaks to Throttr servers from a shell, tells how fast they are, or plays one.
 //
 //	throttr mock -addr 127.0.0.1:9000
 //	throttr hit -scale 1m -limit 100 user:42

@@ -21,6 +21,7 @@ type client interface {
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
 	get(ctx context.Context, key string) (buffer, bool, error)
+	loads
 
 	Purge(ctx context.Context, key string) (bool, error)
 	List(ctx context.Context) iter.Seq2[throttr.ListEntry, error]
@@ -87,6 +88,11 @@ func connect(ctx context.Context, servers string) (client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return connectTo(ctx, cfg)
+}
+
+// connectTo is connect for those who have a Config.
+func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 	c, err := open[uint16](ctx, cfg)
 	var one, other *throttr.ValueSizeError
 	if !errors.As(err, &one) {

@@ -47,7 +47,7 @@ type Progress struct {
 type Result struct {
 	Operations uint64        `json:"operations"` // that have succeeded
 	Errors     uint64        `json:"errors"`     // operations that have failed; nothing else counts them
-	FirstError error         `json:"-"`          // of any worker; nil: none
+	FirstError error         `json:"-"`          // of any goroutine; nil: none
 	Elapsed    time.Duration `json:"elapsed_ns"`
 	PerSecond  float64       `json:"per_second"` // operations
 
@@ -76,17 +76,48 @@ const (
 // Run performs op in a closed loop, and returns once every operation under way has ended.
 // If ctx ends first, it returns what was measured until then, and the cause.
 func Run(ctx context.Context, cfg Config, op Operation) (Result, error) {
-	if cfg.Goroutines < 1 || cfg.Duration <= 0 || cfg.Warmup < 0 || cfg.Batch < 0 {
+	if cfg.Batch < 0 {
+		return Result{}, errors.New("load: a batch has at least one operation")
+	}
+	batch := uint64(max(cfg.Batch, 1))
+	return RunLoops(ctx, cfg, func(ctx context.Context, worker int, m *Meter) {
+		base := time.Now()
+		var last time.Duration
+		for i := uint64(0); !m.Over(); i += batch {
+			var failed uint64
+			var failure error
+			for j := range batch {
+				if err := op(ctx, worker, i+j); err != nil {
+					failed++
+					failure = err
+				}
+			}
+			now := time.Since(base)
+			m.Add(batch-failed, (now-last)/time.Duration(batch))
+			if failed > 0 {
+				m.Fail(failed, failure)
+			}
+			last = now // the start of the next
+		}
+	})
+}
+
+// Loop is the loop of the goroutine of the given number, from 0: it tells m what becomes of
+// the operations that it performs in its own way, and returns when m is over.
+type Loop func(ctx context.Context, worker int, m *Meter)
+
+// RunLoops is [Run] for loops other than one operation after the other.
+func RunLoops(ctx context.Context, cfg Config, loop Loop) (Result, error) {
+	if cfg.Goroutines < 1 || cfg.Duration <= 0 || cfg.Warmup < 0 {
 		return Result{}, errors.New("load: there must be goroutines, and a duration")
 	}
-	r := &run{cfg: cfg, op: op, workers: make([]*worker, cfg.Goroutines)}
-	r.cfg.Batch = max(cfg.Batch, 1)
-	for i := range r.workers {
-		r.workers[i] = new(worker)
+	r := &run{cfg: cfg, meters: make([]*Meter, cfg.Goroutines)}
+	for i := range r.meters {
+		r.meters[i] = &Meter{phase: &r.phase}
 	}
 	var loops sync.WaitGroup
-	for i, w := range r.workers {
-		loops.Go(func() { r.loop(ctx, i, w) })
+	for i, m := range r.meters {
+		loops.Go(func() { loop(ctx, i, m) })
 	}
 	err := r.pass(ctx, cfg.Warmup)
 	before := usageNow()
@@ -100,58 +131,50 @@ func Run(ctx context.Context, cfg Config, op Operation) (Result, error) {
 	return r.result(before, after), err
 }
 
-// run is a measurement under way.
-type run struct {
-	cfg     Config
-	op      Operation
-	workers []*worker
-	phase   atomic.Uint32
-}
-
-// worker is what one goroutine has measured. Only its own goroutine writes to it.
-type worker struct {
+// Meter is what one goroutine has measured. Only that goroutine calls its methods.
+type Meter struct {
 	_          [64]byte // keeps others' memory away
-	performed  atomic.Uint64
+	phase      *atomic.Uint32
+	told       uint64
+	performed  atomic.Uint64 // told, for others
 	errors     uint64
 	firstError error
 	latencies  histogram
 	_          [64]byte
 }
 
-// loop is the loop of one goroutine. The end of an operation is the start of the next.
-func (r *run) loop(ctx context.Context, number int, w *worker) {
-	batch := uint64(r.cfg.Batch)
-	base := time.Now()
-	var last time.Duration
-	for i := uint64(0); ; i += batch {
-		var failed uint64
-		var failure error
-		for j := range batch {
-			if err := r.op(ctx, number, i+j); err != nil {
-				failed++
-				failure = err
-			}
-		}
-		now := time.Since(base)
-		switch r.phase.Load() {
-		case counting:
-			w.latencies.add(uint64(now-last)/batch, batch-failed)
-			if failed > 0 {
-				w.fail(failed, failure)
-			}
-		case over:
-			return
-		}
-		w.performed.Store(i + batch)
-		last = now
+// Add counts n operations that have succeeded just now, each of which has taken so long.
+func (m *Meter) Add(n uint64, each time.Duration) {
+	if m.phase.Load() == counting {
+		m.latencies.add(uint64(each), n)
 	}
+	m.tell(n)
 }
 
-func (w *worker) fail(n uint64, err error) {
-	w.errors += n
-	if w.firstError == nil {
-		w.firstError = err
+// Fail counts n operations that have failed just now.
+func (m *Meter) Fail(n uint64, err error) {
+	if m.phase.Load() == counting {
+		m.errors += n
+		if m.firstError == nil {
+			m.firstError = err
+		}
 	}
+	m.tell(n)
+}
+
+func (m *Meter) tell(n uint64) {
+	m.told += n
+	m.performed.Store(m.told)
+}
+
+// Over reports whether the time is over.
+func (m *Meter) Over() bool { return m.phase.Load() == over }
+
+// run is a measurement under way.
+type run struct {
+	cfg    Config
+	meters []*Meter
+	phase  atomic.Uint32
 }
 
 // pass lets time pass, and tells of the progress.
@@ -184,21 +207,21 @@ func (r *run) pass(ctx context.Context, d time.Duration) error {
 
 // performed returns how many operations there have been, failed ones included.
 func (r *run) performed() (n uint64) {
-	for _, w := range r.workers {
-		n += w.performed.Load()
+	for _, m := range r.meters {
+		n += m.performed.Load()
 	}
 	return n
 }
 
-// result puts together what the workers have measured, who have ended.
+// result puts together what the goroutines have measured, which have ended.
 func (r *run) result(before, after usage) Result {
 	var all histogram
 	var res Result
-	for _, w := range r.workers {
-		all.merge(&w.latencies)
-		res.Errors += w.errors
+	for _, m := range r.meters {
+		all.merge(&m.latencies)
+		res.Errors += m.errors
 		if res.FirstError == nil {
-			res.FirstError = w.firstError
+			res.FirstError = m.firstError
 		}
 	}
 	res.Operations = all.count

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// load runs a bench, and returns what it prints without its progress.
+func (s shell) load(args ...string) (status int, stdout, stderr string) {
+	s.t.Helper()
+	status, stdout, stderr = s.run("", args...)
+	progress := regexp.MustCompile(`(?m)^[a-z ]+: (turn \d+ of \d+|warming up), .*\d/s\n`)
+	return status, stdout, progress.ReplaceAllString(stderr, "")
+}
+
+// bench runs a short bench that must succeed, and returns what it prints as JSON.
+func (s shell) bench(args ...string) (records []benchRecord) {
+	s.t.Helper()
+	args = append([]string{"bench", "-json", "-duration", "50ms", "-warmup", "10ms", "-keys", "50"}, args...)
+	status, stdout, stderr := s.load(args...)
+	require.Empty(s.t, stderr)
+	require.Zero(s.t, status)
+	for line := range strings.Lines(stdout) {
+		var r benchRecord
+		require.NoError(s.t, json.Unmarshal([]byte(line), &r))
+		require.Positive(s.t, r.Operations)
+		require.LessOrEqual(s.t, r.P50, r.P99)
+		require.LessOrEqual(s.t, r.P99, r.P999)
+		require.Zero(s.t, r.Errors)
+		records = append(records, r)
+	}
+	return records
+}
+
+func TestBenchMeasuresEachWorkloadBesideRaw(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, srv := shellFor(t, size)
+		for w, op := range map[workload]codec.Op{
+			hitWorkload: codec.OpUpdate, increaseWorkload: codec.OpUpdate, queryWorkload: codec.OpQuery, insertWorkload: codec.OpInsert,
+		} {
+			if w == hitWorkload && size == 1 {
+				continue // its windows get full at once
+			}
+			before := srv.Requests(op)
+			records := s.bench("-workload", string(w), "-compare", "raw", "-goroutines", "1,4")
+			require.Len(t, records, 4)
+			executed := 0
+			for i, r := range records {
+				require.Equal(t, w, r.Workload)
+				require.Equal(t, i%2 == 1, r.Raw)
+				require.Equal(t, 1+i/2*3, r.Goroutines)
+				require.Contains(t, []int{1, 2, 3, 4}, r.Conns)
+				require.Equal(t, 50, r.Keys)
+				require.Equal(t, turns, r.Turns)
+				executed += int(r.Operations)
+				if r.Raw {
+					require.Nil(t, r.Ratio)
+				} else if per := records[i+1].PerSecond; per > 0 {
+					require.InDelta(t, r.PerSecond/per, *r.Ratio, 1e-9)
+				}
+			}
+			if w != hitWorkload { // some of which share a request
+				require.GreaterOrEqual(t, srv.Requests(op)-before, executed)
+			}
+			require.Empty(t, srv.Keys(), "%s leaves nothing behind", w)
+		}
+	})
+}
+
+func TestBenchOfRawAlone(t *testing.T) {
+	t.Parallel()
+	for w, frames := range map[string]workload{"raw": increaseWorkload, "raw -frames hit": hitWorkload, "raw -frames insert": insertWorkload} {
+		s, srv := shellFor(t, 2)
+		records := s.bench(strings.Fields("-conns 3 -outstanding 7 -workload " + w)...)
+		require.Len(t, records, 1)
+		r := records[0]
+		require.True(t, r.Raw)
+		require.Equal(t, frames, r.Workload)
+		require.Equal(t, 7, r.Goroutines)
+		require.Equal(t, 3, r.Conns)
+		require.Equal(t, 1, r.Turns)
+		require.Nil(t, r.Ratio)
+		require.Empty(t, srv.Keys())
+	}
+}
+
+func TestBenchOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	a := mockserver.RunT(t)
+	b := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))
+	s := shell{t, a.Addr() + "," + b.Addr()}
+	for _, w := range []string{"hit", "increase", "query", "insert"} {
+		s.bench("-workload", w, "-compare", "raw")
+		for _, srv := range []*mockserver.Server{a, b} {
+			require.Empty(t, srv.Keys())
+			require.Greater(t, srv.Requests(codec.OpPurge), 50)
+		}
+	}
+}
+
+func TestBenchPrintsATable(t *testing.T) {
+	t.Parallel()
+	s, _ := shellFor(t, 4)
+	status, out, stderr := s.load(strings.Fields("bench -workload increase -compare raw -goroutines 2 -duration 50ms -warmup 0s")...)
+	require.Empty(t, stderr)
+	require.Zero(t, status)
+	require.Regexp(t, `^workload +goroutines +conns +ops/s +p50 +p99 +p99\.9 +CPU/op +allocs/op +errors +ratio
+increase +2 +1 +\d+ +\S+s +\S+s +\S+s +\S+s +\d+\.\d\d +0 +\d+\.\d{3}
+raw increase +2 +1 +\d+ +\S+s +\S+s +\S+s +\S+s +\d+\.\d\d +0 +-
+$`, out)
+	_, out, _ = s.load(strings.Fields("bench -workload query -goroutines 1,8 -duration 50ms -warmup 0s")...)
+	require.Regexp(t, `(?m)^query +1 .* -\nquery +8 .* \d+\.\d{3}$`, out)
+	_, out, _ = s.load(strings.Fields("bench -goroutines 1 -duration 50ms -warmup 0s")...)
+	require.Regexp(t, `^workload .* errors\nhit +1 .* 0\n$`, out)
+}
+
+func TestBenchTellsOfOperationsThatFail(t *testing.T) {
+	t.Parallel()
+	line := strings.Fields("bench -duration 50ms -warmup 0s -keys 10 -workload")
+	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery, "insert": codec.OpInsert} {
+		s, srv := shellFor(t, 2)
+		srv.Inject(mockserver.Fault{Op: op, Skip: 1000, Replace: []byte{0}}) // the probes, and the counters
+		status, out, stderr := s.load(append(line, w)...)
+		require.Equal(t, statusError, status)
+		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "what was measured is printed")
+		require.Regexp(t, `^throttr bench: \d+ operations have failed, the first: a record is (missing|there already).*\n$`, stderr)
+
+		s, srv = shellFor(t, 2)
+		srv.Inject(mockserver.Fault{Op: op, Skip: 1000, Times: 10, Replace: []byte{0}})
+		status, out, stderr = s.load(append(line, "raw", "-frames", w)...)
+		require.Equal(t, statusError, status)
+		require.Empty(t, out)
+		require.Regexp(t, `^throttr bench: an answer begins with 0x00: .*\n$`, stderr)
+	}
+	s, _ := shellFor(t, 1)
+	_, _, stderr := s.load(append(line, "hit")...)
+	require.Regexp(t, `failed, the first: a window is full: these values hold 127 hits; use more -keys`, stderr)
+}
+
+func TestBenchEndsWithItsServer(t *testing.T) {
+	t.Parallel()
+	for _, w := range []string{"increase", "raw"} {
+		s, srv := shellFor(t, 2)
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 1000, Disconnect: true})
+		status, _, stderr := s.load(strings.Fields("bench -duration 50ms -warmup 0s -keys 10 -timeout 1s -workload " + w)...)
+		require.Equal(t, statusError, status)
+		require.Regexp(t, `(?m)^throttr bench: `, stderr)
+	}
+}
+
+func TestAnInterruptedBenchCleansUp(t *testing.T) {
+	t.Parallel()
+	for _, w := range []string{"hit", "insert", "raw", "raw -frames insert"} {
+		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var out, errs bytes.Buffer
+		status := make(chan int)
+		go func() {
+			args := strings.Fields("bench -duration 1m -keys 10 -servers " + srv.Addr() + " -workload " + w)
+			status <- run(ctx, args, nil, &out, &errs)
+		}()
+		require.Eventually(t, func() bool {
+			return srv.Requests(codec.OpUpdate)+srv.Requests(codec.OpInsert) > 1000
+		}, 10*time.Second, time.Millisecond)
+		cancel()
+		require.Equal(t, statusError, <-status)
+		require.Empty(t, out.String())
+		require.Contains(t, errs.String(), "throttr bench: interrupted\n")
+		require.NotContains(t, errs.String(), "left behind")
+		require.Empty(t, srv.Keys(), w)
+	}
+}
+
+func TestBenchSaysWhatItCanNotDo(t *testing.T) {
+	t.Parallel()
+	srv := mockserver.RunT(t)
+	s := shell{t, srv.Addr()}
+	s.fails("bench -workload raw -conns 2 -outstanding 2047", "2047 outstanding on 2 connections", "1023", "H4")
+	s.fails("bench -workload raw -frames hit -conns 1 -outstanding 512", "512 outstanding on 1 connections")
+	require.Empty(t, srv.Keys())
+	shell{t, "throttrs://" + srv.Addr()}.fails("bench -workload raw", "no TLS")
+	shell{t, "127.0.0.1:1"}.fails("bench", "can't connect")
+	shell{t, "127.0.0.1:1"}.fails("bench -workload raw", "can't connect")
+}
+
+func TestProgressIsToldOnceASecond(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var b bytes.Buffer
+			p := newProgress(&b)
+			require.False(t, p.terminal)
+			p.terminal = terminal
+			for i := range 25 {
+				p.tell("%d", i)
+				<-time.After(100 * time.Millisecond)
+			}
+			p.done()
+			p.done()
+			if terminal {
+				require.Equal(t, "\r10\x1b[K\r20\x1b[K\r\x1b[K", b.String())
+			} else {
+				require.Equal(t, "10\n20\n", b.String())
+			}
+		})
+	}
+}
+
+func TestTurnsAreReportedByTheirMedian(t *testing.T) {
+	t.Parallel()
+	var results []load.Result
+	for i, want := range []time.Duration{9, 7, 7, 6} { // of 9; 9 and 5; 9, 5 and 7; 9, 5, 7 and 0
+		n := []time.Duration{9, 5, 7, 0}[i]
+		results = append(results, load.Result{Operations: 1, Errors: 2, PerSecond: float64(n), P99: n, Max: n, Elapsed: n})
+		m := medians(results)
+		require.InDelta(t, want, m.PerSecond, 1e-9)
+		require.Equal(t, want, m.P99)
+		require.EqualValues(t, i+1, m.Operations)
+		require.EqualValues(t, 2*(i+1), m.Errors)
+		require.EqualValues(t, 9, m.Max)
+	}
+}
+
+func TestDurationsAreBrief(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234: "1.23µs", 123456: "123µs", 1234567: "1.23ms", 12 * time.Second: "12s", 1234 * time.Second: "20m34s",
+	} {
+		require.Equal(t, want, brief(d))
+	}
+}
