@@ -231,7 +231,7 @@ func (c *Client[T]) sendPart(ctx context.Context, b *Batch[T], p *part[T]) {
 		p.call.frames = append(p.call.frames, b.frames[start:b.requests[i].end]...)
 		p.call.kinds = append(p.call.kinds, b.requests[i].kind)
 	}
-	p.err = p.pool.send(ctx, p.call)
+	p.err = p.pool.send(ctx, p.call, false)
 }
 
 // awaitPart waits for what sendPart has queued, and stores the answers.

@@ -54,6 +54,8 @@ type call[T codec.Value] struct {
 	err   error         // once done: why there is no answer
 	sent  bool          // once done: whether a failed call may have been executed
 
+	borrowed *conn[T] // the caller's: whose ear he has, nil if he has none
+
 	round  uint64 // the writer's: in which write it left
 	offset int    // the writer's: at which byte of that write it began
 

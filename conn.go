@@ -34,13 +34,15 @@ type conn[T codec.Value] struct {
 	load atomic.Int64 // requests queued or in flight
 
 	onEvent func(codec.Event[T]) // what the reader does with EVENTs; nil: it drops them
-	events  []codec.Event[T]     // the reader's: those it has just decoded
+	direct  *direct              // reads and writes without blocking; nil: it can't
 	usage   usage
 
 	mu            sync.Mutex
 	wake          sync.Cond      // on mu: the writer waits here
 	queue         fifo[*call[T]] // calls to be written
 	pen           pen            // who writes
+	ear           ear            // who reads
+	loans         uint64         // how often a caller has borrowed the ear
 	waiting       int            // requests in queue
 	flight        fifo[*call[T]] // calls written, or being written, and not yet answered
 	inFlight      int            // requests in flight
@@ -49,11 +51,18 @@ type conn[T codec.Value] struct {
 	err           error          // why the connection ended
 
 	// Those of who has the pen.
-	direct   *direct // writes without blocking; nil: it can't
-	buf      []byte  // what is written
-	accepted int     // how much of it has been
-	round    uint64  // how often buf has been filled
+	buf      []byte // what is written
+	accepted int    // how much of it has been
+	round    uint64 // how often buf has been filled
 
+	// Those of who has the ear.
+	in        []byte           // what is read into
+	lo, hi    int              // where in it are bytes that are yet to be decoded
+	finished  []*call[T]       // what the last bytes have brought
+	events    []codec.Event[T] // likewise
+	hearUntil time.Time        // the deadline of reads, zero if there is none
+
+	recall   chan struct{} // one element: the reader is to look who has the ear
 	readDone chan struct{} // closed when the reader has ended
 	done     chan struct{} // closed when all is over
 	stall    watchdog
@@ -72,7 +81,7 @@ func newEventConn[T codec.Value](nc net.Conn, early []byte, p *pool[T], onEvent 
 	c := &conn[T]{
 		onEvent: onEvent,
 		nc:      nc, server: p.server, cfg: p.cfg, counts: &p.counts, calls: p.calls, born: time.Now(),
-		readDone: make(chan struct{}), done: make(chan struct{}),
+		recall: make(chan struct{}, 1), readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.direct = newDirect(nc)
 	c.usage.since = c.born
@@ -84,17 +93,18 @@ func newEventConn[T codec.Value](nc net.Conn, early []byte, p *pool[T], onEvent 
 }
 
 // push queues a call. It returns ErrOverloaded, or errConnGone; then the call is
-// still its caller's.
-func (c *conn[T]) push(cl *call[T]) error {
+// still its caller's. A caller who is about to do nothing but to wait can borrow the ear: if
+// push returns true, he must hear.
+func (c *conn[T]) push(cl *call[T], waits bool) (borrowed bool, err error) {
 	n := len(cl.kinds)
 	c.mu.Lock()
 	if c.err != nil || c.retiring {
 		c.mu.Unlock()
-		return errConnGone
+		return false, errConnGone
 	}
 	if c.waiting+n > c.cfg.MaxWaiting && c.waiting > 0 {
 		c.mu.Unlock()
-		return ErrOverloaded
+		return false, ErrOverloaded
 	}
 	others := c.inFlight > 0 || c.queue.len() > 0
 	c.queue.push(cl)
@@ -102,14 +112,21 @@ func (c *conn[T]) push(cl *call[T]) error {
 	c.usage.pushes++
 	c.load.Add(int64(n))
 	mine := c.takePen()
+	borrowed = c.borrow(waits, mine && !others)
 	c.mu.Unlock()
+	if borrowed {
+		err = c.prick()
+	}
+	switch {
+	case err != nil:
+		c.fail(err)
+	case mine && others:
+		runtime.Gosched() // who is about to push can be in the same write
+	}
 	if mine {
-		if others {
-			runtime.Gosched() // who is about to push can be in the same write
-		}
 		c.writeDirect()
 	}
-	return nil
+	return borrowed, nil
 }
 
 // recycle puts away a call that its caller has abandoned.
@@ -128,12 +145,12 @@ func (c *conn[T]) finish(calls ...*call[T]) {
 	}
 	c.load.Add(-int64(requests))
 	c.counts.answered.Add(uint64(answers))
-	for i, cl := range calls {
+	for _, cl := range calls {
 		if !cl.finish() {
 			c.calls.Put(cl)
 		}
-		calls[i] = nil
 	}
+	clear(calls)
 }
 
 // fail ends the connection, for the first reason that it is called with.
@@ -144,6 +161,7 @@ func (c *conn[T]) fail(err error) {
 	}
 	c.mu.Unlock()
 	c.wake.Signal()
+	c.callReader()
 	c.nc.Close()
 }
 

@@ -43,7 +43,8 @@ func (w wire) queue(u unity, n, size int) *call[uint16] {
 	for range n {
 		require.NoError(w, cl.add(codec.Query{Key: bytes.Repeat([]byte{'k'}, size-2)}))
 	}
-	require.NoError(w, w.push(cl))
+	_, err := w.push(cl, true)
+	require.NoError(w, err)
 	synctest.Wait()
 	return cl
 }
@@ -235,7 +236,8 @@ func TestARetiringConnectionEndsThoughTheCallsThatWaitWereAbandoned(t *testing.T
 		_, ok := queued.abandon()
 		require.True(t, ok)
 		w.retire()
-		require.Equal(t, errConnGone, w.push(newCall[uint16]()))
+		_, err := w.push(newCall[uint16](), true)
+		require.Equal(t, errConnGone, err)
 		synctest.Wait()
 		require.NoError(t, w.failure(), "a call is in flight")
 		w.answers(1)
@@ -272,11 +274,13 @@ func TestMoreThanMayWaitIsRefused(t *testing.T) {
 		w.queue(loose, 2, 10)
 		one := newCall[uint16]()
 		require.NoError(t, one.add(codec.Query{}))
-		require.Equal(t, ErrOverloaded, w.push(one))
+		_, err := w.push(one, true)
+		require.Equal(t, ErrOverloaded, err)
 		require.Equal(t, 10, w.written())
 		w.answers(1)
 		require.Equal(t, 20, w.written())
-		require.NoError(t, w.push(one))
+		_, err = w.push(one, true)
+		require.NoError(t, err)
 	})
 	onWire(t, Config{MaxInFlight: 1, MaxWaiting: 2}, func(w wire) {
 		w.queue(loose, 1, 10)

@@ -4,10 +4,11 @@ package throttr
 
 import "net"
 
-// direct is of use where sockets can be written to without blocking. Elsewhere the writer
-// of a connection writes.
+// direct is of use where sockets can be read and written without blocking. Elsewhere, the
+// reader and writer of a connection do all of it.
 type direct struct{}
 
 func newDirect(net.Conn) *direct { return nil }
 
-func (*direct) write([]byte) (int, error) { return 0, nil }
+func (*direct) write([]byte) (int, error) { panic("unreachable: newDirect returns nil") }
+func (*direct) read([]byte) (int, error)  { panic("unreachable: newDirect returns nil") }

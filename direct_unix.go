@@ -3,18 +3,24 @@
 package throttr
 
 import (
+	"io"
 	"net"
 	"syscall"
 )
 
-// direct writes to a socket what it takes at once, so that a caller can write without
-// being held up. For one goroutine at a time.
+// direct reads and writes what a socket has or takes at once, so that nobody is held up.
+// One goroutine at a time may read, one may write.
 type direct struct {
-	raw    syscall.RawConn
-	src    []byte
-	n      int
-	err    error
-	write1 func(fd uintptr) bool // made once, for a write not to allocate
+	raw           syscall.RawConn
+	in, out       attempt
+	read1, write1 func(fd uintptr) bool // made once, for an attempt not to allocate
+}
+
+// attempt is a read or write that does not block.
+type attempt struct {
+	buf []byte
+	n   int
+	err error
 }
 
 // newDirect returns nil if nc is not a plain socket.
@@ -33,31 +39,45 @@ func newDirect(nc net.Conn) *direct {
 		return nil
 	}
 	d := &direct{raw: raw}
-	d.write1 = d.try
+	d.read1 = func(fd uintptr) bool { return d.in.make(syscall.Read, fd) }
+	d.write1 = func(fd uintptr) bool { return d.out.make(syscall.Write, fd) }
 	return d
 }
 
 // write returns how many bytes the socket has taken. Less than all of them is no error.
 func (d *direct) write(src []byte) (n int, err error) {
-	d.src, d.n, d.err = src, 0, nil
+	d.out = attempt{buf: src}
 	if err := d.raw.Write(d.write1); err != nil {
-		return d.n, err
+		return 0, err
 	}
-	return d.n, d.err
+	return d.out.n, d.out.err
 }
 
-// try makes one attempt. That it returns true tells the net package not to wait.
-func (d *direct) try(fd uintptr) bool {
+// read returns how many bytes there were. None is no error; at the end, it is io.EOF.
+func (d *direct) read(dst []byte) (n int, err error) {
+	d.in = attempt{buf: dst, n: -1}
+	if err := d.raw.Read(d.read1); err != nil {
+		return 0, err
+	}
+	if d.in.n == 0 {
+		return 0, io.EOF
+	}
+	return max(d.in.n, 0), d.in.err
+}
+
+// make makes the attempt. That it returns true tells package net not to wait.
+func (a *attempt) make(f func(fd int, p []byte) (int, error), fd uintptr) bool {
 	for {
-		n, err := syscall.Write(int(fd), d.src)
-		d.n = max(n, 0)
+		n, err := f(int(fd), a.buf)
 		switch err {
+		case nil:
+			a.n = n
 		case syscall.EINTR:
 			continue
 		case syscall.EAGAIN:
-			return true
+		default:
+			a.err = err
 		}
-		d.err = err
 		return true
 	}
 }

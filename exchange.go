@@ -12,24 +12,28 @@ import (
 // exchange sends a call and waits for its answers. If it returns false, the call must
 // not be touched any more.
 func (p *pool[T]) exchange(ctx context.Context, cl *call[T]) (mine bool, err error) {
-	if err := p.send(ctx, cl); err != nil {
+	if err := p.send(ctx, cl, true); err != nil {
 		return true, err
 	}
 	return p.await(ctx, cl)
 }
 
 // send queues a call on a connection of p. On an error nothing was sent, and the
-// call is its caller's.
-func (p *pool[T]) send(ctx context.Context, cl *call[T]) error {
+// call is its caller's. Waits says that he does nothing else before he calls await.
+func (p *pool[T]) send(ctx context.Context, cl *call[T], waits bool) error {
 	if err := ctx.Err(); err != nil {
 		return p.failed(cl, false, err)
 	}
 	for {
+		var borrowed bool
 		c, err := p.get(ctx)
 		if err == nil {
-			err = c.push(cl)
+			borrowed, err = c.push(cl, waits)
 		}
 		switch {
+		case borrowed:
+			cl.borrowed = c
+			return nil
 		case err == nil:
 			return nil
 		case errors.Is(err, errConnGone):
@@ -46,6 +50,10 @@ func (p *pool[T]) send(ctx context.Context, cl *call[T]) error {
 func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error) {
 	op := cl.op // an abandoned call is not to be looked at
 	for try := 0; ; try++ {
+		if c := cl.borrowed; c != nil {
+			cl.borrowed = nil
+			c.hear(cl)
+		}
 		select {
 		case <-cl.done:
 		case <-ctx.Done():
@@ -63,7 +71,7 @@ func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error)
 		}
 		p.counts.retries.Add(1)
 		cl.rewind()
-		if again := p.send(ctx, cl); again != nil {
+		if again := p.send(ctx, cl, true); again != nil {
 			return true, p.failed(cl, sent, fmt.Errorf("%w, after %w", errors.Unwrap(again), reason))
 		}
 	}

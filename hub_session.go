@@ -307,7 +307,7 @@ func (h *hub[T]) request(c *conn[T], requests ...codec.Request) (*call[T], error
 			return nil, err
 		}
 	}
-	if err := c.push(cl); err != nil {
+	if _, err := c.push(cl, false); err != nil {
 		<-c.done
 		return nil, c.failure()
 	}

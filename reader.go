@@ -14,68 +14,55 @@ const readSize = 16 << 10
 // read is the reader.
 func (c *conn[T]) read(early []byte) {
 	defer close(c.readDone)
-	buf := make([]byte, readSize)
-	lo, hi := 0, copy(buf, early)
-	var finished []*call[T]
-	for {
-		if hi > lo {
-			n, err := c.deliver(buf[lo:hi], &finished)
-			lo += n
-			if err != nil {
-				c.fail(err)
-				return
-			}
-		}
-		if lo == hi {
-			lo, hi = 0, 0
-		} else if len(buf)-hi < codec.MaxFrame {
-			hi = copy(buf, buf[lo:hi])
-			lo = 0
-		}
-		n, err := c.nc.Read(buf[hi:])
-		hi += n
-		if n == 0 && err != nil {
-			if errors.Is(err, io.EOF) && hi > lo {
-				err = io.ErrUnexpectedEOF
-			}
-			c.fail(fmt.Errorf("%w: %w", ErrConnLost, err))
-			return
+	c.in = make([]byte, readSize)
+	c.hi = copy(c.in, early)
+	err := c.deliver()
+	for err == nil {
+		if c.lend() {
+			err = c.standBy()
+		} else {
+			err = c.receive()
 		}
 	}
+	c.fail(err)
 }
 
-// deliver decodes the answers and EVENTs that src holds, hands finished calls
-// back, and returns how many bytes it took.
-func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
-	done := (*finished)[:0]
-	c.mu.Lock()
-	for n < len(src) && err == nil {
-		var size int
-		if codec.Op(src[n]) == codec.OpEvent { // H8: an EVENT may come before any response
-			var e codec.Event[T]
-			if e, size, err = codec.DecodeEvent[T](src[n:]); err == nil {
-				c.counts.events.Add(1)
-				if c.onEvent != nil {
-					c.events = append(c.events, e)
-				}
-			}
-		} else if c.flight.len() == 0 {
-			err = fmt.Errorf("byte 0x%02x came unasked", src[n])
-		} else {
-			var a answer[T]
-			cl := c.flight.at(0)
-			if a, size, err = decodeAnswer[T](cl.kinds[len(cl.answers)], src[n:]); err == nil {
-				c.inFlight--
-				if cl.answers = append(cl.answers, a); len(cl.answers) == len(cl.kinds) {
-					done = append(done, c.flight.pop())
-					c.inFlightBytes -= len(cl.frames)
-				}
-			}
-		}
-		n += size
+// receive waits for bytes and delivers what they hold.
+func (c *conn[T]) receive() error {
+	n, err := c.nc.Read(c.room())
+	return c.received(n, err)
+}
+
+// room returns where bytes can be read to, enough of them for any answer.
+func (c *conn[T]) room() []byte {
+	if c.lo == c.hi {
+		c.lo, c.hi = 0, 0
+	} else if len(c.in)-c.hi < codec.MaxFrame {
+		c.hi = copy(c.in, c.in[c.lo:c.hi])
+		c.lo = 0
 	}
+	return c.in[c.hi:]
+}
+
+// received delivers what n bytes that were just read hold, unless it is none.
+func (c *conn[T]) received(n int, err error) error {
+	c.hi += n
+	if n == 0 && err != nil {
+		if errors.Is(err, io.EOF) && c.hi > c.lo {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("%w: %w", ErrConnLost, err)
+	}
+	return c.deliver()
+}
+
+// deliver decodes the answers and EVENTs that have been read, and hands finished calls
+// back.
+func (c *conn[T]) deliver() error {
+	c.mu.Lock()
+	err := c.decode()
 	c.stall.progress++
-	mine := c.queue.len() > 0 && c.takePen()
+	mine := err == nil && c.queue.len() > 0 && c.takePen()
 	if c.retiring {
 		c.wake.Signal()
 	}
@@ -83,14 +70,60 @@ func (c *conn[T]) deliver(src []byte, finished *[]*call[T]) (n int, err error) {
 	for _, e := range c.events {
 		c.onEvent(e)
 	}
-	c.events = c.events[:0]
-	c.finish(done...)
-	*finished = done
+	c.finish(c.finished...)
 	if mine {
 		c.writeDirect()
 	}
-	if err != nil && !errors.Is(err, codec.ErrShort) {
-		return n, fmt.Errorf("%w: %w", ErrProtocol, err)
+	return err
+}
+
+// decode takes answers and EVENTs off what has been read, and calls that have all of
+// theirs out of flight. The mutex is held.
+func (c *conn[T]) decode() error {
+	c.events, c.finished = c.events[:0], c.finished[:0]
+	for c.lo < c.hi {
+		src := c.in[c.lo:c.hi]
+		var n int
+		var err error
+		if codec.Op(src[0]) == codec.OpEvent { // H8: an EVENT may come before any response
+			n, err = c.decodeEvent(src)
+		} else if c.flight.len() == 0 {
+			err = fmt.Errorf("byte 0x%02x came unasked", src[0])
+		} else {
+			n, err = c.decodeAnswer(c.flight.at(0), src)
+		}
+		switch {
+		case errors.Is(err, codec.ErrShort):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrProtocol, err)
+		}
+		c.lo += n
+	}
+	return nil
+}
+
+func (c *conn[T]) decodeEvent(src []byte) (n int, err error) {
+	e, n, err := codec.DecodeEvent[T](src)
+	if err == nil {
+		c.counts.events.Add(1)
+		if c.onEvent != nil {
+			c.events = append(c.events, e)
+		}
+	}
+	return n, err
+}
+
+// decodeAnswer decodes the next answer of cl, the oldest call in flight.
+func (c *conn[T]) decodeAnswer(cl *call[T], src []byte) (n int, err error) {
+	a, n, err := decodeAnswer[T](cl.kinds[len(cl.answers)], src)
+	if err != nil {
+		return 0, err
+	}
+	c.inFlight--
+	if cl.answers = append(cl.answers, a); len(cl.answers) == len(cl.kinds) {
+		c.finished = append(c.finished, c.flight.pop())
+		c.inFlightBytes -= len(cl.frames)
 	}
 	return n, nil
 }

@@ -80,7 +80,8 @@ func (c *conn[T]) idle() time.Duration {
 func (c *conn[T]) ping() {
 	cl := c.calls.Get().(*call[T])
 	cl.reset()
-	if cl.add(codec.Query{Key: []byte(pingKey)}) == nil && c.push(cl) == nil {
+	add(cl, codec.Query{Key: []byte(pingKey)})
+	if _, err := c.push(cl, false); err == nil {
 		<-cl.done
 		c.mu.Lock()
 		c.usage.seen++ // a ping is no use

@@ -1,0 +1,137 @@
+package throttr
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// A caller who has a connection to himself reads his answer himself: that it need not be
+// handed from the reader to him saves two changes of goroutines, which take as long as a
+// quick server. The reader lends its ear for that whenever a lone call has been answered,
+// and takes it back when it is not borrowed for a while, or callers become more than one.
+
+const (
+	// earPatience is how long a caller reads at most, as he doesn't notice meanwhile that
+	// his ctx has ended.
+	earPatience = 2 * time.Millisecond
+	// earLoan is how long an ear that nobody borrows stays free. Nobody notices meanwhile
+	// that the connection has been closed.
+	earLoan = 5 * time.Millisecond
+)
+
+// ear says who reads from a connection.
+type ear uint8
+
+const (
+	earReader ear = iota // the reader
+	earFree              // nobody: there is nothing to wait for
+	earCaller            // a caller
+)
+
+// lend lets go of the ear after a lone call, and returns whether it did.
+func (c *conn[T]) lend() bool {
+	if c.direct == nil || c.onEvent != nil || len(c.finished) != 1 || c.lo < c.hi {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.retiring || c.inFlight > 0 || c.queue.len() > 0 {
+		return false
+	}
+	c.ear = earFree
+	return true
+}
+
+// standBy waits until the reader has the ear again. It returns why the connection has
+// ended, nil if it has not.
+func (c *conn[T]) standBy() error {
+	loan := time.NewTimer(earLoan)
+	defer loan.Stop()
+	for loans := uint64(0); ; {
+		over := false
+		select {
+		case <-c.recall:
+		case <-loan.C:
+			over = true
+			loan.Reset(earLoan)
+		}
+		c.mu.Lock()
+		if c.ear == earFree && (c.err != nil || over && c.loans == loans) {
+			c.ear = earReader
+		}
+		loans = c.loans
+		back, err := c.ear == earReader, c.err
+		c.mu.Unlock()
+		if back {
+			c.hearUntil = time.Time{}
+			c.nc.SetReadDeadline(c.hearUntil)
+			return err
+		}
+	}
+}
+
+// borrow takes the ear for a caller, if it is free and he wants it and is alone. If he is
+// not, the reader takes it back. The mutex is held.
+func (c *conn[T]) borrow(wanted, alone bool) bool {
+	switch {
+	case c.ear != earFree:
+		return false
+	case !wanted || !alone:
+		c.giveBack()
+		return false
+	}
+	c.ear = earCaller
+	c.loans++
+	return true
+}
+
+// giveBack returns the ear to the reader. The mutex is held.
+func (c *conn[T]) giveBack() {
+	c.ear = earReader
+	c.callReader()
+}
+
+// callReader has the reader look who has the ear.
+func (c *conn[T]) callReader() {
+	select {
+	case c.recall <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// prick is what a borrower does before he writes: he sees to it that he doesn't read for
+// too long, and that the connection has not been closed while nobody read.
+func (c *conn[T]) prick() error {
+	now := time.Now()
+	if c.hearUntil.Sub(now) > earPatience/2 {
+		return nil // somebody has just read
+	}
+	c.hearUntil = now.Add(earPatience)
+	c.nc.SetReadDeadline(c.hearUntil)
+	n, err := c.direct.read(c.room())
+	if n == 0 && err == nil {
+		return nil
+	}
+	return c.received(n, err)
+}
+
+// hear reads on behalf of a borrower until his call is done, but not for long, and gives
+// the ear away.
+func (c *conn[T]) hear(cl *call[T]) {
+	for cl.state.Load() != callDone {
+		if err := c.receive(); err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				c.fail(err)
+			}
+			break
+		}
+	}
+	c.mu.Lock()
+	if c.err == nil && !c.retiring && c.inFlight == 0 && c.queue.len() == 0 && c.lo == c.hi {
+		c.ear = earFree
+	} else {
+		c.giveBack()
+	}
+	c.mu.Unlock()
+}
