@@ -128,7 +128,10 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		return b
 	}
 	for i := range b.purgers {
-		b.start(b.purgers[i].run)
+		b.start(func() {
+			defer b.tasks.Done()
+			b.purgers[i].run()
+		})
 	}
 	return b
 }
@@ -204,14 +207,17 @@ func (b *ServerBackend[T]) lane(key string, scale time.Duration) (*lane[T], erro
 	return b.lanes.add(newLane(b, key, t)), nil
 }
 
-// start runs f in a goroutine that close waits for, unless b is closed.
+// start runs f in a goroutine, unless b is closed. Close waits until f has called
+// b.tasks.Done.
 func (b *ServerBackend[T]) start(f func()) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if !b.closed.Load() {
-		b.tasks.Go(f)
+	if b.closed.Load() {
+		return false
 	}
-	return !b.closed.Load()
+	b.tasks.Add(1)
+	go f()
+	return true
 }
 
 // close lets no more hits in, removes the records of windows that are over, fails the hits

@@ -34,3 +34,16 @@ func Owned[T codec.Value](b *ServerBackend[T]) int {
 	}
 	return n
 }
+
+// Loans returns how often callers of a client have read their answers themselves, on the
+// connections that are open.
+func Loans[T codec.Value](client *Client[T]) (n uint64) {
+	for _, p := range client.pools {
+		for _, c := range *p.conns.Load() {
+			c.mu.Lock()
+			n += c.loans
+			c.mu.Unlock()
+		}
+	}
+	return n
+}

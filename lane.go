@@ -61,7 +61,9 @@ type lane[T codec.Value] struct {
 	known   bool   // window is of use
 	window  window // the active one, as far as is known
 
-	fresh bool // window has just been read; the serving goroutine's own
+	run    func() // what startServing starts, made once
+	flight flight // the serving goroutine's own
+	fresh  bool   // window has just been read; likewise
 
 	owned []*ownedRecord[T] // guarded by the purger's mutex
 }
@@ -131,7 +133,7 @@ func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 		l.mu.Unlock()
 		return Window{}, b.refused(l.key, false, ErrOverloaded)
 	}
-	if !l.serving && !b.start(l.serve) {
+	if !l.serving && !l.startServing() {
 		l.mu.Unlock()
 		return Window{}, b.refused(l.key, false, ErrClosed)
 	}
@@ -227,22 +229,34 @@ const (
 	moveTask              // a Set or Reset
 )
 
+// startServing starts a goroutine that serves, unless the backend is closed. The mutex is
+// held.
+func (l *lane[T]) startServing() bool {
+	if l.run == nil {
+		l.run = func() {
+			defer l.backend.tasks.Done()
+			l.serve()
+		}
+	}
+	return l.backend.start(l.run)
+}
+
 // serve serves visits until there are none.
 func (l *lane[T]) serve() {
-	var f flight
+	f := &l.flight
 	for {
 		if len(f.visits) > 1 {
 			runtime.Gosched() // those who just had their answer may be back
 		}
-		switch m, v := l.next(&f); m {
+		switch m, v := l.next(f); m {
 		case moveRest:
 			return
 		case moveCount:
-			l.count(&f)
+			l.count(f)
 		case moveCheck:
 			l.check()
 		case moveFind:
-			l.find(&f)
+			l.find(f)
 		case moveTask:
 			l.perform(v)
 		}
@@ -299,7 +313,7 @@ func (l *lane[T]) next(f *flight) (move, *visit) {
 	}
 	l.serving = false
 	if len(l.queue.ring) > idleQueue {
-		l.queue = fifo[*visit]{}
+		l.queue, f.visits = fifo[*visit]{}, nil
 	}
 	return moveRest, nil
 }

@@ -27,7 +27,7 @@ func (l *lane[T]) lead(ctx context.Context, v *visit, bucket int64, since time.T
 	default:
 		l.known = false
 	}
-	if l.serving = l.queue.len() > 0; l.serving && !l.backend.start(l.serve) {
+	if l.serving = l.queue.len() > 0; l.serving && !l.startServing() {
 		l.serving = false
 		l.turnAway()
 	}

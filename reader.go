@@ -20,7 +20,8 @@ func (c *conn[T]) read(early []byte) {
 	for err == nil {
 		if c.lend() {
 			err = c.standBy()
-		} else {
+		}
+		if err == nil {
 			err = c.receive()
 		}
 	}
