@@ -1,0 +1,125 @@
+package throttr_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// refusals counts the errors, each of which must say that too many wait and that nothing
+// was sent.
+func refusals(t *testing.T, errs []error) (n int) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			require.ErrorIs(t, err, throttr.ErrOverloaded)
+			require.True(t, throttr.SafeToRetry(err))
+			n++
+		}
+	}
+	return n
+}
+
+// TestTooManyWhoWaitForAConnectionAreRefused has the only connection end and the next one
+// take a second to make.
+func TestTooManyWhoWaitForAConnectionAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		slow := false
+		client := connect[uint16](t, srv, throttr.Config{MaxWaiting: 5, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if slow {
+				pass(time.Second)
+			}
+			return srv.Dial(ctx)
+		}})
+		slow = true
+		srv.Disconnect()
+		synctest.Wait()
+		errs := make([]error, 20)
+		var callers sync.WaitGroup
+		for i := range errs {
+			callers.Go(func() { _, _, errs[i] = client.Query(t.Context(), "k") })
+			synctest.Wait()
+		}
+		require.Equal(t, 5, statsOf(client).Waiting)
+		callers.Wait()
+		require.Equal(t, 20-5, refusals(t, errs))
+		require.Zero(t, statsOf(client).Waiting)
+	})
+}
+
+// TestTooManyHitsOnAKeyAreRefused has hits come while a request for their window is under
+// way. Those of another key are none the worse for it.
+func TestTooManyHitsOnAKeyAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxWaiting: 50}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		require.Equal(t, 1, hits(t, limiter, 1, "hot", time.Minute, 100))
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: time.Second})
+		errs := make([]error, 200)
+		var callers sync.WaitGroup
+		for i := range errs {
+			callers.Go(func() { _, errs[i] = limiter.Hit(t.Context(), "hot", time.Minute, 100) })
+			synctest.Wait()
+		}
+		require.Equal(t, 1, hits(t, limiter, 1, "another", time.Minute, 100))
+		callers.Wait()
+		require.Equal(t, 200-1-50, refusals(t, errs), "one is under way, and 50 wait")
+		res, err := limiter.Hit(t.Context(), "hot", time.Minute, 100)
+		require.NoError(t, err)
+		require.EqualValues(t, 1+1+50+1, res.Count)
+	})
+}
+
+// TestTheGoroutinesOfAClientAreBounded counts them under load: two for each connection, one
+// for each server, one more for each server of a backend, and one for each key with callers.
+// None is for a call.
+func TestTheGoroutinesOfAClientAreBounded(t *testing.T) {
+	const conns, keys, callers = 3, 4, 100
+	srv := mockserver.RunT(t)
+	client := connect[uint16](t, srv, throttr.Config{MaxConns: conns, MaxInFlight: 8, StallTimeout: time.Minute})
+	limiter := throttr.NewRateLimit(client.Backend())
+	sub, err := client.Subscribe(t.Context(), "c")
+	require.NoError(t, err)
+	defer sub.Close()
+	remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Hour})
+	defer remove()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	query := func() { client.Query(ctx, "k") }
+	for i := range callers {
+		all.Go(query)
+		all.Go(func() { limiter.Hit(ctx, fmt.Sprint(i%keys), time.Minute, 1000) })
+	}
+	own := func() int {
+		n := 0
+		for _, s := range stacks() {
+			if !strings.Contains(s, "throttr_test.") { // a caller
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { // one who comes has another connection made, if all are busy
+		all.Go(query)
+		return statsOf(client).Conns == conns+1
+	}, 5*time.Second, time.Millisecond)
+	const most = 2*(conns+1) + 1 + 1 + 1 + keys // the subscription has a connection and a goroutine
+	require.LessOrEqual(t, own(), most, "with %d callers", 2*callers)
+	cancel()
+	all.Wait()
+	client.Close()
+	requireNoGoroutines(t)
+}
