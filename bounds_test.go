@@ -123,3 +123,55 @@ func TestTheGoroutinesOfAClientAreBounded(t *testing.T) {
 	client.Close()
 	requireNoGoroutines(t)
 }
+
+// TestConnectionsThatEndTakeUpRoom has each connection get too old while its answers are
+// late. It is replaced, and ends when it has them; but there are never more than twice
+// MaxConns, and who needs a further one waits for it.
+func TestConnectionsThatEndTakeUpRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{
+			MaxConns: 1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond, StallTimeout: time.Hour,
+		}))
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 10 * time.Second})
+		most := 0
+		var callers sync.WaitGroup
+		for range 30 {
+			callers.Go(func() {
+				_, _, err := client.Query(t.Context(), "k")
+				require.NoError(t, err)
+			})
+			pass(time.Second)
+			most = max(most, srv.Conns())
+		}
+		callers.Wait()
+		require.Equal(t, 2, most)
+	})
+}
+
+// TestSubscriptionsAreMadeAFewAtATime has 200 channels subscribed to at once, on a server
+// that takes a second to answer: EVENTs can be outstanding besides.
+func TestSubscriptionsAreMadeAFewAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() {
+				_, err := client.Subscribe(t.Context(), fmt.Sprint(i))
+				require.NoError(t, err)
+			})
+		}
+		most, before := 0, 0
+		for range 10 {
+			synctest.Wait()
+			now := srv.Requests(codec.OpSubscribe)
+			most, before = max(most, now-before), now
+			pass(time.Second)
+		}
+		all.Wait()
+		require.Equal(t, 200, before)
+		require.Equal(t, 64, most)
+	})
+}
