@@ -86,7 +86,7 @@ func (n *Entities) Check(ctx context.Context, entity, operation string, limit ui
 	}
 	e := event(entity, operation, scale)
 	e.Increment, e.Metadata = 1, metadata
-	res, err := n.limiter.hit(ctx, e, limit)
+	res, err := n.limiter.hit(ctx, &e, limit)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ type lane[T codec.Value] struct {
 	serving bool
 	known   bool   // window is of use
 	window  window // the active one, as far as is known
+	name    []byte // of the record in bucket named
+	named   int64
 
 	run    func() // what startServing starts, made once
 	flight flight // the serving goroutine's own
@@ -123,8 +125,9 @@ func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 	if l.canLead(&v, now) {
 		l.serving = true
 		bucket := l.window.bucket
+		name := l.nameOf(bucket)
 		l.mu.Unlock()
-		if l.lead(ctx, &v, bucket, now) {
+		if l.lead(ctx, &v, bucket, name, now) {
 			return v.window, v.err
 		}
 		l.mu.Lock()

@@ -14,8 +14,8 @@ func (l *lane[T]) canLead(v *visit, now time.Time) bool {
 // lead counts v in the known window: one round trip, with nobody else in it, so that its
 // caller can leave when he wants to. Those who have come meanwhile are then served.
 // It returns false, having done nothing, where the window has turned out to be over.
-func (l *lane[T]) lead(ctx context.Context, v *visit, bucket int64, since time.Time) (counted bool) {
-	s, err := l.read(ctx, bucket, v.increment, since)
+func (l *lane[T]) lead(ctx context.Context, v *visit, bucket int64, name []byte, since time.Time) (counted bool) {
+	s, err := l.read(ctx, bucket, name, v.increment, since)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -125,11 +125,11 @@ func (l *lane[T]) replace(seen []sight, b int64, count uint64) (done bool, err e
 // peek reads the active window, or looks for it, for a caller who only wants to know.
 func (l *lane[T]) peek(ctx context.Context) (Window, error) {
 	l.mu.Lock()
-	w := l.window
+	w, name := l.window, l.nameOf(l.window.bucket)
 	known := l.known && l.backend.now().Before(w.endHi)
 	l.mu.Unlock()
 	if known {
-		s, err := l.read(ctx, w.bucket, 0, l.backend.now())
+		s, err := l.read(ctx, w.bucket, name, 0, l.backend.now())
 		if err != nil {
 			return Window{}, err
 		}

@@ -67,14 +67,14 @@ func WithFallback(b Backend) Option { return func(r *RateLimit) { r.outage.fallb
 // less: no bound but ctx and those of the client.
 func WithTimeout(d time.Duration) Option { return func(r *RateLimit) { r.outage.timeout = d } }
 
-// ask asks the backend, for no longer than the timeout.
-func (o *outage) ask(ctx context.Context, f func(context.Context) (Window, error)) (Window, error) {
+// ask has b count the hit that e describes, for no longer than the timeout.
+func (o *outage) ask(ctx context.Context, b Backend, e *Event, limit uint64) (Window, error) {
 	if o.timeout <= 0 {
-		return f(ctx)
+		return b.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 	defer cancel()
-	w, err := f(limited)
+	w, err := b.Hit(limited, e.Key, e.Scale, limit, e.Increment)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errTimeout) {
 		err = fmt.Errorf("%w for %v: %w", errTimeout, o.timeout, err)
 	}
@@ -84,14 +84,12 @@ func (o *outage) ask(ctx context.Context, f func(context.Context) (Window, error
 var errTimeout = errors.New("throttr: no answer from the backend")
 
 // decide decides on a hit that the backend has failed with cause.
-func (o *outage) decide(ctx context.Context, e Event, limit uint64, cause error) (Result, error) {
+func (o *outage) decide(ctx context.Context, e *Event, limit uint64, cause error) (Result, error) {
 	if ownFault(ctx, cause) {
 		return Result{}, cause
 	}
 	if o.fallback != nil {
-		w, err := o.ask(ctx, func(ctx context.Context) (Window, error) {
-			return o.fallback.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
-		})
+		w, err := o.ask(ctx, o.fallback, e, limit)
 		if err == nil {
 			res := resultOf(w, limit)
 			res.Degraded = true

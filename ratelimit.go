@@ -79,11 +79,11 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // HitN is [RateLimit.Hit] for a hit that counts for increment. All of it counts, even
 // if it is denied. An increment of 0 only asks, and opens a window if there is none.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Result, error) {
-	return r.hit(ctx, Event{Key: key, Scale: scale, Increment: increment}, limit)
+	return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 }
 
 // hit decides on a hit and tells the observer. The event says what is hit.
-func (r *RateLimit) hit(ctx context.Context, e Event, limit uint64) (Result, error) {
+func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, error) {
 	if err := checkScale(e.Scale); err != nil {
 		return Result{}, err
 	}
@@ -102,16 +102,14 @@ func (r *RateLimit) hit(ctx context.Context, e Event, limit uint64) (Result, err
 	default:
 		e.Kind = EventDenied
 	}
-	r.observer.Observe(ctx, e)
+	r.observer.Observe(ctx, *e)
 	return res, err
 }
 
 // decide asks the backend and, if that fails, the policy. Cause is why the backend has
 // failed, whatever has come of it.
-func (r *RateLimit) decide(ctx context.Context, e Event, limit uint64) (res Result, cause, err error) {
-	w, err := r.outage.ask(ctx, func(ctx context.Context) (Window, error) {
-		return r.backend.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
-	})
+func (r *RateLimit) decide(ctx context.Context, e *Event, limit uint64) (res Result, cause, err error) {
+	w, err := r.outage.ask(ctx, r.backend, e, limit)
 	if err == nil {
 		return resultOf(w, limit), nil, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -20,6 +21,9 @@ func (c *conn[T]) read(early []byte) {
 	for err == nil {
 		if c.lend() {
 			err = c.standBy()
+		}
+		if len(c.finished) > 1 {
+			runtime.Gosched() // their callers may be back, and answered, before there is nothing to read
 		}
 		if err == nil {
 			err = c.receive()

@@ -46,6 +46,14 @@ func (l *lane[T]) appendName(dst []byte, bucket int64) []byte {
 	return append(dst, l.suffix...)
 }
 
+// nameOf returns the name of a bucket's record. It keeps the last one. The mutex is held.
+func (l *lane[T]) nameOf(bucket int64) []byte {
+	if l.named != bucket || l.name == nil {
+		l.name, l.named = l.appendName(nil, bucket), bucket
+	}
+	return l.name
+}
+
 // window is what a lane knows of the active window. Its end is known to lie between two
 // instants of the backend's clock.
 type window struct {
@@ -177,13 +185,14 @@ func (l *lane[T]) exchange(ctx context.Context, cl *call[T]) error {
 	return err
 }
 
-// read reads the record of a bucket, after adding n to it. Since is a moment ago.
-func (l *lane[T]) read(ctx context.Context, bucket int64, n uint64, since time.Time) (sight, error) {
+// read reads the record of a bucket, whose name is given, after adding n to it. Since is a
+// moment ago.
+func (l *lane[T]) read(ctx context.Context, bucket int64, name []byte, n uint64, since time.Time) (sight, error) {
 	cl := l.request(whole)
 	if n > 0 {
-		l.increase(cl, bucket, n)
+		add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: T(n), Key: name})
 	}
-	l.query(cl, bucket)
+	add(cl, codec.Query{Key: name})
 	if err := l.exchange(ctx, cl); err != nil {
 		return sight{}, err
 	}
@@ -192,9 +201,18 @@ func (l *lane[T]) read(ctx context.Context, bucket int64, n uint64, since time.T
 	return s, nil
 }
 
+// readKnown reads the record of the known window, after adding n to it.
+func (l *lane[T]) readKnown(n uint64) (sight, error) {
+	l.mu.Lock()
+	bucket := l.window.bucket
+	name := l.nameOf(bucket)
+	l.mu.Unlock()
+	return l.read(l.backend.ctx, bucket, name, n, l.backend.now())
+}
+
 // count counts a flight in the known window: one round trip.
 func (l *lane[T]) count(f *flight) {
-	s, err := l.read(l.backend.ctx, l.window.bucket, f.sum, l.backend.now())
+	s, err := l.readKnown(f.sum)
 	switch {
 	case err != nil:
 		l.failFlight(f, l.fate(err, !SafeToRetry(err)))
@@ -209,7 +227,7 @@ func (l *lane[T]) count(f *flight) {
 
 // check reads the known window.
 func (l *lane[T]) check() {
-	s, err := l.read(l.backend.ctx, l.window.bucket, 0, l.backend.now())
+	s, err := l.readKnown(0)
 	switch {
 	case err != nil:
 		l.failAll(l.fate(err, false))
