@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/shortcut"
 	windows "github.com/throttr-go/throttr/window"
 )
 
@@ -30,6 +31,7 @@ type Window = windows.Window
 // It is safe for any number of goroutines.
 type RateLimit struct {
 	backend  Backend
+	counter  shortcut.Counter // the backend's, if nothing but the count is to be done; or nil
 	outage   outage
 	observer Observer
 }
@@ -43,6 +45,9 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	r := &RateLimit{backend: backend}
 	for _, opt := range opts {
 		opt(r)
+	}
+	if r.observer == nil && r.outage.timeout <= 0 {
+		r.counter = shortcut.Of(backend)
 	}
 	return r
 }
@@ -78,8 +83,16 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 
 // HitN is [RateLimit.Hit] for a hit that counts for increment. All of it counts, even
 // if it is denied. An increment of 0 only asks, and opens a window if there is none.
-func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Result, error) {
-	return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
+func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
+	if r.counter == nil || scale <= 0 {
+		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
+	}
+	n, _, left, end, err := r.counter.Count(ctx, key, scale, increment)
+	if err != nil {
+		return r.outage.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+	}
+	res.decide(n, limit, left, end)
+	return res, nil
 }
 
 // hit decides on a hit and tells the observer. The event says what is hit.
@@ -118,14 +131,19 @@ func (r *RateLimit) decide(ctx context.Context, e *Event, limit uint64) (res Res
 }
 
 // resultOf makes a decision of a window that a hit has been counted in.
-func resultOf(w Window, limit uint64) Result {
-	res := Result{Allowed: w.Count <= limit, Count: w.Count, Limit: limit, ResetAt: w.ExpiresAt}
-	if res.Allowed {
-		res.Remaining = limit - w.Count
-	} else {
-		res.RetryAfter = w.Left
-	}
+func resultOf(w Window, limit uint64) (res Result) {
+	res.decide(w.Count, limit, w.Left, w.ExpiresAt)
 	return res
+}
+
+// decide makes r the decision on a hit that was the n-th in a window that ends at end.
+func (r *Result) decide(n, limit uint64, left time.Duration, end time.Time) {
+	r.Count, r.Limit, r.ResetAt = n, limit, end
+	if r.Allowed = n <= limit; r.Allowed {
+		r.Remaining = limit - n
+	} else {
+		r.RetryAfter = left
+	}
 }
 
 // Inc adds increment to key's window, opening one if there is none, and returns the

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// cleanStep is how many windows a cleaning looks at before it lets others have the shard.
+const cleanStep = 128
+
 // clean removes windows that are over, every CleanPeriod, until the backend is closed.
 func (b *Backend) clean() {
 	if b.cleanPeriod <= 0 {
@@ -27,51 +30,63 @@ func (b *Backend) clean() {
 func (b *Backend) Clean() int {
 	n := 0
 	for i := range b.shards {
-		dropped, removed := b.shards[i].clean(b, b.beforeDrop != nil)
-		if len(dropped) > 0 {
-			b.beforeDrop(dropped)
+		var from cursor
+		for more := true; more; {
+			var removed int
+			var dropped []Dropped
+			removed, dropped, more = b.shards[i].clean(b, &from)
+			if len(dropped) > 0 {
+				b.beforeDrop(dropped)
+			}
+			n += removed
 		}
-		n += removed
 	}
 	return n
 }
 
-// clean removes the shard's windows that have been over for KeyOlderThan, and returns
-// them, if they are to be shown. A map that it leaves mostly empty is replaced by a smaller
-// one: maps do not shrink.
-func (s *shard) clean(b *Backend, show bool) (dropped []Dropped, n int) {
+// clean looks at some of the shard's windows, from a cursor on, removes those that have been
+// over for KeyOlderThan, and returns how many, and themselves, if they are to be shown. After
+// the last one, more is false.
+func (s *shard) clean(b *Backend, from *cursor) (removed int, dropped []Dropped, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := b.instant()
-	n = s.sweep(now.nanos, b.keyOlderThan, func(k id, e *entry) {
-		if show {
-			dropped = append(dropped, Dropped{Key: k.key, Scale: k.scale, Window: e.window(now, k.scale)})
+	now := s.now(b)
+	for range cleanStep {
+		r, at := s.windows.next(from)
+		if r == nil {
+			s.windows.compact()
+			return removed, dropped, false
 		}
-	})
-	if n > 3*len(s.windows) {
-		small := make(map[id]*entry, len(s.windows))
-		for k, e := range s.windows {
-			small[k] = e
-		}
-		s.windows = small
-	}
-	return dropped, n
-}
-
-// sweep removes all windows that have been over for age, shows each to f, and returns how
-// many. The mutex is held.
-func (s *shard) sweep(now int64, age time.Duration, f func(id, *entry)) int {
-	before := len(s.windows)
-	s.firstEnd = math.MaxInt64
-	for k, e := range s.windows {
-		end := e.end(k.scale)
-		if e.active(now, k.scale) || now >= end && minus(now, end) < age {
-			s.firstEnd = min(s.firstEnd, end)
+		e := r.entry()
+		if e.scale == 0 || !e.over(now, b.keyOlderThan) {
 			continue
 		}
-		delete(s.windows, k)
-		f(k, e)
+		if b.beforeDrop != nil {
+			d := Dropped{Key: string(r.key()), Scale: e.scale}
+			s.tell(&d.Window, e, now)
+			dropped = append(dropped, d)
+		}
+		s.drop(b, r, at)
+		removed++
 	}
+	return removed, dropped, true
+}
+
+// sweep removes all windows that are over, to make room, and returns how many. The mutex is
+// held.
+func (s *shard) sweep(b *Backend, now int64) int {
+	before := s.windows.n
+	s.firstEnd = math.MaxInt64
 	s.nextSweep = now + int64(before)*int64(sweepPause)
-	return before - len(s.windows)
+	var c cursor
+	for r, at := s.windows.next(&c); r != nil; r, at = s.windows.next(&c) {
+		switch e := r.entry(); {
+		case e.scale == 0:
+		case e.active(now):
+			s.firstEnd = min(s.firstEnd, e.end())
+		default:
+			s.drop(b, r, at)
+		}
+	}
+	return before - s.windows.n
 }

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,15 +33,16 @@ var (
 // Backend is a [window.Backend] in memory. Make one with [New].
 type Backend struct {
 	options
-	origin time.Time // what entries' times count from
-	seed   maphash.Seed
-	secret string
-	shards []shard
-	perMax int   // windows per shard
-	full   error // what a refused key is told
-	closed chan struct{}
-	once   sync.Once
-	tasks  sync.WaitGroup
+	origin    time.Time // what entries' times count from
+	monotonic bool      // the monotonic clock is enough
+	seed      maphash.Seed
+	secret    string
+	shards    []shard
+	perMax    int   // windows per shard
+	full      error // what a refused key is told
+	closed    chan struct{}
+	once      sync.Once
+	tasks     sync.WaitGroup
 }
 
 var _ window.Backend = (*Backend)(nil)
@@ -50,7 +50,7 @@ var _ window.Backend = (*Backend)(nil)
 // New returns an empty backend. It has a goroutine that [Backend.Close] ends.
 func New(opts ...Option) *Backend {
 	b := &Backend{
-		options: options{now: time.Now, cleanPeriod: time.Minute, maxKeys: DefaultMaxKeys},
+		options: options{cleanPeriod: time.Minute, maxKeys: DefaultMaxKeys},
 		seed:    maphash.MakeSeed(),
 		secret:  rand.Text(),
 		closed:  make(chan struct{}),
@@ -58,13 +58,19 @@ func New(opts ...Option) *Backend {
 	for _, opt := range opts {
 		opt(&b.options)
 	}
-	b.origin = b.now()
+	b.monotonic = b.clock == nil && b.algorithm == window.PerKey
+	if b.clock == nil {
+		b.clock = time.Now
+	}
+	b.origin = b.clock()
 	b.full = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
-	b.perMax = b.maxKeys / len(b.shards)
+	b.perMax = min(b.maxKeys/len(b.shards), mostRecords)
 	for i := range b.shards {
-		b.shards[i].windows = make(map[id]*entry)
-		b.shards[i].firstEnd = math.MaxInt64
+		s := &b.shards[i]
+		s.windows, s.firstEnd = newTable(0), math.MaxInt64
+		s.anchor = instant{time: b.origin}
+		s.told = s.anchor
 	}
 	b.tasks.Go(b.clean)
 	return b
@@ -88,7 +94,7 @@ func (b *Backend) Close() error {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.windows, s.closed = nil, true
+		s.windows, s.closed = newTable(0), true
 		s.mu.Unlock()
 	}
 	return nil
@@ -96,58 +102,60 @@ func (b *Backend) Close() error {
 
 // Hit implements [window.Backend]. Every hit is counted. The error is that of ctx,
 // [ErrFull], or [ErrClosed].
-func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (window.Window, error) {
-	return b.Inc(ctx, key, scale, increment)
+func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (w window.Window, err error) {
+	if scale <= 0 {
+		return w, scaleError(scale)
+	}
+	n, passed, left, end, err := (*counter)(b).Count(ctx, key, scale, increment)
+	if err != nil {
+		return w, err
+	}
+	w.Count, w.ExpiresAt, w.Left = n, end, left
+	w.StartedAt, w.UpdatedAt = end.Add(-passed-left), end.Add(-left)
+	return w, nil
 }
 
 // Inc implements [window.Backend]. A count stays at the largest uint64. The error is that of
 // ctx, [ErrFull], or [ErrClosed]; with each, the hit was not counted.
 func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
-	if err := check(ctx, scale); err != nil {
-		return window.Window{}, err
-	}
-	k := b.id(key, scale)
-	s := b.shard(k.key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := b.instant()
-	e := s.windows[k]
-	if e == nil || !e.active(now.nanos, scale) {
-		return b.open(s, k, e, increment, now)
-	}
-	e.add(increment, now.nanos)
-	return e.window(now, scale), nil
+	return b.Hit(ctx, key, scale, math.MaxUint64, increment)
 }
 
 // Get implements [window.Backend]. The error is that of ctx, or [ErrClosed].
-func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
+func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, err error) {
 	if err := check(ctx, scale); err != nil {
-		return window.Window{}, err
+		return w, err
 	}
-	k := b.id(key, scale)
-	s := b.shard(k.key)
+	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return window.Window{}, ErrClosed
+		return w, ErrClosed
 	}
-	now := b.instant()
-	if e := s.windows[k]; e != nil && e.active(now.nanos, scale) {
-		return e.window(now, scale), nil
+	now := s.now(b)
+	if r, _ := s.windows.find(k); r != nil {
+		if e := r.entry(); e.active(now) {
+			s.tell(&w, e, now)
+		}
 	}
-	return window.Window{}, nil
+	return w, nil
 }
 
 // Set implements [window.Backend]. The error is that of ctx, [ErrFull], or [ErrClosed].
-func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (window.Window, error) {
+func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
 	if err := check(ctx, scale); err != nil {
-		return window.Window{}, err
+		return w, err
 	}
-	k := b.id(key, scale)
-	s := b.shard(k.key)
+	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return b.open(s, k, s.windows[k], count, b.instant())
+	now := s.now(b)
+	r, _ := s.windows.find(k)
+	e, err := b.open(s, k, r, count, now)
+	if err == nil {
+		s.tell(&w, e, now)
+	}
+	return w, err
 }
 
 // Reset implements [window.Backend]. The error is that of ctx, or [ErrClosed].
@@ -163,16 +171,16 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		k := b.id(key, 0)
-		return b.shard(k.key).removeKey(b, k.key)
+		s, k := b.locate(key, 0)
+		return s.removeKey(b, k.key)
 	}
 	n := 0
 	for _, scale := range scales {
 		if err := check(ctx, scale); err != nil {
 			return n, err
 		}
-		k := b.id(key, scale)
-		ok, err := b.shard(k.key).remove(b, k)
+		s, k := b.locate(key, scale)
+		ok, err := s.remove(b, k)
 		if err != nil {
 			return n, err
 		}
@@ -190,51 +198,40 @@ func (b *Backend) Len() int {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += len(s.windows)
+		n += s.windows.n
 		s.mu.Unlock()
 	}
 	return n
 }
 
-// open has a window of k's start now, in the place of e. If there is none, room is made
+// open has a window of k's start now, in the record r. If that is nil, room for one is made
 // first. The shard's mutex is held.
-func (b *Backend) open(s *shard, k id, e *entry, count uint64, now instant) (window.Window, error) {
+func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry, error) {
 	if s.closed {
-		return window.Window{}, ErrClosed
+		return entry{}, ErrClosed
 	}
-	if e == nil {
-		if len(s.windows) >= b.perMax && !s.makeRoom(now.nanos, b.overflow) {
-			return window.Window{}, b.full
+	if r == nil {
+		if s.windows.n >= b.perMax && !s.makeRoom(b, now) {
+			return entry{}, b.full
 		}
-		e = new(entry)
-		k.key = strings.Clone(k.key) // the caller's may be a small part of something large
-		s.windows[k] = e
+		r = s.windows.insert(k)
 	}
-	start := b.algorithm.Start(now.time, k.scale)
-	*e = entry{start: int64(start.Sub(b.origin)), updated: now.nanos, count: count}
-	s.firstEnd = min(s.firstEnd, e.end(k.scale))
-	return e.window(now, k.scale), nil
-}
-
-// instant is a time, and what it is in nanoseconds since the backend's origin.
-type instant struct {
-	time  time.Time
-	nanos int64
-}
-
-// instant returns the time. Aligned windows follow the wall clock. Others do not notice
-// when that is set, as long as the times have a monotonic reading.
-func (b *Backend) instant() instant {
-	t := b.now()
+	e := entry{start: now, updated: now, count: count, scale: k.scale}
 	if b.algorithm == window.Aligned {
-		t = t.Round(0)
+		e.start = int64(b.algorithm.Start(s.anchor.time, k.scale).Sub(b.origin))
 	}
-	return instant{t, int64(t.Sub(b.origin))}
+	r.set(e)
+	s.firstEnd = min(s.firstEnd, e.end())
+	return e, nil
 }
 
 func check(ctx context.Context, scale time.Duration) error {
 	if scale <= 0 {
-		return fmt.Errorf("memory: %w: it is %v", window.ErrScale, scale)
+		return scaleError(scale)
 	}
 	return ctx.Err()
+}
+
+func scaleError(scale time.Duration) error {
+	return fmt.Errorf("memory: %w: it is %v", window.ErrScale, scale)
 }

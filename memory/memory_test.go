@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -137,14 +138,18 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 			defer b.Close()
 			key := strings.Repeat("k", 128)
 			const scale = 100 * time.Hour
-			c, ctx := caller{t, b}, t.Context()
+			c, ctx, limiter := caller{t, b}, t.Context(), throttr.NewRateLimit(b)
 			c.hit(key, scale)
 			for name, call := range map[string]func() (window.Window, error){
-				"Hit":               func() (window.Window, error) { return b.Hit(ctx, key, scale, 10, 1) },
-				"Inc":               func() (window.Window, error) { return b.Inc(ctx, key, scale, 1) },
-				"Get":               func() (window.Window, error) { return b.Get(ctx, key, scale) },
-				"Get of no window":  func() (window.Window, error) { return b.Get(ctx, "other", scale) },
-				"Set":               func() (window.Window, error) { return b.Set(ctx, key, scale, 1) },
+				"Hit":              func() (window.Window, error) { return b.Hit(ctx, key, scale, 10, 1) },
+				"Inc":              func() (window.Window, error) { return b.Inc(ctx, key, scale, 1) },
+				"Get":              func() (window.Window, error) { return b.Get(ctx, key, scale) },
+				"Get of no window": func() (window.Window, error) { return b.Get(ctx, "other", scale) },
+				"Set":              func() (window.Window, error) { return b.Set(ctx, key, scale, 1) },
+				"RateLimit.Hit": func() (window.Window, error) {
+					_, err := limiter.Hit(ctx, key, scale, 10)
+					return window.Window{}, err
+				},
 				"Hit after the end": func() (window.Window, error) { return b.Hit(ctx, key, 1, 10, 1) },
 			} {
 				require.Zero(t, testing.AllocsPerRun(100, func() {

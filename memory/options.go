@@ -37,7 +37,7 @@ type Dropped struct {
 type Option func(*options)
 
 type options struct {
-	now          func() time.Time
+	clock        func() time.Time
 	cleanPeriod  time.Duration
 	keyOlderThan time.Duration
 	maxKeys      int
@@ -47,9 +47,13 @@ type options struct {
 }
 
 // WithClock has the backend read the time from now, which must be safe for concurrent use,
-// quick, and make no use of the backend. Should it go back, windows stay as they are, and
-// those that lie more than a scale ahead are over. Default: [time.Now].
-func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
+// quick, not panic, and make no use of the backend. Should it go back, windows stay as they
+// are, and those that lie more than a scale ahead are over.
+//
+// Default: the system's clock. Per-key windows go by the monotonic one, which takes half as
+// long to read as [time.Now]; the wall clock is read once a second, to tell times by. So when
+// that is set, the times that are told are off by as much for up to a second.
+func WithClock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
 // WithCleanPeriod sets how often windows that are over are removed; 0 or less: never, only
 // where a further key needs the room. Default: one minute.
@@ -61,9 +65,13 @@ func WithCleanPeriod(d time.Duration) Option { return func(o *options) { o.clean
 func WithKeyOlderThan(d time.Duration) Option { return func(o *options) { o.keyOlderThan = d } }
 
 // WithMaxKeys bounds the number of windows, one for each key and scale, and so the memory:
-// about 110 bytes for each and its key, of which at most 128 bytes are kept. From 2048 up
-// they are spread over up to 256 shards by a hash, and each has its share: the first can be
-// full at nine tenths of n. Less than 1: the default, [DefaultMaxKeys].
+// about 85 bytes for each with a key of up to 31 bytes, and 190 for the longest, as of a key
+// over 128 bytes a hash is kept. What windows leave is for keys of about the same length,
+// until a cleaning finds most of it empty: so if keys of different lengths come one after
+// the other, up to 480 bytes are held for each.
+//
+// From 2048 up, windows are spread over up to 256 shards by a hash, and each has its share:
+// the first can be full at nine tenths of n. Less than 1: the default, [DefaultMaxKeys].
 func WithMaxKeys(n int) Option {
 	return func(o *options) {
 		if o.maxKeys = n; n < 1 {
@@ -77,10 +85,10 @@ func WithMaxKeys(n int) Option {
 func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v } }
 
 // WithBeforeDrop has f see the windows that a cleaning removes, after they have been taken
-// out and before they are dropped: each once, a few thousand or fewer at a time. It is
-// called without a lock, by the backend's goroutine or by the caller of [Backend.Clean], and
-// must not call [Backend.Close], which waits for it. What makes room for a further key is
-// not shown, nor what a hit, Set, Reset or Close puts an end to.
+// out and before they are dropped: each once, up to 128 at a time. It is called without a
+// lock, by the backend's goroutine or by the caller of [Backend.Clean], and must not call
+// [Backend.Close], which waits for it. What makes room for a further key is not shown, nor
+// what a hit, Set, Reset or Close puts an end to.
 func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // WithAlgorithm sets when windows open and end. Default: [window.PerKey].

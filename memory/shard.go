@@ -3,7 +3,7 @@ package memory
 import (
 	"crypto/sha256"
 	"hash/maphash"
-	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,89 +21,46 @@ const (
 	maxKey = 128
 )
 
-// id is what a window is known by.
-type id struct {
-	key   string
-	scale time.Duration
-}
-
-// id returns what key's window of the given scale is known by. Of a long key, which
-// somebody may have made up to fill the memory, it has a hash. The secret keeps them from
-// making up a short key that is the hash of another.
-func (b *Backend) id(key string, scale time.Duration) id {
-	if len(key) > maxKey {
-		sum := sha256.Sum256([]byte(b.secret + key))
-		key = string(sum[:])
-	}
-	return id{key, scale}
-}
-
-// entry is a window. Times are nanoseconds since the backend's origin.
-type entry struct {
-	start, updated int64
-	count          uint64
-}
-
-// end returns when the window ends, or the largest time where that is beyond it.
-func (e *entry) end(scale time.Duration) int64 {
-	if e.start > math.MaxInt64-int64(scale) {
-		return math.MaxInt64
-	}
-	return e.start + int64(scale)
-}
-
-// active reports whether the window has not ended. If the clock was turned back, to before
-// the window's start, it goes on as long as one that opened now would overlap it: so no
-// window has more than its limit, and no key is shut out for two scales.
-func (e *entry) active(now int64, scale time.Duration) bool {
-	return now < e.end(scale) && minus(e.start, now) < scale
-}
-
-// add adds to the count, which stays at the largest uint64.
-func (e *entry) add(increment uint64, now int64) {
-	e.updated = now
-	if e.count += increment; e.count < increment {
-		e.count = math.MaxUint64
-	}
-}
-
-func (e *entry) window(now instant, scale time.Duration) window.Window {
-	left := minus(e.end(scale), now.nanos)
-	return window.Window{
-		Count:     e.count,
-		ExpiresAt: now.time.Add(left),
-		Left:      left,
-		StartedAt: now.time.Add(minus(e.start, now.nanos)),
-		UpdatedAt: now.time.Add(minus(e.updated, now.nanos)),
-	}
-}
-
-// minus returns a - b, or the largest or smallest Duration where that is beyond it.
-func minus(a, b int64) time.Duration {
-	d := a - b
-	switch {
-	case a >= b && d < 0:
-		return math.MaxInt64
-	case a < b && d >= 0:
-		return math.MinInt64
-	}
-	return time.Duration(d)
-}
-
 // shard is a part of the windows, with a mutex of its own.
 type shard struct {
 	mu        sync.Mutex
 	closed    bool
-	windows   map[id]*entry
-	firstEnd  int64 // no window ends before
-	nextSweep int64 // when it may be swept again to make room
+	windows   table
+	anchor    instant // what times are told by
+	told      instant // the end that Count told last, as a hot key asks for the same again
+	firstEnd  int64   // no window ends before
+	nextSweep int64   // when it may be swept again to make room
 
 	_ [64]byte // what its neighbour writes is on another cache line
 }
 
-// shard returns the shard of a key, whatever the scale.
-func (b *Backend) shard(key string) *shard {
-	return &b.shards[maphash.String(b.seed, key)&uint64(len(b.shards)-1)]
+// locate returns the shard of a key, whatever the scale, and what its window is known by.
+// Of a long key, which somebody may have made up to fill the memory, that has a hash. The
+// secret keeps them from making up a short key that is the hash of another.
+func (b *Backend) locate(key string, scale time.Duration) (*shard, id) {
+	if len(key) > maxKey {
+		sum := sha256.Sum256([]byte(b.secret + key))
+		key = string(sum[:])
+	}
+	h := maphash.String(b.seed, key)
+	return &b.shards[h&uint64(len(b.shards)-1)], id{key, scale, mix(h, scale)}
+}
+
+// mix returns the hash of an id whose key has the hash h: bits of it that do not tell the
+// shard, or all keys of a shard would want the same places.
+func mix(h uint64, scale time.Duration) uint32 {
+	return uint32((h + uint64(scale)*0x9e3779b97f4a7c15) >> 32)
+}
+
+// tell puts into w what there is to know of a window. (To return it would copy it.)
+func (s *shard) tell(w *window.Window, e entry, now int64) {
+	at, base := s.anchor.time, s.anchor.nanos
+	end := e.end()
+	w.Count = e.count
+	w.Left = minus(end, now)
+	w.ExpiresAt = at.Add(minus(end, base))
+	w.StartedAt = at.Add(minus(e.start, base))
+	w.UpdatedAt = at.Add(minus(e.updated, base))
 }
 
 // remove removes a window and reports whether it was active.
@@ -113,9 +70,13 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 	if s.closed {
 		return false, ErrClosed
 	}
-	e, ok := s.windows[k]
-	delete(s.windows, k)
-	return ok && e.active(b.instant().nanos, k.scale), nil
+	r, place := s.windows.find(k)
+	if r == nil {
+		return false, nil
+	}
+	e := r.entry()
+	s.windows.remove(place)
+	return e.active(s.now(b)), nil
 }
 
 // removeKey removes a key's windows of all scales, and returns how many were active.
@@ -125,17 +86,24 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 	if s.closed {
 		return 0, ErrClosed
 	}
-	n, now := 0, b.instant().nanos
-	for k, e := range s.windows {
-		if k.key != key {
+	n, now := 0, s.now(b)
+	var c cursor
+	for r, at := s.windows.next(&c); r != nil; r, at = s.windows.next(&c) {
+		if r.scale() == 0 || string(r.key()) != key {
 			continue
 		}
-		delete(s.windows, k)
-		if e.active(now, k.scale) {
+		if e := r.entry(); e.active(now) {
 			n++
 		}
+		s.drop(b, r, at)
 	}
 	return n, nil
+}
+
+// drop removes a record of which the place in the index is not known.
+func (s *shard) drop(b *Backend, r record, at ref) {
+	hash := mix(maphash.Bytes(b.seed, r.key()), r.scale())
+	s.windows.remove(s.windows.where(hash, at))
 }
 
 // makeRoom removes windows that are over, or, if an active one may go, the one with the
@@ -143,36 +111,40 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 //
 // While none is over, a refusal costs nothing, whatever the number of windows. After that, a
 // look at a few finds one if they are many; if they are few, it takes a sweep.
-func (s *shard) makeRoom(now int64, o Overflow) bool {
+func (s *shard) makeRoom(b *Backend, now int64) bool {
 	mayBeOver := now >= s.firstEnd
-	if !mayBeOver && o == Refuse {
+	if !mayBeOver && b.overflow == Refuse {
 		return false
 	}
 	victim, over := s.sample(now)
-	if !over && mayBeOver && now >= s.nextSweep && s.sweep(now, 0, func(id, *entry) {}) > 0 {
+	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) > 0 {
 		return true
 	}
-	if !over && o == Refuse {
+	if !over && b.overflow == Refuse {
 		return false
 	}
-	delete(s.windows, victim)
+	s.windows.remove(victim)
 	return true
 }
 
-// sample looks at a few windows, picked at random, and returns one that is over, or else
-// the one with the fewest hits: keys that somebody invents have few.
-func (s *shard) sample(now int64) (victim id, over bool) {
+// sample looks at a few windows, from a random place on, and returns that of one that is
+// over, or else of the one with the fewest hits: keys that somebody invents have few.
+func (s *shard) sample(now int64) (victim uint32, over bool) {
 	n, fewest := 0, uint64(0)
-	for k, e := range s.windows {
-		if !e.active(now, k.scale) {
-			return k, true
+	mask := uint32(len(s.windows.index) - 1)
+	for i := rand.Uint32() & mask; n < min(samples, s.windows.n); i = (i + 1) & mask {
+		slot := s.windows.index[i]
+		if slot == 0 {
+			continue
+		}
+		e := s.windows.record(slot).entry()
+		if !e.active(now) {
+			return i, true
 		}
 		if n == 0 || e.count < fewest {
-			victim, fewest = k, e.count
+			victim, fewest = i, e.count
 		}
-		if n++; n == samples {
-			break
-		}
+		n++
 	}
 	return victim, false
 }

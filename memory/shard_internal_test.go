@@ -16,18 +16,14 @@ func TestShardsDoNotShareACacheLine(t *testing.T) {
 	require.GreaterOrEqual(t, unsafe.Sizeof(s[0])-endOfUse, uintptr(line))
 }
 
-func TestWindowsAreSmall(t *testing.T) {
-	require.LessOrEqual(t, unsafe.Sizeof(id{}), uintptr(24))
-	require.EqualValues(t, 24, unsafe.Sizeof(entry{}))
-}
-
 func TestKeysAreSpreadOverTheShards(t *testing.T) {
 	b := New(WithMaxKeys(1 << 20))
 	defer b.Close()
 	require.Len(t, b.shards, 256)
 	n := map[*shard]int{}
 	for i := range 256 * 256 {
-		n[b.shard(string([]byte{byte(i), byte(i >> 8)}))]++
+		s, _ := b.locate(string([]byte{byte(i), byte(i >> 8)}), time.Minute)
+		n[s]++
 	}
 	for i := range b.shards {
 		require.InDelta(t, 256, n[&b.shards[i]], 128)
@@ -36,9 +32,10 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 	defer other.Close()
 	same := 0
 	for i := range 256 {
-		key := string(rune(i))
+		s, _ := b.locate(string(rune(i)), time.Minute)
+		o, _ := other.locate(string(rune(i)), time.Minute)
 		for j := range b.shards {
-			if b.shard(key) == &b.shards[j] && other.shard(key) == &other.shards[j] {
+			if s == &b.shards[j] && o == &other.shards[j] {
 				same++
 			}
 		}

@@ -1,0 +1,71 @@
+package memory_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// A RateLimit has hits counted by a shorter way.
+func TestRateLimitDecidesOnWhatHitTells(t *testing.T) {
+	for _, a := range algorithms {
+		clock := backendtest.NewClock()
+		short, long := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		limiter, other := throttr.NewRateLimit(short), throttr.NewRateLimit(embedding{long})
+		for i := range 300 {
+			scale := time.Duration(1+i%2) * time.Second
+			got, err := limiter.HitN(t.Context(), "k", scale, 5, uint64(i%3))
+			require.NoError(t, err)
+			want, err := other.HitN(t.Context(), "k", scale, 5, uint64(i%3))
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			clock.Advance(71 * time.Millisecond)
+		}
+	}
+}
+
+func TestRateLimitFailsAsHitDoes(t *testing.T) {
+	b := memory.New(memory.WithMaxKeys(1))
+	limiter := throttr.NewRateLimit(b)
+	hit := func(ctx context.Context, key string, scale time.Duration) error {
+		_, err := limiter.Hit(ctx, key, scale, 10)
+		return err
+	}
+	require.NoError(t, hit(t.Context(), "k", time.Minute))
+	require.ErrorIs(t, hit(t.Context(), "other", time.Minute), memory.ErrFull)
+	require.ErrorIs(t, hit(t.Context(), "k", 0), window.ErrScale)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, hit(ctx, "k", time.Minute), context.Canceled)
+	w, err := b.Get(t.Context(), "k", time.Minute)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, w.Count)
+
+	res, err := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Hit(t.Context(), "other", time.Minute, 10)
+	require.NoError(t, err)
+	require.True(t, res.Allowed && res.Degraded)
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, hit(t.Context(), "k", time.Minute), memory.ErrClosed)
+}
+
+// embedding is a backend with the methods of another, but for Hit.
+type embedding struct{ *memory.Backend }
+
+func (e embedding) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
+	return e.Backend.Hit(ctx, "prefix:"+key, scale, limit, increment)
+}
+
+func TestHitOfAnEmbeddingBackendIsNotPassedBy(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	_, err := throttr.NewRateLimit(embedding{b}).Hit(t.Context(), "k", time.Minute, 10)
+	require.NoError(t, err)
+	require.Zero(t, caller{t, b}.get("k", time.Minute))
+	require.EqualValues(t, 1, caller{t, b}.get("prefix:k", time.Minute).Count)
+}
