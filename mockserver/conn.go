@@ -12,9 +12,10 @@ const (
 	// maxOutstanding is how many responses a real server keeps for a connection
 	// (H4). It drops more silently.
 	maxOutstanding = 1024
-	// readSize is how much is taken from a connection before responses leave.
-	// It is more than the server's buffer, so that a flood counts as one: all of
-	// it is outstanding, however fast its responses could leave.
+	// readSize is how much is taken from a connection before responses leave,
+	// unless there is a service time. It is more than the server's buffer, so
+	// that a flood counts as one: all of it is outstanding, however fast its
+	// responses could leave.
 	readSize = 64 << 10
 )
 
@@ -86,10 +87,7 @@ func (c *conn) read() {
 	defer c.srv.wg.Done()
 	// What was answered until here still leaves: the writer closes then.
 	defer c.out.finish()
-	buf := make([]byte, readSize)
-	if c.srv.service > 0 {
-		buf = buf[:codec.MaxFrame]
-	}
+	buf := make([]byte, c.srv.service.readSize())
 	for {
 		n, err := c.net.Read(buf)
 		data := buf[:n]
@@ -100,11 +98,32 @@ func (c *conn) read() {
 		if c.readLeft >= 0 {
 			c.readLeft -= len(data)
 		}
-		if !c.feed(data) || cut || err != nil {
+		if !c.serve(data) || cut || err != nil {
 			return
 		}
-		c.answer()
+		c.srv.service.queue()
 	}
+}
+
+// serve executes data and lets the answers leave. Where the connection has a buffer, the
+// reader sends them itself, all together: nobody has to be woken. It reports whether the
+// connection goes on.
+func (c *conn) serve(data []byte) bool {
+	if !c.buffered {
+		ok := c.feed(data)
+		c.out.release()
+		return ok
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	if !c.feed(data) {
+		return false
+	}
+	wait, _, ok := c.flush()
+	if wait > 0 {
+		c.out.release()
+	}
+	return ok
 }
 
 // feed executes data in portions that fit the server's buffer, as it would read
@@ -149,17 +168,9 @@ func (s *Server) execute(c *conn, n int) bool {
 		rest = rest[n:]
 		executed++
 	}
-	s.spend(now, executed)
+	s.service.spend(&s.clock, now, executed)
 	c.in = append(c.in[:0], rest...)
 	return !c.gone
-}
-
-// spend lets the time pass that requests take which have begun at start.
-func (s *Server) spend(start uint64, requests int) {
-	if s.service > 0 {
-		for end := start + uint64(requests)*uint64(s.service); s.clock.now() < end; {
-		}
-	}
 }
 
 // step executes the request at the start of src and returns its length. All that came

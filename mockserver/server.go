@@ -18,7 +18,7 @@ type Server struct {
 	overflow bool
 	network  string
 	split    atomic.Int64
-	service  time.Duration  // that each request takes
+	service  service
 	wg       sync.WaitGroup // every goroutine of the server
 
 	lifecycle sync.Mutex // held by Restart and Close, taken before mu
@@ -59,7 +59,7 @@ func Start(opts ...Option) (*Server, error) {
 		events:   o.hazards[Events],
 		overflow: o.hazards[Overflow],
 		network:  o.network,
-		service:  o.service,
+		service:  service{each: o.service},
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
@@ -75,7 +75,11 @@ func Start(opts ...Option) (*Server, error) {
 	s.store.start, s.store.now = s.since, s.since
 	s.compile(o.valueSize)
 	s.Split(o.split)
+	if err := s.service.begin(&s.wg); err != nil {
+		return nil, err
+	}
 	if err := s.listen(); err != nil {
+		s.service.end()
 		return nil, err
 	}
 	return s, nil
@@ -259,6 +263,7 @@ func (s *Server) Close() error {
 	if ln != nil {
 		err = ln.Close()
 	}
+	s.service.end()
 	s.wg.Wait()
 	return err
 }

@@ -90,7 +90,9 @@ func (c *conn) write() {
 	defer c.srv.forget(c)
 	defer c.close()
 	for {
+		c.sending.Lock()
 		wait, ended, ok := c.flush()
+		c.sending.Unlock()
 		switch {
 		case !ok, ended:
 			return
@@ -108,27 +110,10 @@ func (c *conn) write() {
 	}
 }
 
-// answer lets the responses leave that the reader's requests have made. Where the
-// connection has a buffer, the reader sends them itself: nobody has to be woken.
-func (c *conn) answer() {
-	if !c.buffered {
-		c.out.release()
-		return
-	}
-	switch wait, _, ok := c.flush(); {
-	case !ok:
-		c.close()
-	case wait > 0:
-		c.out.release()
-	}
-}
-
 // flush sends all responses that are due, in one write as long as no others come
 // meanwhile. It returns how long to wait for the next one, if there is one, or that no
-// more will come; and whether the connection goes on.
+// more will come; and whether the connection goes on. The caller holds c.sending.
 func (c *conn) flush() (wait time.Duration, ended, ok bool) {
-	c.sending.Lock()
-	defer c.sending.Unlock()
 	for {
 		c.group, wait, ended = c.out.take(c.group[:0])
 		if len(c.group) == 0 {

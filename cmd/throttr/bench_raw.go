@@ -96,7 +96,7 @@ func (r *raw) measure(ctx context.Context, cfg load.Config) (load.Result, error)
 	defer cancel(nil)
 	cfg.Goroutines = len(r.lanes)
 	late := time.Now().Add(cfg.Warmup + cfg.Duration + rawPatience)
-	return load.RunLoops(ctx, cfg, func(ctx context.Context, i int, m *load.Meter) {
+	res, err := load.RunLoops(ctx, cfg, func(ctx context.Context, i int, m *load.Meter) {
 		c := r.lanes[i]
 		c.SetDeadline(late)
 		defer context.AfterFunc(ctx, func() { c.Close() })()
@@ -104,6 +104,10 @@ func (r *raw) measure(ctx context.Context, cfg load.Config) (load.Result, error)
 			cancel(err)
 		}
 	})
+	if err == nil {
+		err = context.Cause(ctx) // of one that had but to wait for its last answers
+	}
+	return res, err
 }
 
 func (r *raw) conns() int { return (len(r.lanes) + len(r.cfg.Servers) - 1) / len(r.cfg.Servers) }

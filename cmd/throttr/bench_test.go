@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,29 +18,46 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// load runs a bench, and returns what it prints without its progress.
-func (s shell) load(args ...string) (status int, stdout, stderr string) {
+// load runs a bench for longer and longer, until it has printed enough: a busy machine may
+// do nothing for a while. What it prints comes without its progress.
+func (s shell) load(enough func(stdout, stderr string) bool, args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
-	status, stdout, stderr = s.run("", args...)
 	progress := regexp.MustCompile(`(?m)^[a-z ]+: (turn \d+ of \d+|warming up), .*\d/s\n`)
-	return status, stdout, progress.ReplaceAllString(stderr, "")
+	for d := 50 * time.Millisecond; d < 10*time.Second; d *= 2 {
+		status, stdout, stderr = s.run("", append([]string{"bench", "-warmup", "1ms", "-duration", d.String()}, args...)...)
+		stderr = progress.ReplaceAllString(stderr, "")
+		if enough(stdout, stderr) {
+			break
+		}
+	}
+	return status, stdout, stderr
 }
+
+// failed is that a bench has failed, which is enough.
+func failed(_, stderr string) bool { return stderr != "" }
 
 // bench runs a short bench that must succeed, and returns what it prints as JSON.
 func (s shell) bench(args ...string) (records []benchRecord) {
 	s.t.Helper()
-	args = append([]string{"bench", "-json", "-duration", "50ms", "-warmup", "10ms", "-keys", "50"}, args...)
-	status, stdout, stderr := s.load(args...)
+	idle := func(r benchRecord) bool { return r.PerSecond == 0 }
+	status, _, stderr := s.load(func(stdout, _ string) bool {
+		records = nil
+		for line := range strings.Lines(stdout) {
+			var r benchRecord
+			require.NoError(s.t, json.Unmarshal([]byte(line), &r))
+			records = append(records, r)
+		}
+		return !slices.ContainsFunc(records, idle)
+	}, append([]string{"-json", "-keys", "50"}, args...)...)
 	require.Empty(s.t, stderr)
 	require.Zero(s.t, status)
-	for line := range strings.Lines(stdout) {
-		var r benchRecord
-		require.NoError(s.t, json.Unmarshal([]byte(line), &r))
+	for _, r := range records {
 		require.Positive(s.t, r.Operations)
+		require.Positive(s.t, r.PerSecond)
+		require.Positive(s.t, r.P50)
 		require.LessOrEqual(s.t, r.P50, r.P99)
 		require.LessOrEqual(s.t, r.P99, r.P999)
 		require.Zero(s.t, r.Errors)
-		records = append(records, r)
 	}
 	return records
 }
@@ -67,8 +85,8 @@ func TestBenchMeasuresEachWorkloadBesideRaw(t *testing.T) {
 				executed += int(r.Operations)
 				if r.Raw {
 					require.Nil(t, r.Ratio)
-				} else if per := records[i+1].PerSecond; per > 0 {
-					require.InDelta(t, r.PerSecond/per, *r.Ratio, 1e-9)
+				} else {
+					require.InDelta(t, r.PerSecond/records[i+1].PerSecond, *r.Ratio, 1e-9)
 				}
 			}
 			if w != hitWorkload { // some of which share a request
@@ -113,39 +131,48 @@ func TestBenchOfSeveralServers(t *testing.T) {
 func TestBenchPrintsATable(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 4)
-	status, out, stderr := s.load(strings.Fields("bench -workload increase -compare raw -goroutines 2 -duration 50ms -warmup 0s")...)
-	require.Empty(t, stderr)
-	require.Zero(t, status)
-	require.Regexp(t, `^workload +goroutines +conns +ops/s +p50 +p99 +p99\.9 +CPU/op +allocs/op +errors +ratio
-increase +2 +1 +\d+ +\S+s +\S+s +\S+s +\S+s +\d+\.\d\d +0 +\d+\.\d{3}
-raw increase +2 +1 +\d+ +\S+s +\S+s +\S+s +\S+s +\d+\.\d\d +0 +-
-$`, out)
-	_, out, _ = s.load(strings.Fields("bench -workload query -goroutines 1,8 -duration 50ms -warmup 0s")...)
-	require.Regexp(t, `(?m)^query +1 .* -\nquery +8 .* \d+\.\d{3}$`, out)
-	_, out, _ = s.load(strings.Fields("bench -goroutines 1 -duration 50ms -warmup 0s")...)
-	require.Regexp(t, `^workload .* errors\nhit +1 .* 0\n$`, out)
+	row := ` +\S+s +\S+s +\S+s +\S+s +\d+\.\d\d +0`
+	for args, want := range map[string]string{
+		"-workload increase -compare raw -goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +p99\.9 +CPU/op +allocs/op +errors +ratio
+increase +2 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
+raw increase +2 +1 +[1-9]\d*` + row + ` +-
+$`,
+		"-workload query -goroutines 1,8": `^workload .* ratio
+query +1 +1 +[1-9]\d*` + row + ` +-
+query +8 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
+$`,
+		"-goroutines 1": `^workload .* errors
+hit +1 +1 +[1-9]\d*` + row + `
+$`,
+	} {
+		printed := regexp.MustCompile(want)
+		status, out, stderr := s.load(func(stdout, _ string) bool { return printed.MatchString(stdout) }, strings.Fields(args)...)
+		require.Empty(t, stderr)
+		require.Zero(t, status)
+		require.Regexp(t, printed, out)
+	}
 }
 
 func TestBenchTellsOfOperationsThatFail(t *testing.T) {
 	t.Parallel()
-	line := strings.Fields("bench -duration 50ms -warmup 0s -keys 10 -workload")
+	line := strings.Fields("-keys 10 -workload")
 	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery, "insert": codec.OpInsert} {
 		s, srv := shellFor(t, 2)
-		srv.Inject(mockserver.Fault{Op: op, Skip: 1000, Replace: []byte{0}}) // the probes, and the counters
-		status, out, stderr := s.load(append(line, w)...)
+		remove := srv.Inject(mockserver.Fault{Op: op, Skip: 20, Replace: []byte{0}}) // after the probe
+		status, out, stderr := s.load(failed, append(line, w)...)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "what was measured is printed")
 		require.Regexp(t, `^throttr bench: \d+ operations have failed, the first: a record is (missing|there already).*\n$`, stderr)
+		remove()
 
-		s, srv = shellFor(t, 2)
-		srv.Inject(mockserver.Fault{Op: op, Skip: 1000, Times: 10, Replace: []byte{0}})
-		status, out, stderr = s.load(append(line, "raw", "-frames", w)...)
+		srv.Inject(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}})
+		status, out, stderr = s.load(failed, append(line, "raw", "-frames", w)...)
 		require.Equal(t, statusError, status)
 		require.Empty(t, out)
 		require.Regexp(t, `^throttr bench: an answer begins with 0x00: .*\n$`, stderr)
 	}
 	s, _ := shellFor(t, 1)
-	_, _, stderr := s.load(append(line, "hit")...)
+	_, _, stderr := s.load(failed, append(line, "hit", "-keys", "1")...)
 	require.Regexp(t, `failed, the first: a window is full: these values hold 127 hits; use more -keys`, stderr)
 }
 
@@ -153,8 +180,8 @@ func TestBenchEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	for _, w := range []string{"increase", "raw"} {
 		s, srv := shellFor(t, 2)
-		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 1000, Disconnect: true})
-		status, _, stderr := s.load(strings.Fields("bench -duration 50ms -warmup 0s -keys 10 -timeout 1s -workload " + w)...)
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 20, Disconnect: true})
+		status, _, stderr := s.load(failed, "-keys", "10", "-workload", w)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, `(?m)^throttr bench: `, stderr)
 	}

@@ -384,6 +384,19 @@ func TestUsageErrorsSayWhatIsWrong(t *testing.T) {
 		"mock -hazard grace":                  "grace=on",
 		"mock -hazard graze=on":               `no hazard "graze"`,
 		"mock -addr 127.0.0.1:0 -size 3":      "3",
+		"mock -service-time 1s":               "service time is 0 to 1ms, not 1s",
+		"bench x":                             `"x" is one argument too many`,
+		"bench -workload nonsense":            `no workload "nonsense"`,
+		"bench -compare hit":                  `-compare is raw, not "hit"`,
+		"bench -workload raw -compare raw":    "compared with itself",
+		"bench -frames query":                 "-frames is for -workload raw",
+		"bench -workload raw -frames raw":     "-frames is hit",
+		"bench -outstanding 3":                "-outstanding is for raw",
+		"bench -goroutines 1,0":               `"0" is not a number of 1 to 65536`,
+		"bench -conns 0":                      "-conns 0 is not within 1 to 1024",
+		"bench -keys 0":                       "-keys 0 is not within",
+		"bench -duration 0s":                  "-duration is more than 0",
+		"bench -warmup 2h":                    "at most 1h0m0s",
 	} {
 		if line == "" {
 			status, _, stderr := s.run("")

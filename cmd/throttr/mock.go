@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ Exit status 2: there was something of the kind.
 	examples: []string{
 		"throttr mock -addr 127.0.0.1:9000 -size 2",
 		"throttr mock -unix /tmp/throttr.sock -hazard grace=off,lateexpiry=on",
+		"throttr mock -size 4 -service-time 3us",
 	},
 	define: func(f *flag.FlagSet) reader {
 		var m mock
@@ -69,6 +71,9 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 	}
 	for h, on := range m.hazards {
 		opts = append(opts, mockserver.WithHazard(h, on))
+	}
+	if m.service > 0 {
+		runtime.GOMAXPROCS(1) // a real server has one thread
 	}
 	srv, err := mockserver.Start(opts...)
 	if err != nil {

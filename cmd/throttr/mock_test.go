@@ -95,6 +95,21 @@ func TestTheMockListensOnAUnixSocket(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
+func TestTheMockTakesItsTime(t *testing.T) {
+	t.Parallel()
+	m := startMock(t, "-addr", "127.0.0.1:0", "-service-time", "1ms")
+	conn, err := net.Dial("tcp", m.addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	start := time.Now()
+	_, err = conn.Write(bytes.Repeat([]byte("\x02\x01k"), 50))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 50))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
+	require.Zero(t, m.end(t, os.Interrupt))
+}
+
 func TestTheMockAnnouncesItselfInJSON(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
