@@ -14,6 +14,19 @@ type answer[T codec.Value] struct {
 	value []byte // of a GET, a copy; of a rarer request, the response itself
 }
 
+// ttlBound is what is known of records beforehand. A QUERY that says otherwise is not the
+// answer to this call. The zero value excludes nothing.
+type ttlBound struct {
+	known bool
+	unit  codec.Unit
+	most  uint64 // of the TTL, in units
+}
+
+// excludes reports whether no record can be so.
+func (b ttlBound) excludes(unit codec.Unit, amount uint64) bool {
+	return b.known && (unit != b.unit || amount > b.most)
+}
+
 // callState is where a call is, and who may touch it.
 type callState = uint32
 
@@ -54,6 +67,9 @@ type call[T codec.Value] struct {
 	err   error         // once done: why there is no answer
 	sent  bool          // once done: whether a failed call may have been executed
 
+	fence  bool     // it is a fence, see fenceDue
+	record ttlBound // what a QUERY can tell of the records it asks for
+
 	borrowed *conn[T] // the caller's: whose ear he has, nil if he has none
 
 	round  uint64 // the writer's: in which write it left
@@ -72,7 +88,7 @@ func (c *call[T]) reset() {
 	if cap(c.frames) > keep || cap(c.answers) > keep/64 {
 		c.frames, c.answers, c.kinds = nil, nil, nil
 	}
-	c.op, c.unity = 0, loose
+	c.op, c.unity, c.fence, c.record = 0, loose, false, ttlBound{}
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.rewind()
 }

@@ -30,6 +30,13 @@ type Config struct {
 	// MaxInFlight is the number of requests per connection that may be without
 	// their answer, 1 to 1023. Default: 512.
 	MaxInFlight int
+	// FenceEvery is after how many requests on a connection a WHOAMI is sent, whose answer
+	// shows whether answers have been lost or have come twice on the way, so that they go to
+	// the wrong callers; the connection is then given up with ErrProtocol. Answers that are not
+	// all alike mostly show it by themselves. Only for servers that know WHOAMI, as those of
+	// protocol 7.3.2 do: on another it stalls every connection (H6). A few hundred costs next
+	// to nothing. Default, 0: never.
+	FenceEvery int
 	// MaxWaiting is the number of requests per connection that may wait for their turn
 	// to be sent. One more fails with ErrOverloaded. Default: 65536.
 	MaxWaiting int
@@ -105,6 +112,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"MaxConns", &c.MaxConns, 4, 1, 1 << 10, false},
 		{"MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight, false},
+		{"FenceEvery", &c.FenceEvery, 0, 0, 1 << 30, false},
 		{"MaxWaiting", &c.MaxWaiting, 1 << 16, 1, 1 << 24, false},
 		{"MaxAnswer", &c.MaxAnswer, 4 << 20, readSize, 1 << 30, false},
 		{"MaxRetries", &c.MaxRetries, 2, 1, 100, true},

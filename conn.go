@@ -44,6 +44,7 @@ type conn[T codec.Value] struct {
 	ear           ear            // who reads
 	loans         uint64         // how often a caller has borrowed the ear
 	waiting       int            // requests in queue
+	sinceFence    int            // requests that entered flight since the last fence
 	flight        fifo[*call[T]] // calls written, or being written, and not yet answered
 	inFlight      int            // requests in flight
 	inFlightBytes int            // bytes of the calls in flight
@@ -56,11 +57,13 @@ type conn[T codec.Value] struct {
 	round    uint64 // how often buf has been filled
 
 	// Those of who has the ear.
-	in        []byte           // what is read into
-	lo, hi    int              // where in it are bytes that are yet to be decoded
-	finished  []*call[T]       // what the last bytes have brought
-	events    []codec.Event[T] // likewise
-	hearUntil time.Time        // the deadline of reads, zero if there is none
+	in         []byte           // what is read into
+	lo, hi     int              // where in it are bytes that are yet to be decoded
+	finished   []*call[T]       // what the last bytes have brought
+	events     []codec.Event[T] // likewise
+	id         codec.ConnID     // what the server calls the connection
+	identified bool             // id is known
+	hearUntil  time.Time        // the deadline of reads, zero if there is none
 
 	recall   chan struct{} // one element: the reader is to look who has the ear
 	readDone chan struct{} // closed when the reader has ended

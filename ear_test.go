@@ -204,17 +204,19 @@ func TestCloseEndsALoneCaller(t *testing.T) {
 }
 
 func TestAByteNobodyAskedForEndsAnIdleConnection(t *testing.T) {
-	server := &notFound{}
+	server, stray := &notFound{}, make(chan struct{})
 	f := &fake[uint16]{play: func(op codec.Op, nc net.Conn) bool {
 		if !server.play(op, nc) {
 			return false
 		}
 		if server.asked.Load() == 3 {
+			<-stray
 			nc.Write([]byte{1})
 		}
 		return true
 	}}
 	client := lone(t, f, throttr.Config{})
+	close(stray)
 	require.Eventually(t, func() bool { return statsOf(client).Failures == 1 }, 5*time.Second, time.Millisecond)
 	_, _, err := client.Query(t.Context(), "k")
 	require.NoError(t, err)

@@ -72,6 +72,12 @@ func (c *conn[T]) deliver() error {
 		c.wake.Signal()
 	}
 	c.mu.Unlock()
+	if err != nil { // what came before may have been others' answers already
+		c.events = c.events[:0]
+		for _, cl := range c.finished {
+			cl.err, cl.sent = err, true
+		}
+	}
 	for _, e := range c.events {
 		c.onEvent(e)
 	}
@@ -121,9 +127,18 @@ func (c *conn[T]) decodeEvent(src []byte) (n int, err error) {
 
 // decodeAnswer decodes the next answer of cl, the oldest call in flight.
 func (c *conn[T]) decodeAnswer(cl *call[T], src []byte) (n int, err error) {
-	a, n, err := decodeAnswer[T](cl.kinds[len(cl.answers)], src)
+	var a answer[T]
+	kind := cl.kinds[len(cl.answers)]
+	if cl.fence {
+		n, err = c.decodeFence(src)
+	} else {
+		a, n, err = decodeAnswer[T](kind, src)
+	}
 	if err != nil {
 		return 0, err
+	}
+	if kind == codec.KindQuery && a.ok && cl.record.excludes(a.ttl.Unit, uint64(a.ttl.Amount)) {
+		return 0, fmt.Errorf("a record has a TTL of %v, which is another's: answers were lost or came twice", a.ttl)
 	}
 	c.inFlight--
 	if cl.answers = append(cl.answers, a); len(cl.answers) == len(cl.kinds) {

@@ -54,12 +54,16 @@ var shiftedCalls = []struct {
 	name  string
 	op    codec.Op // whose answer is lost or doubled
 	call  shiftedCall
+	fence int  // Config.FenceEvery
+	most  int  // wrong answers
 	blind bool // nothing but statuses: the client can't notice
 }{
-	{name: "hits", op: codec.OpUpdate, call: (*shiftTrial).hit},
+	{name: "hits", op: codec.OpUpdate, call: (*shiftTrial).hit, most: 2},
 	{name: "UPDATEs", op: codec.OpUpdate, call: (*shiftTrial).update, blind: true},
-	{name: "INSERTs, QUERYs, UPDATEs, PURGEs", op: codec.OpUpdate, call: (*shiftTrial).any},
-	{name: "the same, but a QUERY's", op: codec.OpQuery, call: (*shiftTrial).any},
+	{name: "UPDATEs, `FenceEvery` 256", op: codec.OpUpdate, call: (*shiftTrial).update, fence: 256, most: 256 + 2*shiftCallers},
+	{name: "UPDATEs, `FenceEvery` 32", op: codec.OpUpdate, call: (*shiftTrial).update, fence: 32, most: 32 + 2*shiftCallers},
+	{name: "INSERTs, QUERYs, UPDATEs, PURGEs", op: codec.OpUpdate, call: (*shiftTrial).any, most: 2 * shiftCallers},
+	{name: "the same, but a QUERY's", op: codec.OpQuery, call: (*shiftTrial).any, most: 2 * shiftCallers},
 }
 
 func (x *shiftTrial) hit(r *rand.Rand, _ int) (bool, error) {
@@ -102,7 +106,7 @@ func (x *shiftTrial) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // run lets a shift happen under way.
-func (x *shiftTrial) run(seed uint64, f mockserver.Fault, call shiftedCall) {
+func (x *shiftTrial) run(seed uint64, f mockserver.Fault, fence int, call shiftedCall) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	x.srv = inMemory(x, mockserver.WithObserver(x.truth.observe))
 	x.places.truth = &x.truth
@@ -111,7 +115,7 @@ func (x *shiftTrial) run(seed uint64, f mockserver.Fault, call shiftedCall) {
 			x.srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
 		}
 	}
-	x.client = connect[uint16](x, x.srv, throttr.Config{Dial: x.dial, MaxConns: 1})
+	x.client = connect[uint16](x, x.srv, throttr.Config{Dial: x.dial, MaxConns: 1, FenceEvery: fence})
 	x.limiter = throttr.NewRateLimit(x.client.Backend())
 	latency := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
 	remove := x.srv.Inject(latency)
@@ -163,7 +167,7 @@ func TestFaultShifts(t *testing.T) {
 			for seed := range uint64(*faultSeeds) {
 				synctest.Test(t, func(t *testing.T) {
 					x := &shiftTrial{T: t}
-					x.run(seed, f.fault, c.call)
+					x.run(seed, f.fault, c.fence, c.call)
 					require.Equal(t, c.blind, x.found.IsZero(), "%s, %s, seed %d: noticed", c.name, f.name, seed)
 					wrong = append(wrong, x.wrong)
 					noticed = append(noticed, x.found.Sub(x.shift).Round(10*time.Microsecond))
@@ -178,7 +182,7 @@ func TestFaultShifts(t *testing.T) {
 			}
 			fmt.Fprintf(&table, "| %s | %s | %d | %d | %s |\n", c.name, f.name, wrong[last/2], wrong[last], after)
 			if !c.blind {
-				require.LessOrEqual(t, wrong[last], 2*shiftCallers, "wrong answers")
+				require.LessOrEqual(t, wrong[last], c.most, "wrong answers")
 			}
 		}
 	}

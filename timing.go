@@ -105,6 +105,11 @@ func (t timing) duration(units uint64) time.Duration {
 	return time.Duration(units) * t.unit.Duration()
 }
 
+// bound returns what is known of the windows' records beforehand.
+func (t timing) bound() ttlBound {
+	return ttlBound{known: true, unit: t.unit, most: t.length + t.margin}
+}
+
 // slack is how long after its window's end a record is removed.
 func (t timing) slack() time.Duration {
 	return min(t.scale, t.duration(t.margin)/2)

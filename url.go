@@ -15,7 +15,7 @@ import (
 //	throttrs://host:port                        (TLS)
 //	unix:///path/to/socket?stall_timeout=2s
 //
-// A host without a port gets 9000. Parameters are max_conns, max_in_flight,
+// A host without a port gets 9000. Parameters are max_conns, max_in_flight, fence_every,
 // max_waiting, max_answer and max_retries, which are numbers, and connect_timeout,
 // stall_timeout, max_conn_age, max_conn_idle, health_interval, retry_pause and
 // max_retry_pause, which are durations such as 500ms: the fields of [Config]. Anything
@@ -78,7 +78,7 @@ func (c *Config) setParameters(query string) error {
 		return fmt.Errorf("%w: URL query: %w", ErrConfig, err)
 	}
 	numbers := map[string]*int{
-		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight,
+		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight, "fence_every": &c.FenceEvery,
 		"max_waiting": &c.MaxWaiting, "max_answer": &c.MaxAnswer, "max_retries": &c.MaxRetries,
 	}
 	durations := map[string]*time.Duration{

@@ -139,6 +139,7 @@ func (w window) result(t timing, count uint64, now time.Time) Window {
 func (l *lane[T]) request(u unity) *call[T] {
 	cl := l.backend.client.newCall("")
 	cl.unity = u
+	cl.record = l.timing.bound()
 	return cl
 }
 

@@ -115,6 +115,9 @@ func (c *conn[T]) gather() bool {
 	}
 	buf := c.buf[:0]
 	only := c.inFlight == 0 // so far, this write has nothing but calls that must be alone
+	if c.fenceDue() {
+		buf = c.fly(c.fence(), buf)
+	}
 	for c.err == nil && c.queue.len() > 0 && len(buf) < writeSize {
 		cl := c.queue.at(0)
 		if !c.fits(cl, only, len(buf)) {
@@ -127,11 +130,8 @@ func (c *conn[T]) gather() bool {
 			continue
 		}
 		only = only && cl.unity == alone
-		cl.round, cl.offset = c.round+1, len(buf)
-		buf = append(buf, cl.frames...)
-		c.flight.push(cl)
-		c.inFlight += len(cl.kinds)
-		c.inFlightBytes += len(cl.frames)
+		c.sinceFence += len(cl.kinds)
+		buf = c.fly(cl, buf)
 	}
 	if len(buf) == 0 {
 		c.pen = penFree
@@ -144,6 +144,15 @@ func (c *conn[T]) gather() bool {
 	c.round++
 	c.stall.arm()
 	return true
+}
+
+// fly puts a call in flight, and its frames behind those of the same write.
+func (c *conn[T]) fly(cl *call[T], buf []byte) []byte {
+	cl.round, cl.offset = c.round+1, len(buf)
+	c.flight.push(cl)
+	c.inFlight += len(cl.kinds)
+	c.inFlightBytes += len(cl.frames)
+	return append(buf, cl.frames...)
 }
 
 // fits reports whether a call may enter flight now, behind size bytes of the same
