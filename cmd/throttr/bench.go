@@ -58,6 +58,7 @@ const (
 	maxBenchConns       = 1 << 10
 	maxBenchKeys        = 10_000_000
 	maxBenchOutstanding = maxBenchConns * maxOutstanding
+	minBenchDuration    = 10 * time.Millisecond
 	maxBenchDuration    = time.Hour
 	// benchTTL is what records live that are not purged, a number of hours that fits every
 	// value size.
@@ -154,8 +155,8 @@ func (b *bench) check(f *flag.FlagSet) error {
 			return fmt.Errorf("-%s %d is not within %d to %d", n.name, n.value, n.low, n.high)
 		}
 	}
-	if b.duration <= 0 || b.duration > maxBenchDuration || b.warmup < 0 || b.warmup > maxBenchDuration {
-		return fmt.Errorf("-duration and -warmup are at most %v, and -duration is more than 0", maxBenchDuration)
+	if b.duration < minBenchDuration || b.duration > maxBenchDuration || b.warmup < 0 || b.warmup > maxBenchDuration {
+		return fmt.Errorf("-duration and -warmup are at most %v, and -duration is at least %v", maxBenchDuration, minBenchDuration)
 	}
 	return nil
 }

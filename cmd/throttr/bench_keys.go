@@ -35,8 +35,8 @@ func (k keySet) share(i, shares int) keySet {
 
 // likeWindows returns keys that are as long as the names of their windows' records.
 func (k keySet) likeWindows(scale time.Duration) keySet {
-	bucket := time.Now().UnixNano() / int64(scale)
-	k.prefix = fmt.Sprintf("%s%s", strings.Repeat("_", len(fmt.Sprintf("rl:%v:%d:", scale, bucket))), k.prefix)
+	name := fmt.Sprintf("rl:%v:%d:", scale, time.Now().UnixNano()/int64(scale))
+	k.prefix += strings.Repeat("-", len(name))
 	return k
 }
 

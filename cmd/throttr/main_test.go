@@ -395,7 +395,7 @@ func TestUsageErrorsSayWhatIsWrong(t *testing.T) {
 		"bench -goroutines 1,0":               `"0" is not a number of 1 to 65536`,
 		"bench -conns 0":                      "-conns 0 is not within 1 to 1024",
 		"bench -keys 0":                       "-keys 0 is not within",
-		"bench -duration 0s":                  "-duration is more than 0",
+		"bench -duration 0s":                  "-duration is at least 10ms",
 		"bench -warmup 2h":                    "at most 1h0m0s",
 	} {
 		if line == "" {

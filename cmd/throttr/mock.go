@@ -58,6 +58,7 @@ type mockRecord struct {
 	Address   string          `json:"address"`
 	ValueSize int             `json:"value_size"`
 	Hazards   map[string]bool `json:"hazards"`
+	Service   float64         `json:"service_time_seconds,omitempty"`
 }
 
 // serve plays the server until ctx ends.
@@ -102,7 +103,7 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 
 // announce prints the address, and then what else there is to know.
 func (m *mock) announce(out *output, addr string) {
-	record := mockRecord{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}}
+	record := mockRecord{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}, Service: m.service.Seconds()}
 	var words []string
 	for _, h := range allHazards {
 		on, set := m.hazards[h.hazard]
@@ -118,7 +119,11 @@ func (m *mock) announce(out *output, addr string) {
 	}
 	out.table("")
 	out.add(nil, addr)
-	out.add(nil, "values of "+sizeName(m.size)+", hazards "+strings.Join(words, ","))
+	about := "values of " + sizeName(m.size) + ", hazards " + strings.Join(words, ",")
+	if m.service > 0 {
+		about += ", " + m.service.String() + " for each request"
+	}
+	out.add(nil, about)
 }
 
 // allHazards are the hazards by name, and whether they are on by default.

@@ -98,6 +98,7 @@ func TestTheMockListensOnAUnixSocket(t *testing.T) {
 func TestTheMockTakesItsTime(t *testing.T) {
 	t.Parallel()
 	m := startMock(t, "-addr", "127.0.0.1:0", "-service-time", "1ms")
+	require.Equal(t, "values of 2 bytes (uint16), hazards grace=on,lateexpiry=off,wrap=on,events=on,lockup=off, 1ms for each request", m.about)
 	conn, err := net.Dial("tcp", m.addr)
 	require.NoError(t, err)
 	defer conn.Close()
