@@ -43,7 +43,6 @@ func appendKeyFrame(dst []byte, op Op, key []byte) ([]byte, error) {
 	if len(key) > MaxKey {
 		return dst, keyTooLong(op, key)
 	}
-	dst = reserve(dst, 2+len(key))
 	dst = append(dst, byte(op), byte(len(key)))
 	return append(dst, key...), nil
 }

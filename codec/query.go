@@ -65,11 +65,11 @@ func DecodeQueryResponse[T Value](src []byte) (m QueryResponse[T], n int, err er
 	if len(src) < n {
 		return m, 0, ErrShort
 	}
-	m.Found = true
-	m.Quota = getValue[T](src[1:])
-	m.TTL.Unit = Unit(src[1+size])
-	m.TTL.Amount = getValue[T](src[2+size:])
-	return m, n, nil
+	return QueryResponse[T]{
+		Found: true,
+		Quota: getValue[T](src[1:]),
+		TTL:   TTL[T]{Amount: getValue[T](src[2+size:]), Unit: Unit(src[1+size])},
+	}, n, nil
 }
 
 // AppendBinary appends the frame to dst. It never fails.
