@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+// connectRueidis returns a client with its defaults, but for the client-side cache, which
+// counters have no use for.
+func connectRueidis(j job) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{j.servers.redis.addr}, DisableCache: true})
+}
+
+var rueidisIncrease = contender{
+	name: "rueidis", module: "github.com/redis/rueidis",
+	does: "INCR on Redis, over pipelined connections that goroutines share; a plain count",
+	start: func(_ context.Context, j job) (*subject, error) {
+		client, err := connectRueidis(j)
+		if err != nil {
+			return nil, err
+		}
+		return &subject{
+			do: func(ctx context.Context, key string) (bool, error) {
+				return true, client.Do(ctx, client.B().Incr().Key("count:"+key).Build()).Error()
+			},
+			close: client.Close,
+		}, nil
+	},
+}
+
+var rueidisHit = contender{
+	name: "rueidis", module: "github.com/redis/rueidis",
+	does: "INCR, PEXPIRE NX and PTTL on Redis, pipelined: a fixed window of three commands, between which others' may come, " +
+		"so that a key can be left without an end if the client dies in between",
+	start: func(_ context.Context, j job) (*subject, error) {
+		client, err := connectRueidis(j)
+		if err != nil {
+			return nil, err
+		}
+		return &subject{
+			do: func(ctx context.Context, key string) (bool, error) {
+				res := client.DoMulti(ctx,
+					client.B().Incr().Key(key).Build(),
+					client.B().Pexpire().Key(key).Milliseconds(window.Milliseconds()).Nx().Build(),
+					client.B().Pttl().Key(key).Build())
+				count, err := res[0].AsInt64()
+				for _, r := range res[1:] {
+					if err == nil {
+						err = r.Error()
+					}
+				}
+				return count <= int64(j.limit), err
+			},
+			close: client.Close,
+		}, nil
+	},
+}
+
+// connectGoRedis returns a client with its defaults.
+func connectGoRedis(j job) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: j.servers.redis.addr})
+}
+
+var goRedisIncrease = contender{
+	name: "go-redis", module: "github.com/redis/go-redis/v9",
+	does: "INCR on Redis, over a pool of connections of which each carries one goroutine's command at a time; a plain count",
+	start: func(_ context.Context, j job) (*subject, error) {
+		client := connectGoRedis(j)
+		return &subject{
+			do: func(ctx context.Context, key string) (bool, error) {
+				return true, client.Incr(ctx, "count:"+key).Err()
+			},
+			close: func() { client.Close() },
+		}, nil
+	},
+}
+
+var goRedisHit = contender{
+	name: "go-redis", module: "github.com/redis/go-redis/v9",
+	does: "the same three commands in one of its pipelines",
+	start: func(_ context.Context, j job) (*subject, error) {
+		client := connectGoRedis(j)
+		return &subject{
+			do: func(ctx context.Context, key string) (bool, error) {
+				pipe := client.Pipeline()
+				count := pipe.Incr(ctx, key)
+				pipe.Do(ctx, "pexpire", key, window.Milliseconds(), "nx")
+				pipe.PTTL(ctx, key)
+				_, err := pipe.Exec(ctx)
+				return count.Val() <= int64(j.limit), err
+			},
+			close: func() { client.Close() },
+		}, nil
+	},
+}
+
+var redisRate = contender{
+	name: "redis_rate", module: "github.com/go-redis/redis_rate/v10",
+	does: "GCRA in a Lua script on Redis, exact, in one round trip of go-redis: a bucket that refills all the time, so that " +
+		"up to twice the limit can pass within a window's length",
+	start: func(_ context.Context, j job) (*subject, error) {
+		client := connectGoRedis(j)
+		limiter := redis_rate.NewLimiter(client)
+		rate := redis_rate.Limit{Rate: j.limit, Burst: j.limit, Period: window}
+		return &subject{
+			do: func(ctx context.Context, key string) (bool, error) {
+				res, err := limiter.Allow(ctx, key, rate)
+				return err == nil && res.Allowed == 1, err
+			},
+			close: func() { client.Close() },
+		}, nil
+	},
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// serviceTime is what a real Throttr server takes for a request.
+const serviceTime = 3 * time.Microsecond
+
+// servers are processes that listen on the loopback interface.
+type servers struct {
+	dir     string // for files that nobody needs afterwards
+	command string // throttr, built
+	mock    *process
+	slow    *process // a mock server that takes serviceTime for each request
+	redis   *process
+}
+
+// process is a server.
+type process struct {
+	addr string
+	cmd  *exec.Cmd
+	errs bytes.Buffer // what it complains about
+}
+
+// startServers builds throttr, and starts all servers. They end with ctx, at the latest.
+func startServers(ctx context.Context) (s *servers, err error) {
+	s = new(servers)
+	if s.dir, err = os.MkdirTemp("", "throttr-benchmarks-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	s.command = filepath.Join(s.dir, "throttr")
+	if _, err = output(ctx, "go", "build", "-o", s.command, "github.com/throttr-go/throttr/cmd/throttr"); err != nil {
+		return nil, err
+	}
+	if s.mock, err = s.startMock(ctx); err != nil {
+		return nil, err
+	}
+	if s.slow, err = s.startMock(ctx, "-service-time", serviceTime.String()); err != nil {
+		return nil, err
+	}
+	s.redis, err = s.startRedis(ctx)
+	return s, err
+}
+
+// startMock starts a mock server, which prints its address in the first line.
+func (s *servers) startMock(ctx context.Context, args ...string) (*process, error) {
+	args = append([]string{"mock", "-addr", "127.0.0.1:0", "-size", "4"}, args...)
+	p := &process{cmd: exec.CommandContext(ctx, s.command, args...)}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.begin(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	p.addr = strings.TrimSpace(line)
+	if err != nil {
+		return nil, fmt.Errorf("the mock server does not tell its address: %w", errors.Join(err, p.end()))
+	}
+	return p, nil
+}
+
+// startRedis starts a Redis server that writes nothing to the disk.
+func (s *servers) startRedis(ctx context.Context) (*process, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{addr: l.Addr().String()}
+	_, port, _ := net.SplitHostPort(p.addr)
+	l.Close()
+	p.cmd = exec.CommandContext(ctx, "redis-server",
+		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--logfile", "redis.log", "--save", "", "--appendonly", "no")
+	if err := p.begin(); err != nil {
+		return nil, fmt.Errorf("a Redis server is needed: %w", err)
+	}
+	for range 1000 {
+		if p.answers() {
+			return p, nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), p.end())
+		}
+	}
+	log, _ := os.ReadFile(filepath.Join(s.dir, "redis.log"))
+	return nil, errors.Join(fmt.Errorf("redis-server does not answer: %s", log), p.end())
+}
+
+// answers asks a Redis server whether it is up.
+func (p *process) answers() bool {
+	conn, err := net.DialTimeout("tcp", p.addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	fmt.Fprint(conn, "PING\r\n")
+	reply := make([]byte, len("+PONG"))
+	_, err = conn.Read(reply)
+	return err == nil && string(reply) == "+PONG"
+}
+
+func (p *process) begin() error {
+	p.cmd.Stderr = &p.errs
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+	p.cmd.WaitDelay = 5 * time.Second
+	return p.cmd.Start()
+}
+
+// end ends the server, and returns what it has to complain about.
+func (p *process) end() error {
+	p.cmd.Cancel()
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(p.cmd.Path), err, p.errs.Bytes())
+	}
+	return nil
+}
+
+// stop ends all servers, and returns what they have to complain about.
+func (s *servers) stop() error {
+	var errs []error
+	for _, p := range []*process{s.mock, s.slow, s.redis} {
+		if p != nil {
+			errs = append(errs, p.end())
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// output runs a command, and returns what it prints.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	out, err := cmd.Output()
+	if err == nil {
+		return out, nil
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return out, fmt.Errorf("%s %s: %w", filepath.Base(name), strings.Join(args, " "), err)
+}
