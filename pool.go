@@ -114,10 +114,16 @@ func (p *pool[T]) idlest() (best *conn[T]) {
 	return best
 }
 
+// crowd is how many requests on each of n connections make another worth having, times n.
+// While a server executes what came on one, the client sends the next on another; but many
+// connections share out what could leave in one write.
+const crowd = 48
+
 // wanting reports whether the idlest connection has enough to do for another to be worth
 // making, where that is possible.
 func (p *pool[T]) wanting(idlest *conn[T]) bool {
-	return idlest.load.Load() >= int64(p.cfg.MaxInFlight)/2 && len(*p.conns.Load()) < p.cfg.MaxConns
+	n := len(*p.conns.Load())
+	return n < p.cfg.MaxConns && idlest.load.Load() >= int64(min(n*crowd, (p.cfg.MaxInFlight+1)/2))
 }
 
 // use replaces the connections in use. The mutex is held.
