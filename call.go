@@ -70,10 +70,13 @@ type call[T codec.Value] struct {
 	fence  bool     // it is a fence, see fenceDue
 	record ttlBound // what a QUERY can tell of the records it asks for
 
+	stale func() bool // whether its requests make no sense any more; nil: they always do
+
 	borrowed *conn[T] // the caller's: whose ear he has, nil if he has none
 
 	round  uint64 // the writer's: in which write it left
 	offset int    // the writer's: at which byte of that write it began
+	before uint64 // the writer's: how many answers and EVENTs had come by then
 
 	scratch []byte // for a key on its way into a frame
 }
@@ -89,6 +92,7 @@ func (c *call[T]) reset() {
 		c.frames, c.answers, c.kinds = nil, nil, nil
 	}
 	c.op, c.unity, c.fence, c.record = 0, loose, false, ttlBound{}
+	c.stale = nil
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.rewind()
 }

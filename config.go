@@ -12,9 +12,13 @@ import (
 // DefaultServer is where a client connects that is told no server.
 const DefaultServer = "127.0.0.1:9000"
 
-// maxInFlight is the most responses that may be outstanding on a connection: the
-// server silently drops those beyond 1024, EVENTs included (H4).
-const maxInFlight = 1023
+const (
+	// maxOutstanding is how many responses a server keeps for a connection: it silently
+	// drops those beyond, EVENTs included (H4).
+	maxOutstanding = 1024
+	// maxInFlight is the most requests that may be without their answer on a connection.
+	maxInFlight = maxOutstanding - 1
+)
 
 // Config says which servers a client uses, and how. The zero value works: every
 // field has a default.

@@ -44,6 +44,7 @@ type conn[T codec.Value] struct {
 	ear           ear            // who reads
 	loans         uint64         // how often a caller has borrowed the ear
 	waiting       int            // requests in queue
+	frames        uint64         // answers and EVENTs that have come
 	sinceFence    int            // requests that entered flight since the last fence
 	flight        fifo[*call[T]] // calls written, or being written, and not yet answered
 	inFlight      int            // requests in flight

@@ -66,7 +66,7 @@ func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error)
 			return true, nil
 		}
 		sent, reason := cl.sent, cl.err
-		if try >= p.cfg.MaxRetries || sent && !cl.readOnly() || errors.Is(reason, ErrClosed) {
+		if try >= p.cfg.MaxRetries || sent && !cl.readOnly() || errors.Is(reason, ErrClosed) || errors.Is(reason, errStale) {
 			return true, p.failed(cl, sent, reason)
 		}
 		p.counts.retries.Add(1)

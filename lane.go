@@ -66,6 +66,9 @@ type lane[T codec.Value] struct {
 	run    func() // what startServing starts, made once
 	flight flight // the serving goroutine's own
 	fresh  bool   // window has just been read; likewise
+	// contested, if found, is the record that flight was counted in, and that may not be the
+	// window; likewise
+	contested sight
 
 	owned []*ownedRecord[T] // guarded by the purger's mutex
 }
@@ -122,7 +125,8 @@ func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 		l.mu.Unlock()
 		return v.window, nil
 	}
-	if l.canLead(&v, now) {
+	led := l.canLead(&v, now)
+	if led {
 		l.serving = true
 		bucket := l.window.bucket
 		name := l.nameOf(bucket)
@@ -131,20 +135,22 @@ func (l *lane[T]) enter(ctx context.Context, v visit) (Window, error) {
 			return v.window, v.err
 		}
 		l.mu.Lock()
-	}
-	if l.queue.len() >= b.client.cfg.MaxWaiting {
+	} else if l.queue.len() >= b.client.cfg.MaxWaiting {
 		l.mu.Unlock()
 		return Window{}, b.refused(l.key, false, ErrOverloaded)
 	}
-	if !l.serving && !l.startServing() {
-		l.mu.Unlock()
-		return Window{}, b.refused(l.key, false, ErrClosed)
-	}
-	l.serving = true
 	w := b.visits.Get().(*visit)
 	v.done = w.done
 	*w = v
-	l.queue.push(w)
+	if led && l.contested.found {
+		l.flight = flight{visits: l.flight.visits[:0]}
+		l.flight.add(w)
+	} else {
+		l.queue.push(w)
+	}
+	if led || !l.serving {
+		l.startServing()
+	}
 	l.mu.Unlock()
 	return l.wait(ctx, w)
 }
@@ -232,22 +238,32 @@ const (
 	moveTask              // a Set or Reset
 )
 
-// startServing starts a goroutine that serves, unless the backend is closed. The mutex is
-// held.
-func (l *lane[T]) startServing() bool {
+// startServing starts a goroutine that serves those who are here or, if the backend is
+// closed, turns them away. The mutex is held.
+func (l *lane[T]) startServing() {
 	if l.run == nil {
 		l.run = func() {
 			defer l.backend.tasks.Done()
 			l.serve()
 		}
 	}
-	return l.backend.start(l.run)
+	if l.serving = l.backend.start(l.run); l.serving {
+		return
+	}
+	l.turnAway()
+	if l.contested.found {
+		l.contested = sight{}
+		l.fail(l.flight.visits[0], l.backend.refused(l.key, true, ErrClosed))
+	}
 }
 
 // serve serves visits until there are none.
 func (l *lane[T]) serve() {
 	f := &l.flight
 	for {
+		if l.contested.found {
+			l.contest(f)
+		}
 		if len(f.visits) > 1 {
 			runtime.Gosched() // those who just had their answer may be back
 		}

@@ -13,23 +13,28 @@ func (l *lane[T]) canLead(v *visit, now time.Time) bool {
 
 // lead counts v in the known window: one round trip, with nobody else in it, so that its
 // caller can leave when he wants to. Those who have come meanwhile are then served.
-// It returns false, having done nothing, where the window has turned out to be over.
-func (l *lane[T]) lead(ctx context.Context, v *visit, bucket int64, name []byte, since time.Time) (counted bool) {
+//
+// It returns false where the window has turned out to be over, or replaced; then v is still to
+// be served, as one that was counted in contested if that is found.
+func (l *lane[T]) lead(ctx context.Context, v *visit, bucket int64, name []byte, since time.Time) (done bool) {
 	s, err := l.read(ctx, bucket, name, v.increment, since)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case err != nil:
 		l.fail(v, l.fate(err, !SafeToRetry(err)))
-	case s.live(l.timing):
+	case !s.live(l.timing):
+		l.known = false
+		return false
+	case l.replaced(s):
+		l.contested = s
+		return false
+	default:
 		l.see(s)
 		l.answer(v, s.count, s.hi)
-	default:
-		l.known = false
 	}
-	if l.serving = l.queue.len() > 0; l.serving && !l.startServing() {
-		l.serving = false
-		l.turnAway()
+	if l.serving = l.queue.len() > 0; l.serving {
+		l.startServing()
 	}
-	return v.finished
+	return true
 }

@@ -25,8 +25,8 @@ type history[T codec.Value] struct {
 // past is the history of one key and scale.
 type past struct {
 	// resets says that windows are Set and Reset. The next one then has the name of one
-	// that some clients still know, and what these add to a record that is about to yield
-	// to another can get lost, or count twice.
+	// that some clients still know. What they add to it as it ends can count there and, once
+	// more, in the next.
 	resets  bool
 	records []*record
 	places  map[uint64][]time.Time // when each place in the count was given
@@ -134,7 +134,7 @@ func (p *past) increase(e mockserver.Exec, n uint64, window *record) {
 	if e.Quota != r.count {
 		p.faults = append(p.faults, fmt.Sprintf("%s has wrapped to %d at %v", e.Key, e.Quota, e.Time))
 	}
-	if r == window || p.resets && r.live(e.Time) {
+	if r == window {
 		p.give(e.Time, r.count-n, r.count)
 	}
 }

@@ -8,6 +8,9 @@ import (
 )
 
 const (
+	// timelyTries is how often a request to open a window is made that waits to be sent for
+	// longer than its bucket lasts.
+	timelyTries = 3
 	// tieLooks is how often a tie is looked at before it is taken to be for ever.
 	tieLooks = 12
 	// tiePause is how long the first of them waits; each waits twice as long as the one
@@ -160,21 +163,42 @@ func (l *lane[T]) board(f *flight) bool {
 	return len(f.visits) > 0
 }
 
-// open opens a window that counts a flight, in the present bucket or, where its name is
-// used up, in one of the next.
+// open opens a window that counts a flight.
 func (l *lane[T]) open(f *flight) {
-	present := l.timing.bucket(l.backend.now())
-	for b := present; b <= present+l.timing.reach(); b++ {
-		used, err := l.openIn(b, present, f)
-		if err != nil {
-			l.failFlight(f, l.fate(err, !SafeToRetry(err)))
-			return
-		}
-		if !used {
-			return
+	if err := l.timely(func(present int64) error { return l.openNear(present, f) }); err != nil {
+		l.failFlight(f, l.fate(err, !SafeToRetry(err)))
+	}
+}
+
+// timely has a window opened near the present bucket. It does so again where that bucket was
+// over before the request could be sent: others would look for the window elsewhere.
+func (l *lane[T]) timely(open func(present int64) error) (err error) {
+	for range timelyTries {
+		if err = open(l.timing.bucket(l.backend.now())); !errors.Is(err, errStale) {
+			break
 		}
 	}
-	l.failFlight(f, l.backend.refused(l.key, false, errNoRecord))
+	return err
+}
+
+// openNear opens a window in the present bucket or, where its name is used up, in one of the
+// next.
+func (l *lane[T]) openNear(present int64, f *flight) error {
+	for b := present; b <= present+l.timing.reach(); b++ {
+		used, err := l.openIn(b, present, f)
+		if !used || err != nil {
+			return err
+		}
+	}
+	return l.backend.refused(l.key, false, errNoRecord)
+}
+
+// opening returns an empty call for a request to open a window near a bucket, which makes no
+// sense once that bucket is over.
+func (l *lane[T]) opening(around int64) *call[T] {
+	cl := l.request(alone)
+	cl.stale = func() bool { return l.timing.bucket(l.backend.now()) != around }
+	return cl
 }
 
 // openIn opens a window in bucket b. In one batch that nothing interrupts on the server,
@@ -190,7 +214,7 @@ func (l *lane[T]) openIn(b, around int64, f *flight) (used bool, err error) {
 		return false, bk.refused(l.key, false, err)
 	}
 	reach := l.timing.reach()
-	cl := l.request(alone)
+	cl := l.opening(around)
 	for o := around - reach; o <= around+reach; o++ {
 		if o != b {
 			l.query(cl, o)
@@ -260,6 +284,12 @@ func (l *lane[T]) yield(own sight, counted bool, others []sight, around int64, f
 	if own.live(l.timing) {
 		live = append(live, own)
 	}
+	return l.elect(live, own, counted, around, f)
+}
+
+// elect joins the window among records that are live. A flight that was counted in own has
+// its answer if that is it, and is given back otherwise.
+func (l *lane[T]) elect(live []sight, own sight, counted bool, around int64, f *flight) error {
 	s, ok, err := l.agree(l.backend.ctx, around, live)
 	if err != nil {
 		return l.fate(err, counted)

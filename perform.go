@@ -58,18 +58,25 @@ func (l *lane[T]) purgeAll(live []sight) error {
 	return err
 }
 
-// set opens a window with a count in the present bucket, or in one of the next where
-// its name is used up, in place of every other. With an error, it returns whether it may
-// have done some of that.
+// set opens a window with a count in place of every other. With an error, it returns whether
+// it may have done some of that.
 func (l *lane[T]) set(count uint64) (sent bool, err error) {
-	bk := l.backend
-	present := l.timing.bucket(bk.now())
+	err = l.timely(func(present int64) error {
+		tried, err := l.setNear(present, count)
+		sent = sent || tried
+		return err
+	})
+	return sent, err
+}
+
+// setNear does so in the present bucket, or in one of the next where its name is used up.
+func (l *lane[T]) setNear(present int64, count uint64) (sent bool, err error) {
 	for b := present; b <= present+l.timing.reach(); b++ {
-		seen, err := l.survey(bk.ctx, present)
+		seen, err := l.survey(l.backend.ctx, present)
 		if err != nil {
 			return sent, err
 		}
-		done, err := l.replace(seen, b, count)
+		done, err := l.replace(seen, present, b, count)
 		sent = sent || !SafeToRetry(err)
 		if done || err != nil {
 			return sent, err
@@ -83,12 +90,12 @@ func (l *lane[T]) set(count uint64) (sent bool, err error) {
 // interrupts, so that nothing needs to be removed later, when another Set may have used
 // its name. What is over is left to its owner, and its name is used up: then replace
 // returns false.
-func (l *lane[T]) replace(seen []sight, b int64, count uint64) (done bool, err error) {
+func (l *lane[T]) replace(seen []sight, around, b int64, count uint64) (done bool, err error) {
 	bk := l.backend
 	if err := l.purger.reserve(); err != nil {
 		return false, bk.refused(l.key, false, err)
 	}
-	cl := l.request(alone)
+	cl := l.opening(around)
 	used := false
 	for _, s := range seen {
 		if !s.found || s.live(l.timing) {

@@ -110,6 +110,7 @@ func (c *conn[T]) decode() error {
 			return fmt.Errorf("%w: %w", ErrProtocol, err)
 		}
 		c.lo += n
+		c.frames++
 	}
 	return nil
 }
@@ -127,6 +128,9 @@ func (c *conn[T]) decodeEvent(src []byte) (n int, err error) {
 
 // decodeAnswer decodes the next answer of cl, the oldest call in flight.
 func (c *conn[T]) decodeAnswer(cl *call[T], src []byte) (n int, err error) {
+	if c.onEvent == nil && c.frames-cl.before >= maxOutstanding {
+		return 0, fmt.Errorf("%d answers and EVENTs came before one that was due: the server may have dropped it", maxOutstanding)
+	}
 	var a answer[T]
 	kind := cl.kinds[len(cl.answers)]
 	if cl.fence {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -89,6 +90,12 @@ func (s sight) ends(t timing) (lo, hi time.Time) {
 	return s.lo.Add(t.duration(s.left - t.margin)), s.hi.Add(t.duration(s.left - t.margin + 1))
 }
 
+// after reports whether the record's window was opened after an instant.
+func (s sight) after(at time.Time, t timing) bool {
+	lo, _ := s.ends(t)
+	return lo.Add(-t.scale).After(at)
+}
+
 // observe takes over what a sight of a live record shows.
 func (l *lane[T]) observe(s sight) {
 	l.mu.Lock()
@@ -98,7 +105,7 @@ func (l *lane[T]) observe(s sight) {
 
 // see is observe with the mutex held.
 func (l *lane[T]) see(s sight) {
-	w := window{bucket: s.bucket, count: s.count, seen: s.hi}
+	w := window{bucket: s.bucket, count: s.count, seen: s.lo}
 	w.endLo, w.endHi = s.ends(l.timing)
 	if l.known && l.window.bucket == s.bucket {
 		w.narrow(l.window)
@@ -106,9 +113,9 @@ func (l *lane[T]) see(s sight) {
 	l.window, l.known = w, true
 }
 
-// narrow makes use of what was known of the same window before. If the two contradict
-// each other, a Set has put another window under the name.
-func (w *window) narrow(old window) {
+// narrow makes use of what was known of the same window before. It returns false if the two
+// contradict each other: another window has the name now, after a Set or Reset.
+func (w *window) narrow(old window) (same bool) {
 	lo, hi := w.endLo, w.endHi
 	if old.endLo.After(lo) {
 		lo = old.endLo
@@ -116,9 +123,20 @@ func (w *window) narrow(old window) {
 	if old.endHi.Before(hi) {
 		hi = old.endHi
 	}
-	if !lo.After(hi) {
-		w.endLo, w.endHi = lo, hi
+	if lo.After(hi) {
+		return false
 	}
+	w.endLo, w.endHi = lo, hi
+	return true
+}
+
+// replaced reports whether a sight of the known window's record shows another window. That
+// need not be the key's: others may be about to remove it, as the younger of two. The mutex
+// is held.
+func (l *lane[T]) replaced(s sight) bool {
+	w := window{}
+	w.endLo, w.endHi = s.ends(l.timing)
+	return l.known && l.window.bucket == s.bucket && !w.narrow(l.window)
 }
 
 // forget is called when the known window turns out to be over, or gone.
@@ -218,7 +236,14 @@ func (l *lane[T]) count(f *flight) {
 	case err != nil:
 		l.failFlight(f, l.fate(err, !SafeToRetry(err)))
 	case s.live(l.timing):
-		l.observe(s)
+		l.mu.Lock()
+		if l.replaced(s) {
+			l.contested = s
+			l.mu.Unlock()
+			return
+		}
+		l.see(s)
+		l.mu.Unlock()
 		l.settle(f, s.count)
 	default:
 		l.forget()
@@ -233,10 +258,35 @@ func (l *lane[T]) check() {
 	case err != nil:
 		l.failAll(l.fate(err, false))
 	case s.live(l.timing):
-		l.observe(s)
-		l.fresh = true
+		l.mu.Lock()
+		l.known = !l.replaced(s)
+		if l.known {
+			l.see(s)
+			l.fresh = true
+		}
+		l.mu.Unlock()
 	default:
 		l.forget()
+	}
+}
+
+// contest follows a count in a record that turned out to be of another window. Where that is
+// not the key's, the flight is yet to be counted.
+func (l *lane[T]) contest(f *flight) {
+	own := l.contested
+	l.contested = sight{}
+	l.forget()
+	around := l.timing.bucket(l.backend.now())
+	live, err := l.look(l.backend.ctx, around)
+	switch {
+	case err != nil:
+	case !slices.ContainsFunc(live, func(s sight) bool { return s.bucket == own.bucket || !s.after(own.hi, l.timing) }):
+		l.settle(f, own.count) // it was the window, and has been ended since
+	default:
+		err = l.elect(live, own, true, around, f)
+	}
+	if err != nil {
+		l.failFlight(f, l.fate(err, true))
 	}
 }
 

@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -40,6 +41,9 @@ func (c *conn[T]) takePen() bool {
 	c.pen = penDirect
 	return true
 }
+
+// errStale is why a call was not sent that has waited for too long.
+var errStale = errors.New("throttr: the request was overtaken by time before it could be sent")
 
 // handPen has the writer write. The mutex is held.
 func (c *conn[T]) handPen() {
@@ -130,6 +134,12 @@ func (c *conn[T]) gather() bool {
 			continue
 		}
 		only = only && cl.unity == alone
+		if cl.stale != nil && cl.stale() {
+			c.load.Add(-int64(len(cl.kinds)))
+			cl.err = errStale
+			cl.finish()
+			continue
+		}
 		c.sinceFence += len(cl.kinds)
 		buf = c.fly(cl, buf)
 	}
@@ -148,7 +158,7 @@ func (c *conn[T]) gather() bool {
 
 // fly puts a call in flight, and its frames behind those of the same write.
 func (c *conn[T]) fly(cl *call[T], buf []byte) []byte {
-	cl.round, cl.offset = c.round+1, len(buf)
+	cl.round, cl.offset, cl.before = c.round+1, len(buf), c.frames
 	c.flight.push(cl)
 	c.inFlight += len(cl.kinds)
 	c.inFlightBytes += len(cl.frames)

@@ -1,0 +1,87 @@
+package throttr_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// What opens a window names its bucket, and can then wait for longer than a scale before it
+// is executed: here behind another request's slow answer. Others look for the window in
+// later buckets, do not find it, and open another.
+func TestAWindowThatOpensLateIsFoundByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale, limit = 200 * time.Millisecond, 5
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Op: codec.OpGet, Delay: 700 * time.Millisecond})
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		client := connect[uint16](t, srv, over(srv, once(throttr.Config{MaxConns: 1})))
+		late, other := throttr.NewRateLimit(client.Backend()), limiterOf[uint16](t, srv)
+		var all sync.WaitGroup
+		all.Go(func() {
+			pass(500 * time.Microsecond) // while the look is under way
+			client.Get(t.Context(), "slow")
+		})
+		allowed := hits(t, late, limit, "k", scale, limit)
+		n, err := other.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, limit, n, "another client does not find the window")
+		allowed += hits(t, other, limit, "k", scale, limit)
+		require.Equal(t, limit, allowed)
+		all.Wait()
+	})
+}
+
+// The same with a Set whose look is repeated after a stall: the bucket is older still.
+func TestASetThatTakesLongIsFoundByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 200 * time.Millisecond
+		srv := inMemory(t)
+		slow := throttr.NewRateLimit(connect[uint16](t, srv, over(srv, throttr.Config{StallTimeout: 4 * scale})).Backend())
+		srv.HalfOpen()
+		other := limiterOf[uint16](t, srv)
+		_, err := slow.Set(t.Context(), "k", scale, 7)
+		require.NoError(t, err)
+		n, err := other.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, n)
+	})
+}
+
+// After a Reset the next window can have the name of the last. Two clients open it at once,
+// in different buckets; a third, which still knows the old name, counts in the record that is
+// about to be removed, and its hit is lost.
+func TestAHitOnAWindowThatWasResetIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale, limit = time.Second, 3
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		x, y, z := limiterOf[uint16](t, srv, ahead(100*time.Millisecond)), limiterOf[uint16](t, srv), limiterOf[uint16](t, srv)
+		start := time.Now().Truncate(scale).Add(scale)
+		at := func(d time.Duration) { pass(time.Until(start.Add(d))) }
+		at(900 * time.Millisecond)
+		hits(t, z, 1, "k", scale, limit)
+		require.NoError(t, y.Reset(t.Context(), "k", scale))
+		t0 := 950 * time.Millisecond
+		allowed := make([]int, 3)
+		var all sync.WaitGroup
+		for i, c := range []struct {
+			l  *throttr.RateLimit
+			at time.Duration
+		}{{x, t0}, {y, t0 + 300*time.Microsecond}, {z, t0 + 1800*time.Microsecond}} {
+			all.Go(func() {
+				at(c.at)
+				allowed[i] = hits(t, c.l, 1, "k", scale, limit)
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, allowed[0]+allowed[1]+allowed[2]+hits(t, x, 5, "k", scale, limit), limit)
+	})
+}
