@@ -92,7 +92,7 @@ var faults = []fault{
 	}},
 	{name: "an EVENT storm", begin: func(x *trial) func() { return x.every(time.Millisecond, x.storm(20)) }},
 	{name: "more than 1024 due", begin: func(x *trial) func() { return x.every(trialRound, x.storm(1500)) },
-		shifts: true, opts: []mockserver.Option{mockserver.WithHazard(mockserver.Overflow, true)}},
+		opts: []mockserver.Option{mockserver.WithHazard(mockserver.Overflow, true)}},
 }
 
 // each50th has a fault befall one answer in 50.

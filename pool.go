@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/puddle/v2"
 
@@ -36,8 +37,11 @@ type pool[T codec.Value] struct {
 	closed  bool
 	live    []*puddle.Resource[*conn[T]] // at most MaxConns
 	opening *opening                     // at most one at a time
-	circuit circuit
-	waiting int // callers who wait for it
+	// spareFailed is when a connection beside others could not be made. The next is not tried
+	// before MaxRetryPause is over.
+	spareFailed time.Time
+	circuit     circuit
+	waiting     int // callers who wait for it
 
 	places   chan struct{} // one taken by each session, and by each that is being opened
 	sessions map[*session[T]]struct{}
@@ -45,8 +49,9 @@ type pool[T codec.Value] struct {
 
 // opening is an attempt to make a connection, for all who wait for one.
 type opening struct {
-	done chan struct{}
-	err  error // once done
+	done  chan struct{}
+	spare bool  // there was a connection when it began
+	err   error // once done
 }
 
 func newPool[T codec.Value](server string, cfg *Config, calls *sync.Pool) (*pool[T], error) {
@@ -147,8 +152,10 @@ func (p *pool[T]) choose() (*conn[T], *opening, error) {
 	if err := p.circuit.refusal(); err != nil && best == nil {
 		return nil, nil, err
 	}
-	if (best == nil || p.wanting(best)) && p.opening == nil && p.circuit.cause == nil {
-		o := &opening{done: make(chan struct{})}
+	spare := best != nil
+	need := !spare || p.wanting(best) && time.Since(p.spareFailed) >= p.cfg.MaxRetryPause
+	if need && p.opening == nil && p.circuit.cause == nil {
+		o := &opening{done: make(chan struct{}), spare: spare}
 		p.opening = o
 		p.tasks.Go(func() { p.fill(o) })
 	}
@@ -164,10 +171,20 @@ func (p *pool[T]) choose() (*conn[T], *opening, error) {
 
 // fill makes a connection. It is not bound to the caller who needed it first.
 func (p *pool[T]) fill(o *opening) {
-	err := p.take(p.puddle.Acquire(p.ctx))
+	r, err := p.puddle.Acquire(p.ctx)
+	spare := o.spare && err != nil
+	if spare { // that says nothing of the others; nor, if they are gone, of one made now
+		p.counts.failures.Add(1)
+		err = nil
+	} else {
+		err = p.take(r, err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening = nil
+	if spare {
+		p.spareFailed = time.Now()
+	}
 	if err != nil && !p.closed {
 		p.tasks.Go(p.recover) // alone: nothing else makes connections until it has ended
 	}
