@@ -52,9 +52,9 @@ func TestWhoTakesPartLimitsEachKey(t *testing.T) {
 func TestWhoCountsTakesPart(t *testing.T) {
 	s := serve(t)
 	for _, c := range increase.contenders {
-		subject, err := c.start(t.Context(), job{servers: s, keys: keys(300)})
+		subject, err := c.start(t.Context(), job{servers: s, keys: 300})
 		require.NoError(t, err)
-		require.NoError(t, subject.touch(t.Context(), keys(300), 7), c.name)
+		require.NoError(t, subject.touch(t.Context(), newKeys(300), 7), c.name)
 		subject.stop()
 	}
 }
@@ -129,7 +129,7 @@ func TestTheReportTellsWhatHolds(t *testing.T) {
 		"| `hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput | ≥ 2.5 | 1.00 | **no** |",
 		"| `hit`, 64 goroutines: allocations per operation | ≤ 0 | 0.00 | yes |",
 		"| `memory`, bytes per key, of 1000000 keys of 16 bytes, the key included | ≤ 105 | 105 | **no** |",
-		"| `memory`, ns per hit, 1000 keys, 1 goroutine |  | 500000 (333333–1000000) |  |",
+		"| `RateLimit` on `memory`, ns per hit, 1000 keys, 1 goroutine |  | 500000 (333333–1000000) |  |",
 		"| codec, QUERY decoded ÷ by hand: time | ≤ 1.5 | 1.25 (1.00–1.50) | yes |",
 		"| redis_rate | 512 | 2,000 | 1µs | 12.3µs | 1.5µs | 0.00 |",
 		"| RateLimit on throttr/memory | 2,000 | 2,000 | 0.00 | 105 |",
@@ -184,6 +184,20 @@ func TestChartsShowWhoWasMeasured(t *testing.T) {
 			require.Equal(t, measured, bytes.Contains([]byte(text), []byte(l.who)), "%s: %s", name, l.who)
 		}
 	}
+}
+
+func TestKeysAreOfOneLengthAndPickedEvenly(t *testing.T) {
+	all := newKeys(10)
+	require.Equal(t, 10, all.count())
+	require.Equal(t, "user:00000000009", all.at(9))
+	var picked [10]int
+	for i := range uint64(10_000) {
+		picked[pick(10, 3, i)]++
+	}
+	for _, n := range picked {
+		require.InDelta(t, 1000, n, 150)
+	}
+	require.Zero(t, pick(1, 3, 5))
 }
 
 func TestFiguresHaveThreeDigits(t *testing.T) {

@@ -78,18 +78,18 @@ func (r *results) claims() []claim {
 	}
 	all = append(all,
 		atLeast("`hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 2.5, throughput(few(hit, "throttr", 64), few(hit, redisRate.name, 64))),
-		atLeast("`memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryAlone, 1, 1), inProcess(goLimiter, 1, 1))),
-		atLeast("`memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryAlone, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
+		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryLimit, 1, 1), inProcess(goLimiter, 1, 1))),
+		atLeast("the same, 100,000 keys, 2 goroutines: throughput", 2, throughput(inProcess(memoryLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)
 	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 105, []float64{r.perKey[memoryAlone.name]})
 	perKey.format = "%.0f"
 	all = append(all, perKey)
 	for _, n := range r.plan.windows {
 		var ns []float64
-		for _, s := range r.each(inProcess(memoryAlone, n, 1), perSecond) {
+		for _, s := range r.each(inProcess(memoryLimit, n, 1), perSecond) {
 			ns = append(ns, 1e9/s)
 		}
-		all = append(all, claim{what: fmt.Sprintf("`memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
+		all = append(all, claim{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
 	}
 	besideCode("memory")
 	return all

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 )
@@ -25,7 +26,7 @@ type contender struct {
 // job is what a contender is started for.
 type job struct {
 	servers *servers
-	keys    []string
+	keys    int // that will come
 	limit   int // of each key
 }
 
@@ -37,13 +38,13 @@ type subject struct {
 }
 
 // touch performs an operation on every key, so that each is known.
-func (s *subject) touch(ctx context.Context, keys []string, goroutines int) error {
+func (s *subject) touch(ctx context.Context, keys keySet, goroutines int) error {
 	errs := make([]error, goroutines)
 	var all sync.WaitGroup
 	for g := range goroutines {
 		all.Go(func() {
-			for i := g; i < len(keys) && errs[g] == nil; i += goroutines {
-				_, errs[g] = s.do(ctx, keys[i])
+			for i := g; i < keys.count() && errs[g] == nil; i += goroutines {
+				_, errs[g] = s.do(ctx, keys.at(i))
 			}
 		})
 	}
@@ -77,16 +78,29 @@ var (
 	}}
 )
 
-// keys returns n keys of 16 bytes.
-func keys(n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = key(i)
+// keyLength is that of every key.
+const keyLength = 16
+
+// keySet is keys one behind the other, so that to find one costs next to nothing.
+type keySet string
+
+// newKeys returns n keys.
+func newKeys(n int) keySet {
+	all := make([]byte, 0, n*keyLength)
+	for i := range n {
+		all = append(all, key(i)...)
 	}
-	return all
+	return keySet(all)
 }
 
+// key returns the i-th key.
 func key(i int) string { return fmt.Sprintf("user:%011d", i) }
+
+// count returns how many keys there are.
+func (k keySet) count() int { return len(k) / keyLength }
+
+// at returns the i-th key.
+func (k keySet) at(i int) string { return string(k[i*keyLength : (i+1)*keyLength]) }
 
 // pick returns one of n at random, the same for the same numbers (the finalizer of
 // SplitMix64).
@@ -94,5 +108,6 @@ func pick(n, worker int, i uint64) int {
 	x := uint64(worker)<<40 + i
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return int((x ^ x>>31) % uint64(n))
+	index, _ := bits.Mul64(x^x>>31, uint64(n))
+	return int(index)
 }

@@ -16,7 +16,7 @@ import (
 
 // newMemory returns a backend with its defaults, with room for the keys.
 func newMemory(j job) *memory.Backend {
-	return memory.New(memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*len(j.keys))))
+	return memory.New(memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*j.keys)))
 }
 
 var memoryAlone = contender{

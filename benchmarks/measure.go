@@ -86,7 +86,7 @@ func (r *results) round(ctx context.Context, s *servers) error {
 		}
 	}
 	for _, n := range r.plan.windows {
-		if err := r.turn(ctx, s, embedded.name, memoryAlone, n, 1); err != nil {
+		if err := r.turn(ctx, s, embedded.name, memoryLimit, n, 1); err != nil {
 			return err
 		}
 	}
@@ -109,13 +109,13 @@ func (r *results) compare(ctx context.Context, s *servers, w workload, keys, gor
 // turn measures a contender, which is alone in the process.
 func (r *results) turn(ctx context.Context, s *servers, workload string, c contender, n, goroutines int) error {
 	id := id{workload, c.name, n, goroutines}
-	j := job{servers: s, keys: keys(n), limit: limit}
-	subject, err := c.start(ctx, j)
+	keys := newKeys(n)
+	subject, err := c.start(ctx, job{servers: s, keys: n, limit: limit})
 	if err != nil {
 		return fmt.Errorf("%v: %w", id, err)
 	}
 	defer subject.stop()
-	if err := subject.touch(ctx, j.keys, goroutines); err != nil {
+	if err := subject.touch(ctx, keys, goroutines); err != nil {
 		return fmt.Errorf("%v: %w", id, err)
 	}
 	cfg := load.Config{Goroutines: goroutines, Warmup: r.plan.warmup(), Duration: r.plan.duration}
@@ -124,7 +124,7 @@ func (r *results) turn(ctx context.Context, s *servers, workload string, c conte
 	}
 	runtime.GC()
 	res, err := load.Run(ctx, cfg, func(ctx context.Context, worker int, i uint64) error {
-		allowed, err := subject.do(ctx, j.keys[pick(n, worker, i)])
+		allowed, err := subject.do(ctx, keys.at(pick(n, worker, i)))
 		if err == nil && !allowed {
 			err = errDenied
 		}
@@ -149,7 +149,7 @@ func (r *results) fill(ctx context.Context) error {
 			continue // which is the same
 		}
 		before := heap()
-		subject, err := c.start(ctx, job{keys: make([]string, n), limit: limit})
+		subject, err := c.start(ctx, job{keys: n, limit: limit})
 		if err != nil {
 			return err
 		}

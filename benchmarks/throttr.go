@@ -27,8 +27,8 @@ func throttrIncrease(name string, server func(*servers) string) contender {
 				return nil, err
 			}
 			var batch throttr.Batch[uint32]
-			for _, key := range j.keys { // those that are there already stay
-				batch.Insert(key, 0, codec.TTL[uint32]{Amount: 12, Unit: codec.Hours})
+			for i := range j.keys { // those that are there already stay
+				batch.Insert(key(i), 0, codec.TTL[uint32]{Amount: 12, Unit: codec.Hours})
 			}
 			if err := client.Do(ctx, &batch); err != nil {
 				client.Close()
