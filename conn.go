@@ -58,13 +58,15 @@ type conn[T codec.Value] struct {
 	round    uint64 // how often buf has been filled
 
 	// Those of who has the ear.
-	in         []byte           // what is read into
-	lo, hi     int              // where in it are bytes that are yet to be decoded
-	finished   []*call[T]       // what the last bytes have brought
-	events     []codec.Event[T] // likewise
-	id         codec.ConnID     // what the server calls the connection
-	identified bool             // id is known
-	hearUntil  time.Time        // the deadline of reads, zero if there is none
+	in                   []byte           // what is read into
+	lo, hi               int              // where in it are bytes that are yet to be decoded
+	finished             []*call[T]       // what the last bytes have brought
+	events               []codec.Event[T] // likewise
+	id                   codec.ConnID     // what the server calls the connection
+	identified           bool             // id is known
+	pricked              time.Time        // when a borrower last looked whether the connection is closed
+	watched, lastWatched <-chan struct{}  // of whose ctx the end is waited for; of who was last to hear
+	stopWatch            func() bool
 
 	recall   chan struct{} // one element: the reader is to look who has the ear
 	readDone chan struct{} // closed when the reader has ended

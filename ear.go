@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
@@ -10,14 +11,16 @@ import (
 // handed from the reader to him saves two changes of goroutines, which take as long as a
 // quick server. The reader lends its ear for that whenever a lone call has been answered,
 // and takes it back when it is not borrowed for a while, or callers become more than one.
+//
+// Timers that are about to run out slow down every wait for the network, so that there is
+// one of long duration here, and no deadline unless a caller leaves.
 
 const (
-	// earPatience is how long a caller reads at most, as he doesn't notice meanwhile that
-	// his ctx has ended.
-	earPatience = 2 * time.Millisecond
 	// earLoan is how long an ear that nobody borrows stays free. Nobody notices meanwhile
-	// that the connection has been closed.
-	earLoan = 5 * time.Millisecond
+	// that the connection has been closed, but who borrows it looks.
+	earLoan = 250 * time.Millisecond
+	// earTrust is how long after such a look none is needed.
+	earTrust = time.Millisecond
 )
 
 // ear says who reads from a connection.
@@ -64,8 +67,7 @@ func (c *conn[T]) standBy() error {
 		back, err := c.ear == earReader, c.err
 		c.mu.Unlock()
 		if back {
-			c.hearUntil = time.Time{}
-			c.nc.SetReadDeadline(c.hearUntil)
+			c.nc.SetReadDeadline(time.Time{})
 			return err
 		}
 	}
@@ -100,15 +102,14 @@ func (c *conn[T]) callReader() {
 	}
 }
 
-// prick is what a borrower does before he writes: he sees to it that he doesn't read for
-// too long, and that the connection has not been closed while nobody read.
+// prick looks, before a borrower writes, whether the connection has been closed while
+// nobody read.
 func (c *conn[T]) prick() error {
 	now := time.Now()
-	if c.hearUntil.Sub(now) > earPatience/2 {
-		return nil // somebody has just read
+	if now.Sub(c.pricked) < earTrust {
+		return nil
 	}
-	c.hearUntil = now.Add(earPatience)
-	c.nc.SetReadDeadline(c.hearUntil)
+	c.pricked = now
 	n, err := c.direct.read(c.room())
 	if n == 0 && err == nil {
 		return nil
@@ -116,9 +117,10 @@ func (c *conn[T]) prick() error {
 	return c.received(n, err)
 }
 
-// hear reads on behalf of a borrower until his call is done, but not for long, and gives
-// the ear away.
-func (c *conn[T]) hear(cl *call[T]) {
+// hear reads on behalf of a borrower until his call is done or his ctx ends, and gives the
+// ear away.
+func (c *conn[T]) hear(ctx context.Context, cl *call[T]) {
+	c.watch(ctx)
 	for cl.state.Load() != callDone {
 		if err := c.receive(); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -127,6 +129,7 @@ func (c *conn[T]) hear(cl *call[T]) {
 			break
 		}
 	}
+	c.unwatch(ctx)
 	c.mu.Lock()
 	if c.err == nil && !c.retiring && c.inFlight == 0 && c.queue.len() == 0 && c.lo == c.hi {
 		c.ear = earFree
@@ -134,4 +137,41 @@ func (c *conn[T]) hear(cl *call[T]) {
 		c.giveBack()
 	}
 	c.mu.Unlock()
+}
+
+// watch has reads end when ctx does, until unwatch.
+func (c *conn[T]) watch(ctx context.Context) {
+	done := ctx.Done()
+	if done == c.watched {
+		return // since an earlier call
+	}
+	c.stopWatching()
+	if done == nil {
+		return
+	}
+	c.watched = done
+	c.stopWatch = context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.ear == earCaller { // if it is another one, he leaves the rest to the reader
+			c.nc.SetReadDeadline(time.Unix(1, 0))
+		}
+	})
+}
+
+// unwatch stops what watch has started, unless it was the same ctx twice: who makes one call
+// after the other need not start it again each time.
+func (c *conn[T]) unwatch(ctx context.Context) {
+	done := ctx.Done()
+	if done != c.lastWatched {
+		c.stopWatching()
+	}
+	c.lastWatched = done
+}
+
+func (c *conn[T]) stopWatching() {
+	if c.stopWatch != nil {
+		c.stopWatch()
+	}
+	c.watched, c.stopWatch = nil, nil
 }

@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -76,20 +77,30 @@ func (a *notFound) play(_ codec.Op, nc net.Conn) bool {
 }
 
 func TestALoneCallerLeavesWhenHisContextEnds(t *testing.T) {
+	for before := range int64(4) { // calls with the same context
+		t.Run(fmt.Sprint(before), func(t *testing.T) { loneCallerLeaves(t, before) })
+	}
+}
+
+func loneCallerLeaves(t *testing.T, before int64) {
 	release := make(chan struct{})
 	server := &notFound{wait: func(n int64) {
-		if n == 4 {
+		if n == 4+before {
 			<-release
 		}
 	}}
 	client := lone(t, &fake[uint16]{play: server.play}, throttr.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
+	for range before {
+		_, _, err := client.Query(ctx, "k")
+		require.NoError(t, err)
+	}
 	left := make(chan error)
 	go func() {
 		_, _, err := client.Query(ctx, "k")
 		left <- err
 	}()
-	require.Eventually(t, func() bool { return server.asked.Load() == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return server.asked.Load() == 4+before }, 5*time.Second, time.Millisecond)
 	cancel()
 	err := <-left
 	require.ErrorIs(t, err, context.Canceled)
@@ -97,7 +108,7 @@ func TestALoneCallerLeavesWhenHisContextEnds(t *testing.T) {
 	close(release)
 	_, _, err = client.Query(t.Context(), "k") // its own answer, and not the one that was left
 	require.NoError(t, err)
-	require.EqualValues(t, 5, server.asked.Load())
+	require.EqualValues(t, 5+before, server.asked.Load())
 	require.EqualValues(t, 1, statsOf(client).Dials)
 }
 

@@ -52,7 +52,7 @@ func (p *pool[T]) await(ctx context.Context, cl *call[T]) (mine bool, err error)
 	for try := 0; ; try++ {
 		if c := cl.borrowed; c != nil {
 			cl.borrowed = nil
-			c.hear(cl)
+			c.hear(ctx, cl)
 		}
 		select {
 		case <-cl.done:

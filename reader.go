@@ -15,6 +15,7 @@ const readSize = 16 << 10
 // read is the reader.
 func (c *conn[T]) read(early []byte) {
 	defer close(c.readDone)
+	defer c.stopWatching()
 	c.in = make([]byte, readSize)
 	c.hi = copy(c.in, early)
 	err := c.deliver()
