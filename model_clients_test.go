@@ -59,9 +59,10 @@ func testManyClients[T codec.Value](t *testing.T) {
 			t.Logf("go test -run '%s$' -model.seed=%d .", t.Name(), seed)
 		}
 	}()
-	for range runs {
+	first := rand.Uint64()
+	for i := range runs {
 		if *modelSeed == 0 {
-			seed = rand.Uint64()
+			seed = first + uint64(i)
 		}
 		synctest.Test(t, func(t *testing.T) {
 			m := &modelTrial[T]{T: t, seed: seed}
@@ -72,7 +73,7 @@ func testManyClients[T codec.Value](t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d of %d operations were answered", answered, runs*modelRun)
+	t.Logf("%d of %d operations were answered, seeds from %d on", answered, runs*modelRun, first)
 }
 
 // modelTrial is one run.
