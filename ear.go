@@ -121,7 +121,7 @@ func (c *conn[T]) prick() error {
 // ear away.
 func (c *conn[T]) hear(ctx context.Context, cl *call[T]) {
 	c.watch(ctx)
-	for cl.state.Load() != callDone {
+	for cl.state.Load() != callDone && ctx.Err() == nil { // it may have ended before he had the ear
 		if err := c.receive(); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				c.fail(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,6 +99,7 @@ func (l *loadClient) clean(ctx context.Context) error {
 		return nil
 	}
 	defer l.client.Close()
+	l.settle(ctx)
 	switch l.workload {
 	case hitWorkload:
 		return inParallel(l.keys.all(), l.goroutines, func(key string) error {
@@ -114,6 +116,20 @@ func (l *loadClient) clean(ctx context.Context) error {
 		return errors.Join(errs...)
 	default:
 		return l.client.purgeAll(ctx, l.keys)
+	}
+}
+
+// settle waits, for a second at most, until nothing is under way: what an interrupt has left
+// alone could still make a record.
+func (l *loadClient) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil && slices.ContainsFunc(l.client.Stats().Servers, func(s throttr.ServerStats) bool {
+		return s.InFlight > 0 || s.Waiting > 0
+	}) {
+		<-tick.C
 	}
 }
 
