@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
@@ -51,6 +52,9 @@ const (
 	// server has nothing left to read, and begins a write that fits one packet.
 	alone
 )
+
+// errStale is why a call was not sent that has waited for too long.
+var errStale = errors.New("throttr: the request was overtaken by time before it could be sent")
 
 // call is one or more requests that travel together: they are sent in one write,
 // and answered together. It belongs to its caller until it is queued, and again

@@ -18,14 +18,14 @@ var errConnGone = errors.New("throttr: connection is closing")
 // carry no id: they match the requests by order alone, so the order in which
 // calls enter flight is the order in which they are written.
 //
-// Two goroutines serve it. The writer moves calls from queue to flight and writes
-// them, as many as there are in one Write. The reader decodes the answers of the
-// calls in flight, oldest first, and frees their places. Once both have ended, the
-// writer's fails what is left, each call once. A caller who leaves takes nothing
-// away: the answer of an abandoned call is read and dropped.
+// Who has the pen moves calls from queue to flight and writes them, as many as there are
+// in one write: a caller, or the writer, a goroutine. Who has the ear decodes the answers of
+// the calls in flight, oldest first, and frees their places: the reader, another goroutine,
+// or a lone caller. Once both goroutines have ended, the writer's fails what is left, each
+// call once. A caller who leaves takes nothing away: the answer of an abandoned call is read
+// and dropped.
 type conn[T codec.Value] struct {
 	nc     net.Conn
-	server string
 	cfg    *Config
 	counts *counters
 	calls  *sync.Pool // of *call[T]
@@ -86,7 +86,7 @@ func newConn[T codec.Value](nc net.Conn, early []byte, p *pool[T]) *conn[T] {
 func newEventConn[T codec.Value](nc net.Conn, early []byte, p *pool[T], onEvent func(codec.Event[T]), onEnd func(*conn[T])) *conn[T] {
 	c := &conn[T]{
 		onEvent: onEvent,
-		nc:      nc, server: p.server, cfg: p.cfg, counts: &p.counts, calls: p.calls, born: time.Now(),
+		nc:      nc, cfg: p.cfg, counts: &p.counts, calls: p.calls, born: time.Now(),
 		recall: make(chan struct{}, 1), readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.direct = newDirect(nc)

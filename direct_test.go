@@ -26,32 +26,9 @@ func newSluice(t *testing.T, srv *mockserver.Server) *sluice {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	g := &sluice{addr: l.Addr().String()}
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		l.Close()
-		running.Wait()
-	})
-	running.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			client.(*net.TCPConn).SetReadBuffer(64 << 10)
-			server, err := net.Dial("tcp", srv.Addr())
-			if err != nil {
-				client.Close()
-				continue
-			}
-			running.Go(func() {
-				io.Copy(client, server)
-				client.Close()
-			})
-			running.Go(func() {
-				io.Copy(server, g.guard(client))
-				server.Close()
-			})
-		}
+	relay(t, l, srv, func(client net.Conn) io.Reader {
+		client.(*net.TCPConn).SetReadBuffer(64 << 10)
+		return g.guard(client)
 	})
 	return g
 }

@@ -138,7 +138,7 @@ func (t timing) over(bucket int64, now time.Time) time.Time {
 
 // opened returns a window that was opened between two instants.
 func (t timing) opened(bucket int64, count uint64, lo, hi time.Time) window {
-	w := window{bucket: bucket, count: count, seen: hi, endLo: lo.Add(t.scale), endHi: hi.Add(t.scale)}
+	w := window{bucket: bucket, count: count, seen: lo, endLo: lo.Add(t.scale), endHi: hi.Add(t.scale)}
 	if t.aligned {
 		w.endLo, w.endHi = t.end(bucket), t.end(bucket)
 	}

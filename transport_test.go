@@ -48,6 +48,15 @@ func certificateUntil(t *testing.T, end time.Time) (tls.Certificate, *x509.CertP
 func proxy(t *testing.T, srv *mockserver.Server, conf *tls.Config) string {
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", conf)
 	require.NoError(t, err)
+	relay(t, ln, srv, func(client net.Conn) io.Reader { return client })
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	return net.JoinHostPort("localhost", port)
+}
+
+// relay passes on what clients of ln and srv send to each other, of clients what requests
+// makes of it, until the test ends.
+func relay(t *testing.T, ln net.Listener, srv *mockserver.Server, requests func(client net.Conn) io.Reader) {
 	var tasks sync.WaitGroup
 	t.Cleanup(func() {
 		ln.Close()
@@ -64,18 +73,15 @@ func proxy(t *testing.T, srv *mockserver.Server, conf *tls.Config) string {
 				client.Close()
 				continue
 			}
-			for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-				tasks.Go(func() {
-					io.Copy(way[1], way[0])
-					way[0].Close()
-					way[1].Close()
-				})
+			pass := func(to net.Conn, from io.Reader) {
+				io.Copy(to, from)
+				client.Close()
+				server.Close()
 			}
+			tasks.Go(func() { pass(server, requests(client)) })
+			tasks.Go(func() { pass(client, server) })
 		}
 	})
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	require.NoError(t, err)
-	return net.JoinHostPort("localhost", port)
 }
 
 // dialLoopback takes each host for this one: the name to verify is that of the address.

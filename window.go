@@ -275,7 +275,11 @@ func (l *lane[T]) check() {
 func (l *lane[T]) contest(f *flight) {
 	own := l.contested
 	l.contested = sight{}
-	l.forget()
+	l.mu.Lock()
+	l.known = false
+	l.see(own) // for the answers, if it was the window
+	l.known = false
+	l.mu.Unlock()
 	around := l.timing.bucket(l.backend.now())
 	live, err := l.look(l.backend.ctx, around)
 	switch {

@@ -1,7 +1,6 @@
 package throttr
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -41,9 +40,6 @@ func (c *conn[T]) takePen() bool {
 	c.pen = penDirect
 	return true
 }
-
-// errStale is why a call was not sent that has waited for too long.
-var errStale = errors.New("throttr: the request was overtaken by time before it could be sent")
 
 // handPen has the writer write. The mutex is held.
 func (c *conn[T]) handPen() {
@@ -135,9 +131,8 @@ func (c *conn[T]) gather() bool {
 		}
 		only = only && cl.unity == alone
 		if cl.stale != nil && cl.stale() {
-			c.load.Add(-int64(len(cl.kinds)))
 			cl.err = errStale
-			cl.finish()
+			c.finish(cl)
 			continue
 		}
 		c.sinceFence += len(cl.kinds)

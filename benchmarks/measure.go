@@ -35,6 +35,7 @@ type id struct {
 	goroutines int
 }
 
+// String says it in words.
 func (i id) String() string {
 	return fmt.Sprintf("%s of %s, %d keys, %d goroutines", i.workload, i.who, i.keys, i.goroutines)
 }
