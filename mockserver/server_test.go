@@ -137,7 +137,8 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "mockserver.(*")
 	}
 	require.Eventually(t, func() bool { return running() == 0 }, 10*time.Second, time.Millisecond)
-	srv, err := mockserver.Start()
+	// Nobody else comes to listen there, as may happen at a port.
+	srv, err := mockserver.Start(mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
 	require.NoError(t, err)
 	srv.Inject(mockserver.Fault{Delay: time.Hour})
 	for range 5 {
@@ -158,7 +159,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	require.ErrorIs(t, srv.Restart(true), net.ErrClosed)
 	_, err = srv.Dial(t.Context())
 	require.ErrorIs(t, err, mockserver.ErrRefused)
-	_, err = net.Dial("tcp", srv.Addr())
+	_, err = net.Dial("unix", strings.TrimPrefix(srv.Addr(), "unix://"))
 	require.Error(t, err)
 	require.Equal(t, 5, srv.Requests(codec.OpQuery), "its counts can still be read")
 }

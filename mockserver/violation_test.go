@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -188,9 +189,10 @@ func (r *recorder) Fatalf(format string, args ...any) {
 
 func TestRunTFailsTheTestForEachViolation(t *testing.T) {
 	var rec recorder
-	srv := mockserver.RunT(&rec)
+	path := filepath.Join(t.TempDir(), "s")
+	mockserver.RunT(&rec, mockserver.WithAddr("unix", path))
 	for range 2 {
-		conn, err := net.Dial("tcp", srv.Addr())
+		conn, err := net.Dial("unix", path)
 		require.NoError(t, err)
 		_, err = conn.Write([]byte{0x20})
 		require.NoError(t, err)
@@ -203,7 +205,7 @@ func TestRunTFailsTheTestForEachViolation(t *testing.T) {
 	rec.cleanups[0]()
 	require.Len(t, rec.errors, 2)
 	require.Contains(t, rec.errors[1], "H6: connection 2: op 0x20")
-	_, err := net.Dial("tcp", srv.Addr())
+	_, err := net.Dial("unix", path)
 	require.Error(t, err, "the server is closed")
 }
 
