@@ -3,7 +3,6 @@ package throttr_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,7 +140,7 @@ func TestConnectToNobodyFails(t *testing.T) {
 func TestAServerOfAnotherValueSizeIsLeftAlone(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
-		cfg := throttr.Config{Servers: []string{srv.Addr()}, ConnectTimeout: 2 * time.Second}
+		cfg := throttr.Config{Servers: []string{srv.Addr()}}
 		for want, connect := range map[int]func() (*throttr.Client[uint16], error){
 			2: func() (*throttr.Client[uint16], error) { return throttr.Connect[uint16](t.Context(), cfg) },
 			1: func() (*throttr.Client[uint16], error) {

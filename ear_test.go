@@ -188,7 +188,7 @@ func TestALoneCallerGivesUpASilentServer(t *testing.T) {
 			<-release
 		}
 	}}
-	client := lone(t, &fake[uint16]{play: server.play}, throttr.Config{StallTimeout: 100 * time.Millisecond})
+	client := lone(t, &fake[uint16]{play: server.play}, throttr.Config{StallTimeout: time.Second})
 	_, _, err := client.Query(t.Context(), "k")
 	require.ErrorIs(t, err, throttr.ErrStalled)
 	close(release)

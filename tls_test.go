@@ -52,7 +52,7 @@ func TestWhatTLSRefusesIsAnErrorThatNamesTheServer(t *testing.T) {
 			if test.server != nil {
 				addr = proxy(t, srv, test.server)
 			}
-			cfg := throttr.Config{Servers: []string{addr}, Dial: dialLoopback, TLS: test.client, ConnectTimeout: 2 * time.Second}
+			cfg := throttr.Config{Servers: []string{addr}, Dial: dialLoopback, TLS: test.client}
 			_, err = throttr.Connect[uint16](t.Context(), cfg)
 			require.ErrorIs(t, err, throttr.ErrConnect)
 			require.ErrorContains(t, err, addr)

@@ -168,7 +168,7 @@ func listen(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error 
 func (l *load) trouble(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		srv := l.servers[r.IntN(len(l.servers))]
-		undo := misbehave(srv, r)
+		undo := misbehave(ctx, srv, r)
 		l.faults.Add(1)
 		select {
 		case <-ctx.Done():
@@ -183,7 +183,7 @@ func (l *load) trouble(ctx context.Context, r *rand.Rand) {
 }
 
 // misbehave picks a fault, and returns what ends it.
-func misbehave(srv *mockserver.Server, r *rand.Rand) (undo func()) {
+func misbehave(ctx context.Context, srv *mockserver.Server, r *rand.Rand) (undo func()) {
 	some := mockserver.Fault{Skip: r.IntN(1000), Times: 1 + r.IntN(3)}
 	switch r.IntN(12) {
 	case 0:
@@ -191,8 +191,9 @@ func misbehave(srv *mockserver.Server, r *rand.Rand) (undo func()) {
 	case 1:
 		srv.HalfOpen()
 	case 2, 3:
-		if err := srv.Restart(r.IntN(2) == 0); err != nil {
-			panic(err) // the address is free, this process has it
+		keepData := r.IntN(2) == 0
+		for srv.Restart(keepData) != nil && ctx.Err() == nil {
+			<-time.After(10 * time.Millisecond) // a connection has got the port meanwhile
 		}
 	case 4:
 		srv.Refuse(true)
