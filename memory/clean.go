@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cleanStep is how many windows a cleaning looks at before it lets others have the shard.
+// cleanStep is how many places a cleaning looks at before it lets others have the shard.
 const cleanStep = 128
 
 // clean removes windows that are over, every CleanPeriod, until the backend is closed.
@@ -44,7 +44,7 @@ func (b *Backend) Clean() int {
 	return n
 }
 
-// clean looks at some of the shard's windows, from a cursor on, removes those that have been
+// clean looks at some of the shard's places, from a cursor on, removes windows that have been
 // over for KeyOlderThan, and returns how many, and themselves, if they are to be shown. After
 // the last one, more is false.
 func (s *shard) clean(b *Backend, from *cursor) (removed int, dropped []Dropped, more bool) {
@@ -52,41 +52,44 @@ func (s *shard) clean(b *Backend, from *cursor) (removed int, dropped []Dropped,
 	defer s.mu.Unlock()
 	now := s.now(b)
 	for range cleanStep {
-		r, at := s.windows.next(from)
-		if r == nil {
+		t, i := from.next(&s.windows)
+		if t == nil {
 			s.windows.compact()
 			return removed, dropped, false
 		}
-		e := r.entry()
-		if e.scale == 0 || !e.over(now, b.keyOlderThan) {
-			continue
+		for t.tags[i] != 0 {
+			e := t.at(i).entry()
+			if !e.over(now, b.keyOlderThan) {
+				break
+			}
+			if b.beforeDrop != nil {
+				d := Dropped{Key: string(t.at(i).key()), Scale: e.scale}
+				s.tell(&d.Window, e, now)
+				dropped = append(dropped, d)
+			}
+			t.remove(i) // another may move up to here
+			removed++
 		}
-		if b.beforeDrop != nil {
-			d := Dropped{Key: string(r.key()), Scale: e.scale}
-			s.tell(&d.Window, e, now)
-			dropped = append(dropped, d)
-		}
-		s.drop(b, r, at)
-		removed++
 	}
 	return removed, dropped, true
 }
 
 // sweep removes all windows that are over, to make room, and returns how many. The mutex is
 // held.
-func (s *shard) sweep(b *Backend, now int64) int {
-	before := s.windows.n
+func (s *shard) sweep(now int64) int {
+	before := s.windows.len()
 	s.firstEnd = math.MaxInt64
 	s.nextSweep = now + int64(before)*int64(sweepPause)
 	var c cursor
-	for r, at := s.windows.next(&c); r != nil; r, at = s.windows.next(&c) {
-		switch e := r.entry(); {
-		case e.scale == 0:
-		case e.active(now):
-			s.firstEnd = min(s.firstEnd, e.end())
-		default:
-			s.drop(b, r, at)
+	for t, i := c.next(&s.windows); t != nil; t, i = c.next(&s.windows) {
+		for t.tags[i] != 0 {
+			e := t.at(i).entry()
+			if e.active(now) {
+				s.firstEnd = min(s.firstEnd, e.end())
+				break
+			}
+			t.remove(i)
 		}
 	}
-	return before - s.windows.n
+	return before - s.windows.len()
 }

@@ -33,7 +33,7 @@ func (c *counter) Count(ctx context.Context, key string, scale time.Duration, in
 	s.mu.Lock()
 	now := s.now(b)
 	var e entry
-	r, _ := s.windows.find(k)
+	r := s.find(k)
 	if r != nil {
 		e = r.entry()
 	}

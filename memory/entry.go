@@ -55,12 +55,13 @@ func minus(a, b int64) time.Duration {
 }
 
 // record is an entry and its key as they are kept: 8 bytes each for start, updated, count
-// and scale, the key's length, the key. A record that is not in use has a scale of 0.
+// and scale, 4 for the hash, the key's length, the key.
 type record []byte
 
 const (
-	lengthAt = 32
-	keyAt    = 33
+	hashAt   = 32
+	lengthAt = 36
+	keyAt    = 37
 )
 
 func (r record) entry() entry {
@@ -81,8 +82,18 @@ func (r record) set(e entry) {
 	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
 }
 
-func (r record) scale() time.Duration { return time.Duration(binary.LittleEndian.Uint64(r[24:])) }
+func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashAt:]) }
 
 func (r record) key() []byte { return r[keyAt:][:r[lengthAt]] }
 
-func (r record) setKey(key string) { r[lengthAt] = byte(copy(r[keyAt:], key)) }
+// is reports whether the record is that of k.
+func (r record) is(k id) bool {
+	return time.Duration(binary.LittleEndian.Uint64(r[24:])) == k.scale && string(r.key()) == k.key
+}
+
+// name makes the record that of k.
+func (r record) name(k id) {
+	binary.LittleEndian.PutUint64(r[24:], uint64(k.scale))
+	binary.LittleEndian.PutUint32(r[hashAt:], k.hash)
+	r[lengthAt] = byte(copy(r[keyAt:], k.key))
+}

@@ -65,10 +65,10 @@ func New(opts ...Option) *Backend {
 	b.origin = b.clock()
 	b.full = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
-	b.perMax = min(b.maxKeys/len(b.shards), mostRecords)
+	b.perMax = b.maxKeys / len(b.shards)
 	for i := range b.shards {
 		s := &b.shards[i]
-		s.windows, s.firstEnd = newTable(0), math.MaxInt64
+		s.windows, s.firstEnd = newTables(), math.MaxInt64
 		s.anchor = instant{time: b.origin}
 		s.told = s.anchor
 	}
@@ -94,7 +94,7 @@ func (b *Backend) Close() error {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.windows, s.closed = newTable(0), true
+		s.windows, s.closed = newTables(), true
 		s.mu.Unlock()
 	}
 	return nil
@@ -133,7 +133,7 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 		return w, ErrClosed
 	}
 	now := s.now(b)
-	if r, _ := s.windows.find(k); r != nil {
+	if r := s.find(k); r != nil {
 		if e := r.entry(); e.active(now) {
 			s.tell(&w, e, now)
 		}
@@ -150,8 +150,7 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now(b)
-	r, _ := s.windows.find(k)
-	e, err := b.open(s, k, r, count, now)
+	e, err := b.open(s, k, s.find(k), count, now)
 	if err == nil {
 		s.tell(&w, e, now)
 	}
@@ -198,7 +197,7 @@ func (b *Backend) Len() int {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += s.windows.n
+		n += s.windows.len()
 		s.mu.Unlock()
 	}
 	return n
@@ -211,10 +210,10 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 		return entry{}, ErrClosed
 	}
 	if r == nil {
-		if s.windows.n >= b.perMax && !s.makeRoom(b, now) {
+		if s.windows.len() >= b.perMax && !s.makeRoom(b, now) {
 			return entry{}, b.full
 		}
-		r = s.windows.insert(k)
+		r = s.windows.of(k.key).insert(k)
 	}
 	e := entry{start: now, updated: now, count: count, scale: k.scale}
 	if b.algorithm == window.Aligned {

@@ -25,13 +25,13 @@ const (
 type shard struct {
 	mu        sync.Mutex
 	closed    bool
-	windows   table
-	anchor    instant // what times are told by
 	told      instant // the end that Count told last, as a hot key asks for the same again
-	firstEnd  int64   // no window ends before
 	nextSweep int64   // when it may be swept again to make room
+	firstEnd  int64   // no window ends before
+	windows   tables
+	anchor    instant // what times are told by
 
-	_ [64]byte // what its neighbour writes is on another cache line
+	_ [32]byte // to the end of a cache line, so that neighbours share none
 }
 
 // locate returns the shard of a key, whatever the scale, and what its window is known by.
@@ -52,6 +52,15 @@ func mix(h uint64, scale time.Duration) uint32 {
 	return uint32((h + uint64(scale)*0x9e3779b97f4a7c15) >> 32)
 }
 
+// find returns the record of k, or nil.
+func (s *shard) find(k id) record {
+	t := s.windows.of(k.key)
+	if i := t.find(k); i >= 0 {
+		return t.at(i)
+	}
+	return nil
+}
+
 // tell puts into w what there is to know of a window. (To return it would copy it.)
 func (s *shard) tell(w *window.Window, e entry, now int64) {
 	at, base := s.anchor.time, s.anchor.nanos
@@ -70,12 +79,13 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 	if s.closed {
 		return false, ErrClosed
 	}
-	r, place := s.windows.find(k)
-	if r == nil {
+	t := s.windows.of(k.key)
+	i := t.find(k)
+	if i < 0 {
 		return false, nil
 	}
-	e := r.entry()
-	s.windows.remove(place)
+	e := t.at(i).entry()
+	t.remove(i)
 	return e.active(s.now(b)), nil
 }
 
@@ -87,23 +97,16 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 		return 0, ErrClosed
 	}
 	n, now := 0, s.now(b)
-	var c cursor
-	for r, at := s.windows.next(&c); r != nil; r, at = s.windows.next(&c) {
-		if r.scale() == 0 || string(r.key()) != key {
-			continue
+	t := s.windows.of(key)
+	for i := len(t.tags) - 1; i >= 0; i-- {
+		for t.tags[i] != 0 && string(t.at(i).key()) == key {
+			if e := t.at(i).entry(); e.active(now) {
+				n++
+			}
+			t.remove(i) // another may move up to here
 		}
-		if e := r.entry(); e.active(now) {
-			n++
-		}
-		s.drop(b, r, at)
 	}
 	return n, nil
-}
-
-// drop removes a record of which the place in the index is not known.
-func (s *shard) drop(b *Backend, r record, at ref) {
-	hash := mix(maphash.Bytes(b.seed, r.key()), r.scale())
-	s.windows.remove(s.windows.where(hash, at))
 }
 
 // makeRoom removes windows that are over, or, if an active one may go, the one with the
@@ -116,35 +119,38 @@ func (s *shard) makeRoom(b *Backend, now int64) bool {
 	if !mayBeOver && b.overflow == Refuse {
 		return false
 	}
-	victim, over := s.sample(now)
-	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) > 0 {
+	t, victim, over := s.sample(now)
+	if !over && mayBeOver && now >= s.nextSweep && s.sweep(now) > 0 {
 		return true
 	}
 	if !over && b.overflow == Refuse {
 		return false
 	}
-	s.windows.remove(victim)
+	t.remove(victim)
 	return true
 }
 
 // sample looks at a few windows, from a random place on, and returns that of one that is
-// over, or else of the one with the fewest hits: keys that somebody invents have few.
-func (s *shard) sample(now int64) (victim uint32, over bool) {
+// over, or else of the one with the fewest hits: keys that somebody invents have few. They
+// are all of one table, the more likely the more it has.
+func (s *shard) sample(now int64) (t *table, victim int, over bool) {
+	t = s.windows.holding(rand.IntN(s.windows.len()))
 	n, fewest := 0, uint64(0)
-	mask := uint32(len(s.windows.index) - 1)
-	for i := rand.Uint32() & mask; n < min(samples, s.windows.n); i = (i + 1) & mask {
-		slot := s.windows.index[i]
-		if slot == 0 {
+	for i := int(rand.Uint32N(t.homes)); n < min(samples, t.n); i++ {
+		if i == len(t.tags) {
+			i = 0
+		}
+		if t.tags[i] == 0 {
 			continue
 		}
-		e := s.windows.record(slot).entry()
+		e := t.at(i).entry()
 		if !e.active(now) {
-			return i, true
+			return t, i, true
 		}
 		if n == 0 || e.count < fewest {
 			victim, fewest = i, e.count
 		}
 		n++
 	}
-	return victim, false
+	return t, victim, false
 }

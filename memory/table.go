@@ -1,9 +1,6 @@
 package memory
 
-import (
-	"math/bits"
-	"time"
-)
+import "time"
 
 // id is what a window is known by.
 type id struct {
@@ -12,147 +9,119 @@ type id struct {
 	hash  uint32 // of both
 }
 
-// table finds records by id. The index has a slot for each: the hash, and where the record
-// is, in a slot that follows the one that the hash points to, with no empty one between
-// them. Hashes are compared before records, which may be far away.
+// table keeps records of one size, and finds them by id. Each is in the place that its hash
+// points to or, if that is taken, in the next free one after it. A place has a tag, a byte
+// that tells most records apart: so a hit goes through a few bytes, which the processor's
+// caches hold for many keys, and then reads one record, which may be far away.
+//
+// There is not a pointer in them, so the garbage collector has nothing to look at.
 type table struct {
-	index []slot // a power of two, at most three quarters in use
-	slabs [4]slab
-	n     int
+	tags    []tag
+	records []byte
+	size    uint32 // of a record
+	homes   uint32 // places that a hash may point to; a few more lie behind them
+	n       int    // places that are taken
 }
 
-// slot is a hash in the upper half, and a ref in the lower; 0: none.
-type slot uint64
+// tag is the lowest seven bits of a hash, and a bit that is set. 0: a free place.
+type tag uint8
 
-// ref is where a record is: one more than its number, and in the lowest two bits, its class.
-type ref uint32
+func tagOf(hash uint32) tag { return tag(hash) | 0x80 }
 
-// mostRecords is how many records a ref can tell apart.
-const mostRecords = 1 << 29
+// at returns the record in a place.
+func (t *table) at(place int) record { return t.records[place*int(t.size):][:t.size] }
 
-func refOf(number uint32, c class) ref { return ref(number+1)<<2 | ref(c) }
+// home returns the place that a hash points to: as far along as the hash is in its range.
+func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(t.homes) >> 32) }
 
-func (s slot) hash() uint32   { return uint32(s >> 32) }
-func (s slot) class() class   { return class(s & 3) }
-func (s slot) number() uint32 { return uint32(s)>>2 - 1 }
-
-func slotOf(hash uint32, r ref) slot { return slot(hash)<<32 | slot(r) }
-
-// newTable returns an empty table with room for n records.
-func newTable(n int) table {
-	return table{index: make([]slot, max(8, 1<<bits.Len(uint(n+n/3))))}
-}
-
-func (t *table) record(s slot) record { return t.slabs[s&3].at(s.number(), s.class()) }
-
-// find returns the record of k and its place in the index, or nil.
-func (t *table) find(k id) (record, uint32) {
-	mask := uint32(len(t.index) - 1)
-	for i := k.hash & mask; ; i = (i + 1) & mask {
-		s := t.index[i]
-		if s == 0 {
-			return nil, 0
-		}
-		if s.hash() != k.hash {
-			continue
-		}
-		if r := t.record(s); r.scale() == k.scale && string(r.key()) == k.key {
-			return r, i
+// find returns the place of k, or -1.
+func (t *table) find(k id) int {
+	want := tagOf(k.hash)
+	for i := t.home(k.hash); i < len(t.tags); i++ {
+		switch t.tags[i] {
+		case want:
+			if t.at(i).is(k) {
+				return i
+			}
+		case 0:
+			return -1
 		}
 	}
+	return -1
 }
 
 // insert returns a new record for k, of which there is none.
 func (t *table) insert(k id) record {
-	if t.n++; t.n > len(t.index)/4*3 {
-		old := t.index
-		t.index = make([]slot, 2*len(old))
-		for _, s := range old {
-			if s != 0 {
-				t.place(s)
-			}
-		}
+	place := -1
+	if 8*(t.n+1) <= 7*int(t.homes) {
+		place = t.take(k.hash)
 	}
-	c := classOf(k.key)
-	s := slotOf(k.hash, refOf(t.slabs[c].take(c), c))
-	t.place(s)
-	r := t.record(s)
-	r.setKey(k.key)
+	for place < 0 {
+		t.resize(t.homes + t.homes/4 + 8)
+		place = t.take(k.hash)
+	}
+	r := t.at(place)
+	r.name(k)
 	return r
 }
 
-// place puts s where find will find it.
-func (t *table) place(s slot) {
-	mask := uint32(len(t.index) - 1)
-	i := s.hash() & mask
-	for t.index[i] != 0 {
-		i = (i + 1) & mask
-	}
-	t.index[i] = s
-}
-
-// remove removes the record whose place in the index is i. Those that follow move up, as
-// long as they are not in the slot that their hash points to.
-func (t *table) remove(i uint32) {
-	s := t.index[i]
-	t.slabs[s.class()].giveBack(s.number(), s.class())
-	t.n--
-	mask := uint32(len(t.index) - 1)
-	for j := (i + 1) & mask; t.index[j] != 0; j = (j + 1) & mask {
-		home := t.index[j].hash() & mask
-		if (j-home)&mask >= (j-i)&mask {
-			t.index[i] = t.index[j]
-			i = j
+// take takes a place for a record with a hash, or returns -1 if none is free up to the end.
+func (t *table) take(hash uint32) int {
+	for i := t.home(hash); i < len(t.tags); i++ {
+		if t.tags[i] == 0 {
+			t.tags[i] = tagOf(hash)
+			t.n++
+			return i
 		}
 	}
-	t.index[i] = 0
+	return -1
+}
+
+// remove removes the record in a place. Those that follow move up, as long as they are not
+// in the place that their hash points to.
+func (t *table) remove(place int) {
+	t.n--
+	for i := place + 1; i < len(t.tags) && t.tags[i] != 0; i++ {
+		if r := t.at(i); t.home(r.hash()) <= place {
+			t.tags[place] = t.tags[i]
+			copy(t.at(place), r)
+			place = i
+		}
+	}
+	t.tags[place] = 0
 }
 
 // compact gives memory back if most of it is not in use.
 func (t *table) compact() {
-	held := 0
-	for i := range t.slabs {
-		held += int(t.slabs[i].used)
+	switch {
+	case t.n == 0:
+		*t = table{size: t.size}
+	case 4*t.n < int(t.homes):
+		t.resize(uint32(t.n + t.n/4))
 	}
-	if held < 4*t.n+chunk {
-		return
+}
+
+// resize moves all records to a table with so many homes, or more, if they do not fit.
+func (t *table) resize(homes uint32) {
+	old := *t
+	for !t.refill(&old, homes) {
+		homes += homes/4 + 8
 	}
-	small := newTable(t.n)
-	small.n = t.n
-	for _, s := range t.index {
-		if s == 0 {
+}
+
+func (t *table) refill(old *table, homes uint32) bool {
+	places := homes + homes/16 + 8
+	*t = table{tags: make([]tag, places), records: make([]byte, int(places)*int(old.size)), size: old.size, homes: homes}
+	for i := range old.tags {
+		if old.tags[i] == 0 {
 			continue
 		}
-		to := slotOf(s.hash(), refOf(small.slabs[s.class()].take(s.class()), s.class()))
-		copy(small.record(to), t.record(s))
-		small.place(to)
-	}
-	*t = small
-}
-
-// where returns the place in the index of a ref, which is there with the given hash.
-func (t *table) where(hash uint32, r ref) uint32 {
-	mask := uint32(len(t.index) - 1)
-	i := hash & mask
-	for t.index[i] != slotOf(hash, r) {
-		i = (i + 1) & mask
-	}
-	return i
-}
-
-// cursor is a place among a table's records. The zero cursor is before the first.
-type cursor struct {
-	class  class
-	number uint32
-}
-
-// next returns the next record, or nil after the last. It may be one that is not in use.
-func (t *table) next(c *cursor) (record, ref) {
-	for ; int(c.class) < len(t.slabs); c.class, c.number = c.class+1, 0 {
-		if s := &t.slabs[c.class]; c.number < s.used {
-			c.number++
-			return s.at(c.number-1, c.class), refOf(c.number-1, c.class)
+		r := old.at(i)
+		place := t.take(r.hash())
+		if place < 0 {
+			return false
 		}
+		copy(t.at(place), r)
 	}
-	return nil, 0
+	return true
 }

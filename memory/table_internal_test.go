@@ -9,88 +9,112 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A table does what a map does, however many keys meet in a place, and whatever lengths
-// they have.
-func TestTableIsAMap(t *testing.T) {
+// Tables do what a map does, however many keys meet in a place, and whatever lengths they
+// have.
+func TestTablesAreAMap(t *testing.T) {
 	for _, hashes := range []uint32{1, 3, 1 << 10, 1 << 31} {
 		random := rand.New(rand.NewPCG(1, uint64(hashes)))
-		tab, want := newTable(0), map[id]int64{}
+		ts, want := newTables(), map[id]int64{}
 		for step := range int64(8000) {
 			k := id{strings.Repeat("k", random.IntN(maxKey+1)), time.Duration(1 + random.IntN(3)), 0}
-			k.hash = -(uint32(len(k.key)) * 0x9e3779b9 % hashes) // some at the end, which go on at the start
-			r, place := tab.find(k)
+			k.hash = -(uint32(len(k.key)) * 0x9e3779b9 % hashes) // some at the end
+			tab := ts.of(k.key)
+			place := tab.find(k)
 			_, ok := want[k]
-			require.Equal(t, ok, r != nil)
+			require.Equal(t, ok, place >= 0)
 			grow := step/1000%2 == 0
 			switch {
 			case !ok && (grow || random.IntN(4) == 0):
-				r = tab.insert(k)
-				r.set(entry{scale: k.scale, start: step})
+				tab.insert(k).set(entry{scale: k.scale, start: step})
 				want[k] = step
 			case ok && (!grow || random.IntN(4) == 0):
 				tab.remove(place)
 				delete(want, k)
 			}
 			if step%100 == 0 {
-				tab.compact()
-				requireSame(t, want, &tab)
+				ts.compact()
+				requireSame(t, want, &ts)
 			}
 		}
 	}
 }
 
-func requireSame(t *testing.T, want map[id]int64, tab *table) {
+func requireSame(t *testing.T, want map[id]int64, ts *tables) {
 	t.Helper()
-	require.Equal(t, len(want), tab.n)
+	require.Equal(t, len(want), ts.len())
 	for k, start := range want {
-		r, place := tab.find(k)
-		require.NotNil(t, r)
-		require.Equal(t, start, r.entry().start)
-		s := tab.index[place]
-		require.Equal(t, place, tab.where(k.hash, ref(s)))
+		tab := ts.of(k.key)
+		place := tab.find(k)
+		require.GreaterOrEqual(t, place, 0)
+		require.Equal(t, start, tab.at(place).entry().start)
 	}
 	var c cursor
 	n := 0
-	for r, at := tab.next(&c); r != nil; r, at = tab.next(&c) {
-		if r.scale() == 0 {
-			continue
+	for tab, i := c.next(ts); tab != nil; tab, i = c.next(ts) {
+		if tab.tags[i] != 0 {
+			n++
 		}
-		require.Equal(t, r, tab.record(slotOf(0, at)))
-		n++
 	}
-	require.Equal(t, tab.n, n)
+	require.Equal(t, len(want), n)
 }
 
-func TestRecordsAreUsedAgain(t *testing.T) {
-	tab := newTable(0)
-	for i := range 10_000 {
-		k := id{"k", time.Minute, uint32(i)}
+func TestPlacesAreUsedAgain(t *testing.T) {
+	ts := newTables()
+	tab := &ts[0]
+	for i := range uint32(10_000) {
+		k := id{"k", time.Minute, i * 0x9e3779b9}
 		tab.insert(k).set(entry{scale: time.Minute})
-		_, place := tab.find(k)
-		tab.remove(place)
+		tab.remove(tab.find(k))
 	}
-	require.Len(t, tab.index, 8)
-	require.EqualValues(t, 1, tab.slabs[0].used)
+	require.Len(t, tab.tags, 16)
 }
 
 func TestCompactGivesBackWhatIsNotInUse(t *testing.T) {
-	tab := newTable(0)
+	ts := newTables()
+	tab := &ts[0]
+	k := func(i uint32) id { return id{"k", time.Duration(i + 1), i * 0x9e3779b9} }
 	for i := range uint32(10_000) {
-		tab.insert(id{"k", time.Minute, i}).set(entry{scale: time.Minute, count: uint64(i)})
+		tab.insert(k(i)).set(entry{scale: k(i).scale, count: uint64(i)})
 	}
 	for i := range uint32(10_000) {
 		if i%5 > 0 {
-			_, place := tab.find(id{"k", time.Minute, i})
-			tab.remove(place)
+			tab.remove(tab.find(k(i)))
 		}
 	}
-	tab.compact()
+	ts.compact()
 	require.Equal(t, 2000, tab.n)
-	require.EqualValues(t, 2000, tab.slabs[0].used)
-	require.Len(t, tab.index, 4096)
+	require.EqualValues(t, 2500, tab.homes)
+	require.Len(t, tab.tags, 2500+2500/16+8)
+	require.Len(t, tab.records, 64*len(tab.tags))
 	for i := range uint32(10_000) {
-		r, _ := tab.find(id{"k", time.Minute, i})
-		require.Equal(t, i%5 == 0, r != nil)
-		require.True(t, r == nil || r.entry().count == uint64(i))
+		place := tab.find(k(i))
+		require.Equal(t, i%5 == 0, place >= 0)
+		require.True(t, place < 0 || tab.at(place).entry().count == uint64(i))
 	}
+}
+
+// A cleaning sees all windows that are there from its start to its end, although others come
+// between its steps, and the table grows.
+func TestACursorPassesNothingBy(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	ts, stay := newTables(), map[uint64]bool{}
+	insert := func(n uint64) {
+		ts[0].insert(id{"k", time.Duration(n + 1), random.Uint32()}).set(entry{scale: time.Duration(n + 1), count: n})
+	}
+	for n := range uint64(1000) {
+		insert(n)
+		stay[n] = true
+	}
+	var c cursor
+	steps := uint64(0)
+	for tab, i := c.next(&ts); tab != nil; tab, i = c.next(&ts) {
+		if tab.tags[i] != 0 {
+			delete(stay, tab.at(i).entry().count)
+		}
+		if steps++; steps < 3000 {
+			insert(1000 + steps)
+		}
+	}
+	require.Empty(t, stay)
+	require.Greater(t, steps, uint64(3000))
 }
