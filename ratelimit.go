@@ -87,7 +87,7 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 	if r.counter == nil || scale <= 0 {
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
-	n, _, left, end, err := r.counter.Count(ctx, key, scale, increment)
+	n, _, left, end, err := r.counter.Count(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.outage.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}

@@ -35,6 +35,7 @@ type Backend struct {
 	options
 	origin    time.Time // what entries' times count from
 	monotonic bool      // the monotonic clock is enough
+	pulse     pulse     // of that clock
 	seed      maphash.Seed
 	secret    string
 	shards    []shard
@@ -63,6 +64,10 @@ func New(opts ...Option) *Backend {
 		b.clock = time.Now
 	}
 	b.origin = b.clock()
+	b.pulse.last.Store(atRest)
+	if b.monotonic {
+		b.pulse.enable(b.origin)
+	}
 	b.full = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
 	b.perMax = b.maxKeys / len(b.shards)
@@ -106,7 +111,8 @@ func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, i
 	if scale <= 0 {
 		return w, scaleError(scale)
 	}
-	n, passed, left, end, err := (*counter)(b).Count(ctx, key, scale, increment)
+	// With a limit of 0, the time is not that of a moment ago.
+	n, passed, left, end, err := (*counter)(b).Count(ctx, key, scale, 0, increment)
 	if err != nil {
 		return w, err
 	}

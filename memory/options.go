@@ -52,7 +52,9 @@ type options struct {
 //
 // Default: the system's clock. Per-key windows go by the monotonic one, which takes half as
 // long to read as [time.Now]; the wall clock is read once a second, to tell times by. So when
-// that is set, the times that are told are off by as much for up to a second.
+// that is set, the times that are told are off by as much for up to a second. A RateLimit's hit
+// that is allowed, and not in the window's last second, does not read the clock at all: the
+// UpdatedAt that a window tells then is up to 0.1 s early.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
 // WithCleanPeriod sets how often windows that are over are removed; 0 or less: never, only
@@ -65,10 +67,10 @@ func WithCleanPeriod(d time.Duration) Option { return func(o *options) { o.clean
 func WithKeyOlderThan(d time.Duration) Option { return func(o *options) { o.keyOlderThan = d } }
 
 // WithMaxKeys bounds the number of windows, one for each key and scale, and so the memory:
-// about 85 bytes for each with a key of up to 31 bytes, and 190 for the longest, as of a key
+// 80 to 100 bytes for each with a key of up to 27 bytes, and 260 for the longest, as of a key
 // over 128 bytes a hash is kept. What windows leave is for keys of about the same length,
 // until a cleaning finds most of it empty: so if keys of different lengths come one after
-// the other, up to 480 bytes are held for each.
+// the other, up to 700 bytes are held for each.
 //
 // From 2048 up, windows are spread over up to 256 shards by a hash, and each has its share:
 // the first can be full at nine tenths of n. Less than 1: the default, [DefaultMaxKeys].
