@@ -61,7 +61,7 @@ func TestWhoCountsTakesPart(t *testing.T) {
 
 func TestTurnsAreMeasured(t *testing.T) {
 	s := serve(t)
-	p := plan{duration: 10 * time.Millisecond}
+	p := plan{duration: 100 * time.Millisecond}
 	r := &results{plan: p, loads: map[id][]load.Result{}}
 	for _, w := range []workload{increase, hit, embedded} {
 		for range 2 {

@@ -55,7 +55,11 @@ func startServers(ctx context.Context) (s *servers, err error) {
 	if s.slow, err = s.startMock(ctx, "-service-time", serviceTime.String()); err != nil {
 		return nil, err
 	}
-	s.redis, err = s.startRedis(ctx)
+	for range 3 { // somebody else may get the port first
+		if s.redis, err = s.startRedis(ctx); err == nil {
+			break
+		}
+	}
 	return s, err
 }
 

@@ -3,6 +3,7 @@ package redisbackend_test
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,13 +18,12 @@ func startCluster(t *testing.T) []*server {
 	t.Helper()
 	var nodes []*server
 	for i := range 3 {
-		_, bus, _ := net.SplitHostPort(freeAddr(t))
-		s := startServer(t, "--cluster-enabled", "yes", "--cluster-port", bus)
+		s := startServer(t, "--cluster-enabled", "yes", "--cluster-port", freePort)
 		first, last := i*16384/3, (i+1)*16384/3-1
 		s.command(t, "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last))
 		if i > 0 {
 			host, port, _ := net.SplitHostPort(nodes[0].addr)
-			s.command(t, "CLUSTER", "MEET", host, port, nodes[0].args[len(nodes[0].args)-1])
+			s.command(t, "CLUSTER", "MEET", host, port, nodes[0].args[slices.Index(nodes[0].args, "--cluster-port")+1])
 		}
 		nodes = append(nodes, s)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAServerThatIsDownIsAnErrorAndComesBackWithItsCounts(t *testing.T) {
-	s := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := startOnSocket(t, "--appendonly", "yes", "--appendfsync", "always")
 	b := redisbackend.New(s.connect())
 	hit := func() (uint64, error) {
 		w, err := b.Hit(context.Background(), "user:42", time.Hour, 5, 1)
@@ -28,7 +28,7 @@ func TestAServerThatIsDownIsAnErrorAndComesBackWithItsCounts(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), `redisbackend: hit "user:42": `) {
 			t.Fatalf("%v", err)
 		}
-		if took := time.Since(start); took > time.Second {
+		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("to fail took %v", took)
 		}
 		t.Log(err)

@@ -2,11 +2,13 @@ package redisbackend_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,63 +33,115 @@ func program(t testing.TB) string {
 
 // server is a Redis server of the test's own.
 type server struct {
-	t    testing.TB
-	addr string
-	dir  string
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	t       testing.TB
+	network string
+	addr    string
+	dir     string
+	args    []string
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended
 }
 
-// startServer starts a server on a free port, which ends with the test.
+// freePort, as an argument of startServer, stands for a free port.
+const freePort = "a free port"
+
+// startServer starts a server on a free port, which ends with the test. Should somebody else
+// have got the port first, it tries another.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	_, port, _ := net.SplitHostPort(freeAddr(t))
-	s := &server{t: t, addr: "127.0.0.1:" + port, dir: t.TempDir()}
-	s.args = append([]string{
-		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "log", "--save", "",
-	}, args...)
+	args = append([]string{"--bind", "127.0.0.1", "--port", freePort}, args...)
+	var err error
+	for range 5 {
+		own := slices.Clone(args)
+		for i, arg := range own {
+			if arg == freePort {
+				own[i] = findPort(t)
+			}
+		}
+		s := newServer(t, "tcp", "127.0.0.1:"+own[3], t.TempDir(), own)
+		if err = s.begin(); err == nil {
+			return s
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// startOnSocket starts a server on a Unix socket, which ends with the test. Nobody else comes
+// to listen there while it is down.
+func startOnSocket(t testing.TB, args ...string) *server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	s := newServer(t, "unix", socket, dir, append([]string{"--port", "0", "--unixsocket", socket}, args...))
 	s.start()
-	t.Cleanup(s.kill)
 	return s
 }
 
-// freeAddr returns an address that nobody listens at.
-func freeAddr(t testing.TB) string {
+func newServer(t testing.TB, network, addr, dir string, args []string) *server {
+	return &server{t: t, network: network, addr: addr, dir: dir, args: append(args, "--dir", dir, "--logfile", "log", "--save", "")}
+}
+
+// findPort returns a port that nobody listens at.
+func findPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().String()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
 }
 
 // start starts the server, again where it was, and returns when it answers.
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(program(s.t), s.args...)
-	if err := s.cmd.Start(); err != nil {
+	if err := s.begin(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.done = make(chan struct{})
-	go func() { s.cmd.Wait(); close(s.done) }()
+}
+
+// begin is start that may fail.
+func (s *server) begin() error {
+	s.cmd = exec.Command(program(s.t), s.args...)
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.t.Cleanup(s.kill)
+	done := make(chan struct{})
+	s.done = done
+	go func() { s.cmd.Wait(); close(done) }()
 	timeout := time.After(20 * time.Second)
-	for !s.answers() {
+	for {
+		up := s.answers() // or somebody else does
 		select {
-		case <-time.After(10 * time.Millisecond):
-			continue
 		case <-s.done:
 		case <-timeout:
+			s.kill()
+		case <-time.After(10 * time.Millisecond):
+			if up {
+				return nil
+			}
+			continue
 		}
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		s.t.Fatalf("%v does not answer: %s", s.cmd, log)
+		return fmt.Errorf("%v does not answer: %s", s.cmd, log)
 	}
+}
+
+// dial connects to the server.
+func (s *server) dial(ctx context.Context, d *net.Dialer) (net.Conn, error) {
+	return d.DialContext(ctx, s.network, s.addr)
 }
 
 // answers asks over a connection of its own whether the server is up and has loaded.
 func (s *server) answers() bool {
-	conn, err := net.DialTimeout("tcp", s.addr, time.Second)
+	conn, err := s.dial(context.Background(), &net.Dialer{Timeout: time.Second})
 	if err != nil {
 		return false
 	}
@@ -109,6 +163,11 @@ func (s *server) kill() {
 func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
 	s.t.Helper()
 	option := rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true}
+	if s.network == "unix" {
+		option.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return s.dial(ctx, d)
+		}
+	}
 	for _, opt := range opts {
 		opt(&option)
 	}

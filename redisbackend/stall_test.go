@@ -43,12 +43,15 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		ctx  func() (context.Context, context.CancelFunc)
 		want error
 	}{
-		"cancel":                    {func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }, context.Canceled},
-		"cancel before deadline":    {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, context.Canceled},
-		"deadline of 20 ms reached": {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), patience/2) }, context.DeadlineExceeded},
+		"cancel":                 {func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }, context.Canceled},
+		"cancel before deadline": {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, context.Canceled},
+		"deadline reached":       {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), patience) }, context.DeadlineExceeded},
 	} {
 		ctx, cancel := test.ctx()
-		time.AfterFunc(patience, cancel)
+		defer cancel()
+		if test.want == context.Canceled {
+			time.AfterFunc(patience, cancel)
+		}
 		start := time.Now()
 		_, hit := b.Hit(ctx, "k", time.Hour, 5, 1)
 		_, get := b.Get(ctx, "k", time.Hour)
@@ -57,7 +60,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
@@ -71,12 +74,12 @@ func TestACallEndsWithItsContext(t *testing.T) {
 
 // Whoever dials for all and leaves must not fail the others.
 func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
-	s := startServer(t)
+	s := startOnSocket(t)
 	var slow atomic.Bool
 	dials, pass := make(chan bool, 10), make(chan bool)
 	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex = -1 // one connection
-		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if slow.Load() {
 				dials <- true
 				select {
@@ -85,7 +88,7 @@ func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
 					return nil, ctx.Err()
 				}
 			}
-			return d.DialContext(ctx, "tcp", addr)
+			return s.dial(ctx, d)
 		}
 	}))
 	s.kill()
