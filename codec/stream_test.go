@@ -168,6 +168,8 @@ func TestAMalformedResponseOfAStreamNamesItsOffset(t *testing.T) {
 	}
 	_, err := dec.Response(codec.KindStatus)
 	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 3")
+	_, _, err = codec.DecodeStatus([]byte{7})
+	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 0", "another error is as it was")
 }
 
 func TestTheReadersErrorIsReturnedAndTheStreamGoesOn(t *testing.T) {
