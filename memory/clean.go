@@ -57,19 +57,20 @@ func (s *shard) clean(b *Backend, from *cursor) (removed int, dropped []Dropped,
 			s.windows.compact()
 			return removed, dropped, false
 		}
-		for t.tags[i] != 0 {
-			e := t.at(i).entry()
-			if !e.over(now, b.keyOlderThan) {
-				break
-			}
-			if b.beforeDrop != nil {
-				d := Dropped{Key: string(t.at(i).key()), Scale: e.scale}
-				s.tell(&d.Window, e, now)
-				dropped = append(dropped, d)
-			}
-			t.remove(i) // another may move up to here
-			removed++
+		if t.tags[i] == 0 {
+			continue
 		}
+		e := t.at(i).entry()
+		if !e.over(now, b.keyOlderThan) {
+			continue
+		}
+		if b.beforeDrop != nil {
+			d := Dropped{Key: string(t.at(i).key()), Scale: e.scale}
+			s.tell(&d.Window, e, now)
+			dropped = append(dropped, d)
+		}
+		t.remove(i)
+		removed++
 	}
 	return removed, dropped, true
 }
@@ -82,12 +83,12 @@ func (s *shard) sweep(now int64) int {
 	s.nextSweep = now + int64(before)*int64(sweepPause)
 	var c cursor
 	for t, i := c.next(&s.windows); t != nil; t, i = c.next(&s.windows) {
-		for t.tags[i] != 0 {
-			e := t.at(i).entry()
-			if e.active(now) {
-				s.firstEnd = min(s.firstEnd, e.end())
-				break
-			}
+		if t.tags[i] == 0 {
+			continue
+		}
+		if e := t.at(i).entry(); e.active(now) {
+			s.firstEnd = min(s.firstEnd, e.end())
+		} else {
 			t.remove(i)
 		}
 	}

@@ -99,11 +99,11 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 	n, now := 0, s.now(b)
 	t := s.windows.of(key)
 	for i := len(t.tags) - 1; i >= 0; i-- {
-		for t.tags[i] != 0 && string(t.at(i).key()) == key {
+		if t.tags[i] != 0 && string(t.at(i).key()) == key {
 			if e := t.at(i).entry(); e.active(now) {
 				n++
 			}
-			t.remove(i) // another may move up to here
+			t.remove(i)
 		}
 	}
 	return n, nil

@@ -49,7 +49,8 @@ func (ts *tables) compact() {
 }
 
 // cursor goes through the places of tables, from the last to the first: the way that
-// records move when one is removed. The zero cursor has all before it.
+// records move when one is removed, so that what moves up to it has been seen. The zero
+// cursor has all before it.
 type cursor struct {
 	table int
 	left  int // places before it

@@ -1,0 +1,32 @@
+package memory
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Windows that end between the steps of a cleaning, and move up to where it is, do not make
+// a step longer.
+func TestAStepShowsNoMoreWindowsThanItLooksAtPlaces(t *testing.T) {
+	now := time.Now()
+	most := 0
+	b := New(WithClock(func() time.Time { return now }), WithCleanPeriod(0), WithBeforeDrop(func(dropped []Dropped) {
+		most = max(most, len(dropped))
+		now = now.Add(time.Second)
+	}))
+	defer b.Close()
+	tab := &b.shards[0].windows[0]
+	tab.resize(256)
+	for i := range 270 { // a run of places; the last one's window ends first
+		k := id{string([]byte{byte(i), byte(i >> 8)}), 2 * time.Second, 0}
+		if i == 269 {
+			k.scale = time.Second
+		}
+		tab.insert(k).set(entry{scale: k.scale})
+	}
+	now = now.Add(time.Second)
+	require.Positive(t, b.Clean())
+	require.Equal(t, cleanStep, most)
+}
