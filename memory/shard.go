@@ -130,27 +130,23 @@ func (s *shard) makeRoom(b *Backend, now int64) bool {
 	return true
 }
 
-// sample looks at a few windows, from a random place on, and returns that of one that is
-// over, or else of the one with the fewest hits: keys that somebody invents have few. They
-// are all of one table, the more likely the more it has.
+// sample looks at a few windows at random, of all tables alike, and returns one that is
+// over, or else the one with the fewest hits: keys that somebody invents have few.
 func (s *shard) sample(now int64) (t *table, victim int, over bool) {
-	t = s.windows.holding(rand.IntN(s.windows.len()))
-	n, fewest := 0, uint64(0)
-	for i := int(rand.Uint32N(t.homes)); n < min(samples, t.n); i++ {
-		if i == len(t.tags) {
-			i = 0
+	fewest := uint64(0)
+	for range samples {
+		u := s.windows.holding(rand.IntN(s.windows.len()))
+		i := rand.IntN(len(u.tags))
+		for u.tags[i] == 0 {
+			i = rand.IntN(len(u.tags))
 		}
-		if t.tags[i] == 0 {
-			continue
-		}
-		e := t.at(i).entry()
+		e := u.at(i).entry()
 		if !e.active(now) {
-			return t, i, true
+			return u, i, true
 		}
-		if n == 0 || e.count < fewest {
-			victim, fewest = i, e.count
+		if t == nil || e.count < fewest {
+			t, victim, fewest = u, i, e.count
 		}
-		n++
 	}
 	return t, victim, false
 }

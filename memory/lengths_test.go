@@ -1,0 +1,50 @@
+package memory_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// Keys that somebody invents do not get rid of counts of keys of another length.
+func TestEvictedAreThoseWithFewHitsWhateverTheLengthOfKeys(t *testing.T) {
+	const most = 1000
+	for _, full := range []int{2, 15, 100} {
+		c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(memory.Evict))}
+		long := func(i int) string { return strings.Repeat("k", 100) + fmt.Sprint(i) }
+		for i := range full {
+			c.set(long(i), time.Minute, 10)
+		}
+		require.Equal(t, 5*most, c.invent(5*most, time.Hour))
+		lost := 0
+		for i := range full {
+			if c.get(long(i), time.Minute).Count != 10 {
+				lost++
+			}
+		}
+		require.LessOrEqual(t, lost, 1, "hardly ever are all of those looked at full")
+	}
+}
+
+// Windows that are over make room for keys of another length, and between sweeps, too.
+func TestWindowsThatAreOverMakeRoomForKeysOfAnotherLength(t *testing.T) {
+	const most = 2000
+	clock := backendtest.NewClock()
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(most))}
+	for i := range most / 4 {
+		c.hit(strings.Repeat("k", 100)+fmt.Sprint(i), time.Minute)
+	}
+	c.hit("short", time.Second)
+	c.invent(most, time.Hour)
+	clock.Advance(time.Minute - 10*time.Millisecond)
+	require.Equal(t, 1, c.invent(2, time.Hour)) // sweeps
+	clock.Advance(10 * time.Millisecond)
+	in := c.invent(100, time.Hour)
+	require.Greater(t, in, 85, "a quarter of all are over")
+}
