@@ -25,9 +25,9 @@ type counter Backend
 // order of the counts. The mutex is not left to a defer, which takes 2 ns.
 //
 // The clock is not read where it would change nothing: for a hit within the limit, of a
-// window that had ample time left a moment ago. Such a hit is allowed whatever the time. If
-// the whole process stood still since, so that the window is over by now, then the hit is
-// one of those that the window had left; there are no more of them, and none is denied.
+// window that had ample time left a moment ago. Such a hit is allowed whatever the time.
+// Should the pulse be so late that the window is over by now, then the hit is one of those
+// that the window had left: there are no more of them, and nobody is denied.
 func (c *counter) Count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	n uint64, passed, left time.Duration, end time.Time, err error) {
 	if err := ctx.Err(); err != nil {
@@ -59,12 +59,12 @@ func (c *counter) Count(ctx context.Context, key string, scale time.Duration, li
 }
 
 // timeOf returns the time of a hit on an entry's window, or that of a moment ago, if that
-// will do: see [counter.Count]. The mutex is held.
+// will do: see [counter.Count]. If there is no window, the entry is zero. The mutex is held.
 func (s *shard) timeOf(b *Backend, e *entry, limit, increment uint64) int64 {
-	if e.count >= limit || increment > limit-e.count {
+	if e.scale == 0 || e.count >= limit || increment > limit-e.count {
 		return s.now(b)
 	}
-	last, ok := b.pulse.amplyBefore(e.end())
+	last, ok := b.pulse.amplyBefore(e.end(), e.scale)
 	if ok && last-s.anchor.nanos < anchorLife {
 		return max(last, e.updated)
 	}

@@ -48,7 +48,9 @@ type Backend struct {
 
 var _ window.Backend = (*Backend)(nil)
 
-// New returns an empty backend. It has a goroutine that [Backend.Close] ends.
+// New returns an empty backend. It has a goroutine that [Backend.Close] ends. Virtual time, as in
+// a bubble of testing/synctest, needs a backend that was made in it, or one that goes by
+// WithClock(time.Now).
 func New(opts ...Option) *Backend {
 	b := &Backend{
 		options: options{cleanPeriod: time.Minute, maxKeys: DefaultMaxKeys},
@@ -170,7 +172,7 @@ func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) er
 }
 
 // Delete implements [window.Backend]. Without scales it looks at every window of the
-// key's shard, one of up to 256. The error is that of ctx, or [ErrClosed].
+// key's shard, one of up to 256, whose key is about as long. The error is that of ctx, or [ErrClosed].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	if len(scales) == 0 {
 		if err := ctx.Err(); err != nil {

@@ -52,9 +52,9 @@ type options struct {
 //
 // Default: the system's clock. Per-key windows go by the monotonic one, which takes half as
 // long to read as [time.Now]; the wall clock is read once a second, to tell times by. So when
-// that is set, the times that are told are off by as much for up to a second. A RateLimit's hit
-// that is allowed, and not in the window's last second, does not read the clock at all: the
-// UpdatedAt that a window tells then is up to 0.1 s early.
+// that is set, the times that are told are off by as much for a little over a second. Of a
+// RateLimit without an observer and a timeout, most hits that are allowed read no clock at
+// all: the UpdatedAt that a window tells then is some 0.1 s early.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
 // WithCleanPeriod sets how often windows that are over are removed; 0 or less: never, only

@@ -9,10 +9,7 @@ import (
 const (
 	// beat is how often a pulse reads the clock.
 	beat = 100 * time.Millisecond
-	// ample is how much of a window must have been left at the last beat for a hit not to
-	// read the clock. Nine more beats would have to fail for the window to be over.
-	ample = int64(10 * beat)
-	// atRest is the time of a pulse that does not beat: later than ample before any end.
+	// atRest is the time of a pulse that does not beat: amply before no end.
 	atRest = math.MaxInt64
 )
 
@@ -48,9 +45,11 @@ func (p *pulse) beat() {
 	p.timer.Reset(beat)
 }
 
-// amplyBefore returns when it last beat, and whether that was amply before an end.
-func (p *pulse) amplyBefore(end int64) (last int64, ok bool) {
-	if last = p.last.Load(); last > end-ample {
+// amplyBefore returns when it last beat, and whether that was amply before a window's end: so
+// much that the next beat would have to be late by an eighth of the window, and by ten beats,
+// for the window to be over.
+func (p *pulse) amplyBefore(end int64, scale time.Duration) (last int64, ok bool) {
+	if last = p.last.Load(); last > end-int64(max(11*beat, scale/8)) {
 		return 0, false
 	}
 	if !p.asked.Load() {

@@ -52,6 +52,8 @@ func TestThePulseBeatsWhileItIsAsked(t *testing.T) {
 		<-time.After(time.Hour)
 		require.EqualValues(t, atRest, last())
 		count(t, b, "k", time.Minute, 1)
+		require.EqualValues(t, atRest, last(), "who opens a window needs none")
+		count(t, b, "k", time.Minute, 1)
 		for range 20 {
 			require.Equal(t, time.Since(b.origin), last())
 			<-time.After(beat / 2)
@@ -63,7 +65,8 @@ func TestThePulseBeatsWhileItIsAsked(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, atRest, last())
 
-		count(t, b, "short", time.Second-1, 1)
+		count(t, b, "short", time.Second, 1)
+		count(t, b, "short", time.Second, 1)
 		<-time.After(beat)
 		synctest.Wait()
 		require.EqualValues(t, atRest, last(), "nothing makes do with it")
@@ -76,7 +79,8 @@ func TestAPulseThatFailsAllowsNoMoreThanTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(WithCleanPeriod(0))
 		defer b.Close()
-		count(t, b, "k", time.Minute, 90)
+		count(t, b, "k", time.Minute, 89)
+		count(t, b, "k", time.Minute, 1)
 		b.pulse.timer.Stop()
 		_, old := count(t, b, "k", time.Minute, 1)
 		<-time.After(time.Hour)

@@ -13,7 +13,7 @@ import (
 // Counter counts hits as a [window.Backend] does.
 type Counter interface {
 	// Count is Hit, told in short: the count, how long the window has been open, how long
-	// until it ends, and when that is. If the hit is within the limit, both durations are
+	// until it ends, and when that is. If the hit is within the limit, both durations may be
 	// those of a moment ago. The scale must be positive.
 	Count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 		n uint64, passed, left time.Duration, end time.Time, err error)
