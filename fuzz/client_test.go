@@ -22,7 +22,7 @@ func FuzzClient64(f *testing.F) { fuzzClient[uint64](f) }
 // its probe already.
 func fuzzClient[T codec.Value](f *testing.F) {
 	for _, tr := range transcripts[T](f) {
-		f.Add(unhex(f, tr.Recv), 0, true)
+		f.Add(tr.received, 0, true)
 	}
 	var answers []codec.Frame
 	for _, r := range responses[T]() {

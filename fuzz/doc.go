@@ -35,7 +35,7 @@
 // redisbackend has one for names in Redis.
 //
 // The seeds are frames from the encoders, and conversations recorded from a real
-// server (codec/testdata). A go test without -fuzz runs every target on its seeds
+// server (mockserver/testdata). A go test without -fuzz runs every target on its seeds
 // and on the inputs in testdata/fuzz that once failed. Go fuzzes one target at a
 // time; this lists the targets, and runs one of them for a minute:
 //

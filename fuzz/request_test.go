@@ -19,7 +19,7 @@ func fuzzRequest[T codec.Value](f *testing.F) {
 	}
 	f.Add(encode(f, requests[T]()...))
 	for _, tr := range transcripts[T](f) {
-		f.Add(unhex(f, tr.Send))
+		f.Add(tr.sent)
 	}
 	probe, err := codec.AppendProbe(nil, []byte("tail"))
 	if err != nil {

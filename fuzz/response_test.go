@@ -35,7 +35,7 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 		}
 	}
 	for _, tr := range transcripts[T](f) {
-		f.Add(kindsOf[T](f, unhex(f, tr.Send)), unhex(f, tr.Recv))
+		f.Add(kindsOf[T](f, tr.sent), tr.received)
 	}
 
 	f.Fuzz(func(t *testing.T, kinds, src []byte) {

@@ -3,6 +3,7 @@ package fuzz_test
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,25 +13,37 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// transcript is a conversation with a real server.
-type transcript struct {
-	ValueSize  int    `json:"value_size"`
-	Send, Recv string // hex of all requests, and of all responses
-}
+// transcript is what a real server was sent on a connection, and what it sent.
+type transcript struct{ sent, received []byte }
 
-// transcripts returns the conversations with servers of value size T.
-func transcripts[T codec.Value](tb testing.TB) []transcript {
-	file, err := os.ReadFile("../codec/testdata/transcripts.json")
+// transcripts returns the conversations with a server of value size T.
+func transcripts[T codec.Value](tb testing.TB) (all []transcript) {
+	file, err := os.ReadFile(fmt.Sprintf("../mockserver/testdata/throttr-uint%d.json", 8*codec.Size[T]()))
 	require.NoError(tb, err)
-	var all, ours []transcript
-	require.NoError(tb, json.Unmarshal(file, &all))
-	for _, tr := range all {
-		if tr.ValueSize == codec.Size[T]() {
-			ours = append(ours, tr)
+	var rec struct {
+		Scenarios []struct {
+			Steps []struct {
+				Conn       int
+				Send, Recv string
+			}
 		}
 	}
-	require.NotEmpty(tb, ours)
-	return ours
+	require.NoError(tb, json.Unmarshal(file, &rec))
+	for _, sc := range rec.Scenarios {
+		var conns [2]transcript
+		for _, step := range sc.Steps {
+			tr := &conns[step.Conn]
+			tr.sent = append(tr.sent, unhex(tb, strings.ReplaceAll(step.Send, "{whoami}", strings.Repeat("?", 32)))...)
+			tr.received = append(tr.received, unhex(tb, step.Recv)...)
+		}
+		for _, tr := range conns {
+			if len(tr.sent) > 0 {
+				all = append(all, tr)
+			}
+		}
+	}
+	require.NotEmpty(tb, all)
+	return all
 }
 
 // unhex returns the bytes of s, with a zero for every byte that varied.

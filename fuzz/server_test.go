@@ -20,7 +20,7 @@ func FuzzServer64(f *testing.F) { fuzzServer[uint64](f) }
 // fuzzServer sends arbitrary bytes to the mock server.
 func fuzzServer[T codec.Value](f *testing.F) {
 	for _, tr := range transcripts[T](f) {
-		f.Add(unhex(f, tr.Send), 0)
+		f.Add(tr.sent, 0)
 	}
 	all := encode(f, requests[T]()...)
 	f.Add(all, 1)
