@@ -319,20 +319,32 @@ func TestAnswersInPiecesOfOneByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithSplit(1))
 		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		var want []throttr.ListEntry
 		for i := range 200 {
-			srv.Set(strconv.Itoa(i), 1, time.Minute)
+			key := strconv.Itoa(i)
+			srv.Set(key, 1, time.Minute)
+			want = append(want, throttr.ListEntry{
+				Server: srv.Addr(), Key: key, Kind: throttr.KindCounter, Unit: codec.Milliseconds,
+				ExpiresAt: time.Now().Add(time.Minute).UTC(), BytesUsed: 2,
+			})
 		}
 		list, err := drain(t, client.List(t.Context()))
 		require.NoError(t, err)
-		require.Len(t, list, 200)
-		_, ok, err := client.Channel(t.Context(), "*")
+		require.ElementsMatch(t, want, list)
+		me, err := client.WhoAmI(t.Context())
+		require.NoError(t, err)
+		subscribers, ok, err := client.Channel(t.Context(), "*")
 		require.NoError(t, err)
 		require.True(t, ok)
-		_, err = client.Info(t.Context())
+		require.True(t, slices.ContainsFunc(subscribers, func(s throttr.Subscriber) bool { return s.ID == me[0].ID }))
+		info, err := client.Info(t.Context())
 		require.NoError(t, err)
-		_, ok, err = client.Stat(t.Context(), "7")
+		require.EqualValues(t, 200, info[0].Counters)
+		require.Equal(t, "5.0.11", info[0].Version)
+		stat, ok, err := client.Stat(t.Context(), "7")
 		require.NoError(t, err)
 		require.True(t, ok)
+		require.Zero(t, stat)
 	})
 }
 

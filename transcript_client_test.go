@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -18,11 +19,19 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
+// However a server's bytes are cut up on their way, the methods tell the same.
 func TestRecordedConversationsThroughTheMethods(t *testing.T) {
-	t.Run("uint8", testRecorded[uint8])
-	t.Run("uint16", testRecorded[uint16])
-	t.Run("uint32", testRecorded[uint32])
-	t.Run("uint64", testRecorded[uint64])
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for name, piece := range map[string]func() int{
+		"at once":       func() int { return 1 << 20 },
+		"byte by byte":  func() int { return 1 },
+		"random pieces": func() int { return 1 + rnd.IntN(30) },
+	} {
+		t.Run(name+"/uint8", func(t *testing.T) { testRecorded[uint8](t, piece) })
+		t.Run(name+"/uint16", func(t *testing.T) { testRecorded[uint16](t, piece) })
+		t.Run(name+"/uint32", func(t *testing.T) { testRecorded[uint32](t, piece) })
+		t.Run(name+"/uint64", func(t *testing.T) { testRecorded[uint64](t, piece) })
+	}
 }
 
 type scenario struct {
@@ -34,8 +43,8 @@ type scenario struct {
 }
 
 // testRecorded has the methods send every byte that a real server was sent, and answers
-// them as it did.
-func testRecorded[T codec.Value](t *testing.T) {
+// them as it did, in pieces of the sizes that piece returns.
+func testRecorded[T codec.Value](t *testing.T, piece func() int) {
 	raw, err := os.ReadFile(fmt.Sprintf("mockserver/testdata/throttr-uint%d.json", 8*codec.Size[T]()))
 	require.NoError(t, err)
 	var rec struct{ Scenarios []scenario }
@@ -44,7 +53,7 @@ func testRecorded[T codec.Value](t *testing.T) {
 	seen := played{}
 	for _, sc := range rec.Scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { replay[T](t, sc, seen) })
+			synctest.Test(t, func(t *testing.T) { replay[T](t, sc, seen, piece) })
 		})
 	}
 	for _, what := range []any{
@@ -62,13 +71,13 @@ type played map[any]int
 
 // replay plays a scenario. Each of its connections is a client of its own, as a client
 // has its subscriptions on another connection than its requests.
-func replay[T codec.Value](t *testing.T, sc scenario, seen played) {
+func replay[T codec.Value](t *testing.T, sc scenario, seen played, piece func() int) {
 	peers := map[int]*peer[T]{}
 	pending := map[int]string{} // of a request in pieces
 	for _, step := range sc.Steps {
 		p := peers[step.Conn]
 		if p == nil {
-			p = newPeer[T](t, seen)
+			p = newPeer[T](t, seen, piece)
 			peers[step.Conn] = p
 		}
 		switch pending[step.Conn] += step.Send; {
@@ -110,6 +119,7 @@ func varied(t *testing.T, op codec.Op, digits string) []byte {
 type peer[T codec.Value] struct {
 	t      *testing.T
 	seen   played
+	piece  func() int
 	client *throttr.Client[T]
 	turns  chan turn // to come
 	pusher net.Conn  // the server's end of the connection for subscriptions
@@ -119,8 +129,8 @@ type peer[T codec.Value] struct {
 // turn is a request, or several in one write, and the answer.
 type turn struct{ send, recv []byte }
 
-func newPeer[T codec.Value](t *testing.T, seen played) *peer[T] {
-	p := &peer[T]{t: t, seen: seen, turns: make(chan turn, 2), subs: map[string]*throttr.Subscription{}}
+func newPeer[T codec.Value](t *testing.T, seen played, piece func() int) *peer[T] {
+	p := &peer[T]{t: t, seen: seen, piece: piece, turns: make(chan turn, 2), subs: map[string]*throttr.Subscription{}}
 	p.client = clientOf(t, &fake[T]{play: p.play}, once(throttr.Config{}))
 	// A client asks for the id of the connection that it makes for subscriptions.
 	p.expect(bytesOf(t, codec.WhoAmI{}), bytesOf(t, codec.WhoAmIResponse{ID: codec.ConnID{0x22}}))
@@ -145,8 +155,17 @@ func (p *peer[T]) play(op codec.Op, nc net.Conn) bool {
 	if _, err := io.ReadFull(nc, got[1:]); err != nil || !bytes.Equal(next.send, got) {
 		p.t.Errorf("sent %x, not %x: %v", got, next.send, err)
 	}
-	_, err := nc.Write(next.recv)
-	return err == nil
+	return p.write(nc, next.recv) == nil
+}
+
+// write sends in pieces.
+func (p *peer[T]) write(nc net.Conn, b []byte) (err error) {
+	for len(b) > 0 && err == nil {
+		n := min(len(b), p.piece())
+		_, err = nc.Write(b[:n])
+		b = b[n:]
+	}
+	return err
 }
 
 func (p *peer[T]) expect(send, recv []byte) { p.turns <- turn{send, recv} }
@@ -240,8 +259,7 @@ func (p *peer[T]) events(frames []byte) {
 	for len(frames) > 0 {
 		e, n, err := codec.DecodeEvent[T](frames)
 		require.NoError(p.t, err)
-		_, err = p.pusher.Write(frames[:n])
-		require.NoError(p.t, err)
+		require.NoError(p.t, p.write(p.pusher, frames[:n]))
 		frames = frames[n:]
 		p.seen[codec.OpEvent]++
 		require.Contains(p.t, p.subs, string(e.Channel))

@@ -67,39 +67,41 @@ func fed[E codec.FragmentEntry[E]](named func(e E) E, response func([][]E) codec
 	}
 }
 
-var (
-	feedList = fed(func(e codec.ListEntry[uint16]) codec.ListEntry[uint16] {
-		e.Key = append([]byte{}, e.Key...)
-		return e
-	}, func(all [][]codec.ListEntry[uint16]) codec.Response {
-		return codec.ListResponse[uint16]{Fragments: all}
-	})
-	feedStats = fed(func(e codec.StatsEntry) codec.StatsEntry {
-		e.Key = append([]byte{}, e.Key...)
-		return e
-	}, func(all [][]codec.StatsEntry) codec.Response { return codec.StatsResponse{Fragments: all} })
-	feedConnections = fed(func(e codec.ConnectionInfo) codec.ConnectionInfo { return e },
-		func(all [][]codec.ConnectionInfo) codec.Response { return codec.ConnectionsResponse{Fragments: all} })
-	feedChannels = fed(func(e codec.ChannelsEntry) codec.ChannelsEntry {
-		e.Name = append([]byte{}, e.Name...)
-		return e
-	}, func(all [][]codec.ChannelsEntry) codec.Response { return codec.ChannelsResponse{Fragments: all} })
-)
+// feeds are the kinds of responses that come in fragments, and what decodes them.
+func feeds[T codec.Value]() map[codec.Kind]func(testing.TB, []byte, func() int) codec.Response {
+	return map[codec.Kind]func(testing.TB, []byte, func() int) codec.Response{
+		codec.KindList: fed(func(e codec.ListEntry[T]) codec.ListEntry[T] {
+			e.Key = append([]byte{}, e.Key...)
+			return e
+		}, func(all [][]codec.ListEntry[T]) codec.Response { return codec.ListResponse[T]{Fragments: all} }),
+		codec.KindStats: fed(func(e codec.StatsEntry) codec.StatsEntry {
+			e.Key = append([]byte{}, e.Key...)
+			return e
+		}, func(all [][]codec.StatsEntry) codec.Response { return codec.StatsResponse{Fragments: all} }),
+		codec.KindConnections: fed(func(e codec.ConnectionInfo) codec.ConnectionInfo { return e },
+			func(all [][]codec.ConnectionInfo) codec.Response { return codec.ConnectionsResponse{Fragments: all} }),
+		codec.KindChannels: fed(func(e codec.ChannelsEntry) codec.ChannelsEntry {
+			e.Name = append([]byte{}, e.Name...)
+			return e
+		}, func(all [][]codec.ChannelsEntry) codec.Response { return codec.ChannelsResponse{Fragments: all} }),
+	}
+}
 
 // recorded are the large answers of a real server.
 func recorded(t testing.TB) map[string]fragmented {
 	rec := readRecorded(t)
 	all := map[string]fragmented{
-		"LIST":        {src: unhex(t, rec.List), feed: feedList, kind: codec.KindList},
-		"STATS":       {src: unhex(t, rec.Stats), feed: feedStats, kind: codec.KindStats},
-		"CONNECTIONS": {src: unhex(t, rec.Connections), feed: feedConnections, kind: codec.KindConnections},
-		"CHANNELS":    {src: unhex(t, rec.Channels), feed: feedChannels, kind: codec.KindChannels},
+		"LIST":        {src: unhex(t, rec.List), kind: codec.KindList},
+		"STATS":       {src: unhex(t, rec.Stats), kind: codec.KindStats},
+		"CONNECTIONS": {src: unhex(t, rec.Connections), kind: codec.KindConnections},
+		"CHANNELS":    {src: unhex(t, rec.Channels), kind: codec.KindChannels},
 	}
 	for name, r := range all {
 		res, n, err := codec.DecodeResponse[uint16](r.kind, r.src)
 		require.NoError(t, err)
 		require.Equal(t, len(r.src), n)
 		r.whole = res
+		r.feed = feeds[uint16]()[r.kind]
 		all[name] = r
 	}
 	return all
