@@ -2,15 +2,15 @@ package memory
 
 import (
 	"math"
+	"reflect"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
 
 func TestShardsDoNotShareACacheLine(t *testing.T) {
-	require.Zero(t, unsafe.Sizeof(shard{})%64)
+	require.Zero(t, reflect.TypeFor[shard]().Size()%64)
 }
 
 func TestKeysAreSpreadOverTheShards(t *testing.T) {
