@@ -164,16 +164,20 @@ const (
 	keysAtOnce = 4
 	hitsPerKey = 2 * callsPerRound / keysAtOnce
 	hitLimit   = 3
+
+	hitTimeout = 150 * time.Millisecond
 )
 
 func hitKey(n int) string {
 	return fmt.Sprintf("k%d.%d", n/(2*callsPerRound), n%keysAtOnce)
 }
 
-// hitting makes a hit per call.
+// hitting makes a hit per call. It must be over by hitTimeout, with a fallback too: that is
+// asked later, but has its answer at once.
 func hitting(policy func(*trial) throttr.Option) func(*trial) (call, func()) {
 	return func(x *trial) (call, func()) {
-		opts := []throttr.Option{throttr.WithTimeout(callDeadlines[0] / 2)}
+		x.within = hitTimeout
+		opts := []throttr.Option{throttr.WithTimeout(hitTimeout)}
 		if policy != nil {
 			opts = append(opts, policy(x))
 		}

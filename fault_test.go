@@ -38,7 +38,8 @@ const (
 	lateAfter     = 50 * time.Millisecond
 )
 
-// callDeadlines are those of calls: every other one has none before a stall is noticed.
+// callDeadlines are those of calls: every other one has none before a stall is noticed. Hits
+// wait for the backend for no longer than hitTimeout, which is before either.
 var callDeadlines = [2]time.Duration{300 * time.Millisecond, 700 * time.Millisecond}
 
 // fault is something that befalls a server or the way to it. Begin makes it happen, and
@@ -143,7 +144,8 @@ type trial struct {
 	srv     *mockserver.Server
 	client  *throttr.Client[uint16]
 	truth   truth
-	latency func() // removes the latency that every answer has
+	within  time.Duration // by when a call must be over, whatever its ctx says; 0: no matter
+	latency func()        // removes the latency that every answer has
 
 	mu   sync.Mutex
 	cell cell
@@ -270,6 +272,9 @@ func (x *trial) make(made call, n int, healthy bool) {
 		c.decided++
 	default:
 		c.right++
+	}
+	if x.within > 0 {
+		deadline = min(deadline, x.within)
 	}
 	if took > deadline+lateAfter {
 		c.late++
