@@ -54,7 +54,7 @@ const (
 )
 
 // errStale is why a call was not sent that has waited for too long.
-var errStale = errors.New("throttr: the request was overtaken by time before it could be sent")
+var errStale = errors.New("throttr: the request waited to be sent for too long")
 
 // call is one or more requests that travel together: they are sent in one write,
 // and answered together. It belongs to its caller until it is queued, and again

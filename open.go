@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -171,14 +172,15 @@ func (l *lane[T]) open(f *flight) {
 }
 
 // timely has a window opened near the present bucket. It does so again where that bucket was
-// over before the request could be sent: others would look for the window elsewhere.
-func (l *lane[T]) timely(open func(present int64) error) (err error) {
+// over before the request could be sent: others would look for the window elsewhere. If that
+// never does, the error names the scale, which may be one without its unit.
+func (l *lane[T]) timely(open func(present int64) error) error {
 	for range timelyTries {
-		if err = open(l.timing.bucket(l.backend.now())); !errors.Is(err, errStale) {
-			break
+		if err := open(l.timing.bucket(l.backend.now())); !errors.Is(err, errStale) {
+			return err
 		}
 	}
-	return err
+	return l.backend.refused(l.key, false, fmt.Errorf("%w: a window of %v was over by then", errStale, l.timing.scale))
 }
 
 // openNear opens a window in the present bucket or, where its name is used up, in one of the
