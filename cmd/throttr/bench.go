@@ -25,13 +25,13 @@ turns, over as many connections, and so do different numbers of goroutines.
 
 A ratio is one of operations/s: to raw with as many outstanding or, without it, to the first
 row. CPU and allocations are those of this whole process. All records are purged in the end.
-The timeout is for what comes before and after the measurement.
 `,
 	examples: []string{
 		"throttr bench -workload increase -duration 5s",
 		"throttr bench -workload hit -keys 1000 -goroutines 1,64,512 -compare raw",
 		"throttr bench -workload raw -frames query -outstanding 64 -json",
 	},
+	timeout: "the `time` to connect and to make the keys in, and, with that of measuring, to purge them",
 	define: func(f *flag.FlagSet) reader {
 		b := bench{goroutines: counts{64}}
 		f.Var(&b.workload, "workload", "`what` is done: hit, increase, query, insert or raw (default hit)")
@@ -41,8 +41,8 @@ The timeout is for what comes before and after the measurement.
 		f.IntVar(&b.outstanding, "outstanding", 0, "how many operations raw has outstanding, over all connections (default as -goroutines)")
 		f.IntVar(&b.conns, "conns", 4, "connections per server at most: the client has another when those are busy, raw as many as it")
 		f.IntVar(&b.keys, "keys", 1000, "how many `keys` are used, in random order")
-		f.DurationVar(&b.duration, "duration", 10*time.Second, "how long each is measured; those that take turns have ten of a tenth")
-		f.DurationVar(&b.warmup, "warmup", time.Second, "how long each runs before")
+		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` that each is measured; those that take turns have ten of a tenth")
+		durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each runs before")
 		return func(args []string) (task, error) {
 			if err := needArgs(args); err != nil {
 				return nil, err

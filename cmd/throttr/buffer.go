@@ -15,7 +15,7 @@ Exit status 1: the key is a counter, or has expired in the last 10 s.
 `,
 	examples: []string{"throttr set -ttl 1m greeting hello", "printf 'hello, world' | throttr set -ttl 1m greeting -"},
 	define: func(f *flag.FlagSet) reader {
-		ttl := f.Duration("ttl", 0, "the `time` that the value lives, such as 1m")
+		ttl := durationFlag(f, "ttl", "the `time` that the value lives, such as 1m")
 		return func(args []string) (task, error) {
 			if err := needFlags(f, "ttl"); err != nil {
 				return nil, err

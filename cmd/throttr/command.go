@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,7 +18,8 @@ type command struct {
 	short    string // what it does, in a few words
 	long     string // what else there is to know
 	examples []string
-	local    bool // speaks to no server
+	local    bool   // speaks to no server
+	timeout  string // what -timeout is for; none: the whole command
 	// define defines the flags, and returns what reads the arguments behind them.
 	define func(*flag.FlagSet) reader
 }
@@ -66,10 +68,13 @@ type globals struct {
 	json    bool
 }
 
+// wholeCommand is what -timeout is for, as a rule.
+const wholeCommand = "the `time` that the command may take"
+
 // define defines the flags. What they are set to already is their default.
-func (g *globals) define(f *flag.FlagSet) {
+func (g *globals) define(f *flag.FlagSet, timeout string) {
 	f.StringVar(&g.servers, "servers", g.servers, "`addresses` of the servers, separated by commas, or a throttr:// URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
-	f.DurationVar(&g.timeout, "timeout", g.timeout, "how long the command may take; 0: as long as it likes")
+	durationVar(f, &g.timeout, "timeout", g.timeout, timeout+"; 0: no limit")
 	g.defineJSON(f)
 }
 
@@ -90,7 +95,7 @@ func (c command) flags(g *globals) (*flag.FlagSet, reader) {
 	if c.local {
 		g.defineJSON(f)
 	} else {
-		g.define(f)
+		g.define(f, cmp.Or(c.timeout, wholeCommand))
 	}
 	return f, read
 }

@@ -20,7 +20,7 @@ beyond its use, and purge it when it is done with.
 `,
 	examples: []string{"throttr insert -ttl 1h jobs 100"},
 	define: func(f *flag.FlagSet) reader {
-		ttl := f.Duration("ttl", 0, "the `time` that the counter lives, such as 1h")
+		ttl := durationFlag(f, "ttl", "the `time` that the counter lives, such as 1h")
 		return func(args []string) (task, error) {
 			if err := needFlags(f, "ttl"); err != nil {
 				return nil, err
@@ -148,9 +148,9 @@ Exit status 1: the key is not found, or the quota would go below zero.
 				return nil, err
 			}
 			if *ttl {
-				d, err := time.ParseDuration(amount)
-				if err != nil || d < 0 {
-					return nil, fmt.Errorf("TTL %q is not a duration such as 30s", amount)
+				d, err := parseDuration(amount)
+				if err != nil {
+					return nil, fmt.Errorf("TTL %q: %w", amount, err)
 				}
 				return updateTTL(args[0], change, d), nil
 			}

@@ -52,7 +52,7 @@ func overview(b *bytes.Buffer) {
 	fmt.Fprintf(b, "  %-*s  %s\n", width, "help", "tell more about a command")
 	b.WriteString("\nFlags of every command, or before its name:\n\n")
 	f := newFlags("")
-	(&globals{timeout: defaultTimeout}).define(f)
+	(&globals{timeout: defaultTimeout}).define(f, wholeCommand+" (subscribe and bench: parts of it, see their help)")
 	printFlags(b, f)
 	b.WriteString("\nThe servers' value size is found out. Keys with bytes that can't be shown are printed like \"a\\x00b\".\n" +
 		"\nExit status: 0; 1 where the answer was no (denied, not found, there already); 2 after an error.\n" +

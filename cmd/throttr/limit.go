@@ -17,7 +17,7 @@ until its TTL is over: a long-running program removes it sooner. End a window wi
 `,
 	examples: []string{"throttr hit -scale 1m -limit 100 user:42", "throttr hit -scale 1h -limit 5000 -n 10 -json user:42 user:43"},
 	define: func(f *flag.FlagSet) reader {
-		scale := f.Duration("scale", 0, "the `length` of a window, such as 1m")
+		scale := durationFlag(f, "scale", "the `length` of a window, such as 1m")
 		limit := f.Uint64("limit", 0, "how many `hits` a window allows")
 		n := f.Uint64("n", 1, "how many `hits` this one counts for; 0 only asks")
 		return func(keys []string) (task, error) {
@@ -72,7 +72,7 @@ Exit status 1: a key has no window.
 `,
 	examples: []string{"throttr reset -scale 1m user:42"},
 	define: func(f *flag.FlagSet) reader {
-		scale := f.Duration("scale", 0, "the `length` of the window, such as 1m")
+		scale := durationFlag(f, "scale", "the `length` of the window, such as 1m")
 		return func(keys []string) (task, error) {
 			if err := needFlags(f, "scale"); err != nil {
 				return nil, err

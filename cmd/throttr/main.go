@@ -78,7 +78,7 @@ func complain(stderr io.Writer, name string, err error) {
 // what is to be done.
 func parse(g *globals, args []string) (name string, job task, err error) {
 	flags := newFlags("throttr")
-	g.define(flags)
+	g.define(flags, wholeCommand)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return "", nil, &helpError{}

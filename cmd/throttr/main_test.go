@@ -305,6 +305,10 @@ func TestATimeoutEndsTheCommand(t *testing.T) {
 	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Minute})
 	s.fails("query -timeout 50ms k", "not done after 50ms", "-timeout")
 	s.fails("-timeout 50ms hit -scale 1m -limit 1 k", "not done after 50ms")
+	srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Minute})
+	s.fails("subscribe -timeout 50ms news", "not done after 50ms")
+	srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: time.Minute})
+	s.fails("bench -timeout 50ms -workload insert", "not done after 50ms")
 	srv.Disconnect()
 }
 
@@ -353,7 +357,16 @@ func TestUsageErrorsSayWhatIsWrong(t *testing.T) {
 		"hit k":                               "-scale is missing",
 		"hit -scale 1m k":                     "-limit is missing",
 		"hit -scale 1m -limit 1":              "no key given",
-		"hit -scale x -limit 1 k":             `invalid value "x"`,
+		"hit -scale x -limit 1 k":             `invalid value "x" for flag -scale: not a duration such as 60s`,
+		"hit -scale 60 -limit 1 k":            `invalid value "60" for flag -scale: a duration needs a unit, such as 60s`,
+		"reset -scale 1.5 k":                  "needs a unit, such as 1.5s",
+		"insert -ttl 60 k 1":                  "needs a unit, such as 60s",
+		"set -ttl 60 k v":                     "needs a unit, such as 60s",
+		"query -timeout 5 k":                  "needs a unit, such as 5s",
+		"-timeout 5 query k":                  "needs a unit, such as 5s",
+		"mock -service-time 3":                "needs a unit, such as 3s",
+		"bench -duration 5":                   "needs a unit, such as 5s",
+		"bench -warmup 5":                     "needs a unit, such as 5s",
 		"hit -scale 1m -limit -1 k":           `invalid value "-1"`,
 		"hit k -scale 1m -limit 1":            "-scale comes too late",
 		"reset k":                             "-scale is missing",
@@ -368,7 +381,8 @@ func TestUsageErrorsSayWhatIsWrong(t *testing.T) {
 		"update k +":                          `change "+"`,
 		"update k ++3":                        `change "++3"`,
 		"update k =1s":                        `value "1s"`,
-		"update -ttl k =1":                    `TTL "1"`,
+		"update -ttl k =1":                    `TTL "1": a duration needs a unit, such as 1s`,
+		"update -ttl k =5x":                   `TTL "5x": not a duration`,
 		"update k -ttl":                       "-ttl comes too late",
 		"purge":                               "no key given",
 		"set -ttl 1m k":                       "no value given",

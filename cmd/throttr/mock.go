@@ -31,7 +31,7 @@ Exit status 2: there was something of the kind.
 		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
-		f.DurationVar(&m.service, "service-time", 0, "how long each request takes, one at a time; a real server: 3us (default 0s: as fast as it goes)")
+		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one at a time; a real server: 3us (default 0s: as fast as it goes)")
 		f.Var(&m.hazards, "hazard", "hazards to switch, a `list` such as grace=off,lateexpiry=on (default: grace, wrap and events are on)")
 		return func(args []string) (task, error) {
 			if err := needArgs(args); err != nil {

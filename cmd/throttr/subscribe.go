@@ -13,10 +13,10 @@ var subscribeCommand = command{
 	name: "subscribe", args: "channel",
 	short: "print the messages of a channel, until it is interrupted",
 	long: `The channel * is on every server, and what is published on it reaches all connections.
-Where the connection was lost meanwhile, a line says that messages can be missing. The timeout
-is for subscribing only.
+Where the connection was lost meanwhile, a line says that messages can be missing.
 `,
 	examples: []string{"throttr subscribe news", "throttr subscribe -n 1 -json news"},
+	timeout:  "the `time` that connecting and subscribing may take",
 	define: func(f *flag.FlagSet) reader {
 		n := f.Int("n", 0, "end after so many `messages`; 0: never")
 		return func(args []string) (task, error) {
