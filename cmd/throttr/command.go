@@ -48,6 +48,7 @@ var commands = []command{
 	connectionsCommand, whoamiCommand,
 	benchCommand,
 	mockCommand,
+	versionCommand,
 }
 
 func find(name string) (command, bool) {
