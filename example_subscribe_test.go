@@ -2,7 +2,9 @@ package throttr_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/mockserver"
@@ -76,4 +78,109 @@ func ExampleSubscription_Messages() {
 		sub.Close()
 	}
 	// Output: hello
+}
+
+func ExampleSubscription_Next() {
+	ctx := context.Background()
+	srv, client, _, end := exampleServer()
+	defer end()
+	sub, err := client.Subscribe(ctx, "prices")
+	if err != nil {
+		panic(err)
+	}
+
+	srv.Publish("prices", []byte("17"))
+	m, err := sub.Next(ctx)
+	fmt.Printf("%q, gap %v, %v\n", m.Payload, m.Gap, err)
+
+	srv.Disconnect()
+	m, err = sub.Next(ctx) // comes when it is subscribed again
+	fmt.Printf("%q, gap %v, %v\n", m.Payload, m.Gap, err)
+
+	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err = sub.Next(soon)
+	fmt.Println(err)
+
+	sub.Close()
+	_, err = sub.Next(ctx)
+	fmt.Println(errors.Is(err, throttr.ErrClosed))
+	// Output:
+	// "17", gap false, <nil>
+	// "", gap true, <nil>
+	// context deadline exceeded
+	// true
+}
+
+// publish publishes messages, and returns when the client has got them.
+func publish(ctx context.Context, client *throttr.Client[uint16], channel string, payloads ...string) {
+	last, err := client.Subscribe(ctx, "last")
+	if err != nil {
+		panic(err)
+	}
+	defer last.Close()
+	for _, p := range payloads {
+		if _, err := client.Publish(ctx, channel, []byte(p)); err != nil {
+			panic(err)
+		}
+	}
+	if _, err := client.Publish(ctx, "last", nil); err != nil {
+		panic(err)
+	}
+	if _, err := last.Next(ctx); err != nil {
+		panic(err)
+	}
+}
+
+// A queue of one has the latest message, for those who take one now and then.
+func ExampleWithQueue() {
+	ctx := context.Background()
+	_, client, _, end := exampleServer()
+	defer end()
+	sub, err := client.Subscribe(ctx, "prices", throttr.WithQueue(1))
+	if err != nil {
+		panic(err)
+	}
+
+	publish(ctx, client, "prices", "17", "18", "19")
+	m, err := sub.Next(ctx)
+	fmt.Println(string(m.Payload), err)
+	// Output: 19 <nil>
+}
+
+func ExampleWithOverflow() {
+	ctx := context.Background()
+	_, client, _, end := exampleServer()
+	defer end()
+	sub, err := client.Subscribe(ctx, "jobs", throttr.WithQueue(2), throttr.WithOverflow(throttr.DropNewest))
+	if err != nil {
+		panic(err)
+	}
+
+	publish(ctx, client, "jobs", "a", "b", "c")
+	for range 2 {
+		m, err := sub.Next(ctx)
+		fmt.Println(string(m.Payload), err)
+	}
+	// Output:
+	// a <nil>
+	// b <nil>
+}
+
+func ExampleSubscription_Dropped() {
+	ctx := context.Background()
+	_, client, _, end := exampleServer()
+	defer end()
+	sub, err := client.Subscribe(ctx, "prices", throttr.WithQueue(2))
+	if err != nil {
+		panic(err)
+	}
+
+	publish(ctx, client, "prices", "17", "18", "19", "20", "21")
+	fmt.Println(sub.Dropped())
+	m, err := sub.Next(ctx)
+	fmt.Println(string(m.Payload), err)
+	// Output:
+	// 3
+	// 20 <nil>
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
 // use is the use that README.md begins with.
@@ -238,6 +239,25 @@ func ExampleWithClock() {
 	fmt.Println(limiter.Hit(ctx, "user:42", 24*time.Hour, 1))
 	// Output:
 	// denied, 2 of 1, retry after 1h0m0s <nil>
+	// allowed, 1 of 1, 0 remaining <nil>
+}
+
+// Aligned windows of an hour end on the hour, for every key.
+func ExampleWithAlgorithm() {
+	ctx := context.Background()
+	srv, client, _, end := exampleServer()
+	defer end()
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now), throttr.WithAlgorithm(window.Aligned)))
+
+	srv.Advance(59 * time.Minute)
+	for range 2 {
+		fmt.Println(limiter.Hit(ctx, "user:42", time.Hour, 1))
+	}
+	srv.Advance(time.Minute)
+	fmt.Println(limiter.Hit(ctx, "user:42", time.Hour, 1))
+	// Output:
+	// allowed, 1 of 1, 0 remaining <nil>
+	// denied, 2 of 1, retry after 1m0s <nil>
 	// allowed, 1 of 1, 0 remaining <nil>
 }
 

@@ -116,6 +116,22 @@ func ExampleWithBeforeDrop() {
 	// 1
 }
 
+// Aligned windows of a minute end when the clock shows a full one, for all keys at once.
+func ExampleWithAlgorithm() {
+	now := time.Date(2026, 7, 1, 12, 0, 50, 0, time.UTC)
+	backend := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithAlgorithm(window.Aligned))
+	defer backend.Close()
+	ctx := context.Background()
+
+	show := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
+	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	now = now.Add(10 * time.Second)
+	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	// Output:
+	// 1 10s
+	// 1 1m0s
+}
+
 func ExampleBackend_Delete() {
 	backend := memory.New()
 	defer backend.Close()

@@ -91,6 +91,51 @@ func ExampleWithVirtualClock() {
 	// 1m0s 1
 }
 
+// A record that has expired keeps its key for another 10 s, as on a real server.
+func ExampleServer_Advance() {
+	srv, err := mockserver.Start(mockserver.WithVirtualClock())
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	conn, err := srv.Dial(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+
+	insert := uint16.Insert{Key: []byte("k"), Quota: 5, TTL: uint16.TTL{Amount: 60, Unit: codec.Seconds}}
+	fmt.Println(exchange(conn, insert))
+	srv.Advance(time.Minute)
+	fmt.Println(exchange(conn, insert))
+	srv.Advance(10 * time.Second)
+	fmt.Println(exchange(conn, insert))
+	// Output:
+	// true
+	// false
+	// true
+}
+
+func ExampleServer_Violations() {
+	srv, err := mockserver.Start()
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	conn, err := srv.Dial(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+
+	conn.Write([]byte{0x20})
+	_, _ = io.ReadAll(conn) // until the server hangs up
+	for _, v := range srv.Violations() {
+		fmt.Printf("%s by connection %d: %s\n", v.Rule, v.Conn, v.Text)
+	}
+	// Output: H6 by connection 1: op 0x20 kills a real server
+}
+
 func ExampleServer_Inject() {
 	srv, err := mockserver.Start()
 	if err != nil {
