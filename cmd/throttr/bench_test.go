@@ -158,15 +158,23 @@ func TestBenchTellsOfOperationsThatFail(t *testing.T) {
 	line := strings.Fields("-keys 10 -workload")
 	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery, "insert": codec.OpInsert} {
 		s, srv := shellFor(t, 2)
-		remove := srv.Inject(mockserver.Fault{Op: op, Skip: 20, Replace: []byte{0}}) // after the probe
-		status, out, stderr := s.load(failed, append(line, w)...)
+		remove := func() {}
+		// failing has the fault begin after the probe, in each bench anew.
+		failing := func(fault mockserver.Fault) func(_, stderr string) bool {
+			remove()
+			remove = srv.Inject(fault)
+			return func(stdout, stderr string) bool {
+				remove()
+				remove = srv.Inject(fault)
+				return failed(stdout, stderr)
+			}
+		}
+		status, out, stderr := s.load(failing(mockserver.Fault{Op: op, Skip: 20, Replace: []byte{0}}), append(line, w)...)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "what was measured is printed")
 		require.Regexp(t, `^throttr bench: \d+ operations have failed, the first: a record is (missing|there already).*\n$`, stderr)
-		remove()
 
-		srv.Inject(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}})
-		status, out, stderr = s.load(failed, append(line, "raw", "-frames", w)...)
+		status, out, stderr = s.load(failing(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}}), append(line, "raw", "-frames", w)...)
 		require.Equal(t, statusError, status)
 		require.Empty(t, out)
 		require.Regexp(t, `^throttr bench: an answer begins with 0x00: .*\n$`, stderr)
