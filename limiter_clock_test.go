@@ -214,6 +214,7 @@ func TestSetsAndResetsAmongFloods(t *testing.T) {
 
 func testMixture[T codec.Value](t *testing.T) {
 	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
 	const clients, goroutines, limit, scale, lasts = 5, 6, 20, time.Second, 20 * time.Second
 	srv := inMemory(t, mockserver.WithValueSize(codec.Size[T]()))
 	srv.Inject(mockserver.Fault{Delay: 2 * time.Millisecond})

@@ -51,29 +51,28 @@ func TestManyClientsDoWhatTheModelAllows(t *testing.T) {
 }
 
 func testManyClients[T codec.Value](t *testing.T) {
-	runs := (*modelOperations + modelRun - 1) / modelRun
-	answered := 0
-	seed := *modelSeed
+	first, runs := *modelSeed, 1
+	if first == 0 {
+		first, runs = rand.Uint64(), (*modelOperations+modelRun-1)/modelRun
+	}
+	answered, seed := 0, first
 	defer func() {
 		if t.Failed() {
 			t.Logf("go test -run '%s$' -model.seed=%d .", t.Name(), seed)
 		}
 	}()
-	first := rand.Uint64()
 	for i := range runs {
-		if *modelSeed == 0 {
-			seed = first + uint64(i)
-		}
+		seed = first + uint64(i)
 		synctest.Test(t, func(t *testing.T) {
 			m := &modelTrial[T]{T: t, seed: seed}
 			m.run()
 			answered += m.answered
 		})
-		if *modelSeed != 0 {
-			break
+		if t.Failed() {
+			return
 		}
 	}
-	t.Logf("%d of %d operations were answered, seeds from %d on", answered, runs*modelRun, first)
+	t.Logf("%d of %d operations were answered, with seeds %d to %d", answered, runs*modelRun, first, seed)
 }
 
 // modelTrial is one run.

@@ -73,9 +73,11 @@ func TestOneClientDoesWhatTheModelDoes(t *testing.T) {
 }
 
 func testModel[T codec.Value](t *testing.T) {
-	for range 25 {
-		seed := rand.Uint64()
-		synctest.Test(t, func(t *testing.T) { runModel[T](t, seed) })
+	const runs = 25
+	first := rand.Uint64()
+	t.Logf("seeds %d to %d", first, first+runs-1)
+	for i := range uint64(runs) {
+		synctest.Test(t, func(t *testing.T) { runModel[T](t, first+i) })
 		if t.Failed() {
 			return
 		}

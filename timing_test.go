@@ -64,6 +64,7 @@ func TestTimingPerValueSize(t *testing.T) {
 
 func TestTimingIsExactAndFits(t *testing.T) {
 	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 50_000 {
 		unit := codec.Unit(1 + r.IntN(6)).Duration()
