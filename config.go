@@ -172,6 +172,9 @@ func parseAddress(s string) (address, error) {
 		}
 		return address{network: "unix", address: path}, nil
 	}
+	if strings.Contains(s, "://") { // which may have a password
+		return address{}, fmt.Errorf("%w: Servers has a URL: use the Config that ParseURL makes of it", ErrConfig)
+	}
 	switch _, port, err := net.SplitHostPort(s); {
 	case err != nil:
 		return address{}, fmt.Errorf("%w: Servers: %q is neither host:port nor unix:///path: %w", ErrConfig, s, err)

@@ -13,7 +13,8 @@ const (
 	AllChannel = "*"
 	// OwnChannel stands for the channel of the subscriber's own connection, whose name is
 	// the connection's id. A subscription to it is one to all servers of the client, and
-	// Subscription.ConnID tells the ids, which a publisher must be given.
+	// Subscription.ConnID tells the ids, which a publisher must be given. A channel that has
+	// this very text for its name can be published to, but not subscribed to.
 	OwnChannel = "throttr:own"
 )
 
