@@ -28,12 +28,12 @@ type flood struct {
 	think   time.Duration // about how long a goroutine waits between two hits
 	latency time.Duration // of a response
 	late    bool          // H2
+	skew    float64       // how far apart the clients' clocks are, in scales
 }
 
 const (
 	floodClients    = 8
 	floodGoroutines = 16 // per client
-	floodSkew       = 0.4
 )
 
 // floodLimits are the limits of the keys.
@@ -101,14 +101,16 @@ func (l *ledger) windows(key string) []*entry {
 
 func TestAFloodGetsNoMoreThanTheLimit(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		f := flood{scale: time.Second, lasts: 5 * time.Second, think: 8 * time.Millisecond, latency: time.Millisecond, late: late}
-		t.Run(fmt.Sprintf("uint8/late=%v", late), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testFlood[uint8](t, f) })
-		})
-		f.scale, f.lasts = 300*time.Millisecond, 2*time.Second
-		t.Run(fmt.Sprintf("uint16/late=%v", late), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testFlood[uint16](t, f) })
-		})
+		for _, skew := range []float64{0.4, 0.9} {
+			f := flood{scale: time.Second, lasts: 5 * time.Second, think: 8 * time.Millisecond, latency: time.Millisecond, late: late, skew: skew}
+			t.Run(fmt.Sprintf("uint8/late=%v/skew=%v", late, skew), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testFlood[uint8](t, f) })
+			})
+			f.scale, f.lasts = 300*time.Millisecond, 2*time.Second
+			t.Run(fmt.Sprintf("uint16/late=%v/skew=%v", late, skew), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testFlood[uint16](t, f) })
+			})
+		}
 	}
 }
 
@@ -119,6 +121,7 @@ func TestFloodsOfAnyKindGetNoMoreThanTheLimit(t *testing.T) {
 			think:   time.Duration(1+rand.IntN(30)) * time.Millisecond,
 			latency: 1 + rand.N(4*time.Millisecond),
 			late:    rand.IntN(2) == 0,
+			skew:    rand.Float64() * 0.9,
 		}
 		f.lasts = 4 * f.scale
 		if f.think > f.scale/40 { // so that all limits are reached
@@ -144,10 +147,10 @@ func TestFloodsOfAnyKindGetNoMoreThanTheLimit(t *testing.T) {
 
 func TestAFloodOverTCPGetsNoMoreThanTheLimit(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) {
-		testFlood[uint8](t, flood{scale: time.Second, lasts: 2500 * time.Millisecond, late: true})
+		testFlood[uint8](t, flood{scale: time.Second, lasts: 2500 * time.Millisecond, late: true, skew: 0.4})
 	})
 	t.Run("uint16", func(t *testing.T) {
-		testFlood[uint16](t, flood{scale: 250 * time.Millisecond, lasts: 1500 * time.Millisecond, late: true})
+		testFlood[uint16](t, flood{scale: 250 * time.Millisecond, lasts: 1500 * time.Millisecond, late: true, skew: 0.4})
 	})
 }
 
@@ -187,7 +190,7 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 	var hits sync.WaitGroup
 	for i := range floodClients { // all open their windows at the same instant
 		client := connect[T](t, srv, cfg)
-		skew := time.Duration(floodSkew * float64(f.scale) * float64(i) / (floodClients - 1))
+		skew := time.Duration(f.skew * float64(f.scale) * float64(i) / (floodClients - 1))
 		backend := client.Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
 		throttr.Trace(backend, log.decided)
 		limiter := throttr.NewRateLimit(backend)
