@@ -113,3 +113,30 @@ func TestAWindowThatIsOverBeforeItOpensNamesItsScale(t *testing.T) {
 		require.Equal(t, 2, hits(t, l, 3, "k", time.Minute, 2))
 	})
 }
+
+// After a Reset, who still knows the old name finds a record there that is about to be removed,
+// as there is an older one. A Get is not told its count.
+func TestAGetAfterAResetReadsTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = time.Second
+		srv := inMemory(t)
+		y, z := limiterOf[uint16](t, srv), limiterOf[uint16](t, srv)
+		pass(time.Until(time.Now().Truncate(scale).Add(scale + 100*time.Millisecond)))
+		hits(t, z, 1, "k", scale, 9)
+		names := srv.Keys()
+		require.Len(t, names, 1)
+		require.NoError(t, y.Reset(t.Context(), "k", scale))
+		early := limiterOf[uint16](t, srv, ahead(-200*time.Millisecond)) // in the bucket before
+		hits(t, early, 5, "k", scale, 9)
+		pass(50 * time.Millisecond)
+		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		ok, err := client.Insert(t.Context(), names[0], 1, codec.TTL[uint16]{Amount: 31_000, Unit: codec.Milliseconds})
+		require.NoError(t, err)
+		require.True(t, ok)
+		for _, l := range []*throttr.RateLimit{y, z} {
+			n, err := l.Get(t.Context(), "k", scale)
+			require.NoError(t, err)
+			require.EqualValues(t, 5, n)
+		}
+	})
+}

@@ -140,7 +140,7 @@ func (l *lane[T]) peek(ctx context.Context) (Window, error) {
 		if err != nil {
 			return Window{}, err
 		}
-		if s.live(l.timing) {
+		if s.live(l.timing) && s.of(w, l.timing) {
 			return l.report(s, &w), nil
 		}
 	}

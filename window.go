@@ -130,13 +130,18 @@ func (w *window) narrow(old window) (same bool) {
 	return true
 }
 
-// replaced reports whether a sight of the known window's record shows another window. That
-// need not be the key's: others may be about to remove it, as the younger of two. The mutex
+// of reports whether a record can be that of a window with its name. Another one that has it
+// need not be the key's window: others may be about to remove it, as the younger of two.
+func (s sight) of(old window, t timing) bool {
+	w := window{}
+	w.endLo, w.endHi = s.ends(t)
+	return w.narrow(old)
+}
+
+// replaced reports whether a sight of the known window's record shows another one. The mutex
 // is held.
 func (l *lane[T]) replaced(s sight) bool {
-	w := window{}
-	w.endLo, w.endHi = s.ends(l.timing)
-	return l.known && l.window.bucket == s.bucket && !w.narrow(l.window)
+	return l.known && l.window.bucket == s.bucket && !s.of(l.window, l.timing)
 }
 
 // forget is called when the known window turns out to be over, or gone.
