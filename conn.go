@@ -50,6 +50,7 @@ type conn[T codec.Value] struct {
 	inFlight      int            // requests in flight
 	inFlightBytes int            // bytes of the calls in flight
 	retiring      bool           // takes no more calls, and ends with the last one
+	together      int            // calls that were last answered together: their callers may be back together
 	err           error          // why the connection ended
 
 	// Those of who has the pen.
@@ -112,7 +113,7 @@ func (c *conn[T]) push(cl *call[T], waits bool) (borrowed bool, err error) {
 		c.mu.Unlock()
 		return false, ErrOverloaded
 	}
-	others := c.inFlight > 0 || c.queue.len() > 0
+	others := c.inFlight > 0 || c.queue.len() > 0 || c.together > 1
 	c.queue.push(cl)
 	c.waiting += n
 	c.usage.pushes++

@@ -68,6 +68,7 @@ func (c *conn[T]) deliver() error {
 	c.mu.Lock()
 	err := c.decode()
 	c.stall.progress++
+	c.together = len(c.finished)
 	mine := err == nil && c.queue.len() > 0 && c.takePen()
 	if c.retiring {
 		c.wake.Signal()
