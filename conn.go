@@ -5,7 +5,6 @@ import (
 	"net"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -31,7 +30,7 @@ type conn[T codec.Value] struct {
 	calls  *sync.Pool // of *call[T]
 	born   time.Time
 
-	load atomic.Int64 // requests queued or in flight
+	load load
 
 	onEvent func(codec.Event[T]) // what the reader does with EVENTs; nil: it drops them
 	direct  *direct              // reads and writes without blocking; nil: it can't
@@ -117,7 +116,7 @@ func (c *conn[T]) push(cl *call[T], waits bool) (borrowed bool, err error) {
 	c.queue.push(cl)
 	c.waiting += n
 	c.usage.pushes++
-	c.load.Add(int64(n))
+	c.load.add(n, 1)
 	mine := c.takePen()
 	borrowed = c.borrow(waits, mine && !others)
 	c.mu.Unlock()
@@ -138,7 +137,7 @@ func (c *conn[T]) push(cl *call[T], waits bool) (borrowed bool, err error) {
 
 // recycle puts away a call that its caller has abandoned.
 func (c *conn[T]) recycle(cl *call[T]) {
-	c.load.Add(-int64(len(cl.kinds)))
+	c.load.remove(len(cl.kinds), 1)
 	c.calls.Put(cl)
 }
 
@@ -150,7 +149,7 @@ func (c *conn[T]) finish(calls ...*call[T]) {
 		requests += len(cl.kinds)
 		answers += len(cl.answers)
 	}
-	c.load.Add(-int64(requests))
+	c.load.remove(requests, len(calls))
 	c.counts.answered.Add(uint64(answers))
 	for _, cl := range calls {
 		if !cl.finish() {

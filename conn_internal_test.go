@@ -88,7 +88,7 @@ func TestCallsThatWaitLeaveInOneWrite(t *testing.T) {
 		w.answers(1)
 		require.True(t, isDone(first))
 		w.answers(10)
-		require.Zero(t, w.load.Load())
+		require.Zero(t, w.load.get())
 	})
 }
 
@@ -122,7 +122,7 @@ func TestCallsThatMustBeAloneShareAWriteThatFitsOnePacket(t *testing.T) {
 			require.True(t, w.silent())
 			w.answers(2 * min(left, 3))
 		}
-		require.Zero(t, w.load.Load())
+		require.Zero(t, w.load.get())
 	})
 }
 
@@ -224,7 +224,7 @@ func TestPlacesAreFreedByAnswersAndNotByCallersWhoLeave(t *testing.T) {
 		require.Equal(t, 30, w.written(), "the abandoned call in between is not sent")
 		w.answers(2)
 		require.True(t, isDone(last))
-		require.Zero(t, w.load.Load(), "the connection has put the abandoned calls away")
+		require.Zero(t, w.load.get(), "the connection has put the abandoned calls away")
 	})
 }
 

@@ -24,7 +24,7 @@ func (c *conn[T]) fence() *call[T] {
 	add(cl, codec.WhoAmI{})
 	cl.fence = true
 	cl.state.Store(callAbandoned)
-	c.load.Add(1)
+	c.load.add(1, 1)
 	c.sinceFence = 0
 	return cl
 }

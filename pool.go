@@ -110,16 +110,16 @@ func (p *pool[T]) idlest() (best *conn[T]) {
 	if conns == nil {
 		return nil
 	}
-	var least int64
+	var least loadNumber
 	for _, c := range *conns {
-		if load := c.load.Load(); best == nil || load < least {
+		if load := c.load.get(); best == nil || load < least {
 			best, least = c, load
 		}
 	}
 	return best
 }
 
-// crowd is how many requests on each of n connections make another worth having, times n.
+// crowd is how many calls on each of n connections make another worth having, times n.
 // While a server executes what came on one, the client sends the next on another; but many
 // connections share out what could leave in one write.
 const crowd = 48
@@ -127,8 +127,8 @@ const crowd = 48
 // wanting reports whether the idlest connection has enough to do for another to be worth
 // making, where that is possible.
 func (p *pool[T]) wanting(idlest *conn[T]) bool {
-	n := len(*p.conns.Load())
-	return n < p.cfg.MaxConns && idlest.load.Load() >= int64(min(n*crowd, (p.cfg.MaxInFlight+1)/2))
+	n, load := len(*p.conns.Load()), idlest.load.get()
+	return n < p.cfg.MaxConns && (load.calls() >= n*crowd || load.requests() >= (p.cfg.MaxInFlight+1)/2)
 }
 
 // use replaces the connections in use. The mutex is held.

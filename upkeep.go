@@ -52,7 +52,7 @@ func (p *pool[T]) checkIdle() {
 	live := slices.Clone(p.live)
 	p.mu.Unlock()
 	for _, r := range live {
-		if c := r.Value(); c.load.Load() == 0 {
+		if c := r.Value(); c.load.get() == 0 {
 			c.ping()
 		}
 	}
