@@ -13,9 +13,9 @@ func (l *load) add(requests, calls int) { l.n.Add(int64(requests)<<callBits + in
 
 func (l *load) remove(requests, calls int) { l.add(-requests, -calls) }
 
-// get returns it: the more requests, the larger.
 func (l *load) get() loadNumber { return loadNumber(l.n.Load()) }
 
+// loadNumber is what a load was at a time: the more requests, the larger.
 type loadNumber int64
 
 func (n loadNumber) requests() int { return int(n >> callBits) }
