@@ -191,5 +191,18 @@ func TestHazardsHaveNames(t *testing.T) {
 	require.Equal(t, "H8 Events", mockserver.Events.String())
 	require.Equal(t, "H12 LockUp", mockserver.LockUp.String())
 	require.Equal(t, "H4 Overflow", mockserver.Overflow.String())
+	require.Equal(t, "H14 GarbledList", mockserver.GarbledList.String())
 	require.Equal(t, "Hazard(99)", mockserver.Hazard(99).String())
+}
+
+func TestHazardsListsAllHazardsWithTheirDefaults(t *testing.T) {
+	defaults := map[mockserver.Hazard]bool{}
+	for _, h := range mockserver.Hazards() {
+		defaults[h] = h.Default()
+	}
+	require.Equal(t, map[mockserver.Hazard]bool{
+		mockserver.Grace: true, mockserver.LateExpiry: false, mockserver.Wrap: true, mockserver.Events: true,
+		mockserver.LockUp: false, mockserver.Overflow: false, mockserver.GarbledList: false,
+	}, defaults)
+	require.False(t, mockserver.Hazard(99).Default())
 }

@@ -21,12 +21,11 @@ type options struct {
 }
 
 func defaults() options {
-	return options{
-		valueSize: 2,
-		network:   "tcp",
-		addr:      "127.0.0.1:0",
-		hazards:   [hazardCount]bool{Grace: true, Wrap: true, Events: true},
+	o := options{valueSize: 2, network: "tcp", addr: "127.0.0.1:0"}
+	for h := range o.hazards {
+		o.hazards[h] = Hazard(h).Default()
 	}
+	return o
 }
 
 // WithValueSize sets the width of quotas and amounts of time, in bytes: 1, 2, 4
@@ -50,7 +49,7 @@ func WithAddr(network, addr string) Option {
 // WithHazard switches one hazard of the real server on or off.
 func WithHazard(h Hazard, on bool) Option {
 	return func(o *options) {
-		if h >= 0 && h < hazardCount {
+		if h.known() {
 			o.hazards[h] = on
 		}
 	}
