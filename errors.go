@@ -7,11 +7,12 @@ import (
 	"net"
 
 	"github.com/throttr-go/throttr/codec"
+	windows "github.com/throttr-go/throttr/window"
 )
 
 var (
-	// ErrClosed says that the client has been closed.
-	ErrClosed = errors.New("throttr: client is closed")
+	// ErrClosed says that the client, or the backend, has been closed.
+	ErrClosed = windows.ErrClosed
 	// ErrConfig says that a Config, an option or a URL can't be used.
 	ErrConfig = errors.New("throttr: invalid configuration")
 	// ErrConnect says that no connection to a server could be made.

@@ -9,7 +9,8 @@ import (
 	windows "github.com/throttr-go/throttr/window"
 )
 
-// ErrScale says that a window's length is not positive.
+// ErrScale says that a scale is not one that a backend accepts: it is less than 1 ms, or the
+// backend can't store windows of it.
 var ErrScale = windows.ErrScale
 
 // Backend keeps windows: package window says what it must do. Implement it to have a

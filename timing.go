@@ -1,9 +1,7 @@
 package throttr
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -11,31 +9,12 @@ import (
 	windows "github.com/throttr-go/throttr/window"
 )
 
-// ErrRange says that a number is beyond what a server's values can hold. See
-// [RangeError].
-var ErrRange = errors.New("throttr: out of range of the value size")
+// ErrRange says that a number is larger than a backend can store. See [RangeError].
+var ErrRange = windows.ErrRange
 
-// RangeError is a scale, limit, increment or count that is too much for the value
-// size of a server. It matches [ErrRange].
-type RangeError struct {
-	Field string // "scale", "limit", "increment" or "count"
-	Value string // what was asked for
-	Bound string // what is possible
-	Size  int    // the server's value size in bytes
-	Needs int    // the smallest value size in bytes that would do; 0 if none
-}
-
-// Error names the field, the bound, and the size that would do.
-func (e *RangeError) Error() string {
-	would := "no value size would do"
-	if e.Needs > 0 {
-		would = fmt.Sprintf("%d-byte values (uint%d) would do", e.Needs, 8*e.Needs)
-	}
-	return fmt.Sprintf("throttr: %s %s is out of range: %d-byte values hold %s; %s", e.Field, e.Value, e.Size, e.Bound, would)
-}
-
-// Unwrap returns [ErrRange].
-func (e *RangeError) Unwrap() error { return ErrRange }
+// RangeError is a scale, limit, increment or count that does not fit the value size of a
+// server. It matches [ErrRange].
+type RangeError = windows.RangeError
 
 const (
 	// headroom is what a limit must leave in a counter, so that 64 clients that each
@@ -162,17 +141,10 @@ func (t timing) bucket(now time.Time) int64 {
 }
 
 // largestOf returns the largest value of size bytes.
-func largestOf(size int) uint64 { return math.MaxUint64 >> (64 - 8*size) }
+func largestOf(size int) uint64 { return windows.MaxValue(size) }
 
 // neededFor returns the smallest value size that fits, 0 if none does.
-func neededFor(fits func(largest uint64) bool) int {
-	for size := 1; size <= 8; size *= 2 {
-		if fits(largestOf(size)) {
-			return size
-		}
-	}
-	return 0
-}
+func neededFor(fits func(largest uint64) bool) int { return windows.SmallestSize(fits) }
 
 // scaleError is why there is no timing.
 func scaleError(a windows.Algorithm, scale time.Duration, size int) error {

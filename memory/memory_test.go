@@ -166,12 +166,12 @@ func TestScaleMustBePositive(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	for _, scale := range []time.Duration{0, -1, math.MinInt64} {
 		_, err := b.Hit(t.Context(), "k", scale, 1, 1)
-		require.ErrorContains(t, err, "scale must be positive")
+		require.ErrorContains(t, err, "throttr: invalid scale: ")
 		_, err = b.Get(t.Context(), "k", scale)
-		require.ErrorContains(t, err, "scale must be positive")
+		require.ErrorContains(t, err, "throttr: invalid scale: ")
 		_, err = b.Set(t.Context(), "k", scale, 1)
-		require.ErrorContains(t, err, "scale must be positive")
-		require.ErrorContains(t, b.Reset(t.Context(), "k", scale), "scale must be positive")
+		require.ErrorContains(t, err, "throttr: invalid scale: ")
+		require.ErrorContains(t, b.Reset(t.Context(), "k", scale), "throttr: invalid scale: ")
 	}
 	require.Zero(t, b.Len())
 }

@@ -12,21 +12,12 @@
 //		})
 //	}
 //
-// This package imports nothing but the standard library's context, errors and time.
+// This package imports nothing but the standard library.
 package window
 
 import (
 	"context"
-	"errors"
 	"time"
-)
-
-var (
-	// ErrScale says that a window's length is not positive.
-	ErrScale = errors.New("throttr: scale must be positive")
-	// ErrClosed says that a backend has been closed. The errors of backends match it, so
-	// that nobody takes a program's end for a store that is away.
-	ErrClosed = errors.New("throttr: backend is closed")
 )
 
 // Window is what a [Backend] knows of a window. The zero Window is no window.

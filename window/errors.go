@@ -1,0 +1,68 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// The errors of backends. Backends wrap them, so that a caller can tell a mistake in the
+// program or the end of the program from a store that is unavailable.
+var (
+	// ErrScale says that a scale is not one that a backend accepts. See [CheckScale].
+	ErrScale = errors.New("throttr: invalid scale")
+	// ErrRange says that a number is larger than a backend can store. See [RangeError].
+	ErrRange = errors.New("throttr: out of range of the value size")
+	// ErrClosed says that a client or a backend has been closed.
+	ErrClosed = errors.New("throttr: closed")
+)
+
+// MinScale is the shortest scale that a backend accepts.
+const MinScale = time.Millisecond
+
+// CheckScale returns an error that matches [ErrScale] if scale is less than [MinScale].
+// Nobody limits anything to such a window: a scale of 60 is 60 ns, and almost certainly
+// stands for 60 s. Every method of a backend that is given a scale calls it first.
+func CheckScale(scale time.Duration) error {
+	if scale < MinScale {
+		return fmt.Errorf("%w: %v is less than %v; did you forget the unit?", ErrScale, scale, MinScale)
+	}
+	return nil
+}
+
+// RangeError is a scale, limit, increment or count that does not fit the value size of a
+// server. It matches [ErrRange].
+type RangeError struct {
+	Field string // "scale", "limit", "increment" or "count"
+	Value string // the value that was given
+	Bound string // the values that are possible
+	Size  int    // the server's value size in bytes
+	Needs int    // the smallest value size in bytes that would do; 0 if none
+}
+
+// Error names the field, the bound, and the size that would do.
+func (e *RangeError) Error() string {
+	would := "no value size would do"
+	if e.Needs > 0 {
+		would = fmt.Sprintf("%d-byte values (uint%d) would do", e.Needs, 8*e.Needs)
+	}
+	return fmt.Sprintf("throttr: %s %s is out of range: %d-byte values hold %s; %s", e.Field, e.Value, e.Size, e.Bound, would)
+}
+
+// Unwrap returns [ErrRange].
+func (e *RangeError) Unwrap() error { return ErrRange }
+
+// MaxValue returns the largest value that fits in size bytes, which is 1, 2, 4 or 8.
+func MaxValue(size int) uint64 { return math.MaxUint64 >> (64 - 8*size) }
+
+// SmallestSize returns the smallest value size in bytes for which fits returns true, and 0
+// if there is none. It gives fits the [MaxValue] of each size. Use it for [RangeError.Needs].
+func SmallestSize(fits func(maxValue uint64) bool) int {
+	for size := 1; size <= 8; size *= 2 {
+		if fits(MaxValue(size)) {
+			return size
+		}
+	}
+	return 0
+}
