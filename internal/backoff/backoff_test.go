@@ -1,0 +1,87 @@
+package backoff_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/backoff"
+)
+
+const longest = time.Duration(1<<63 - 1)
+
+// requireNear fails the test unless a pause is want, give or take a tenth.
+func requireNear(t *testing.T, want, pause time.Duration) {
+	t.Helper()
+	require.GreaterOrEqual(t, pause, want-want/10)
+	require.LessOrEqual(t, pause, want+want/10)
+}
+
+func TestPausesDoubleUpToTheMaximum(t *testing.T) {
+	b := backoff.New(100*time.Millisecond, time.Second)
+	for _, want := range []time.Duration{100, 200, 400, 800, 1000, 1000, 1000} {
+		requireNear(t, want*time.Millisecond, b.Next())
+	}
+}
+
+func TestResetReturnsToTheFirstPause(t *testing.T) {
+	b := backoff.New(time.Second, time.Minute)
+	for range 10 {
+		b.Next()
+	}
+	requireNear(t, time.Minute, b.Next())
+	b.Reset()
+	requireNear(t, time.Second, b.Next())
+	requireNear(t, 2*time.Second, b.Next())
+}
+
+func TestPausesDiffer(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		seen[backoff.New(time.Second, time.Second).Next()] = true
+	}
+	require.Greater(t, len(seen), 50)
+}
+
+func TestExtremePausesDoNotOverflow(t *testing.T) {
+	for _, c := range []struct{ min, max, first, last time.Duration }{
+		{time.Hour, time.Second, time.Second, time.Second},
+		{longest, time.Second, time.Second, time.Second},
+		{time.Second, longest, time.Second, longest / 2},
+		{longest, longest, longest / 2, longest / 2},
+		{1, 1, 1, 1},
+		{1, longest, 1, longest / 2},
+	} {
+		b := backoff.New(c.min, c.max)
+		requireNear(t, c.first, b.Next())
+		for range 100 {
+			require.GreaterOrEqual(t, b.Next(), time.Duration(0))
+		}
+		requireNear(t, c.last, b.Next())
+	}
+}
+
+func TestWaitTakesAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := backoff.New(time.Second, time.Minute)
+		start := time.Now()
+		require.NoError(t, b.Wait(t.Context()))
+		requireNear(t, time.Second, time.Since(start))
+		start = time.Now()
+		require.NoError(t, b.Wait(t.Context()))
+		requireNear(t, 2*time.Second, time.Since(start))
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, backoff.New(time.Hour, time.Hour).Wait(ctx), context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}

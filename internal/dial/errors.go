@@ -1,0 +1,38 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrConnect says that no connection to a server could be made.
+	ErrConnect = errors.New("throttr: can't connect")
+	// ErrValueSizeMismatch says that a server's value size is not the client's. The probe is
+	// all that the server was sent.
+	ErrValueSizeMismatch = errors.New("throttr: value size mismatch")
+)
+
+// ValueSizeError reports a server whose values are wider or narrower than the client's. It
+// matches [ErrValueSizeMismatch].
+type ValueSizeError struct {
+	Server string // as in Config.Servers
+	Client int    // the value size in bytes of the type that the client was made with
+	Actual int    // the value size in bytes that the server was compiled for
+}
+
+// Error names both sizes.
+func (e *ValueSizeError) Error() string {
+	return fmt.Sprintf("%v: the client's values are %s wide, those of %s %s (use uint%d)",
+		ErrValueSizeMismatch, byteCount(e.Client), e.Server, byteCount(e.Actual), 8*e.Actual)
+}
+
+// Unwrap returns [ErrValueSizeMismatch].
+func (e *ValueSizeError) Unwrap() error { return ErrValueSizeMismatch }
+
+func byteCount(n int) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
