@@ -1,0 +1,163 @@
+package pubsub_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/pubsub"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// client is what the subscriptions of a client share, over servers in memory.
+type client struct {
+	managers []*pubsub.Manager[uint16]
+	totals   pubsub.Totals
+	dials    atomic.Int64
+	failures atomic.Int64
+	counters conn.Counters
+}
+
+// newServer starts a server that is reached by Server.Dial alone, so that the test can run
+// in a bubble of synctest.
+func newServer(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
+	return mockserver.RunT(t, append([]mockserver.Option{mockserver.WithAddr("memory", "memory:1")}, opts...)...)
+}
+
+// newClient returns a client of servers, which is closed when the test ends. Configure, if
+// not nil, changes the options of each manager.
+func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ...*mockserver.Server) *client {
+	t.Helper()
+	c := &client{}
+	calls := new(conn.CallPool[uint16])
+	for _, srv := range servers {
+		dialer := &dial.Dialer{
+			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
+			Timeout: 5 * time.Second,
+		}
+		o := pubsub.Options[uint16]{
+			Server: srv.Addr(),
+			Open: func(ctx context.Context) (net.Conn, []byte, error) {
+				c.dials.Add(1)
+				return dial.Connect[uint16](ctx, dialer, srv.Addr(), dial.Address{}, &c.counters.Events)
+			},
+			OnFailure: func() { c.failures.Add(1) },
+			Calls:     calls,
+			Counters:  &c.counters,
+
+			MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: 2,
+			StallTimeout: 5 * time.Second, HealthInterval: 30 * time.Second,
+			MinBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second,
+		}
+		if configure != nil {
+			configure(&o)
+		}
+		c.managers = append(c.managers, pubsub.NewManager(o))
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c *client) close() {
+	for _, m := range c.managers {
+		m.Close()
+	}
+}
+
+// queueOptions say how a subscription keeps messages. The zero value means a queue of 256
+// that drops the oldest.
+type queueOptions struct {
+	limit      int
+	dropNewest bool
+}
+
+// subscribe subscribes on the servers of all managers.
+func (c *client) subscribe(ctx context.Context, channel string, q queueOptions) (s *pubsub.Subscription, server string, sent bool, err error) {
+	if q.limit == 0 {
+		q.limit = 256
+	}
+	return pubsub.Subscribe(ctx, c.managers, channel, q.limit, q.dropNewest, &c.totals)
+}
+
+// mustSubscribe subscribes until the test ends.
+func (c *client) mustSubscribe(t testing.TB, channel string) *pubsub.Subscription {
+	t.Helper()
+	return c.mustSubscribeWith(t, channel, queueOptions{})
+}
+
+func (c *client) mustSubscribeWith(t testing.TB, channel string, q queueOptions) *pubsub.Subscription {
+	t.Helper()
+	s, _, _, err := c.subscribe(t.Context(), channel, q)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// newPublisher returns a function that publishes on a connection of its own. The function
+// returns when the server has responded.
+func newPublisher(t testing.TB, srv *mockserver.Server) func(channel, payload string) {
+	t.Helper()
+	nc, err := srv.Dial(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	buf := make([]byte, 0, 1<<16)
+	return func(channel, payload string) {
+		frame, err := codec.Publish[uint16]{Channel: []byte(channel), Payload: []byte(payload)}.AppendBinary(nil)
+		require.NoError(t, err)
+		_, err = nc.Write(frame)
+		require.NoError(t, err)
+		for {
+			for len(buf) > 0 {
+				if codec.Op(buf[0]) != codec.OpEvent {
+					require.LessOrEqual(t, buf[0], byte(1)) // 0 if nobody is subscribed
+					buf = buf[1:]
+					return
+				}
+				_, n, err := codec.DecodeEvent[uint16](buf)
+				if err != nil {
+					require.ErrorIs(t, err, codec.ErrShort)
+					break
+				}
+				buf = buf[n:]
+			}
+			n, err := nc.Read(buf[len(buf):cap(buf)])
+			require.NoError(t, err)
+			buf = append(make([]byte, 0, 1<<16), buf[:len(buf)+n]...)
+		}
+	}
+}
+
+// next returns the next message or gap. It must come within a minute.
+func next(t testing.TB, s *pubsub.Subscription) pubsub.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m, err := s.Next(ctx)
+	require.NoError(t, err)
+	return m
+}
+
+// queued returns the payloads of all messages in the queue, which must hold no gap.
+func queued(t testing.TB, s *pubsub.Subscription) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	var all []string
+	for m, err := range s.Messages(ctx) {
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			break
+		}
+		require.False(t, m.Gap)
+		all = append(all, string(m.Payload))
+	}
+	return all
+}

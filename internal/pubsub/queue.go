@@ -1,0 +1,97 @@
+package pubsub
+
+import "github.com/throttr-go/throttr/internal/fifo"
+
+// delivery is a message in a queue.
+type delivery struct {
+	Message
+	shared bool // other queues refer to the same payload
+}
+
+// queue holds the messages of a subscription until they are read. It is not safe for
+// concurrent use.
+//
+//   - It holds at most limit messages. Gaps do not count.
+//   - A gap is never dropped. If a newer gap of the same server follows with no message in
+//     between, it replaces the older one, so gaps do not accumulate.
+//   - Messages and gaps come out in the order in which they came in.
+type queue struct {
+	limit      int
+	dropNewest bool // if the queue is full, the new message is dropped, not the oldest
+
+	gaps     []Message            // older than everything in entries; at most one per server
+	entries  fifo.Queue[delivery] // messages and gaps
+	messages int                  // entries that are not gaps
+}
+
+func (q *queue) empty() bool { return len(q.gaps) == 0 && q.entries.Len() == 0 }
+
+// push adds a message, and reports whether the queue was full, so that a message was
+// dropped.
+func (q *queue) push(d delivery) (dropped bool) {
+	if q.messages == q.limit {
+		if q.dropNewest {
+			return true
+		}
+		q.dropOldest()
+		dropped = true
+	}
+	q.messages++
+	q.entries.Push(d)
+	return dropped
+}
+
+// dropOldest removes the oldest message. The gaps before it stay.
+func (q *queue) dropOldest() {
+	for {
+		d := q.entries.Pop()
+		if !d.Gap {
+			q.messages--
+			return
+		}
+		q.keepGap(d.Message)
+	}
+}
+
+// pushGap adds a gap.
+func (q *queue) pushGap(gap Message) {
+	for i := q.entries.Len() - 1; i >= 0 && q.entries.At(i).Gap; i-- {
+		if q.entries.At(i).Server == gap.Server {
+			q.entries.Set(i, delivery{Message: gap})
+			return
+		}
+	}
+	if q.entries.Len() == 0 {
+		q.keepGap(gap)
+		return
+	}
+	q.entries.Push(delivery{Message: gap})
+}
+
+// keepGap makes gap the newest of those before the entries.
+func (q *queue) keepGap(gap Message) {
+	for i, older := range q.gaps {
+		if older.Server == gap.Server {
+			q.gaps = append(q.gaps[:i], q.gaps[i+1:]...)
+			break
+		}
+	}
+	q.gaps = append(q.gaps, gap)
+}
+
+// pop removes and returns the oldest message or gap. It returns false if there is none.
+func (q *queue) pop() (d delivery, ok bool) {
+	switch {
+	case len(q.gaps) > 0:
+		d.Message = q.gaps[0]
+		q.gaps = q.gaps[1:]
+	case q.entries.Len() > 0:
+		d = q.entries.Pop()
+		if !d.Gap {
+			q.messages--
+		}
+	default:
+		return d, false
+	}
+	return d, true
+}

@@ -1,0 +1,81 @@
+// Package pubsub keeps the subscriptions of a client.
+//
+// A [Manager] has the subscriptions of one server. They share one connection, which carries
+// no other requests. The manager makes it for the first subscription, makes a new one if it
+// is lost, and closes it after the last subscription.
+//
+// A [Subscription] is a bounded queue of the messages of one channel. [Subscribe] makes one,
+// with one manager or with several: a channel that exists on every server needs them all.
+//
+// The parts and their files:
+//
+//   - subscribe.go: the entry point;
+//   - manager.go: which subscribers a channel has, and who receives an EVENT;
+//   - connection.go: the goroutine that keeps the connection, and the server, up to date;
+//   - subscription.go: what a reader of messages sees;
+//   - queue.go: which messages are kept and which are dropped.
+//
+// # Guarantees
+//
+//   - A connection is subscribed to a channel at most once, however many subscribers the
+//     channel has (H10). It never subscribes to "*" or to its own id: the server has done
+//     so already (H8).
+//   - Subscribers receive the messages of one server in the order in which they arrive.
+//   - A subscriber that was confirmed before a connection was lost receives a Gap before
+//     any message of the new connection.
+//   - A slow subscriber delays nobody. The messages that its queue drops are counted.
+//   - At most 64 requests are outstanding at a time. A response that the server has dropped
+//     (H4) ends the connection before another response can be taken for it.
+//   - No goroutine is left when [Manager.Close] returns.
+package pubsub
+
+import (
+	"context"
+	"errors"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+const (
+	// All is the channel that every connection is subscribed to.
+	All = "*"
+	// Own stands for the channel of the subscriber's own connection. The real name of that
+	// channel is the connection's id.
+	Own = "throttr:own"
+)
+
+// ErrRefused says that a server answered a SUBSCRIBE with failure.
+var ErrRefused = errors.New("throttr: the server refuses the subscription")
+
+// Subscribe subscribes to a channel on the servers of all managers, of which there is at
+// least one. It returns when every server has confirmed. ctx bounds only this call.
+//
+// The subscription holds up to queue messages. If the queue is full, dropNewest selects
+// whether a new message or the oldest one is dropped.
+//
+// If Subscribe fails, server is the server that failed, and sent reports whether it may
+// have received a SUBSCRIBE. The error is that of ctx, an error of package conn, or one
+// that matches [ErrRefused], dial.ErrUnavailable, dial.ErrConnect or window.ErrClosed.
+func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, queue int, dropNewest bool, totals *Totals) (s *Subscription, server string, sent bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, managers[0].Server(), false, err
+	}
+	s = newSubscription(queue, dropNewest, totals)
+	subscribers := make([]*subscriber[T], 0, len(managers))
+	for _, m := range managers {
+		sub, err := m.subscribe(s, channel)
+		if err != nil {
+			s.Close()
+			return nil, m.Server(), false, err
+		}
+		subscribers = append(subscribers, sub)
+		s.sources = append(s.sources, sub)
+	}
+	for _, sub := range subscribers {
+		if err := sub.wait(ctx); err != nil {
+			s.Close()
+			return nil, sub.server(), sub.requested(), err
+		}
+	}
+	return s, "", false, nil
+}

@@ -1,0 +1,184 @@
+package pubsub
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Message is what a [Subscription] delivers: a published message, or a gap.
+type Message struct {
+	Server  string // the server that sent it
+	Channel string // the channel; for Own, the connection's id in 32 hexadecimal digits
+	Payload []byte // a copy that belongs to the reader; nil for a gap
+	// Gap says that messages may be missing: the connection to Server was lost, and the
+	// subscription is active again.
+	Gap bool
+}
+
+// Totals count what happens to all subscriptions of a client.
+type Totals struct {
+	Open    atomic.Int64  // subscriptions that are open
+	Dropped atomic.Uint64 // messages that were dropped because a queue was full
+}
+
+// Subscription is a queue of the messages of one channel. It is safe for concurrent use.
+// Each message goes to one caller of Next.
+type Subscription struct {
+	totals  *Totals
+	sources []source // constant once Subscribe has returned
+
+	readable chan struct{} // holds an element if the queue may not be empty
+	ended    chan struct{} // closed by end
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool       // no more messages are accepted
+	queue   queue
+	dropped uint64
+}
+
+// source is where a subscription gets its messages: a *subscriber of one server.
+type source interface {
+	server() string
+	connID() (codec.ConnID, bool)
+	leave()
+}
+
+func newSubscription(limit int, dropNewest bool, totals *Totals) *Subscription {
+	totals.Open.Add(1)
+	return &Subscription{
+		totals:   totals,
+		queue:    queue{limit: limit, dropNewest: dropNewest},
+		readable: make(chan struct{}, 1),
+		ended:    make(chan struct{}),
+	}
+}
+
+// Next removes and returns the oldest message of the queue. If the queue is empty, it waits
+// for a message. The error is that of ctx, or [window.ErrClosed] if the subscription or its
+// manager is closed and the queue is empty.
+func (s *Subscription) Next(ctx context.Context) (Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return Message{}, err
+		}
+		d, ok, closed := s.pop()
+		if ok {
+			if d.shared {
+				d.Payload = bytes.Clone(d.Payload)
+			}
+			return d.Message, nil
+		}
+		if closed {
+			return Message{}, window.ErrClosed
+		}
+		select {
+		case <-s.readable:
+		case <-s.ended:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Messages returns an iterator over what Next returns. The last pair holds the error that
+// ended it.
+func (s *Subscription) Messages(ctx context.Context) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		for {
+			m, err := s.Next(ctx)
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Dropped returns how many messages were dropped because the queue was full. The count is
+// exact. It does not include what was published while a connection was lost.
+func (s *Subscription) Dropped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropped
+}
+
+// ConnID returns the id of the connection on which server delivers. It returns false if the
+// subscription does not use server, or if there is no connection at the moment. Each new
+// connection has another id.
+func (s *Subscription) ConnID(server string) (codec.ConnID, bool) {
+	for _, src := range s.sources {
+		if src.server() == server {
+			return src.connID()
+		}
+	}
+	return codec.ConnID{}, false
+}
+
+// Close ends the subscription. Messages in its queue can still be read. If it was the last
+// one to its channel, the server is informed in the background.
+func (s *Subscription) Close() {
+	s.end()
+	for _, src := range s.sources {
+		src.leave()
+	}
+}
+
+// end makes the subscription accept no more messages.
+func (s *Subscription) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.totals.Open.Add(-1)
+	close(s.ended)
+}
+
+// pop removes the oldest message. If others are left, it wakes another caller of Next.
+func (s *Subscription) pop() (d delivery, ok, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, ok = s.queue.pop()
+	if !s.queue.empty() {
+		s.wake()
+	}
+	return d, ok, s.closed
+}
+
+// push delivers a message. It never blocks.
+func (s *Subscription) push(d delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if s.queue.push(d) {
+		s.dropped++
+		s.totals.Dropped.Add(1)
+	}
+	s.wake()
+}
+
+// pushGap delivers a gap. It never blocks.
+func (s *Subscription) pushGap(gap Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.queue.pushGap(gap)
+	s.wake()
+}
+
+// wake wakes a caller of Next.
+func (s *Subscription) wake() {
+	select {
+	case s.readable <- struct{}{}:
+	default:
+	}
+}
