@@ -1,0 +1,75 @@
+package testkit
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// Minute is a TTL that no test outlives.
+var Minute = codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}
+
+// Connect returns a client of srv that is closed at the end of the test.
+func Connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Config) *throttr.Client[T] {
+	t.Helper()
+	cfg.Servers = []string{srv.Addr()}
+	client, err := throttr.Connect[T](context.Background(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// InMemory starts a server that is reached by srv.Dial alone, so that the test can run in a
+// bubble of testing/synctest.
+func InMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
+	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", "memory:1"))...)
+}
+
+// Over returns cfg with a Dial that connects to srv in memory.
+func Over(srv *mockserver.Server, cfg throttr.Config) throttr.Config {
+	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
+	return cfg
+}
+
+// WithoutRetries returns cfg without retries, for tests that check each failure.
+func WithoutRetries(cfg throttr.Config) throttr.Config {
+	cfg.MaxRetries = -1
+	return cfg
+}
+
+// ServerStats returns the statistics of the client's only server.
+func ServerStats[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
+	return client.Stats().Servers[0]
+}
+
+// Limiter returns a rate limiter with a client of its own, which does not retry.
+func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) *throttr.RateLimit {
+	t.Helper()
+	return throttr.NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
+}
+
+// ClockAhead gives a backend a clock that is d ahead of the others'.
+func ClockAhead(d time.Duration) throttr.BackendOption {
+	return throttr.WithClock(func() time.Time { return time.Now().Add(d) })
+}
+
+// Hits hits n times, one after the other, and returns how many hits were allowed.
+func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Duration, limit uint64) (allowed int) {
+	t.Helper()
+	for range n {
+		res, err := l.Hit(t.Context(), key, scale, limit)
+		require.NoError(t, err)
+		if res.Allowed {
+			allowed++
+		}
+	}
+	return allowed
+}

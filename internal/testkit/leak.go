@@ -1,0 +1,49 @@
+package testkit
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// Stacks returns the stacks of all goroutines that run code of a client or its connections.
+func Stacks() []string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var own []string
+	for _, s := range strings.Split(string(buf), "\n\n") {
+		for _, p := range []string{
+			"throttr-go/throttr.(*", "throttr/internal/conn.", "throttr/internal/pool.", "throttr/internal/pubsub.",
+			"throttr/internal/fixedwindow.", "throttr/internal/coalesce.", "jackc/puddle",
+		} {
+			if strings.Contains(s, p) {
+				own = append(own, s)
+				break
+			}
+		}
+	}
+	return own
+}
+
+// RequireNoGoroutines fails the test if goroutines of a client outlive it. A bubble of
+// testing/synctest does not need it: the bubble waits for all its goroutines.
+func RequireNoGoroutines(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(Stacks()) == 0 }, 5*time.Second, time.Millisecond, "goroutines are left")
+}
+
+// RequireRemoved lets time pass in a bubble until all windows are over, and fails the test if a
+// record is left or has expired.
+func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
+	t.Helper()
+	time.Sleep(after)
+	synctest.Wait()
+	require.Empty(t, srv.Keys(), "records that were not removed")
+	require.Zero(t, srv.Expired(), "records that expired on the server")
+}
