@@ -87,7 +87,7 @@ func (c *conn) read() {
 	defer c.srv.wg.Done()
 	// What was answered until here still leaves: the writer closes then.
 	defer c.out.finish()
-	buf := make([]byte, c.srv.service.readSize())
+	buf := make([]byte, c.srv.thread.ReadSize(readSize))
 	for {
 		n, err := c.net.Read(buf)
 		data := buf[:n]
@@ -101,7 +101,7 @@ func (c *conn) read() {
 		if !c.serve(data) || cut || err != nil {
 			return
 		}
-		c.srv.service.queue()
+		c.srv.thread.Wait()
 	}
 }
 
@@ -150,6 +150,7 @@ func (s *Server) execute(c *conn, n int) bool {
 		return !c.gone
 	}
 	c.readBytes += uint64(n)
+	began := s.thread.Begin()
 	now := s.clock.now()
 	executed := 0
 	rest := c.in
@@ -168,7 +169,7 @@ func (s *Server) execute(c *conn, n int) bool {
 		rest = rest[n:]
 		executed++
 	}
-	s.service.spend(&s.clock, now, executed)
+	s.thread.Spend(began, executed)
 	c.in = append(c.in[:0], rest...)
 	return !c.gone
 }

@@ -33,10 +33,6 @@
 // [Server.Disconnect], [Server.Refuse], [Server.Restart] and [Server.Recompile] do what
 // they say.
 //
-// # Speed
-//
-// A server is as fast as it goes, or with [WithServiceTime] as slow as a real one.
-//
 // # Networks
 //
 // A server listens on TCP, on a unix socket, or on nothing at all ([WithAddr]).

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
 // Option changes how a server is started.
@@ -15,7 +17,8 @@ type options struct {
 	network   string
 	addr      string
 	split     int
-	service   time.Duration
+	thread    *servicetime.Thread
+	threadErr error
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -58,18 +61,25 @@ func WithHazard(h Hazard, on bool) Option {
 // WithSplit is [Server.Split] from the start.
 func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 
-// WithServiceTime has the server take so long for each request, as a real server, which
-// executes all of them in one thread, takes some 3 µs: it reads up to 8096 bytes from a
-// connection, executes their requests while all other connections wait, and then answers
-// them in one write. It spins meanwhile: so short a time can't be slept. The default is 0,
-// as fast as it goes.
+// WithThread makes the server spend time on each request, one request at a time, as a
+// real server does. It serves the benchmarks of this module: the package of its
+// argument is internal. To delay responses in a test, use [Server.Inject] and
+// [Fault.Delay].
 //
-// [Start] refuses it where time does not pass by itself, with a virtual clock or in
-// memory, and where it is negative or over [MaxServiceTime].
-func WithServiceTime(d time.Duration) Option { return func(o *options) { o.service = d } }
+// [Start] refuses it together with [WithVirtualClock] or the network "memory". A
+// Thread belongs to one server.
+func WithThread(t *servicetime.Thread) Option { return func(o *options) { o.thread = t } }
 
-// MaxServiceTime is the longest time of [WithServiceTime].
-const MaxServiceTime = time.Millisecond
+// WithServiceTime is WithThread.
+//
+// Deprecated: it goes as soon as the command uses WithThread.
+func WithServiceTime(d time.Duration) Option {
+	return func(o *options) {
+		if d != 0 {
+			o.thread, o.threadErr = servicetime.New(d)
+		}
+	}
+}
 
 // WithObserver has f called for each executed request, in the order of execution
 // and before its response can leave. The store is locked meanwhile: f must be
@@ -91,11 +101,11 @@ func (o *options) check() error {
 	default:
 		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
 	}
-	switch {
-	case o.service < 0 || o.service > MaxServiceTime:
-		return fmt.Errorf("mockserver: service time is 0 to %v, not %v", MaxServiceTime, o.service)
-	case o.service > 0 && (o.virtual || o.network == "memory"):
-		return errors.New("mockserver: a service time needs the real clock and a socket")
+	if o.threadErr != nil {
+		return fmt.Errorf("mockserver: %w", o.threadErr)
+	}
+	if o.thread != nil && (o.virtual || o.network == "memory") {
+		return errors.New("mockserver: WithThread needs the real clock and a socket")
 	}
 	return nil
 }

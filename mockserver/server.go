@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
 // Server is a running mock server. [Start] and [RunT] make one.
@@ -18,7 +19,7 @@ type Server struct {
 	overflow bool
 	network  string
 	split    atomic.Int64
-	service  service
+	thread   *servicetime.Thread
 	wg       sync.WaitGroup // every goroutine of the server
 
 	lifecycle sync.Mutex // held by Restart and Close, taken before mu
@@ -59,7 +60,7 @@ func Start(opts ...Option) (*Server, error) {
 		events:   o.hazards[Events],
 		overflow: o.hazards[Overflow],
 		network:  o.network,
-		service:  service{each: o.service},
+		thread:   o.thread,
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
@@ -75,11 +76,11 @@ func Start(opts ...Option) (*Server, error) {
 	s.store.start, s.store.now = s.since, s.since
 	s.compile(o.valueSize)
 	s.Split(o.split)
-	if err := s.service.begin(&s.wg); err != nil {
+	if err := s.thread.Start(&s.wg); err != nil {
 		return nil, err
 	}
 	if err := s.listen(); err != nil {
-		s.service.end()
+		s.thread.Close()
 		return nil, err
 	}
 	return s, nil
@@ -263,7 +264,7 @@ func (s *Server) Close() error {
 	if ln != nil {
 		err = ln.Close()
 	}
-	s.service.end()
+	s.thread.Close()
 	s.wg.Wait()
 	return err
 }

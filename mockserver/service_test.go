@@ -9,24 +9,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/servicetime"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestAServiceTimeIsTakenByOneRequestAfterTheOther(t *testing.T) {
+func TestServiceTimeIsSpentOnOneRequestAfterTheOther(t *testing.T) {
 	const each, n = 100 * time.Microsecond, 100
-	srv := mockserver.RunT(t, mockserver.WithServiceTime(each))
+	thread, err := servicetime.New(each)
+	require.NoError(t, err)
+	srv := mockserver.RunT(t, mockserver.WithThread(thread))
 	start := time.Now()
 	var clients sync.WaitGroup
 	for range 3 {
 		conn := dialReal(t, srv)
 		clients.Go(func() {
 			for range 2 {
-				answers := make([]byte, n)
+				responses := make([]byte, n)
 				if _, err := conn.Write(flood(t, n)); err != nil {
 					t.Error(err)
 				}
-				if _, err := io.ReadFull(conn, answers); err != nil || string(answers) != strings.Repeat("\x00", n) {
-					t.Errorf("%x %v", answers, err)
+				if _, err := io.ReadFull(conn, responses); err != nil || string(responses) != strings.Repeat("\x00", n) {
+					t.Errorf("%x %v", responses, err)
 				}
 			}
 		})
@@ -35,14 +38,11 @@ func TestAServiceTimeIsTakenByOneRequestAfterTheOther(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), 3*2*n*each)
 }
 
-func TestAServiceTimeNeedsTimeThatPasses(t *testing.T) {
-	for _, opts := range [][]mockserver.Option{
-		{mockserver.WithServiceTime(-1)},
-		{mockserver.WithServiceTime(mockserver.MaxServiceTime + 1)},
-		{mockserver.WithServiceTime(1), mockserver.WithVirtualClock()},
-		{mockserver.WithServiceTime(1), mockserver.WithAddr("memory", "")},
-	} {
-		_, err := mockserver.Start(opts...)
-		require.ErrorContains(t, err, "service time")
+func TestServiceTimeNeedsTheRealClockAndASocket(t *testing.T) {
+	thread, err := servicetime.New(1)
+	require.NoError(t, err)
+	for _, other := range []mockserver.Option{mockserver.WithVirtualClock(), mockserver.WithAddr("memory", "")} {
+		_, err := mockserver.Start(mockserver.WithThread(thread), other)
+		require.ErrorContains(t, err, "WithThread")
 	}
 }
