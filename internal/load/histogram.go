@@ -7,25 +7,24 @@ import (
 )
 
 const (
-	// parts is in how many parts of equal width a histogram divides what lies between a
-	// power of two and the next. The middle of a part is off by 1/(2*parts) at most.
+	// parts is the number of buckets between a power of two and the next. The middle of a
+	// bucket differs from its values by 1/(2*parts) at most.
 	parts = 32
-	// longest is what a histogram can tell apart from longer values, over an hour in
-	// nanoseconds.
+	// longest is the largest value with a bucket of its own, over an hour in nanoseconds.
 	longest = 1<<42 - 1
 	// buckets is one more than the bucket of longest.
 	buckets = (42-6)*parts + 2*parts
 )
 
-// histogram counts values, whose quantiles it tells to 1/64. It takes the same memory
-// whatever their number.
+// histogram counts values. Its quantiles are exact to 1/64, and its size does not depend on the
+// number of values.
 type histogram struct {
 	counts [buckets]uint64
 	count  uint64
 	max    uint64
 }
 
-// add counts n times v.
+// add counts v n times.
 func (h *histogram) add(v, n uint64) {
 	if n == 0 {
 		return
@@ -43,8 +42,8 @@ func (h *histogram) merge(o *histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile returns the smallest value that is not exceeded by a share of q, 0 if there is
-// none.
+// quantile returns the smallest value that a share of q of all values does not exceed, or 0 if
+// there are no values.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := uint64(math.Ceil(q * float64(h.count)))
 	var seen uint64
@@ -56,7 +55,7 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return 0
 }
 
-// bucket returns which bucket v is in: below 2*parts each value has its own.
+// bucket returns the bucket of v. Each value below 2*parts has its own.
 func bucket(v uint64) int {
 	v = min(v, longest)
 	shift := max(bits.Len64(v)-6, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestQuantilesAreThoseOfTheSortedValues(t *testing.T) {
+func TestQuantilesMatchSortedValues(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() uint64{
@@ -40,7 +40,7 @@ func TestQuantilesAreThoseOfTheSortedValues(t *testing.T) {
 	}
 }
 
-func TestEveryBucketIsTheOneOfItsMiddle(t *testing.T) {
+func TestMiddleOfBucketIsInBucket(t *testing.T) {
 	t.Parallel()
 	for i := range buckets {
 		require.Equal(t, i, bucket(middle(i)))
@@ -53,7 +53,7 @@ func TestEveryBucketIsTheOneOfItsMiddle(t *testing.T) {
 	}
 }
 
-func TestAnEmptyHistogramHasNoQuantiles(t *testing.T) {
+func TestEmptyHistogramHasQuantileZero(t *testing.T) {
 	t.Parallel()
 	var h histogram
 	h.add(5, 0)
@@ -61,7 +61,7 @@ func TestAnEmptyHistogramHasNoQuantiles(t *testing.T) {
 	require.Zero(t, h.max)
 }
 
-func TestTheLongestValueIsKeptAsItIs(t *testing.T) {
+func TestMaxIsExactBeyondLargestBucket(t *testing.T) {
 	t.Parallel()
 	var h histogram
 	h.add(uint64(time.Hour), 3)

@@ -4,5 +4,5 @@ package load
 
 import "time"
 
-// processCPU returns 0: the system does not tell.
+// processCPU returns 0: this system does not report it.
 func processCPU() time.Duration { return 0 }

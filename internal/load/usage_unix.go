@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// processCPU returns how long the process has run on any processor, in its own code and in
-// the system's.
+// processCPU returns the user and system time of the process.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
