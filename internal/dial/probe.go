@@ -46,7 +46,7 @@ func readProbe[T codec.Value](nc net.Conn, events *atomic.Uint64) (size int, ear
 	var statuses []byte
 	buf := make([]byte, 0, bufferSize)
 	for {
-		statuses, buf, err = takeStatuses[T](statuses, buf, events)
+		statuses, buf, err = decodeProbe[T](statuses, buf, events)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -68,9 +68,9 @@ func readProbe[T codec.Value](nc net.Conn, events *atomic.Uint64) (size int, ear
 	}
 }
 
-// takeStatuses moves statuses from the start of buf to statuses until the probe is answered,
-// and skips complete EVENTs. It returns both slices.
-func takeStatuses[T codec.Value](statuses, buf []byte, events *atomic.Uint64) ([]byte, []byte, error) {
+// decodeProbe appends the statuses at the start of buf to statuses, up to those that answer a
+// probe, and skips complete EVENTs. It returns the statuses and the rest of buf.
+func decodeProbe[T codec.Value](statuses, buf []byte, events *atomic.Uint64) ([]byte, []byte, error) {
 	for len(buf) > 0 && len(statuses) < codec.ProbeResponses {
 		if codec.Op(buf[0]) != codec.OpEvent {
 			statuses = append(statuses, buf[0])

@@ -1,7 +1,7 @@
 // Package rendezvous picks the server of a key by rendezvous hashing (Thaler and
 // Ravishankar, "A Name-Based Mapping Scheme for Rendezvous", 1996). Every server has a score
 // for every key, and a key lives on the server with the highest score. If a server is
-// removed, only its own keys move.
+// removed, only its own keys get another one.
 //
 // A score is the 64-bit FNV-1a hash of the server's text, a zero byte and the key, mixed by
 // the finalizer of SplitMix64. Scores are part of the module's released interface: programs

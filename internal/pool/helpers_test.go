@@ -1,0 +1,153 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// subject is a pool under test with short ways to make requests.
+type subject struct {
+	*pool.Pool[uint16]
+	t     testing.TB
+	calls *conn.CallPool[uint16]
+}
+
+// dialFunc is how a test's pool makes network connections.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// inMemory starts a server that is reached by its Dial method only, so that the test can run
+// in a bubble of synctest.
+func inMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
+	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", "memory:1"))...)
+}
+
+// to returns a dialFunc that connects to srv in memory.
+func to(srv *mockserver.Server) dialFunc {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
+}
+
+// connect returns a pool that has a connection. Fields of o that are zero get the defaults of
+// the root package. The pool is closed when the test ends, unless the test has closed it.
+func connect(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
+	t.Helper()
+	s := newPool(t, d, o)
+	require.NoError(t, s.Connect(t.Context()))
+	return s
+}
+
+// newPool is connect for a pool without a connection.
+func newPool(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
+	t.Helper()
+	s := subject{t: t, calls: new(conn.CallPool[uint16])}
+	setDefault(&o.Server, "server:1")
+	setDefault(&o.MaxConns, 4)
+	setDefault(&o.MaxInFlight, 512)
+	setDefault(&o.MaxQueued, 1<<16)
+	setDefault(&o.MaxRetries, 2)
+	setDefault(&o.MaxResponse, 4<<20)
+	setDefault(&o.StallTimeout, 5*time.Second)
+	setDefault(&o.MaxConnAge, time.Hour)
+	setDefault(&o.MaxConnIdle, 5*time.Minute)
+	setDefault(&o.HealthInterval, 30*time.Second)
+	setDefault(&o.MinBackoff, 100*time.Millisecond)
+	setDefault(&o.MaxBackoff, 5*time.Second)
+	setDefault(&o.Dialer, &dial.Dialer{})
+	setDefault(&o.Dialer.Timeout, 5*time.Second)
+	o.Dialer.Dial = d
+	o.Address = dial.Address{Network: "tcp", Address: o.Server}
+	o.Calls = s.calls
+	p, err := pool.New(o)
+	require.NoError(t, err)
+	s.Pool = p
+	t.Cleanup(p.Close)
+	return s
+}
+
+func setDefault[V comparable](field *V, value V) {
+	var zero V
+	if *field == zero {
+		*field = value
+	}
+}
+
+// result is the outcome of a call.
+type result struct {
+	reply conn.Reply[uint16]
+	sent  bool
+	err   error
+}
+
+// do makes a request and returns its result.
+func (s subject) do(ctx context.Context, r codec.Request) result {
+	cl := s.calls.Get()
+	cl.Op = r.Op()
+	if err := conn.Add(cl, r); err != nil {
+		s.t.Error(err)
+		return result{err: err}
+	}
+	owned, sent, err := s.Do(ctx, cl)
+	if !owned {
+		return result{sent: sent, err: err}
+	}
+	defer s.calls.Put(cl)
+	if err != nil {
+		return result{sent: sent, err: err}
+	}
+	return result{reply: cl.Replies[0], sent: sent}
+}
+
+// query is a request that only reads.
+func (s subject) query(ctx context.Context, key string) result {
+	return s.do(ctx, codec.Query{Key: []byte(key)})
+}
+
+// purge is a request that may change something.
+func (s subject) purge(ctx context.Context, key string) result {
+	return s.do(ctx, codec.Purge{Key: []byte(key)})
+}
+
+var errGate = errors.New("the gate is shut")
+
+// gate is a server that can be made unreachable: then dialing hangs until its context ends, or
+// fails.
+type gate struct {
+	srv  *mockserver.Server
+	hang atomic.Bool
+	fail atomic.Bool
+}
+
+func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if g.hang.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if g.fail.Load() {
+		return nil, errGate
+	}
+	return g.srv.Dial(ctx)
+}
+
+// behindGate returns a pool that has lost its connection, and whose gate is open.
+func behindGate(t testing.TB, o pool.Options[uint16]) (subject, *gate) {
+	t.Helper()
+	g := &gate{srv: inMemory(t)}
+	s := connect(t, g.dial, o)
+	g.srv.Disconnect()
+	synctest.Wait()
+	require.Zero(t, s.Stats().Conns)
+	return s, g
+}

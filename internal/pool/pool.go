@@ -1,0 +1,336 @@
+// Package pool keeps the connections to one server. Any number of callers share them.
+//
+// A caller's call goes to the connection with the least load (growth.go), and is sent again
+// if it fails and that is safe (retry.go). While the server can't be reached, callers fail at
+// once and the pool tries again in the background (breaker.go). Connections that are too old
+// or idle are replaced or closed (maintenance.go). A request whose response can be of any
+// length has a connection to itself (stream.go).
+//
+// Puddle limits the number of connections and makes and destroys them. It hands a resource to
+// one user at a time. Here that user is the pool, which holds each connection from the moment
+// it is made, shares it among all callers, and releases it for destruction when it is lost,
+// too old or idle.
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/window"
+)
+
+// ErrUnavailable says that a server could not be reached a short time ago. The request was
+// not sent. The error also wraps the reason why the last attempt failed.
+var ErrUnavailable = dial.ErrUnavailable
+
+// Options are the settings of a Pool. All of them must be set.
+type Options[T codec.Value] struct {
+	Server  string // what errors and Stats call the server
+	Address dial.Address
+	Dialer  *dial.Dialer
+	Calls   *conn.CallPool[T]
+
+	MaxConns    int // connections that callers share, and as many for streams
+	MaxInFlight int // requests in flight per connection
+	MaxQueued   int // requests queued per connection, and callers that wait for a connection
+	CanaryEvery int // requests between two canary requests; 0 means no canary requests
+	MaxRetries  int // negative means none
+	MaxResponse int // bytes of a stream's response that are held at a time
+
+	StallTimeout   time.Duration
+	MaxConnAge     time.Duration // negative means no limit
+	MaxConnIdle    time.Duration // negative means no limit
+	HealthInterval time.Duration // between two runs of the maintenance
+	MinBackoff     time.Duration // the first pause after a failed attempt to connect
+	MaxBackoff     time.Duration // the longest
+}
+
+// Pool keeps the connections to one server. All methods are safe for concurrent use.
+//
+// Invariants:
+//   - At most one attempt to make a shared connection is under way, be it an attempt for
+//     callers or one of the circuit breaker's.
+//   - live has at most MaxConns connections. Puddle may hold more: those that were retired and
+//     still have requests in flight.
+//   - A connection in live has not ended, or is about to be discarded by its OnEnd.
+//   - Once closed is true, live stays empty and streams are closed as they are made.
+type Pool[T codec.Value] struct {
+	o       Options[T]
+	breaker breaker
+
+	counters                 conn.Counters
+	dials, failures, retries atomic.Uint64
+
+	puddle     *puddle.Pool[*conn.Conn[T]]
+	ctx        context.Context // ends when the pool is closed
+	cancel     context.CancelFunc
+	background sync.WaitGroup // the pool's goroutines, and streams that are being opened
+
+	// conns are the connections of live. They are replaced with mu held and read without it.
+	conns atomic.Pointer[[]*conn.Conn[T]]
+
+	streamPlaces chan struct{} // has an element for each stream that is open or being opened
+
+	// mu guards the fields below.
+	mu        sync.Mutex
+	closed    bool
+	live      []*puddle.Resource[*conn.Conn[T]] // the connections that calls can be sent on
+	attempt   *attempt                          // under way for callers; nil if there is none
+	noGrowth  time.Time                         // until then, no connection is made beside others
+	acquiring int                               // callers that wait for a connection or a stream's place
+	streams   map[*stream[T]]struct{}
+}
+
+// attempt is an attempt to make a connection. All callers that need one share it.
+type attempt struct {
+	growth bool          // there was a connection when it began
+	done   chan struct{} // closed when err is set
+	err    error
+}
+
+// New returns a Pool that has no connections yet.
+func New[T codec.Value](o Options[T]) (*Pool[T], error) {
+	p := &Pool[T]{
+		o:            o,
+		breaker:      breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
+		streamPlaces: make(chan struct{}, o.MaxConns),
+		streams:      make(map[*stream[T]]struct{}),
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.setLive(nil)
+	var err error
+	p.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn[T]]{
+		Constructor: p.construct,
+		Destructor:  func(c *conn.Conn[T]) { c.Close(window.ErrClosed) },
+		MaxSize:     2 * int32(o.MaxConns), // retired connections count until they have ended
+	})
+	if err != nil {
+		p.cancel()
+		return nil, err
+	}
+	p.background.Go(p.maintain)
+	return p, nil
+}
+
+// Server returns Options.Server.
+func (p *Pool[T]) Server() string { return p.o.Server }
+
+// Connect waits until there is a connection, and makes one if there is none.
+func (p *Pool[T]) Connect(ctx context.Context) error {
+	_, err := p.acquire(ctx)
+	return err
+}
+
+// Open makes a network connection to the server and probes it, see [dial.Connect]. The caller
+// closes it, and reports its failure by CountFailure.
+func (p *Pool[T]) Open(ctx context.Context) (nc net.Conn, early []byte, err error) {
+	p.dials.Add(1)
+	nc, early, err = dial.Connect[T](ctx, p.o.Dialer, p.o.Server, p.o.Address, &p.counters.Events)
+	if errors.Is(err, codec.ErrMalformed) {
+		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
+	}
+	return nc, early, err
+}
+
+// construct makes a shared connection. It is puddle's constructor.
+func (p *Pool[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
+	nc, early, err := p.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.New(nc, early, conn.Options[T]{
+		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued, CanaryEvery: p.o.CanaryEvery,
+		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.ended,
+	}), nil
+}
+
+// acquire returns the connection with the least load. If there is none, acquire waits for one
+// to be made. If all of them are busy, acquire has another one made and does not wait for it.
+func (p *Pool[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
+	for {
+		if c, grow := p.pick(); c != nil && !grow {
+			return c, nil
+		}
+		c, a, err := p.connOrAttempt()
+		if a == nil {
+			return c, err
+		}
+		select {
+		case <-a.done:
+			err = a.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		p.stopAcquiring()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// connOrAttempt returns a connection, or the attempt that the caller must wait for; then the
+// caller counts as acquiring. It starts an attempt if one is needed.
+func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, window.ErrClosed
+	}
+	c, grow := p.pick()
+	unavailable := p.breaker.err()
+	if c == nil && unavailable != nil {
+		return nil, nil, unavailable
+	}
+	needed := c == nil || grow && !time.Now().Before(p.noGrowth)
+	if needed && p.attempt == nil && unavailable == nil {
+		a := &attempt{growth: c != nil, done: make(chan struct{})}
+		p.attempt = a
+		p.background.Go(func() { p.run(a) })
+	}
+	if c != nil {
+		return c, nil, nil
+	}
+	if !p.startAcquiring() {
+		return nil, nil, conn.ErrQueueFull
+	}
+	return nil, p.attempt, nil
+}
+
+// startAcquiring counts a caller that is about to wait. It returns false if as many wait
+// already as are allowed to. The caller holds mu.
+func (p *Pool[T]) startAcquiring() bool {
+	if p.acquiring >= p.o.MaxQueued {
+		return false
+	}
+	p.acquiring++
+	return true
+}
+
+func (p *Pool[T]) stopAcquiring() {
+	p.mu.Lock()
+	p.acquiring--
+	p.mu.Unlock()
+}
+
+// run makes an attempt. It does not depend on the context of the caller that needed it.
+//
+// A growth attempt that fails says nothing about the connections that exist, and so does not
+// open the circuit. If they are gone meanwhile, the callers that wait try again.
+func (p *Pool[T]) run(a *attempt) {
+	r, err := p.connect()
+	growthFailed := a.growth && err != nil
+	if growthFailed {
+		p.failures.Add(1)
+		err = nil
+	} else {
+		err = p.admit(r, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attempt = nil
+	if growthFailed {
+		p.noGrowth = time.Now().Add(p.o.MaxBackoff)
+	}
+	if err != nil && !p.closed {
+		p.background.Go(func() { // no other attempt is made until it has succeeded
+			p.breaker.retry(p.ctx, func() error { return p.admit(p.connect()) })
+		})
+	}
+	a.err = err
+	close(a.done)
+}
+
+// connect has puddle make a connection. It uses Acquire, which Close ends by way of p.ctx:
+// puddle's Close hangs if it is called while a constructor that TryAcquire has started runs.
+func (p *Pool[T]) connect() (*puddle.Resource[*conn.Conn[T]], error) {
+	return p.puddle.Acquire(p.ctx)
+}
+
+// admit adds a connection that was just made to live and closes the circuit. If err is not
+// nil, or the connection has ended already, admit opens the circuit and returns the reason.
+func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		if r != nil {
+			r.Destroy()
+		}
+		return window.ErrClosed
+	case err != nil:
+		p.failures.Add(1)
+	case r.Value().Err() != nil: // if ended has run, it has not found the connection in live
+		err = fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, r.Value().Err())
+		r.Destroy()
+	default:
+		p.setLive(append(p.live, r))
+	}
+	p.breaker.set(err)
+	return err
+}
+
+// setLive replaces the connections that calls can be sent on. The caller holds mu.
+func (p *Pool[T]) setLive(live []*puddle.Resource[*conn.Conn[T]]) {
+	p.live = live
+	conns := make([]*conn.Conn[T], len(live))
+	for i, r := range live {
+		conns[i] = r.Value()
+	}
+	p.conns.Store(&conns)
+}
+
+// ended is the OnEnd of shared connections.
+func (p *Pool[T]) ended(c *conn.Conn[T], err error) {
+	if !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed) {
+		p.CountFailure()
+	}
+	p.discard(c)
+}
+
+// discard removes c from live, and destroys it as soon as it has ended. It does nothing if c
+// was discarded before.
+func (p *Pool[T]) discard(c *conn.Conn[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.live, func(r *puddle.Resource[*conn.Conn[T]]) bool { return r.Value() == c })
+	if i < 0 {
+		return
+	}
+	r := p.live[i]
+	p.setLive(slices.Delete(p.live, i, i+1))
+	p.background.Go(func() {
+		select {
+		case <-c.Done():
+		case <-p.ctx.Done():
+		}
+		r.Destroy()
+	})
+}
+
+// Close ends all connections and waits until nothing of them is left. Calls and streams that
+// are under way fail with [window.ErrClosed]. Closing again only waits.
+func (p *Pool[T]) Close() {
+	p.mu.Lock()
+	p.closed = true
+	live := p.live
+	p.setLive(nil)
+	p.mu.Unlock()
+	p.cancel()
+	p.endStreams()
+	for _, r := range live {
+		r.Destroy()
+	}
+	p.background.Wait()
+	p.puddle.Close()
+}

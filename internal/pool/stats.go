@@ -1,0 +1,43 @@
+package pool
+
+import "github.com/throttr-go/throttr/internal/conn"
+
+// Stats describes a pool at one point in time.
+type Stats struct {
+	Conns     int // connections that are open, those of streams included
+	InFlight  int // requests in flight
+	Queued    int // requests that wait to be written
+	Acquiring int // callers that wait for a connection, or for a stream to end
+
+	Answered uint64 // responses received
+	Events   uint64 // EVENT frames received
+	Dials    uint64 // attempts to connect
+	Failures uint64 // connections that could not be made or were lost
+	Retries  uint64 // calls sent once more
+}
+
+// Stats returns what the pool is doing and what it has done.
+func (p *Pool[T]) Stats() Stats {
+	s := Stats{
+		Answered: p.counters.Answered.Load(),
+		Events:   p.counters.Events.Load(),
+		Dials:    p.dials.Load(),
+		Failures: p.failures.Load(),
+		Retries:  p.retries.Load(),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Conns, s.Acquiring = len(p.live)+len(p.streams), p.acquiring
+	for _, r := range p.live {
+		inFlight, queued := r.Value().Usage()
+		s.InFlight += inFlight
+		s.Queued += queued
+	}
+	return s
+}
+
+// Counters returns the counters that the pool's connections add to.
+func (p *Pool[T]) Counters() *conn.Counters { return &p.counters }
+
+// CountFailure counts a connection that could not be made or was lost.
+func (p *Pool[T]) CountFailure() { p.failures.Add(1) }
