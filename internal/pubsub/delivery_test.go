@@ -1,11 +1,16 @@
 package pubsub_test
 
 import (
+	"bytes"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -29,4 +34,246 @@ func TestMessagesAreDelivered(t *testing.T) {
 			require.Zero(t, s.Dropped())
 		})
 	}
+}
+
+func TestEmptyChannelName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		s := newClient(t, nil, srv).mustSubscribe(t, "")
+		newPublisher(t, srv)("", "x")
+		require.Equal(t, []string{"x"}, queued(t, s))
+	})
+}
+
+func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		other := c.mustSubscribe(t, "other")
+		var subs []*pubsub.Subscription
+		for range 10 {
+			subs = append(subs, c.mustSubscribe(t, "c"))
+		}
+		require.Equal(t, 2, srv.Requests(codec.OpSubscribe))
+		publish := newPublisher(t, srv)
+		publish("c", "x")
+		next(t, subs[0]).Payload[0] = 'y'
+		for _, s := range subs[1:] {
+			require.Equal(t, []string{"x"}, queued(t, s), "each has a copy")
+			s.Close()
+		}
+		synctest.Wait()
+		require.Zero(t, srv.Requests(codec.OpUnsubscribe))
+		publish("c", "z")
+		require.Equal(t, []string{"z"}, queued(t, subs[0]))
+		subs[0].Close()
+		synctest.Wait()
+		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
+		require.Zero(t, srv.Subscriptions("c"))
+		c.mustSubscribe(t, "c")
+		require.Equal(t, 3, srv.Requests(codec.OpSubscribe))
+		require.Equal(t, 1, srv.Subscriptions("c"))
+		require.Empty(t, queued(t, other))
+	})
+}
+
+// TestNoSubscribeForImplicitChannels: the server has subscribed the connection to these
+// channels, and a SUBSCRIBE would make each message come twice.
+func TestNoSubscribeForImplicitChannels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		all, own := c.mustSubscribe(t, pubsub.All), c.mustSubscribe(t, pubsub.Own)
+		id, ok := own.ConnID(srv.Addr())
+		require.True(t, ok)
+		byID := c.mustSubscribe(t, id.String())
+		require.Zero(t, srv.Requests(codec.OpSubscribe))
+
+		publish := newPublisher(t, srv)
+		publish("*", "to all")
+		publish(id.String(), "to one")
+		publish(pubsub.Own, "to a channel with this name")
+		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "*", Payload: []byte("to all")}, next(t, all))
+		for _, s := range []*pubsub.Subscription{own, byID} {
+			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: id.String(), Payload: []byte("to one")}, next(t, s))
+			require.Empty(t, queued(t, s))
+			s.Close()
+		}
+		require.Empty(t, queued(t, all))
+		all.Close()
+		synctest.Wait()
+		require.Zero(t, srv.Requests(codec.OpUnsubscribe))
+		require.Equal(t, 1, srv.Conns(), "the publisher's")
+	})
+}
+
+func TestManySubscribersThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		var all sync.WaitGroup
+		var left [4]*pubsub.Subscription
+		for i := range 200 {
+			all.Go(func() {
+				for round := range 5 {
+					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i%4), queueOptions{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if i < 4 && round == 4 {
+						left[i] = s
+						return
+					}
+					s.Close()
+				}
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		publish := newPublisher(t, srv)
+		for i, s := range left {
+			require.Equal(t, 1, srv.Subscriptions(fmt.Sprint(i)))
+			publish(fmt.Sprint(i), "once")
+			require.Equal(t, []string{"once"}, queued(t, s))
+			s.Close()
+		}
+		synctest.Wait()
+		require.Equal(t, 1, srv.Conns(), "the publisher's")
+	})
+}
+
+func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
+	const subscribers, channels, messages = 1000, 4, 400
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		publish := newPublisher(t, srv)
+		slowOld := c.mustSubscribeWith(t, "0", queueOptions{limit: 10})
+		slowNew := c.mustSubscribeWith(t, "0", queueOptions{limit: 7, dropNewest: true})
+		var all sync.WaitGroup
+		for i := range subscribers - 2 {
+			s := c.mustSubscribe(t, fmt.Sprint(i%channels))
+			all.Go(func() {
+				for n := range messages {
+					m, err := s.Next(t.Context())
+					if err != nil || string(m.Payload) != fmt.Sprint(n) {
+						t.Errorf("%d: message %d is %q, %v", i, n, m.Payload, err)
+						return
+					}
+				}
+				if s.Dropped() != 0 {
+					t.Errorf("%d: %d dropped", i, s.Dropped())
+				}
+			})
+		}
+		require.Equal(t, channels, srv.Requests(codec.OpSubscribe))
+		require.EqualValues(t, subscribers, c.totals.Open.Load())
+		for n := range messages {
+			for ch := range channels {
+				publish(fmt.Sprint(ch), fmt.Sprint(n))
+			}
+			if n%100 == 99 {
+				synctest.Wait() // the other queues hold 256 messages
+			}
+		}
+		all.Wait()
+		require.EqualValues(t, messages-10, slowOld.Dropped())
+		require.EqualValues(t, messages-7, slowNew.Dropped())
+		require.EqualValues(t, 2*messages-17, c.totals.Dropped.Load())
+		var last, first []string
+		for n := range 10 {
+			last = append(last, fmt.Sprint(messages-10+n))
+		}
+		for n := range 7 {
+			first = append(first, fmt.Sprint(n))
+		}
+		require.Equal(t, last, queued(t, slowOld))
+		require.Equal(t, first, queued(t, slowNew))
+	})
+}
+
+func TestEventsBetweenResponses(t *testing.T) {
+	for _, split := range []int{0, 1, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newServer(t, mockserver.WithSplit(split))
+			c := newClient(t, nil, srv)
+			loud := c.mustSubscribeWith(t, "loud", queueOptions{limit: 1 << 16})
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			var all sync.WaitGroup
+			for i := range 100 {
+				all.Go(func() {
+					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i), queueOptions{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					s.Close()
+				})
+				srv.Publish("loud", bytes.Repeat([]byte{0, 1, 0x19}, i))
+				if i%10 == 0 {
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+			all.Wait()
+			time.Sleep(time.Minute)
+			for i := range 100 {
+				require.Equal(t, bytes.Repeat([]byte{0, 1, 0x19}, i), next(t, loud).Payload)
+			}
+			require.Zero(t, c.failures.Load())
+			for i := range 100 {
+				require.Zero(t, srv.Subscriptions(fmt.Sprint(i)))
+			}
+		})
+	}
+}
+
+func TestSeveralServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var servers []*mockserver.Server
+		var publish []func(channel, payload string)
+		for i := range 3 {
+			srv := newServer(t, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))
+			servers = append(servers, srv)
+			publish = append(publish, newPublisher(t, srv))
+		}
+		c := newClient(t, nil, servers...)
+		all, own := c.mustSubscribe(t, pubsub.All), c.mustSubscribe(t, pubsub.Own)
+		for i, srv := range servers {
+			publish[i]("*", srv.Addr())
+			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "*", Payload: []byte(srv.Addr())}, next(t, all))
+			id, ok := own.ConnID(srv.Addr())
+			require.True(t, ok)
+			publish[i](id.String(), "you")
+			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: id.String(), Payload: []byte("you")}, next(t, own))
+		}
+		_, ok := own.ConnID("elsewhere")
+		require.False(t, ok)
+
+		one, _, _, err := pubsub.Subscribe(t.Context(), c.managers[1:2], "c", 1, false, &c.totals)
+		require.NoError(t, err)
+		defer one.Close()
+		for i := range servers {
+			publish[i]("c", fmt.Sprint(i))
+		}
+		require.Equal(t, []string{"1"}, queued(t, one))
+		_, ok = one.ConnID(servers[0].Addr())
+		require.False(t, ok, "the subscription is not on this server")
+
+		servers[1].Disconnect()
+		require.Equal(t, pubsub.Message{Server: servers[1].Addr(), Channel: "*", Gap: true}, next(t, all))
+		require.Empty(t, queued(t, all))
+
+		all.Close()
+		own.Close()
+		servers[2].Refuse(true)
+		servers[2].Disconnect()
+		synctest.Wait()
+		s, server, sent, err := c.subscribe(t.Context(), pubsub.All, queueOptions{})
+		require.Error(t, err, "all servers must confirm")
+		require.Nil(t, s)
+		require.Equal(t, servers[2].Addr(), server)
+		require.False(t, sent)
+		require.EqualValues(t, 1, c.totals.Open.Load())
+	})
 }

@@ -12,8 +12,8 @@ type delivery struct {
 // concurrent use.
 //
 //   - It holds at most limit messages. Gaps do not count.
-//   - A gap is never dropped. If a newer gap of the same server follows with no message in
-//     between, it replaces the older one, so gaps do not accumulate.
+//   - A gap is never dropped. A newer gap of the same server, with no message in between,
+//     takes its place, so that gaps do not accumulate.
 //   - Messages and gaps come out in the order in which they came in.
 type queue struct {
 	limit      int
@@ -41,15 +41,18 @@ func (q *queue) push(d delivery) (dropped bool) {
 	return dropped
 }
 
-// dropOldest removes the oldest message. The gaps before it stay.
+// dropOldest removes the oldest message. The gaps before and after it stay.
 func (q *queue) dropOldest() {
-	for {
-		d := q.entries.Pop()
-		if !d.Gap {
-			q.messages--
-			return
-		}
-		q.keepGap(d.Message)
+	q.keepGaps()
+	q.entries.Pop()
+	q.messages--
+	q.keepGaps()
+}
+
+// keepGaps moves the oldest entries to gaps, as long as they are gaps.
+func (q *queue) keepGaps() {
+	for q.entries.Len() > 0 && q.entries.At(0).Gap {
+		q.keepGap(q.entries.Pop().Message)
 	}
 }
 
@@ -68,12 +71,12 @@ func (q *queue) pushGap(gap Message) {
 	q.entries.Push(delivery{Message: gap})
 }
 
-// keepGap makes gap the newest of those before the entries.
+// keepGap adds a gap that is older than the entries.
 func (q *queue) keepGap(gap Message) {
 	for i, older := range q.gaps {
 		if older.Server == gap.Server {
-			q.gaps = append(q.gaps[:i], q.gaps[i+1:]...)
-			break
+			q.gaps[i] = gap
+			return
 		}
 	}
 	q.gaps = append(q.gaps, gap)

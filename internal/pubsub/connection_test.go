@@ -1,0 +1,466 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/pubsub"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestConnectionExistsWhileThereAreSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		m := c.managers[0]
+		require.Zero(t, srv.Conns())
+		require.False(t, m.Connected())
+		a, b := c.mustSubscribe(t, "a"), c.mustSubscribe(t, "b")
+		require.Equal(t, 1, srv.Conns())
+		require.True(t, m.Connected())
+		require.EqualValues(t, 2, c.totals.Open.Load())
+		a.Close()
+		a.Close()
+		synctest.Wait()
+		require.Equal(t, 1, srv.Conns())
+		require.EqualValues(t, 1, c.totals.Open.Load())
+		b.Close()
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+		require.False(t, m.Connected())
+		require.Zero(t, c.totals.Open.Load())
+
+		again := c.mustSubscribe(t, "a")
+		newPublisher(t, srv)("a", "again")
+		require.Equal(t, []string{"again"}, queued(t, again))
+		require.Zero(t, c.failures.Load())
+		require.EqualValues(t, 2, c.dials.Load())
+	})
+}
+
+func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		var subs []*pubsub.Subscription
+		for i := range 200 { // 100 channels, more than one write requests
+			subs = append(subs, c.mustSubscribe(t, fmt.Sprint(i/2)))
+		}
+		all, own := c.mustSubscribe(t, pubsub.All), c.mustSubscribe(t, pubsub.Own)
+		before, ok := own.ConnID(srv.Addr())
+		require.True(t, ok)
+		newPublisher(t, srv)("7", "before")
+		synctest.Wait()
+		srv.Disconnect()
+		synctest.Wait()
+		_, ok = own.ConnID(srv.Addr())
+		require.False(t, ok)
+		require.EqualValues(t, 1, c.failures.Load())
+		newPublisher(t, srv)("7", "meanwhile")
+		time.Sleep(time.Second)
+		after, ok := own.ConnID(srv.Addr())
+		require.True(t, ok)
+		require.NotEqual(t, before, after)
+		late := c.mustSubscribe(t, "7")
+		publish := newPublisher(t, srv)
+		publish("7", "after")
+		publish("*", "all")
+		publish(after.String(), "own")
+
+		require.Equal(t, "before", string(next(t, subs[14]).Payload))
+		require.Equal(t, "before", string(next(t, subs[15]).Payload))
+		for i, s := range subs {
+			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: fmt.Sprint(i / 2), Gap: true}, next(t, s))
+		}
+		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "*", Gap: true}, next(t, all))
+		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, next(t, own))
+		require.Equal(t, []string{"after"}, queued(t, subs[14]))
+		require.Equal(t, []string{"after"}, queued(t, subs[15]))
+		require.Equal(t, []string{"after"}, queued(t, late), "a later subscription has no gap")
+		require.Equal(t, []string{"all"}, queued(t, all))
+		require.Equal(t, []string{"own"}, queued(t, own))
+		require.Equal(t, 200, srv.Requests(codec.OpSubscribe))
+	})
+}
+
+// TestGapPrecedesMessagesBeforeTheConfirmation: EVENTs can arrive while the response to the
+// SUBSCRIBE is still on its way.
+func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		s, all := c.mustSubscribe(t, "c"), c.mustSubscribe(t, pubsub.All)
+		remove := srv.Inject(mockserver.Fault{Delay: time.Second})
+		srv.Disconnect()
+		for range 40 {
+			srv.Publish("c", []byte("x"))
+			srv.Publish("*", []byte("y"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		remove()
+		time.Sleep(5 * time.Second)
+		for _, s := range []*pubsub.Subscription{s, all} {
+			require.True(t, next(t, s).Gap)
+			require.NotEmpty(t, queued(t, s), "without another gap")
+		}
+	})
+}
+
+func TestReconnectBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MinBackoff, o.MaxBackoff = time.Second, 4*time.Second }, srv)
+		s := c.mustSubscribe(t, "c")
+		dials := c.dials.Load()
+		srv.Refuse(true)
+		srv.Disconnect()
+		time.Sleep(2 * time.Second)
+		_, server, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+		require.ErrorIs(t, err, dial.ErrUnavailable, "the last attempt has failed")
+		require.ErrorIs(t, err, mockserver.ErrRefused)
+		require.Equal(t, srv.Addr(), server)
+		require.False(t, sent)
+		time.Sleep(time.Minute)
+		require.InDelta(t, 17, c.dials.Load()-dials, 2)
+		require.Equal(t, c.dials.Load()-dials, c.failures.Load()-1)
+		srv.Refuse(false)
+		time.Sleep(5 * time.Second)
+		require.True(t, next(t, s).Gap)
+		require.Empty(t, queued(t, s), "one gap is enough")
+		newPublisher(t, srv)("c", "back")
+		require.Equal(t, []string{"back"}, queued(t, s))
+
+		srv.Refuse(true)
+		srv.Disconnect()
+		time.Sleep(time.Minute)
+		s.Close()
+		synctest.Wait()
+		dials = c.dials.Load()
+		time.Sleep(time.Minute)
+		require.Equal(t, dials, c.dials.Load(), "no subscription needs a connection")
+	})
+}
+
+func TestUnreachableServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		srv.Refuse(true)
+		for range 2 {
+			_, server, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+			require.ErrorIs(t, err, dial.ErrConnect)
+			require.NotErrorIs(t, err, dial.ErrUnavailable)
+			require.Equal(t, srv.Addr(), server)
+			require.False(t, sent)
+			synctest.Wait()
+		}
+		require.Zero(t, c.totals.Open.Load())
+		srv.Refuse(false)
+		s := c.mustSubscribe(t, "c")
+		newPublisher(t, srv)("c", "x")
+		require.Equal(t, []string{"x"}, queued(t, s))
+	})
+}
+
+func TestContextEndsBeforeTheConfirmation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, server, sent, err := c.subscribe(canceled, "c", queueOptions{})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, srv.Addr(), server)
+		require.False(t, sent)
+		require.Zero(t, srv.Conns())
+
+		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, _, sent, err = c.subscribe(ctx, "c", queueOptions{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, sent)
+		require.Equal(t, 500*time.Millisecond, time.Since(start))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
+		require.Zero(t, srv.Conns())
+		require.Zero(t, c.totals.Open.Load())
+	})
+}
+
+func TestSubscribeWhileTheChannelIsBeingUnsubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		c.mustSubscribe(t, "other")
+		s := c.mustSubscribe(t, "c")
+		srv.Inject(mockserver.Fault{Op: codec.OpUnsubscribe, Delay: time.Second, Times: 1})
+		s.Close()
+		synctest.Wait()
+		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
+		again := c.mustSubscribe(t, "c")
+		require.Equal(t, 1, srv.Subscriptions("c"))
+		newPublisher(t, srv)("c", "x")
+		require.Equal(t, []string{"x"}, queued(t, again))
+	})
+}
+
+// TestAtMost64RequestsAreOutstanding: EVENTs need room among the 1024 responses that a
+// server keeps (H4).
+func TestAtMost64RequestsAreOutstanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() {
+				_, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i), queueOptions{})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		most, before := 0, 0
+		for range 10 {
+			synctest.Wait()
+			now := srv.Requests(codec.OpSubscribe)
+			most, before = max(most, now-before), now
+			time.Sleep(time.Second)
+		}
+		all.Wait()
+		require.Equal(t, 200, before)
+		require.Equal(t, 64, most)
+	})
+}
+
+func TestMaxInFlightBoundsTheRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MaxInFlight = 3 }, srv)
+		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})()
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range 9 {
+			all.Go(func() { c.mustSubscribe(t, fmt.Sprint(i)) })
+		}
+		all.Wait()
+		require.Equal(t, 3*time.Second, time.Since(start).Truncate(time.Second), "3 times 3 channels")
+	})
+}
+
+func TestDroppedResponseEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		loud := c.mustSubscribeWith(t, "loud", queueOptions{limit: 1 << 10})
+		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Drop: true, Times: 1}) // H4
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(100 * time.Millisecond)
+				srv.Publish("loud", nil) // so that the stall watchdog notices nothing
+			}
+		})
+		start := time.Now()
+		s := c.mustSubscribe(t, "c") // succeeds on the next connection
+		require.InDelta(t, 7.6, time.Since(start).Seconds(), 1)
+		require.EqualValues(t, 1, c.failures.Load())
+		cancel()
+		all.Wait()
+		newPublisher(t, srv)("c", "x")
+		require.Equal(t, []string{"x"}, queued(t, s))
+		loud.Close()
+		gaps := 0
+		for m, err := range loud.Messages(t.Context()) {
+			if err != nil {
+				break
+			}
+			if m.Gap {
+				gaps++
+			}
+		}
+		require.Equal(t, 1, gaps)
+	})
+}
+
+func TestWaitingSubscriberFailsAfterMaxRetriesLostConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MaxRetries = 3 }, srv)
+		old := c.mustSubscribe(t, "old")
+		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Disconnect: true})()
+		_, _, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+		require.ErrorIs(t, err, conn.ErrLost)
+		require.True(t, sent)
+		require.EqualValues(t, 4, c.failures.Load())
+		require.EqualValues(t, 1, c.totals.Open.Load())
+		_, ok := old.ConnID(srv.Addr())
+		require.False(t, ok)
+	})
+}
+
+func TestSilentServerIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		s := c.mustSubscribe(t, "c")
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
+		start := time.Now()
+		time.AfterFunc(31*time.Second, remove)
+		m, err := s.Next(t.Context())
+		require.NoError(t, err)
+		require.True(t, m.Gap)
+		require.InDelta(t, 36, time.Since(start).Seconds(), 2)
+	})
+}
+
+func TestRefusedSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
+		_, server, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+		require.ErrorIs(t, err, pubsub.ErrRefused)
+		require.Equal(t, srv.Addr(), server)
+		require.True(t, sent)
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+
+		s := c.mustSubscribe(t, "c")
+		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
+		srv.Disconnect()
+		require.True(t, next(t, s).Gap, "the server is asked until it confirms")
+		newPublisher(t, srv)("c", "x")
+		require.Equal(t, []string{"x"}, queued(t, s))
+	})
+}
+
+func TestServerWithoutWhoAmI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		defer srv.Inject(mockserver.Fault{Op: codec.OpWhoAmI, Drop: true})()
+		_, _, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.ErrorIs(t, err, conn.ErrStalled)
+		require.False(t, sent)
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+	})
+}
+
+func TestCloseEndsSubscriptions(t *testing.T) {
+	for name, end := range map[string]func(*client, *pubsub.Subscription){
+		"subscription": func(_ *client, s *pubsub.Subscription) { s.Close() },
+		"manager":      func(c *client, _ *pubsub.Subscription) { c.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newServer(t)
+				c := newClient(t, nil, srv)
+				s, idle := c.mustSubscribe(t, "c"), c.mustSubscribe(t, "idle")
+				publish := newPublisher(t, srv)
+				publish("c", "1")
+				publish("c", "2")
+				synctest.Wait()
+				result := make(chan error)
+				go func() {
+					_, err := idle.Next(t.Context())
+					result <- err
+				}()
+				synctest.Wait()
+				end(c, s)
+				idle.Close()
+				require.ErrorIs(t, <-result, window.ErrClosed)
+				publish("c", "3")
+				var got []string
+				for m, err := range s.Messages(t.Context()) {
+					if err != nil {
+						require.ErrorIs(t, err, window.ErrClosed)
+						break
+					}
+					got = append(got, string(m.Payload))
+				}
+				require.Equal(t, []string{"1", "2"}, got, "queued messages can still be read")
+				require.Zero(t, s.Dropped())
+				s.Close()
+				c.close()
+				_, _, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+				require.ErrorIs(t, err, window.ErrClosed)
+				require.False(t, sent)
+				require.Zero(t, c.totals.Open.Load())
+				require.Zero(t, c.failures.Load())
+			})
+		})
+	}
+}
+
+func TestCloseFailsWaitingSubscribers(t *testing.T) {
+	for name, fault := range map[string]mockserver.Fault{
+		"SUBSCRIBE": {Op: codec.OpSubscribe, Delay: time.Hour},
+		"WHOAMI":    {Op: codec.OpWhoAmI, Delay: time.Hour},
+		"probe":     {Op: codec.OpInsert, Delay: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newServer(t)
+				c := newClient(t, nil, srv)
+				defer srv.Inject(fault)()
+				time.AfterFunc(time.Second, c.close)
+				_, _, sent, err := c.subscribe(t.Context(), "c", queueOptions{})
+				require.ErrorIs(t, err, window.ErrClosed)
+				require.Equal(t, fault.Op == codec.OpSubscribe, sent)
+				require.Zero(t, c.totals.Open.Load())
+			})
+		})
+	}
+}
+
+func TestCloseAtAnyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MinBackoff = time.Millisecond }, srv)
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				for {
+					s, _, _, err := c.subscribe(t.Context(), []string{"a", "b", pubsub.All, pubsub.Own}[i%4], queueOptions{})
+					if err != nil {
+						c.close() // the first failure closes the client
+						if _, _, _, err := c.subscribe(t.Context(), "a", queueOptions{}); err == nil {
+							t.Error("Subscribe succeeds after Close")
+						}
+						return
+					}
+					all.Go(s.Close)
+					if _, err := s.Next(t.Context()); err != nil && i == 0 {
+						c.close()
+					}
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(100 * time.Microsecond)
+			srv.Publish("a", []byte("x"))
+			srv.Disconnect()
+		}
+		c.close()
+		all.Wait()
+		require.Zero(t, c.totals.Open.Load())
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+	})
+}
