@@ -5,22 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	windows "github.com/throttr-go/throttr/window"
 )
 
-// Policy is what becomes of a hit when the backend gives no answer.
+// Policy is the decision on a hit if the backend fails.
 type Policy uint8
 
 const (
 	// ReturnError returns the backend's error. The default.
 	ReturnError Policy = iota
-	// AllowHits allows the hit. The limit does not hold while the backend is away; only
-	// what no window would let through, such as any hit with a limit of 0, is denied. Of
-	// such a Result, Count, Remaining and ResetAt are unknown, and zero.
+	// AllowHits allows the hit. The limit is not enforced while the backend fails. Only a hit
+	// that no window would allow is denied, such as any hit with a limit of 0. In the Result,
+	// Count, Remaining and ResetAt are unknown, and zero.
 	AllowHits
-	// DenyHits denies the hit. Nobody is let in while the backend is away. Of such a
-	// Result, RetryAfter is the scale or a second, whichever is less, and Count is unknown.
+	// DenyHits denies the hit. No hit is allowed while the backend fails. In the Result,
+	// RetryAfter is the scale, but at most one second, and Count is unknown.
 	DenyHits
 )
 
@@ -38,84 +36,84 @@ func (p Policy) String() string {
 	}
 }
 
-// degradedRetry is what a hit that is denied because the backend is away is told to wait,
-// at most.
-const degradedRetry = time.Second
+// maxDegradedRetryAfter bounds the RetryAfter of a hit that is denied as the backend fails.
+const maxDegradedRetryAfter = time.Second
 
-// outage is what a RateLimit does when its backend gives no answer.
-type outage struct {
+// failover is what a RateLimit does if its backend fails.
+type failover struct {
 	policy   Policy
-	fallback Backend       // is asked before policy decides; nil: none
-	timeout  time.Duration // how long a hit waits for the backend; 0: as long as its caller
+	fallback Backend       // counts hits instead of the backend; nil: none
+	timeout  time.Duration // how long a hit waits for a backend; 0: until its ctx ends
 }
 
-// WithPolicy sets what becomes of a hit when the backend gives no answer. It is no matter
-// for the other methods, nor for a hit that is at fault itself: a caller who has left, a
-// scale or limit that is out of range, a client that was closed. A result that a policy has
-// decided is marked Degraded. Default: [ReturnError].
-func WithPolicy(p Policy) Option { return func(r *RateLimit) { r.outage.policy = p } }
+// WithPolicy sets the decision on a hit if the backend fails. It applies to hits, not to other
+// methods. It does not apply if the failure is not the backend's: the caller's ctx has ended, a
+// scale or limit is out of range, the client or backend has been closed. The Result of a
+// policy is marked Degraded. Default: [ReturnError].
+func WithPolicy(p Policy) Option { return func(r *RateLimit) { r.failover.policy = p } }
 
-// WithFallback has b count the hits that the backend gives no answer to, such as package
-// memory's, which holds the limit for each process by itself. What it has counted is not
-// carried over when the backend is back. A result that it has decided is marked Degraded.
-// If b fails as well, the [Policy] decides. A [RateLimit.Reset] does not reach b.
-func WithFallback(b Backend) Option { return func(r *RateLimit) { r.outage.fallback = b } }
+// WithFallback makes b count a hit if the backend fails. A backend of package memory as b
+// enforces the limit in each process separately. The counts of b are not added to the backend
+// when it works again. The Result is marked Degraded. If b fails as well, the [Policy]
+// applies. [RateLimit.Reset] does not reset windows in b. A nil b is no fallback, the default.
+func WithFallback(b Backend) Option { return func(r *RateLimit) { r.failover.fallback = b } }
 
-// WithTimeout bounds how long a hit waits for the backend before it is taken for away, and
-// then for the fallback; the caller's ctx may be shorter. The hit may still be counted by
-// the backend. It takes a context, and so some allocations, per hit. Default, and with 0 or
-// less: no bound but ctx and those of the client.
-func WithTimeout(d time.Duration) Option { return func(r *RateLimit) { r.outage.timeout = d } }
+// WithTimeout bounds how long a hit waits for the backend, and then for the fallback. After
+// that, the backend has failed, although it may still count the hit. The caller's ctx may end
+// earlier. A timeout takes a context, and so some allocations, per hit. Default, and with 0 or
+// less: the only bounds are ctx and those of the client.
+func WithTimeout(d time.Duration) Option { return func(r *RateLimit) { r.failover.timeout = d } }
 
-// ask has b count the hit that e describes, for no longer than the timeout.
-func (o *outage) ask(ctx context.Context, b Backend, e *Event, limit uint64) (Window, error) {
-	if o.timeout <= 0 {
+// hit counts the hit that e describes in b, and waits no longer than the timeout.
+func (f *failover) hit(ctx context.Context, b Backend, e *Event, limit uint64) (Window, error) {
+	if f.timeout <= 0 {
 		return b.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+	limited, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 	defer cancel()
 	w, err := b.Hit(limited, e.Key, e.Scale, limit, e.Increment)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errTimeout) {
-		err = fmt.Errorf("%w for %v: %w", errTimeout, o.timeout, err)
+		err = fmt.Errorf("%w after %v: %w", errTimeout, f.timeout, err)
 	}
 	return w, err
 }
 
-var errTimeout = errors.New("throttr: no answer from the backend")
+var errTimeout = errors.New("throttr: backend timed out")
 
-// decide decides on a hit that the backend has failed with cause.
-func (o *outage) decide(ctx context.Context, e *Event, limit uint64, cause error) (Result, error) {
-	if ownFault(ctx, cause) {
+// decide returns the decision on a hit that the backend has failed to count. The cause is the
+// backend's error.
+func (f *failover) decide(ctx context.Context, e *Event, limit uint64, cause error) (res Result, err error) {
+	if !isOutage(ctx, cause) {
 		return Result{}, cause
 	}
-	if o.fallback != nil {
-		w, err := o.ask(ctx, o.fallback, e, limit)
+	if f.fallback != nil {
+		w, err := f.hit(ctx, f.fallback, e, limit)
 		if err == nil {
-			res := resultOf(w, limit)
+			res.set(w.Count, limit, w.Left, w.ExpiresAt)
 			res.Degraded = true
 			return res, nil
 		}
 		cause = fmt.Errorf("%w; and the fallback: %w", cause, err)
-		if ownFault(ctx, err) {
+		if !isOutage(ctx, err) {
 			return Result{}, cause
 		}
 	}
 	switch {
-	case o.policy == AllowHits && e.Increment <= limit:
+	case f.policy == AllowHits && e.Increment <= limit:
 		return Result{Allowed: true, Limit: limit, Degraded: true}, nil
-	case o.policy == AllowHits, o.policy == DenyHits:
-		wait := min(e.Scale, degradedRetry)
+	case f.policy == AllowHits, f.policy == DenyHits:
+		wait := min(e.Scale, maxDegradedRetryAfter)
 		return Result{Limit: limit, RetryAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}, nil
 	default:
 		return Result{}, cause
 	}
 }
 
-// ownFault reports whether a hit has failed for a reason of its own, which no policy
-// covers. That its ctx has ended may be seen by the backend, such as in a deadline of its
-// connection, a little before ctx itself tells.
-func ownFault(ctx context.Context, err error) bool {
+// isOutage reports whether err is a failure of a backend, to which policies apply, and neither
+// the end of the caller's ctx nor a mistake in the program. A backend may see the end of ctx a
+// little before ctx does, for example as a deadline of its connection.
+func isOutage(ctx context.Context, err error) bool {
 	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline) ||
-		errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, ErrClosed) || errors.Is(err, windows.ErrClosed)
+	return ctx.Err() == nil && (!ok || time.Now().Before(deadline)) &&
+		!errors.Is(err, ErrRange) && !errors.Is(err, ErrScale) && !errors.Is(err, ErrClosed)
 }

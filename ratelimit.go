@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/shortcut"
+	"github.com/throttr-go/throttr/memory"
 	windows "github.com/throttr-go/throttr/window"
 )
 
@@ -13,42 +13,51 @@ import (
 // backend can't store windows of it.
 var ErrScale = windows.ErrScale
 
-// Backend keeps windows: package window says what it must do. Implement it to have a
-// RateLimit on a store of your own.
+// Backend stores windows. Package window documents what it must do. Implement it to use a
+// RateLimit with a store of your own.
 type Backend = windows.Backend
 
-// Window is what a [Backend] knows of a window.
+// Window is the state of a window in a [Backend].
 type Window = windows.Window
 
-// RateLimit counts hits in windows of fixed length, one for each key and scale.
+// RateLimit counts hits in fixed windows, one for each key and scale. The scale is the length
+// of the window.
 //
-// A window opens with the key's first hit and ends one scale later; the next hit
-// opens another. Within a window every hit counts, denied ones too, and a hit is
-// allowed if the count, itself included, is within the limit. So of the hits between
-// a window's start and its end, limit are allowed and no more. The same key with
-// another scale has another window. (This is the per-key window. Backends can keep aligned
-// ones, which start and end at multiples of the scale: see package window's Algorithm.)
+// A window opens with the key's first hit and ends one scale later. The next hit opens another
+// window. Every hit counts, denied ones included, and a hit is allowed if the count, with the
+// hit itself, is at most the limit. So between the start and the end of a window, limit hits
+// are allowed and no more. The same key with another scale has another window. (These are
+// per-key windows. Backends can also keep aligned windows, which start and end at multiples of
+// the scale: see the type Algorithm in package window.)
 //
-// It is safe for any number of goroutines.
+// A RateLimit is safe for concurrent use.
 type RateLimit struct {
 	backend  Backend
-	counter  shortcut.Counter // the backend's, if nothing but the count is to be done; or nil
-	outage   outage
+	memory   *memory.Backend // the backend, if hits use [memory.Backend.HitCount]; or nil
+	failover failover
 	observer Observer
 }
 
-// Option changes how [NewRateLimit] works.
+// Option is an option of [NewRateLimit].
 type Option func(*RateLimit)
 
-// NewRateLimit returns a RateLimit that keeps its windows in backend, such as
-// [Client.Backend], or package memory's.
+// NewRateLimit returns a RateLimit that stores its windows in backend, such as
+// [Client.Backend] or a backend of package memory. It panics if backend or an option is nil.
 func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
+	if backend == nil {
+		panic("throttr: NewRateLimit: backend is nil")
+	}
 	r := &RateLimit{backend: backend}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("throttr: NewRateLimit: option %d is nil", i+1))
+		}
 		opt(r)
 	}
-	if r.observer == nil && r.outage.timeout <= 0 {
-		r.counter = shortcut.Of(backend)
+	if r.observer == nil && r.failover.timeout <= 0 {
+		// This is the fast path. It is for a memory.Backend itself: a type that embeds one
+		// may have a Hit of its own, which must be called.
+		r.memory, _ = backend.(*memory.Backend)
 	}
 	return r
 }
@@ -59,13 +68,13 @@ type Result struct {
 	Count      uint64        // hits in the window so far, this one included
 	Limit      uint64        // as given
 	Remaining  uint64        // how many more hits of 1 would be allowed now
-	RetryAfter time.Duration // 0 when allowed; until the window ends when denied
+	RetryAfter time.Duration // 0 if allowed; until the window ends if denied
 	ResetAt    time.Time     // when the window ends
-	// Degraded says that the backend gave no answer, so that a [Policy] has decided.
+	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
 	Degraded bool
 }
 
-// String returns the decision in words.
+// String formats the decision.
 func (r Result) String() string {
 	if r.Allowed {
 		return fmt.Sprintf("allowed, %d of %d, %d remaining", r.Count, r.Limit, r.Remaining)
@@ -73,40 +82,41 @@ func (r Result) String() string {
 	return fmt.Sprintf("denied, %d of %d, retry after %v", r.Count, r.Limit, r.RetryAfter)
 }
 
-// Hit counts one hit on key's window of the given scale and tells whether it is
-// within limit. A denial is a Result and no error. A limit of 0 denies.
+// Hit counts one hit in key's window of the given scale, and returns whether it is within
+// limit. A denial is a Result, not an error. A limit of 0 denies every hit.
 //
-// Errors: [ErrScale]; a [*RangeError] where the backend can't keep the scale or count
-// to the limit; those of the backend, such as a [*RequestError].
+// The error matches [ErrScale] if the scale is less than 1 ms. It is a [*RangeError] if the
+// backend can't keep windows of the scale or count to the limit. Other errors are those of the
+// backend, such as a [*RequestError].
 func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (Result, error) {
 	return r.HitN(ctx, key, scale, limit, 1)
 }
 
-// HitN is [RateLimit.Hit] for a hit that counts for increment. All of it counts, even
-// if it is denied. An increment of 0 only asks, and opens a window if there is none.
+// HitN is [RateLimit.Hit] for a hit that counts as increment. It counts in full even if it is
+// denied. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.counter == nil || scale <= 0 {
+	if r.memory == nil {
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
-	n, _, left, end, err := r.counter.Count(ctx, key, scale, limit, increment)
+	count, left, end, err := r.memory.HitCount(ctx, key, scale, limit, increment)
 	if err != nil {
-		return r.outage.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}
-	res.decide(n, limit, left, end)
+	res.set(count, limit, left, end)
 	return res, nil
 }
 
-// hit decides on a hit and tells the observer. The event says what is hit.
+// hit counts the hit that e describes, and reports the decision to the observer.
 func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, error) {
-	if err := checkScale(e.Scale); err != nil {
+	if err := windows.CheckScale(e.Scale); err != nil {
 		return Result{}, err
 	}
 	if r.observer == nil {
-		res, _, err := r.decide(ctx, e, limit)
+		res, _, err := r.hitBackend(ctx, e, limit)
 		return res, err
 	}
 	begun := time.Now()
-	res, cause, err := r.decide(ctx, e, limit)
+	res, cause, err := r.hitBackend(ctx, e, limit)
 	e.Duration, e.Result, e.Err = time.Since(begun), res, cause
 	switch {
 	case err != nil:
@@ -120,37 +130,36 @@ func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, er
 	return res, err
 }
 
-// decide asks the backend and, if that fails, the policy. Cause is why the backend has
-// failed, whatever has come of it.
-func (r *RateLimit) decide(ctx context.Context, e *Event, limit uint64) (res Result, cause, err error) {
-	w, err := r.outage.ask(ctx, r.backend, e, limit)
-	if err == nil {
-		return resultOf(w, limit), nil, nil
+// hitBackend counts a hit in the backend, or, if that fails, in the fallback, or applies the
+// policy. The cause is the error of the backend, whatever the result is.
+func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res Result, cause, err error) {
+	w, cause := r.failover.hit(ctx, r.backend, e, limit)
+	if cause == nil {
+		res.set(w.Count, limit, w.Left, w.ExpiresAt)
+		return res, nil, nil
 	}
-	res, degraded := r.outage.decide(ctx, e, limit, err)
-	return res, err, degraded
+	res, err = r.failover.decide(ctx, e, limit, cause)
+	return res, cause, err
 }
 
-// resultOf makes a decision of a window that a hit has been counted in.
-func resultOf(w Window, limit uint64) (res Result) {
-	res.decide(w.Count, limit, w.Left, w.ExpiresAt)
-	return res
-}
-
-// decide makes r the decision on a hit that was the n-th in a window that ends at end.
-func (r *Result) decide(n, limit uint64, left time.Duration, end time.Time) {
-	r.Count, r.Limit, r.ResetAt = n, limit, end
-	if r.Allowed = n <= limit; r.Allowed {
-		r.Remaining = limit - n
+// set makes r the decision on a hit that made count of a window that ends at end. (It is not a
+// function that returns a Result, which would be copied.)
+func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
+	r.Count, r.Limit, r.ResetAt = count, limit, end
+	if r.Allowed = count <= limit; r.Allowed {
+		r.Remaining = limit - count
 	} else {
 		r.RetryAfter = left
 	}
 }
 
-// Inc adds increment to key's window, opening one if there is none, and returns the
-// count. Errors are those of [RateLimit.Hit].
+// Inc adds increment to key's window, opening one if there is none, and returns the count.
+// Errors are those of [RateLimit.Hit].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (uint64, error) {
-	w, err := r.call(scale, func() (Window, error) { return r.backend.Inc(ctx, key, scale, increment) })
+	if err := windows.CheckScale(scale); err != nil {
+		return 0, err
+	}
+	w, err := r.backend.Inc(ctx, key, scale, increment)
 	return w.Count, err
 }
 
@@ -161,35 +170,42 @@ func (r *RateLimit) Get(ctx context.Context, key string, scale time.Duration) (u
 	return w.Count, err
 }
 
-// ExpiresAt returns when key's window ends, the zero time if there is none. Errors are
-// those of [RateLimit.Hit].
+// ExpiresAt returns when key's window ends, the zero time if there is none. Errors are those
+// of [RateLimit.Hit].
 func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Duration) (time.Time, error) {
 	w, err := r.Window(ctx, key, scale)
 	return w.ExpiresAt, err
 }
 
-// Window returns all that the backend knows of key's window, the zero Window if there is
-// none. Errors are those of [RateLimit.Hit].
+// Window returns the state of key's window, the zero Window if there is none. Errors are those
+// of [RateLimit.Hit].
 func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration) (Window, error) {
-	return r.call(scale, func() (Window, error) { return r.backend.Get(ctx, key, scale) })
+	if err := windows.CheckScale(scale); err != nil {
+		return Window{}, err
+	}
+	return r.backend.Get(ctx, key, scale)
 }
 
-// Set opens a window with the given count, in place of the one there is, so that a per-key
-// one ends one scale from now. It returns the count. Errors are those of [RateLimit.Hit].
+// Set opens a window with the given count, in place of the active one if there is one. A
+// per-key window ends one scale from now. Set returns the count. Errors are those of
+// [RateLimit.Hit].
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
-	w, err := r.call(scale, func() (Window, error) { return r.backend.Set(ctx, key, scale, count) })
+	if err := windows.CheckScale(scale); err != nil {
+		return 0, err
+	}
+	w, err := r.backend.Set(ctx, key, scale, count)
 	return w.Count, err
 }
 
-// Reset ends key's window: the next hit opens another. Errors are those of
+// Reset ends key's window. The next hit opens another one. Errors are those of
 // [RateLimit.Hit].
 func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) error {
 	return r.reset(ctx, Event{Key: key, Scale: scale})
 }
 
-// reset ends a window and tells the observer.
+// reset ends the window that e describes, and reports that to the observer.
 func (r *RateLimit) reset(ctx context.Context, e Event) error {
-	if err := checkScale(e.Scale); err != nil {
+	if err := windows.CheckScale(e.Scale); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -204,28 +220,14 @@ func (r *RateLimit) reset(ctx context.Context, e Event) error {
 	return err
 }
 
-// Delete ends key's windows of the given scales, or, without any, of all scales that the
-// backend knows of, and returns how many there were. Errors are those of [RateLimit.Hit].
+// Delete ends key's windows of the given scales and returns how many there were. Without
+// scales, it ends those of all scales that the backend knows. Errors are those of
+// [RateLimit.Hit].
 func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	for _, scale := range scales {
-		if err := checkScale(scale); err != nil {
+		if err := windows.CheckScale(scale); err != nil {
 			return 0, err
 		}
 	}
 	return r.backend.Delete(ctx, key, scales...)
-}
-
-// call makes a call that is no hit.
-func (r *RateLimit) call(scale time.Duration, f func() (Window, error)) (Window, error) {
-	if err := checkScale(scale); err != nil {
-		return Window{}, err
-	}
-	return f()
-}
-
-func checkScale(scale time.Duration) error {
-	if scale <= 0 {
-		return fmt.Errorf("%w: it is %v", ErrScale, scale)
-	}
-	return nil
 }

@@ -23,7 +23,7 @@ func newBench(b *testing.B, opts ...memory.Option) *memory.Backend {
 	return m
 }
 
-// key returns one of 16 bytes.
+// key returns a key of 16 bytes.
 func key(i int) (k [16]byte) {
 	copy(k[:], "user:42:")
 	binary.BigEndian.PutUint64(k[8:], uint64(i))
@@ -44,7 +44,7 @@ func fill(tb testing.TB, m *memory.Backend, n int) {
 	}
 }
 
-// What does a hit cost, by itself and with the decision on it?
+// What does a hit cost, alone and with the decision of a RateLimit?
 func BenchmarkHitOneKey(b *testing.B) {
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
 		m := newBench(b, memory.WithAlgorithm(a))
@@ -68,7 +68,7 @@ func BenchmarkHitOneKey(b *testing.B) {
 	}
 }
 
-// What does a hit cost when everybody hits the same key?
+// What does a hit cost if all goroutines hit the same key?
 func BenchmarkHitOneKeyParallel(b *testing.B) {
 	m := newBench(b)
 	b.ReportAllocs()
@@ -79,9 +79,9 @@ func BenchmarkHitOneKeyParallel(b *testing.B) {
 	})
 }
 
-// What does a hit cost on one of many keys, and what does each take in memory? Beyond what
-// fits into the processor's caches, a hit waits for memory, once or twice: "reads" is how
-// long two reads take there of which one waits for the other.
+// What does a hit cost with many keys, and how much memory does each key take? If the keys do
+// not fit into the processor's caches, a hit waits for memory once or twice: "reads" is the
+// time of two reads of memory, the second of which depends on the first.
 func BenchmarkHitManyKeys(b *testing.B) {
 	for _, n := range []int{1000, 100_000, 10_000_000} {
 		before := heap()
@@ -120,13 +120,13 @@ func BenchmarkHitManyKeys(b *testing.B) {
 	}
 }
 
-// How much longer do hits take while a cleaning removes a million windows? The clock's time
-// is included.
+// How much longer do hits take while a cleaning removes a million windows? The times include
+// a reading of the clock.
 func BenchmarkHitWhileCleaning(b *testing.B) {
 	const over, live = 1_000_000, 10_000
 	m := newBench(b, memory.WithMaxKeys(2*over), memory.WithCleanPeriod(0))
 	took := make([]time.Duration, 0, 10_000_000)
-	// p99 returns that of hits on live keys until stop.
+	// p99 returns the 99th percentile of the times of hits on live keys until stop.
 	p99 := func(stop <-chan struct{}) time.Duration {
 		took = took[:0]
 		for {
@@ -140,7 +140,7 @@ func BenchmarkHitWhileCleaning(b *testing.B) {
 			begun := time.Now()
 			hit(b, m, string(k[:]), time.Hour)
 			if took = append(took, time.Since(begun)); len(took) == cap(took) {
-				b.Fatal("that takes too long")
+				b.Fatal("the cleaning takes too long")
 			}
 		}
 	}
@@ -149,8 +149,9 @@ func BenchmarkHitWhileCleaning(b *testing.B) {
 	for b.Loop() {
 		for i := range over {
 			k := key(i)
-			hit(b, m, string(k[:]), 1)
+			hit(b, m, string(k[:]), window.MinScale)
 		}
+		time.Sleep(window.MinScale)
 		timer := make(chan struct{})
 		time.AfterFunc(100*time.Millisecond, func() { close(timer) })
 		without += p99(timer)
@@ -170,7 +171,7 @@ func BenchmarkHitWhileCleaning(b *testing.B) {
 	b.ReportMetric(float64(with)/float64(without), "ratio")
 }
 
-// What does it cost to ask how many hits there are?
+// What does a Get cost?
 func BenchmarkGet(b *testing.B) {
 	m := newBench(b)
 	hit(b, m, "user:42", time.Hour)
@@ -200,7 +201,7 @@ func BenchmarkHitAfterEnd(b *testing.B) {
 	}
 }
 
-// What does a new key cost when there is no room: who invents keys, how hard can they hit?
+// What does a new key cost if there is no room: what can an attacker who makes up keys do?
 func BenchmarkNewKeyWhenFull(b *testing.B) {
 	for name, o := range map[string]memory.Overflow{"refuse": memory.Refuse, "evict": memory.Evict} {
 		b.Run(name, func(b *testing.B) {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// cleanStep is how many places a cleaning looks at before it lets others have the shard.
+// cleanStep is the number of slots that a cleaning visits before it releases the shard's mutex.
 const cleanStep = 128
 
-// clean removes windows that are over, every CleanPeriod, until the backend is closed.
-func (b *Backend) clean() {
+// cleanLoop calls Clean every CleanPeriod until the backend is closed.
+func (b *Backend) cleanLoop() {
 	if b.cleanPeriod <= 0 {
 		return
 	}
@@ -25,16 +25,16 @@ func (b *Backend) clean() {
 	}
 }
 
-// Clean removes the windows that have been over for KeyOlderThan, and returns how many. It
-// is called every CleanPeriod; call it yourself where time is virtual.
+// Clean removes the windows that have been over for KeyOlderThan, and returns their number. The
+// backend calls it every CleanPeriod. If time is virtual, call it yourself.
 func (b *Backend) Clean() int {
 	n := 0
 	for i := range b.shards {
-		var from cursor
+		var c cursor
 		for more := true; more; {
 			var removed int
 			var dropped []Dropped
-			removed, dropped, more = b.shards[i].clean(b, &from)
+			removed, dropped, more = b.shards[i].clean(b, &c)
 			if len(dropped) > 0 {
 				b.beforeDrop(dropped)
 			}
@@ -44,52 +44,52 @@ func (b *Backend) Clean() int {
 	return n
 }
 
-// clean looks at some of the shard's places, from a cursor on, removes windows that have been
-// over for KeyOlderThan, and returns how many, and themselves, if they are to be shown. After
-// the last one, more is false.
-func (s *shard) clean(b *Backend, from *cursor) (removed int, dropped []Dropped, more bool) {
+// clean visits some of the shard's slots, from c on, and removes the windows that have been
+// over for KeyOlderThan. It returns their number, and, if there is a BeforeDrop, the windows.
+// After the last slot, more is false.
+func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now(b)
 	for range cleanStep {
-		t, i := from.next(&s.windows)
+		t, slot := c.next(&s.windows)
 		if t == nil {
 			s.windows.compact()
 			return removed, dropped, false
 		}
-		if t.tags[i] == 0 {
+		if t.tags[slot] == 0 {
 			continue
 		}
-		e := t.at(i).entry()
+		e := t.at(slot).entry()
 		if !e.over(now, b.keyOlderThan) {
 			continue
 		}
 		if b.beforeDrop != nil {
-			d := Dropped{Key: string(t.at(i).key()), Scale: e.scale}
-			s.tell(&d.Window, e, now)
+			d := Dropped{Key: string(t.at(slot).key()), Scale: e.scale}
+			s.describe(&d.Window, e, now)
 			dropped = append(dropped, d)
 		}
-		t.remove(i)
+		t.remove(slot)
 		removed++
 	}
 	return removed, dropped, true
 }
 
-// sweep removes all windows that are over, to make room, and returns how many. The mutex is
+// sweep removes all windows that are over, to make room, and returns their number. The mutex is
 // held.
 func (s *shard) sweep(now int64) int {
 	before := s.windows.len()
 	s.firstEnd = math.MaxInt64
 	s.nextSweep = now + int64(before)*int64(sweepPause)
 	var c cursor
-	for t, i := c.next(&s.windows); t != nil; t, i = c.next(&s.windows) {
-		if t.tags[i] == 0 {
+	for t, slot := c.next(&s.windows); t != nil; t, slot = c.next(&s.windows) {
+		if t.tags[slot] == 0 {
 			continue
 		}
-		if e := t.at(i).entry(); e.active(now) {
+		if e := t.at(slot).entry(); e.active(now) {
 			s.firstEnd = min(s.firstEnd, e.end())
 		} else {
-			t.remove(i)
+			t.remove(slot)
 		}
 	}
 	return before - s.windows.len()

@@ -14,9 +14,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// pass lets virtual time pass.
-func pass(d time.Duration) {
-	<-time.After(d)
+// advance lets virtual time pass, and waits until everything that happens then has happened.
+func advance(d time.Duration) {
+	time.Sleep(d)
 	synctest.Wait()
 }
 
@@ -27,15 +27,15 @@ func TestWindowsThatAreOverAreRemovedEveryCleanPeriod(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New(opts...)
-			defer b.Close() // or the bubble would wait for its goroutine
+			defer b.Close() // otherwise the bubble waits for its goroutine
 			c := caller{t, b}
 			c.hit("short", time.Second)
 			c.hit("long", period+time.Second)
-			pass(period - 1)
+			advance(period - 1)
 			require.Equal(t, 2, b.Len())
-			pass(1)
+			advance(1)
 			require.Equal(t, 1, b.Len())
-			pass(period)
+			advance(period)
 			require.Zero(t, b.Len())
 		})
 	}
@@ -46,7 +46,7 @@ func TestWithoutACleanPeriodNothingIsRemoved(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New(memory.WithCleanPeriod(period)) // has no goroutine
 			caller{t, b}.hit("k", time.Second)
-			pass(time.Hour)
+			advance(time.Hour)
 			require.Equal(t, 1, b.Len())
 			require.Equal(t, 1, b.Clean())
 			require.Zero(t, b.Len())
@@ -54,7 +54,7 @@ func TestWithoutACleanPeriodNothingIsRemoved(t *testing.T) {
 	}
 }
 
-func TestCleanKeepsWhatIsActive(t *testing.T) {
+func TestCleanKeepsActiveWindows(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
 		c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
@@ -85,7 +85,7 @@ func TestKeyOlderThanIsCountedFromTheEnd(t *testing.T) {
 	clock.Advance(time.Minute + time.Second)
 	require.EqualValues(t, 1, c.hit("k", time.Minute).Count)
 	clock.Advance(time.Hour)
-	require.Zero(t, c.Clean(), "it has begun anew")
+	require.Zero(t, c.Clean(), "a hit has opened another window")
 }
 
 func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
@@ -95,7 +95,7 @@ func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
 		require.NotEmpty(t, dropped)
 		for _, d := range dropped {
 			if _, again := seen[d.Key]; again {
-				t.Errorf("%s is shown again", d.Key)
+				t.Errorf("%s is seen again", d.Key)
 			}
 			seen[d.Key] = d
 		}
@@ -117,21 +117,21 @@ func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
 	}}, seen["k4"])
 }
 
-func TestBeforeDropDoesNotSeeWhatOthersEnd(t *testing.T) {
+func TestBeforeDropSeesOnlyCleanedWindows(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict),
 		memory.WithBeforeDrop(func(dropped []memory.Dropped) { t.Errorf("%+v", dropped) }))
 	c := caller{t, b}
-	c.invent(5, time.Minute) // evicted
+	c.hitNewKeys(5, time.Minute) // evicted
 	clock.Advance(time.Minute)
-	c.invent(2, time.Minute) // over, but it was for their room
+	c.hitNewKeys(2, time.Minute) // these replace windows that are over
 	require.NoError(t, b.Reset(t.Context(), "k", time.Minute))
 	c.hit("k", time.Minute)
 	require.Zero(t, b.Clean())
 	require.NoError(t, b.Close())
 }
 
-// The hook may use the backend, and cleanings may meet.
+// The function may use the backend, and cleanings may run at the same time.
 func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
 	clock := backendtest.NewClock()
 	var b *memory.Backend
@@ -187,8 +187,8 @@ func TestCallsAfterClose(t *testing.T) {
 	require.Zero(t, b.Clean())
 }
 
-// In a bubble, a goroutine that stayed would fail the test.
-func TestCloseEndsTheGoroutine(t *testing.T) {
+// In a bubble, a goroutine that does not stop fails the test.
+func TestCloseStopsTheGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		var all sync.WaitGroup
@@ -207,11 +207,11 @@ func TestCloseWaitsForTheCleaning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := false
 		b := memory.New(memory.WithBeforeDrop(func([]memory.Dropped) {
-			<-time.After(time.Second)
+			time.Sleep(time.Second)
 			done = true
 		}))
 		caller{t, b}.hit("k", time.Second)
-		pass(time.Minute)
+		advance(time.Minute)
 		require.NoError(t, b.Close())
 		require.True(t, done)
 	})

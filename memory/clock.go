@@ -6,39 +6,39 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// anchorLife is how old a reading of the wall clock may be that times are told by.
-const anchorLife = int64(time.Second)
+// referenceMaxAge is the greatest age of a shard's reference time.
+const referenceMaxAge = int64(time.Second)
 
-// instant is a time, and what it is in nanoseconds since the backend's origin.
-type instant struct {
+// timestamp is a time, and the same time in nanoseconds since the backend's origin.
+type timestamp struct {
 	time  time.Time
 	nanos int64
 }
 
-// now returns the nanoseconds since the backend's origin, and sees to an anchor to tell
-// times by. The mutex is held.
+// now returns the nanoseconds since the backend's origin, and renews the shard's reference
+// time if it is too old. The mutex is held.
 //
-// Per-key windows need no more than the monotonic clock, which takes half as long to read as
-// both clocks. The wall clock is read once a second, and tells the times that follow by how
-// much later they are: where it was set in between, they are off by as much, and the
-// windows are not.
+// Per-key windows depend on the monotonic clock only. Reading it takes half as long as reading
+// both clocks. The wall clock is read once a second. In between, times of day are computed
+// from the reference time, so if the wall clock is set, they are wrong for up to a second. The
+// windows are not affected.
 func (s *shard) now(b *Backend) int64 {
 	if b.monotonic {
-		if nanos := int64(time.Since(b.origin)); nanos-s.anchor.nanos < anchorLife {
+		if nanos := int64(time.Since(b.origin)); nanos-s.reference.nanos < referenceMaxAge {
 			return nanos
 		}
 	}
-	s.anchor = b.instant()
-	s.told = s.anchor
-	return s.anchor.nanos
+	s.reference = b.readClock()
+	s.lastEnd = s.reference
+	return s.reference.nanos
 }
 
-// instant returns the time. Aligned windows follow the wall clock. Others do not notice
-// when that is set, as long as the times have a monotonic reading.
-func (b *Backend) instant() instant {
+// readClock reads the clock. Aligned windows follow the wall clock. Per-key windows follow the
+// monotonic clock, if the clock's times have a monotonic reading.
+func (b *Backend) readClock() timestamp {
 	t := b.clock()
 	if b.algorithm == window.Aligned {
 		t = t.Round(0)
 	}
-	return instant{t, int64(t.Sub(b.origin))}
+	return timestamp{t, int64(t.Sub(b.origin))}
 }

@@ -4,36 +4,38 @@ import (
 	"context"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/shortcut"
 	"github.com/throttr-go/throttr/window"
 )
 
-func init() {
-	shortcut.Of = func(b window.Backend) shortcut.Counter {
-		if m, ok := b.(*Backend); ok {
-			return (*counter)(m)
-		}
-		return nil
-	}
+// HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end
+// of the window. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
+// count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
+// Hit.
+func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
+	count uint64, left time.Duration, end time.Time, err error) {
+	count, _, left, end, err = b.count(ctx, key, scale, limit, increment)
+	return count, left, end, err
 }
 
-// counter is a Backend that counts hits, for itself and for a RateLimit.
-type counter Backend
-
-// Count implements [shortcut.Counter]. It is what every hit waits for. Where the clock is
-// read, that is half of it, and it is read under the mutex, so that the times are in the
-// order of the counts. The mutex is not left to a defer, which takes 2 ns.
+// count counts a hit. It returns the count, for how long the window has been open, for how
+// long it stays open, and when it ends.
 //
-// The clock is not read where it would change nothing: for a hit within the limit, of a
-// window that had ample time left a moment ago. Such a hit is allowed whatever the time.
-// Should the pulse be so late that the window is over by now, then the hit is one of those
-// that the window had left: there are no more of them, and nobody is denied.
-func (c *counter) Count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
-	n uint64, passed, left time.Duration, end time.Time, err error) {
+// If the clock is read, that takes half of the time of a hit. It is read under the mutex, so
+// that the order of times is the order of counts. The mutex is unlocked without a defer, which
+// takes 2 ns.
+//
+// The clock is not read for a hit within the limit if the coarse clock shows that the window
+// has a long time left. Such a hit is allowed whatever the exact time. If the coarse clock is
+// so late that the window is over, the hit counts in that window nevertheless. It is within
+// the window's limit, so no window gets more than its limit, and no hit is denied wrongly.
+func (b *Backend) count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
+	count uint64, passed, left time.Duration, end time.Time, err error) {
+	if scale < window.MinScale {
+		return 0, 0, 0, end, scaleError(scale)
+	}
 	if err := ctx.Err(); err != nil {
 		return 0, 0, 0, end, err
 	}
-	b := (*Backend)(c)
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	var e entry
@@ -41,7 +43,7 @@ func (c *counter) Count(ctx context.Context, key string, scale time.Duration, li
 	if r != nil {
 		e = r.entry()
 	}
-	now := s.timeOf(b, &e, limit, increment)
+	now := s.hitTime(b, &e, limit, increment)
 	if e.active(now) {
 		e.add(increment, now)
 		r.set(e)
@@ -50,25 +52,25 @@ func (c *counter) Count(ctx context.Context, key string, scale time.Duration, li
 		return 0, 0, 0, end, err
 	}
 	ends := e.end()
-	if ends != s.told.nanos {
-		s.told = instant{s.anchor.time.Add(minus(ends, s.anchor.nanos)), ends}
+	if ends != s.lastEnd.nanos {
+		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
 	}
-	end = s.told.time
+	end = s.lastEnd.time
 	s.mu.Unlock()
 	return e.count, minus(now, e.start), minus(ends, now), end, nil
 }
 
-// timeOf returns the time of a hit on an entry's window, or that of a moment ago, if that
-// will do: see [counter.Count]. If there is no window, the entry is zero. The mutex is held.
-func (s *shard) timeOf(b *Backend, e *entry, limit, increment uint64) int64 {
+// hitTime returns the time of a hit on an entry's window: that of the coarse clock if it is
+// good enough, see [Backend.count]. If there is no window, the entry is zero. The mutex is held.
+func (s *shard) hitTime(b *Backend, e *entry, limit, increment uint64) int64 {
 	if e.scale == 0 || e.count >= limit || increment > limit-e.count {
 		return s.now(b)
 	}
-	last, ok := b.pulse.amplyBefore(e.end(), e.scale)
-	if ok && last-s.anchor.nanos < anchorLife {
+	last, ok := b.coarse.longBefore(e.end(), e.scale)
+	if ok && last-s.reference.nanos < referenceMaxAge {
 		return max(last, e.updated)
 	}
 	now := s.now(b)
-	b.pulse.start(now)
+	b.coarse.start(now)
 	return now
 }

@@ -13,7 +13,7 @@ type entry struct {
 	scale          time.Duration
 }
 
-// end returns when the window ends, or the largest time where that is beyond it.
+// end returns when the window ends, or the largest time if the end is beyond it.
 func (e *entry) end() int64 {
 	if e.start > math.MaxInt64-int64(e.scale) {
 		return math.MaxInt64
@@ -21,20 +21,20 @@ func (e *entry) end() int64 {
 	return e.start + int64(e.scale)
 }
 
-// active reports whether the window has not ended. If the clock was turned back, to before
-// the window's start, it goes on as long as one that opened now would overlap it: so no
-// window has more than its limit, and no key is shut out for two scales.
+// active reports whether the window has not ended. If the clock went back to before the
+// window's start, the window is active if a window that opened now would overlap it. So no
+// window gets more than its limit, and no key is denied for longer than two scales.
 func (e *entry) active(now int64) bool {
 	return now < e.end() && minus(e.start, now) < e.scale
 }
 
-// over reports whether the window has been over for age, or lies too far ahead.
+// over reports whether the window has been over for age, or starts too far in the future.
 func (e *entry) over(now int64, age time.Duration) bool {
 	end := e.end()
 	return !e.active(now) && (now < end || minus(now, end) >= age)
 }
 
-// add adds to the count, which stays at the largest uint64.
+// add adds increment to the count, which stays at the largest uint64.
 func (e *entry) add(increment uint64, now int64) {
 	e.updated = now
 	if e.count += increment; e.count < increment {
@@ -42,7 +42,7 @@ func (e *entry) add(increment uint64, now int64) {
 	}
 }
 
-// minus returns a - b, or the largest or smallest Duration where that is beyond it.
+// minus returns a - b, or the largest or smallest Duration if the difference is beyond it.
 func minus(a, b int64) time.Duration {
 	d := a - b
 	switch {
@@ -54,18 +54,18 @@ func minus(a, b int64) time.Duration {
 	return time.Duration(d)
 }
 
-// record is an entry and its key as they are kept: 8 bytes each for start, updated, count
-// and scale, 4 for the hash, the key's length, the key.
+// record is the encoding of an entry and its id in a table: 8 bytes each for start, updated,
+// count and scale, 4 for the hash, 1 for the length of the key, then the key.
 type record []byte
 
 const (
-	hashAt   = 32
-	lengthAt = 36
-	keyAt    = 37
+	hashOffset   = 32
+	lengthOffset = 36
+	keyOffset    = 37
 )
 
 func (r record) entry() entry {
-	_ = r[keyAt]
+	_ = r[keyOffset]
 	return entry{
 		start:   int64(binary.LittleEndian.Uint64(r[0:])),
 		updated: int64(binary.LittleEndian.Uint64(r[8:])),
@@ -75,25 +75,25 @@ func (r record) entry() entry {
 }
 
 func (r record) set(e entry) {
-	_ = r[keyAt]
+	_ = r[keyOffset]
 	binary.LittleEndian.PutUint64(r[0:], uint64(e.start))
 	binary.LittleEndian.PutUint64(r[8:], uint64(e.updated))
 	binary.LittleEndian.PutUint64(r[16:], e.count)
 	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
 }
 
-func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashAt:]) }
+func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashOffset:]) }
 
-func (r record) key() []byte { return r[keyAt:][:r[lengthAt]] }
+func (r record) key() []byte { return r[keyOffset:][:r[lengthOffset]] }
 
-// is reports whether the record is that of k.
-func (r record) is(k id) bool {
+// isOf reports whether r is the record of k.
+func (r record) isOf(k id) bool {
 	return time.Duration(binary.LittleEndian.Uint64(r[24:])) == k.scale && string(r.key()) == k.key
 }
 
-// name makes the record that of k.
-func (r record) name(k id) {
+// setID makes r the record of k.
+func (r record) setID(k id) {
 	binary.LittleEndian.PutUint64(r[24:], uint64(k.scale))
-	binary.LittleEndian.PutUint32(r[hashAt:], k.hash)
-	r[lengthAt] = byte(copy(r[keyAt:], k.key))
+	binary.LittleEndian.PutUint32(r[hashOffset:], k.hash)
+	r[lengthOffset] = byte(copy(r[keyOffset:], k.key))
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A Backend counts; whoever uses it decides. throttr.NewRateLimit makes decisions of its
-// counts.
+// A Backend counts hits. throttr.NewRateLimit returns a RateLimit that decides on them.
 func Example() {
 	backend := memory.New()
 	defer backend.Close()
@@ -46,26 +45,26 @@ func ExampleNew() {
 	// Output: 5 <nil>
 }
 
-// Time passes when the test says so.
+// The clock of a test advances only when the test advances it.
 func ExampleWithClock() {
 	clock := backendtest.NewClock()
 	backend := memory.New(memory.WithClock(clock.Now))
 	defer backend.Close()
 	ctx := context.Background()
 
-	show := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
+	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
 	clock.Advance(20 * time.Second)
-	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
 	clock.Advance(40 * time.Second)
-	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
 	// Output:
 	// 1 1m0s
 	// 2 40s
 	// 1 1m0s
 }
 
-// With the default, Refuse, keys that have a window keep it, and further ones are refused.
+// By default, keys that have a window keep it, and new ones are refused.
 func ExampleWithMaxKeys() {
 	backend := memory.New(memory.WithMaxKeys(2))
 	defer backend.Close()
@@ -81,7 +80,7 @@ func ExampleWithMaxKeys() {
 	// a 2 false
 }
 
-// With Evict, the window with the fewest hits goes.
+// With Evict, a new key replaces the window with the fewest hits.
 func ExampleWithOverflow() {
 	backend := memory.New(memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict))
 	defer backend.Close()
@@ -110,23 +109,23 @@ func ExampleWithBeforeDrop() {
 
 	_, _ = backend.Inc(context.Background(), "user:42", time.Minute, 7)
 	clock.Advance(time.Minute)
-	fmt.Println(backend.Clean()) // or wait a CleanPeriod
+	fmt.Println(backend.Clean()) // the backend does this every CleanPeriod
 	// Output:
 	// user:42: 7 hits in 1m0s
 	// 1
 }
 
-// Aligned windows of a minute end when the clock shows a full one, for all keys at once.
+// Aligned windows of a minute end on the minute, for all keys at once.
 func ExampleWithAlgorithm() {
 	now := time.Date(2026, 7, 1, 12, 0, 50, 0, time.UTC)
 	backend := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithAlgorithm(window.Aligned))
 	defer backend.Close()
 	ctx := context.Background()
 
-	show := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
+	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
 	now = now.Add(10 * time.Second)
-	show(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
 	// Output:
 	// 1 10s
 	// 1 1m0s

@@ -12,8 +12,8 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// Keys that somebody invents do not get rid of counts of keys of another length.
-func TestEvictedAreThoseWithFewHitsWhateverTheLengthOfKeys(t *testing.T) {
+// New keys do not remove the counts of keys of another length.
+func TestEvictIgnoresTheLengthOfKeys(t *testing.T) {
 	const most = 1000
 	for _, full := range []int{2, 15, 100} {
 		c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(memory.Evict))}
@@ -21,18 +21,18 @@ func TestEvictedAreThoseWithFewHitsWhateverTheLengthOfKeys(t *testing.T) {
 		for i := range full {
 			c.set(long(i), time.Minute, 10)
 		}
-		require.Equal(t, 5*most, c.invent(5*most, time.Hour))
+		require.Equal(t, 5*most, c.hitNewKeys(5*most, time.Hour))
 		lost := 0
 		for i := range full {
 			if c.get(long(i), time.Minute).Count != 10 {
 				lost++
 			}
 		}
-		require.LessOrEqual(t, lost, 1, "hardly ever are all of those looked at full")
+		require.LessOrEqual(t, lost, 1, "a sample rarely has only full windows")
 	}
 }
 
-// Windows that are over make room for keys of another length, and between sweeps, too.
+// Windows that are over make room for keys of another length, between sweeps too.
 func TestWindowsThatAreOverMakeRoomForKeysOfAnotherLength(t *testing.T) {
 	const most = 2000
 	clock := backendtest.NewClock()
@@ -41,10 +41,9 @@ func TestWindowsThatAreOverMakeRoomForKeysOfAnotherLength(t *testing.T) {
 		c.hit(strings.Repeat("k", 100)+fmt.Sprint(i), time.Minute)
 	}
 	c.hit("short", time.Second)
-	c.invent(most, time.Hour)
+	c.hitNewKeys(most, time.Hour)
 	clock.Advance(time.Minute - 10*time.Millisecond)
-	require.Equal(t, 1, c.invent(2, time.Hour)) // sweeps
+	require.Equal(t, 1, c.hitNewKeys(2, time.Hour)) // sweeps
 	clock.Advance(10 * time.Millisecond)
-	in := c.invent(100, time.Hour)
-	require.Greater(t, in, 85, "a quarter of all are over")
+	require.Greater(t, c.hitNewKeys(100, time.Hour), 85, "a quarter of all windows are over")
 }

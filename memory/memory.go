@@ -1,13 +1,13 @@
-// Package memory keeps rate-limit windows in the program's own memory: exact under any
-// concurrency, with no server and no allocation per hit. It is for one process; several
-// that share a limit need a server.
+// Package memory keeps rate-limit windows in the memory of the process: exact under any
+// concurrency, without a server, and without an allocation per hit. Processes that share a
+// limit need a server instead.
 //
 //	limiter := throttr.NewRateLimit(memory.New())
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
 //
-// Its size is bounded, whatever keys come and however long they are. Windows that are over
-// are removed every minute, see [WithCleanPeriod]; and when there are [WithMaxKeys] windows,
-// a further key is refused or takes the place of another, see [Overflow].
+// The memory is bounded, whatever the number and the length of the keys. Windows that are
+// over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, a
+// new key is refused or replaces another one, see [Overflow].
 package memory
 
 import (
@@ -24,33 +24,36 @@ import (
 )
 
 var (
-	// ErrFull says that there are MaxKeys windows already and none of them may go.
+	// ErrFull says that there are MaxKeys windows and none of them may be removed.
 	ErrFull = errors.New("memory: too many keys")
 	// ErrClosed says that the backend has been closed. It matches window.ErrClosed.
 	ErrClosed = fmt.Errorf("memory: %w", window.ErrClosed)
 )
 
 // Backend is a [window.Backend] in memory. Make one with [New].
+//
+// Each window is in one of the shards, which has a mutex that guards it. All else is constant
+// after New, or atomic.
 type Backend struct {
 	options
-	origin    time.Time // what entries' times count from
-	monotonic bool      // the monotonic clock is enough
-	pulse     pulse     // of that clock
+	origin    time.Time // the times of entries are nanoseconds since origin
+	monotonic bool      // windows depend on the monotonic clock only
+	coarse    coarseClock
 	seed      maphash.Seed
-	secret    string
+	secret    string // part of the hash of a long key
 	shards    []shard
-	perMax    int   // windows per shard
-	full      error // what a refused key is told
+	shardMax  int   // windows per shard
+	errFull   error // ErrFull, with the bound
 	closed    chan struct{}
-	once      sync.Once
-	tasks     sync.WaitGroup
+	closeOnce sync.Once
+	cleaner   sync.WaitGroup
 }
 
 var _ window.Backend = (*Backend)(nil)
 
-// New returns an empty backend. It has a goroutine that [Backend.Close] ends. Virtual time, as in
-// a bubble of testing/synctest, needs a backend that was made in it, or one that goes by
-// WithClock(time.Now).
+// New returns an empty backend. It has a goroutine, which [Backend.Close] stops. In a bubble of
+// testing/synctest, make the backend in the bubble, or use WithClock(time.Now). New panics if
+// an option is nil.
 func New(opts ...Option) *Backend {
 	b := &Backend{
 		options: options{cleanPeriod: time.Minute, maxKeys: DefaultMaxKeys},
@@ -58,7 +61,10 @@ func New(opts ...Option) *Backend {
 		secret:  rand.Text(),
 		closed:  make(chan struct{}),
 	}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("memory: New: option %d is nil", i+1))
+		}
 		opt(&b.options)
 	}
 	b.monotonic = b.clock == nil && b.algorithm == window.PerKey
@@ -66,38 +72,38 @@ func New(opts ...Option) *Backend {
 		b.clock = time.Now
 	}
 	b.origin = b.clock()
-	b.pulse.last.Store(atRest)
+	b.coarse.last.Store(stopped)
 	if b.monotonic {
-		b.pulse.enable(b.origin)
+		b.coarse.enable(b.origin)
 	}
-	b.full = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
+	b.errFull = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
-	b.perMax = b.maxKeys / len(b.shards)
+	b.shardMax = b.maxKeys / len(b.shards)
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.windows, s.firstEnd = newTables(), math.MaxInt64
-		s.anchor = instant{time: b.origin}
-		s.told = s.anchor
+		s.reference = timestamp{time: b.origin}
+		s.lastEnd = s.reference
 	}
-	b.tasks.Go(b.clean)
+	b.cleaner.Go(b.cleanLoop)
 	return b
 }
 
-// shardsFor returns how many shards share max keys: a power of two, up to 256. With few
-// keys to each, the first shard would be full long before all are.
-func shardsFor(max int) int {
+// shardsFor returns the number of shards for maxKeys keys: a power of two, up to 256. With few
+// keys per shard, the first shard would be full long before all of them are.
+func shardsFor(maxKeys int) int {
 	shards := 1
-	for shards < 256 && max/(2*shards) >= 1024 {
+	for shards < 256 && maxKeys/(2*shards) >= 1024 {
 		shards *= 2
 	}
 	return shards
 }
 
-// Close ends the goroutine, drops all windows, and has every later call fail with
-// [ErrClosed]. It always returns nil. If a cleaning is under way, it waits for it.
+// Close stops the goroutine and drops all windows. Later calls fail with [ErrClosed]. Close
+// always returns nil. If a cleaning is running, Close waits for its end.
 func (b *Backend) Close() error {
-	b.once.Do(func() { close(b.closed) })
-	b.tasks.Wait()
+	b.closeOnce.Do(func() { close(b.closed) })
+	b.cleaner.Wait()
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
@@ -107,14 +113,11 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Hit implements [window.Backend]. Every hit is counted. The error is that of ctx,
-// [ErrFull], or [ErrClosed].
+// Hit implements [window.Backend]. Every hit is counted. The error is that of ctx, matches
+// [window.ErrScale], or is [ErrFull] or [ErrClosed]; in each case, the hit was not counted.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (w window.Window, err error) {
-	if scale <= 0 {
-		return w, scaleError(scale)
-	}
-	// With a limit of 0, the time is not that of a moment ago.
-	n, passed, left, end, err := (*counter)(b).Count(ctx, key, scale, 0, increment)
+	const limit = 0 // no hit is within it, so the time is exact
+	n, passed, left, end, err := b.count(ctx, key, scale, limit, increment)
 	if err != nil {
 		return w, err
 	}
@@ -123,13 +126,14 @@ func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, i
 	return w, nil
 }
 
-// Inc implements [window.Backend]. A count stays at the largest uint64. The error is that of
-// ctx, [ErrFull], or [ErrClosed]; with each, the hit was not counted.
+// Inc implements [window.Backend]. A count stays at the largest uint64. Errors are those of
+// [Backend.Hit].
 func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
 	return b.Hit(ctx, key, scale, math.MaxUint64, increment)
 }
 
-// Get implements [window.Backend]. The error is that of ctx, or [ErrClosed].
+// Get implements [window.Backend]. The error is that of ctx, matches [window.ErrScale], or is
+// [ErrClosed].
 func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, err error) {
 	if err := check(ctx, scale); err != nil {
 		return w, err
@@ -143,13 +147,13 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	now := s.now(b)
 	if r := s.find(k); r != nil {
 		if e := r.entry(); e.active(now) {
-			s.tell(&w, e, now)
+			s.describe(&w, e, now)
 		}
 	}
 	return w, nil
 }
 
-// Set implements [window.Backend]. The error is that of ctx, [ErrFull], or [ErrClosed].
+// Set implements [window.Backend]. Errors are those of [Backend.Hit].
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
 	if err := check(ctx, scale); err != nil {
 		return w, err
@@ -160,19 +164,19 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 	now := s.now(b)
 	e, err := b.open(s, k, s.find(k), count, now)
 	if err == nil {
-		s.tell(&w, e, now)
+		s.describe(&w, e, now)
 	}
 	return w, err
 }
 
-// Reset implements [window.Backend]. The error is that of ctx, or [ErrClosed].
+// Reset implements [window.Backend]. Errors are those of [Backend.Get].
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
 	_, err := b.Delete(ctx, key, scale)
 	return err
 }
 
-// Delete implements [window.Backend]. Without scales it looks at every window of the
-// key's shard, one of up to 256, whose key is about as long. The error is that of ctx, or [ErrClosed].
+// Delete implements [window.Backend]. Without scales, it visits every window of one shard, of
+// up to 256, whose key has about the same length. Errors are those of [Backend.Get].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	if len(scales) == 0 {
 		if err := ctx.Err(); err != nil {
@@ -198,8 +202,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	return n, nil
 }
 
-// Len returns how many windows there are, those included that are over and yet to be
-// removed.
+// Len returns the number of windows, including those that are over and not removed yet.
 func (b *Backend) Len() int {
 	n := 0
 	for i := range b.shards {
@@ -211,34 +214,35 @@ func (b *Backend) Len() int {
 	return n
 }
 
-// open has a window of k's start now, in the record r. If that is nil, room for one is made
-// first. The shard's mutex is held.
+// open opens a window of k at now, in record r. If r is nil, it inserts a record, and makes
+// room for it if necessary. The shard's mutex is held.
 func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry, error) {
 	if s.closed {
 		return entry{}, ErrClosed
 	}
 	if r == nil {
-		if s.windows.len() >= b.perMax && !s.makeRoom(b, now) {
-			return entry{}, b.full
+		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
+			return entry{}, b.errFull
 		}
-		r = s.windows.of(k.key).insert(k)
+		r = s.windows.forKey(k.key).insert(k)
 	}
 	e := entry{start: now, updated: now, count: count, scale: k.scale}
 	if b.algorithm == window.Aligned {
-		e.start = int64(b.algorithm.Start(s.anchor.time, k.scale).Sub(b.origin))
+		e.start = int64(b.algorithm.Start(s.reference.time, k.scale).Sub(b.origin))
 	}
 	r.set(e)
 	s.firstEnd = min(s.firstEnd, e.end())
 	return e, nil
 }
 
+// check returns the error of a call that must not be made.
 func check(ctx context.Context, scale time.Duration) error {
-	if scale <= 0 {
+	if scale < window.MinScale {
 		return scaleError(scale)
 	}
 	return ctx.Err()
 }
 
 func scaleError(scale time.Duration) error {
-	return fmt.Errorf("memory: %w: it is %v", window.ErrScale, scale)
+	return fmt.Errorf("memory: %w", window.CheckScale(scale))
 }

@@ -2,7 +2,9 @@ package memory_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +32,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// newBackend returns a backend that goes by clock and ends with the test.
+// newBackend returns a backend that uses clock and is closed at the end of the test.
 func newBackend(t *testing.T, clock backendtest.Clock, opts ...memory.Option) *memory.Backend {
 	b := memory.New(append([]memory.Option{memory.WithClock(clock.Now)}, opts...)...)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
@@ -89,18 +91,18 @@ func TestExactlyTheLimitIsAllowed(t *testing.T) {
 	}
 }
 
-// In windows that end all the time, on the real clock and with cleanings in between, each
-// place is given once.
-func TestNoPlaceIsGivenTwiceWhileWindowsEnd(t *testing.T) {
-	const goroutines, hits, scale = 16, 4000, 200 * time.Microsecond
+// Windows end all the time, on the real clock and with cleanings in between. No two hits of a
+// window return the same count.
+func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
+	const goroutines, hits, scale = 16, 20_000, window.MinScale
 	b := memory.New(memory.WithCleanPeriod(scale), memory.WithMaxKeys(100), memory.WithOverflow(memory.Evict))
 	defer b.Close()
-	type place struct {
+	type result struct {
 		start time.Duration
 		count uint64
 	}
 	begin := time.Now()
-	places := make([][]place, goroutines)
+	results := make([][]result, goroutines)
 	var all sync.WaitGroup
 	for g := range goroutines {
 		all.Go(func() {
@@ -109,25 +111,24 @@ func TestNoPlaceIsGivenTwiceWhileWindowsEnd(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				places[g] = append(places[g], place{w.StartedAt.Sub(begin), w.Count})
+				results[g] = append(results[g], result{w.StartedAt.Sub(begin), w.Count})
 			}
 		})
 	}
 	all.Wait()
 	seen := map[time.Duration]map[uint64]bool{}
-	for _, p := range places {
-		for _, p := range p {
-			if seen[p.start] == nil {
-				seen[p.start] = map[uint64]bool{}
-			}
-			if seen[p.start][p.count] {
-				t.Fatalf("given twice: %+v", p)
-			}
-			seen[p.start][p.count] = true
+	for _, r := range slices.Concat(results...) {
+		if seen[r.start] == nil {
+			seen[r.start] = map[uint64]bool{}
 		}
+		if seen[r.start][r.count] {
+			t.Fatalf("returned twice: %+v", r)
+		}
+		seen[r.start][r.count] = true
 	}
+	require.Greater(t, len(seen), 3)
 	for _, counts := range seen {
-		require.True(t, counts[uint64(len(counts))], "a place was left out")
+		require.True(t, counts[uint64(len(counts))], "a count is missing")
 	}
 }
 
@@ -136,6 +137,8 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			b := memory.New(memory.WithAlgorithm(a))
 			defer b.Close()
+			clock := backendtest.NewClock()
+			ending := newBackend(t, clock, memory.WithAlgorithm(a))
 			key := strings.Repeat("k", 128)
 			const scale = 100 * time.Hour
 			c, ctx, limiter := caller{t, b}, t.Context(), throttr.NewRateLimit(b)
@@ -150,7 +153,10 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 					_, err := limiter.Hit(ctx, key, scale, 10)
 					return window.Window{}, err
 				},
-				"Hit after the end": func() (window.Window, error) { return b.Hit(ctx, key, 1, 10, 1) },
+				"Hit after the end": func() (window.Window, error) {
+					clock.Advance(scale)
+					return ending.Hit(ctx, key, scale, 10, 1)
+				},
 			} {
 				require.Zero(t, testing.AllocsPerRun(100, func() {
 					if _, err := call(); err != nil {
@@ -162,16 +168,18 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestScaleMustBePositive(t *testing.T) {
+func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
-	for _, scale := range []time.Duration{0, -1, math.MinInt64} {
-		_, err := b.Hit(t.Context(), "k", scale, 1, 1)
-		require.ErrorContains(t, err, "throttr: invalid scale: ")
-		_, err = b.Get(t.Context(), "k", scale)
-		require.ErrorContains(t, err, "throttr: invalid scale: ")
-		_, err = b.Set(t.Context(), "k", scale, 1)
-		require.ErrorContains(t, err, "throttr: invalid scale: ")
-		require.ErrorContains(t, b.Reset(t.Context(), "k", scale), "throttr: invalid scale: ")
+	for _, scale := range []time.Duration{60, window.MinScale - 1, 0, -1, math.MinInt64} {
+		_, hitErr := b.Hit(t.Context(), "k", scale, 1, 1)
+		_, _, _, countErr := b.HitCount(t.Context(), "k", scale, 1, 1)
+		_, getErr := b.Get(t.Context(), "k", scale)
+		_, setErr := b.Set(t.Context(), "k", scale, 1)
+		_, deleteErr := b.Delete(t.Context(), "k", scale)
+		for _, err := range []error{hitErr, countErr, getErr, setErr, deleteErr, b.Reset(t.Context(), "k", scale)} {
+			require.ErrorIs(t, err, window.ErrScale)
+			require.EqualError(t, err, fmt.Sprintf("memory: throttr: invalid scale: %v is less than 1ms; did you forget the unit?", scale))
+		}
 	}
 	require.Zero(t, b.Len())
 }
@@ -192,7 +200,7 @@ func TestDeleteOfAllScales(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 15, n, "five are over")
 	}
-	require.Equal(t, 20, b.Len(), "those that are over are gone too")
+	require.Equal(t, 20, b.Len(), "windows that are over are removed too")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := b.Delete(ctx, "other")

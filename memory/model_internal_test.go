@@ -13,18 +13,18 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// model is what a backend with room for every key does, put plainly. Each call goes to both,
-// and what the backend says of it must be what the model says.
+// model is a simple implementation of a backend with room for every key. Each call is made to
+// both, and their results must be equal.
 type model struct {
 	*testing.T
 	backend   *Backend
 	random    *rand.Rand
 	algorithm window.Algorithm
 	olderThan time.Duration
-	windows   map[name]*window.Window // those that are over included
-	cleanings int                     // that are under way
-	between   int                     // calls between the steps of cleanings
-	steps     int                     // of cleanings, after which a window was shown
+	windows   map[name]*window.Window // including those that are over
+	cleanings int                     // cleanings that are running
+	between   int                     // calls made between the steps of cleanings
+	steps     int                     // steps of cleanings that removed a window
 }
 
 type name struct {
@@ -39,7 +39,7 @@ func newModel(t *testing.T, a window.Algorithm, olderThan time.Duration) *model 
 	return m
 }
 
-// any returns the name of one of 1380 windows. The keys are of all lengths.
+// any returns the name of one of 1380 windows. Their keys have all lengths.
 func (m *model) any() name {
 	k := name{strings.Repeat("k", m.random.IntN(maxKey+10)), time.Duration(1+m.random.IntN(5)) * 900 * time.Millisecond}
 	if m.random.IntN(2) == 0 {
@@ -48,7 +48,7 @@ func (m *model) any() name {
 	return k
 }
 
-// active returns a window if it is active, and opens it if that is wanted.
+// active returns the active window, nil if there is none. If open is true, it opens one.
 func (m *model) active(k name, open bool) *window.Window {
 	w := m.windows[k]
 	if w != nil && time.Now().Before(w.ExpiresAt) {
@@ -63,7 +63,7 @@ func (m *model) active(k name, open bool) *window.Window {
 	return w
 }
 
-// call makes one of the calls that there are, or lets time pass.
+// call makes a random call, or lets time pass.
 func (m *model) call() {
 	k, b, ctx := m.any(), m.backend, context.Background()
 	increment, limit := m.random.Uint64N(3), m.random.Uint64N(10)
@@ -88,7 +88,7 @@ func (m *model) call() {
 			m.clean()
 		}
 	case 5:
-		<-time.After(time.Duration(m.random.ExpFloat64() * float64(50*time.Millisecond)))
+		time.Sleep(time.Duration(m.random.ExpFloat64() * float64(50*time.Millisecond)))
 	case 6, 7:
 		w := m.active(k, true)
 		w.Count, w.UpdatedAt = w.Count+increment, time.Now()
@@ -98,21 +98,20 @@ func (m *model) call() {
 	default:
 		w := m.active(k, true)
 		w.Count, w.UpdatedAt = w.Count+increment, time.Now()
-		n, passed, left, end, err := (*counter)(b).Count(ctx, k.key, k.scale, limit, increment)
+		n, passed, left, end, err := b.count(ctx, k.key, k.scale, limit, increment)
 		require.NoError(m, err)
 		require.Equal(m, w.Count, n)
 		require.True(m, w.ExpiresAt.Equal(end))
 		require.Equal(m, k.scale, passed+left)
 		if n > limit {
-			require.Equal(m, time.Until(w.ExpiresAt), left, "whoever is denied is told to the nanosecond")
+			require.Equal(m, time.Until(w.ExpiresAt), left, "the time is exact if the hit is denied")
 		} else {
-			require.InDelta(m, time.Until(w.ExpiresAt), left, float64(beat))
+			require.InDelta(m, time.Until(w.ExpiresAt), left, float64(coarseTick))
 		}
 	}
 }
 
-// same compares what there is to know of a window. When it was last added to is known to a
-// beat.
+// same compares the states of a window. UpdatedAt may differ by a tick of the coarse clock.
 func (m *model) same(want *window.Window, got window.Window) {
 	m.Helper()
 	if want == nil {
@@ -123,7 +122,7 @@ func (m *model) same(want *window.Window, got window.Window) {
 	require.True(m, want.StartedAt.Equal(got.StartedAt))
 	require.True(m, want.ExpiresAt.Equal(got.ExpiresAt))
 	require.Equal(m, time.Until(want.ExpiresAt), got.Left)
-	require.LessOrEqual(m, want.UpdatedAt.Sub(got.UpdatedAt).Abs(), beat)
+	require.LessOrEqual(m, want.UpdatedAt.Sub(got.UpdatedAt).Abs(), coarseTick)
 }
 
 func (m *model) delete(k name) {
@@ -152,29 +151,29 @@ func (m *model) deleteAll(key string) {
 	require.Equal(m, want, n)
 }
 
-// clean has the backend remove what is over. What was when it began is gone then.
+// clean makes the backend remove windows that are over: at least those that are over at its start.
 func (m *model) clean() {
 	m.cleanings++
 	begun := time.Now()
 	m.backend.Clean()
 	m.cleanings--
 	for k, w := range m.windows {
-		require.False(m, !w.ExpiresAt.After(begun) && begun.Sub(w.ExpiresAt) >= m.olderThan, "%v has been passed by", k)
+		require.False(m, !w.ExpiresAt.After(begun) && begun.Sub(w.ExpiresAt) >= m.olderThan, "%v was not removed", k)
 	}
 	require.Equal(m, len(m.windows), m.backend.Len())
 }
 
-// dropped is shown what a cleaning removes. Before it goes on, others make calls.
+// dropped is the BeforeDrop of the backend. It makes calls, as others would between steps.
 func (m *model) dropped(windows []Dropped) {
 	require.LessOrEqual(m, len(windows), cleanStep)
 	now := time.Now()
 	for _, d := range windows {
 		k := name{d.Key, d.Scale}
-		if len(d.Key) == 32 && strings.Trim(d.Key, "k!") != "" { // the hash of a long one
+		if len(d.Key) == 32 && strings.Trim(d.Key, "k!") != "" { // the hash of a long key
 			k = m.long(d)
 		}
 		w := m.windows[k]
-		require.NotNil(m, w, "%v is shown twice", k)
+		require.NotNil(m, w, "%v was dropped twice", k)
 		require.GreaterOrEqual(m, now.Sub(w.ExpiresAt), m.olderThan)
 		m.same(w, d.Window)
 		delete(m.windows, k)
@@ -186,20 +185,19 @@ func (m *model) dropped(windows []Dropped) {
 	}
 }
 
-// long returns the name of a window that is shown by a hash of its key.
+// long returns the name of a dropped window whose Key is a hash.
 func (m *model) long(d Dropped) name {
 	for k := range m.windows {
 		if _, id := m.backend.locate(k.key, k.scale); id.key == d.Key && id.scale == d.Scale {
 			return k
 		}
 	}
-	m.Fatalf("%q is shown twice, or was never there", d.Key)
+	m.Fatalf("%q was dropped twice, or never existed", d.Key)
 	return name{}
 }
 
-// Whatever calls come, in whatever order, and between the steps of cleanings, too, the
-// backend says what a map would.
-func TestABackendIsAMap(t *testing.T) {
+// Random calls, also between the steps of cleanings, return what a map of windows returns.
+func TestBackendAgreesWithAMap(t *testing.T) {
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
 		for _, olderThan := range []time.Duration{0, 2 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {

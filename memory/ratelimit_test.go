@@ -13,12 +13,12 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A RateLimit has hits counted by a shorter way.
-func TestRateLimitDecidesOnWhatHitTells(t *testing.T) {
+// A RateLimit calls HitCount of a Backend, and Hit of a type that embeds one.
+func TestFastPathDoesNotChangeDecisions(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
-		short, long := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
-		limiter, other := throttr.NewRateLimit(short), throttr.NewRateLimit(embedding{long})
+		b, embedded := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		limiter, other := throttr.NewRateLimit(b), throttr.NewRateLimit(embedding{embedded})
 		for i := range 300 {
 			scale := time.Duration(1+i%2) * time.Second
 			got, err := limiter.HitN(t.Context(), "k", scale, 5, uint64(i%3))
@@ -31,7 +31,7 @@ func TestRateLimitDecidesOnWhatHitTells(t *testing.T) {
 	}
 }
 
-func TestRateLimitFailsAsHitDoes(t *testing.T) {
+func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 	b := memory.New(memory.WithMaxKeys(1))
 	limiter := throttr.NewRateLimit(b)
 	hit := func(ctx context.Context, key string, scale time.Duration) error {
@@ -41,6 +41,7 @@ func TestRateLimitFailsAsHitDoes(t *testing.T) {
 	require.NoError(t, hit(t.Context(), "k", time.Minute))
 	require.ErrorIs(t, hit(t.Context(), "other", time.Minute), memory.ErrFull)
 	require.ErrorIs(t, hit(t.Context(), "k", 0), window.ErrScale)
+	require.ErrorIs(t, hit(t.Context(), "k", 60), window.ErrScale)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, hit(ctx, "k", time.Minute), context.Canceled)
@@ -55,14 +56,14 @@ func TestRateLimitFailsAsHitDoes(t *testing.T) {
 	require.ErrorIs(t, hit(t.Context(), "k", time.Minute), memory.ErrClosed)
 }
 
-// embedding is a backend with the methods of another, but for Hit.
+// embedding is a backend with the methods of another one, except Hit.
 type embedding struct{ *memory.Backend }
 
 func (e embedding) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
 	return e.Backend.Hit(ctx, "prefix:"+key, scale, limit, increment)
 }
 
-func TestHitOfAnEmbeddingBackendIsNotPassedBy(t *testing.T) {
+func TestHitOfAnEmbeddingBackendIsCalled(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	_, err := throttr.NewRateLimit(embedding{b}).Hit(t.Context(), "k", time.Minute, 10)
 	require.NoError(t, err)

@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	// samples is how many windows are looked at for one that can go.
+	// samples is the number of windows of which makeRoom picks one to remove.
 	samples = 16
-	// sweepPause is how long a full shard that has been swept is left alone, for each of
-	// its windows. A sweep takes some 50 ns for each, so that somebody who invents keys
-	// can't keep the processor busy with them.
+	// sweepPause, times the number of windows, is the time between two sweeps of a full shard.
+	// A sweep takes about 50 ns per window, so made-up keys can't keep the processor busy.
 	sweepPause = 200 * time.Microsecond
-	// maxKey is the length up to which a key is kept as it is.
+	// maxKey is the length of the longest key that is stored as it is.
 	maxKey = 128
 )
 
-// shard is a part of the windows, with a mutex of its own.
+// shard is a part of the windows. Its mutex guards all of its fields.
 type shard struct {
 	mu        sync.Mutex
 	closed    bool
-	told      instant // the end that Count told last, as a hot key asks for the same again
-	nextSweep int64   // when it may be swept again to make room
-	firstEnd  int64   // no window ends before
+	lastEnd   timestamp // the end that count returned last; hits on a hot key return it again
+	nextSweep int64     // when the next sweep may be made
+	firstEnd  int64     // no window ends before this
 	windows   tables
-	anchor    instant // what times are told by
+	reference timestamp // the time from which other times of day are computed
 
-	_ [32]byte // to the end of a cache line, so that neighbours share none
+	_ [32]byte // up to the end of a cache line, so that neighbors share none
 }
 
-// locate returns the shard of a key, whatever the scale, and what its window is known by.
-// Of a long key, which somebody may have made up to fill the memory, that has a hash. The
-// secret keeps them from making up a short key that is the hash of another.
+// locate returns the shard of a key, which does not depend on the scale, and the id of the
+// window. The id of a long key has a hash of the key, so that made-up keys can't fill the
+// memory. The hash is keyed with a secret, so that nobody can make up a short key that equals
+// the hash of another key.
 func (b *Backend) locate(key string, scale time.Duration) (*shard, id) {
 	if len(key) > maxKey {
 		sum := sha256.Sum256([]byte(b.secret + key))
@@ -46,24 +46,24 @@ func (b *Backend) locate(key string, scale time.Duration) (*shard, id) {
 	return &b.shards[h&uint64(len(b.shards)-1)], id{key, scale, mix(h, scale)}
 }
 
-// mix returns the hash of an id whose key has the hash h: bits of it that do not tell the
-// shard, or all keys of a shard would want the same places.
+// mix returns the hash of an id whose key has the hash h. It does not use the bits that select
+// the shard, which are the same for all keys of a shard.
 func mix(h uint64, scale time.Duration) uint32 {
 	return uint32((h + uint64(scale)*0x9e3779b97f4a7c15) >> 32)
 }
 
 // find returns the record of k, or nil.
 func (s *shard) find(k id) record {
-	t := s.windows.of(k.key)
-	if i := t.find(k); i >= 0 {
-		return t.at(i)
+	t := s.windows.forKey(k.key)
+	if slot := t.find(k); slot >= 0 {
+		return t.at(slot)
 	}
 	return nil
 }
 
-// tell puts into w what there is to know of a window. (To return it would copy it.)
-func (s *shard) tell(w *window.Window, e entry, now int64) {
-	at, base := s.anchor.time, s.anchor.nanos
+// describe sets w to the state of a window. (A result would be copied.)
+func (s *shard) describe(w *window.Window, e entry, now int64) {
+	at, base := s.reference.time, s.reference.nanos
 	end := e.end()
 	w.Count = e.count
 	w.Left = minus(end, now)
@@ -79,17 +79,17 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 	if s.closed {
 		return false, ErrClosed
 	}
-	t := s.windows.of(k.key)
-	i := t.find(k)
-	if i < 0 {
+	t := s.windows.forKey(k.key)
+	slot := t.find(k)
+	if slot < 0 {
 		return false, nil
 	}
-	e := t.at(i).entry()
-	t.remove(i)
+	e := t.at(slot).entry()
+	t.remove(slot)
 	return e.active(s.now(b)), nil
 }
 
-// removeKey removes a key's windows of all scales, and returns how many were active.
+// removeKey removes a key's windows of all scales, and returns how many of them were active.
 func (s *shard) removeKey(b *Backend, key string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,23 +97,24 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 		return 0, ErrClosed
 	}
 	n, now := 0, s.now(b)
-	t := s.windows.of(key)
-	for i := len(t.tags) - 1; i >= 0; i-- {
-		if t.tags[i] != 0 && string(t.at(i).key()) == key {
-			if e := t.at(i).entry(); e.active(now) {
+	t := s.windows.forKey(key)
+	for slot := len(t.tags) - 1; slot >= 0; slot-- {
+		if t.tags[slot] != 0 && string(t.at(slot).key()) == key {
+			if e := t.at(slot).entry(); e.active(now) {
 				n++
 			}
-			t.remove(i)
+			t.remove(slot)
 		}
 	}
 	return n, nil
 }
 
-// makeRoom removes windows that are over, or, if an active one may go, the one with the
-// fewest hits of a few picked at random. It returns false if none may go. The mutex is held.
+// makeRoom removes windows that are over. If there are none and the overflow is Evict, it
+// removes the window with the fewest hits of a random sample. It returns false if it removed
+// none. The mutex is held.
 //
-// While none is over, a refusal costs nothing, whatever the number of windows. After that, a
-// look at a few finds one if they are many; if they are few, it takes a sweep.
+// As long as no window is over, a refusal takes constant time. If many windows are over, the
+// sample has one of them. If few are, a sweep finds them.
 func (s *shard) makeRoom(b *Backend, now int64) bool {
 	mayBeOver := now >= s.firstEnd
 	if !mayBeOver && b.overflow == Refuse {
@@ -130,22 +131,22 @@ func (s *shard) makeRoom(b *Backend, now int64) bool {
 	return true
 }
 
-// sample looks at a few windows at random, of all tables alike, and returns one that is
-// over, or else the one with the fewest hits: keys that somebody invents have few.
+// sample picks random windows, of all tables with equal probability. It returns one that is
+// over, or else the one with the fewest hits, as made-up keys have few.
 func (s *shard) sample(now int64) (t *table, victim int, over bool) {
 	fewest := uint64(0)
 	for range samples {
-		u := s.windows.holding(rand.IntN(s.windows.len()))
-		i := rand.IntN(len(u.tags))
-		for u.tags[i] == 0 {
-			i = rand.IntN(len(u.tags))
+		u := s.windows.ofNth(rand.IntN(s.windows.len()))
+		slot := rand.IntN(len(u.tags))
+		for u.tags[slot] == 0 {
+			slot = rand.IntN(len(u.tags))
 		}
-		e := u.at(i).entry()
+		e := u.at(slot).entry()
 		if !e.active(now) {
-			return u, i, true
+			return u, slot, true
 		}
 		if t == nil || e.count < fewest {
-			t, victim, fewest = u, i, e.count
+			t, victim, fewest = u, slot, e.count
 		}
 	}
 	return t, victim, false

@@ -37,7 +37,7 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 			}
 		}
 	}
-	require.Less(t, same, 16, "the hash of a key can't be foreseen")
+	require.Less(t, same, 16, "the hash of a key can't be predicted")
 }
 
 func TestMinusStaysInBounds(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Windows that end between the steps of a cleaning, and move up to where it is, do not make
-// a step longer.
-func TestAStepShowsNoMoreWindowsThanItLooksAtPlaces(t *testing.T) {
+// Windows that end between the steps of a cleaning, and move to slots that it is yet to visit,
+// do not make a step longer.
+func TestCleaningStepRemovesNoMoreWindowsThanItVisitsSlots(t *testing.T) {
 	now := time.Now()
 	most := 0
 	b := New(WithClock(func() time.Time { return now }), WithCleanPeriod(0), WithBeforeDrop(func(dropped []Dropped) {
@@ -19,7 +19,7 @@ func TestAStepShowsNoMoreWindowsThanItLooksAtPlaces(t *testing.T) {
 	defer b.Close()
 	tab := &b.shards[0].windows[0]
 	tab.resize(256)
-	for i := range 270 { // a run of places; the last one's window ends first
+	for i := range 270 { // a run of slots; the window in the last one ends first
 		k := id{string([]byte{byte(i), byte(i >> 8)}), 2 * time.Second, 0}
 		if i == 269 {
 			k.scale = time.Second

@@ -2,46 +2,47 @@ package memory
 
 import "time"
 
-// id is what a window is known by.
+// id identifies a window.
 type id struct {
 	key   string
 	scale time.Duration
 	hash  uint32 // of both
 }
 
-// table keeps records of one size, and finds them by id. Each is in the place that its hash
-// points to or, if that is taken, in the next free one after it. A place has a tag, a byte
-// that tells most records apart: so a hit goes through a few bytes, which the processor's
-// caches hold for many keys, and then reads one record, which may be far away.
+// table is a hash table of records of one size, with linear probing: a record is in the slot
+// that its hash selects, its home, or in one of the slots after it, with no free slot in
+// between. Each slot has a tag, a byte that differs for most records. So a hit reads a few
+// tags, which are in the processor's caches even for many keys, and then one record, which may
+// not be.
 //
-// There is not a pointer in them, so the garbage collector has nothing to look at.
+// A table has no pointers to records, so the garbage collector does not scan it.
 type table struct {
 	tags    []tag
 	records []byte
 	size    uint32 // of a record
-	homes   uint32 // places that a hash may point to; a few more lie behind them
-	n       int    // places that are taken
+	homes   uint32 // slots that a hash can select; there are a few more after them
+	n       int    // slots in use
 }
 
-// tag is the lowest seven bits of a hash, and a bit that is set. 0: a free place.
+// tag is the lowest seven bits of a hash, and a bit that is set. 0 is a free slot.
 type tag uint8
 
 func tagOf(hash uint32) tag { return tag(hash) | 0x80 }
 
-// at returns the record in a place.
-func (t *table) at(place int) record { return t.records[place*int(t.size):][:t.size] }
+// at returns the record in a slot.
+func (t *table) at(slot int) record { return t.records[slot*int(t.size):][:t.size] }
 
-// home returns the place that a hash points to: as far along as the hash is in its range.
+// home returns the slot that a hash selects. It grows with the hash.
 func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(t.homes) >> 32) }
 
-// find returns the place of k, or -1.
+// find returns the slot of k, or -1.
 func (t *table) find(k id) int {
 	want := tagOf(k.hash)
-	for i := t.home(k.hash); i < len(t.tags); i++ {
-		switch t.tags[i] {
+	for slot := t.home(k.hash); slot < len(t.tags); slot++ {
+		switch t.tags[slot] {
 		case want:
-			if t.at(i).is(k) {
-				return i
+			if t.at(slot).isOf(k) {
+				return slot
 			}
 		case 0:
 			return -1
@@ -50,48 +51,49 @@ func (t *table) find(k id) int {
 	return -1
 }
 
-// insert returns a new record for k, of which there is none.
+// insert returns a new record for k, which has none yet.
 func (t *table) insert(k id) record {
-	place := -1
+	slot := -1
 	if 8*(t.n+1) <= 7*int(t.homes) {
-		place = t.take(k.hash)
+		slot = t.allocate(k.hash)
 	}
-	for place < 0 {
+	for slot < 0 {
 		t.resize(t.homes + t.homes/4 + 8)
-		place = t.take(k.hash)
+		slot = t.allocate(k.hash)
 	}
-	r := t.at(place)
-	r.name(k)
+	r := t.at(slot)
+	r.setID(k)
 	return r
 }
 
-// take takes a place for a record with a hash, or returns -1 if none is free up to the end.
-func (t *table) take(hash uint32) int {
-	for i := t.home(hash); i < len(t.tags); i++ {
-		if t.tags[i] == 0 {
-			t.tags[i] = tagOf(hash)
+// allocate marks a slot for a record with a hash as used. It returns -1 if there is no free
+// slot between its home and the end.
+func (t *table) allocate(hash uint32) int {
+	for slot := t.home(hash); slot < len(t.tags); slot++ {
+		if t.tags[slot] == 0 {
+			t.tags[slot] = tagOf(hash)
 			t.n++
-			return i
+			return slot
 		}
 	}
 	return -1
 }
 
-// remove removes the record in a place. Those that follow move up, as long as they are not
-// in the place that their hash points to.
-func (t *table) remove(place int) {
+// remove removes the record in a slot. It moves the records after it up, up to the next free
+// slot, except those that would get before their home.
+func (t *table) remove(slot int) {
 	t.n--
-	for i := place + 1; i < len(t.tags) && t.tags[i] != 0; i++ {
-		if r := t.at(i); t.home(r.hash()) <= place {
-			t.tags[place] = t.tags[i]
-			copy(t.at(place), r)
-			place = i
+	for i := slot + 1; i < len(t.tags) && t.tags[i] != 0; i++ {
+		if r := t.at(i); t.home(r.hash()) <= slot {
+			t.tags[slot] = t.tags[i]
+			copy(t.at(slot), r)
+			slot = i
 		}
 	}
-	t.tags[place] = 0
+	t.tags[slot] = 0
 }
 
-// compact gives memory back if most of it is not in use.
+// compact releases memory if most of it is not in use.
 func (t *table) compact() {
 	switch {
 	case t.n == 0:
@@ -101,7 +103,8 @@ func (t *table) compact() {
 	}
 }
 
-// resize moves all records to a table with so many homes, or more, if they do not fit.
+// resize moves all records to a table with the given number of homes, or more if they do not
+// fit.
 func (t *table) resize(homes uint32) {
 	old := *t
 	for !t.refill(&old, homes) {
@@ -109,19 +112,21 @@ func (t *table) resize(homes uint32) {
 	}
 }
 
+// refill makes t a copy of old with the given number of homes. It returns false if the records
+// do not fit.
 func (t *table) refill(old *table, homes uint32) bool {
-	places := homes + homes/16 + 8
-	*t = table{tags: make([]tag, places), records: make([]byte, int(places)*int(old.size)), size: old.size, homes: homes}
+	slots := homes + homes/16 + 8
+	*t = table{tags: make([]tag, slots), records: make([]byte, int(slots)*int(old.size)), size: old.size, homes: homes}
 	for i := range old.tags {
 		if old.tags[i] == 0 {
 			continue
 		}
 		r := old.at(i)
-		place := t.take(r.hash())
-		if place < 0 {
+		slot := t.allocate(r.hash())
+		if slot < 0 {
 			return false
 		}
-		copy(t.at(place), r)
+		copy(t.at(slot), r)
 	}
 	return true
 }

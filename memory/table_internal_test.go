@@ -9,26 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tables do what a map does, however many keys meet in a place, and whatever lengths they
-// have.
-func TestTablesAreAMap(t *testing.T) {
+// Tables do what a map does, for keys of all lengths and however many have the same home.
+func TestTablesAgreeWithAMap(t *testing.T) {
 	for _, hashes := range []uint32{1, 3, 1 << 10, 1 << 31} {
 		random := rand.New(rand.NewPCG(1, uint64(hashes)))
 		ts, want := newTables(), map[id]int64{}
 		for step := range int64(8000) {
 			k := id{strings.Repeat("k", random.IntN(maxKey+1)), time.Duration(1 + random.IntN(3)), 0}
 			k.hash = -(uint32(len(k.key)) * 0x9e3779b9 % hashes) // some at the end
-			tab := ts.of(k.key)
-			place := tab.find(k)
+			tab := ts.forKey(k.key)
+			slot := tab.find(k)
 			_, ok := want[k]
-			require.Equal(t, ok, place >= 0)
+			require.Equal(t, ok, slot >= 0)
 			grow := step/1000%2 == 0
 			switch {
 			case !ok && (grow || random.IntN(4) == 0):
 				tab.insert(k).set(entry{scale: k.scale, start: step})
 				want[k] = step
 			case ok && (!grow || random.IntN(4) == 0):
-				tab.remove(place)
+				tab.remove(slot)
 				delete(want, k)
 			}
 			if step%100 == 0 {
@@ -43,10 +42,10 @@ func requireSame(t *testing.T, want map[id]int64, ts *tables) {
 	t.Helper()
 	require.Equal(t, len(want), ts.len())
 	for k, start := range want {
-		tab := ts.of(k.key)
-		place := tab.find(k)
-		require.GreaterOrEqual(t, place, 0)
-		require.Equal(t, start, tab.at(place).entry().start)
+		tab := ts.forKey(k.key)
+		slot := tab.find(k)
+		require.GreaterOrEqual(t, slot, 0)
+		require.Equal(t, start, tab.at(slot).entry().start)
 	}
 	var c cursor
 	n := 0
@@ -58,7 +57,7 @@ func requireSame(t *testing.T, want map[id]int64, ts *tables) {
 	require.Equal(t, len(want), n)
 }
 
-func TestPlacesAreUsedAgain(t *testing.T) {
+func TestSlotsAreReused(t *testing.T) {
 	ts := newTables()
 	tab := &ts[0]
 	for i := range uint32(10_000) {
@@ -69,7 +68,7 @@ func TestPlacesAreUsedAgain(t *testing.T) {
 	require.Len(t, tab.tags, 16)
 }
 
-func TestCompactGivesBackWhatIsNotInUse(t *testing.T) {
+func TestCompactReleasesUnusedSlots(t *testing.T) {
 	ts := newTables()
 	tab := &ts[0]
 	k := func(i uint32) id { return id{"k", time.Duration(i + 1), i * 0x9e3779b9} }
@@ -87,15 +86,15 @@ func TestCompactGivesBackWhatIsNotInUse(t *testing.T) {
 	require.Len(t, tab.tags, 2500+2500/16+8)
 	require.Len(t, tab.records, 64*len(tab.tags))
 	for i := range uint32(10_000) {
-		place := tab.find(k(i))
-		require.Equal(t, i%5 == 0, place >= 0)
-		require.True(t, place < 0 || tab.at(place).entry().count == uint64(i))
+		slot := tab.find(k(i))
+		require.Equal(t, i%5 == 0, slot >= 0)
+		require.True(t, slot < 0 || tab.at(slot).entry().count == uint64(i))
 	}
 }
 
-// A cleaning sees all windows that are there from its start to its end, although others come
-// between its steps, and the table grows.
-func TestACursorPassesNothingBy(t *testing.T) {
+// A cursor visits all records that exist from its start to its end, although others are
+// inserted between its steps and the table grows.
+func TestCursorVisitsAllRecordsOfAGrowingTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ts, stay := newTables(), map[uint64]bool{}
 	insert := func(n uint64) {

@@ -1,10 +1,10 @@
 package memory
 
-// sizes are those of records, the first so that one with a key of up to 27 bytes is a cache
-// line.
+// sizes are the sizes of records. A record of the first size, with a key of up to 27 bytes, is
+// a cache line.
 var sizes = [...]uint32{64, 96, 128, 168}
 
-// tables are a shard's, one for each size of records.
+// tables are the tables of a shard, one for each size of records.
 type tables [len(sizes)]table
 
 func newTables() (ts tables) {
@@ -14,16 +14,16 @@ func newTables() (ts tables) {
 	return ts
 }
 
-// of returns the table for records with a key.
-func (ts *tables) of(key string) *table {
-	c := 0
-	for keyAt+len(key) > int(sizes[c]) {
-		c++
+// forKey returns the table for the records of a key.
+func (ts *tables) forKey(key string) *table {
+	i := 0
+	for keyOffset+len(key) > int(sizes[i]) {
+		i++
 	}
-	return &ts[c]
+	return &ts[i]
 }
 
-// len returns how many records there are.
+// len returns the number of records.
 func (ts *tables) len() (n int) {
 	for i := range ts {
 		n += ts[i].n
@@ -31,42 +31,41 @@ func (ts *tables) len() (n int) {
 	return n
 }
 
-// holding returns the table that has the nth record.
-func (ts *tables) holding(nth int) *table {
-	c := 0
-	for nth >= ts[c].n {
-		nth -= ts[c].n
-		c++
+// ofNth returns the table that has the nth record.
+func (ts *tables) ofNth(nth int) *table {
+	i := 0
+	for nth >= ts[i].n {
+		nth -= ts[i].n
+		i++
 	}
-	return &ts[c]
+	return &ts[i]
 }
 
-// compact gives memory back if most of a table's is not in use.
+// compact releases the memory of tables that are mostly unused.
 func (ts *tables) compact() {
 	for i := range ts {
 		ts[i].compact()
 	}
 }
 
-// cursor goes through the places of tables, from the last to the first: the way that
-// records move when one is removed, so that what moves up to it has been seen. The zero
-// cursor has all before it.
+// cursor visits the slots of tables, each table from its last slot to its first. If a record
+// is removed, those after it move up: they have been visited. The zero cursor is at the start.
 type cursor struct {
-	table int
-	left  int // places before it
-	of    int // how many there were; when it is another number, it starts afresh
+	table     int
+	remaining int // slots of the table that have not been visited
+	slots     int // slots of the table; if their number changes, all are visited again
 }
 
-// next returns the next place, free or taken, and its table, or nil after the last.
+// next returns the next slot, free or in use, and its table, or nil after the last one.
 func (c *cursor) next(ts *tables) (*table, int) {
 	for ; c.table < len(ts); *c = (cursor{table: c.table + 1}) {
 		t := &ts[c.table]
-		if c.of != len(t.tags) {
-			c.left, c.of = len(t.tags), len(t.tags)
+		if c.slots != len(t.tags) {
+			c.remaining, c.slots = len(t.tags), len(t.tags)
 		}
-		if c.left > 0 {
-			c.left--
-			return t, c.left
+		if c.remaining > 0 {
+			c.remaining--
+			return t, c.remaining
 		}
 	}
 	return nil, 0

@@ -11,13 +11,13 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// anyClock is a clock that can be turned back.
+// anyClock is a clock that can go back.
 type anyClock struct{ now time.Time }
 
 func (c *anyClock) Now() time.Time          { return c.now }
 func (c *anyClock) Advance(d time.Duration) { c.now = c.now.Add(d) }
 
-func TestAnyYearWillDo(t *testing.T) {
+func TestClockMayBeInAnyYear(t *testing.T) {
 	for _, now := range []time.Time{
 		{},
 		time.Date(1, time.March, 1, 0, 0, 0, 1, time.UTC),
@@ -43,7 +43,7 @@ func TestAnyYearWillDo(t *testing.T) {
 
 func TestScalesUpToTheLargest(t *testing.T) {
 	for _, a := range algorithms {
-		for _, scale := range []time.Duration{1, 2, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+		for _, scale := range []time.Duration{window.MinScale, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
 			clock := &anyClock{time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)}
 			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
 			for i := range 5 {
@@ -51,7 +51,7 @@ func TestScalesUpToTheLargest(t *testing.T) {
 				require.Positive(t, w.Left, "%v, %v", a, scale)
 				require.LessOrEqual(t, w.Left, scale)
 				require.Equal(t, w.Left, w.ExpiresAt.Sub(clock.now))
-				if scale > 2 {
+				if scale > window.MinScale {
 					require.EqualValues(t, i+1, w.Count)
 				}
 				clock.Advance(time.Hour)
@@ -62,7 +62,7 @@ func TestScalesUpToTheLargest(t *testing.T) {
 	}
 }
 
-func TestCountStaysAtTheLargest(t *testing.T) {
+func TestCountsDoNotWrapAround(t *testing.T) {
 	c := caller{t, newBackend(t, &anyClock{})}
 	c.set("k", time.Minute, math.MaxUint64-1)
 	require.EqualValues(t, uint64(math.MaxUint64), c.hit("k", time.Minute).Count)
@@ -82,7 +82,7 @@ func TestClockThatGoesBack(t *testing.T) {
 
 			clock.Advance(-time.Millisecond)
 			w := c.hit("k", time.Minute)
-			require.EqualValues(t, 11, w.Count, "a step back opens no other window")
+			require.EqualValues(t, 11, w.Count, "no other window opens if the clock goes back")
 			require.Equal(t, end, w.ExpiresAt)
 			require.Equal(t, time.Minute+time.Millisecond, w.Left)
 			require.Zero(t, c.Clean())
@@ -90,12 +90,12 @@ func TestClockThatGoesBack(t *testing.T) {
 			clock.now = end.Add(-2*time.Minute + 1)
 			require.EqualValues(t, 12, c.hit("k", time.Minute).Count, "a window that opens now would overlap it")
 			clock.now = end.Add(-2 * time.Minute)
-			require.EqualValues(t, 1, c.hit("k", time.Minute).Count, "nobody is shut out for two scales")
+			require.EqualValues(t, 1, c.hit("k", time.Minute).Count, "no key is denied for two scales")
 
 			c.set("ahead", time.Minute, 5)
 			clock.Advance(-time.Hour)
 			require.Zero(t, c.get("ahead", time.Minute))
-			require.Equal(t, 2, c.Clean(), "what lies ahead is over")
+			require.Equal(t, 2, c.Clean(), "windows in the future are over")
 		})
 	}
 }

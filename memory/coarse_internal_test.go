@@ -1,0 +1,114 @@
+package memory
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hit hits a window with a limit of 100, and returns its count and end.
+func hit(t *testing.T, b *Backend, key string, scale time.Duration, increment uint64) (uint64, time.Time) {
+	t.Helper()
+	n, _, end, err := b.HitCount(t.Context(), key, scale, 100, increment)
+	require.NoError(t, err)
+	return n, end
+}
+
+// Hits that do not read the clock are counted like those that do, at any time.
+func TestCoarseClockDoesNotChangeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coarse, exact := New(), New()
+		defer coarse.Close()
+		defer exact.Close()
+		exact.coarse.timer = nil
+		random := rand.New(rand.NewPCG(1, 2))
+		late := 0
+		for range 20_000 {
+			key, scale := string(rune('a'+random.IntN(5))), time.Duration(1+random.IntN(4))*700*time.Millisecond
+			increment := random.Uint64N(4)
+			got, gotEnd := hit(t, coarse, key, scale, increment)
+			want, wantEnd := hit(t, exact, key, scale, increment)
+			require.Equal(t, want, got)
+			require.Equal(t, wantEnd, gotEnd)
+			if last := coarse.coarse.last.Load(); last != stopped && last < int64(time.Since(coarse.origin)) {
+				late++
+			}
+			if random.IntN(3) > 0 {
+				time.Sleep(time.Duration(random.ExpFloat64() * float64(20*time.Millisecond)))
+			}
+		}
+		require.Greater(t, late, 5000)
+	})
+}
+
+func TestCoarseClockTicksWhileInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New()
+		defer b.Close()
+		last := func() time.Duration { return time.Duration(b.coarse.last.Load()) }
+		time.Sleep(time.Hour)
+		require.EqualValues(t, stopped, last())
+		hit(t, b, "k", time.Minute, 1)
+		require.EqualValues(t, stopped, last(), "a hit that opens a window does not start it")
+		hit(t, b, "k", time.Minute, 1)
+		for range 20 {
+			require.Equal(t, time.Since(b.origin), last())
+			time.Sleep(coarseTick / 2)
+			hit(t, b, "k", time.Minute, 1)
+			time.Sleep(coarseTick / 2)
+			synctest.Wait()
+		}
+		time.Sleep(coarseTick)
+		synctest.Wait()
+		require.EqualValues(t, stopped, last())
+
+		hit(t, b, "short", time.Second, 1)
+		hit(t, b, "short", time.Second, 1)
+		time.Sleep(coarseTick)
+		synctest.Wait()
+		require.EqualValues(t, stopped, last(), "no hit uses it")
+	})
+}
+
+// If the process was stopped, and the coarse clock with it, a window allows what remained of
+// its limit and no more. No hit is denied because of it.
+func TestLateCoarseClockAllowsNoMoreThanTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(WithCleanPeriod(0))
+		defer b.Close()
+		hit(t, b, "k", time.Minute, 89)
+		hit(t, b, "k", time.Minute, 1)
+		b.coarse.timer.Stop()
+		_, old := hit(t, b, "k", time.Minute, 1)
+		time.Sleep(time.Hour)
+		for i := range uint64(9) {
+			n, end := hit(t, b, "k", time.Minute, 1)
+			require.Equal(t, 92+i, n)
+			require.Equal(t, old, end)
+		}
+		n, end := hit(t, b, "k", time.Minute, 1)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, time.Now().Add(time.Minute), end)
+	})
+}
+
+// UpdatedAt is early by a tick at most, and never goes back.
+func TestUpdatedAtIsAtMostOneTickEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New()
+		defer b.Close()
+		updated := time.Time{}
+		for i := range 100 {
+			hit(t, b, "k", time.Hour, 0)
+			w, err := b.Get(t.Context(), "k", time.Hour)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(w.UpdatedAt), coarseTick)
+			require.False(t, w.UpdatedAt.Before(updated) || w.UpdatedAt.Before(w.StartedAt), i)
+			updated = w.UpdatedAt
+			time.Sleep(17 * time.Millisecond)
+		}
+	})
+}
