@@ -9,35 +9,36 @@ import (
 	"strings"
 )
 
-// KeyFunc returns whom a request counts for. Combine keys as you like:
+// KeyFunc returns the key under which a request is counted. Keys can be combined:
 //
 //	func(r *http.Request) string { return r.Method + " " + httplimit.RemoteAddr(r) }
 type KeyFunc func(*http.Request) string
 
-// AddrConfig says which address a request comes from, and how much of it is one client. The
-// zero AddrConfig believes nobody, and is [RemoteAddr].
+// AddrConfig configures [ByAddr]: how to find the address that a request comes from, and how
+// many bits of it identify a client. The zero AddrConfig trusts no header field. Its KeyFunc is
+// the same as [RemoteAddr].
 type AddrConfig struct {
-	// IPv6Bits is how many bits of an IPv6 address are one client. Somebody with an
-	// IPv6 connection has at least 64 bits of addresses for himself. Default: 64.
+	// IPv6Bits is the number of leading bits of an IPv6 address that identify a client. A
+	// single IPv6 connection usually has 64 bits of addresses to choose from. Default: 64.
 	IPv6Bits int
-	// IPv4Bits is the same for IPv4. Default: 32, each address.
+	// IPv4Bits is the same for IPv4. Default: 32.
 	IPv4Bits int
 
-	// Proxies are the addresses of the proxies in front. No prefix may be of 0 bits.
+	// Proxies are the addresses of trusted proxies. A prefix of 0 bits is an error.
 	// Default: none.
 	Proxies []netip.Prefix
-	// UnixProxy says that who connects over a Unix socket is a proxy.
+	// UnixProxy trusts all connections over a Unix socket as proxies.
 	UnixProxy bool
-	// Header is the field in which the proxies pass on where a request has come from;
-	// there is no default, as one that they don't set would be the client's. It is
-	// "Forwarded" (RFC 7239), or a field of addresses separated by commas, such as
-	// "X-Forwarded-For", or of one address, such as "X-Real-IP". Each proxy must add at the
-	// end of it who has connected to it, or replace it.
+	// Header is the field in which the proxies pass on the address of their client:
+	// "Forwarded" (RFC 7239), a field of addresses separated by commas, such as
+	// "X-Forwarded-For", or a field of one address, such as "X-Real-IP". Each proxy must
+	// append the address of its client to the field, or replace the field. There is no
+	// default: a field that the proxies do not set is under the control of the client.
 	Header string
 }
 
-// RemoteAddr is a [KeyFunc]: the IPv4 address, or the first 64 bits of the IPv6 address, of
-// who is at the other end of the connection. It returns "" where that is no IP address.
+// RemoteAddr is a [KeyFunc]. It returns the IPv4 address, or the first 64 bits of the IPv6
+// address, at the other end of the connection, and "" if that is not an IP address.
 func RemoteAddr(r *http.Request) string { return remoteAddr.key(r) }
 
 var remoteAddr = addrs{v4Bits: 32, v6Bits: 64}
@@ -45,15 +46,17 @@ var remoteAddr = addrs{v4Bits: 32, v6Bits: 64}
 // ByAddr returns a [KeyFunc] for the address that a request comes from. The error matches
 // [ErrConfig].
 //
-// The header field, all its lines together, is read from its end, as that is what the
-// nearest proxy has written. Addresses of proxies are passed over, and the first one that
-// is no proxy's is the client's, however the field goes on. At something that is no address,
-// such as "unknown", reading ends, and the request counts for the proxy that has passed it
-// on: the last one whose address is known. So it does if the field ends there.
+// If the connection comes from a trusted proxy, the KeyFunc reads the header field, all its
+// lines joined, from the end, because the end is what the nearest proxy has written:
 //
-// IPv4 addresses that are mapped to IPv6 are IPv4 addresses; zones and ports are left out.
-// The key is an address, or, if bits are left out, a prefix, such as "2001:db8::/64". It is
-// "" for a connection that has no IP address, if none is passed on.
+//   - It skips the addresses of trusted proxies.
+//   - The first other address is the client's. The rest of the field is ignored.
+//   - If an element is not an address, such as "unknown", or if the field ends, the request is
+//     counted under the last address that was read: that of a proxy.
+//
+// An IPv4 address that is mapped to IPv6 is treated as IPv4. Zones and ports are dropped. The
+// key is an address, or a prefix if it has fewer bits, such as "2001:db8::/64". The key is "" if
+// the connection has no IP address and the field contains none.
 func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 	a := addrs{unix: cfg.UnixProxy, header: textproto.CanonicalMIMEHeaderKey(cfg.Header)}
 	var err error
@@ -66,7 +69,7 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 	for _, p := range cfg.Proxies {
 		p, ok := normal(p)
 		if !ok {
-			return nil, fmt.Errorf("%w: %v in Proxies is invalid, or everybody", ErrConfig, p)
+			return nil, fmt.Errorf("%w: %v in Proxies is invalid, or contains every address", ErrConfig, p)
 		}
 		a.proxies = append(a.proxies, p)
 	}
@@ -78,12 +81,12 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 		return nil, fmt.Errorf("%w: there is a Header, but no proxy that sets it", ErrConfig)
 	}
 	if strings.ContainsFunc(cfg.Header, func(c rune) bool { return !isTokenChar(c) }) {
-		return nil, fmt.Errorf("%w: %q is no header field's name", ErrConfig, cfg.Header)
+		return nil, fmt.Errorf("%w: %q is not the name of a header field", ErrConfig, cfg.Header)
 	}
 	return a.key, nil
 }
 
-// prefixBits returns a prefix's length as configured.
+// prefixBits returns the configured length of a prefix, or the default for 0.
 func prefixBits(name string, bits, byDefault, most int) (int, error) {
 	if bits < 0 || bits > most {
 		return 0, fmt.Errorf("%w: %s is 1 to %d, or 0 for the default, not %d", ErrConfig, name, most, bits)
@@ -94,7 +97,7 @@ func prefixBits(name string, bits, byDefault, most int) (int, error) {
 	return bits, nil
 }
 
-// addrs finds addresses of requests.
+// addrs finds the addresses that requests come from.
 type addrs struct {
 	v4Bits, v6Bits int
 	proxies        []netip.Prefix
@@ -102,8 +105,8 @@ type addrs struct {
 	header         string
 }
 
-// normal returns a prefix that matches addresses as they are here: IPv4 addresses are never
-// mapped to IPv6. It returns false for one that is not valid, or that is everybody's.
+// normal returns the prefix that matches addresses as find returns them, in which IPv4 is never
+// mapped to IPv6. It returns false if the prefix is invalid or contains every address.
 func normal(p netip.Prefix) (netip.Prefix, bool) {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
@@ -129,7 +132,7 @@ func (a *addrs) key(r *http.Request) string {
 	}
 }
 
-// find returns the address that a request comes from, the zero Addr if there is none.
+// find returns the address that a request comes from, or the zero Addr if there is none.
 func (a *addrs) find(r *http.Request) netip.Addr {
 	addr, ok := parseNode(r.RemoteAddr)
 	if a.header == "" || !(ok && a.isProxy(addr) || !ok && a.unix && isUnix(r.RemoteAddr)) {
@@ -152,7 +155,7 @@ func (a *addrs) find(r *http.Request) netip.Addr {
 	return addr
 }
 
-// last cuts the last node off a line, and returns whether there are more.
+// last splits the last node off a line. More reports whether there are others.
 func (a *addrs) last(line string) (node, rest string, more bool) {
 	if a.header == "Forwarded" {
 		element, rest, more := lastElement(line)
@@ -166,8 +169,8 @@ func (a *addrs) isProxy(addr netip.Addr) bool {
 	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// isUnix reports whether a remote address is that of a Unix socket: a path, an abstract
-// name, or, as with most clients, none.
+// isUnix reports whether a remote address is that of a Unix socket: a path, an abstract name,
+// or, for most clients, nothing.
 func isUnix(remote string) bool {
 	return remote == "" || remote[0] == '@' || remote[0] == '/'
 }

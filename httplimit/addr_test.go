@@ -19,7 +19,7 @@ func prefixes(all ...string) []netip.Prefix {
 	return ps
 }
 
-// keyOf returns the key of a request from remote with some lines of a header field.
+// keyOf returns the key of a request from remote with the given lines of the header field.
 func keyOf(t testing.TB, cfg httplimit.AddrConfig, remote string, lines ...string) string {
 	t.Helper()
 	key, err := httplimit.ByAddr(cfg)
@@ -117,16 +117,16 @@ func TestForwardedAddresses(t *testing.T) {
 		"IPv6 with a zone":                {proxy, []string{"fe80::1%eth0"}, "fe80::/64"},
 		"IPv4 with a port":                {proxy, []string{"192.0.2.1:80"}, "192.0.2.1"},
 		"mapped IPv4":                     {proxy, []string{"203.0.113.9, ::ffff:192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
-		"a socket, which is no proxy":     {"@", []string{"192.0.2.1"}, ""},
+		"a socket that is no proxy":       {"@", []string{"192.0.2.1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.AddrConfig{Proxies: proxies, Header: "x-forwarded-for"}
 			require.Equal(t, test.want, keyOf(t, cfg, test.remote, test.lines...))
 
 			cfg.Header = "X-Real-IP"
-			require.Equal(t, test.want, keyOf(t, cfg, test.remote, test.lines...), "other fields are read the same way")
+			require.Equal(t, test.want, keyOf(t, cfg, test.remote, test.lines...), "other fields are parsed in the same way")
 
-			// The same as Forwarded has it, each address quoted.
+			// The same addresses in the syntax of Forwarded, each quoted.
 			var lines []string
 			for _, l := range test.lines {
 				var elements []string
@@ -155,7 +155,7 @@ func TestForwarded(t *testing.T) {
 		`by=10.0.0.1 ; for=192.0.2.43 ; host="a,b;for=203.0.113.9"`:  "192.0.2.43",
 		`for=203.0.113.9, for="192.0.2.4\3";host="\",for=1.1.1.1\\"`: "192.0.2.43",
 
-		// What a client may try, before what the proxy adds.
+		// Malformed fields from a client, before the element that the proxy appends.
 		`for="203.0.113.9, for=192.0.2.43`:                      "192.0.2.43",
 		`for="203.0.113.9\, for=192.0.2.43`:                     "192.0.2.43",
 		`for="203.0.113.9\", for="192.0.2.43"`:                  "192.0.2.43",
@@ -163,7 +163,7 @@ func TestForwarded(t *testing.T) {
 		`"""", for="192.0.2.43";host="y"`:                       "192.0.2.43",
 		`for=203.0.113.9;host="x, for=192.0.2.43, for=10.0.0.2`: "192.0.2.43",
 
-		// What is no address.
+		// Elements that are not addresses.
 		`for=unknown`:                    none,
 		`for=_hidden`:                    none,
 		`for=""`:                         none,
@@ -189,7 +189,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-func TestAProxyOnAUnixSocket(t *testing.T) {
+func TestProxyOnUnixSocket(t *testing.T) {
 	cfg := httplimit.AddrConfig{UnixProxy: true, Header: "X-Forwarded-For"}
 	for _, remote := range []string{"", "@", "@proxy", "/run/proxy.sock"} {
 		require.Equal(t, "192.0.2.1", keyOf(t, cfg, remote, "203.0.113.9, 192.0.2.1"), remote)
@@ -200,7 +200,7 @@ func TestAProxyOnAUnixSocket(t *testing.T) {
 	require.Equal(t, "", keyOf(t, cfg, "example.com:80", "203.0.113.9"))
 }
 
-func TestProxiesInAnyForm(t *testing.T) {
+func TestFormsOfProxyPrefixes(t *testing.T) {
 	for _, p := range []string{"10.0.0.1/32", "10.1.2.3/8", "::ffff:10.0.0.0/104"} {
 		cfg := httplimit.AddrConfig{Proxies: prefixes(p), Header: "X-Forwarded-For"}
 		require.Equal(t, "192.0.2.1", keyOf(t, cfg, "10.0.0.1:80", "192.0.2.1"), p)
@@ -208,23 +208,23 @@ func TestProxiesInAnyForm(t *testing.T) {
 	}
 }
 
-func TestAddrConfigsThatCanNotWork(t *testing.T) {
+func TestByAddrRejectsInvalidConfig(t *testing.T) {
 	some := prefixes("10.0.0.0/8")
 	for name, test := range map[string]struct {
 		cfg  httplimit.AddrConfig
 		text string
 	}{
-		"proxies, no header":       {httplimit.AddrConfig{Proxies: some}, "no Header"},
-		"a socket, no header":      {httplimit.AddrConfig{UnixProxy: true}, "no Header"},
-		"a header, no proxies":     {httplimit.AddrConfig{Header: "X-Forwarded-For"}, "no proxy"},
-		"no header's name":         {httplimit.AddrConfig{Proxies: some, Header: "X Forwarded"}, "no header field's name"},
-		"IPv6Bits":                 {httplimit.AddrConfig{IPv6Bits: 129}, "IPv6Bits is 1 to 128"},
-		"IPv4Bits":                 {httplimit.AddrConfig{IPv4Bits: -1}, "IPv4Bits is 1 to 32"},
-		"a zero prefix":            {httplimit.AddrConfig{Proxies: make([]netip.Prefix, 1), Header: "X"}, "invalid"},
-		"everybody":                {httplimit.AddrConfig{Proxies: prefixes("0.0.0.0/0"), Header: "X"}, "everybody"},
-		"everybody with IPv6":      {httplimit.AddrConfig{Proxies: prefixes("::/0"), Header: "X"}, "everybody"},
-		"everybody, mapped":        {httplimit.AddrConfig{Proxies: prefixes("::ffff:0.0.0.0/96"), Header: "X"}, "everybody"},
-		"one of them is everybody": {httplimit.AddrConfig{Proxies: append(prefixes("::/0"), some...), Header: "X"}, "everybody"},
+		"proxies, no header":         {httplimit.AddrConfig{Proxies: some}, "no Header"},
+		"a socket, no header":        {httplimit.AddrConfig{UnixProxy: true}, "no Header"},
+		"a header, no proxies":       {httplimit.AddrConfig{Header: "X-Forwarded-For"}, "no proxy"},
+		"not a field name":           {httplimit.AddrConfig{Proxies: some, Header: "X Forwarded"}, "not the name of a header field"},
+		"IPv6Bits":                   {httplimit.AddrConfig{IPv6Bits: 129}, "IPv6Bits is 1 to 128"},
+		"IPv4Bits":                   {httplimit.AddrConfig{IPv4Bits: -1}, "IPv4Bits is 1 to 32"},
+		"a zero prefix":              {httplimit.AddrConfig{Proxies: make([]netip.Prefix, 1), Header: "X"}, "invalid"},
+		"all of IPv4":                {httplimit.AddrConfig{Proxies: prefixes("0.0.0.0/0"), Header: "X"}, "every address"},
+		"all of IPv6":                {httplimit.AddrConfig{Proxies: prefixes("::/0"), Header: "X"}, "every address"},
+		"all of IPv4, mapped":        {httplimit.AddrConfig{Proxies: prefixes("::ffff:0.0.0.0/96"), Header: "X"}, "every address"},
+		"one of them is all of IPv6": {httplimit.AddrConfig{Proxies: append(prefixes("::/0"), some...), Header: "X"}, "every address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := httplimit.ByAddr(test.cfg)
@@ -246,8 +246,8 @@ func TestASpoofedFieldDoesNotHelpAgainstTheLimit(t *testing.T) {
 	require.Equal(t, []int{202, 202, 202, 429, 429}, statuses)
 }
 
-// FuzzForwardedAddresses has a client send whatever, and proxies add to it what they should.
-// The key is that of the client's real address, in every form of the field.
+// FuzzForwardedAddresses lets a client send arbitrary fields, to which proxies append the correct
+// addresses. In every syntax of the field, the key must be the real address of the client.
 func FuzzForwardedAddresses(f *testing.F) {
 	for _, s := range []string{
 		"", "203.0.113.9", "10.0.0.3", `for="203.0.113.9`, `for=203.0.113.9;host="\`, `"`, `\"`, `\`, ",", "[::1", "for=",
@@ -264,7 +264,7 @@ func FuzzForwardedAddresses(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second string, client uint32, hops uint8, sameLine bool) {
 		addr := netip.AddrFrom4([4]byte{byte(client >> 24), byte(client >> 16), byte(client >> 8), byte(client)})
-		for _, remote := range []string{first, second} { // whatever it is, there is no panic
+		for _, remote := range []string{first, second} { // No remote address causes a panic.
 			for name, key := range keys {
 				key(&http.Request{RemoteAddr: remote, Header: http.Header{name: {first, second}}})
 				key(&http.Request{RemoteAddr: "10.0.0.1:80", Header: http.Header{name: {first, second}}})

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Answer answers a request on which d was decided. Next is the handler that the middleware
-// wraps. There are [Serve], [Deny], [DenyProblem], [Refuse] and [RefuseProblem]; one of your
-// own can call them.
+// Answer responds to a request on which the decision d was made. Next is the handler that the
+// middleware wraps. The package has [Serve], [Deny], [DenyProblem], [Refuse] and
+// [RefuseProblem]. An Answer may call another one.
 type Answer func(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
 
-// Serve is an [Answer] that serves the request as if nothing were the matter.
+// Serve is an [Answer] that serves the request as usual.
 func Serve(w http.ResponseWriter, r *http.Request, _ Decision, next http.Handler) {
 	w.Header().Del("Retry-After")
 	next.ServeHTTP(w, r)
 }
 
-// Deny is an [Answer]: 429, and a line of text. Where no limit is reached but a
-// throttr.Policy denies hits, as the backend is away, it is that of [Refuse].
+// Deny is an [Answer] that responds with 429 and a line of text. If no limit is exceeded, and a
+// throttr.Policy has denied the request because the backend has failed, Deny calls [Refuse].
 func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
 	if !d.Strictest.known() {
 		Refuse(w, r, d, next)
@@ -50,11 +50,11 @@ func DenyProblem(w http.ResponseWriter, r *http.Request, d Decision, next http.H
 	})
 }
 
-// refusedFor is when a request that was refused may be tried again.
+// refusedFor is the Retry-After of a refused request.
 const refusedFor = 5 * time.Second
 
-// Refuse is an [Answer]: 503, a line of text, and, unless it is set already, a Retry-After
-// of 5 s.
+// Refuse is an [Answer] that responds with 503 and a line of text. It sets Retry-After to 5 s
+// unless the field is set already.
 func Refuse(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Handler) {
 	retry := setRetryAfter(w.Header(), refusedFor)
 	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable. Try again in "+retry+" s.\n")
@@ -70,7 +70,7 @@ func RefuseProblem(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Ha
 	})
 }
 
-// setRetryAfter sets Retry-After unless it is set, and returns it.
+// setRetryAfter sets Retry-After unless it is set already, and returns its value.
 func setRetryAfter(header http.Header, d time.Duration) string {
 	if header.Get("Retry-After") == "" {
 		header.Set("Retry-After", retryAfter(d))
@@ -78,7 +78,7 @@ func setRetryAfter(header http.Header, d time.Duration) string {
 	return header.Get("Retry-After")
 }
 
-// problem is the members of a problem detail.
+// problem holds the members of a problem detail.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -88,7 +88,7 @@ type problem struct {
 
 func writeProblem(w http.ResponseWriter, r *http.Request, p problem) {
 	body, err := json.Marshal(p)
-	if err != nil { // strings and a number can be marshalled
+	if err != nil { // Strings and a number can always be marshaled.
 		panic(fmt.Sprintf("httplimit: %v", err))
 	}
 	write(w, r, p.Status, "application/problem+json", string(body)+"\n")
@@ -98,8 +98,7 @@ func writeText(w http.ResponseWriter, r *http.Request, status int, body string) 
 	write(w, r, status, "text/plain; charset=utf-8", body)
 }
 
-// write writes a response that is no cache's business, whatever middleware around this one
-// has said of the handler's.
+// write writes a response that no cache may store, even if outer middleware has allowed caching.
 func write(w http.ResponseWriter, r *http.Request, status int, contentType, body string) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
@@ -107,6 +106,6 @@ func write(w http.ResponseWriter, r *http.Request, status int, contentType, body
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		io.WriteString(w, body) // an error means that the client has left
+		io.WriteString(w, body) // An error means that the client has disconnected.
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// bare is a ResponseWriter that costs next to nothing.
+// bare is a ResponseWriter that discards everything.
 type bare struct {
 	header http.Header
 }
@@ -21,7 +21,7 @@ func (b *bare) Header() http.Header         { return b.header }
 func (b *bare) Write(p []byte) (int, error) { return len(p), nil }
 func (b *bare) WriteHeader(int)             {}
 
-// BenchmarkRequest is what the middleware adds to a request, with the embedded backend.
+// BenchmarkRequest measures what the middleware adds to a request, over a memory backend.
 func BenchmarkRequest(b *testing.B) {
 	const many = 1_000_000_000
 	second, hour := httplimit.PerSecond(many), httplimit.PerHour(many)
@@ -58,7 +58,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkKey is what it takes to find whom a request counts for.
+// BenchmarkKey measures the computation of a request's key.
 func BenchmarkKey(b *testing.B) {
 	for _, bm := range []struct{ name, remote, header, line string }{
 		{"IPv4", "198.51.100.7:80", "", ""},

@@ -10,82 +10,86 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// ErrConfig says that a Config, an AddrConfig or a Limit can't be used.
+// ErrConfig says that a Config, an AddrConfig or a Limit is invalid.
 var ErrConfig = errors.New("httplimit: invalid configuration")
 
-// Config is what [New] makes middleware of. Only Limits has no default.
+// Config configures the middleware that [New] returns. Limits is required. All other fields
+// have defaults.
 type Config struct {
-	// Limits hold at the same time. They are needed even if Plan is given: where it
-	// returns nil, these hold.
+	// Limits apply together. They are required even if Plan is set: they apply to the
+	// requests for which Plan returns nil.
 	Limits []Limit
 
-	// Plan returns the limits of a request, nil for those of Limits. A plan without
-	// limits does not limit, and counts nothing.
+	// Plan returns the limits of a request, or nil for those of Limits. A plan without
+	// limits limits nothing and counts nothing.
 	//
-	// A limit of the same name and window in two plans is the same count: who changes
-	// plans keeps what was counted.
+	// Limits of the same name and scale in two plans share their counts, so a client that
+	// changes plans keeps its count.
 	Plan func(*http.Request) *Plan
 
-	// Key returns whom a request counts for. Default: [RemoteAddr].
+	// Key returns the key under which a request is counted. Default: [RemoteAddr].
 	Key KeyFunc
 
-	// SkipEmptyKey has requests served uncounted for which Key returns "". Default: they
-	// count together, as one client's.
+	// SkipEmptyKey serves requests for which Key returns "" without counting them.
+	// Default: they are counted together, like the requests of one client.
 	SkipEmptyKey bool
 
-	// Skip returns whether a request is to be served uncounted, such as a health check,
-	// or a CORS preflight. Default: none is.
+	// Skip reports whether to serve a request without counting it, for example a health
+	// check or a CORS preflight. Default: no request is skipped.
 	Skip func(*http.Request) bool
 
-	// Cost returns what a request counts for. One that costs 0 is not counted, but
-	// denied if others have exceeded a limit. One that costs more than a limit is
+	// Cost returns the increment of a request. A request of cost 0 is not counted, but it
+	// is denied if a limit has been exceeded. A request that costs more than a limit is
 	// denied, and fills the window. Default: 1.
 	Cost func(*http.Request) uint64
 
-	// Name keeps the counts apart from those of other middleware over the same
-	// RateLimit. Two with the same name share the limits that have the same name and
-	// window. Default: "".
+	// Name separates the counts of this middleware from those of other middleware over the
+	// same RateLimit. Middleware of the same name shares the counts of limits of the same
+	// name and scale. Default: "".
 	Name string
 
-	// OnDenied answers a request that is over a limit. The RateLimit fields and
-	// Retry-After are set already. [Serve] makes for a trial run, in which nothing is
-	// denied. Default: [Deny].
+	// OnDenied responds to a request that exceeds a limit. The RateLimit fields and
+	// Retry-After are set already. [Serve] denies nothing, for a trial run.
+	// Default: [Deny].
 	OnDenied Answer
 
-	// OnFailure answers a request that no limit has denied, but that the backend has
-	// failed to count in one at least. It is not called where the client has left, or
-	// where the backend can't keep a limit at all (throttr.ErrRange), which is a mistake
-	// in the program, and is answered with 500. Default: [Serve].
+	// OnFailure responds to a request that no limit has denied, if the backend has failed
+	// to count it in at least one limit. It is not called if the client has disconnected,
+	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale). The
+	// latter is a mistake in the program, and the response is 500. Default: [Serve].
 	OnFailure Answer
 
-	// HideFields leaves out RateLimit and RateLimit-Policy.
+	// HideFields omits RateLimit and RateLimit-Policy.
 	HideFields bool
 
 	// Legacy adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
-	// Default: no.
+	// Default: LegacyNone.
 	Legacy Legacy
 
-	// Clock is the time that the backend goes by. It is only used to tell how long a
-	// window still lasts. Default: time.Now.
+	// Clock is the clock of the backend. It is only used to compute the time that is left
+	// in a window, for header fields. Default: time.Now.
 	Clock func() time.Time
 }
 
-// Legacy is whether there are X-RateLimit fields, and what X-RateLimit-Reset is, as there
-// has never been agreement on it.
+// Legacy selects the X-RateLimit fields, and the meaning of X-RateLimit-Reset, on which
+// implementations have never agreed.
 type Legacy uint8
 
 const (
-	// LegacyNone is no such fields. The default.
+	// LegacyNone omits the X-RateLimit fields. It is the default.
 	LegacyNone Legacy = iota
-	// LegacySeconds has X-RateLimit-Reset be the number of seconds until the window ends.
+	// LegacySeconds makes X-RateLimit-Reset the number of seconds until the window ends.
 	LegacySeconds
-	// LegacyUnix has X-RateLimit-Reset be when the window ends, in seconds since 1970 in
-	// UTC.
+	// LegacyUnix makes X-RateLimit-Reset the time at which the window ends, in seconds since
+	// 1970 in UTC.
 	LegacyUnix
 )
 
-// New returns middleware that limits the requests to the handlers that it wraps. They share
-// the limits. The error matches [ErrConfig].
+// New returns middleware that limits the requests to the handlers that it wraps. These
+// handlers share the limits. The middleware panics if the handler to wrap is nil.
+//
+// The error matches [ErrConfig]. It also matches [throttr.ErrScale] if the scale of a limit is
+// less than 1 ms.
 func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handler, error) {
 	if limiter == nil {
 		return nil, fmt.Errorf("%w: the RateLimit is nil", ErrConfig)
@@ -100,13 +104,18 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 	if err != nil {
 		return nil, err
 	}
-	cfg.Limits = nil // the caller's
+	cfg.Limits = nil // The caller may change the slice.
 	cfg.setDefaults()
 	m := &middleware{
 		Config: cfg, limiter: limiter, plan: plan,
 		prefix: "http:" + strconv.Itoa(len(cfg.Name)) + ":" + cfg.Name,
 	}
-	return func(next http.Handler) http.Handler { return &handler{middleware: m, next: next} }, nil
+	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("httplimit: the handler to wrap is nil")
+		}
+		return &handler{middleware: m, next: next}
+	}, nil
 }
 
 func (c *Config) setDefaults() {

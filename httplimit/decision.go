@@ -7,33 +7,34 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// Decision is what was decided on a request.
+// Decision is the decision on a request.
 type Decision struct {
-	Key     string // whom the request counts for; may be empty
-	Allowed bool   // no limit has denied it
-	// Strictest is the limit that has denied the request, or else the one with the least
-	// remaining; of two with the same, that with the longer window. It is the zero
-	// Outcome where nothing is known, as the backend has failed.
+	Key     string // the key under which the request was counted; may be empty
+	Allowed bool   // no limit has denied the request
+	// Strictest is the outcome of the limit that has denied the request. If none has, it is
+	// the outcome with the least remaining, and of two with the same remaining the one with
+	// the longer scale. It is the zero Outcome if the backend has failed for all limits.
 	Strictest Outcome
-	// Outcomes are those of all limits that the request was counted in, the shortest
-	// window first. If it was denied, the last one did it.
+	// Outcomes are those of all limits in which the request was counted, the shortest scale
+	// first. If the request was denied, the last limit has denied it.
 	Outcomes []Outcome
-	// Err is why the request could not be counted in some limits; nil if it could.
+	// Err says why the request could not be counted in some limits. It is nil if it was
+	// counted in all of them.
 	Err error
 }
 
-// Outcome is what one limit has decided on a request.
+// Outcome is the result of one limit for a request.
 type Outcome struct {
-	Name           string        // the limit's
-	Window         time.Duration // the limit's
-	throttr.Result               // see there; Degraded if a policy has decided, as the backend gave no answer
+	Name   string        // of the limit
+	Window time.Duration // the scale of the limit
+	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
+	throttr.Result
 }
 
-// known reports whether Result tells about a window. Where a policy has decided, it does
-// not.
+// known reports whether the result describes a window. It does not if a policy has decided.
 func (o *Outcome) known() bool { return !o.Degraded || o.Count > 0 }
 
-// add adds the outcome of a further limit, of no shorter window.
+// add adds the outcome of another limit, whose scale is not shorter than the last one's.
 func (d *Decision) add(o Outcome) {
 	d.Outcomes = append(d.Outcomes, o)
 	switch {
@@ -51,9 +52,9 @@ func newContext(ctx context.Context, d Decision) context.Context {
 	return context.WithValue(ctx, contextKey{}, &d)
 }
 
-// FromContext returns the decision on the request that has the context ctx, that of the
-// innermost middleware if there are several. It returns false for a request that was not
-// counted. Outcomes must not be changed.
+// FromContext returns the decision on the request whose context is ctx. If several middlewares
+// have counted the request, it is the decision of the innermost one. FromContext returns false
+// if the request was not counted. The caller must not modify Outcomes.
 func FromContext(ctx context.Context) (Decision, bool) {
 	d, ok := ctx.Value(contextKey{}).(*Decision)
 	if !ok {

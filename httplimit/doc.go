@@ -1,5 +1,5 @@
-// Package httplimit limits the rate of HTTP requests: middleware for net/http over a
-// [throttr.RateLimit].
+// Package httplimit limits the rate of HTTP requests. It is middleware for net/http over a
+// [throttr.RateLimit]:
 //
 //	limiter := throttr.NewRateLimit(memory.New())
 //	limit, err := httplimit.New(limiter, httplimit.Config{
@@ -8,52 +8,58 @@
 //	if err != nil {
 //		log.Fatal(err)
 //	}
-//	http.ListenAndServe(":8080", limit(mux))
+//	log.Fatal(http.ListenAndServe(":8080", limit(mux)))
 //
-// Every request is counted under a key, by default the address it comes from. If one of the
-// limits is reached, it is answered with 429 and a Retry-After; otherwise it is served, and
-// the handler finds the decision in the request's context, see [FromContext].
+// Every request is counted under a key, by default the address it comes from. If the request
+// exceeds a limit, the response is 429 with a Retry-After field. Otherwise the wrapped handler
+// serves it, and finds the decision in the request's context, see [FromContext].
 //
 // # Several limits
 //
-// A request is counted in the limits one after the other, the shortest window first, and up
-// to the first that denies it. So what is denied by a short limit does not use up a long
-// one: who sends 50 requests in a second with the limits above is served 10, is denied 40
-// by "second", and has used 10 of "hour". Within the limit that denies, denied requests
-// count; this never makes its window longer.
+// A request is counted in one limit after the other, the shortest scale first. Counting stops
+// at the first limit that denies the request. Requests that a short limit denies therefore do
+// not use up a long one: of 50 requests in a second with the limits above, 10 are served, the
+// limit "second" denies 40, and the count of "hour" is 10. A denied request counts in the limit
+// that denies it. This never makes the window longer.
 //
 // # Header fields
 //
-// Responses tell the limits in the fields of draft-ietf-httpapi-ratelimit-headers-10, times
-// in seconds, rounded up:
+// Responses carry the header fields of draft-ietf-httpapi-ratelimit-headers-10. Times are in
+// seconds, rounded up:
 //
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy has all limits of the request, RateLimit those that it was counted in:
-// how much remains, and when the window ends. (net/http writes the names as Ratelimit-Policy
-// and Ratelimit; case is no matter in names of fields.) They are added to the fields that are there,
-// so that middleware can be stacked, say one that counts by address around one that counts
-// by account; give the limits different names then. Config.Legacy adds X-RateLimit-Limit,
-// X-RateLimit-Remaining and X-RateLimit-Reset, which tell the most restrictive limit of
-// the innermost middleware.
+// RateLimit-Policy lists all limits of the request. RateLimit lists those in which the request
+// was counted: how much remains, and when the window ends. (The package net/http writes the
+// names as Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
 //
-// # Who is a client
+// The fields are added to those that are already there, so middleware can be stacked: for
+// example one that counts by address around one that counts by account. Give their limits
+// different names. Config.Legacy adds X-RateLimit-Limit, X-RateLimit-Remaining and
+// X-RateLimit-Reset, which describe the most restrictive limit of the innermost middleware.
 //
-// Where there is a proxy in front, all requests come from its address: use [ByAddr] with
-// the proxies' addresses and the header field that they set. A field is believed only as
-// far as proxies that are named have written it, so a client gains nothing by sending the
-// field itself.
+// # Keys
 //
-// A key must be something that the client can't choose freely: an address, an account that
-// was authenticated. Who can invent keys (an API key that nobody has checked, a path) has a
-// limit of its own for each, and fills the backend.
+// A key must be something that a client cannot choose freely: an address, or an account that
+// was authenticated. A client that can invent keys, such as API keys that nobody has checked,
+// has a limit of its own for each of them, and fills the backend.
 //
-// # When the backend fails
+// Behind a proxy, all requests come from the address of the proxy. Use [ByAddr] with the
+// addresses of the proxies and the header field that they set. ByAddr believes the part of the
+// field that those proxies have written and nothing else, so a client gains nothing by sending
+// the field itself.
 //
-// By default the request is served: a site is not down because its limiter is. Where a
-// limit guards something, such as a login against guessing, set Config.OnFailure to
-// [Refuse]: somebody may be able to make a backend fail, say by filling it with keys. The
-// throttr.RateLimit has policies of its own, which come first: [throttr.WithPolicy],
-// [throttr.WithFallback].
+// # Errors
+//
+// If the backend fails, the request is served by default: an outage of the limiter is not an
+// outage of the site. If a limit protects something, such as a login against guessing, set
+// Config.OnFailure to [Refuse], because a client may be able to make a backend fail, for example
+// by filling it with keys. The policies of the throttr.RateLimit come first, see
+// [throttr.WithPolicy] and [throttr.WithFallback].
+//
+// A limit that the backend cannot keep is a mistake in the program: the error matches
+// [throttr.ErrRange] or [throttr.ErrScale]. The response is then 500, whatever the policies and
+// OnFailure say, because the limit would never hold. The [throttr.Observer] of the RateLimit
+// receives the error.
 package httplimit

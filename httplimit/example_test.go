@@ -15,7 +15,7 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// get sends a request from an address to a handler, and returns the response.
+// get sends a request from an address to a handler and returns the response.
 func get(h http.Handler, from string, header ...string) *http.Response {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = from
@@ -72,9 +72,9 @@ func ExampleByAddr() {
 		return &http.Request{RemoteAddr: from, Header: http.Header{"X-Forwarded-For": {forwardedFor}}}
 	}
 	fmt.Println(key(request("10.0.0.1:80", "192.0.2.1")))
-	fmt.Println(key(request("10.0.0.1:80", "what the client says, 192.0.2.1, 10.0.0.2")))
+	fmt.Println(key(request("10.0.0.1:80", "whatever the client sent, 192.0.2.1, 10.0.0.2")))
 	fmt.Println(key(request("10.0.0.1:80", "2001:db8:1:2:3:4:5:6")))
-	fmt.Println(key(request("192.0.2.9:80", "what the client says")))
+	fmt.Println(key(request("192.0.2.9:80", "whatever the client sent")))
 	// Output:
 	// 192.0.2.1
 	// 192.0.2.1
@@ -122,10 +122,10 @@ func ExampleNewPlan() {
 }
 
 func ExampleMustPlan() {
-	account := func(r *http.Request) string { return r.Header.Get("Account") } // in truth, who was authenticated
+	account := func(r *http.Request) string { return r.Header.Get("Account") } // really: the authenticated account
 	plans := map[string]*httplimit.Plan{"acme": httplimit.MustPlan(httplimit.PerHour(1000))}
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerHour(10)}, // of those without a plan
+		Limits: []httplimit.Limit{httplimit.PerHour(10)}, // for accounts without a plan
 		Plan:   func(r *http.Request) *httplimit.Plan { return plans[account(r)] },
 		Key:    account,
 	})
@@ -140,7 +140,7 @@ func ExampleMustPlan() {
 	// "hour";r=9;t=3600
 }
 
-// A login is refused while the backend is away, everything else is served.
+// If the backend fails, logins are refused and all other requests are served.
 func ExampleRefuse() {
 	limiter := throttr.NewRateLimit(memory.New())
 	_, err := httplimit.New(limiter, httplimit.Config{

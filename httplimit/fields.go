@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// setFields sets the header fields that tell the limits.
+// setFields sets the header fields that describe the limits.
 func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	if !m.HideFields {
 		header.Add("RateLimit-Policy", plan.policy)
@@ -40,7 +40,7 @@ func (m *middleware) limitField(plan *Plan, d *Decision) string {
 	limits := plan.limits
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
-		for limits[0].Name != o.Name { // outcomes are in the plan's order
+		for limits[0].Name != o.Name { // Outcomes are in the order of the plan.
 			limits = limits[1:]
 		}
 		if !o.known() {
@@ -56,8 +56,8 @@ func (m *middleware) limitField(plan *Plan, d *Decision) string {
 	return string(b)
 }
 
-// left returns how long a window still lasts, which is no more than all of it. For a denial,
-// the clock is not read again: it must agree with Retry-After.
+// left returns the time until the window ends, at most the whole scale. For a denial it does not
+// read the clock again, because the result must agree with Retry-After.
 func (m *middleware) left(o *Outcome) time.Duration {
 	if !o.Allowed {
 		return o.RetryAfter
@@ -77,7 +77,7 @@ func policyField(limits []planned) string {
 	return strings.Join(items, ", ")
 }
 
-// quote returns a string of printable ASCII as structured fields have it (RFC 9651, 4.1.6).
+// quote returns a string of printable ASCII in the syntax of structured fields (RFC 9651, 4.1.6).
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
@@ -91,5 +91,5 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// retryAfter returns the Retry-After field. 0 would have the client come back at once.
+// retryAfter returns the Retry-After field, at least 1. After 0 a client would retry at once.
 func retryAfter(d time.Duration) string { return strconv.FormatInt(max(1, seconds(d)), 10) }

@@ -67,9 +67,9 @@ func TestPolicyFields(t *testing.T) {
 		field  string
 	}{
 		"one":                       {[]httplimit.Limit{httplimit.PerDay(7)}, `"day";q=7;w=86400`},
-		"all that there are":        {[]httplimit.Limit{httplimit.PerMinute(1), httplimit.PerHour(0)}, `"minute";q=1;w=60, "hour";q=0;w=3600`},
+		"all limits":                {[]httplimit.Limit{httplimit.PerMinute(1), httplimit.PerHour(0)}, `"minute";q=1;w=60, "hour";q=0;w=3600`},
 		"seconds are rounded up":    {[]httplimit.Limit{{Name: "x", Limit: 9, Window: 1500 * time.Millisecond}}, `"x";q=9;w=2`},
-		"to 1 at least":             {[]httplimit.Limit{{Name: "x", Limit: 9, Window: 1}}, `"x";q=9;w=1`},
+		"to 1 at least":             {[]httplimit.Limit{{Name: "x", Limit: 9, Window: time.Millisecond}}, `"x";q=9;w=1`},
 		"quotes and backslashes":    {[]httplimit.Limit{{Name: `say "\o/"`, Limit: 9, Window: time.Second}}, `"say \"\\o/\"";q=9;w=1`},
 		"separators are characters": {[]httplimit.Limit{{Name: `a, b;q=1`, Limit: 9, Window: time.Second}}, `"a, b;q=1";q=9;w=1`},
 		"the largest":               {[]httplimit.Limit{{Name: "x", Limit: 999_999_999_999_999, Window: 1<<63 - 1}}, `"x";q=999999999999999;w=9223372037`},
@@ -83,7 +83,7 @@ func TestPolicyFields(t *testing.T) {
 	require.Equal(t, `"\"\\";r=8;t=60`, res.Header.Get("RateLimit"))
 }
 
-func TestRetryAfterIsInWholeSecondsAndNeverTooEarly(t *testing.T) {
+func TestRetryAfterIsRoundedUpToSeconds(t *testing.T) {
 	for _, test := range []struct {
 		window, passed time.Duration
 		want           int
@@ -105,11 +105,11 @@ func TestRetryAfterIsInWholeSecondsAndNeverTooEarly(t *testing.T) {
 		require.Equal(t, test.want, number(t, res.Header, "Retry-After"), test)
 		require.Equal(t, `"x";r=0;t=`+strconv.Itoa(test.want), res.Header.Get("RateLimit"), test)
 		s.clock.Advance(time.Duration(test.want) * time.Second)
-		require.Equal(t, 202, s.get(alice).StatusCode, "who comes back then is served: %v", test)
+		require.Equal(t, 202, s.get(alice).StatusCode, "served after Retry-After: %v", test)
 	}
 }
 
-func TestAClockThatDisagreesWithTheBackendsStaysWithinTheWindow(t *testing.T) {
+func TestRemainingTimeIsWithinTheScaleWhateverTheClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		s := newSite(t, httplimit.Config{})
 		s.wrap(t, httplimit.Config{Clock: func() time.Time { return s.clock.Now().Add(off) }})
@@ -131,7 +131,7 @@ func TestLegacyFields(t *testing.T) {
 	require.Equal(t, "1893456061", s.get(alice).Header.Get("X-RateLimit-Reset"), "rounded up")
 }
 
-func TestFieldsCanBeHidden(t *testing.T) {
+func TestHideFields(t *testing.T) {
 	s := newSite(t, httplimit.Config{HideFields: true, Limits: []httplimit.Limit{httplimit.PerHour(0)}})
 	res := s.get(alice)
 	require.Equal(t, 429, res.StatusCode)
@@ -140,7 +140,7 @@ func TestFieldsCanBeHidden(t *testing.T) {
 	require.NotContains(t, res.Header, "Ratelimit-Policy")
 }
 
-func TestStackedMiddlewareTellsTheLimitsOfBoth(t *testing.T) {
+func TestStackedMiddlewareSetsFieldsOfBoth(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	stack := http.Handler(http.NotFoundHandler())
 	for _, l := range []httplimit.Limit{{Name: "account", Limit: 5, Window: time.Hour}, {Name: "address", Limit: 9, Window: time.Hour}} {
@@ -174,8 +174,8 @@ func TestAnswers(t *testing.T) {
 		"denied, a problem": {denied: httplimit.DenyProblem, want: want{429, problem,
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 				`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["minute"]}` + "\n", "60", 0}},
-		"denied, but a trial": {denied: httplimit.Serve, want: want{202, "", "", "", 1}},
-		"denied, an answer of one's own": {
+		"denied, but served": {denied: httplimit.Serve, want: want{202, "", "", "", 1}},
+		"denied, custom answer": {
 			denied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, _ http.Handler) {
 				http.Error(w, d.Strictest.Name+" "+w.Header().Get("RateLimit"), http.StatusTeapot)
 			},
@@ -185,7 +185,7 @@ func TestAnswers(t *testing.T) {
 		"failed, refused": {fails: down, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5", 0}},
 		"failed, a problem": {fails: down, failed: httplimit.RefuseProblem, want: want{503, problem,
 			`{"type":"about:blank","title":"Service Unavailable","status":503}` + "\n", "5", 0}},
-		"failed, an answer of one's own": {
+		"failed, custom answer": {
 			fails: down,
 			failed: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
 				w.Header().Set("Retry-After", "30")
@@ -193,10 +193,9 @@ func TestAnswers(t *testing.T) {
 			},
 			want: want{503, text, "Service unavailable. Try again in 30 s.\n", "30", 0},
 		},
-		"a policy allows":          {fails: down, failed: httplimit.Refuse, policy: throttr.AllowHits, want: want{202, "", "", "", 1}},
-		"a policy denies":          {fails: down, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1", 0}},
-		"a policy denies, problem": {fails: down, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, `{"type":"about:blank","title":"Service Unavailable","status":503}` + "\n", "1", 0}},
-		"a limit that can't be":    {fails: always(&throttr.RangeError{}), failed: httplimit.Serve, want: want{500, text, "The rate limit is misconfigured.\n", "", 0}},
+		"policy allows":          {fails: down, failed: httplimit.Refuse, policy: throttr.AllowHits, want: want{202, "", "", "", 1}},
+		"policy denies":          {fails: down, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1", 0}},
+		"policy denies, problem": {fails: down, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, `{"type":"about:blank","title":"Service Unavailable","status":503}` + "\n", "1", 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed}
@@ -215,7 +214,7 @@ func TestAnswers(t *testing.T) {
 
 			head := s.get(alice, func(r *http.Request) { r.Method = http.MethodHead })
 			if test.want.status == 418 {
-				return // that one's own business
+				return // The custom answer ignores the method.
 			}
 			body, err = io.ReadAll(head.Body)
 			require.NoError(t, err)
@@ -226,7 +225,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestAFailureTellsNoLimits(t *testing.T) {
+func TestRateLimitFieldIsOmittedAfterFailure(t *testing.T) {
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
 		s := newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, always(errDown), throttr.WithPolicy(policy))
 		res := s.get(alice)
@@ -245,7 +244,7 @@ func TestAFailureTellsNoLimits(t *testing.T) {
 	}
 }
 
-func TestALimitThatFailsDoesNotKeepTheOthersFromDenying(t *testing.T) {
+func TestOtherLimitsApplyIfOneFails(t *testing.T) {
 	minuteFails := func(scale time.Duration) error {
 		if scale == time.Minute {
 			return errDown
@@ -275,7 +274,7 @@ func TestALimitThatFailsDoesNotKeepTheOthersFromDenying(t *testing.T) {
 	}
 }
 
-func TestAFallbackCountsAndTellsTheLimits(t *testing.T) {
+func TestFallbackCountsAndSetsFields(t *testing.T) {
 	s := newBrokenSite(t, httplimit.Config{}, always(errDown))
 	s.limiter = throttr.NewRateLimit(broken{nil, always(errDown)}, throttr.WithFallback(memory.New(memory.WithClock(s.clock.Now))))
 	s.wrap(t, httplimit.Config{OnFailure: httplimit.Refuse})
@@ -284,7 +283,7 @@ func TestAFallbackCountsAndTellsTheLimits(t *testing.T) {
 	require.Equal(t, `"minute";r=0;t=60`, s.get(alice).Header.Get("RateLimit"))
 }
 
-func TestAClientThatHasLeftIsNeitherServedNorRefused(t *testing.T) {
+func TestCanceledRequestIs499(t *testing.T) {
 	for name, answer := range map[string]httplimit.Answer{"serve": httplimit.Serve, "refuse": httplimit.Refuse} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, httplimit.Config{OnFailure: answer})
@@ -298,14 +297,14 @@ func TestAClientThatHasLeftIsNeitherServedNorRefused(t *testing.T) {
 	}
 }
 
-func TestTimeThatRunsOutIsAFailure(t *testing.T) {
+func TestExpiredDeadlineIsAFailure(t *testing.T) {
 	s := newSite(t, httplimit.Config{OnFailure: httplimit.Refuse})
 	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	require.Equal(t, 503, s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) }).StatusCode)
 }
 
-func TestABackendThatIsCancelledByItselfIsAFailure(t *testing.T) {
+func TestCanceledBackendIsAFailure(t *testing.T) {
 	s := newBrokenSite(t, httplimit.Config{OnFailure: httplimit.Refuse}, always(context.Canceled))
 	require.Equal(t, 503, s.get(alice).StatusCode)
 }

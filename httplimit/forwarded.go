@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// parseNode parses an address, with a port or without: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
-// [2001:db8::1], [2001:db8::1]:80. A port may be obfuscated, as in RFC 7239, 6.3. It returns
+// parseNode parses an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
+// [2001:db8::1], [2001:db8::1]:80. The port may be obfuscated (RFC 7239, 6.3). parseNode returns
 // false for anything else, such as "unknown".
 func parseNode(s string) (netip.Addr, bool) {
 	host, port, hasPort := s, "", false
@@ -42,11 +42,10 @@ func isPort(s string) bool {
 	return s != "" && len(s) <= 5 && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
 }
 
-// lastElement cuts the last element off a Forwarded field. It reads backwards, because the
-// end is what a proxy has written: a client that opens a quotation and does not close it
-// must not swallow that. Outside of a quotation that was read backwards, a quotation mark
-// can only end one, and the mark that begins it is the next one with no backslash, or an
-// even number of them, before it.
+// lastElement splits the last element off a Forwarded field. It reads backwards, because the end
+// is what a proxy has written. A client that opens a quoted string and does not close it must
+// not hide that part. Read backwards, a quotation mark outside a quoted string ends one. The
+// string begins at the next mark that has no backslash, or an even number of them, before it.
 func lastElement(line string) (element, rest string, more bool) {
 	for i := len(line) - 1; i >= 0; i-- {
 		switch line[i] {
@@ -65,8 +64,8 @@ func isEscaped(s string, i int) bool {
 	return (i-len(strings.TrimRight(s[:i], `\`)))%2 == 1
 }
 
-// forParameter returns the for parameter of an element of a Forwarded field, "" if it has
-// none, or several, or is malformed. No valid one is empty.
+// forParameter returns the for parameter of an element of a Forwarded field. It returns "" if
+// the element has none or several, or is malformed. A valid parameter is never empty.
 func forParameter(element string) string {
 	node := ""
 	for more := true; more; {
@@ -91,7 +90,8 @@ func forParameter(element string) string {
 	return node
 }
 
-// parameter cuts a parameter, such as for=192.0.2.1 or for="[2001:db8::1]", off an element.
+// parameter splits the first parameter, such as for=192.0.2.1 or for="[2001:db8::1]", off an
+// element.
 func parameter(element string) (name, value, rest string, ok bool) {
 	name, rest, ok = strings.Cut(strings.TrimLeft(element, " \t"), "=")
 	if !ok || name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isTokenChar(c) }) {
@@ -106,13 +106,13 @@ func parameter(element string) (name, value, rest string, ok bool) {
 		end = len(rest)
 	}
 	value, rest = rest[:end], rest[end:]
-	// Some proxies forget to quote addresses that have a colon.
+	// Some proxies do not quote addresses that contain a colon, as they should.
 	ok = !strings.ContainsFunc(value, func(c rune) bool { return !isTokenChar(c) && c != ':' && c != '[' && c != ']' })
 	return name, value, rest, ok
 }
 
-// unquote returns the string that a quotation, whose first mark is left out, is of, and what
-// comes after it.
+// unquote returns the value of a quoted string, whose opening mark is already removed, and the
+// text after it.
 func unquote(s string) (value, rest string, ok bool) {
 	end := strings.IndexByte(s, '"')
 	if end >= 0 && strings.IndexByte(s[:end], '\\') < 0 {

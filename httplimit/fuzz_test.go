@@ -16,16 +16,19 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// The fields that middleware may set, as RFC 9651 and RFC 9110 have them.
+// The syntax of the fields that middleware sets, by RFC 9651 and RFC 9110.
 var (
 	policyForm = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])+";q=\d{1,15};w=\d{1,15}$`)
 	limitForm  = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])+";r=\d{1,15};t=\d{1,15}$`)
 	numberForm = regexp.MustCompile(`^[1-9]\d{0,14}$`)
 )
 
-// FuzzMiddleware has requests with whatever remote address and header fields limited by
-// address. Each is served or denied, the limit's name and no byte of the request is in the
-// fields of the answer, and the key is an address, a prefix, or nothing.
+// FuzzMiddleware limits requests with arbitrary remote addresses and header fields by address.
+// It checks that:
+//
+//   - each request is served or denied;
+//   - the fields of the response contain the limit's name, and no byte of the request;
+//   - the key is an address, a prefix, or empty.
 func FuzzMiddleware(f *testing.F) {
 	f.Add("192.0.2.1:80", "203.0.113.9", "for=203.0.113.9", "minute", uint64(3), uint64(1), int64(time.Minute))
 	f.Add("10.0.0.1:80", "203.0.113.9, 10.0.0.2", `for="[2001:db8::1%eth0]:_p", for=10.0.0.2`, `a"b\c`, uint64(0), uint64(0), int64(1))
@@ -68,7 +71,7 @@ func FuzzMiddleware(f *testing.F) {
 	})
 }
 
-// requireKey refuses a key that is no address or prefix in the one form of it.
+// requireKey requires that a key is an address or a prefix in its canonical form, or empty.
 func requireKey(t *testing.T, key string) {
 	if key == "" {
 		return
@@ -85,8 +88,8 @@ func requireKey(t *testing.T, key string) {
 	require.True(t, addr.Is4(), key)
 }
 
-// FuzzKeysStayApart compares the keys under which two requests are counted: they are the
-// same only if the middleware, the limit and whom the request counts for are.
+// FuzzKeysStayApart compares the keys under which two requests are counted. They are equal only
+// if the names of the middleware and the limit, and the keys of the requests, are equal.
 func FuzzKeysStayApart(f *testing.F) {
 	f.Add("a", "b", "kc", "a", "bk", "c")
 	f.Add("", "1:x:k", "", "", "x", "1:x:k")
@@ -103,7 +106,7 @@ func FuzzKeysStayApart(f *testing.F) {
 	})
 }
 
-// storedKey returns the key that a backend gets; false if there is no such limit.
+// storedKey returns the key that the backend sees, and false if the limit is invalid.
 func storedKey(t *testing.T, name, limit, key string) (stored string, ok bool) {
 	backend := memory.New(memory.WithCleanPeriod(0))
 	defer backend.Close()

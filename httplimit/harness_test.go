@@ -18,17 +18,17 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// site is a handler behind middleware, on an embedded backend whose clock stands still.
+// site is a handler behind middleware, over a memory backend with a clock that tests advance.
 type site struct {
 	http.Handler
 	clock    backendtest.Clock
 	limiter  *throttr.RateLimit
-	decision httplimit.Decision // that the handler has last found
+	decision httplimit.Decision // the last one that the handler found
 	found    bool
 	served   int
 }
 
-// newSite returns a site. Limits are 3 a minute unless cfg has some.
+// newSite returns a site. The default of cfg.Limits is 3 a minute.
 func newSite(t testing.TB, cfg httplimit.Config, opts ...throttr.Option) *site {
 	t.Helper()
 	s := &site{clock: backendtest.NewClock()}
@@ -39,7 +39,7 @@ func newSite(t testing.TB, cfg httplimit.Config, opts ...throttr.Option) *site {
 	return s
 }
 
-// newBrokenSite returns a site whose backend fails for keys that fails is true for.
+// newBrokenSite returns a site whose backend returns the errors of fails.
 func newBrokenSite(t testing.TB, cfg httplimit.Config, fails func(scale time.Duration) error, opts ...throttr.Option) *site {
 	t.Helper()
 	s := &site{clock: backendtest.NewClock()}
@@ -68,7 +68,7 @@ func (s *site) wrap(t testing.TB, cfg httplimit.Config) {
 	}))
 }
 
-// get sends a request from an address.
+// get sends a request from an address and returns the response.
 func (s *site) get(from string, change ...func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = from
@@ -80,7 +80,7 @@ func (s *site) get(from string, change ...func(*http.Request)) *http.Response {
 	return w.Result()
 }
 
-// statuses sends n requests and returns how they were answered.
+// statuses sends n requests and returns the statuses of the responses.
 func (s *site) statuses(n int, from string, change ...func(*http.Request)) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -96,7 +96,7 @@ const (
 
 var errDown = errors.New("the backend is down")
 
-// broken is a backend that fails some hits.
+// broken is a backend that fails the hits for which fails returns an error.
 type broken struct {
 	window.Backend
 	fails func(scale time.Duration) error
@@ -115,7 +115,7 @@ func header(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Add(name, value) }
 }
 
-// number returns a header field that is a number.
+// number returns the value of a numeric header field.
 func number(t *testing.T, h http.Header, name string) int {
 	t.Helper()
 	n, err := strconv.Atoi(h.Get(name))

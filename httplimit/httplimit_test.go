@@ -30,7 +30,7 @@ func TestRequestsOverTheLimitAreDeniedUntilTheWindowEnds(t *testing.T) {
 	require.Equal(t, 7, s.served)
 }
 
-func TestHandlersThatAreWrappedByTheSameMiddlewareShareTheLimits(t *testing.T) {
+func TestHandlersOfOneMiddlewareShareLimits(t *testing.T) {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerDay(1)}})
 	require.NoError(t, err)
 	status := func(h http.Handler) int {
@@ -42,7 +42,7 @@ func TestHandlersThatAreWrappedByTheSameMiddlewareShareTheLimits(t *testing.T) {
 	require.Equal(t, 429, status(limit(http.NotFoundHandler())))
 }
 
-func TestTheLimitHoldsWithManyAtOnce(t *testing.T) {
+func TestLimitHoldsForConcurrentRequests(t *testing.T) {
 	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
 	var served atomic.Int64
 	limit, err := httplimit.New(s.limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
@@ -70,13 +70,13 @@ func TestSeveralLimits(t *testing.T) {
 		advance  time.Duration
 		statuses []int
 		strict   string
-		used     []uint64 // of second and hour, in their windows
+		used     []uint64 // counts of the windows of second and hour
 	}
 	for name, test := range map[string]struct {
 		limits []httplimit.Limit
 		steps  []step
 	}{
-		"what the short one denies does not use up the long one": {
+		"requests that the short one denies do not use up the long one": {
 			limits: []httplimit.Limit{second, hour},
 			steps: []step{
 				{statuses: []int{202, 202, 429, 429, 429}, strict: "second", used: []uint64{5, 2}},
@@ -85,13 +85,13 @@ func TestSeveralLimits(t *testing.T) {
 				{advance: time.Hour, statuses: []int{202, 202, 429}, strict: "second", used: []uint64{3, 2}},
 			},
 		},
-		"the order in which they are given is no matter": {
+		"their order in the configuration does not matter": {
 			limits: []httplimit.Limit{hour, second},
 			steps: []step{
 				{statuses: []int{202, 202, 429, 429, 429}, strict: "second", used: []uint64{5, 2}},
 			},
 		},
-		"with as much remaining, the longer one is the stricter": {
+		"of two with the same remaining, the longer one is the stricter": {
 			limits: []httplimit.Limit{httplimit.PerSecond(3), hour},
 			steps: []step{
 				{statuses: []int{202, 202}, strict: "hour", used: []uint64{2, 2}},
@@ -132,7 +132,7 @@ func TestSeveralLimits(t *testing.T) {
 	}
 }
 
-func TestTheHandlerFindsTheDecision(t *testing.T) {
+func TestHandlerFindsDecisionInContext(t *testing.T) {
 	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)}})
 	for range 4 {
 		s.get(alice)
@@ -153,13 +153,13 @@ func TestTheHandlerFindsTheDecision(t *testing.T) {
 	}, d)
 }
 
-func TestThereIsNoDecisionOutsideOfTheMiddleware(t *testing.T) {
+func TestFromContextWithoutMiddleware(t *testing.T) {
 	d, ok := httplimit.FromContext(t.Context())
 	require.False(t, ok)
 	require.Zero(t, d)
 }
 
-func TestWhatIsSkippedIsServedUncountedAndBare(t *testing.T) {
+func TestSkippedRequestsAreServedUncountedWithoutFields(t *testing.T) {
 	for name, cfg := range map[string]httplimit.Config{
 		"Skip":                 {Skip: func(*http.Request) bool { return true }},
 		"a plan with no limit": {Plan: func(*http.Request) *httplimit.Plan { return new(httplimit.Plan) }},
@@ -178,7 +178,7 @@ func TestWhatIsSkippedIsServedUncountedAndBare(t *testing.T) {
 	}
 }
 
-func TestSkipIsAskedOfEachRequest(t *testing.T) {
+func TestSkipIsCalledForEachRequest(t *testing.T) {
 	s := newSite(t, httplimit.Config{Skip: func(r *http.Request) bool { return r.Method == http.MethodOptions }})
 	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
 	preflight := func(r *http.Request) { r.Method = http.MethodOptions }
@@ -193,12 +193,12 @@ func TestKeys(t *testing.T) {
 		a, b func(*http.Request)
 		same bool
 	}{
-		"empty keys are one client's": {
+		"empty keys are counted together": {
 			key: func(r *http.Request) string { return r.Header.Get("User") },
 			a:   func(*http.Request) {}, b: header("Other", "x"), same: true,
 		},
 		"different keys":  {key: func(r *http.Request) string { return r.Header.Get("User") }, a: header("User", "a"), b: header("User", "b")},
-		"empty and not":   {key: func(r *http.Request) string { return r.Header.Get("User") }, a: func(*http.Request) {}, b: header("User", "b")},
+		"empty and other": {key: func(r *http.Request) string { return r.Header.Get("User") }, a: func(*http.Request) {}, b: header("User", "b")},
 		"long and equal":  {key: func(r *http.Request) string { return long }, a: func(*http.Request) {}, b: header("User", "b"), same: true},
 		"long keys":       {key: func(r *http.Request) string { return long + r.Header.Get("User") }, a: header("User", "a"), b: header("User", "b")},
 		"method and path": {key: func(r *http.Request) string { return r.Method + " " + r.URL.Path }, a: func(*http.Request) {}, b: func(r *http.Request) { r.Method = "PUT" }},
@@ -225,7 +225,7 @@ func TestALongKeyIsNotStored(t *testing.T) {
 	s := newSite(t, httplimit.Config{Key: func(*http.Request) string { return strings.Repeat("k", 1<<20) }}, seen)
 	s.get(alice)
 	require.Less(t, len(stored), 80)
-	require.Len(t, s.decision.Key, 1<<20, "the handler sees the key as it is")
+	require.Len(t, s.decision.Key, 1<<20, "the handler sees the key unchanged")
 }
 
 func TestNamesKeepCountsApart(t *testing.T) {
@@ -236,10 +236,10 @@ func TestNamesKeepCountsApart(t *testing.T) {
 		a, b config
 		same bool
 	}{
-		"nothing differs":    {config{"", "x", "k"}, config{"", "x", "k"}, true},
+		"equal":              {config{"", "x", "k"}, config{"", "x", "k"}, true},
 		"the middleware":     {config{"api", "x", "k"}, config{"web", "x", "k"}, false},
 		"the limit":          {config{"api", "x", "k"}, config{"api", "y", "k"}, false},
-		"joined, the same":   {config{"a", "b", "kc"}, config{"a", "bk", "c"}, false},
+		"equal if joined":    {config{"a", "b", "kc"}, config{"a", "bk", "c"}, false},
 		"with separators":    {config{"", "1:x:k", ""}, config{"", "x", "1:x:k"}, false},
 		"middleware's colon": {config{"1:x", "y", ""}, config{"", "x", "1:y"}, false},
 	} {
@@ -267,7 +267,7 @@ func TestPlans(t *testing.T) {
 		"internal": httplimit.MustPlan(),
 	}
 	s := newSite(t, httplimit.Config{Plan: func(r *http.Request) *httplimit.Plan { return plans[r.Header.Get("Plan")] }})
-	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice), "a plan that there is not: Limits hold")
+	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice), "an unknown plan: Limits apply")
 	require.Equal(t, []int{202, 429}, s.statuses(2, alice, header("Plan", "pro")), "a change of plans keeps the count")
 	require.Equal(t, []int{202, 202, 202, 202, 202, 429}, s.statuses(6, bob, header("Plan", "pro")))
 	require.Equal(t, []int{202, 202, 202}, s.statuses(3, bob, header("Plan", "internal")))
@@ -280,13 +280,13 @@ func TestCost(t *testing.T) {
 		costs    []uint64
 		statuses []int
 	}{
-		"it adds up":                            {[]uint64{2, 1, 1}, []int{202, 202, 429}},
-		"0 is not counted":                      {[]uint64{0, 0, 0, 0, 3, 0}, []int{202, 202, 202, 202, 202, 202}},
-		"0 is denied once the limit is over":    {[]uint64{3, 1, 0}, []int{202, 429, 429}},
-		"more than the limit fills the window":  {[]uint64{4, 1}, []int{429, 429}},
-		"the most there can be":                 {[]uint64{1<<64 - 1, 1}, []int{429, 429}},
-		"what is denied for its cost counts":    {[]uint64{2, 2, 1}, []int{202, 429, 429}},
-		"what is denied is not let in with a 0": {[]uint64{9, 0}, []int{429, 429}},
+		"it adds up":                           {[]uint64{2, 1, 1}, []int{202, 202, 429}},
+		"0 is not counted":                     {[]uint64{0, 0, 0, 0, 3, 0}, []int{202, 202, 202, 202, 202, 202}},
+		"0 is denied once the limit is over":   {[]uint64{3, 1, 0}, []int{202, 429, 429}},
+		"more than the limit fills the window": {[]uint64{4, 1}, []int{429, 429}},
+		"the largest cost":                     {[]uint64{1<<64 - 1, 1}, []int{429, 429}},
+		"a request denied for its cost counts": {[]uint64{2, 2, 1}, []int{202, 429, 429}},
+		"cost 0 is denied in a full window":    {[]uint64{9, 0}, []int{429, 429}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cost uint64
@@ -299,7 +299,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotWorkIsAnError(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	limits := func(l ...httplimit.Limit) httplimit.Config { return httplimit.Config{Limits: l} }
 	for name, test := range map[string]struct {
@@ -316,8 +316,8 @@ func TestWhatCanNotWorkIsAnError(t *testing.T) {
 		"a line feed":         {limiter, limits(httplimit.Limit{Name: "a\nb", Limit: 1, Window: time.Second}), "ASCII"},
 		"a DEL":               {limiter, limits(httplimit.Limit{Name: "a\x7f", Limit: 1, Window: time.Second}), "ASCII"},
 		"a name twice":        {limiter, limits(httplimit.PerHour(1), httplimit.PerHour(2)), `two limits are named "hour"`},
-		"no window":           {limiter, limits(httplimit.Limit{Name: "x", Limit: 1}), "must be positive"},
-		"a negative window":   {limiter, limits(httplimit.Limit{Name: "x", Limit: 1, Window: -1}), "must be positive"},
+		"no window":           {limiter, limits(httplimit.Limit{Name: "x", Limit: 1}), "0s is less than 1ms"},
+		"a negative window":   {limiter, limits(httplimit.Limit{Name: "x", Limit: 1, Window: -1}), "-1ns is less than 1ms"},
 		"a vast limit":        {limiter, limits(httplimit.PerHour(1e15)), "at most 999999999999999"},
 		"an unknown Legacy":   {limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}, Legacy: 3}, "Legacy 3"},
 	} {
@@ -331,10 +331,10 @@ func TestWhatCanNotWorkIsAnError(t *testing.T) {
 	require.Panics(t, func() { httplimit.MustPlan(httplimit.Limit{}) })
 }
 
-func TestTheCallersLimitsAreNotHeldOnTo(t *testing.T) {
+func TestNewCopiesLimits(t *testing.T) {
 	limits := []httplimit.Limit{httplimit.PerHour(2), httplimit.PerSecond(2)}
 	s := newSite(t, httplimit.Config{Limits: limits})
-	require.Equal(t, "hour", limits[0].Name, "nor put in order")
+	require.Equal(t, "hour", limits[0].Name, "New does not sort the caller's slice")
 	limits[0].Limit, limits[1].Limit = 0, 0
 	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice))
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// middleware is what [New] has made of its arguments.
+// middleware holds the validated arguments of [New].
 type middleware struct {
 	Config
 	limiter *throttr.RateLimit
-	plan    *Plan  // where Config.Plan returns nil
+	plan    *Plan  // applies if Config.Plan returns nil
 	prefix  string // of every key
 }
 
@@ -24,11 +24,11 @@ type handler struct {
 	next http.Handler
 }
 
-// statusClientGone is what a request is answered with whose client has left. Nobody reads
-// it but logs, where it is known from nginx.
+// statusClientGone is the status of a response to a client that has disconnected. Only logs
+// show it. The number is that of nginx.
 const statusClientGone = 499
 
-// ServeHTTP counts the request and has it answered.
+// ServeHTTP counts the request, and then serves it or responds to it.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.Skip(r) {
 		h.next.ServeHTTP(w, r)
@@ -51,11 +51,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.setFields(w.Header(), plan, &d)
 	r = r.WithContext(newContext(r.Context(), d))
 	switch {
+	case isMistake(d.Err):
+		writeText(w, r, http.StatusInternalServerError, "The rate limit is misconfigured.\n")
 	case !d.Allowed:
 		w.Header().Set("Retry-After", retryAfter(d.Strictest.RetryAfter))
 		h.OnDenied(w, r, d, h.next)
-	case errors.Is(d.Err, throttr.ErrRange):
-		writeText(w, r, http.StatusInternalServerError, "The rate limit is misconfigured.\n")
 	case d.Err != nil:
 		h.OnFailure(w, r, d, h.next)
 	default:
@@ -63,15 +63,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count counts a request in a plan's limits, up to the first that denies it. One that can't
-// be counted in does not keep the next from denying.
+// isMistake reports whether err says that the backend cannot keep a limit. To serve such
+// requests would leave them without a limit for good.
+func isMistake(err error) bool {
+	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale)
+}
+
+// count counts a request in the limits of a plan, up to the first that denies it. If counting
+// in one limit fails, the others still apply.
 func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
 	cost, stored := m.Cost(r), storedKey(key)
 	var errs []error
 	for _, l := range plan.limits {
-		// More than fills the window is no different from what just fills it, except
-		// that a backend may not be able to add it.
+		// An increment of limit+1 exceeds the limit as well as any larger one does, and a
+		// backend may be unable to add a larger one.
 		increment := min(cost, l.Limit.Limit+1)
 		res, err := m.limiter.HitN(r.Context(), m.prefix+l.keyPart+stored, l.Window, l.Limit.Limit, increment)
 		if err != nil {
@@ -90,12 +96,12 @@ func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 	return d
 }
 
-// maxKey is the longest key in bytes that is stored as it is.
+// maxKey is the length in bytes of the longest key that is stored unchanged.
 const maxKey = 128
 
-// storedKey returns the end of the key that the backend knows. What is before it, and has
-// lengths in it, keeps middleware and limits apart, whatever their names; the first
-// character keeps a key that looks like a digest apart from one that is.
+// storedKey returns the last part of the key that the backend sees. The parts before it include
+// their lengths, so different middleware and limits never share a key. The first character
+// distinguishes a digest from a key that looks like one.
 func storedKey(key string) string {
 	if len(key) <= maxKey {
 		return "k" + key

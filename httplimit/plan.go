@@ -6,33 +6,36 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
-// Limit is how many requests are allowed in a window: at most Limit from its start, which
-// is the first request that counts, until Window later.
+// Limit allows a number of requests per window. The first request that is counted opens a
+// window, which ends one scale later.
 type Limit struct {
-	// Name is what clients know the limit by: 1 to 64 printable ASCII characters.
+	// Name identifies the limit to clients: 1 to 64 printable ASCII characters.
 	Name string
-	// Limit is at most 999,999,999,999,999, the largest number that a header field can
-	// tell. 0 denies.
+	// Limit is the number of requests that a window allows, at most 999,999,999,999,999,
+	// the largest number in a header field. 0 denies all requests.
 	Limit uint64
-	// Window is positive. Header fields tell it in whole seconds, rounded up.
+	// Window is the scale: the length of a window, at least 1 ms. In header fields it is in
+	// whole seconds, rounded up.
 	Window time.Duration
 }
 
-// PerSecond is n requests a second, named "second".
+// PerSecond allows n requests a second. Its name is "second".
 func PerSecond(n uint64) Limit { return Limit{Name: "second", Limit: n, Window: time.Second} }
 
-// PerMinute is n requests a minute, named "minute".
+// PerMinute allows n requests a minute. Its name is "minute".
 func PerMinute(n uint64) Limit { return Limit{Name: "minute", Limit: n, Window: time.Minute} }
 
-// PerHour is n requests an hour, named "hour".
+// PerHour allows n requests an hour. Its name is "hour".
 func PerHour(n uint64) Limit { return Limit{Name: "hour", Limit: n, Window: time.Hour} }
 
-// PerDay is n requests in 24 hours, named "day".
+// PerDay allows n requests in 24 hours. Its name is "day".
 func PerDay(n uint64) Limit { return Limit{Name: "day", Limit: n, Window: 24 * time.Hour} }
 
-// String returns the limit in words.
+// String formats the limit, for example "hour: 1000 in 1h0m0s".
 func (l Limit) String() string { return fmt.Sprintf("%s: %d in %v", l.Name, l.Limit, l.Window) }
 
 const (
@@ -43,38 +46,39 @@ const (
 
 func (l Limit) validate() error {
 	if l.Name == "" || len(l.Name) > maxName {
-		return fmt.Errorf("%w: a limit's name has 1 to %d characters, %q has %d", ErrConfig, maxName, l.Name, len(l.Name))
+		return fmt.Errorf("%w: the name of a limit has 1 to %d characters, %q has %d", ErrConfig, maxName, l.Name, len(l.Name))
 	}
 	for _, c := range []byte(l.Name) {
 		if c < ' ' || c > '~' {
-			return fmt.Errorf("%w: a limit's name is printable ASCII, %q is not", ErrConfig, l.Name)
+			return fmt.Errorf("%w: the name of a limit is printable ASCII, %q is not", ErrConfig, l.Name)
 		}
 	}
 	if l.Limit > maxInteger {
-		return fmt.Errorf("%w: limit %q is %d, at most %d can be told to clients", ErrConfig, l.Name, l.Limit, uint64(maxInteger))
+		return fmt.Errorf("%w: limit %q is %d, header fields hold at most %d", ErrConfig, l.Name, l.Limit, uint64(maxInteger))
 	}
-	if l.Window <= 0 {
-		return fmt.Errorf("%w: the window of limit %q must be positive, it is %v", ErrConfig, l.Name, l.Window)
+	if err := window.CheckScale(l.Window); err != nil {
+		return fmt.Errorf("%w: limit %q: %w", ErrConfig, l.Name, err)
 	}
 	return nil
 }
 
-// Plan is limits that hold at the same time. Make plans once, with [NewPlan], and return
-// them in Config.Plan. The zero Plan has no limits.
+// Plan is a set of limits that apply together. Make plans once, with [NewPlan], and return them
+// from Config.Plan. The zero Plan has no limits.
 type Plan struct {
-	limits []planned // the shortest window first
+	limits []planned // the shortest scale first
 	policy string    // the RateLimit-Policy field
 }
 
-// planned is a limit with what can be prepared of it.
+// planned is a limit with its precomputed parts.
 type planned struct {
 	Limit
-	keyPart string // goes into the key
-	item    string // its name as it is in header fields
+	keyPart string // the part of the key that identifies the limit
+	item    string // the quoted name, for header fields
 }
 
-// NewPlan returns a plan of limits, which must have different names. Without any, it does
-// not limit. The error matches [ErrConfig].
+// NewPlan returns a plan of limits, which must have different names. A plan without limits
+// limits nothing. The error matches [ErrConfig]. It also matches [throttr.ErrScale] if a scale
+// is less than 1 ms.
 func NewPlan(limits ...Limit) (*Plan, error) {
 	p := &Plan{limits: make([]planned, len(limits))}
 	names := make(map[string]bool, len(limits))
@@ -97,8 +101,8 @@ func NewPlan(limits ...Limit) (*Plan, error) {
 	return p, nil
 }
 
-// MustPlan is [NewPlan] for limits that are known to be valid. It panics where NewPlan
-// returns an error.
+// MustPlan is [NewPlan] for limits that are known to be valid. It panics if NewPlan returns an
+// error.
 func MustPlan(limits ...Limit) *Plan {
 	p, err := NewPlan(limits...)
 	if err != nil {
@@ -107,7 +111,7 @@ func MustPlan(limits ...Limit) *Plan {
 	return p
 }
 
-// Limits returns the plan's limits, the shortest window first.
+// Limits returns the limits of the plan, the shortest scale first.
 func (p *Plan) Limits() []Limit {
 	limits := make([]Limit, len(p.limits))
 	for i, l := range p.limits {

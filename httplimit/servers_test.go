@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// newServerSite returns a site that counts on a server with values of 1 byte.
+// newServerSite returns a site whose backend is a server with values of 1 byte.
 func newServerSite(t *testing.T, cfg httplimit.Config) *site {
 	t.Helper()
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
@@ -25,7 +25,7 @@ func newServerSite(t *testing.T, cfg httplimit.Config) *site {
 	return s
 }
 
-func TestOnAServer(t *testing.T) {
+func TestLimitsOnAServer(t *testing.T) {
 	s := newServerSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)}})
 	require.Equal(t, []int{202, 202, 429, 429}, s.statuses(4, alice))
 	require.Equal(t, []int{202}, s.statuses(1, bob))
@@ -33,13 +33,13 @@ func TestOnAServer(t *testing.T) {
 	require.InDelta(t, 60, number(t, s.get(bob).Header, "Retry-After"), 20)
 }
 
-func TestALimitThatAServerCanNotKeepServesNobody(t *testing.T) {
+func TestLimitTooLargeForTheServerIs500(t *testing.T) {
 	s := newServerSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerMinute(1000)}, OnFailure: httplimit.Serve})
 	require.Equal(t, []int{500, 500}, s.statuses(2, alice))
 	require.Zero(t, s.served)
 }
 
-func TestACostBeyondAServersValuesIsDenied(t *testing.T) {
+func TestCostLargerThanServerValuesIsDenied(t *testing.T) {
 	s := newServerSite(t, httplimit.Config{
 		Limits: []httplimit.Limit{httplimit.PerMinute(10)},
 		Cost:   func(r *http.Request) uint64 { return 1 << 40 },

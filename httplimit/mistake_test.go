@@ -1,0 +1,94 @@
+package httplimit_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// A limit that the backend cannot keep must not leave requests without a limit.
+func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
+	for name, mistake := range map[string]error{
+		"RangeError": &throttr.RangeError{},
+		"ErrRange":   fmt.Errorf("store: %w", window.ErrRange),
+		"ErrScale":   fmt.Errorf("store: %w", window.ErrScale),
+	} {
+		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
+			for _, limits := range [][]httplimit.Limit{
+				{httplimit.PerMinute(3)},
+				{httplimit.PerMinute(3), httplimit.PerHour(3)},
+				{httplimit.PerMinute(3), httplimit.PerHour(0)},
+			} {
+				t.Run(fmt.Sprint(name, ", ", policy, ", ", limits), func(t *testing.T) {
+					var event throttr.Event
+					observer := throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+						if e.Scale == time.Minute {
+							event = e
+						}
+					})
+					s := newBrokenSite(t, httplimit.Config{Limits: limits, OnDenied: httplimit.Serve, OnFailure: httplimit.Serve},
+						func(scale time.Duration) error {
+							if scale == time.Minute {
+								return mistake
+							}
+							return nil
+						},
+						throttr.WithPolicy(policy), throttr.WithFallback(memory.New()), throttr.WithObserver(observer))
+					res := s.get(alice)
+					body, err := io.ReadAll(res.Body)
+					require.NoError(t, err)
+					require.Equal(t, 500, res.StatusCode)
+					require.Equal(t, "The rate limit is misconfigured.\n", string(body))
+					require.Empty(t, res.Header.Get("Retry-After"))
+					require.Zero(t, s.served)
+					require.Equal(t, throttr.EventFailed, event.Kind, "the observer receives the error")
+					require.ErrorIs(t, event.Err, mistake)
+				})
+			}
+		}
+	}
+}
+
+func TestScaleBelowOneMillisecondIsAnError(t *testing.T) {
+	limiter := throttr.NewRateLimit(memory.New())
+	for _, scale := range []time.Duration{-time.Second, 0, 1, 60, time.Millisecond - 1} {
+		limit := httplimit.Limit{Name: "minute", Limit: 3, Window: scale}
+		middleware, err := httplimit.New(limiter, httplimit.Config{Limits: []httplimit.Limit{limit}})
+		require.Nil(t, middleware)
+		_, planErr := httplimit.NewPlan(limit)
+		for _, err := range []error{err, planErr} {
+			require.ErrorIs(t, err, throttr.ErrScale)
+			require.ErrorIs(t, err, httplimit.ErrConfig)
+			require.ErrorContains(t, err, `limit "minute"`)
+			require.ErrorContains(t, err, "did you forget the unit?")
+		}
+	}
+	_, err := httplimit.NewPlan(httplimit.Limit{Name: "x", Limit: 3, Window: time.Millisecond})
+	require.NoError(t, err)
+}
+
+func TestNilArguments(t *testing.T) {
+	limits := []httplimit.Limit{httplimit.PerHour(1)}
+	_, err := httplimit.New(nil, httplimit.Config{Limits: limits})
+	require.EqualError(t, err, "httplimit: invalid configuration: the RateLimit is nil")
+
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: limits})
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "httplimit: the handler to wrap is nil", func() { limit(nil) })
+
+	// Nil functions of a Config have defaults.
+	w := httptest.NewRecorder()
+	limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, 404, w.Code)
+}
