@@ -1,0 +1,279 @@
+// Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of
+// clients whose clocks differ by less than a scale. docs/rate-limiting.md has the rules.
+//
+// A hit goes through these parts:
+//
+//	Backend     checks the arguments and finds the entry of key and scale
+//	table       remembers a bounded number of entries
+//	coalescer   of the entry, from package coalesce: hits share a request
+//	entry       what is known of the active window: decides from memory, counts, refreshes
+//	lookup      finds the active window among the records of several buckets
+//	open        opens a window
+//	reaper      removes the records of windows that are over
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/window"
+)
+
+// ErrTooManyWindows says that a window was not opened because as many records are yet to be
+// removed as Options.MaxWindows allows.
+var ErrTooManyWindows = errors.New("throttr: too many windows")
+
+// closeTimeout is how long Close may take to remove the records of windows that are over.
+const closeTimeout = time.Second
+
+// Server executes calls.
+type Server[T codec.Value] interface {
+	// Do sends a call and waits for its replies. If owned is false, the call must not be
+	// touched any more. With an error, sent says that the call may have been executed.
+	Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error)
+}
+
+// Options are the settings of a Backend. All but DenialMemory, WithoutCoalescing and Trace
+// must be set.
+type Options[T codec.Value] struct {
+	Servers []Server[T]
+	Pick    func(key string) int // the index of the server on which a key lives
+	Calls   *conn.CallPool[T]
+	Now     func() time.Time
+	// Algorithm must be the same in all clients.
+	Algorithm window.Algorithm
+	// MaxWindows is how many windows are remembered. Four times as many records may be yet to
+	// be removed.
+	MaxWindows int
+	MaxQueued  int // hits that wait for a request, for each window
+	// MaxInFlight is how many requests fit one call, at least.
+	MaxInFlight int
+	// DenialMemory is for how long a denial is remembered. Default: a tenth of the scale,
+	// but at least 10 ms and at most 1 s. Less than 0: not at all.
+	DenialMemory      time.Duration
+	WithoutCoalescing bool // each hit makes a request of its own
+	// Trace is called with the bucket whose window a Hit, Inc or Set was decided in, for
+	// tests.
+	Trace func(key string, bucket int64, count, limit uint64)
+}
+
+// Backend keeps windows on servers.
+type Backend[T codec.Value] struct {
+	servers   []Server[T]
+	pick      func(key string) int
+	calls     *conn.CallPool[T]
+	now       func() time.Time
+	algorithm window.Algorithm
+	denials   time.Duration // 0: as the timing says
+	trace     func(key string, bucket int64, count, limit uint64)
+
+	group   *coalesce.Group
+	table   table[T]
+	reapers []*reaper[T] // one for each server
+	closing sync.Once
+}
+
+// New returns a backend, which has to be closed.
+func New[T codec.Value](o Options[T]) *Backend[T] {
+	b := &Backend[T]{
+		servers: o.Servers, pick: o.Pick, calls: o.Calls, now: o.Now,
+		algorithm: o.Algorithm, denials: o.DenialMemory, trace: o.Trace,
+		group: coalesce.NewGroup(coalesce.Options{Now: o.Now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing}),
+	}
+	b.table.init(o.MaxWindows)
+	records := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
+	batch := max(1, min(reapBatch, o.MaxInFlight))
+	for _, s := range o.Servers {
+		r := newReaper(b, s, records, batch)
+		b.reapers = append(b.reapers, r)
+		b.group.Go(r.run)
+	}
+	return b
+}
+
+// Hit adds increment to the active window, or opens one. If the window is known to be over
+// limit, the hit need not be counted.
+//
+// The errors of Hit, and of the methods below, match [window.ErrScale], [window.ErrRange],
+// [window.ErrClosed], ErrTooManyWindows, or conn.ErrQueueFull; or they are those of ctx or of
+// the Server. With an error, sent says that the hit may have been counted.
+func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (w window.Window, sent bool, err error) {
+	size := codec.Size[T]()
+	if err := checkCount("limit", limit, size); err != nil {
+		return window.Window{}, false, err
+	}
+	if err := checkIncrement(limit, increment, size); err != nil {
+		return window.Window{}, false, err
+	}
+	return b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
+}
+
+// Inc adds increment to the active window, or opens one.
+func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (w window.Window, sent bool, err error) {
+	if err := checkCount("increment", increment, codec.Size[T]()); err != nil {
+		return window.Window{}, false, err
+	}
+	return b.count(ctx, key, scale, coalesce.Hit{Limit: maxCount[T](), Increment: increment, Must: true})
+}
+
+// Set opens a window with a count in place of the active one.
+func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, sent bool, err error) {
+	if err := checkCount("count", count, codec.Size[T]()); err != nil {
+		return window.Window{}, false, err
+	}
+	e, err := b.entry(key, scale)
+	if err != nil {
+		return window.Window{}, false, err
+	}
+	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
+		return e.set(ctx, count)
+	})
+	return b.finish(key, 0, r, sent, err)
+}
+
+// Reset ends the active window, if there is one.
+func (b *Backend[T]) Reset(ctx context.Context, key string, scale time.Duration) (sent bool, err error) {
+	_, sent, err = b.reset(ctx, key, scale)
+	return sent, err
+}
+
+// Delete ends the active windows of a key and returns how many there were: those of the given
+// scales, or, if none is given, those of all scales that the backend remembers.
+func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
+	if len(scales) == 0 {
+		scales = b.table.scales(key)
+	}
+	for _, scale := range scales {
+		w, sent, err := b.reset(ctx, key, scale)
+		if err != nil {
+			return n, sent, err
+		}
+		if !w.ExpiresAt.IsZero() {
+			n++
+		}
+	}
+	return n, false, nil
+}
+
+// Get returns the active window, or the zero Window.
+func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, sent bool, err error) {
+	e, err := b.entry(key, scale)
+	if err != nil {
+		return window.Window{}, false, err
+	}
+	if b.group.Stopped() {
+		return window.Window{}, false, window.ErrClosed
+	}
+	w, err = e.get(ctx)
+	return w, false, err
+}
+
+// Close makes further calls fail, removes the records of windows that are over, fails what
+// is under way, and returns when none of the backend's goroutines is left.
+func (b *Backend[T]) Close() {
+	b.closing.Do(func() {
+		b.group.Stop()
+		timeout := time.AfterFunc(closeTimeout, b.group.Cancel)
+		defer timeout.Stop()
+		var last sync.WaitGroup
+		for _, r := range b.reapers {
+			last.Go(r.finish)
+		}
+		last.Wait()
+		b.group.Close()
+	})
+}
+
+// entry returns the entry of a key and scale.
+func (b *Backend[T]) entry(key string, scale time.Duration) (*entry[T], error) {
+	if e := b.table.find(entryKey{key, scale}); e != nil {
+		return e, nil
+	}
+	if err := window.CheckScale(scale); err != nil {
+		return nil, err
+	}
+	t, ok := timingFor(b.algorithm, scale, maxValue[T]())
+	if !ok {
+		return nil, scaleError(b.algorithm, scale, codec.Size[T]())
+	}
+	return b.table.add(newEntry(b, key, t)), nil
+}
+
+// count has a hit counted.
+func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (window.Window, bool, error) {
+	e, err := b.entry(key, scale)
+	if err != nil {
+		return window.Window{}, false, err
+	}
+	r, sent, err := e.coalescer.Do(ctx, h)
+	return b.finish(key, h.Limit, r, sent, err)
+}
+
+// reset ends the active window and returns it.
+func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration) (window.Window, bool, error) {
+	e, err := b.entry(key, scale)
+	if err != nil {
+		return window.Window{}, false, err
+	}
+	r, sent, err := e.coalescer.Exclusive(ctx, e.reset)
+	return r.Window, sent, queueError(err)
+}
+
+// finish returns what a coalescer has returned, and traces it.
+func (b *Backend[T]) finish(key string, limit uint64, r coalesce.Result, sent bool, err error) (window.Window, bool, error) {
+	if err != nil {
+		return window.Window{}, sent, queueError(err)
+	}
+	if b.trace != nil {
+		b.trace(key, r.ID, r.Window.Count, limit)
+	}
+	return r.Window, sent, nil
+}
+
+// queueError returns conn.ErrQueueFull for the error of a coalescer whose queue is full: to
+// the caller, both are one limit.
+func queueError(err error) error {
+	if errors.Is(err, coalesce.ErrQueueFull) {
+		return conn.ErrQueueFull
+	}
+	return err
+}
+
+// denialMemory returns for how long a denial is remembered.
+func (b *Backend[T]) denialMemory(t timing) time.Duration {
+	if b.denials != 0 {
+		return b.denials
+	}
+	return t.denialMemory()
+}
+
+// Remembered returns the number of windows that the backend remembers, for tests.
+func (b *Backend[T]) Remembered() int { return b.table.len() }
+
+// Records returns the number of records that the backend has yet to remove, for tests.
+func (b *Backend[T]) Records() int {
+	n := 0
+	for _, r := range b.reapers {
+		n += r.pending()
+	}
+	return n
+}
+
+// QueueCap returns how many pending hits fit the queues before they grow, for tests.
+func (b *Backend[T]) QueueCap() int {
+	n := 0
+	for i := range b.table.shards {
+		s := &b.table.shards[i]
+		s.mu.RLock()
+		for _, e := range s.entries {
+			n += e.coalescer.QueueCap()
+		}
+		s.mu.RUnlock()
+	}
+	return n
+}

@@ -1,0 +1,92 @@
+package fixedwindow
+
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/window"
+)
+
+// observation is what a QUERY showed of a record.
+type observation struct {
+	bucket int64
+	found  bool
+	count  uint64
+	left   uint64 // the TTL in the timing's unit
+	// The QUERY was executed between these two times.
+	from, to time.Time
+}
+
+// observe returns what the reply to a QUERY shows.
+func observe[T codec.Value](bucket int64, r conn.Reply[T], from, to time.Time) observation {
+	return observation{bucket: bucket, found: r.OK, count: uint64(r.Quota), left: uint64(r.TTL.Amount), from: from, to: to}
+}
+
+// live reports whether the record's window was active.
+func (o observation) live(t timing) bool { return o.found && (t.aligned || o.left >= t.margin) }
+
+// end returns the times between which the record's window ends. The TTL was floored to a
+// unit. The record must be live.
+func (o observation) end(t timing) (earliest, latest time.Time) {
+	if t.aligned {
+		return t.bucketEnd(o.bucket), t.bucketEnd(o.bucket)
+	}
+	return o.from.Add(t.duration(o.left - t.margin)), o.to.Add(t.duration(o.left - t.margin + 1))
+}
+
+// openedAfter reports whether the record's window was certainly opened after a time.
+func (o observation) openedAfter(at time.Time, t timing) bool {
+	earliest, _ := o.end(t)
+	return earliest.Add(-t.scale).After(at)
+}
+
+// state returns the window that the record shows.
+func (o observation) state(t timing) state {
+	s := state{bucket: o.bucket, count: o.count, seen: o.from}
+	s.earliestEnd, s.latestEnd = o.end(t)
+	return s
+}
+
+// state is what a client knows of an active window.
+type state struct {
+	bucket int64
+	count  uint64    // when it was last read
+	seen   time.Time // when that was, at the earliest
+	// The window ends between these two times.
+	earliestEnd, latestEnd time.Time
+}
+
+// opened returns the state of a window that was opened in a bucket between two times.
+func (t timing) opened(bucket int64, count uint64, from, to time.Time) state {
+	s := state{bucket: bucket, count: count, seen: from, earliestEnd: from.Add(t.scale), latestEnd: to.Add(t.scale)}
+	if t.aligned {
+		s.earliestEnd, s.latestEnd = t.bucketEnd(bucket), t.bucketEnd(bucket)
+	}
+	return s
+}
+
+// narrow narrows the end of the window to what was known of it before. It returns false,
+// and changes nothing, if the two contradict each other: after a Set or Reset, another
+// window has the same name.
+func (s *state) narrow(old state) (same bool) {
+	earliest, latest := s.earliestEnd, s.latestEnd
+	if old.earliestEnd.After(earliest) {
+		earliest = old.earliestEnd
+	}
+	if old.latestEnd.Before(latest) {
+		latest = old.latestEnd
+	}
+	if earliest.After(latest) {
+		return false
+	}
+	s.earliestEnd, s.latestEnd = earliest, latest
+	return true
+}
+
+// result returns the window with another count. The end that it tells is never too early, and
+// never more than a scale away.
+func (s state) result(t timing, count uint64, now time.Time) window.Window {
+	left := min(max(s.latestEnd.Sub(now), 1), t.scale)
+	return window.Window{Count: count, ExpiresAt: now.Add(left), Left: left}
+}

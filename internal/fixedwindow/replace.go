@@ -1,0 +1,117 @@
+package fixedwindow
+
+import (
+	"context"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
+)
+
+// set opens a window with a count in place of every other. With an error, sent says that it
+// may have done a part of that.
+func (e *entry[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+	err = e.timely(func(present int64) error {
+		tried, err := e.setNear(ctx, present, count)
+		sent = sent || tried
+		return err
+	})
+	if err != nil {
+		e.forget()
+		return coalesce.Result{}, sent, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.result(count, e.backend.now()), sent, nil
+}
+
+// setNear opens the window in the present bucket, or in one of the next if its name is used
+// up.
+func (e *entry[T]) setNear(ctx context.Context, present int64, count uint64) (sent bool, err error) {
+	for bucket := present; bucket <= present+e.timing.reach(); bucket++ {
+		all, err := e.observeAll(ctx, present)
+		if err != nil {
+			return sent, err
+		}
+		done, tried, err := e.replace(ctx, all, present, bucket, count)
+		sent = sent || tried
+		if done || err != nil {
+			return sent, err
+		}
+	}
+	return sent, errNoRecord
+}
+
+// replace inserts a record in a bucket in place of all that are not known to be over, be they
+// inserted since they were observed. This is one call that nothing interrupts. So nothing has
+// to be removed later, when another Set may have used its name.
+//
+// Records of windows that are over are left to the clients that inserted them, and their names
+// are used up. If this is one of them, or if INSERT fails, done is false.
+func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucket int64, count uint64) (done, sent bool, err error) {
+	if err := e.reaper.reserve(); err != nil {
+		return false, false, err
+	}
+	cl := e.openingCall(around)
+	for _, o := range all {
+		switch {
+		case !o.found || o.live(e.timing):
+			e.addPurge(cl, o.bucket)
+		case o.bucket == bucket:
+			e.backend.calls.Put(cl)
+			e.reaper.release()
+			return false, false, nil
+		}
+	}
+	e.addInsert(cl, bucket, count)
+	from, to, sent, err := e.doTimed(ctx, cl)
+	if err != nil {
+		e.reaper.insertFailed(e, bucket, sent)
+		return false, sent, err
+	}
+	inserted := cl.Replies[len(cl.Replies)-1].OK
+	e.backend.calls.Put(cl)
+	if !inserted {
+		e.reaper.release()
+		return false, true, nil
+	}
+	e.reaper.add(e, bucket, e.timing.over(bucket, to))
+	e.learnOpened(e.timing.opened(bucket, count, from, to))
+	return true, true, nil
+}
+
+// reset removes every live record and returns the window that it has ended, if there was one.
+// With an error, sent says that it may have removed some.
+func (e *entry[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+	live, err := e.observeLive(ctx, e.timing.bucket(e.backend.now()))
+	e.forget()
+	if err != nil {
+		return coalesce.Result{}, false, err
+	}
+	if len(live) > 0 {
+		o, _ := oldest(live, e.timing)
+		r = coalesce.Result{Window: o.state(e.timing).result(e.timing, o.count, e.backend.now()), ID: o.bucket}
+	}
+	sent, err = e.purge(ctx, live...)
+	return r, sent, err
+}
+
+// get reads the active window. It changes nothing, not even what is known.
+func (e *entry[T]) get(ctx context.Context) (window.Window, error) {
+	now := e.backend.now()
+	if known, name, ok := e.current(now); ok {
+		o, _, err := e.increase(ctx, known.bucket, name, 0, now)
+		if err != nil {
+			return window.Window{}, err
+		}
+		if e.matches(o, known) {
+			s := o.state(e.timing)
+			s.narrow(known)
+			return s.result(e.timing, o.count, e.backend.now()), nil
+		}
+	}
+	o, ok, err := e.lookup(ctx)
+	if !ok || err != nil {
+		return window.Window{}, err
+	}
+	return o.state(e.timing).result(e.timing, o.count, e.backend.now()), nil
+}

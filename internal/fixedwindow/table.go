@@ -1,0 +1,147 @@
+package fixedwindow
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+const (
+	tableShards = 64
+	// evictionSample is how many entries are considered for eviction at a time.
+	evictionSample = 16
+)
+
+// entryKey identifies an entry.
+type entryKey struct {
+	key   string
+	scale time.Duration
+}
+
+// table remembers a bounded number of entries. Evicting one that is still in use does no
+// harm: its hits are then like those of one more client.
+type table[T codec.Value] struct {
+	seed   maphash.Seed
+	max    int // entries per shard
+	shards [tableShards]tableShard[T]
+}
+
+type tableShard[T codec.Value] struct {
+	mu      sync.RWMutex // guards entries
+	entries map[entryKey]*entry[T]
+}
+
+func (t *table[T]) init(max int) {
+	t.seed = maphash.MakeSeed()
+	t.max = (max + tableShards - 1) / tableShards
+	for i := range t.shards {
+		t.shards[i].entries = make(map[entryKey]*entry[T])
+	}
+}
+
+func (t *table[T]) shard(key string) *tableShard[T] {
+	return &t.shards[maphash.String(t.seed, key)%tableShards]
+}
+
+// find returns the entry of k, or nil.
+func (t *table[T]) find(k entryKey) *entry[T] {
+	s := t.shard(k.key)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.entries[k]
+}
+
+// add adds e and returns it, or returns the entry that was added meanwhile. If there are too
+// many, it evicts an idle one, preferably one without an active window. Entries in use are
+// not evicted, but there are no more of them than callers.
+func (t *table[T]) add(e *entry[T]) *entry[T] {
+	k := entryKey{e.key, e.timing.scale}
+	s := t.shard(k.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other := s.entries[k]; other != nil {
+		return other
+	}
+	for len(s.entries) >= t.max && s.evict() {
+	}
+	s.entries[k] = e
+	return e
+}
+
+// remove removes e if it is idle and has no active window.
+func (t *table[T]) remove(e *entry[T]) {
+	k := entryKey{e.key, e.timing.scale}
+	s := t.shard(k.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries[k] == e && e.value() == worthless {
+		delete(s.entries, k)
+	}
+}
+
+// scales returns the scales of the entries of a key.
+func (t *table[T]) scales(key string) []time.Duration {
+	s := t.shard(key)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []time.Duration
+	for k := range s.entries {
+		if k.key == key {
+			out = append(out, k.scale)
+		}
+	}
+	return out
+}
+
+// len returns the number of entries.
+func (t *table[T]) len() int {
+	n := 0
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.RLock()
+		n += len(s.entries)
+		s.mu.RUnlock()
+	}
+	return n
+}
+
+// entryValue is what is lost if an entry is evicted.
+type entryValue uint8
+
+const (
+	worthless entryValue = iota // nothing
+	active                      // a window, which would have to be looked up
+	inUse                       // there are callers
+)
+
+func (e *entry[T]) value() entryValue {
+	switch {
+	case e.coalescer.Busy():
+		return inUse
+	case e.active(e.backend.now()):
+		return active
+	}
+	return worthless
+}
+
+// evict removes the entry with the least value of a few, picked at random. It returns false
+// if all of them are in use.
+func (s *tableShard[T]) evict() bool {
+	var victim entryKey
+	least, n := inUse, 0
+	for k, e := range s.entries {
+		if v := e.value(); v < least {
+			victim, least = k, v
+		}
+		if n++; n == evictionSample || least == worthless {
+			break
+		}
+	}
+	if least == inUse {
+		return false
+	}
+	delete(s.entries, victim)
+	return true
+}
