@@ -16,20 +16,20 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Clock is the time that a backend goes by in a test.
+// Clock is the clock of a backend under test.
 type Clock interface {
 	Now() time.Time
-	// Advance moves the clock forward. It never moves by itself.
+	// Advance moves the clock forward. It never advances by itself.
 	Advance(d time.Duration)
 }
 
-// NewClock returns a clock that stands at the start of 2030.
+// NewClock returns a clock that shows the start of 2030.
 func NewClock() Clock {
 	return &clock{now: time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 type clock struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards now
 	now time.Time
 }
 
@@ -47,41 +47,47 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Subject is a backend to test, which holds no windows yet.
+// Subject is a backend under test. It has no windows yet.
 type Subject struct {
 	Backend window.Backend
 	Clock   Clock
 	// Algorithm is when the backend's windows open and end.
 	Algorithm window.Algorithm
-	// Exact is how far the end of a window that the backend tells may be too late. It is
-	// never too early. Default: 0.
+	// Exact is how much later than the end of a window its ExpiresAt may be. It must not be
+	// earlier. Default: 0.
 	Exact time.Duration
-	// MaxCount is the largest limit and count that the backend takes, 100 or more. Default:
-	// no bound.
+	// MaxCount is the largest limit, increment and count that the backend accepts, 100 or
+	// more. Larger ones must fail with window.ErrRange. Default: no bound.
 	MaxCount uint64
-	// SkipsDenied says that hits may be left uncounted once a window is full.
+	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
+	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
+	// Default: the backend's method Close() error, if it has one.
+	Close func()
 }
 
-// Run tests the backends that start makes, a new one for each subtest. Let start register
-// with t.Cleanup whatever ends them.
+// Run tests backends. For each subtest, it calls start for a new one, which should register
+// its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Subject)
 	}{
-		{"a window ends one scale after it has started", testEnd},
-		{"a window tells when it started and was last added to", testTimes},
+		{"a window ends one scale after its start", testEnd},
+		{"a window has a start and the time of its last hit", testTimes},
 		{"keys and scales are independent", testIndependence},
-		{"concurrent hits each have a place of their own", testPlaces},
-		{"of concurrent openings of a window one opens it", testOpenings},
-		{"concurrent hits are let through up to the limit and no further", testLimit},
+		{"concurrent hits return distinct counts", testDistinctCounts},
+		{"concurrent first hits open one window", testOpenings},
+		{"concurrent hits are allowed up to the limit", testLimit},
 		{"increments and limits of one key can differ", testMixed},
-		{"concurrent calls of all methods leave nothing behind", testCrowd},
+		{"concurrent calls of all methods leave nothing behind", testAllMethods},
 		{"counts do not wrap around", testLargest},
 		{"Set replaces the window", testSet},
 		{"Reset and Delete end windows", testDelete},
-		{"a call whose context has ended is not made", testContext},
+		{"a call whose context has ended does nothing", testContext},
+		{"a scale under 1 ms is refused with window.ErrScale", testScales},
+		{"a number over MaxCount is refused with window.ErrRange", testRange},
+		{"a call after Close fails with window.ErrClosed", testClosed},
 		{"random calls agree with a model", testModel},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, start(t)) })
@@ -89,7 +95,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 	t.Run("vectors", func(t *testing.T) { testVectors(t, start) })
 }
 
-// bounded returns n, or what the subject can take of it.
+// bounded returns n, or MaxCount if that is less.
 func (s Subject) bounded(n uint64) uint64 {
 	if s.MaxCount > 0 {
 		return min(n, s.MaxCount)
@@ -97,7 +103,7 @@ func (s Subject) bounded(n uint64) uint64 {
 	return n
 }
 
-// late reports whether an end that was told, got, is right for one that is wanted.
-func (s Subject) late(want, got time.Time) bool {
+// wrongEnd reports whether got is not a correct ExpiresAt of a window that ends at want.
+func (s Subject) wrongEnd(want, got time.Time) bool {
 	return got.Before(want) || got.Sub(want) > s.Exact
 }

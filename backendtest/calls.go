@@ -7,7 +7,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// calls makes calls that must not fail.
+// calls makes calls that must succeed.
 type calls struct {
 	*testing.T
 	Subject
@@ -65,24 +65,24 @@ func (c calls) delete(key string, scales ...time.Duration) int {
 	return n
 }
 
-// want fails the test unless w is an active window with a count and an end.
+// want fails the test unless w is an active window with the given count and end.
 func (c calls) want(w window.Window, count uint64, end time.Time) {
 	c.Helper()
 	now := c.Clock.Now()
 	if w.Count != count {
-		c.Errorf("the count is %d, want %d", w.Count, count)
+		c.Errorf("Count is %d, want %d", w.Count, count)
 	}
-	if c.late(end, w.ExpiresAt) {
-		c.Errorf("the window ends at %v, want %v and at most %v more", w.ExpiresAt, end, c.Exact)
+	if c.wrongEnd(end, w.ExpiresAt) {
+		c.Errorf("ExpiresAt is %v, want %v, or up to %v later", w.ExpiresAt, end, c.Exact)
 	}
 	if w.Left != w.ExpiresAt.Sub(now) || w.Left <= 0 {
-		c.Errorf("there are %v left to %v, and it is %v", w.Left, w.ExpiresAt, now)
+		c.Errorf("Left is %v, ExpiresAt is %v, the time is %v", w.Left, w.ExpiresAt, now)
 	}
 	if !w.StartedAt.IsZero() && (w.StartedAt.After(now) || w.StartedAt.After(w.UpdatedAt)) {
-		c.Errorf("it started at %v and was updated at %v, and it is %v", w.StartedAt, w.UpdatedAt, now)
+		c.Errorf("StartedAt is %v, UpdatedAt is %v, the time is %v", w.StartedAt, w.UpdatedAt, now)
 	}
 	if w.UpdatedAt.After(now) {
-		c.Errorf("it was updated at %v, and it is %v", w.UpdatedAt, now)
+		c.Errorf("UpdatedAt is %v, the time is %v", w.UpdatedAt, now)
 	}
 }
 
@@ -90,7 +90,7 @@ func (c calls) want(w window.Window, count uint64, end time.Time) {
 func (c calls) none(w window.Window) {
 	c.Helper()
 	if w != (window.Window{}) {
-		c.Errorf("there is a window: %+v", w)
+		c.Errorf("got window %+v, want none", w)
 	}
 }
 

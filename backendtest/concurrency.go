@@ -14,8 +14,8 @@ import (
 
 const goroutines = 64
 
-// together calls f n times from many goroutines.
-func together(n int, f func(i int)) {
+// concurrently calls f with 0 to n-1, from many goroutines.
+func concurrently(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for g := range goroutines {
 		all.Go(func() {
@@ -27,10 +27,10 @@ func together(n int, f func(i int)) {
 	all.Wait()
 }
 
-func testPlaces(t *testing.T, s Subject) {
+func testDistinctCounts(t *testing.T, s Subject) {
 	n := int(s.bounded(10_000))
 	counts := make([]uint64, n)
-	together(n, func(i int) {
+	concurrently(n, func(i int) {
 		w, err := s.Backend.Inc(t.Context(), "k", time.Hour, 1)
 		if err != nil {
 			t.Errorf("Inc: %v", err)
@@ -40,7 +40,7 @@ func testPlaces(t *testing.T, s Subject) {
 	slices.Sort(counts)
 	for i, count := range counts {
 		if count != uint64(i+1) {
-			t.Fatalf("place %d was given as %d", i+1, count)
+			t.Fatalf("the hits return count %d, want %d", count, i+1)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func testLimit(t *testing.T, s Subject) {
 	const hits = 100_000
 	limit := s.bounded(1000)
 	counts := make([]uint64, hits)
-	together(hits, func(i int) {
+	concurrently(hits, func(i int) {
 		w, err := s.Backend.Hit(t.Context(), "k", time.Hour, limit, 1)
 		if err != nil {
 			t.Errorf("Hit: %v", err)
@@ -59,23 +59,23 @@ func testLimit(t *testing.T, s Subject) {
 	slices.Sort(counts)
 	for i := range limit {
 		if counts[i] != i+1 {
-			t.Fatalf("place %d was given as %d", i+1, counts[i])
+			t.Fatalf("the hits return count %d, want %d", counts[i], i+1)
 		}
 	}
 	if counts[limit] <= limit {
-		t.Errorf("place %d was given twice: more than %d hits are allowed", counts[limit], limit)
+		t.Errorf("two hits return count %d: more than %d hits are allowed", counts[limit], limit)
 	}
 	if n := (calls{t, s}).get("k", time.Hour).Count; n > hits || n != hits && !s.SkipsDenied {
-		t.Errorf("%d hits are counted of %d", n, hits)
+		t.Errorf("the count is %d after %d hits", n, hits)
 	}
 }
 
-// testOpenings has many callers meet where a window opens, and again where it ends.
+// testOpenings makes concurrent hits when windows open, and again when they end.
 func testOpenings(t *testing.T, s Subject) {
 	const keys, scale = 50, time.Minute
 	for range 3 {
 		var counts [keys][goroutines]uint64
-		together(keys*goroutines, func(i int) {
+		concurrently(keys*goroutines, func(i int) {
 			key := i / goroutines
 			w, err := s.Backend.Hit(t.Context(), fmt.Sprint("k", key), scale, goroutines, 1)
 			if err != nil {
@@ -87,7 +87,7 @@ func testOpenings(t *testing.T, s Subject) {
 			slices.Sort(counts[key][:])
 			for i, count := range counts[key] {
 				if count != uint64(i+1) {
-					t.Fatalf("place %d was given as %d", i+1, count)
+					t.Fatalf("the hits return count %d, want %d", count, i+1)
 				}
 			}
 		}
@@ -95,12 +95,12 @@ func testOpenings(t *testing.T, s Subject) {
 	}
 }
 
-// testCrowd makes calls of all kinds at once, of which little can be foretold, and then
-// sees that all is well.
-func testCrowd(t *testing.T, s Subject) {
+// testAllMethods makes concurrent calls of all methods, most results of which depend on the
+// order. Then it checks that new windows are not affected.
+func testAllMethods(t *testing.T, s Subject) {
 	scales := []time.Duration{time.Second, time.Minute}
 	key := func(i int) string { return fmt.Sprint("k", i%4) }
-	together(2000, func(i int) {
+	concurrently(2000, func(i int) {
 		b, ctx, scale := s.Backend, t.Context(), scales[i%2]
 		var w window.Window
 		var err error
@@ -121,7 +121,7 @@ func testCrowd(t *testing.T, s Subject) {
 			w, err = b.Hit(ctx, key(i), scale, 5, 1)
 		}
 		if err != nil || w.Count > 2004 || w.Left > scale+s.Exact || w.Left < 0 {
-			t.Errorf("%+v, %v", w, err)
+			t.Errorf("call %d returns %+v, %v", i, w, err)
 		}
 	})
 	c := calls{t, s}
@@ -147,7 +147,7 @@ func testMixed(t *testing.T, s Subject) {
 		made[i].limit = 1 + random.Uint64N(s.bounded(2000)-7)
 		made[i].increment = 1 + random.Uint64N(7)
 	}
-	together(hits, func(i int) {
+	concurrently(hits, func(i int) {
 		h := &made[i]
 		var err error
 		if h.w, err = s.Backend.Hit(t.Context(), "k", time.Hour, h.limit, h.increment); err != nil {
@@ -161,11 +161,11 @@ func testMixed(t *testing.T, s Subject) {
 			continue // it may not have been counted
 		}
 		if h.w.Count < last+h.increment || !s.SkipsDenied && h.w.Count > last+h.increment {
-			t.Fatalf("a hit of %d was given place %d, and another hit %d", h.increment, h.w.Count, last)
+			t.Fatalf("a hit of %d returns count %d, after count %d of another hit", h.increment, h.w.Count, last)
 		}
 		last = h.w.Count
 	}
 	if final := (calls{t, s}).get("k", time.Hour).Count; last > final || last < final && !s.SkipsDenied {
-		t.Errorf("place %d was given last, and the count is %d", last, final)
+		t.Errorf("the last hit returns count %d, but the count is %d", last, final)
 	}
 }

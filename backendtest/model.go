@@ -11,32 +11,32 @@ import (
 
 var modelScales = []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
 
-// modelID is what a window of the model is known by.
+// modelID identifies a window of the model.
 type modelID struct {
 	key   string
 	scale time.Duration
 }
 
-// modelWindow is what the model keeps of a window.
+// modelWindow is the state of a window in the model.
 type modelWindow struct {
 	count uint64
 	end   time.Time
 }
 
-// model keeps windows in the plainest way.
+// model is the simplest implementation of a backend.
 type model struct {
 	calls
 	windows map[modelID]modelWindow
 }
 
-// testModel makes random calls one after the other, with time passing in between, and
-// compares with the model.
+// testModel makes random calls one after the other, advances the clock in between, and compares
+// the results with those of the model.
 func testModel(t *testing.T, s Subject) {
 	m := model{calls{t, s}, map[modelID]modelWindow{}}
 	random := rand.New(rand.NewPCG(3, 4))
 	for step := range 3000 {
 		id := modelID{fmt.Sprint("k", random.IntN(3)), modelScales[random.IntN(len(modelScales))]}
-		m.pass(random, id)
+		m.advance(random, id)
 		m.step(random, id)
 		if t.Failed() {
 			t.Fatalf("step %d, key %s, scale %v", step, id.key, id.scale)
@@ -44,8 +44,8 @@ func testModel(t *testing.T, s Subject) {
 	}
 }
 
-// pass lets time pass: some of the scale, or all that is left of a window.
-func (m model) pass(random *rand.Rand, id modelID) {
+// advance advances the clock by a part of the scale, or to the end of a window.
+func (m model) advance(random *rand.Rand, id modelID) {
 	d := time.Duration(random.Int64N(int64(id.scale) / 8)).Truncate(time.Millisecond)
 	switch w := m.windows[id]; {
 	case random.IntN(20) == 0:
@@ -61,7 +61,7 @@ func (m model) pass(random *rand.Rand, id modelID) {
 	}
 }
 
-// step makes a call.
+// step makes a random call.
 func (m model) step(random *rand.Rand, id modelID) {
 	n, limit := random.Uint64N(4), random.Uint64N(12)
 	switch random.IntN(16) {
@@ -89,13 +89,13 @@ func (m model) step(random *rand.Rand, id modelID) {
 	}
 }
 
-// opened is told of a window that was opened with a count.
+// opened opens a window in the model and compares it with got.
 func (m model) opened(id modelID, got window.Window, count uint64) {
 	m.windows[id] = modelWindow{count, m.end(id.scale)}
 	m.want(got, count, m.windows[id].end)
 }
 
-// added is told of a window that was added to.
+// added adds n to a window in the model and compares it with got.
 func (m model) added(id modelID, got window.Window, n uint64) {
 	w, active := m.windows[id]
 	if !active {
@@ -107,8 +107,8 @@ func (m model) added(id modelID, got window.Window, n uint64) {
 	m.want(got, w.count, w.end)
 }
 
-// deleteSome deletes a key's windows of some scales; if these are all, it does not name
-// them.
+// deleteSome deletes a key's windows of some scales. If these are all scales, it calls Delete
+// without scales.
 func (m model) deleteSome(key string, scales []time.Duration) {
 	want := 0
 	for _, scale := range scales {

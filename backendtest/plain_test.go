@@ -2,9 +2,11 @@ package backendtest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,16 +15,19 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// plain is a backend in the plainest way. It is right, unless it has a fault.
+// plain is the simplest backend. It is correct, unless it has a fault.
 type plain struct {
 	now       func() time.Time
 	algorithm window.Algorithm
-	skips     bool // leaves hits uncounted when the window is over limit
+	skips     bool   // does not count hits on a window over its limit
+	maxCount  uint64 // 0: no bound
 	fault     fault
 
-	mu      sync.Mutex
+	hits   atomic.Int64
+	closed atomic.Bool
+
+	mu      sync.Mutex // guards windows
 	windows map[plainID]*window.Window
-	hits    atomic.Int64
 }
 
 var _ window.Backend = (*plain)(nil)
@@ -36,55 +41,64 @@ func newPlain(now func() time.Time, a window.Algorithm, f fault) *plain {
 	return &plain{now: now, algorithm: a, fault: f, windows: map[plainID]*window.Window{}}
 }
 
-// fault is what is wrong with a backend.
+// fault is a mistake in a backend.
 type fault string
 
 const (
-	none                  fault = ""
-	losesHits             fault = "a hit in 1000 is not counted"
-	givesPlacesTwice      fault = "between reading and adding, others add"
-	opensTwice            fault = "between looking and opening, others open"
-	endsLate              fault = "a window is active at its end"
-	endsEarly             fault = "a window ends a millisecond early"
-	endsEarlyInBetween    fault = "a window ends a millisecond early, but says otherwise"
-	tellsLateEnd          fault = "a window says it ends a millisecond late"
-	tellsNoEnd            fault = "a window does not say when it ends"
-	tellsWrongLeft        fault = "a window says that a scale is left"
-	tellsWrongStart       fault = "a window says it started now"
-	tellsWrongUpdate      fault = "a window says it was added to when it started"
-	slides                fault = "a hit moves the window's end"
-	ignoresAlgorithm      fault = "windows are of the other algorithm"
-	sharesScales          fault = "the scales of a key share a window"
-	joinsNames            fault = "key and scale are joined without care"
-	joinsNamesScaleFirst  fault = "scale and key are joined without care"
-	cutsKeys              fault = "keys are cut at 255 bytes"
-	foldsKeys             fault = "keys are folded to lower case"
-	trimsKeys             fault = "keys are trimmed"
-	cleansKeys            fault = "keys are made valid UTF-8"
-	wraps                 fault = "counts wrap around"
-	comparesFirst         fault = "a hit that would be denied is not counted"
-	skipsAtLimit          fault = "a hit on a full window is not counted"
-	losesCountWhenDenied  fault = "a hit on a window over limit clears the count"
-	zeroOpensNothing      fault = "an increment of 0 opens no window"
-	incStopsAtTen         fault = "Inc does not go over 10"
-	getOpens              fault = "Get opens a window"
-	getTellsOver          fault = "Get tells of a window that is over"
-	setKeepsEnd           fault = "Set keeps the window's end"
-	setAdds               fault = "Set adds to the count"
-	setNeedsWindow        fault = "Set opens no window"
-	setToZeroDeletes      fault = "Set to 0 ends the window"
-	resetDoesNothing      fault = "Reset does nothing"
-	resetEndsAllScales    fault = "Reset ends the windows of all scales"
-	resetClearsOnly       fault = "Reset clears the count and leaves the end"
-	deleteTellsNothing    fault = "Delete returns 0"
-	deleteCountsOver      fault = "Delete counts windows that are over"
-	deleteIgnoresScales   fault = "Delete deletes all scales if some are named"
-	deleteNeedsScales     fault = "Delete deletes nothing if no scale is named"
-	deleteByPrefix        fault = "Delete deletes keys that begin alike"
-	ignoresContext        fault = "the context is not looked at"
-	looksAtContextTooLate fault = "the context is looked at after the call is made"
-	hidesContext          fault = "the error does not match the context's"
-	forgetsKeys           fault = "of more than 20 windows, one is forgotten"
+	none                 fault = ""
+	losesHits            fault = "one hit in 1000 is not counted"
+	repeatsCounts        fault = "hits are counted between reading and adding"
+	opensTwice           fault = "windows are opened between reading and opening"
+	endsLate             fault = "a window is active at its end"
+	endsEarly            fault = "a window ends a millisecond early"
+	endsEarlySilently    fault = "a window ends a millisecond before its ExpiresAt"
+	returnsLateEnd       fault = "ExpiresAt is a millisecond late"
+	returnsNoEnd         fault = "ExpiresAt is zero"
+	returnsWrongLeft     fault = "Left is always a scale"
+	returnsWrongStart    fault = "StartedAt is always now"
+	returnsWrongUpdate   fault = "UpdatedAt is always StartedAt"
+	slides               fault = "a hit moves the end of the window"
+	ignoresAlgorithm     fault = "windows are those of the other algorithm"
+	sharesScales         fault = "the scales of a key share a window"
+	joinsNames           fault = "key and scale are concatenated"
+	joinsNamesScaleFirst fault = "scale and key are concatenated"
+	cutsKeys             fault = "keys are cut at 255 bytes"
+	foldsKeys            fault = "keys are folded to lower case"
+	trimsKeys            fault = "keys are trimmed"
+	repairsKeys          fault = "keys are made valid UTF-8"
+	wraps                fault = "counts wrap around"
+	comparesFirst        fault = "a hit that would be denied is not counted"
+	skipsAtLimit         fault = "a hit on a full window is not counted"
+	losesCountWhenDenied fault = "a hit on a window over its limit clears the count"
+	zeroOpensNothing     fault = "an increment of 0 opens no window"
+	incStopsAtTen        fault = "Inc does not count beyond 10"
+	getOpens             fault = "Get opens a window"
+	getReturnsOver       fault = "Get returns a window that is over"
+	setKeepsEnd          fault = "Set keeps the end of the window"
+	setAdds              fault = "Set adds to the count"
+	setNeedsWindow       fault = "Set opens no window"
+	setToZeroDeletes     fault = "Set to 0 ends the window"
+	resetDoesNothing     fault = "Reset does nothing"
+	resetEndsAllScales   fault = "Reset ends the windows of all scales"
+	resetClearsOnly      fault = "Reset clears the count and keeps the end"
+	deleteReturnsZero    fault = "Delete always returns 0"
+	deleteCountsOver     fault = "Delete counts windows that are over"
+	deleteIgnoresScales  fault = "Delete ends the windows of all scales, whatever the scales"
+	deleteNeedsScales    fault = "Delete without scales does nothing"
+	deleteByPrefix       fault = "Delete ends the windows of keys with the same prefix"
+	ignoresContext       fault = "the context is ignored"
+	checksContextTooLate fault = "the context is checked after the call"
+	hidesContextError    fault = "the error does not match that of the context"
+	forgetsKeys          fault = "with more than 20 windows, one is lost"
+	acceptsShortScales   fault = "positive scales under 1 ms are accepted"
+	hidesErrScale        fault = "the error of a scale does not match window.ErrScale"
+	deletesShortScales   fault = "Delete accepts scales under 1 ms"
+	acceptsTooMuch       fault = "numbers over MaxCount are accepted"
+	acceptsHighLimits    fault = "limits over MaxCount are accepted"
+	hidesErrRange        fault = "the error of a number does not match window.ErrRange"
+	worksAfterClose      fault = "calls after Close succeed"
+	getsAfterClose       fault = "Get after Close succeeds"
+	hidesErrClosed       fault = "the error after Close does not match window.ErrClosed"
 )
 
 // is reports whether the backend has the fault.
@@ -104,28 +118,64 @@ func (p *plain) id(key string, scale time.Duration) plainID {
 		key = strings.ToLower(key)
 	case trimsKeys:
 		key = strings.TrimSpace(key)
-	case cleansKeys:
+	case repairsKeys:
 		key = strings.ToValidUTF8(key, "?")
 	}
 	return plainID{key, scale}
 }
 
-// ended returns the ctx's error, once it has one.
+// Close makes later calls fail.
+func (p *plain) Close() error {
+	p.closed.Store(true)
+	return nil
+}
+
+// check returns the error of a call with a scale and numbers.
+func (p *plain) check(scale time.Duration, numbers ...uint64) error {
+	switch {
+	case p.is(hidesErrScale) && scale < window.MinScale:
+		return fmt.Errorf("plain: %v", window.CheckScale(scale))
+	case !p.is(acceptsShortScales) || scale <= 0:
+		if err := window.CheckScale(scale); err != nil {
+			return err
+		}
+	}
+	if p.maxCount > 0 && slices.Max(append(numbers, 0)) > p.maxCount && !p.is(acceptsTooMuch) {
+		if p.is(hidesErrRange) {
+			return errors.New("plain: too large")
+		}
+		return window.ErrRange
+	}
+	return p.checkOpen()
+}
+
+// checkOpen returns the error of a call after Close.
+func (p *plain) checkOpen() error {
+	switch {
+	case !p.closed.Load() || p.is(worksAfterClose):
+		return nil
+	case p.is(hidesErrClosed):
+		return errors.New("plain: closed")
+	}
+	return window.ErrClosed
+}
+
+// ended returns the error of ctx if it has ended.
 func (p *plain) ended(ctx context.Context) error {
 	switch {
 	case p.is(ignoresContext):
 		return nil
-	case p.is(hidesContext) && ctx.Err() != nil:
+	case p.is(hidesContextError) && ctx.Err() != nil:
 		return fmt.Errorf("plain: %v", ctx.Err())
 	}
 	return ctx.Err()
 }
 
-// active returns the active window, or nil. The mutex is held.
+// active returns the active window, or nil. p.mu is held.
 func (p *plain) active(id plainID) *window.Window {
 	w := p.windows[id]
 	now := p.now()
-	if p.is(endsEarlyInBetween) {
+	if p.is(endsEarlySilently) {
 		now = now.Add(time.Millisecond)
 	}
 	if w == nil || now.After(w.ExpiresAt) || now.Equal(w.ExpiresAt) && !p.is(endsLate) {
@@ -134,7 +184,7 @@ func (p *plain) active(id plainID) *window.Window {
 	return w
 }
 
-// open opens a window. The mutex is held.
+// open opens a window. p.mu is held.
 func (p *plain) open(id plainID, scale time.Duration, count uint64) *window.Window {
 	now, a := p.now(), p.algorithm
 	if p.is(ignoresAlgorithm) {
@@ -155,28 +205,28 @@ func (p *plain) open(id plainID, scale time.Duration, count uint64) *window.Wind
 	return w
 }
 
-// tell returns a copy of w for the caller.
-func (p *plain) tell(w *window.Window, scale time.Duration) window.Window {
-	told := *w
+// state returns a copy of w for the caller.
+func (p *plain) state(w *window.Window, scale time.Duration) window.Window {
+	c := *w
 	switch p.fault {
-	case tellsLateEnd:
-		told.ExpiresAt = told.ExpiresAt.Add(time.Millisecond)
-	case tellsNoEnd:
-		told.ExpiresAt = time.Time{}
-	case tellsWrongStart:
-		told.StartedAt = p.now()
-	case tellsWrongUpdate:
-		told.UpdatedAt = told.StartedAt
+	case returnsLateEnd:
+		c.ExpiresAt = c.ExpiresAt.Add(time.Millisecond)
+	case returnsNoEnd:
+		c.ExpiresAt = time.Time{}
+	case returnsWrongStart:
+		c.StartedAt = p.now()
+	case returnsWrongUpdate:
+		c.UpdatedAt = c.StartedAt
 	}
-	told.Left = told.ExpiresAt.Sub(p.now())
-	if p.is(tellsWrongLeft) {
-		told.Left = scale
+	c.Left = c.ExpiresAt.Sub(p.now())
+	if p.is(returnsWrongLeft) {
+		c.Left = scale
 	}
-	return told
+	return c
 }
 
-// others lets other goroutines in, where the backend should not.
-func (p *plain) others() {
+// unlockBriefly unlocks the mutex and lets other goroutines run, although the backend should not.
+func (p *plain) unlockBriefly() {
 	p.mu.Unlock()
 	for range 3 {
 		runtime.Gosched()
@@ -185,6 +235,12 @@ func (p *plain) others() {
 }
 
 func (p *plain) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
+	if p.is(acceptsHighLimits) {
+		limit = min(limit, p.maxCount)
+	}
+	if err := p.check(scale, limit, increment); err != nil {
+		return window.Window{}, err
+	}
 	p.mu.Lock()
 	w := p.active(p.id(key, scale))
 	skip := false
@@ -197,19 +253,22 @@ func (p *plain) Hit(ctx context.Context, key string, scale time.Duration, limit,
 		}
 	}
 	if skip {
-		told := p.tell(w, scale)
+		c := p.state(w, scale)
 		if !p.skips {
-			told.Count += increment
+			c.Count += increment
 		}
 		p.mu.Unlock()
-		return told, nil
+		return c, nil
 	}
 	p.mu.Unlock()
 	return p.Inc(ctx, key, scale, increment)
 }
 
 func (p *plain) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
-	if err := p.ended(ctx); err != nil && !p.is(looksAtContextTooLate) {
+	if err := p.check(scale, increment); err != nil {
+		return window.Window{}, err
+	}
+	if err := p.ended(ctx); err != nil && !p.is(checksContextTooLate) {
 		return window.Window{}, err
 	}
 	p.mu.Lock()
@@ -221,9 +280,9 @@ func (p *plain) Inc(ctx context.Context, key string, scale time.Duration, increm
 			return window.Window{}, nil
 		}
 		if p.is(opensTwice) {
-			p.others()
+			p.unlockBriefly()
 		}
-		return p.tell(p.open(id, scale, increment), scale), p.ended(ctx)
+		return p.state(p.open(id, scale, increment), scale), p.ended(ctx)
 	}
 	count := w.Count + increment
 	if count < increment && !p.is(wraps) {
@@ -232,8 +291,8 @@ func (p *plain) Inc(ctx context.Context, key string, scale time.Duration, increm
 	if p.is(incStopsAtTen) && count == 11 {
 		count = 10
 	}
-	if p.is(givesPlacesTwice) {
-		p.others()
+	if p.is(repeatsCounts) {
+		p.unlockBriefly()
 	}
 	if n := p.hits.Add(1); !p.is(losesHits) || n%1000 != 0 {
 		w.Count = count
@@ -242,10 +301,13 @@ func (p *plain) Inc(ctx context.Context, key string, scale time.Duration, increm
 	if p.is(slides) {
 		w.ExpiresAt = p.now().Add(scale)
 	}
-	return p.tell(w, scale), p.ended(ctx)
+	return p.state(w, scale), p.ended(ctx)
 }
 
 func (p *plain) Get(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
+	if err := p.check(scale); err != nil && !p.is(getsAfterClose) {
+		return window.Window{}, err
+	}
 	if err := p.ended(ctx); err != nil {
 		return window.Window{}, err
 	}
@@ -253,10 +315,10 @@ func (p *plain) Get(ctx context.Context, key string, scale time.Duration) (windo
 	defer p.mu.Unlock()
 	id := p.id(key, scale)
 	if w := p.active(id); w != nil {
-		return p.tell(w, scale), nil
+		return p.state(w, scale), nil
 	}
-	if w := p.windows[id]; w != nil && p.is(getTellsOver) {
-		return p.tell(w, scale), nil
+	if w := p.windows[id]; w != nil && p.is(getReturnsOver) {
+		return p.state(w, scale), nil
 	}
 	if p.is(getOpens) {
 		p.open(id, scale, 0)
@@ -265,7 +327,10 @@ func (p *plain) Get(ctx context.Context, key string, scale time.Duration) (windo
 }
 
 func (p *plain) Set(ctx context.Context, key string, scale time.Duration, count uint64) (window.Window, error) {
-	if err := p.ended(ctx); err != nil && !p.is(looksAtContextTooLate) {
+	if err := p.check(scale, count); err != nil {
+		return window.Window{}, err
+	}
+	if err := p.ended(ctx); err != nil && !p.is(checksContextTooLate) {
 		return window.Window{}, err
 	}
 	p.mu.Lock()
@@ -285,10 +350,13 @@ func (p *plain) Set(ctx context.Context, key string, scale time.Duration, count 
 	if p.is(setToZeroDeletes) && count == 0 {
 		delete(p.windows, id)
 	}
-	return p.tell(w, scale), p.ended(ctx)
+	return p.state(w, scale), p.ended(ctx)
 }
 
 func (p *plain) Reset(ctx context.Context, key string, scale time.Duration) error {
+	if err := p.check(scale); err != nil {
+		return err
+	}
 	switch p.fault {
 	case resetDoesNothing:
 		return ctx.Err()
@@ -308,7 +376,15 @@ func (p *plain) Reset(ctx context.Context, key string, scale time.Duration) erro
 }
 
 func (p *plain) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	if err := p.ended(ctx); err != nil && !p.is(looksAtContextTooLate) {
+	for _, scale := range scales {
+		if err := p.check(scale); err != nil && !p.is(deletesShortScales) {
+			return 0, err
+		}
+	}
+	if err := p.checkOpen(); err != nil {
+		return 0, err
+	}
+	if err := p.ended(ctx); err != nil && !p.is(checksContextTooLate) {
 		return 0, err
 	}
 	p.mu.Lock()
@@ -332,7 +408,7 @@ func (p *plain) Delete(ctx context.Context, key string, scales ...time.Duration)
 		}
 		delete(p.windows, id)
 	}
-	if p.is(deleteTellsNothing) {
+	if p.is(deleteReturnsZero) {
 		n = 0
 	}
 	return n, p.ended(ctx)

@@ -13,8 +13,8 @@ import (
 //go:embed testdata/fix-window-per-key.json
 var vectorsJSON []byte
 
-// vector is a sequence of calls on a virtual clock. Times are milliseconds since its start.
-// They come from a known implementation of the per-key fixed window.
+// vector is a sequence of calls on a virtual clock. Times are milliseconds since its start. The
+// vectors were recorded from another implementation of the per-key fixed window.
 type vector struct {
 	Name  string
 	Steps []struct {
@@ -23,16 +23,16 @@ type vector struct {
 		Key        string
 		Scale      int64
 		Limit, Inc uint64
-		Arg        uint64 // what inc adds or set sets
+		Arg        uint64 // increment of inc, or count of set
 		Want       string // allow or deny
-		Value      uint64 // the count; for a denial the time to wait; the end for expires_at
+		Value      uint64 // count; time to wait for a denial; end for expires_at
 	}
-	// CountsAfterDenial marks those where a later get also counts hits that were denied when
-	// the window was full already.
+	// CountsAfterDenial marks vectors in which a get after a denial returns a count that
+	// includes denied hits.
 	CountsAfterDenial bool `json:"counts_after_denial"`
 }
 
-// testVectors replays the vectors, from different positions in the scale.
+// testVectors replays the vectors, with different offsets from a multiple of the scale.
 func testVectors(t *testing.T, start func(*testing.T) Subject) {
 	var vectors []vector
 	if err := json.Unmarshal(vectorsJSON, &vectors); err != nil {
@@ -43,7 +43,7 @@ func testVectors(t *testing.T, start func(*testing.T) Subject) {
 			t.Run(fmt.Sprintf("%s/%v", v.Name, offset), func(t *testing.T) {
 				c := calls{t, start(t)}
 				if c.Algorithm != window.PerKey {
-					return // they are of the other algorithm
+					return // the vectors are for per-key windows
 				}
 				c.Clock.Advance(offset)
 				v.replay(c)
@@ -63,11 +63,11 @@ func (v vector) replay(c calls) {
 		case "hit":
 			w := c.hit(s.Key, scale, s.Limit, s.Inc)
 			if allowed := w.Count <= s.Limit; allowed != (s.Want == "allow") {
-				c.Fatalf("step %d: %+v: the count is %d", i, s, w.Count)
+				c.Fatalf("step %d: %+v: Count is %d", i, s, w.Count)
 			} else if !allowed {
 				full = true
-				if c.late(at(s.T+int64(s.Value)), w.ExpiresAt) {
-					c.Fatalf("step %d: %+v: there are %v left", i, s, w.Left)
+				if c.wrongEnd(at(s.T+int64(s.Value)), w.ExpiresAt) {
+					c.Fatalf("step %d: %+v: Left is %v", i, s, w.Left)
 				}
 				continue
 			}
@@ -85,15 +85,15 @@ func (v vector) replay(c calls) {
 			w := c.get(s.Key, scale)
 			if s.Value == 0 {
 				c.none(w)
-			} else if c.late(at(int64(s.Value)), w.ExpiresAt) {
-				c.Fatalf("step %d: %+v: it ends at %v", i, s, w.ExpiresAt.Sub(start))
+			} else if c.wrongEnd(at(int64(s.Value)), w.ExpiresAt) {
+				c.Fatalf("step %d: %+v: the window ends %v after the start", i, s, w.ExpiresAt.Sub(start))
 			}
 			continue
 		default:
 			c.Fatalf("step %d: unknown op in %+v", i, s)
 		}
 		if got != s.Value {
-			c.Fatalf("step %d: %+v: the count is %d", i, s, got)
+			c.Fatalf("step %d: %+v: Count is %d", i, s, got)
 		}
 	}
 }
