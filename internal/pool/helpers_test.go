@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -151,3 +152,15 @@ func behindGate(t testing.TB, o pool.Options[uint16]) (subject, *gate) {
 	require.Zero(t, s.Stats().Conns)
 	return s, g
 }
+
+// start runs f in n goroutines. The returned function waits for them.
+func (s subject) start(n int, f func(i int)) (wait func()) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	return all.Wait
+}
+
+// inParallel runs f in n goroutines and waits for them.
+func (s subject) inParallel(n int, f func(i int)) { s.start(n, f)() }

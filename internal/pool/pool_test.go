@@ -1,18 +1,575 @@
 package pool_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
-func TestSmoke(t *testing.T) {
+func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, to(inMemory(t)), pool.Options[uint16]{})
-		require.NoError(t, s.query(t.Context(), "k").err)
-		require.Equal(t, 1, s.Stats().Conns)
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 3, MaxInFlight: 10})
+		require.Equal(t, 1, srv.Conns())
+		for range 100 {
+			require.NoError(t, s.query(t.Context(), "k").err)
+		}
+		require.Equal(t, 1, srv.Conns(), "a single caller needs no second connection")
+
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		s.inParallel(200, func(int) {
+			for range 5 {
+				if err := s.query(t.Context(), "k").err; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		require.Equal(t, 3, srv.Conns())
+		require.Equal(t, 3, s.Stats().Conns)
+		require.EqualValues(t, 3, s.Stats().Dials)
 	})
+}
+
+func TestALostConnectionIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		for range 10 {
+			srv.Disconnect()
+			synctest.Wait()
+			require.Zero(t, s.Stats().Conns)
+			require.NoError(t, s.purge(t.Context(), "k").err)
+		}
+		require.EqualValues(t, 11, s.Stats().Dials)
+		require.EqualValues(t, 10, s.Stats().Failures)
+	})
+}
+
+func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := behindGate(t, pool.Options[uint16]{Dialer: &dial.Dialer{Timeout: 3 * time.Second}})
+		g.hang.Store(true)
+		start := time.Now()
+		done := s.start(100, func(int) {
+			r := s.purge(t.Context(), "k")
+			if !errors.Is(r.err, dial.ErrConnect) || r.sent {
+				t.Errorf("PURGE: %+v", r)
+			}
+		})
+		synctest.Wait()
+		require.Equal(t, 100, s.Stats().Acquiring)
+		require.Zero(t, s.Stats().Queued)
+		done()
+		require.Zero(t, s.Stats().Acquiring)
+		require.Equal(t, 3*time.Second, time.Since(start), "dialing is bounded")
+		require.EqualValues(t, 2, s.Stats().Dials, "one attempt for all of them")
+
+		g.hang.Store(false)
+		require.ErrorIs(t, s.purge(t.Context(), "k").err, pool.ErrUnavailable)
+		time.Sleep(time.Second)
+		require.NoError(t, s.purge(t.Context(), "k").err)
+	})
+}
+
+func TestACallerDoesNotWaitForAConnectionBeyondItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := behindGate(t, pool.Options[uint16]{Dialer: &dial.Dialer{Timeout: time.Minute}})
+		g.hang.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		r := s.purge(ctx, "k")
+		require.ErrorIs(t, r.err, context.DeadlineExceeded)
+		require.False(t, r.sent)
+		require.Equal(t, time.Second, time.Since(start))
+		require.Zero(t, s.Stats().Acquiring)
+	})
+}
+
+// The context of the first caller that needs a connection does not end the attempt that others
+// wait for, too.
+func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := newPool(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			time.Sleep(2 * time.Second)
+			return srv.Dial(ctx)
+		}, pool.Options[uint16]{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done := s.start(1, func(int) {
+			if err := s.Connect(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		start := time.Now()
+		require.NoError(t, s.query(t.Context(), "k").err)
+		require.Equal(t, 1500*time.Millisecond, time.Since(start))
+		done()
+		require.EqualValues(t, 1, s.Stats().Dials)
+	})
+}
+
+func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := behindGate(t, pool.Options[uint16]{MaxQueued: 5})
+		g.hang.Store(true)
+		var rejected atomic.Int64
+		done := s.start(12, func(int) {
+			if r := s.purge(t.Context(), "k"); errors.Is(r.err, conn.ErrQueueFull) && !r.sent {
+				rejected.Add(1)
+			}
+		})
+		synctest.Wait()
+		require.Equal(t, 5, s.Stats().Acquiring)
+		require.EqualValues(t, 12-5, rejected.Load())
+		done()
+	})
+}
+
+func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: 3, MaxQueued: 5})
+		srv.Inject(mockserver.Fault{Delay: time.Second})
+		probe := srv.Requests(codec.OpPurge)
+		results := make([]result, 20)
+		var callers sync.WaitGroup
+		for i := range results {
+			callers.Go(func() { results[i] = s.purge(t.Context(), "k") })
+			synctest.Wait()
+		}
+		require.Equal(t, 3, s.Stats().InFlight)
+		require.Equal(t, 5, s.Stats().Queued)
+		require.Zero(t, s.Stats().Acquiring)
+		callers.Wait()
+		for i, r := range results {
+			if i < 3+5 {
+				require.NoError(t, r.err)
+			} else {
+				require.ErrorIs(t, r.err, conn.ErrQueueFull)
+				require.False(t, r.sent)
+			}
+		}
+		require.Equal(t, 3+5, srv.Requests(codec.OpPurge)-probe)
+	})
+}
+
+func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second})
+		g.fail.Store(true)
+		err := s.purge(t.Context(), "k").err
+		require.ErrorIs(t, err, errGate, "the first caller finds out")
+		require.NotErrorIs(t, err, pool.ErrUnavailable)
+		dials := s.Stats().Dials
+
+		start := time.Now()
+		s.inParallel(100, func(int) {
+			for range 100 {
+				r := s.purge(t.Context(), "k")
+				if !errors.Is(r.err, pool.ErrUnavailable) || !errors.Is(r.err, errGate) || r.sent {
+					t.Errorf("PURGE: %+v", r)
+				}
+			}
+		})
+		require.Zero(t, time.Since(start), "no other caller waits")
+		require.Equal(t, dials, s.Stats().Dials, "and none makes an attempt")
+
+		time.Sleep(20 * time.Second)
+		attempts := s.Stats().Dials - dials
+		require.GreaterOrEqual(t, attempts, uint64(4+7), "0.1, 0.3, 0.7, 1.5 s, then every 2 s")
+		require.LessOrEqual(t, attempts, uint64(4+12))
+
+		g.fail.Store(false)
+		time.Sleep(2200 * time.Millisecond)
+		require.NoError(t, s.purge(t.Context(), "k").err, "the pool has tried again")
+	})
+}
+
+func TestBackoffIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		min, max time.Duration
+		attempts [2]uint64 // in 10 s
+	}{
+		{time.Hour, time.Second, [2]uint64{9, 11}},
+		{1<<63 - 1, time.Second, [2]uint64{9, 11}},
+		{time.Second, 1<<63 - 1, [2]uint64{3, 3}}, // 1, 3, 7 s
+		{1<<63 - 1, 1<<63 - 1, [2]uint64{0, 0}},   // for ever
+		{time.Second, time.Second, [2]uint64{9, 11}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, g := behindGate(t, pool.Options[uint16]{MinBackoff: c.min, MaxBackoff: c.max})
+			g.fail.Store(true)
+			require.Error(t, s.purge(t.Context(), "k").err)
+			dials := s.Stats().Dials
+			time.Sleep(10 * time.Second)
+			attempts := s.Stats().Dials - dials
+			require.GreaterOrEqual(t, attempts, c.attempts[0], "%v up to %v", c.min, c.max)
+			require.LessOrEqual(t, attempts, c.attempts[1], "%v up to %v", c.min, c.max)
+		})
+	}
+}
+
+func TestAFailureToGrowDoesNotOpenTheCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MinBackoff: time.Second, MaxBackoff: time.Second})
+		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		g.fail.Store(true)
+		makeCalls := func() {
+			s.inParallel(50, func(int) {
+				for range 20 {
+					if err := s.purge(t.Context(), "k").err; err != nil {
+						t.Errorf("PURGE: %v", err)
+					}
+				}
+			})
+		}
+		makeCalls()
+		require.EqualValues(t, 2, s.Stats().Dials, "one attempt to grow within MaxBackoff")
+		require.EqualValues(t, 1, s.Stats().Failures)
+		require.Equal(t, 1, g.srv.Conns())
+		g.fail.Store(false)
+		time.Sleep(time.Second)
+		makeCalls()
+		require.Equal(t, 3, g.srv.Conns(), "no more than MaxConns")
+		require.Equal(t, 3, s.Stats().Conns)
+		require.EqualValues(t, 4, s.Stats().Dials)
+	})
+}
+
+func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		var dialing, most atomic.Int64
+		s := connect(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+			most.Store(max(most.Load(), dialing.Add(1)))
+			defer dialing.Add(-1)
+			time.Sleep(3 * time.Millisecond)
+			return g.dial(ctx, network, address)
+		}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 4, MinBackoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond})
+		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		var served atomic.Int64
+		end := time.Now().Add(5 * time.Second)
+		done := s.start(20, func(int) {
+			for time.Now().Before(end) {
+				if err := s.query(t.Context(), "k").err; err == nil {
+					served.Add(1)
+				} else if !errors.Is(err, dial.ErrConnect) && !errors.Is(err, pool.ErrUnavailable) && !errors.Is(err, conn.ErrLost) {
+					t.Errorf("QUERY: %v", err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		for time.Now().Before(end) {
+			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+			g.fail.Store(rand.IntN(2) == 0)
+			if rand.IntN(2) == 0 {
+				g.srv.Disconnect()
+			}
+			if n := s.Stats().Conns; n > 2 {
+				t.Errorf("%d connections", n)
+			}
+		}
+		done()
+		require.EqualValues(t, 1, most.Load(), "attempts at a time")
+		require.Positive(t, served.Load())
+		g.fail.Store(false)
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, s.query(t.Context(), "k").err)
+	})
+}
+
+func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		narrow, wide, down := inMemory(t), inMemory(t, mockserver.WithValueSize(4)), inMemory(t)
+		down.Refuse(true)
+		var current atomic.Pointer[mockserver.Server]
+		current.Store(narrow)
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return current.Load().Dial(ctx)
+		}, pool.Options[uint16]{})
+		current.Store(down)
+		narrow.Disconnect()
+		synctest.Wait()
+		err := s.purge(t.Context(), "k").err
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.NotErrorIs(t, err, dial.ErrValueSizeMismatch)
+		before := int(s.Stats().Dials)
+		current.Store(wide)
+		time.Sleep(time.Minute)
+		r := s.purge(t.Context(), "k")
+		require.ErrorIs(t, r.err, pool.ErrUnavailable)
+		require.ErrorIs(t, r.err, dial.ErrValueSizeMismatch, "why the last attempt failed")
+		require.False(t, r.sent)
+		require.Equal(t, int(s.Stats().Dials)-before, wide.Requests(codec.OpInsert))
+		require.Zero(t, wide.Conns())
+		require.Empty(t, wide.Keys())
+		current.Store(narrow)
+		time.Sleep(6 * time.Second) // MaxBackoff
+		require.NoError(t, s.purge(t.Context(), "k").err)
+	})
+}
+
+func TestAProbeWithoutAValidResponseIsAProtocolViolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Replace: []byte("HTTP/1.1 400 Bad Request\r\n")})
+		s := newPool(t, to(srv), pool.Options[uint16]{})
+		err := s.Connect(t.Context())
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.ErrorIs(t, err, conn.ErrProtocol)
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+	})
+}
+
+func TestEventsBeforeAndAfterTheProbesResponsesAreCounted(t *testing.T) {
+	event, err := codec.Event[uint16]{Channel: []byte("*"), Payload: []byte("x")}.AppendBinary(nil)
+	require.NoError(t, err)
+	for _, split := range []int{0, 1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t, mockserver.WithSplit(split))
+			srv.Inject(mockserver.Fault{Op: codec.OpInsert, Replace: append([]byte{1}, event...), Times: 1})
+			// The server of uint16 finds the second of the four keys.
+			srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 1, Replace: append(bytes.Clone(event), 1), Times: 1})
+			// After the last status: the connection is the first to see it.
+			srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 2, Replace: append([]byte{0}, event...), Times: 1})
+			s := connect(t, to(srv), pool.Options[uint16]{})
+			r := s.query(t.Context(), "k")
+			require.NoError(t, r.err)
+			require.False(t, r.reply.OK)
+			require.EqualValues(t, 3, s.Stats().Events)
+		})
+	}
+}
+
+// A server that ends each connection right after the probe does not keep callers for ever.
+func TestConnectionsThatEndAtOnceAreAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: codec.ProbeResponses})
+		srv.Disconnect()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, s.query(ctx, "k").err, conn.ErrLost)
+		require.LessOrEqual(t, s.Stats().Dials, uint64(4))
+	})
+}
+
+// lingering takes a second to be closed.
+type lingering struct{ net.Conn }
+
+func (c lingering) Close() error {
+	time.Sleep(time.Second)
+	return c.Conn.Close()
+}
+
+func TestCloseFailsPendingCallsAndWaitsForEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx)
+			return lingering{nc}, err
+		}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 5})
+		srv.Inject(mockserver.Fault{Delay: time.Hour})
+		done := s.start(50, func(int) {
+			if err := s.query(t.Context(), "k").err; !errors.Is(err, window.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		start := time.Now()
+		s.Close()
+		require.GreaterOrEqual(t, time.Since(start), time.Second, "the connections are closed")
+		done()
+		s.Close()
+		r := s.purge(t.Context(), "k")
+		require.ErrorIs(t, r.err, window.ErrClosed)
+		require.False(t, r.sent)
+		require.ErrorIs(t, s.Connect(t.Context()), window.ErrClosed)
+		require.Zero(t, s.Stats().Conns)
+		require.Zero(t, s.Stats().Retries)
+	})
+}
+
+func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
+	for name, obstruct := range map[string]func(g *gate){
+		"dialing": func(g *gate) { g.hang.Store(true) },
+		"probing": func(g *gate) { g.srv.Inject(mockserver.Fault{Drop: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, g := behindGate(t, pool.Options[uint16]{Dialer: &dial.Dialer{Timeout: time.Hour}})
+				obstruct(g)
+				done := s.start(10, func(int) {
+					if err := s.query(t.Context(), "k").err; !errors.Is(err, window.ErrClosed) {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+				start := time.Now()
+				s.Close()
+				require.Zero(t, time.Since(start))
+				done()
+			})
+		})
+	}
+}
+
+// A connection that is ready at the moment of Close is closed, too.
+func TestCloseAmongAttempts(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
+			srv := inMemory(t)
+			s := newPool(t, to(srv), pool.Options[uint16]{})
+			done := s.start(4, func(int) {
+				if err := s.query(t.Context(), "k").err; err != nil && !errors.Is(err, window.ErrClosed) {
+					t.Error(err)
+				}
+			})
+			for range rand.IntN(40) {
+				runtime.Gosched()
+			}
+			s.Close()
+			done()
+			synctest.Wait()
+			require.Zero(t, srv.Conns())
+		})
+	}
+}
+
+func TestNothingIsLeftOfAPoolWhoseServerIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
+		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: time.Hour, MaxBackoff: time.Hour})
+		g.fail.Store(true)
+		require.ErrorIs(t, s.purge(t.Context(), "k").err, errGate)
+		start := time.Now()
+		s.Close()
+		require.ErrorIs(t, s.purge(t.Context(), "k").err, window.ErrClosed)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// ownGoroutines returns the stacks of goroutines that belong to pools.
+func ownGoroutines() (own []string) {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for _, s := range strings.Split(string(buf), "\n\n") {
+		if strings.Contains(s, "internal/pool.(*") || strings.Contains(s, "internal/conn.(*") || strings.Contains(s, "jackc/puddle") {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+func TestNoGoroutineOutlivesAPoolOverTCP(t *testing.T) {
+	srv, err := mockserver.Start()
+	require.NoError(t, err)
+	for range 20 {
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+		}, pool.Options[uint16]{MaxInFlight: 4})
+		done := s.start(100, func(int) { s.purge(t.Context(), "k") })
+		s.Close()
+		done()
+	}
+	require.NoError(t, srv.Close())
+	require.Eventually(t, func() bool { return len(ownGoroutines()) == 0 }, 5*time.Second, time.Millisecond)
+}
+
+// tenThousandCallers has 10,000 goroutines each make a counter and read it, and returns how
+// many requests were in flight at most.
+func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most int) {
+	const callers = 10_000
+	observe := make(chan struct{}, callers)
+	var observer sync.WaitGroup
+	observer.Go(func() {
+		for range observe {
+			most = max(most, s.Stats().InFlight)
+		}
+	})
+	s.inParallel(callers, func(i int) {
+		key, quota := fmt.Sprint("user:", i), uint16(i)
+		ttl := codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}
+		if r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), Quota: quota, TTL: ttl}); r.err != nil || !r.reply.OK {
+			t.Errorf("INSERT %s: %+v", key, r)
+		}
+		observe <- struct{}{}
+		if r := s.query(t.Context(), key); r.err != nil || !r.reply.OK || r.reply.Quota != quota || r.reply.TTL.Unit != codec.Seconds {
+			t.Errorf("QUERY %s: %+v", key, r)
+		}
+	})
+	close(observe)
+	observer.Wait()
+	require.Equal(t, callers, srv.Requests(codec.OpQuery))
+	st := s.Stats()
+	require.EqualValues(t, 2*callers, st.Answered)
+	require.Zero(t, st.InFlight+st.Queued+st.Acquiring)
+	require.EqualValues(t, 1, st.Dials)
+	return most
+}
+
+func TestTenThousandCallersShareOneConnection(t *testing.T) {
+	options := pool.Options[uint16]{MaxConns: 1, MaxInFlight: 512}
+	overTCP := func(srv *mockserver.Server) dialFunc {
+		return func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+		}
+	}
+	t.Run("in memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			require.LessOrEqual(t, tenThousandCallers(t, srv, connect(t, to(srv), options)), 512)
+		})
+	})
+	t.Run("over TCP", func(t *testing.T) {
+		srv := mockserver.RunT(t)
+		require.LessOrEqual(t, tenThousandCallers(t, srv, connect(t, overTCP(srv), options)), 512)
+	})
+	t.Run("over TCP with delay", func(t *testing.T) {
+		srv := mockserver.RunT(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		require.LessOrEqual(t, tenThousandCallers(t, srv, connect(t, overTCP(srv), options)), 512)
+	})
+}
+
+// If responses are delayed, all requests in flight are outstanding: the mock server reports a
+// violation beyond 1024 (H4).
+func TestNoMoreRequestsAreInFlightThanAllowed(t *testing.T) {
+	for _, allowed := range []int{1, 512, 1023} {
+		t.Run(fmt.Sprint(allowed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+				s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: allowed})
+				most := tenThousandCallers(t, srv, s)
+				require.LessOrEqual(t, most, allowed)
+				require.Greater(t, 2*most, allowed, "in flight at the same time")
+			})
+		})
+	}
 }

@@ -1,0 +1,44 @@
+package dial_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/dial"
+)
+
+func TestParseAddress(t *testing.T) {
+	for s, want := range map[string]dial.Address{
+		"h:1":                {Network: "tcp", Address: "h:1"},
+		":9000":              {Network: "tcp", Address: ":9000"},
+		"[::1]:9000":         {Network: "tcp", Address: "[::1]:9000"},
+		"unix:///run/t.sock": {Network: "unix", Address: "/run/t.sock"},
+		"unix://t.sock":      {Network: "unix", Address: "t.sock"},
+	} {
+		a, err := dial.ParseAddress(s)
+		require.NoError(t, err, s)
+		require.Equal(t, want, a, s)
+	}
+}
+
+func TestParseAddressErrors(t *testing.T) {
+	for s, want := range map[string]string{
+		"":              "is neither host:port nor unix:///path",
+		"h":             "is neither host:port nor unix:///path",
+		"::1:9000":      "is neither host:port nor unix:///path",
+		"h:":            `"h:" has no port`,
+		"unix://":       `"unix://" has no path`,
+		"throttr://h:1": "a URL is not an address",
+	} {
+		a, err := dial.ParseAddress(s)
+		require.ErrorContains(t, err, want, s)
+		require.Zero(t, a)
+	}
+}
+
+func TestParseAddressDoesNotRepeatAPassword(t *testing.T) {
+	_, err := dial.ParseAddress("throttr://user:secret@h:1")
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "secret")
+}

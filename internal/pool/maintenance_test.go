@@ -1,0 +1,108 @@
+package pool_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+func TestAnOldConnectionIsReplacedAndNoCallIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: 13 * time.Millisecond})
+		s := connect(t, to(srv), pool.Options[uint16]{
+			MaxConns: 2, MaxInFlight: 20, MaxRetries: -1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond,
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		s.inParallel(60, func(int) {
+			for ctx.Err() == nil {
+				if err := s.purge(t.Context(), "k").err; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		st := s.Stats()
+		require.GreaterOrEqual(t, st.Dials, uint64(2*9), "10 s at 1 s each")
+		require.LessOrEqual(t, st.Dials, uint64(2*11))
+		require.Zero(t, st.Failures)
+		require.Zero(t, st.Retries)
+		time.Sleep(time.Second)
+		require.LessOrEqual(t, srv.Conns(), 2, "the old ones are closed")
+	})
+}
+
+func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{
+			MaxConns: 4, MaxInFlight: 2, MaxConnIdle: time.Minute, MaxConnAge: -1, HealthInterval: 10 * time.Second,
+		})
+		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		s.inParallel(20, func(int) {
+			for range 20 {
+				if err := s.query(t.Context(), "k").err; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		remove()
+		require.Equal(t, 4, srv.Conns())
+		time.Sleep(55 * time.Second)
+		require.Equal(t, 4, srv.Conns())
+		time.Sleep(20 * time.Second)
+		require.Equal(t, 1, srv.Conns())
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, srv.Conns())
+		require.EqualValues(t, 4, s.Stats().Dials)
+		require.Zero(t, s.Stats().Failures)
+	})
+}
+
+func TestAgeAndIdlenessCanBeUnlimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 2, MaxInFlight: 2, MaxConnAge: -1, MaxConnIdle: -1})
+		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		s.inParallel(4, func(int) { s.query(t.Context(), "k") })
+		remove()
+		require.Equal(t, 2, srv.Conns())
+		time.Sleep(1000 * time.Hour)
+		require.Equal(t, 2, srv.Conns())
+		require.EqualValues(t, 2, s.Stats().Dials)
+	})
+}
+
+func TestIdleConnectionsArePingedAndSilentOnesClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{HealthInterval: 10 * time.Second, StallTimeout: 2 * time.Second})
+		time.Sleep(35 * time.Second)
+		require.Equal(t, 3, srv.Requests(codec.OpQuery))
+		remove := srv.Inject(mockserver.Fault{Drop: true})
+		time.Sleep(8 * time.Second)
+		require.EqualValues(t, 1, s.Stats().Failures)
+		require.Zero(t, srv.Conns())
+		remove()
+		start := time.Now()
+		require.NoError(t, s.query(t.Context(), "k").err)
+		require.Zero(t, time.Since(start), "the caller does not wait for a stall")
+	})
+}
+
+func TestABusyConnectionIsNotPinged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{HealthInterval: time.Second, StallTimeout: time.Minute})
+		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 10 * time.Second})
+		require.NoError(t, s.purge(t.Context(), "k").err)
+		require.Zero(t, srv.Requests(codec.OpQuery))
+	})
+}
