@@ -16,34 +16,41 @@ import (
 
 var benchCommand = command{
 	name:  "bench",
-	short: "put load on the servers, and tell how fast they and the client are",
-	long: `So many goroutines perform one operation after the other for a while: "hit" on windows that
-never get full, "increase" and "query" on counters, "insert" of new ones. "raw" is no client:
-it writes frames that are encoded already, keeps so many operations outstanding, and counts
-the bytes of their answers: the limit of servers and network. With -compare raw both take
-turns, over as many connections, and so do different numbers of goroutines.
+	short: "measure how fast the servers and the client are",
+	long: `A number of goroutines repeat one operation: "hit" on windows that never get full, "increase"
+and "query" on counters, or "insert" of new counters. "raw" is no client: it writes encoded
+frames, keeps operations outstanding, and counts the bytes of the responses. It shows the limit
+that servers and network set. With -compare raw, client and raw take turns over as many
+connections. Several numbers of -goroutines take turns, too.
 
-A ratio is one of operations/s: to raw with as many outstanding or, without it, to the first
-row. CPU and allocations are those of this whole process. All records are purged in the end.
+A ratio is one of operations/s: to raw with as many outstanding operations or, without
+-compare, to the first row. CPU and allocations are those of the whole process. At the end, the
+command purges its records.
 `,
 	examples: []string{
 		"throttr bench -workload increase -duration 5s",
 		"throttr bench -workload hit -keys 1000 -goroutines 1,64,512 -compare raw",
 		"throttr bench -workload raw -frames query -outstanding 64 -json",
 	},
-	timeout: "the `time` to connect and to make the keys in, and, with that of measuring, to purge them",
-	define: func(f *flag.FlagSet) reader {
-		b := bench{goroutines: counts{64}}
-		f.Var(&b.workload, "workload", "`what` is done: hit, increase, query, insert or raw (default hit)")
-		f.Var(&b.frames, "frames", "`what` raw does: hit, increase, query or insert (default increase)")
-		f.StringVar(&b.compare, "compare", "", "`raw`: take turns with raw, and tell the ratio")
-		f.Var(&b.goroutines, "goroutines", "how `many` do it; several numbers, as in 1,64, take turns (default 64)")
-		f.IntVar(&b.outstanding, "outstanding", 0, "how many operations raw has outstanding, over all connections (default as -goroutines)")
-		f.IntVar(&b.conns, "conns", 4, "connections per server at most: the client has another when those are busy, raw as many as it")
-		f.IntVar(&b.keys, "keys", 1000, "how many `keys` are used, in random order")
-		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` that each is measured; those that take turns have ten of a tenth")
-		durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each runs before")
-		return func(args []string) (task, error) {
+	timeout: "the `time` to connect and make keys; to purge them, the time of measuring is added",
+	define: func(f *flag.FlagSet) parser {
+		b := bench{workload: load.Hit, goroutines: counts{64}}
+		f.Func("workload", "the `operation`: hit, increase, query, insert or raw (default hit)", func(s string) (err error) {
+			b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), raw))
+			return err
+		})
+		f.Func("frames", "the `operation` of raw: hit, increase, query or insert (default increase)", func(s string) (err error) {
+			b.frames, err = parseWorkload(s, load.Workloads)
+			return err
+		})
+		f.StringVar(&b.compare, "compare", "", "`raw`: take turns with raw, and print the ratio")
+		f.Var(&b.goroutines, "goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)")
+		f.IntVar(&b.outstanding, "outstanding", 0, "the number of outstanding operations of raw, over all connections (default as -goroutines)")
+		f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
+		f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order")
+		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth")
+		durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each row runs before")
+		return func(args []string) (action, error) {
 			if err := needArgs(args); err != nil {
 				return nil, err
 			}
@@ -52,42 +59,28 @@ row. CPU and allocations are those of this whole process. All records are purged
 	},
 }
 
-// What bounds a bench.
+// The bounds of the flags.
 const (
 	maxBenchGoroutines  = 1 << 16
 	maxBenchConns       = 1 << 10
 	maxBenchKeys        = 10_000_000
-	maxBenchOutstanding = maxBenchConns * maxOutstanding
+	maxBenchOutstanding = maxBenchConns * load.MaxResponses
 	minBenchDuration    = 10 * time.Millisecond
 	maxBenchDuration    = time.Hour
-	// benchTTL is what records live that are not purged, a number of hours that fits every
-	// value size.
-	benchTTL = 12 * time.Hour
-	// turns is how often each has its turn, where several take turns.
-	turns = 10
 )
 
-// workload is what is done again and again. It is a flag.
-type workload string
+// turns is the number of turns if there is more than one row.
+const turns = 10
 
-const (
-	hitWorkload      workload = "hit"
-	increaseWorkload workload = "increase"
-	queryWorkload    workload = "query"
-	insertWorkload   workload = "insert"
-	rawWorkload      workload = "raw"
-)
+// raw is the workload that [load.Raw] runs.
+const raw load.Workload = "raw"
 
-// String implements flag.Value.
-func (w *workload) String() string { return string(*w) }
-
-// Set implements flag.Value.
-func (w *workload) Set(s string) error {
-	*w = workload(s)
-	if !slices.Contains([]workload{hitWorkload, increaseWorkload, queryWorkload, insertWorkload, rawWorkload}, *w) {
-		return fmt.Errorf("there is no workload %q", s)
+// parseWorkload returns the workload of a name, if it is a known one.
+func parseWorkload(name string, known []load.Workload) (load.Workload, error) {
+	if w := load.Workload(name); slices.Contains(known, w) {
+		return w, nil
 	}
-	return nil
+	return "", fmt.Errorf("not one of %s", strings.Trim(fmt.Sprint(known), "[]"))
 }
 
 // counts is a flag: one or more numbers, of 1 or more.
@@ -109,9 +102,9 @@ func (c *counts) Set(list string) error {
 	return nil
 }
 
-// bench is a measurement to be.
+// bench is the command line of a bench.
 type bench struct {
-	workload, frames workload
+	workload, frames load.Workload
 	compare          string
 	goroutines       counts
 	outstanding      int
@@ -119,28 +112,23 @@ type bench struct {
 	duration, warmup time.Duration
 }
 
-// check completes what the flags say, or says what is wrong with it.
+// check completes b, or returns an error if the flags contradict each other.
 func (b *bench) check(f *flag.FlagSet) error {
-	if b.workload == "" {
-		b.workload = hitWorkload
-	}
-	alone := b.workload == rawWorkload
+	onlyRaw := b.workload == raw
 	switch {
-	case b.compare != "" && b.compare != string(rawWorkload):
+	case b.compare != "" && b.compare != string(raw):
 		return fmt.Errorf("-compare is raw, not %q", b.compare)
-	case alone && b.compare != "":
+	case onlyRaw && b.compare != "":
 		return errors.New("raw can't be compared with itself")
-	case !alone && isSet(f, "frames"):
+	case !onlyRaw && isSet(f, "frames"):
 		return errors.New("-frames is for -workload raw")
-	case b.frames == rawWorkload:
-		return errors.New("-frames is hit, increase, query or insert")
-	case isSet(f, "outstanding") && !alone && b.compare == "":
+	case isSet(f, "outstanding") && !onlyRaw && b.compare == "":
 		return errors.New("-outstanding is for raw")
 	}
-	if !alone {
+	if !onlyRaw {
 		b.frames = b.workload
 	} else if b.frames == "" {
-		b.frames = increaseWorkload
+		b.frames = load.Increase
 	}
 	for _, n := range []struct {
 		name      string
@@ -161,134 +149,123 @@ func (b *bench) check(f *flag.FlagSet) error {
 	return nil
 }
 
-// contender is something whose speed is measured.
+// contender is a client or raw.
 type contender interface {
-	// prepare connects, and makes the records.
+	load.Contender
+	// prepare connects and makes the records.
 	prepare(ctx context.Context) error
-	measure(ctx context.Context, cfg load.Config) (load.Result, error)
-	// conns returns how many connections it uses.
+	// conns returns the number of connections per server.
 	conns() int
-	// clean purges the records, and lets the connections go.
-	clean(ctx context.Context) error
+	// cleanUp purges the records and disconnects.
+	cleanUp(ctx context.Context) error
 }
 
-// entrant is a contender with what it is to do, and what came of it.
-type entrant struct {
+// row is a row of the output.
+type row struct {
 	contender
-	what       workload
 	raw        bool
-	goroutines int // of raw: operations outstanding
+	goroutines int // of raw: outstanding operations
 	results    []load.Result
 }
 
-// title names an entrant.
-func (r *entrant) title() string {
-	if r.raw {
-		return "raw " + string(r.what)
-	}
-	return string(r.what)
-}
-
-// entrants returns all that take part: raw comes after the one with which it is compared.
-func (b *bench) entrants(cfg throttr.Config) (all []*entrant) {
+// rows returns the rows: for each number of goroutines the client, raw, or the client and then
+// raw.
+func (b *bench) rows(cfg throttr.Config) (all []*row) {
 	for _, n := range b.goroutines {
 		var conns func() int
-		if b.workload != rawWorkload {
-			c := &loadClient{cfg: cfg, workload: b.workload, keys: newKeys(b.keys), goroutines: n}
-			all = append(all, &entrant{contender: c, what: b.workload, goroutines: n})
+		if b.workload != raw {
+			c := &clientLoad{cfg: cfg, workload: b.workload, keys: newKeys(b.keys), goroutines: n}
+			all = append(all, &row{contender: c, goroutines: n})
 			conns = c.conns
 		}
-		if b.workload == rawWorkload || b.compare != "" {
-			r := &raw{cfg: cfg, workload: b.frames, keys: newKeys(b.keys), outstanding: n, like: conns}
+		if b.workload == raw || b.compare != "" {
 			if b.outstanding > 0 {
-				r.outstanding = b.outstanding
+				n = b.outstanding
 			}
-			all = append(all, &entrant{contender: r, what: b.frames, raw: true, goroutines: r.outstanding})
+			r := &rawLoad{cfg: cfg, workload: b.frames, keys: newKeys(b.keys), outstanding: n, maxConns: conns}
+			all = append(all, &row{contender: r, raw: true, goroutines: n})
 		}
 	}
 	return all
 }
 
-// run measures, and prints what was measured.
+// run measures all rows, prints them, and cleans up.
 func (b *bench) run(ctx context.Context, e *env) (bool, error) {
 	cfg, err := config(e.servers)
 	if err != nil {
 		return false, err
 	}
 	cfg.MaxConns = b.conns
-	all := b.entrants(cfg)
+	rows := b.rows(cfg)
 	p := newProgress(e.stderr)
 	defer func() {
-		p.done()
-		if err := b.clean(ctx, e, all); err != nil {
+		p.clear()
+		if err := b.cleanUp(ctx, e, rows); err != nil {
 			fmt.Fprintf(e.stderr, "records are left behind: %v\n", err)
 		}
 	}()
-	for _, r := range all {
-		if err := b.ready(ctx, e, p, r); err != nil {
+	for _, r := range rows {
+		if err := b.prepare(ctx, e, p, r); err != nil {
 			return false, err
 		}
 	}
-	if err := b.measure(ctx, p, all); err != nil {
+	if err := b.measure(ctx, p, rows); err != nil {
 		return false, err
 	}
-	p.done()
-	return true, b.report(e.out, all)
+	p.clear()
+	return true, b.report(e.out, rows)
 }
 
-// ready prepares an entrant, and warms it up: it has its connections then.
-func (b *bench) ready(ctx context.Context, e *env, p *progress, r *entrant) error {
-	_, err := bounded(func(ctx context.Context, _ *env) (bool, error) { return true, r.prepare(ctx) })(ctx, e)
+// prepare prepares a row and lets it run for a while. The client then has as many connections
+// as it needs.
+func (b *bench) prepare(ctx context.Context, e *env, p *progress, r *row) error {
+	_, err := withTimeout(func(ctx context.Context, _ *env) (bool, error) {
+		return true, r.contender.prepare(ctx)
+	})(ctx, e)
 	if err != nil {
 		return err
 	}
-	_, err = r.measure(ctx, load.Config{
+	_, err = r.Measure(ctx, load.Config{
 		Duration: max(b.warmup, time.Millisecond),
-		Progress: func(now load.Progress) { p.tell("%s: warming up, %.0f/s", r.title(), now.PerSecond) },
+		Progress: func(now load.Progress) { p.printf("%s: warming up, %.0f/s", b.title(r), now.PerSecond) },
 	})
 	return err
 }
 
-// measure has all entrants take turns, in an order that turns around each time.
-func (b *bench) measure(ctx context.Context, p *progress, all []*entrant) error {
+// measure measures all rows in turns.
+func (b *bench) measure(ctx context.Context, p *progress, rows []*row) error {
 	n := turns
-	if len(all) == 1 {
+	if len(rows) == 1 {
 		n = 1
 	}
-	each := b.duration / time.Duration(n)
-	for turn := range n {
-		for _, r := range all {
-			res, err := r.measure(ctx, load.Config{
-				Warmup: min(each/10, 100*time.Millisecond), Duration: each,
-				Progress: func(now load.Progress) {
-					p.tell("%s: turn %d of %d, %.0f s of %v, %.0f/s", r.title(), turn+1, n, now.Elapsed.Seconds(), each, now.PerSecond)
-				},
-			})
-			if err != nil {
-				return err
-			}
-			r.results = append(r.results, res)
-			p.tell("%s: turn %d of %d, %.0f/s", r.title(), turn+1, n, res.PerSecond)
-		}
-		slices.Reverse(all)
+	contenders := make([]load.Contender, len(rows))
+	for i, r := range rows {
+		contenders[i] = r
 	}
-	if n%2 == 1 {
-		slices.Reverse(all)
+	results, err := load.Compare(ctx, b.duration, n, contenders, func(i, turn int, now load.Progress) {
+		p.printf("%s: turn %d of %d, %.0f s of %v, %.0f/s",
+			b.title(rows[i]), turn+1, n, now.Elapsed.Seconds(), b.duration/time.Duration(n), now.PerSecond)
+	})
+	if err != nil {
+		return err
+	}
+	for i, r := range rows {
+		r.results = results[i]
 	}
 	return nil
 }
 
-// clean has all entrants clean up, however the measurement has ended. It may take as long as
-// that, and the timeout: records may be as slow to purge as to make.
-func (b *bench) clean(ctx context.Context, e *env, all []*entrant) error {
+// cleanUp cleans up after all rows, even if ctx has ended. It may take the timeout and the time
+// of measuring: to purge records can take as long as to make them.
+func (b *bench) cleanUp(ctx context.Context, e *env, rows []*row) error {
 	timeout := e.timeout
 	if timeout > 0 {
-		timeout += (b.warmup + b.duration) * time.Duration(len(all))
+		timeout += (b.warmup + b.duration) * time.Duration(len(rows))
 	}
-	_, err := bounded(func(ctx context.Context, _ *env) (bool, error) {
+	_, err := withTimeout(func(ctx context.Context, _ *env) (bool, error) {
 		var errs []error
-		for _, r := range all {
-			errs = append(errs, r.clean(ctx))
+		for _, r := range rows {
+			errs = append(errs, r.contender.cleanUp(ctx))
 		}
 		return true, errors.Join(errs...)
 	})(context.WithoutCancel(ctx), &env{globals: &globals{timeout: timeout}})

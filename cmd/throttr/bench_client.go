@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -13,80 +12,80 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// hitScale is the length of the windows that are hit.
+// hitScale is the scale of the windows that are hit.
 const hitScale = time.Hour
 
-// batchSize is how many records are made, or purged, at once.
+// batchSize is the number of records that are made or purged at once.
 const batchSize = 256
 
-// loadClient is a client whose speed is measured.
-type loadClient struct {
+// clientLoad is load that a client generates.
+type clientLoad struct {
 	cfg        throttr.Config
-	workload   workload
-	keys       keySet
+	workload   load.Workload
+	keys       load.KeySet
 	goroutines int
 	client     client
-	limiter    *throttr.RateLimit // of hits
 	operation  load.Operation
-	inserted   []tally // of each goroutine
+	inserted   []inserted // by goroutine
 }
 
-// loads is what a client does to be measured.
-type loads interface {
-	mostHits() uint64
-	increases(keys []string) load.Operation
-	queries(keys []string) load.Operation
-	inserts(next func(worker int) string) load.Operation
-	rawOperation(workload) rawOperation
-	insertAll(ctx context.Context, keys keySet) error
-	purgeAll(ctx context.Context, keys keySet) error
+// inserted is what one goroutine has inserted.
+type inserted struct {
+	load.KeySet
+	_ [64]byte // keeps the memory of others off this cache line
 }
 
-// tally is what one goroutine inserts.
-type tally struct {
-	keySet
-	_ [64]byte // keeps others' memory away
+// benchClient is what bench needs of a client.
+type benchClient interface {
+	maxHits() uint64
+	increases(keys load.Keys) load.Operation
+	queries(keys load.Keys) load.Operation
+	inserts(nextKey func(worker int) string) load.Operation
+	frames(load.Workload) load.Frames
+	insertAll(ctx context.Context, keys load.KeySet) error
+	purgeAll(ctx context.Context, keys load.KeySet) error
 }
 
-func (l *loadClient) prepare(ctx context.Context) (err error) {
+func (l *clientLoad) prepare(ctx context.Context) (err error) {
 	if l.client, err = connectTo(ctx, l.cfg); err != nil {
 		return err
 	}
-	switch l.workload {
-	case insertWorkload:
-		l.inserted = make([]tally, l.goroutines)
+	if l.workload == load.Insert {
+		l.inserted = make([]inserted, l.goroutines)
 		for i := range l.inserted {
-			l.inserted[i].keySet = l.keys.share(i, l.goroutines)
+			l.inserted[i].Sequence = l.keys.Share(i, l.goroutines)
 		}
 		l.operation = l.client.inserts(func(worker int) string {
-			t := &l.inserted[worker]
-			t.n++
-			return t.key(t.n - 1)
+			i := &l.inserted[worker]
+			i.N++
+			return i.Key(i.N - 1)
 		})
 		return nil
-	case hitWorkload:
-		l.limiter = l.client.limiter()
-		keys := l.keys.all()
+	}
+	keys := l.keys.Keys()
+	switch l.workload {
+	case load.Hit:
 		l.operation = l.hits(keys)
-		return inParallel(keys, l.goroutines, func(key string) error { // opens the windows
-			_, err := l.limiter.Hit(ctx, key, hitScale, l.client.mostHits())
+		return l.forEachKey(func(key string) error { // opens the windows
+			_, err := l.client.limiter().Hit(ctx, key, hitScale, l.client.maxHits())
 			return err
 		})
-	case queryWorkload:
-		l.operation = l.client.queries(l.keys.all())
+	case load.Query:
+		l.operation = l.client.queries(keys)
 	default:
-		l.operation = l.client.increases(l.keys.all())
+		l.operation = l.client.increases(keys)
 	}
 	return l.client.insertAll(ctx, l.keys)
 }
 
-func (l *loadClient) measure(ctx context.Context, cfg load.Config) (load.Result, error) {
+// Measure implements load.Contender.
+func (l *clientLoad) Measure(ctx context.Context, cfg load.Config) (load.Result, error) {
 	cfg.Goroutines = l.goroutines
 	return load.Run(ctx, cfg, l.operation)
 }
 
-// conns returns how many connections the client has, per server.
-func (l *loadClient) conns() int {
+// conns returns the number of connections of the client to one server, the largest of them.
+func (l *clientLoad) conns() int {
 	n := 0
 	for _, s := range l.client.Stats().Servers {
 		n = max(n, s.Conns)
@@ -94,72 +93,49 @@ func (l *loadClient) conns() int {
 	return n
 }
 
-func (l *loadClient) clean(ctx context.Context) error {
+func (l *clientLoad) cleanUp(ctx context.Context) error {
 	if l.client == nil {
 		return nil
 	}
 	defer l.client.Close()
-	l.settle(ctx)
+	l.drain(ctx)
 	switch l.workload {
-	case hitWorkload:
-		return inParallel(l.keys.all(), l.goroutines, func(key string) error {
-			_, err := l.limiter.Delete(ctx, key, hitScale)
+	case load.Hit:
+		return l.forEachKey(func(key string) error {
+			_, err := l.client.limiter().Delete(ctx, key, hitScale)
 			return err
 		})
-	case insertWorkload:
-		var purges sync.WaitGroup
-		errs := make([]error, len(l.inserted))
-		for i := range l.inserted {
-			purges.Go(func() { errs[i] = l.client.purgeAll(ctx, l.inserted[i].keySet) })
-		}
-		purges.Wait()
-		return errors.Join(errs...)
+	case load.Insert:
+		return load.ForEach(len(l.inserted), len(l.inserted), func(i int) error {
+			return l.client.purgeAll(ctx, l.inserted[i].KeySet)
+		})
 	default:
 		return l.client.purgeAll(ctx, l.keys)
 	}
 }
 
-// settle waits, for a second at most, until nothing is under way: what an interrupt has left
-// alone could still make a record.
-func (l *loadClient) settle(ctx context.Context) {
+// forEachKey calls do with all keys, in up to 64 goroutines.
+func (l *clientLoad) forEachKey(do func(key string) error) error {
+	return load.ForEach(l.keys.N, min(l.goroutines, 64), func(i int) error { return do(l.keys.Key(i)) })
+}
+
+// drain waits, for a second at most, until no request is queued or in flight: a request whose
+// operation was interrupted could still make a record.
+func (l *clientLoad) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
 	for ctx.Err() == nil && slices.ContainsFunc(l.client.Stats().Servers, func(s throttr.ServerStats) bool {
 		return s.InFlight > 0 || s.Waiting > 0
 	}) {
-		<-tick.C
+		time.Sleep(time.Millisecond)
 	}
 }
 
-// inParallel does something with all keys, so many at a time but 64 at most, and returns the
-// first error.
-func inParallel(keys []string, workers int, do func(key string) error) error {
-	workers = min(workers, 64)
-	errs := make([]error, workers)
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			for i := w; i < len(keys) && errs[w] == nil; i += workers {
-				errs[w] = do(keys[i])
-			}
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hits returns an operation that hits the window of a key at random.
-func (l *loadClient) hits(keys []string) load.Operation {
-	limiter, limit := l.limiter, l.client.mostHits()
+// hits returns an operation that hits the window of a random key.
+func (l *clientLoad) hits(keys load.Keys) load.Operation {
+	limiter, limit := l.client.limiter(), l.client.maxHits()
 	return func(ctx context.Context, worker int, i uint64) error {
-		res, err := limiter.Hit(ctx, keys[pick(len(keys), worker, i)], hitScale, limit)
+		res, err := limiter.Hit(ctx, keys.Pick(worker, i), hitScale, limit)
 		if err == nil && !res.Allowed {
 			err = fmt.Errorf("a window is full: these values hold %d hits; use more -keys, a shorter -duration, or a server of a larger value size", limit)
 		}
@@ -167,70 +143,67 @@ func (l *loadClient) hits(keys []string) load.Operation {
 	}
 }
 
-// errMissing says that a record has gone while it was measured.
-var errMissing = errors.New("a record is missing: somebody else has purged it, or it has expired")
+var (
+	errMissing = errors.New("a record is missing: it has expired, or another client has purged it")
+	errExists  = errors.New("a record exists already")
+)
 
-// found returns err, or errMissing.
-func found(ok bool, err error) error {
-	if err == nil && !ok {
+// orMissing returns errMissing if a record was not found.
+func orMissing(found bool, err error) error {
+	if err == nil && !found {
 		err = errMissing
 	}
 	return err
 }
 
-// mostHits returns a limit that leaves enough headroom for many hits in one request.
-func (c typed[T]) mostHits() uint64 { return uint64(^T(0)) / 2 }
+// maxHits returns a limit that leaves room for many hits in one request.
+func (c typed[T]) maxHits() uint64 { return uint64(^T(0)) / 2 }
 
-// increases returns an operation that increases a counter at random.
-func (c typed[T]) increases(keys []string) load.Operation {
+// increases returns an operation that adds 1 to a random counter.
+func (c typed[T]) increases(keys load.Keys) load.Operation {
 	return func(ctx context.Context, worker int, i uint64) error {
-		return found(c.Update(ctx, keys[pick(len(keys), worker, i)], codec.Quota, codec.Increase, 1))
+		return orMissing(c.Update(ctx, keys.Pick(worker, i), codec.Quota, codec.Increase, 1))
 	}
 }
 
-// queries returns an operation that reads a counter at random.
-func (c typed[T]) queries(keys []string) load.Operation {
+// queries returns an operation that reads a random counter.
+func (c typed[T]) queries(keys load.Keys) load.Operation {
 	return func(ctx context.Context, worker int, i uint64) error {
-		_, ok, err := c.Query(ctx, keys[pick(len(keys), worker, i)])
-		return found(ok, err)
+		_, found, err := c.Query(ctx, keys.Pick(worker, i))
+		return orMissing(found, err)
 	}
 }
 
-// errThere says that a record was there that should be new.
-var errThere = errors.New("a record is there already")
-
-// inserts returns an operation that makes a counter under a key that next returns.
-func (c typed[T]) inserts(next func(worker int) string) load.Operation {
+// inserts returns an operation that makes a counter.
+func (c typed[T]) inserts(nextKey func(worker int) string) load.Operation {
 	return func(ctx context.Context, worker int, _ uint64) error {
-		ok, err := c.Insert(ctx, next(worker), 0, benchTTLOf[T]())
+		ok, err := c.Insert(ctx, nextKey(worker), 0, load.TTL[T]())
 		if err == nil && !ok {
-			err = errThere
+			err = errExists
 		}
 		return err
 	}
 }
 
-func benchTTLOf[T codec.Value]() codec.TTL[T] {
-	return codec.TTL[T]{Amount: T(benchTTL / time.Hour), Unit: codec.Hours}
+func (c typed[T]) frames(w load.Workload) load.Frames { return load.FramesOf[T](w) }
+
+// insertAll makes counters. Those that exist stay as they are.
+func (c typed[T]) insertAll(ctx context.Context, keys load.KeySet) error {
+	return c.inBatches(ctx, keys, func(b *throttr.Batch[T], key string) { b.Insert(key, 0, load.TTL[T]()) })
 }
 
-// insertAll makes counters.
-func (c typed[T]) insertAll(ctx context.Context, keys keySet) error {
-	return c.inBatches(ctx, keys.n, func(b *throttr.Batch[T], i int) { b.Insert(keys.key(i), 0, benchTTLOf[T]()) })
+// purgeAll purges those counters that exist.
+func (c typed[T]) purgeAll(ctx context.Context, keys load.KeySet) error {
+	return c.inBatches(ctx, keys, func(b *throttr.Batch[T], key string) { b.Purge(key) })
 }
 
-// purgeAll purges counters, as far as they are there.
-func (c typed[T]) purgeAll(ctx context.Context, keys keySet) error {
-	return c.inBatches(ctx, keys.n, func(b *throttr.Batch[T], i int) { b.Purge(keys.key(i)) })
-}
-
-// inBatches makes n requests.
-func (c typed[T]) inBatches(ctx context.Context, n int, add func(b *throttr.Batch[T], i int)) error {
+// inBatches makes a request for each key.
+func (c typed[T]) inBatches(ctx context.Context, keys load.KeySet, add func(b *throttr.Batch[T], key string)) error {
 	var b throttr.Batch[T]
-	for first := 0; first < n; first += batchSize {
+	for first := 0; first < keys.N; first += batchSize {
 		b.Reset()
-		for i := first; i < min(n, first+batchSize); i++ {
-			add(&b, i)
+		for i := first; i < min(keys.N, first+batchSize); i++ {
+			add(&b, keys.Key(i))
 		}
 		if err := c.Do(ctx, &b); err != nil {
 			return err

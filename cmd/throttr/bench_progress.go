@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// progress is a line that tells how far things are, about once a second: on a terminal the
-// same one over and over, elsewhere one below the other.
+// progress prints a line about once a second. On a terminal each line replaces the one before.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	last     time.Time // when it was told
-	shown    bool      // on the terminal
+	last     time.Time // of the last line
+	printed  bool      // there is a line on the terminal
 }
 
 func newProgress(w io.Writer) *progress {
@@ -25,8 +24,8 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// tell shows another line, unless the last one is too young.
-func (p *progress) tell(format string, args ...any) {
+// printf prints a line, unless the last one is less than a second old.
+func (p *progress) printf(format string, args ...any) {
 	const second = 990 * time.Millisecond // ticks are not quite even
 	if time.Since(p.last) < second {
 		return
@@ -37,14 +36,14 @@ func (p *progress) tell(format string, args ...any) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	p.shown = true
+	p.printed = true
 	fmt.Fprintf(p.w, "\r%s\x1b[K", line)
 }
 
-// done takes the line away from a terminal.
-func (p *progress) done() {
-	if p.shown {
+// clear removes the line from a terminal.
+func (p *progress) clear() {
+	if p.printed {
 		fmt.Fprint(p.w, "\r\x1b[K")
-		p.shown = false
+		p.printed = false
 	}
 }

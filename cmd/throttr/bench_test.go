@@ -18,9 +18,9 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// load runs a bench for longer and longer, until it has printed enough: a busy machine may
-// do nothing for a while. What it prints comes without its progress.
-func (s shell) load(enough func(stdout, stderr string) bool, args ...string) (status int, stdout, stderr string) {
+// benchUntil runs benches of longer and longer duration until enough returns true: a busy
+// machine may do nothing for a while. It returns the output of the last one, without progress.
+func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
 	progress := regexp.MustCompile(`(?m)^[a-z ]+: (turn \d+ of \d+|warming up), .*\d/s\n`)
 	for d := 50 * time.Millisecond; d < 10*time.Second; d *= 2 {
@@ -33,17 +33,17 @@ func (s shell) load(enough func(stdout, stderr string) bool, args ...string) (st
 	return status, stdout, stderr
 }
 
-// failed is that a bench has failed, which is enough.
+// failed returns true if a bench has printed an error.
 func failed(_, stderr string) bool { return stderr != "" }
 
-// bench runs a short bench that must succeed, and returns what it prints as JSON.
-func (s shell) bench(args ...string) (records []benchRecord) {
+// bench runs a short bench that must succeed, and returns its JSON.
+func (s shell) bench(args ...string) (records []load.Report) {
 	s.t.Helper()
-	idle := func(r benchRecord) bool { return r.PerSecond == 0 }
-	status, _, stderr := s.load(func(stdout, _ string) bool {
+	idle := func(r load.Report) bool { return r.PerSecond == 0 }
+	status, _, stderr := s.benchUntil(func(stdout, _ string) bool {
 		records = nil
 		for line := range strings.Lines(stdout) {
-			var r benchRecord
+			var r load.Report
 			require.NoError(s.t, json.Unmarshal([]byte(line), &r))
 			records = append(records, r)
 		}
@@ -62,14 +62,14 @@ func (s shell) bench(args ...string) (records []benchRecord) {
 	return records
 }
 
-func TestBenchMeasuresEachWorkloadBesideRaw(t *testing.T) {
+func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
-		for w, op := range map[workload]codec.Op{
-			hitWorkload: codec.OpUpdate, increaseWorkload: codec.OpUpdate, queryWorkload: codec.OpQuery, insertWorkload: codec.OpInsert,
+		for w, op := range map[load.Workload]codec.Op{
+			load.Hit: codec.OpUpdate, load.Increase: codec.OpUpdate, load.Query: codec.OpQuery, load.Insert: codec.OpInsert,
 		} {
-			if w == hitWorkload && size == 1 {
-				continue // its windows get full at once
+			if w == load.Hit && size == 1 {
+				continue // its windows are full at once
 			}
 			before := srv.Requests(op)
 			records := s.bench("-workload", string(w), "-compare", "raw", "-goroutines", "1,4")
@@ -89,7 +89,7 @@ func TestBenchMeasuresEachWorkloadBesideRaw(t *testing.T) {
 					require.InDelta(t, r.PerSecond/records[i+1].PerSecond, *r.Ratio, 1e-9)
 				}
 			}
-			if w != hitWorkload { // some of which share a request
+			if w != load.Hit { // hits can share a request
 				require.GreaterOrEqual(t, srv.Requests(op)-before, executed)
 			}
 			require.Empty(t, srv.Keys(), "%s leaves nothing behind", w)
@@ -97,9 +97,9 @@ func TestBenchMeasuresEachWorkloadBesideRaw(t *testing.T) {
 	})
 }
 
-func TestBenchOfRawAlone(t *testing.T) {
+func TestBenchOfRawOnly(t *testing.T) {
 	t.Parallel()
-	for w, frames := range map[string]workload{"raw": increaseWorkload, "raw -frames hit": hitWorkload, "raw -frames insert": insertWorkload} {
+	for w, frames := range map[string]load.Workload{"raw": load.Increase, "raw -frames hit": load.Hit, "raw -frames insert": load.Insert} {
 		s, srv := shellFor(t, 2)
 		records := s.bench(strings.Fields("-conns 3 -outstanding 7 -workload " + w)...)
 		require.Len(t, records, 1)
@@ -146,20 +146,20 @@ hit +1 +1 +[1-9]\d*` + row + `
 $`,
 	} {
 		printed := regexp.MustCompile(want)
-		status, out, stderr := s.load(func(stdout, _ string) bool { return printed.MatchString(stdout) }, strings.Fields(args)...)
+		status, out, stderr := s.benchUntil(func(stdout, _ string) bool { return printed.MatchString(stdout) }, strings.Fields(args)...)
 		require.Empty(t, stderr)
 		require.Zero(t, status)
 		require.Regexp(t, printed, out)
 	}
 }
 
-func TestBenchTellsOfOperationsThatFail(t *testing.T) {
+func TestBenchReportsFailedOperations(t *testing.T) {
 	t.Parallel()
 	line := strings.Fields("-keys 10 -workload")
 	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery, "insert": codec.OpInsert} {
 		s, srv := shellFor(t, 2)
 		remove := func() {}
-		// failing has the fault begin after the probe, in each bench anew.
+		// failing injects the fault again before each bench, so that it begins after the probe.
 		failing := func(fault mockserver.Fault) func(_, stderr string) bool {
 			remove()
 			remove = srv.Inject(fault)
@@ -169,33 +169,33 @@ func TestBenchTellsOfOperationsThatFail(t *testing.T) {
 				return failed(stdout, stderr)
 			}
 		}
-		status, out, stderr := s.load(failing(mockserver.Fault{Op: op, Skip: 20, Replace: []byte{0}}), append(line, w)...)
+		status, out, stderr := s.benchUntil(failing(mockserver.Fault{Op: op, Skip: 20, Replace: []byte{0}}), append(line, w)...)
 		require.Equal(t, statusError, status)
-		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "what was measured is printed")
-		require.Regexp(t, `^throttr bench: \d+ operations have failed, the first: a record is (missing|there already).*\n$`, stderr)
+		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "the row is printed")
+		require.Regexp(t, `^throttr bench: \d+ operations failed, the first: a record (is missing|exists already).*\n$`, stderr)
 
-		status, out, stderr = s.load(failing(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}}), append(line, "raw", "-frames", w)...)
+		status, out, stderr = s.benchUntil(failing(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}}), append(line, "raw", "-frames", w)...)
 		require.Equal(t, statusError, status)
 		require.Empty(t, out)
-		require.Regexp(t, `^throttr bench: an answer begins with 0x00: .*\n$`, stderr)
+		require.Regexp(t, `^throttr bench: a response begins with 0x00: .*\n$`, stderr)
 	}
 	s, _ := shellFor(t, 1)
-	_, _, stderr := s.load(failed, append(line, "hit", "-keys", "1")...)
+	_, _, stderr := s.benchUntil(failed, append(line, "hit", "-keys", "1")...)
 	require.Regexp(t, `failed, the first: a window is full: these values hold 127 hits; use more -keys`, stderr)
 }
 
-func TestBenchEndsWithItsServer(t *testing.T) {
+func TestBenchEndsIfServerDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, w := range []string{"increase", "raw"} {
 		s, srv := shellFor(t, 2)
 		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 20, Disconnect: true})
-		status, _, stderr := s.load(failed, "-keys", "10", "-workload", w)
+		status, _, stderr := s.benchUntil(failed, "-keys", "10", "-workload", w)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, `(?m)^throttr bench: `, stderr)
 	}
 }
 
-func TestAnInterruptedBenchCleansUp(t *testing.T) {
+func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
 	for _, w := range []string{"hit", "insert", "raw", "raw -frames insert"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
@@ -219,19 +219,19 @@ func TestAnInterruptedBenchCleansUp(t *testing.T) {
 	}
 }
 
-func TestBenchSaysWhatItCanNotDo(t *testing.T) {
+func TestBenchReportsWhatItDoesNotSupport(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t)
 	s := shell{t, srv.Addr()}
 	s.fails("bench -workload raw -conns 2 -outstanding 2047", "2047 outstanding on 2 connections", "1023", "H4")
 	s.fails("bench -workload raw -frames hit -conns 1 -outstanding 512", "512 outstanding on 1 connections")
 	require.Empty(t, srv.Keys())
-	shell{t, "throttrs://" + srv.Addr()}.fails("bench -workload raw", "no TLS")
+	shell{t, "throttrs://" + srv.Addr()}.fails("bench -workload raw", "does not support TLS")
 	shell{t, "127.0.0.1:1"}.fails("bench", "can't connect")
 	shell{t, "127.0.0.1:1"}.fails("bench -workload raw", "can't connect")
 }
 
-func TestProgressIsToldOnceASecond(t *testing.T) {
+func TestProgressIsPrintedOnceASecond(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var b bytes.Buffer
@@ -239,40 +239,16 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 			require.False(t, p.terminal)
 			p.terminal = terminal
 			for i := range 25 {
-				p.tell("%d", i)
-				<-time.After(100 * time.Millisecond)
+				p.printf("%d", i)
+				time.Sleep(100 * time.Millisecond)
 			}
-			p.done()
-			p.done()
+			p.clear()
+			p.clear()
 			if terminal {
 				require.Equal(t, "\r10\x1b[K\r20\x1b[K\r\x1b[K", b.String())
 			} else {
 				require.Equal(t, "10\n20\n", b.String())
 			}
 		})
-	}
-}
-
-func TestTurnsAreReportedByTheirMedian(t *testing.T) {
-	t.Parallel()
-	var results []load.Result
-	for i, want := range []time.Duration{9, 7, 7, 6} { // of 9; 9 and 5; 9, 5 and 7; 9, 5, 7 and 0
-		n := []time.Duration{9, 5, 7, 0}[i]
-		results = append(results, load.Result{Operations: 1, Errors: 2, PerSecond: float64(n), P99: n, Max: n, Elapsed: n})
-		m := medians(results)
-		require.InDelta(t, want, m.PerSecond, 1e-9)
-		require.Equal(t, want, m.P99)
-		require.EqualValues(t, i+1, m.Operations)
-		require.EqualValues(t, 2*(i+1), m.Errors)
-		require.EqualValues(t, 9, m.Max)
-	}
-}
-
-func TestDurationsAreBrief(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0s", 999: "999ns", 1234: "1.23µs", 123456: "123µs", 1234567: "1.23ms", 12 * time.Second: "12s", 1234 * time.Second: "20m34s",
-	} {
-		require.Equal(t, want, brief(d))
 	}
 }

@@ -9,14 +9,14 @@ import (
 var setCommand = command{
 	name: "set", args: "-ttl 1m key value",
 	short: "store a value",
-	long: `A value of - is read from standard input, to its end and byte for byte. A value that is there
-is replaced. Key and value have some 8 KB together at most, and less on small value sizes.
-Exit status 1: the key is a counter, or has expired in the last 10 s.
+	long: `A value of - is read from standard input, to its end and byte for byte. It replaces an earlier
+value. Key and value together have up to some 8 KB, and less on servers of small value sizes.
 `,
+	no:       "the key is a counter, or has expired in the last 10 s",
 	examples: []string{"throttr set -ttl 1m greeting hello", "printf 'hello, world' | throttr set -ttl 1m greeting -"},
-	define: func(f *flag.FlagSet) reader {
-		ttl := durationFlag(f, "ttl", "the `time` that the value lives, such as 1m")
-		return func(args []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		ttl := durationFlag(f, "ttl", "the `time` until the value expires, such as 1m")
+		return func(args []string) (action, error) {
 			if err := needFlags(f, "ttl"); err != nil {
 				return nil, err
 			}
@@ -38,13 +38,14 @@ Exit status 1: the key is a counter, or has expired in the last 10 s.
 
 var getCommand = command{
 	name: "get", args: "key...",
-	short: "show values",
-	long: `Exit status 1: a key is not found. A counter is found with an empty value.
+	short: "print values",
+	long: `A counter appears as an empty value.
 `,
+	no:       "a key is not found",
 	examples: []string{"throttr get greeting", "throttr get -raw greeting"},
-	define: func(f *flag.FlagSet) reader {
-		raw := f.Bool("raw", false, "print the value of one key as it is, and nothing else")
-		return func(keys []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		raw := f.Bool("raw", false, "print only the value of one key, byte for byte")
+		return func(keys []string) (action, error) {
 			if err := needKeys(keys); err != nil {
 				return nil, err
 			}
@@ -63,8 +64,8 @@ var getCommand = command{
 	},
 }
 
-// bufferRecord is a buffer in JSON. What is not found has neither value nor TTL; a value that
-// is not text has its bytes beside it.
+// bufferRecord is the JSON of a buffer. Value and TTL are missing if it is not found.
+// ValueBase64 is there if the value is not UTF-8.
 type bufferRecord struct {
 	keyed
 	Found       bool     `json:"found"`
@@ -88,12 +89,12 @@ func get(ctx context.Context, out *output, c client, keys []string) (bool, error
 		}
 		value, ttl := string(b.value), b.ttl.Seconds()
 		out.add(bufferRecord{keyOf(key), true, &value, unlessText(value), &ttl},
-			quoted(key), number(len(value)), span(b.ttl), quoted(value))
+			quoted(key), number(len(value)), formatDuration(b.ttl), quoted(value))
 	}
 	return all, nil
 }
 
-// getRaw prints the value itself.
+// getRaw prints a value byte for byte.
 func getRaw(ctx context.Context, e *env, c client, key string) (bool, error) {
 	b, ok, err := c.get(ctx, key)
 	if err != nil || !ok {

@@ -12,14 +12,14 @@ import (
 
 var publishCommand = command{
 	name: "publish", args: "channel payload",
-	short: "send a message to all who are subscribed to a channel",
-	long: `A payload of - is read from standard input, to its end and byte for byte. The channel * reaches
-every connection of its server.
-Exit status 1: nobody is subscribed.
+	short: "send a message to the subscribers of a channel",
+	long: `A payload of - is read from standard input, to its end and byte for byte. A message to the
+channel * reaches every connection of its server.
 `,
+	no:       "the channel has no subscriber",
 	examples: []string{"throttr publish news hello", "printf 'hello, world' | throttr publish news -"},
-	define: func(f *flag.FlagSet) reader {
-		return func(args []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		return func(args []string) (action, error) {
 			if err := needArgs(args, "channel", "payload"); err != nil {
 				return nil, err
 			}
@@ -39,10 +39,10 @@ Exit status 1: nobody is subscribed.
 	},
 }
 
-// maxStdin is far more than any frame can carry.
+// maxStdin is far more than a frame can carry.
 const maxStdin = 1 << 20
 
-// argument returns the bytes of an argument, or of standard input where it is "-".
+// argument returns the bytes of an argument, or of standard input if it is "-".
 func (e *env) argument(arg string) ([]byte, error) {
 	if arg != "-" {
 		return []byte(arg), nil
@@ -54,7 +54,7 @@ func (e *env) argument(arg string) ([]byte, error) {
 	return b, nil
 }
 
-// named is the name of a channel in JSON. One that is not text has its bytes beside it.
+// named is the JSON of a channel's name. ChannelBase64 is there if the name is not UTF-8.
 type named struct {
 	Channel       string `json:"channel"`
 	ChannelBase64 []byte `json:"channel_base64,omitempty"`
@@ -62,7 +62,7 @@ type named struct {
 
 func nameOf(channel string) named { return named{channel, unlessText(channel)} }
 
-// publishRecord is in JSON what has become of a message.
+// publishRecord is the JSON of a message that was sent.
 type publishRecord struct {
 	named
 	OK     bool   `json:"ok"`
@@ -80,13 +80,14 @@ func (o *output) published(channel string, ok bool) {
 
 var channelsCommand = command{
 	name: "channels", args: "[channel...]",
-	short: "list the channels that somebody is subscribed to, or who is subscribed to some",
-	long: `Every connection is subscribed to * and to its own id, and so are those of this command.
-Exit status 1: nobody is subscribed to a channel.
+	short: "list the channels that have subscribers, or the subscribers of some channels",
+	long: `Every connection is subscribed to * and to its own id. The connections of this command are
+included.
 `,
+	no:       "a channel has no subscriber",
 	examples: []string{"throttr channels", "throttr channels news"},
-	define: func(f *flag.FlagSet) reader {
-		return func(names []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		return func(names []string) (action, error) {
 			if len(names) == 0 {
 				return withClient(channels), nil
 			}
@@ -97,7 +98,7 @@ Exit status 1: nobody is subscribed to a channel.
 	},
 }
 
-// channelRecord is a channel in JSON.
+// channelRecord is the JSON of a channel.
 type channelRecord struct {
 	Server string `json:"server"`
 	named
@@ -115,7 +116,8 @@ func channels(ctx context.Context, e *env, c client) (bool, error) {
 	return true, err
 }
 
-// subscriberRecord is a subscription in JSON. A channel without any has no id.
+// subscriberRecord is the JSON of a subscriber. A channel without subscribers has one record
+// that is not found.
 type subscriberRecord struct {
 	named
 	Found bool `json:"found"`
@@ -138,7 +140,7 @@ func subscribers(ctx context.Context, out *output, c client, names []string) (bo
 		for _, s := range subs {
 			f := subscriberFigures{s.Server, s.ID.String(), s.Since, s.ReadBytes, s.WriteBytes}
 			out.entry(s.Server, subscriberRecord{nameOf(name), true, &f},
-				f.ID, instant(s.Since), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
+				f.ID, formatTime(s.Since), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
 		}
 		if err != nil {
 			return false, err

@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// command is one of the things that the program does.
+// command is a command of the program.
 type command struct {
 	name     string
-	args     string // what follows the flags
+	args     string // follow the flags
 	short    string // what it does, in a few words
-	long     string // what else there is to know
+	long     string // more about it
+	no       string // the meaning of exit status 1; "": the command does not exit with it
 	examples []string
-	local    bool   // speaks to no server
-	timeout  string // what -timeout is for; none: the whole command
-	// define defines the flags, and returns what reads the arguments behind them.
-	define func(*flag.FlagSet) reader
+	local    bool   // does not connect to servers
+	timeout  string // usage of -timeout; "": it bounds the whole command
+	// define defines the flags.
+	define func(*flag.FlagSet) parser
 }
 
-// reader reads a command's arguments once its flags are set.
-type reader func(args []string) (task, error)
+// parser parses a command's arguments after its flags.
+type parser func(args []string) (action, error)
 
-// task does what the command line says, and returns whether the answer was yes.
-type task func(ctx context.Context, e *env) (yes bool, err error)
+// action does what the command line says. It returns false for exit status 1.
+type action func(ctx context.Context, e *env) (ok bool, err error)
 
-// env is what a task works with.
+// env is the environment of an action.
 type env struct {
 	*globals
 	stdin  io.Reader
@@ -62,17 +63,17 @@ func find(name string) (command, bool) {
 
 const defaultTimeout = 10 * time.Second
 
-// globals are the flags of every command, which can be given before its name, too.
+// globals are the flags of every command. They can also be given before its name.
 type globals struct {
 	servers string
 	timeout time.Duration
 	json    bool
 }
 
-// wholeCommand is what -timeout is for, as a rule.
-const wholeCommand = "the `time` that the command may take"
+// timeoutUsage is the usage of -timeout in most commands.
+const timeoutUsage = "the `time` that the command may take"
 
-// define defines the flags. What they are set to already is their default.
+// define defines the flags. Their defaults are the values in g.
 func (g *globals) define(f *flag.FlagSet, timeout string) {
 	f.StringVar(&g.servers, "servers", g.servers, "`addresses` of the servers, separated by commas, or a throttr:// URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
 	durationVar(f, &g.timeout, "timeout", g.timeout, timeout+"; 0: no limit")
@@ -89,39 +90,38 @@ func newFlags(name string) *flag.FlagSet {
 	return f
 }
 
-// flags returns the command's flags, and what reads the arguments behind them.
-func (c command) flags(g *globals) (*flag.FlagSet, reader) {
+// flags returns the command's flags and the parser of its arguments.
+func (c command) flags(g *globals) (*flag.FlagSet, parser) {
 	f := newFlags(c.name)
-	read := c.define(f)
+	parse := c.define(f)
 	if c.local {
 		g.defineJSON(f)
 	} else {
-		g.define(f, cmp.Or(c.timeout, wholeCommand))
+		g.define(f, cmp.Or(c.timeout, timeoutUsage))
 	}
-	return f, read
+	return f, parse
 }
 
-// parse reads what follows the command's name.
-func (c command) parse(g *globals, args []string) (task, error) {
-	f, read := c.flags(g)
+// parse parses what follows the command's name.
+func (c command) parse(g *globals, args []string) (action, error) {
+	f, parse := c.flags(g)
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return nil, &helpError{command: &c}
+			return nil, helpFor(c.help)
 		}
 		return nil, err
 	}
-	if err := strayFlag(f, args); err != nil {
+	if err := misplacedFlag(f, args); err != nil {
 		return nil, err
 	}
 	if g.timeout < 0 {
 		return nil, fmt.Errorf("-timeout %v is less than 0", g.timeout)
 	}
-	return read(f.Args())
+	return parse(f.Args())
 }
 
-// strayFlag returns an error where a flag comes after an argument and would be taken for
-// a key.
-func strayFlag(f *flag.FlagSet, args []string) error {
+// misplacedFlag returns an error if a flag follows an argument: it would count as a key.
+func misplacedFlag(f *flag.FlagSet, args []string) error {
 	first := len(args) - f.NArg()
 	if first > 0 && args[first-1] == "--" {
 		return nil
@@ -129,13 +129,13 @@ func strayFlag(f *flag.FlagSet, args []string) error {
 	for _, arg := range f.Args() {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if strings.HasPrefix(arg, "-") && f.Lookup(name) != nil {
-			return fmt.Errorf("%s comes too late: flags go before other arguments (or -- before the arguments, where it is none)", arg)
+			return fmt.Errorf("%s comes too late: flags go before other arguments, and -- before arguments that look like flags", arg)
 		}
 	}
 	return nil
 }
 
-// needKeys returns an error where there is no key.
+// needKeys returns an error if there is no key.
 func needKeys(keys []string) error {
 	if len(keys) == 0 {
 		return errors.New("no key given")
@@ -143,7 +143,7 @@ func needKeys(keys []string) error {
 	return nil
 }
 
-// needArgs returns an error unless there are as many arguments as names.
+// needArgs returns an error unless there is one argument for each name.
 func needArgs(args []string, names ...string) error {
 	switch {
 	case len(args) < len(names):
@@ -160,7 +160,7 @@ func isSet(f *flag.FlagSet, name string) (set bool) {
 	return set
 }
 
-// needFlags returns an error unless the flags were given.
+// needFlags returns an error if one of the flags was not given.
 func needFlags(f *flag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if !isSet(f, name) {

@@ -14,14 +14,14 @@ import (
 
 var whoamiCommand = command{
 	name:  "whoami",
-	short: "show the id that each server gave to a connection of this command",
-	long: `The connection is closed when the command ends.
+	short: "print the id that each server gave to a connection of this command",
+	long: `The connections are closed at the end of the command.
 `,
 	examples: []string{"throttr whoami"},
 	define:   noArgs(whoami),
 }
 
-// identityRecord is a connection's id in JSON.
+// identityRecord is the JSON of a connection's id.
 type identityRecord struct {
 	Server string `json:"server"`
 	ID     string `json:"id"`
@@ -38,13 +38,13 @@ func whoami(ctx context.Context, e *env, c client) (bool, error) {
 
 var connectionsCommand = command{
 	name: "connections", args: "[id...]",
-	short: "list the connections that are open on the servers, or show some of them",
-	long: `Those of this command are among them. Of a connection that its id names, all figures are shown.
-Exit status 1: no open connection has the id.
+	short: "list the open connections of the servers, or print all figures of some",
+	long: `The connections of this command are included.
 `,
+	no:       "no open connection has the id",
 	examples: []string{"throttr connections", "throttr connections -json 0123456789abcdef0123456789abcdef"},
-	define: func(f *flag.FlagSet) reader {
-		return func(args []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		return func(args []string) (action, error) {
 			ids := make([]codec.ConnID, len(args))
 			for i, arg := range args {
 				b, err := hex.DecodeString(arg)
@@ -63,7 +63,7 @@ Exit status 1: no open connection has the id.
 	},
 }
 
-// connectionRecord is a connection in JSON.
+// connectionRecord is the JSON of a connection.
 type connectionRecord struct {
 	Server         string            `json:"server"`
 	ID             string            `json:"id"`
@@ -96,12 +96,12 @@ func connectionOf(c throttr.ConnectionEntry) connectionRecord {
 	return r
 }
 
-// address is where the connection comes from; "" for a unix socket.
+// address returns the address of the client of a connection, or "" for a unix socket.
 func address(c throttr.ConnectionEntry) string {
 	switch {
 	case c.Addr.IsValid():
 		return c.Addr.String()
-	case c.Addr.Port() != 0: // the server has cut the address off
+	case c.Addr.Port() != 0: // the server has truncated the address
 		return fmt.Sprintf("?:%d", c.Addr.Port())
 	}
 	return ""
@@ -116,13 +116,13 @@ func connections(ctx context.Context, e *env, c client) (bool, error) {
 			requests += n
 		}
 		r := connectionOf(o)
-		e.out.entry(o.Server, r, r.ID, r.Type, r.Kind, cmp.Or(r.Address, "-"), instant(r.ConnectedAt),
+		e.out.entry(o.Server, r, r.ID, r.Type, r.Kind, cmp.Or(r.Address, "-"), formatTime(r.ConnectedAt),
 			number(requests), number(r.ReadBytes), number(r.WriteBytes))
 	})
 	return true, err
 }
 
-// someConnections shows those connections that have the ids, on whichever server.
+// someConnections prints the connections with these ids, on any server.
 func someConnections(ctx context.Context, out *output, c client, ids []codec.ConnID) (bool, error) {
 	all := true
 	for _, id := range ids {
@@ -147,7 +147,7 @@ func someConnections(ctx context.Context, out *output, c client, ids []codec.Con
 	return all, nil
 }
 
-// missingRecord is a connection that is not there in JSON.
+// missingRecord is the JSON of a connection that is not found.
 type missingRecord struct {
 	ID    string `json:"id"`
 	Found bool   `json:"found"`
@@ -163,7 +163,7 @@ func printConnection(out *output, c throttr.ConnectionEntry) {
 	out.table("", "")
 	for _, f := range [][2]string{
 		{"server", r.Server}, {"id", r.ID}, {"type", r.Type}, {"kind", r.Kind}, {"address", cmp.Or(r.Address, "-")},
-		{"connected", instant(r.ConnectedAt)},
+		{"connected", formatTime(r.ConnectedAt)},
 		{"read bytes", number(r.ReadBytes)}, {"write bytes", number(r.WriteBytes)},
 		{"published bytes", number(r.PublishedBytes)}, {"received bytes", number(r.ReceivedBytes)},
 		{"allocated bytes", number(r.AllocatedBytes)}, {"consumed bytes", number(r.ConsumedBytes)},

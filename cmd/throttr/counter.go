@@ -13,15 +13,14 @@ import (
 var insertCommand = command{
 	name: "insert", args: "-ttl 1h key quota",
 	short: "create a counter",
-	long: `Exit status 1: the key exists, or has expired in the last 10 s.
-
-A real server can lock up when a record expires (H12 in docs/protocol.md): give it a TTL
-beyond its use, and purge it when it is done with.
+	long: `A real server can lock up when a record expires (H12 in docs/protocol.md). Choose a TTL that is
+longer than the use of the record, and purge the record at the end of its use.
 `,
+	no:       "the key exists, or has expired in the last 10 s",
 	examples: []string{"throttr insert -ttl 1h jobs 100"},
-	define: func(f *flag.FlagSet) reader {
-		ttl := durationFlag(f, "ttl", "the `time` that the counter lives, such as 1h")
-		return func(args []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		ttl := durationFlag(f, "ttl", "the `time` until the counter expires, such as 1h")
+		return func(args []string) (action, error) {
 			if err := needFlags(f, "ttl"); err != nil {
 				return nil, err
 			}
@@ -39,7 +38,7 @@ beyond its use, and purge it when it is done with.
 	},
 }
 
-// parseNumber reads a number of up to 8 bytes.
+// parseNumber parses a number of up to 8 bytes.
 func parseNumber(what, s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
@@ -48,15 +47,15 @@ func parseNumber(what, s string) (uint64, error) {
 	return n, nil
 }
 
-// keyRecord is in JSON what has become of a key.
+// keyRecord is the JSON of what was done with a key.
 type keyRecord struct {
 	keyed
 	OK     bool   `json:"ok"`
 	Result string `json:"result"`
 }
 
-// eachKey returns a task that does something with each key, and prints yes or no.
-func eachKey(keys []string, yes, no string, do func(ctx context.Context, c client, key string) (bool, error)) task {
+// eachKey returns an action that calls do with each key and prints one of two results.
+func eachKey(keys []string, yes, no string, do func(ctx context.Context, c client, key string) (bool, error)) action {
 	return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
 		e.out.table("", "")
 		all := true
@@ -72,7 +71,7 @@ func eachKey(keys []string, yes, no string, do func(ctx context.Context, c clien
 	})
 }
 
-// result prints what has become of a key: yes or no.
+// result prints what was done with a key: yes if ok, and no otherwise.
 func (o *output) result(key string, ok bool, yes, no string) {
 	text := yes
 	if !ok {
@@ -83,14 +82,14 @@ func (o *output) result(key string, ok bool, yes, no string) {
 
 var queryCommand = command{
 	name: "query", args: "key...",
-	short: "show counters",
-	long: `The TTL is what remains, rounded down to the unit that the counter was made with. A buffer
-is shown as a counter of 0.
-Exit status 1: a key is not found.
+	short: "print counters",
+	long: `The TTL is the time that remains, rounded down to the unit that the counter was made with. A
+buffer appears as a counter of 0.
 `,
+	no:       "a key is not found",
 	examples: []string{"throttr query jobs"},
-	define: func(f *flag.FlagSet) reader {
-		return func(keys []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		return func(keys []string) (action, error) {
 			if err := needKeys(keys); err != nil {
 				return nil, err
 			}
@@ -101,7 +100,7 @@ Exit status 1: a key is not found.
 	},
 }
 
-// counterRecord is a counter in JSON. What is not found has neither quota nor TTL.
+// counterRecord is the JSON of a counter. Quota and TTL are missing if it is not found.
 type counterRecord struct {
 	keyed
 	Found      bool     `json:"found"`
@@ -123,7 +122,7 @@ func query(ctx context.Context, out *output, c client, keys []string) (bool, err
 			continue
 		}
 		ttl := a.ttl.Seconds()
-		out.add(counterRecord{keyOf(key), true, &a.quota, &ttl}, quoted(key), number(a.quota), span(a.ttl))
+		out.add(counterRecord{keyOf(key), true, &a.quota, &ttl}, quoted(key), number(a.quota), formatDuration(a.ttl))
 	}
 	return all, nil
 }
@@ -131,15 +130,17 @@ func query(ctx context.Context, out *output, c client, keys []string) (bool, err
 var updateCommand = command{
 	name: "update", args: "key +3|-3|=3",
 	short: "change a counter's quota, or a record's TTL",
-	long: `+3 adds, -3 subtracts, and =3 sets. With -ttl it is a duration, such as +30s, and the TTL
-that is changed, in the unit that the record was made with; =1h counts from now.
-A sum beyond the largest value wraps around to zero, without a sign of it.
-Exit status 1: the key is not found, or the quota would go below zero.
+	long: `+3 adds, -3 subtracts, and =3 sets. A quota beyond the largest value silently wraps around to
+zero.
+
+With -ttl, the change is a duration, such as +30s, in whole units of the record's TTL; =1h
+counts from now.
 `,
+	no:       "the key is not found, or the quota would go below zero",
 	examples: []string{"throttr update jobs -3", "throttr update jobs =50", "throttr update -ttl jobs +30s"},
-	define: func(f *flag.FlagSet) reader {
+	define: func(f *flag.FlagSet) parser {
 		ttl := f.Bool("ttl", false, "change the TTL of a counter or buffer")
-		return func(args []string) (task, error) {
+		return func(args []string) (action, error) {
 			if err := needArgs(args, "key", "change"); err != nil {
 				return nil, err
 			}
@@ -163,7 +164,7 @@ Exit status 1: the key is not found, or the quota would go below zero.
 	},
 }
 
-// parseChange splits "+3" into what is done and by how much.
+// parseChange splits "+3" into the change and its amount.
 func parseChange(s string) (change codec.Change, amount string, err error) {
 	changes := map[byte]codec.Change{'=': codec.Patch, '+': codec.Increase, '-': codec.Decrease}
 	if len(s) > 1 {
@@ -174,14 +175,14 @@ func parseChange(s string) (change codec.Change, amount string, err error) {
 	return 0, "", fmt.Errorf("change %q is not of the form +3, -3 or =3", s)
 }
 
-func updateQuota(key string, change codec.Change, n uint64) task {
+func updateQuota(key string, change codec.Change, n uint64) action {
 	return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
 		ok, err := c.update(ctx, key, codec.Quota, change, n)
 		if err != nil {
 			return false, err
 		}
 		no := "not found"
-		if !ok { // a server's failure does not tell why
+		if !ok { // the response has no reason
 			a, found, err := c.query(ctx, key)
 			if err != nil {
 				return false, err
@@ -199,7 +200,7 @@ func updateQuota(key string, change codec.Change, n uint64) task {
 	})
 }
 
-func updateTTL(key string, change codec.Change, d time.Duration) task {
+func updateTTL(key string, change codec.Change, d time.Duration) action {
 	return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
 		e.out.table("", "")
 		a, ok, err := c.query(ctx, key)
@@ -222,12 +223,11 @@ func updateTTL(key string, change codec.Change, d time.Duration) task {
 
 var purgeCommand = command{
 	name: "purge", args: "key...",
-	short: "delete counters and buffers",
-	long: `Exit status 1: a key is not found.
-`,
+	short:    "delete counters and buffers",
+	no:       "a key is not found",
 	examples: []string{"throttr purge jobs greeting"},
-	define: func(f *flag.FlagSet) reader {
-		return func(keys []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		return func(keys []string) (action, error) {
 			if err := needKeys(keys); err != nil {
 				return nil, err
 			}

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// duration is a flag. It is one of [flag.Duration], but that it says what is wrong with a
-// number that has no unit.
+// duration is a flag like that of [flag.Duration]. Its error explains that a number needs a
+// unit.
 type duration time.Duration
 
-// durationVar defines a flag that sets d, and is value by default.
+// durationVar defines a flag that sets d. Its default is value.
 func durationVar(f *flag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
 	*d = value
 	f.Var((*duration)(d), name, usage)
 }
 
-// durationFlag is durationVar with a variable of its own, 0 by default.
+// durationFlag is durationVar with a new variable and the default 0.
 func durationFlag(f *flag.FlagSet, name, usage string) *time.Duration {
 	d := new(time.Duration)
 	durationVar(f, d, name, 0, usage)
@@ -35,7 +35,7 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
-// parseDuration is time.ParseDuration with errors for people.
+// parseDuration is [time.ParseDuration] with clearer errors.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {

@@ -2,46 +2,49 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
 )
 
-// helpError is no error: somebody wants help, with one command or with all.
-type helpError struct{ command *command }
+// helpError asks for help instead of an action.
+type helpError struct{ print func(io.Writer) error }
 
-// Error implements error; nobody is shown it.
-func (e *helpError) Error() string { return "help is wanted" }
+// Error implements error. It is never printed.
+func (e *helpError) Error() string { return "help" }
 
-// help returns what "throttr help" asks for.
+// helpFor returns a helpError that prints what write writes.
+func helpFor(write func(*bytes.Buffer)) *helpError {
+	return &helpError{func(w io.Writer) error {
+		var b bytes.Buffer
+		write(&b)
+		_, err := w.Write(b.Bytes())
+		return err
+	}}
+}
+
+// help returns the helpError of "throttr help" with these arguments.
 func help(args []string) error {
 	if len(args) == 0 {
-		return &helpError{}
+		return helpFor(overview)
 	}
 	if err := needArgs(args, "command"); err != nil {
 		return err
+	}
+	if args[0] == "-markdown" {
+		return helpFor(markdown)
 	}
 	c, ok := find(args[0])
 	if !ok {
 		return fmt.Errorf("there is no command %q", args[0])
 	}
-	return &helpError{command: &c}
+	return helpFor(c.help)
 }
 
-func (e *helpError) print(w io.Writer) error {
-	var b bytes.Buffer
-	if e.command == nil {
-		overview(&b)
-	} else {
-		e.command.help(&b)
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// overview is the help with the program.
+// overview is the help of the program.
 func overview(b *bytes.Buffer) {
-	b.WriteString("Throttr speaks to Throttr servers, or plays one.\n\nUsage: throttr command [flags] [arguments]\n\nCommands:\n\n")
+	b.WriteString("Throttr is a client of Throttr servers, and a mock server.\n\nUsage: throttr command [flags] [arguments]\n\nCommands:\n\n")
 	width := 0
 	for _, c := range commands {
 		width = max(width, len(c.name))
@@ -49,26 +52,33 @@ func overview(b *bytes.Buffer) {
 	for _, c := range commands {
 		fmt.Fprintf(b, "  %-*s  %s\n", width, c.name, c.short)
 	}
-	fmt.Fprintf(b, "  %-*s  %s\n", width, "help", "tell more about a command")
-	b.WriteString("\nFlags of every command, or before its name:\n\n")
+	fmt.Fprintf(b, "  %-*s  %s\n", width, "help", "print the help of a command; -markdown: of all commands, as Markdown")
+	b.WriteString("\nFlags of every command, also before its name:\n\n")
 	f := newFlags("")
-	(&globals{timeout: defaultTimeout}).define(f, wholeCommand+" (subscribe and bench: parts of it, see their help)")
+	(&globals{timeout: defaultTimeout}).define(f, timeoutUsage+" (subscribe and bench: a part of it, see their help)")
 	printFlags(b, f)
-	b.WriteString("\nThe servers' value size is found out. Keys with bytes that can't be shown are printed like \"a\\x00b\".\n" +
-		"\nExit status: 0; 1 where the answer was no (denied, not found, there already); 2 after an error.\n" +
+	b.WriteString("\nThe value size of the servers is detected. Keys that are not printable are printed like \"a\\x00b\".\n" +
+		"\nExit status: 0; 1 if the outcome is negative (denied, not found, exists already); 2 after an error.\n" +
 		"\nExamples:\n\n")
 	for _, c := range commands {
 		fmt.Fprintf(b, "  %s\n", c.examples[0])
 	}
 }
 
-// help is the help with one command.
-func (c *command) help(b *bytes.Buffer) {
-	fmt.Fprintf(b, "throttr %s: %s.\n\nUsage: throttr %s [flags] %s", c.name, c.short, c.name, c.args)
-	if c.args == "" {
-		b.Truncate(b.Len() - 1)
+// help is the help of a command.
+func (c command) help(b *bytes.Buffer) {
+	fmt.Fprintf(b, "throttr %s: %s.\n\nUsage: throttr %s [flags]", c.name, c.short, c.name)
+	if c.args != "" {
+		b.WriteString(" " + c.args)
 	}
-	fmt.Fprintf(b, "\n\n%s\nFlags:\n\n", c.long)
+	b.WriteString("\n\n")
+	if c.long != "" {
+		b.WriteString(c.long + "\n")
+	}
+	if c.no != "" {
+		fmt.Fprintf(b, "Exit status 1: %s.\n\n", c.no)
+	}
+	b.WriteString("Flags:\n\n")
 	f, _ := c.flags(&globals{timeout: defaultTimeout})
 	printFlags(b, f)
 	noun := "Example"
@@ -84,4 +94,23 @@ func (c *command) help(b *bytes.Buffer) {
 func printFlags(b *bytes.Buffer, f *flag.FlagSet) {
 	f.SetOutput(b)
 	f.PrintDefaults()
+}
+
+// markdown is the help of all commands as a Markdown document.
+func markdown(b *bytes.Buffer) {
+	b.WriteString("# Command reference\n\n" +
+		"This is the output of `throttr help -markdown`; `go generate ./cmd/throttr` writes it. [command.md](command.md) explains\n" +
+		"the command and shows it in use.\n\n" +
+		"| command | purpose | exit status 1 |\n|---|---|---|\n")
+	for _, c := range commands {
+		fmt.Fprintf(b, "| [`%s`](#%s) | %s | %s |\n", c.name, c.name, c.short, cmp.Or(c.no, "-"))
+	}
+	b.WriteString("\n## help\n\n```\n")
+	overview(b)
+	b.WriteString("```\n")
+	for _, c := range commands {
+		fmt.Fprintf(b, "\n## %s\n\n```\n", c.name)
+		c.help(b)
+		b.WriteString("```\n")
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHelpWithEveryCommandHasExamplesThatParse(t *testing.T) {
+func TestHelpOfEveryCommandHasExamplesThatParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range commands {
 		t.Run(c.name, func(t *testing.T) {
@@ -30,16 +30,16 @@ func TestHelpWithEveryCommandHasExamplesThatParse(t *testing.T) {
 			for _, e := range c.examples {
 				require.Contains(t, byHelp, "\n  "+e+"\n")
 				_, e = e[:strings.Index(e, "throttr ")], e[strings.Index(e, "throttr "):]
-				name, job, err := parse(&globals{}, strings.Fields(e)[1:])
+				name, act, err := parse(&globals{}, strings.Fields(e)[1:])
 				require.NoError(t, err, e)
 				require.Equal(t, c.name, name)
-				require.NotNil(t, job)
+				require.NotNil(t, act)
 			}
 		})
 	}
 }
 
-func TestHelpNamesEveryCommand(t *testing.T) {
+func TestHelpListsEveryCommand(t *testing.T) {
 	t.Parallel()
 	_, byHelp, _ := shell{t, ""}.run("", "help")
 	for _, args := range [][]string{{"-h"}, {"--help"}} {
@@ -57,5 +57,21 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 		names[i] = c.name
 	}
 	slices.Sort(names)
-	require.Len(t, slices.Compact(names), len(commands), "no name twice")
+	require.Len(t, slices.Compact(names), len(commands), "names are unique")
+}
+
+func TestMarkdownHelpContainsEveryCommand(t *testing.T) {
+	t.Parallel()
+	_, all, stderr := shell{t, ""}.run("", "help", "-markdown")
+	require.Empty(t, stderr)
+	for _, c := range commands {
+		_, byHelp, _ := shell{t, ""}.run("", "help", c.name)
+		require.Contains(t, all, "\n## "+c.name+"\n\n```\n"+byHelp+"```\n")
+		require.Contains(t, all, "\n| [`"+c.name+"`](#"+c.name+") | "+c.short+" | ")
+		if c.no != "" {
+			require.Contains(t, byHelp, "\nExit status 1: "+c.no+".\n")
+		}
+	}
+	_, overview, _ := shell{t, ""}.run("", "help")
+	require.Contains(t, all, "\n```\n"+overview+"```\n")
 }

@@ -9,20 +9,20 @@ import (
 
 var infoCommand = command{
 	name:  "info",
-	short: "show what the servers tell of themselves",
+	short: "print the servers' version, sizes and numbers of requests",
 	long: `Figures per minute are those of the last whole minute.
 `,
 	examples: []string{"throttr info", "throttr info -json"},
 	define:   noArgs(info),
 }
 
-// rate is a throttr.Rate in JSON.
+// rate is the JSON of a [throttr.Rate].
 type rate struct {
 	Total     uint64 `json:"total"`
 	PerMinute uint64 `json:"per_minute"`
 }
 
-// infoRecord is what a server tells of itself in JSON.
+// infoRecord is the JSON of a [throttr.ServerInfo].
 type infoRecord struct {
 	Server        string          `json:"server"`
 	Version       string          `json:"version"`
@@ -43,7 +43,7 @@ type infoRecord struct {
 
 func info(ctx context.Context, e *env, c client) (bool, error) {
 	infos, err := c.Info(ctx)
-	for _, s := range infos { // those that have answered
+	for _, s := range infos { // of the servers that have responded
 		if e.out.json != nil {
 			e.out.add(infoOf(s))
 			continue
@@ -73,8 +73,8 @@ func printInfo(out *output, s throttr.ServerInfo) {
 	out.table("", "")
 	out.add(nil, "server", s.Server)
 	out.add(nil, "version", s.Version)
-	out.add(nil, "time", instant(s.Time))
-	out.add(nil, "running since", instant(s.RunningSince))
+	out.add(nil, "time", formatTime(s.Time))
+	out.add(nil, "running since", formatTime(s.RunningSince))
 	for _, f := range []struct {
 		name string
 		n    uint64

@@ -11,8 +11,8 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// entries starts a table of what several servers can answer: it has a column for the server
-// where there is more than one.
+// entries starts a table of entries of all servers. If there are several servers, the first
+// column is the server.
 func (o *output) entries(c client, names ...string) {
 	o.several = len(c.Stats().Servers) > 1
 	if o.several {
@@ -22,14 +22,14 @@ func (o *output) entries(c client, names ...string) {
 }
 
 // entry prints a record of such a table.
-func (o *output) entry(server string, record any, cells ...string) {
+func (o *output) entry(server string, record any, fields ...string) {
 	if o.several {
-		cells = append([]string{server}, cells...)
+		fields = append([]string{server}, fields...)
 	}
-	o.add(record, cells...)
+	o.add(record, fields...)
 }
 
-// each prints what a listing yields. It returns the error that the listing ends with.
+// each calls print with the entries of a listing. It returns the listing's error.
 func each[E any](listing iter.Seq2[E, error], print func(E)) error {
 	for e, err := range listing {
 		if err != nil {
@@ -40,11 +40,11 @@ func each[E any](listing iter.Seq2[E, error], print func(E)) error {
 	return nil
 }
 
-// noArgs returns what reads the arguments of a command without any.
-func noArgs(job func(ctx context.Context, e *env, c client) (bool, error)) func(*flag.FlagSet) reader {
-	return func(*flag.FlagSet) reader {
-		return func(args []string) (task, error) {
-			return withClient(job), needArgs(args)
+// noArgs defines a command without flags and arguments.
+func noArgs(f func(ctx context.Context, e *env, c client) (bool, error)) func(*flag.FlagSet) parser {
+	return func(*flag.FlagSet) parser {
+		return func(args []string) (action, error) {
+			return withClient(f), needArgs(args)
 		}
 	}
 }
@@ -52,14 +52,14 @@ func noArgs(job func(ctx context.Context, e *env, c client) (bool, error)) func(
 var listCommand = command{
 	name:  "list",
 	short: "list all counters and buffers",
-	long: `Each server lists its records in its own order. Bytes are those of the value. What has expired
-can still be listed for 10 s.
+	long: `Each server lists its records in an order of its own. Bytes are those of the value. A record
+can be listed for up to 10 s after it has expired.
 `,
 	examples: []string{"throttr list", "throttr list -json -timeout 5m"},
 	define:   noArgs(list),
 }
 
-// listRecord is a counter or buffer of a list in JSON.
+// listRecord is the JSON of a counter or buffer in a list.
 type listRecord struct {
 	Server string `json:"server"`
 	keyed
@@ -73,21 +73,20 @@ func list(ctx context.Context, e *env, c client) (bool, error) {
 	e.out.entries(c, "kind", ">bytes", "expires", "key")
 	err := each(c.List(ctx), func(r throttr.ListEntry) {
 		e.out.entry(r.Server, listRecord{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
-			r.Kind.String(), number(r.BytesUsed), instant(r.ExpiresAt), quoted(r.Key))
+			r.Kind.String(), number(r.BytesUsed), formatTime(r.ExpiresAt), quoted(r.Key))
 	})
 	return true, err
 }
 
 var statCommand = command{
 	name: "stat", args: "[key...]",
-	short: "show how much counters and buffers were used",
-	long: `Without a key, all of them. A server works the figures out once a minute: what has happened
-since is in none of them.
-Exit status 1: a key is not found.
+	short: "print how often counters and buffers were read and written",
+	long: `Without a key, it prints all records. Servers update the figures once a minute.
 `,
+	no:       "a key is not found",
 	examples: []string{"throttr stat jobs", "throttr stat -json"},
-	define: func(f *flag.FlagSet) reader {
-		return func(keys []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		return func(keys []string) (action, error) {
 			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
 				if len(keys) == 0 {
 					return statAll(ctx, e, c)
@@ -98,9 +97,9 @@ Exit status 1: a key is not found.
 	},
 }
 
-// statRecord is how much a record was used in JSON. What is not found has no figures.
+// statRecord is the JSON of the use of a record. The figures are missing if it is not found.
 type statRecord struct {
-	Server string `json:"server,omitempty"` // where all are listed
+	Server string `json:"server,omitempty"` // only in a list of all records
 	keyed
 	Found bool `json:"found"`
 	*usage
@@ -128,8 +127,8 @@ func stat(ctx context.Context, out *output, c client, keys []string) (bool, erro
 			out.add(statRecord{keyed: keyOf(key)}, "-", "-", "-", "-", quoted(key)+"  not found")
 			continue
 		}
-		record, cells := statOf("", key, s)
-		out.add(record, cells...)
+		record, fields := statOf("", key, s)
+		out.add(record, fields...)
 	}
 	return all, nil
 }
@@ -137,8 +136,8 @@ func stat(ctx context.Context, out *output, c client, keys []string) (bool, erro
 func statAll(ctx context.Context, e *env, c client) (bool, error) {
 	e.out.entries(c, statColumns...)
 	return true, each(c.KeyStats(ctx), func(s throttr.KeyStatsEntry) {
-		record, cells := statOf(s.Server, s.Key, s.KeyStats)
-		e.out.entry(s.Server, record, cells...)
+		record, fields := statOf(s.Server, s.Key, s.KeyStats)
+		e.out.entry(s.Server, record, fields...)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// objects reads JSON, one object per line.
+// objects parses JSON, one object per line.
 func objects(t *testing.T, out string) (all []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -25,7 +25,7 @@ func objects(t *testing.T, out string) (all []map[string]any) {
 	return all
 }
 
-// yes runs a command that must succeed, and returns what it has printed.
+// yes runs a command that must succeed, and returns its output.
 func (s shell) yes(line string) string {
 	s.t.Helper()
 	status, out, stderr := s.run("", strings.Split(line, " ")...)
@@ -34,7 +34,7 @@ func (s shell) yes(line string) string {
 	return out
 }
 
-func TestListsShowAllRecords(t *testing.T) {
+func TestListContainsAllRecords(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, _ := shellFor(t, size, mockserver.WithVirtualClock())
 		require.Empty(t, s.yes("list"))
@@ -61,7 +61,7 @@ func TestListsShowAllRecords(t *testing.T) {
 	})
 }
 
-func TestListsOfSeveralServersSayWhich(t *testing.T) {
+func TestListOfSeveralServersNamesServers(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t), mockserver.RunT(t)
 	s := shell{t, a.Addr() + "," + b.Addr()}
@@ -80,7 +80,7 @@ func TestListsOfSeveralServersSayWhich(t *testing.T) {
 	require.Len(t, objects(t, s.yes("whoami -json")), 2)
 }
 
-func TestLongListsAreComplete(t *testing.T) {
+func TestLongListIsComplete(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 4)
 	const n = 5000
@@ -91,7 +91,7 @@ func TestLongListsAreComplete(t *testing.T) {
 	require.Len(t, objects(t, s.yes("list -json")), n)
 }
 
-func TestAListThatBreaksOffIsAnError(t *testing.T) {
+func TestIncompleteListIsAnError(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2)
 	srv.Set("k", 1, 1<<40)
@@ -99,7 +99,7 @@ func TestAListThatBreaksOffIsAnError(t *testing.T) {
 	s.fails("list", "LIST")
 }
 
-func TestStatShowsUse(t *testing.T) {
+func TestStatPrintsReadsAndWrites(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		s.yes("insert -ttl 1h jobs 5")
@@ -123,7 +123,7 @@ reads  writes  reads/min  writes/min  key
 	})
 }
 
-func TestInfoShowsFigures(t *testing.T) {
+func TestInfoPrintsFigures(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, _ := shellFor(t, size, mockserver.WithVirtualClock())
 		s.yes("insert -ttl 1h jobs 5")
@@ -145,7 +145,7 @@ func TestInfoShowsFigures(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreListedAndShown(t *testing.T) {
+func TestConnectionsAreListed(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
 		other, err := net.Dial("tcp", srv.Addr())
@@ -153,10 +153,10 @@ func TestConnectionsAreListedAndShown(t *testing.T) {
 		defer other.Close()
 		_, err = other.Write([]byte{byte(codec.OpWhoAmI)})
 		require.NoError(t, err)
-		answer := make([]byte, 17)
-		_, err = other.Read(answer)
+		response := make([]byte, 17)
+		_, err = other.Read(response)
 		require.NoError(t, err)
-		id := fmt.Sprintf("%x", answer[1:])
+		id := fmt.Sprintf("%x", response[1:])
 
 		out := s.yes("connections")
 		require.Regexp(t, `^id +type +kind +address +connected +requests  read bytes  write bytes\n`, out)
@@ -172,14 +172,14 @@ func TestConnectionsAreListedAndShown(t *testing.T) {
 		require.Len(t, list[0]["requests"], 18)
 		require.GreaterOrEqual(t, len(objects(t, s.yes("connections -json"))), 2)
 
-		nobody := strings.Repeat("0", 32)
-		s.prints(1, nobody+"  not found\n", "connections "+nobody)
-		s.prints(1, `{"id":"`+nobody+`","found":false}`+"\n", "connections -json "+nobody)
+		missing := strings.Repeat("0", 32)
+		s.prints(1, missing+"  not found\n", "connections "+missing)
+		s.prints(1, `{"id":"`+missing+`","found":false}`+"\n", "connections -json "+missing)
 		s.fails("connections 123", `id "123"`)
 	})
 }
 
-func TestWhoAmIShowsAnID(t *testing.T) {
+func TestWhoAmIPrintsID(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 2)
 	require.Regexp(t, `^server +id\n127.0.0.1:\d+  [0-9a-f]{32}\n$`, s.yes("whoami"))

@@ -8,19 +8,20 @@ import (
 
 var hitCommand = command{
 	name: "hit", args: "-scale 1m -limit 100 key...",
-	short: "count a hit on each key's window, and tell whether it is within the limit",
-	long: `A window opens with the key's first hit and ends one scale later.
-Exit status 1: a hit was denied.
+	short: "count a hit on each key's window, and print whether it is within the limit",
+	long: `The first hit of a key opens a window, which ends one scale later.
 
-This program ends before the window does, so that the window's record stays on the server
-until its TTL is over: a long-running program removes it sooner. End a window with "reset".
+This program ends before the window does. The record of the window then stays on the server
+until its TTL ends; a program that keeps its client removes it sooner. To remove it, reset the
+window.
 `,
+	no:       "a hit was denied",
 	examples: []string{"throttr hit -scale 1m -limit 100 user:42", "throttr hit -scale 1h -limit 5000 -n 10 -json user:42 user:43"},
-	define: func(f *flag.FlagSet) reader {
-		scale := durationFlag(f, "scale", "the `length` of a window, such as 1m")
-		limit := f.Uint64("limit", 0, "how many `hits` a window allows")
-		n := f.Uint64("n", 1, "how many `hits` this one counts for; 0 only asks")
-		return func(keys []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		scale := durationFlag(f, "scale", "the `scale`, the length of a window, such as 1m")
+		limit := f.Uint64("limit", 0, "the number of `hits` that a window allows")
+		n := f.Uint64("n", 1, "the number of `hits` to count; 0 reads the window only")
+		return func(keys []string) (action, error) {
 			if err := needFlags(f, "scale", "limit"); err != nil {
 				return nil, err
 			}
@@ -34,7 +35,7 @@ until its TTL is over: a long-running program removes it sooner. End a window wi
 	},
 }
 
-// hitRecord is the decision on a hit in JSON.
+// hitRecord is the JSON of a hit.
 type hitRecord struct {
 	keyed
 	Allowed           bool      `json:"allowed"`
@@ -46,34 +47,33 @@ type hitRecord struct {
 }
 
 func hit(ctx context.Context, out *output, c client, keys []string, scale time.Duration, limit, n uint64) (bool, error) {
-	limiter := c.limiter()
 	out.table("key", "decision", ">count", ">limit", ">remaining", ">retry after", "window ends")
 	all := true
 	for _, key := range keys {
-		res, err := limiter.HitN(ctx, key, scale, limit, n)
+		res, err := c.limiter().HitN(ctx, key, scale, limit, n)
 		if err != nil {
 			return false, err
 		}
 		decision, retry := "allowed", "-"
 		if !res.Allowed {
-			all, decision, retry = false, "denied", span(res.RetryAfter)
+			all, decision, retry = false, "denied", formatDuration(res.RetryAfter)
 		}
 		out.add(hitRecord{keyOf(key), res.Allowed, res.Count, res.Limit, res.Remaining, res.RetryAfter.Seconds(), res.ResetAt.UTC()},
-			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), retry, instant(res.ResetAt))
+			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), retry, formatTime(res.ResetAt))
 	}
 	return all, nil
 }
 
 var resetCommand = command{
 	name: "reset", args: "-scale 1m key...",
-	short: "end each key's window, so that the next hit opens another",
-	long: `The scale is that of the hits: the same key with another scale has another window.
-Exit status 1: a key has no window.
+	short: "end each key's window, so that the next hit opens a new one",
+	long: `The scale must be the one of the hits: windows of different scales are independent.
 `,
+	no:       "a key has no window",
 	examples: []string{"throttr reset -scale 1m user:42"},
-	define: func(f *flag.FlagSet) reader {
-		scale := durationFlag(f, "scale", "the `length` of the window, such as 1m")
-		return func(keys []string) (task, error) {
+	define: func(f *flag.FlagSet) parser {
+		scale := durationFlag(f, "scale", "the `scale` of the windows, such as 1m")
+		return func(keys []string) (action, error) {
 			if err := needFlags(f, "scale"); err != nil {
 				return nil, err
 			}

@@ -1,12 +1,15 @@
-// Throttr speaks to Throttr servers from a shell, tells how fast they are, or plays one.
+// Throttr is a client of Throttr servers for the shell. It also measures their speed, and runs a
+// mock server.
 //
 //	throttr mock -addr 127.0.0.1:9000
 //	throttr hit -scale 1m -limit 100 user:42
 //	throttr help
 //
-// docs/command.md shows every command at work. The exit status is 0; or 1, where the answer
-// was no: denied, not found, there already; or 2 after an error.
+// docs/command.md shows the output of every command. The exit status is 0; or 1 if the outcome
+// was negative, such as a denied hit or a key that is not found; or 2 after an error.
 package main
+
+//go:generate sh -c "go run . help -markdown >../../docs/command-reference.md"
 
 import (
 	"context"
@@ -20,9 +23,9 @@ import (
 	"syscall"
 )
 
-// What the program exits with.
+// The exit statuses.
 const (
-	statusYes   = 0
+	statusOK    = 0
 	statusNo    = 1
 	statusError = 2
 )
@@ -33,39 +36,39 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program. It ends when ctx does, and returns the exit status.
+// run is the program. It returns the exit status, soon after ctx has ended.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	g := &globals{servers: os.Getenv("THROTTR_SERVERS"), timeout: defaultTimeout}
-	name, job, err := parse(g, args)
-	var want *helpError
+	name, act, err := parse(g, args)
+	var help *helpError
 	switch {
-	case errors.As(err, &want):
-		if err := want.print(stdout); err != nil {
+	case errors.As(err, &help):
+		if err := help.print(stdout); err != nil {
 			return statusError
 		}
-		return statusYes
+		return statusOK
 	case err != nil:
-		complain(stderr, name, err)
+		printError(stderr, name, err)
 		fmt.Fprintf(stderr, "Try: %s\n", strings.TrimSpace("throttr help "+name))
 		return statusError
 	}
 	out := newOutput(stdout, g.json)
-	yes, err := job(ctx, &env{globals: g, stdin: stdin, out: out, stderr: stderr})
-	if flushed := out.flush(); err == nil {
-		err = flushed
+	ok, err := act(ctx, &env{globals: g, stdin: stdin, out: out, stderr: stderr})
+	if flushErr := out.flush(); err == nil {
+		err = flushErr
 	}
 	switch {
 	case err != nil:
-		complain(stderr, name, err)
+		printError(stderr, name, err)
 		return statusError
-	case !yes:
+	case !ok:
 		return statusNo
 	}
-	return statusYes
+	return statusOK
 }
 
-// complain says in one line what has gone wrong.
-func complain(stderr io.Writer, name string, err error) {
+// printError prints an error in one line.
+func printError(stderr io.Writer, name string, err error) {
 	text := strings.ReplaceAll(err.Error(), "\n", ", ")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "throttr: "), "codec: ")
 	if errors.Is(err, context.Canceled) {
@@ -74,14 +77,14 @@ func complain(stderr io.Writer, name string, err error) {
 	fmt.Fprintf(stderr, "%s: %s\n", strings.TrimSpace("throttr "+name), text)
 }
 
-// parse reads the command line. It returns the command's name as far as it is known, and
-// what is to be done.
-func parse(g *globals, args []string) (name string, job task, err error) {
+// parse parses the command line. It returns the name of the command, if it knows it, and the
+// action.
+func parse(g *globals, args []string) (name string, act action, err error) {
 	flags := newFlags("throttr")
-	g.define(flags, wholeCommand)
+	g.define(flags, timeoutUsage)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return "", nil, &helpError{}
+			return "", nil, helpFor(overview)
 		}
 		return "", nil, err
 	}
@@ -97,6 +100,6 @@ func parse(g *globals, args []string) (name string, job task, err error) {
 	if !ok {
 		return "", nil, fmt.Errorf("there is no command %q", name)
 	}
-	job, err = c.parse(g, args)
-	return name, job, err
+	act, err = c.parse(g, args)
+	return name, act, err
 }

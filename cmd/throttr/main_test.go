@@ -18,7 +18,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// TestMain plays the program itself where a test has started it as a process.
+// TestMain runs the program instead of the tests in a process that a test has started.
 func TestMain(m *testing.M) {
 	if os.Getenv("THROTTR_TEST_PROGRAM") != "" {
 		main()
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var sizes = []int{1, 2, 4, 8}
 
-// shell runs the program with some servers.
+// shell runs the program with these servers.
 type shell struct {
 	t       *testing.T
 	servers string
@@ -41,7 +41,7 @@ func shellFor(t *testing.T, size int, opts ...mockserver.Option) (shell, *mockse
 	return shell{t, srv.Addr()}, srv
 }
 
-// run runs the program, with what the servers are in front.
+// run runs the program.
 func (s shell) run(stdin string, args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
@@ -52,8 +52,8 @@ func (s shell) run(stdin string, args ...string) (status int, stdout, stderr str
 	return status, out.String(), errs.String()
 }
 
-// prints requires a command to print something, and nothing on standard error. The words of
-// the command line are separated by a space.
+// prints requires a command to print want, and nothing on standard error. Spaces separate the
+// words of the command line.
 func (s shell) prints(status int, want, line string) {
 	s.t.Helper()
 	got, stdout, stderr := s.run("", strings.Split(line, " ")...)
@@ -62,7 +62,7 @@ func (s shell) prints(status int, want, line string) {
 	require.Equal(s.t, status, got, line)
 }
 
-// fails requires a command to print nothing but one error with these words in it.
+// fails requires a command to print only one error, which contains these words.
 func (s shell) fails(line string, words ...string) {
 	s.t.Helper()
 	status, stdout, stderr := s.run("", strings.Split(line, " ")...)
@@ -89,7 +89,7 @@ func forSizes(t *testing.T, f func(t *testing.T, size int)) {
 
 var timestamp = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
-func TestHitsAreAllowedUpToTheLimit(t *testing.T) {
+func TestHitsAreAllowedUpToLimit(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
 		status, out, stderr := s.run("", "hit", "-scale", "1m", "-limit", "2", "a", "user:42")
@@ -108,7 +108,7 @@ user:42  allowed       1      2          1            -  TIME
 		require.Regexp(t, `^\{"key":"a","allowed":false,"count":[34],"limit":2,"remaining":0,"retry_after_seconds":[0-9.]+,"reset_at":"20[^"]+Z"\}
 \{"key":"b","allowed":true,"count":1,"limit":2,"remaining":1,"retry_after_seconds":0,"reset_at":"20[^"]+Z"\}
 $`, out)
-		require.Len(t, srv.Keys(), 3, "the windows are still there")
+		require.Len(t, srv.Keys(), 3, "the records of the windows remain")
 
 		s.prints(1, "a       reset\nnobody  no window\n", "reset -scale 1m a nobody")
 		status, out, _ = s.run("", "hit", "-scale", "1m", "-limit", "2", "a")
@@ -117,8 +117,8 @@ $`, out)
 	})
 }
 
-// remains is what is left of an hour a nanosecond later, rounded down to the finest unit that
-// holds it.
+// remains is an hour less a nanosecond, rounded down to the finest unit that fits each value
+// size.
 var remains = map[int]struct{ text, seconds string }{
 	1: {"59m0s", "3540"},
 	2: {"59m59s", "3599"},
@@ -150,7 +150,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-func TestATTLIsChangedInItsOwnUnit(t *testing.T) {
+func TestTTLIsChangedInItsUnit(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		left := func() time.Duration {
@@ -201,7 +201,7 @@ nobody        -  %[2]*[4]s
 	})
 }
 
-func TestBytesThatAreNoTextSurvive(t *testing.T) {
+func TestBytesThatAreNotTextSurvive(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2, mockserver.WithVirtualClock())
 	key, value := "a\xff\x00", "\x00\xfe\n"
@@ -219,7 +219,7 @@ func TestBytesThatAreNoTextSurvive(t *testing.T) {
 	s.prints(0, `""  inserted`+"\n", "insert -ttl 1m  1")
 }
 
-func TestNumbersBeyondTheValueSizeNameTheOneThatWouldDo(t *testing.T) {
+func TestOutOfRangeErrorNamesValueSizeThatWouldDo(t *testing.T) {
 	t.Parallel()
 	s1, _ := shellFor(t, 1)
 	s1.fails("insert -ttl 1h k 256", "quota 256 is out of range", "at most 255", "2-byte values (uint16) would do")
@@ -238,7 +238,7 @@ func TestNumbersBeyondTheValueSizeNameTheOneThatWouldDo(t *testing.T) {
 	s8.fails("query "+strings.Repeat("k", 256), "key is 256 bytes, at most 255")
 }
 
-func TestServersAreNamedInManyWays(t *testing.T) {
+func TestServersAreAddressesOrURL(t *testing.T) {
 	a, b := mockserver.RunT(t), mockserver.RunT(t)
 	socket := t.TempDir() + "/s"
 	c := mockserver.RunT(t, mockserver.WithAddr("unix", socket))
@@ -272,25 +272,35 @@ func TestServersAreNamedInManyWays(t *testing.T) {
 	shell{t, ""}.prints(0, "k  inserted\n", "insert -servers "+a.Addr()+" -ttl 1h k 1")
 }
 
-func TestTheValueSizeIsAskedForOnceOrTwice(t *testing.T) {
+func TestValueSizeIsDetectedInOneOrTwoProbes(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
 		s.prints(1, "key     quota        ttl\nnobody      -  not found\n", "query nobody")
-		asked := 2
+		probes := 2
 		if size == 2 {
-			asked = 1
+			probes = 1
 		}
-		require.Equal(t, asked, srv.Requests(codec.OpInsert))
+		require.Equal(t, probes, srv.Requests(codec.OpInsert))
 	})
 }
 
-func TestServersOfDifferentSizesAreNotUsed(t *testing.T) {
+func TestClientHasOneBackend(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, _ := shellFor(t, size)
+		c, err := connect(t.Context(), s.servers)
+		require.NoError(t, err)
+		defer c.Close()
+		require.Same(t, c.limiter(), c.limiter())
+	})
+}
+
+func TestServersOfDifferentValueSizesAreAnError(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t, mockserver.WithValueSize(1)), mockserver.RunT(t, mockserver.WithValueSize(4))
 	shell{t, a.Addr() + "," + b.Addr()}.fails("query k", a.Addr()+" has values of 1 byte (uint8)", b.Addr()+" of 4 bytes (uint32)", "must have the same")
 }
 
-func TestAServerThatIsNotThereIsAnError(t *testing.T) {
+func TestUnreachableServerIsAnError(t *testing.T) {
 	t.Parallel()
 	const addr = "127.0.0.1:1"
 	shell{t, addr}.fails("query k", "can't connect to "+addr)
@@ -299,7 +309,7 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	shell{t, "throttr://user:secret@host"}.fails("query k", "credentials")
 }
 
-func TestATimeoutEndsTheCommand(t *testing.T) {
+func TestTimeoutEndsCommand(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2)
 	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Minute})
@@ -312,7 +322,7 @@ func TestATimeoutEndsTheCommand(t *testing.T) {
 	srv.Disconnect()
 }
 
-func TestAnInterruptEndsTheCommand(t *testing.T) {
+func TestInterruptEndsCommand(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -322,22 +332,22 @@ func TestAnInterruptEndsTheCommand(t *testing.T) {
 	require.Equal(t, "throttr query: interrupted\n", errs.String())
 }
 
-func TestWhatWasDoneBeforeAnErrorIsPrinted(t *testing.T) {
+func TestResultsBeforeErrorArePrinted(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2)
-	srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 5, Disconnect: true}) // 4 are the probe's
+	srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 5, Disconnect: true}) // the probe sends 4
 	status, out, stderr := s.run("", "purge", "a", "b")
 	require.Equal(t, statusError, status)
 	require.NotContains(t, out, "b")
 	require.Contains(t, stderr, "throttr purge: ")
 }
 
-// full is where nothing more can be written.
+// full is a writer that always fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-func TestOutputThatCanNotBeWrittenIsAnError(t *testing.T) {
+func TestFailedWriteIsAnError(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t)
 	for _, args := range [][]string{{"query", "k"}, {"-json", "query", "k"}, {"help"}, {"mock", "-addr", "127.0.0.1:0"}} {
@@ -345,9 +355,9 @@ func TestOutputThatCanNotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestUsageErrorsSayWhatIsWrong(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
-	s := shell{t, "127.0.0.1:1"} // which is never asked
+	s := shell{t, "127.0.0.1:1"} // never used
 	for line, words := range map[string]string{
 		"":                                    `no command "`,
 		"nonsense":                            `there is no command "nonsense"`,
@@ -396,11 +406,11 @@ func TestUsageErrorsSayWhatIsWrong(t *testing.T) {
 		"mock -addr 127.0.0.1:0 -size 3":      "3",
 		"mock -service-time 1s":               "service time is 0 to 1ms, not 1s",
 		"bench x":                             `"x" is one argument too many`,
-		"bench -workload nonsense":            `no workload "nonsense"`,
+		"bench -workload nonsense":            `invalid value "nonsense" for flag -workload: not one of hit increase query insert raw`,
 		"bench -compare hit":                  `-compare is raw, not "hit"`,
 		"bench -workload raw -compare raw":    "compared with itself",
 		"bench -frames query":                 "-frames is for -workload raw",
-		"bench -workload raw -frames raw":     "-frames is hit",
+		"bench -workload raw -frames raw":     `invalid value "raw" for flag -frames: not one of hit increase query insert`,
 		"bench -outstanding 3":                "-outstanding is for raw",
 		"bench -goroutines 1,0":               `"0" is not a number of 1 to 65536`,
 		"bench -conns 0":                      "-conns 0 is not within 1 to 1024",

@@ -9,31 +9,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/servicetime"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 var mockCommand = command{
 	name: "mock", local: true,
-	short: "play a server, until it is interrupted",
-	long: `It prints the address that it listens on, and keeps everything in memory. Hazards are what a
-real server does and should not: grace (H1), lateexpiry (H2), wrap (H3), events (H8) and
-lockup (H12), see docs/protocol.md. At the end it tells what clients have done that would
-have crashed or stalled a real server, or lost a response there.
-Exit status 2: there was something of the kind.
+	short: "run a mock server, until it is interrupted",
+	long: `The server keeps all records in memory. It prints its address and its settings. Hazards are
+harmful behavior of real servers, which can be switched on and off:
+
+` + hazardList() + `
+docs/protocol.md describes them. When it ends, the server prints the requests that would have
+crashed or stalled a real server, or lost a response there. The exit status is then 2.
 `,
 	examples: []string{
 		"throttr mock -addr 127.0.0.1:9000 -size 2",
 		"throttr mock -unix /tmp/throttr.sock -hazard grace=off,lateexpiry=on",
 		"throttr mock -size 4 -service-time 3us",
 	},
-	define: func(f *flag.FlagSet) reader {
+	define: func(f *flag.FlagSet) parser {
 		var m mock
 		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
-		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one at a time; a real server: 3us (default 0s: as fast as it goes)")
-		f.Var(&m.hazards, "hazard", "hazards to switch, a `list` such as grace=off,lateexpiry=on (default: grace, wrap and events are on)")
-		return func(args []string) (task, error) {
+		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 3us (default 0s: no time)")
+		f.Var(&m.hazards, "hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on")
+		return func(args []string) (action, error) {
 			if err := needArgs(args); err != nil {
 				return nil, err
 			}
@@ -45,7 +47,7 @@ Exit status 2: there was something of the kind.
 	},
 }
 
-// mock is a mock server to be.
+// mock is the command line of a mock server.
 type mock struct {
 	addr, unix string
 	size       int
@@ -53,7 +55,7 @@ type mock struct {
 	hazards    hazards
 }
 
-// mockRecord is a mock server in JSON.
+// mockRecord is the JSON of a mock server.
 type mockRecord struct {
 	Address   string          `json:"address"`
 	ValueSize int             `json:"value_size"`
@@ -61,27 +63,18 @@ type mockRecord struct {
 	Service   float64         `json:"service_time_seconds,omitempty"`
 }
 
-// serve plays the server until ctx ends.
+// serve runs the server until ctx ends.
 func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
-	network, addr := "tcp", m.addr
-	if m.unix != "" {
-		network, addr = "unix", m.unix
-	}
-	opts := []mockserver.Option{
-		mockserver.WithAddr(network, addr), mockserver.WithValueSize(m.size), mockserver.WithServiceTime(m.service),
-	}
-	for h, on := range m.hazards {
-		opts = append(opts, mockserver.WithHazard(h, on))
-	}
-	if m.service > 0 {
-		runtime.GOMAXPROCS(1) // a real server has one thread
+	opts, err := m.options()
+	if err != nil {
+		return false, err
 	}
 	srv, err := mockserver.Start(opts...)
 	if err != nil {
 		return false, errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
 	}
 	defer srv.Close()
-	m.announce(e.out, srv.Addr())
+	m.printSettings(e.out, srv.Addr())
 	if err := e.out.flush(); err != nil {
 		return false, err
 	}
@@ -95,23 +88,44 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 	case 0:
 		return true, nil
 	case 1:
-		return false, errors.New("1 violation, which a real server would not have taken so well")
+		return false, errors.New("1 violation, which would have harmed a real server or its client")
 	default:
-		return false, fmt.Errorf("%d violations, which a real server would not have taken so well", n)
+		return false, fmt.Errorf("%d violations, which would have harmed a real server or its clients", n)
 	}
 }
 
-// announce prints the address, and then what else there is to know.
-func (m *mock) announce(out *output, addr string) {
+func (m *mock) options() ([]mockserver.Option, error) {
+	network, addr := "tcp", m.addr
+	if m.unix != "" {
+		network, addr = "unix", m.unix
+	}
+	opts := []mockserver.Option{mockserver.WithAddr(network, addr), mockserver.WithValueSize(m.size)}
+	for h, on := range m.hazards {
+		opts = append(opts, mockserver.WithHazard(h, on))
+	}
+	if m.service != 0 {
+		thread, err := servicetime.New(m.service)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, mockserver.WithThread(thread))
+		runtime.GOMAXPROCS(1) // a real server has one thread
+	}
+	return opts, nil
+}
+
+// printSettings prints the address in the first line, and the other settings.
+func (m *mock) printSettings(out *output, addr string) {
 	record := mockRecord{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}, Service: m.service.Seconds()}
 	var words []string
-	for _, h := range allHazards {
-		on, set := m.hazards[h.hazard]
+	for _, h := range mockserver.Hazards() {
+		on, set := m.hazards[h]
 		if !set {
-			on = h.on
+			on = h.Default()
 		}
-		record.Hazards[h.name] = on
-		words = append(words, h.name+"="+onOff(on))
+		_, name := hazardName(h)
+		record.Hazards[name] = on
+		words = append(words, name+"="+onOff(on))
 	}
 	if out.json != nil {
 		out.add(record)
@@ -119,24 +133,28 @@ func (m *mock) announce(out *output, addr string) {
 	}
 	out.table("")
 	out.add(nil, addr)
-	about := "values of " + sizeName(m.size) + ", hazards " + strings.Join(words, ",")
+	settings := "values of " + sizeName(m.size) + ", hazards " + strings.Join(words, ",")
 	if m.service > 0 {
-		about += ", " + m.service.String() + " for each request"
+		settings += ", " + m.service.String() + " for each request"
 	}
-	out.add(nil, about)
+	out.add(nil, settings)
 }
 
-// allHazards are the hazards by name, and whether they are on by default.
-var allHazards = []struct {
-	name   string
-	hazard mockserver.Hazard
-	on     bool
-}{
-	{"grace", mockserver.Grace, true},
-	{"lateexpiry", mockserver.LateExpiry, false},
-	{"wrap", mockserver.Wrap, true},
-	{"events", mockserver.Events, true},
-	{"lockup", mockserver.LockUp, false},
+// hazardName returns the number of a hazard, such as "H1", and its name on the command line,
+// such as "grace".
+func hazardName(h mockserver.Hazard) (number, name string) {
+	number, name, _ = strings.Cut(h.String(), " ")
+	return number, strings.ToLower(name)
+}
+
+// hazardList lists all hazards for the help.
+func hazardList() string {
+	var b strings.Builder
+	for _, h := range mockserver.Hazards() {
+		number, name := hazardName(h)
+		fmt.Fprintf(&b, "  %-11s  %-3s, default %s\n", name, number, onOff(h.Default()))
+	}
+	return b.String()
 }
 
 func onOff(on bool) string {
@@ -146,7 +164,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// hazards is a flag: hazards that are to be on or off.
+// hazards is a flag: hazards to switch on or off.
 type hazards map[mockserver.Hazard]bool
 
 // String implements flag.Value.
@@ -171,10 +189,11 @@ func (h *hazards) Set(list string) error {
 	return nil
 }
 
+// hazardNamed returns the hazard of a name on the command line.
 func hazardNamed(name string) (mockserver.Hazard, bool) {
-	for _, h := range allHazards {
-		if h.name == name {
-			return h.hazard, true
+	for _, h := range mockserver.Hazards() {
+		if _, n := hazardName(h); n == name {
+			return h, true
 		}
 	}
 	return 0, false

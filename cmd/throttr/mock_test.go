@@ -14,23 +14,27 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/mockserver"
 )
 
-// mocking is "throttr mock" in a process of its own.
-type mocking struct {
+// mockProcess is "throttr mock" in a process of its own.
+type mockProcess struct {
 	*exec.Cmd
-	addr, about string // the lines that it has printed
-	rest        *bufio.Reader
-	stderr      bytes.Buffer
+	addr, settings string // its first lines
+	rest           *bufio.Reader
+	stderr         bytes.Buffer
 }
 
-func startMock(t *testing.T, args ...string) *mocking {
+const defaultHazards = "grace=on,lateexpiry=off,wrap=on,events=on,lockup=off,overflow=off,garbledlist=off"
+
+func startMock(t *testing.T, args ...string) *mockProcess {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	m := &mocking{Cmd: exec.CommandContext(ctx, program, append([]string{"mock"}, args...)...)}
+	m := &mockProcess{Cmd: exec.CommandContext(ctx, program, append([]string{"mock"}, args...)...)}
 	m.Env = append(os.Environ(), "THROTTR_TEST_PROGRAM=1")
 	m.Cmd.Stderr = &m.stderr
 	stdout, err := m.StdoutPipe()
@@ -42,12 +46,12 @@ func startMock(t *testing.T, args ...string) *mocking {
 		require.NoError(t, err, &m.stderr)
 		return strings.TrimSuffix(l, "\n")
 	}
-	m.addr, m.about = line(), line()
+	m.addr, m.settings = line(), line()
 	return m
 }
 
 // end sends a signal and returns the exit status.
-func (m *mocking) end(t *testing.T, s os.Signal) int {
+func (m *mockProcess) end(t *testing.T, s os.Signal) int {
 	t.Helper()
 	require.NoError(t, m.Process.Signal(s))
 	rest, err := io.ReadAll(m.rest)
@@ -57,18 +61,18 @@ func (m *mocking) end(t *testing.T, s os.Signal) int {
 	return m.ProcessState.ExitCode()
 }
 
-func TestTheMockEndsCleanlyOnASignal(t *testing.T) {
+func TestMockEndsOnSignal(t *testing.T) {
 	t.Parallel()
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		m := startMock(t, "-addr", "127.0.0.1:0", "-size", "4")
-		require.Equal(t, "values of 4 bytes (uint32), hazards grace=on,lateexpiry=off,wrap=on,events=on,lockup=off", m.about)
+		require.Equal(t, "values of 4 bytes (uint32), hazards "+defaultHazards, m.settings)
 		shell{t, m.addr}.prints(0, "k  inserted\n", "insert -ttl 1h k 70000")
 		require.Zero(t, m.end(t, s), s)
 		require.Empty(t, m.stderr.String())
 	}
 }
 
-func TestTheMockTellsOfViolations(t *testing.T) {
+func TestMockPrintsViolations(t *testing.T) {
 	t.Parallel()
 	m := startMock(t, "-addr", "127.0.0.1:0")
 	conn, err := net.Dial("tcp", m.addr)
@@ -82,12 +86,12 @@ func TestTheMockTellsOfViolations(t *testing.T) {
 	require.Regexp(t, `^H6: connection 1: .*\nthrottr mock: 1 violation, .*\n$`, m.stderr.String())
 }
 
-func TestTheMockListensOnAUnixSocket(t *testing.T) {
+func TestMockListensOnUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/s"
 	m := startMock(t, "-unix", path, "-hazard", "grace=off,lateexpiry=on", "-hazard", "lockup=on")
 	require.Equal(t, "unix://"+path, m.addr)
-	require.Equal(t, "values of 2 bytes (uint16), hazards grace=off,lateexpiry=on,wrap=on,events=on,lockup=on", m.about)
+	require.Equal(t, "values of 2 bytes (uint16), hazards grace=off,lateexpiry=on,wrap=on,events=on,lockup=on,overflow=off,garbledlist=off", m.settings)
 	sh := shell{t, m.addr}
 	sh.prints(0, "k  inserted\n", "insert -ttl 1h k 1")
 	require.Zero(t, m.end(t, syscall.SIGTERM))
@@ -95,10 +99,10 @@ func TestTheMockListensOnAUnixSocket(t *testing.T) {
 	sh.fails("query k", "can't connect to "+m.addr)
 }
 
-func TestTheMockTakesItsTime(t *testing.T) {
+func TestMockSpendsServiceTime(t *testing.T) {
 	t.Parallel()
 	m := startMock(t, "-addr", "127.0.0.1:0", "-service-time", "1ms")
-	require.Equal(t, "values of 2 bytes (uint16), hazards grace=on,lateexpiry=off,wrap=on,events=on,lockup=off, 1ms for each request", m.about)
+	require.Equal(t, "values of 2 bytes (uint16), hazards "+defaultHazards+", 1ms for each request", m.settings)
 	conn, err := net.Dial("tcp", m.addr)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -111,7 +115,7 @@ func TestTheMockTakesItsTime(t *testing.T) {
 	require.Zero(t, m.end(t, os.Interrupt))
 }
 
-func TestTheMockAnnouncesItselfInJSON(t *testing.T) {
+func TestMockPrintsSettingsAsJSON(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
@@ -121,15 +125,42 @@ func TestTheMockAnnouncesItselfInJSON(t *testing.T) {
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
 	require.NoError(t, err)
-	require.Regexp(t, `^\{"address":"127.0.0.1:\d+","value_size":1,"hazards":\{"events":true,"grace":true,"lateexpiry":false,"lockup":false,"wrap":true\}\}\n$`, line)
+	require.Regexp(t, `^\{"address":"127.0.0.1:\d+","value_size":1,"hazards":\{"events":true,"garbledlist":false,"grace":true,"lateexpiry":false,"lockup":false,"overflow":false,"wrap":true\}\}\n$`, line)
 	cancel()
 	require.Zero(t, <-status)
 }
 
-func TestAnAddressThatIsTakenIsAnError(t *testing.T) {
+func TestAddressInUseIsAnError(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	shell{t, ""}.fails("mock -addr "+l.Addr().String(), "in use")
+}
+
+func TestEveryHazardCanBeSwitched(t *testing.T) {
+	t.Parallel()
+	for _, h := range mockserver.Hazards() {
+		_, name := hazardName(h)
+		require.NotEmpty(t, name)
+		require.Contains(t, mockCommand.long, "\n  "+name+" ")
+		for _, on := range []bool{true, false} {
+			var flag hazards
+			require.NoError(t, flag.Set(name+"="+onOff(on)))
+			require.Equal(t, hazards{h: on}, flag)
+		}
+	}
+	h, ok := hazardNamed("overflow")
+	require.True(t, ok)
+	require.Equal(t, mockserver.Overflow, h)
+}
+
+func TestMockSwitchesHazard(t *testing.T) {
+	t.Parallel()
+	m := startMock(t, "-addr", "127.0.0.1:0", "-hazard", "wrap=off")
+	s := shell{t, m.addr}
+	s.prints(0, "k  inserted\n", "insert -ttl 1h k 65535")
+	s.run("", "update", "k", "+1")
+	require.Contains(t, s.yes("query k"), "k    65535 ", "the counter has not wrapped around")
+	require.Zero(t, m.end(t, os.Interrupt))
 }

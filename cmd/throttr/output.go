@@ -17,20 +17,20 @@ type output struct {
 	json *json.Encoder // nil: a table
 
 	columns []column
-	heading []string   // goes before the first row
-	rows    [][]string // that are yet to be printed
-	several bool       // servers: there is a column for them
-	err     error      // the first of encoding
+	heading []string   // precedes the first row
+	rows    [][]string // not printed yet
+	several bool       // there are several servers, and a column for them
+	err     error      // the first error of json
 }
 
 // column is a column of a table.
 type column struct {
-	right bool // numbers are aligned at their end
+	right bool // aligned to the right, as numbers are
 	width int
 }
 
-// blockRows is how many rows are aligned with each other at least; those before them are as
-// well, unless they are narrower.
+// blockRows is the number of rows that are printed together. They have columns of equal width,
+// at least that of the rows before.
 const blockRows = 500
 
 func newOutput(w io.Writer, asJSON bool) *output {
@@ -42,8 +42,8 @@ func newOutput(w io.Writer, asJSON bool) *output {
 	return o
 }
 
-// table starts a table. A name that begins with ">" is of a column of numbers; a table
-// whose names are empty has no heading, and neither has one without rows.
+// table starts a table with these columns. A name that begins with ">" is of a column of
+// numbers. A table with empty names has no heading, and a table without rows is not printed.
 func (o *output) table(names ...string) {
 	o.printRows()
 	o.columns, o.heading = nil, nil
@@ -56,8 +56,8 @@ func (o *output) table(names ...string) {
 	}
 }
 
-// add prints a record: itself as JSON, or its cells as a row.
-func (o *output) add(record any, cells ...string) {
+// add prints a record: as JSON, or as a row of fields.
+func (o *output) add(record any, fields ...string) {
 	if o.json != nil {
 		if err := o.json.Encode(record); err != nil && o.err == nil {
 			o.err = err
@@ -68,13 +68,13 @@ func (o *output) add(record any, cells ...string) {
 		o.rows = append(o.rows, o.heading)
 		o.heading = nil
 	}
-	o.rows = append(o.rows, cells)
+	o.rows = append(o.rows, fields)
 	if len(o.rows) >= blockRows {
 		o.printRows()
 	}
 }
 
-// flush prints what has been added.
+// flush prints everything that was added.
 func (o *output) flush() error {
 	o.printRows()
 	if err := o.w.Flush(); err != nil {
@@ -89,8 +89,8 @@ func (o *output) printRows() {
 		return
 	}
 	for _, row := range o.rows {
-		for i, cell := range row {
-			o.columns[i].width = max(o.columns[i].width, utf8.RuneCountInString(cell))
+		for i, field := range row {
+			o.columns[i].width = max(o.columns[i].width, utf8.RuneCountInString(field))
 		}
 	}
 	for _, row := range o.rows {
@@ -101,33 +101,33 @@ func (o *output) printRows() {
 
 func (o *output) line(row []string) string {
 	var b strings.Builder
-	for i, cell := range row {
+	for i, field := range row {
 		if i > 0 {
 			b.WriteString("  ")
 		}
-		pad := strings.Repeat(" ", o.columns[i].width-utf8.RuneCountInString(cell))
+		pad := strings.Repeat(" ", o.columns[i].width-utf8.RuneCountInString(field))
 		if o.columns[i].right {
-			b.WriteString(pad + cell)
+			b.WriteString(pad + field)
 		} else {
-			b.WriteString(cell + pad)
+			b.WriteString(field + pad)
 		}
 	}
 	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
-// quoted returns text as it is, or quoted where it would not be clear what it is: if it is
-// empty, or has spaces, quotes or bytes that can't be shown.
+// quoted returns text as it is, or quoted if it is empty or contains spaces, quotes or bytes
+// that are not printable.
 func quoted(text string) string {
-	clear := text != "" && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool {
+	plain := text != "" && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool {
 		return r == ' ' || r == '"' || r == '\\' || !strconv.IsPrint(r)
 	})
-	if clear {
+	if plain {
 		return text
 	}
 	return strconv.Quote(text)
 }
 
-// keyed is the key of a record in JSON. A key that is not text has its bytes beside it.
+// keyed is the JSON of a key. KeyBase64 is there if the key is not UTF-8.
 type keyed struct {
 	Key       string `json:"key"`
 	KeyBase64 []byte `json:"key_base64,omitempty"`
@@ -135,7 +135,7 @@ type keyed struct {
 
 func keyOf(key string) keyed { return keyed{Key: key, KeyBase64: unlessText(key)} }
 
-// unlessText returns the bytes of what JSON can't carry as a string.
+// unlessText returns the bytes of s if it is not UTF-8, which a JSON string must be.
 func unlessText(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
@@ -143,16 +143,16 @@ func unlessText(s string) []byte {
 	return []byte(s)
 }
 
-// span returns a duration for people: to the millisecond, if it is a second or more.
-func span(d time.Duration) string {
+// formatDuration formats a duration. It rounds a second or more to milliseconds.
+func formatDuration(d time.Duration) string {
 	if d >= time.Second {
 		d = d.Round(time.Millisecond)
 	}
 	return d.String()
 }
 
-// instant returns a time for people.
-func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+// formatTime formats a time.
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// number returns a number for a cell.
+// number formats a number.
 func number[N ~int | ~int64 | ~uint16 | ~uint64](n N) string { return fmt.Sprint(n) }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTablesOfAnyLengthAreAligned(t *testing.T) {
+func TestTableOfAnyLengthIsAligned(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	o := newOutput(&b, false)
@@ -16,7 +16,7 @@ func TestTablesOfAnyLengthAreAligned(t *testing.T) {
 	for range 3 * blockRows {
 		o.add(nil, "é", "12345", "x")
 	}
-	require.NotZero(t, b.Len(), "not all is kept")
+	require.NotZero(t, b.Len(), "not all rows are held back")
 	o.add(nil, "a", "1", "")
 	require.NoError(t, o.flush())
 	lines := strings.Split(b.String(), "\n")
@@ -27,7 +27,7 @@ func TestTablesOfAnyLengthAreAligned(t *testing.T) {
 	require.Len(t, lines, 3*blockRows+3)
 }
 
-func TestWhatIsNotClearIsQuoted(t *testing.T) {
+func TestTextIsQuotedUnlessPlain(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"user:42": "user:42", "straße": "straße", "-": "-",

@@ -5,23 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/window"
 )
 
-// client is a throttr.Client of whatever value size.
+// client is a [throttr.Client] of any value size.
 type client interface {
-	limiter() *throttr.RateLimit
+	limiter() *throttr.RateLimit // of one Backend per client
 	insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error)
 	query(ctx context.Context, key string) (counter, bool, error)
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
 	get(ctx context.Context, key string) (buffer, bool, error)
-	loads
+	benchClient
 
 	Purge(ctx context.Context, key string) (bool, error)
 	List(ctx context.Context) iter.Seq2[throttr.ListEntry, error]
@@ -39,50 +40,50 @@ type client interface {
 	Close() error
 }
 
-// counter is a throttr.Counter of whatever value size.
+// counter is a [throttr.Counter] of any value size.
 type counter struct {
 	quota uint64
 	ttl   time.Duration
 	unit  codec.Unit
 }
 
-// buffer is a throttr.Buffer of whatever value size.
+// buffer is a [throttr.Buffer] of any value size.
 type buffer struct {
 	value []byte
 	ttl   time.Duration
 }
 
-// withClient makes a task of one that needs a client.
-func withClient(job func(ctx context.Context, e *env, c client) (bool, error)) task {
-	return bounded(func(ctx context.Context, e *env) (bool, error) {
+// withClient returns an action that connects, calls f, and disconnects.
+func withClient(f func(ctx context.Context, e *env, c client) (bool, error)) action {
+	return withTimeout(func(ctx context.Context, e *env) (bool, error) {
 		c, err := connect(ctx, e.servers)
 		if err != nil {
 			return false, err
 		}
 		defer c.Close()
-		return job(ctx, e, c)
+		return f(ctx, e, c)
 	})
 }
 
-// bounded gives a task as long as -timeout says.
-func bounded(job task) task {
+// withTimeout returns an action that calls f and bounds its time by -timeout.
+func withTimeout(f action) action {
 	return func(ctx context.Context, e *env) (bool, error) {
 		if e.timeout > 0 {
-			late := fmt.Errorf("not done after %v, see -timeout: %w", e.timeout, context.DeadlineExceeded)
+			cause := fmt.Errorf("not done after %v, see -timeout: %w", e.timeout, context.DeadlineExceeded)
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, late)
+			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, cause)
 			defer cancel()
 		}
-		yes, err := job(ctx, e)
+		ok, err := f(ctx, e)
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return yes, err
+		return ok, err
 	}
 }
 
-// connect connects to servers of any value size, on which they must agree. Each is asked
-// for it by the client alone: once where it is that of the first guess, else twice.
+// connect connects to servers of any value size, which must be the same for all. Each server
+// is asked for its value size once if that is 2 bytes, and twice otherwise.
 func connect(ctx context.Context, servers string) (client, error) {
 	cfg, err := config(servers)
 	if err != nil {
@@ -91,7 +92,7 @@ func connect(ctx context.Context, servers string) (client, error) {
 	return connectTo(ctx, cfg)
 }
 
-// connectTo is connect for those who have a Config.
+// connectTo is connect for a Config.
 func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 	c, err := open[uint16](ctx, cfg)
 	var one, other *throttr.ValueSizeError
@@ -113,7 +114,7 @@ func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 	return c, err
 }
 
-// config reads addresses, separated by commas, or a URL.
+// config parses addresses, separated by commas, or a URL.
 func config(servers string) (throttr.Config, error) {
 	scheme, _, hasScheme := strings.Cut(servers, "://")
 	many := strings.Contains(servers, ",")
@@ -140,13 +141,18 @@ func open[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error
 	if err != nil {
 		return nil, err
 	}
-	return typed[T]{c}, nil
+	limits := sync.OnceValue(func() *throttr.RateLimit { return throttr.NewRateLimit(c.Backend()) })
+	return typed[T]{c, limits}, nil
 }
 
 // typed implements client.
-type typed[T codec.Value] struct{ *throttr.Client[T] }
+type typed[T codec.Value] struct {
+	*throttr.Client[T]
+	limits func() *throttr.RateLimit
+}
 
-func (c typed[T]) limiter() *throttr.RateLimit { return throttr.NewRateLimit(c.Backend()) }
+// limiter returns the rate limit of the client, whose Backend is made by the first call.
+func (c typed[T]) limiter() *throttr.RateLimit { return c.limits() }
 
 func (c typed[T]) insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error) {
 	q, err := narrow[T]("quota", quota)
@@ -190,19 +196,14 @@ func (c typed[T]) get(ctx context.Context, key string) (buffer, bool, error) {
 	return buffer{value: a.Value, ttl: a.TTL.Duration()}, ok, err
 }
 
-// narrow returns n as a T, or an error that says which value size would do.
+// narrow returns n as a T, or an error that names the value size that would do.
 func narrow[T codec.Value](field string, n uint64) (T, error) {
 	if n <= uint64(^T(0)) {
 		return T(n), nil
 	}
-	size, needs := codec.Size[T](), 8
-	for _, s := range []int{4, 2} {
-		if n <= math.MaxUint64>>(64-8*s) {
-			needs = s
-		}
-	}
 	return 0, &throttr.RangeError{
-		Field: field, Value: fmt.Sprint(n), Size: size, Needs: needs,
+		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](),
 		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
+		Needs: window.SmallestSize(func(maxValue uint64) bool { return n <= maxValue }),
 	}
 }

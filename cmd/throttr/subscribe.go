@@ -12,14 +12,14 @@ import (
 var subscribeCommand = command{
 	name: "subscribe", args: "channel",
 	short: "print the messages of a channel, until it is interrupted",
-	long: `The channel * is on every server, and what is published on it reaches all connections.
-Where the connection was lost meanwhile, a line says that messages can be missing.
+	long: `The channel * is on every server. A message to it reaches all connections of the server. If the
+connection to the server was lost for a time, a line says that messages can be missing.
 `,
 	examples: []string{"throttr subscribe news", "throttr subscribe -n 1 -json news"},
-	timeout:  "the `time` that connecting and subscribing may take",
-	define: func(f *flag.FlagSet) reader {
-		n := f.Int("n", 0, "end after so many `messages`; 0: never")
-		return func(args []string) (task, error) {
+	timeout:  "the `time` that it may take to connect and subscribe",
+	define: func(f *flag.FlagSet) parser {
+		n := f.Int("n", 0, "end after this number of `messages`; 0: never")
+		return func(args []string) (action, error) {
 			if err := needArgs(args, "channel"); err != nil {
 				return nil, err
 			}
@@ -33,8 +33,8 @@ Where the connection was lost meanwhile, a line says that messages can be missin
 	},
 }
 
-// messageRecord is a message in JSON. A payload that is not text has its bytes beside it; a
-// gap has none.
+// messageRecord is the JSON of a message. PayloadBase64 is there if the payload is not UTF-8. A
+// gap has no payload.
 type messageRecord struct {
 	Time   time.Time `json:"time"`
 	Server string    `json:"server"`
@@ -48,7 +48,7 @@ type messageRecord struct {
 func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error) {
 	var c client
 	var sub *throttr.Subscription
-	_, err := bounded(func(ctx context.Context, e *env) (_ bool, err error) {
+	_, err := withTimeout(func(ctx context.Context, e *env) (_ bool, err error) {
 		if c, err = connect(ctx, e.servers); err != nil {
 			return false, err
 		}
@@ -80,7 +80,7 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 		}
 	}
 	if dropped := sub.Dropped(); dropped > 0 {
-		fmt.Fprintf(e.stderr, "%d messages came faster than they were printed, and are missing\n", dropped)
+		fmt.Fprintf(e.stderr, "%d messages are missing: they came faster than they were printed\n", dropped)
 	}
 	return true, nil
 }
@@ -88,10 +88,10 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 func (o *output) message(m throttr.Message, now time.Time) {
 	if m.Gap {
 		o.entry(m.Server, messageRecord{Time: now.UTC(), Server: m.Server, named: nameOf(m.Channel), Gap: true},
-			instant(now), quoted(m.Channel), "(the connection was lost: messages can be missing)")
+			formatTime(now), quoted(m.Channel), "(the connection was lost: messages can be missing)")
 		return
 	}
 	payload := string(m.Payload)
 	o.entry(m.Server, messageRecord{now.UTC(), m.Server, nameOf(m.Channel), &payload, unlessText(payload), false},
-		instant(now), quoted(m.Channel), quoted(payload))
+		formatTime(now), quoted(m.Channel), quoted(payload))
 }

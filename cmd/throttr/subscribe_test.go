@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// subscriber is "throttr subscribe" at work.
+// subscriber is a running "throttr subscribe".
 type subscriber struct {
 	t              *testing.T
 	cancel         context.CancelFunc
@@ -19,7 +19,7 @@ type subscriber struct {
 	status         chan int
 }
 
-// subscriber runs the command until it has subscribed.
+// subscriber starts the command and waits until it has subscribed.
 func (s shell) subscriber(args ...string) *subscriber {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
@@ -42,7 +42,7 @@ func (s *subscriber) line(r *bufio.Reader) string {
 	return l
 }
 
-// ends requires that the command has ended well, and has printed nothing else.
+// ends requires that the command succeeds without further output.
 func (s *subscriber) ends() {
 	s.t.Helper()
 	require.Zero(s.t, <-s.status)
@@ -53,7 +53,7 @@ func (s *subscriber) ends() {
 	}
 }
 
-func TestSubscribePrintsMessagesAsTheyCome(t *testing.T) {
+func TestSubscribePrintsEachMessageAtOnce(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, _ := shellFor(t, size)
 		sub := s.subscriber("news")
@@ -68,7 +68,7 @@ func TestSubscribePrintsMessagesAsTheyCome(t *testing.T) {
 	})
 }
 
-func TestSubscribeEndsAfterSomeMessages(t *testing.T) {
+func TestSubscribeEndsAfterNumberOfMessages(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 2)
 	sub := s.subscriber("-json", "-n", "2", "a b")
@@ -82,7 +82,7 @@ func TestSubscribeEndsAfterSomeMessages(t *testing.T) {
 	sub.ends()
 }
 
-func TestSubscribeToEverythingSaysFromWhichServer(t *testing.T) {
+func TestSubscribeToAllPrintsServer(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t), mockserver.RunT(t)
 	s := shell{t, a.Addr() + "," + b.Addr()}
@@ -98,7 +98,7 @@ func TestSubscribeToEverythingSaysFromWhichServer(t *testing.T) {
 	sub.ends()
 }
 
-func TestSubscribeTellsOfAGap(t *testing.T) {
+func TestSubscribePrintsGap(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2)
 	sub := s.subscriber("-n", "1", "news")

@@ -9,20 +9,19 @@ import (
 
 var versionCommand = command{
 	name:  "version",
-	short: "tell which version of the program this is",
-	long: `The version is that of the module, and followed by those of Go and of the platform that the
-program was built for. "(devel)" was built from a directory, without a version.
+	short: "print the version of the program, of Go, and the platform",
+	long: `The version of the program is that of its module, or "(devel)" if it was built from a directory.
 `,
 	examples: []string{"throttr version", "throttr version -json"},
 	local:    true,
-	define: func(*flag.FlagSet) reader {
-		return func(args []string) (task, error) {
+	define: func(*flag.FlagSet) parser {
+		return func(args []string) (action, error) {
 			return version, needArgs(args)
 		}
 	},
 }
 
-// versionRecord is the program's version in JSON.
+// versionRecord is the JSON of the program's version.
 type versionRecord struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
@@ -38,7 +37,7 @@ func version(_ context.Context, e *env) (bool, error) {
 	return true, nil
 }
 
-// moduleVersion returns the version of the module in a build, which may be nil.
+// moduleVersion returns the version of the program's module. Info may be nil.
 func moduleVersion(info *debug.BuildInfo) string {
 	if info == nil || info.Main.Version == "" {
 		return "(devel)"

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestVersionNamesModuleGoAndPlatform(t *testing.T) {
+func TestVersionPrintsModuleGoAndPlatform(t *testing.T) {
 	t.Parallel()
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	s := shell{t, ""}
@@ -26,7 +26,7 @@ func TestVersionNamesModuleGoAndPlatform(t *testing.T) {
 	s.fails("version x", `"x" is one argument too many`)
 }
 
-func TestTheVersionIsTheModules(t *testing.T) {
+func TestVersionIsThatOfModule(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "v1.2.3", moduleVersion(&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}))
 	require.Equal(t, "(devel)", moduleVersion(&debug.BuildInfo{}))

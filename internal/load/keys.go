@@ -42,17 +42,23 @@ func (s Sequence) setNumber(b []byte, i int) {
 // Key returns the i-th key.
 func (s Sequence) Key(i int) string { return string(s.Append(nil, i)) }
 
-// Keys returns the first n keys.
-func (s Sequence) Keys(n int) Keys {
-	length := len(s.prefix) + keyDigits
-	all := make([]byte, 0, n*length)
-	for i := range n {
-		all = s.Append(all, i)
-	}
-	return Keys{text: string(all), length: length, n: n}
+// KeySet is the first N keys of a sequence.
+type KeySet struct {
+	Sequence
+	N int
 }
 
-// Keys are keys of equal length. They lie in one piece of memory, so that reading one costs
+// Keys returns the keys.
+func (s KeySet) Keys() Keys {
+	length := len(s.prefix) + keyDigits
+	all := make([]byte, 0, s.N*length)
+	for i := range s.N {
+		all = s.Append(all, i)
+	}
+	return Keys{text: string(all), length: length, n: s.N}
+}
+
+// Keys are keys of equal length that are ready for use. They lie in one piece of memory, so that reading one costs
 // little even if there are millions.
 type Keys struct {
 	text      string

@@ -30,7 +30,7 @@ func TestSharesOfSequenceHaveNoKeyInCommon(t *testing.T) {
 
 func TestKeysArePickedEvenly(t *testing.T) {
 	t.Parallel()
-	keys := NewSequence("").Keys(10)
+	keys := KeySet{NewSequence(""), 10}.Keys()
 	require.Equal(t, 10, keys.Len())
 	require.Equal(t, "000000000009", keys.At(9))
 	picked := map[string]int{}

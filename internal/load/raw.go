@@ -9,9 +9,9 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 )
 
-// maxResponses is the number of responses that a connection may wait for: of those beyond 1024
-// a server drops some (H4), and one is kept free.
-const maxResponses = 1023
+// MaxResponses is the largest number of responses that a connection may wait for. A server
+// silently drops those beyond 1024 (H4); one place is kept free.
+const MaxResponses = 1023
 
 // responseTimeout is how long responses may take after the end of a measurement.
 const responseTimeout = 5 * time.Second
@@ -22,8 +22,7 @@ type RawConfig struct {
 	Conns       int // per server; there are fewer if there are fewer outstanding operations
 	Outstanding int // operations that are sent and have no response, over all connections
 	Frames      Frames
-	Keys        Sequence
-	KeyCount    int // keys are picked at random among so many; 0: no key is used twice
+	Keys        KeySet // that operations pick from at random; N is 0: no key is used twice
 }
 
 // Raw generates load without a client. It writes requests that are encoded in advance, keeps
@@ -42,9 +41,9 @@ func NewRaw(ctx context.Context, cfg RawConfig) (*Raw, error) {
 	n := min(cfg.Conns*r.servers, cfg.Outstanding)
 	for i := range n {
 		depth := (cfg.Outstanding + i) / n // the sum over all i is Outstanding
-		if depth*cfg.Frames.Responses > maxResponses {
+		if depth*cfg.Frames.Responses > MaxResponses {
 			r.Close()
-			return nil, fmt.Errorf("%d outstanding on %d connections are more than the %d responses that a server keeps for each (H4)", cfg.Outstanding, n, maxResponses)
+			return nil, fmt.Errorf("%d outstanding on %d connections are more than the %d responses that a server keeps for each (H4)", cfg.Outstanding, n, MaxResponses)
 		}
 		a := cfg.Servers[i%r.servers]
 		nc, err := new(net.Dialer).DialContext(ctx, a.Network, a.Address)
@@ -53,10 +52,10 @@ func NewRaw(ctx context.Context, cfg RawConfig) (*Raw, error) {
 			return nil, err
 		}
 		keys := cfg.Keys
-		if cfg.KeyCount == 0 {
-			keys = keys.Share(i, n)
+		if keys.N == 0 {
+			keys.Sequence = keys.Share(i, n)
 		}
-		r.conns = append(r.conns, newRawConn(nc, cfg.Frames, depth, keys, cfg.KeyCount, i))
+		r.conns = append(r.conns, newRawConn(nc, cfg.Frames, depth, keys, i))
 	}
 	return r, nil
 }
@@ -84,17 +83,11 @@ func (r *Raw) Measure(ctx context.Context, cfg Config) (Result, error) {
 // Conns returns the number of connections per server.
 func (r *Raw) Conns() int { return (len(r.conns) + r.servers - 1) / r.servers }
 
-// Used is the first N keys of a sequence.
-type Used struct {
-	Keys Sequence
-	N    int
-}
-
 // Used returns the keys that were sent to a server, by connection, if no key is used twice.
 // Measure must not be running.
-func (r *Raw) Used(server int) (used []Used) {
+func (r *Raw) Used(server int) (used []KeySet) {
 	for i := server; i < len(r.conns); i += r.servers {
-		used = append(used, Used{r.conns[i].keys, int(r.conns[i].sent)})
+		used = append(used, KeySet{r.conns[i].keys.Sequence, int(r.conns[i].sent)})
 	}
 	return used
 }

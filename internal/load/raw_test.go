@@ -46,7 +46,7 @@ func TestRawKeepsOperationsOutstanding(t *testing.T) {
 		keys := load.NewSequence("k")
 		all, addresses := servers(t, keys)
 		raw, err := load.NewRaw(t.Context(), load.RawConfig{
-			Servers: addresses, Conns: 2, Outstanding: 7, Frames: load.FramesOf[uint16](w), Keys: keys, KeyCount: rawKeys,
+			Servers: addresses, Conns: 2, Outstanding: 7, Frames: load.FramesOf[uint16](w), Keys: load.KeySet{Sequence: keys, N: rawKeys},
 		})
 		require.NoError(t, err)
 		defer raw.Close()
@@ -68,7 +68,7 @@ func TestRawKeepsOperationsOutstanding(t *testing.T) {
 func TestRawInsertsEachKeyOnce(t *testing.T) {
 	all, addresses := servers(t, load.NewSequence("other"))
 	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: addresses, Conns: 2, Outstanding: 9, Frames: load.FramesOf[uint16](load.Insert), Keys: load.NewSequence("k"),
+		Servers: addresses, Conns: 2, Outstanding: 9, Frames: load.FramesOf[uint16](load.Insert), Keys: load.KeySet{Sequence: load.NewSequence("k")},
 	})
 	require.NoError(t, err)
 	defer raw.Close()
@@ -81,7 +81,7 @@ func TestRawInsertsEachKeyOnce(t *testing.T) {
 		}
 		for _, used := range raw.Used(i) {
 			for j := range used.N {
-				want = append(want, used.Keys.Key(j))
+				want = append(want, used.Key(j))
 			}
 		}
 		require.ElementsMatch(t, want, srv.Keys())
@@ -93,7 +93,7 @@ func TestRawReportsUnexpectedResponse(t *testing.T) {
 	all, addresses := servers(t, keys)
 	all[0].Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 20, Replace: []byte{0}})
 	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: addresses[:1], Conns: 1, Outstanding: 3, Frames: load.FramesOf[uint16](load.Increase), Keys: keys, KeyCount: rawKeys,
+		Servers: addresses[:1], Conns: 1, Outstanding: 3, Frames: load.FramesOf[uint16](load.Increase), Keys: load.KeySet{Sequence: keys, N: rawKeys},
 	})
 	require.NoError(t, err)
 	defer raw.Close()
@@ -105,7 +105,7 @@ func TestRawEndsWithContext(t *testing.T) {
 	keys := load.NewSequence("k")
 	all, addresses := servers(t, keys)
 	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: addresses, Conns: 1, Outstanding: 2, Frames: load.FramesOf[uint16](load.Query), Keys: keys, KeyCount: rawKeys,
+		Servers: addresses, Conns: 1, Outstanding: 2, Frames: load.FramesOf[uint16](load.Query), Keys: load.KeySet{Sequence: keys, N: rawKeys},
 	})
 	require.NoError(t, err)
 	defer raw.Close()
@@ -119,7 +119,7 @@ func TestRawEndsWithContext(t *testing.T) {
 func TestRawStaysBelowResponseLimitOfServer(t *testing.T) {
 	_, addresses := servers(t, load.NewSequence("k"))
 	for w, most := range map[load.Workload]int{load.Increase: 1023, load.Hit: 511} {
-		cfg := load.RawConfig{Servers: addresses, Conns: 1, Outstanding: 2 * most, Frames: load.FramesOf[uint16](w), KeyCount: 1}
+		cfg := load.RawConfig{Servers: addresses, Conns: 1, Outstanding: 2 * most, Frames: load.FramesOf[uint16](w), Keys: load.KeySet{Sequence: load.NewSequence("k"), N: 1}}
 		raw, err := load.NewRaw(t.Context(), cfg)
 		require.NoError(t, err, w)
 		raw.Close()

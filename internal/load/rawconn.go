@@ -18,8 +18,7 @@ type rawConn struct {
 	depth    int    // operations outstanding
 	requests []byte // encodedOperations of equal length, followed by the first depth of them again
 	length   int    // of each
-	keys     Sequence
-	newKeys  bool // no key is used twice
+	keys     KeySet
 
 	sent    uint64 // operations
 	buf     []byte // is read into
@@ -38,16 +37,15 @@ type rawWrite struct {
 	at         time.Duration
 }
 
-// newRawConn encodes operations for connection number i. If keyCount is not 0, their keys are
-// picked among the first so many.
-func newRawConn(nc net.Conn, frames Frames, depth int, keys Sequence, keyCount, i int) *rawConn {
+// newRawConn encodes operations for connection number i.
+func newRawConn(nc net.Conn, frames Frames, depth int, keys KeySet, i int) *rawConn {
 	c := &rawConn{
-		Conn: nc, frames: frames, depth: depth, keys: keys, newKeys: keyCount == 0,
+		Conn: nc, frames: frames, depth: depth, keys: keys,
 		buf: make([]byte, 64<<10), writes: make([]rawWrite, depth),
 	}
 	var key []byte
 	for n := range encodedOperations {
-		key = keys.Append(key[:0], pick(keyCount, i, uint64(n)))
+		key = keys.Append(key[:0], pick(keys.N, i, uint64(n)))
 		c.requests = frames.Append(c.requests, key)
 	}
 	c.length = len(c.requests) / encodedOperations
@@ -85,7 +83,7 @@ func (c *rawConn) run(m *Meter) error {
 func (c *rawConn) send(n int, at time.Duration) error {
 	start := int(c.sent%encodedOperations) * c.length
 	p := c.requests[start : start+n*c.length]
-	if c.newKeys {
+	if c.keys.N == 0 { // no key is used twice
 		for i := range n {
 			c.keys.setNumber(p[:(i+1)*c.length], int(c.sent)+i)
 		}
