@@ -14,7 +14,7 @@ func (p *sized[T]) get(x *exchange, m codec.Get) error {
 		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
 	}
 	x.key, x.ok = m.Key, res.Found
-	// A value that came in a SET fits a GET's response, which is no longer.
+	// The response to a GET is no longer than the SET of the value, so it fits a frame.
 	x.out, _ = res.AppendBinary(x.out)
 	return nil
 }

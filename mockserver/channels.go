@@ -7,19 +7,21 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// everybody is the channel that each connection is subscribed to from its start,
-// beside that of its own id (H8).
-const everybody = "*"
+// everyConn is a channel that every connection is subscribed to from its start. The other
+// one is the channel of its own id (H8).
+const everyConn = "*"
 
-// subscription is one of a connection to a channel. There can be several (H10).
+// subscription is a subscription of a connection to a channel. A connection can have
+// several to the same channel (H10).
 type subscription struct {
 	conn  *conn
 	since uint64 // ns since 1970
 	read  uint64 // bytes published
 }
 
-// channels are those with subscriptions. The server's lock guards them. A slice is
-// never changed in place, so that it can be read while subscribers leave.
+// channels are the channels that have subscriptions. The server's lock guards them. A
+// slice is never changed in place, so that a loop over it can go on while subscribers
+// leave.
 type channels map[string][]*subscription
 
 func (cs channels) subscribe(c *conn, name string, now uint64) {
@@ -41,7 +43,7 @@ func (cs channels) unsubscribe(c *conn, name string) {
 
 // leave ends all of c's subscriptions.
 func (cs channels) leave(c *conn) {
-	cs.unsubscribe(c, everybody)
+	cs.unsubscribe(c, everyConn)
 	cs.unsubscribe(c, c.id.String())
 	if c.subscribed > 0 {
 		for name := range cs {
@@ -50,9 +52,9 @@ func (cs channels) leave(c *conn) {
 	}
 }
 
-// Subscriptions returns how many subscriptions to a channel there are: one
-// connection can have several. On the channel "*" and on that of its own id, each
-// connection has one from its start, unless [Events] is off.
+// Subscriptions returns how many subscriptions to a channel there are. A connection can
+// have several. It has one to the channel "*" and one to the channel of its own id from
+// its start, unless [Events] is off.
 func (s *Server) Subscriptions(channel string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +68,8 @@ func (p *sized[T]) subscribe(x *exchange, m codec.Subscribe) error {
 	return nil
 }
 
-// unsubscribe answers success wherever the channel exists (H10).
+// unsubscribe succeeds if the channel exists, whether or not the connection is subscribed
+// to it (H10).
 func (p *sized[T]) unsubscribe(x *exchange, m codec.Unsubscribe) error {
 	cs := x.conn.srv.channels
 	_, exists := cs[string(m.Channel)]
@@ -87,7 +90,7 @@ func (p *sized[T]) listChannels(x *exchange, _ codec.Channels) error {
 		}
 		entries = append(entries, e)
 	}
-	x.answer(codec.ChannelsResponse{Fragments: fragments(entries, func(codec.ChannelsEntry) int { return 25 })})
+	x.respond(codec.ChannelsResponse{Fragments: fragments(entries, func(codec.ChannelsEntry) int { return 25 })})
 	return nil
 }
 
@@ -97,7 +100,7 @@ func (p *sized[T]) channel(x *exchange, m codec.Channel) error {
 	for _, sub := range subs {
 		res.Subscribers = append(res.Subscribers, codec.Subscriber{ID: sub.conn.id, Since: sub.since, ReadBytes: sub.read})
 	}
-	x.answer(res)
+	x.respond(res)
 	x.ok = found
 	return nil
 }

@@ -31,8 +31,8 @@ func event(t *testing.T, channel, payload string) string {
 	return hex.EncodeToString(frames(t, uint16.Event{Channel: []byte(channel), Payload: []byte(payload)}))
 }
 
-// answer decodes what a request is answered with.
-func answer[R codec.Response](w *wire, req codec.Request) R {
+// response sends a request and decodes the response.
+func response[R codec.Response](w *wire, req codec.Request) R {
 	w.t.Helper()
 	src := fromHex(w.t, w.ask(req))
 	res, n, err := codec.DecodeResponse[uint16.Value](req.ResponseKind(), src)
@@ -59,13 +59,13 @@ func TestSubscribingTwiceDeliversTwice(t *testing.T) {
 func TestAConnectionHasAChannelOfItsOwn(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w, other := dial(t, srv), dial(t, srv)
-		id := answer[codec.WhoAmIResponse](w, codec.WhoAmI{}).ID
-		require.NotEqual(t, id, answer[codec.WhoAmIResponse](other, codec.WhoAmI{}).ID)
+		id := response[codec.WhoAmIResponse](w, codec.WhoAmI{}).ID
+		require.NotEqual(t, id, response[codec.WhoAmIResponse](other, codec.WhoAmI{}).ID)
 		require.Equal(t, "01", other.ask(publish(id.String(), "hello")))
 		require.Equal(t, event(t, id.String(), "hello"), w.received())
 		require.Equal(t, event(t, id.String(), "me")+"01", w.ask(publish(id.String(), "me")))
 
-		mine := answer[codec.ConnectionResponse](other, codec.Connection{ID: id})
+		mine := response[codec.ConnectionResponse](other, codec.Connection{ID: id})
 		require.True(t, mine.Found)
 		require.EqualValues(t, 5, mine.Connection.ReceivedBytes)
 		require.EqualValues(t, 2, mine.Connection.PublishedBytes)
@@ -75,7 +75,7 @@ func TestAConnectionHasAChannelOfItsOwn(t *testing.T) {
 		require.NoError(t, w.conn.Close())
 		synctest.Wait()
 		require.Equal(t, "00", other.ask(publish(id.String(), "gone")))
-		require.False(t, answer[codec.ConnectionResponse](other, codec.Connection{ID: id}).Found)
+		require.False(t, response[codec.ConnectionResponse](other, codec.Connection{ID: id}).Found)
 		require.Equal(t, 1, srv.Subscriptions("*"))
 	})
 }
@@ -97,14 +97,14 @@ func TestAChannelKnowsItsSubscribers(t *testing.T) {
 		srv.Advance(time.Second)
 		require.Equal(t, "01", b.ask(subscribe("news")))
 		b.ask(publish("news", "12345"))
-		news := answer[codec.ChannelResponse](b, codec.Channel{Name: []byte("news")})
+		news := response[codec.ChannelResponse](b, codec.Channel{Name: []byte("news")})
 		require.True(t, news.Found)
 		require.Equal(t, []codec.Subscriber{
-			{ID: answer[codec.WhoAmIResponse](a.drained(), codec.WhoAmI{}).ID, Since: uint64(mockserver.Epoch.Add(time.Second).UnixNano()), ReadBytes: 5},
-			{ID: answer[codec.WhoAmIResponse](b, codec.WhoAmI{}).ID, Since: uint64(mockserver.Epoch.Add(2 * time.Second).UnixNano()), ReadBytes: 5},
+			{ID: response[codec.WhoAmIResponse](a.drained(), codec.WhoAmI{}).ID, Since: uint64(mockserver.Epoch.Add(time.Second).UnixNano()), ReadBytes: 5},
+			{ID: response[codec.WhoAmIResponse](b, codec.WhoAmI{}).ID, Since: uint64(mockserver.Epoch.Add(2 * time.Second).UnixNano()), ReadBytes: 5},
 		}, news.Subscribers)
 
-		all := answer[codec.ChannelsResponse](b, codec.Channels{})
+		all := response[codec.ChannelsResponse](b, codec.Channels{})
 		names := map[string]uint64{}
 		for c := range all.All() {
 			names[string(c.Name)] = c.Connections

@@ -8,11 +8,11 @@ import (
 // Epoch is where a virtual clock starts.
 var Epoch = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// clock tells the time in nanoseconds since 1970, as the server's own does.
+// clock returns the time in nanoseconds since 1970.
 type clock struct {
 	virtual bool
-	start   time.Time     // of the real clock: its monotonic reading outlives changes of the wall clock
-	moved   atomic.Uint64 // by how much a virtual clock was advanced
+	start   time.Time     // of a real clock, whose monotonic reading ignores changes of the wall clock
+	moved   atomic.Uint64 // by how much a virtual clock was advanced, in ns
 }
 
 func (c *clock) now() uint64 {
@@ -22,14 +22,14 @@ func (c *clock) now() uint64 {
 	return uint64(c.start.UnixNano()) + uint64(time.Since(c.start))
 }
 
-func instant(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+// timeOf converts nanoseconds since 1970.
+func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
 
 // Now returns the server's time, in UTC.
-func (s *Server) Now() time.Time { return instant(s.clock.now()) }
+func (s *Server) Now() time.Time { return timeOf(s.clock.now()) }
 
-// Advance moves a virtual clock forward, and lets everything happen that falls
-// due on the way. It panics on a server with the real clock, and where d is
-// negative.
+// Advance moves a virtual clock forward, and lets everything happen that is due in that
+// time. It panics if the server has the real clock, or if d is negative.
 func (s *Server) Advance(d time.Duration) {
 	if !s.clock.virtual {
 		panic("mockserver: Advance needs WithVirtualClock")
@@ -40,5 +40,5 @@ func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock.moved.Add(uint64(d))
-	s.store.settle(s.clock.now())
+	s.store.catchUp(s.clock.now())
 }

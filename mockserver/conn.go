@@ -9,42 +9,45 @@ import (
 )
 
 const (
-	// maxOutstanding is how many responses a real server keeps for a connection
-	// (H4). It drops more silently.
+	// maxOutstanding is how many responses a real server keeps for a connection. It
+	// silently drops any more (H4).
 	maxOutstanding = 1024
-	// readSize is how much is taken from a connection before responses leave,
-	// unless there is a service time. It is more than the server's buffer, so
-	// that a flood counts as one: all of it is outstanding, however fast its
-	// responses could leave.
+	// readSize is how many bytes are read from a connection before responses are sent. It
+	// is more than a real server's buffer, so that a flood counts as one: all of its
+	// responses are outstanding, however fast they could be sent.
 	readSize = 64 << 10
 )
 
-// conn is one connection. Its reader executes requests, and sends what they answered
-// as far as that is due; its writer sends the rest.
+// conn is a connection. Its reader goroutine executes requests, and sends the responses
+// that are due; its writer goroutine sends the others.
 type conn struct {
 	srv    *Server
 	number int // in the order of acceptance, from 1
 	id     codec.ConnID
 	net    net.Conn
-	in     []byte // received and not executed yet, at most codec.MaxFrame bytes
-	x      exchange
-	out    outbox
-	deaf   bool // half open; guarded by Server.mu
-	gone   bool // nothing more is executed or answered; guarded by Server.mu
-	once   sync.Once
-	closed chan struct{}
-	// buffered connections take a write before the client reads it.
+	// buffered reports whether the connection accepts a write before the client reads it.
 	buffered bool
-	sending  sync.Mutex // held while responses are taken and sent
-	group    []byte     // those being sent; guarded by sending
-	// How many bytes pass until the cut, -1 for all of them.
-	readLeft, writeLeft int
-	// What the server knows of the connection; guarded by Server.mu.
+	out      outbox
+	once     sync.Once // closes
+	closed   chan struct{}
+
+	// Used only by the reader.
+	in       []byte // received and not executed yet, at most codec.MaxFrame bytes
+	x        exchange
+	readLeft int // how many bytes pass before the cut; -1: there is none
+
+	sending   sync.Mutex // guards frames and writeLeft; held while responses are sent
+	frames    []byte     // the responses that are being sent
+	writeLeft int        // how many bytes pass before the cut; -1: there is none
+
+	// Guarded by Server.mu.
+	halfOpen              bool   // what the client sends is lost, and nothing is sent
+	gone                  bool   // nothing more is executed or answered
 	since                 uint64 // ns since 1970
-	subscribed            int    // subscriptions
+	subscribed            int    // how many subscriptions it has
 	requests              [lastOp + 1]uint64
 	readBytes, writeBytes uint64
-	published, received   uint64 // bytes of payloads that it published to itself, and got from others
+	published, received   uint64 // bytes of payloads: published to itself; published by others
 }
 
 // newConn is called with Server.mu held.
@@ -56,7 +59,7 @@ func newConn(s *Server, nc net.Conn, buffered bool, number int) *conn {
 	c.out.wake = make(chan struct{}, 1)
 	s.cut(c)
 	if s.events {
-		s.channels.subscribe(c, everybody, c.since)
+		s.channels.subscribe(c, everyConn, c.since)
 		s.channels.subscribe(c, c.id.String(), c.since)
 	}
 	return c
@@ -68,7 +71,7 @@ func (c *conn) drop() {
 	c.close()
 }
 
-// leave lets nothing more be executed or answered. The caller holds Server.mu.
+// leave ends the execution of requests and the subscriptions. The caller holds Server.mu.
 func (c *conn) leave() {
 	if !c.gone {
 		c.gone = true
@@ -83,9 +86,10 @@ func (c *conn) close() {
 	})
 }
 
+// read is the reader goroutine.
 func (c *conn) read() {
 	defer c.srv.wg.Done()
-	// What was answered until here still leaves: the writer closes then.
+	// The writer sends the responses so far, and closes the connection.
 	defer c.out.finish()
 	buf := make([]byte, c.srv.thread.ReadSize(readSize))
 	for {
@@ -105,13 +109,13 @@ func (c *conn) read() {
 	}
 }
 
-// serve executes data and lets the answers leave. Where the connection has a buffer, the
-// reader sends them itself, all together: nobody has to be woken. It reports whether the
-// connection goes on.
+// serve executes the requests in data and sends the responses. If the connection is
+// buffered, the reader sends them itself, all together, which saves waking the writer.
+// It reports whether the connection goes on.
 func (c *conn) serve(data []byte) bool {
 	if !c.buffered {
 		ok := c.feed(data)
-		c.out.release()
+		c.out.signal()
 		return ok
 	}
 	c.sending.Lock()
@@ -121,13 +125,13 @@ func (c *conn) serve(data []byte) bool {
 	}
 	wait, _, ok := c.flush()
 	if wait > 0 {
-		c.out.release()
+		c.out.signal()
 	}
 	return ok
 }
 
-// feed executes data in portions that fit the server's buffer, as it would read
-// them. It reports whether the connection goes on.
+// feed executes the requests in data in portions that fit a real server's buffer. It
+// reports whether the connection goes on.
 func (c *conn) feed(data []byte) bool {
 	for len(data) > 0 {
 		n := min(len(data), codec.MaxFrame-len(c.in))
@@ -140,12 +144,13 @@ func (c *conn) feed(data []byte) bool {
 	return true
 }
 
-// execute executes the complete requests that c has received, n bytes of them just
-// now, all of them before anybody else's. It reports whether the connection goes on.
+// execute executes the complete requests in c.in, without requests of other connections
+// in between. The last n bytes were received just now. It reports whether the connection
+// goes on.
 func (s *Server) execute(c *conn, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.deaf {
+	if c.halfOpen {
 		c.in = c.in[:0]
 		return !c.gone
 	}
@@ -174,21 +179,21 @@ func (s *Server) execute(c *conn, n int) bool {
 	return !c.gone
 }
 
-// step executes the request at the start of src and returns its length. All that came
-// together is executed at the same time.
+// step executes the request at the start of src and returns its length. All requests
+// that were received together are executed at the same time.
 func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
-	s.store.settle(now)
-	if s.store.locked {
+	s.store.catchUp(now)
+	if s.store.collector.locked {
 		return len(src), nil
 	}
 	op := codec.Op(src[0])
-	play := s.player.handler(op)
-	if play == nil {
-		return 0, unplayed(op)
+	handle := s.commands.handler(op)
+	if handle == nil {
+		return 0, unknownOp(op)
 	}
 	x := &c.x
 	*x = exchange{conn: c, op: op, out: x.out[:0]}
-	n, err := play(x, src)
+	n, err := handle(x, src)
 	if err != nil {
 		return 0, err
 	}

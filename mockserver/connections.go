@@ -18,7 +18,7 @@ func newID() (id codec.ConnID) {
 }
 
 func (p *sized[T]) whoami(x *exchange, _ codec.WhoAmI) error {
-	x.answer(codec.WhoAmIResponse{ID: x.conn.id})
+	x.respond(codec.WhoAmIResponse{ID: x.conn.id})
 	return nil
 }
 
@@ -29,12 +29,12 @@ func (p *sized[T]) connection(x *exchange, m codec.Connection) error {
 			res = codec.ConnectionResponse{Found: true, Connection: c.info()}
 		}
 	}
-	x.answer(res)
+	x.respond(res)
 	x.ok = res.Found
 	return nil
 }
 
-// connections lists those that are open, in the order of acceptance.
+// connections lists the open connections, in the order of acceptance.
 func (p *sized[T]) connections(x *exchange, _ codec.Connections) error {
 	var open []*conn
 	for c := range x.conn.srv.conns {
@@ -47,12 +47,12 @@ func (p *sized[T]) connections(x *exchange, _ codec.Connections) error {
 	for i, c := range open {
 		entries[i] = c.info()
 	}
-	x.answer(codec.ConnectionsResponse{Fragments: fragments(entries, func(codec.ConnectionInfo) int { return 237 })})
+	x.respond(codec.ConnectionsResponse{Fragments: fragments(entries, func(codec.ConnectionInfo) int { return 237 })})
 	return nil
 }
 
-// info describes c. What a connection has allocated and consumed stays zero on a
-// real server, too.
+// info describes c. The bytes that a connection has allocated and consumed stay zero, as
+// on a real server.
 func (c *conn) info() codec.ConnectionInfo {
 	n := &c.requests
 	info := codec.ConnectionInfo{
@@ -72,7 +72,7 @@ func (c *conn) info() codec.ConnectionInfo {
 		info.IP = addr.IP.String()
 		if addr.IP.To4() == nil {
 			info.IPVersion = 6
-			info.IP = info.IP[:min(len(info.IP), len(info.ID))] // all that there is room for
+			info.IP = info.IP[:min(len(info.IP), len(info.ID))] // all that fits
 		}
 	case *net.UnixAddr:
 		info.Transport = codec.Unix

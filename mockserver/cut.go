@@ -1,6 +1,6 @@
 package mockserver
 
-// Direction is where bytes go.
+// Direction is the direction of bytes on a connection.
 type Direction int
 
 const (
@@ -10,7 +10,7 @@ const (
 	ToClient
 )
 
-// String returns the direction in words.
+// String returns "from client" or "to client".
 func (d Direction) String() string {
 	if d == ToClient {
 		return "to client"
@@ -21,24 +21,24 @@ func (d Direction) String() string {
 // Cut ends connections in the middle of a conversation.
 type Cut struct {
 	Direction Direction
-	// After is how many bytes pass in that direction, counted from the
-	// connection's beginning, the client's value-size probe included. The
-	// connection ends where the next byte would pass: with 0 none does.
+	// After is how many bytes pass in that direction, counted from the beginning of the
+	// connection, the client's value-size probe included. The connection ends before the
+	// next byte: with 0, no byte passes.
 	//
-	// A cut from the client: the requests that are complete within the bytes are
-	// executed and answered, the rest never happened. A cut to the client: all
-	// requests that were read are executed, only the answers are cut.
+	// With FromClient, the requests that are complete within these bytes are executed and
+	// answered, and no other. With ToClient, all requests that were read are executed, and
+	// only the responses are cut.
 	After int
-	Skip  int // leaves that many connections alone first
-	Times int // then cuts that many; 0 for each until removed
+	Skip  int // how many connections are left alone first
+	Times int // how many are cut after that; 0: all, until the cut is removed
 }
 
-// Cut makes c happen to connections that begin from now on. Where several apply
-// in one direction, the one made first does. remove ends it for connections yet
-// to begin; it can be called more than once.
+// Cut applies c to connections that begin from now on. If several cuts apply in one
+// direction, the one that was made first does. remove ends it for connections that begin
+// later, and can be called more than once.
 func (s *Server) Cut(c Cut) (remove func()) {
 	c.After = max(c.After, 0)
-	t := &turn[Cut]{what: c, skip: c.Skip, times: c.Times}
+	t := &trigger[Cut]{action: c, skip: c.Skip, times: c.Times}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cuts = append(s.cuts, t)
@@ -53,14 +53,14 @@ func (s *Server) Cut(c Cut) (remove func()) {
 func (s *Server) cut(c *conn) {
 	for _, t := range s.cuts {
 		left := &c.readLeft
-		if t.what.Direction == ToClient {
+		if t.action.Direction == ToClient {
 			left = &c.writeLeft
 		}
-		if *left >= 0 || !t.come() {
+		if *left >= 0 || !t.fires() {
 			continue
 		}
-		*left = t.what.After
-		if t.over {
+		*left = t.action.After
+		if t.spent {
 			s.cuts = without(s.cuts, t)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package mockserver plays a Throttr server inside the test's own process: the
-// whole protocol, byte for byte as a real server was seen to answer, with its
-// hazards, faults on demand and a clock that tests can move.
+// Package mockserver is a Throttr server for tests, inside the process of the test. It
+// implements the whole protocol byte for byte as a real server does, with its hazards,
+// injects faults on demand, and has a clock that tests can move.
 //
 //	func TestLimits(t *testing.T) {
 //		srv := mockserver.RunT(t, mockserver.WithValueSize(2))
@@ -9,35 +9,40 @@
 //		quota, ok := srv.Counter("user:42")
 //	}
 //
-// [RunT] closes the server at the test's end and fails the test for each
-// [Violation]: what would have crashed or stalled a real server. [Start] leaves
-// both to the caller.
+// [RunT] closes the server at the end of the test, and fails the test for each
+// [Violation]: an event that would have crashed or silenced a real server. With [Start],
+// the caller does both.
 //
 // # Time
 //
-// There is one clock for TTLs, graces and accessors: the real one, or with
-// [WithVirtualClock] one that moves only by [Server.Advance]. A request is
-// executed a nanosecond after what the clock says: a QUERY never answers the
-// whole TTL that an INSERT just gave, and on a real server it never does either.
+// One clock drives TTLs, graces and accessors: the real one, or with [WithVirtualClock]
+// one that only [Server.Advance] moves. As on a real server, a QUERY never finds all of
+// the TTL that an INSERT has just set: the remaining TTL is taken a nanosecond later.
 //
 // # Hazards
 //
-// What a real server does and should not is switched with [WithHazard]; see
-// [Hazard] for what is on from the start.
+// [WithHazard] switches the hazards of a real server; see [Hazard] for their defaults.
+//
+// By default records expire at the end of their TTL and expiry does no harm. On a real
+// server they expire late, and records that expire by themselves can silence the server
+// for good. [WithRealCollector] makes the mock server do the same.
 //
 // # Faults
 //
-// [Server.Inject] delays, drops, duplicates or garbles responses, [Server.Cut]
-// ends a connection at any byte, [Server.Split] tears responses apart, [Server.Send]
-// says what nobody has asked for, [Server.HalfOpen] has connections lead nowhere, and
-// [Server.Disconnect], [Server.Refuse], [Server.Restart] and [Server.Recompile] do what
-// they say.
+//   - [Server.Inject] delays, drops, duplicates or replaces responses.
+//   - [Server.Cut] ends a connection at any byte; [Server.HalfOpen] leaves connections
+//     open that lead nowhere; [Server.Disconnect] drops all.
+//   - [Server.Split] sends responses in small pieces.
+//   - [Server.Send] sends bytes that no request asked for.
+//   - [Server.Refuse], [Server.Restart] and [Server.Recompile] act on the server.
+//
+// For a server that takes its time, inject a [Fault] with a Delay.
 //
 // # Networks
 //
-// A server listens on TCP, on a unix socket, or on nothing at all ([WithAddr]).
-// [Server.Dial] connects in memory to any of them: then a test runs in a bubble
-// of testing/synctest, given that the server was started inside it.
+// A server listens on TCP, on a unix socket, or on nothing; see [WithAddr]. In each case
+// [Server.Dial] connects in memory. A test that connects so, and starts the server in its
+// bubble, can use testing/synctest.
 //
 // All methods are safe for concurrent use.
 package mockserver

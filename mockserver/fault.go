@@ -8,34 +8,34 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Fault is something that goes wrong with responses. The requests are executed
-// all the same. Its fields can be combined: Replace is what Duplicate doubles
-// and Delay delays; Drop and Disconnect leave nothing to do for these three.
+// Fault is a fault of responses. The requests are executed in any case. Its effects can
+// be combined: Duplicate doubles the response that Replace sets, and Delay delays both.
+// Drop and Disconnect override these three.
 type Fault struct {
-	Op    codec.Op // the requests it is about; 0 for all
-	Skip  int      // leaves that many of them alone first
-	Times int      // then goes wrong that many times; 0 for every time until removed
+	Op    codec.Op // the requests whose responses suffer; 0: all
+	Skip  int      // how many of them are left alone first
+	Times int      // how many suffer after that; 0: all, until the fault is removed
 
-	// Delay is how long the response stays after its execution, by the real
-	// clock. Those behind it wait, too: responses keep their order.
+	// Delay is how long after its execution the response is sent, by the real clock.
+	// Responses keep their order, so those behind it wait, too.
 	Delay time.Duration
-	// Drop swallows the response: each later one answers the wrong request.
+	// Drop loses the response: each later one answers the wrong request.
 	Drop bool
 	// Duplicate sends the response twice.
 	Duplicate bool
-	// Replace is sent instead of the response, unless nil.
+	// Replace is sent instead of the response, unless it is nil.
 	Replace []byte
-	// Disconnect ends the connection instead of answering. Earlier responses
-	// leave first, later requests are not executed.
+	// Disconnect ends the connection instead of responding. Earlier responses are sent
+	// first, later requests are not executed.
 	Disconnect bool
 }
 
-// Inject makes f happen from now on, on every connection. Where several faults
-// apply to a response, the one injected first happens, and the others do not
-// count it. remove ends the fault; it can be called more than once.
+// Inject applies f to responses from now on, on every connection. If several faults
+// match a response, only the one that was injected first applies, and only it counts the
+// response. remove ends the fault, and can be called more than once.
 func (s *Server) Inject(f Fault) (remove func()) {
 	f.Replace = bytes.Clone(f.Replace)
-	t := &turn[Fault]{what: f, skip: f.Skip, times: f.Times}
+	t := &trigger[Fault]{action: f, skip: f.Skip, times: f.Times}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, t)
@@ -46,8 +46,8 @@ func (s *Server) Inject(f Fault) (remove func()) {
 	}
 }
 
-// Send has the server send p to every connection though nobody has asked for it, and
-// returns how many there are. It counts as a response (H4).
+// Send sends p on every connection, though no request asked for it, and returns how many
+// connections there are. It counts as a response (H4).
 func (s *Server) Send(p []byte) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,33 +55,33 @@ func (s *Server) Send(p []byte) int {
 	for c := range s.conns {
 		if !c.gone {
 			s.respond(c, p, nil)
-			c.out.release()
+			c.out.signal()
 			sent++
 		}
 	}
 	return sent
 }
 
-// Split makes responses leave in writes of at most n bytes; 0 is no bound.
+// Split sends responses in writes of at most n bytes. 0 removes the bound.
 func (s *Server) Split(n int) { s.split.Store(int64(max(n, 0))) }
 
 // faultOf returns the fault of the next response to op, or nil.
 func (s *Server) faultOf(op codec.Op) *Fault {
 	for _, t := range s.faults {
-		if (t.what.Op == 0 || t.what.Op == op) && t.come() {
-			if t.over {
+		if (t.action.Op == 0 || t.action.Op == op) && t.fires() {
+			if t.spent {
 				s.faults = without(s.faults, t)
 			}
-			return &t.what
+			return &t.action
 		}
 	}
 	return nil
 }
 
-// respond puts a response in c's outbox, where f, if not nil, befalls it. The
+// respond puts a response in c's outbox, after applying f to it, if that is not nil. The
 // caller holds s.mu.
 func (s *Server) respond(c *conn, frame []byte, f *Fault) {
-	if c.deaf {
+	if c.halfOpen {
 		return
 	}
 	var due time.Time
@@ -113,28 +113,28 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 	}
 }
 
-// turn counts when something with Skip and Times happens.
-type turn[W any] struct {
-	what  W
-	skip  int
-	times int // 0 for ever
-	over  bool
+// trigger decides when an action with Skip and Times is due.
+type trigger[A any] struct {
+	action A
+	skip   int
+	times  int // 0: without end
+	spent  bool
 }
 
-// come counts an occasion, and reports whether it is one.
-func (t *turn[W]) come() bool {
+// fires counts an occasion for the action, and reports whether to act.
+func (t *trigger[A]) fires() bool {
 	if t.skip > 0 {
 		t.skip--
 		return false
 	}
 	if t.times > 0 {
 		t.times--
-		t.over = t.times == 0
+		t.spent = t.times == 0
 	}
 	return true
 }
 
-// without returns turns without t, in a slice of its own.
-func without[W any](turns []*turn[W], t *turn[W]) []*turn[W] {
-	return slices.DeleteFunc(slices.Clone(turns), func(o *turn[W]) bool { return o == t })
+// without returns a copy of triggers without t.
+func without[A any](triggers []*trigger[A], t *trigger[A]) []*trigger[A] {
+	return slices.DeleteFunc(slices.Clone(triggers), func(o *trigger[A]) bool { return o == t })
 }

@@ -46,27 +46,6 @@ func TestWithoutGraceTheKeyIsFreeAtOnce(t *testing.T) {
 	}, virtual, without(mockserver.Grace))
 }
 
-func TestLateExpiryLetsAnInsertPostponeTheTimer(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
-		require.Equal(t, "0101", w.ask(insert("short", 7, 1, codec.Seconds), insert("long", 1, 5, codec.Seconds)))
-		srv.Advance(3 * time.Second)
-		require.Equal(t, "01"+"0700"+"040000"+"00"+"01", w.ask(query("short"), insert("short", 1, 1, codec.Hours), increase("short", 1)))
-		left, ok := srv.TTL("short")
-		require.True(t, ok)
-		require.Zero(t, left)
-		require.Zero(t, srv.Expired())
-		srv.Advance(2 * time.Second)
-		require.Equal(t, "0000", w.ask(query("short"), query("long")))
-		require.Equal(t, 2, srv.Expired())
-		// The grace begins with the marking, 4 s after the TTL's end.
-		srv.Advance(10*time.Second - 1)
-		require.Equal(t, "00", w.ask(insert("short", 1, 1, codec.Hours)))
-		srv.Advance(1)
-		require.Equal(t, "01", w.ask(insert("short", 1, 1, codec.Hours)))
-	}, virtual, with(mockserver.LateExpiry))
-}
-
 func TestExpiryIsExactByDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w := dial(t, srv)
@@ -106,7 +85,7 @@ func TestEventsReachEveryConnection(t *testing.T) {
 	})
 }
 
-func TestWithoutEventsNothingComesUnasked(t *testing.T) {
+func TestWithoutEventsPublishReachesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w := dial(t, srv)
 		require.Zero(t, srv.Publish("*", []byte("all")))
@@ -114,13 +93,13 @@ func TestWithoutEventsNothingComesUnasked(t *testing.T) {
 	}, without(mockserver.Events))
 }
 
-func TestPublishRefusesWhatNoFrameCarries(t *testing.T) {
+func TestPublishPanicsIfThePayloadDoesNotFit(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
 	require.Panics(t, func() { srv.Publish("*", make([]byte, 256)) })
 }
 
-// load inserts counters with a TTL of a second for 100 seconds, some 200 a
-// second, and returns after how many seconds the server fell silent; 0 for not.
+// load inserts counters with a TTL of a second for 100 seconds, some 200 a second. It
+// returns after how many seconds the server stopped responding; 0 if it did not.
 func load(t *testing.T, srv *mockserver.Server, thenPurge bool) int {
 	w := dial(t, srv)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -128,28 +107,28 @@ func load(t *testing.T, srv *mockserver.Server, thenPurge bool) int {
 	for second := 1; second <= 100; second++ {
 		for range 200 {
 			srv.Advance(time.Duration(rnd.IntN(int(10 * time.Millisecond))))
-			answer := w.ask(insert(fmt.Sprint(inserted), 1, 1, codec.Seconds))
+			response := w.ask(insert(fmt.Sprint(inserted), 1, 1, codec.Seconds))
 			if thenPurge && inserted >= 50 {
-				answer += w.ask(purge(fmt.Sprint(inserted - 50)))
+				response += w.ask(purge(fmt.Sprint(inserted - 50)))
 			}
 			inserted++
-			if answer == "" {
+			if response == "" {
 				return second
 			}
-			require.NotContains(t, answer, "00")
+			require.NotContains(t, response, "00")
 		}
 	}
 	return 0
 }
 
-func TestLockUpSilencesAServerWhoseRecordsExpire(t *testing.T) {
+func TestServerLocksUpIfManyRecordsExpire(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		silent := load(t, srv, false)
-		require.True(t, silent > 1 && silent < 30, "silent after %d s", silent)
+		stopped := load(t, srv, false)
+		require.True(t, stopped > 1 && stopped < 30, "stopped after %d s", stopped)
 		require.True(t, srv.LockedUp())
 
 		w := dial(t, srv)
-		require.Empty(t, w.ask(query("k")), "it takes connections and answers nothing")
+		require.Empty(t, w.ask(query("k")), "it accepts connections and never responds")
 		require.Zero(t, srv.Publish("*", nil))
 		require.False(t, w.closed())
 		require.NoError(t, srv.Restart(false))
@@ -158,7 +137,7 @@ func TestLockUpSilencesAServerWhoseRecordsExpire(t *testing.T) {
 	}, virtual, with(mockserver.LockUp))
 }
 
-func TestLockUpSparesAServerWhoseRecordsArePurged(t *testing.T) {
+func TestServerDoesNotLockUpIfRecordsArePurgedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		require.Zero(t, load(t, srv, true))
 		require.Zero(t, srv.Expired())
@@ -166,22 +145,11 @@ func TestLockUpSparesAServerWhoseRecordsArePurged(t *testing.T) {
 	}, virtual, with(mockserver.LockUp))
 }
 
-func TestWithoutLockUpExpiryIsHarmless(t *testing.T) {
+func TestExpiryIsHarmlessByDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		require.Zero(t, load(t, srv, false))
 		require.NotZero(t, srv.Expired())
 	}, virtual)
-}
-
-func TestLockUpBefallsAServerThatIsMoreThanAGraceLate(t *testing.T) {
-	for _, late := range []time.Duration{10*time.Second - 1, 10 * time.Second} {
-		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			srv.Set("late", 1, time.Second)
-			srv.Set("postpones it", 1, time.Second+late)
-			srv.Advance(time.Minute)
-			require.Equal(t, late == 10*time.Second, srv.LockedUp())
-		}, virtual, with(mockserver.LateExpiry), with(mockserver.LockUp))
-	}
 }
 
 func TestHazardsHaveNames(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// version is that of the server whose answers are played.
+// version is the version of the server that the mock server follows.
 const version = "5.0.11"
 
 func (p *sized[T]) info(x *exchange, _ codec.Info) error {
@@ -45,7 +45,7 @@ func (p *sized[T]) info(x *exchange, _ codec.Info) error {
 			continue
 		}
 		res.Connections++
-		// A real server never works out its bytes per minute.
+		// A real server does not count its bytes per minute.
 		res.ReadBytes.Total += c.readBytes
 		res.WriteBytes.Total += c.writeBytes
 		res.Subscriptions += uint64(c.subscribed)
@@ -53,6 +53,6 @@ func (p *sized[T]) info(x *exchange, _ codec.Info) error {
 			res.Channels++ // as a real server counts them
 		}
 	}
-	x.answer(res)
+	x.respond(res)
 	return nil
 }

@@ -21,7 +21,7 @@ func TestUsageIsWorkedOutOnceAMinute(t *testing.T) {
 		w := dial(t, srv)
 		stat := func() codec.Usage {
 			t.Helper()
-			res := answer[codec.StatResponse](w, codec.Stat{Key: []byte("k")})
+			res := response[codec.StatResponse](w, codec.Stat{Key: []byte("k")})
 			require.True(t, res.Found)
 			return res.Usage
 		}
@@ -36,7 +36,7 @@ func TestUsageIsWorkedOutOnceAMinute(t *testing.T) {
 		srv.Advance(time.Hour)
 		require.Equal(t, codec.Usage{Reads: 7, Writes: 2}, stat())
 		w.ask(purge("k"))
-		require.False(t, answer[codec.StatResponse](w, codec.Stat{Key: []byte("k")}).Found)
+		require.False(t, response[codec.StatResponse](w, codec.Stat{Key: []byte("k")}).Found)
 	}, virtual)
 }
 
@@ -46,7 +46,7 @@ func TestABufferKeepsItsUsageWhenItIsOverwritten(t *testing.T) {
 		set := uint16.Set{Key: []byte("k"), Value: []byte("v"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}}
 		require.Equal(t, "0101", w.ask(set, set))
 		srv.Advance(time.Minute)
-		res := answer[codec.StatsResponse](w, codec.Stats{})
+		res := response[codec.StatsResponse](w, codec.Stats{})
 		require.Equal(t, [][]codec.StatsEntry{{{Key: []byte("k"), Usage: codec.Usage{WritesPerMinute: 2, Writes: 2}}}}, res.Fragments)
 	}, virtual)
 }
@@ -57,7 +57,7 @@ func TestInfoCountsItself(t *testing.T) {
 		w, other := dial(t, srv), dial(t, srv)
 		w.ask(insert("k", 1, 9, codec.Hours), query("k"), subscribe("news"))
 		other.ask(uint16.Set{Key: []byte("b"), Value: []byte("value"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}})
-		info := answer[codec.InfoResponse](w, codec.Info{})
+		info := response[codec.InfoResponse](w, codec.Info{})
 		one := codec.Count{Total: 1}
 		require.Equal(t, codec.InfoResponse{
 			Timestamp: uint64(mockserver.Epoch.Unix()) + 1,
@@ -68,7 +68,7 @@ func TestInfoCountsItself(t *testing.T) {
 			Version: "5.0.11",
 		}, info)
 		srv.Advance(time.Minute)
-		info = answer[codec.InfoResponse](w, codec.Info{})
+		info = response[codec.InfoResponse](w, codec.Info{})
 		require.Equal(t, codec.Count{Total: 6, PerMinute: 5}, info.Requests.All)
 		require.Equal(t, codec.Count{Total: 1, PerMinute: 1}, info.Requests.Insert)
 		require.Equal(t, 2, srv.Requests(codec.OpInfo))
@@ -83,7 +83,7 @@ func TestARequestThatComesInPiecesCountsOnce(t *testing.T) {
 		}
 		require.Equal(t, "00", w.received())
 		require.Equal(t, 1, srv.Requests(codec.OpQuery))
-		require.EqualValues(t, 1, answer[codec.InfoResponse](w, codec.Info{}).Requests.Query.Total)
+		require.EqualValues(t, 1, response[codec.InfoResponse](w, codec.Info{}).Requests.Query.Total)
 	})
 }
 
@@ -132,7 +132,7 @@ func TestLargeAnswersHaveTheSizesOfARealServer(t *testing.T) {
 
 		want, _, err := codec.DecodeInfoResponse(fromHex(t, rec.Info))
 		require.NoError(t, err)
-		got := answer[codec.InfoResponse](w, codec.Info{})
+		got := response[codec.InfoResponse](w, codec.Info{})
 		for _, n := range [][2]uint64{
 			{want.Keys, got.Keys}, {want.Counters, got.Counters}, {want.Buffers, got.Buffers},
 			{want.CounterBytes, got.CounterBytes}, {want.BufferBytes, got.BufferBytes},

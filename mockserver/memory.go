@@ -6,15 +6,15 @@ import (
 	"net"
 )
 
-// ErrRefused is what [Server.Dial] returns while the server takes no
-// connections: closed, restarting, or by [Server.Refuse].
+// ErrRefused is returned by [Server.Dial] while the server accepts no connections: it is
+// closed, restarting, or told to by [Server.Refuse].
 var ErrRefused = errors.New("mockserver: connection refused")
 
-// Dial connects in memory, whatever the server listens on. The connection has no
-// buffer: a write returns when the other side has read all of it. It knows
-// deadlines, and blocks durably in the sense of testing/synctest.
+// Dial connects in memory, whatever the server listens on. The connection has no buffer:
+// a write returns when the other side has read all of it. It supports deadlines, and
+// blocks durably in the sense of testing/synctest.
 //
-// Errors: [ErrRefused], and that of ctx where it is over already.
+// Errors: [ErrRefused]; the error of ctx if that has ended.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

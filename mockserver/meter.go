@@ -6,15 +6,14 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// meter counts, as a real server does: once a minute it notes how much was counted
-// in that minute. Nothing runs in the background: a meter catches up when it is
-// looked at, and so everything here takes the minute that it is, counted from the
-// server's start.
+// meter counts events, and how many there were in the last whole minute. Minutes are
+// counted from the start of the server. Nothing runs in the background: a meter catches
+// up when it is used.
 type meter struct {
-	minute uint64 // of recent
-	before uint64 // counted in all minutes before
-	recent uint64 // counted in this minute
-	last   uint64 // counted in the minute before
+	minute uint64 // the minute of recent
+	before uint64 // events in all earlier minutes
+	recent uint64 // events in this minute
+	last   uint64 // events in the minute before it
 }
 
 func (m *meter) catchUp(minute uint64) {
@@ -42,8 +41,8 @@ func (m *meter) count(minute uint64) codec.Count {
 	return codec.Count{Total: m.total(), PerMinute: m.last}
 }
 
-// usage returns how much the record was used, as the server knows it: up to the
-// end of the last whole minute.
+// usage returns how much the record was used up to the end of the last whole minute: a
+// real server updates these figures once a minute.
 func (r *record) usage(minute uint64) codec.Usage {
 	r.reads.catchUp(minute)
 	r.writes.catchUp(minute)
@@ -53,5 +52,5 @@ func (r *record) usage(minute uint64) codec.Usage {
 	}
 }
 
-// minuteOf returns how many whole minutes have passed at now since start.
+// minuteOf returns how many whole minutes passed from start to now.
 func minuteOf(start, now uint64) uint64 { return (now - start) / uint64(time.Minute) }

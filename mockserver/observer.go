@@ -9,19 +9,19 @@ import (
 // Exec is an executed request, as [WithObserver] reports it.
 type Exec struct {
 	Conn    int           // the connection, numbered from 1 in the order of acceptance
-	Time    time.Time     // of the server's clock
-	Op      codec.Op      // the request's op code
-	Key     string        // what it was about; "" where the op has no key
-	Request codec.Request // the request itself; its bytes are valid until the observer returns
+	Time    time.Time     // by the server's clock
+	Op      codec.Op      // the op code of the request
+	Key     string        // the key that the request is about; "" if the op has none
+	Request codec.Request // the request; its bytes are valid until the observer returns
 	Status  bool          // the status byte of the response
-	Quota   uint64        // the live counter under Key afterwards, 0 if there is none
+	Quota   uint64        // the quota of the live counter under Key afterwards; 0 if there is none
 }
 
-// observe reports what x has just executed. The caller holds s.mu.
+// observe reports the request that x has just executed. The caller holds s.mu.
 func (s *Server) observe(c *conn, x *exchange) {
 	e := Exec{
 		Conn:    c.number,
-		Time:    instant(s.store.now),
+		Time:    timeOf(s.store.now),
 		Op:      x.request.Op(),
 		Key:     string(x.key),
 		Request: x.request,

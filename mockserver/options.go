@@ -31,8 +31,8 @@ func defaults() options {
 	return o
 }
 
-// WithValueSize sets the width of quotas and amounts of time, in bytes: 1, 2, 4
-// or 8. The default is 2. [Start] refuses any other.
+// WithValueSize sets the width of quotas and amounts of time: 1, 2, 4 or 8 bytes. The
+// default is 2. [Start] refuses any other.
 func WithValueSize(n int) Option { return func(o *options) { o.valueSize = n } }
 
 // WithVirtualClock gives the server a clock that stands at [Epoch] until
@@ -41,15 +41,15 @@ func WithVirtualClock() Option { return func(o *options) { o.virtual = true } }
 
 // WithAddr sets where the server listens. The default is "tcp", "127.0.0.1:0".
 //
-//   - "tcp": addr is a host and a port, 0 for a free one.
+//   - "tcp": addr is a host and a port. Port 0 stands for a free one.
 //   - "unix": addr is the path of a socket.
-//   - "memory": nothing listens, [Server.Dial] is the only way in. addr is any
-//     name, and what [Server.Addr] returns; "" is "memory:9000".
+//   - "memory": nothing listens, and only [Server.Dial] connects. addr is any name, and
+//     what [Server.Addr] returns. "" stands for "memory:9000".
 func WithAddr(network, addr string) Option {
 	return func(o *options) { o.network, o.addr = network, addr }
 }
 
-// WithHazard switches one hazard of the real server on or off.
+// WithHazard switches a hazard of the real server on or off.
 func WithHazard(h Hazard, on bool) Option {
 	return func(o *options) {
 		if h.known() {
@@ -58,16 +58,26 @@ func WithHazard(h Hazard, on bool) Option {
 	}
 }
 
-// WithSplit is [Server.Split] from the start.
+// WithRealCollector makes records expire exactly as on a real server: it switches
+// [Grace], [LateExpiry] and [LockUp] on.
+func WithRealCollector() Option {
+	return func(o *options) {
+		for _, h := range []Hazard{Grace, LateExpiry, LockUp} {
+			o.hazards[h] = true
+		}
+	}
+}
+
+// WithSplit calls [Server.Split] before the server accepts connections.
 func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 
 // WithThread makes the server spend time on each request, one request at a time, as a
 // real server does. It serves the benchmarks of this module: the package of its
-// argument is internal. To delay responses in a test, use [Server.Inject] and
-// [Fault.Delay].
+// argument is internal. To delay responses in a test, use [Server.Inject] with a [Fault]
+// that has a Delay.
 //
-// [Start] refuses it together with [WithVirtualClock] or the network "memory". A
-// Thread belongs to one server.
+// [Start] refuses it together with [WithVirtualClock] or the network "memory". Each
+// server needs a Thread of its own.
 func WithThread(t *servicetime.Thread) Option { return func(o *options) { o.thread = t } }
 
 // WithServiceTime is WithThread.
@@ -81,9 +91,9 @@ func WithServiceTime(d time.Duration) Option {
 	}
 }
 
-// WithObserver has f called for each executed request, in the order of execution
-// and before its response can leave. The store is locked meanwhile: f must be
-// quick, and must not call the server, save for [Server.Now].
+// WithObserver makes the server call f for each executed request, in the order of
+// execution and before the response is sent. The server is locked during the call: f
+// must be quick, and must not call methods of the server other than [Server.Now].
 func WithObserver(f func(Exec)) Option { return func(o *options) { o.observer = f } }
 
 func (o *options) check() error {

@@ -3,19 +3,19 @@ package mockserver
 import "github.com/throttr-go/throttr/codec"
 
 // Publish sends an EVENT to every connection, whatever it is subscribed to, as a
-// publication on the channel "*" does on a real server, and returns how many it
-// reached: none where [Events] is off. The channel has at most 255 bytes, and the
-// payload's length fits the value size; Publish panics otherwise.
+// publication on the channel "*" does on a real server. It returns how many connections
+// it reached: 0 if [Events] is off. Publish panics if the channel is over 255 bytes long
+// or the payload's length does not fit the value size.
 //
-// An EVENT counts as an outstanding response until it has left (H4).
+// An EVENT counts as an outstanding response until it is sent (H4).
 func (s *Server) Publish(channel string, payload []byte) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	frame, err := s.player.event(nil, channel, payload)
+	frame, err := s.commands.event(nil, channel, payload)
 	if err != nil {
 		panic("mockserver: Publish: " + err.Error())
 	}
-	if !s.events || s.store.locked {
+	if !s.events || s.store.collector.locked {
 		return 0
 	}
 	reached := 0
@@ -29,20 +29,20 @@ func (s *Server) Publish(channel string, payload []byte) int {
 	return reached
 }
 
-// deliver sends c an EVENT that somebody else has published.
+// deliver sends c an EVENT that another connection has published.
 func (s *Server) deliver(c *conn, frame []byte, payload int) {
 	c.received += uint64(payload)
 	s.respond(c, frame, nil)
-	c.out.release()
+	c.out.signal()
 }
 
-// publish answers the publisher after the EVENTs have gone out, so that its own, if
-// it is subscribed, comes first (H8).
+// publish sends the EVENTs before the response, so that a publisher that is subscribed
+// gets its own EVENT first (H8).
 func (p *sized[T]) publish(x *exchange, m codec.Publish[T]) error {
 	s := x.conn.srv
 	subs := s.channels[string(m.Channel)]
 	if len(subs) > 0 {
-		// What came in a PUBLISH fits an EVENT, which is no longer.
+		// An EVENT is as long as the PUBLISH, so it fits a frame.
 		s.event, _ = codec.Event[T](m).AppendBinary(s.event[:0])
 	}
 	for _, sub := range subs {

@@ -11,7 +11,12 @@ func (p *sized[T]) list(x *exchange, _ codec.List) error {
 		}
 		entries = append(entries, e)
 	})
-	x.answer(codec.ListResponse[T]{Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) })})
+	ghosts := p.store.ghosts()
+	for _, key := range ghosts {
+		entries = append(entries, codec.ListEntry[T]{Key: key, Unit: codec.Seconds, Expires: p.store.now, Bytes: T(codec.Size[T]())})
+	}
+	x.respond(codec.ListResponse[T]{Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) })})
+	p.store.garbler.spoil(x.out, len(ghosts))
 	return nil
 }
 
@@ -20,7 +25,12 @@ func (p *sized[T]) stats(x *exchange, _ codec.Stats) error {
 	p.store.each(func(r *record, key []byte) {
 		entries = append(entries, codec.StatsEntry{Key: key, Usage: r.usage(p.store.minute)})
 	})
-	x.answer(codec.StatsResponse{Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) })})
+	ghosts := p.store.ghosts()
+	for _, key := range ghosts {
+		entries = append(entries, codec.StatsEntry{Key: key})
+	}
+	x.respond(codec.StatsResponse{Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) })})
+	p.store.garbler.spoil(x.out, len(ghosts))
 	return nil
 }
 
@@ -30,16 +40,16 @@ func (p *sized[T]) stat(x *exchange, m codec.Stat) error {
 		res = codec.StatResponse{Found: true, Usage: r.usage(p.store.minute)}
 	}
 	x.key = m.Key
-	x.answer(res)
+	x.respond(res)
 	x.ok = res.Found
 	return nil
 }
 
-// each calls f for all live records, in an order of the server's own that tells
-// nothing, and counts as a read of each.
+// each calls f for all live records, in an order that means nothing, and counts as a
+// read of each.
 func (st *store) each(f func(r *record, key []byte)) {
-	var keys []byte // of all records: one piece of memory for many
-	for _, r := range st.schedule {
+	var keys []byte // of all records, in one allocation or a few
+	for _, r := range st.collector.events.records {
 		if r.dead {
 			continue
 		}
@@ -50,15 +60,14 @@ func (st *store) each(f func(r *record, key []byte)) {
 	}
 }
 
-// maxFragment is what a real server puts in a fragment, by its own reckoning of
-// what an entry weighs.
+// maxFragment bounds a fragment, by what a real server takes for the size of an entry.
 const maxFragment = 2048
 
 // fragments splits entries as a real server does.
-func fragments[E any](entries []E, weight func(E) int) (all [][]E) {
+func fragments[E any](entries []E, size func(E) int) (all [][]E) {
 	start, sum := 0, 0
 	for i, e := range entries {
-		n := weight(e)
+		n := size(e)
 		if sum+n > maxFragment {
 			all = append(all, entries[start:i])
 			start, sum = i, 0

@@ -22,30 +22,31 @@ type Server struct {
 	thread   *servicetime.Thread
 	wg       sync.WaitGroup // every goroutine of the server
 
-	lifecycle sync.Mutex // held by Restart and Close, taken before mu
+	lifecycle sync.Mutex // held by Restart and Close; locked before mu
 
-	mu         sync.Mutex // guards all below; held while a batch is executed
+	mu         sync.Mutex // guards all below; held while the requests of one read are executed
 	store      store
-	player     player
+	commands   commands
 	addr       string
-	listener   net.Listener // nil where nothing listens
+	listener   net.Listener // nil if nothing listens
 	conns      map[*conn]struct{}
 	accepted   int
 	refuse     bool
-	down       bool // between the two halves of a restart
+	down       bool // during a restart
 	closed     bool
 	channels   channels
 	event      []byte // reused by each PUBLISH
-	since      uint64 // when the server started or was restarted, ns since 1970
+	since      uint64 // when the server started or restarted, ns since 1970
 	requests   [lastOp + 1]meter
 	violations []Violation
-	faults     []*turn[Fault]
-	cuts       []*turn[Cut]
+	faults     []*trigger[Fault]
+	cuts       []*trigger[Cut]
 }
 
 // Start starts a server. The caller closes it.
 //
-// Errors: a value size or a network that does not exist, and those of listening.
+// It returns an error for options that do not exist or exclude each other, and if the
+// server can't listen.
 func Start(opts ...Option) (*Server, error) {
 	o := defaults()
 	for _, opt := range opts {
@@ -64,16 +65,16 @@ func Start(opts ...Option) (*Server, error) {
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
-		store: store{
-			grace:   o.hazards[Grace],
-			late:    o.hazards[LateExpiry],
-			wrap:    o.hazards[Wrap],
-			lockUp:  o.hazards[LockUp],
-			records: make(map[string]*record),
-		},
 	}
 	s.since = s.clock.now()
-	s.store.start, s.store.now = s.since, s.since
+	s.store = store{
+		wrap:      o.hazards[Wrap],
+		records:   make(map[string]*record),
+		collector: newCollector(&o, s.lockedUp),
+		garbler:   garbler{on: o.hazards[GarbledList]},
+		start:     s.since,
+		now:       s.since,
+	}
 	s.compile(o.valueSize)
 	s.Split(o.split)
 	if err := s.thread.Start(&s.wg); err != nil {
@@ -86,14 +87,19 @@ func Start(opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// compile makes the server one of a value size.
-func (s *Server) compile(valueSize int) {
-	s.store.max = ^uint64(0) >> (64 - 8*valueSize)
-	s.player = newPlayer(&s.store, valueSize, s.observer != nil)
+// lockedUp records that the server has locked up (H12). The caller holds s.mu.
+func (s *Server) lockedUp(text string) {
+	s.violations = append(s.violations, Violation{Rule: "H12", Text: text})
 }
 
-// listen begins to accept connections at the server's address, and fixes the
-// port of that where it was left open.
+// compile sets the value size. The caller holds s.mu.
+func (s *Server) compile(valueSize int) {
+	s.store.max = ^uint64(0) >> (64 - 8*valueSize)
+	s.commands = newCommands(&s.store, valueSize, s.observer != nil)
+}
+
+// listen begins to accept connections at the server's address. If its port is 0, it
+// becomes the port that the system has chosen.
 func (s *Server) listen() error {
 	if s.network == "memory" {
 		return nil
@@ -118,15 +124,15 @@ func (s *Server) accept(ln net.Listener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			time.Sleep(time.Millisecond) // out of file descriptors, or the peer is gone again
+			time.Sleep(time.Millisecond) // no file descriptor is left, or the client is gone again
 		case !s.admit(nc, true):
 			nc.Close()
 		}
 	}
 }
 
-// admit begins to serve nc, or reports that the server does not want it. A buffered one
-// takes a write before the client reads it.
+// admit begins to serve nc. It returns false if the server refuses connections. A
+// buffered connection accepts a write before the client reads it.
 func (s *Server) admit(nc net.Conn, buffered bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,6 +148,7 @@ func (s *Server) admit(nc net.Conn, buffered bool) bool {
 	return true
 }
 
+// forget removes a connection that has ended.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +156,8 @@ func (s *Server) forget(c *conn) {
 	delete(s.conns, c)
 }
 
-// Addr returns where the server listens, in the form that a client's
-// configuration takes: "127.0.0.1:9000", "unix:///path" or, in memory, a name.
+// Addr returns where the server listens, in the form of Config.Servers of package
+// throttr: "127.0.0.1:9000" or "unix:///path". In memory it is a name.
 func (s *Server) Addr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +174,7 @@ func (s *Server) Conns() int {
 	return len(s.conns)
 }
 
-// Requests returns how many requests with this op code were executed.
+// Requests returns how many requests with the op code op were executed.
 func (s *Server) Requests(op codec.Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,28 +184,27 @@ func (s *Server) Requests(op codec.Op) int {
 	return int(s.requests[op].total())
 }
 
-// Refuse makes the server turn away new connections, or take them again: those
-// over a socket are accepted and closed at once, [Server.Dial] returns
-// [ErrRefused]. Open connections stay.
+// Refuse makes the server refuse new connections, or accept them again. Over a socket it
+// closes them at once; [Server.Dial] returns [ErrRefused]. Open connections stay.
 func (s *Server) Refuse(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = on
 }
 
-// HalfOpen leaves all connections half open, as a host that has vanished does: what
-// clients send on them is lost, nothing is executed or answered, and nobody is told of
-// an end. Connections that begin later are whole.
+// HalfOpen leaves all connections half open, as a host does that has vanished: what
+// clients send on them is lost, they get no response, and they do not learn that the
+// connection is dead. Connections that begin later work.
 func (s *Server) HalfOpen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		c.deaf = true
+		c.halfOpen = true
 		c.out.clear()
 	}
 }
 
-// Disconnect drops all connections, with responses that have not left yet.
+// Disconnect drops all connections. Responses that have not been sent yet are lost.
 func (s *Server) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,28 +213,28 @@ func (s *Server) Disconnect() {
 	}
 }
 
-// Restart drops all connections, stops listening, and begins again at the same
-// address, with the records as they are or with none. A locked server comes back
-// to life. The clock, counts, violations, faults and cuts stay. Where it returns
-// an error, the server is left without a listener.
+// Restart drops all connections, stops listening, and starts again at the same address,
+// with the records that have not expired, or with none. A server that has locked up works
+// again. The clock, counts, violations, faults and cuts stay. On an error the server is
+// left without a listener.
 func (s *Server) Restart(keepData bool) error {
-	return s.restart(func() { s.store.restart(keepData) })
+	return s.restart(func() { s.store.restart(keepData, s.clock.now()) })
 }
 
-// Recompile is [Server.Restart] without the records, as a server whose values are
-// valueSize bytes wide: 1, 2, 4 or 8. Any other is an error, and nothing happens.
+// Recompile restarts the server without records, as one whose values are valueSize bytes
+// wide: 1, 2, 4 or 8. Any other size is an error, and has no effect.
 func (s *Server) Recompile(valueSize int) error {
 	o := options{valueSize: valueSize, network: s.network}
 	if err := o.check(); err != nil {
 		return err
 	}
 	return s.restart(func() {
-		s.store.restart(false)
+		s.store.restart(false, s.clock.now())
 		s.compile(valueSize)
 	})
 }
 
-// restart has change done, under s.mu, while nobody is connected.
+// restart calls change, with s.mu held, while there are no connections.
 func (s *Server) restart(change func()) error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -252,8 +258,8 @@ func (s *Server) restart(change func()) error {
 	return nil
 }
 
-// Close ends the server and waits for its goroutines. Closing again does
-// nothing. What the server holds and has counted can still be looked at.
+// Close ends the server and waits for its goroutines. Closing it again does nothing. The
+// records and counts can still be read.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -269,14 +275,15 @@ func (s *Server) Close() error {
 	return err
 }
 
-// halt drops all connections, takes no new ones, and returns the listener to be
-// closed. It returns net.ErrClosed where the server is closed already.
+// halt drops all connections, accepts no new ones, and returns the listener for the
+// caller to close. It returns net.ErrClosed if the server is closed already.
 func (s *Server) halt(forGood bool) (net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, net.ErrClosed
 	}
+	s.store.catchUp(s.clock.now()) // what happens later is not the server's any more
 	s.down, s.closed = true, forGood
 	for c := range s.conns {
 		c.drop()

@@ -15,20 +15,11 @@ type record struct {
 	value   []byte // nil for a counter
 	unit    codec.Unit
 	expires uint64 // ns since 1970
-	dead    bool   // expired, and in its grace
-	removal uint64 // end of the grace, ns since 1970; 0 while live
-	index   int    // in the schedule
+	dead    bool   // marked by the collector: expired, and in its grace
+	order   uint64 // in the table; used only with LateExpiry
+	place   [2]int // in collector.events and collector.table
 	reads   meter
 	writes  meter
-}
-
-// due is when something happens to the record next: it expires, or its grace
-// ends.
-func (r *record) due() uint64 {
-	if r.dead {
-		return r.removal
-	}
-	return r.expires
 }
 
 // ttl is a TTL of any value size.
@@ -39,24 +30,69 @@ type ttl struct {
 
 func ttlOf[T codec.Value](t codec.TTL[T]) ttl { return ttl{uint64(t.Amount), t.Unit} }
 
-// store is what the server keeps. The server's lock guards it.
+// store holds the records. The server's lock guards it.
 type store struct {
-	max      uint64 // the largest value
-	grace    bool
-	late     bool
-	wrap     bool
-	lockUp   bool
-	records  map[string]*record
-	schedule schedule
-	armed    uint64 // when the expiry timer fires next, ns since 1970; 0 for never
-	start    uint64 // when the server started, ns since 1970
-	now      uint64 // the time of the last settling
-	minute   uint64 // of now, from start
-	expired  int
-	locked   bool
+	max       uint64 // the largest value
+	wrap      bool
+	records   map[string]*record
+	collector collector
+	garbler   garbler
+	start     uint64 // when the server started, ns since 1970
+	now       uint64 // the time up to which all events have happened
+	minute    uint64 // of now, from start
 }
 
-// live returns the record of key, or nil where it is missing or dead.
+// catchUp lets happen what is due up to now. Nothing runs in the background: whoever
+// uses the store calls catchUp first, and finds it as if the timer had fired in time.
+func (st *store) catchUp(now uint64) {
+	c := &st.collector
+	for !c.locked && c.timer.at != 0 && c.timer.at <= now {
+		// A timer that was set to the past fires when it was set, at st.now.
+		st.now = max(c.timer.at, st.now)
+		c.run(st.now, st.forget)
+	}
+	st.now = max(st.now, now)
+	st.minute = minuteOf(st.start, st.now)
+}
+
+// add stores a record whose key is free.
+func (st *store) add(r *record) {
+	r.writes.mark(st.minute, 1)
+	st.records[r.key] = r
+	st.collector.added(r)
+}
+
+// remove removes a record.
+func (st *store) remove(r *record) {
+	st.collector.removed(r)
+	st.forget(r)
+}
+
+// forget removes a record that the collector has removed.
+func (st *store) forget(r *record) {
+	delete(st.records, r.key)
+	st.garbler.removed(r.key, st.now)
+}
+
+// restart unlocks the server. It keeps the records that are not due to be removed, or
+// removes all.
+func (st *store) restart(keep bool, now uint64) {
+	c := &st.collector
+	c.locked = false
+	if !keep {
+		clear(st.records)
+		c.events.clear()
+		c.table.clear()
+	}
+	// What expired while the server was locked up does not lock it up again.
+	lockUp := c.lockUp
+	c.lockUp = false
+	c.rearm()
+	st.catchUp(now)
+	c.lockUp = lockUp
+}
+
+// live returns the record of key, or nil if it is missing or dead.
 func (st *store) live(key []byte) *record {
 	if r := st.records[string(key)]; r != nil && !r.dead {
 		return r
@@ -85,21 +121,24 @@ func (st *store) insert(key []byte, quota uint64, t ttl) (bool, error) {
 	return true, nil
 }
 
-// set overwrites a live buffer. What is a counter, or dead, stays.
+// set creates a buffer, or overwrites a live one.
 func (st *store) set(key, value []byte, t ttl) (bool, error) {
 	end, err := expiry(st.now, t)
 	if err != nil {
 		return false, err
 	}
-	r := &record{key: string(key), buffer: true, value: append([]byte{}, value...), unit: t.unit, expires: end}
-	if old := st.records[r.key]; old != nil {
-		if old.dead || !old.buffer {
-			return false, nil
-		}
-		st.remove(old)
-		r.reads, r.writes = old.reads, old.writes
+	value = append([]byte{}, value...)
+	r := st.records[string(key)]
+	if r == nil {
+		st.add(&record{key: string(key), buffer: true, value: value, unit: t.unit, expires: end})
+		return true, nil
 	}
-	st.add(r)
+	if r.dead || !r.buffer {
+		return false, nil
+	}
+	r.value, r.unit, r.expires = value, t.unit, end
+	r.writes.mark(st.minute, 1)
+	st.collector.changed(r, true)
 	return true, nil
 }
 
@@ -156,13 +195,14 @@ func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool,
 	if err != nil {
 		return false, err
 	}
-	st.move(r, end)
+	r.expires = end
 	r.writes.mark(st.minute, 1)
+	st.collector.changed(r, false)
 	return true, nil
 }
 
-// remaining returns what is left of r's TTL in whole units, modulo the value
-// size. The nanosecond is the time that a request takes at least.
+// remaining returns what is left of r's TTL in whole units, modulo the value size. One
+// nanosecond less than that is left: the least time that a request takes.
 func (st *store) remaining(r *record) ttl {
 	t := ttl{unit: r.unit}
 	if r.expires > st.now {
@@ -171,8 +211,8 @@ func (st *store) remaining(r *record) ttl {
 	return t
 }
 
-// expiry returns when a TTL that starts at from ends. H13: a real server wraps
-// where that does not fit 64 bits.
+// expiry returns when a TTL that starts at from ends. If that does not fit 64 bits, it
+// returns a violation (H13): a real server wraps.
 func expiry(from uint64, t ttl) (uint64, error) {
 	hi, ns := bits.Mul64(t.amount, uint64(t.unit.Duration()))
 	end, carry := bits.Add64(from, ns, 0)
@@ -182,8 +222,8 @@ func expiry(from uint64, t ttl) (uint64, error) {
 	return end, nil
 }
 
-// finest returns the finest unit that holds d, rounded down, in a value up to
-// max, and hours where none does.
+// finest returns the finest unit in which d, rounded down, is at most max; hours if
+// there is none.
 func finest(d time.Duration, max uint64) codec.Unit {
 	for u := codec.Nanoseconds; u < codec.Hours; u++ {
 		if uint64(d/u.Duration()) <= max {

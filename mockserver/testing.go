@@ -1,6 +1,6 @@
 package mockserver
 
-// TB is what [RunT] needs of a *testing.T, *testing.B or *testing.F.
+// TB is the part of *testing.T, *testing.B and *testing.F that [RunT] uses.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -8,13 +8,13 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// RunT starts a server for the length of a test. At its end the server is
-// closed, and each [Violation] fails the test.
+// RunT starts a server that is closed at the end of the test. Each [Violation] then
+// fails the test.
 func RunT(t TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := Start(opts...)
 	if err != nil {
-		t.Fatalf("mockserver: %v", err)
+		t.Fatalf("%v", err)
 		return nil
 	}
 	t.Cleanup(func() {

@@ -30,7 +30,7 @@ type step struct {
 	AdvanceMS int `json:"advance_ms"`
 }
 
-func TestAnswersAsTheRealServerDid(t *testing.T) {
+func TestRespondsAsTheRealServerDid(t *testing.T) {
 	for _, bits := range []int{8, 16, 32, 64} {
 		raw, err := os.ReadFile(fmt.Sprintf("testdata/throttr-uint%d.json", bits))
 		require.NoError(t, err)
@@ -39,13 +39,17 @@ func TestAnswersAsTheRealServerDid(t *testing.T) {
 		require.Equal(t, bits/8, rec.ValueSize)
 		require.Len(t, rec.Scenarios, 20)
 		for _, sc := range rec.Scenarios {
-			t.Run(fmt.Sprintf("uint%d/%s", bits, sc.Name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					srv := mockserver.RunT(t, mockserver.WithValueSize(bits/8),
-						mockserver.WithAddr("memory", ""), mockserver.WithVirtualClock())
-					replay(t, srv, sc.Steps)
+			for _, real := range []bool{false, true} {
+				t.Run(fmt.Sprintf("uint%d/%s/real collector %v", bits, sc.Name, real), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						opts := []mockserver.Option{mockserver.WithValueSize(bits / 8), mockserver.WithAddr("memory", ""), virtual}
+						if real {
+							opts = append(opts, realCollector)
+						}
+						replay(t, mockserver.RunT(t, opts...), sc.Steps)
+					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -6,46 +6,55 @@ import (
 	"slices"
 )
 
-// Violation is something that a client did and that would have crashed or
-// stalled a real server, or silently lost a response. It ends the connection at
-// once, with responses that have not left yet.
+// Violation is an event that would have crashed, silenced or stalled a real server, or
+// silently lost a response.
 //
-// H4 counts responses that wait to be written. Over a socket they leave as fast
-// as they are made, whether or not the client reads: only a flood in one write
-// adds up. A [Fault] with a Delay makes every request in flight count.
+// H4, H5, H6 and H13 are caused by a client. They end its connection at once, and
+// responses that have not been sent yet are lost. H12, which is recorded only with
+// [LockUp] on, is caused by records that expire by themselves; see [Server.LockedUp].
+//
+// H4 counts responses that have not been sent yet. Over a socket they are sent as fast
+// as they are made, whether or not the client reads them: only a flood in one write adds
+// up. With a [Fault] that has a Delay, every request in flight counts.
 type Violation struct {
-	Rule string // the hazard of the protocol document: "H4", "H5", "H6" or "H13"
-	Conn int    // the connection, numbered from 1 in the order of acceptance
+	Rule string // the hazard of the protocol document: "H4", "H5", "H6", "H12" or "H13"
+	Conn int    // the connection, numbered from 1 in the order of acceptance; 0 for H12
 	Text string // what happened, in words
 }
 
-// String returns all three, such as "H6: connection 1: …".
+// String returns all three, such as "H6: connection 1: …" or "H12: …".
 func (v Violation) String() string {
+	if v.Conn == 0 {
+		return v.Rule + ": " + v.Text
+	}
 	return fmt.Sprintf("%s: connection %d: %s", v.Rule, v.Conn, v.Text)
 }
 
-// Violations returns all violations so far, in the order of their happening.
+// Violations returns all violations so far, in the order in which they happened.
 func (s *Server) Violations() []Violation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.closed {
+		s.store.catchUp(s.clock.now()) // which can lock the server up
+	}
 	return slices.Clone(s.violations)
 }
 
-// breach is a violation on its way up from a request to the connection.
+// breach is a violation that a request has caused, as an error.
 type breach struct {
 	rule string
 	text string
 }
 
-// Error returns the rule and what was wrong.
+// Error returns the rule and what happened.
 func (b *breach) Error() string { return b.rule + ": " + b.text }
 
 func breachf(rule, format string, args ...any) error {
 	return &breach{rule: rule, text: fmt.Sprintf(format, args...)}
 }
 
-// violate records err, which is a breach, and drops the connection. The caller
-// holds s.mu.
+// violate records err, which is a breach, and drops the connection. The caller holds
+// s.mu.
 func (s *Server) violate(c *conn, err error) {
 	var b *breach
 	if !errors.As(err, &b) {

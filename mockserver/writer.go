@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// outbox holds the responses of a connection that have not left yet.
+// outbox holds the responses of a connection that have not been sent yet.
 type outbox struct {
-	mu    sync.Mutex
+	wake chan struct{} // has room for one signal to the writer
+
+	mu    sync.Mutex // guards all below
 	buf   []byte
-	marks []mark // one for each response in buf
+	items []item // the responses in buf
 	ended bool   // no more will come
-	wake  chan struct{}
 }
 
-// mark is a response's place in the outbox.
-type mark struct {
+// item is a response in an outbox.
+type item struct {
 	size int
-	due  time.Time // it does not leave sooner; mostly zero
+	due  time.Time // when it may be sent; mostly zero
 }
 
 // push appends a response, and returns how many are outstanding.
@@ -26,65 +27,65 @@ func (o *outbox) push(frame []byte, due time.Time) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.buf = append(o.buf, frame...)
-	o.marks = append(o.marks, mark{len(frame), due})
-	return len(o.marks)
+	o.items = append(o.items, item{len(frame), due})
+	return len(o.items)
 }
 
-// clear drops the responses that have not left yet.
+// clear removes all responses.
 func (o *outbox) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.buf, o.marks = o.buf[:0], o.marks[:0]
+	o.buf, o.items = o.buf[:0], o.items[:0]
 }
 
-// len returns how many responses have not left yet.
+// len returns how many responses are outstanding.
 func (o *outbox) len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.marks)
+	return len(o.items)
 }
 
-// release lets the writer look at what was pushed.
-func (o *outbox) release() {
+// signal wakes the writer.
+func (o *outbox) signal() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
 	}
 }
 
-// finish makes the writer close the connection once all has left.
+// finish makes the writer close the connection once all responses are sent.
 func (o *outbox) finish() {
 	o.mu.Lock()
 	o.ended = true
 	o.mu.Unlock()
-	o.release()
+	o.signal()
 }
 
-// take moves responses that are due to dst. Where there is none, it returns how
-// long to wait for the first, or that no more will come. What is taken counts as
-// gone: nobody can tell how much of a write the client has read, and one within the
-// bound of H4 must never be accused.
-func (o *outbox) take(dst []byte) (group []byte, wait time.Duration, ended bool) {
+// take moves the responses that are due to dst. If there are none, it returns how long
+// to wait for the first, or that no more will come. Responses that were taken are not
+// outstanding any more: how much of a write the client has read is unknown, and a client
+// within the bound of H4 must not be accused of a violation.
+func (o *outbox) take(dst []byte) (frames []byte, wait time.Duration, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, size := 0, 0
-	for n < len(o.marks) {
-		m := o.marks[n]
-		if !m.due.IsZero() {
-			if wait = time.Until(m.due); wait > 0 {
+	for n < len(o.items) {
+		it := o.items[n]
+		if !it.due.IsZero() {
+			if wait = time.Until(it.due); wait > 0 {
 				break
 			}
 		}
 		n++
-		size += m.size
+		size += it.size
 	}
 	dst = append(dst, o.buf[:size]...)
 	o.buf = slices.Delete(o.buf, 0, size)
-	o.marks = slices.Delete(o.marks, 0, n)
-	return dst, wait, o.ended && len(o.marks) == 0
+	o.items = slices.Delete(o.items, 0, n)
+	return dst, wait, o.ended && len(o.items) == 0
 }
 
-// write is the writer.
+// write is the writer goroutine.
 func (c *conn) write() {
 	defer c.srv.wg.Done()
 	defer c.srv.forget(c)
@@ -110,23 +111,23 @@ func (c *conn) write() {
 	}
 }
 
-// flush sends all responses that are due, in one write as long as no others come
-// meanwhile. It returns how long to wait for the next one, if there is one, or that no
-// more will come; and whether the connection goes on. The caller holds c.sending.
+// flush sends all responses that are due, in one write unless others come meanwhile. It
+// returns how long to wait for the next one, if there is one, or that no more will come;
+// and whether the connection goes on. The caller holds c.sending.
 func (c *conn) flush() (wait time.Duration, ended, ok bool) {
 	for {
-		c.group, wait, ended = c.out.take(c.group[:0])
-		if len(c.group) == 0 {
+		c.frames, wait, ended = c.out.take(c.frames[:0])
+		if len(c.frames) == 0 {
 			return wait, ended, true
 		}
-		if !c.send(c.group) {
+		if !c.send(c.frames) {
 			return 0, false, false
 		}
 	}
 }
 
-// send writes p, torn and cut as asked for. It reports whether the connection
-// goes on.
+// send writes p, split and cut as tests demand. It reports whether the connection goes
+// on.
 func (c *conn) send(p []byte) bool {
 	for len(p) > 0 {
 		n := len(p)

@@ -1,0 +1,464 @@
+package mockserver_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+var realCollector = mockserver.WithRealCollector()
+
+// inTableOrder returns n keys, in the order of the server's table.
+func inTableOrder(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint("k", i)
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		if mockserver.TableBefore(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return keys
+}
+
+// patchTTL is an UPDATE that makes the TTL of key end so many units from now.
+func patchTTL(key string, amount uint16.Value) uint16.Update {
+	return uint16.Update{Attribute: codec.TimeToLive, Change: codec.Patch, Value: amount, Key: []byte(key)}
+}
+
+func setBuffer(key string, amount uint16.Value) uint16.Set {
+	return uint16.Set{Key: []byte(key), TTL: uint16.TTL{Amount: amount, Unit: codec.Seconds}}
+}
+
+// runTime is how long a run of the collector takes (H12).
+func runTime(records int) time.Duration {
+	return 50*time.Microsecond + time.Duration(records)*350*time.Nanosecond
+}
+
+func TestTwoEventsWithinOneRunLockTheServerUp(t *testing.T) {
+	const second = time.Second
+	keys := inTableOrder(2)
+	for name, c := range map[string]struct {
+		ttls  [2]time.Duration // of the first and the second record in table order
+		apart func(srv *mockserver.Server, d time.Duration)
+		when  time.Duration
+		text  string
+	}{
+		"two expiries": {
+			ttls: [2]time.Duration{second, second}, when: second,
+			text: `its collector ran for the expiry of "%[1]s" at 00:00:01.000000, which takes 50.7µs with 2 records, and the expiry of "%[2]s" was due 50.7µs later`,
+		},
+		"the end of a grace, then an expiry": {
+			ttls: [2]time.Duration{second, 11 * second}, when: 11 * second,
+			text: `its collector ran for the end of the grace of "%[1]s" at 00:00:11.000000, which takes 50.7µs with 2 records, and the expiry of "%[2]s" was due 50.7µs later`,
+		},
+		"an expiry, then the end of a grace": {
+			ttls: [2]time.Duration{11 * second, second}, when: 11 * second,
+			text: `its collector ran for the expiry of "%[1]s" at 00:00:11.000000, which takes 50.7µs with 2 records, and the end of the grace of "%[2]s" was due 50.7µs later`,
+		},
+	} {
+		for _, d := range []time.Duration{0, 1, runTime(2), runTime(2) + 1} {
+			t.Run(fmt.Sprint(name, ", apart ", d), func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *mockserver.Server) {
+					srv.Set(keys[0], 1, c.ttls[0])
+					srv.Set(keys[1], 1, c.ttls[1]+d)
+					srv.Advance(c.when - 1)
+					require.False(t, srv.LockedUp())
+					srv.Advance(1 + 2*d)
+					require.Equal(t, d > 0 && d <= runTime(2), srv.LockedUp())
+					if d == runTime(2) {
+						require.Equal(t, []mockserver.Violation{
+							{Rule: "H12", Text: "the server locked up: " + fmt.Sprintf(c.text, keys[0], keys[1])},
+						}, srv.Violations())
+					}
+				}, virtual, realCollector)
+			})
+		}
+	}
+}
+
+func TestARunTakesLongerWithMoreRecords(t *testing.T) {
+	for _, d := range []time.Duration{runTime(1002), runTime(1002) + 1} {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			for i := range 1000 {
+				srv.Set(fmt.Sprint("other", i), 1, time.Hour)
+			}
+			srv.Set("k", 1, time.Second+d)
+			require.Equal(t, "0101", dial(t, srv).ask(insert("", 1, 1, codec.Seconds), patchTTL("", 1)))
+			srv.Advance(time.Second + 2*d)
+			require.Equal(t, d == runTime(1002), srv.LockedUp())
+		}, virtual, realCollector)
+	}
+}
+
+func TestARecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
+	keys := inTableOrder(2)
+	for _, c := range []struct {
+		late  time.Duration
+		purge bool
+		locks bool
+	}{
+		{late: 9 * time.Second},
+		{late: 10*time.Second - runTime(2) - 1},
+		{late: 10*time.Second - runTime(2), locks: true},
+		{late: 10 * time.Second, locks: true},
+		{late: 15 * time.Second, locks: true},
+		{late: 15 * time.Second, purge: true},
+	} {
+		t.Run(fmt.Sprint(c.late, c.purge), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				srv.Set(keys[1], 1, time.Second)
+				srv.Set(keys[0], 1, time.Second+c.late) // is first in the table, and postpones the timer
+				srv.Advance(time.Second + c.late - 1)
+				require.Zero(t, srv.Expired())
+				if c.purge {
+					require.Equal(t, "01", dial(t, srv).ask(purge(keys[1])))
+				}
+				srv.Advance(1)
+				require.Equal(t, c.locks, srv.LockedUp())
+				if c.late == 15*time.Second && c.locks {
+					require.Equal(t, fmt.Sprintf("H12: the server locked up: its collector ran for the expiry of %q at 00:00:16.000000, "+
+						"which takes 50.7µs with 2 records, and the end of the grace of %q was 5s overdue", keys[0], keys[1]),
+						srv.Violations()[0].String())
+				}
+			}, virtual, realCollector)
+		})
+	}
+}
+
+func TestANewRecordSetsTheTimerIfItExpiresBeforeTheFirstRecordOfTheTable(t *testing.T) {
+	keys := inTableOrder(3)
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "01", w.ask(insert(keys[1], 7, 5, codec.Seconds)), "the timer is set to 5 s")
+		require.Equal(t, "01", w.ask(setBuffer(keys[2], 3)), "to 3 s: the new record expires before the first one")
+		require.Equal(t, "01", w.ask(insert(keys[0], 7, 6, codec.Seconds)), "to 6 s: it is the first one itself")
+		srv.Advance(6*time.Second - 1)
+		found := "01" + "0700" + "040000"
+		require.Equal(t, "01"+"0000"+"040000"+found+found, w.ask(query(keys[2]), query(keys[1]), query(keys[0])))
+		require.Equal(t, "00"+"01", w.ask(insert(keys[1], 1, 1, codec.Seconds), increase(keys[1], 1)), "a late record is live")
+		left, ok := srv.TTL(keys[2])
+		require.True(t, ok)
+		require.Zero(t, left)
+		require.Zero(t, srv.Expired())
+		srv.Advance(1)
+		require.Equal(t, 3, srv.Expired())
+		require.Equal(t, "000000", w.ask(query(keys[2]), query(keys[1]), query(keys[0])))
+		// The graces end 10 s after the expiries, however late the records were marked.
+		again := func() string {
+			return w.ask(insert(keys[2], 1, 1, codec.Seconds), insert(keys[1], 1, 1, codec.Seconds), insert(keys[0], 1, 1, codec.Seconds))
+		}
+		srv.Advance(7 * time.Second)
+		require.Equal(t, "01"+"00"+"00", again())
+		srv.Advance(2 * time.Second)
+		require.Equal(t, "00"+"01"+"00", again())
+	}, virtual, with(mockserver.LateExpiry))
+}
+
+func TestANewRecordDoesNotSetTheTimerIfItExpiresAfterTheFirstRecordOfTheTable(t *testing.T) {
+	keys := inTableOrder(2)
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Set(keys[0], 1, 2*time.Second)
+		srv.Set(keys[1], 1, 3*time.Second)
+		srv.Advance(2 * time.Second)
+		require.Equal(t, 1, srv.Expired())
+		srv.Advance(time.Second)
+		require.Equal(t, 2, srv.Expired(), "the run at 2 s has set the timer to 3 s")
+	}, virtual, realCollector)
+}
+
+func TestADeadRecordIsNotTheFirstOfTheTable(t *testing.T) {
+	keys := inTableOrder(3)
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Set(keys[0], 1, time.Second)
+		srv.Set(keys[1], 1, 5*time.Second)
+		srv.Advance(2 * time.Second)
+		require.Equal(t, 1, srv.Expired())
+		srv.Set(keys[2], 1, time.Second) // 3 s, before the first live one
+		srv.Advance(time.Second)
+		require.Equal(t, 2, srv.Expired())
+	}, virtual, realCollector)
+}
+
+func TestUpdatesAndRemovalsLeaveTheTimerAlone(t *testing.T) {
+	t.Run("UPDATE", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			w := dial(t, srv)
+			require.Equal(t, "0101", w.ask(insert("k", 1, 5, codec.Seconds), patchTTL("k", 1)))
+			srv.Advance(5*time.Second - 1)
+			require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")))
+			srv.Advance(1)
+			require.Equal(t, 1, srv.Expired())
+		}, virtual, realCollector)
+	})
+	t.Run("SET of an existing buffer", func(t *testing.T) {
+		for _, key := range []string{"", "k"} {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				w := dial(t, srv)
+				require.Equal(t, "0101", w.ask(setBuffer(key, 5), setBuffer(key, 1)))
+				srv.Advance(5*time.Second - 1)
+				require.Zero(t, srv.Expired())
+				srv.Advance(1)
+				require.Equal(t, 1, srv.Expired())
+			}, virtual, realCollector)
+		}
+	})
+	t.Run("PURGE", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			keys := inTableOrder(2)
+			srv.Set(keys[0], 1, time.Second)
+			srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
+			require.Equal(t, "01", dial(t, srv).ask(purge(keys[0])))
+			srv.Advance(2 * time.Second)
+			require.True(t, srv.LockedUp(), "the purged record's run, at 1 s, was too close to the other's expiry")
+		}, virtual, realCollector)
+	})
+}
+
+func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := dial(t, srv)
+		require.Equal(t, "01", w.ask(insert("", 0, 9, codec.Hours)))
+		for i := range 100 {
+			key := fmt.Sprint(i)
+			require.Equal(t, "0101", w.ask(insert(key, 7, 1, codec.Seconds), patchTTL("", 9)), "the same batch parks it again")
+			srv.Advance(time.Second)
+		}
+		srv.Advance(time.Hour)
+		require.Zero(t, srv.Expired())
+		require.False(t, srv.LockedUp())
+		require.Equal(t, "01"+"0700"+"040000"+"00"+"01", w.ask(query("3"), insert("3", 7, 1, codec.Seconds), purge("3")))
+
+		// A run now finds records that are more than 10 s late.
+		require.Equal(t, "01", w.ask(patchTTL("", 0), query("4")))
+		require.True(t, srv.LockedUp())
+	}, virtual, realCollector)
+}
+
+func TestInsertCanUnparkTheCollector(t *testing.T) {
+	keys := inTableOrder(3)
+	for name, c := range map[string]struct {
+		insert  string
+		unparks bool
+	}{
+		"as the first in the table": {keys[0], true},
+		"before a late record":      {keys[2], false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				w := dial(t, srv)
+				require.Equal(t, "010101", w.ask(insert("", 0, 9, codec.Hours), insert(keys[1], 1, 1, codec.Seconds), patchTTL("", 9)))
+				srv.Advance(20 * time.Second)
+				require.True(t, mockserver.TableBefore(keys[1], ""))
+				require.Equal(t, "01", w.ask(insert(c.insert, 1, 1, codec.Seconds)))
+				srv.Advance(time.Second)
+				require.Equal(t, c.unparks, srv.LockedUp())
+			}, virtual, realCollector)
+		})
+	}
+}
+
+func TestUpdateOfTheEmptyKeyForcesARun(t *testing.T) {
+	keys := inTableOrder(2)
+	for name, update := range map[string]uint16.Update{
+		"to now":    patchTTL("", 0),
+		"to before": {Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 2, Key: []byte{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				w := dial(t, srv)
+				require.Equal(t, "01", w.ask(insert("", 0, 3, codec.Seconds)))
+				srv.Set(keys[1], 1, time.Second)
+				srv.Set(keys[0], 1, time.Hour)
+				w.ask(patchTTL("", 3))
+				srv.Advance(2 * time.Second)
+				require.Zero(t, srv.Expired())
+				require.Equal(t, "01"+"00"+"00", w.ask(update, query(keys[1]), query("")))
+				require.Equal(t, 2, srv.Expired())
+				require.False(t, srv.LockedUp())
+			}, virtual, realCollector)
+		})
+	}
+}
+
+func TestRunTReportsALockUp(t *testing.T) {
+	var rec recorder
+	srv := mockserver.RunT(&rec, virtual, realCollector, mockserver.WithAddr("memory", ""))
+	keys := inTableOrder(2)
+	srv.Set(keys[0], 1, time.Second)
+	srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
+	srv.Advance(time.Minute)
+	rec.cleanups[0]()
+	require.Equal(t, []string{"mockserver: violation: H12: the server locked up: its collector ran for the expiry of \"" + keys[0] +
+		"\" at 00:00:01.000000, which takes 50.7µs with 2 records, and the expiry of \"" + keys[1] + "\" was due 20µs later"}, rec.errors)
+}
+
+func TestALockUpIsFoundByViolations(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		keys := inTableOrder(2)
+		srv.Set(keys[0], 1, time.Second)
+		srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
+		time.Sleep(2 * time.Second)
+		require.Len(t, srv.Violations(), 1)
+	}, realCollector)
+}
+
+func TestTimeStopsForRecordsWhenTheServerIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		keys := inTableOrder(2)
+		srv.Set(keys[0], 1, time.Second)
+		srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
+		require.NoError(t, srv.Close())
+		time.Sleep(2 * time.Second)
+		require.Empty(t, srv.Violations())
+	}, realCollector)
+}
+
+func TestARestartEndsALockUp(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			keys := inTableOrder(3)
+			srv.Set(keys[0], 1, time.Second)
+			srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
+			srv.Set(keys[2], 1, time.Hour)
+			srv.Advance(time.Minute)
+			require.True(t, srv.LockedUp())
+			require.NoError(t, srv.Restart(keep))
+			require.False(t, srv.LockedUp())
+			want := []string{}
+			if keep {
+				want = append(want, keys[2])
+			}
+			require.Equal(t, want, srv.Keys())
+			require.Len(t, srv.Violations(), 1)
+			require.Equal(t, "01", dial(t, srv).ask(insert("k", 1, 1, codec.Hours)))
+		}, virtual, realCollector)
+	}
+}
+
+// naive is the collector as docs/protocol.md describes it, in as few words as possible.
+type naive struct {
+	records map[string]*naiveRecord
+	now     time.Duration
+	timer   time.Duration // -1: not set
+	expired int
+	locked  bool
+}
+
+type naiveRecord struct {
+	expires time.Duration
+	dead    bool
+}
+
+func (n *naive) due(r *naiveRecord) time.Duration {
+	if r.dead {
+		return r.expires + 10*time.Second
+	}
+	return r.expires
+}
+
+func (n *naive) add(key string, ttl time.Duration) {
+	r := &naiveRecord{expires: n.now + ttl}
+	n.records[key] = r
+	first := key
+	for k, o := range n.records {
+		if !o.dead && mockserver.TableBefore(k, first) {
+			first = k
+		}
+	}
+	if r.expires <= n.records[first].expires {
+		n.timer = r.expires
+	}
+}
+
+func (n *naive) advance(d time.Duration) {
+	end := n.now + d
+	for n.timer >= 0 && n.timer <= end && !n.locked {
+		n.now = max(n.timer, n.now)
+		took := runTime(len(n.records))
+		for key, r := range n.records {
+			switch {
+			case r.dead && r.expires+10*time.Second <= n.now:
+				delete(n.records, key)
+			case !r.dead && r.expires <= n.now:
+				r.dead = true
+				n.expired++
+			}
+		}
+		n.timer = -1
+		for _, r := range n.records {
+			if n.timer < 0 || n.due(r) < n.timer {
+				n.timer = n.due(r)
+			}
+		}
+		n.locked = n.timer >= 0 && n.timer <= n.now+took
+	}
+	n.now = end
+}
+
+func TestTheCollectorIsThatOfTheProtocolDocument(t *testing.T) {
+	lockUps := 0
+	for seed := range uint64(100) {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			w := dial(t, srv)
+			n := &naive{records: map[string]*naiveRecord{}, timer: -1}
+			keys := append(inTableOrder(8), "")
+			for step := range 200 {
+				key := keys[r.IntN(len(keys))]
+				ttl := uint16.Value(r.IntN(300))
+				old := n.records[key]
+				want := "00"
+				var got string
+				switch r.IntN(5) {
+				case 0:
+					got = w.ask(insert(key, 1, ttl, codec.Seconds))
+					if old == nil {
+						want = "01"
+						n.add(key, time.Duration(ttl)*time.Second)
+					}
+				case 1, 2:
+					got = w.ask(patchTTL(key, ttl))
+					if old != nil && !old.dead {
+						want = "01"
+						old.expires = n.now + time.Duration(ttl)*time.Second
+						if key == "" {
+							n.timer = old.expires
+						}
+					}
+				case 3:
+					got = w.ask(purge(key))
+					if old != nil && !old.dead {
+						want = "01"
+						delete(n.records, key)
+					}
+				case 4:
+					d := time.Duration(r.IntN(int(5 * time.Second)))
+					srv.Advance(d)
+					n.advance(d)
+					want = ""
+				}
+				n.advance(0)
+				require.Equal(t, want, got, "seed %d, step %d", seed, step)
+				require.Equal(t, n.expired, srv.Expired(), "seed %d, step %d", seed, step)
+				require.Equal(t, n.locked, srv.LockedUp(), "seed %d, step %d", seed, step)
+				if n.locked {
+					lockUps++
+					break
+				}
+			}
+		}, virtual, realCollector)
+	}
+	require.NotZero(t, lockUps)
+	require.Less(t, lockUps, 100)
+}

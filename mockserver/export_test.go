@@ -1,0 +1,6 @@
+package mockserver
+
+// TableBefore reports whether the key a stands before b in the server's table.
+func TableBefore(a, b string) bool {
+	return before(&record{key: a, order: tableOrder(a)}, &record{key: b, order: tableOrder(b)})
+}
