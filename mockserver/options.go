@@ -3,7 +3,6 @@ package mockserver
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/servicetime"
 )
@@ -18,7 +17,6 @@ type options struct {
 	addr      string
 	split     int
 	thread    *servicetime.Thread
-	threadErr error
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -80,17 +78,6 @@ func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 // server needs a Thread of its own.
 func WithThread(t *servicetime.Thread) Option { return func(o *options) { o.thread = t } }
 
-// WithServiceTime is WithThread.
-//
-// Deprecated: it goes as soon as the command uses WithThread.
-func WithServiceTime(d time.Duration) Option {
-	return func(o *options) {
-		if d != 0 {
-			o.thread, o.threadErr = servicetime.New(d)
-		}
-	}
-}
-
 // WithObserver makes the server call f for each executed request, in the order of
 // execution and before the response is sent. The server is locked during the call: f
 // must be quick, and must not call methods of the server other than [Server.Now].
@@ -110,9 +97,6 @@ func (o *options) check() error {
 		}
 	default:
 		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
-	}
-	if o.threadErr != nil {
-		return fmt.Errorf("mockserver: %w", o.threadErr)
 	}
 	if o.thread != nil && (o.virtual || o.network == "memory") {
 		return errors.New("mockserver: WithThread needs the real clock and a socket")
