@@ -37,13 +37,13 @@ func benchmarkIncrease(b *testing.B, memory bool, batch int) {
 		conn = dialReal(b, srv)
 	}
 	p := []byte(strings.Repeat(string(frames(b, increase("user:42", 1))), batch))
-	answers := make([]byte, batch)
+	responses := make([]byte, batch)
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += batch {
 		if _, err := conn.Write(p); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := io.ReadFull(conn, answers); err != nil {
+		if _, err := io.ReadFull(conn, responses); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -85,13 +85,13 @@ func BenchmarkPublish(b *testing.B) {
 	conn := dialReal(b, srv)
 	require.Equal(b, "01", askReal(b, conn, 1, subscribe("news")))
 	p := frames(b, publish("news", "hello"))
-	answers := make([]byte, len(p)+1)
+	responses := make([]byte, len(p)+1)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := conn.Write(p); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := io.ReadFull(conn, answers); err != nil {
+		if _, err := io.ReadFull(conn, responses); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -31,7 +31,7 @@ func event(t *testing.T, channel, payload string) string {
 	return hex.EncodeToString(frames(t, uint16.Event{Channel: []byte(channel), Payload: []byte(payload)}))
 }
 
-// response sends a request and decodes the response.
+// response sends a request and returns its decoded response.
 func response[R codec.Response](w *wire, req codec.Request) R {
 	w.t.Helper()
 	src := fromHex(w.t, w.ask(req))
@@ -41,24 +41,24 @@ func response[R codec.Response](w *wire, req codec.Request) R {
 	return res.(R)
 }
 
-func TestSubscribingTwiceDeliversTwice(t *testing.T) {
+func TestTwoSubscriptionsDeliverTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w, other := dial(t, srv), dial(t, srv)
+		w, other := connect(t, srv), connect(t, srv)
 		require.Equal(t, "0101", w.ask(subscribe("news"), subscribe("news")))
 		require.Equal(t, 2, srv.Subscriptions("news"))
 		require.Equal(t, "01", other.ask(publish("news", "x")))
 		require.Equal(t, strings.Repeat(event(t, "news", "x"), 2), w.received())
-		require.Equal(t, "01", other.ask(unsubscribe("news")), "the channel exists: it need not be subscribed")
+		require.Equal(t, "01", other.ask(unsubscribe("news")), "the channel exists, and that suffices")
 		require.Equal(t, 2, srv.Subscriptions("news"))
-		require.Equal(t, "01", w.ask(unsubscribe("news")), "both end")
+		require.Equal(t, "01", w.ask(unsubscribe("news")), "both subscriptions end")
 		require.Equal(t, "0000", other.ask(unsubscribe("news"), publish("news", "x")))
 		require.Empty(t, w.received())
 	})
 }
 
-func TestAConnectionHasAChannelOfItsOwn(t *testing.T) {
+func TestConnectionIsSubscribedToItsID(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w, other := dial(t, srv), dial(t, srv)
+		w, other := connect(t, srv), connect(t, srv)
 		id := response[codec.WhoAmIResponse](w, codec.WhoAmI{}).ID
 		require.NotEqual(t, id, response[codec.WhoAmIResponse](other, codec.WhoAmI{}).ID)
 		require.Equal(t, "01", other.ask(publish(id.String(), "hello")))
@@ -80,18 +80,18 @@ func TestAConnectionHasAChannelOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestWithoutEventsOnlyWhatWasSubscribedComes(t *testing.T) {
+func TestWithoutEventsOnlySubscriptionsDeliver(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "00", w.ask(publish("*", "x")))
 		require.Equal(t, "01", w.ask(subscribe("*")))
 		require.Equal(t, event(t, "*", "x")+"01", w.ask(publish("*", "x")))
 	}, without(mockserver.Events))
 }
 
-func TestAChannelKnowsItsSubscribers(t *testing.T) {
+func TestChannelListsItsSubscribers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		a, b := dial(t, srv), dial(t, srv)
+		a, b := connect(t, srv), connect(t, srv)
 		srv.Advance(time.Second)
 		require.Equal(t, "01", a.ask(subscribe("news")))
 		srv.Advance(time.Second)
@@ -115,17 +115,17 @@ func TestAChannelKnowsItsSubscribers(t *testing.T) {
 	}, virtual)
 }
 
-// drained forgets what has arrived.
+// drained drops what has arrived.
 func (w *wire) drained() *wire {
 	w.received()
 	return w
 }
 
-func TestUnreadEventsAreOutstandingForTheirSubscriber(t *testing.T) {
+func TestEventsCountAsOutstandingForTheSubscriber(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.ask(subscribe("c")))
-		// Each request is answered by an EVENT and a status.
+		// The response to each request is an EVENT and a status.
 		w.send(bytes.Repeat(frames(t, publish("c", "")), 600))
 		require.True(t, w.closed())
 		require.Equal(t, "H4", srv.Violations()[0].Rule)
@@ -134,10 +134,10 @@ func TestUnreadEventsAreOutstandingForTheirSubscriber(t *testing.T) {
 
 func TestManySubscribersGetEveryEvent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		publisher := dial(t, srv)
+		publisher := connect(t, srv)
 		var all []*wire
 		for range 1000 {
-			w := dial(t, srv)
+			w := connect(t, srv)
 			require.Equal(t, "01", w.ask(subscribe("news")))
 			all = append(all, w)
 		}

@@ -87,21 +87,21 @@ func TestTwoEventsWithinOneRunLockTheServerUp(t *testing.T) {
 	}
 }
 
-func TestARunTakesLongerWithMoreRecords(t *testing.T) {
+func TestRunTakesLongerWithMoreRecords(t *testing.T) {
 	for _, d := range []time.Duration{runTime(1002), runTime(1002) + 1} {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
 			for i := range 1000 {
 				srv.Set(fmt.Sprint("other", i), 1, time.Hour)
 			}
 			srv.Set("k", 1, time.Second+d)
-			require.Equal(t, "0101", dial(t, srv).ask(insert("", 1, 1, codec.Seconds), patchTTL("", 1)))
+			require.Equal(t, "0101", connect(t, srv).ask(insert("", 1, 1, codec.Seconds), patchTTL("", 1)))
 			srv.Advance(time.Second + 2*d)
 			require.Equal(t, d == runTime(1002), srv.LockedUp())
 		}, virtual, realCollector)
 	}
 }
 
-func TestARecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
+func TestRecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
 	keys := inTableOrder(2)
 	for _, c := range []struct {
 		late  time.Duration
@@ -122,7 +122,7 @@ func TestARecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
 				srv.Advance(time.Second + c.late - 1)
 				require.Zero(t, srv.Expired())
 				if c.purge {
-					require.Equal(t, "01", dial(t, srv).ask(purge(keys[1])))
+					require.Equal(t, "01", connect(t, srv).ask(purge(keys[1])))
 				}
 				srv.Advance(1)
 				require.Equal(t, c.locks, srv.LockedUp())
@@ -136,10 +136,10 @@ func TestARecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
 	}
 }
 
-func TestANewRecordSetsTheTimerIfItExpiresBeforeTheFirstRecordOfTheTable(t *testing.T) {
+func TestNewRecordSetsTheTimerIfItExpiresBeforeTheFirstOfTheTable(t *testing.T) {
 	keys := inTableOrder(3)
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.ask(insert(keys[1], 7, 5, codec.Seconds)), "the timer is set to 5 s")
 		require.Equal(t, "01", w.ask(setBuffer(keys[2], 3)), "to 3 s: the new record expires before the first one")
 		require.Equal(t, "01", w.ask(insert(keys[0], 7, 6, codec.Seconds)), "to 6 s: it is the first one itself")
@@ -165,7 +165,7 @@ func TestANewRecordSetsTheTimerIfItExpiresBeforeTheFirstRecordOfTheTable(t *test
 	}, virtual, with(mockserver.LateExpiry))
 }
 
-func TestANewRecordDoesNotSetTheTimerIfItExpiresAfterTheFirstRecordOfTheTable(t *testing.T) {
+func TestNewRecordLeavesTheTimerIfItExpiresAfterTheFirstOfTheTable(t *testing.T) {
 	keys := inTableOrder(2)
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Set(keys[0], 1, 2*time.Second)
@@ -177,7 +177,7 @@ func TestANewRecordDoesNotSetTheTimerIfItExpiresAfterTheFirstRecordOfTheTable(t 
 	}, virtual, realCollector)
 }
 
-func TestADeadRecordIsNotTheFirstOfTheTable(t *testing.T) {
+func TestDeadRecordIsNotTheFirstOfTheTable(t *testing.T) {
 	keys := inTableOrder(3)
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Set(keys[0], 1, time.Second)
@@ -190,10 +190,10 @@ func TestADeadRecordIsNotTheFirstOfTheTable(t *testing.T) {
 	}, virtual, realCollector)
 }
 
-func TestUpdatesAndRemovalsLeaveTheTimerAlone(t *testing.T) {
+func TestUpdatesAndRemovalsLeaveTheTimer(t *testing.T) {
 	t.Run("UPDATE", func(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			w := dial(t, srv)
+			w := connect(t, srv)
 			require.Equal(t, "0101", w.ask(insert("k", 1, 5, codec.Seconds), patchTTL("k", 1)))
 			srv.Advance(5*time.Second - 1)
 			require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")))
@@ -204,7 +204,7 @@ func TestUpdatesAndRemovalsLeaveTheTimerAlone(t *testing.T) {
 	t.Run("SET of an existing buffer", func(t *testing.T) {
 		for _, key := range []string{"", "k"} {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := dial(t, srv)
+				w := connect(t, srv)
 				require.Equal(t, "0101", w.ask(setBuffer(key, 5), setBuffer(key, 1)))
 				srv.Advance(5*time.Second - 1)
 				require.Zero(t, srv.Expired())
@@ -218,7 +218,7 @@ func TestUpdatesAndRemovalsLeaveTheTimerAlone(t *testing.T) {
 			keys := inTableOrder(2)
 			srv.Set(keys[0], 1, time.Second)
 			srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
-			require.Equal(t, "01", dial(t, srv).ask(purge(keys[0])))
+			require.Equal(t, "01", connect(t, srv).ask(purge(keys[0])))
 			srv.Advance(2 * time.Second)
 			require.True(t, srv.LockedUp(), "the purged record's run, at 1 s, was too close to the other's expiry")
 		}, virtual, realCollector)
@@ -227,7 +227,7 @@ func TestUpdatesAndRemovalsLeaveTheTimerAlone(t *testing.T) {
 
 func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.ask(insert("", 0, 9, codec.Hours)))
 		for i := range 100 {
 			key := fmt.Sprint(i)
@@ -256,7 +256,7 @@ func TestInsertCanUnparkTheCollector(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := dial(t, srv)
+				w := connect(t, srv)
 				require.Equal(t, "010101", w.ask(insert("", 0, 9, codec.Hours), insert(keys[1], 1, 1, codec.Seconds), patchTTL("", 9)))
 				srv.Advance(20 * time.Second)
 				require.True(t, mockserver.TableBefore(keys[1], ""))
@@ -276,7 +276,7 @@ func TestUpdateOfTheEmptyKeyForcesARun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := dial(t, srv)
+				w := connect(t, srv)
 				require.Equal(t, "01", w.ask(insert("", 0, 3, codec.Seconds)))
 				srv.Set(keys[1], 1, time.Second)
 				srv.Set(keys[0], 1, time.Hour)
@@ -291,7 +291,7 @@ func TestUpdateOfTheEmptyKeyForcesARun(t *testing.T) {
 	}
 }
 
-func TestRunTReportsALockUp(t *testing.T) {
+func TestRunTReportsLockUp(t *testing.T) {
 	var rec recorder
 	srv := mockserver.RunT(&rec, virtual, realCollector, mockserver.WithAddr("memory", ""))
 	keys := inTableOrder(2)
@@ -303,7 +303,7 @@ func TestRunTReportsALockUp(t *testing.T) {
 		"\" at 00:00:01.000000, which takes 50.7µs with 2 records, and the expiry of \"" + keys[1] + "\" was due 20µs later"}, rec.errors)
 }
 
-func TestALockUpIsFoundByViolations(t *testing.T) {
+func TestViolationsFindsLockUp(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		keys := inTableOrder(2)
 		srv.Set(keys[0], 1, time.Second)
@@ -313,7 +313,7 @@ func TestALockUpIsFoundByViolations(t *testing.T) {
 	}, realCollector)
 }
 
-func TestTimeStopsForRecordsWhenTheServerIsClosed(t *testing.T) {
+func TestClosedServerDoesNotLockUp(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		keys := inTableOrder(2)
 		srv.Set(keys[0], 1, time.Second)
@@ -324,7 +324,7 @@ func TestTimeStopsForRecordsWhenTheServerIsClosed(t *testing.T) {
 	}, realCollector)
 }
 
-func TestARestartEndsALockUp(t *testing.T) {
+func TestRestartEndsLockUp(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
 			keys := inTableOrder(3)
@@ -341,7 +341,7 @@ func TestARestartEndsALockUp(t *testing.T) {
 			}
 			require.Equal(t, want, srv.Keys())
 			require.Len(t, srv.Violations(), 1)
-			require.Equal(t, "01", dial(t, srv).ask(insert("k", 1, 1, codec.Hours)))
+			require.Equal(t, "01", connect(t, srv).ask(insert("k", 1, 1, codec.Hours)))
 		}, virtual, realCollector)
 	}
 }
@@ -406,12 +406,12 @@ func (n *naive) advance(d time.Duration) {
 	n.now = end
 }
 
-func TestTheCollectorIsThatOfTheProtocolDocument(t *testing.T) {
+func TestCollectorMatchesNaiveModel(t *testing.T) {
 	lockUps := 0
 	for seed := range uint64(100) {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
 			r := rand.New(rand.NewPCG(seed, 0))
-			w := dial(t, srv)
+			w := connect(t, srv)
 			n := &naive{records: map[string]*naiveRecord{}, timer: -1}
 			keys := append(inTableOrder(8), "")
 			for step := range 200 {

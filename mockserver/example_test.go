@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// exchange stands for a client: it sends one request and returns the answer.
+// exchange sends a request and returns its response, as a client does.
 func exchange(conn net.Conn, req codec.Request) codec.Response {
 	if err := uint16.NewEncoder(conn).Encode(req); err != nil {
 		panic(err)
@@ -91,7 +91,7 @@ func ExampleWithVirtualClock() {
 	// 1m0s 1
 }
 
-// A record that has expired keeps its key for another 10 s, as on a real server.
+// An expired record keeps its key for another 10 s, as on a real server.
 func ExampleServer_Advance() {
 	srv, err := mockserver.Start(mockserver.WithVirtualClock())
 	if err != nil {
@@ -114,6 +114,41 @@ func ExampleServer_Advance() {
 	// true
 	// false
 	// true
+}
+
+// Two records that expire within 50 µs of each other silence a real server for good. A
+// client that purges its records in time never lets that happen.
+func ExampleWithRealCollector() {
+	srv, err := mockserver.Start(mockserver.WithRealCollector(), mockserver.WithVirtualClock())
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+
+	srv.Set("a", 1, time.Second+20*time.Microsecond)
+	srv.Set("b", 1, time.Second)
+	srv.Advance(time.Minute)
+	fmt.Println(srv.LockedUp())
+	for _, v := range srv.Violations() {
+		fmt.Println(v)
+	}
+	// Output:
+	// true
+	// H12: the server locked up: its collector ran for the expiry of "b" at 00:00:01.000000, which takes 50.7µs with 2 records, and the expiry of "a" was due 20µs later
+}
+
+func ExampleHazards() {
+	for _, h := range mockserver.Hazards() {
+		fmt.Println(h, h.Default())
+	}
+	// Output:
+	// H1 Grace true
+	// H2 LateExpiry false
+	// H3 Wrap true
+	// H8 Events true
+	// H12 LockUp false
+	// H4 Overflow false
+	// H14 GarbledList false
 }
 
 func ExampleServer_Violations() {
@@ -148,14 +183,14 @@ func ExampleServer_Inject() {
 	}
 	defer conn.Close()
 
-	// The second QUERY gets garbage for an answer.
+	// The response to the second QUERY is garbage.
 	remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Skip: 1, Times: 1, Replace: []byte{0x47}})
 	defer remove()
 	for range 3 {
 		conn.Write([]byte("\x02\x01k"))
-		answer := make([]byte, 1)
-		io.ReadFull(conn, answer)
-		fmt.Printf("%02x\n", answer)
+		response := make([]byte, 1)
+		io.ReadFull(conn, response)
+		fmt.Printf("%02x\n", response)
 	}
 	// Output:
 	// 00
@@ -170,7 +205,7 @@ func ExampleServer_Cut() {
 	}
 	defer srv.Close()
 
-	// A connection brings two bytes of answers, and ends.
+	// A connection ends after two bytes of responses.
 	defer srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: 2})()
 	srv.Set("k", 5, time.Hour)
 	conn, err := srv.Dial(context.Background())
@@ -178,8 +213,8 @@ func ExampleServer_Cut() {
 		panic(err)
 	}
 	conn.Write([]byte("\x02\x01k"))
-	answer, err := io.ReadAll(conn)
-	fmt.Printf("%x %v\n", answer, err)
+	response, err := io.ReadAll(conn)
+	fmt.Printf("%x %v\n", response, err)
 	// Output:
 	// 0105 <nil>
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// three requests whose answers differ: 01, then a QUERY's, then 00.
+// three are requests with different responses: 01, then a QUERY's, then 00.
 var (
-	threeAnswers = "01" + "010500040900" + "00"
-	three        = []codec.Frame{insert("k", 5, 10, codec.Seconds), query("k"), purge("missing")}
+	threeResponses = "01" + "010500040900" + "00"
+	three          = []codec.Frame{insert("k", 5, 10, codec.Seconds), query("k"), purge("missing")}
 )
 
 func (w *wire) askThree() string {
@@ -23,7 +23,7 @@ func (w *wire) askThree() string {
 	return w.ask(three[0], three[1], three[2])
 }
 
-func TestFaultsBefallResponses(t *testing.T) {
+func TestFaultsChangeResponses(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault mockserver.Fault
 		want  string
@@ -37,71 +37,71 @@ func TestFaultsBefallResponses(t *testing.T) {
 		"skip":             {mockserver.Fault{Skip: 2, Replace: []byte{7}}, "01" + "010500040900" + "07"},
 		"times":            {mockserver.Fault{Times: 2, Replace: []byte{7}}, "0707" + "00"},
 		"skip and times":   {mockserver.Fault{Skip: 1, Times: 1, Replace: []byte{7}}, "01" + "07" + "00"},
-		"another op":       {mockserver.Fault{Op: codec.OpGet, Drop: true}, threeAnswers},
+		"another op":       {mockserver.Fault{Op: codec.OpGet, Drop: true}, threeResponses},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
 				remove := srv.Inject(c.fault)
-				w := dial(t, srv)
+				w := connect(t, srv)
 				require.Equal(t, c.want, w.askThree())
 				require.Equal(t, []string{"k"}, srv.Keys(), "the request is executed")
 				remove()
 				remove()
 				srv.Delete("k")
-				require.Equal(t, threeAnswers, w.askThree())
+				require.Equal(t, threeResponses, w.askThree())
 			}, virtual)
 		})
 	}
 }
 
-func TestOfSeveralFaultsTheFirstHappens(t *testing.T) {
+func TestFirstOfSeveralFaultsApplies(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Times: 1, Replace: []byte{7}})
 		srv.Inject(mockserver.Fault{Times: 1, Replace: []byte{8}})
-		require.Equal(t, "070800", dial(t, srv).askThree())
+		require.Equal(t, "070800", connect(t, srv).askThree())
 	})
 }
 
-func TestADelayHoldsBackWhatIsBehind(t *testing.T) {
+func TestDelayHoldsBackLaterResponses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.askThree())
-		require.Equal(t, 1, srv.Requests(codec.OpPurge), "the delay is in the answer")
-		<-time.After(time.Second - 1)
+		require.Equal(t, 1, srv.Requests(codec.OpPurge), "the request is executed before the delay")
+		time.Sleep(time.Second - 1)
 		require.Empty(t, w.received())
-		<-time.After(1)
-		require.Equal(t, threeAnswers[2:], w.received())
+		time.Sleep(1)
+		require.Equal(t, threeResponses[2:], w.received())
 	}, virtual)
 }
 
-func TestDelaysRunSideBySide(t *testing.T) {
+func TestDelaysOverlap(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Delay: time.Second})
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Empty(t, w.askThree())
-		<-time.After(time.Second)
-		require.Equal(t, threeAnswers, w.received())
+		time.Sleep(time.Second)
+		require.Equal(t, threeResponses, w.received())
 	}, virtual)
 }
 
-func TestDisconnectInsteadOfAnAnswer(t *testing.T) {
+func TestDisconnectReplacesResponse(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
-		w := dial(t, srv)
+		w := connect(t, srv)
 		w.send(frames(t, three[0], three[1], insert("after", 1, 1, codec.Hours)))
 		pieces, closed := w.pieces()
 		require.True(t, closed)
 		require.Equal(t, [][]byte{{1}}, pieces)
-		require.Equal(t, []string{"k"}, srv.Keys(), "what comes behind is not executed")
+		require.Equal(t, []string{"k"}, srv.Keys(), "later requests are not executed")
 		require.Zero(t, srv.Conns())
 		require.Empty(t, srv.Violations())
 	})
 }
 
-func TestSplitTearsResponsesApart(t *testing.T) {
+func TestSplitBoundsWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		w.send(frames(t, three[0], three[1], three[2]))
 		sizes := func() (sizes []int) {
 			pieces, _ := w.pieces()
@@ -120,29 +120,29 @@ func TestSplitTearsResponsesApart(t *testing.T) {
 	}, mockserver.WithSplit(3))
 }
 
-func TestACutToTheClientEndsAtEachByte(t *testing.T) {
-	for n := range len(threeAnswers)/2 + 1 {
+func TestCutToTheClientAtEachByte(t *testing.T) {
+	for n := range len(threeResponses)/2 + 1 {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
 			srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: n, Times: 1})
-			w := dial(t, srv)
+			w := connect(t, srv)
 			w.send(frames(t, three[0], three[1], three[2]))
 			pieces, closed := w.pieces()
 			got := ""
 			for _, p := range pieces {
 				got += hex.EncodeToString(p)
 			}
-			require.Equal(t, threeAnswers[:2*n], got)
-			require.Equal(t, n < len(threeAnswers)/2, closed, "where nothing more is to pass, nothing is cut")
-			require.Equal(t, 1, srv.Requests(codec.OpPurge), "all is executed")
-			require.Equal(t, "00", dial(t, srv).ask(query("missing")), "the next connection is whole")
+			require.Equal(t, threeResponses[:2*n], got)
+			require.Equal(t, n < len(threeResponses)/2, closed, "a connection is cut before the next byte, and there is none")
+			require.Equal(t, 1, srv.Requests(codec.OpPurge), "all requests are executed")
+			require.Equal(t, "00", connect(t, srv).ask(query("missing")), "the next connection works")
 		}, virtual)
 	}
 }
 
-func TestACutFromTheClientEndsAtEachByte(t *testing.T) {
+func TestCutFromTheClientAtEachByte(t *testing.T) {
 	p := frames(t, three[0], three[1], three[2])
 	ends := []int{len(frames(t, three[0])), len(frames(t, three[0], three[1])), len(p)}
-	answers := []string{"", threeAnswers[:2], threeAnswers[:14], threeAnswers}
+	responses := []string{"", threeResponses[:2], threeResponses[:14], threeResponses}
 	for n := range len(p) + 1 {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
 			srv.Cut(mockserver.Cut{After: n, Times: 1})
@@ -150,14 +150,14 @@ func TestACutFromTheClientEndsAtEachByte(t *testing.T) {
 			for complete < 3 && n >= ends[complete] {
 				complete++
 			}
-			w := dial(t, srv)
+			w := connect(t, srv)
 			w.send(p)
 			pieces, closed := w.pieces()
 			got := ""
 			for _, p := range pieces {
 				got += hex.EncodeToString(p)
 			}
-			require.Equal(t, answers[complete], got, "%d bytes", n)
+			require.Equal(t, responses[complete], got, "%d bytes", n)
 			require.Equal(t, n < len(p), closed)
 			executed := srv.Requests(codec.OpInsert) + srv.Requests(codec.OpQuery) + srv.Requests(codec.OpPurge)
 			require.Equal(t, complete, executed)
@@ -166,10 +166,10 @@ func TestACutFromTheClientEndsAtEachByte(t *testing.T) {
 	}
 }
 
-func TestACutCountsOverManyWrites(t *testing.T) {
+func TestCutCountsBytesOfAllWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		remove := srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: 7, Skip: 1})
-		whole, cut := dial(t, srv), dial(t, srv)
+		whole, cut := connect(t, srv), connect(t, srv)
 		for range 2 {
 			require.Equal(t, "00", cut.ask(query("k")))
 		}
@@ -179,18 +179,18 @@ func TestACutCountsOverManyWrites(t *testing.T) {
 			require.Equal(t, "00", whole.ask(query("k")))
 		}
 		remove()
-		after := dial(t, srv)
+		after := connect(t, srv)
 		for range 4 {
 			require.Equal(t, "00", after.ask(query("k")))
 		}
 	})
 }
 
-func TestBothDirectionsCanBeCut(t *testing.T) {
+func TestCutsInBothDirections(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: 3})
 		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: 0})
-		w := dial(t, srv)
+		w := connect(t, srv)
 		w.send(frames(t, query("k")))
 		pieces, closed := w.pieces()
 		require.Empty(t, pieces)

@@ -12,9 +12,9 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestListAfterRemovalsIsGarbledOnDemand(t *testing.T) {
+func TestGarbledListHasEntriesThatNeverExisted(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		list := func() (keys []string, err error) {
 			t.Helper()
 			res, _, err := codec.DecodeListResponse[uint16.Value](fromHex(t, w.ask(codec.List{})))
@@ -58,9 +58,9 @@ func TestListAfterRemovalsIsGarbledOnDemand(t *testing.T) {
 	}, virtual, with(mockserver.GarbledList))
 }
 
-func TestListAfterRemovalsIsIntactByDefault(t *testing.T) {
+func TestListIsNotGarbledByDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "0101", w.ask(insert("k", 1, 1, codec.Hours), purge("k")))
 		for range 5 {
 			require.Empty(t, response[codec.ListResponse[uint16.Value]](w, codec.List{}).Fragments)

@@ -20,7 +20,7 @@ func without(h mockserver.Hazard) mockserver.Option { return mockserver.WithHaza
 
 func TestGraceKeepsTheKeyOfAnExpiredRecord(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Seconds)))
 		srv.Advance(time.Second - 1)
 		require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")))
@@ -38,7 +38,7 @@ func TestGraceKeepsTheKeyOfAnExpiredRecord(t *testing.T) {
 
 func TestWithoutGraceTheKeyIsFreeAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Seconds)))
 		srv.Advance(time.Second)
 		require.Equal(t, "0001", w.ask(query("k"), insert("k", 1, 1, codec.Seconds)))
@@ -48,7 +48,7 @@ func TestWithoutGraceTheKeyIsFreeAtOnce(t *testing.T) {
 
 func TestExpiryIsExactByDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "0101", w.ask(insert("short", 7, 1, codec.Seconds), insert("long", 1, 5, codec.Seconds)))
 		srv.Advance(time.Second)
 		require.Equal(t, "00", w.ask(query("short")))
@@ -58,7 +58,7 @@ func TestExpiryIsExactByDefault(t *testing.T) {
 
 func TestIncreaseWraps(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "0101", w.ask(insert("k", 65535, 1, codec.Hours), increase("k", 3)))
 		quota, ok := srv.Counter("k")
 		require.True(t, ok)
@@ -68,7 +68,7 @@ func TestIncreaseWraps(t *testing.T) {
 
 func TestWithoutWrapIncreaseFails(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "010001", w.ask(insert("k", 65534, 1, codec.Hours), increase("k", 2), increase("k", 1)))
 		quota, _ := srv.Counter("k")
 		require.Equal(t, uint64(65535), quota)
@@ -77,7 +77,7 @@ func TestWithoutWrapIncreaseFails(t *testing.T) {
 
 func TestEventsReachEveryConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		a, b := dial(t, srv), dial(t, srv)
+		a, b := connect(t, srv), connect(t, srv)
 		require.Equal(t, 2, srv.Publish("*", []byte("all")))
 		require.Equal(t, "190103002a616c6c", a.received())
 		require.Equal(t, "190103002a616c6c", b.received())
@@ -87,7 +87,7 @@ func TestEventsReachEveryConnection(t *testing.T) {
 
 func TestWithoutEventsPublishReachesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Zero(t, srv.Publish("*", []byte("all")))
 		require.Empty(t, w.received())
 	}, without(mockserver.Events))
@@ -101,7 +101,7 @@ func TestPublishPanicsIfThePayloadDoesNotFit(t *testing.T) {
 // load inserts counters with a TTL of a second for 100 seconds, some 200 a second. It
 // returns after how many seconds the server stopped responding; 0 if it did not.
 func load(t *testing.T, srv *mockserver.Server, thenPurge bool) int {
-	w := dial(t, srv)
+	w := connect(t, srv)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	inserted := 0
 	for second := 1; second <= 100; second++ {
@@ -127,13 +127,13 @@ func TestServerLocksUpIfManyRecordsExpire(t *testing.T) {
 		require.True(t, stopped > 1 && stopped < 30, "stopped after %d s", stopped)
 		require.True(t, srv.LockedUp())
 
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Empty(t, w.ask(query("k")), "it accepts connections and never responds")
 		require.Zero(t, srv.Publish("*", nil))
 		require.False(t, w.closed())
 		require.NoError(t, srv.Restart(false))
 		require.False(t, srv.LockedUp())
-		require.Equal(t, "00", dial(t, srv).ask(query("k")))
+		require.Equal(t, "00", connect(t, srv).ask(query("k")))
 	}, virtual, with(mockserver.LockUp))
 }
 

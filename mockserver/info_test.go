@@ -15,10 +15,10 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// A real server's figures are worked out once a minute.
-func TestUsageIsWorkedOutOnceAMinute(t *testing.T) {
+// A real server updates these figures once a minute.
+func TestUsageIsUpdatedOnceAMinute(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		stat := func() codec.Usage {
 			t.Helper()
 			res := response[codec.StatResponse](w, codec.Stat{Key: []byte("k")})
@@ -28,7 +28,7 @@ func TestUsageIsWorkedOutOnceAMinute(t *testing.T) {
 		w.ask(insert("k", 1, 9, codec.Hours), query("k"), query("k"), increase("k", 1))
 		require.Zero(t, stat())
 		srv.Advance(time.Minute)
-		// Reads: two QUERYs, what the UPDATE looked at, and the STAT. Writes: INSERT and UPDATE.
+		// Reads: two QUERYs, the UPDATE and the STAT. Writes: the INSERT and the UPDATE.
 		require.Equal(t, codec.Usage{ReadsPerMinute: 4, WritesPerMinute: 2, Reads: 4, Writes: 2}, stat())
 		require.Equal(t, codec.Usage{ReadsPerMinute: 4, WritesPerMinute: 2, Reads: 4, Writes: 2}, stat())
 		srv.Advance(time.Minute)
@@ -40,9 +40,9 @@ func TestUsageIsWorkedOutOnceAMinute(t *testing.T) {
 	}, virtual)
 }
 
-func TestABufferKeepsItsUsageWhenItIsOverwritten(t *testing.T) {
+func TestOverwrittenBufferKeepsItsUsage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		set := uint16.Set{Key: []byte("k"), Value: []byte("v"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}}
 		require.Equal(t, "0101", w.ask(set, set))
 		srv.Advance(time.Minute)
@@ -54,7 +54,7 @@ func TestABufferKeepsItsUsageWhenItIsOverwritten(t *testing.T) {
 func TestInfoCountsItself(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Advance(time.Second)
-		w, other := dial(t, srv), dial(t, srv)
+		w, other := connect(t, srv), connect(t, srv)
 		w.ask(insert("k", 1, 9, codec.Hours), query("k"), subscribe("news"))
 		other.ask(uint16.Set{Key: []byte("b"), Value: []byte("value"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}})
 		info := response[codec.InfoResponse](w, codec.Info{})
@@ -75,9 +75,9 @@ func TestInfoCountsItself(t *testing.T) {
 	}, virtual)
 }
 
-func TestARequestThatComesInPiecesCountsOnce(t *testing.T) {
+func TestRequestInPiecesCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		for _, b := range frames(t, query("key")) {
 			w.send([]byte{b})
 		}
@@ -87,9 +87,9 @@ func TestARequestThatComesInPiecesCountsOnce(t *testing.T) {
 	})
 }
 
-// The recorded server had 300 keys, 12 connections and 114 channels: the same state
-// is cut into as many fragments here, and fills as many bytes.
-func TestLargeAnswersHaveTheSizesOfARealServer(t *testing.T) {
+// The recorded server had 300 keys, 12 connections and 114 channels. The same state has as
+// many fragments and bytes here.
+func TestLargeResponsesHaveTheSizesOfARealServer(t *testing.T) {
 	file, err := os.ReadFile("../codec/testdata/responses-uint16.json")
 	require.NoError(t, err)
 	var rec struct {
@@ -105,7 +105,7 @@ func TestLargeAnswersHaveTheSizesOfARealServer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		wires := make([]*wire, 12)
 		for i := range wires {
-			wires[i] = dial(t, srv)
+			wires[i] = connect(t, srv)
 		}
 		w := wires[0]
 		for key, is := range rec.Keys {
@@ -122,7 +122,7 @@ func TestLargeAnswersHaveTheSizesOfARealServer(t *testing.T) {
 		for i := range 5 {
 			wires[i].ask(subscribe("multi"))
 		}
-		// The order of keys is the server's own, and so fragments differ by a few.
+		// The order of the keys differs, and so the sizes of fragments differ a little.
 		require.InDelta(t, len(rec.List), 2*len(w.raw(codec.List{})), 2*2*16)
 		require.InDelta(t, len(rec.Stats), 2*len(w.raw(codec.Stats{})), 2*2*16)
 		require.Len(t, w.raw(codec.Connections{}), len(rec.Connections)/2)
@@ -145,13 +145,13 @@ func TestLargeAnswersHaveTheSizesOfARealServer(t *testing.T) {
 	})
 }
 
-// raw returns the bytes that a request is answered with.
+// raw returns the bytes of the response to a request.
 func (w *wire) raw(req codec.Request) []byte {
 	w.t.Helper()
 	return fromHex(w.t, w.ask(req))
 }
 
-func TestConnectionsAreListedAsTheyCame(t *testing.T) {
+func TestConnectionsAreListedInOrderOfAcceptance(t *testing.T) {
 	srv := mockserver.RunT(t)
 	conn := dialReal(t, srv)
 	first := askReal(t, conn, 17, codec.WhoAmI{})

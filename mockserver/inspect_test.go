@@ -12,9 +12,9 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestTheStoreCanBeReadAndWritten(t *testing.T) {
+func TestRecordsCanBeReadAndWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Empty(t, srv.Keys())
 		srv.Set("b", 7, time.Minute)
 		srv.Set("a", 9, 1500*time.Millisecond)
@@ -26,7 +26,7 @@ func TestTheStoreCanBeReadAndWritten(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, uint64(9), quota)
 		_, ok = srv.Counter("c")
-		require.False(t, ok, "a buffer is no counter")
+		require.False(t, ok, "a buffer is not a counter")
 		_, ok = srv.Counter("missing")
 		require.False(t, ok)
 
@@ -41,7 +41,7 @@ func TestTheStoreCanBeReadAndWritten(t *testing.T) {
 		require.False(t, ok)
 		require.Equal(t, 1, srv.Expired())
 
-		require.True(t, srv.Delete("a"), "a dead record is deleted, too")
+		require.True(t, srv.Delete("a"), "Delete removes dead records, too")
 		require.False(t, srv.Delete("a"))
 		require.Equal(t, "01", w.ask(insert("a", 1, 1, codec.Hours)))
 		srv.Set("a", 2, time.Hour)
@@ -51,9 +51,9 @@ func TestTheStoreCanBeReadAndWritten(t *testing.T) {
 	}, virtual)
 }
 
-func TestSetTakesTheFinestUnitThatFits(t *testing.T) {
+func TestSetChoosesTheFinestUnitThatFits(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		for ttl, want := range map[time.Duration]string{
 			200 * time.Nanosecond: "01" + "c7",
 			time.Millisecond:      "03" + "00",
@@ -69,9 +69,9 @@ func TestSetTakesTheFinestUnitThatFits(t *testing.T) {
 	}, virtual, mockserver.WithValueSize(1))
 }
 
-func TestATTLDecreasedIntoThePastExpiresNow(t *testing.T) {
+func TestTTLDecreasedIntoThePastExpiresNow(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		decrease := uint16.Update{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 3, Key: []byte("k")}
 		require.Equal(t, "01"+"01"+"00", w.ask(insert("k", 1, 2, codec.Hours), decrease, query("k")))
 		srv.Advance(10*time.Second - 1)
@@ -81,7 +81,7 @@ func TestATTLDecreasedIntoThePastExpiresNow(t *testing.T) {
 	}, virtual)
 }
 
-func TestAVirtualClockMovesOnlyForward(t *testing.T) {
+func TestVirtualClockMovesOnlyForward(t *testing.T) {
 	srv := mockserver.RunT(t, virtual)
 	require.Equal(t, mockserver.Epoch, srv.Now())
 	srv.Advance(time.Minute)
@@ -89,19 +89,19 @@ func TestAVirtualClockMovesOnlyForward(t *testing.T) {
 	require.Panics(t, func() { srv.Advance(-1) })
 }
 
-func TestTheObserverSeesWhatIsExecuted(t *testing.T) {
+func TestObserverSeesExecutedRequests(t *testing.T) {
 	var seen []mockserver.Exec
 	var srv *mockserver.Server
 	observe := func(e mockserver.Exec) {
-		require.Equal(t, e.Time, srv.Now(), "the clock can be asked")
+		require.Equal(t, e.Time, srv.Now(), "the observer may call Now")
 		seen = append(seen, e)
 	}
 	bubble(t, func(t *testing.T, s *mockserver.Server) {
 		srv = s
-		w := dial(t, s)
+		w := connect(t, s)
 		s.Advance(time.Second)
 		w.ask(insert("k", 5, 1, codec.Hours), increase("k", 2))
-		w2 := dial(t, s)
+		w2 := connect(t, s)
 		w2.ask(query("k"), purge("k"), purge("k"))
 		w2.ask(uint16.Set{Key: []byte("b"), TTL: uint16.TTL{Amount: 1, Unit: codec.Hours}}, codec.Get{Key: []byte("b")})
 		w.ask(query("k"))

@@ -14,17 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 // dialReal connects over the socket that the server listens on.
 func dialReal(t testing.TB, srv *mockserver.Server) net.Conn {
 	t.Helper()
-	network, addr := "tcp", srv.Addr()
-	if path, ok := strings.CutPrefix(addr, "unix://"); ok {
-		network, addr = "unix", path
-	}
-	conn, err := net.Dial(network, addr)
+	addr, err := dial.ParseAddress(srv.Addr())
+	require.NoError(t, err)
+	conn, err := net.Dial(addr.Network, addr.Address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -50,12 +49,12 @@ func TestServesTCPAndUnix(t *testing.T) {
 			require.Equal(t, "010500060800", askReal(t, dialReal(t, srv), 6, query("k")))
 			require.NoError(t, srv.Restart(false))
 			require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
-			require.Equal(t, 3, srv.Requests(codec.OpQuery), "counts outlive a restart")
+			require.Equal(t, 3, srv.Requests(codec.OpQuery), "a restart keeps the counts")
 		})
 	}
 }
 
-func TestStartRefusesWhatDoesNotExist(t *testing.T) {
+func TestStartRejectsUnknownOptions(t *testing.T) {
 	for _, n := range []int{-1, 0, 3, 16} {
 		_, err := mockserver.Start(mockserver.WithValueSize(n))
 		require.ErrorContains(t, err, "value size")
@@ -66,7 +65,7 @@ func TestStartRefusesWhatDoesNotExist(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestRestartFailsWhereTheAddressIsTaken(t *testing.T) {
+func TestRestartAfterAnotherServerFailedToListen(t *testing.T) {
 	srv := mockserver.RunT(t)
 	other, err := mockserver.Start(mockserver.WithAddr("tcp", srv.Addr()))
 	require.Error(t, err)
@@ -74,7 +73,7 @@ func TestRestartFailsWhereTheAddressIsTaken(t *testing.T) {
 	require.NoError(t, srv.Restart(true))
 }
 
-func TestRefuseTurnsAwayNewConnections(t *testing.T) {
+func TestRefuseRejectsNewConnections(t *testing.T) {
 	srv := mockserver.RunT(t)
 	old := dialReal(t, srv)
 	require.Equal(t, "00", askReal(t, old, 1, query("k")))
@@ -102,7 +101,7 @@ func TestDisconnectDropsAllConnections(t *testing.T) {
 	require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
 }
 
-func TestAConnectionInMemoryKnowsDeadlines(t *testing.T) {
+func TestConnectionInMemoryHasDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		require.Equal(t, "memory:9000", srv.Addr())
 		conn, err := srv.Dial(t.Context())
@@ -119,25 +118,25 @@ func TestAConnectionInMemoryKnowsDeadlines(t *testing.T) {
 	})
 }
 
-func TestTheRealClockRunsInABubble(t *testing.T) {
+func TestRealClockIsVirtualInABubble(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Equal(t, "01", w.ask(insert("k", 5, 9, codec.Seconds)))
 		before := srv.Now()
-		<-time.After(5*time.Second - 1)
+		time.Sleep(5*time.Second - 1)
 		require.Equal(t, 5*time.Second-1, srv.Now().Sub(before))
 		require.Equal(t, "01"+"0500"+"040400", w.ask(query("k")))
 		require.Panics(t, func() { srv.Advance(time.Second) })
 	})
 }
 
-func TestCloseLeavesNothingBehind(t *testing.T) {
+func TestCloseEndsAllGoroutines(t *testing.T) {
 	running := func() int {
 		buf := make([]byte, 1<<20)
 		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "mockserver.(*")
 	}
 	require.Eventually(t, func() bool { return running() == 0 }, 10*time.Second, time.Millisecond)
-	// Nobody else comes to listen there, as may happen at a port.
+	// Unlike a port, a path is not taken by another process meanwhile.
 	srv, err := mockserver.Start(mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
 	require.NoError(t, err)
 	srv.Inject(mockserver.Fault{Delay: time.Hour})
@@ -154,17 +153,17 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close())
 	require.Zero(t, srv.Conns())
-	// A goroutine reports its end a moment before it is gone.
+	// A goroutine calls wg.Done a moment before it ends.
 	require.Eventually(t, func() bool { return running() == 0 }, 10*time.Second, time.Millisecond)
 	require.ErrorIs(t, srv.Restart(true), net.ErrClosed)
 	_, err = srv.Dial(t.Context())
 	require.ErrorIs(t, err, mockserver.ErrRefused)
 	_, err = net.Dial("unix", strings.TrimPrefix(srv.Addr(), "unix://"))
 	require.Error(t, err)
-	require.Equal(t, 5, srv.Requests(codec.OpQuery), "its counts can still be read")
+	require.Equal(t, 5, srv.Requests(codec.OpQuery), "the counts can still be read")
 }
 
-func TestManyClientsAtOnce(t *testing.T) {
+func TestManyConcurrentClients(t *testing.T) {
 	const clients, rounds, batch = 8, 50, 20
 	executed := 0
 	srv := mockserver.RunT(t, mockserver.WithObserver(func(mockserver.Exec) { executed++ }))
@@ -189,7 +188,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 					_, err = io.ReadFull(conn, buf)
 				}
 				if err != nil || strings.Trim(string(buf), "\x01") != "" {
-					t.Errorf("answers % x, %v", buf, err)
+					t.Errorf("responses % x, %v", buf, err)
 					return
 				}
 				srv.Counter("k")
@@ -206,7 +205,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 	require.Equal(t, clients*rounds*batch, executed)
 }
 
-func TestABatchIsExecutedWithoutOthersBetween(t *testing.T) {
+func TestBatchIsExecutedWithoutOtherRequestsInBetween(t *testing.T) {
 	var order []int
 	srv := mockserver.RunT(t, mockserver.WithObserver(func(e mockserver.Exec) { order = append(order, e.Conn) }))
 	const batch = 100

@@ -54,12 +54,12 @@ func TestRespondsAsTheRealServerDid(t *testing.T) {
 	}
 }
 
-// replay plays the steps of a scenario. All its connections begin before the first.
+// replay executes the steps of a scenario. All connections are made before the first step.
 func replay(t *testing.T, srv *mockserver.Server, steps []step) {
 	wires := map[int]*wire{}
 	for _, step := range steps {
 		if wires[step.Conn] == nil {
-			wires[step.Conn] = dial(t, srv)
+			wires[step.Conn] = connect(t, srv)
 		}
 	}
 	whoami := ""

@@ -21,7 +21,7 @@ func flood(t testing.TB, n int) []byte {
 	return []byte(strings.Repeat(string(frames(t, query("some key"))), n))
 }
 
-// requireViolation requires that rule was broken once, and that this ended w.
+// requireViolation requires one violation of rule, which ended w.
 func requireViolation(t *testing.T, srv *mockserver.Server, w *wire, rule string) {
 	t.Helper()
 	require.True(t, w.closed(), "the connection is still open")
@@ -32,12 +32,12 @@ func requireViolation(t *testing.T, srv *mockserver.Server, w *wire, rule string
 	require.Contains(t, v.String(), rule+": connection 1: "+v.Text)
 	require.NotEmpty(t, v.Text)
 	require.Zero(t, srv.Conns())
-	require.Equal(t, "00", dial(t, srv).ask(query("nothing")), "the server lives on")
+	require.Equal(t, "00", connect(t, srv).ask(query("nothing")), "the server goes on")
 }
 
-func TestMoreThan1024OutstandingAreAViolation(t *testing.T) {
+func TestMoreThan1024OutstandingResponsesAreAViolation(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		w.send(flood(t, 1024))
 		require.Equal(t, strings.Repeat("00", 1024), w.received())
 		require.Empty(t, srv.Violations())
@@ -46,10 +46,10 @@ func TestMoreThan1024OutstandingAreAViolation(t *testing.T) {
 	})
 }
 
-func TestDelayedResponsesAreOutstanding(t *testing.T) {
+func TestDelayedResponsesCountAsOutstanding(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
-		w := dial(t, srv)
+		w := connect(t, srv)
 		for range 1024 {
 			require.Empty(t, w.ask(query("k")))
 		}
@@ -59,10 +59,10 @@ func TestDelayedResponsesAreOutstanding(t *testing.T) {
 	})
 }
 
-func TestEventsAreOutstanding(t *testing.T) {
+func TestEventsCountAsOutstanding(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
-		w := dial(t, srv)
+		w := connect(t, srv)
 		require.Empty(t, w.ask(query("k")))
 		for range 1023 {
 			srv.Publish("*", nil)
@@ -73,7 +73,7 @@ func TestEventsAreOutstanding(t *testing.T) {
 	})
 }
 
-func TestAFloodOverTCPIsAViolation(t *testing.T) {
+func TestFloodOverTCPIsAViolation(t *testing.T) {
 	srv, err := mockserver.Start()
 	require.NoError(t, err)
 	defer srv.Close()
@@ -86,7 +86,7 @@ func TestAFloodOverTCPIsAViolation(t *testing.T) {
 	require.Equal(t, "H4", srv.Violations()[0].Rule)
 }
 
-func TestAFrameOver8096BytesIsAViolation(t *testing.T) {
+func TestFrameOver8096BytesIsAViolation(t *testing.T) {
 	// A SET whose key and value fill the buffer to the last byte, and one more.
 	set := func(value int) []byte {
 		b := fromHex(t, "0506010001")
@@ -94,7 +94,7 @@ func TestAFrameOver8096BytesIsAViolation(t *testing.T) {
 		return append(b, make([]byte, value)...)
 	}
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		w.send(set(8088))
 		require.Equal(t, "01", w.received())
 		require.Len(t, w.ask(codec.Get{Key: []byte("k")}), 2*(6+8088))
@@ -112,7 +112,7 @@ func TestUnknownOpsAreAViolation(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%02x", op), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := dial(t, srv)
+				w := connect(t, srv)
 				w.send([]byte{op})
 				requireViolation(t, srv, w, "H6")
 				require.Contains(t, srv.Violations()[0].Text, text)
@@ -122,9 +122,9 @@ func TestUnknownOpsAreAViolation(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsAViolationIsNotExecuted(t *testing.T) {
+func TestRequestsAfterAViolationAreNotExecuted(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := dial(t, srv)
+		w := connect(t, srv)
 		p := frames(t, insert("before", 1, 1, codec.Hours))
 		p = append(p, 0x20)
 		w.send(append(p, frames(t, insert("after", 1, 1, codec.Hours))...))
@@ -133,7 +133,7 @@ func TestWhatFollowsAViolationIsNotExecuted(t *testing.T) {
 	})
 }
 
-func TestATTLBeyondTheServersClockIsAViolation(t *testing.T) {
+func TestTTLThatOverflowsIsAViolation(t *testing.T) {
 	hours := func(n uint64.Value) uint64.TTL { return uint64.TTL{Amount: n, Unit: codec.Hours} }
 	ttl := func(change codec.Change, value uint64.Value) uint64.Update {
 		return uint64.Update{Attribute: codec.TimeToLive, Change: change, Value: value, Key: []byte("k")}
@@ -150,7 +150,7 @@ func TestATTLBeyondTheServersClockIsAViolation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := dial(t, srv)
+				w := connect(t, srv)
 				require.Equal(t, "01", w.ask(uint64.Insert{Key: []byte("k"), TTL: hours(century)}))
 				w.send(frames(t, frame))
 				requireViolation(t, srv, w, "H13")
@@ -160,10 +160,10 @@ func TestATTLBeyondTheServersClockIsAViolation(t *testing.T) {
 	}
 }
 
-func TestATTLOfZeroIsDeadAtOnceAndNoViolation(t *testing.T) {
+func TestTTLOfZeroExpiresAtOnce(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			w := dial(t, srv)
+			w := connect(t, srv)
 			require.Equal(t, "010000", w.ask(insert("k", 1, 0, codec.Seconds), query("k"), insert("k", 1, 1, codec.Hours)))
 			require.Empty(t, srv.Violations())
 			require.Equal(t, 1, srv.Expired())
@@ -171,7 +171,7 @@ func TestATTLOfZeroIsDeadAtOnceAndNoViolation(t *testing.T) {
 	}
 }
 
-// recorder is a test that notes how it fails.
+// recorder is a TB that records failures.
 type recorder struct {
 	cleanups []func()
 	errors   []string
@@ -200,7 +200,7 @@ func TestRunTFailsTheTestForEachViolation(t *testing.T) {
 		require.Error(t, err)
 		conn.Close()
 	}
-	require.Empty(t, rec.errors, "a test is failed at its end, not from another goroutine")
+	require.Empty(t, rec.errors, "a violation fails the test at its end, not from another goroutine")
 	require.Len(t, rec.cleanups, 1)
 	rec.cleanups[0]()
 	require.Len(t, rec.errors, 2)
@@ -209,7 +209,7 @@ func TestRunTFailsTheTestForEachViolation(t *testing.T) {
 	require.Error(t, err, "the server is closed")
 }
 
-func TestRunTIsFatalWhereTheServerCannotStart(t *testing.T) {
+func TestRunTIsFatalIfTheServerCannotStart(t *testing.T) {
 	var rec recorder
 	require.Nil(t, mockserver.RunT(&rec, mockserver.WithValueSize(3)))
 	require.Len(t, rec.fatal, 1)

@@ -16,8 +16,8 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// bubble runs a test against a server in memory, with values of 2 bytes, inside
-// a synctest bubble. It does not mind violations.
+// bubble runs f in a synctest bubble, with a server in memory that has values of 2 bytes.
+// Violations do not fail the test.
 func bubble(t *testing.T, f func(t *testing.T, srv *mockserver.Server), opts ...mockserver.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func bubble(t *testing.T, f func(t *testing.T, srv *mockserver.Server), opts ...
 	})
 }
 
-// frames appends encoded frames to one another.
+// frames encodes frames, one behind the other.
 func frames(t testing.TB, all ...encoding.BinaryAppender) []byte {
 	t.Helper()
 	var b []byte
@@ -52,15 +52,15 @@ func increase(key string, by uint16.Value) uint16.Update {
 	return uint16.Update{Attribute: codec.Quota, Change: codec.Increase, Value: by, Key: []byte(key)}
 }
 
-// wire is a connection inside a synctest bubble. What arrives is collected in
-// the background, so that silence can be told without waiting for it.
+// wire is a connection in a synctest bubble. A goroutine collects what arrives, so that a
+// test can require that nothing has arrived.
 type wire struct {
 	t    *testing.T
 	conn net.Conn
 	got  chan []byte
 }
 
-func dial(t *testing.T, srv *mockserver.Server) *wire {
+func connect(t *testing.T, srv *mockserver.Server) *wire {
 	t.Helper()
 	conn, err := srv.Dial(context.Background())
 	require.NoError(t, err)
@@ -92,9 +92,9 @@ func (w *wire) send(p []byte) {
 	}
 }
 
-// pieces returns what has arrived since the last call, read by read, once
-// nothing more can arrive without time passing, and whether the server has
-// ended the connection.
+// pieces waits until nothing more can arrive unless time passes. It returns what has
+// arrived since the last call, read by read, and whether the server has ended the
+// connection.
 func (w *wire) pieces() (all [][]byte, closed bool) {
 	synctest.Wait()
 	for {
@@ -125,14 +125,14 @@ func (w *wire) closed() bool {
 	return closed
 }
 
-// ask sends frames in one write and returns the bytes of the answers, in hex.
+// ask sends frames in one write and returns the bytes of the responses, in hex.
 func (w *wire) ask(all ...encoding.BinaryAppender) string {
 	w.t.Helper()
 	w.send(frames(w.t, all...))
 	return w.received()
 }
 
-// askReal is ask on any connection, for n bytes of answers.
+// askReal is ask on any connection, for n bytes of responses.
 func askReal(t testing.TB, conn net.Conn, n int, all ...encoding.BinaryAppender) string {
 	t.Helper()
 	_, err := conn.Write(frames(t, all...))
