@@ -14,28 +14,27 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// echo answers each write at once, in the same goroutine: what remains to be counted is
-// the client's.
+// echo is a connection to a server that responds to each write at once, and does not allocate.
 type echo struct {
 	net.Conn
-	probed  bool
-	answer  []byte
-	answers chan []byte
-	once    sync.Once
+	probed    bool
+	response  []byte
+	responses chan []byte
+	once      sync.Once
 }
 
 func (e *echo) Write(p []byte) (int, error) {
 	if !e.probed {
 		e.probed = true
-		e.answers <- []byte{1, 0, 1, 0, 0}
+		e.responses <- []byte{1, 0, 1, 0, 0}
 		return len(p), nil
 	}
-	e.answers <- e.answer
+	e.responses <- e.response
 	return len(p), nil
 }
 
 func (e *echo) Read(p []byte) (int, error) {
-	a, ok := <-e.answers
+	a, ok := <-e.responses
 	if !ok {
 		return 0, io.EOF
 	}
@@ -43,15 +42,15 @@ func (e *echo) Read(p []byte) (int, error) {
 }
 
 func (e *echo) Close() error {
-	e.once.Do(func() { close(e.answers) })
+	e.once.Do(func() { close(e.responses) })
 	return nil
 }
 
-// allocations returns how many a request costs that is answered with so many bytes.
-func allocations(t *testing.T, answer []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
+// allocations returns the number of allocations of a request with the given response.
+func allocations(t *testing.T, response []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
 	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
 		Dial: func(context.Context, string, string) (net.Conn, error) {
-			return &echo{answer: answer, answers: make(chan []byte, 4)}, nil
+			return &echo{response: response, responses: make(chan []byte, 4)}, nil
 		},
 	})
 	require.NoError(t, err)

@@ -7,13 +7,14 @@ import (
 	"maps"
 	"strconv"
 	"time"
+
+	windows "github.com/throttr-go/throttr/window"
 )
 
 var (
-	// ErrRateLimited says that a limit has been reached. See [RateLimitError].
+	// ErrRateLimited says that a limit is exceeded. See [RateLimitError].
 	ErrRateLimited = errors.New("throttr: rate limit exceeded")
-	// ErrValidation says that an entity, operation, limit or window can't be checked. See
-	// [ValidationError].
+	// ErrValidation says that an argument is invalid. See [ValidationError].
 	ErrValidation = errors.New("throttr: invalid rate limit")
 )
 
@@ -21,15 +22,15 @@ var (
 type RateLimitError struct {
 	Entity, Operation string
 	Limit             uint64
-	Window            time.Duration  // the window's length
+	Window            time.Duration  // the scale: the length of the window
 	Count             uint64         // hits in the window so far, this one included
 	RetryAfter        time.Duration  // until the window ends
 	ResetAt           time.Time      // when it ends
 	Metadata          map[string]any // a copy of the caller's
-	Degraded          bool           // a Policy has decided, as the backend gave no answer
+	Degraded          bool           // the backend failed, and a fallback or a Policy decided
 }
 
-// Error tells who may do what, how often, and when again.
+// Error names the entity, the operation, the limit, the window and the time to wait.
 func (e *RateLimitError) Error() string {
 	return fmt.Sprintf("%v: %s may %s %d times in %v; retry in %v",
 		ErrRateLimited, strconv.Quote(e.Entity), strconv.Quote(e.Operation), e.Limit, e.Window, e.RetryAfter)
@@ -38,11 +39,11 @@ func (e *RateLimitError) Error() string {
 // Unwrap returns [ErrRateLimited].
 func (e *RateLimitError) Unwrap() error { return ErrRateLimited }
 
-// ValidationError is a check that makes no sense. Nothing was counted. It matches
-// [ErrValidation].
+// ValidationError is an invalid argument of a method of [Entities]. Nothing was counted. It
+// matches [ErrValidation], and, if the window is too short, [ErrScale].
 type ValidationError struct {
 	Field  string // "entity", "operation" or "window"
-	Reason string
+	Reason string // what is wrong with it
 }
 
 // Error names the field and what is wrong with it.
@@ -53,33 +54,42 @@ func (e *ValidationError) Error() string {
 // Unwrap returns [ErrValidation].
 func (e *ValidationError) Unwrap() error { return ErrValidation }
 
-// maxName is the longest entity or operation in bytes.
+// Is reports whether target is [ErrScale] and the window is too short.
+func (e *ValidationError) Is(target error) bool { return target == ErrScale && e.Field == "window" }
+
+// maxName is the greatest length of an entity or operation in bytes.
 const maxName = 1024
 
 // Entities limits how often an entity, such as a user, may do an operation, such as an
 // upload. It is a thin layer over a [RateLimit] for applications: a denial is an error that
-// says everything a handler needs.
+// has all that a handler needs.
 //
-// An entity and an operation are any text of 1 to 1024 bytes. No two pairs share a limit,
-// however their names would look when joined.
+// An entity and an operation are any text of 1 to 1024 bytes. No two pairs of entity and
+// operation share a limit.
 //
-// Its methods return three kinds of errors: a [*ValidationError], which is a mistake in the
-// program; a [*RateLimitError], which is a denial; and whatever else, which says that there
-// is no decision. That is one of [RateLimit.Hit]: mostly a failure of the backend, but also
-// the end of the caller's ctx, or a [*RangeError], where the backend can't keep so long a
-// window or count to such a limit.
+// Its methods return three kinds of errors:
+//   - a [*ValidationError] is a mistake in the program
+//   - a [*RateLimitError] is a denial
+//   - any other error is one of [RateLimit.Hit], and there is no decision: the backend has
+//     failed, the caller's ctx has ended, or the backend can't keep so long a window or count
+//     to so high a limit ([*RangeError])
 type Entities struct {
 	limiter *RateLimit
 }
 
-// NewEntities returns an Entities that counts with limiter. The keys that it makes there look
-// like "7:user:42:upload", with the entity's length in front. Other keys may be hit beside it
-// as long as they look different.
-func NewEntities(limiter *RateLimit) *Entities { return &Entities{limiter: limiter} }
+// NewEntities returns an Entities that counts with limiter. Its keys look like
+// "7:user:42:upload": they begin with the length of the entity. The limiter may be used for
+// other keys as well if they look different. NewEntities panics if limiter is nil.
+func NewEntities(limiter *RateLimit) *Entities {
+	if limiter == nil {
+		panic("throttr: NewEntities: limiter is nil")
+	}
+	return &Entities{limiter: limiter}
+}
 
-// Check counts that entity does operation, and returns nil if it has not done it more than
-// limit times in the window, which is as long as scale. Metadata is handed to the observer,
-// and a copy of it to the error.
+// Check counts one operation of entity. It returns nil if there were at most limit of them in
+// the window of the given scale, this one included. The observer gets metadata, and the error
+// a copy of it.
 func (n *Entities) Check(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, metadata map[string]any) error {
 	if err := validate(entity, operation, scale); err != nil {
 		return err
@@ -108,8 +118,8 @@ func (n *Entities) Execute(ctx context.Context, entity, operation string, limit 
 	return f(ctx)
 }
 
-// Status tells how the entity stands, without counting: Allowed is whether one more would
-// be let through now. Its zero ResetAt says that there is no window.
+// Status returns the state of the window without counting. Allowed says whether one more
+// operation would be allowed now. ResetAt is zero if there is no window.
 func (n *Entities) Status(ctx context.Context, entity, operation string, limit uint64, scale time.Duration) (Result, error) {
 	if err := validate(entity, operation, scale); err != nil {
 		return Result{}, err
@@ -127,7 +137,7 @@ func (n *Entities) Status(ctx context.Context, entity, operation string, limit u
 	return res, nil
 }
 
-// Reset forgets how often entity has done operation in the present window.
+// Reset ends the window. The next operation opens another one.
 func (n *Entities) Reset(ctx context.Context, entity, operation string, scale time.Duration) error {
 	if err := validate(entity, operation, scale); err != nil {
 		return err
@@ -135,7 +145,7 @@ func (n *Entities) Reset(ctx context.Context, entity, operation string, scale ti
 	return n.limiter.reset(ctx, event(entity, operation, scale))
 }
 
-// entityKey joins entity and operation. The length in front makes it unambiguous.
+// entityKey joins entity and operation. The length of the entity makes the key unambiguous.
 func entityKey(entity, operation string) string {
 	return strconv.Itoa(len(entity)) + ":" + entity + ":" + operation
 }
@@ -153,8 +163,9 @@ func validate(entity, operation string, scale time.Duration) error {
 			return &ValidationError{Field: f.field, Reason: fmt.Sprintf("is %d bytes, at most %d are allowed", len(f.value), maxName)}
 		}
 	}
-	if scale <= 0 {
-		return &ValidationError{Field: "window", Reason: fmt.Sprintf("must be positive, it is %v", scale)}
+	if scale < windows.MinScale {
+		reason := fmt.Sprintf("of %v is shorter than %v; did you forget the unit?", scale, windows.MinScale)
+		return &ValidationError{Field: "window", Reason: reason}
 	}
 	return nil
 }

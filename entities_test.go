@@ -17,13 +17,13 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// clocked returns entities on a backend whose clock the test moves.
+// clocked returns an Entities, and the clock of its backend.
 func clocked(t *testing.T, opts ...throttr.Option) (*throttr.Entities, backendtest.Clock) {
 	clock := backendtest.NewClock()
 	return throttr.NewEntities(throttr.NewRateLimit(inProcess(t, memory.WithClock(clock.Now)), opts...)), clock
 }
 
-func TestAnEntityMayDoAnOperationLimitTimes(t *testing.T) {
+func TestEntityMayDoAnOperationLimitTimesPerWindow(t *testing.T) {
 	entities, clock := clocked(t)
 	check := func() error { return entities.Check(t.Context(), "user:42", "upload", 3, time.Minute, nil) }
 	for range 2 {
@@ -37,7 +37,7 @@ func TestAnEntityMayDoAnOperationLimitTimes(t *testing.T) {
 	}
 }
 
-func TestADenialTellsAHandlerAllItNeeds(t *testing.T) {
+func TestDenialIsARateLimitError(t *testing.T) {
 	entities, clock := clocked(t)
 	start := clock.Now()
 	metadata := map[string]any{"request": 7}
@@ -61,18 +61,18 @@ func TestADenialTellsAHandlerAllItNeeds(t *testing.T) {
 	require.Len(t, metadata, 1)
 }
 
-func TestADenialByAPolicyIsMarked(t *testing.T) {
-	limiter := throttr.NewRateLimit(newAway(errAway), throttr.WithPolicy(throttr.DenyHits))
+func TestDenialByAPolicyIsDegraded(t *testing.T) {
+	limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.DenyHits))
 	err := throttr.NewEntities(limiter).Check(t.Context(), "user:42", "upload", 5, time.Minute, nil)
 	var denied *throttr.RateLimitError
 	require.ErrorAs(t, err, &denied)
 	require.True(t, denied.Degraded)
 	require.Equal(t, time.Second, denied.RetryAfter)
-	require.NotErrorIs(t, err, errAway, "it is a denial, no failure")
+	require.NotErrorIs(t, err, errDown, "it is a denial, not a failure")
 	require.Nil(t, denied.Metadata)
 }
 
-func TestPairsThatLookAlikeWhenJoinedShareNoLimit(t *testing.T) {
+func TestPairsThatAreEqualWhenConcatenatedShareNoLimit(t *testing.T) {
 	pairs := [][2]string{
 		{"a", "b:c"}, {"a:b", "c"},
 		{"a", ":b"}, {"a:", "b"},
@@ -83,7 +83,7 @@ func TestPairsThatLookAlikeWhenJoinedShareNoLimit(t *testing.T) {
 		{strings.Repeat("x", 10), "y"}, {strings.Repeat("x", 9), "xy"},
 		{"é", "a"}, {"e\u0301", "a"}, {"\xff", "a"}, {"\ufffd", "a"},
 	}
-	// One after the other on one backend: if two shared a limit, the second would be denied.
+	// If two pairs shared a limit, the second one would be denied.
 	entities, _ := clocked(t)
 	for _, p := range pairs {
 		require.NoError(t, entities.Check(t.Context(), p[0], p[1], 1, time.Minute, nil), "%q", p)
@@ -112,14 +112,14 @@ func TestNoTwoShortPairsShareALimit(t *testing.T) {
 	}
 }
 
-func TestWindowsOfOnePairAreApart(t *testing.T) {
+func TestScalesOfOnePairShareNoLimit(t *testing.T) {
 	entities, _ := clocked(t)
 	for _, scale := range []time.Duration{time.Second, time.Minute} {
 		require.NoError(t, entities.Check(t.Context(), "user:42", "upload", 1, scale, nil))
 	}
 }
 
-func TestAMistakeIsAValidationErrorAndNotCounted(t *testing.T) {
+func TestInvalidArgumentsAreValidationErrorsAndNotCounted(t *testing.T) {
 	long := strings.Repeat("x", 1025)
 	for _, c := range []struct {
 		entity, operation string
@@ -130,17 +130,18 @@ func TestAMistakeIsAValidationErrorAndNotCounted(t *testing.T) {
 		{"user", "", time.Minute, "operation", "throttr: invalid rate limit: operation is empty"},
 		{long, "upload", time.Minute, "entity", "throttr: invalid rate limit: entity is 1025 bytes, at most 1024 are allowed"},
 		{"user", long, time.Minute, "operation", "throttr: invalid rate limit: operation is 1025 bytes, at most 1024 are allowed"},
-		{"user", "upload", 0, "window", "throttr: invalid rate limit: window must be positive, it is 0s"},
-		{"user", "upload", -time.Second, "window", "throttr: invalid rate limit: window must be positive, it is -1s"},
+		{"user", "upload", 0, "window", "throttr: invalid rate limit: window of 0s is shorter than 1ms; did you forget the unit?"},
+		{"user", "upload", -time.Second, "window", "throttr: invalid rate limit: window of -1s is shorter than 1ms; did you forget the unit?"},
+		{"user", "upload", 60, "window", "throttr: invalid rate limit: window of 60ns is shorter than 1ms; did you forget the unit?"},
 	} {
-		backend := newAway(errAway)
+		backend := newFailing(errDown)
 		var seen recorder
 		entities := throttr.NewEntities(throttr.NewRateLimit(backend, throttr.WithObserver(&seen), throttr.WithPolicy(throttr.AllowHits)))
 		calls := map[string]func() error{
 			"Check": func() error { return entities.Check(t.Context(), c.entity, c.operation, 5, c.scale, nil) },
 			"Execute": func() error {
 				return entities.Execute(t.Context(), c.entity, c.operation, 5, c.scale, nil, func(context.Context) error {
-					t.Error("it must not run")
+					t.Error("the function runs")
 					return nil
 				})
 			},
@@ -158,25 +159,26 @@ func TestAMistakeIsAValidationErrorAndNotCounted(t *testing.T) {
 			require.ErrorAs(t, err, &invalid)
 			require.Equal(t, c.field, invalid.Field)
 			require.NotErrorIs(t, err, throttr.ErrRateLimited)
+			require.Equal(t, c.field == "window", errors.Is(err, throttr.ErrScale))
 		}
-		require.Zero(t, backend.asked.Load())
+		require.Zero(t, backend.calls.Load())
 		require.Empty(t, seen.events)
 	}
 }
 
-func TestTheLongestNamesWillDo(t *testing.T) {
+func TestLongestNamesAreAccepted(t *testing.T) {
 	entities, _ := clocked(t)
 	long := strings.Repeat("x", 1024)
 	require.NoError(t, entities.Check(t.Context(), long, long, 1, time.Minute, nil))
 	require.ErrorIs(t, entities.Check(t.Context(), long, long, 1, time.Minute, nil), throttr.ErrRateLimited)
 }
 
-func TestKindsOfErrorsAreApart(t *testing.T) {
+func TestDenialsMistakesAndFailuresAreDistinct(t *testing.T) {
 	ok, _ := clocked(t)
-	broken := throttr.NewEntities(throttr.NewRateLimit(newAway(errAway)))
+	broken := throttr.NewEntities(throttr.NewRateLimit(newFailing(errDown)))
 	for name, c := range map[string]struct {
-		err              error
-		denied, mistaken bool
+		err             error
+		denied, invalid bool
 	}{
 		"denial":  {ok.Check(t.Context(), "user", "upload", 0, time.Minute, nil), true, false},
 		"mistake": {ok.Check(t.Context(), "", "upload", 0, time.Minute, nil), false, true},
@@ -185,17 +187,17 @@ func TestKindsOfErrorsAreApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Error(t, c.err)
 			var denied *throttr.RateLimitError
-			var mistaken *throttr.ValidationError
+			var invalid *throttr.ValidationError
 			require.Equal(t, c.denied, errors.Is(c.err, throttr.ErrRateLimited))
 			require.Equal(t, c.denied, errors.As(c.err, &denied))
-			require.Equal(t, c.mistaken, errors.Is(c.err, throttr.ErrValidation))
-			require.Equal(t, c.mistaken, errors.As(c.err, &mistaken))
-			require.Equal(t, !c.denied && !c.mistaken, errors.Is(c.err, errAway))
+			require.Equal(t, c.invalid, errors.Is(c.err, throttr.ErrValidation))
+			require.Equal(t, c.invalid, errors.As(c.err, &invalid))
+			require.Equal(t, !c.denied && !c.invalid, errors.Is(c.err, errDown))
 		})
 	}
 }
 
-func TestStatusTellsTheTruthWithoutCounting(t *testing.T) {
+func TestStatusDoesNotCount(t *testing.T) {
 	entities, clock := clocked(t)
 	status := func(limit uint64) throttr.Result {
 		t.Helper()
@@ -204,13 +206,13 @@ func TestStatusTellsTheTruthWithoutCounting(t *testing.T) {
 		return res
 	}
 	require.Equal(t, throttr.Result{Allowed: true, Limit: 2, Remaining: 2}, status(2), "there is no window")
-	require.Equal(t, throttr.Result{}, status(0), "nothing is allowed, and there is nothing to wait for")
+	require.Equal(t, throttr.Result{}, status(0), "nothing is allowed, and no window ends")
 
 	end := clock.Now().Add(time.Minute)
 	for count := uint64(1); count <= 3; count++ {
 		before := status(2)
 		err := entities.Check(t.Context(), "user:42", "upload", 2, time.Minute, nil)
-		require.Equal(t, before.Allowed, err == nil, "what it says becomes true")
+		require.Equal(t, before.Allowed, err == nil, "Status predicts the next Check")
 		clock.Advance(10 * time.Second)
 		for range 3 {
 			res := status(2)
@@ -225,20 +227,20 @@ func TestStatusTellsTheTruthWithoutCounting(t *testing.T) {
 			require.Equal(t, want, res)
 		}
 	}
-	require.True(t, status(4).Allowed, "another limit, same count")
+	require.True(t, status(4).Allowed, "the limit is not part of the window")
 	clock.Advance(30 * time.Second)
 	require.Equal(t, throttr.Result{Allowed: true, Limit: 2, Remaining: 2}, status(2), "the window is over")
 }
 
 func TestStatusAndResetFailWithTheBackend(t *testing.T) {
-	entities := throttr.NewEntities(throttr.NewRateLimit(newAway(errAway), throttr.WithPolicy(throttr.AllowHits)))
+	entities := throttr.NewEntities(throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.AllowHits)))
 	res, err := entities.Status(t.Context(), "user", "upload", 5, time.Minute)
-	require.ErrorIs(t, err, errAway)
+	require.ErrorIs(t, err, errDown)
 	require.Zero(t, res)
-	require.ErrorIs(t, entities.Reset(t.Context(), "user", "upload", time.Minute), errAway)
+	require.ErrorIs(t, entities.Reset(t.Context(), "user", "upload", time.Minute), errDown)
 }
 
-func TestResetForgetsOnePairsWindow(t *testing.T) {
+func TestResetEndsTheWindowOfOnePair(t *testing.T) {
 	entities, _ := clocked(t)
 	check := func(entity string, scale time.Duration) error {
 		return entities.Check(t.Context(), entity, "upload", 1, scale, nil)
@@ -252,10 +254,10 @@ func TestResetForgetsOnePairsWindow(t *testing.T) {
 	require.ErrorIs(t, check("a", time.Minute), throttr.ErrRateLimited)
 	require.ErrorIs(t, check("a", time.Hour), throttr.ErrRateLimited)
 	require.ErrorIs(t, check("b", time.Minute), throttr.ErrRateLimited)
-	require.NoError(t, entities.Reset(t.Context(), "nobody", "upload", time.Minute), "there was no window")
+	require.NoError(t, entities.Reset(t.Context(), "unknown", "upload", time.Minute), "there is no window")
 }
 
-func TestExecuteRunsOnlyWhatIsAllowedAndOnce(t *testing.T) {
+func TestExecuteRunsAllowedOperationsOnce(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, 7)
 	errJob := errors.New("job")
@@ -270,7 +272,7 @@ func TestExecuteRunsOnlyWhatIsAllowedAndOnce(t *testing.T) {
 	}
 	require.NoError(t, execute(entities, nil))
 	require.Equal(t, 1, runs)
-	require.Equal(t, errJob, execute(entities, errJob), "as it is")
+	require.Equal(t, errJob, execute(entities, errJob), "it is not wrapped")
 	require.Equal(t, 2, runs)
 
 	err := execute(entities, errJob)
@@ -278,22 +280,22 @@ func TestExecuteRunsOnlyWhatIsAllowedAndOnce(t *testing.T) {
 	require.ErrorAs(t, err, &denied)
 	require.Equal(t, map[string]any{"id": 9}, denied.Metadata)
 	require.NotErrorIs(t, err, errJob)
-	require.Equal(t, 2, runs, "not when denied")
+	require.Equal(t, 2, runs, "the function does not run if denied")
 
-	require.Equal(t, errAway, execute(throttr.NewEntities(throttr.NewRateLimit(newAway(errAway))), nil))
-	require.Equal(t, 2, runs, "not when there is no decision")
+	require.Equal(t, errDown, execute(throttr.NewEntities(throttr.NewRateLimit(newFailing(errDown))), nil))
+	require.Equal(t, 2, runs, "the function does not run if the backend fails")
 
-	allowing := throttr.NewRateLimit(newAway(errAway), throttr.WithPolicy(throttr.AllowHits))
+	allowing := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.AllowHits))
 	require.NoError(t, execute(throttr.NewEntities(allowing), nil))
-	require.Equal(t, 3, runs, "but when a policy allows it")
+	require.Equal(t, 3, runs, "the function runs if a policy allows it")
 }
 
-func TestExecuteRunsLimitTimesOfACrowd(t *testing.T) {
+func TestConcurrentExecutesRunLimitTimes(t *testing.T) {
 	entities, _ := clocked(t)
 	var runs, denials atomic.Int64
-	var crowd sync.WaitGroup
+	var callers sync.WaitGroup
 	for range 32 {
-		crowd.Go(func() {
+		callers.Go(func() {
 			for range 50 {
 				err := entities.Execute(t.Context(), "user", "job", 100, time.Minute, nil, func(context.Context) error {
 					runs.Add(1)
@@ -305,12 +307,12 @@ func TestExecuteRunsLimitTimesOfACrowd(t *testing.T) {
 			}
 		})
 	}
-	crowd.Wait()
+	callers.Wait()
 	require.EqualValues(t, 100, runs.Load())
 	require.EqualValues(t, 32*50-100, denials.Load())
 }
 
-// BenchmarkEntitiesCheck asks what a name for entity and operation costs on top of a hit.
+// What does a Check cost, compared with a hit?
 func BenchmarkEntitiesCheck(b *testing.B) {
 	limiter := throttr.NewRateLimit(inProcess(b))
 	entities := throttr.NewEntities(limiter)

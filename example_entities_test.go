@@ -52,7 +52,7 @@ func ExampleRateLimit_Delete() {
 	// 0 <nil>
 }
 
-// hangUp has srv end every connection that asks for an UPDATE.
+// hangUp makes srv close every connection on which it gets an UPDATE.
 func hangUp(srv *mockserver.Server) {
 	srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Disconnect: true})
 }
@@ -129,7 +129,7 @@ func ExampleLogTo() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			switch a.Key {
-			case slog.TimeKey, "took", "retry_after": // they vary
+			case slog.TimeKey, "took", "retry_after": // these vary
 				return slog.Attr{}
 			}
 			return a
@@ -137,7 +137,7 @@ func ExampleLogTo() {
 	}))
 	limiter := throttr.NewRateLimit(client.Backend(), throttr.WithObserver(throttr.LogTo(logger)))
 	limiter.Hit(ctx, "user:42", time.Hour, 0)
-	// Output: level=INFO msg="rate limit: denied" key=user:42 window=1h0m0s limit=0 increment=1 count=1
+	// Output: level=INFO msg="rate limit: denied" key=user:42 scale=1h0m0s limit=0 increment=1 count=1
 }
 
 func ExampleNewEntities() {
@@ -166,7 +166,7 @@ func ExampleEntities_Check() {
 		var denied *throttr.RateLimitError
 		switch {
 		case err == nil:
-			fmt.Println("go on")
+			fmt.Println("200")
 		case errors.As(err, &denied):
 			fmt.Println("429, Retry-After:", denied.RetryAfter.Seconds(), "request:", denied.Metadata["request"])
 		case errors.Is(err, throttr.ErrValidation):
@@ -179,7 +179,7 @@ func ExampleEntities_Check() {
 	check("user:42")
 	check("")
 	// Output:
-	// go on
+	// 200
 	// 429, Retry-After: 60 request: 7
 	// 500: throttr: invalid rate limit: entity is empty
 }
@@ -211,7 +211,7 @@ func ExampleEntities_Status() {
 	entities := throttr.NewEntities(limiter)
 
 	entities.Check(ctx, "user:42", "upload", 3, time.Minute, nil)
-	res, err := entities.Status(ctx, "user:42", "upload", 3, time.Minute) // to ask is no hit
+	res, err := entities.Status(ctx, "user:42", "upload", 3, time.Minute) // does not count
 	fmt.Println(res, err)
 	// Output: allowed, 1 of 3, 2 remaining <nil>
 }

@@ -42,7 +42,7 @@ func ExampleLogTo_metadata() {
 	logger := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			switch a.Key {
-			case slog.TimeKey, "took", "retry_after": // they vary
+			case slog.TimeKey, "took", "retry_after": // these vary
 				return slog.Attr{}
 			}
 			return a
@@ -50,19 +50,19 @@ func ExampleLogTo_metadata() {
 	}))
 	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(throttr.LogTo(logger)))
 	throttr.NewEntities(limiter).Check(context.Background(), "user:42", "upload", 0, time.Minute, map[string]any{"plan": "free"})
-	// Output: {"level":"INFO","msg":"rate limit: denied","entity":"user:42","operation":"upload","window":60000000000,"limit":0,"increment":1,"count":1,"metadata":{"plan":"free"}}
+	// Output: {"level":"INFO","msg":"rate limit: denied","entity":"user:42","operation":"upload","scale":60000000000,"limit":0,"increment":1,"count":1,"metadata":{"plan":"free"}}
 }
 
-// outage is a backend that gives no answer.
-type outage struct{ throttr.Backend }
+// down is a backend that fails.
+type down struct{ throttr.Backend }
 
-func (outage) Hit(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, error) {
-	return throttr.Window{}, errors.New("the server is away")
+func (down) Hit(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, error) {
+	return throttr.Window{}, errors.New("the server is down")
 }
 
 func ExampleWithPolicy_limitOfZero() {
-	limiter := throttr.NewRateLimit(outage{}, throttr.WithPolicy(throttr.AllowHits))
-	for _, limit := range []uint64{100, 0} { // 0 is for those who are blocked
+	limiter := throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits))
+	for _, limit := range []uint64{100, 0} { // 0 blocks a user
 		res, err := limiter.Hit(context.Background(), "user:42", time.Minute, limit)
 		fmt.Println(res.Allowed, res.Degraded, err)
 	}
@@ -74,9 +74,9 @@ func ExampleWithPolicy_limitOfZero() {
 func ExampleWithFallback_policy() {
 	full := memory.New(memory.WithMaxKeys(1))
 	defer full.Close()
-	limiter := throttr.NewRateLimit(outage{}, throttr.WithFallback(full), throttr.WithPolicy(throttr.DenyHits))
+	limiter := throttr.NewRateLimit(down{}, throttr.WithFallback(full), throttr.WithPolicy(throttr.DenyHits))
 	for _, key := range []string{"user:1", "user:2"} {
-		// Where the fallback has no room either, the policy decides.
+		// If the fallback has no room, the policy decides.
 		res, err := limiter.Hit(context.Background(), key, time.Minute, 100)
 		fmt.Println(res.Allowed, res.Degraded, err)
 	}
@@ -90,7 +90,7 @@ func ExampleNewEntities_pairs() {
 	backend := memory.New()
 	defer backend.Close()
 	entities := throttr.NewEntities(throttr.NewRateLimit(backend))
-	// Joined with a colon, both would be a:b:c.
+	// Joined with a colon, both pairs would be a:b:c.
 	fmt.Println(entities.Check(ctx, "a", "b:c", 1, time.Minute, nil))
 	fmt.Println(entities.Check(ctx, "a:b", "c", 1, time.Minute, nil))
 	// Output:

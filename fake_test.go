@@ -13,14 +13,15 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// fake is a server whose bytes the test chooses. It passes the probe, and then has play
-// answer each request, given its op; play returns false to hang up.
+// fake is a server whose responses the test chooses. It responds to the probe. Then it calls
+// play for the op of each request; play writes the response, and returns false to close the
+// connection.
 type fake[T codec.Value] struct {
 	play func(op codec.Op, nc net.Conn) bool
 
-	mu   sync.Mutex
-	open int // connections
-	most int // of them at a time
+	mu   sync.Mutex // guards open and most
+	open int        // open connections
+	most int        // the largest number of open connections
 	all  sync.WaitGroup
 }
 
@@ -38,7 +39,7 @@ func (f *fake[T]) dial(context.Context, string, string) (net.Conn, error) {
 	}}, nil
 }
 
-// watched tells when it is closed for the first time.
+// watched is a connection that calls closed when it is closed.
 type watched struct {
 	net.Conn
 	once   sync.Once
@@ -52,17 +53,17 @@ func (c *watched) Close() error {
 
 func (f *fake[T]) serve(nc net.Conn) {
 	defer nc.Close()
-	question, err := codec.AppendProbe(nil, make([]byte, 16))
+	probe, err := codec.AppendProbe(nil, make([]byte, 16))
 	if err != nil {
 		panic(err)
 	}
-	if _, err := io.ReadFull(nc, question); err != nil {
+	if _, err := io.ReadFull(nc, probe); err != nil {
 		return
 	}
-	answer := make([]byte, codec.ProbeResponses)
-	answer[0] = 1
-	answer[map[int]int{1: 1, 2: 2, 4: 3, 8: 4}[codec.Size[T]()]] = 1
-	if _, err := nc.Write(answer); err != nil {
+	responses := make([]byte, codec.ProbeResponses)
+	responses[0] = 1
+	responses[map[int]int{1: 1, 2: 2, 4: 3, 8: 4}[codec.Size[T]()]] = 1
+	if _, err := nc.Write(responses); err != nil {
 		return
 	}
 	op := make([]byte, 1)
@@ -73,14 +74,14 @@ func (f *fake[T]) serve(nc net.Conn) {
 	}
 }
 
-// counts returns how many connections are open, and how many were at most.
+// counts returns the number of open connections, and the largest that it has been.
 func (f *fake[T]) counts() (open, most int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.open, f.most
 }
 
-// clientOf returns a client of the fake.
+// clientOf returns a client of f.
 func clientOf[T codec.Value](t testing.TB, f *fake[T], cfg throttr.Config) *throttr.Client[T] {
 	t.Helper()
 	cfg.Dial = f.dial
@@ -93,15 +94,15 @@ func clientOf[T codec.Value](t testing.TB, f *fake[T], cfg throttr.Config) *thro
 	return client
 }
 
-// says is a fake that answers every request with the same bytes, and then waits.
-func says[T codec.Value](answer []byte) *fake[T] {
+// says returns a fake that responds to every request with the same bytes.
+func says[T codec.Value](response []byte) *fake[T] {
 	return &fake[T]{play: func(_ codec.Op, nc net.Conn) bool {
-		_, err := nc.Write(answer)
+		_, err := nc.Write(response)
 		return err == nil
 	}}
 }
 
-// bytesOf encodes frames.
+// bytesOf returns the encoding of frames.
 func bytesOf(t testing.TB, frames ...codec.Frame) []byte {
 	t.Helper()
 	var b []byte

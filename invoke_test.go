@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// invoke calls the method that sends r, and puts what it returns into a response again.
+// invoke calls the method of the client that sends r, and converts its results to a response.
 func invoke[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Request) (codec.Response, error) {
 	switch r := r.(type) {
 	case codec.Insert[T]:
@@ -40,8 +40,7 @@ func invoke[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Re
 	return inspect(ctx, c, r)
 }
 
-// inspect is invoke for what is asked of a server as a whole. The answers of several
-// fragments would become one.
+// inspect is invoke for requests about a server as a whole. It makes one fragment of all entries.
 func inspect[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Request) (codec.Response, error) {
 	var err error
 	switch r := r.(type) {
@@ -79,13 +78,13 @@ func inspect[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.R
 		return codec.ConnectionResponse{Found: ok, Connection: connectionInfo(e)}, err
 	case codec.Channel:
 		all, ok, err := c.Channel(ctx, string(r.Name))
-		answer := codec.ChannelResponse{Found: ok}
+		response := codec.ChannelResponse{Found: ok}
 		for _, s := range all {
-			answer.Subscribers = append(answer.Subscribers, codec.Subscriber{
+			response.Subscribers = append(response.Subscribers, codec.Subscriber{
 				ID: s.ID, Since: nanoseconds(s.Since), ReadBytes: s.ReadBytes, WriteBytes: s.WriteBytes,
 			})
 		}
-		return answer, err
+		return response, err
 	case codec.Info:
 		all, err := c.Info(ctx)
 		if err != nil {
@@ -102,7 +101,7 @@ func inspect[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.R
 	return nil, fmt.Errorf("no method sends %v alone", r.Op())
 }
 
-// fragments makes one fragment of entries, or none.
+// fragments returns one fragment with all entries, none if there are no entries.
 func fragments[E any](entries []E) [][]E {
 	if len(entries) == 0 {
 		return nil

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// EventKind is what an [Event] is about.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 // The kinds of events.
 const (
 	EventAllowed EventKind = iota + 1 // a hit was allowed
 	EventDenied                       // a hit was denied
-	EventFailed                       // a hit or Reset has failed, and its caller got an error
+	EventFailed                       // a hit or Reset returned an error
 	EventReset                        // a window was reset
 )
 
@@ -32,39 +32,43 @@ func (k EventKind) String() string {
 	}
 }
 
-// Event is what an [Observer] is told.
+// Event is a hit or a Reset, as an [Observer] sees it.
 type Event struct {
 	Kind EventKind
-	// Key is the key as the backend knows it. For a hit by [Entities], Entity and
-	// Operation are what it was made of.
+	// Key is the key in the backend. If the call came from [Entities], Entity and Operation
+	// are what the key was made of.
 	Key               string
 	Entity, Operation string
-	Scale             time.Duration // the window's length
-	Increment         uint64        // what the hit counts for; 0 for a Reset
-	Result            Result        // of a hit that was allowed or denied; else only its Limit
-	// Metadata is the very map that the caller of Entities gave: not to be changed, nor to
-	// be looked at once Observe has returned.
+	Scale             time.Duration // the length of the window
+	Increment         uint64        // of the hit; 0 for a Reset
+	Result            Result        // of the hit if it was allowed or denied; else only its Limit
+	// Metadata is the map that the caller of Entities passed. It must not be changed, or used
+	// after Observe has returned.
 	Metadata map[string]any
-	Duration time.Duration // how long it took
-	// Err is why it failed, or, if Result is Degraded, why the backend did.
+	Duration time.Duration // how long the call took
+	// Err is the error of a call that failed, or of the backend if Result is Degraded.
 	Err error
 }
 
-// Observer is told of every decision. It is called by the goroutine that made the hit,
-// before it goes on: be quick. It must be safe for concurrent use.
+// Observer observes the decisions of a RateLimit. The goroutine that makes a hit calls Observe
+// before the hit returns, so Observe should be fast. It must be safe for concurrent use.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// ObserverFunc is a function as an [Observer].
+// ObserverFunc is a function that is an [Observer].
 type ObserverFunc func(ctx context.Context, e Event)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
 
-// WithObserver has o told of every hit and Reset; with several, each of them, in order.
-// Without an observer, or with nil, nothing is spent on it.
+// WithObserver makes o observe every hit and every Reset. Several observers are called in the
+// order of the options. A nil o is ignored. A RateLimit without observers spends no time on
+// events. WithObserver panics if o is a nil ObserverFunc.
 func WithObserver(o Observer) Option {
+	if f, ok := o.(ObserverFunc); ok && f == nil {
+		panic("throttr: WithObserver: ObserverFunc is nil")
+	}
 	return func(r *RateLimit) {
 		switch first := r.observer; {
 		case o == nil:

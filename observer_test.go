@@ -14,9 +14,9 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// recorder is an observer that keeps what it is told.
+// recorder is an observer that records the events and their contexts.
 type recorder struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards events and ctxs
 	events []throttr.Event
 	ctxs   []context.Context
 }
@@ -28,7 +28,7 @@ func (r *recorder) Observe(ctx context.Context, e throttr.Event) {
 	r.ctxs = append(r.ctxs, ctx)
 }
 
-// last returns the only event since it was last called.
+// last returns the only event since the previous call of last.
 func (r *recorder) last(t *testing.T) throttr.Event {
 	t.Helper()
 	r.mu.Lock()
@@ -39,23 +39,23 @@ func (r *recorder) last(t *testing.T) throttr.Event {
 	return e
 }
 
-// slow is a backend that takes its time.
+// slow is a backend that delays hits and resets.
 type slow struct {
 	throttr.Backend
-	takes time.Duration
+	delay time.Duration
 }
 
 func (s slow) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (throttr.Window, error) {
-	pass(s.takes)
+	time.Sleep(s.delay)
 	return s.Backend.Hit(ctx, key, scale, limit, increment)
 }
 
 func (s slow) Reset(ctx context.Context, key string, scale time.Duration) error {
-	pass(s.takes)
+	time.Sleep(s.delay)
 	return s.Backend.Reset(ctx, key, scale)
 }
 
-func TestAnObserverIsToldAllOfAHit(t *testing.T) {
+func TestObserverSeesHitsAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := backendtest.NewClock()
 		b := memory.New(memory.WithClock(clock.Now))
@@ -86,28 +86,28 @@ func TestAnObserverIsToldAllOfAHit(t *testing.T) {
 	})
 }
 
-func TestAnObserverIsToldAllOfAFailure(t *testing.T) {
+func TestObserverSeesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := newAway(errAway)
+		backend := newFailing(errDown)
 		backend.wait = 3 * time.Millisecond
 		var seen recorder
 		limiter := throttr.NewRateLimit(backend, throttr.WithObserver(&seen))
 
 		_, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
-		require.Equal(t, errAway, err)
+		require.Equal(t, errDown, err)
 		require.Equal(t, throttr.Event{
 			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
-			Result: throttr.Result{Limit: 5}, Err: errAway,
+			Result: throttr.Result{Limit: 5}, Err: errDown,
 		}, seen.last(t))
 
-		require.Equal(t, errAway, limiter.Reset(t.Context(), "k", time.Minute))
+		require.Equal(t, errDown, limiter.Reset(t.Context(), "k", time.Minute))
 		require.Equal(t, throttr.Event{
-			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Duration: 3 * time.Millisecond, Err: errAway,
+			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Duration: 3 * time.Millisecond, Err: errDown,
 		}, seen.last(t))
 	})
 }
 
-func TestAnObserverIsToldWhatAPolicyHasDecidedAndWhy(t *testing.T) {
+func TestObserverSeesDecisionsOfPoliciesAndTheirCause(t *testing.T) {
 	for _, c := range []struct {
 		opt   throttr.Option
 		kind  throttr.EventKind
@@ -118,7 +118,7 @@ func TestAnObserverIsToldWhatAPolicyHasDecidedAndWhy(t *testing.T) {
 		{throttr.WithFallback(inProcess(t)), throttr.EventAllowed, 1},
 	} {
 		var seen recorder
-		limiter := throttr.NewRateLimit(newAway(errAway), c.opt, throttr.WithObserver(&seen))
+		limiter := throttr.NewRateLimit(newFailing(errDown), c.opt, throttr.WithObserver(&seen))
 		res, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
 		require.NoError(t, err)
 		e := seen.last(t)
@@ -126,11 +126,11 @@ func TestAnObserverIsToldWhatAPolicyHasDecidedAndWhy(t *testing.T) {
 		require.Equal(t, res, e.Result)
 		require.True(t, e.Result.Degraded)
 		require.Equal(t, c.count, e.Result.Count)
-		require.Equal(t, errAway, e.Err)
+		require.Equal(t, errDown, e.Err)
 	}
 }
 
-func TestAnObserverIsToldOfEntities(t *testing.T) {
+func TestObserverSeesEntities(t *testing.T) {
 	var seen recorder
 	entities := throttr.NewEntities(throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen)))
 	metadata := map[string]any{"plan": "free"}
@@ -155,14 +155,14 @@ func TestAnObserverIsToldOfEntities(t *testing.T) {
 		Kind: throttr.EventReset, Key: "7:user:42:upload", Entity: "user:42", Operation: "upload", Scale: time.Minute,
 	}, e)
 
-	// Neither a question nor a mistake is a decision.
+	// Status and invalid arguments cause no event.
 	_, err := entities.Status(t.Context(), "user:42", "upload", 1, time.Minute)
 	require.NoError(t, err)
 	require.ErrorIs(t, entities.Check(t.Context(), "", "upload", 1, time.Minute, nil), throttr.ErrValidation)
 	require.Empty(t, seen.events)
 }
 
-func TestAnObserverIsGivenTheCallersContext(t *testing.T) {
+func TestObserverGetsTheContextOfTheCaller(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "of the caller")
 	var seen recorder
@@ -172,11 +172,11 @@ func TestAnObserverIsGivenTheCallersContext(t *testing.T) {
 	require.NoError(t, limiter.Reset(ctx, "k", time.Minute))
 	for _, got := range seen.ctxs {
 		require.Equal(t, "of the caller", got.Value(key{}))
-		require.NoError(t, got.Err(), "the timeout is for the backend")
+		require.NoError(t, got.Err(), "the timeout applies to the backend only")
 	}
 }
 
-func TestObserversAreToldInOrder(t *testing.T) {
+func TestObserversAreCalledInOrder(t *testing.T) {
 	var order []string
 	named := func(name string) throttr.Option {
 		return throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
@@ -198,9 +198,9 @@ func TestEachHitIsObservedOnce(t *testing.T) {
 	const goroutines, hits, limit = 16, 500, 1000
 	var seen recorder
 	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen))
-	var crowd sync.WaitGroup
+	var callers sync.WaitGroup
 	for range goroutines {
-		crowd.Go(func() {
+		callers.Go(func() {
 			for range hits {
 				if _, err := limiter.Hit(t.Context(), "k", time.Hour, limit); err != nil {
 					t.Error(err)
@@ -208,24 +208,24 @@ func TestEachHitIsObservedOnce(t *testing.T) {
 			}
 		})
 	}
-	crowd.Wait()
+	callers.Wait()
 	kinds, counts := map[throttr.EventKind]int{}, map[uint64]bool{}
 	for _, e := range seen.events {
 		kinds[e.Kind]++
 		counts[e.Result.Count] = true
 	}
 	require.Equal(t, map[throttr.EventKind]int{throttr.EventAllowed: limit, throttr.EventDenied: goroutines*hits - limit}, kinds)
-	require.Len(t, counts, goroutines*hits, "no two events tell the same count")
+	require.Len(t, counts, goroutines*hits, "no two events have the same count")
 }
 
-func TestWithoutAnObserverAHitDoesNotAllocate(t *testing.T) {
-	quiet := throttr.ObserverFunc(func(context.Context, throttr.Event) {})
+func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
+	empty := throttr.ObserverFunc(func(context.Context, throttr.Event) {})
 	for name, opts := range map[string][]throttr.Option{
-		"none":          nil,
-		"nil":           {throttr.WithObserver(nil)},
-		"policy":        {throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t))},
-		"a quiet one":   {throttr.WithObserver(quiet)},
-		"several quiet": {throttr.WithObserver(quiet), throttr.WithObserver(quiet), throttr.WithObserver(quiet)},
+		"none":   nil,
+		"nil":    {throttr.WithObserver(nil)},
+		"policy": {throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t))},
+		"one":    {throttr.WithObserver(empty)},
+		"three":  {throttr.WithObserver(empty), throttr.WithObserver(empty), throttr.WithObserver(empty)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limiter := throttr.NewRateLimit(inProcess(t), opts...)
@@ -251,17 +251,17 @@ func TestEventKindNames(t *testing.T) {
 	}
 }
 
-// BenchmarkHitObserved asks what an observer costs.
+// What does an observer cost?
 func BenchmarkHitObserved(b *testing.B) {
-	quiet := throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))
+	empty := throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))
 	for _, c := range []struct {
 		name string
 		opts []throttr.Option
 	}{
-		{"by none", nil},
-		{"by one", []throttr.Option{quiet}},
-		{"by three", []throttr.Option{quiet, quiet, quiet}},
-		{"by none, timeout", []throttr.Option{throttr.WithTimeout(time.Minute)}},
+		{"none", nil},
+		{"one", []throttr.Option{empty}},
+		{"three", []throttr.Option{empty, empty, empty}},
+		{"none, with a timeout", []throttr.Option{throttr.WithTimeout(time.Minute)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			limiter := throttr.NewRateLimit(inProcess(b), c.opts...)

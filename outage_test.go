@@ -13,9 +13,10 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// tally is what came of hits during an outage.
+// tally counts hits by their result.
 type tally struct{ server, allowed, denied, failed atomic.Int64 }
 
+// The policy applies while the server is down, and only then.
 func TestAServerThatIsKilledAndRestartedUnderLoad(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
@@ -34,9 +35,9 @@ func TestAServerThatIsKilledAndRestartedUnderLoad(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				before, during, after := measureOutage(t, c.option(t))
-				for _, calm := range []*tally{before, after} {
-					require.Positive(t, calm.server.Load())
-					require.Zero(t, calm.allowed.Load()+calm.denied.Load()+calm.failed.Load(), "the server decides")
+				for _, up := range []*tally{before, after} {
+					require.Positive(t, up.server.Load())
+					require.Zero(t, up.allowed.Load()+up.denied.Load()+up.failed.Load(), "the server decides")
 				}
 				require.Equal(t, c.allowed, during.allowed.Load() > 0)
 				require.Equal(t, c.denied, during.denied.Load() > 0)
@@ -46,8 +47,8 @@ func TestAServerThatIsKilledAndRestartedUnderLoad(t *testing.T) {
 	}
 }
 
-// measureOutage has callers hit before, during and after an outage. The time in which the
-// server is noticed to be back belongs to the outage.
+// measureOutage makes hits before, during and after an outage. The outage ends when the client
+// has reconnected.
 func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *tally) {
 	srv := inMemory(t)
 	client := connect[uint16](t, srv, over(srv, throttr.Config{MaxRetryPause: time.Second}))
@@ -56,15 +57,11 @@ func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *
 	var phase atomic.Pointer[tally]
 	phase.Store(before)
 	var load sync.WaitGroup
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	for range 16 {
 		load.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
+			for !stop.Load() {
+				time.Sleep(10 * time.Millisecond)
 				begun := time.Now()
 				res, err := limiter.Hit(t.Context(), "k", 200*time.Millisecond, 50)
 				if took := time.Since(begun); took > 10*time.Millisecond {
@@ -74,21 +71,22 @@ func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *
 			}
 		})
 	}
-	pass(time.Second)
+	time.Sleep(time.Second)
 	phase.Store(during)
 	srv.Refuse(true)
 	srv.Disconnect()
-	pass(3 * time.Second)
+	time.Sleep(3 * time.Second)
 	require.NoError(t, srv.Restart(false))
 	srv.Refuse(false)
-	pass(1200 * time.Millisecond) // MaxRetryPause, and a tenth
+	time.Sleep(1200 * time.Millisecond) // MaxRetryPause, and a tenth of it as jitter
 	phase.Store(after)
-	pass(time.Second)
-	close(stop)
+	time.Sleep(time.Second)
+	stop.Store(true)
 	load.Wait()
 	return before, during, after
 }
 
+// add counts the result of a hit.
 func (y *tally) add(res throttr.Result, err error) {
 	switch {
 	case err != nil:

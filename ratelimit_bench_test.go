@@ -13,8 +13,8 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// BenchmarkWhatDoesAHitCost compares a hit with the two requests that it takes at least,
-// in a batch of the same client to the same server over TCP.
+// BenchmarkWhatDoesAHitCost compares a hit with the two requests that it makes at least, sent
+// as a batch by the same client to the same server over TCP.
 func BenchmarkWhatDoesAHitCost(b *testing.B) {
 	const limit = 1 << 40
 	srv := mockserver.RunT(b, mockserver.WithValueSize(8))
@@ -84,7 +84,7 @@ func BenchmarkWhatDoesAHitCost(b *testing.B) {
 	})
 }
 
-// BenchmarkWhatDoesADenialCost hits a window that is known to be full.
+// BenchmarkWhatDoesADenialCost hits a window that the client knows to be full.
 func BenchmarkWhatDoesADenialCost(b *testing.B) {
 	srv := mockserver.RunT(b)
 	limiter := throttr.NewRateLimit(connect[uint16](b, srv, throttr.Config{}).Backend())

@@ -8,15 +8,22 @@ import (
 	"slices"
 )
 
-// LogTo returns an [Observer] that logs: what was allowed at level debug, denials and resets
-// at info, decisions without the backend at warn, failures at error. That a caller has
-// left before there was an answer is no failure of anybody's, and is logged at info.
+// LogTo returns an [Observer] that logs every event:
+//   - at level debug: allowed hits
+//   - at level info: denied hits, resets, and hits that failed as the caller canceled ctx
+//   - at level warn: hits that were allowed or denied although the backend failed
+//   - at level error: other failures
 //
-// What it logs is a record "rate limit: allowed", or denied, failed, or reset, with the
-// attributes entity and operation (of [Entities], else key), window, took, limit, increment,
-// count, retry_after, degraded, a group metadata in the order of its keys, and error: those
-// of them that the event has.
+// The message is "rate limit: allowed", "… denied", "… failed" or "… reset". The attributes
+// are those of the following that the event has: entity and operation (for [Entities]) or key,
+// scale, took, limit, increment, count, retry_after, degraded, a group metadata with sorted
+// keys, and error.
+//
+// LogTo panics if logger is nil.
 func LogTo(logger *slog.Logger) Observer {
+	if logger == nil {
+		panic("throttr: LogTo: logger is nil")
+	}
 	return ObserverFunc(func(ctx context.Context, e Event) {
 		level := logLevel(ctx, e)
 		if !logger.Enabled(ctx, level) {
@@ -48,7 +55,7 @@ func logAttrs(e Event) []slog.Attr {
 	} else {
 		attrs = append(attrs, slog.String("key", e.Key))
 	}
-	attrs = append(attrs, slog.Duration("window", e.Scale), slog.Duration("took", e.Duration))
+	attrs = append(attrs, slog.Duration("scale", e.Scale), slog.Duration("took", e.Duration))
 	if e.Kind != EventReset && (e.Increment > 0 || e.Result.Limit > 0) { // a failed Reset has neither
 		attrs = append(attrs, slog.Uint64("limit", e.Result.Limit), slog.Uint64("increment", e.Increment))
 	}
@@ -70,7 +77,7 @@ func logAttrs(e Event) []slog.Attr {
 	return attrs
 }
 
-// metadataAttrs copies metadata: a handler may keep what it is given.
+// metadataAttrs copies metadata, as a handler may keep the attributes.
 func metadataAttrs(metadata map[string]any) []slog.Attr {
 	attrs := make([]slog.Attr, 0, len(metadata))
 	for _, k := range slices.Sorted(maps.Keys(metadata)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// logged returns what LogTo logs of an event at the given level, without the time.
+// logged returns what LogTo logs for an event with the given minimum level, without the time.
 func logged(ctx context.Context, level slog.Level, e throttr.Event) string {
 	var out bytes.Buffer
 	throttr.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level, ReplaceAttr: noTime}))).Observe(ctx, e)
@@ -28,8 +28,8 @@ func noTime(groups []string, a slog.Attr) slog.Attr {
 }
 
 func TestLogLevelsAndAttributes(t *testing.T) {
-	left, leave := context.WithCancel(t.Context())
-	leave()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for _, c := range []struct {
@@ -41,41 +41,41 @@ func TestLogLevelsAndAttributes(t *testing.T) {
 		{"allowed", nil, throttr.Event{
 			Kind: throttr.EventAllowed, Key: "k", Scale: time.Minute, Increment: 2, Duration: time.Millisecond,
 			Result: throttr.Result{Allowed: true, Count: 3, Limit: 5, Remaining: 2, ResetAt: time.Unix(9, 0)},
-		}, `level=DEBUG msg="rate limit: allowed" key=k window=1m0s took=1ms limit=5 increment=2 count=3`},
+		}, `level=DEBUG msg="rate limit: allowed" key=k scale=1m0s took=1ms limit=5 increment=2 count=3`},
 		{"denied", nil, throttr.Event{
 			Kind: throttr.EventDenied, Key: "k", Scale: time.Minute, Increment: 1, Duration: time.Millisecond,
 			Result: throttr.Result{Count: 6, Limit: 5, RetryAfter: 3 * time.Second},
-		}, `level=INFO msg="rate limit: denied" key=k window=1m0s took=1ms limit=5 increment=1 count=6 retry_after=3s`},
+		}, `level=INFO msg="rate limit: denied" key=k scale=1m0s took=1ms limit=5 increment=1 count=6 retry_after=3s`},
 		{"denied by a limit of 0", nil, throttr.Event{
 			Kind: throttr.EventDenied, Scale: time.Minute, Increment: 1, Result: throttr.Result{Count: 1, RetryAfter: time.Second},
-		}, `level=INFO msg="rate limit: denied" key="" window=1m0s took=0s limit=0 increment=1 count=1 retry_after=1s`},
-		{"of an entity", nil, throttr.Event{
+		}, `level=INFO msg="rate limit: denied" key="" scale=1m0s took=0s limit=0 increment=1 count=1 retry_after=1s`},
+		{"entity", nil, throttr.Event{
 			Kind: throttr.EventAllowed, Key: "4:user:up", Entity: "user", Operation: "up", Scale: time.Minute, Increment: 1,
 			Result: throttr.Result{Allowed: true, Count: 1, Limit: 5}, Metadata: map[string]any{"z": 1, "a": "b c", "m": nil},
-		}, `level=DEBUG msg="rate limit: allowed" entity=user operation=up window=1m0s took=0s limit=5 increment=1 count=1 metadata.a="b c" metadata.m=<nil> metadata.z=1`},
+		}, `level=DEBUG msg="rate limit: allowed" entity=user operation=up scale=1m0s took=0s limit=5 increment=1 count=1 metadata.a="b c" metadata.m=<nil> metadata.z=1`},
 		{"allowed by a policy", nil, throttr.Event{
 			Kind: throttr.EventAllowed, Key: "k", Scale: time.Minute, Increment: 1,
-			Result: throttr.Result{Allowed: true, Limit: 5, Degraded: true}, Err: errAway,
-		}, `level=WARN msg="rate limit: allowed" key=k window=1m0s took=0s limit=5 increment=1 count=0 degraded=true error=away`},
+			Result: throttr.Result{Allowed: true, Limit: 5, Degraded: true}, Err: errDown,
+		}, `level=WARN msg="rate limit: allowed" key=k scale=1m0s took=0s limit=5 increment=1 count=0 degraded=true error=down`},
 		{"denied by a policy", nil, throttr.Event{
 			Kind: throttr.EventDenied, Key: "k", Scale: time.Minute, Increment: 1,
-			Result: throttr.Result{Limit: 5, RetryAfter: time.Second, Degraded: true}, Err: errAway,
-		}, `level=WARN msg="rate limit: denied" key=k window=1m0s took=0s limit=5 increment=1 count=0 retry_after=1s degraded=true error=away`},
+			Result: throttr.Result{Limit: 5, RetryAfter: time.Second, Degraded: true}, Err: errDown,
+		}, `level=WARN msg="rate limit: denied" key=k scale=1m0s took=0s limit=5 increment=1 count=0 retry_after=1s degraded=true error=down`},
 		{"failed", nil, throttr.Event{
-			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 1, Result: throttr.Result{Limit: 5}, Err: errAway,
-		}, `level=ERROR msg="rate limit: failed" key=k window=1m0s took=0s limit=5 increment=1 error=away`},
+			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 1, Result: throttr.Result{Limit: 5}, Err: errDown,
+		}, `level=ERROR msg="rate limit: failed" key=k scale=1m0s took=0s limit=5 increment=1 error=down`},
 		{"a failed Reset", nil, throttr.Event{
-			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Err: errAway,
-		}, `level=ERROR msg="rate limit: failed" key=k window=1m0s took=0s error=away`},
-		{"the caller has left", left, throttr.Event{
-			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 1, Result: throttr.Result{Limit: 5}, Err: left.Err(),
-		}, `level=INFO msg="rate limit: failed" key=k window=1m0s took=0s limit=5 increment=1 error="context canceled"`},
-		{"it took too long for the caller", late, throttr.Event{
+			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Err: errDown,
+		}, `level=ERROR msg="rate limit: failed" key=k scale=1m0s took=0s error=down`},
+		{"canceled by the caller", canceled, throttr.Event{
+			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 1, Result: throttr.Result{Limit: 5}, Err: canceled.Err(),
+		}, `level=INFO msg="rate limit: failed" key=k scale=1m0s took=0s limit=5 increment=1 error="context canceled"`},
+		{"deadline of the caller", late, throttr.Event{
 			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 1, Result: throttr.Result{Limit: 5}, Err: late.Err(),
-		}, `level=ERROR msg="rate limit: failed" key=k window=1m0s took=0s limit=5 increment=1 error="context deadline exceeded"`},
+		}, `level=ERROR msg="rate limit: failed" key=k scale=1m0s took=0s limit=5 increment=1 error="context deadline exceeded"`},
 		{"reset", nil, throttr.Event{
 			Kind: throttr.EventReset, Key: "k", Scale: time.Minute, Duration: time.Second,
-		}, `level=INFO msg="rate limit: reset" key=k window=1m0s took=1s`},
+		}, `level=INFO msg="rate limit: reset" key=k scale=1m0s took=1s`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.ctx == nil {
@@ -86,7 +86,7 @@ func TestLogLevelsAndAttributes(t *testing.T) {
 	}
 }
 
-func TestLogLeavesOutWhatTheLoggerDoesNotWant(t *testing.T) {
+func TestLogSkipsDisabledLevels(t *testing.T) {
 	allowed := throttr.Event{Kind: throttr.EventAllowed, Key: "k"}
 	require.NotEmpty(t, logged(t.Context(), slog.LevelDebug, allowed))
 	require.Empty(t, logged(t.Context(), slog.LevelInfo, allowed))
@@ -95,7 +95,7 @@ func TestLogLeavesOutWhatTheLoggerDoesNotWant(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { observer.Observe(t.Context(), allowed) }))
 }
 
-func TestLogOfALimiter(t *testing.T) {
+func TestLogOfARateLimit(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&out, nil))
 	entities := throttr.NewEntities(throttr.NewRateLimit(inProcess(t), throttr.WithObserver(throttr.LogTo(logger))))
@@ -105,7 +105,7 @@ func TestLogOfALimiter(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &record), "one record: %s", out.String())
 	for k, want := range map[string]any{
 		"level": "INFO", "msg": "rate limit: denied", "entity": "user:42", "operation": "upload",
-		"window": float64(time.Minute), "limit": 0.0, "increment": 1.0, "count": 1.0,
+		"scale": float64(time.Minute), "limit": 0.0, "increment": 1.0, "count": 1.0,
 		"metadata": map[string]any{"plan": "free"},
 	} {
 		require.Equal(t, want, record[k], k)
@@ -117,21 +117,21 @@ func TestLogOfALimiter(t *testing.T) {
 	require.NotContains(t, record, "error")
 }
 
-// keeper is a handler that keeps records, as those do that send them later.
-type keeper struct {
+// recordKeeper is a handler that keeps records, as handlers do that send them later.
+type recordKeeper struct {
 	slog.Handler
 	records []slog.Record
 }
 
-func (k *keeper) Handle(_ context.Context, r slog.Record) error {
+func (k *recordKeeper) Handle(_ context.Context, r slog.Record) error {
 	k.records = append(k.records, r)
 	return nil
 }
 
-func TestAKeptRecordDoesNotChangeWithTheCallersMetadata(t *testing.T) {
+func TestLogRecordsHoldACopyOfTheMetadata(t *testing.T) {
 	var out bytes.Buffer
 	text := slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: noTime})
-	k := &keeper{Handler: text}
+	k := &recordKeeper{Handler: text}
 	metadata := map[string]any{"request": 7}
 	throttr.LogTo(slog.New(k)).Observe(t.Context(), throttr.Event{Kind: throttr.EventDenied, Metadata: metadata})
 	metadata["request"] = 8

@@ -23,12 +23,12 @@ type windowVector struct {
 		Key        string
 		Scale      int64
 		Limit, Inc uint64
-		Arg        uint64 // what inc adds or set sets
+		Arg        uint64 // increment of inc, or count of set
 		Want       string // allow or deny
-		Value      uint64 // the count; for a denial the time to wait
+		Value      uint64 // count; time to wait for a denial
 	}
-	// CountsAfterDenial marks those where a later get also counts hits that were denied
-	// when the window was full already. On servers the count may be lower.
+	// CountsAfterDenial marks vectors in which a get after a denial returns a count that
+	// includes denied hits. On servers it may be lower.
 	CountsAfterDenial bool `json:"counts_after_denial"`
 }
 
@@ -56,7 +56,7 @@ func testWindowVectors[T codec.Value](t *testing.T) {
 				srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
 				client := connect[T](t, srv, throttr.Config{})
 				srv.Advance(offset)
-				// A value of 1 byte holds short scales in ms, and longer ones in s.
+				// With 1-byte values, TTLs of longer scales are in seconds.
 				exact := time.Millisecond
 				if codec.Size[T]() == 1 {
 					exact = time.Second

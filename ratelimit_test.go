@@ -1,0 +1,99 @@
+package throttr_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestNilArgumentsPanicInTheCaller(t *testing.T) {
+	for want, call := range map[string]func(){
+		"throttr: NewRateLimit: backend is nil":  func() { throttr.NewRateLimit(nil) },
+		"throttr: NewRateLimit: option 1 is nil": func() { throttr.NewRateLimit(inProcess(t), nil) },
+		"throttr: NewRateLimit: option 2 is nil": func() {
+			throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits), nil)
+		},
+		"throttr: NewEntities: limiter is nil":       func() { throttr.NewEntities(nil) },
+		"throttr: LogTo: logger is nil":              func() { throttr.LogTo(nil) },
+		"throttr: WithObserver: ObserverFunc is nil": func() { throttr.WithObserver(throttr.ObserverFunc(nil)) },
+		"memory: New: option 1 is nil":               func() { memory.New(nil) },
+		"memory: New: option 2 is nil":               func() { memory.New(memory.WithMaxKeys(1), nil) },
+	} {
+		require.PanicsWithValue(t, want, call)
+	}
+}
+
+// permissive is a backend that accepts every scale, and counts the calls.
+type permissive struct{ calls int }
+
+func (b *permissive) window() (window.Window, error) {
+	b.calls++
+	return window.Window{Count: 1, Left: 1, ExpiresAt: time.Now()}, nil
+}
+
+func (b *permissive) Hit(context.Context, string, time.Duration, uint64, uint64) (window.Window, error) {
+	return b.window()
+}
+
+func (b *permissive) Inc(context.Context, string, time.Duration, uint64) (window.Window, error) {
+	return b.window()
+}
+
+func (b *permissive) Get(context.Context, string, time.Duration) (window.Window, error) {
+	return b.window()
+}
+
+func (b *permissive) Set(context.Context, string, time.Duration, uint64) (window.Window, error) {
+	return b.window()
+}
+
+func (b *permissive) Reset(context.Context, string, time.Duration) error {
+	_, err := b.window()
+	return err
+}
+
+func (b *permissive) Delete(context.Context, string, ...time.Duration) (int, error) {
+	_, err := b.window()
+	return 1, err
+}
+
+func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
+	ctx := t.Context()
+	accepting := &permissive{}
+	for name, limiter := range map[string]*throttr.RateLimit{
+		"any backend":       throttr.NewRateLimit(accepting),
+		"memory":            throttr.NewRateLimit(inProcess(t)),
+		"memory, AllowHits": throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits)),
+		"memory, observed":  throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&recorder{})),
+	} {
+		calls := map[string]func(scale time.Duration) error{
+			"Hit":       func(scale time.Duration) error { _, err := limiter.Hit(ctx, "k", scale, 5); return err },
+			"HitN":      func(scale time.Duration) error { _, err := limiter.HitN(ctx, "k", scale, 5, 2); return err },
+			"Inc":       func(scale time.Duration) error { _, err := limiter.Inc(ctx, "k", scale, 1); return err },
+			"Get":       func(scale time.Duration) error { _, err := limiter.Get(ctx, "k", scale); return err },
+			"ExpiresAt": func(scale time.Duration) error { _, err := limiter.ExpiresAt(ctx, "k", scale); return err },
+			"Window":    func(scale time.Duration) error { _, err := limiter.Window(ctx, "k", scale); return err },
+			"Set":       func(scale time.Duration) error { _, err := limiter.Set(ctx, "k", scale, 1); return err },
+			"Reset":     func(scale time.Duration) error { return limiter.Reset(ctx, "k", scale) },
+			"Delete":    func(scale time.Duration) error { _, err := limiter.Delete(ctx, "k", time.Hour, scale); return err },
+		}
+		for method, call := range calls {
+			t.Run(name+"/"+method, func(t *testing.T) {
+				for _, scale := range []time.Duration{-time.Second, 0, 60, window.MinScale - 1} {
+					err := call(scale)
+					require.ErrorIs(t, err, throttr.ErrScale, "%v", scale)
+					require.ErrorContains(t, err, "did you forget the unit?")
+				}
+				require.Zero(t, accepting.calls)
+				require.NoError(t, call(window.MinScale))
+				accepting.calls = 0
+			})
+		}
+	}
+}
