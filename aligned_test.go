@@ -89,8 +89,7 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, late boo
 	for c := range clients {
 		lead := time.Duration(skew * float64(scale) * float64(c) / (clients - 1))
 		clock := func() time.Time { return time.Now().Add(lead) }
-		backend := connect[T](t, srv, over(srv, throttr.Config{})).Backend(append(opts, aligned, throttr.WithClock(clock))...)
-		throttr.Trace(backend, log.decided)
+		backend := connect[T](t, srv, over(srv, throttr.Config{})).Backend(append(opts, aligned, throttr.WithClock(clock), throttr.WithTrace(log.decided))...)
 		limiter := throttr.NewRateLimit(backend)
 		for range goroutines {
 			all.Go(func() {
@@ -234,8 +233,8 @@ func TestSetsAndResetsOfAlignedWindowsLeaveNothingBehind(t *testing.T) {
 		all.Wait()
 		requireRemoved(t, srv, 5*time.Second)
 		for _, b := range backends {
-			require.Zero(t, throttr.Owned(b))
-			require.LessOrEqual(t, throttr.Lanes(b), 1, "a window that was joined is remembered until there is no room")
+			require.Zero(t, throttr.Records(b))
+			require.LessOrEqual(t, throttr.Remembered(b), 1, "a window that was joined is remembered until there is no room")
 		}
 	})
 }
@@ -289,11 +288,11 @@ func TestASetOnANameInItsGraceOwnsNothingInVain(t *testing.T) {
 			_, err := l.Set(t.Context(), "k", time.Minute, 3)
 			if algorithm == windows.Aligned {
 				require.Error(t, err)
-				require.Zero(t, throttr.Owned(backend))
+				require.Zero(t, throttr.Records(backend))
 				continue
 			}
 			require.NoError(t, err)
-			require.Equal(t, 1, throttr.Owned(backend))
+			require.Equal(t, 1, throttr.Records(backend))
 			require.Equal(t, 2, hits(t, l, 3, "k", time.Minute, 5))
 		}
 	})

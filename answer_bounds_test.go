@@ -251,11 +251,11 @@ func TestNoMoreWaitForASessionThanAllowed(t *testing.T) {
 			require.ErrorIs(t, err, throttr.ErrOverloaded)
 			require.True(t, throttr.SafeToRetry(err))
 		}
-		require.Equal(t, 3, statsOf(client).Waiting)
+		require.Equal(t, 3, statsOf(client).Acquiring)
 		for range 5 {
 			require.True(t, throttr.Timeout(<-results))
 		}
-		require.Zero(t, statsOf(client).Waiting)
+		require.Zero(t, statsOf(client).Acquiring)
 		require.True(t, throttr.Timeout(lastOf(t, client.Connections(limited(t, time.Second)))), "there is room again")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 )
 
 // Batch gathers requests that leave in one write and are answered in one round
@@ -20,7 +21,7 @@ import (
 type Batch[T codec.Value] struct {
 	requests []batchRequest
 	frames   []byte
-	answers  []answer[T]
+	replies  []conn.Reply[T]
 	errs     []error // nil, or one per request
 	err      error   // of the first request that can't be encoded
 	state    batchState
@@ -55,33 +56,33 @@ type BufferReply[T codec.Value] struct{ reply Reply[T] }
 // OK returns the answer as the Client's method does. Before Do has returned, the
 // error matches [ErrBatch].
 func (r Reply[T]) OK() (bool, error) {
-	a, err := r.answer()
-	return a.ok, err
+	reply, err := r.reply()
+	return reply.OK, err
 }
 
 // Counter returns the answer as [Client.Query] does. Before Do has returned, the
 // error matches [ErrBatch].
 func (r CounterReply[T]) Counter() (Counter[T], bool, error) {
-	a, err := r.reply.answer()
-	return Counter[T]{Quota: a.quota, TTL: a.ttl}, a.ok, err
+	reply, err := r.reply.reply()
+	return Counter[T]{Quota: reply.Quota, TTL: reply.TTL}, reply.OK, err
 }
 
 // Buffer returns the answer as [Client.Get] does. Before Do has returned, the error
 // matches [ErrBatch].
 func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
-	a, err := r.reply.answer()
-	return Buffer[T]{Value: a.value, TTL: a.ttl}, a.ok, err
+	reply, err := r.reply.reply()
+	return Buffer[T]{Value: reply.Value, TTL: reply.TTL}, reply.OK, err
 }
 
-func (r Reply[T]) answer() (answer[T], error) {
+func (r Reply[T]) reply() (conn.Reply[T], error) {
 	b := r.batch
-	if b == nil || b.state != batchDone || r.index >= len(b.answers) {
-		return answer[T]{}, fmt.Errorf("%w: no answer yet: the batch has not been sent", ErrBatch)
+	if b == nil || b.state != batchDone || r.index >= len(b.replies) {
+		return conn.Reply[T]{}, fmt.Errorf("%w: no answer yet: the batch has not been sent", ErrBatch)
 	}
 	if b.errs != nil && b.errs[r.index] != nil {
-		return answer[T]{}, b.errs[r.index]
+		return conn.Reply[T]{}, b.errs[r.index]
 	}
-	return b.answers[r.index], nil
+	return b.replies[r.index], nil
 }
 
 // Len returns the number of requests in the batch.
@@ -90,8 +91,8 @@ func (b *Batch[T]) Len() int { return len(b.requests) }
 // Reset empties the batch for other requests. Replies of earlier ones are void.
 func (b *Batch[T]) Reset() {
 	clear(b.requests)
-	clear(b.answers)
-	*b = Batch[T]{requests: b.requests[:0], frames: b.frames[:0], answers: b.answers[:0]}
+	clear(b.replies)
+	*b = Batch[T]{requests: b.requests[:0], frames: b.frames[:0], replies: b.replies[:0]}
 }
 
 // Insert adds what [Client.Insert] does.
@@ -150,20 +151,11 @@ func (b *Batch[T]) add(key string, r codec.Request, err error) Reply[T] {
 	return Reply[T]{batch: b, index: len(b.requests) - 1}
 }
 
-// part is what of a batch is for one server.
-type part[T codec.Value] struct {
-	pool     *pool[T]
-	requests []int    // indices in the batch, in order; those not yet sent
-	call     *call[T] // the ones that are under way
-	sending  []int    // their indices
-	err      error
-}
-
-// Do sends the requests of b and waits for their answers. If one can't be encoded,
-// its error is returned and nothing is sent. Otherwise the error is that of the
-// first server that failed, and says whether any request of b may have been executed;
-// each reply of b tells its own. A batch is sent once:
-// [Batch.Reset] it before using it again, or the error matches [ErrBatch].
+// Do sends the requests of b and waits for their responses. If one can't be encoded, its
+// error is returned and nothing is sent. Otherwise the error is that of a server that
+// failed, and says whether any request of b may have been executed; each reply of b has its
+// own error. A batch is sent once: [Batch.Reset] it before using it again, or the error
+// matches [ErrBatch].
 func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 	if b.err != nil {
 		return b.err
@@ -172,90 +164,115 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 		return fmt.Errorf("%w: it has been sent: Reset it first", ErrBatch)
 	}
 	b.state = batchUnderWay
-	b.answers = append(b.answers[:0], make([]answer[T], len(b.requests))...)
-	var first *RequestError
-	sent := false
+	b.replies = append(b.replies[:0], make([]conn.Reply[T], len(b.requests))...)
 	parts := c.split(b)
-	for left := len(b.requests) > 0; left; {
+	for more := len(parts) > 0; more; {
 		for _, p := range parts {
 			c.sendPart(ctx, b, p)
 		}
-		left = false
+		more = false
 		for _, p := range parts {
 			c.awaitPart(ctx, b, p)
-			var failed *RequestError
-			if errors.As(p.err, &failed) && first == nil {
-				first = failed
-			}
-			sent = sent || failed == nil || failed.Sent
-			left = left || len(p.requests) > 0
+			more = more || len(p.queued) > 0
 		}
 	}
 	b.state = batchDone
-	if first == nil {
-		return nil
-	}
-	return &RequestError{Server: first.Server, Sent: sent, Err: first.Err}
+	return outcome(parts)
+}
+
+// batchPart is the part of a batch that one server executes. Its requests are indices in
+// the batch, in order.
+type batchPart[T codec.Value] struct {
+	server   *server[T]
+	queued   []int         // requests that are not under way yet
+	underWay []int         // requests of call
+	call     *conn.Call[T] // nil: nothing is under way
+	sending  error         // why call could not be queued
+	executed bool          // a call of this part may have been executed
+	err      error         // why the part ended early, a *RequestError
 }
 
 // split sorts the requests by server.
-func (c *Client[T]) split(b *Batch[T]) []*part[T] {
-	var parts []*part[T]
-	at := make(map[int]*part[T], len(c.pools))
+func (c *Client[T]) split(b *Batch[T]) []*batchPart[T] {
+	var parts []*batchPart[T]
+	byServer := make(map[*server[T]]*batchPart[T], len(c.servers.all))
 	for i, r := range b.requests {
-		server := c.router.pick(r.key)
-		p := at[server]
+		s := c.servers.of(r.key)
+		p := byServer[s]
 		if p == nil {
-			p = &part[T]{pool: c.pools[server]}
-			at[server] = p
+			p = &batchPart[T]{server: s}
+			byServer[s] = p
 			parts = append(parts, p)
 		}
-		p.requests = append(p.requests, i)
+		p.queued = append(p.queued, i)
 	}
 	return parts
 }
 
-// sendPart queues as many requests as may be in flight.
-func (c *Client[T]) sendPart(ctx context.Context, b *Batch[T], p *part[T]) {
-	n := min(len(p.requests), c.cfg.MaxInFlight)
+// sendPart sends as many requests as may be in flight on a connection.
+func (c *Client[T]) sendPart(ctx context.Context, b *Batch[T], p *batchPart[T]) {
+	n := min(len(p.queued), c.cfg.MaxInFlight)
 	if n == 0 {
 		return
 	}
-	p.sending, p.requests = p.requests[:n], p.requests[n:]
+	p.underWay, p.queued = p.queued[:n], p.queued[n:]
 	p.call = c.newCall("")
-	for _, i := range p.sending {
-		start := 0
-		if i > 0 {
-			start = b.requests[i-1].end
-		}
-		p.call.frames = append(p.call.frames, b.frames[start:b.requests[i].end]...)
-		p.call.kinds = append(p.call.kinds, b.requests[i].kind)
+	for _, i := range p.underWay {
+		p.call.AddFrame(b.frame(i), b.requests[i].kind)
 	}
-	p.err = p.pool.send(ctx, p.call, false)
+	p.sending = p.server.pool.Send(ctx, p.call)
 }
 
-// awaitPart waits for what sendPart has queued, and stores the answers.
-func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *part[T]) {
+// awaitPart waits for the responses to what sendPart has sent, and stores them.
+func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T]) {
 	if p.call == nil {
 		return
 	}
-	mine := true
-	if p.err == nil {
-		mine, p.err = p.pool.await(ctx, p.call)
+	owned, sent, err := true, false, p.sending
+	if err == nil {
+		owned, sent, err = p.server.pool.Wait(ctx, p.call)
 	}
-	if p.err == nil {
-		for k, i := range p.sending {
-			b.answers[i] = p.call.answers[k]
+	p.executed = p.executed || sent || err == nil
+	if err == nil {
+		for k, i := range p.underWay {
+			b.replies[i] = p.call.Replies[k]
 		}
 	} else {
-		b.fail(p.sending, p.err)
-		b.fail(p.requests, &RequestError{Server: p.pool.server, Err: p.err})
-		p.requests = nil
+		p.err = requestError(p.server.name, 0, sent, err)
+		b.fail(p.underWay, p.err)
+		b.fail(p.queued, requestError(p.server.name, 0, false, err))
+		p.queued = nil
 	}
-	if mine {
+	if owned {
 		c.calls.Put(p.call)
 	}
 	p.call = nil
+}
+
+// outcome returns the error of the first part that has failed, with Sent set if any part
+// may have been executed.
+func outcome[T codec.Value](parts []*batchPart[T]) error {
+	var failed *RequestError
+	executed := false
+	for _, p := range parts {
+		executed = executed || p.executed
+		if failed == nil {
+			errors.As(p.err, &failed)
+		}
+	}
+	if failed == nil {
+		return nil
+	}
+	return requestError(failed.Server, 0, executed, failed.Err)
+}
+
+// frame returns the encoded i-th request.
+func (b *Batch[T]) frame(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = b.requests[i-1].end
+	}
+	return b.frames[start:b.requests[i].end]
 }
 
 // fail stores the error of some requests.

@@ -2,12 +2,13 @@ package throttr
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/pubsub"
 )
 
 // Counter is what a server knows of a counter.
@@ -23,70 +24,48 @@ type Buffer[T codec.Value] struct {
 }
 
 // Client speaks to one or more Throttr servers whose values are T. It is safe for
-// any number of goroutines, whose requests share connections. Make one with
-// [Connect], and keep it.
+// concurrent use by any number of goroutines, whose requests share connections. Make one
+// with [Connect] and keep it.
 //
-// A key lives on one of the servers, see Config.Servers. A key has at most 255
-// bytes; a longer one is an error that matches [codec.ErrTooLarge], and nothing is
-// sent.
+// A key lives on one of the servers, see Config.Servers. A key has at most 255 bytes; a
+// longer one is an error that matches [codec.ErrTooLarge], and nothing is sent.
 //
-// Every method returns as soon as its ctx ends. A request that gets no answer is a
-// [*RequestError], which tells whether it may have been executed nonetheless. A
-// status of failure is an answer, false, and no error.
+// Every method returns as soon as its ctx ends. A request that gets no response is a
+// [*RequestError], which tells whether the request may have been executed. A status of
+// failure is a response: false, and no error.
 type Client[T codec.Value] struct {
-	cfg    Config
-	router router
-	pools  []*pool[T]
-	calls  *sync.Pool // of *call[T]
-
-	hubs          []*hub[T] // of the pools
-	subscriptions subscriptionTotals
+	cfg           Config
+	servers       servers[T]
+	calls         conn.CallPool[T]
+	subscriptions pubsub.Totals
 
 	ended chan struct{} // closed when Close is done
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	closed   bool
-	backends []*ServerBackend[T]
+	backends map[*ServerBackend[T]]struct{}
 }
 
-// Connect makes a client and a first connection to each server of cfg.
+// Connect makes a client and a first connection to each server of cfg. It panics if ctx is
+// nil.
 //
-// Errors match [ErrConfig] or [ErrConnect]; that of a server whose values are not
-// of type T is a [*ValueSizeError] too.
+// Errors match [ErrConfig] or [ErrConnect]. The error of a server whose values are not of
+// type T is also a [*ValueSizeError].
 func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error) {
+	if ctx == nil {
+		panic("throttr: Connect: ctx is nil")
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Client[T]{
-		cfg:    cfg,
-		router: newRouter(cfg.Servers),
-		calls:  &sync.Pool{New: func() any { return newCall[T]() }},
-		ended:  make(chan struct{}),
+	c := &Client[T]{cfg: cfg, ended: make(chan struct{}), backends: make(map[*ServerBackend[T]]struct{})}
+	if c.servers, err = newServers(cfg, &c.calls); err != nil {
+		return nil, err
 	}
-	for _, s := range cfg.Servers {
-		p, err := newPool[T](s, &c.cfg, c.calls)
-		if err != nil {
-			c.Close()
-			return nil, err
-		}
-		c.pools = append(c.pools, p)
-		c.hubs = append(c.hubs, newHub(p))
-	}
-	errs := make([]error, len(c.pools))
-	var dials sync.WaitGroup
-	for i, p := range c.pools {
-		dials.Go(func() { _, errs[i] = p.get(ctx) })
-	}
-	dials.Wait()
-	for i, err := range errs {
-		if err != nil {
-			c.Close()
-			if !errors.Is(err, ErrConnect) {
-				err = fmt.Errorf("%w to %s: %w", ErrConnect, c.cfg.Servers[i], err)
-			}
-			return nil, err
-		}
+	if err := c.servers.connect(ctx); err != nil {
+		c.Close()
+		return nil, err
 	}
 	return c, nil
 }
@@ -97,52 +76,36 @@ func (c *Client[T]) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
+	backends := slices.Collect(maps.Keys(c.backends))
 	c.mu.Unlock()
 	if first {
-		c.end()
+		var ending sync.WaitGroup
+		for _, b := range backends {
+			ending.Go(func() { b.Close() })
+		}
+		ending.Wait() // the backends need the connections until they have ended
+		c.servers.close()
 		close(c.ended)
 	}
 	<-c.ended
 	return nil
 }
 
-// end ends the backends, then the connections that they need.
-func (c *Client[T]) end() {
-	var ends sync.WaitGroup
-	for _, b := range c.backends { // adopt adds none any more
-		ends.Go(b.close)
-	}
-	ends.Wait()
-	for _, p := range c.pools {
-		ends.Go(p.close)
-	}
-	for _, h := range c.hubs {
-		ends.Go(h.close)
-	}
-	ends.Wait()
-}
-
-// adopt has Close end b. It returns false if the client is closed already.
-func (c *Client[T]) adopt(b *ServerBackend[T]) bool {
+// register has Close end b. It returns false if the client is closed already.
+func (c *Client[T]) register(b *ServerBackend[T]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.backends = append(c.backends, b)
+		c.backends[b] = struct{}{}
 	}
 	return !c.closed
 }
 
-// Stats returns what the client has done and is doing.
-func (c *Client[T]) Stats() Stats {
-	s := Stats{Subscriptions: int(c.subscriptions.open.Load()), Dropped: c.subscriptions.dropped.Load()}
-	for i, p := range c.pools {
-		one := p.stats()
-		if c.hubs[i].connected() {
-			one.Conns++
-		}
-		s.Servers = append(s.Servers, one)
-	}
-	return s
+// deregister undoes register.
+func (c *Client[T]) deregister(b *ServerBackend[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.backends, b)
 }
 
 // Insert creates a counter that starts with quota. It returns false where the key
@@ -152,17 +115,17 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 	if err := checkTTL(ttl); err != nil {
 		return false, err
 	}
-	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpInsert, add(cl, codec.Insert[T]{Key: cl.scratch, Quota: quota, TTL: ttl}))
-	return a.ok, err
+	call := c.newCall(key)
+	r, err := c.do(ctx, key, call, codec.OpInsert, conn.Add(call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl}))
+	return r.OK, err
 }
 
 // Query reads a counter. It returns false where there is none. A record whose TTL
 // has run out can still be found, with a TTL of 0 (H2 in docs/protocol.md).
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
-	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpQuery, add(cl, codec.Query{Key: cl.scratch}))
-	return Counter[T]{Quota: a.quota, TTL: a.ttl}, a.ok, err
+	call := c.newCall(key)
+	r, err := c.do(ctx, key, call, codec.OpQuery, conn.Add(call, codec.Query{Key: call.Key}))
+	return Counter[T]{Quota: r.Quota, TTL: r.TTL}, r.OK, err
 }
 
 // Update changes a counter's quota, or a record's TTL in the unit that the record
@@ -183,42 +146,17 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 			return false, err
 		}
 	}
-	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpUpdate,
-		add(cl, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: cl.scratch}))
-	return a.ok, err
-}
-
-// checkMove reports whether the TTL of key can be moved so. It returns false where
-// there is no such key.
-func (c *Client[T]) checkMove(ctx context.Context, key string, change codec.Change, value T) (bool, error) {
-	if change == codec.Patch && uint64(value) <= maxTTLHours {
-		return true, checkTTL(codec.TTL[T]{Amount: value, Unit: codec.Hours})
-	}
-	now, ok, err := c.Query(ctx, key)
-	if !ok || err != nil {
-		return false, err
-	}
-	moved, left := codec.TTL[T]{Amount: value, Unit: now.TTL.Unit}.Duration(), now.TTL.Duration()
-	switch {
-	case moved == maxTTL, change == codec.Increase && moved > maxTTL-left-now.TTL.Unit.Duration():
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond 292 years",
-			ErrTTL, change, value, now.TTL.Unit, now.TTL)
-	case change == codec.Increase && value >= ^T(0)-now.TTL.Amount:
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond what a QUERY can tell",
-			ErrTTL, change, value, now.TTL.Unit, now.TTL)
-	case change == codec.Decrease && moved > left:
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left ends it: purge it instead",
-			ErrTTL, change, value, now.TTL.Unit, now.TTL)
-	}
-	return true, nil
+	call := c.newCall(key)
+	r, err := c.do(ctx, key, call, codec.OpUpdate,
+		conn.Add(call, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key}))
+	return r.OK, err
 }
 
 // Purge deletes a counter or buffer. It returns false where there is none.
 func (c *Client[T]) Purge(ctx context.Context, key string) (bool, error) {
-	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpPurge, add(cl, codec.Purge{Key: cl.scratch}))
-	return a.ok, err
+	call := c.newCall(key)
+	r, err := c.do(ctx, key, call, codec.OpPurge, conn.Add(call, codec.Purge{Key: call.Key}))
+	return r.OK, err
 }
 
 // Set stores a buffer, over one that is there. It returns false where the key is a
@@ -229,83 +167,49 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 	if err := checkTTL(ttl); err != nil {
 		return false, err
 	}
-	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpSet, add(cl, codec.Set[T]{TTL: ttl, Key: cl.scratch, Value: value}))
-	return a.ok, err
+	call := c.newCall(key)
+	r, err := c.do(ctx, key, call, codec.OpSet, conn.Add(call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value}))
+	return r.OK, err
 }
 
 // Get reads a buffer. It returns false where there is none. A counter is found with
 // an empty value.
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
-	cl := c.newCall(key)
-	a, err := c.do(ctx, key, cl, codec.OpGet, add(cl, codec.Get{Key: cl.scratch}))
-	return Buffer[T]{Value: a.value, TTL: a.ttl}, a.ok, err
+	call := c.newCall(key)
+	r, err := c.do(ctx, key, call, codec.OpGet, conn.Add(call, codec.Get{Key: call.Key}))
+	return Buffer[T]{Value: r.Value, TTL: r.TTL}, r.OK, err
 }
 
-// newCall returns an empty call that holds key in scratch.
-func (c *Client[T]) newCall(key string) *call[T] {
-	cl := c.calls.Get().(*call[T])
-	cl.reset()
-	cl.scratch = append(cl.scratch[:0], key...)
-	return cl
+// newCall returns an empty call whose Key is key.
+func (c *Client[T]) newCall(key string) *conn.Call[T] {
+	call := c.calls.Get()
+	call.SetKey(key)
+	return call
 }
 
-// do sends a call of one request and returns its answer, unless encoding it has
-// failed.
-func (c *Client[T]) do(ctx context.Context, key string, cl *call[T], op codec.Op, encoding error) (a answer[T], err error) {
-	return c.ask(ctx, c.pools[c.router.pick(key)], cl, op, encoding)
+// do sends a call of one request to the server of a key and returns the response. If
+// encoding the request has failed, it returns that error.
+func (c *Client[T]) do(ctx context.Context, key string, call *conn.Call[T], op codec.Op, encoding error) (conn.Reply[T], error) {
+	return c.ask(ctx, c.servers.of(key), call, op, encoding)
 }
 
-// ask is do for a server that no key tells.
-func (c *Client[T]) ask(ctx context.Context, p *pool[T], cl *call[T], op codec.Op, encoding error) (a answer[T], err error) {
+// ask is do for a given server.
+func (c *Client[T]) ask(
+	ctx context.Context, s *server[T], call *conn.Call[T], op codec.Op, encoding error,
+) (reply conn.Reply[T], err error) {
 	if encoding != nil {
-		c.calls.Put(cl)
-		return a, encoding
+		c.calls.Put(call)
+		return reply, encoding
 	}
-	cl.op = op
-	mine, err := p.exchange(ctx, cl)
-	if !mine {
-		return a, err
-	}
+	owned, sent, err := s.pool.Do(ctx, call)
 	if err == nil {
-		a = cl.answers[0]
+		reply = call.Replies[0]
 	}
-	c.calls.Put(cl)
-	return a, err
-}
-
-// exchange sends a call to the server of a key and waits for its answers. If it
-// returns false, the call must not be touched any more.
-func (c *Client[T]) exchange(ctx context.Context, key string, cl *call[T]) (mine bool, err error) {
-	return c.pools[c.router.pick(key)].exchange(ctx, cl)
-}
-
-const (
-	// maxTTL is the longest TTL that the client sends, some 292 years: what a server
-	// adds to its clock must fit 64-bit nanoseconds (H13).
-	maxTTL = time.Duration(1<<63 - 1)
-	// maxTTLHours is maxTTL in hours: an amount up to it is safe in any unit.
-	maxTTLHours = uint64(maxTTL / time.Hour)
-)
-
-// checkTTL refuses what makes a server lose a record or lock up (H13).
-func checkTTL[T codec.Value](ttl codec.TTL[T]) error {
-	switch {
-	case !ttl.Unit.Known():
-		return fmt.Errorf("%w: unit 0x%02x is unknown", ErrTTL, byte(ttl.Unit))
-	case ttl.Amount == 0:
-		return fmt.Errorf("%w: 0 is dead at once", ErrTTL)
-	case uint64(ttl.Amount) > uint64(maxTTL/ttl.Unit.Duration()):
-		return fmt.Errorf("%w: %v is over 292 years", ErrTTL, ttl)
+	if owned {
+		c.calls.Put(call)
 	}
-	return nil
-}
-
-// checkChange refuses what a server does not know: it would answer as if it had done
-// something.
-func checkChange(attribute codec.Attribute, change codec.Change) error {
-	if attribute > codec.TimeToLive || change > codec.Decrease {
-		return fmt.Errorf("%w: UPDATE of %v by %v", ErrUpdate, attribute, change)
+	if err != nil {
+		return reply, requestError(s.name, op, sent, err)
 	}
-	return nil
+	return reply, nil
 }

@@ -146,7 +146,7 @@ func TestCloseAmongHits(t *testing.T) {
 			callers.Wait()
 			names := len(srv.Keys())
 			require.LessOrEqual(t, names, 20, "no more than those of windows that others may still use")
-			require.LessOrEqual(t, throttr.Owned(backend), names)
+			require.LessOrEqual(t, throttr.Records(backend), names)
 		}
 	})
 }

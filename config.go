@@ -5,77 +5,77 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"strings"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
 )
 
-// DefaultServer is where a client connects that is told no server.
+// DefaultServer is the server that a client connects to if Config.Servers is empty.
 const DefaultServer = "127.0.0.1:9000"
 
-const (
-	// maxOutstanding is how many responses a server keeps for a connection: it silently
-	// drops those beyond, EVENTs included (H4).
-	maxOutstanding = 1024
-	// maxInFlight is the most requests that may be without their answer on a connection.
-	maxInFlight = maxOutstanding - 1
-)
+// maxInFlight is the largest Config.MaxInFlight: a server silently drops responses beyond
+// 1024 that it has not sent yet (H4).
+const maxInFlight = conn.MaxOutstanding - 1
+
+// minMaxAnswer is the smallest Config.MaxAnswer: room for any frame with a bound of its own.
+const minMaxAnswer = 16 << 10
 
 // Config says which servers a client uses, and how. The zero value works: every
 // field has a default.
 type Config struct {
-	// Servers are addresses, "host:port" or "unix:///path/to/socket". Each key
-	// lives on one of them, see docs/design.md: the texts given here decide which,
-	// in any order. Default: DefaultServer alone.
+	// Servers lists the addresses, "host:port" or "unix:///path/to/socket". Each key
+	// lives on one server; the addresses as written here determine which (see
+	// docs/design.md), in any order. Default: DefaultServer.
 	Servers []string
 
 	// MaxConns is the number of connections per server, each of which carries many
-	// requests at once. A further one is opened when the others are busy. Default: 4.
+	// requests at once. Another one is opened when all are busy. Default: 4.
 	MaxConns int
-	// MaxInFlight is the number of requests per connection that may be without
-	// their answer, 1 to 1023. Default: 512.
+	// MaxInFlight is the number of requests per connection that may be in flight, 1 to
+	// 1023. Default: 512.
 	MaxInFlight int
-	// FenceEvery is after how many requests on a connection a WHOAMI is sent, whose answer
-	// shows whether answers have been lost or have come twice on the way, so that they go to
-	// the wrong callers; the connection is then given up with ErrProtocol. Answers that are not
-	// all alike mostly show it by themselves. Only for servers that know WHOAMI, as those of
-	// protocol 7.3.2 do: on another it stalls every connection (H6). A few hundred costs next
-	// to nothing. Default, 0: never.
+	// FenceEvery is the number of requests on a connection after which a canary request
+	// is sent: a WHOAMI, whose response is known. A wrong response shows that responses were
+	// lost or duplicated on the way, so that later ones would go to the wrong callers; the
+	// connection then ends with ErrProtocol. Use it only with servers that know WHOAMI, which
+	// are those of protocol 7.3.2: another server stalls every connection (H6). A few hundred
+	// costs next to nothing. Default, 0: never.
 	FenceEvery int
-	// MaxWaiting is the number of requests per connection that may wait for their turn
-	// to be sent. One more fails with ErrOverloaded. Default: 65536.
+	// MaxWaiting is the number of requests per connection that may wait to be sent, of
+	// callers per server that may wait for a connection, and of hits on one window that may
+	// wait for the server. One more fails with ErrOverloaded. Default: 65536.
 	MaxWaiting int
-	// MaxAnswer is how many bytes of an answer without a bound of its own are held at a time,
-	// 16384 to 2^30: all of the answer to Channel, which is 9 bytes and 40 for each
-	// subscription, and a fragment of those to List, KeyStats, Connections and Channels, of
-	// which real servers have less than 24 KiB. More is an error that matches ErrProtocol.
-	// What is made of the bytes can take up to 8 times as many. Default: 4 MiB.
+	// MaxAnswer is the number of bytes that are kept of a response without a bound of its
+	// own, 16384 to 2^30: the whole response to Channel, of 9 bytes and 40 for each
+	// subscription, and a fragment of the responses to List, KeyStats, Connections and
+	// Channels, which real servers keep under 24 KiB. More is an error that matches
+	// ErrProtocol. The decoded entries can take up to 8 times as many bytes. Default: 4 MiB.
 	MaxAnswer int
-	// MaxRetries is how often a request is sent again that was certainly not
-	// executed, or that only reads. Anything else is never repeated. Negative: never.
-	// Default: 2.
+	// MaxRetries is how often a request is sent again if it was certainly not executed, or
+	// only reads. Any other request is never repeated. Negative: never. Default: 2.
 	MaxRetries int
 
-	// ConnectTimeout bounds making a connection, the value-size probe included.
+	// ConnectTimeout bounds the making of a connection, the value-size probe included.
 	// Default: 5 s.
 	ConnectTimeout time.Duration
-	// StallTimeout is how long requests may be outstanding without a byte from the
-	// server before the connection is given up with ErrStalled; it may take a
-	// quarter longer to be noticed. Default: 5 s.
+	// StallTimeout is how long requests may be outstanding without a byte from the server.
+	// The connection then ends with ErrStalled, up to a quarter of StallTimeout later.
+	// Default: 5 s.
 	StallTimeout time.Duration
 	// MaxConnAge is how long a connection is used before it is replaced. Negative:
 	// for ever. Default: 1 h.
 	MaxConnAge time.Duration
-	// MaxConnIdle is how long a connection that is not the last of its server stays
-	// open without a request. Negative: for ever. Default: 5 min.
+	// MaxConnIdle is how long a connection stays open without a request, if its server
+	// has another one. Negative: for ever. Default: 5 min.
 	MaxConnIdle time.Duration
 	// HealthInterval is how often connections are checked for age and idleness, and
-	// an idle one with a QUERY. Default: 30 s.
+	// idle ones with a QUERY. Default: 30 s.
 	HealthInterval time.Duration
 
-	// RetryPause is how long a server that can't be reached is left alone before it is
-	// tried again, by the client itself and in the background; until it is back, requests
-	// to it fail at once with ErrUnavailable. Each pause is twice as long as the one
-	// before. Default: 100 ms.
+	// RetryPause is the first pause before a server that could not be reached is tried
+	// again, in the background. Until it is back, requests to it fail at once with
+	// ErrUnavailable. Each pause is twice as long as the one before. Default: 100 ms.
 	RetryPause time.Duration
 	// MaxRetryPause bounds these pauses. Default: 5 s.
 	MaxRetryPause time.Duration
@@ -83,10 +83,9 @@ type Config struct {
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
 	// a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// TLS, if not nil, is used for the connections, for those who put a TLS proxy in
-	// front of a server. Its ServerName defaults to the host of the address. A proxy
-	// may cut a write in pieces, so that exact windows (see Backend) depend on its not
-	// doing so.
+	// TLS, if not nil, is used for all connections, for a TLS proxy in front of a server.
+	// Its ServerName defaults to the host of the address. Exact windows (see ServerBackend)
+	// need a proxy that does not split writes.
 	TLS *tls.Config
 }
 
@@ -109,7 +108,7 @@ func (c Config) withDefaults() (Config, error) {
 	for _, f := range []struct {
 		name     string
 		value    *int
-		initial  int
+		def      int
 		min      int
 		max      int
 		negative bool
@@ -118,11 +117,11 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight, false},
 		{"FenceEvery", &c.FenceEvery, 0, 0, 1 << 30, false},
 		{"MaxWaiting", &c.MaxWaiting, 1 << 16, 1, 1 << 24, false},
-		{"MaxAnswer", &c.MaxAnswer, 4 << 20, readSize, 1 << 30, false},
+		{"MaxAnswer", &c.MaxAnswer, 4 << 20, minMaxAnswer, 1 << 30, false},
 		{"MaxRetries", &c.MaxRetries, 2, 1, 100, true},
 	} {
 		if *f.value == 0 {
-			*f.value = f.initial
+			*f.value = f.def
 		}
 		switch {
 		case f.negative && *f.value > f.max:
@@ -134,7 +133,7 @@ func (c Config) withDefaults() (Config, error) {
 	for _, f := range []struct {
 		name     string
 		value    *time.Duration
-		initial  time.Duration
+		def      time.Duration
 		negative bool
 	}{
 		{"ConnectTimeout", &c.ConnectTimeout, 5 * time.Second, false},
@@ -146,7 +145,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxRetryPause", &c.MaxRetryPause, 5 * time.Second, false},
 	} {
 		if *f.value == 0 {
-			*f.value = f.initial
+			*f.value = f.def
 		}
 		if *f.value < 0 && !f.negative {
 			return c, fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, f.name, *f.value)
@@ -158,28 +157,36 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// address is where a server listens.
-type address struct {
-	network string // "tcp" or "unix"
-	address string // "host:port" or a path
+// dialer returns what makes network connections as c says.
+func (c Config) dialer() *dial.Dialer {
+	return &dial.Dialer{Dial: c.Dial, TLS: c.TLS, Timeout: c.ConnectTimeout}
 }
 
-// parseAddress reads an element of Config.Servers.
-func parseAddress(s string) (address, error) {
-	if path, ok := strings.CutPrefix(s, "unix://"); ok {
-		if path == "" {
-			return address{}, fmt.Errorf("%w: Servers: %q has no path", ErrConfig, s)
-		}
-		return address{network: "unix", address: path}, nil
+// parseAddress parses an element of Config.Servers.
+func parseAddress(s string) (dial.Address, error) {
+	a, err := dial.ParseAddress(s)
+	if err != nil {
+		err = fmt.Errorf("%w: Servers: %w", ErrConfig, err)
 	}
-	if strings.Contains(s, "://") { // which may have a password
-		return address{}, fmt.Errorf("%w: Servers has a URL: use the Config that ParseURL makes of it", ErrConfig)
+	return a, err
+}
+
+// ProbeValueSize asks the server at addr, an element of Config.Servers, for its value size:
+// 1, 2, 4 or 8 bytes. Of cfg, it uses only Dial, TLS and ConnectTimeout. It is for programs
+// that choose their value type at run time; [Connect] checks the size by itself. Errors match
+// [ErrConnect] or [ErrConfig]. It panics if ctx is nil.
+func ProbeValueSize(ctx context.Context, cfg Config, addr string) (int, error) {
+	if ctx == nil {
+		panic("throttr: ProbeValueSize: ctx is nil")
 	}
-	switch _, port, err := net.SplitHostPort(s); {
-	case err != nil:
-		return address{}, fmt.Errorf("%w: Servers: %q is neither host:port nor unix:///path: %w", ErrConfig, s, err)
-	case port == "":
-		return address{}, fmt.Errorf("%w: Servers: %q has no port", ErrConfig, s)
+	cfg.Servers = []string{addr}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return 0, err
 	}
-	return address{network: "tcp", address: s}, nil
+	address, err := parseAddress(addr)
+	if err != nil {
+		return 0, err
+	}
+	return dial.ProbeSize(ctx, cfg.dialer(), addr, address)
 }

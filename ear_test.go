@@ -54,7 +54,7 @@ func lone(t *testing.T, f *fake[uint16], cfg throttr.Config) *throttr.Client[uin
 		_, _, err := client.Query(t.Context(), "k")
 		require.NoError(t, err)
 	}
-	require.NotZero(t, throttr.Loans(client), "the caller has not read for himself")
+	require.NotZero(t, throttr.InlineReads(client), "the caller has not read for himself")
 	return client
 }
 

@@ -7,59 +7,84 @@ import (
 	"net"
 
 	"github.com/throttr-go/throttr/codec"
-	windows "github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/pubsub"
+	"github.com/throttr-go/throttr/window"
 )
 
+// Errors of a client and its backends. Match them with [errors.Is].
 var (
-	// ErrClosed says that the client, or the backend, has been closed.
-	ErrClosed = windows.ErrClosed
+	// ErrClosed says that the client or the backend has been closed.
+	ErrClosed = window.ErrClosed
 	// ErrConfig says that a Config, an option or a URL can't be used.
 	ErrConfig = errors.New("throttr: invalid configuration")
 	// ErrConnect says that no connection to a server could be made.
-	ErrConnect = errors.New("throttr: can't connect")
-	// ErrValueSizeMismatch says that a server's value size is not the client's.
-	// Nothing but the probe was ever sent to that server. See [ValueSizeError].
-	ErrValueSizeMismatch = errors.New("throttr: value size mismatch")
-	// ErrProtocol says that a server sent bytes that can't be a response. The
-	// connection has been closed.
-	ErrProtocol = errors.New("throttr: protocol violation by the server")
+	ErrConnect = dial.ErrConnect
+	// ErrValueSizeMismatch says that a server's value size is not the client's. Nothing but
+	// the probe was sent to that server. See [ValueSizeError].
+	ErrValueSizeMismatch = dial.ErrValueSizeMismatch
+	// ErrUnavailable says that a server could not be reached at the last attempt, and that the
+	// next one is not due yet. The request was not sent.
+	ErrUnavailable = pool.ErrUnavailable
+	// ErrProtocol says that a server sent bytes that can't be a response. The connection has
+	// been closed.
+	ErrProtocol = conn.ErrProtocol
 	// ErrStalled says that requests were outstanding and no byte came for
 	// Config.StallTimeout. The connection has been closed.
-	ErrStalled = errors.New("throttr: server has stalled")
-	// ErrUnavailable says that a server could not be reached a moment ago and is left
-	// alone for now. The request was not sent.
-	ErrUnavailable = errors.New("throttr: server is unavailable")
+	ErrStalled = conn.ErrStalled
 	// ErrConnLost says that a connection ended with requests outstanding.
-	ErrConnLost = errors.New("throttr: connection lost")
-	// ErrOverloaded says that Config.MaxWaiting requests were waiting already, or that a
-	// backend has as many records to remove as WithMaxWindows lets it have. The request was
-	// not sent.
-	ErrOverloaded = errors.New("throttr: too many requests are waiting")
-	// ErrBatch says that a batch was used out of turn: sent twice, or asked for
-	// answers before it was sent.
-	ErrBatch = errors.New("throttr: batch used out of turn")
-	// ErrRefused says that a server has answered a SUBSCRIBE with failure.
-	ErrRefused = errors.New("throttr: the server refuses the subscription")
+	ErrConnLost = conn.ErrLost
+	// ErrOverloaded says that Config.MaxWaiting requests, callers or hits on one window were
+	// waiting already. The request was not sent.
+	ErrOverloaded = conn.ErrQueueFull
+	// ErrTooManyWindows says that a backend has as many records to remove as WithMaxWindows
+	// allows, so that it opens no further window. The hit was not counted.
+	ErrTooManyWindows = fixedwindow.ErrTooManyWindows
+	// ErrBatch says that a batch was used out of order: sent twice, or asked for replies
+	// before it was sent.
+	ErrBatch = errors.New("throttr: batch used out of order")
+	// ErrRefused says that a server responded to a SUBSCRIBE with failure.
+	ErrRefused = pubsub.ErrRefused
 	// ErrUpdate says that an UPDATE names an attribute or a change that the protocol does
-	// not have. A server would ignore it, and could answer success.
+	// not have. A server would ignore it, and could respond with success.
 	ErrUpdate = errors.New("throttr: no such attribute or change")
-	// ErrTTL says that a TTL is zero, of an unknown unit, or beyond 292 years, and
-	// would make the server lose the record or lock up (H13 in docs/protocol.md).
+	// ErrTTL says that a TTL is zero, of an unknown unit, or over 292 years. It would make
+	// the server lose the record or lock up (H13 in docs/protocol.md).
 	ErrTTL = errors.New("throttr: TTL out of range")
+	// ErrRange says that a number is larger than a backend can store. See [RangeError].
+	ErrRange = window.ErrRange
 )
 
-// RequestError is a request, or a batch of them, that got no answer.
+// RangeError is a scale, limit, increment or count that does not fit the value size of a
+// server. It matches [ErrRange].
+type RangeError = window.RangeError
+
+// ValueSizeError is a server whose values are wider or narrower than the client's. Its fields
+// are Server, as in Config.Servers; Client, the size in bytes of the type that the client was
+// made with; and Actual, the size in bytes that the server was compiled for. It matches
+// [ErrValueSizeMismatch].
+type ValueSizeError = dial.ValueSizeError
+
+// RequestError is a request, or a batch of requests, that got no response.
 type RequestError struct {
 	Server string   // as in Config.Servers
 	Op     codec.Op // of a single request; 0 for a batch
-	// Sent tells whether any byte of the request was handed to the network. If
-	// false, it has certainly not been executed; if true, it may have been.
+	// Sent tells whether any byte of the request was handed to the network. If false, the
+	// request has certainly not been executed; if true, it may have been.
 	Sent bool
 	Err  error // why; context.Canceled and the like included
 }
 
-// Error tells the server, the request, whether it may have been executed, and why
-// it failed.
+// requestError makes a RequestError of what the internal packages return.
+func requestError(server string, op codec.Op, sent bool, err error) error {
+	return &RequestError{Server: server, Op: op, Sent: sent, Err: err}
+}
+
+// Error names the server and the request, and says whether the request may have been executed
+// and why it failed.
 func (e *RequestError) Error() string {
 	what := "batch"
 	if e.Op != 0 {
@@ -75,32 +100,8 @@ func (e *RequestError) Error() string {
 // Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// ValueSizeError is a server whose values are wider or narrower than the
-// client's. It matches [ErrValueSizeMismatch].
-type ValueSizeError struct {
-	Server string
-	Client int // value size in bytes of the type that the client was made with
-	Actual int // value size in bytes that the server was compiled for
-}
-
-// Error tells both sizes.
-func (e *ValueSizeError) Error() string {
-	return fmt.Sprintf("%v: the client's values are %s wide, those of %s %s (use uint%d)",
-		ErrValueSizeMismatch, byteCount(e.Client), e.Server, byteCount(e.Actual), 8*e.Actual)
-}
-
-// Unwrap returns [ErrValueSizeMismatch].
-func (e *ValueSizeError) Unwrap() error { return ErrValueSizeMismatch }
-
-func byteCount(n int) string {
-	if n == 1 {
-		return "1 byte"
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
-
-// SafeToRetry reports whether the request that failed with err has certainly not
-// been executed by a server.
+// SafeToRetry reports whether the request that failed with err has certainly not been executed
+// by a server.
 func SafeToRetry(err error) bool {
 	var re *RequestError
 	if errors.As(err, &re) {
@@ -109,8 +110,8 @@ func SafeToRetry(err error) bool {
 	return errors.Is(err, ErrConnect)
 }
 
-// Timeout reports whether err is a deadline that passed, a network timeout, or a
-// stalled server.
+// Timeout reports whether err is a deadline that has passed, a network timeout, or a stalled
+// server.
 func Timeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStalled) {
 		return true

@@ -191,8 +191,7 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 	for i := range floodClients { // all open their windows at the same instant
 		client := connect[T](t, srv, cfg)
 		skew := time.Duration(f.skew * float64(f.scale) * float64(i) / (floodClients - 1))
-		backend := client.Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
-		throttr.Trace(backend, log.decided)
+		backend := client.Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }), throttr.WithTrace(log.decided))
 		limiter := throttr.NewRateLimit(backend)
 		for range floodGoroutines {
 			hits.Go(func() { f.hit(t, limiter, over) })

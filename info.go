@@ -7,11 +7,11 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Rate is how often something has happened since the server started, and how often in
-// the last whole minute: a server works out the latter once a minute.
+// Rate is how often something has happened: since the server started, and in the last whole
+// minute. A server computes the latter once a minute.
 type Rate = codec.Count
 
-// ServerInfo is what a server tells of itself. See [Client.Info].
+// ServerInfo is what a server reports about itself. See [Client.Info].
 type ServerInfo struct {
 	Server       string    // as in Config.Servers
 	Version      string    // such as "5.0.11"
@@ -29,7 +29,7 @@ type ServerInfo struct {
 	BufferBytes   uint64 // used by the values of all buffers
 	Connections   uint64 // that are open
 	Subscriptions uint64 // of all connections, with those to "*" and to their own ids
-	Channels      uint64 // as the server says: one was seen to count its connections here
+	Channels      uint64 // as the server reports it; one server was seen to count its connections here
 }
 
 func serverInfo(server string, r codec.InfoResponse) ServerInfo {
@@ -37,7 +37,7 @@ func serverInfo(server string, r codec.InfoResponse) ServerInfo {
 		Server:       server,
 		Version:      r.Version,
 		Time:         time.Unix(int64(r.Timestamp), 0).UTC(),
-		RunningSince: instant(r.RunningSince),
+		RunningSince: unixTime(r.RunningSince),
 
 		Requests:   r.Requests,
 		ReadBytes:  r.ReadBytes,
@@ -54,8 +54,8 @@ func serverInfo(server string, r codec.InfoResponse) ServerInfo {
 	}
 }
 
-// KeyStats is how much a record was used. A server works out all four figures once a
-// minute: what has happened since is in none of them.
+// KeyStats is how much a record was used. A server computes all four figures once a minute:
+// none of them includes what has happened since.
 type KeyStats struct {
 	ReadsPerMinute  uint64 // in the last whole minute
 	WritesPerMinute uint64 // in the last whole minute
@@ -114,7 +114,7 @@ func listEntry[T codec.Value](server string, e codec.ListEntry[T]) ListEntry {
 	}
 	return ListEntry{
 		Server: server, Key: string(e.Key), Kind: kind,
-		Unit: e.Unit, ExpiresAt: instant(e.Expires), BytesUsed: uint64(e.Bytes),
+		Unit: e.Unit, ExpiresAt: unixTime(e.Expires), BytesUsed: uint64(e.Bytes),
 	}
 }
 
@@ -125,8 +125,8 @@ type ConnectionEntry struct {
 	ID     codec.ConnID
 	Type   codec.ConnectionType
 	Kind   codec.Transport // tcp or unix
-	// Addr is the other end's; zero for a unix socket. A server cuts an address off after
-	// 16 characters: where one may be longer, only the port is there.
+	// Addr is the address of the other end; zero for a unix socket. A server truncates an
+	// address to 16 characters: if it may have been longer, only the port is set.
 	Addr        netip.AddrPort
 	ConnectedAt time.Time // UTC, by the server's clock
 
@@ -141,7 +141,7 @@ type ConnectionEntry struct {
 
 func connectionEntry(server string, e codec.ConnectionInfo) ConnectionEntry {
 	entry := ConnectionEntry{
-		Server: server, ID: e.ID, Type: e.Type, Kind: e.Transport, ConnectedAt: instant(e.Connected),
+		Server: server, ID: e.ID, Type: e.Type, Kind: e.Transport, ConnectedAt: unixTime(e.Connected),
 		ReadBytes: e.ReadBytes, WriteBytes: e.WriteBytes,
 		PublishedBytes: e.PublishedBytes, ReceivedBytes: e.ReceivedBytes,
 		AllocatedBytes: e.AllocatedBytes, ConsumedBytes: e.ConsumedBytes,
@@ -153,8 +153,8 @@ func connectionEntry(server string, e codec.ConnectionInfo) ConnectionEntry {
 	return entry
 }
 
-// addrPort reads an address as a server writes it. A text as long as its field may have
-// been cut off, and what is left can be another address.
+// addrPort parses an address as a server writes it. A text that fills its field may have been
+// truncated, and the rest can look like another address.
 func addrPort(ip string, port uint16) netip.AddrPort {
 	const field = 16
 	addr, err := netip.ParseAddr(ip)
@@ -180,7 +180,7 @@ func channelEntry(server string, e codec.ChannelsEntry) ChannelEntry {
 	}
 }
 
-// Subscriber is a subscription to a channel, anybody's. See [Client.Channel].
+// Subscriber is a subscription to a channel, of any client. See [Client.Channel].
 type Subscriber struct {
 	Server     string // as in Config.Servers
 	ID         codec.ConnID
@@ -189,8 +189,14 @@ type Subscriber struct {
 	WriteBytes uint64    // that were delivered to it from the channel
 }
 
-// instant is a server's count of ns since 1970.
-func instant(ns uint64) time.Time {
+func subscriber(server string, e codec.Subscriber) Subscriber {
+	return Subscriber{
+		Server: server, ID: e.ID, Since: unixTime(e.Since), ReadBytes: e.ReadBytes, WriteBytes: e.WriteBytes,
+	}
+}
+
+// unixTime returns the time of a server's count of ns since 1970.
+func unixTime(ns uint64) time.Time {
 	const second = uint64(time.Second)
 	return time.Unix(int64(ns/second), int64(ns%second)).UTC()
 }

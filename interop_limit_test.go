@@ -21,9 +21,9 @@ func (in *interop[T]) scale() time.Duration {
 
 // limiter returns a limiter on a connection of its own, whose clock is fast by skew. When
 // the test ends, the windows of keys are ended.
-func (in *interop[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...string) (*throttr.RateLimit, *throttr.ServerBackend[T]) {
+func (in *interop[T]) limiter(t *testing.T, skew, scale time.Duration, trace func(key string, bucket int64, count, limit uint64), keys ...string) (*throttr.RateLimit, *throttr.ServerBackend[T]) {
 	t.Helper()
-	backend := in.connect(t).Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
+	backend := in.connect(t).Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }), throttr.WithTrace(trace))
 	limiter := throttr.NewRateLimit(backend)
 	t.Cleanup(func() {
 		for _, k := range keys {
@@ -39,7 +39,7 @@ func (in *interop[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...s
 // does soon after their end.
 func (in *interop[T]) awaitRemoval(t *testing.T, backend *throttr.ServerBackend[T]) {
 	t.Helper()
-	require.Eventually(t, func() bool { return throttr.Owned(backend) == 0 },
+	require.Eventually(t, func() bool { return throttr.Records(backend) == 0 },
 		10*in.scale()+10*time.Second, 20*time.Millisecond, "records that are not removed")
 }
 
@@ -47,7 +47,7 @@ func (in *interop[T]) awaitRemoval(t *testing.T, backend *throttr.ServerBackend[
 func interopWindows[T codec.Value](t *testing.T, in *interop[T]) {
 	const limit = 3
 	k, scale := in.run+"user", in.scale()
-	limiter, backend := in.limiter(t, 0, scale, k)
+	limiter, backend := in.limiter(t, 0, scale, nil, k)
 	opened := time.Now()
 	for followed := 0; followed < 3; {
 		var results [limit + 1]throttr.Result
@@ -116,8 +116,7 @@ func interopSharedWindows[T codec.Value](t *testing.T, in *interop[T]) {
 	var crowd sync.WaitGroup
 	var backends []*throttr.ServerBackend[T]
 	for c := range clients {
-		limiter, backend := in.limiter(t, time.Duration(c)*scale/8, scale, keys...)
-		throttr.Trace(backend, decided)
+		limiter, backend := in.limiter(t, time.Duration(c)*scale/8, scale, decided, keys...)
 		backends = append(backends, backend)
 		for range goroutines {
 			crowd.Go(func() {
@@ -151,8 +150,8 @@ func interopSharedWindows[T codec.Value](t *testing.T, in *interop[T]) {
 func interopSetAndReset[T codec.Value](t *testing.T, in *interop[T]) {
 	const scale, limit = 20 * time.Second, 10
 	k := in.run + "user"
-	one, _ := in.limiter(t, 0, scale)
-	other, _ := in.limiter(t, 0, scale, k)
+	one, _ := in.limiter(t, 0, scale, nil)
+	other, _ := in.limiter(t, 0, scale, nil, k)
 
 	n, err := one.Get(in.ctx, k, scale)
 	require.NoError(t, err)

@@ -153,9 +153,9 @@ func TestWhatABackendRemembersIsBounded(t *testing.T) {
 		l := throttr.NewRateLimit(backend)
 		for i := range 4 * most {
 			require.Equal(t, 1, hits(t, l, 1, fmt.Sprint(i), time.Minute, 2))
-			require.LessOrEqual(t, throttr.Lanes(backend), most)
+			require.LessOrEqual(t, throttr.Remembered(backend), most)
 		}
-		require.Equal(t, 4*most, throttr.Owned(backend))
+		require.Equal(t, 4*most, throttr.Records(backend))
 		_, err := l.Hit(t.Context(), "one more", time.Minute, 2)
 		require.ErrorIs(t, err, throttr.ErrOverloaded)
 		require.True(t, throttr.SafeToRetry(err))
@@ -167,8 +167,8 @@ func TestWhatABackendRemembersIsBounded(t *testing.T) {
 		_, err = l.Get(t.Context(), "read only", time.Minute)
 		require.NoError(t, err)
 		requireRemoved(t, srv, 3*time.Minute)
-		require.Zero(t, throttr.Owned(backend))
-		require.LessOrEqual(t, throttr.Lanes(backend), most)
+		require.Zero(t, throttr.Records(backend))
+		require.LessOrEqual(t, throttr.Remembered(backend), most)
 		require.Equal(t, 1, hits(t, l, 1, "one more", time.Minute, 2))
 	})
 }
@@ -185,7 +185,7 @@ func TestACrowdLeavesNothingBehind(t *testing.T) {
 		}
 		all.Wait()
 		synctest.Wait()
-		require.Less(t, throttr.QueuePlaces(backend), 100)
+		require.Less(t, throttr.QueueCap(backend), 100)
 		require.Equal(t, 3000, hits(t, l, 3500, "k", time.Minute, 5000))
 	})
 }
@@ -199,8 +199,8 @@ func TestFinishedWindowsAreForgotten(t *testing.T) {
 			hits(t, l, 1, fmt.Sprint(i), time.Second, 2)
 		}
 		requireRemoved(t, srv, 5*time.Second)
-		require.Zero(t, throttr.Owned(backend))
-		require.Zero(t, throttr.Lanes(backend))
+		require.Zero(t, throttr.Records(backend))
+		require.Zero(t, throttr.Remembered(backend))
 	})
 }
 

@@ -234,7 +234,7 @@ func TestARestartWithoutDataOpensANewWindow(t *testing.T) {
 		pass(2 * time.Second)
 		require.Equal(t, 0, hits(t, l, 7, "k", time.Minute, 5))
 		requireRemoved(t, srv, 3*time.Minute)
-		require.Zero(t, throttr.Owned(backend))
+		require.Zero(t, throttr.Records(backend))
 	})
 }
 

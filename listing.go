@@ -6,25 +6,28 @@ import (
 	"iter"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/pool"
 )
 
 // List yields all records, server by server in the order of Config.Servers, and those
-// of a server in its own order. What a server keeps of an expired record for 10 s (H1 in
-// docs/protocol.md) can be among them.
+// of a server in its own order. Expired records that a server keeps for another 10 s can be
+// among them (H1 in docs/protocol.md). If records are removed at the same time, a server may
+// list records that never existed (H14): ask for a record with [Client.Query] before you act
+// on it.
 //
 // A server is asked when the iteration comes to it, over a connection of its own, so that
-// its answer, of any length, holds up no other request; that connection is closed when the
-// answer is over, or the loop is left. The entries come as they arrive: what is kept of the
-// answer is a fragment, of at most Config.MaxAnswer bytes. A loop that takes its time makes
-// the server wait. An answer has no end but the server's: let ctx have one.
+// its response, of any length, delays no other request. The connection is closed at the end
+// of the response, or when the loop is left. Entries are yielded as they arrive: at most one
+// fragment of the response is kept, of at most Config.MaxAnswer bytes. A slow loop makes the
+// server wait. A response ends when the server ends it: use a ctx with a deadline.
 //
 // At most Config.MaxConns of these connections per server are open at a time, and a
-// further one waits for its turn: a loop within a loop needs two. No more than
-// Config.MaxWaiting can wait.
+// further one waits for its turn: a loop within a loop needs two. At most Config.MaxWaiting
+// can wait.
 //
-// Where a server fails, the entries that came from it remain, and the others are asked.
-// The last that is yielded is then the error, with an empty entry: a [*RequestError], or
-// several, joined. Nothing is asked twice. Where ctx ends, the iteration does.
+// If a server fails, the entries that it has sent remain, and the other servers are asked.
+// The last pair that is yielded then has an empty entry and the error: a [*RequestError], or
+// several, joined. Nothing is asked twice. The iteration ends when ctx ends.
 func (c *Client[T]) List(ctx context.Context) iter.Seq2[ListEntry, error] {
 	return listing(ctx, c, codec.List{}, listEntry[T])
 }
@@ -35,47 +38,46 @@ func (c *Client[T]) KeyStats(ctx context.Context) iter.Seq2[KeyStatsEntry, error
 }
 
 // Connections yields all connections that are open on the servers, anybody's, as
-// [Client.List] yields the records. The one that asks is among them.
+// [Client.List] yields the records. The connection that asks is among them.
 func (c *Client[T]) Connections(ctx context.Context) iter.Seq2[ConnectionEntry, error] {
 	return listing(ctx, c, codec.Connections{}, connectionEntry)
 }
 
-// Channels yields all channels that somebody is subscribed to, as [Client.List] yields
-// the records: each connection is, to "*" and to its own id.
+// Channels yields all channels that have subscribers, as [Client.List] yields the records.
+// Each connection is subscribed to "*" and to the channel of its own id.
 func (c *Client[T]) Channels(ctx context.Context) iter.Seq2[ChannelEntry, error] {
 	return listing(ctx, c, codec.Channels{}, channelEntry)
 }
 
-// listing yields the entries of all servers' answers to a request, and at last what
-// went wrong.
-func listing[T codec.Value, E codec.FragmentEntry[E], A any](
-	ctx context.Context, c *Client[T], r codec.Request, entry func(server string, e E) A,
-) iter.Seq2[A, error] {
-	return func(yield func(A, error) bool) {
+// listing yields the entries of all servers' responses to a request, and the errors last.
+func listing[T codec.Value, E codec.FragmentEntry[E], R any](
+	ctx context.Context, c *Client[T], r codec.Request, entry func(server string, e E) R,
+) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
 		var failures []error
-		for _, p := range c.pools {
-			goesOn := true
+		for _, s := range c.servers.all {
+			left := false
 			d := codec.FragmentDecoder[E]{MaxFragment: uint64(c.cfg.MaxAnswer)}
-			err := p.converse(ctx, r, func(src []byte) (int, bool, error) {
+			err := s.stream(ctx, r, func(src []byte) (int, bool, error) {
 				entries, n, err := d.Decode(src)
 				for _, e := range entries {
-					if goesOn = yield(entry(p.server, e), nil); !goesOn {
+					if left = !yield(entry(s.name, e), nil); left {
 						return n, true, nil
 					}
 				}
 				return n, d.Done(), err
 			})
-			if !goesOn {
+			if left {
 				return
 			}
 			if err != nil {
 				failures = append(failures, err)
-			}
-			if ctx.Err() != nil && err != nil {
-				break
+				if ctx.Err() != nil {
+					break
+				}
 			}
 		}
-		var none A
+		var none R
 		switch len(failures) {
 		case 0:
 		case 1:
@@ -84,4 +86,12 @@ func listing[T codec.Value, E codec.FragmentEntry[E], A any](
 			yield(none, errors.Join(failures...))
 		}
 	}
+}
+
+// stream sends a request on a connection of its own and has decode read the response.
+func (s *server[T]) stream(ctx context.Context, r codec.Request, decode pool.Decoder) error {
+	if sent, err := s.pool.Stream(ctx, r, decode); err != nil {
+		return requestError(s.name, r.Op(), sent, err)
+	}
+	return nil
 }

@@ -250,7 +250,7 @@ func TestAFailureToConnectIsToldToAllWhoWait(t *testing.T) {
 			callers.Go(func() { _, errs[i] = client.Purge(t.Context(), "k") })
 		}
 		synctest.Wait()
-		require.Equal(t, 100, statsOf(client).Waiting)
+		require.Equal(t, 100, statsOf(client).Acquiring)
 		callers.Wait()
 		require.Equal(t, 3*time.Second, time.Since(start), "the dial is bounded")
 		for _, err := range errs {

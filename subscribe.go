@@ -5,28 +5,31 @@ import (
 	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/pubsub"
 )
 
 const (
-	// AllChannel is the server-wide channel: what is published on it reaches all
-	// connections. A subscription to it is one to all servers of the client.
-	AllChannel = "*"
-	// OwnChannel stands for the channel of the subscriber's own connection, whose name is
-	// the connection's id. A subscription to it is one to all servers of the client, and
-	// Subscription.ConnID tells the ids, which a publisher must be given. A channel that has
-	// this very text for its name can be published to, but not subscribed to.
-	OwnChannel = "throttr:own"
+	// AllChannel, "*", is the channel that every connection is subscribed to: a message on
+	// it reaches all connections to the server on which it was published. A subscription to
+	// it covers all servers of the client.
+	AllChannel = pubsub.All
+	// OwnChannel, "throttr:own", stands for the channel of the subscriber's own connection.
+	// The real name of that channel is the id of the connection, which Subscription.ConnID
+	// returns; publishers use that name. A subscription covers all servers of the client. A
+	// channel with the literal name "throttr:own" can be published to, but not subscribed
+	// to.
+	OwnChannel = pubsub.Own
 )
 
-// Overflow is what happens to a message for which a queue has no place.
+// Overflow says which message a subscription drops if its queue is full.
 type Overflow uint8
 
 const (
-	DropOldest Overflow = iota // the oldest message of the queue is dropped in its favor
-	DropNewest                 // it is dropped
+	DropOldest Overflow = iota // the oldest message of the queue
+	DropNewest                 // the message that has just arrived
 )
 
-// String returns the policy's name.
+// String returns the name of the policy, such as "drop oldest".
 func (o Overflow) String() string {
 	switch o {
 	case DropOldest:
@@ -46,83 +49,82 @@ type subscribeOptions struct {
 	overflow Overflow
 }
 
-// WithQueue sets how many messages a subscription keeps until they are taken, 1 to
-// 16777216. The default is 256.
+// maxQueue is the largest number of messages that a subscription can hold.
+const maxQueue = 1 << 24
+
+// WithQueue sets how many messages a subscription holds until they are read: 1 to 16777216.
+// The default is 256.
 func WithQueue(n int) SubscribeOption { return func(o *subscribeOptions) { o.queue = n } }
 
-// WithOverflow sets what happens when the queue is full. The default is DropOldest.
+// WithOverflow sets which message is dropped if the queue is full. The default is
+// [DropOldest].
 func WithOverflow(policy Overflow) SubscribeOption {
 	return func(o *subscribeOptions) { o.overflow = policy }
 }
 
-// maxQueue is the most messages that a subscription can keep.
-const maxQueue = 1 << 24
-
-func (o subscribeOptions) check() error {
-	if o.queue < 1 || o.queue > maxQueue {
-		return fmt.Errorf("%w: WithQueue is %d, must be 1 to %d", ErrConfig, o.queue, maxQueue)
-	}
-	if o.overflow > DropNewest {
-		return fmt.Errorf("%w: WithOverflow: there is no %v", ErrConfig, o.overflow)
-	}
-	return nil
-}
-
-// Subscribe subscribes to a channel, which lives on the server that a key of that name
-// would. It returns when the server has confirmed it: what is published from then on
-// arrives, in the order of its server, until the subscription or the client is closed.
-// ctx bounds the subscribing only. The channel [AllChannel] is on every server, and so is
-// [OwnChannel]; then all of them must confirm.
-//
-// Subscriptions have a connection of their own to each server that they need, made by the
-// first and closed with the last of them. Those to the same channel share one on the
-// wire. After a loss the connection is made again, after pauses (Config.RetryPause), and
-// all subscriptions with it: a [Message] with Gap says so to each.
-//
-// A subscriber who does not keep up loses messages when its queue is full, which
-// Dropped counts, and holds up nobody. A server holds back at most 1024
-// messages for a connection, and drops further ones without a trace (H4 in
-// docs/protocol.md): these are not counted.
-//
-// Errors are a [*RequestError], which matches [ErrConnect] where the server can't be
-// reached, [ErrUnavailable] where this is known already, [ErrRefused] where it answers
-// failure; [ErrConfig] for options; [codec.ErrTooLarge] for a channel of more than 255
-// bytes.
-func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...SubscribeOption) (*Subscription, error) {
+// newSubscribeOptions applies opts to the defaults. Its errors match ErrConfig.
+func newSubscribeOptions(opts []SubscribeOption) (subscribeOptions, error) {
 	o := subscribeOptions{queue: 256}
 	for _, opt := range opts {
+		if opt == nil {
+			return o, fmt.Errorf("%w: a SubscribeOption is nil", ErrConfig)
+		}
 		opt(&o)
 	}
-	if err := o.check(); err != nil {
+	if o.queue < 1 || o.queue > maxQueue {
+		return o, fmt.Errorf("%w: WithQueue is %d, must be 1 to %d", ErrConfig, o.queue, maxQueue)
+	}
+	if o.overflow > DropNewest {
+		return o, fmt.Errorf("%w: WithOverflow: there is no %v", ErrConfig, o.overflow)
+	}
+	return o, nil
+}
+
+// Subscribe subscribes to a channel. The channel lives on the server on which a key of the
+// same name would live. [AllChannel] and [OwnChannel] exist on every server.
+//
+// Subscribe returns when the server has confirmed the subscription; for a channel on every
+// server, when all servers have. Messages published from then on arrive, in the order of
+// their server, until the subscription or the client is closed. ctx bounds only the call to
+// Subscribe.
+//
+// Subscriptions use one connection per server, which carries nothing else. The first
+// subscription makes it and the last one closes it. Subscriptions to the same channel share
+// one SUBSCRIBE. If the connection is lost, the client makes a new one, with a backoff that
+// begins at Config.RetryPause, and subscribes again. Each subscription then receives a
+// [Message] with Gap set.
+//
+// If a subscriber is slower than the messages come, its queue fills up and messages are
+// dropped. [Subscription.Dropped] counts them. Other subscribers are not affected. A server
+// holds at most 1024 messages for a connection, and drops the rest without a trace (H4 in
+// docs/protocol.md): Dropped does not count those.
+//
+// The error is one of these:
+//
+//   - a [*RequestError], which matches [ErrConnect] if the server can't be reached,
+//     [ErrUnavailable] if the last attempt to connect has failed already, and [ErrRefused]
+//     if the server answers SUBSCRIBE with failure;
+//   - an error that matches [ErrConfig], for an option;
+//   - an error that matches [codec.ErrTooLarge], for a channel of more than 255 bytes.
+func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...SubscribeOption) (*Subscription, error) {
+	o, err := newSubscribeOptions(opts)
+	if err != nil {
 		return nil, err
 	}
 	if _, err := (codec.Subscribe{Channel: []byte(channel)}).AppendBinary(nil); err != nil {
 		return nil, err
 	}
-	hubs := c.hubs
-	if channel != AllChannel && channel != OwnChannel {
-		i := c.router.pick(channel)
-		hubs = hubs[i : i+1]
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, hubs[0].refused(false, err)
-	}
-	sub := newSubscription(o, &c.subscriptions)
-	seats := make([]*seat[T], 0, len(hubs))
-	for _, h := range hubs {
-		s, err := h.join(sub, channel)
-		if err != nil {
-			sub.Close()
-			return nil, h.refused(false, err)
+	var managers []*pubsub.Manager[T]
+	if channel == AllChannel || channel == OwnChannel {
+		for _, s := range c.servers.all {
+			managers = append(managers, s.subscriptions)
 		}
-		seats = append(seats, s)
-		sub.places = append(sub.places, s)
+	} else {
+		managers = append(managers, c.servers.of(channel).subscriptions)
 	}
-	for _, s := range seats {
-		if err := s.wait(ctx); err != nil {
-			sub.Close()
-			return nil, s.hub.refused(s.wasSent(), err)
-		}
+	sub, server, sent, err := pubsub.Subscribe(ctx, managers, channel, o.queue, o.overflow == DropNewest, &c.subscriptions)
+	if err != nil {
+		return nil, requestError(server, codec.OpSubscribe, sent, err)
 	}
-	return sub, nil
+	return &Subscription{sub}, nil
 }

@@ -1,8 +1,11 @@
 package conn
 
 import (
-	"bytes"
+	"context"
+	"errors"
+	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,301 +15,229 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// wire is a connection whose other end the test holds.
-type wire struct {
-	*testing.T
-	*Conn[uint16]
-	server net.Conn
-}
-
-// onWire runs a test of a connection in a bubble.
-func onWire(t *testing.T, o Options[uint16], f func(w wire)) {
+func TestConnectionBeginsWithTheBytesThatCameEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		if o.MaxInFlight == 0 {
-			o.MaxInFlight = 512
-		}
-		if o.MaxQueued == 0 {
-			o.MaxQueued = 10_000
-		}
-		o.StallTimeout, o.Calls, o.Counters = 10*time.Second, new(CallPool[uint16]), new(Counters)
-		w := wire{t, New(ours, nil, o), theirs}
-		t.Cleanup(func() { w.Close(ErrGone) })
-		f(w)
-	})
-}
-
-// queue pushes a call of n QUERYs of so many bytes each, and waits until the connection
-// has done what it can.
-func (w wire) queue(a Atomicity, n, size int) *Call[uint16] {
-	w.Helper()
-	cl := new(CallPool[uint16]).Get()
-	cl.Atomicity = a
-	for range n {
-		require.NoError(w, Add(cl, codec.Query{Key: bytes.Repeat([]byte{'k'}, size-2)}))
-	}
-	err := w.Enqueue(cl, true)
-	require.NoError(w, err)
-	synctest.Wait()
-	return cl
-}
-
-// written takes one write off the wire and returns its size.
-func (w wire) written() int {
-	w.Helper()
-	n, err := w.server.Read(make([]byte, 1<<20))
-	require.NoError(w, err)
-	synctest.Wait()
-	return n
-}
-
-// silent reports whether nothing is being written.
-func (w wire) silent() bool {
-	w.server.SetReadDeadline(time.Now().Add(time.Nanosecond))
-	defer w.server.SetReadDeadline(time.Time{})
-	_, err := w.server.Read(make([]byte, 1))
-	return err != nil
-}
-
-// answers answers n QUERYs: not found.
-func (w wire) answers(n int) {
-	w.Helper()
-	_, err := w.server.Write(make([]byte, n))
-	require.NoError(w, err)
-	synctest.Wait()
-}
-
-func isDone(cl *Call[uint16]) bool { return cl.state.Load() == callDone }
-
-func TestCallsThatWaitLeaveInOneWrite(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		first := w.queue(Interruptible, 1, 10) // its write goes on
-		for range 5 {
-			w.queue(Interruptible, 2, 20)
-		}
-		require.Equal(t, 10, w.written())
-		require.Equal(t, 200, w.written())
-		require.True(t, w.silent())
-		w.answers(1)
-		require.True(t, isDone(first))
-		w.answers(10)
-		require.Zero(t, w.Load())
-	})
-}
-
-func TestACallThatMustBeAloneWaitsForEverythingInFlight(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		w.queue(Interruptible, 2, 10)
-		w.queue(Exclusive, 3, 30)
-		behind := w.queue(Interruptible, 1, 40)
-		require.Equal(t, 20, w.written())
-		require.True(t, w.silent())
-		w.answers(1)
-		require.True(t, w.silent(), "one request is still in flight")
-		w.answers(1)
-		require.Equal(t, 3*30+40, w.written(), "what comes behind goes along")
-		w.answers(4)
-		require.True(t, isDone(behind))
-	})
-}
-
-func TestCallsThatMustBeAloneShareAWriteThatFitsOnePacket(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		w.queue(Interruptible, 1, 10)
-		for range 10 {
-			w.queue(Exclusive, 2, 200) // 400 bytes each
-		}
-		require.Equal(t, 10, w.written())
-		require.True(t, w.silent())
-		w.answers(1)
-		for left := 10; left > 0; left -= min(left, 3) {
-			require.Equal(t, 400*min(left, 3), w.written())
-			require.True(t, w.silent())
-			w.answers(2 * min(left, 3))
-		}
-		require.Zero(t, w.Load())
-	})
-}
-
-func TestACallThatMustBeAloneDoesNotFollowOthersInAWrite(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		w.queue(Exclusive, 1, 10)
-		w.queue(Exclusive, 1, 20)
-		w.queue(Interruptible, 1, 30)
-		w.queue(Exclusive, 1, 40)
-		require.Equal(t, 10, w.written())
-		require.True(t, w.silent())
-		w.answers(1)
-		require.Equal(t, 20+30, w.written())
-		require.True(t, w.silent())
-		w.answers(2)
-		require.Equal(t, 40, w.written())
-		w.answers(1)
-	})
-}
-
-func TestACallThatMustBeAloneMayBeLargerThanAPacket(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		w.queue(Interruptible, 1, 10)
-		w.queue(Exclusive, 10, 200)
-		w.queue(Exclusive, 1, 10)
-		require.Equal(t, 10, w.written())
-		w.answers(1)
-		require.Equal(t, 2000, w.written())
-		require.True(t, w.silent())
-		w.answers(10)
-		require.Equal(t, 10, w.written())
-		w.answers(1)
-	})
-}
-
-func TestAWholeCallIsNeverCutByTheServersReads(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		w.queue(Interruptible, 40, 200)              // 8000 bytes
-		fits := w.queue(SingleRead, 2, 48)           // 8096
-		cut := w.queue(SingleRead, 1, 3)             // one too many
-		require.Equal(t, 8000, w.written())          // the write that was under way
-		require.Equal(t, 96, w.written(), "it fits") // exactly
-		require.True(t, w.silent(), "it would be cut")
-		w.answers(39)
-		require.True(t, w.silent(), "calls count until they are answered in full")
-		w.answers(1)
-		require.Equal(t, 3, w.written())
-		w.answers(3)
-		require.True(t, isDone(fits))
-		require.True(t, isDone(cut))
-
-		w.queue(Interruptible, 40, 200)
-		w.queue(SingleRead, 2, 47) // 8094
-		w.queue(SingleRead, 1, 3)  // 8097
-		require.Equal(t, 8000, w.written())
-		require.Equal(t, 94, w.written())
-		require.True(t, w.silent(), "one byte too many")
-		w.answers(42)
-		require.Equal(t, 3, w.written())
-		w.answers(1)
-
-		w.queue(SingleRead, 50, 200)
-		require.Equal(t, 10_000, w.written(), "one that can't fit goes when nothing is in flight")
-		w.answers(50)
-	})
-}
-
-func TestACallOfMoreThanMayBeInFlightGoesByItself(t *testing.T) {
-	onWire(t, Options[uint16]{MaxInFlight: 3}, func(w wire) {
-		w.queue(Interruptible, 1, 10)
-		large := w.queue(Exclusive, 7, 10)
-		w.queue(Interruptible, 1, 20)
-		require.Equal(t, 10, w.written())
-		require.True(t, w.silent())
-		w.answers(1)
-		require.Equal(t, 70, w.written())
-		require.True(t, w.silent())
-		w.answers(6)
-		require.Equal(t, 20, w.written(), "places are freed by answers")
-		w.answers(2)
-		require.True(t, isDone(large))
-	})
-}
-
-func TestPlacesAreFreedByAnswersAndNotByCallersWhoLeave(t *testing.T) {
-	onWire(t, Options[uint16]{MaxInFlight: 2}, func(w wire) {
-		inFlight := w.queue(Interruptible, 2, 10)
-		queued := w.queue(Interruptible, 1, 20)
-		last := w.queue(Interruptible, 1, 30)
-		require.Equal(t, 20, w.written())
-		sent, ok := inFlight.abandon()
-		require.True(t, ok)
-		require.True(t, sent)
-		sent, ok = queued.abandon()
-		require.True(t, ok)
-		require.False(t, sent)
-		require.True(t, w.silent())
-		w.answers(1)
-		require.Equal(t, 30, w.written(), "the abandoned call in between is not sent")
-		w.answers(2)
-		require.True(t, isDone(last))
-		require.Zero(t, w.Load(), "the connection has put the abandoned calls away")
-	})
-}
-
-func TestARetiringConnectionEndsThoughTheCallsThatWaitWereAbandoned(t *testing.T) {
-	onWire(t, Options[uint16]{MaxInFlight: 1}, func(w wire) {
-		w.queue(Interruptible, 1, 10)
-		queued := w.queue(Interruptible, 1, 20)
-		require.Equal(t, 10, w.written())
-		_, ok := queued.abandon()
-		require.True(t, ok)
-		w.Retire()
-		err := w.Enqueue(new(CallPool[uint16]).Get(), true)
-		require.Equal(t, ErrGone, err)
-		synctest.Wait()
-		require.NoError(t, w.Err(), "a call is in flight")
-		w.answers(1)
-		<-w.done
-		require.Equal(t, ErrGone, w.Err())
-	})
-}
-
-func TestARetiringConnectionEndsAtOnceIfItHasNothingToDo(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		w.Retire()
-		<-w.done
-	})
-}
-
-func TestARetiringConnectionFinishesWhatItHas(t *testing.T) {
-	onWire(t, Options[uint16]{MaxInFlight: 1}, func(w wire) {
-		first, second := w.queue(Interruptible, 1, 10), w.queue(Interruptible, 1, 20)
-		w.Retire()
-		require.Equal(t, 10, w.written())
-		w.answers(1)
-		require.Equal(t, 20, w.written())
-		w.answers(1)
-		<-w.done
-		require.NoError(t, first.err)
-		require.NoError(t, second.err)
-		require.True(t, isDone(second))
-	})
-}
-
-func TestMoreThanMayWaitIsRefused(t *testing.T) {
-	onWire(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(w wire) {
-		w.queue(Interruptible, 1, 10)
-		w.queue(Interruptible, 2, 10)
-		one := new(CallPool[uint16]).Get()
-		require.NoError(t, Add(one, codec.Query{}))
-		err := w.Enqueue(one, true)
-		require.Equal(t, ErrQueueFull, err)
-		require.Equal(t, 10, w.written())
-		w.answers(1)
-		require.Equal(t, 20, w.written())
-		err = w.Enqueue(one, true)
-		require.NoError(t, err)
-	})
-	onWire(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(w wire) {
-		w.queue(Interruptible, 1, 10)
-		w.queue(Interruptible, 5, 10) // a batch of more than may wait goes where none waits
-	})
-}
-
-func TestAnswersThatComeInPiecesFindTheirCalls(t *testing.T) {
-	onWire(t, Options[uint16]{}, func(w wire) {
-		cl := w.queue(Interruptible, 2, 10)
-		require.Equal(t, 20, w.written())
-		for _, b := range []byte{1, 7, 0, 4, 9, 0, 0x19, 1, 2, 0, 'c', 'a', 'b', 1, 8, 0, 3, 1} {
-			_, err := w.server.Write([]byte{b})
+		for _, n := range []int{1, 3000} {
+			var early []byte
+			for range n {
+				early = append(early, event(t, "c", "0123456789")...)
+			}
+			early = append(early, event(t, "c", "x")[:3]...)
+			ours, theirs := net.Pipe()
+			events := 0
+			calls, counters := new(CallPool[uint16]), new(Counters)
+			c := New(ours, early, Options[uint16]{
+				MaxInFlight: 1, MaxQueued: 1, StallTimeout: time.Second, Calls: calls, Counters: counters,
+				OnEvent: func(codec.Event[uint16]) { events++ },
+			})
+			synctest.Wait()
+			require.Equal(t, n, events)
+			_, err := theirs.Write(event(t, "c", "x")[3:])
 			require.NoError(t, err)
+			synctest.Wait()
+			require.Equal(t, n+1, events)
+			require.EqualValues(t, n+1, counters.Events.Load())
+			c.Close(ErrGone)
 		}
-		synctest.Wait()
-		require.False(t, isDone(cl))
-		_, err := w.server.Write([]byte{0})
+	})
+}
+
+func TestEventsAreReceivedBeforeTheResponsesBehindThem(t *testing.T) {
+	var cl *Call[uint16]
+	var got []string
+	o := Options[uint16]{OnEvent: func(e codec.Event[uint16]) {
+		got = append(got, string(e.Payload))
+		if string(e.Payload) == "b" && cl.isDone() {
+			got = append(got, "too late")
+		}
+	}}
+	onPipe(t, o, func(t *testing.T, l link) {
+		cl = l.enqueue(Interruptible, 1, queryFrame)
+		l.received()
+		l.send(append(append(event(t, "c", "a"), event(t, "c", "b")...), 0)...)
+		_, err := l.outcome(cl)
 		require.NoError(t, err)
-		<-cl.done
-		require.Equal(t, []Reply[uint16]{
-			{OK: true, Quota: 7, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}},
-			{OK: true, Quota: 8, TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Milliseconds}},
-		}, cl.Replies)
-		require.EqualValues(t, 1, w.o.Counters.Events.Load())
+		require.Equal(t, []string{"a", "b"}, got)
+	})
+}
+
+// The server reads a part of a write and hangs up. Each call fails once, and knows whether
+// a byte of it has left.
+func TestLostConnectionFailsEachCallOnce(t *testing.T) {
+	for _, accepted := range []int{0, 1, 9, 10, 11, 40} {
+		var ended atomic.Int64
+		o := Options[uint16]{MaxInFlight: 5, OnEnd: func(c *Conn[uint16], err error) {
+			ended.Add(1)
+			require.ErrorIs(t, err, ErrLost)
+			require.Equal(t, err, c.Err())
+			require.Zero(t, c.Load())
+		}}
+		onPipe(t, o, func(t *testing.T, l link) {
+			first := l.enqueue(Interruptible, 1, 10)
+			calls := make([]*Call[uint16], 6)
+			for i := range calls {
+				calls[i] = l.enqueue(Interruptible, 1, 10)
+			}
+			canceled, cancel := context.WithCancel(t.Context())
+			cancel()
+			owned, sent, _ := l.enqueue(Interruptible, 1, 10).Wait(canceled)
+			require.False(t, owned)
+			require.False(t, sent)
+			require.Equal(t, 10, l.received()) // then four calls are in a write, and two wait
+			_, err := io.ReadFull(l.server, make([]byte, accepted))
+			require.NoError(t, err)
+			l.server.Close()
+			<-l.Done()
+			for i, cl := range append([]*Call[uint16]{first}, calls...) {
+				sent, err := l.outcome(cl)
+				require.ErrorIs(t, err, ErrLost)
+				require.Equal(t, i == 0 || i <= 4 && (i-1)*10 < accepted, sent, "call %d, %d bytes", i, accepted)
+				require.Empty(t, cl.done, "a call is done once")
+			}
+			require.Equal(t, ErrGone, l.Enqueue(l.call(Interruptible, 1, 10), true))
+			require.EqualValues(t, 1, ended.Load())
+			inFlight, queued := l.Usage()
+			require.Zero(t, inFlight)
+			require.Zero(t, queued)
+		})
+	}
+}
+
+func TestCallWithSomeOfItsResponsesFails(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		cl := l.enqueue(Interruptible, 3, 10)
+		l.received()
+		l.respond(2)
+		l.server.Close()
+		sent, err := l.outcome(cl)
+		require.True(t, sent)
+		require.ErrorIs(t, err, ErrLost)
+		require.ErrorIs(t, err, io.EOF)
+	})
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		cl := l.enqueue(Interruptible, 1, 10)
+		l.received()
+		l.send(1, 7)
+		l.server.Close()
+		_, err := l.outcome(cl)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	})
+}
+
+func TestProtocolErrorEndsTheConnection(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 3}, func(t *testing.T, l link) {
+		inFlight := l.enqueue(Interruptible, 1, 10)
+		alsoInFlight := l.enqueue(Interruptible, 2, 10)
+		queued := l.enqueue(Interruptible, 1, 10)
+		require.Equal(t, 10, l.received())
+		require.Equal(t, 20, l.received())
+		l.send(0, 0xff)
+		for _, cl := range []*Call[uint16]{inFlight, alsoInFlight} {
+			sent, err := l.outcome(cl)
+			require.True(t, sent)
+			require.ErrorIs(t, err, ErrProtocol)
+		}
+		sent, err := l.outcome(queued)
+		require.False(t, sent)
+		require.ErrorIs(t, err, ErrProtocol)
+		require.ErrorIs(t, l.Err(), ErrProtocol)
+	})
+}
+
+func TestCanaryMismatchEndsTheConnection(t *testing.T) {
+	onPipe(t, Options[uint16]{CanaryEvery: 1}, func(t *testing.T, l link) {
+		id := make([]byte, 17)
+		id[0] = 1
+		l.enqueue(Interruptible, 1, queryFrame)
+		l.received()
+		l.send(id...)
+		l.respond(1)
+		cl := l.enqueue(Interruptible, 1, queryFrame)
+		l.received()
+		id[16] = 1
+		l.send(id...)
+		sent, err := l.outcome(cl)
+		require.True(t, sent)
+		require.ErrorIs(t, err, ErrProtocol)
+	})
+}
+
+func TestFirstReasonIsTheReason(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		require.NoError(t, l.Err())
+		cl := l.enqueue(Interruptible, 1, 10)
+		l.Fail(first)
+		l.Fail(second)
+		sent, err := l.outcome(cl)
+		require.False(t, sent, "nobody has read a byte of it")
+		require.Equal(t, first, err)
+		require.Equal(t, first, l.Err())
+	})
+}
+
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
+		inFlight, queued := l.enqueue(Interruptible, 1, 10), l.enqueue(Interruptible, 1, 10)
+		l.received()
+		l.Close(ErrGone)
+		require.True(t, inFlight.isDone())
+		require.True(t, queued.isDone())
+		sent, err := l.outcome(inFlight)
+		require.True(t, sent)
+		require.Equal(t, ErrGone, err)
+		sent, err = l.outcome(queued)
+		require.False(t, sent)
+		require.Equal(t, ErrGone, err)
+		l.Close(ErrLost) // returns at once
+	}) // the bubble fails the test if a goroutine is left
+}
+
+func TestStallEndsTheConnection(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 2, StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
+		time.Sleep(time.Hour)
+		require.NoError(t, l.Err(), "no response is due")
+		cl := l.enqueue(Interruptible, 2, 10)
+		queued := l.enqueue(Interruptible, 1, 10)
+		l.received()
+		for range 10 {
+			time.Sleep(3 * time.Second)
+			l.send(event(t, "c", "any byte is progress")...)
+		}
+		start := time.Now()
+		sent, err := l.outcome(cl)
+		require.True(t, sent)
+		require.ErrorIs(t, err, ErrStalled)
+		require.ErrorContains(t, err, "no byte for 4s with 2 requests outstanding")
+		require.InDelta(t, 4*time.Second, time.Since(start), float64(2*time.Second))
+		sent, err = l.outcome(queued)
+		require.False(t, sent)
+		require.ErrorIs(t, err, ErrStalled)
+	})
+}
+
+func TestStallIsNoticedThoughNothingIsRead(t *testing.T) {
+	onPipe(t, Options[uint16]{StallTimeout: time.Second}, func(t *testing.T, l link) {
+		cl := l.enqueue(Interruptible, 1, 10) // the write does not return
+		sent, err := l.outcome(cl)
+		require.False(t, sent)
+		require.ErrorIs(t, err, ErrStalled)
+	})
+}
+
+func TestWatchdogStartsAgainAfterAPause(t *testing.T) {
+	onPipe(t, Options[uint16]{StallTimeout: time.Second}, func(t *testing.T, l link) {
+		for range 3 {
+			cl := l.enqueue(Interruptible, 1, 10)
+			l.received()
+			time.Sleep(800 * time.Millisecond)
+			l.respond(1)
+			l.requireDone(cl)
+			time.Sleep(time.Minute)
+		}
+		cl := l.enqueue(Interruptible, 1, 10)
+		l.received()
+		_, err := l.outcome(cl)
+		require.ErrorIs(t, err, ErrStalled)
 	})
 }

@@ -14,6 +14,8 @@ type Stats struct {
 	Dials    uint64 // attempts to connect
 	Failures uint64 // connections that could not be made or were lost
 	Retries  uint64 // calls sent once more
+
+	InlineReads uint64 // responses that their callers have read themselves, on the open connections
 }
 
 // Stats returns what the pool is doing and what it has done.
@@ -32,6 +34,7 @@ func (p *Pool[T]) Stats() Stats {
 		inFlight, queued := r.Value().Usage()
 		s.InFlight += inFlight
 		s.Queued += queued
+		s.InlineReads += r.Value().InlineReads()
 	}
 	return s
 }
