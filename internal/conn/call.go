@@ -8,10 +8,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// MaxOutstanding is the number of responses that a server keeps for a connection. It
-// drops further ones silently (H4). EVENTs count.
-const MaxOutstanding = 1024
-
 // Reply is a decoded response of any kind.
 type Reply[T codec.Value] struct {
 	OK    bool // success, or found
@@ -33,96 +29,97 @@ func (b TTLBound) excludes(unit codec.Unit, amount uint64) bool {
 	return b.Known && (unit != b.Unit || amount > b.Most)
 }
 
-// callState is where a call is, and who may touch it.
-type callState = uint32
-
-const (
-	callQueued    callState = iota // waits to be sent; no byte of it has left
-	callSent                       // a Write has been given it, or is about to be
-	callDone                       // answered or failed: it is its caller's again
-	callAbandoned                  // its caller has left: it is the connection's to recycle
-)
-
 // Atomicity is what a call demands of the way in which its requests reach the server. A
-// server executes what it has read at once, up to 8096 bytes, without requests of other
+// server executes what one read returns, up to 8096 bytes, without requests of other
 // connections in between.
 type Atomicity uint8
 
 const (
 	// Interruptible calls demand nothing.
 	Interruptible Atomicity = iota
-	// SingleRead calls fit one read of the server together with all that is in flight. A
-	// cut between two packets is possible, if rare, and must do no harm.
+	// SingleRead calls fit one read of the server together with all that is in flight. In
+	// rare cases the server reads the packets of a write one by one, so that an
+	// interruption must do no harm.
 	SingleRead
-	// Exclusive calls are executed without interruption. They wait until nothing is in
-	// flight, so that the server has nothing left to read, and begin a write that fits one
-	// packet.
+	// Exclusive calls are never interrupted. They wait until nothing is in flight, so that
+	// the server has nothing left to read, and begin a write that fits one packet.
 	Exclusive
 )
 
-// Call is one or more requests that travel together: one write sends them, and the call is
-// done when all of them have a response. A call belongs to its caller until it is queued,
-// and again when Wait has returned that it is owned.
+// A call changes its state in this order. It skips states, but never goes back before its
+// next use.
+const (
+	stateQueued    uint32 = iota // its caller has it, or it waits to be written
+	stateSent                    // it is in a write, so that bytes of it may have left
+	stateDone                    // it has its replies, or has failed; its caller has it
+	stateAbandoned               // its caller has returned; the connection recycles it
+)
+
+// Call is one or more requests that travel together. One write sends them, and the call is
+// done when each of them has its response. A call comes from a [CallPool]. It belongs to
+// its caller until Enqueue, and again when Wait returns that it is owned.
 type Call[T codec.Value] struct {
 	Op        codec.Op // of a single request; 0 for a batch
 	Atomicity Atomicity
-	Bound     TTLBound    // what responses to QUERYs must match
-	Stale     func() bool // reports whether it is too late to send the call; nil means never
-	Key       []byte      // scratch space for a key on its way into a frame
-	Replies   []Reply[T]  // once done, one for each request
+	Bound     TTLBound   // what the responses to QUERYs must agree with
+	Key       []byte     // scratch space for a key on its way into a frame
+	Replies   []Reply[T] // once done, one for each request
+
+	// Stale reports whether it is too late to send the call, which then fails with
+	// ErrStale. It runs just before the call is written, must be quick, and must not use
+	// the connection. Nil means that it is never too late.
+	Stale func() bool
 
 	frames []byte       // the encoded requests
-	kinds  []codec.Kind // of their responses
+	kinds  []codec.Kind // the kinds of their responses
 
-	state atomic.Uint32 // a callState
-	done  chan struct{} // one element, when state becomes callDone; lives as long as the call
-	err   error         // once done: why there is no response
+	state atomic.Uint32
+	done  chan struct{} // gets one element when state becomes stateDone
+	err   error         // once done: why there are no replies
 	sent  bool          // once done: whether a failed call may have been executed
 
-	fence bool // nobody waits for it, see fenceDue
-
-	borrowed *Conn[T] // the connection that Wait reads for itself
-
-	round  uint64 // the writer's: in which write it left
-	offset int    // the writer's: at which byte of that write it began
-	before uint64 // the writer's: how many responses and EVENTs had come by then
+	inline *Conn[T] // the connection whose responses Wait reads itself; nil if it only waits
+	canary bool     // a canary request; nobody waits for it
+	ping   bool     // does not count as a use of the connection
+	offset uint64   // where in the connection's stream of requests the call begins
+	before uint64   // frames that the connection had received when the call was written
 }
 
-// CallPool recycles calls. The zero value is ready to use.
+// CallPool recycles calls. The zero value is ready for use.
 type CallPool[T codec.Value] struct{ pool sync.Pool }
 
 // Get returns an empty call.
 func (p *CallPool[T]) Get() *Call[T] {
-	c, ok := p.pool.Get().(*Call[T])
-	if !ok {
-		return &Call[T]{done: make(chan struct{}, 1)}
+	if c, ok := p.pool.Get().(*Call[T]); ok {
+		return c
 	}
-	c.reset()
-	return c
+	return &Call[T]{done: make(chan struct{}, 1)}
 }
 
-// Put recycles a call that its caller owns. Neither the call nor its Replies may be used
-// any more.
-func (p *CallPool[T]) Put(c *Call[T]) { p.pool.Put(c) }
+// Put recycles a call. Neither the call nor its Replies may be used any more.
+func (p *CallPool[T]) Put(c *Call[T]) {
+	c.reset()
+	p.pool.Put(c)
+}
 
-// reset empties c for other requests.
+// reset empties c.
 func (c *Call[T]) reset() {
-	const keep = 4 << 10 // bytes and answers; what a large batch has grown is let go
+	const keep = 4 << 10 // larger buffers, of large batches, are not kept
 	if cap(c.frames) > keep || cap(c.Replies) > keep/64 {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
-	c.Op, c.Atomicity, c.fence, c.Bound = 0, Interruptible, false, TTLBound{}
-	c.Stale = nil
+	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
+	c.canary, c.ping = false, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
 
-// Rewind makes c ready to be sent, once more if need be.
+// Rewind prepares a call that is done for being sent once more.
 func (c *Call[T]) Rewind() {
 	clear(c.Replies)
 	c.Replies = c.Replies[:0]
 	c.err, c.sent = nil, false
-	c.state.Store(callQueued)
+	c.state.Store(stateQueued)
 }
 
 // Add encodes a request. On an error the call is unchanged. The type of the request is a
@@ -149,8 +146,8 @@ func (c *Call[T]) SetKey(key string) { c.Key = append(c.Key[:0], key...) }
 // Len returns the number of requests.
 func (c *Call[T]) Len() int { return len(c.kinds) }
 
-// ReadOnly reports whether all requests only read, so that sending them twice does no
-// harm.
+// ReadOnly reports whether no request changes anything, so that it does no harm to send
+// them twice.
 func (c *Call[T]) ReadOnly() bool {
 	for _, k := range c.kinds {
 		if k == codec.KindStatus {
@@ -160,14 +157,14 @@ func (c *Call[T]) ReadOnly() bool {
 	return true
 }
 
-// Wait waits for a call that has been queued. If owned is true, the call is done and its
-// caller's again: err says why it has no replies, if it has none, and sent whether it may
-// have been executed all the same. If owned is false, ctx ended first: err is ctx's, and
-// the call must not be touched any more.
+// Wait waits for a queued call to be done. If owned is true, the call is done and belongs
+// to its caller again; err is why it has no replies, or nil. If owned is false, ctx has
+// ended first, err is ctx's error, and the call must not be used any more. In both cases,
+// sent says whether a call without replies may have been executed.
 func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
-	if nc := c.borrowed; nc != nil {
-		c.borrowed = nil
-		nc.hear(ctx, c)
+	if nc := c.inline; nc != nil {
+		c.inline = nil
+		nc.readInline(ctx, c)
 	}
 	select {
 	case <-c.done:
@@ -180,63 +177,70 @@ func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
 	return true, c.sent, c.err
 }
 
-// Outcome returns what Wait has returned of a call that is done.
+// Outcome returns sent and err of a call that is done, as Wait does.
 func (c *Call[T]) Outcome() (sent bool, err error) { return c.sent, c.err }
 
-// claim moves a queued call on to callSent, unless it was abandoned.
-func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(callQueued, callSent) }
+// claim marks a queued call as sent. It returns false if the call has been abandoned.
+func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(stateQueued, stateSent) }
 
-// finish hands c back to its caller, and returns false where there is none any
-// more.
+// finish returns c to its caller. It returns false if the call has been abandoned.
 func (c *Call[T]) finish() bool {
 	for {
 		s := c.state.Load()
-		if s == callAbandoned {
+		if s == stateAbandoned {
 			return false
 		}
-		if c.state.CompareAndSwap(s, callDone) {
+		if c.state.CompareAndSwap(s, stateDone) {
 			c.done <- struct{}{}
 			return true
 		}
 	}
 }
 
-// abandon leaves c to its connection. It returns whether a byte of it may have
-// left, and false where c is done already: then c.done has, or is about to get, its
-// element.
+// isDone reports whether c has its replies or has failed.
+func (c *Call[T]) isDone() bool { return c.state.Load() == stateDone }
+
+// abandon leaves c to its connection, and returns whether a byte of it may have been
+// sent. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call[T]) abandon() (sent, ok bool) {
 	for {
 		s := c.state.Load()
-		if s == callDone {
+		if s == stateDone {
 			return false, false
 		}
-		if c.state.CompareAndSwap(s, callAbandoned) {
-			return s == callSent, true
+		if c.state.CompareAndSwap(s, stateAbandoned) {
+			return s == stateSent, true
 		}
 	}
 }
 
-// decodeAnswer decodes a response of the given kind from the start of src.
-func decodeAnswer[T codec.Value](kind codec.Kind, src []byte) (a Reply[T], n int, err error) {
-	switch kind {
-	case codec.KindStatus:
-		s, n, err := codec.DecodeStatus(src)
-		return Reply[T]{OK: bool(s)}, n, err
-	case codec.KindQuery:
-		q, n, err := codec.DecodeQueryResponse[T](src)
-		return Reply[T]{OK: q.Found, Quota: q.Quota, TTL: q.TTL}, n, err
-	case codec.KindGet:
-		g, n, err := codec.DecodeGetResponse[T](src)
-		a := Reply[T]{OK: g.Found, TTL: g.TTL}
-		if err == nil && g.Found {
-			a.Value = append([]byte{}, g.Value...)
-		}
-		return a, n, err
-	default: // who has asked decodes it once more
-		_, n, err := codec.DecodeResponse[T](kind, src)
-		if err == nil {
-			a.Value = append([]byte{}, src[:n]...)
-		}
-		return a, n, err
+// finisher ends calls: it returns them to their callers, or recycles them if they have
+// been abandoned. It is safe for concurrent use.
+type finisher[T codec.Value] struct {
+	load     loadCounter // of the calls that have not ended
+	answered *atomic.Uint64
+	calls    *CallPool[T]
+}
+
+// finish ends calls, and clears the slice.
+func (f *finisher[T]) finish(calls ...*Call[T]) {
+	requests, replies := 0, 0
+	for _, cl := range calls {
+		requests += cl.Len()
+		replies += len(cl.Replies)
 	}
+	f.load.remove(requests, len(calls)) // before callers look at it
+	f.answered.Add(uint64(replies))
+	for _, cl := range calls {
+		if !cl.finish() {
+			f.calls.Put(cl)
+		}
+	}
+	clear(calls)
+}
+
+// fail ends a call without replies.
+func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) {
+	cl.err, cl.sent = err, sent
+	f.finish(cl)
 }

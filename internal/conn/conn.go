@@ -1,286 +1,278 @@
-// Package conn has one pipelined connection to a server.
 package conn
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/fifo"
 )
 
-// Conn is one pipelined connection, shared by any number of callers. Responses
-// carry no id: they match the requests by order alone, so the order in which
-// calls enter flight is the order in which they are written.
-//
-// Who has the pen moves calls from queue to flight and writes them, as many as there are
-// in one write: a caller, or the writer, a goroutine. Who has the ear decodes the answers of
-// the calls in flight, oldest first, and frees their places: the reader, another goroutine,
-// or a lone caller. Once both goroutines have ended, the writer's fails what is left, each
-// call once. A caller who leaves takes nothing away: the answer of an abandoned call is read
-// and dropped.
-type Conn[T codec.Value] struct {
-	nc   net.Conn
-	o    Options[T]
-	born time.Time
+// pingKey is the key that Ping asks for. It is not expected to exist.
+const pingKey = "throttr:ping"
 
-	load loadCounter
+// Options are the settings of a connection. OnEvent and OnEnd can be nil.
+type Options[T codec.Value] struct {
+	MaxInFlight  int           // requests in flight, at most; less than MaxOutstanding
+	MaxQueued    int           // requests queued, at most; a single call may have more
+	CanaryEvery  int           // requests between canary requests; 0 means no canary requests
+	StallTimeout time.Duration // how long nothing may come while a response is due
+	Calls        *CallPool[T]  // gets abandoned calls
+	Counters     *Counters
 
-	direct *direct // reads and writes without blocking; nil: it can't
-	usage  usage
-
-	mu            sync.Mutex
-	wake          sync.Cond            // on mu: the writer waits here
-	queue         fifo.Queue[*Call[T]] // calls to be written
-	pen           pen                  // who writes
-	ear           ear                  // who reads
-	loans         uint64               // how often a caller has borrowed the ear
-	waiting       int                  // requests in queue
-	frames        uint64               // answers and EVENTs that have come
-	sinceFence    int                  // requests that entered flight since the last fence
-	flight        fifo.Queue[*Call[T]] // calls written, or being written, and not yet answered
-	inFlight      int                  // requests in flight
-	inFlightBytes int                  // bytes of the calls in flight
-	retiring      bool                 // takes no more calls, and ends with the last one
-	together      int                  // calls that were last answered together: their callers may be back together
-	err           error                // why the connection ended
-
-	// Those of who has the pen.
-	buf      []byte // what is written
-	accepted int    // how much of it has been
-	round    uint64 // how often buf has been filled
-
-	// Those of who has the ear.
-	in                   []byte           // what is read into
-	lo, hi               int              // where in it are bytes that are yet to be decoded
-	finished             []*Call[T]       // what the last bytes have brought
-	events               []codec.Event[T] // likewise
-	id                   codec.ConnID     // what the server calls the connection
-	identified           bool             // id is known
-	pricked              time.Time        // when a borrower last looked whether the connection is closed
-	watched, lastWatched <-chan struct{}  // of whose ctx the end is waited for; of who was last to hear
-	stopWatch            func() bool
-
-	recall   chan struct{} // one element: the reader is to look who has the ear
-	readDone chan struct{} // closed when the reader has ended
-	done     chan struct{} // closed when all is over
-	stall    watchdog
+	// OnEvent receives the EVENTs, in order, and before callers have the responses that
+	// came with them. An EVENT is valid until OnEvent returns. A connection with OnEvent
+	// does without canary requests and the check for H4. If OnEvent is nil, EVENTs are
+	// dropped.
+	OnEvent func(codec.Event[T])
+	// OnEnd is called once, when all calls are done and nothing of the connection is left.
+	OnEnd func(c *Conn[T], err error)
 }
 
 // Counters count what connections receive.
 type Counters struct{ Answered, Events atomic.Uint64 }
 
-// Options are the settings of a connection. All but OnEvent and OnEnd must be set.
-type Options[T codec.Value] struct {
-	MaxInFlight  int // requests in flight, at most
-	MaxQueued    int // requests that wait to be written, at most
-	CanaryEvery  int // requests between two canary requests; 0 means no canary requests
-	StallTimeout time.Duration
-	Calls        *CallPool[T]
-	Counters     *Counters
-	// OnEvent is called for each EVENT, in order, before callers have the responses that
-	// came with it. The EVENT is valid until it returns. If OnEvent is nil, EVENTs are
-	// dropped.
-	OnEvent func(codec.Event[T])
-	// OnEnd is called once, when all is over.
-	OnEnd func(c *Conn[T], err error)
+// Conn is a pipelined connection. It is safe for concurrent use.
+type Conn[T codec.Value] struct {
+	nc      net.Conn
+	socket  *socket // of nc; nil if it can't read and write without blocking
+	options Options[T]
+	created time.Time
+
+	queue    writeQueue[T]
+	writer   writer[T]
+	reader   responseReader[T]
+	inline   inlineReader
+	finisher finisher[T]
+
+	readDone chan struct{} // closed when the reader goroutine has ended
+	done     chan struct{} // closed when all is over
 }
 
-// New serves nc. The bytes in early came after the handshake.
+// New serves nc, which has passed the probe. The bytes in early came after the responses to
+// the probe.
 func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	c := &Conn[T]{
-		nc: nc, o: o, born: time.Now(),
-		recall: make(chan struct{}, 1), readDone: make(chan struct{}), done: make(chan struct{}),
+		nc: nc, socket: newSocket(nc), options: o, created: time.Now(),
+		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
-	c.direct = newDirect(nc)
-	c.usage.since = c.born
-	c.wake.L = &c.mu
-	c.stall.timeout, c.stall.look = o.StallTimeout, c.checkStall
-	go c.read(early)
+	c.finisher.calls, c.finisher.answered = o.Calls, &o.Counters.Answered
+
+	q := &c.queue
+	q.maxInFlight, q.maxQueued = o.MaxInFlight, o.MaxQueued
+	if o.OnEvent == nil {
+		q.canaryEvery = o.CanaryEvery
+	}
+	q.nonblocking = c.socket != nil
+	q.ended = &c.finisher
+	q.ready.L = &q.mu
+	q.since = c.created
+	q.stall.timeout, q.stall.run = o.StallTimeout, c.checkStall
+
+	c.writer.queue, c.writer.nc, c.writer.socket, c.writer.fail = q, nc, c.socket, c.Fail
+
+	r := &c.reader
+	r.fetch, r.keepEvents, r.eventCount = q.fetch, o.OnEvent != nil, &o.Counters.Events
+	r.buf = make([]byte, max(readSize, len(early)))
+	copy(r.buf, early)
+
+	c.inline.watch.nc = nc
+	c.inline.turn.wake = make(chan struct{}, 1)
+
+	go c.read(len(early))
 	go c.write()
 	return c
 }
 
-// Enqueue queues a call. On ErrQueueFull or ErrGone the call is still its caller's. Waits
-// says that the caller does nothing but Wait next.
+// Enqueue queues a call. On ErrQueueFull or ErrGone it still belongs to its caller. Waits
+// says that the caller does nothing but Wait next; then it may read its response itself.
 func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
-	borrowed, err := c.push(cl, waits)
-	if borrowed {
-		cl.borrowed = c
+	write, shared, err := c.queue.push(cl)
+	switch {
+	case err != nil:
+		return err
+	case !write || shared || !waits:
+		c.inline.turn.recall()
+	case c.inline.turn.acquire():
+		cl.inline = c
+		if err := c.probe(); err != nil {
+			c.Fail(err)
+		}
+	}
+	if write {
+		if shared {
+			runtime.Gosched() // see BenchmarkCallersShareAWrite
+		}
+		c.writer.writeNonblocking()
+	}
+	return nil
+}
+
+// write is the writer goroutine. It ends the connection when nothing is to be written any
+// more.
+func (c *Conn[T]) write() {
+	c.writer.run()
+	c.Fail(ErrGone) // the reason if it is retired and its last call is done
+	<-c.readDone
+	c.queue.drain(&c.reader.expected, c.writer.accepted)
+	if c.options.OnEnd != nil {
+		c.options.OnEnd(c, c.Err())
+	}
+	close(c.done)
+}
+
+// read is the reader goroutine. Early is how many bytes the buffer begins with.
+func (c *Conn[T]) read(early int) {
+	defer close(c.readDone)
+	defer c.inline.watch.forget()
+	err := c.received(early)
+	for err == nil {
+		if c.lone() {
+			c.releaseRead()
+			c.inline.turn.await()
+		}
+		if c.reader.arrived.calls > 1 {
+			runtime.Gosched() // see BenchmarkCallersShareARead
+		}
+		err = c.receive()
+	}
+	c.Fail(err)
+}
+
+// lone reports whether callers are likely to come one after the other, so that they can
+// read for themselves. The calling goroutine owns the read side.
+func (c *Conn[T]) lone() bool {
+	return c.socket != nil && c.options.OnEvent == nil &&
+		c.reader.arrived.calls == 1 && !c.reader.partial() && c.queue.quiet()
+}
+
+// readInline reads on behalf of a caller, which owns the read side, until its call is done
+// or ctx ends.
+func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
+	c.inline.watch.start(ctx)
+	for !cl.isDone() && ctx.Err() == nil {
+		if err := c.receive(); err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				c.Fail(err)
+			}
+			break
+		}
+	}
+	c.inline.watch.stop(ctx)
+	c.releaseRead()
+}
+
+// releaseRead ends the calling goroutine's ownership of the read side.
+func (c *Conn[T]) releaseRead() {
+	partial := c.reader.partial()
+	c.inline.turn.release()
+	if partial || !c.queue.quiet() {
+		c.inline.turn.recall()
+	}
+}
+
+// probe reads what is there, if a caller is to check whether the connection has ended. The
+// calling goroutine owns the read side.
+func (c *Conn[T]) probe() error {
+	if !c.inline.probeDue() {
+		return nil
+	}
+	n, err := c.socket.read(c.reader.space())
+	switch {
+	case n > 0:
+		return c.received(n)
+	case err != nil:
+		return c.reader.lost(err)
+	default:
+		return nil
+	}
+}
+
+// receive reads once and processes what comes. The calling goroutine owns the read side.
+func (c *Conn[T]) receive() error {
+	n, err := c.nc.Read(c.reader.space())
+	if n == 0 && err != nil {
+		return c.reader.lost(err)
+	}
+	return c.received(n)
+}
+
+// received processes n bytes that have been read.
+func (c *Conn[T]) received(n int) error {
+	err := c.reader.decode(n)
+	if err != nil {
+		c.Fail(err) // before callers send their calls again
+	}
+	write := c.queue.release(c.reader.arrived)
+	for _, e := range c.reader.events {
+		c.options.OnEvent(e)
+	}
+	c.finisher.finish(c.reader.done...)
+	if write {
+		c.writer.writeNonblocking()
 	}
 	return err
 }
 
-// Done returns a channel that is closed when all is over.
-func (c *Conn[T]) Done() <-chan struct{} { return c.done }
-
-// Load returns what the connection has to do.
-func (c *Conn[T]) Load() Load { return c.load.get() }
-
-// Created returns when the connection was made.
-func (c *Conn[T]) Created() time.Time { return c.born }
-
-// Usage returns how many requests are in flight and queued.
-func (c *Conn[T]) Usage() (inFlight, queued int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.inFlight, c.waiting
+// checkStall is what the timer of the watchdog runs.
+func (c *Conn[T]) checkStall() {
+	if stalled, n := c.queue.stalled(); stalled {
+		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, n))
+	}
 }
 
-// InlineReads returns how many callers have read their own responses.
-func (c *Conn[T]) InlineReads() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.loans
-}
-
-// usage tells for how long nobody has needed a connection. The mutex of its connection
-// guards it.
-type usage struct {
-	pushes uint64    // calls queued
-	seen   uint64    // pushes at the last look
-	since  time.Time // of the last look that saw a new one
-}
-
-// Idle returns for how long nobody has needed the connection.
-func (c *Conn[T]) Idle() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if u := &c.usage; u.pushes != u.seen {
-		u.seen, u.since = u.pushes, time.Now()
-	}
-	return time.Since(c.usage.since)
-}
-
-// pingKey is the key that Ping asks for. Nobody has it.
-const pingKey = "throttr:ping"
-
-// Ping sends a QUERY and waits until it is answered, or the connection has ended.
-func (c *Conn[T]) Ping() {
-	cl := c.o.Calls.Get()
-	Add(cl, codec.Query{Key: []byte(pingKey)})
-	if c.Enqueue(cl, false) == nil {
-		<-cl.done
-		c.mu.Lock()
-		c.usage.seen++ // a ping is no use
-		c.mu.Unlock()
-	}
-	c.o.Calls.Put(cl)
-}
-
-// push queues a call. It returns ErrQueueFull, or ErrGone; then the call is
-// still its caller's. A caller who is about to do nothing but to wait can borrow the ear: if
-// push returns true, he must hear.
-func (c *Conn[T]) push(cl *Call[T], waits bool) (borrowed bool, err error) {
-	n := len(cl.kinds)
-	c.mu.Lock()
-	if c.err != nil || c.retiring {
-		c.mu.Unlock()
-		return false, ErrGone
-	}
-	if c.waiting+n > c.o.MaxQueued && c.waiting > 0 {
-		c.mu.Unlock()
-		return false, ErrQueueFull
-	}
-	others := c.inFlight > 0 || c.queue.Len() > 0 || c.together > 1
-	c.queue.Push(cl)
-	c.waiting += n
-	c.usage.pushes++
-	c.load.add(n, 1)
-	mine := c.takePen()
-	borrowed = c.borrow(waits, mine && !others)
-	c.mu.Unlock()
-	if borrowed {
-		err = c.prick()
-	}
-	switch {
-	case err != nil:
-		c.Fail(err)
-	case mine && others:
-		runtime.Gosched() // who is about to push can be in the same write
-	}
-	if mine {
-		c.writeDirect()
-	}
-	return borrowed, nil
-}
-
-// recycle puts away a call that its caller has abandoned.
-func (c *Conn[T]) recycle(cl *Call[T]) {
-	c.load.remove(len(cl.kinds), 1)
-	c.o.Calls.Put(cl)
-}
-
-// finish hands calls that have left flight or the queue back to their callers, or recycles
-// them.
-func (c *Conn[T]) finish(calls ...*Call[T]) {
-	requests, answers := 0, 0
-	for _, cl := range calls {
-		requests += len(cl.kinds)
-		answers += len(cl.Replies)
-	}
-	c.load.remove(requests, len(calls))
-	c.o.Counters.Answered.Add(uint64(answers))
-	for _, cl := range calls {
-		if !cl.finish() {
-			c.o.Calls.Put(cl)
-		}
-	}
-	clear(calls)
-}
-
-// Fail ends the connection, for the first reason that it is called with.
-func (c *Conn[T]) Fail(err error) {
-	c.mu.Lock()
-	if c.err == nil {
-		c.err = err
-	}
-	c.mu.Unlock()
-	c.wake.Signal()
-	c.callReader()
+// Fail ends the connection. The first reason counts. The calls that are queued or in flight
+// fail with it, soon after Fail has returned.
+func (c *Conn[T]) Fail(reason error) {
+	c.queue.close(reason)
+	c.inline.turn.recall()
 	c.nc.Close()
 }
 
-// settle fails all calls that are left, once both loops have ended. A call was
-// sent if a write has accepted a byte of it.
-func (c *Conn[T]) settle() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stall.stop()
-	for c.flight.Len() > 0 {
-		cl := c.flight.Pop()
-		cl.err = c.err
-		cl.sent = cl.round != c.round || cl.offset < c.accepted
-		c.finish(cl)
-	}
-	for c.queue.Len() > 0 {
-		cl := c.queue.Pop()
-		cl.err = c.err
-		c.finish(cl)
-	}
-	c.inFlight, c.waiting = 0, 0
-}
-
-// Retire lets no more calls in, and ends the connection when it has none left.
-func (c *Conn[T]) Retire() {
-	c.mu.Lock()
-	c.retiring = true
-	c.mu.Unlock()
-	c.wake.Signal()
-}
-
-// Err returns why the connection ends, nil if it does not.
-func (c *Conn[T]) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-// Close ends the connection at once and waits until nothing of it is left.
+// Close ends the connection as Fail does, and waits until nothing of it is left.
 func (c *Conn[T]) Close(reason error) {
 	c.Fail(reason)
 	<-c.done
+}
+
+// Retire rejects further calls, and ends the connection when it has none left.
+func (c *Conn[T]) Retire() { c.queue.closeWhenEmpty() }
+
+// Done returns a channel that is closed when nothing of the connection is left.
+func (c *Conn[T]) Done() <-chan struct{} { return c.done }
+
+// Err returns why the connection ends or has ended, or nil.
+func (c *Conn[T]) Err() error { return c.queue.reason() }
+
+// Load returns the calls and requests that are queued or in flight.
+func (c *Conn[T]) Load() Load { return c.finisher.load.get() }
+
+// Usage returns how many requests are in flight, and how many are queued.
+func (c *Conn[T]) Usage() (inFlight, queued int) { return c.queue.usage() }
+
+// Created returns when New was called.
+func (c *Conn[T]) Created() time.Time { return c.created }
+
+// Idle returns for how long no call has been queued, Pings aside. It is exact only if it is
+// called often.
+func (c *Conn[T]) Idle() time.Duration { return c.queue.idleFor() }
+
+// InlineReads returns how many callers have read their responses themselves.
+func (c *Conn[T]) InlineReads() uint64 { return c.inline.turn.reads.Load() }
+
+// Ping sends a QUERY, so that the watchdog notices a server that has gone silent. It
+// returns when the response has come or the connection has ended.
+func (c *Conn[T]) Ping() {
+	cl := c.options.Calls.Get()
+	cl.ping = true
+	Add(cl, codec.Query{Key: []byte(pingKey)})
+	if c.Enqueue(cl, false) == nil {
+		<-cl.done
+	}
+	c.options.Calls.Put(cl)
 }

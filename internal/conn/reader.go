@@ -4,152 +4,195 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fifo"
 )
 
-// readSize is the size of the buffer that is read into.
-const readSize = 16 << 10
+const (
+	// MaxOutstanding is the number of responses that a server keeps for a connection. It
+	// silently drops what is beyond (H4). EVENTs count as responses.
+	MaxOutstanding = 1024
+	// readSize is the size of the read buffer.
+	readSize = 16 << 10
+)
 
-// read is the reader.
-func (c *Conn[T]) read(early []byte) {
-	defer close(c.readDone)
-	defer c.stopWatching()
-	c.in = make([]byte, readSize)
-	c.hi = copy(c.in, early)
-	err := c.deliver()
-	for err == nil {
-		if c.lend() {
-			err = c.standBy()
-		}
-		if len(c.finished) > 1 {
-			runtime.Gosched() // their callers may be back, and answered, before there is nothing to read
-		}
-		if err == nil {
-			err = c.receive()
-		}
-	}
-	c.Fail(err)
+// responseReader decodes what the server sends and matches the responses with the calls in
+// flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
+// read side uses it, see readTurn.
+type responseReader[T codec.Value] struct {
+	fetch      func(*fifo.Queue[*Call[T]]) // returns the calls that have entered flight since
+	keepEvents bool                        // if false, EVENTs are dropped
+	eventCount *atomic.Uint64
+
+	buf      []byte
+	lo, hi   int                  // buf[lo:hi] has been read and not been decoded
+	expected fifo.Queue[*Call[T]] // calls in flight that fetch has returned, oldest first
+	frames   uint64               // responses and EVENTs that have been decoded
+
+	// What the last decode has found.
+	arrived arrivals
+	done    []*Call[T]       // calls that have all of their responses
+	events  []codec.Event[T] // alias buf
+
+	id      codec.ConnID // the response to canary requests
+	idKnown bool         // there was a canary request before
 }
 
-// receive waits for bytes and delivers what they hold.
-func (c *Conn[T]) receive() error {
-	n, err := c.nc.Read(c.room())
-	return c.received(n, err)
+// arrivals counts what a read has brought.
+type arrivals struct {
+	frames    int // responses and EVENTs
+	responses int
+	calls     int // calls that are done
+	bytes     int // size of the frames of these calls
 }
 
-// room returns where bytes can be read to, enough of them for any answer.
-func (c *Conn[T]) room() []byte {
-	if c.lo == c.hi {
-		c.lo, c.hi = 0, 0
-	} else if len(c.in)-c.hi < codec.MaxFrame {
-		c.hi = copy(c.in, c.in[c.lo:c.hi])
-		c.lo = 0
+// space returns the free end of the buffer. It is large enough for any frame to be
+// completed.
+func (r *responseReader[T]) space() []byte {
+	if r.lo == r.hi {
+		r.lo, r.hi = 0, 0
+	} else if len(r.buf)-r.hi < codec.MaxFrame {
+		r.hi = copy(r.buf, r.buf[r.lo:r.hi])
+		r.lo = 0
 	}
-	return c.in[c.hi:]
+	return r.buf[r.hi:]
 }
 
-// received delivers what n bytes that were just read hold, unless it is none.
-func (c *Conn[T]) received(n int, err error) error {
-	c.hi += n
-	if n == 0 && err != nil {
-		if errors.Is(err, io.EOF) && c.hi > c.lo {
-			err = io.ErrUnexpectedEOF
-		}
-		return fmt.Errorf("%w: %w", ErrLost, err)
+// partial reports whether a frame has begun that is not complete.
+func (r *responseReader[T]) partial() bool { return r.lo < r.hi }
+
+// lost returns the reason of a connection that ends because of a read error.
+func (r *responseReader[T]) lost(err error) error {
+	if errors.Is(err, io.EOF) && r.partial() {
+		err = io.ErrUnexpectedEOF
 	}
-	return c.deliver()
+	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// deliver decodes the answers and EVENTs that have been read, and hands finished calls
-// back.
-func (c *Conn[T]) deliver() error {
-	c.mu.Lock()
-	err := c.decode()
-	c.stall.progress++
-	c.together = len(c.finished)
-	mine := err == nil && c.queue.Len() > 0 && c.takePen()
-	if c.retiring {
-		c.wake.Signal()
-	}
-	c.mu.Unlock()
-	if err != nil { // what came before may have been others' answers already
-		c.events = c.events[:0]
-		for _, cl := range c.finished {
-			cl.err, cl.sent = err, true
+// decode decodes all frames that are complete, after n bytes have been read into the space.
+func (r *responseReader[T]) decode(n int) error {
+	r.events, r.done, r.arrived = r.events[:0], r.done[:0], arrivals{}
+	r.hi += n
+	for r.partial() {
+		n, err := r.decodeFrame(r.buf[r.lo:r.hi])
+		if errors.Is(err, codec.ErrShort) {
+			break
 		}
-	}
-	for _, e := range c.events {
-		c.o.OnEvent(e)
-	}
-	c.finish(c.finished...)
-	if mine {
-		c.writeDirect()
-	}
-	return err
-}
-
-// decode takes answers and EVENTs off what has been read, and calls that have all of
-// theirs out of flight. The mutex is held.
-func (c *Conn[T]) decode() error {
-	c.events, c.finished = c.events[:0], c.finished[:0]
-	for c.lo < c.hi {
-		src := c.in[c.lo:c.hi]
-		var n int
-		var err error
-		if codec.Op(src[0]) == codec.OpEvent { // H8: an EVENT may come before any response
-			n, err = c.decodeEvent(src)
-		} else if c.flight.Len() == 0 {
-			err = fmt.Errorf("byte 0x%02x came unasked", src[0])
-		} else {
-			n, err = c.decodeAnswer(c.flight.At(0), src)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrProtocol, err)
+			r.reject(err)
+			return err
 		}
-		switch {
-		case errors.Is(err, codec.ErrShort):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%w: %w", ErrProtocol, err)
-		}
-		c.lo += n
-		c.frames++
+		r.lo += n
+		r.frames++
+		r.arrived.frames++
 	}
 	return nil
 }
 
-func (c *Conn[T]) decodeEvent(src []byte) (n int, err error) {
-	e, n, err := codec.DecodeEvent[T](src)
-	if err == nil {
-		c.o.Counters.Events.Add(1)
-		if c.o.OnEvent != nil {
-			c.events = append(c.events, e)
-		}
+// reject drops what the same read has brought before a frame that can't be there. If
+// responses were lost, these may have been matched with the wrong calls already.
+func (r *responseReader[T]) reject(reason error) {
+	r.events = r.events[:0]
+	for _, cl := range r.done {
+		cl.err, cl.sent = reason, true
 	}
-	return n, err
 }
 
-// decodeAnswer decodes the next answer of cl, the oldest call in flight.
-func (c *Conn[T]) decodeAnswer(cl *Call[T], src []byte) (n int, err error) {
-	if c.o.OnEvent == nil && c.frames-cl.before >= MaxOutstanding {
-		return 0, fmt.Errorf("%d answers and EVENTs came before one that was due: the server may have dropped it", MaxOutstanding)
+// decodeFrame decodes the frame at the start of src and returns its size.
+func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
+	if codec.Op(src[0]) == codec.OpEvent { // H8: an EVENT may precede any response
+		return r.decodeEvent(src)
 	}
-	var a Reply[T]
+	if r.expected.Len() == 0 {
+		r.fetch(&r.expected)
+	}
+	if r.expected.Len() == 0 {
+		return 0, fmt.Errorf("byte 0x%02x came unasked", src[0])
+	}
+	return r.decodeResponse(r.expected.At(0), src)
+}
+
+func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
+	e, n, err := codec.DecodeEvent[T](src)
+	if err != nil {
+		return 0, err
+	}
+	r.eventCount.Add(1)
+	if r.keepEvents {
+		r.events = append(r.events, e)
+	}
+	return n, nil
+}
+
+// decodeResponse decodes the next response to cl, the oldest call in flight.
+func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err error) {
+	if !r.keepEvents && r.frames-cl.before >= MaxOutstanding { // H4
+		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it", MaxOutstanding)
+	}
+	var reply Reply[T]
 	kind := cl.kinds[len(cl.Replies)]
-	if cl.fence {
-		n, err = c.decodeFence(src)
+	if cl.canary {
+		n, err = r.checkCanary(src)
 	} else {
-		a, n, err = decodeAnswer[T](kind, src)
+		reply, n, err = decodeReply[T](kind, src)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if kind == codec.KindQuery && a.OK && cl.Bound.excludes(a.TTL.Unit, uint64(a.TTL.Amount)) {
-		return 0, fmt.Errorf("a record has a TTL of %v, which is another's: answers were lost or came twice", a.TTL)
+	if kind == codec.KindQuery && reply.OK && cl.Bound.excludes(reply.TTL.Unit, uint64(reply.TTL.Amount)) {
+		return 0, fmt.Errorf("a record has a TTL of %v, which is another's: responses were lost or came twice", reply.TTL)
 	}
-	c.inFlight--
-	if cl.Replies = append(cl.Replies, a); len(cl.Replies) == len(cl.kinds) {
-		c.finished = append(c.finished, c.flight.Pop())
-		c.inFlightBytes -= len(cl.frames)
+	r.arrived.responses++
+	if cl.Replies = append(cl.Replies, reply); len(cl.Replies) == cl.Len() {
+		r.done = append(r.done, r.expected.Pop())
+		r.arrived.calls++
+		r.arrived.bytes += len(cl.frames)
 	}
 	return n, nil
+}
+
+// checkCanary decodes the response to a canary request, a WHOAMI. Responses carry no id. If
+// one is lost or comes twice, each later one is matched with the wrong request, and nothing
+// looks wrong as long as they are statuses. The response to a WHOAMI is always that to the
+// first one of the connection.
+func (r *responseReader[T]) checkCanary(src []byte) (n int, err error) {
+	m, n, err := codec.DecodeWhoAmIResponse(src)
+	if err != nil {
+		return 0, err
+	}
+	if !r.idKnown {
+		r.id, r.idKnown = m.ID, true
+	}
+	if m.ID != r.id {
+		return 0, errors.New("a WHOAMI is answered as another's: responses were lost or came twice")
+	}
+	return n, nil
+}
+
+// decodeReply decodes a response of the given kind from the start of src.
+func decodeReply[T codec.Value](kind codec.Kind, src []byte) (r Reply[T], n int, err error) {
+	switch kind {
+	case codec.KindStatus:
+		s, n, err := codec.DecodeStatus(src)
+		return Reply[T]{OK: bool(s)}, n, err
+	case codec.KindQuery:
+		q, n, err := codec.DecodeQueryResponse[T](src)
+		return Reply[T]{OK: q.Found, Quota: q.Quota, TTL: q.TTL}, n, err
+	case codec.KindGet:
+		g, n, err := codec.DecodeGetResponse[T](src)
+		r := Reply[T]{OK: g.Found, TTL: g.TTL}
+		if err == nil && g.Found {
+			r.Value = append([]byte{}, g.Value...)
+		}
+		return r, n, err
+	default: // the caller decodes it again
+		_, n, err := codec.DecodeResponse[T](kind, src)
+		if err == nil {
+			r.Value = append([]byte{}, src[:n]...)
+		}
+		return r, n, err
+	}
 }

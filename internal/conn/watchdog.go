@@ -1,68 +1,56 @@
 package conn
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
-// watchdogTicks is how many looks without progress make a stall.
-const watchdogTicks = 4
+// watchdogChecks is the number of checks without progress that make a stall.
+const watchdogChecks = 4
 
-// watchdog notices that requests are outstanding and nothing comes. It looks four
-// times per timeout, and only while there is something to wait for, so that a
-// request costs no timer. The mutex of its connection guards it.
+// watchdog notices that responses are due and nothing comes. It checks four times per
+// timeout, and only while something is due, so that a request costs no timer. It has no
+// mutex; that of its writeQueue guards it.
 type watchdog struct {
 	timeout  time.Duration
-	look     func() // what the timer runs; made once, for a request not to allocate
+	run      func() // calls check; the timer runs it
 	timer    *time.Timer
 	armed    bool
-	progress uint64 // counts reads; the reader increments it
-	seen     uint64 // progress at the last look
-	ticks    int    // looks since there was progress
+	progress uint64 // counts reads
+	seen     uint64 // progress at the last check
+	checks   int    // checks since there was progress
 }
 
-// arm starts looking, if it does not already.
+// arm starts the checks, unless they are running.
 func (w *watchdog) arm() {
 	if w.armed {
 		return
 	}
-	w.armed, w.seen, w.ticks = true, w.progress, 0
+	w.armed, w.seen, w.checks = true, w.progress, 0
 	if w.timer == nil {
-		w.timer = time.AfterFunc(w.timeout/watchdogTicks, w.look)
+		w.timer = time.AfterFunc(w.timeout/watchdogChecks, w.run)
 	} else {
-		w.timer.Reset(w.timeout / watchdogTicks)
+		w.timer.Reset(w.timeout / watchdogChecks)
 	}
 }
 
+// stop ends the checks for good.
 func (w *watchdog) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	w.armed = true // for good
+	w.armed = true
 }
 
-// tick is a look. It returns true when the timeout has passed without progress.
-func (w *watchdog) tick(outstanding bool) (stalled bool) {
-	if !outstanding {
+// check returns true if the timeout has passed without progress. Due says whether
+// responses are due; the checks end if not.
+func (w *watchdog) check(due bool) (stalled bool) {
+	if !due {
 		w.armed = false
 		return false
 	}
 	if w.seen != w.progress {
-		w.seen, w.ticks = w.progress, 0
-	} else if w.ticks++; w.ticks >= watchdogTicks {
+		w.seen, w.checks = w.progress, 0
+	} else if w.checks++; w.checks >= watchdogChecks {
 		return true
 	}
-	w.timer.Reset(w.timeout / watchdogTicks)
+	w.timer.Reset(w.timeout / watchdogChecks)
 	return false
-}
-
-// checkStall is what the watchdog's timer runs.
-func (c *Conn[T]) checkStall() {
-	c.mu.Lock()
-	stalled := c.err == nil && c.stall.tick(c.inFlight > 0)
-	n := c.inFlight
-	c.mu.Unlock()
-	if stalled {
-		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.stall.timeout, n))
-	}
 }

@@ -1,0 +1,105 @@
+package conn
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+func TestCallPoolReturnsEmptyCalls(t *testing.T) {
+	var p CallPool[uint16]
+	cl := p.Get()
+	cl.SetKey("key")
+	require.NoError(t, Add(cl, codec.Query{Key: cl.Key}))
+	require.NoError(t, Add[uint16, codec.Request](cl, codec.Get{Key: cl.Key}))
+	require.Equal(t, 2, cl.Len())
+	require.True(t, cl.ReadOnly())
+	cl.Op, cl.Atomicity, cl.Bound = codec.OpQuery, Exclusive, TTLBound{Known: true}
+	cl.Stale = func() bool { return true }
+	cl.canary, cl.ping = true, true
+	cl.Replies = append(cl.Replies, Reply[uint16]{Value: []byte("x")})
+	require.True(t, cl.claim())
+
+	cl.reset()
+	require.Zero(t, cl.Op)
+	require.Zero(t, cl.Len())
+	require.Empty(t, cl.frames)
+	require.Empty(t, cl.Replies)
+	require.Nil(t, cl.Replies[:1][0].Value, "values are not kept")
+	require.Nil(t, cl.Stale)
+	require.Equal(t, Interruptible, cl.Atomicity)
+	require.Zero(t, cl.Bound)
+	require.False(t, cl.canary || cl.ping)
+	require.True(t, cl.claim())
+
+	cl.frames = make([]byte, 10_000)
+	cl.reset()
+	require.Nil(t, cl.frames, "large buffers are not kept")
+}
+
+func TestAddLeavesTheCallUnchangedOnAnError(t *testing.T) {
+	cl := new(CallPool[uint16]).Get()
+	require.NoError(t, Add(cl, codec.Query{Key: []byte("k")}))
+	require.Error(t, Add(cl, codec.Query{Key: make([]byte, 256)}))
+	require.Equal(t, 1, cl.Len())
+	require.Len(t, cl.frames, queryFrame)
+}
+
+func TestFailedCallCanBeSentAgain(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, other link) {
+		ours, theirs := net.Pipe()
+		l := newLink(t, ours, theirs, Options[uint16]{})
+		cl := l.enqueue(Interruptible, 2, 10)
+		l.received()
+		l.respond(1)
+		l.Close(ErrGone)
+		_, err := l.outcome(cl)
+		require.Equal(t, ErrGone, err)
+
+		cl.Rewind()
+		require.Empty(t, cl.Replies)
+		require.NoError(t, other.Enqueue(cl, true))
+		require.Equal(t, 20, other.received())
+		other.respond(2)
+		other.requireDone(cl)
+	})
+}
+
+func TestDoneCallIsOwnedThoughTheContextHasEnded(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cl := l.enqueue(Interruptible, 1, 10)
+		l.received()
+		l.respond(1)
+		cancel()
+		owned, _, err := cl.Wait(ctx)
+		require.True(t, owned)
+		require.NoError(t, err)
+	})
+}
+
+func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		cl := l.enqueue(Interruptible, 1, 10)
+		next := l.enqueue(Interruptible, 1, 20)
+		l.received()
+		owned, sent, err := cl.Wait(ctx)
+		require.False(t, owned)
+		require.True(t, sent)
+		require.Equal(t, context.DeadlineExceeded, err)
+		require.Equal(t, 20, l.received())
+		l.send(0, 1, 7, 0, 4, 9, 0)
+		synctest.Wait()
+		l.requireDone(next)
+		require.EqualValues(t, 7, next.Replies[0].Quota, "the canceled call's response is not taken for another's")
+		require.Zero(t, l.Load())
+	})
+}

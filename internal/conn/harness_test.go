@@ -1,0 +1,182 @@
+package conn
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// link is a connection whose other end the test holds.
+type link struct {
+	*testing.T
+	*Conn[uint16]
+	server net.Conn
+}
+
+func newLink(t *testing.T, ours, theirs net.Conn, o Options[uint16]) link {
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 512
+	}
+	if o.MaxQueued == 0 {
+		o.MaxQueued = 10_000
+	}
+	if o.StallTimeout == 0 {
+		o.StallTimeout = 10 * time.Second
+	}
+	o.Calls, o.Counters = new(CallPool[uint16]), new(Counters)
+	l := link{t, New(ours, nil, o), theirs}
+	t.Cleanup(func() {
+		l.Close(errTest)
+		theirs.Close()
+	})
+	return l
+}
+
+// errTest is the reason of connections that end with their test.
+var errTest = io.ErrClosedPipe
+
+// onPipe runs a test of a connection over an in-memory pipe, in a bubble of synctest. The
+// pipe has no buffer, so that a write lasts until the test has read it.
+func onPipe(t *testing.T, o Options[uint16], f func(t *testing.T, l link)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		f(t, newLink(t, ours, theirs, o))
+	})
+}
+
+// onSocket returns a connection over TCP. Only there, callers read their own responses.
+func onSocket(t *testing.T, o Options[uint16]) link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	ours, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	theirs, err := listener.Accept()
+	require.NoError(t, err)
+	return newLink(t, ours, theirs, o)
+}
+
+// call returns a call of n QUERYs of so many bytes each.
+func (l link) call(a Atomicity, n, size int) *Call[uint16] {
+	l.Helper()
+	cl := l.options.Calls.Get()
+	cl.Atomicity = a
+	for range n {
+		require.NoError(l, Add(cl, codec.Query{Key: bytes.Repeat([]byte{'k'}, size-2)}))
+	}
+	return cl
+}
+
+// enqueue queues a call of n QUERYs of so many bytes each, and waits until the connection
+// has done what it can.
+func (l link) enqueue(a Atomicity, n, size int) *Call[uint16] {
+	l.Helper()
+	cl := l.call(a, n, size)
+	require.NoError(l, l.Enqueue(cl, true))
+	synctest.Wait()
+	return cl
+}
+
+// receive returns one write of the connection.
+func (l link) receive() []byte {
+	l.Helper()
+	p := make([]byte, 1<<20)
+	n, err := l.server.Read(p)
+	require.NoError(l, err)
+	synctest.Wait()
+	return p[:n]
+}
+
+// received returns the size of one write of the connection.
+func (l link) received() int {
+	l.Helper()
+	return len(l.receive())
+}
+
+// silent reports whether the connection is not writing.
+func (l link) silent() bool {
+	l.server.SetReadDeadline(time.Now().Add(time.Nanosecond))
+	defer l.server.SetReadDeadline(time.Time{})
+	_, err := l.server.Read(make([]byte, 1))
+	return err != nil
+}
+
+// send sends bytes of the server.
+func (l link) send(p ...byte) {
+	l.Helper()
+	_, err := l.server.Write(p)
+	require.NoError(l, err)
+}
+
+// respond sends n responses to QUERYs: not found.
+func (l link) respond(n int) {
+	l.Helper()
+	l.send(make([]byte, n)...)
+	synctest.Wait()
+}
+
+// outcome waits for a call.
+func (l link) outcome(cl *Call[uint16]) (sent bool, err error) {
+	l.Helper()
+	owned, sent, err := cl.Wait(context.Background())
+	require.True(l, owned)
+	return sent, err
+}
+
+// requireDone requires that a call has its replies.
+func (l link) requireDone(cl *Call[uint16]) {
+	l.Helper()
+	require.True(l, cl.isDone())
+	_, err := l.outcome(cl)
+	require.NoError(l, err)
+	require.Len(l, cl.Replies, cl.Len())
+}
+
+// query makes a call of one QUERY with a key of one byte: a frame of queryFrame bytes.
+func (l link) query(ctx context.Context) (owned, sent bool, err error) {
+	cl := l.call(Interruptible, 1, queryFrame)
+	if err := l.Enqueue(cl, true); err != nil {
+		return true, false, err
+	}
+	owned, sent, err = cl.Wait(ctx)
+	if owned {
+		l.options.Calls.Put(cl)
+	}
+	return owned, sent, err
+}
+
+const queryFrame = 3
+
+// event encodes an EVENT.
+func event(t testing.TB, channel, payload string) []byte {
+	t.Helper()
+	p, err := codec.Event[uint16]{Channel: []byte(channel), Payload: []byte(payload)}.AppendBinary(nil)
+	require.NoError(t, err)
+	return p
+}
+
+// requireNoGoroutines requires that no goroutine of a connection is left.
+func requireNoGoroutines(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		buf := make([]byte, 1<<20)
+		for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(s, "conn.(*Conn") {
+				return false
+			}
+		}
+		return true
+	}, 5*time.Second, time.Millisecond, "a goroutine is left")
+}

@@ -1,0 +1,451 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lone returns a connection over TCP whose reader goroutine has released the read side,
+// and the number of inline reads so far.
+func lone(t *testing.T, o Options[uint16]) (link, uint64) {
+	t.Helper()
+	l := onSocket(t, o)
+	for l.InlineReads() == 0 {
+		l.roundTrip(t.Context())
+	}
+	return l, l.InlineReads()
+}
+
+// roundTrip makes a QUERY, which the server answers.
+func (l link) roundTrip(ctx context.Context) {
+	l.Helper()
+	responded := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(l.server, make([]byte, queryFrame))
+		if err == nil {
+			_, err = l.server.Write([]byte{0})
+		}
+		responded <- err
+	}()
+	_, _, err := l.query(ctx)
+	require.NoError(l, err)
+	require.NoError(l, <-responded)
+}
+
+// read reads n requests.
+func (l link) read(n int) {
+	l.Helper()
+	_, err := io.ReadFull(l.server, make([]byte, n*queryFrame))
+	require.NoError(l, err)
+}
+
+// eventually requires that something becomes true.
+func (l link) eventually(f func() bool) {
+	l.Helper()
+	require.Eventually(l, f, 5*time.Second, 100*time.Microsecond)
+}
+
+func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
+	l, before := lone(t, Options[uint16]{})
+	for range 100 {
+		l.roundTrip(t.Context())
+	}
+	require.Greater(t, l.InlineReads(), before+90) // the reader may take over if the test is slow
+}
+
+func TestReaderGoroutineTakesOverAfterAWhile(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	l.eventually(func() bool { return l.inline.turn.owner.Load() == readGoroutine })
+	l.roundTrip(t.Context())
+	l.eventually(func() bool { return l.inline.turn.owner.Load() == readIdle })
+}
+
+func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
+	l, before := lone(t, Options[uint16]{})
+	for range 10 {
+		cl := l.call(Interruptible, 1, queryFrame)
+		require.NoError(t, l.Enqueue(cl, false))
+		l.read(1)
+		l.send(0)
+		_, err := l.outcome(cl)
+		require.NoError(t, err)
+	}
+	require.Equal(t, before, l.InlineReads())
+}
+
+func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
+	for before := range 4 { // calls with the same context, which then stays registered
+		for _, same := range []bool{true, false} {
+			l, _ := lone(t, Options[uint16]{})
+			ctx, cancel := context.WithCancel(t.Context())
+			for range before {
+				l.roundTrip(ctx)
+			}
+			last := ctx
+			if !same {
+				last, cancel = context.WithCancel(t.Context())
+			}
+			inline := l.InlineReads()
+			type result struct {
+				owned, sent bool
+				err         error
+			}
+			got := make(chan result)
+			go func() {
+				var r result
+				r.owned, r.sent, r.err = l.query(last)
+				got <- r
+			}()
+			l.read(1)
+			require.LessOrEqual(t, inline, l.InlineReads())
+			cancel()
+			require.Equal(t, result{false, true, context.Canceled}, <-got)
+
+			// The response of the canceled call is dropped, and the next call gets its own.
+			l.send(0)
+			cl := l.call(Interruptible, 1, queryFrame)
+			require.NoError(t, l.Enqueue(cl, true))
+			go func() {
+				l.server.Read(make([]byte, queryFrame))
+				l.server.Write([]byte{1, 9, 0, 4, 1, 0})
+			}()
+			_, err := l.outcome(cl)
+			require.NoError(t, err)
+			require.EqualValues(t, 9, cl.Replies[0].Quota)
+			l.eventually(func() bool { return l.Load() == 0 })
+			l.roundTrip(t.Context())
+			require.NoError(t, l.Err())
+		}
+	}
+}
+
+func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		l.roundTrip(ctx)
+		l.roundTrip(ctx)
+		l.roundTrip(ctx) // registered
+		go cancel()      // at any time from now on
+		l.roundTrip(t.Context())
+		l.roundTrip(context.Background())
+	}
+	require.NoError(t, l.Err())
+}
+
+func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
+	l, inline := lone(t, Options[uint16]{})
+	errs := make(chan error)
+	query := func() {
+		_, _, err := l.query(t.Context())
+		errs <- err
+	}
+	go query()
+	l.read(1)
+	for range 20 {
+		go query()
+	}
+	l.read(20)
+	require.LessOrEqual(t, l.InlineReads(), inline+1)
+	l.send(make([]byte, 10)...)
+	for range 10 {
+		require.NoError(t, <-errs)
+	}
+	l.send(make([]byte, 11)...) // the reader goroutine reads these
+	for range 11 {
+		require.NoError(t, <-errs)
+	}
+	require.Zero(t, l.Load())
+}
+
+func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
+	news := event(t, "news", "0123456789")
+	for cut := 1; cut < len(news); cut++ {
+		l, _ := lone(t, Options[uint16]{})
+		events := &l.options.Counters.Events
+		// The inline reader receives its response and a part of an EVENT.
+		cl := l.call(Interruptible, 1, queryFrame)
+		require.NoError(t, l.Enqueue(cl, true))
+		l.read(1)
+		l.send(append([]byte{0}, news[:cut]...)...)
+		_, err := l.outcome(cl)
+		require.NoError(t, err)
+		if cut%2 == 0 {
+			time.Sleep(time.Millisecond) // the next caller checks the connection
+		}
+		// The next caller may come before or after the rest of the EVENT.
+		cl = l.call(Interruptible, 1, queryFrame)
+		if cut%3 == 0 {
+			l.send(news[cut:]...)
+		}
+		require.NoError(t, l.Enqueue(cl, true))
+		if cut%3 != 0 {
+			l.send(news[cut:]...)
+		}
+		l.send(1, 9, 0, 4, 1, 0)
+		_, err = l.outcome(cl)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, cl.Replies[0].Quota)
+		require.EqualValues(t, 1, events.Load())
+	}
+}
+
+func TestConnectionEndsWhileNobodyReads(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	l.server.Close()
+	<-l.Done() // though there is no call
+	require.ErrorIs(t, l.Err(), ErrLost)
+}
+
+func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
+	for range 20 {
+		l, _ := lone(t, Options[uint16]{})
+		l.server.Close()
+		time.Sleep(2 * time.Millisecond) // more than probeInterval, less than inlineIdle
+		_, sent, err := l.query(t.Context())
+		require.Error(t, err)
+		require.False(t, sent, "the call can be sent again on another connection")
+	}
+}
+
+func TestUnexpectedByteEndsAnIdleConnection(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	l.send(1)
+	<-l.Done()
+	require.ErrorIs(t, l.Err(), ErrProtocol)
+}
+
+func TestEventsComeWhileNobodyReads(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	for n := range 3 {
+		l.send(event(t, "c", "x")...)
+		l.eventually(func() bool { return l.options.Counters.Events.Load() == uint64(n+1) })
+		l.roundTrip(t.Context())
+	}
+}
+
+func TestInlineReaderFailsWhenTheServerStalls(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{StallTimeout: 200 * time.Millisecond})
+	owned, sent, err := l.query(t.Context())
+	require.True(t, owned)
+	require.True(t, sent)
+	require.ErrorIs(t, err, ErrStalled)
+}
+
+func TestCloseEndsAnInlineReader(t *testing.T) {
+	l, inline := lone(t, Options[uint16]{})
+	got := make(chan error)
+	go func() {
+		_, _, err := l.query(t.Context())
+		got <- err
+	}()
+	l.read(1)
+	l.Close(ErrGone)
+	require.Equal(t, ErrGone, <-got)
+	require.LessOrEqual(t, inline, l.InlineReads())
+	requireNoGoroutines(t)
+}
+
+func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	l.Retire()
+	<-l.Done()
+	require.Equal(t, ErrGone, l.Err())
+
+	l, _ = lone(t, Options[uint16]{})
+	got := make(chan error)
+	go func() {
+		_, _, err := l.query(t.Context())
+		got <- err
+	}()
+	l.read(1)
+	l.Retire()
+	l.send(0)
+	require.NoError(t, <-got)
+	<-l.Done()
+	requireNoGoroutines(t)
+}
+
+func TestReadTurnHasOneOwner(t *testing.T) {
+	turn := readTurn{wake: make(chan struct{}, 1)}
+	var inside, calls atomic.Int64
+	var wanted atomic.Bool
+	own := func() {
+		if inside.Add(1) != 1 {
+			t.Error("there are two owners")
+		}
+		inside.Add(-1)
+		turn.release()
+		if wanted.Load() {
+			turn.recall()
+		}
+	}
+	stop := make(chan struct{})
+	var reader, callers sync.WaitGroup
+	reader.Go(func() {
+		for range 2000 {
+			own()
+			turn.await()
+		}
+		close(stop)
+	})
+	for range 4 {
+		callers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if i%3 == 0 {
+					wanted.Store(true)
+					turn.recall()
+				} else if turn.acquire() {
+					calls.Add(1)
+					own()
+				}
+			}
+		})
+	}
+	reader.Wait()
+	callers.Wait()
+	require.EqualValues(t, calls.Load(), turn.reads.Load())
+}
+
+func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := readTurn{wake: make(chan struct{}, 1)}
+		turn.release()
+		start := time.Now()
+		go func() {
+			for range 5 {
+				time.Sleep(inlineIdle)
+				if turn.acquire() {
+					turn.release()
+				}
+			}
+		}()
+		turn.await()
+		require.GreaterOrEqual(t, time.Since(start), inlineIdle)
+		require.Equal(t, readGoroutine, turn.owner.Load())
+		require.False(t, turn.acquire())
+		time.Sleep(10 * inlineIdle)
+	})
+}
+
+// deadlineConn records its read deadline.
+type deadlineConn struct {
+	net.Conn
+	mu       sync.Mutex
+	deadline time.Time
+	set      int
+}
+
+func (c *deadlineConn) SetReadDeadline(d time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = d
+	c.set++
+	return nil
+}
+
+func (c *deadlineConn) state() (deadline bool, set int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.deadline.IsZero(), c.set
+}
+
+func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc := &deadlineConn{}
+		w := contextWatch{nc: nc}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			w.start(ctx)
+			w.stop(ctx)
+		}
+		require.NotNil(t, w.registered, "the context of several calls stays registered")
+		cancel()
+		synctest.Wait()
+		_, set := nc.state()
+		require.Zero(t, set, "nobody reads")
+
+		ctx, cancel = context.WithCancel(t.Context())
+		w.start(ctx)
+		cancel()
+		synctest.Wait()
+		deadline, _ := nc.state()
+		require.True(t, deadline)
+		w.stop(ctx)
+		deadline, _ = nc.state()
+		require.False(t, deadline, "the next reader has no deadline")
+		require.Nil(t, w.registered)
+
+		w.start(context.Background())
+		require.Nil(t, w.registered, "it never ends")
+		w.stop(context.Background())
+	})
+}
+
+func TestContextWatchForgetsContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc := &deadlineConn{}
+		w := contextWatch{nc: nc}
+		first, cancel := context.WithCancel(t.Context())
+		w.start(first)
+		w.stop(first)
+		w.start(first)
+		w.stop(first)
+		second, cancelSecond := context.WithCancel(t.Context())
+		defer cancelSecond()
+		w.start(second)
+		cancel()
+		synctest.Wait()
+		_, set := nc.state()
+		require.Zero(t, set, "the first context is not that of the reader")
+		w.stop(second)
+		w.forget()
+		require.Nil(t, w.registered)
+	})
+}
+
+func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
+	l, _ := lone(t, Options[uint16]{})
+	got := make(chan error)
+	go func() {
+		_, _, err := l.query(t.Context())
+		got <- err
+	}()
+	l.read(1)
+	if l.inline.turn.owner.Load() == readInline {
+		l.inline.watch.interrupt() // as a context does that ends late
+	}
+	l.eventually(func() bool { return l.inline.turn.owner.Load() == readGoroutine })
+	l.send(0)
+	require.NoError(t, <-got)
+	require.NotErrorIs(t, l.Err(), os.ErrDeadlineExceeded)
+}
+
+func TestUnixSocketsAreReadInline(t *testing.T) {
+	listener, err := net.Listen("unix", fmt.Sprintf("%s/s", t.TempDir()))
+	require.NoError(t, err)
+	defer listener.Close()
+	ours, err := net.Dial("unix", listener.Addr().String())
+	require.NoError(t, err)
+	theirs, err := listener.Accept()
+	require.NoError(t, err)
+	l := newLink(t, ours, theirs, Options[uint16]{})
+	for l.InlineReads() == 0 {
+		l.roundTrip(t.Context())
+	}
+}

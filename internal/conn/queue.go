@@ -1,0 +1,319 @@
+package conn
+
+import (
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fifo"
+)
+
+const (
+	// writeSize is the number of bytes at which a write is large enough. Calls that are
+	// queued wait for the next one.
+	writeSize = 64 << 10
+	// packetSize is the number of bytes at the beginning of a write that certainly travel
+	// in one packet: it fits any common MTU.
+	packetSize = 1400
+)
+
+// writeOwner is the goroutine that owns the write side of a connection.
+type writeOwner uint8
+
+const (
+	writeIdle        writeOwner = iota // none
+	writeNonblocking                   // a caller or a reader; its writes do not block
+	writeGoroutine                     // the writer goroutine, or it is about to
+)
+
+// writeQueue holds the calls that wait to be written, and accounts for those in flight. It
+// decides which calls a write carries, and which goroutine writes.
+//
+// Invariants:
+//   - Calls enter flight in the order in which their frames are written.
+//   - A goroutine owns the write side from push, await or release until gather finds
+//     nothing to write, or until handOver. Only the owner calls gather, so that only one
+//     goroutine writes at a time.
+//   - At most maxInFlight requests are in flight, unless a single call has more of them.
+//     Such a call is in flight by itself.
+//   - If a call can be written, a goroutine owns the write side.
+//
+// mu guards all fields below it. Its holder does not block and calls no code outside of
+// the package, except for Call.Stale.
+type writeQueue[T codec.Value] struct {
+	maxInFlight int
+	maxQueued   int
+	canaryEvery int  // requests between canary requests; 0 means none
+	nonblocking bool // callers and readers can write without blocking
+	ended       *finisher[T]
+
+	mu     sync.Mutex
+	ready  sync.Cond // the writer goroutine waits on it
+	owner  writeOwner
+	closed error // why nothing is queued or written any more; nil if open
+	retire bool  // closes when no call is left; nothing is queued any more
+
+	queued         fifo.Queue[*Call[T]] // calls that wait to be written
+	queuedRequests int
+	written        fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
+	inFlight       int                  // requests without a response
+	inFlightBytes  int                  // size of the calls that are not done
+	offset         uint64               // size of all calls that have ever entered flight
+	received       uint64               // frames that the connection has received
+	lastDone       int                  // calls that the last read of the connection has completed
+	canaryAfter    int                  // requests until the next canary request
+
+	stall watchdog
+	uses  uint64    // calls queued, pings aside
+	seen  uint64    // uses when idleFor was last called
+	since time.Time // when idleFor last found that uses had changed
+}
+
+// push queues a call. If write is true, the caller owns the write side. Shared reports
+// whether other callers are using the connection, too.
+func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
+	n := cl.Len()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil || q.retire {
+		return false, false, ErrGone
+	}
+	if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {
+		return false, false, ErrQueueFull
+	}
+	// The callers of calls that were done at the same time are likely to be back at the
+	// same time.
+	shared = q.inFlight > 0 || q.queued.Len() > 0 || q.lastDone > 1
+	q.queued.Push(cl)
+	q.queuedRequests += n
+	if !cl.ping {
+		q.uses++
+	}
+	q.ended.load.add(n, 1)
+	return q.acquire(), shared, nil
+}
+
+// acquire finds an owner for the write side if it has none. It returns true if this is the
+// calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
+func (q *writeQueue[T]) acquire() bool {
+	if q.owner != writeIdle {
+		return false
+	}
+	if !q.nonblocking {
+		q.owner = writeGoroutine
+		q.ready.Signal()
+		return false
+	}
+	q.owner = writeNonblocking
+	return true
+}
+
+// handOver gives the write side to the writer goroutine.
+func (q *writeQueue[T]) handOver() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.owner = writeGoroutine
+	q.ready.Signal()
+}
+
+// await returns true when the writer goroutine owns the write side, and false when there
+// will be nothing to write any more and no goroutine is writing.
+func (q *writeQueue[T]) await() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		switch {
+		case q.owner == writeNonblocking:
+		case q.closed != nil, q.retire && q.inFlight == 0 && q.queued.Len() == 0:
+			return false
+		case q.owner == writeGoroutine:
+			return true
+		}
+		q.ready.Wait()
+	}
+}
+
+// gather appends the frames of the next write to buf, and moves their calls from the queue
+// into flight. If there is nothing to write, the write side has no owner any more.
+func (q *writeQueue[T]) gather(buf []byte) []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	exclusive := q.inFlight == 0 // this write has only exclusive calls so far, and nothing precedes it
+	if q.canaryDue() {
+		buf = q.launch(q.newCanary(), buf)
+	}
+	for q.closed == nil && q.queued.Len() > 0 && len(buf) < writeSize {
+		cl := q.queued.At(0)
+		if !q.fits(cl, exclusive, len(buf)) {
+			break
+		}
+		q.queued.Pop()
+		q.queuedRequests -= cl.Len()
+		if !cl.claim() {
+			q.ended.finish(cl)
+			continue
+		}
+		exclusive = exclusive && cl.Atomicity == Exclusive
+		if cl.Stale != nil && cl.Stale() {
+			q.ended.fail(cl, ErrStale, false)
+			continue
+		}
+		q.canaryAfter -= cl.Len()
+		buf = q.launch(cl, buf)
+	}
+	if len(buf) > 0 {
+		q.stall.arm()
+		return buf
+	}
+	q.owner = writeIdle
+	if q.closed != nil || q.retire {
+		q.ready.Signal()
+	}
+	return buf
+}
+
+// fits reports whether a call may enter flight now, behind size bytes of the same write.
+// The mutex is held.
+func (q *writeQueue[T]) fits(cl *Call[T], exclusive bool, size int) bool {
+	if q.inFlight > 0 && q.inFlight+cl.Len() > q.maxInFlight {
+		return false
+	}
+	switch cl.Atomicity {
+	case SingleRead:
+		return q.inFlight == 0 || q.inFlightBytes+len(cl.frames) <= codec.MaxFrame
+	case Exclusive:
+		return exclusive && (size == 0 || size+len(cl.frames) <= packetSize)
+	default:
+		return true
+	}
+}
+
+// launch puts a call in flight, and appends its frames to the write. The mutex is held.
+func (q *writeQueue[T]) launch(cl *Call[T], buf []byte) []byte {
+	cl.offset, cl.before = q.offset, q.received
+	q.offset += uint64(len(cl.frames))
+	q.inFlight += cl.Len()
+	q.inFlightBytes += len(cl.frames)
+	q.written.Push(cl)
+	return append(buf, cl.frames...)
+}
+
+// canaryDue reports whether a canary request is to precede the next call. The mutex is
+// held.
+func (q *writeQueue[T]) canaryDue() bool {
+	return q.canaryEvery > 0 && q.canaryAfter <= 0 && q.closed == nil &&
+		q.queued.Len() > 0 && q.inFlight < q.maxInFlight
+}
+
+// newCanary returns a request whose response is known beforehand, see
+// responseReader.checkCanary. The mutex is held.
+func (q *writeQueue[T]) newCanary() *Call[T] {
+	q.canaryAfter = q.canaryEvery
+	cl := q.ended.calls.Get()
+	Add(cl, codec.WhoAmI{})
+	cl.canary = true
+	cl.state.Store(stateAbandoned)
+	q.ended.load.add(1, 1)
+	return cl
+}
+
+// fetch moves the calls that have entered flight since it was last called to into, which
+// must be empty.
+func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	*into, q.written = q.written, *into
+}
+
+// release frees the places of responses that have been received. It returns true if the
+// caller now owns the write side, because calls wait.
+func (q *writeQueue[T]) release(a arrivals) (write bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.received += uint64(a.frames)
+	q.inFlight -= a.responses
+	q.inFlightBytes -= a.bytes
+	q.lastDone = a.calls
+	q.stall.progress++
+	if q.retire {
+		q.ready.Signal()
+	}
+	return q.queued.Len() > 0 && q.acquire()
+}
+
+// close ends the queue for the given reason, unless it is closed already.
+func (q *writeQueue[T]) close(reason error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed == nil {
+		q.closed = reason
+	}
+	q.ready.Signal()
+}
+
+// closeWhenEmpty rejects further calls, and ends await when all calls are done.
+func (q *writeQueue[T]) closeWhenEmpty() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.retire = true
+	q.ready.Signal()
+}
+
+// reason returns why the queue is closed, or nil.
+func (q *writeQueue[T]) reason() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+// usage returns how many requests are in flight and queued.
+func (q *writeQueue[T]) usage() (inFlight, queued int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inFlight, q.queuedRequests
+}
+
+// quiet reports whether the queue is open and no call is queued or in flight.
+func (q *writeQueue[T]) quiet() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed == nil && q.inFlight == 0 && q.queued.Len() == 0
+}
+
+// idleFor returns for how long no call has been pushed, pings aside. The time begins when
+// idleFor first notices, so that a call need not read the clock.
+func (q *writeQueue[T]) idleFor() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.uses != q.seen {
+		q.seen, q.since = q.uses, time.Now()
+	}
+	return time.Since(q.since)
+}
+
+// stalled is a check of the watchdog. It returns true if responses are due and nothing has
+// come for too long, and how many.
+func (q *writeQueue[T]) stalled() (bool, int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed == nil && q.stall.check(q.inFlight > 0), q.inFlight
+}
+
+// drain fails the calls that are left, after the queue has been closed and nobody reads or
+// writes any more. A call may have been executed if the network has accepted a byte of it;
+// it has accepted the given number of bytes in all. Fetched are those that fetch has returned.
+func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stall.stop()
+	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.written} {
+		for calls.Len() > 0 {
+			cl := calls.Pop()
+			q.ended.fail(cl, q.closed, cl.offset < accepted)
+		}
+	}
+	for q.queued.Len() > 0 {
+		q.ended.fail(q.queued.Pop(), q.closed, false)
+	}
+	q.inFlight, q.queuedRequests = 0, 0
+}

@@ -1,0 +1,354 @@
+package conn
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+func TestQueuedCallsShareAWrite(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		first := l.enqueue(Interruptible, 1, 10) // the pipe has not accepted it yet
+		for range 5 {
+			l.enqueue(Interruptible, 2, 20)
+		}
+		require.Equal(t, 10, l.received())
+		require.Equal(t, 200, l.received())
+		require.True(t, l.silent())
+		l.respond(1)
+		l.requireDone(first)
+		l.respond(10)
+		require.Zero(t, l.Load())
+	})
+}
+
+func TestLargeQueueIsWrittenInSeveralWrites(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		for range 400 {
+			l.enqueue(Interruptible, 1, 250)
+		}
+		require.Equal(t, 10, l.received())
+		first := l.received()
+		require.Less(t, first, writeSize+250)
+		require.GreaterOrEqual(t, first, writeSize)
+		require.Equal(t, 400*250, first+l.received())
+		l.respond(401)
+		require.Zero(t, l.Load())
+	})
+}
+
+func TestExclusiveCallWaitsForEverythingInFlight(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 2, 10)
+		l.enqueue(Exclusive, 3, 30)
+		later := l.enqueue(Interruptible, 1, 40)
+		require.Equal(t, 20, l.received())
+		require.True(t, l.silent())
+		l.respond(1)
+		require.True(t, l.silent(), "one request is still in flight")
+		l.respond(1)
+		require.Equal(t, 3*30+40, l.received(), "later calls share the write")
+		l.respond(4)
+		l.requireDone(later)
+	})
+}
+
+func TestExclusiveCallsShareAWriteThatFitsOnePacket(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		for range 10 {
+			l.enqueue(Exclusive, 2, 200) // 400 bytes each
+		}
+		require.Equal(t, 10, l.received())
+		require.True(t, l.silent())
+		l.respond(1)
+		for left := 10; left > 0; left -= min(left, 3) {
+			require.Equal(t, 400*min(left, 3), l.received())
+			require.True(t, l.silent())
+			l.respond(2 * min(left, 3))
+		}
+		require.Zero(t, l.Load())
+	})
+}
+
+func TestExclusiveCallDoesNotFollowOthersInAWrite(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Exclusive, 1, 10)
+		l.enqueue(Exclusive, 1, 20)
+		l.enqueue(Interruptible, 1, 30)
+		l.enqueue(Exclusive, 1, 40)
+		require.Equal(t, 10, l.received())
+		require.True(t, l.silent())
+		l.respond(1)
+		require.Equal(t, 20+30, l.received())
+		require.True(t, l.silent())
+		l.respond(2)
+		require.Equal(t, 40, l.received())
+		l.respond(1)
+	})
+}
+
+func TestExclusiveCallMayBeLargerThanAPacket(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		l.enqueue(Exclusive, 10, 200)
+		l.enqueue(Exclusive, 1, 10)
+		require.Equal(t, 10, l.received())
+		l.respond(1)
+		require.Equal(t, 2000, l.received())
+		require.True(t, l.silent())
+		l.respond(10)
+		require.Equal(t, 10, l.received())
+		l.respond(1)
+	})
+}
+
+func TestSingleReadCallFitsAReadOfTheServer(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 40, 200)                  // 8000 bytes
+		fits := l.enqueue(SingleRead, 2, 48)               // 8096
+		tooMany := l.enqueue(SingleRead, 1, 3)             // one more
+		require.Equal(t, 8000, l.received())               // the write that had begun
+		require.Equal(t, 96, l.received(), "it just fits") // 8096 bytes in flight
+		require.True(t, l.silent())
+		l.respond(39)
+		require.True(t, l.silent(), "calls count until they have all of their responses")
+		l.respond(1)
+		require.Equal(t, 3, l.received())
+		l.respond(3)
+		l.requireDone(fits)
+		l.requireDone(tooMany)
+
+		l.enqueue(Interruptible, 40, 200)
+		l.enqueue(SingleRead, 2, 47) // 8094
+		l.enqueue(SingleRead, 1, 3)  // 8097
+		require.Equal(t, 8000, l.received())
+		require.Equal(t, 94, l.received())
+		require.True(t, l.silent(), "one byte too many")
+		l.respond(42)
+		require.Equal(t, 3, l.received())
+		l.respond(1)
+
+		l.enqueue(SingleRead, 50, 200)
+		require.Equal(t, 10_000, l.received(), "one that never fits goes when nothing is in flight")
+		l.respond(50)
+	})
+}
+
+func TestCallOfMoreThanMaxInFlightGoesByItself(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 3}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		large := l.enqueue(Exclusive, 7, 10)
+		l.enqueue(Interruptible, 1, 20)
+		require.Equal(t, 10, l.received())
+		require.True(t, l.silent())
+		l.respond(1)
+		require.Equal(t, 70, l.received())
+		require.True(t, l.silent())
+		l.respond(6)
+		require.Equal(t, 20, l.received(), "each response frees a place")
+		l.respond(2)
+		l.requireDone(large)
+	})
+}
+
+func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 2}, func(t *testing.T, l link) {
+		inFlight := l.enqueue(Interruptible, 2, 10)
+		queued := l.enqueue(Interruptible, 1, 20)
+		last := l.enqueue(Interruptible, 1, 30)
+		require.Equal(t, 20, l.received())
+
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		owned, sent, err := inFlight.Wait(canceled)
+		require.False(t, owned)
+		require.True(t, sent)
+		require.Equal(t, context.Canceled, err)
+		owned, sent, err = queued.Wait(canceled)
+		require.False(t, owned)
+		require.False(t, sent)
+		require.Equal(t, context.Canceled, err)
+
+		require.True(t, l.silent())
+		l.respond(1)
+		require.Equal(t, 30, l.received(), "the canceled call before it is not sent")
+		l.respond(2)
+		l.requireDone(last)
+		require.Zero(t, l.Load())
+	})
+}
+
+func TestFullQueueRejectsCalls(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		l.enqueue(Interruptible, 2, 10)
+		one := l.call(Interruptible, 1, 10)
+		require.Equal(t, ErrQueueFull, l.Enqueue(one, true))
+		inFlight, queued := l.Usage()
+		require.Equal(t, 1, inFlight)
+		require.Equal(t, 2, queued)
+		require.Equal(t, 3, l.Load().Requests())
+		require.Equal(t, 2, l.Load().Calls())
+
+		require.Equal(t, 10, l.received())
+		l.respond(1)
+		require.Equal(t, 20, l.received())
+		require.NoError(t, l.Enqueue(one, true), "a rejected call can be queued again")
+	})
+	onPipe(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		l.enqueue(Interruptible, 5, 10) // a call that is larger than the empty queue is accepted
+	})
+}
+
+func TestStaleCallIsNotSent(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
+		stale := false
+		enqueue := func() *Call[uint16] {
+			cl := l.call(Interruptible, 1, 10)
+			cl.Stale = func() bool { return stale }
+			require.NoError(t, l.Enqueue(cl, true))
+			synctest.Wait()
+			return cl
+		}
+		inTime := enqueue()
+		late := enqueue()
+		next := l.enqueue(Interruptible, 1, 20)
+		require.Equal(t, 10, l.received())
+		stale = true
+		l.respond(1)
+		l.requireDone(inTime)
+		sent, err := l.outcome(late)
+		require.Equal(t, ErrStale, err)
+		require.False(t, sent)
+		require.Equal(t, 20, l.received(), "only the call behind it is sent")
+		l.respond(1)
+		l.requireDone(next)
+	})
+}
+
+func TestCanaryRequestsPrecedeEveryNthRequest(t *testing.T) {
+	id := make([]byte, 17)
+	id[0] = 1
+	onPipe(t, Options[uint16]{CanaryEvery: 3}, func(t *testing.T, l link) {
+		whoami := byte(codec.OpWhoAmI)
+		for i := range 10 {
+			cl := l.enqueue(Interruptible, 1, queryFrame)
+			p := l.receive()
+			if i%3 == 0 {
+				require.Equal(t, whoami, p[0])
+				require.Len(t, p, 1+queryFrame)
+				l.send(id...)
+			} else {
+				require.Len(t, p, queryFrame)
+			}
+			l.respond(1)
+			l.requireDone(cl)
+			require.Zero(t, l.Load())
+		}
+	})
+	onPipe(t, Options[uint16]{CanaryEvery: 1, MaxInFlight: 1}, func(t *testing.T, l link) {
+		cl := l.enqueue(Interruptible, 1, queryFrame)
+		require.Equal(t, 1, l.received(), "a canary request takes a place")
+		l.send(id...)
+		synctest.Wait()
+		require.Equal(t, queryFrame, l.received())
+		l.respond(1)
+		l.requireDone(cl)
+	})
+}
+
+func TestConnectionForEventsHasNoCanaryRequests(t *testing.T) {
+	onPipe(t, Options[uint16]{CanaryEvery: 1, OnEvent: func(codec.Event[uint16]) {}}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		require.Equal(t, 10, l.received())
+		l.respond(1)
+	})
+}
+
+func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		queued := l.enqueue(Interruptible, 1, 20)
+		require.Equal(t, 10, l.received())
+		_, ok := queued.abandon()
+		require.True(t, ok)
+		l.Retire()
+		require.Equal(t, ErrGone, l.Enqueue(l.call(Interruptible, 1, 10), true))
+		synctest.Wait()
+		require.NoError(t, l.Err(), "a call is in flight")
+		l.respond(1)
+		<-l.Done()
+		require.Equal(t, ErrGone, l.Err())
+	})
+}
+
+func TestRetiredConnectionWithoutCallsEndsAtOnce(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.Retire()
+		<-l.Done()
+		require.Equal(t, ErrGone, l.Err())
+	})
+}
+
+func TestRetiredConnectionFinishesItsCalls(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
+		first, second := l.enqueue(Interruptible, 1, 10), l.enqueue(Interruptible, 1, 20)
+		l.Retire()
+		require.Equal(t, 10, l.received())
+		l.respond(1)
+		require.Equal(t, 20, l.received())
+		l.respond(1)
+		<-l.Done()
+		l.requireDone(first)
+		l.requireDone(second)
+	})
+}
+
+func TestIdleIsTheTimeSinceTheLastCall(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		require.Equal(t, time.Now(), l.Created())
+		time.Sleep(time.Minute)
+		require.Equal(t, time.Minute, l.Idle())
+
+		l.enqueue(Interruptible, 1, queryFrame)
+		l.received()
+		l.respond(1)
+		require.Zero(t, l.Idle())
+		time.Sleep(time.Second)
+		require.Equal(t, time.Second, l.Idle())
+
+		pinged := make(chan struct{})
+		go func() {
+			l.Ping()
+			close(pinged)
+		}()
+		synctest.Wait()
+		require.Equal(t, 2+len(pingKey), l.received())
+		require.Equal(t, time.Second, l.Idle(), "a ping is not a use")
+		l.respond(1)
+		<-pinged
+		require.Equal(t, time.Second, l.Idle())
+	})
+}
+
+func TestPingReturnsWhenTheConnectionEnds(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		pinged := make(chan struct{})
+		go func() {
+			l.Ping()
+			close(pinged)
+		}()
+		l.received()
+		l.Close(ErrGone)
+		<-pinged
+		l.Ping() // returns at once
+	})
+}

@@ -1,0 +1,224 @@
+package conn
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fifo"
+)
+
+// newReader returns a reader that expects the responses to some calls.
+func newReader(calls ...*Call[uint16]) *responseReader[uint16] {
+	r := &responseReader[uint16]{buf: make([]byte, readSize), eventCount: new(atomic.Uint64)}
+	r.fetch = func(into *fifo.Queue[*Call[uint16]]) {
+		for _, cl := range calls {
+			into.Push(cl)
+		}
+		calls = nil
+	}
+	return r
+}
+
+// feed has r decode bytes.
+func feed(r *responseReader[uint16], p ...byte) error {
+	return r.decode(copy(r.space(), p))
+}
+
+func queryCall(t *testing.T, n int) *Call[uint16] {
+	cl := new(CallPool[uint16]).Get()
+	for range n {
+		require.NoError(t, Add(cl, codec.Query{Key: []byte("k")}))
+	}
+	return cl
+}
+
+func whoAmICall(t *testing.T) *Call[uint16] {
+	cl := new(CallPool[uint16]).Get()
+	require.NoError(t, Add(cl, codec.WhoAmI{}))
+	cl.canary = true
+	return cl
+}
+
+func TestReaderMatchesResponsesInPieces(t *testing.T) {
+	stream := []byte{1, 7, 0, 4, 9, 0, 0x19, 1, 2, 0, 'c', 'a', 'b', 1, 8, 0, 3, 1, 0, 0}
+	want := []Reply[uint16]{
+		{OK: true, Quota: 7, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}},
+		{OK: true, Quota: 8, TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Milliseconds}},
+	}
+	for size := 1; size <= len(stream); size++ {
+		first, second := queryCall(t, 2), queryCall(t, 1)
+		r := newReader(first, second)
+		r.keepEvents = true
+		var done []*Call[uint16]
+		var total arrivals
+		events := 0
+		for rest := stream; len(rest) > 0; {
+			n := min(size, len(rest))
+			require.NoError(t, feed(r, rest[:n]...))
+			rest = rest[n:]
+			done = append(done, r.done...)
+			for _, e := range r.events {
+				require.Equal(t, "c", string(e.Channel))
+				require.Equal(t, "ab", string(e.Payload))
+				events++
+			}
+			total.frames += r.arrived.frames
+			total.responses += r.arrived.responses
+			total.calls += r.arrived.calls
+			total.bytes += r.arrived.bytes
+		}
+		require.Equal(t, []*Call[uint16]{first, second}, done)
+		require.Equal(t, want, first.Replies)
+		require.Equal(t, []Reply[uint16]{{}}, second.Replies)
+		require.Equal(t, 1, events)
+		require.EqualValues(t, 1, r.eventCount.Load())
+		require.Equal(t, arrivals{frames: 4, responses: 3, calls: 2, bytes: 9}, total)
+		require.False(t, r.partial())
+	}
+}
+
+func TestReaderKeepsTheStartOfAFrameAtTheEndOfItsBuffer(t *testing.T) {
+	const n = readSize
+	r := newReader(queryCall(t, n))
+	r.keepEvents = true // without the limit on responses
+	stream := make([]byte, 0, 6*n)
+	for i := range n {
+		stream = append(stream, 1, byte(i), byte(i>>8), 4, 9, 0)
+	}
+	for len(stream) > 0 {
+		require.GreaterOrEqual(t, len(r.space()), codec.MaxFrame)
+		k := copy(r.space(), stream[:min(5000, len(stream))])
+		stream = stream[k:]
+		require.NoError(t, r.decode(k))
+	}
+	require.Len(t, r.done, 1)
+	for i, reply := range r.done[0].Replies {
+		require.EqualValues(t, i, reply.Quota)
+	}
+}
+
+func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
+	bound := TTLBound{Known: true, Unit: codec.Seconds, Most: 60}
+	for name, tt := range map[string]struct {
+		response []byte
+		reason   string
+	}{
+		"an invalid status":   {[]byte{0, 2}, ""},
+		"a TTL that is large": {[]byte{1, 7, 0, 4, 61, 0}, "another's"},
+		"a TTL in hours":      {[]byte{1, 7, 0, 6, 1, 0}, "another's"},
+		"too many responses":  {[]byte{0, 0, 0}, "byte 0x00 came unasked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := queryCall(t, 2)
+			cl.Bound = bound
+			err := feed(newReader(cl), tt.response...)
+			require.ErrorIs(t, err, ErrProtocol)
+			require.ErrorContains(t, err, tt.reason)
+		})
+	}
+	cl := queryCall(t, 1)
+	cl.Bound = bound
+	require.NoError(t, feed(newReader(cl), 1, 7, 0, 4, 60, 0), "the bound itself is possible")
+	require.ErrorIs(t, feed(newReader(), 0), ErrProtocol)
+}
+
+func TestReaderDropsTheRepliesThatCameWithAnInvalidFrame(t *testing.T) {
+	first, second := queryCall(t, 1), queryCall(t, 1)
+	r := newReader(first, second)
+	r.keepEvents = true
+	err := feed(r, append(append(event(t, "c", "x"), 0), 0xff)...)
+	require.ErrorIs(t, err, ErrProtocol)
+	require.Empty(t, r.events)
+	require.Equal(t, []*Call[uint16]{first}, r.done)
+	sent, reason := first.Outcome()
+	require.True(t, sent)
+	require.Equal(t, err, reason)
+}
+
+func TestReaderComparesCanaryResponses(t *testing.T) {
+	id := func(b byte) []byte {
+		p := make([]byte, 17)
+		p[0], p[16] = 1, b
+		return p
+	}
+	r := newReader(whoAmICall(t), whoAmICall(t), whoAmICall(t))
+	require.NoError(t, feed(r, append(id(7), id(7)...)...))
+	require.Len(t, r.done, 2)
+	err := feed(r, id(8)...)
+	require.ErrorIs(t, err, ErrProtocol)
+	require.ErrorContains(t, err, "WHOAMI")
+
+	require.ErrorIs(t, feed(newReader(whoAmICall(t)), 0), ErrProtocol, "a status")
+}
+
+func TestReaderNoticesThatTheServerMayHaveDroppedAResponse(t *testing.T) {
+	news := event(t, "c", "")
+	read := func(events int, keepEvents bool) error {
+		r := newReader(queryCall(t, 1))
+		r.keepEvents = keepEvents
+		for range events {
+			require.NoError(t, feed(r, news...))
+		}
+		return feed(r, 0)
+	}
+	require.NoError(t, read(MaxOutstanding-1, false))
+	err := read(MaxOutstanding, false) // H4
+	require.ErrorIs(t, err, ErrProtocol)
+	require.ErrorContains(t, err, "may have dropped it")
+	require.NoError(t, read(MaxOutstanding, true), "subscribers get more EVENTs than that")
+}
+
+func TestFramesBeforeACallWasWrittenDoNotCount(t *testing.T) {
+	news := event(t, "c", "")
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		for range MaxOutstanding {
+			l.send(news...)
+		}
+		synctest.Wait()
+		cl := l.enqueue(Interruptible, 1, queryFrame)
+		l.received()
+		for range MaxOutstanding - 1 {
+			l.send(news...)
+		}
+		l.respond(1)
+		l.requireDone(cl)
+		require.EqualValues(t, 2*MaxOutstanding-1, l.options.Counters.Events.Load())
+		require.EqualValues(t, 1, l.options.Counters.Answered.Load())
+
+		cl = l.enqueue(Interruptible, 1, queryFrame)
+		l.received()
+		for range MaxOutstanding {
+			l.send(news...)
+		}
+		l.send(0)
+		sent, err := l.outcome(cl)
+		require.True(t, sent)
+		require.ErrorIs(t, err, ErrProtocol)
+	})
+}
+
+func TestRepliesOfEachKind(t *testing.T) {
+	cl := new(CallPool[uint16]).Get()
+	require.NoError(t, Add(cl, codec.Purge{Key: []byte("k")}))
+	require.NoError(t, Add(cl, codec.Get{Key: []byte("k")}))
+	require.NoError(t, Add(cl, codec.Get{Key: []byte("k")}))
+	cl.AddFrame([]byte{byte(codec.OpWhoAmI)}, codec.WhoAmI{}.ResponseKind())
+	require.False(t, cl.ReadOnly())
+	id := make([]byte, 17)
+	id[0], id[5] = 1, 9
+	stream := append([]byte{1, 1, 4, 9, 0, 2, 0, 'h', 'i', 0}, id...)
+	r := newReader(cl)
+	require.NoError(t, feed(r, stream...))
+	clear(r.buf)
+	require.Len(t, r.done, 1, "replies do not alias the buffer")
+	require.Equal(t, []Reply[uint16]{
+		{OK: true},
+		{OK: true, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}, Value: []byte("hi")},
+		{},
+		{Value: id},
+	}, cl.Replies)
+}

@@ -1,0 +1,228 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// wrapped hides that a connection is a socket, so that its goroutines do all I/O.
+type wrapped struct{ net.Conn }
+
+// Callers increase counters of their own, and some cancel. Each reply must be that to the
+// caller's own request, and each request be executed once, or at most once if its outcome
+// is unknown.
+func TestEachCallIsExecutedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		wrap    func(net.Conn) net.Conn
+		callers int
+		canary  int
+	}{
+		{"one caller", nil, 1, 0},
+		{"two callers", nil, 2, 10},
+		{"many callers", nil, 40, 10},
+		{"no socket", func(nc net.Conn) net.Conn { return wrapped{nc} }, 20, 0},
+	} {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, lost %v", tt.name, lost), func(t *testing.T) {
+				srv := mockserver.RunT(t, mockserver.WithValueSize(4), mockserver.WithSplit(3))
+				nc, err := net.Dial("tcp", srv.Addr())
+				require.NoError(t, err)
+				if tt.wrap != nil {
+					nc = tt.wrap(nc)
+				}
+				calls := new(CallPool[uint32])
+				c := New(nc, nil, Options[uint32]{
+					MaxInFlight: 30, MaxQueued: 1000, CanaryEvery: tt.canary, StallTimeout: time.Minute,
+					Calls: calls, Counters: new(Counters),
+				})
+				var all sync.WaitGroup
+				for i := range tt.callers {
+					key := fmt.Sprint("counter", i)
+					srv.Set(key, 0, time.Hour)
+					all.Go(func() { increaseOften(t, c, calls, srv, key, i) })
+				}
+				if lost {
+					time.Sleep(50 * time.Millisecond)
+					srv.Disconnect()
+				}
+				all.Wait()
+				if !lost {
+					require.NoError(t, c.Err())
+					require.Eventually(t, func() bool { return c.Load() == 0 }, 5*time.Second, time.Millisecond)
+				}
+				c.Close(ErrGone)
+				require.Zero(t, c.Load())
+			})
+		}
+	}
+}
+
+// increaseOften makes calls until there have been many or the connection has ended.
+func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *mockserver.Server, key string, seed int) {
+	rng := rand.New(rand.NewPCG(uint64(seed), 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	least, most := uint64(0), uint64(0) // what the counter can be
+	for i := range 300 {
+		cl := calls.Get()
+		cl.SetKey(key)
+		cl.Atomicity = Atomicity(rng.IntN(3))
+		Add(cl, codec.Update[uint32]{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: cl.Key})
+		Add(cl, codec.Query{Key: cl.Key})
+		if c.Enqueue(cl, rng.IntN(4) > 0) != nil {
+			calls.Put(cl)
+			break
+		}
+		own := ctx
+		if i%10 == 9 {
+			var stop context.CancelFunc
+			own, stop = context.WithTimeout(t.Context(), time.Duration(rng.IntN(300))*time.Microsecond)
+			defer stop()
+		}
+		owned, sent, err := cl.Wait(own)
+		switch {
+		case !owned && sent:
+			most++ // it may yet be executed
+		case !owned:
+		case err != nil:
+			if sent {
+				most++
+			}
+			if !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+		default:
+			least, most = least+1, most+1
+			if got := uint64(cl.Replies[1].Quota); !cl.Replies[0].OK || got < least || got > most {
+				t.Errorf("%s: replies %+v, want %d to %d", key, cl.Replies, least, most)
+			}
+		}
+		if owned {
+			calls.Put(cl)
+		}
+	}
+	require.Eventually(t, func() bool {
+		n, ok := srv.Counter(key)
+		return ok && n >= least && n <= most
+	}, 5*time.Second, time.Millisecond)
+}
+
+func TestCallsOverTLS(t *testing.T) {
+	cert, err := selfSigned()
+	require.NoError(t, err)
+	ours, theirs := net.Pipe()
+	go respond(tls.Server(theirs, &tls.Config{Certificates: []tls.Certificate{cert}}), queryFrame)
+	calls := new(CallPool[uint16])
+	c := New(tls.Client(ours, &tls.Config{InsecureSkipVerify: true}), nil, Options[uint16]{
+		MaxInFlight: 10, MaxQueued: 100, StallTimeout: time.Minute, Calls: calls, Counters: new(Counters),
+	})
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for range 50 {
+				cl := calls.Get()
+				cl.AddFrame([]byte("abc"), codec.KindStatus)
+				if err := c.Enqueue(cl, true); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, _, err := cl.Wait(t.Context()); err != nil || !cl.Replies[0].OK {
+					t.Error(err, cl.Replies)
+				}
+				calls.Put(cl)
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, c.InlineReads())
+	c.Close(ErrGone)
+}
+
+// The server reads nothing for a while, so that the sockets fill up.
+func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
+	const callers, size = 300, 7 << 10 // two megabytes, much more than the sockets accept
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	ours, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(64<<10))
+	theirs, err := listener.Accept()
+	require.NoError(t, err)
+	require.NoError(t, theirs.(*net.TCPConn).SetReadBuffer(64<<10))
+	l := newLink(t, ours, theirs, Options[uint16]{StallTimeout: time.Minute})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	frame := make([]byte, size)
+	var canceled, answered sync.WaitGroup
+	var mu sync.Mutex
+	sentCount := 0
+	call := func(ctx context.Context) (owned, sent bool, err error) {
+		cl := l.options.Calls.Get()
+		cl.AddFrame(frame, codec.KindStatus)
+		if err := l.Enqueue(cl, true); err != nil {
+			return true, false, err
+		}
+		return cl.Wait(ctx)
+	}
+	for range callers {
+		canceled.Go(func() {
+			owned, sent, err := call(ctx)
+			if owned || !errors.Is(err, context.Canceled) {
+				t.Error(owned, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if sent {
+				sentCount++
+			}
+		})
+		answered.Go(func() {
+			if _, _, err := call(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	l.eventually(func() bool { return l.Load().Calls() == 2*callers })
+	cancel()
+	canceled.Wait() // while the server reads nothing
+	require.Less(t, sentCount, callers, "the sockets accepted everything")
+	go respond(theirs, size)
+	answered.Wait()
+	l.eventually(func() bool { return l.Load() == 0 })
+}
+
+func TestCloseWithManyCallersLeavesNoGoroutine(t *testing.T) {
+	for range 10 {
+		l := onSocket(t, Options[uint16]{MaxInFlight: 10})
+		go respond(l.server, 1<<30) // reads, and responds to nothing
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for {
+					if _, _, err := l.query(t.Context()); err != nil {
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(rand.N(3 * time.Millisecond))
+		l.Close(ErrGone)
+		all.Wait()
+		require.Zero(t, l.Load())
+	}
+	requireNoGoroutines(t)
+}
