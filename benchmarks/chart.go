@@ -12,17 +12,19 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/throttr-go/throttr/internal/load"
 )
 
 // line is a line of a chart.
 type line struct {
-	who   string
-	color color.RGBA
-	shape draw.GlyphDrawer
+	contender string
+	color     color.RGBA
+	shape     draw.GlyphDrawer
 }
 
-// lines are who is shown, in colours that people who are colour-blind can tell apart
-// (Okabe and Ito's).
+// lines are the lines of all charts. Their colors are distinct for color-blind readers, too (Okabe
+// and Ito).
 var lines = []line{
 	{"raw", color.RGBA{120, 120, 120, 255}, draw.CrossGlyph{}},
 	{"throttr", color.RGBA{0, 114, 178, 255}, draw.CircleGlyph{}},
@@ -32,12 +34,12 @@ var lines = []line{
 	{"redis_rate", color.RGBA{204, 121, 167, 255}, draw.PyramidGlyph{}},
 }
 
-// charts returns SVG files by their path.
+// charts returns the SVG files by path.
 func (r *results) charts() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, c := range []struct {
 		file, title, axis, workload string
-		of                          figure
+		figure                      figure
 	}{
 		{"increase-throughput", "increase or INCR, 1000 keys", "thousand per second", "increase", perSecond},
 		{"increase-p99", "increase or INCR, 1000 keys", "99th percentile in µs", "increase", p99},
@@ -61,7 +63,7 @@ func (r *results) charts() (map[string][]byte, error) {
 		for _, l := range lines {
 			points := plotter.XYs{}
 			for _, n := range r.plan.goroutines {
-				if y := median(r.each(id{c.workload, l.who, fewKeys, n}, c.of)); y > 0 {
+				if y := load.Median(r.each(measurement{c.workload, l.contender, fewKeys, n}, c.figure)); y > 0 {
 					points = append(points, plotter.XY{X: float64(n), Y: y / 1000})
 				}
 			}
@@ -75,7 +77,7 @@ func (r *results) charts() (map[string][]byte, error) {
 			drawn.Color, drawn.Width = l.color, vg.Points(1.5)
 			marks.Color, marks.Shape, marks.Radius = l.color, l.shape, vg.Points(3)
 			p.Add(drawn, marks)
-			p.Legend.Add(l.who, drawn, marks)
+			p.Legend.Add(l.contender, drawn, marks)
 		}
 		p.Y.Max *= 5 // for the legend
 		canvas := vgsvg.New(14*vg.Centimeter, 10*vg.Centimeter)
@@ -84,13 +86,13 @@ func (r *results) charts() (map[string][]byte, error) {
 		if _, err := canvas.WriteTo(&svg); err != nil {
 			return nil, err
 		}
-		// Where the font is missing, another one without serifs takes its place.
+		// If the font is missing, use another one without serifs.
 		files["charts/"+c.file+".svg"] = bytes.ReplaceAll(svg.Bytes(), []byte("Liberation Sans"), []byte("Liberation Sans,Arial,sans-serif"))
 	}
 	return files, nil
 }
 
-// ticksAt returns ticks at some numbers alone.
+// ticksAt returns ticks at these numbers only.
 func ticksAt(numbers []int) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for _, n := range numbers {

@@ -3,14 +3,16 @@ package main
 import (
 	"fmt"
 	"math"
+
+	"github.com/throttr-go/throttr/internal/load"
 )
 
-// claim is something that was asked for: a bound on the median of what was measured.
+// claim is a bound on the median of a figure.
 type claim struct {
 	what     string
-	bound    string // "" if it is only to be told
+	bound    string // "": there is none, the figure is only reported
 	holds    func(float64) bool
-	measured []float64 // by round; none: it was not measured
+	measured []float64 // by round; empty: not measured
 	format   string
 }
 
@@ -22,80 +24,84 @@ func atMost(what string, bound float64, measured []float64) claim {
 	return claim{what, fmt.Sprintf("≤ %v", bound), func(m float64) bool { return m <= bound }, measured, "%.2f"}
 }
 
-// unmeasured returns an error if there is a claim of which nothing was measured.
-func (r *results) unmeasured() error {
+// missing returns an error if a claim was not measured.
+func (r *results) missing() error {
 	for _, c := range r.claims() {
-		if m := median(c.measured); math.IsNaN(m) || math.IsInf(m, 0) {
+		if m := load.Median(c.measured); math.IsNaN(m) || math.IsInf(m, 0) {
 			return fmt.Errorf("not measured: %s", c.what)
 		}
 	}
 	return nil
 }
 
-// claims are all that was asked for.
+// claims returns all claims.
 func (r *results) claims() []claim {
-	at := func(w workload, who string, keys, goroutines int) id { return id{w.name, who, keys, goroutines} }
-	few := func(w workload, who string, goroutines int) id { return at(w, who, fewKeys, goroutines) }
-	throughput := func(a, b id) []float64 { return r.quotients(perSecond, a, b) }
-	processor := func(a, b id) []float64 { return r.quotients(cpu, a, b) }
-	inProcess := func(c contender, keys, goroutines int) id { return at(embedded, c.name, keys, goroutines) }
+	at := func(w workload, contender string, keys, goroutines int) measurement {
+		return measurement{w.name, contender, keys, goroutines}
+	}
+	few := func(w workload, contender string, goroutines int) measurement {
+		return at(w, contender, fewKeys, goroutines)
+	}
+	inProcess := func(c contender, keys, goroutines int) measurement { return at(embedded, c.name, keys, goroutines) }
+	throughput := func(a, b measurement) []float64 { return r.quotients(perSecond, a, b) }
+	processor := func(a, b measurement) []float64 { return r.quotients(cpu, a, b) }
 
 	var all []claim
-	besideCode := func(pkg string) {
-		for _, b := range benchmarks {
+	ofCode := func(pkg string) {
+		for _, b := range codeBenchmarks {
 			if b.pkg == pkg {
 				all = append(all, atMost(b.what, b.bound, r.ratios[b.pkg+" "+b.name]))
 			}
 		}
 	}
-	besideCode("codec")
+	ofCode("codec")
 	all = append(all,
 		atLeast("`increase`, 64 goroutines ÷ raw: throughput", 0.3, throughput(few(increase, benched, 64), few(increase, raw, 64))),
 		atLeast("`increase`, 64 goroutines, 3 µs server ÷ raw: throughput", 0.95, throughput(few(increase, benchedSlow, 64), few(increase, rawSlow, 64))),
 		atLeast("`increase`, 512 goroutines, 3 µs server ÷ raw: throughput", 0.95, throughput(few(increase, benchedSlow, 512), few(increase, rawSlow, 512))),
 		atLeast("`increase`, 1 goroutine ÷ raw: throughput", 0.9, throughput(few(increase, benched, 1), few(increase, raw, 1))),
 		atLeast("`hit`, 1000 keys, 64 goroutines ÷ raw UPDATE and QUERY: throughput", 0.3, throughput(few(hit, benched, 64), few(hit, raw, 64))),
-		atLeast("the same, 3 µs server: throughput", 0.95, throughput(few(hit, benchedSlow, 64), few(hit, rawSlow, 64))),
+		atLeast("`hit`, 1000 keys, 64 goroutines, 3 µs server ÷ raw UPDATE and QUERY: throughput", 0.95, throughput(few(hit, benchedSlow, 64), few(hit, rawSlow, 64))),
 		atLeast("`hit`, 1 key, 64 goroutines ÷ 1 goroutine: throughput", 20, throughput(at(hit, "throttr", 1, 64), at(hit, "throttr", 1, 1))),
 	)
-	var crowds []int
+	var many []int
 	for _, n := range r.plan.goroutines {
 		if n == 64 || n == 512 {
-			crowds = append(crowds, n)
+			many = append(many, n)
 		}
 	}
 	query := workload{name: "query"}
 	for _, w := range []workload{increase, query, hit} {
 		all = append(all, atMost("`"+w.name+"`, 64 goroutines: allocations per operation", 0, hundredths(r.each(few(w, benched, 64), allocs))))
 	}
-	for _, n := range crowds {
+	for _, n := range many {
 		all = append(all, atMost(fmt.Sprintf("`increase`, %d goroutines ÷ rueidis INCR: CPU per operation", n), 0.9,
 			processor(few(increase, "throttr", n), few(increase, rueidisIncrease.name, n))))
 	}
-	for _, n := range crowds {
+	for _, n := range many {
 		all = append(all, atMost(fmt.Sprintf("`hit`, 1000 keys, %d goroutines ÷ rueidis INCR, PEXPIRE NX and PTTL: CPU per operation", n), 0.8,
 			processor(few(hit, "throttr", n), few(hit, rueidisHit.name, n))))
 	}
 	all = append(all,
 		atLeast("`hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 2.5, throughput(few(hit, "throttr", 64), few(hit, redisRate.name, 64))),
-		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryLimit, 1, 1), inProcess(goLimiter, 1, 1))),
-		atLeast("the same, 100,000 keys, 2 goroutines: throughput", 2, throughput(inProcess(memoryLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
+		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryRateLimit, 1, 1), inProcess(goLimiter, 1, 1))),
+		atLeast("`RateLimit` on `memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryRateLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)
-	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 105, []float64{r.perKey[memoryAlone.name]})
+	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 105, []float64{r.perKey[memoryBackend.name]})
 	perKey.format = "%.0f"
 	all = append(all, perKey)
 	for _, n := range r.plan.windows {
 		var ns []float64
-		for _, s := range r.each(inProcess(memoryLimit, n, 1), perSecond) {
+		for _, s := range r.each(inProcess(memoryRateLimit, n, 1), perSecond) {
 			ns = append(ns, 1e9/s)
 		}
 		all = append(all, claim{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
 	}
-	besideCode("memory")
+	ofCode("memory")
 	return all
 }
 
-// hundredths cuts off what is below a hundredth, which the runtime allocates now and then.
+// hundredths rounds down to hundredths: the runtime itself allocates now and then.
 func hundredths(all []float64) []float64 {
 	for i := range all {
 		all[i] = float64(int(all[i]*100)) / 100

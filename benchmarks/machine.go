@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// versions tells of the machine and of the versions of all that took part, one thing a line.
+// versions describes the machine and lists the versions of all contenders, one per line.
 func versions(ctx context.Context) []string {
 	all := []string{
 		fmt.Sprintf("%d cores, %s", runtime.NumCPU(), processor()),
 		fmt.Sprintf("%s, %s/%s, GOMAXPROCS %d", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0)),
 	}
-	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
-		all = append(all, "load average "+strings.Fields(string(load))[0]+" before the first round")
+	if average, err := os.ReadFile("/proc/loadavg"); err == nil {
+		all = append(all, "load average "+strings.Fields(string(average))[0]+" before the first round")
 	}
-	for _, ask := range [][]string{
+	for _, command := range [][]string{
 		{"uname", "-sr"},
 		{"redis-server", "--version"},
 		{"git", "log", "-1", "--format=throttr at commit %h"},
 	} {
-		if out, err := output(ctx, ask[0], ask[1:]...); err == nil {
+		if out, err := output(ctx, command[0], command[1:]...); err == nil {
 			all = append(all, strings.TrimSpace(string(out)))
 		}
 	}
 	info, _ := debug.ReadBuildInfo()
-	for _, c := range embeddedAndRemote() {
+	for _, c := range oneOfEachModule() {
 		for _, m := range info.Deps {
 			if m.Path == c.module {
 				all = append(all, m.Path+" "+m.Version)
@@ -39,8 +39,8 @@ func versions(ctx context.Context) []string {
 	return all
 }
 
-// embeddedAndRemote returns one contender of each module.
-func embeddedAndRemote() (all []contender) {
+// oneOfEachModule returns one contender of each module.
+func oneOfEachModule() (all []contender) {
 	seen := map[string]bool{}
 	for _, w := range []workload{increase, hit, embedded} {
 		for _, c := range w.contenders {
@@ -53,7 +53,7 @@ func embeddedAndRemote() (all []contender) {
 	return all
 }
 
-// processor returns the model of the processor, as far as the system tells.
+// processor returns the model of the processor, if the system reports it.
 func processor() string {
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	if m := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(info); m != nil {

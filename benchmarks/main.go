@@ -1,13 +1,12 @@
-// Command benchmarks measures throttr beside the other ways to limit rates from Go: clients
-// of Redis, and packages that keep their counts in the process. Each goes through the same
-// closed loop, one after the other, round after round, and what is compared is what was
-// measured in the same round.
+// Command benchmarks compares throttr with other ways to limit rates from Go: clients of Redis,
+// and packages that count in the process. All of them run in the same closed loop, one after
+// the other, in several rounds. A ratio compares two measurements of the same round.
 //
-//	go -C benchmarks run .          # writes RESULTS.md and the charts, in a quarter of an hour
-//	go -C benchmarks run . -quick   # prints what it would write, of a few seconds
+//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
+//	go -C benchmarks run . -quick   # prints the results of a few seconds
 //
-// It needs redis-server in the path, and starts it, and mock servers of this module, as
-// processes of their own on free ports. Leave the machine alone meanwhile.
+// It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
+// processes on free ports. The machine should do nothing else meanwhile.
 package main
 
 import (
@@ -17,22 +16,35 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
 )
 
-// plan is how much is measured.
+// plan says how much is measured.
 type plan struct {
 	rounds     int
 	duration   time.Duration // of each measurement
 	goroutines []int         // that share a client, for the charts
-	windows    []int         // how many memory holds, each time it is hit
-	filled     int           // keys whose memory is told
+	windows    []int         // numbers of windows in memory
+	filled     int           // number of keys whose memory is measured
 }
 
-// warmup is how long each runs before it is measured: connections and windows are opened.
+// warmup returns how long each contender runs before it is measured, to open connections and
+// windows.
 func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisecond) }
+
+// estimate returns roughly how long the plan takes.
+func (p plan) estimate() time.Duration {
+	measurements := len(p.goroutines)*(len(increase.contenders)+len(hit.contenders)) + len(oneKeyGoroutines)*len(hit.contenders) +
+		2*len(embedded.contenders) + len(p.windows)
+	for _, c := range p.rawComparisons() {
+		measurements += 2 * len(c.goroutines)
+	}
+	round := time.Duration(measurements)*(p.duration+p.warmup()) + time.Duration(len(codeBenchmarks))*2*time.Second
+	return 20*time.Second + time.Duration(p.rounds)*round*5/4
+}
 
 var (
 	full = plan{
@@ -47,9 +59,14 @@ var (
 
 func main() {
 	p := full
-	flag.IntVar(&p.rounds, "rounds", p.rounds, "how often each is measured")
-	flag.DurationVar(&p.duration, "duration", p.duration, "how long each is measured in a round")
-	isQuick := flag.Bool("quick", false, "measure little and briefly, print what comes of it, and write nothing")
+	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
+	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
+	isQuick := flag.Bool("quick", false, "measure for a few seconds, print the results, and write no files")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
+			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", rounded(full.estimate()))
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if *isQuick {
 		p = quick
@@ -62,11 +79,15 @@ func main() {
 	}
 }
 
-// run measures, and writes or prints the report.
+// run measures, and writes or prints the results.
 func run(ctx context.Context, p plan, write bool) error {
 	if p.rounds < 1 || p.duration <= 0 {
-		return errors.New("there must be a round, and a duration")
+		return errors.New("-rounds and -duration must be more than 0")
 	}
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return fmt.Errorf("redis-server is needed, such as from apt-get install redis-server: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "this needs Go 1.26 and redis-server, and takes about %v\n", rounded(p.estimate()))
 	s, err := startServers(ctx)
 	if err != nil {
 		return err
@@ -75,7 +96,7 @@ func run(ctx context.Context, p plan, write bool) error {
 	if err = errors.Join(err, s.stop()); err != nil {
 		return err
 	}
-	if err := results.unmeasured(); err != nil {
+	if err := results.missing(); err != nil {
 		return err
 	}
 	var report bytes.Buffer
@@ -97,4 +118,12 @@ func run(ctx context.Context, p plan, write bool) error {
 		}
 	}
 	return os.WriteFile("RESULTS.md", report.Bytes(), 0o644)
+}
+
+// rounded rounds an estimate.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Minute {
+		return d.Round(10 * time.Second)
+	}
+	return d.Round(time.Minute)
 }

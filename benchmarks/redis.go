@@ -8,21 +8,21 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// connectRueidis returns a client with its defaults, but for the client-side cache, which
-// counters have no use for.
-func connectRueidis(j job) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{j.servers.redis.addr}, DisableCache: true})
+// connectRueidis returns a client with defaults, but without the client-side cache, which does
+// not help counters.
+func connectRueidis(s setup) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.servers.redis.addr}, DisableCache: true})
 }
 
 var rueidisIncrease = contender{
 	name: "rueidis", module: "github.com/redis/rueidis",
 	does: "INCR on Redis, over pipelined connections that goroutines share; a plain count",
-	start: func(_ context.Context, j job) (*subject, error) {
-		client, err := connectRueidis(j)
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client, err := connectRueidis(s)
 		if err != nil {
 			return nil, err
 		}
-		return &subject{
+		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				return true, client.Do(ctx, client.B().Incr().Key("count:"+key).Build()).Error()
 			},
@@ -33,18 +33,18 @@ var rueidisIncrease = contender{
 
 var rueidisHit = contender{
 	name: "rueidis", module: "github.com/redis/rueidis",
-	does: "INCR, PEXPIRE NX and PTTL on Redis, pipelined: a fixed window of three commands, between which others' may come, " +
-		"so that a key can be left without an end if the client dies in between",
-	start: func(_ context.Context, j job) (*subject, error) {
-		client, err := connectRueidis(j)
+	does: "INCR, PEXPIRE NX and PTTL on Redis, pipelined: a fixed window of three commands that are not atomic, so that a key " +
+		"can stay without an end if the client dies in between",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client, err := connectRueidis(s)
 		if err != nil {
 			return nil, err
 		}
-		return &subject{
+		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				res := client.DoMulti(ctx,
 					client.B().Incr().Key(key).Build(),
-					client.B().Pexpire().Key(key).Milliseconds(window.Milliseconds()).Nx().Build(),
+					client.B().Pexpire().Key(key).Milliseconds(scale.Milliseconds()).Nx().Build(),
 					client.B().Pttl().Key(key).Build())
 				count, err := res[0].AsInt64()
 				for _, r := range res[1:] {
@@ -52,24 +52,24 @@ var rueidisHit = contender{
 						err = r.Error()
 					}
 				}
-				return count <= int64(j.limit), err
+				return count <= int64(s.limit), err
 			},
 			close: client.Close,
 		}, nil
 	},
 }
 
-// connectGoRedis returns a client with its defaults.
-func connectGoRedis(j job) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: j.servers.redis.addr})
+// connectGoRedis returns a client with defaults.
+func connectGoRedis(s setup) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.servers.redis.addr})
 }
 
 var goRedisIncrease = contender{
 	name: "go-redis", module: "github.com/redis/go-redis/v9",
-	does: "INCR on Redis, over a pool of connections of which each carries one goroutine's command at a time; a plain count",
-	start: func(_ context.Context, j job) (*subject, error) {
-		client := connectGoRedis(j)
-		return &subject{
+	does: "INCR on Redis, over a pool of connections, each of which carries one command at a time; a plain count",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client := connectGoRedis(s)
+		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				return true, client.Incr(ctx, "count:"+key).Err()
 			},
@@ -81,16 +81,16 @@ var goRedisIncrease = contender{
 var goRedisHit = contender{
 	name: "go-redis", module: "github.com/redis/go-redis/v9",
 	does: "the same three commands in one of its pipelines",
-	start: func(_ context.Context, j job) (*subject, error) {
-		client := connectGoRedis(j)
-		return &subject{
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client := connectGoRedis(s)
+		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				pipe := client.Pipeline()
 				count := pipe.Incr(ctx, key)
-				pipe.Do(ctx, "pexpire", key, window.Milliseconds(), "nx")
+				pipe.Do(ctx, "pexpire", key, scale.Milliseconds(), "nx")
 				pipe.PTTL(ctx, key)
 				_, err := pipe.Exec(ctx)
-				return count.Val() <= int64(j.limit), err
+				return count.Val() <= int64(s.limit), err
 			},
 			close: func() { client.Close() },
 		}, nil
@@ -99,13 +99,13 @@ var goRedisHit = contender{
 
 var redisRate = contender{
 	name: "redis_rate", module: "github.com/go-redis/redis_rate/v10",
-	does: "GCRA in a Lua script on Redis, exact, in one round trip of go-redis: a bucket that refills all the time, so that " +
-		"up to twice the limit can pass within a window's length",
-	start: func(_ context.Context, j job) (*subject, error) {
-		client := connectGoRedis(j)
+	does: "GCRA in a Lua script on Redis, exact, in one round trip of go-redis: a bucket that refills continuously, so that " +
+		"up to twice the limit can pass within one scale",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client := connectGoRedis(s)
 		limiter := redis_rate.NewLimiter(client)
-		rate := redis_rate.Limit{Rate: j.limit, Burst: j.limit, Period: window}
-		return &subject{
+		rate := redis_rate.Limit{Rate: s.limit, Burst: s.limit, Period: scale}
+		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				res, err := limiter.Allow(ctx, key, rate)
 				return err == nil && res.Allowed == 1, err

@@ -7,33 +7,34 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/load"
 )
 
-// report writes what was measured as Markdown.
+// report writes the results as Markdown.
 func (r *results) report(w io.Writer) {
 	fmt.Fprintf(w, `# Results
 
-Written by `+"`go -C benchmarks run .`"+`, in %s of %v for each measurement. In a round all take turns, and a ratio is
-one of two that were measured in the same round. Figures are the medians of all rounds, and ratios have the lowest and the
-highest round in brackets. Where these differ much, the machine was busy with something else.
+Written by `+"`go -C benchmarks run .`"+`, in %s of %v for each measurement. Each round measures all contenders, and a
+ratio compares two measurements of the same round. Figures are the medians of all rounds. The brackets behind ratios
+contain the lowest and the highest round; if these differ much, the machine was busy with something else.
 
 `, plural(r.plan.rounds, "round"), r.plan.duration)
 	for _, v := range r.versions {
 		fmt.Fprintf(w, "- %s\n", v)
 	}
 	fmt.Fprintf(w, "\n## Ratios\n\n")
-	rows(w, []string{"what", ">asked for", ">measured", "holds"}, r.claimRows())
+	rows(w, []string{"what", ">required", ">measured", "holds"}, r.claimRows())
 	fmt.Fprintf(w, `
-*Raw* is no client: it writes frames that are encoded already, over as many connections and with as many outstanding, and
-counts the bytes of the answers (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Two
-processes share the processors in all that goes over the network, so that a client that needs less leaves more to its
-server.
+*Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
+counts the bytes of the responses (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Client and
+server share the processors of the machine, so that a client that needs less CPU leaves more to its server.
 
 ## Over a network
 
-Clients and servers are processes of one machine, connected by TCP over its loopback interface. **The servers are not
-the same**: a mock server, which does nothing but count, is faster than Redis. What the "3 µs server" takes for each
-request is what a real Throttr server takes. CPU per operation is the client's own, and the fairest comparison.
+Clients and servers are processes of one machine, connected by TCP over its loopback interface. **The servers differ**: a
+mock server, which only counts, is faster than Redis. The "3 µs server" is a mock server that takes as long for each
+request as a real Throttr server. CPU per operation is that of the client only, which makes it the fairest comparison.
 
 | | |
 |---|---|
@@ -53,9 +54,9 @@ request is what a real Throttr server takes. CPU per operation is the client's o
 	fmt.Fprintf(w, "## In the process\n\n")
 	rows(w, []string{"package", ">1 key, 1 goroutine", ">100,000 keys, 2 goroutines", ">allocations/hit", ">bytes/key"}, r.embeddedRows())
 	fmt.Fprintf(w, `
-Hits per second, and the heap that a key of 16 bytes takes when there are %d, the key included.
+The numbers are hits per second. Bytes per key are the heap of %d keys of 16 bytes, the keys included.
 
-## What each of them does
+## What each contender does
 
 `, r.plan.filled)
 	for _, c := range []workload{increase, hit, embedded} {
@@ -66,49 +67,49 @@ Hits per second, and the heap that a key of 16 bytes takes when there are %d, th
 		rows(w, []string{"`" + c.name + "`", "is"}, all)
 		fmt.Fprintln(w)
 	}
-	fmt.Fprint(w, `A fixed window allows as many hits as the limit from its start to its end. A bucket that refills, as of GCRA, spreads them:
-it has no end at which all come back, and allows up to twice the limit within the length of a window. Neither does the
-other's job. What is in the process limits each process for itself.
+	fmt.Fprint(w, `A fixed window allows as many hits as the limit between its start and its end. A bucket that refills, as GCRA has it,
+spreads the hits: it has no end, and allows up to twice the limit within one scale. Neither can replace the other. A
+package in the process limits each process separately.
 
-The limits are so high that nothing is denied, and the keys are picked at random. Clients have their defaults. A client is
-started anew for each measurement, and what is measured begins once it has warmed up. The process holds 64 MiB besides, so
-that the garbage collector runs as rarely as in a service.
+The limits are so high that no hit is denied. Keys are picked at random. Clients have their defaults. Each measurement
+starts a new client and lets it warm up. The process holds 64 MiB of other memory, so that the garbage collector runs as
+rarely as in a service.
 `)
 }
 
-// networkRows are the figures of all contenders of a workload.
+// networkRows returns the figures of all contenders of a workload.
 func (r *results) networkRows(w workload, keys int, goroutines []int) (all [][]string) {
 	for _, n := range goroutines {
 		for _, c := range w.contenders {
-			of := func(f figure) float64 { return median(r.each(id{w.name, c.name, keys, n}, f)) }
+			of := func(f figure) float64 { return load.Median(r.each(measurement{w.name, c.name, keys, n}, f)) }
 			all = append(all, []string{
-				c.name, fmt.Sprint(n), count(of(perSecond)), span(of(p50)), span(of(p99)), span(of(cpu)), fmt.Sprintf("%.2f", of(allocs)),
+				c.name, fmt.Sprint(n), count(of(perSecond)), duration(of(p50)), duration(of(p99)), duration(of(cpu)), fmt.Sprintf("%.2f", of(allocs)),
 			})
 		}
 	}
 	return all
 }
 
-// embeddedRows are the figures of what is in the process.
+// embeddedRows returns the figures of the packages in the process.
 func (r *results) embeddedRows() (all [][]string) {
 	for _, c := range embedded.contenders {
-		one, many := id{embedded.name, c.name, 1, 1}, id{embedded.name, c.name, manyKeys, 2}
+		one, many := measurement{embedded.name, c.name, 1, 1}, measurement{embedded.name, c.name, manyKeys, 2}
 		perKey := "as above"
 		if n, ok := r.perKey[c.name]; ok {
 			perKey = fmt.Sprintf("%.0f", n)
 		}
 		all = append(all, []string{
-			c.name, count(median(r.each(one, perSecond))), count(median(r.each(many, perSecond))),
-			fmt.Sprintf("%.2f", median(r.each(many, allocs))), perKey,
+			c.name, count(load.Median(r.each(one, perSecond))), count(load.Median(r.each(many, perSecond))),
+			fmt.Sprintf("%.2f", load.Median(r.each(many, allocs))), perKey,
 		})
 	}
 	return all
 }
 
-// claimRows are what was asked for, and what was measured.
+// claimRows returns the claims.
 func (r *results) claimRows() (all [][]string) {
 	for _, c := range r.claims() {
-		m := median(c.measured)
+		m := load.Median(c.measured)
 		holds := ""
 		if c.bound != "" {
 			holds = "yes"
@@ -125,7 +126,7 @@ func (r *results) claimRows() (all [][]string) {
 	return all
 }
 
-// rows writes a Markdown table. A title that begins with > is that of a column of numbers.
+// rows writes a Markdown table. A title that begins with > is of a column of numbers.
 func rows(w io.Writer, titles []string, rows [][]string) {
 	var head, rule strings.Builder
 	for _, title := range titles {
@@ -143,7 +144,7 @@ func rows(w io.Writer, titles []string, rows [][]string) {
 	}
 }
 
-// count returns a number to three digits, with commas.
+// count formats a number with three digits and with commas.
 func count(f float64) string {
 	if math.IsNaN(f) {
 		return "-"
@@ -156,18 +157,12 @@ func count(f float64) string {
 	return digits
 }
 
-// span returns nanoseconds to three digits as a duration.
-func span(ns float64) string {
+// duration formats nanoseconds.
+func duration(ns float64) string {
 	if math.IsNaN(ns) {
 		return "-"
 	}
-	d := time.Duration(ns)
-	for unit := time.Duration(1); unit <= time.Second; unit *= 10 {
-		if d < 1000*unit {
-			return d.Round(unit).String()
-		}
-	}
-	return d.Round(time.Second).String()
+	return load.FormatDuration(time.Duration(ns))
 }
 
 func plural(n int, what string) string {

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// serviceTime is what a real Throttr server takes for a request.
+// serviceTime is the time that a real Throttr server takes for a request.
 const serviceTime = 3 * time.Microsecond
 
 // servers are processes that listen on the loopback interface.
 type servers struct {
-	dir     string // for files that nobody needs afterwards
-	command string // throttr, built
+	dir     string // of temporary files
+	command string // the path of the command throttr
 	mock    *process
 	slow    *process // a mock server that takes serviceTime for each request
 	redis   *process
@@ -31,10 +31,10 @@ type servers struct {
 type process struct {
 	addr string
 	cmd  *exec.Cmd
-	errs bytes.Buffer // what it complains about
+	errs bytes.Buffer // its standard error
 }
 
-// startServers builds throttr, and starts all servers. They end with ctx, at the latest.
+// startServers builds throttr and starts all servers. They end with ctx at the latest.
 func startServers(ctx context.Context) (s *servers, err error) {
 	s = new(servers)
 	if s.dir, err = os.MkdirTemp("", "throttr-benchmarks-"); err != nil {
@@ -55,7 +55,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 	if s.slow, err = s.startMock(ctx, "-service-time", serviceTime.String()); err != nil {
 		return nil, err
 	}
-	for range 3 { // somebody else may get the port first
+	for range 3 { // another process may get the port first
 		if s.redis, err = s.startRedis(ctx); err == nil {
 			break
 		}
@@ -63,7 +63,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 	return s, err
 }
 
-// startMock starts a mock server, which prints its address in the first line.
+// startMock starts a mock server. Its address is its first line of output.
 func (s *servers) startMock(ctx context.Context, args ...string) (*process, error) {
 	args = append([]string{"mock", "-addr", "127.0.0.1:0", "-size", "4"}, args...)
 	p := &process{cmd: exec.CommandContext(ctx, s.command, args...)}
@@ -71,18 +71,18 @@ func (s *servers) startMock(ctx context.Context, args ...string) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := p.begin(); err != nil {
+	if err := p.start(); err != nil {
 		return nil, err
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	p.addr = strings.TrimSpace(line)
 	if err != nil {
-		return nil, fmt.Errorf("the mock server does not tell its address: %w", errors.Join(err, p.end()))
+		return nil, fmt.Errorf("the mock server prints no address: %w", errors.Join(err, p.end()))
 	}
 	return p, nil
 }
 
-// startRedis starts a Redis server that writes nothing to the disk.
+// startRedis starts a Redis server that stores nothing on disk.
 func (s *servers) startRedis(ctx context.Context) (*process, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,11 +93,11 @@ func (s *servers) startRedis(ctx context.Context) (*process, error) {
 	l.Close()
 	p.cmd = exec.CommandContext(ctx, "redis-server",
 		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--logfile", "redis.log", "--save", "", "--appendonly", "no")
-	if err := p.begin(); err != nil {
-		return nil, fmt.Errorf("a Redis server is needed: %w", err)
+	if err := p.start(); err != nil {
+		return nil, fmt.Errorf("redis-server is needed: %w", err)
 	}
 	for range 1000 {
-		if p.answers() {
+		if p.responds() {
 			return p, nil
 		}
 		select {
@@ -107,11 +107,11 @@ func (s *servers) startRedis(ctx context.Context) (*process, error) {
 		}
 	}
 	log, _ := os.ReadFile(filepath.Join(s.dir, "redis.log"))
-	return nil, errors.Join(fmt.Errorf("redis-server does not answer: %s", log), p.end())
+	return nil, errors.Join(fmt.Errorf("redis-server does not respond: %s", log), p.end())
 }
 
-// answers asks a Redis server whether it is up.
-func (p *process) answers() bool {
+// responds reports whether a Redis server is up.
+func (p *process) responds() bool {
 	conn, err := net.DialTimeout("tcp", p.addr, time.Second)
 	if err != nil {
 		return false
@@ -124,14 +124,14 @@ func (p *process) answers() bool {
 	return err == nil && string(reply) == "+PONG"
 }
 
-func (p *process) begin() error {
+func (p *process) start() error {
 	p.cmd.Stderr = &p.errs
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = 5 * time.Second
 	return p.cmd.Start()
 }
 
-// end ends the server, and returns what it has to complain about.
+// end ends the server. It returns an error if the server failed.
 func (p *process) end() error {
 	p.cmd.Cancel()
 	if err := p.cmd.Wait(); err != nil {
@@ -140,7 +140,7 @@ func (p *process) end() error {
 	return nil
 }
 
-// stop ends all servers, and returns what they have to complain about.
+// stop ends all servers. It returns an error if one of them failed.
 func (s *servers) stop() error {
 	var errs []error
 	for _, p := range []*process{s.mock, s.slow, s.redis} {
@@ -151,7 +151,7 @@ func (s *servers) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// output runs a command, and returns what it prints.
+// output runs a command and returns its output.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	out, err := cmd.Output()

@@ -6,13 +6,14 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/load"
 )
 
-// mock and slow say on which server a contender counts.
+// mock and slow return the server of a contender.
 func mock(s *servers) string { return s.mock.addr }
 func slow(s *servers) string { return s.slow.addr }
 
-// connect returns a client with its defaults.
+// connect returns a client with defaults.
 func connect(ctx context.Context, server string) (*throttr.Client[uint32], error) {
 	return throttr.Connect[uint32](ctx, throttr.Config{Servers: []string{server}})
 }
@@ -20,21 +21,21 @@ func connect(ctx context.Context, server string) (*throttr.Client[uint32], error
 func throttrIncrease(name string, server func(*servers) string) contender {
 	return contender{
 		name: name,
-		does: "UPDATE INCREASE of a counter that is there; a plain count",
-		start: func(ctx context.Context, j job) (*subject, error) {
-			client, err := connect(ctx, server(j.servers))
+		does: "UPDATE INCREASE of a counter that exists; a plain count",
+		start: func(ctx context.Context, s setup) (*instance, error) {
+			client, err := connect(ctx, server(s.servers))
 			if err != nil {
 				return nil, err
 			}
 			var batch throttr.Batch[uint32]
-			for i := range j.keys { // those that are there already stay
-				batch.Insert(key(i), 0, codec.TTL[uint32]{Amount: 12, Unit: codec.Hours})
+			for i := range s.keys { // a counter of an earlier round stays as it is
+				batch.Insert(sequence.Key(i), 0, load.TTL[uint32]())
 			}
 			if err := client.Do(ctx, &batch); err != nil {
 				client.Close()
 				return nil, err
 			}
-			return &subject{
+			return &instance{
 				do: func(ctx context.Context, key string) (bool, error) {
 					ok, err := client.Update(ctx, key, codec.Quota, codec.Increase, 1)
 					if err == nil && !ok {
@@ -51,23 +52,23 @@ func throttrIncrease(name string, server func(*servers) string) contender {
 func throttrHit(name string, server func(*servers) string) contender {
 	return contender{
 		name: name,
-		does: "`RateLimit.Hit` on a server: an exact fixed window per key, that opens with the first hit; UPDATE and QUERY in " +
-			"one round trip, which hits of one key at the same time share",
-		start: func(ctx context.Context, j job) (*subject, error) {
-			client, err := connect(ctx, server(j.servers))
+		does: "`RateLimit.Hit` on a server: an exact fixed window per key, which the first hit opens; UPDATE and QUERY in one " +
+			"round trip, which concurrent hits of one key share",
+		start: func(ctx context.Context, s setup) (*instance, error) {
+			client, err := connect(ctx, server(s.servers))
 			if err != nil {
 				return nil, err
 			}
-			return &subject{do: hits(client.Backend(), j.limit), close: func() { client.Close() }}, nil
+			return &instance{do: hits(client.Backend(), s.limit), close: func() { client.Close() }}, nil
 		},
 	}
 }
 
-// hits returns hits of the windows that a backend keeps.
+// hits returns an operation that hits a window of a backend.
 func hits(backend throttr.Backend, limit int) func(context.Context, string) (bool, error) {
 	limiter, most := throttr.NewRateLimit(backend), uint64(limit)
 	return func(ctx context.Context, key string) (bool, error) {
-		res, err := limiter.Hit(ctx, key, window, most)
+		res, err := limiter.Hit(ctx, key, scale, most)
 		return res.Allowed, err
 	}
 }
