@@ -15,23 +15,18 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// maxChanges is the largest number of requests that are outstanding at a time. A server
-// keeps 1024 responses for a connection, EVENTs included, and drops the rest (H4): most of
-// that room is left to EVENTs.
-const maxChanges = 64
-
 // healthKey is the key that a health check asks for. No record has it.
 const healthKey = "throttr:ping"
 
-// run is the goroutine of a manager with subscribers. Its states:
+// run is the goroutine of a manager that has channels. It repeats these steps until there
+// are no subscribers, or the manager is closed:
 //
-//   - connecting: connect dials and asks for the connection's id. On failure, the waiting
-//     subscribers fail and the next state is pausing. On success, it is serving.
-//   - serving: serve sends the changes, 64 at a time, and checks the connection now and
-//     then. If the connection is lost, the next state is pausing. If no channel is left, or
-//     the manager is closed, the connection is closed and run looks whether it can return.
-//   - pausing: pause waits for the backoff to pass, or for the last subscriber to leave.
-//     Then run looks whether it can return; if not, the next state is connecting.
+//   - connect dials and asks for the connection's id. If it fails, the waiting subscribers
+//     fail, and serve is skipped.
+//   - serve sends changes, 64 at a time, and checks an idle connection from time to time.
+//     It returns if the connection is lost or not needed.
+//   - pause lets the backoff pass, if the connection could not be made or was lost. It
+//     returns early if the last subscriber leaves.
 func (m *Manager[T]) run() {
 	b := backoff.New(m.o.MinBackoff, m.o.MaxBackoff)
 	for m.keepRunning() {
@@ -46,8 +41,9 @@ func (m *Manager[T]) run() {
 	}
 }
 
-// keepRunning reports whether there are subscribers. If not, the goroutine must return:
-// subscribe starts another one. There is no connection when it is called.
+// keepRunning removes the channels without subscribers, and reports whether others are
+// left. If not, the goroutine must return: subscribe will start another one. It is called
+// while there is no connection, so that nobody has to unsubscribe.
 func (m *Manager[T]) keepRunning() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,11 +145,11 @@ func (m *Manager[T]) connectionEnded(_ *conn.Conn[T], err error) {
 	}
 }
 
-// connectFailed fails the subscribers that wait for the server's first answer. The others
-// stay, and receive a gap when there is a connection again.
+// connectFailed fails the subscribers that have never been confirmed. The others stay, and
+// receive a gap when there is a connection again.
 func (m *Manager[T]) connectFailed(err error) {
 	if m.ctx.Err() != nil {
-		return // Close fails them all, with another error
+		return // Close fails them, with ErrClosed
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +201,7 @@ func (m *Manager[T]) serve(c *conn.Conn[T]) (restored bool, err error) {
 		select {
 		case <-m.wakeup:
 		case <-tick.C:
-			// EVENTs are no sign that the server still answers requests.
+			// The stall watchdog sees nothing while no request is outstanding.
 			if _, err := m.roundTrip(c, codec.Query{Key: []byte(healthKey)}); err != nil {
 				return true, err
 			}
@@ -215,100 +211,6 @@ func (m *Manager[T]) serve(c *conn.Conn[T]) (restored bool, err error) {
 			return true, nil
 		}
 	}
-}
-
-// upToDate notes that the server is up to date, and reports whether there are no channels,
-// so that the connection is not needed.
-func (m *Manager[T]) upToDate() (unused bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.cause = nil
-	return len(m.channels) == 0
-}
-
-// nextChanges returns channels to SUBSCRIBE to and channels to UNSUBSCRIBE from, as many as
-// may be outstanding. It completes the changes that need no request.
-func (m *Manager[T]) nextChanges() (subscribe, unsubscribe []*channel[T]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	most := min(maxChanges, m.o.MaxInFlight)
-	n := 0
-	for ; n < len(m.changed) && len(subscribe)+len(unsubscribe) < most; n++ {
-		ch := m.changed[n]
-		ch.changed = false
-		wanted := len(ch.subscribers) > 0
-		switch {
-		case wanted && !ch.subscribed && m.implicit(ch):
-			m.confirm(ch)
-		case wanted && !ch.subscribed:
-			ch.requested = true
-			subscribe = append(subscribe, ch)
-		case !wanted && ch.subscribed && !m.implicit(ch):
-			ch.subscribed = false
-			unsubscribe = append(unsubscribe, ch)
-		case !wanted:
-			m.forget(ch)
-		}
-	}
-	m.changed = append(m.changed[:0], m.changed[n:]...)
-	return subscribe, unsubscribe
-}
-
-// implicit reports whether the server has subscribed the connection to ch by itself (H8).
-// With a SUBSCRIBE, each message would come twice (H10).
-func (m *Manager[T]) implicit(ch *channel[T]) bool {
-	return ch.name == All || ch.name == Own || ch.name == m.id.String()
-}
-
-// forget removes a channel that has no subscribers. The caller holds mu.
-func (m *Manager[T]) forget(ch *channel[T]) {
-	if m.channels[ch.name] == ch {
-		delete(m.channels, ch.name)
-	}
-}
-
-// apply sends changes to the server and waits for the responses.
-func (m *Manager[T]) apply(c *conn.Conn[T], subscribe, unsubscribe []*channel[T]) error {
-	requests := make([]codec.Request, 0, len(subscribe)+len(unsubscribe))
-	for _, ch := range subscribe {
-		requests = append(requests, codec.Subscribe{Channel: []byte(ch.name)})
-	}
-	for _, ch := range unsubscribe {
-		requests = append(requests, codec.Unsubscribe{Channel: []byte(ch.name)})
-	}
-	replies, err := m.roundTrip(c, requests...)
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, ch := range subscribe {
-		if replies[i].OK {
-			m.confirm(ch)
-		} else if ch.refused() {
-			err = ErrRefused
-		}
-	}
-	for _, ch := range unsubscribe {
-		if len(ch.subscribers) == 0 && !ch.changed {
-			m.forget(ch)
-		}
-	}
-	return err
-}
-
-// refused fails the subscribers of ch that wait. It reports whether there are others: they
-// had been confirmed on an earlier connection, so that the server must be asked again. The
-// caller holds the manager's mutex.
-func (ch *channel[T]) refused() (retry bool) {
-	for s := range ch.subscribers {
-		if s.state == confirmed {
-			retry = true
-		} else {
-			s.fail(ErrRefused)
-		}
-	}
-	return retry
 }
 
 // roundTrip sends requests in one write and waits for the responses. Only the goroutine of
@@ -339,7 +241,7 @@ func (m *Manager[T]) roundTrip(c *conn.Conn[T], requests ...codec.Request) ([]co
 	if !owned {
 		reason := window.ErrClosed
 		if m.ctx.Err() == nil {
-			reason = fmt.Errorf("%w: no answer to a subscription for %v", conn.ErrStalled, timeout)
+			reason = fmt.Errorf("%w: no response on the connection of subscriptions for %v", conn.ErrStalled, timeout)
 		}
 		c.Close(reason)
 		return nil, c.Err()

@@ -116,6 +116,22 @@ func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
 	})
 }
 
+func TestNewSubscriberReceivesNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		c := newClient(t, nil, srv)
+		old := c.mustSubscribe(t, "c")
+		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})()
+		srv.Disconnect()
+		synctest.Wait()
+		s := c.mustSubscribe(t, "c") // waits for the same confirmation
+		newPublisher(t, srv)("c", "x")
+		require.Equal(t, []string{"x"}, queued(t, s))
+		require.True(t, next(t, old).Gap)
+		require.Equal(t, []string{"x"}, queued(t, old))
+	})
+}
+
 func TestReconnectBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -139,6 +155,12 @@ func TestReconnectBacksOff(t *testing.T) {
 		require.Empty(t, queued(t, s), "one gap is enough")
 		newPublisher(t, srv)("c", "back")
 		require.Equal(t, []string{"back"}, queued(t, s))
+		c.mustSubscribe(t, "other").Close()
+
+		srv.Disconnect()
+		start := time.Now()
+		require.True(t, next(t, s).Gap)
+		require.InDelta(t, 1, time.Since(start).Seconds(), 0.2, "the backoff has started over")
 
 		srv.Refuse(true)
 		srv.Disconnect()

@@ -144,7 +144,7 @@ func TestManySubscribersThatComeAndGo(t *testing.T) {
 }
 
 func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
-	const subscribers, channels, messages = 1000, 4, 400
+	const subscribers, channels, messages = 1000, 4, 100
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
 		c := newClient(t, nil, srv)
@@ -153,7 +153,7 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 		slowNew := c.mustSubscribeWith(t, "0", queueOptions{limit: 7, dropNewest: true})
 		var all sync.WaitGroup
 		for i := range subscribers - 2 {
-			s := c.mustSubscribe(t, fmt.Sprint(i%channels))
+			s := c.mustSubscribeWith(t, fmt.Sprint(i%channels), queueOptions{limit: 64})
 			all.Go(func() {
 				for n := range messages {
 					m, err := s.Next(t.Context())
@@ -173,8 +173,8 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 			for ch := range channels {
 				publish(fmt.Sprint(ch), fmt.Sprint(n))
 			}
-			if n%100 == 99 {
-				synctest.Wait() // the other queues hold 256 messages
+			if n%50 == 49 {
+				synctest.Wait() // the other queues hold 64 messages
 			}
 		}
 		all.Wait()

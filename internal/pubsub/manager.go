@@ -34,18 +34,18 @@ type Options[T codec.Value] struct {
 }
 
 // Manager has the subscriptions of one server. It knows which subscribers each channel has,
-// and hands EVENTs to them. While there are subscribers, a goroutine keeps a connection and
-// tells the server what changes; see run.
+// and hands EVENTs to them. While there are channels, a goroutine keeps a connection and
+// sends a SUBSCRIBE or UNSUBSCRIBE for each change; see run.
 //
 // These hold whenever mu is not held:
 //
-//   - If a channel is not yet as it should be on the server, it is in changed, or a request
-//     for it is outstanding, or there is no connection. A new connection puts every channel
-//     into changed.
-//   - The goroutine runs if a channel is in changed, unless the manager is closed.
+//   - The goroutine runs while there are channels, unless the manager is closed.
+//   - A channel that has subscribers but is not subscribed, or the reverse, is in changed,
+//     or a request for it is outstanding, or there is no connection. A new connection puts
+//     every channel into changed.
 //   - No channel is subscribed while there is no connection.
-//   - If a channel has a gap, none of its confirmed subscribers has received a message of
-//     the current connection.
+//   - If a channel has a gap, its confirmed subscribers have received no message of the
+//     current connection.
 type Manager[T codec.Value] struct {
 	o      Options[T]
 	ctx    context.Context // ends with Close
@@ -53,51 +53,17 @@ type Manager[T codec.Value] struct {
 	tasks  sync.WaitGroup // the goroutine
 	wakeup chan struct{}  // holds an element if changed has grown
 
-	// mu guards the fields below, and the variable fields of all channels and subscribers.
-	// The mutex of a Subscription may be locked while mu is held, never the other way round.
+	// mu guards the fields below, and those of channels and subscribers that say so. The
+	// mutex of a Subscription may be locked while mu is held, but not the other way round.
 	mu       sync.Mutex
 	closed   bool
 	running  bool                   // the goroutine exists
-	cause    error                  // why the last attempt to connect failed; nil if it did not
+	cause    error                  // why an attempt to connect failed; nil once all is restored
 	channels map[string]*channel[T] // by name
-	changed  []*channel[T]          // channels that the goroutine must look at
+	changed  []*channel[T]          // channels that the goroutine must check
 	conn     *conn.Conn[T]          // nil if there is none, or its id is not yet known
 	id       codec.ConnID           // of conn
 }
-
-// channel is a channel that has subscribers, or had some until a moment ago.
-type channel[T codec.Value] struct {
-	name string
-
-	// The manager's mutex guards the fields below.
-	subscribers map[*subscriber[T]]struct{}
-	list        []*subscriber[T] // the subscribers, or nil if not yet made; never modified
-	subscribed  bool             // the server delivers its messages
-	requested   bool             // a SUBSCRIBE has been sent, at least once
-	changed     bool             // it is in Manager.changed
-	gap         bool             // its confirmed subscribers must receive a gap first
-}
-
-// subscriber is the part of a subscription on one server.
-type subscriber[T codec.Value] struct {
-	manager *Manager[T]
-	sub     *Subscription
-	channel *channel[T]
-	result  chan error // receives one element: nil when confirmed, or why it failed
-
-	// The manager's mutex guards the fields below.
-	state  subscriberState
-	losses int // connections lost while it was waiting
-}
-
-// subscriberState says how far a subscriber is. It changes once, from waiting.
-type subscriberState uint8
-
-const (
-	waiting   subscriberState = iota // the server has not yet answered
-	confirmed                        // the server delivers, or will again after a loss
-	failed                           // it never will
-)
 
 // NewManager returns a manager without subscriptions. It makes no connection yet.
 func NewManager[T codec.Value](o Options[T]) *Manager[T] {
@@ -116,7 +82,8 @@ func (m *Manager[T]) Connected() bool {
 	return m.conn != nil
 }
 
-// Close ends all subscriptions and the connection. It returns when no goroutine is left.
+// Close ends all subscriptions and the connection. It returns when no goroutine is left. It
+// may be called more than once.
 func (m *Manager[T]) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -134,7 +101,7 @@ func (m *Manager[T]) Close() {
 	clear(m.channels)
 }
 
-// subscribe adds a subscriber to a channel. It waits for nothing.
+// subscribe adds a subscriber to a channel. It does not wait for the confirmation.
 func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +130,7 @@ func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], 
 	return s, nil
 }
 
-// markChanged makes the goroutine look at ch. The caller holds mu.
+// markChanged makes the goroutine check ch. The caller holds mu.
 func (m *Manager[T]) markChanged(ch *channel[T]) {
 	if !ch.changed {
 		ch.changed = true
@@ -175,8 +142,12 @@ func (m *Manager[T]) markChanged(ch *channel[T]) {
 	}
 }
 
-// deliver hands an EVENT to its subscribers. The connection calls it from one goroutine, in
-// the order of arrival.
+// deliver hands an EVENT to its subscribers. The connection calls it for one EVENT at a time,
+// in the order of arrival.
+//
+// The messages are pushed without mu, so that many subscribers do not delay others. They
+// still follow the gap that recipients has sent: the next one is due only after this
+// connection has ended, and then deliver is not running.
 func (m *Manager[T]) deliver(e codec.Event[T]) {
 	m.mu.Lock()
 	named, own := m.recipients(e.Channel)
@@ -255,68 +226,4 @@ func (m *Manager[T]) confirm(ch *channel[T]) {
 	for s := range ch.subscribers {
 		s.confirm()
 	}
-}
-
-// confirm ends the wait of a subscriber with success. The caller holds the manager's mutex.
-func (s *subscriber[T]) confirm() {
-	if s.state == waiting {
-		s.state = confirmed
-		s.result <- nil
-	}
-}
-
-// fail ends the wait of a subscriber with an error, and removes it from its channel. A
-// subscriber that is not waiting stays as it is. The caller holds the manager's mutex.
-func (s *subscriber[T]) fail(err error) {
-	if s.state == waiting {
-		s.state = failed
-		s.remove()
-		s.result <- err
-	}
-}
-
-// remove removes a subscriber from its channel. If it was the last one, the goroutine
-// unsubscribes. The caller holds the manager's mutex.
-func (s *subscriber[T]) remove() {
-	ch := s.channel
-	if _, ok := ch.subscribers[s]; !ok {
-		return
-	}
-	delete(ch.subscribers, s)
-	ch.list = nil
-	if len(ch.subscribers) == 0 {
-		s.manager.markChanged(ch)
-	}
-}
-
-// wait waits until the subscriber is confirmed or has failed.
-func (s *subscriber[T]) wait(ctx context.Context) error {
-	select {
-	case err := <-s.result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// requested reports whether a SUBSCRIBE for the subscriber may have been sent.
-func (s *subscriber[T]) requested() bool {
-	s.manager.mu.Lock()
-	defer s.manager.mu.Unlock()
-	return s.channel.requested
-}
-
-// leave removes the subscriber from its channel.
-func (s *subscriber[T]) leave() {
-	s.manager.mu.Lock()
-	defer s.manager.mu.Unlock()
-	s.remove()
-}
-
-func (s *subscriber[T]) server() string { return s.manager.o.Server }
-
-func (s *subscriber[T]) connID() (codec.ConnID, bool) {
-	s.manager.mu.Lock()
-	defer s.manager.mu.Unlock()
-	return s.manager.id, s.manager.conn != nil
 }

@@ -10,8 +10,10 @@
 // The parts and their files:
 //
 //   - subscribe.go: the entry point;
-//   - manager.go: which subscribers a channel has, and who receives an EVENT;
-//   - connection.go: the goroutine that keeps the connection, and the server, up to date;
+//   - manager.go: which channels there are, and who receives an EVENT;
+//   - channel.go: a channel and its subscribers;
+//   - connection.go: the goroutine that keeps the connection;
+//   - changes.go: what it sends, so that the server has the same subscriptions;
 //   - subscription.go: what a reader of messages sees;
 //   - queue.go: which messages are kept and which are dropped.
 //
