@@ -2,8 +2,8 @@ package codec
 
 import "encoding/binary"
 
-// Channel asks who is subscribed to a channel. Sent by clients; a
-// [ChannelResponse] answers it.
+// Channel lists the subscriptions to a channel. A client sends it; the response is a
+// [ChannelResponse].
 //
 //	17 · channel length 1 · channel
 type Channel struct {
@@ -31,21 +31,21 @@ func (m Channel) AppendBinary(dst []byte) ([]byte, error) {
 	return appendKeyFrame(dst, OpChannel, m.Name)
 }
 
-// ChannelResponse answers a [Channel]. Sent by servers.
+// ChannelResponse is the response to a [Channel]. A server sends it.
 //
 //	00
 //	01 · n u64 · n × (id 16 · since u64 · read bytes u64 · write bytes u64)
 type ChannelResponse struct {
-	Found       bool         // false: nobody is subscribed; the rest is zero then
-	Subscribers []Subscriber // one for each subscription, in the server's order
+	Found       bool         // if false, there are no subscriptions, and the rest is zero
+	Subscribers []Subscriber // one for each subscription, in the order of the wire
 }
 
 // Subscriber is a subscription in a [ChannelResponse].
 type Subscriber struct {
 	ID         ConnID
-	Since      uint64 // when it subscribed, in ns since 1970
-	ReadBytes  uint64 // of the payloads published on the channel since
-	WriteBytes uint64 // a server was never seen to count these
+	Since      uint64 // when it began, in ns since 1970
+	ReadBytes  uint64 // bytes of the payloads published on the channel since then
+	WriteBytes uint64 // bytes; 0 in all responses of real servers
 }
 
 const subscriberSize = 16 + 3*8
@@ -55,7 +55,7 @@ func (ChannelResponse) Kind() Kind { return KindChannel }
 
 func (ChannelResponse) valueSize() int { return 0 }
 
-// DecodeChannelResponse decodes the answer to a CHANNEL at the start of src and
+// DecodeChannelResponse decodes the response to a CHANNEL at the start of src and
 // returns it and its length in bytes. It allocates the subscribers once all have
 // arrived. Errors: [ErrShort], [ErrMalformed].
 func DecodeChannelResponse(src []byte) (m ChannelResponse, n int, err error) {

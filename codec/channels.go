@@ -2,8 +2,8 @@ package codec
 
 import "iter"
 
-// Channels asks for all channels that somebody is subscribed to. Sent by clients; a
-// [ChannelsResponse] answers it.
+// Channels lists all channels that have subscriptions. A client sends it; the response is
+// a [ChannelsResponse].
 //
 //	16
 type Channels struct{}
@@ -28,12 +28,12 @@ func (Channels) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpChannels)), nil
 }
 
-// ChannelsResponse answers a [Channels]. Sent by servers.
+// ChannelsResponse is the response to a [Channels]. A server sends it.
 //
 //	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry · n names
 //	entry: name length 1 · read bytes u64 · write bytes u64 · connections u64
 type ChannelsResponse struct {
-	Fragments [][]ChannelsEntry // in their order; nil if there are none
+	Fragments [][]ChannelsEntry // in the order of the wire; nil if there are none
 }
 
 // Kind returns [KindChannels].
@@ -44,9 +44,9 @@ func (ChannelsResponse) valueSize() int { return 0 }
 // All yields the entries of all fragments.
 func (m ChannelsResponse) All() iter.Seq[ChannelsEntry] { return allOf(m.Fragments) }
 
-// DecodeChannelsResponse decodes the answer to a CHANNELS at the start of src and
-// returns it and its length in bytes. A long one that arrives in pieces is
-// decoded once by a [ChannelsDecoder]. Errors: [ErrShort], [ErrMalformed].
+// DecodeChannelsResponse decodes the response to a CHANNELS at the start of src and
+// returns it and its length in bytes. A [ChannelsDecoder] decodes a
+// response that arrives in pieces. Errors: [ErrShort], [ErrMalformed].
 func DecodeChannelsResponse(src []byte) (m ChannelsResponse, n int, err error) {
 	m.Fragments, n, err = decodeFragments[ChannelsEntry](src)
 	return m, n, err
@@ -58,16 +58,16 @@ func (m ChannelsResponse) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// ChannelsDecoder decodes the answer to a CHANNELS as it arrives.
+// ChannelsDecoder decodes the response to a CHANNELS as it arrives.
 type ChannelsDecoder = FragmentDecoder[ChannelsEntry]
 
 // ChannelsEntry is a channel in a [ChannelsResponse]. Every connection is
 // subscribed to "*" and to the channel of its own id (see [ConnID]).
 type ChannelsEntry struct {
 	Name        []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
-	ReadBytes   uint64 // the sum of its subscribers' (see Subscriber)
-	WriteBytes  uint64 // likewise
-	Connections uint64 // subscribed to it, each as often as it has subscribed
+	ReadBytes   uint64 // the sum over its subscriptions (see Subscriber)
+	WriteBytes  uint64 // the sum over its subscriptions
+	Connections uint64 // how many subscriptions it has; a connection can have several
 }
 
 func (ChannelsEntry) size() int { return 1 + 3*8 }

@@ -1,7 +1,7 @@
 package codec
 
-// Connection asks for one open connection. Sent by clients; a
-// [ConnectionResponse] answers it.
+// Connection describes an open connection of the server. A client sends it; the response
+// is a [ConnectionResponse].
 //
 //	15 · id 16
 type Connection struct {
@@ -37,12 +37,12 @@ func (m Connection) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, m.ID[:]...), nil
 }
 
-// ConnectionResponse answers a [Connection]. Sent by servers.
+// ConnectionResponse is the response to a [Connection]. A server sends it.
 //
 //	00
 //	01 · entry 237, see ConnectionInfo
 type ConnectionResponse struct {
-	Found      bool // false: no open connection has the id; the rest is zero then
+	Found      bool // if false, no open connection has the id, and the rest is zero
 	Connection ConnectionInfo
 }
 
@@ -51,7 +51,7 @@ func (ConnectionResponse) Kind() Kind { return KindConnection }
 
 func (ConnectionResponse) valueSize() int { return 0 }
 
-// DecodeConnectionResponse decodes the answer to a CONNECTION at the start of src
+// DecodeConnectionResponse decodes the response to a CONNECTION at the start of src
 // and returns it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodeConnectionResponse(src []byte) (m ConnectionResponse, n int, err error) {
 	ok, err := found(src)

@@ -13,7 +13,7 @@ type ConnID [16]byte
 // digits. This is also the name of the connection's own channel.
 func (id ConnID) String() string { return hex.EncodeToString(id[:]) }
 
-// ConnectionType is what is at the other end of a connection.
+// ConnectionType is the kind of peer at the other end of a connection.
 type ConnectionType byte
 
 // The types of the protocol.
@@ -34,7 +34,7 @@ func (t ConnectionType) String() string {
 	}
 }
 
-// Transport is what a connection runs over.
+// Transport is the transport of a connection.
 type Transport byte
 
 // The transports of the protocol.
@@ -55,8 +55,8 @@ func (t Transport) String() string {
 	}
 }
 
-// RequestCounts is how many requests of each kind a connection has sent, in the
-// order of the wire.
+// RequestCounts is how many requests of each kind a connection has sent. The fields are
+// in the order of the wire.
 type RequestCounts struct {
 	Insert, Set, Query, Get, Update, Purge, List, Info, Stat, Stats,
 	Publish, Subscribe, Unsubscribe, Connections, Connection, Channels, Channel, WhoAmI uint64
@@ -73,13 +73,13 @@ type ConnectionInfo struct {
 	IPVersion      uint8  // 4 or 6
 	IP             string // as text, such as "127.0.0.1"; at most 16 bytes
 	Port           uint16
-	Connected      uint64 // since when, in ns since 1970
-	ReadBytes      uint64 // from the connection
-	WriteBytes     uint64 // to the connection
-	PublishedBytes uint64 // of the payloads it published, where it was subscribed itself
-	ReceivedBytes  uint64 // of the payloads of EVENTs that others published
-	AllocatedBytes uint64 // a server was never seen to count these
-	ConsumedBytes  uint64 // nor these
+	Connected      uint64 // when it was accepted, in ns since 1970
+	ReadBytes      uint64 // received from it
+	WriteBytes     uint64 // sent to it
+	PublishedBytes uint64 // of the payloads that it published and received itself
+	ReceivedBytes  uint64 // of the payloads that it received from others
+	AllocatedBytes uint64 // 0 in all responses of real servers
+	ConsumedBytes  uint64 // 0 in all responses of real servers
 	Requests       RequestCounts
 }
 
@@ -88,7 +88,7 @@ const (
 	maxIP          = 16
 )
 
-// numbers are the 64-bit numbers in the order of the wire.
+// numbers returns the 64-bit numbers, in the order of the wire.
 func (c *ConnectionInfo) numbers() [25]*uint64 {
 	r := &c.Requests
 	return [...]*uint64{

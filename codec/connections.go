@@ -2,8 +2,8 @@ package codec
 
 import "iter"
 
-// Connections asks for all open connections. Sent by clients; a
-// [ConnectionsResponse] answers it.
+// Connections lists the open connections of the server. A client sends it; the response
+// is a [ConnectionsResponse].
 //
 //	14
 type Connections struct{}
@@ -28,12 +28,12 @@ func (Connections) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpConnections)), nil
 }
 
-// ConnectionsResponse answers a [Connections]. Sent by servers.
+// ConnectionsResponse is the response to a [Connections]. A server sends it.
 //
 //	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry
 //	entry: 237 bytes, see ConnectionInfo
 type ConnectionsResponse struct {
-	Fragments [][]ConnectionInfo // in their order; nil if there are none
+	Fragments [][]ConnectionInfo // in the order of the wire; nil if there are none
 }
 
 // Kind returns [KindConnections].
@@ -44,9 +44,9 @@ func (ConnectionsResponse) valueSize() int { return 0 }
 // All yields the entries of all fragments.
 func (m ConnectionsResponse) All() iter.Seq[ConnectionInfo] { return allOf(m.Fragments) }
 
-// DecodeConnectionsResponse decodes the answer to a CONNECTIONS at the start of src and
-// returns it and its length in bytes. A long one that arrives in pieces is
-// decoded once by a [ConnectionsDecoder]. Errors: [ErrShort], [ErrMalformed].
+// DecodeConnectionsResponse decodes the response to a CONNECTIONS at the start of src and
+// returns it and its length in bytes. A [ConnectionsDecoder] decodes a
+// response that arrives in pieces. Errors: [ErrShort], [ErrMalformed].
 func DecodeConnectionsResponse(src []byte) (m ConnectionsResponse, n int, err error) {
 	m.Fragments, n, err = decodeFragments[ConnectionInfo](src)
 	return m, n, err
@@ -58,5 +58,5 @@ func (m ConnectionsResponse) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// ConnectionsDecoder decodes the answer to a CONNECTIONS as it arrives.
+// ConnectionsDecoder decodes the response to a CONNECTIONS as it arrives.
 type ConnectionsDecoder = FragmentDecoder[ConnectionInfo]

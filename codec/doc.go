@@ -1,47 +1,46 @@
 // Package codec encodes and decodes the frames of the Throttr protocol.
 //
-// A Throttr server is compiled for one value size: every quota, amount of time
-// and payload length on its wire is N = 1, 2, 4 or 8 bytes wide, little-endian.
-// Frames that carry such a number are generic over it; the packages
-// codec/uint8, codec/uint16, codec/uint32 and codec/uint64 instantiate them.
+// A Throttr server is compiled for one value size N: 1, 2, 4 or 8. Quotas, amounts of
+// time and the lengths of values and payloads are N bytes wide. All numbers are
+// little-endian and unsigned. Frames that carry a number of N bytes are generic over it;
+// the packages codec/uint8, codec/uint16, codec/uint32 and codec/uint64 instantiate them.
 //
 //	buf, err := codec.Insert[uint16]{Key: []byte("k"), Quota: 5, TTL: ttl}.AppendBinary(nil)
 //	req, n, err := codec.DecodeRequest[uint16](buf)
 //
-// Each message has a file of its own, with the struct, who sends it, its byte
-// layout, its decoder and its encoder, in this order. Both directions are here:
-// a client encodes requests and decodes responses, a server does the opposite.
+// Each request has a file of its own, together with its response. For both of them it
+// says which side sends it and shows the layout of its bytes: fields are separated by
+// "·", and the number behind a field's name is its width in bytes ("u64" is 8 bytes).
+// Clients encode requests and decode responses; servers do the opposite. The package
+// serves both.
 //
 // # Decoding
 //
-// A decoder takes the bytes received so far and returns the message and how
-// many bytes it took. [ErrShort] means that the bytes are a proper beginning and
-// more are needed. Every other error is final: more bytes can't mend the frame.
-// It wraps [ErrUnknownOp] or [ErrMalformed] and, as a [*DecodeError], names the
-// offset and the field. Keys and payloads of a decoded message alias the input.
+// A decoder takes the bytes received so far, and returns the message and its length in
+// bytes. [ErrShort] means that the frame is not complete: call the decoder again once
+// more bytes have arrived. Every other error is final. It is a [*DecodeError] that names
+// the offset and the field, and matches [ErrUnknownOp] or [ErrMalformed]. Keys, channels,
+// values and payloads of a decoded message alias the input.
 //
-// The answers to LIST, STATS, CONNECTIONS and CHANNELS come in fragments and can be
-// of any size. A [ListDecoder] or one of its siblings takes such an answer as it
-// arrives, and keeps one fragment of it. Their whole decoders, such as
-// [DecodeListResponse], start from the beginning each time.
+// The responses to LIST, STATS, CONNECTIONS and CHANNELS come in fragments and can have
+// any length. [ListDecoder], [StatsDecoder], [ConnectionsDecoder] and [ChannelsDecoder]
+// decode such a response as it arrives, and hold one fragment of it. The decoders of whole
+// responses, such as [DecodeListResponse], start from the beginning at each call.
 //
 // # Encoding
 //
-// AppendBinary appends the frame to the slice it is given. A frame that the
-// protocol can't carry (a key over [MaxKey] bytes, a payload whose length does
-// not fit N bytes, a frame over [MaxFrame] bytes) is refused with a
-// [*SizeError], and the slice comes back unchanged. The bound on a frame is one on
-// requests and EVENTs: an answer can be longer.
+// AppendBinary appends the frame to a slice. It returns a [*SizeError], and the slice
+// unchanged, for a frame that the protocol can't carry: a key or channel over [MaxKey]
+// bytes, a value or payload whose length does not fit N bytes, a frame over [MaxFrame]
+// bytes. Only responses that list something can be longer than that.
 //
 // # Allocations
 //
-// Nothing here allocates, save for
-//   - the growth of the slice to append to;
-//   - the interface values that [DecodeRequest] and [DecodeResponse] return;
-//   - what is a slice or a string in an answer to LIST, STATS, CONNECTIONS,
-//     CONNECTION, CHANNELS, CHANNEL or INFO, and only once all of it has arrived;
-//   - what a [FragmentDecoder] keeps: no more than has arrived of a fragment. It is
-//     used again for the next one.
-//
-// The decoders of any other single message, such as [DecodeInsert], never allocate.
+// Only these allocate:
+//   - AppendBinary, if the slice has to grow;
+//   - [DecodeRequest] and [DecodeResponse], for the interface value that they return;
+//   - the decoders of the responses to LIST, STATS, CONNECTIONS, CONNECTION, CHANNELS,
+//     CHANNEL and INFO, for slices and strings, once the whole response has arrived;
+//   - [FragmentDecoder], for what has arrived of a fragment. It reuses that memory for
+//     the next fragment.
 package codec

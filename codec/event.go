@@ -1,9 +1,9 @@
 package codec
 
-// Event carries a published payload to a subscriber. Sent by servers, unasked,
-// between any two responses (H8): every connection is subscribed to the channel
-// "*" and to its own id. Where a response may begin, the first byte tells them
-// apart: 19 is an EVENT, 00 and 01 are responses.
+// Event carries a published payload to a subscriber. A server sends it unasked, between
+// any two responses (H8): every connection is subscribed to the channel "*" and to the
+// channel of its own id. The first byte distinguishes the two: 19 begins an EVENT, 00 and
+// 01 begin a response.
 //
 //	19 · channel length 1 · payload length N · channel · payload
 type Event[T Value] struct {

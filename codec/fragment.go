@@ -8,53 +8,53 @@ import (
 )
 
 // FragmentEntry is an entry of a response that comes in fragments: a [ListEntry],
-// [StatsEntry], [ConnectionInfo] or [ChannelsEntry]. On the wire it has a part of
-// a fixed size, and a name or none. The names of a fragment's entries come one
-// behind the other after the fixed parts of all of them.
+// [StatsEntry], [ConnectionInfo] or [ChannelsEntry]. On the wire it has a fixed part, of a
+// fixed size, and may have a name. The names of a fragment's entries follow the fixed
+// parts of all of them.
 type FragmentEntry[E any] interface {
 	// size is the length of the fixed part in bytes.
 	size() int
-	// scan checks the fixed part, and reads the length of the name from it.
+	// scan checks the fixed part, and returns the length of the name.
 	scan(b []byte) (name int, err error)
-	// decode reads the fixed part once it was checked.
+	// decode reads a fixed part that scan has accepted.
 	decode(b []byte) E
 	// named returns the entry with its name.
 	named(name []byte) E
 
-	// check says whether the entry can be encoded.
+	// check returns an error if the entry can't be encoded.
 	check() error
 	// encode writes the fixed part.
 	encode(b []byte)
 	name() []byte
 }
 
-// FragmentDecoder decodes a response that comes in fragments as it arrives. It is
-// known as [ListDecoder], [StatsDecoder], [ConnectionsDecoder] and
-// [ChannelsDecoder]. Its zero value is at the start of a response.
+// FragmentDecoder decodes a response that comes in fragments, as it arrives. [ListDecoder],
+// [StatsDecoder], [ConnectionsDecoder] and [ChannelsDecoder] are its instances. The zero
+// value is ready to decode one response.
 //
 //	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × fixed part · n names
 //
-// It keeps one fragment, and of that what has arrived: a count on the wire makes
-// it allocate nothing and wait for nothing but bytes.
+// It holds no more than one fragment, and of that no more than has arrived: it does not
+// allocate by counts that it has read from the wire.
 type FragmentDecoder[E FragmentEntry[E]] struct {
-	// MaxFragment is how many bytes the entries and names of a fragment may have, 0 for any
-	// number: one with more is malformed. Those of a server have less than 24 KiB.
+	// MaxFragment bounds the bytes of the entries and names of a fragment: one with more is
+	// malformed. 0 is no bound. The fragments of real servers have less than 24 KiB.
 	MaxFragment uint64
 
 	state fragments[E]
-	part  []byte // the beginning of the item that is to come next
-	taken bool   // part is a whole item, decoded by the last call
+	part  []byte // the bytes of the next item that have arrived
+	taken bool   // part is complete, and was decoded by the last call
 }
 
-// Decode takes bytes from src, up to the end of a fragment and no further than the
-// end of the response, and returns how many. What the last call did not take must
-// come again, at the start of the next src.
+// Decode decodes bytes of src up to the end of a fragment or of the response, and returns
+// how many it took. The next src must begin with the bytes that it did not take.
 //
-// Entries are those of the fragment that has come to its end, and nil where none has:
-// those of an empty fragment are empty. They are valid until the next call and until
-// src is overwritten. Errors: [ErrShort] where all of src
-// was taken and more bytes are needed; [ErrMalformed], with the offset in the
-// response, for good.
+// It returns the entries of the fragment that ends there; nil if none does. The entries of
+// an empty fragment are empty and not nil. They are valid until the next call, and until
+// src is overwritten.
+//
+// Errors: [ErrShort] if it took all of src and needs more bytes; [ErrMalformed], with the
+// offset in the response, at this and every later call.
 func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) {
 	if d.taken {
 		d.part, d.taken = d.part[:0], false
@@ -78,27 +78,27 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 	return nil, n, nil
 }
 
-// Done reports whether the response has come to its end.
+// Done reports whether the response is complete.
 func (d *FragmentDecoder[E]) Done() bool { return d.state.done() }
 
-// next returns the next item, once it has arrived, from src[*n:] if that holds all
-// of it.
+// next returns the next item, or nil if it has not arrived yet. It adds the bytes that it
+// took from src[*n:] to *n. An item that lies in src as a whole is not copied.
 func (d *FragmentDecoder[E]) next(src []byte, n *int) []byte {
 	size, rest := d.state.size(), src[*n:]
 	if len(d.part) == 0 && uint64(len(rest)) >= size {
 		*n += int(size)
 		return rest[:size:size]
 	}
-	took := min(size-uint64(len(d.part)), uint64(len(rest)))
-	d.part = append(d.part, rest[:took]...)
-	*n += int(took)
+	more := min(size-uint64(len(d.part)), uint64(len(rest)))
+	d.part = append(d.part, rest[:more]...)
+	*n += int(more)
 	if uint64(len(d.part)) < size {
 		return nil
 	}
 	return d.part[:size:size]
 }
 
-// stage is what comes next in a response that comes in fragments.
+// stage is the kind of the next item of a response that comes in fragments.
 type stage uint8
 
 const (
@@ -110,19 +110,19 @@ const (
 	atEnd
 )
 
-// fragments reads a response that comes in fragments, item by item: take(item) with
-// an item of size() bytes, until done().
+// fragments decodes a response that comes in fragments, item by item: until done returns
+// true, the caller passes the next size() bytes to take.
 type fragments[E FragmentEntry[E]] struct {
-	dry     bool   // only look whether the items are as they should be
+	dry     bool   // only check the items
 	max     uint64 // bytes of a fragment; 0: any number
 	stage   stage
 	offset  int64  // of the next item in the response
 	count   uint64 // of fragments in the response
 	index   uint64 // of the fragment, from 1
-	left    uint64 // entries of the fragment that are to come
+	left    uint64 // how many entries of the fragment have not been read
 	start   int64  // where the fragment begins in the response
-	fixed   uint64 // bytes of all its entries; the largest uint64 if they are more
-	total   uint64 // bytes of the names of those that have come
+	fixed   uint64 // the length of its fixed parts in bytes; math.MaxUint64 if it is more
+	total   uint64 // the length of the names of the entries that were read, in bytes
 	names   []byte // the lengths of these names
 	entries []E
 	err     error
@@ -130,7 +130,7 @@ type fragments[E FragmentEntry[E]] struct {
 
 func (f *fragments[E]) done() bool { return f.stage == atEnd }
 
-// size is the length of the next item in bytes.
+// size returns the length of the next item in bytes.
 func (f *fragments[E]) size() uint64 {
 	switch f.stage {
 	case atStatus:
@@ -147,8 +147,8 @@ func (f *fragments[E]) size() uint64 {
 	}
 }
 
-// take reads the next item, and reports whether it is the last of a fragment. An
-// error stays.
+// take decodes the next item, and reports whether it ends a fragment. After an error, every
+// call returns that error.
 func (f *fragments[E]) take(item []byte) (whole bool, err error) {
 	if f.err == nil {
 		whole, f.err = f.read(item)
@@ -174,7 +174,7 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 		f.left, f.start = binary.LittleEndian.Uint64(item[8:]), offset
 		f.total, f.names, f.entries = 0, f.names[:0], f.entries[:0]
 		if f.entries == nil {
-			f.entries = []E{} // costs nothing
+			f.entries = []E{} // allocates nothing
 		}
 		f.stage = atEntry
 		if f.left == 0 {
@@ -210,7 +210,7 @@ func (f *fragments[E]) read(item []byte) (whole bool, err error) {
 	return false, nil
 }
 
-// fits refuses a fragment that has more bytes than it may, as soon as that is known.
+// fits returns an error if the fragment is longer than f.max, as soon as that is known.
 func (f *fragments[E]) fits() error {
 	if f.max == 0 || f.fixed <= f.max && f.total <= f.max-f.fixed {
 		return nil
@@ -219,7 +219,7 @@ func (f *fragments[E]) fits() error {
 	return &DecodeError{Offset: f.start, Field: "fragment", Value: length, Err: ErrMalformed}
 }
 
-// times returns the product, or the largest uint64 if it is more.
+// times returns a·b, or math.MaxUint64 if it is more.
 func times(a, b uint64) uint64 {
 	if hi, lo := bits.Mul64(a, b); hi == 0 {
 		return lo
@@ -227,7 +227,7 @@ func times(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
-// begin gets ready for the next fragment, if there is one.
+// begin sets the stage to the next fragment, or to the end.
 func (f *fragments[E]) begin() {
 	f.stage = atFragment
 	if f.index == f.count {
@@ -235,11 +235,11 @@ func (f *fragments[E]) begin() {
 	}
 }
 
-// decodeFragments decodes a whole response that comes in fragments. It looks first,
-// so that nothing is allocated for what is not whole.
+// decodeFragments decodes a whole response that comes in fragments. It checks the response
+// first, so that it allocates nothing for one that is incomplete or malformed.
 func decodeFragments[E FragmentEntry[E]](src []byte) (all [][]E, n int, err error) {
-	look := fragments[E]{dry: true}
-	if n, err = look.all(src, nil); err != nil {
+	check := fragments[E]{dry: true}
+	if n, err = check.all(src, nil); err != nil {
 		return nil, 0, err
 	}
 	var f fragments[E]
@@ -250,7 +250,7 @@ func decodeFragments[E FragmentEntry[E]](src []byte) (all [][]E, n int, err erro
 	return all, n, err
 }
 
-// all reads the response at the start of src, and calls each where a fragment ends.
+// all decodes the response at the start of src, and calls each at the end of a fragment.
 func (f *fragments[E]) all(src []byte, each func()) (n int, err error) {
 	for !f.done() {
 		size := f.size()

@@ -6,11 +6,10 @@ import (
 )
 
 const (
-	// MaxFrame is the size of the server's read buffer in bytes, and so of the
-	// longest request. A server never answers a longer one, and from then on spins
-	// at full load (H5 in docs/protocol.md): encoders refuse it. It bounds EVENTs
-	// and the answer to a GET, too, since what they carry came in a request.
-	// Answers that list something have no bound.
+	// MaxFrame is the length of the longest request in bytes: the size of the server's
+	// read buffer. A server never responds to a longer one, and spins from then on (H5 in
+	// docs/protocol.md), so encoders refuse it. EVENTs and the responses to GET carry what
+	// came in a request, and are not longer. Responses that list something have no bound.
 	MaxFrame = 8096
 	// MaxKey is the length of the longest key or channel in bytes.
 	MaxKey = 255
@@ -18,15 +17,15 @@ const (
 
 // Frame is any message of the protocol, of either direction.
 type Frame interface {
-	// AppendBinary appends the encoded frame to dst, or returns dst unchanged
-	// and a [*SizeError].
+	// AppendBinary appends the encoded frame to dst. On an error, a [*SizeError], it
+	// returns dst unchanged.
 	encoding.BinaryAppender
-	// valueSize is the N that the frame was made for, 0 if it carries no value.
+	// valueSize returns the value size of the frame; 0 if it has no field of N bytes.
 	valueSize() int
 }
 
-// reserve returns dst with room for n more bytes. Where there is room already it
-// costs a comparison: growing is out of line, so that this is inlined.
+// reserve returns dst with room for n more bytes. It is inlined, and grow is not: mostly
+// there is room, and reserve costs a comparison.
 func reserve(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) < n {
 		return grow(dst, n)
@@ -37,8 +36,7 @@ func reserve(dst []byte, n int) []byte {
 //go:noinline
 func grow(dst []byte, n int) []byte { return slices.Grow(dst, n) }
 
-// appendKeyFrame appends the frame that consists of op, a key's length and the
-// key.
+// appendKeyFrame appends a frame of op, key length and key.
 func appendKeyFrame(dst []byte, op Op, key []byte) ([]byte, error) {
 	if len(key) > MaxKey {
 		return dst, keyTooLong(op, key)
@@ -65,8 +63,7 @@ func decodeKeyFrame(src []byte, op Op) (key []byte, n int, err error) {
 	return src[2:n:n], n, nil
 }
 
-// decodeBareFrame decodes the frame that consists of op alone, and returns its
-// length, 1.
+// decodeBareFrame decodes a frame that consists of its op, and returns its length, 1.
 func decodeBareFrame(src []byte, op Op) (n int, err error) {
 	if len(src) == 0 {
 		return 0, ErrShort
@@ -77,8 +74,8 @@ func decodeBareFrame(src []byte, op Op) (n int, err error) {
 	return 1, nil
 }
 
-// appendPayloadFrame appends the frame that consists of op, the lengths of a
-// channel and a payload, and the two.
+// appendPayloadFrame appends a frame of op, channel length, payload length, channel and
+// payload.
 func appendPayloadFrame[T Value](dst []byte, op Op, channel, payload []byte) ([]byte, error) {
 	head := 2 + Size[T]()
 	if err := checkPayload[T](op, "channel", channel, "payload", payload, head); err != nil {
@@ -115,8 +112,8 @@ func decodePayloadFrame[T Value](src []byte, op Op) (channel, payload []byte, n 
 	return src[head:split:split], src[split:n:n], n, nil
 }
 
-// checkPayload refuses a name over 255 bytes, a payload whose length does not
-// fit T, and a frame (head bytes beside the two) over [MaxFrame].
+// checkPayload returns an error for a name over 255 bytes, for a payload whose length does
+// not fit T, and for a frame over [MaxFrame]. The frame has head bytes besides the two.
 func checkPayload[T Value](op Op, nameField string, name []byte, field string, payload []byte, head int) error {
 	if len(name) > MaxKey {
 		return &SizeError{Op: op, Field: nameField, Size: len(name), Max: MaxKey}
@@ -130,8 +127,8 @@ func checkPayload[T Value](op Op, nameField string, name []byte, field string, p
 	return nil
 }
 
-// frameLength adds up the parts of a frame whose payload's length came from the
-// wire, and refuses a frame over [MaxFrame] before a byte of it has come.
+// frameLength returns the length of a frame, whose payload's length was read from the wire.
+// It returns an error if that is over [MaxFrame], even before the frame has arrived.
 func frameLength(head int, payload uint64) (int, error) {
 	if payload > MaxFrame || head+int(payload) > MaxFrame {
 		n := uint64(head) + payload

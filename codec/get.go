@@ -1,6 +1,6 @@
 package codec
 
-// Get reads a buffer. Sent by clients; a [GetResponse] answers it.
+// Get reads a buffer. A client sends it; the response is a [GetResponse].
 //
 //	06 · key length 1 · key
 type Get struct {
@@ -28,15 +28,15 @@ func (m Get) AppendBinary(dst []byte) ([]byte, error) {
 	return appendKeyFrame(dst, OpGet, m.Key)
 }
 
-// GetResponse answers a [Get]. Sent by servers.
+// GetResponse is the response to a [Get]. A server sends it.
 //
 //	00
 //	01 · unit 1 · amount N · value length N · value
 //
-// A counter is found with an empty value.
+// For a counter the value is empty.
 type GetResponse[T Value] struct {
-	Found bool   // false: no such key, or an expired one; the rest is zero then
-	TTL   TTL[T] // what remains, floored to the record's unit
+	Found bool   // if false, the key is missing or expired, and the rest is zero
+	TTL   TTL[T] // what remains, rounded down to the record's unit
 	Value []byte // aliases the input when decoded
 }
 
@@ -45,7 +45,7 @@ func (GetResponse[T]) Kind() Kind { return KindGet }
 
 func (GetResponse[T]) valueSize() int { return Size[T]() }
 
-// DecodeGetResponse decodes the answer to a GET at the start of src and returns
+// DecodeGetResponse decodes the response to a GET at the start of src and returns
 // it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodeGetResponse[T Value](src []byte) (m GetResponse[T], n int, err error) {
 	if len(src) == 0 {

@@ -1,7 +1,7 @@
 package codec
 
-// Info asks for the figures of the whole server. Sent by clients; an [InfoResponse]
-// answers it.
+// Info reads the statistics of the server. A client sends it; the response is an
+// [InfoResponse].
 //
 //	08
 type Info struct{}
@@ -26,35 +26,35 @@ func (Info) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpInfo)), nil
 }
 
-// InfoResponse answers an [Info]. Sent by servers.
+// InfoResponse is the response to an [Info]. A server sends it.
 //
 //	01 · 52 × u64, in the order of the fields · version 16 (text, NUL padded)
 type InfoResponse struct {
 	Timestamp     uint64 // the server's clock, in s since 1970
 	Requests      InfoRequests
-	ReadBytes     Count  // from all connections
-	WriteBytes    Count  // to all connections
-	Keys          uint64 // records of both types
+	ReadBytes     Count  // received from all connections
+	WriteBytes    Count  // sent to all connections
+	Keys          uint64 // records of both kinds
 	Counters      uint64 // records that are counters
 	Buffers       uint64 // records that are buffers
 	CounterBytes  uint64 // used by the values of all counters
 	BufferBytes   uint64 // used by the values of all buffers
-	Subscriptions uint64 // of all connections, with those to "*" and to their own ids
-	Channels      uint64 // a server was seen to count its connections here, not its channels
+	Subscriptions uint64 // of all connections, those to "*" and to their own ids included
+	Channels      uint64 // real servers count their connections here, not their channels
 	RunningSince  uint64 // when the server started, in ns since 1970
-	Connections   uint64 // that are open
+	Connections   uint64 // open connections
 	Version       string // of the server, such as "5.0.11"; at most 16 bytes
 }
 
-// InfoRequests is how many requests of each kind a server has had, in the order of
-// the wire.
+// InfoRequests is how many requests of each kind a server has executed. The fields are in
+// the order of the wire.
 type InfoRequests struct {
 	All, Insert, Query, Update, Purge, Get, Set, List, Info, Stats, Stat, Subscribe, Unsubscribe,
 	Publish, Channel, Channels, WhoAmI, Connection, Connections Count
 }
 
-// Count is how often something has happened since the server started, and how often
-// in the last whole minute: that figure is worked out once a minute.
+// Count is how many events there were since the server started, and in the last whole
+// minute. A server updates the second number once a minute.
 type Count struct {
 	Total     uint64
 	PerMinute uint64
@@ -65,7 +65,7 @@ const (
 	maxVersion = 16
 )
 
-// counts are the pairs of numbers in the order of the wire.
+// counts returns the pairs of numbers, in the order of the wire.
 func (m *InfoResponse) counts() [21]*Count {
 	r := &m.Requests
 	return [...]*Count{
@@ -80,7 +80,7 @@ func (InfoResponse) Kind() Kind { return KindInfo }
 
 func (InfoResponse) valueSize() int { return 0 }
 
-// DecodeInfoResponse decodes the answer to an INFO at the start of src and returns
+// DecodeInfoResponse decodes the response to an INFO at the start of src and returns
 // it and its length, 433. Errors: [ErrShort], [ErrMalformed].
 func DecodeInfoResponse(src []byte) (m InfoResponse, n int, err error) {
 	if err := listed(src); err != nil {

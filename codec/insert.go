@@ -1,12 +1,12 @@
 package codec
 
-// Insert creates a counter. Sent by clients; a [Status] answers it: failure
-// where the key exists, be it only in the grace of an expired record (H1).
+// Insert creates a counter. A client sends it; the response is a [Status]. It fails if the
+// key exists, and for some 10 s after the key's record has expired (H1).
 //
 //	01 · quota N · unit 1 · amount N · key length 1 · key
 type Insert[T Value] struct {
 	Key   []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
-	Quota T      // what the counter starts with
+	Quota T      // the counter's first value
 	TTL   TTL[T] // how long it lives
 }
 

@@ -5,8 +5,7 @@ import (
 	"iter"
 )
 
-// List asks for all records. Sent by clients; a [ListResponse]
-// answers it.
+// List lists all records. A client sends it; the response is a [ListResponse].
 //
 //	07
 type List struct{}
@@ -31,12 +30,12 @@ func (List) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpList)), nil
 }
 
-// ListResponse answers a [List]. Sent by servers.
+// ListResponse is the response to a [List]. A server sends it.
 //
 //	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry · n keys
 //	entry: key length 1 · type 1 · unit 1 · expiry u64 · bytes used N
 type ListResponse[T Value] struct {
-	Fragments [][]ListEntry[T] // in their order; nil if there are none
+	Fragments [][]ListEntry[T] // in the order of the wire; nil if there are none
 }
 
 // Kind returns [KindList].
@@ -47,9 +46,9 @@ func (ListResponse[T]) valueSize() int { return Size[T]() }
 // All yields the entries of all fragments.
 func (m ListResponse[T]) All() iter.Seq[ListEntry[T]] { return allOf(m.Fragments) }
 
-// DecodeListResponse decodes the answer to a LIST at the start of src and
-// returns it and its length in bytes. A long one that arrives in pieces is
-// decoded once by a [ListDecoder]. Errors: [ErrShort], [ErrMalformed].
+// DecodeListResponse decodes the response to a LIST at the start of src and
+// returns it and its length in bytes. A [ListDecoder] decodes a
+// response that arrives in pieces. Errors: [ErrShort], [ErrMalformed].
 func DecodeListResponse[T Value](src []byte) (m ListResponse[T], n int, err error) {
 	m.Fragments, n, err = decodeFragments[ListEntry[T]](src)
 	return m, n, err
@@ -61,15 +60,15 @@ func (m ListResponse[T]) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// ListDecoder decodes the answer to a LIST as it arrives.
+// ListDecoder decodes the response to a LIST as it arrives.
 type ListDecoder[T Value] = FragmentDecoder[ListEntry[T]]
 
 // ListEntry is a record in a [ListResponse].
 type ListEntry[T Value] struct {
 	Key     []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
-	Buffer  bool   // a buffer, type 01 (see Set); false: a counter, type 00
-	Unit    Unit   // of its TTL
-	Expires uint64 // the end of its TTL, in ns since 1970
+	Buffer  bool   // true: a buffer, type 01 (see Set); false: a counter, type 00
+	Unit    Unit   // the unit of its TTL
+	Expires uint64 // when its TTL ends, in ns since 1970
 	Bytes   T      // a buffer's length in bytes; the value size for a counter
 }
 

@@ -5,7 +5,7 @@ import "fmt"
 // Op is the first byte of a request, or of an EVENT.
 type Op byte
 
-// The op codes this package speaks.
+// The op codes that this package knows.
 const (
 	OpInsert Op = 0x01
 	OpQuery  Op = 0x02
@@ -27,12 +27,12 @@ const (
 	OpChannel     Op = 0x17
 	OpWhoAmI      Op = 0x18
 
-	// OpEvent is never a request: it begins what a server pushes unasked.
+	// OpEvent begins an EVENT, which only servers send.
 	OpEvent Op = 0x19
 )
 
-// String returns the op's name in the protocol, such as "INSERT", or its number
-// for an op that this package does not speak.
+// String returns the op's name in the protocol, such as "INSERT", or the number of an
+// unknown op.
 func (o Op) String() string {
 	switch o {
 	case OpInsert:

@@ -2,26 +2,29 @@ package codec
 
 import "slices"
 
-// ProbeResponses is how many bytes answer a probe: one [Status] for its INSERT
-// and one for each of its four PURGEs.
+// ProbeResponses is the length of the response to a probe in bytes: one [Status] for its
+// INSERT and one for each of its four PURGEs.
 const ProbeResponses = 5
 
-// probeKeys are the offsets at which the probe's key starts for servers of 1, 2,
-// 4 and 8 byte values.
+// probeKeys are the offsets of the INSERT's key for value sizes of 1, 2, 4 and 8 bytes.
 var probeKeys = [4]int{5, 7, 11, 19}
 
-// AppendProbe appends a conversation that tells a server's value size without
-// risk to a server of any: an INSERT that is a valid frame for every N at once,
-// because the key length sits at another offset for each, and a PURGE of each of
-// the four keys that it can have created. Nothing stays behind. Without it, the
-// first frame of a wrong N would leave bytes that the server takes for op codes,
-// and an unknown op code kills it (H6).
+// AppendProbe appends requests whose responses reveal the value size N of a server: an
+// INSERT, and a PURGE of each of the four keys that it can have created. A client sends
+// them first on a connection, in one write; [DecodeProbe] decodes the responses.
 //
-// The tail ends the key. Make it random, 16 bytes say, so that two clients that
-// probe at the same moment do not meet. At most 240 bytes of it are allowed.
+// The INSERT is a valid frame for every N, since the offset of the key length differs
+// with N. So the probe is safe with every server, and leaves nothing behind. A frame for
+// another N would make the server take its bytes for op codes, and an unknown op code
+// kills it (H6).
+//
+// The key ends with tail, which has at most 240 bytes. It should be random, some 16 bytes,
+// so that clients that probe at the same time do not use the same key.
+//
+// The INSERT is L = 20 + len(tail) bytes long. Bytes that are not shown are 00:
 //
 //	offset  0   2   3   4    5   6    9   10    18    20
-//	byte    01  04  04  L-5  04  L-7  04  L-11  L-19  tail, with L = 20 + its length; 00 elsewhere
+//	byte    01  04  04  L-5  04  L-7  04  L-11  L-19  tail
 func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 	l := 20 + len(tail)
 	if l-probeKeys[0] > MaxKey {
@@ -46,27 +49,27 @@ func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// DecodeProbe returns the value size in bytes that the answers to a probe tell:
-// 1, 2, 4 or 8. The INSERT has succeeded, and exactly one of the four PURGEs has
-// found its key; anything else is no server that can be talked to.
-// Errors: [ErrShort], [ErrMalformed].
+// DecodeProbe decodes the responses to a probe at the start of src. It returns the
+// server's value size in bytes (1, 2, 4 or 8) and the length of the responses. The INSERT
+// and exactly one of the four PURGEs must have succeeded. Errors: [ErrShort],
+// [ErrMalformed].
 func DecodeProbe(src []byte) (size, n int, err error) {
 	for i := range ProbeResponses {
 		if i == len(src) {
 			return 0, 0, ErrShort
 		}
-		answer, want := src[i], byte(1)
+		got, want := src[i], byte(1)
 		switch {
 		case i == 0: // the INSERT
-		case size != 0: // the key has been found already
+		case size != 0: // an earlier PURGE has found the key
 			want = 0
-		case answer == 1:
+		case got == 1:
 			size = 1 << (i - 1)
-		case i < ProbeResponses-1: // the key may be one of those to come
+		case i < ProbeResponses-1: // a later PURGE can find the key
 			want = 0
 		}
-		if answer != want {
-			return 0, 0, &DecodeError{Offset: int64(i), Field: "probe status", Value: uint64(answer), Err: ErrMalformed}
+		if got != want {
+			return 0, 0, &DecodeError{Offset: int64(i), Field: "probe status", Value: uint64(got), Err: ErrMalformed}
 		}
 	}
 	return size, ProbeResponses, nil

@@ -1,7 +1,7 @@
 package codec
 
-// Publish sends a payload to all subscribers of a channel, as an [Event] each.
-// Sent by clients; a [Status] answers it: failure where there are none. A
+// Publish sends a payload to all subscribers of a channel, each of which gets an [Event].
+// A client sends it; the response is a [Status]. It fails if there are no subscribers. A
 // publisher that is subscribed itself gets its EVENT before the status.
 //
 //	13 · channel length 1 · payload length N · channel · payload

@@ -1,7 +1,7 @@
 package codec
 
-// Purge deletes a record. Sent by clients; a [Status] answers it: failure where
-// the key is missing or expired.
+// Purge removes a record. A client sends it; the response is a [Status]. It fails if the
+// key is missing or expired.
 //
 //	04 · key length 1 · key
 type Purge struct {

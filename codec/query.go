@@ -1,6 +1,6 @@
 package codec
 
-// Query reads a counter. Sent by clients; a [QueryResponse] answers it.
+// Query reads a counter. A client sends it; the response is a [QueryResponse].
 //
 //	02 · key length 1 · key
 type Query struct {
@@ -28,17 +28,16 @@ func (m Query) AppendBinary(dst []byte) ([]byte, error) {
 	return appendKeyFrame(dst, OpQuery, m.Key)
 }
 
-// QueryResponse answers a [Query]. Sent by servers.
+// QueryResponse is the response to a [Query]. A server sends it.
 //
 //	00
 //	01 · quota N · unit 1 · amount N
 //
-// The server floors what remains of the TTL to the unit that the record was made
-// with, so a live record can have an Amount of 0. A buffer (see [Set]) is found
-// with Quota 0.
+// The amount is what remains of the TTL, rounded down to the unit that the record was
+// created with: for a live record it can be 0. For a buffer (see [Set]) the quota is 0.
 type QueryResponse[T Value] struct {
-	Found bool   // false: no such key, or an expired one; the rest is zero then
-	Quota T      // the counter
+	Found bool   // if false, the key is missing or expired, and the rest is zero
+	Quota T      // the counter's value
 	TTL   TTL[T] // what remains
 }
 
@@ -47,7 +46,7 @@ func (QueryResponse[T]) Kind() Kind { return KindQuery }
 
 func (QueryResponse[T]) valueSize() int { return Size[T]() }
 
-// DecodeQueryResponse decodes the answer to a QUERY at the start of src and
+// DecodeQueryResponse decodes the response to a QUERY at the start of src and
 // returns it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodeQueryResponse[T Value](src []byte) (m QueryResponse[T], n int, err error) {
 	if len(src) == 0 {

@@ -7,18 +7,17 @@ type Request interface {
 	Frame
 	// Op returns the frame's first byte.
 	Op() Op
-	// ResponseKind tells which decoder reads the answer. Answers come in the
-	// order of the requests and carry no id: a reader must remember this.
+	// ResponseKind returns the kind of the response, which a client must know to decode
+	// it: responses carry no id, and come in the order of the requests.
 	ResponseKind() Kind
 }
 
-// DecodeRequest decodes the request at the start of src, of any kind, and returns
-// it and its length in bytes. Its dynamic type is the message itself, no pointer
-// to it. The interface value costs an allocation; where the op is known,
-// [DecodeInsert] and its siblings cost none.
+// DecodeRequest decodes the request at the start of src and returns it and its length in
+// bytes. The dynamic type is that of the message, such as [Insert], and not a pointer. The
+// interface value costs an allocation, which [DecodeInsert] and the like avoid.
 //
-// Errors: [ErrShort]; [ErrUnknownOp] where src begins with no request of this
-// package, an EVENT included; [ErrMalformed].
+// Errors: [ErrShort]; [ErrMalformed]; [ErrUnknownOp] if the first byte is not the op code
+// of a request, which includes an EVENT.
 func DecodeRequest[T Value](src []byte) (req Request, n int, err error) {
 	if len(src) == 0 {
 		return nil, 0, ErrShort
@@ -65,7 +64,7 @@ func DecodeRequest[T Value](src []byte) (req Request, n int, err error) {
 	}
 }
 
-// request boxes a decoded message, and nothing where there is none.
+// request converts the results of a decoder. On an error the request is nil.
 func request[M Request](m M, n int, err error) (Request, int, error) {
 	if err != nil {
 		return nil, 0, err

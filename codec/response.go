@@ -2,8 +2,8 @@ package codec
 
 import "fmt"
 
-// Kind tells the messages of a server apart. It is not on the wire: it follows
-// from the request that is answered, or from the first byte of an EVENT.
+// Kind is the kind of a message that a server sends. It is not on the wire: it follows
+// from the request, or from the first byte of an EVENT.
 type Kind uint8
 
 // The kinds of messages that a server sends.
@@ -24,7 +24,7 @@ const (
 	KindWhoAmI      // a WhoAmIResponse
 )
 
-// known reports whether k is one of them.
+// known reports whether k is one of the above.
 func (k Kind) known() bool { return k >= KindStatus && k <= KindWhoAmI }
 
 // String returns the kind's name.
@@ -67,14 +67,14 @@ func (k Kind) String() string {
 // [ChannelsResponse], [ChannelResponse] or [WhoAmIResponse].
 type Response interface {
 	Frame
-	// Kind tells which.
+	// Kind returns the kind of the frame.
 	Kind() Kind
 }
 
-// DecodeResponse decodes the response of the given kind at the start of src and
-// returns it and its length in bytes. The interface value may cost an allocation;
-// [DecodeStatus] and its siblings cost none, save for those that return a list
-// or a text.
+// DecodeResponse decodes the response of a kind at the start of src and returns it and its
+// length in bytes. The dynamic type is that of the message, such as [Status], and not a
+// pointer. The interface value may cost an allocation, which [DecodeStatus] and the like
+// avoid.
 //
 // Errors: [ErrShort]; [ErrMalformed], for an unknown kind too.
 func DecodeResponse[T Value](kind Kind, src []byte) (res Response, n int, err error) {
@@ -110,7 +110,7 @@ func DecodeResponse[T Value](kind Kind, src []byte) (res Response, n int, err er
 	}
 }
 
-// response boxes a decoded message, and nothing where there is none.
+// response converts the results of a decoder. On an error the response is nil.
 func response[M Response](m M, n int, err error) (Response, int, error) {
 	if err != nil {
 		return nil, 0, err

@@ -1,7 +1,8 @@
 package codec
 
-// Set stores a buffer, a value of bytes. Sent by clients; a [Status] answers it:
-// failure where the key holds a counter. A buffer is overwritten.
+// Set stores a buffer: a record whose value is bytes. It creates or overwrites one. A
+// client sends it; the response is a [Status]. It fails if the key is a counter's, and for
+// some 10 s after the key's record has expired (H1).
 //
 //	05 · unit 1 · amount N · key length 1 · value length N · key · value
 type Set[T Value] struct {

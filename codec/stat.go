@@ -1,7 +1,7 @@
 package codec
 
-// Stat asks how much a record was used. Sent by clients; a [StatResponse] answers
-// it.
+// Stat reads how much a record was used. A client sends it; the response is a
+// [StatResponse].
 //
 //	09 · key length 1 · key
 type Stat struct {
@@ -29,12 +29,12 @@ func (m Stat) AppendBinary(dst []byte) ([]byte, error) {
 	return appendKeyFrame(dst, OpStat, m.Key)
 }
 
-// StatResponse answers a [Stat]. Sent by servers.
+// StatResponse is the response to a [Stat]. A server sends it.
 //
 //	00
 //	01 · reads per minute u64 · writes per minute u64 · reads u64 · writes u64
 type StatResponse struct {
-	Found bool // false: no such key, or an expired one; the rest is zero then
+	Found bool // if false, the key is missing or expired, and the rest is zero
 	Usage
 }
 
@@ -43,7 +43,7 @@ func (StatResponse) Kind() Kind { return KindStat }
 
 func (StatResponse) valueSize() int { return 0 }
 
-// DecodeStatResponse decodes the answer to a STAT at the start of src and returns
+// DecodeStatResponse decodes the response to a STAT at the start of src and returns
 // it and its length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodeStatResponse(src []byte) (m StatResponse, n int, err error) {
 	ok, err := found(src)

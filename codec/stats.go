@@ -2,8 +2,8 @@ package codec
 
 import "iter"
 
-// Stats asks how much each record was used. Sent by clients; a [StatsResponse]
-// answers it.
+// Stats reads how much each record was used. A client sends it; the response is a
+// [StatsResponse].
 //
 //	10
 type Stats struct{}
@@ -28,12 +28,12 @@ func (Stats) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpStats)), nil
 }
 
-// StatsResponse answers a [Stats]. Sent by servers.
+// StatsResponse is the response to a [Stats]. A server sends it.
 //
 //	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × entry · n keys
 //	entry: key length 1 · reads per minute u64 · writes per minute u64 · reads u64 · writes u64
 type StatsResponse struct {
-	Fragments [][]StatsEntry // in their order; nil if there are none
+	Fragments [][]StatsEntry // in the order of the wire; nil if there are none
 }
 
 // Kind returns [KindStats].
@@ -44,9 +44,9 @@ func (StatsResponse) valueSize() int { return 0 }
 // All yields the entries of all fragments.
 func (m StatsResponse) All() iter.Seq[StatsEntry] { return allOf(m.Fragments) }
 
-// DecodeStatsResponse decodes the answer to a STATS at the start of src and
-// returns it and its length in bytes. A long one that arrives in pieces is
-// decoded once by a [StatsDecoder]. Errors: [ErrShort], [ErrMalformed].
+// DecodeStatsResponse decodes the response to a STATS at the start of src and
+// returns it and its length in bytes. A [StatsDecoder] decodes a
+// response that arrives in pieces. Errors: [ErrShort], [ErrMalformed].
 func DecodeStatsResponse(src []byte) (m StatsResponse, n int, err error) {
 	m.Fragments, n, err = decodeFragments[StatsEntry](src)
 	return m, n, err
@@ -58,7 +58,7 @@ func (m StatsResponse) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// StatsDecoder decodes the answer to a STATS as it arrives.
+// StatsDecoder decodes the response to a STATS as it arrives.
 type StatsDecoder = FragmentDecoder[StatsEntry]
 
 // StatsEntry is a record in a [StatsResponse].

@@ -1,10 +1,12 @@
 package codec
 
-// Status answers INSERT, UPDATE, PURGE, SET, SUBSCRIBE, UNSUBSCRIBE and PUBLISH:
-// true for success. Sent by servers, one byte: 01 for success, 00 for failure.
+// Status is the response to INSERT, UPDATE, PURGE, SET, SUBSCRIBE, UNSUBSCRIBE and
+// PUBLISH. A server sends it.
+//
+//	00 for failure, 01 for success
 type Status bool
 
-// The two answers.
+// The two statuses.
 const (
 	Success Status = true
 	Failure Status = false
@@ -27,14 +29,13 @@ func DecodeStatus(src []byte) (Status, int, error) {
 	return src[0] == 1, 1, nil
 }
 
-// found reads the status that begins an answer which says more only where it
-// found something.
+// found decodes the status byte of a response that has more bytes only on success.
 func found(src []byte) (bool, error) {
 	ok, _, err := DecodeStatus(src)
 	return bool(ok), err
 }
 
-// listed reads the status that begins an answer which never fails.
+// listed decodes the status byte of a response that is always a success.
 func listed(src []byte) error {
 	if len(src) == 0 {
 		return ErrShort

@@ -12,13 +12,14 @@ type Encoder[T Value] struct {
 	buf []byte
 }
 
-// NewEncoder returns an Encoder that writes to w. It buffers nothing between two
-// calls.
+// NewEncoder returns an Encoder that writes to w. It does not buffer frames between calls.
 func NewEncoder[T Value](w io.Writer) *Encoder[T] { return &Encoder[T]{w: w} }
 
-// Encode writes all frames in one Write, or none of them: a [*SizeError] for a
-// frame out of bounds, [ErrValueSize] for one of another value size. What the
-// writer returns is returned as it is. Without frames it does not write.
+// Encode writes all frames in one Write. It writes nothing if there are no frames, or if
+// one of them can't be encoded.
+//
+// Errors: a [*SizeError] for a frame out of bounds; [ErrValueSize] for one of another value
+// size; the error of the writer.
 func (e *Encoder[T]) Encode(frames ...Frame) error {
 	buf := e.buf[:0]
 	var err error
@@ -38,42 +39,44 @@ func (e *Encoder[T]) Encode(frames ...Frame) error {
 	return err
 }
 
-// Decoder reads frames of value size T from a stream, through a buffer of
-// [MaxFrame] bytes, or more where an answer that lists something is longer. Bytes that can't be decoded stay where they are, since nobody
-// knows where the next frame begins: a further call meets them again. After an
-// error of the reader that was temporary, such as a timeout, the next call goes on.
+// Decoder reads frames of value size T from a stream. Its buffer has [MaxFrame] bytes, and
+// grows for a response that is longer.
+//
+// Bytes that can't be decoded are not consumed, since it is unknown where the next frame
+// begins: later calls find the same bytes. After a temporary error of the reader, such as a
+// timeout, the next call goes on where the last one stopped.
 type Decoder[T Value] struct {
 	r      io.Reader
 	buf    []byte
-	lo, hi int   // the bytes read and not yet decoded are buf[lo:hi]
-	offset int64 // of buf[lo] in the stream
+	lo, hi int   // buf[lo:hi] was read and not decoded yet
+	offset int64 // the offset of buf[lo] in the stream
 }
 
-// NewDecoder returns a Decoder that reads from r. It may read more from r than
-// it has been asked to decode.
+// NewDecoder returns a Decoder that reads from r. It may read more than the frames that it
+// returns.
 func NewDecoder[T Value](r io.Reader) *Decoder[T] {
 	return &Decoder[T]{r: r, buf: make([]byte, MaxFrame)}
 }
 
 // Request reads the next request. It is valid until the next call.
 //
-// Errors: those of [DecodeRequest] save ErrShort, with offsets from the start of
-// the stream; [io.EOF] at the end of the stream, [io.ErrUnexpectedEOF] within a
-// frame; those of the reader.
+// Errors: those of [DecodeRequest] except ErrShort, with offsets in the stream; [io.EOF] at
+// the end of the stream; [io.ErrUnexpectedEOF] at its end within a frame; those of the
+// reader.
 func (d *Decoder[T]) Request() (Request, error) {
 	return next(d, DecodeRequest[T])
 }
 
-// Response reads the next response, which is to be of the given kind. Where an
-// EVENT comes first, the [Event] is returned: ask again for the response then. It
-// is valid until the next call.
+// Response reads the next response, whose kind the caller knows from the request. If an
+// EVENT comes first, Response returns the [Event], and the next call may return the
+// response. Both are valid until the next call.
 //
-// Errors: those of [DecodeResponse] save ErrShort, with offsets from the start of
-// the stream; [io.EOF] at the end of the stream, [io.ErrUnexpectedEOF] within a
-// frame; those of the reader.
+// Errors: those of [DecodeResponse] except ErrShort, with offsets in the stream; [io.EOF] at
+// the end of the stream; [io.ErrUnexpectedEOF] at its end within a frame; those of the
+// reader.
 func (d *Decoder[T]) Response(kind Kind) (Response, error) {
 	return next(d, func(src []byte) (Response, int, error) {
-		// A kind that is unknown fails the same way whatever has arrived so far.
+		// An unknown kind is an error, whatever has arrived.
 		if kind.known() && len(src) > 0 && Op(src[0]) == OpEvent {
 			return DecodeResponse[T](KindEvent, src)
 		}
@@ -81,7 +84,7 @@ func (d *Decoder[T]) Response(kind Kind) (Response, error) {
 	})
 }
 
-// next decodes what is buffered, and reads for as long as that is too short.
+// next decodes the next frame, and reads until it is complete.
 func next[T Value, M Frame](d *Decoder[T], decode func([]byte) (M, int, error)) (m M, err error) {
 	for {
 		m, n, err := decode(d.buf[d.lo:d.hi])
@@ -99,8 +102,8 @@ func next[T Value, M Frame](d *Decoder[T], decode func([]byte) (M, int, error)) 
 	}
 }
 
-// fill reads once, and makes room first. Only an answer that lists something can be
-// longer than the buffer: that grows then, with what has arrived.
+// fill makes room in the buffer and reads once. The buffer grows only when it is full of
+// one frame, which can only be a response that lists something.
 func (d *Decoder[T]) fill() error {
 	if d.lo > 0 {
 		d.hi = copy(d.buf, d.buf[d.lo:d.hi])

@@ -1,8 +1,8 @@
 package codec
 
-// Subscribe asks for what is published on a channel: an [Event] for each
-// [Publish]. Sent by clients; a [Status] answers it. A connection that subscribes
-// twice gets each EVENT twice (H10).
+// Subscribe subscribes the connection to a channel: it gets an [Event] for each [Publish].
+// A client sends it; the response is a [Status]. A connection that subscribes twice gets
+// each EVENT twice (H10).
 //
 //	11 · channel length 1 · channel
 type Subscribe struct {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Unit is the unit of a TTL, one byte on the wire. A server keeps and echoes a
-// unit it does not know, and treats it as [Seconds].
+// Unit is the unit of a TTL, one byte on the wire. A server stores and returns an unknown
+// unit, and treats it as [Seconds].
 type Unit byte
 
 // The units of the protocol.
@@ -25,7 +25,7 @@ const (
 // Known reports whether u is one of the six units of the protocol.
 func (u Unit) Known() bool { return u >= Nanoseconds && u <= Hours }
 
-// Duration returns the length of one u; one second for an unknown unit, as on
+// Duration returns the duration of one unit. For an unknown unit that is a second, as on
 // the server.
 func (u Unit) Duration() time.Duration {
 	switch u {
@@ -67,19 +67,19 @@ func (u Unit) String() string {
 // TTL is a time to live: an amount of a unit. On the wire it is the unit, one
 // byte, and then the amount, N bytes.
 //
-// A zero Amount is dead at once. A server counts expiries in nanoseconds since
-// 1970 in 64 bits, so an amount that overflows them is dead at once, too, or
-// locks the server (H13 in docs/protocol.md): the frames carry such a TTL, the
-// client refuses it.
+// A record with a TTL of 0 expires at once. A server stores expiries as 64-bit nanoseconds
+// since 1970. If a TTL overflows them, the record expires at once, too, or the server locks
+// up (H13 in docs/protocol.md). This package encodes such a TTL; package throttr refuses
+// it.
 type TTL[T Value] struct {
 	Amount T
 	Unit   Unit
 }
 
-// TTLOf returns d as a TTL in the finest unit that holds it exactly in T, so that
-// what a QUERY answers, floored to the unit, tells most. It returns an error that
-// matches [ErrTTLRange] where d is not positive, or no unit holds it exactly; the
-// error names the value size that would do.
+// TTLOf returns d as a TTL in the finest unit in which it is a whole number that fits T. The
+// remaining TTL in the response to a QUERY, which is rounded down to the unit, is then as
+// exact as can be. TTLOf returns an error that matches [ErrTTLRange] if d is not positive,
+// or if there is no such unit; the error names the value size that would do.
 func TTLOf[T Value](d time.Duration) (TTL[T], error) {
 	if d <= 0 {
 		return TTL[T]{}, fmt.Errorf("%w: %v is not positive", ErrTTLRange, d)
@@ -114,8 +114,8 @@ func plural(n int, noun string) string {
 	return noun + "s"
 }
 
-// Duration returns t as a duration, or the longest duration, some 292 years,
-// where t is longer.
+// Duration returns t as a duration, or the longest duration, some 292 years, if t is longer
+// than that.
 func (t TTL[T]) Duration() time.Duration {
 	hi, lo := bits.Mul64(uint64(t.Amount), uint64(t.Unit.Duration()))
 	if hi != 0 || lo > math.MaxInt64 {

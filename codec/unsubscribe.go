@@ -1,8 +1,8 @@
 package codec
 
-// Unsubscribe ends a subscription. Sent by clients; a [Status] answers it: failure
-// where nobody is subscribed to the channel, and success where somebody is, be it
-// another connection (H10).
+// Unsubscribe ends all subscriptions of the connection to a channel. A client sends it; the
+// response is a [Status]. It fails only if the channel has no subscriptions, those of other
+// connections included (H10).
 //
 //	12 · channel length 1 · channel
 type Unsubscribe struct {

@@ -9,7 +9,7 @@ type Attribute byte
 const (
 	// Quota is the number that the counter holds.
 	Quota Attribute = 0x00
-	// TimeToLive is the record's TTL, in the unit that it was made with.
+	// TimeToLive is the record's TTL, in the unit that it was created with.
 	TimeToLive Attribute = 0x01
 )
 
@@ -30,13 +30,13 @@ type Change byte
 
 // The changes of the protocol.
 const (
-	// Patch sets the quota, or makes the record end Value units from now.
+	// Patch sets the quota, or lets the record expire Value units from now.
 	Patch Change = 0x00
-	// Increase adds. A quota beyond the largest value wraps around to zero, and
-	// the server still answers success (H3).
+	// Increase adds. A quota beyond the largest value wraps around to zero, and the UPDATE
+	// succeeds (H3).
 	Increase Change = 0x01
-	// Decrease subtracts. A quota that would fall below zero stays as it is, and
-	// the server answers failure.
+	// Decrease subtracts. If a quota would fall below zero, it stays as it is, and the
+	// UPDATE fails.
 	Decrease Change = 0x02
 )
 
@@ -55,16 +55,16 @@ func (c Change) String() string {
 	}
 }
 
-// Update changes a counter's quota or a record's TTL. Sent by clients; a
-// [Status] answers it: failure where the key is missing or expired, where a quota
-// would fall below zero, or where the attribute is unknown. A server answers
-// success to an unknown change, and changes nothing.
+// Update changes a counter's quota or a record's TTL. A client sends it; the response is a
+// [Status]. It fails if the key is missing or expired, if a quota would fall below zero, if
+// the quota is a buffer's, or if the attribute is unknown. With an unknown change it succeeds
+// and changes nothing.
 //
 //	03 · attribute 1 · change 1 · value N · key length 1 · key
 type Update[T Value] struct {
 	Attribute Attribute
 	Change    Change
-	Value     T      // of the quota, or units of the record's TTL
+	Value     T      // an amount of quota, or of units of the record's TTL
 	Key       []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
 }
 

@@ -1,7 +1,7 @@
 package codec
 
-// Usage is how much a record was used. A server works out all four figures once a
-// minute: what has happened since is in none of them.
+// Usage is how much a record was used. A server updates all four numbers once a minute: they
+// do not include what has happened since.
 type Usage struct {
 	ReadsPerMinute  uint64
 	WritesPerMinute uint64

@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// Value is the set of integers a server's numbers can be: the value size of a
-// server is the size of its Value in bytes.
+// Value is a type of the numbers of a server. Its size is the server's value size.
 type Value interface {
 	uint8 | uint16 | uint32 | uint64
 }
@@ -26,8 +25,8 @@ func Size[T Value]() int {
 	}
 }
 
-// putValue writes v to the first N bytes of b. The compiler keeps one case of
-// the switch for each T.
+// putValue writes v to the first N bytes of b. The compiler keeps one case of the switch
+// for each T.
 func putValue[T Value](b []byte, v T) {
 	switch uint64(^T(0)) {
 	case math.MaxUint8:
@@ -55,7 +54,7 @@ func getValue[T Value](b []byte) T {
 	}
 }
 
-// getNumbers reads 64-bit numbers that lie one behind the other in b.
+// getNumbers reads consecutive 64-bit numbers from b.
 func getNumbers(b []byte, to ...*uint64) {
 	for i, v := range to {
 		*v = binary.LittleEndian.Uint64(b[8*i:])
@@ -69,7 +68,7 @@ func putNumbers(b []byte, numbers ...uint64) {
 	}
 }
 
-// text reads a field of text that is padded with NULs.
+// text reads a text field, which is padded with NULs.
 func text(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
 
 // putText is the inverse of text.

@@ -1,7 +1,7 @@
 package codec
 
-// WhoAmI asks for the connection's own id. Sent by clients; a [WhoAmIResponse]
-// answers it.
+// WhoAmI reads the id of the connection. A client sends it; the response is a
+// [WhoAmIResponse].
 //
 //	18
 type WhoAmI struct{}
@@ -26,7 +26,7 @@ func (WhoAmI) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpWhoAmI)), nil
 }
 
-// WhoAmIResponse answers a [WhoAmI]. Sent by servers.
+// WhoAmIResponse is the response to a [WhoAmI]. A server sends it.
 //
 //	01 · id 16
 type WhoAmIResponse struct {
@@ -38,7 +38,7 @@ func (WhoAmIResponse) Kind() Kind { return KindWhoAmI }
 
 func (WhoAmIResponse) valueSize() int { return 0 }
 
-// DecodeWhoAmIResponse decodes the answer to a WHOAMI at the start of src and
+// DecodeWhoAmIResponse decodes the response to a WHOAMI at the start of src and
 // returns it and its length, 17. Errors: [ErrShort], [ErrMalformed].
 func DecodeWhoAmIResponse(src []byte) (m WhoAmIResponse, n int, err error) {
 	if err := listed(src); err != nil {

@@ -1,6 +1,6 @@
-// Package uint16 is the codec for servers whose values are 2 bytes wide: the
-// generic types of package codec under plain names, so that a program names its
-// value size once, in an import.
+// Package uint16 is the codec for servers with a value size of 2 bytes. It instantiates the
+// generic types of package codec, so that a program names its value size once, in an
+// import.
 //
 //	frame, err := uint16.Insert{Key: key, Quota: 1, TTL: ttl}.AppendBinary(nil)
 package uint16
@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Value is what a quota and an amount of time are on such a server.
+// Value is the type of quotas and of amounts of time.
 type Value = uint16
 
 const (

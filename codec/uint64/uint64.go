@@ -1,6 +1,6 @@
-// Package uint64 is the codec for servers whose values are 8 bytes wide: the
-// generic types of package codec under plain names, so that a program names its
-// value size once, in an import.
+// Package uint64 is the codec for servers with a value size of 8 bytes. It instantiates the
+// generic types of package codec, so that a program names its value size once, in an
+// import.
 //
 //	frame, err := uint64.Insert{Key: key, Quota: 1, TTL: ttl}.AppendBinary(nil)
 package uint64
@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Value is what a quota and an amount of time are on such a server.
+// Value is the type of quotas and of amounts of time.
 type Value = uint64
 
 const (

@@ -1,6 +1,6 @@
-// Package uint8 is the codec for servers whose values are 1 byte wide: the
-// generic types of package codec under plain names, so that a program names its
-// value size once, in an import.
+// Package uint8 is the codec for servers with a value size of 1 byte. It instantiates the
+// generic types of package codec, so that a program names its value size once, in an
+// import.
 //
 //	frame, err := uint8.Insert{Key: key, Quota: 1, TTL: ttl}.AppendBinary(nil)
 package uint8
@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Value is what a quota and an amount of time are on such a server.
+// Value is the type of quotas and of amounts of time.
 type Value = uint8
 
 const (
