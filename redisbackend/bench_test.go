@@ -13,8 +13,8 @@ import (
 	"github.com/throttr-go/throttr/redisbackend"
 )
 
-// BenchmarkHit: what is a hit on a thousand windows on Redis, next to the program's own
-// memory and to a Throttr mock server? The servers are on this machine.
+// BenchmarkHit compares hits on a thousand windows on Redis, in memory, and on a Throttr mock
+// server. The servers run on the same machine.
 func BenchmarkHit(b *testing.B) {
 	for _, backend := range []struct {
 		name  string

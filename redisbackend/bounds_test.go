@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestCountsAreExactUpToTheLargestAndStayBeyondIt(t *testing.T) {
+func TestCountsAreExactUpToMaxCountAndStopAboveIt(t *testing.T) {
 	b := redisbackend.New(startServer(t).connect())
 	const most = redisbackend.MaxCount
 	for _, step := range []struct{ add, want uint64 }{
@@ -32,7 +32,7 @@ func TestCountsAreExactUpToTheLargestAndStayBeyondIt(t *testing.T) {
 	}
 }
 
-func TestNumbersThatRedisCannotCountAreRefused(t *testing.T) {
+func TestNumbersOverMaxCountAreErrors(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	for _, over := range []uint64{redisbackend.MaxCount + 1, math.MaxUint64} {
@@ -41,10 +41,11 @@ func TestNumbersThatRedisCannotCountAreRefused(t *testing.T) {
 		_, inc := b.Inc(t.Context(), "k", time.Hour, over)
 		_, set := b.Set(t.Context(), "k", time.Hour, over)
 		for what, err := range map[string]error{
-			`hit "k": the limit is`: hitLimit, `hit "k": the increment is`: hitIncrement,
-			`inc "k": the increment is`: inc, `set "k": the count is`: set,
+			"hit limit": hitLimit, "hit increment": hitIncrement, "inc increment": inc, "set count": set,
 		} {
-			if !errors.Is(err, redisbackend.ErrRange) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), fmt.Sprint(" ", over, ",")) {
+			method, name, _ := strings.Cut(what, " ")
+			prefix, suffix := fmt.Sprintf("redisbackend: %s %q: ", method, "k"), fmt.Sprintf(": %s %d is over 2^53-1", name, over)
+			if !isMistake(err, redisbackend.ErrRange, window.ErrRange) || !strings.HasPrefix(err.Error(), prefix) || !strings.HasSuffix(err.Error(), suffix) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -55,7 +56,7 @@ func TestNumbersThatRedisCannotCountAreRefused(t *testing.T) {
 		_, get := b.Get(t.Context(), "k", time.Hour)
 		_, del := b.Delete(t.Context(), "k")
 		for _, err := range []error{hit, get, del} {
-			if !errors.Is(err, redisbackend.ErrRange) {
+			if !isMistake(err, redisbackend.ErrRange, window.ErrRange) {
 				t.Errorf("at %v: %v", now, err)
 			}
 		}
@@ -65,21 +66,27 @@ func TestNumbersThatRedisCannotCountAreRefused(t *testing.T) {
 	}
 }
 
-func TestScalesThatRedisCannotTimeAreRefused(t *testing.T) {
+func TestInvalidScalesAreErrors(t *testing.T) {
+	const unit, fraction, tooLong = "did you forget the unit?", "not a whole number of microseconds", "more than 1250999h"
 	b := redisbackend.New(startServer(t).connect())
-	for _, scale := range []time.Duration{0, -time.Second, 1, 999, 1500, time.Second + 1, redisbackend.MaxScale + time.Microsecond, math.MaxInt64} {
+	for scale, text := range map[time.Duration]string{
+		0: unit, -time.Second: unit, 1: unit, 60: unit, time.Microsecond: unit, time.Millisecond - time.Microsecond: unit,
+		time.Millisecond + 1: fraction, time.Second + 999: fraction,
+		redisbackend.MaxScale + time.Microsecond: tooLong, math.MaxInt64 / 1000 * 1000: tooLong, math.MaxInt64: fraction,
+	} {
 		_, hit := b.Hit(t.Context(), "k", scale, 1, 1)
 		_, inc := b.Inc(t.Context(), "k", scale, 1)
 		_, get := b.Get(t.Context(), "k", scale)
 		_, set := b.Set(t.Context(), "k", scale, 1)
 		_, del := b.Delete(t.Context(), "k", time.Second, scale)
 		for what, err := range map[string]error{"hit": hit, "inc": inc, "get": get, "set": set, "reset": b.Reset(t.Context(), "k", scale), "delete": del} {
-			if !errors.Is(err, redisbackend.ErrScale) || !strings.Contains(err.Error(), what+` "k": it is `) {
+			prefix := fmt.Sprintf("redisbackend: %s %q: ", what, "k")
+			if !isMistake(err, redisbackend.ErrScale, window.ErrScale) || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), text) {
 				t.Errorf("%v: %s: %v", scale, what, err)
 			}
 		}
 	}
-	for _, scale := range []time.Duration{time.Microsecond, redisbackend.MaxScale} {
+	for _, scale := range []time.Duration{time.Millisecond, redisbackend.MaxScale} {
 		w, err := b.Inc(t.Context(), "k", scale, 1)
 		if err != nil || w.Count != 1 || w.Left != scale || w.ExpiresAt.Sub(w.StartedAt) != scale {
 			t.Errorf("%v: %+v, %v", scale, w, err)
@@ -87,15 +94,18 @@ func TestScalesThatRedisCannotTimeAreRefused(t *testing.T) {
 	}
 }
 
-func TestAlignedWindowsStartWhereTheAlgorithmSays(t *testing.T) {
+// isMistake reports whether err matches both the error of this package and that of package window.
+func isMistake(err, own, common error) bool { return errors.Is(err, own) && errors.Is(err, common) }
+
+func TestStartOfAlignedWindows(t *testing.T) {
 	client := startServer(t).connect()
 	var now time.Time
 	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.Aligned), redisbackend.WithClock(func() time.Time { return now }))
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range 2000 {
-		scale := time.Duration(1+random.Int64N(1<<(1+random.IntN(51)))) * time.Microsecond
+		scale := time.Millisecond + time.Duration(random.Int64N(1<<(1+random.IntN(51))))*time.Microsecond
 		now = time.UnixMicro(random.Int64N(1<<52) - 1<<51)
-		if i%2 == 0 { // right at the start of a window, or right before it
+		if i%2 == 0 { // at the start of a window, or 1 µs before it
 			now = window.Aligned.Start(now, scale).Add(-time.Duration(random.IntN(2)) * time.Microsecond)
 		}
 		w, err := b.Set(t.Context(), "k", scale, 1)
@@ -108,7 +118,7 @@ func TestAlignedWindowsStartWhereTheAlgorithmSays(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAWindowIsAnError(t *testing.T) {
+func TestForeignDataIsAnError(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	redis(t, client, "SET", "throttr:{k:string}", "1")
@@ -123,7 +133,7 @@ func TestWhatIsNotAWindowIsAnError(t *testing.T) {
 			}
 		}
 	}
-	// A new window takes its place.
+	// Set replaces it.
 	if w, err := b.Set(t.Context(), "field", time.Minute, 5); err != nil || w.Count != 5 {
 		t.Errorf("%+v, %v", w, err)
 	}

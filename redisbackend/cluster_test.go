@@ -34,14 +34,14 @@ func startCluster(t *testing.T) []*server {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("there is no cluster: %s", info)
+				t.Fatalf("the cluster is not up: %s", info)
 			}
 		}
 	}
 	return nodes
 }
 
-// command asks this node, whatever node would be responsible.
+// command sends a command to this node, even if the key belongs to another node.
 func (s *server) command(t *testing.T, args ...string) string {
 	t.Helper()
 	client := s.connect(func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
@@ -61,7 +61,7 @@ func TestConformanceOfACluster(t *testing.T) {
 	client := nodes[1].connect()
 	conformance(t, client)
 
-	// The suite's keys are few. These are on every node.
+	// The suite has few keys. These are spread over all nodes.
 	b := redisbackend.New(client)
 	for i := range 3000 {
 		key := fmt.Sprint("user:", i%1000)
@@ -76,7 +76,7 @@ func TestConformanceOfACluster(t *testing.T) {
 	}
 }
 
-func TestAKeysSlotFollowsFromItsHashTagAlone(t *testing.T) {
+func TestSlotDependsOnHashTagAlone(t *testing.T) {
 	s := startCluster(t)[0]
 	client := s.connect()
 	for _, test := range []struct{ key, tag string }{
@@ -96,7 +96,7 @@ func TestAKeysSlotFollowsFromItsHashTagAlone(t *testing.T) {
 	}
 }
 
-// nameOf hits a key, and returns the name of its hash, the only key there is.
+// nameOf hits a key and returns the name of its hash, the only key on the server or cluster.
 func nameOf(t *testing.T, s *server, b *redisbackend.Backend, key string) string {
 	t.Helper()
 	client := s.connect()

@@ -11,40 +11,39 @@ import (
 	"github.com/throttr-go/throttr/redisbackend"
 )
 
-// hammer hits one key from 64 goroutines over two clients, and returns how many hits were
-// allowed and how many made.
-func hammer(t *testing.T, s *server, hits int64, limit uint64) (allowed, made int64) {
+// flood hits one key from 64 goroutines over two clients. It returns how many hits were allowed.
+func flood(t *testing.T, s *server, hits int64, limit uint64) (allowed int64) {
 	t.Helper()
 	limiters := []*throttr.RateLimit{
 		throttr.NewRateLimit(redisbackend.New(s.connect())), throttr.NewRateLimit(redisbackend.New(s.connect())),
 	}
-	var tickets, passed atomic.Int64
+	var started, count atomic.Int64
 	var all sync.WaitGroup
 	for g := range 64 {
 		all.Go(func() {
-			for tickets.Add(1) <= hits {
+			for started.Add(1) <= hits {
 				res, err := limiters[g%2].Hit(t.Context(), "k", time.Hour, limit)
 				if err != nil {
 					t.Error(err)
 				}
 				if res.Allowed {
-					passed.Add(1)
+					count.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	return passed.Load(), hits
+	return count.Load()
 }
 
-func TestTwoClientsLetThroughExactlyTheLimit(t *testing.T) {
+func TestTwoClientsAllowExactlyTheLimit(t *testing.T) {
 	s := startServer(t)
-	allowed, made := hammer(t, s, 100_000, 1000)
-	if allowed != 1000 {
-		t.Errorf("%d hits are allowed", allowed)
+	const hits = 100_000
+	if allowed := flood(t, s, hits, 1000); allowed != 1000 {
+		t.Errorf("%d hits were allowed, want 1000", allowed)
 	}
 	b := redisbackend.New(s.connect())
-	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != uint64(made) {
+	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != hits {
 		t.Errorf("%+v, %v", w, err)
 	}
 	if n, err := b.Delete(t.Context(), "k"); err != nil || n != 1 {
@@ -52,7 +51,7 @@ func TestTwoClientsLetThroughExactlyTheLimit(t *testing.T) {
 	}
 }
 
-func TestCountsStayExactWhenTheServerForgetsItsScripts(t *testing.T) {
+func TestCountsAreExactWhileScriptsAreFlushed(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
 	stop := make(chan struct{})
@@ -67,15 +66,16 @@ func TestCountsStayExactWhenTheServerForgetsItsScripts(t *testing.T) {
 			}
 		}
 	})
-	allowed, made := hammer(t, s, 20_000, 1000)
+	const hits = 20_000
+	allowed := flood(t, s, hits, 1000)
 	close(stop)
 	flushing.Wait()
 	if allowed != 1000 {
-		t.Errorf("%d hits are allowed", allowed)
+		t.Errorf("%d hits were allowed, want 1000", allowed)
 	}
 	b := redisbackend.New(client)
 	redis(t, client, "SCRIPT", "FLUSH")
-	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != uint64(made) {
+	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != hits {
 		t.Errorf("%+v, %v", w, err)
 	}
 	redis(t, client, "SCRIPT", "FLUSH")
@@ -84,8 +84,8 @@ func TestCountsStayExactWhenTheServerForgetsItsScripts(t *testing.T) {
 	}
 }
 
-// A hit is one command, whatever it finds: the server says so.
-func TestAHitIsOneRoundTrip(t *testing.T) {
+// The statistics of the server show the commands that hits send.
+func TestHitIsOneRoundTrip(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	call := func() {
@@ -93,7 +93,7 @@ func TestAHitIsOneRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	call() // the server gets to know the script
+	call() // The server now has the script.
 	redis(t, client, "CONFIG", "RESETSTAT")
 	for range 10 {
 		call()
@@ -108,6 +108,6 @@ func TestAHitIsOneRoundTrip(t *testing.T) {
 		}
 	}
 	if strings.Contains(stats, "cmdstat_eval:") || strings.Contains(stats, "expire") {
-		t.Errorf("more than what a hit takes: %s", stats)
+		t.Errorf("unexpected commands: %s", stats)
 	}
 }

@@ -1,5 +1,5 @@
--- KEYS: the hash. ARGV: time or '', and scales, or none for all there are.
--- Removes windows, and returns how many of them were active.
+-- KEYS: the hash. ARGV: time or '', scales (none: all scales of the hash).
+-- Removes the windows of the scales. Returns how many of them were active.
 local key, time, deleted = KEYS[1], now(ARGV[1]), 0
 local fields, first = ARGV, 2
 if #ARGV < 2 then fields, first = redis.call('HKEYS', key), 1 end

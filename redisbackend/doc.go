@@ -1,5 +1,5 @@
-// Package redisbackend keeps rate-limit windows on Redis or Valkey, alone or as a cluster:
-// exact for any number of processes, one round trip per hit.
+// Package redisbackend keeps rate-limit windows on Redis or Valkey, on one server or a cluster.
+// Any number of processes share exact windows, with one round trip per hit.
 //
 //	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
 //	if err != nil {
@@ -10,51 +10,61 @@
 //	limiter := throttr.NewRateLimit(redisbackend.New(client))
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
 //
-// It takes Redis from version 6 on, or Valkey. The time is the server's, so clients' clocks
-// need not agree.
+// It needs Redis 6 or later, or Valkey. Windows follow the clock of the server, so the clocks of
+// clients need not agree.
 //
-// # What is in Redis
+// # Errors
 //
-// All windows of a key are one hash, whatever their scales, so that a hit touches one key,
-// a cluster has it in one slot, and Delete finds every scale. Key user:42 is
+// A scale or a number that the backend does not accept is a mistake in the program. The error
+// matches [window.ErrScale] or [window.ErrRange], and no throttr.Policy applies to it: see
+// [ErrScale] and [ErrRange]. All other errors are those of ctx or of the client. An error does
+// not say whether the hit was counted.
+//
+// A call returns when its ctx ends, but Redis may still execute it later.
+//
+// # Data in Redis
+//
+// All windows of a key are one hash, whatever their scales. A hit therefore accesses one key in
+// one slot of a cluster, and Delete finds every scale. The name of the hash of key user:42 is
 //
 //	throttr:{k:user:42}
 //
-// and a key of more than 128 bytes, or with braces in it, is its SHA-256:
+// A key that is longer than 128 bytes or contains braces is represented by its SHA-256:
 //
 //	throttr:{h:<64 hexadecimal digits>}
 //
-// What is between the braces is the hash tag. Each field of the hash is a window. Its name
-// is the scale, its value is count, start and last update, with a space in between; all
-// times are microseconds, since 1970 where they are not a length:
+// The text between the braces is the hash tag. Each field of the hash is a window. The name of
+// the field is the scale. The value is the count, the start and the last update, separated by
+// spaces. The scale is in microseconds, the times in microseconds since 1970:
 //
 //	60000000 → 3 1893456000000000 1893456012345678
 //
-// The window is active while the time is before start + scale. Expiry only tidies up: the
-// hash goes a second or two after the last end that any of its windows had. Fields of
-// windows that are over go with it, or earlier where a key has had 16 scales and more.
+// A window is active until start + scale. Expiry in Redis only frees memory: a hash expires one
+// second after the last end of its windows. The fields of windows that are over are removed with
+// it, or earlier if a key has had 16 scales or more.
 //
-// # What is asked of Redis
+// # Commands
 //
-//   - Hit and Inc: a script that adds to the active window and writes it back, or opens one.
-//     Only to open one does it look at the hash's expiry, and sets a later one if need be.
-//   - Set: a script that opens a window.
-//   - Get: a script that reads a window, and the time to tell whether it is active.
-//   - Reset: HDEL of the field.
-//   - Delete: a script that removes fields, and counts the active windows among them.
+//   - Hit and Inc run a script that adds to the active window, or opens one. Only a script that
+//     opens a window reads the expiry of the hash, and extends it if necessary.
+//   - Set runs a script that opens a window.
+//   - Get runs a script that reads a window, and the time, to tell whether it is active.
+//   - Reset sends HDEL for the field.
+//   - Delete runs a script that removes fields and counts the active windows among them.
 //
-// Scripts go by their hash. A server that does not know one, having been restarted for
-// instance, costs a second round trip, once. Nothing is sent again where it may have been
-// executed: neither by this package nor, for these calls, by the client.
+// Scripts are sent by their digest. If a server does not have a script, for example after a
+// restart, the first call needs a second round trip. A request that Redis may have executed is
+// never sent again, neither by this package nor by the client.
 //
-// # What is not exact
+// # Accuracy
 //
-// The counts are as safe as Redis keeps them. A failover to a replica forgets what was not
-// replicated yet, and goes on by the replica's clock; a restart without persistence forgets
-// everything; so does, now and then, a server that evicts when memory is full, unless its
-// maxmemory-policy is noeviction. Each time, more hits than the limit can be let through. A
-// server's clock that is set moves the ends of the windows with it.
+// Counts are as durable as the data in Redis. In each of these cases more hits than the limit can
+// be allowed:
 //
-// An error does not tell whether the hit was counted. A call whose ctx ends under way
-// returns at once, but may be executed later.
+//   - A failover to a replica loses what was not replicated, and continues with the clock of the
+//     replica.
+//   - A restart without persistence loses all windows.
+//   - A server whose memory is full evicts windows, unless its maxmemory-policy is noeviction.
+//
+// If the clock of a server is changed, the ends of its windows change with it.
 package redisbackend

@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The examples need a server, and so are compiled and not run.
+// The examples need a server, so they are compiled but not run.
 
 func ExampleNew() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
@@ -25,12 +25,12 @@ func ExampleNew() {
 	limiter := throttr.NewRateLimit(redisbackend.New(client))
 	res, err := limiter.Hit(context.Background(), "user:42", time.Minute, 100)
 	if err != nil {
-		log.Fatal(err) // no decision: the server is away, say
+		log.Fatal(err) // no decision, for example because the server is down
 	}
 	fmt.Println(res)
 }
 
-// Some nodes of a cluster will do: the client finds the others.
+// Some nodes of a cluster suffice: the client finds the others.
 func ExampleNew_cluster() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"10.0.0.1:6379", "10.0.0.2:6379"}})
 	if err != nil {
@@ -47,7 +47,7 @@ func ExampleNew_cluster() {
 	fmt.Printf("hit %d of 1000, until %v\n", w.Count, w.ExpiresAt)
 }
 
-// An administrator lets a user start afresh, whatever the scales of the limits on it.
+// An administrator deletes all windows of a user, whatever their scales.
 func ExampleBackend_Delete() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
 	if err != nil {

@@ -1,5 +1,5 @@
 -- KEYS: the hash. ARGV: scale, time or ''.
--- Returns count, start, time and last update of the active window, or nothing.
+-- Returns count, start, time and last update of the active window, or nothing if there is none.
 local value = redis.call('HGET', KEYS[1], ARGV[1])
 if not value then return {} end
 local time = now(ARGV[2])

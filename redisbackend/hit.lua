@@ -1,5 +1,5 @@
 -- KEYS: the hash. ARGV: scale, time or '', aligned, grace, increment.
--- Adds to the active window, or opens one. Returns count, start and time.
+-- Adds to the active window, or opens a window. Returns count, start and time.
 local key, field, time, increment = KEYS[1], ARGV[1], now(ARGV[2]), tonumber(ARGV[5])
 local value = redis.call('HGET', key, field)
 local count, start

@@ -6,12 +6,15 @@ import (
 	"strings"
 )
 
-// maxPlain is the longest key, in bytes, that is written out in the name of its hash.
+// maxPlain is the length in bytes of the longest key that is part of the name of its hash.
 const maxPlain = 128
 
-// name returns the name of a key's hash in Redis. Between its braces, which are the only
-// ones, is the whole of what tells keys apart, and never nothing: it alone decides on the
-// slot in a cluster. The letter sets keys that are written out apart from hashes of keys.
+// name returns the name of a key's hash in Redis:
+//
+//   - It has one pair of braces, and the text between them is never empty. This text is the hash
+//     tag, which decides on the slot in a cluster.
+//   - The hash tag depends on the key alone, and differs for different keys.
+//   - The first letter of the hash tag distinguishes keys from digests of keys.
 func (b *Backend) name(key string) string {
 	if len(key) > maxPlain || strings.ContainsAny(key, "{}") {
 		sum := sha256.Sum256([]byte(key))

@@ -32,7 +32,7 @@ func TestNamesInRedis(t *testing.T) {
 	}
 }
 
-func TestNoTwoKeysOrPrefixesShareAWindow(t *testing.T) {
+func TestDifferentPrefixesAndKeysShareNoWindow(t *testing.T) {
 	client := startServer(t).connect()
 	prefixes := []string{"", "a", "a:", "a:{", "a:{k:", "a:%7B", "a:%7Bk:", "}", "{h:" + sum("}")}
 	keys := []string{

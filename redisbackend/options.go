@@ -1,39 +1,51 @@
 package redisbackend
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// DefaultPrefix begins the names of the backend's keys in Redis unless told otherwise.
+// DefaultPrefix is the default of [WithPrefix].
 const DefaultPrefix = "throttr:"
 
-// Option changes how a backend works.
+// Option is an option of [New].
 type Option func(*options)
 
 type options struct {
 	prefix    string
 	algorithm window.Algorithm
-	now       func() time.Time
+	now       func() time.Time // nil: the time of the server
 }
 
-// WithPrefix sets what the names of the backend's keys in Redis begin with. Backends with
-// different prefixes share no window, whatever the prefixes and the keys. An opening brace
-// in it is written %7B, and a percent sign %25. Default: [DefaultPrefix].
+func newOptions(opts []Option) options {
+	o := options{prefix: DefaultPrefix}
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("redisbackend: New: option %d is nil", i+1))
+		}
+		opt(&o)
+	}
+	return o
+}
+
+// WithPrefix sets the prefix of the names of the backend's keys in Redis. Backends with different
+// prefixes never share a window, whatever the prefixes and the keys are. In the names, an opening
+// brace of the prefix is written %7B, and a percent sign %25. Default: [DefaultPrefix].
 func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = escape.Replace(prefix) } }
 
-// A name has its first opening brace right after the prefix, so that Redis takes the hash
-// tag from what follows, and no prefix and key together look like another prefix and key.
+// escape ensures that the first opening brace of a name follows the prefix. Redis then finds the
+// hash tag there, and no two pairs of prefix and key have the same name.
 var escape = strings.NewReplacer("%", "%25", "{", "%7B")
 
-// WithAlgorithm sets when windows open and end. Backends that share windows must all have
-// the same. Default: [window.PerKey].
+// WithAlgorithm sets when windows open and end. All backends that share windows must have the
+// same algorithm. Default: [window.PerKey].
 func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
 
-// WithClock has the backend read the time from now, which must be safe for concurrent
-// use, and drops what is below a microsecond. It is for tests: a window is exact only as
-// far as the clocks of all who share it agree, and it may be gone an hour after its end
-// by Redis' clock, even if now stands still. Default: the time of the Redis server.
+// WithClock makes the backend read the time from now, in microseconds, which must be safe for
+// concurrent use. It is meant for tests. Windows are only exact if the clocks of all backends that
+// share them agree, and Redis removes a window one hour after its end by the clock of Redis, even
+// if now stands still. Default, and if now is nil: the time of the Redis server.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }

@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/redisbackend"
 )
 
-func TestAServerThatIsDownIsAnErrorAndComesBackWithItsCounts(t *testing.T) {
+func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 	s := startOnSocket(t, "--appendonly", "yes", "--appendfsync", "always")
 	b := redisbackend.New(s.connect())
 	hit := func() (uint64, error) {
@@ -29,7 +29,7 @@ func TestAServerThatIsDownIsAnErrorAndComesBackWithItsCounts(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("to fail took %v", took)
+			t.Errorf("the error took %v", took)
 		}
 		t.Log(err)
 	}

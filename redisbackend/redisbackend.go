@@ -2,7 +2,6 @@ package redisbackend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,25 +12,25 @@ import (
 )
 
 const (
-	// MaxCount is the largest limit, increment and count that the backend takes, 2^53-1. A
-	// count that increments take beyond it stays at 2^53, which is over every limit.
+	// MaxCount is the largest limit, increment and count that the backend accepts: 2^53-1. A
+	// count that increments take beyond it stays at 2^53, which exceeds every limit.
 	MaxCount = 1<<53 - 1
-	// MaxScale is the longest window, 142 years.
+	// MaxScale is the longest scale that the backend accepts: 142 years.
 	MaxScale = maxTime * time.Microsecond
 
-	// maxTime bounds what a script computes with, in microseconds: the sum of two is exact
-	// in a double. It lasts to the year 2112.
+	// maxTime bounds the times, in microseconds, that scripts compute with. The sum of two of
+	// them is exact in a double. The bound is reached in the year 2112.
 	maxTime = 1 << 52
 )
 
 var (
-	// ErrScale says that a window's length is not a whole number of microseconds from 1 to
-	// [MaxScale]. Redis tells the time in microseconds.
-	ErrScale = errors.New("redisbackend: scale must be a whole number of microseconds, and at most 142 years")
-	// ErrRange says that a limit, an increment or a count is over [MaxCount], from where on
-	// Redis' scripts don't count exactly; or that the clock of [WithClock] is more than 142
-	// years away from 1970.
-	ErrRange = errors.New("redisbackend: number is too large")
+	// ErrScale says that a scale is less than 1 ms, not a whole number of microseconds, which
+	// is the resolution of time in Redis, or more than [MaxScale]. It is [window.ErrScale].
+	ErrScale = window.ErrScale
+	// ErrRange says that a limit, an increment or a count is over [MaxCount], the largest
+	// number that scripts count exactly, or that the clock of [WithClock] is more than 142
+	// years away from 1970. It is [window.ErrRange].
+	ErrRange = window.ErrRange
 )
 
 // Backend is a [window.Backend] on Redis. Make one with [New].
@@ -42,99 +41,73 @@ type Backend struct {
 
 var _ window.Backend = (*Backend)(nil)
 
-// New returns a backend that keeps its windows where client is connected to. The client
-// remains the caller's, to use otherwise and to close.
+// New returns a backend that keeps its windows on the server or cluster of client. The caller
+// still owns the client, may use it for other things, and closes it. New panics if client or an
+// option is nil.
 func New(client rueidis.Client, opts ...Option) *Backend {
-	b := &Backend{options: options{prefix: DefaultPrefix}, client: client}
-	for _, opt := range opts {
-		opt(&b.options)
+	if client == nil {
+		panic("redisbackend: New: client is nil")
 	}
-	return b
+	return &Backend{options: newOptions(opts), client: client}
 }
 
 // Hit implements [window.Backend]. Every hit is counted. The error matches that of ctx,
-// [ErrScale] or [ErrRange], or it is the client's.
+// [ErrScale] or [ErrRange], or it is an error of the client.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	if err := checkCount("hit", key, "limit", limit); err != nil {
-		return window.Window{}, err
-	}
-	return b.write(ctx, hitScript, "hit", key, scale, "increment", increment)
+	w, err := b.write(ctx, hitScript, key, scale, limit, "increment", increment)
+	return w, failed("hit", key, err)
 }
 
-// Inc implements [window.Backend]. The error is as with Hit.
+// Inc implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
-	return b.write(ctx, hitScript, "inc", key, scale, "increment", increment)
+	w, err := b.write(ctx, hitScript, key, scale, 0, "increment", increment)
+	return w, failed("inc", key, err)
 }
 
-// Set implements [window.Backend]. The error is as with Hit.
+// Set implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (window.Window, error) {
-	return b.write(ctx, setScript, "set", key, scale, "count", count)
+	w, err := b.write(ctx, setScript, key, scale, 0, "count", count)
+	return w, failed("set", key, err)
 }
 
-// Get implements [window.Backend]. The error is as with Hit.
+// Get implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
-	field, err := fieldOf("get", key, scale)
-	if err != nil {
-		return window.Window{}, err
-	}
-	now, err := b.time("get", key)
-	if err != nil {
-		return window.Window{}, err
-	}
-	w, err := b.window(ctx, getScript, key, scale, field, now)
-	if err != nil {
-		return window.Window{}, failed("get", key, err)
-	}
-	return w, nil
+	w, err := b.read(ctx, key, scale)
+	return w, failed("get", key, err)
 }
 
-// Reset implements [window.Backend]. The error is as with Hit.
+// Reset implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
-	field, err := fieldOf("reset", key, scale)
-	if err != nil {
-		return err
+	field, err := fieldOf(scale)
+	if err == nil {
+		err = b.do(ctx, func(ctx context.Context) rueidis.RedisResult {
+			return b.client.Do(ctx, b.client.B().Hdel().Key(b.name(key)).Field(field).Build())
+		}).Error()
 	}
-	err = b.do(ctx, func(ctx context.Context) rueidis.RedisResult {
-		return b.client.Do(ctx, b.client.B().Hdel().Key(b.name(key)).Field(field).Build())
-	}).Error()
-	if err != nil {
-		return failed("reset", key, err)
-	}
-	return nil
+	return failed("reset", key, err)
 }
 
-// Delete implements [window.Backend]. Without scales it finds those of every client. The
-// windows are deleted in one step. The error is as with Hit.
+// Delete implements [window.Backend]. Without scales it deletes the windows of all scales,
+// whichever client opened them. It deletes them in one atomic step. Its errors are those of Hit.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	now, err := b.time("delete", key)
-	if err != nil {
-		return 0, err
-	}
-	args := []string{now}
-	for _, scale := range scales {
-		field, err := fieldOf("delete", key, scale)
-		if err != nil {
-			return 0, err
-		}
-		args = append(args, field)
-	}
-	n, err := b.exec(ctx, deleteScript, key, args...).AsInt64()
-	if err != nil {
-		return 0, failed("delete", key, err)
-	}
-	return int(n), nil
+	n, err := b.delete(ctx, key, scales)
+	return int(n), failed("delete", key, err)
 }
 
-// write runs a script that ends in an active window. Number is what n is called.
-func (b *Backend) write(ctx context.Context, s *rueidis.Lua, what, key string, scale time.Duration, number string, n uint64) (window.Window, error) {
-	field, err := fieldOf(what, key, scale)
+// write runs a script that returns an active window. Name is the name of the number n, which the
+// script adds or sets.
+func (b *Backend) write(ctx context.Context, s *rueidis.Lua, key string, scale time.Duration, limit uint64, name string, n uint64) (window.Window, error) {
+	field, err := fieldOf(scale)
 	if err != nil {
 		return window.Window{}, err
 	}
-	if err := checkCount(what, key, number, n); err != nil {
+	if err := checkCount("limit", limit); err != nil {
 		return window.Window{}, err
 	}
-	now, err := b.time(what, key)
+	if err := checkCount(name, n); err != nil {
+		return window.Window{}, err
+	}
+	now, err := b.time()
 	if err != nil {
 		return window.Window{}, err
 	}
@@ -142,76 +115,80 @@ func (b *Backend) write(ctx context.Context, s *rueidis.Lua, what, key string, s
 	if b.algorithm == window.Aligned {
 		aligned = "1"
 	}
-	w, err := b.window(ctx, s, key, scale, field, now, aligned, b.grace(), strconv.FormatUint(n, 10))
-	if err != nil {
-		return window.Window{}, failed(what, key, err)
-	}
-	return w, nil
+	return b.window(ctx, s, key, scale, field, now, aligned, b.grace(), strconv.FormatUint(n, 10))
 }
 
-// window runs a script that returns a window: count, start, time and last update, the last
-// left out if it is the time, or nothing.
-func (b *Backend) window(ctx context.Context, s *rueidis.Lua, key string, scale time.Duration, args ...string) (window.Window, error) {
-	reply, err := b.exec(ctx, s, key, args...).AsIntSlice()
-	if err != nil || len(reply) == 0 {
+func (b *Backend) read(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
+	field, err := fieldOf(scale)
+	if err != nil {
 		return window.Window{}, err
 	}
-	if len(reply) < 3 {
-		return window.Window{}, fmt.Errorf("script returned %v", reply)
+	now, err := b.time()
+	if err != nil {
+		return window.Window{}, err
 	}
-	start, now := reply[1], reply[2]
+	return b.window(ctx, getScript, key, scale, field, now)
+}
+
+func (b *Backend) delete(ctx context.Context, key string, scales []time.Duration) (int64, error) {
+	now, err := b.time()
+	if err != nil {
+		return 0, err
+	}
+	args := append(make([]string, 0, 1+len(scales)), now)
+	for _, scale := range scales {
+		field, err := fieldOf(scale)
+		if err != nil {
+			return 0, err
+		}
+		args = append(args, field)
+	}
+	return b.exec(ctx, deleteScript, key, args...).AsInt64()
+}
+
+// window runs a script that returns a window or nothing. The response is count, start, time and
+// last update. The last update is omitted if it equals the time.
+func (b *Backend) window(ctx context.Context, s *rueidis.Lua, key string, scale time.Duration, args ...string) (window.Window, error) {
+	response, err := b.exec(ctx, s, key, args...).AsIntSlice()
+	if err != nil || len(response) == 0 {
+		return window.Window{}, err
+	}
+	if len(response) < 3 {
+		return window.Window{}, fmt.Errorf("script returned %v", response)
+	}
+	start, now := response[1], response[2]
 	end := start + scale.Microseconds()
 	return window.Window{
-		Count:     uint64(reply[0]),
+		Count:     uint64(response[0]),
 		ExpiresAt: time.UnixMicro(end),
 		Left:      time.Duration(end-now) * time.Microsecond,
 		StartedAt: time.UnixMicro(start),
-		UpdatedAt: time.UnixMicro(reply[len(reply)-1]),
+		UpdatedAt: time.UnixMicro(response[len(response)-1]),
 	}, nil
 }
 
-// exec runs a script on the key's hash.
+// exec runs a script on the hash of a key.
 func (b *Backend) exec(ctx context.Context, s *rueidis.Lua, key string, args ...string) rueidis.RedisResult {
 	return b.do(ctx, func(ctx context.Context) rueidis.RedisResult {
 		return s.Exec(ctx, b.client, []string{b.name(key)}, args)
 	})
 }
 
-// do makes a call, and leaves it when ctx ends. The client by itself waits on where it
-// dials, where its queue is full, and where ctx has a deadline too; and whoever leaves
-// while it dials fails the others who wait for the connection.
-func (b *Backend) do(ctx context.Context, call func(context.Context) rueidis.RedisResult) rueidis.RedisResult {
-	if err := ctx.Err(); err != nil {
-		return rueidis.NewErrorResult(err)
-	}
-	if ctx.Done() == nil {
-		return call(ctx)
-	}
-	result := make(chan rueidis.RedisResult, 1)
-	go func() { result <- call(context.WithoutCancel(ctx)) }()
-	select {
-	case r := <-result:
-		return r
-	case <-ctx.Done():
-		return rueidis.NewErrorResult(ctx.Err())
-	}
-}
-
-// time returns a script's argument for the time: empty for the server's.
-func (b *Backend) time(what, key string) (string, error) {
+// time returns the time argument of a script: empty for the time of the server.
+func (b *Backend) time() (string, error) {
 	if b.now == nil {
 		return "", nil
 	}
 	now := b.now()
 	micros := now.UnixMicro()
 	if micros < -maxTime || micros > maxTime {
-		return "", fmt.Errorf("%w: %s %.64q: the clock says %v", ErrRange, what, key, now)
+		return "", fmt.Errorf("%w: the time of the clock is %v", ErrRange, now)
 	}
 	return strconv.FormatInt(micros, 10), nil
 }
 
-// grace returns for how many milliseconds a hash is kept after its last window. Redis looks
-// at its clock more than once while a script runs; and another clock may be late.
+// grace returns how many milliseconds after the end of its last window a hash expires. Redis may
+// read its clock more than once during a script, and the clock of [WithClock] may be late.
 func (b *Backend) grace() string {
 	if b.now != nil {
 		return "3600000"
@@ -219,22 +196,31 @@ func (b *Backend) grace() string {
 	return "1000"
 }
 
-// fieldOf returns the name of a scale's field.
-func fieldOf(what, key string, scale time.Duration) (string, error) {
-	if scale <= 0 || scale%time.Microsecond != 0 || scale > MaxScale {
-		return "", fmt.Errorf("%w: %s %.64q: it is %v", ErrScale, what, key, scale)
+// fieldOf returns the name of the field of a scale.
+func fieldOf(scale time.Duration) (string, error) {
+	if err := window.CheckScale(scale); err != nil {
+		return "", err
+	}
+	if scale%time.Microsecond != 0 {
+		return "", fmt.Errorf("%w: %v is not a whole number of microseconds", ErrScale, scale)
+	}
+	if scale > MaxScale {
+		return "", fmt.Errorf("%w: %v is more than %v", ErrScale, scale, MaxScale)
 	}
 	return strconv.FormatInt(scale.Microseconds(), 10), nil
 }
 
-func checkCount(what, key, number string, n uint64) error {
+func checkCount(name string, n uint64) error {
 	if n > MaxCount {
-		return fmt.Errorf("%w: %s %.64q: the %s is %d, over 2^53-1", ErrRange, what, key, number, n)
+		return fmt.Errorf("%w: %s %d is over 2^53-1", ErrRange, name, n)
 	}
 	return nil
 }
 
-// failed says what was asked. A long key is cut.
-func failed(what, key string, err error) error {
-	return fmt.Errorf("redisbackend: %s %.64q: %w", what, key, err)
+// failed adds the method and the key, cut to 64 characters, to an error. It returns nil for nil.
+func failed(method, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("redisbackend: %s %.64q: %w", method, key, err)
 }

@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 	conformance(t, startServer(t).connect())
 }
 
-// conformance runs the suite on one server for all, with a prefix for each part of it.
+// conformance runs the suite on one server. Each test has a prefix of its own.
 func conformance(t *testing.T, client rueidis.Client) {
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
 		t.Run(a.String(), func(t *testing.T) {

@@ -19,9 +19,8 @@ var (
 	deleteLua string
 )
 
-// The client sends a script's hash, and the script itself only to a server that does not
-// know it. None is declared read-only, or safe to run again: it must be the primary that
-// answers, and once.
+// The client sends the digest of a script, and sends the script only to a server that does not
+// have it. No script is declared read-only or retryable: the primary must execute it, once.
 var (
 	hitScript    = rueidis.NewLuaScript(windowLua + hitLua)
 	setScript    = rueidis.NewLuaScript(windowLua + setLua)

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// program finds the server to test with. THROTTR_REDIS_SERVER names another than that in
-// the path, such as valkey-server.
+// program returns the path of the server to test with. THROTTR_REDIS_SERVER is its name, for
+// example valkey-server. Default: redis-server.
 func program(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv("THROTTR_REDIS_SERVER")
@@ -31,7 +31,7 @@ func program(t testing.TB) string {
 	return path
 }
 
-// server is a Redis server of the test's own.
+// server is a Redis server that a test has started.
 type server struct {
 	t       testing.TB
 	network string
@@ -42,11 +42,11 @@ type server struct {
 	done    chan struct{} // closed when the process has ended
 }
 
-// freePort, as an argument of startServer, stands for a free port.
+// freePort is replaced by a free port in the arguments of startServer.
 const freePort = "a free port"
 
-// startServer starts a server on a free port, which ends with the test. Should somebody else
-// have got the port first, it tries another.
+// startServer starts a server on a free port. The server ends with the test. If another program
+// takes the port first, startServer tries another port.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
 	args = append([]string{"--bind", "127.0.0.1", "--port", freePort}, args...)
@@ -67,8 +67,8 @@ func startServer(t testing.TB, args ...string) *server {
 	return nil
 }
 
-// startOnSocket starts a server on a Unix socket, which ends with the test. Nobody else comes
-// to listen there while it is down.
+// startOnSocket starts a server on a Unix socket. The server ends with the test. No other program
+// can listen there while the server is down.
 func startOnSocket(t testing.TB, args ...string) *server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
@@ -86,7 +86,7 @@ func newServer(t testing.TB, network, addr, dir string, args []string) *server {
 	return &server{t: t, network: network, addr: addr, dir: dir, args: append(args, "--dir", dir, "--logfile", "log", "--save", "")}
 }
 
-// findPort returns a port that nobody listens at.
+// findPort returns a port on which no program listens.
 func findPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,7 +98,7 @@ func findPort(t testing.TB) string {
 	return port
 }
 
-// start starts the server, again where it was, and returns when it answers.
+// start starts or restarts the server, and returns when it responds.
 func (s *server) start() {
 	s.t.Helper()
 	if err := s.begin(); err != nil {
@@ -106,7 +106,7 @@ func (s *server) start() {
 	}
 }
 
-// begin is start that may fail.
+// begin is start with an error.
 func (s *server) begin() error {
 	s.cmd = exec.Command(program(s.t), s.args...)
 	if err := s.cmd.Start(); err != nil {
@@ -118,7 +118,7 @@ func (s *server) begin() error {
 	go func() { s.cmd.Wait(); close(done) }()
 	timeout := time.After(20 * time.Second)
 	for {
-		up := s.answers() // or somebody else does
+		up := s.responds() // or another program does
 		select {
 		case <-s.done:
 		case <-timeout:
@@ -130,7 +130,7 @@ func (s *server) begin() error {
 			continue
 		}
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		return fmt.Errorf("%v does not answer: %s", s.cmd, log)
+		return fmt.Errorf("%v does not respond: %s", s.cmd, log)
 	}
 }
 
@@ -139,8 +139,8 @@ func (s *server) dial(ctx context.Context, d *net.Dialer) (net.Conn, error) {
 	return d.DialContext(ctx, s.network, s.addr)
 }
 
-// answers asks over a connection of its own whether the server is up and has loaded.
-func (s *server) answers() bool {
+// responds reports whether the server is up and has loaded its data.
+func (s *server) responds() bool {
 	conn, err := s.dial(context.Background(), &net.Dialer{Timeout: time.Second})
 	if err != nil {
 		return false
@@ -153,13 +153,13 @@ func (s *server) answers() bool {
 	return strings.HasPrefix(string(reply[:n]), "+PONG")
 }
 
-// kill ends the server at once.
+// kill kills the server.
 func (s *server) kill() {
 	s.cmd.Process.Kill()
 	<-s.done
 }
 
-// connect returns a client of the server, or of its cluster.
+// connect returns a client of the server or of its cluster.
 func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
 	s.t.Helper()
 	option := rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true}
@@ -179,7 +179,7 @@ func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
 	return client
 }
 
-// redis makes a call that must not fail.
+// redis sends a command that must not fail.
 func redis(t testing.TB, client rueidis.Client, args ...string) rueidis.RedisResult {
 	t.Helper()
 	r := client.Do(context.Background(), client.B().Arbitrary(args[0]).Args(args[1:]...).Build())

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,10 +19,10 @@ import (
 	"github.com/throttr-go/throttr/redisbackend"
 )
 
-// freeze has the server stand still: it keeps its connections and answers nothing.
+// freeze stops the server. It keeps its connections and does not respond.
 func (s *server) freeze(t *testing.T) { s.signal(t, syscall.SIGSTOP) }
 
-// thaw ends what freeze has begun.
+// thaw continues the server after freeze.
 func (s *server) thaw(t *testing.T) { s.signal(t, syscall.SIGCONT) }
 
 func (s *server) signal(t *testing.T, sig syscall.Signal) {
@@ -31,7 +32,7 @@ func (s *server) signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-func TestACallEndsWithItsContext(t *testing.T) {
+func TestCallEndsWithItsContext(t *testing.T) {
 	s := startServer(t)
 	b := redisbackend.New(s.connect())
 	if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
@@ -64,7 +65,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
-	// Those who have left have not cost anybody else the connection.
+	// The abandoned calls have not closed the connection for other calls.
 	s.thaw(t)
 	w, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
 	if err != nil || w.Count < 2 || w.Count > 5 {
@@ -72,8 +73,21 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whoever dials for all and leaves must not fail the others.
-func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
+// within returns the result of a call, which must come within 10 s.
+func within(t *testing.T, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call does not return")
+		return nil
+	}
+}
+
+// If a call that dials is canceled, the other calls that wait for the connection succeed. A call
+// that waits for the connection ends with its context.
+func TestCancellationDuringDialing(t *testing.T) {
 	s := startOnSocket(t)
 	var slow atomic.Bool
 	dials, pass := make(chan bool, 10), make(chan bool)
@@ -92,10 +106,10 @@ func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
 		}
 	}))
 	s.kill()
-	for { // until the client has given up its old connection
+	for { // until the client has closed its old connection
 		_, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
 		if err == nil {
-			t.Fatal("a hit on nothing succeeds")
+			t.Fatal("a hit succeeded without a server")
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			break
@@ -112,17 +126,47 @@ func TestALeaverDoesNotFailThoseWhoWaitForTheSameConnection(t *testing.T) {
 		return result
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	leaves := hit(ctx)
+	dialing := hit(ctx)
 	<-dials
-	stays := hit(t.Context())
-	<-time.After(20 * time.Millisecond) // nothing tells that it waits
-	cancel()
-	if err := <-leaves; !errors.Is(err, context.Canceled) {
-		t.Errorf("who leaves is told: %v", err)
+	waiting := hit(t.Context())
+	limited, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if err := within(t, hit(limited)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the call with a deadline: %v", err)
 	}
-	<-time.After(20 * time.Millisecond)
+	cancel()
+	if err := within(t, dialing); !errors.Is(err, context.Canceled) {
+		t.Errorf("the canceled call: %v", err)
+	}
+	time.Sleep(20 * time.Millisecond) // The client may notice the cancellation late.
 	close(pass)
-	if err := <-stays; err != nil {
-		t.Errorf("who stays is told: %v", err)
+	if err := within(t, waiting); err != nil {
+		t.Errorf("the other call: %v", err)
+	}
+}
+
+// A stalled server fills the queues of the client. Calls still end with their contexts.
+func TestCallEndsWithItsContextWhenTheQueueIsFull(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = -1 // one connection
+		o.RingScaleEachConn = 1  // a queue of two calls
+	}))
+	s.freeze(t)
+	defer s.thaw(t)
+	start := time.Now()
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := b.Hit(ctx, "k", time.Hour, 5, 1); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	calls.Wait()
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the calls took %v", took)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The server's clock is real, and so are the pauses.
-func TestWindowsEndByTheServersClockAndNothingStaysBehind(t *testing.T) {
+// The test waits in real time, because the clock of the server is real.
+func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
@@ -25,7 +25,7 @@ func TestWindowsEndByTheServersClockAndNothingStaysBehind(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				now := w.ExpiresAt.Add(-w.Left) // the server, on this machine, has the same clock
+				now := w.ExpiresAt.Add(-w.Left) // The server, on the same machine, has the same clock.
 				if now.Before(before) || now.After(time.Now()) || !w.UpdatedAt.Equal(now) || w.Left <= 0 || w.Left > scale {
 					t.Fatalf("%+v at %v", w, before)
 				}
@@ -42,7 +42,7 @@ func TestWindowsEndByTheServersClockAndNothingStaysBehind(t *testing.T) {
 			for deadline := last.ExpiresAt.Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
 				n, err := redis(t, client, "DBSIZE").AsInt64()
 				if err != nil || time.Now().After(deadline) {
-					t.Fatalf("%d keys stay behind, %v", n, err)
+					t.Fatalf("%d keys are left, %v", n, err)
 				}
 				if n == 0 {
 					return
@@ -52,7 +52,7 @@ func TestWindowsEndByTheServersClockAndNothingStaysBehind(t *testing.T) {
 	}
 }
 
-func TestAHashIsKeptForItsLastWindow(t *testing.T) {
+func TestHashExpiresAfterItsLastWindow(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	for _, step := range []struct {
@@ -66,12 +66,12 @@ func TestAHashIsKeptForItsLastWindow(t *testing.T) {
 		ms, err := redis(t, client, "PTTL", "throttr:{k:k}").AsInt64()
 		left := time.Duration(ms) * time.Millisecond
 		if err != nil || left < step.want-10*time.Second || left > step.want+2*time.Second {
-			t.Errorf("after a window of %v the hash is kept for %v, want %v (%v)", step.scale, left, step.want, err)
+			t.Errorf("after a window of %v the hash expires in %v, want %v (%v)", step.scale, left, step.want, err)
 		}
 	}
 }
 
-func TestWindowsThatAreOverDoNotPileUp(t *testing.T) {
+func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	client := startServer(t).connect()
 	clock := backendtest.NewClock()
 	b := redisbackend.New(client, redisbackend.WithClock(clock.Now))
@@ -91,7 +91,7 @@ func TestWindowsThatAreOverDoNotPileUp(t *testing.T) {
 		t.Errorf("%+v, %v", w, err)
 	}
 
-	// Active ones all stay.
+	// The fields of active windows are not removed.
 	clock.Advance(time.Second)
 	for i := range 1000 {
 		if _, err := b.Inc(t.Context(), "k", time.Hour+time.Duration(i)*time.Second, 1); err != nil {
@@ -106,13 +106,13 @@ func TestWindowsThatAreOverDoNotPileUp(t *testing.T) {
 	}
 }
 
-func TestDeleteTakesMoreScalesThanAStackHolds(t *testing.T) {
+func TestDeleteOfManyScales(t *testing.T) {
 	b := redisbackend.New(startServer(t).connect())
 	var scales []time.Duration
 	for i := range 20_000 {
 		scales = append(scales, time.Hour+time.Duration(i)*time.Second)
 	}
-	scales = append(scales, scales[:10]...) // a scale twice is a window once
+	scales = append(scales, scales[:10]...) // A scale that is given twice counts once.
 	for _, scale := range scales[:50] {
 		if _, err := b.Inc(t.Context(), "k", scale, 1); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestDeleteTakesMoreScalesThanAStackHolds(t *testing.T) {
 	if n, err := b.Delete(t.Context(), "k", scales...); err != nil || n != 50 {
 		t.Errorf("%d windows were deleted, want 50 (%v)", n, err)
 	}
-	if _, err := b.Delete(t.Context(), "nobody", scales...); err != nil {
+	if _, err := b.Delete(t.Context(), "other", scales...); err != nil {
 		t.Error(err)
 	}
 }

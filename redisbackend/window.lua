@@ -1,17 +1,18 @@
--- Stands before each of the other scripts. A key's windows are one hash: a field per scale, named
--- by it, whose value is "<count> <start> <last update>". Times are microseconds since 1970.
+-- The common part of all scripts. The windows of a key are one hash. Each field is a window: its
+-- name is the scale, its value is "<count> <start> <last update>". Times are in microseconds since
+-- 1970.
 
--- Counts stay here. It is over every limit, and up to it a double is exact.
+-- The largest count: it exceeds every limit, and doubles are exact up to it.
 local most = 9007199254740992
 
--- now returns the time: the given one, or else the server's.
+-- now returns the given time, or the time of the server if it is ''.
 local function now(given)
   if given ~= '' then return tonumber(given) end
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- parse returns a window's count, start and last update, or nil for one that is not active.
+-- parse returns count, start and last update of a window, or nil if the window is not active.
 local function parse(value, scale, time)
   local count, start, updated = string.match(value, '^(%d+) (-?%d+) (-?%d+)$')
   if not count then error('not a window: ' .. value) end
@@ -19,7 +20,7 @@ local function parse(value, scale, time)
   if time < start + scale then return tonumber(count), start, tonumber(updated) end
 end
 
--- prune removes the windows that are over.
+-- prune removes windows that are over.
 local function prune(key, time)
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do
@@ -31,9 +32,9 @@ local function write(key, field, count, start, time)
   redis.call('HSET', key, field, string.format('%.0f %.0f %.0f', count, start, time))
 end
 
--- open puts a window in the place of a field, and returns its start. The hash is kept until the
--- last of its windows is over, and then for grace milliseconds. Whenever new fields have doubled
--- their number, from 16 on, those of windows that are over are removed.
+-- open writes a new window to a field and returns its start. The hash expires grace milliseconds
+-- after the end of its last window. When the number of fields has doubled, from 16 on, open removes
+-- the fields of windows that are over.
 local function open(key, field, count, time, aligned, grace)
   local scale, start = tonumber(field), time
   if aligned == '1' then start = time - time % scale end
