@@ -69,7 +69,9 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 func TestAgeAndIdlenessCanBeUnlimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 2, MaxInFlight: 2, MaxConnAge: -1, MaxConnIdle: -1})
+		s := connect(t, to(srv), pool.Options[uint16]{
+			MaxConns: 2, MaxInFlight: 2, MaxConnAge: -1, MaxConnIdle: -1, HealthInterval: time.Hour,
+		})
 		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 		s.inParallel(4, func(int) { s.query(t.Context(), "k") })
 		remove()

@@ -63,6 +63,7 @@ type Options[T codec.Value] struct {
 //     callers or one of the circuit breaker's.
 //   - live has at most MaxConns connections. Puddle may hold more: those that were retired and
 //     still have requests in flight.
+//   - While the circuit is open, live is empty and the circuit breaker makes the attempts.
 //   - A connection in live has not ended, or is about to be discarded by its OnEnd.
 //   - Once closed is true, live stays empty and streams are closed as they are made.
 type Pool[T codec.Value] struct {
@@ -188,23 +189,31 @@ func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 		return nil, nil, window.ErrClosed
 	}
 	c, grow := p.pick()
-	unavailable := p.breaker.err()
-	if c == nil && unavailable != nil {
-		return nil, nil, unavailable
-	}
-	needed := c == nil || grow && !time.Now().Before(p.noGrowth)
-	if needed && p.attempt == nil && unavailable == nil {
-		a := &attempt{growth: c != nil, done: make(chan struct{})}
-		p.attempt = a
-		p.background.Go(func() { p.run(a) })
-	}
 	if c != nil {
+		if grow && !time.Now().Before(p.noGrowth) {
+			p.startAttempt(true)
+		}
 		return c, nil, nil
 	}
+	if err := p.breaker.err(); err != nil {
+		return nil, nil, err
+	}
+	p.startAttempt(false)
 	if !p.startAcquiring() {
 		return nil, nil, conn.ErrQueueFull
 	}
 	return nil, p.attempt, nil
+}
+
+// startAttempt starts an attempt, unless one is under way. Growth says that there is a
+// connection. The caller holds mu.
+func (p *Pool[T]) startAttempt(growth bool) {
+	if p.attempt != nil {
+		return
+	}
+	a := &attempt{growth: growth, done: make(chan struct{})}
+	p.attempt = a
+	p.background.Go(func() { p.run(a) })
 }
 
 // startAcquiring counts a caller that is about to wait. It returns false if as many wait

@@ -438,3 +438,23 @@ func TestCloseIsNotRetried(t *testing.T) {
 		require.Zero(t, s.Stats().Retries)
 	})
 }
+
+// Sent is about all attempts, not only the last.
+func TestACallThatWasSentOnceMayHaveBeenExecuted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		dials := 0
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx)
+			if dials++; dials > 1 {
+				nc = newDeaf(nc)
+			}
+			return nc, err
+		}, pool.Options[uint16]{MaxRetries: 1, StallTimeout: time.Second})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
+		r := s.query(t.Context(), "k")
+		require.ErrorIs(t, r.err, conn.ErrStalled, "the second attempt")
+		require.True(t, r.sent)
+		require.Equal(t, 1, srv.Requests(codec.OpQuery))
+	})
+}

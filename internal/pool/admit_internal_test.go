@@ -1,0 +1,86 @@
+package pool
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// withServer returns a pool without a connection, and its server.
+func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
+	srv := mockserver.RunT(t, mockserver.WithAddr("memory", "memory:1"))
+	p, err := New(Options[uint16]{
+		Server: "server:1", Calls: new(conn.CallPool[uint16]),
+		Dialer: &dial.Dialer{Timeout: time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return srv.Dial(ctx)
+		}},
+		MaxConns: 2, MaxInFlight: 512, MaxQueued: 1000, MaxResponse: 16 << 10, StallTimeout: time.Second,
+		HealthInterval: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Second,
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p, srv
+}
+
+func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		r, err := p.connect()
+		require.NoError(t, err)
+		closed := make(chan struct{})
+		go func() {
+			p.Close()
+			close(closed)
+		}()
+		synctest.Wait() // Close waits for the connection
+		require.ErrorIs(t, p.admit(r, nil), window.ErrClosed)
+		<-closed
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+	})
+}
+
+func TestAConnectionThatHasEndedBeforeItsAdmissionOpensTheCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		r, err := p.connect()
+		require.NoError(t, err)
+		srv.Disconnect()
+		synctest.Wait()
+		err = p.admit(r, nil)
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.ErrorIs(t, err, conn.ErrLost)
+		require.ErrorIs(t, p.breaker.err(), ErrUnavailable)
+		require.Empty(t, p.live)
+
+		r, err = p.connect()
+		require.NoError(t, p.admit(r, err))
+		require.NoError(t, p.breaker.err())
+		require.Len(t, p.live, 1)
+	})
+}
+
+func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		require.NoError(t, p.Connect(t.Context()))
+		c := (*p.conns.Load())[0]
+		p.discard(c)
+		p.discard(c)
+		require.Empty(t, *p.conns.Load())
+		require.Equal(t, 1, srv.Conns(), "it has not ended")
+		c.Retire()
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+		require.Zero(t, p.failures.Load())
+	})
+}

@@ -1,0 +1,557 @@
+package pool_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// script is a server whose bytes the test chooses. It answers the probe and then calls respond
+// for each request, after it has read the request's op. It hangs up if respond returns false.
+type script struct {
+	respond func(op codec.Op, nc net.Conn) bool
+
+	mu    sync.Mutex
+	open  int
+	most  int // connections that were open at the same time
+	conns sync.WaitGroup
+}
+
+// says returns a script that responds to every request with the same bytes.
+func says(response []byte) *script {
+	return &script{respond: func(_ codec.Op, nc net.Conn) bool {
+		_, err := nc.Write(response)
+		return err == nil
+	}}
+}
+
+func (f *script) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	f.mu.Lock()
+	f.open++
+	f.most = max(f.most, f.open)
+	f.mu.Unlock()
+	f.conns.Go(func() { f.serve(theirs) })
+	return &observed{Conn: ours, onClose: func() {
+		f.mu.Lock()
+		f.open--
+		f.mu.Unlock()
+	}}, nil
+}
+
+// observed calls onClose when it is closed for the first time.
+type observed struct {
+	net.Conn
+	once    sync.Once
+	onClose func()
+}
+
+func (c *observed) Close() error {
+	c.once.Do(c.onClose)
+	return c.Conn.Close()
+}
+
+func (f *script) serve(nc net.Conn) {
+	defer nc.Close()
+	probe, err := codec.AppendProbe(nil, make([]byte, 16))
+	if err != nil {
+		panic(err)
+	}
+	if _, err := io.ReadFull(nc, probe); err != nil {
+		return
+	}
+	if _, err := nc.Write([]byte{1, 0, 1, 0, 0}); err != nil {
+		return
+	}
+	op := make([]byte, 1)
+	for {
+		if _, err := io.ReadFull(nc, op); err != nil || !f.respond(codec.Op(op[0]), nc) {
+			return
+		}
+	}
+}
+
+// counts returns how many connections are open, and how many were at most.
+func (f *script) counts() (open, most int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open, f.most
+}
+
+// records is the response to a LIST in fragments of the given sizes.
+func records(sizes ...int) codec.ListResponse[uint16] {
+	var r codec.ListResponse[uint16]
+	for i, n := range sizes {
+		fragment := []codec.ListEntry[uint16]{}
+		for j := range n {
+			fragment = append(fragment, codec.ListEntry[uint16]{
+				Key: fmt.Appendf(nil, "%d.%d", i, j), Unit: codec.Seconds, Expires: uint64(time.Hour), Bytes: 2,
+			})
+		}
+		r.Fragments = append(r.Fragments, fragment)
+	}
+	return r
+}
+
+// encode encodes frames.
+func encode(t testing.TB, frames ...codec.Frame) (b []byte) {
+	t.Helper()
+	for _, f := range frames {
+		var err error
+		b, err = f.AppendBinary(b)
+		require.NoError(t, err)
+	}
+	return b
+}
+
+// list makes a LIST and returns the keys that came. It calls each, if not nil, for each key,
+// and stops when each returns false.
+func (s subject) list(ctx context.Context, each func(key string) bool) (keys []string, sent bool, err error) {
+	var d codec.ListDecoder[uint16]
+	sent, err = s.Stream(ctx, codec.List{}, func(src []byte) (int, bool, error) {
+		entries, n, err := d.Decode(src)
+		for _, e := range entries {
+			keys = append(keys, string(e.Key))
+			if each != nil && !each(string(e.Key)) {
+				return n, true, nil
+			}
+		}
+		return n, d.Done(), err
+	})
+	return keys, sent, err
+}
+
+func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
+	for _, sizes := range [][]int{{}, {0}, {1}, {3, 0, 500}, {2000}} {
+		whole := encode(t, records(sizes...))
+		for _, piece := range []int{1, 7, 1000, len(whole)} {
+			synctest.Test(t, func(t *testing.T) {
+				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+					_, err := io.CopyBuffer(struct{ io.Writer }{nc}, struct{ io.Reader }{bytes.NewReader(whole)}, make([]byte, piece))
+					return err == nil
+				}}
+				s := connect(t, f.dial, pool.Options[uint16]{})
+				keys, sent, err := s.list(t.Context(), nil)
+				require.NoError(t, err)
+				require.True(t, sent)
+				var want []string
+				for _, fragment := range records(sizes...).Fragments {
+					for _, e := range fragment {
+						want = append(want, string(e.Key))
+					}
+				}
+				require.Equal(t, want, keys)
+				require.EqualValues(t, 1, s.Stats().Answered)
+			})
+		}
+	}
+}
+
+func TestEventsBeforeAStreamsResponseAreSkipped(t *testing.T) {
+	event := codec.Event[uint16]{Channel: []byte("*"), Payload: bytes.Repeat([]byte("x"), 5000)}
+	whole := encode(t, event, event, event, event, event, records(3), event)
+	for _, piece := range []int{1, 4999, 17 << 10, len(whole)} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+				io.CopyBuffer(struct{ io.Writer }{nc}, struct{ io.Reader }{bytes.NewReader(whole)}, make([]byte, piece))
+				return true
+			}}
+			s := connect(t, f.dial, pool.Options[uint16]{})
+			keys, _, err := s.list(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, []string{"0.0", "0.1", "0.2"}, keys)
+			require.EqualValues(t, 5, s.Stats().Events)
+		})
+	}
+}
+
+// An EVENT that comes with the responses to the probe belongs to the stream, too.
+func TestEventsBeforeAStreamsRequestAreSkipped(t *testing.T) {
+	event := encode(t, codec.Event[uint16]{Channel: []byte("*"), Payload: []byte("x")})
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 3, Replace: append([]byte{0}, event...), Times: 1})
+		_, _, err := s.list(t.Context(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, s.Stats().Events)
+	})
+}
+
+// hostile are responses to a LIST that can't be one.
+func hostile(t *testing.T) map[string][]byte {
+	wrongIndex := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64([]byte{1}, 1), 9)
+	wrongIndex = binary.LittleEndian.AppendUint64(wrongIndex, 1)
+	wrongType := encode(t, records(2))
+	wrongType[1+8+16+13+1] = 7
+	return map[string][]byte{
+		"status":           {7},
+		"failure":          {0},
+		"index":            wrongIndex,
+		"record type":      wrongType,
+		"after a fragment": append(encode(t, records(2, 2))[:1+8+16+2*13+6], wrongIndex[9:]...),
+		"an endless EVENT": {0x19, 0, 0xff, 0xff},
+	}
+}
+
+func TestHostileBytesEndAStream(t *testing.T) {
+	for name, response := range hostile(t) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := says(response)
+				s := connect(t, f.dial, pool.Options[uint16]{})
+				_, sent, err := s.list(t.Context(), nil)
+				require.ErrorIs(t, err, conn.ErrProtocol)
+				require.True(t, sent)
+				open, _ := f.counts()
+				require.Equal(t, 1, open)
+				require.Zero(t, s.Stats().Answered)
+			})
+		})
+	}
+}
+
+func TestAResponseMayHaveMaxResponseBytesThatCannotBeDecodedYet(t *testing.T) {
+	const most = 40 << 10
+	for size, ok := range map[int]bool{1: true, most - 1: true, most: true, most + 1: false, 10 * most: false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+				_, err := nc.Write(bytes.Repeat([]byte{1}, size))
+				return err == nil
+			}}
+			s := connect(t, f.dial, pool.Options[uint16]{MaxResponse: most})
+			seen := 0
+			sent, err := s.Stream(t.Context(), codec.List{}, func(src []byte) (int, bool, error) {
+				if seen = max(seen, len(src)); len(src) < size {
+					return 0, false, codec.ErrShort
+				}
+				return size, true, nil
+			})
+			require.True(t, sent)
+			require.LessOrEqual(t, seen, most)
+			if ok {
+				require.NoError(t, err, "%d bytes", size)
+			} else {
+				require.ErrorIs(t, err, conn.ErrProtocol)
+				require.ErrorContains(t, err, "the response is longer than 40960 bytes")
+			}
+		})
+	}
+}
+
+// A decoder that uses bytes as they come can take any number of them.
+func TestAResponseMayBeLongerThanMaxResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1 << 20
+		s := connect(t, says(bytes.Repeat([]byte{1}, size)).dial, pool.Options[uint16]{MaxResponse: 16 << 10})
+		total := 0
+		_, err := s.Stream(t.Context(), codec.List{}, func(src []byte) (int, bool, error) {
+			total += len(src)
+			if total == size {
+				return len(src), true, nil
+			}
+			return len(src), false, codec.ErrShort
+		})
+		require.NoError(t, err)
+		require.Equal(t, size, total)
+	})
+}
+
+func TestAStreamCutAtAnyByteIsAnErrorAfterWhatCame(t *testing.T) {
+	whole := encode(t, records(2, 3))
+	for cut := range whole {
+		synctest.Test(t, func(t *testing.T) {
+			f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+				nc.Write(whole[:cut])
+				return false
+			}}
+			s := connect(t, f.dial, pool.Options[uint16]{})
+			keys, sent, err := s.list(t.Context(), nil)
+			require.ErrorIs(t, err, conn.ErrLost)
+			require.ErrorIs(t, err, map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[cut == 0])
+			require.True(t, sent)
+			want := 0
+			if cut >= 1+8+16+2*13+6 {
+				want = 2
+			}
+			require.Len(t, keys, want, "cut at %d", cut)
+			_, most := f.counts()
+			require.Equal(t, 2, most, "a stream is never sent again")
+		})
+	}
+}
+
+func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := says(encode(t, records(1000, 1000)))
+		s := connect(t, f.dial, pool.Options[uint16]{})
+		_, _, err := s.list(t.Context(), func(string) bool {
+			open, _ := f.counts()
+			require.Equal(t, 2, open)
+			require.Equal(t, 2, s.Stats().Conns)
+			return false
+		})
+		require.NoError(t, err)
+		open, _ := f.counts()
+		require.Equal(t, 1, open)
+		require.Equal(t, 1, s.Stats().Conns)
+
+		require.Panics(t, func() {
+			s.list(t.Context(), func(string) bool { panic("out of the decoder") })
+		})
+		open, _ = f.counts()
+		require.Equal(t, 1, open)
+		require.Equal(t, 1, s.Stats().Conns)
+	})
+}
+
+func TestASlowDecoderIsNotAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, says(encode(t, records(1000, 1000, 1000))).dial, pool.Options[uint16]{HealthInterval: 1000 * time.Hour})
+		keys, _, err := s.list(t.Context(), func(string) bool {
+			time.Sleep(time.Minute)
+			return true
+		})
+		require.NoError(t, err)
+		require.Len(t, keys, 3000)
+	})
+}
+
+func TestASilentServerEndsAStream(t *testing.T) {
+	whole := encode(t, records(2, 2))
+	for _, n := range []int{0, 1, 100, len(whole) - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := connect(t, says(whole[:n]).dial, pool.Options[uint16]{StallTimeout: 3 * time.Second})
+			start := time.Now()
+			_, sent, err := s.list(t.Context(), nil)
+			require.ErrorIs(t, err, conn.ErrStalled)
+			require.True(t, sent)
+			require.Equal(t, 3*time.Second, time.Since(start))
+		})
+	}
+}
+
+func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx)
+			return newDeaf(nc), err
+		}, pool.Options[uint16]{StallTimeout: 3 * time.Second})
+		start := time.Now()
+		_, sent, err := s.list(t.Context(), nil)
+		require.ErrorIs(t, err, conn.ErrStalled)
+		require.False(t, sent, "no byte was accepted")
+		require.Equal(t, 3*time.Second, time.Since(start))
+	})
+}
+
+func TestTheContextEndsAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole := encode(t, records(2, 2))
+		f := says(whole[:len(whole)-1])
+		s := connect(t, f.dial, pool.Options[uint16]{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		keys, sent, err := s.list(ctx, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, sent)
+		require.Len(t, keys, 2)
+		require.Equal(t, time.Second, time.Since(start))
+
+		dials := s.Stats().Dials
+		keys, sent, err = s.list(ctx, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.False(t, sent)
+		require.Empty(t, keys)
+		require.Equal(t, dials, s.Stats().Dials)
+
+		ctx, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		keys, _, err = s.list(ctx, func(string) bool {
+			cancel() // while the response is decoded
+			synctest.Wait()
+			return true
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, keys, 2, "what has come is decoded")
+	})
+}
+
+func TestTheContextEndsTheOpeningOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{})
+		g.hang.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, sent, err := s.list(ctx, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.False(t, sent)
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestCloseEndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := says(encode(t, records(2, 2000)))
+		s := connect(t, f.dial, pool.Options[uint16]{})
+		_, sent, err := s.list(t.Context(), func(string) bool {
+			s.Close() // does not wait for the decoder that calls it
+			f.conns.Wait()
+			return true
+		})
+		require.ErrorIs(t, err, window.ErrClosed)
+		require.True(t, sent)
+		_, sent, err = s.list(t.Context(), nil)
+		require.ErrorIs(t, err, window.ErrClosed)
+		require.False(t, sent)
+	})
+}
+
+func TestCloseEndsStreamsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{MaxConns: 1, Dialer: &dial.Dialer{Timeout: time.Hour}})
+		g.hang.Store(true)
+		wait := s.start(3, func(int) { // one dials, two wait for it
+			if _, sent, err := s.list(t.Context(), nil); sent || !errors.Is(err, window.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		require.Equal(t, 2, s.Stats().Acquiring)
+		start := time.Now()
+		s.Close()
+		wait()
+		require.Zero(t, time.Since(start))
+		require.Zero(t, s.Stats().Acquiring)
+		require.Zero(t, s.Stats().Failures)
+	})
+}
+
+func TestStreamsWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := says(encode(t, records(1000)))
+		s := connect(t, f.dial, pool.Options[uint16]{MaxConns: 2})
+		start := time.Now()
+		wait := s.start(10, func(int) {
+			_, _, err := s.list(t.Context(), func(key string) bool {
+				if key == "0.0" {
+					time.Sleep(time.Second)
+				}
+				return true
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		require.Equal(t, 8, s.Stats().Acquiring)
+		require.Zero(t, s.Stats().Queued)
+		wait()
+		require.Equal(t, 5*time.Second, time.Since(start), "two at a time")
+		_, most := f.counts()
+		require.Equal(t, 1+2, most)
+		require.Zero(t, s.Stats().Acquiring)
+	})
+}
+
+func TestStreamsThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := says(encode(t, records(1000)))
+		s := connect(t, f.dial, pool.Options[uint16]{MaxConns: 1, MaxQueued: 1})
+		_, _, err := s.list(t.Context(), func(string) bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			wait := s.start(1, func(int) {
+				if _, sent, err := s.list(ctx, nil); sent || !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			_, sent, err := s.list(ctx, nil)
+			require.ErrorIs(t, err, conn.ErrQueueFull)
+			require.False(t, sent)
+			wait()
+			return false
+		})
+		require.NoError(t, err)
+	})
+}
+
+func TestARequestThatCannotBeEncodedIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, says(nil).dial, pool.Options[uint16]{})
+		sent, err := s.Stream(t.Context(), codec.Channel{Name: make([]byte, 256)}, nil)
+		require.ErrorIs(t, err, codec.ErrTooLarge)
+		require.False(t, sent)
+		require.EqualValues(t, 1, s.Stats().Dials)
+	})
+}
+
+func TestAStreamThatCannotConnectDoesNotOpenTheCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{})
+		g.fail.Store(true)
+		_, sent, err := s.list(t.Context(), nil)
+		require.ErrorIs(t, err, errGate)
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.NotErrorIs(t, err, pool.ErrUnavailable)
+		require.False(t, sent)
+		require.EqualValues(t, 1, s.Stats().Failures)
+		require.NoError(t, s.query(t.Context(), "k").err, "on the connection that exists")
+	})
+}
+
+func TestAStreamFailsAtOnceWhileTheCircuitIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := behindGate(t, pool.Options[uint16]{})
+		g.fail.Store(true)
+		require.Error(t, s.query(t.Context(), "k").err)
+		dials := s.Stats().Dials
+		_, sent, err := s.list(t.Context(), nil)
+		require.ErrorIs(t, err, pool.ErrUnavailable)
+		require.False(t, sent)
+		require.Equal(t, dials, s.Stats().Dials)
+	})
+}
+
+// While a response is decoded, callers of the shared connections do not wait.
+func TestAStreamDoesNotDelayCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		for i := range 100 {
+			srv.Set(fmt.Sprint(i), 1, time.Hour)
+		}
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1})
+		keys, _, err := s.list(t.Context(), func(string) bool {
+			start := time.Now()
+			require.NoError(t, s.query(t.Context(), "k").err)
+			require.Zero(t, time.Since(start))
+			return true
+		})
+		require.NoError(t, err)
+		require.Len(t, keys, 100)
+	})
+}
