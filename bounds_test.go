@@ -52,10 +52,10 @@ func TestTooManyWhoWaitForAConnectionAreRefused(t *testing.T) {
 			callers.Go(func() { _, _, errs[i] = client.Query(t.Context(), "k") })
 			synctest.Wait()
 		}
-		require.Equal(t, 5, statsOf(client).Waiting)
+		require.Equal(t, 5, statsOf(client).Acquiring)
 		callers.Wait()
 		require.Equal(t, 20-5, refusals(t, errs))
-		require.Zero(t, statsOf(client).Waiting)
+		require.Zero(t, statsOf(client).Acquiring)
 	})
 }
 

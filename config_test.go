@@ -76,7 +76,7 @@ func TestConfigErrorsNameTheFieldAndItsBound(t *testing.T) {
 		`Servers: "" is neither host:port nor unix`:            {Servers: []string{""}},
 		`Servers: "h:" has no port`:                            {Servers: []string{"h:"}},
 		`Servers: "unix://" has no path`:                       {Servers: []string{"unix://"}},
-		"Servers has a URL: use the Config that ParseURL":      {Servers: []string{"throttr://me:secret@h:1"}},
+		"Servers: a URL is not an address: use the Config that ParseURL":      {Servers: []string{"throttr://me:secret@h:1"}},
 		`Servers: "a:1" is given twice`:                        {Servers: []string{"a:1", "b:1", "a:1"}},
 	} {
 		_, err := dialed(t, cfg)

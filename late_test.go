@@ -86,30 +86,33 @@ func TestAHitOnAWindowThatWasResetIsNotLost(t *testing.T) {
 	})
 }
 
-// A scale that is shorter than what lies between any two looks at a clock, as one whose unit
-// was forgotten, has no window that can be opened in time.
+// A window whose scale is shorter than the time between two readings of the clock can't be opened
+// in time.
 func TestAWindowThatIsOverBeforeItOpensNamesItsScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		now := time.Now()
+		now, step := time.Now(), 2*time.Millisecond
 		var mu sync.Mutex
 		l := limiterOf[uint16](t, srv, throttr.WithClock(func() time.Time {
 			mu.Lock()
 			defer mu.Unlock()
-			now = now.Add(time.Microsecond)
+			now = now.Add(step)
 			return now
 		}))
 		before := srv.Requests(codec.OpInsert) // of the probe
 		for what, do := range map[string]func() error{
-			"hit": func() error { _, err := l.Hit(t.Context(), "k", 60, 100); return err },
-			"set": func() error { _, err := l.Set(t.Context(), "k", 60, 7); return err },
+			"hit": func() error { _, err := l.Hit(t.Context(), "k", time.Millisecond, 100); return err },
+			"set": func() error { _, err := l.Set(t.Context(), "k", time.Millisecond, 7); return err },
 		} {
 			err := do()
-			require.ErrorContains(t, err, "a window of 60ns was over", what)
+			require.ErrorContains(t, err, "a window of 1ms was over", what)
 			require.True(t, throttr.SafeToRetry(err), what)
 			require.False(t, throttr.Timeout(err), what)
 		}
 		require.Equal(t, before, srv.Requests(codec.OpInsert))
+		mu.Lock()
+		step = time.Microsecond
+		mu.Unlock()
 		require.Equal(t, 2, hits(t, l, 3, "k", time.Minute, 2))
 	})
 }

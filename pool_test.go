@@ -293,11 +293,11 @@ func TestAServerThatTakesConnectionsAndIsSilentIsBoundedByTheConnectTimeout(t *t
 		require.ErrorIs(t, err, throttr.ErrConnect)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's has not passed")
 		require.True(t, throttr.Timeout(err))
-		require.ErrorContains(t, err, "no answer for 1s")
+		require.ErrorContains(t, err, "no response for 1s")
 		require.Equal(t, time.Second, time.Since(start))
 
 		_, err = throttr.ProbeValueSize(t.Context(), cfg, srv.Addr())
-		require.ErrorContains(t, err, "no answer for 1s")
+		require.ErrorContains(t, err, "no response for 1s")
 	})
 }
 

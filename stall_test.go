@@ -100,15 +100,17 @@ func TestAnIdleConnectionDoesNotStall(t *testing.T) {
 // A server that has locked up takes connections and requests, and answers none (H12).
 func TestALockedServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t, mockserver.WithVirtualClock(), mockserver.WithHazard(mockserver.LockUp, true),
-			mockserver.WithHazard(mockserver.LateExpiry, true))
+		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), mockserver.WithVirtualClock(),
+			mockserver.WithHazard(mockserver.LockUp, true), mockserver.WithHazard(mockserver.LateExpiry, true))
+		require.NoError(t, err)
+		defer srv.Close()
 		client := connect[uint16](t, srv, over(srv, once(throttr.Config{StallTimeout: time.Second, ConnectTimeout: 2 * time.Second})))
 		for i, ttl := range []uint16{1, 30} { // the second postpones the first one's expiry by more than 10 s
 			_, err := client.Insert(t.Context(), fmt.Sprint(i), 1, codec.TTL[uint16]{Amount: ttl, Unit: codec.Seconds})
 			require.NoError(t, err)
 		}
 		srv.Advance(time.Minute)
-		_, _, err := client.Query(t.Context(), "k")
+		_, _, err = client.Query(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrStalled)
 		require.True(t, srv.LockedUp())
 
