@@ -25,7 +25,7 @@ const healthKey = "throttr:ping"
 //     fail, and serve is skipped.
 //   - serve sends changes, 64 at a time, and checks an idle connection from time to time.
 //     It returns if the connection is lost or not needed.
-//   - pause lets the backoff pass, if the connection could not be made or was lost. It
+//   - pause waits for the backoff, if the connection could not be made or was lost. It
 //     returns early if the last subscriber leaves.
 func (m *Manager[T]) run() {
 	b := backoff.New(m.o.MinBackoff, m.o.MaxBackoff)

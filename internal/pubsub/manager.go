@@ -50,7 +50,7 @@ type Manager[T codec.Value] struct {
 	o      Options[T]
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup // the goroutine
+	wg     sync.WaitGroup // of the goroutine
 	wakeup chan struct{}  // holds an element if changed has grown
 
 	// mu guards the fields below, and those of channels and subscribers that say so. The
@@ -89,7 +89,7 @@ func (m *Manager[T]) Close() {
 	m.closed = true
 	m.mu.Unlock()
 	m.cancel()
-	m.tasks.Wait()
+	m.wg.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ch := range m.channels {
@@ -125,7 +125,7 @@ func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], 
 	m.markChanged(ch)
 	if !m.running {
 		m.running = true
-		m.tasks.Go(m.run)
+		m.wg.Go(m.run)
 	}
 	return s, nil
 }

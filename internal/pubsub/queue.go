@@ -13,7 +13,7 @@ type delivery struct {
 //
 //   - It holds at most limit messages. Gaps do not count.
 //   - A gap is never dropped. A newer gap of the same server, with no message in between,
-//     takes its place, so that gaps do not accumulate.
+//     replaces it, so that gaps do not accumulate.
 //   - Messages and gaps come out in the order in which they came in.
 type queue struct {
 	limit      int

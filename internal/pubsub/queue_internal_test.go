@@ -45,7 +45,7 @@ func (q *modelQueue) pushGap(gap Message) {
 	q.merge(len(q.entries) - 1)
 }
 
-// merge lets entry i take the place of an older gap of the same server, if no message comes
+// merge moves entry i to the place of an older gap of the same server, if no message comes
 // between them. It reports whether there was one.
 func (q *modelQueue) merge(i int) bool {
 	for j := i - 1; j >= 0 && q.entries[j].Gap; j-- {
