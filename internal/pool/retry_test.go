@@ -305,17 +305,15 @@ func TestAnIdleConnectionDoesNotStall(t *testing.T) {
 // A server that has locked up accepts connections and requests, and responds to none (H12).
 func TestALockedServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t, mockserver.WithVirtualClock(), mockserver.WithHazard(mockserver.LockUp, true),
-			mockserver.WithHazard(mockserver.LateExpiry, true))
+		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), // not RunT: a lock-up is a violation
+			mockserver.WithVirtualClock(), mockserver.WithRealCollector())
+		require.NoError(t, err)
+		t.Cleanup(func() { srv.Close() })
 		s := connect(t, to(srv), pool.Options[uint16]{
 			MaxRetries: -1, StallTimeout: time.Second, Dialer: &dial.Dialer{Timeout: 2 * time.Second},
 		})
-		for i, ttl := range []uint16{1, 30} { // the second postpones the first one's expiry by more than 10 s
-			r := s.do(t.Context(), codec.Insert[uint16]{
-				Key: fmt.Append(nil, i), Quota: 1, TTL: codec.TTL[uint16]{Amount: ttl, Unit: codec.Seconds},
-			})
-			require.NoError(t, r.err)
-		}
+		srv.Set("b", 1, time.Second+20*time.Microsecond)
+		srv.Set("a", 1, time.Second)
 		srv.Advance(time.Minute)
 		require.ErrorIs(t, s.query(t.Context(), "k").err, conn.ErrStalled)
 		require.True(t, srv.LockedUp())
