@@ -122,7 +122,7 @@ func startSubscriptions(x *trial) (call, func()) {
 		published++
 		x.srv.Publish("all", []byte(strconv.Itoa(published)))
 	}
-	steady := subscribed(x, x.client, "all")
+	steady := testkit.Subscribe(x, x.client, "all")
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		last := 0

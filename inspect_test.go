@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -391,14 +392,14 @@ func TestAMessageIsPublishedOnOneOfSeveralServers(t *testing.T) {
 		return n
 	}
 
-	all := subscribed(t, client, throttr.AllChannel)
+	all := testkit.Subscribe(t, client, throttr.AllChannel)
 	ok, err := client.Publish(ctx, throttr.AllChannel, []byte("once"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, "once", string(next(t, all).Payload))
 	require.Equal(t, 1, published())
 
-	own := subscribed(t, client, throttr.OwnChannel)
+	own := testkit.Subscribe(t, client, throttr.OwnChannel)
 	for _, srv := range servers {
 		id, ok := own.ConnID(srv.Addr())
 		require.True(t, ok)

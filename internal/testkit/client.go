@@ -73,3 +73,12 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 	}
 	return allowed
 }
+
+// Subscribe returns a subscription that is closed at the end of the test.
+func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...throttr.SubscribeOption) *throttr.Subscription {
+	t.Helper()
+	sub, err := client.Subscribe(t.Context(), channel, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { sub.Close() })
+	return sub
+}
