@@ -8,7 +8,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestCountersAllocateNothing(t *testing.T) {
+func TestCounterFramesDoNotAllocate(t *testing.T) {
 	t.Run("uint8", testCountersAllocateNothing[uint8])
 	t.Run("uint16", testCountersAllocateNothing[uint16])
 	t.Run("uint32", testCountersAllocateNothing[uint32])
@@ -49,9 +49,9 @@ func testCountersAllocateNothing[T codec.Value](t *testing.T) {
 	b4 := encode("PURGE", purge, func() { buf, _ = purge.AppendBinary(buf[:0]) })
 	decode("PURGE", func() { purge, _, _ = codec.DecodePurge(b4) })
 
-	answer := codec.QueryResponse[T]{Found: true, Quota: 5, TTL: ttl}
-	b5 := encode("QUERY response", answer, func() { buf, _ = answer.AppendBinary(buf[:0]) })
-	decode("QUERY response", func() { answer, _, _ = codec.DecodeQueryResponse[T](b5) })
+	response := codec.QueryResponse[T]{Found: true, Quota: 5, TTL: ttl}
+	b5 := encode("QUERY response", response, func() { buf, _ = response.AppendBinary(buf[:0]) })
+	decode("QUERY response", func() { response, _, _ = codec.DecodeQueryResponse[T](b5) })
 
 	status := codec.Success
 	b6 := encode("status", status, func() { buf, _ = status.AppendBinary(buf[:0]) })

@@ -17,9 +17,9 @@ import (
 // frames is how many frames a turn has, one behind the other as on a connection.
 const frames = 500
 
-// beside has the codec and what is written by hand take turns, so that they meet the same
-// machine. It reports what a frame takes in the fastest turn of each, which nothing has
-// disturbed, and the ratio of the two. An op is a turn of both.
+// beside runs the codec and the hand-written code in turns, under the same conditions. It
+// reports the time per frame in the fastest turn of each, and the ratio of the two. An op is
+// one turn of both.
 func beside(b *testing.B, ours, hand func()) {
 	fastest := func(turn func(), before time.Duration) time.Duration {
 		start := time.Now()
@@ -48,7 +48,7 @@ var (
 	benchAnswer = codec.QueryResponse[uint16]{Found: true, Quota: 500, TTL: benchInsert.TTL}
 )
 
-// encoded returns m's bytes, for the decoders.
+// encoded returns the bytes of m, for the decoders.
 func encoded(b *testing.B, m codec.Frame) []byte {
 	b.Helper()
 	src, err := m.AppendBinary(nil)
@@ -210,7 +210,7 @@ func BenchmarkDecodeQueryResponse(b *testing.B) {
 	})
 }
 
-// manyKeys is the answer to a LIST of 10,000 keys, in fragments of 50.
+// manyKeys is the response to a LIST of 10,000 keys, in fragments of 50.
 func manyKeys(b *testing.B) []byte {
 	m := codec.ListResponse[uint16]{}
 	for range 200 {

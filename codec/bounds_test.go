@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestFramesOutOfBoundsAreRefused(t *testing.T) {
+func TestEncodersRejectFramesOutOfBounds(t *testing.T) {
 	long := make([]byte, 9000)
 	k := long[:1]
 	for _, tt := range []struct {
@@ -82,12 +82,12 @@ func TestFramesOutOfBoundsAreRefused(t *testing.T) {
 			require.Equal(t, "kept", string(got))
 			require.Same(t, &dst[0], &got[0])
 			require.Equal(t, cap(dst), cap(got))
-			require.Equal(t, make([]byte, 12), dst[4:16], "nothing may be written behind dst either")
+			require.Equal(t, make([]byte, 12), dst[4:16], "nothing is written behind dst")
 		})
 	}
 }
 
-func TestFramesAtTheBoundsPass(t *testing.T) {
+func TestFramesAtTheBoundsAreEncoded(t *testing.T) {
 	long := bytes.Repeat([]byte("x"), 9000)
 	for _, g := range []golden{
 		{"SET of 8096 bytes", 2, codec.Set[uint16]{Key: long[:1], Value: long[:8096-8]}, ""},
@@ -110,9 +110,9 @@ func TestFramesAtTheBoundsPass(t *testing.T) {
 	}
 }
 
-// A length on the wire that no frame can have is an error as soon as it has been
-// read: waiting for its bytes would be waiting for ever.
-func TestHostileLengthsAreMalformedAtOnce(t *testing.T) {
+// A length that no frame can have is an error as soon as it is read: its bytes may never
+// come.
+func TestLengthsOutOfBoundsAreMalformedAtOnce(t *testing.T) {
 	head := func(before []byte, length uint64) []byte { return binary.LittleEndian.AppendUint64(before, length) }
 	set := append([]byte{0x05, 0x04}, 1, 0, 0, 0, 0, 0, 0, 0, 255)
 	get := append([]byte{0x01, 0x04}, 1, 0, 0, 0, 0, 0, 0, 0)
@@ -142,10 +142,10 @@ func TestHostileLengthsAreMalformedAtOnce(t *testing.T) {
 				require.Equal(t, "frame", de.Field)
 				require.GreaterOrEqual(t, de.Value, uint64(codec.MaxFrame+1))
 				allocs := testing.AllocsPerRun(10, func() { _, _, _ = g.decode(src) })
-				require.LessOrEqual(t, allocs, 3.0, "the error and no more")
+				require.LessOrEqual(t, allocs, 3.0, "only the error allocates")
 			}
 			_, _, err := g.decode(head(bytes.Clone(tt.before), 8096-fixed))
-			require.ErrorIs(t, err, codec.ErrShort, "a frame of 8096 bytes may still come")
+			require.ErrorIs(t, err, codec.ErrShort, "a frame of 8096 bytes is allowed")
 		})
 	}
 }

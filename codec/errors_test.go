@@ -8,7 +8,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestAnOpThatIsNoRequestIsUnknown(t *testing.T) {
+func TestOpThatIsNotARequestIsUnknown(t *testing.T) {
 	bare := map[codec.Op]bool{
 		codec.OpList: true, codec.OpInfo: true, codec.OpStats: true, codec.OpConnections: true,
 		codec.OpChannels: true, codec.OpWhoAmI: true,
@@ -33,7 +33,7 @@ func TestAnOpThatIsNoRequestIsUnknown(t *testing.T) {
 	}
 }
 
-func TestADecoderOfOneMessageRefusesAnother(t *testing.T) {
+func TestDecoderRejectsOtherMessages(t *testing.T) {
 	for name, decode := range map[string]func([]byte) error{
 		"INSERT": func(b []byte) error { _, _, err := codec.DecodeInsert[uint8](b); return err },
 		"QUERY":  func(b []byte) error { _, _, err := codec.DecodeQuery(b); return err },
@@ -65,7 +65,7 @@ func TestADecoderOfOneMessageRefusesAnother(t *testing.T) {
 	}
 }
 
-func TestAStatusIsZeroOrOne(t *testing.T) {
+func TestStatusIsZeroOrOne(t *testing.T) {
 	for kind := codec.KindStatus; kind <= codec.KindWhoAmI; kind++ {
 		first := 2
 		switch kind {
@@ -91,7 +91,7 @@ func TestAStatusIsZeroOrOne(t *testing.T) {
 	}
 }
 
-func TestAnUnknownKindOfResponseIsMalformed(t *testing.T) {
+func TestUnknownKindIsMalformed(t *testing.T) {
 	for _, kind := range []codec.Kind{0, codec.KindWhoAmI + 1, 255} {
 		_, n, err := codec.DecodeResponse[uint8](kind, []byte{1})
 		require.ErrorIs(t, err, codec.ErrMalformed)
@@ -99,7 +99,7 @@ func TestAnUnknownKindOfResponseIsMalformed(t *testing.T) {
 	}
 }
 
-func TestDecodeErrorsNameOffsetFieldAndFinding(t *testing.T) {
+func TestDecodeErrorsNameOffsetFieldAndValue(t *testing.T) {
 	_, _, err := codec.DecodeRequest[uint16]([]byte{0x20})
 	require.EqualError(t, err, "codec: unknown op: op is 0x20 at offset 0")
 	_, _, err = codec.DecodeStatus([]byte{0x19})
@@ -108,7 +108,7 @@ func TestDecodeErrorsNameOffsetFieldAndFinding(t *testing.T) {
 	require.EqualError(t, err, "codec: malformed frame: frame of 65543 bytes at offset 0, at most 8096 are allowed")
 }
 
-func TestNames(t *testing.T) {
+func TestStringMethods(t *testing.T) {
 	for _, tt := range []struct {
 		value interface{ String() string }
 		want  string

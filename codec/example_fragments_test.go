@@ -9,14 +9,14 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// A LIST of any length is read with a buffer of any size: here the bytes come one at
-// a time, into one of 16.
+// A response to LIST of any length can be decoded with a buffer of any size. Here the bytes
+// arrive one at a time, in a buffer of 16.
 func ExampleFragmentDecoder() {
-	answer, _ := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{
+	response, _ := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{
 		{{Key: []byte("user:42"), Unit: codec.Hours, Bytes: 2}, {Key: []byte("user:43"), Unit: codec.Hours, Bytes: 2}},
 		{{Key: []byte("page"), Buffer: true, Unit: codec.Minutes, Bytes: 1200}},
 	}}.AppendBinary(nil)
-	conn := iotest.OneByteReader(bytes.NewReader(answer))
+	conn := iotest.OneByteReader(bytes.NewReader(response))
 
 	var d codec.ListDecoder[uint16]
 	buf := make([]byte, 16)
@@ -43,8 +43,8 @@ func ExampleFragmentDecoder() {
 }
 
 func ExampleConnID() {
-	answer := []byte("\x01\xa9\x2c\x0a\xfc\x63\x89\x4b\x28\xb7\xe2\x12\x27\x8a\xff\x1c\x01")
-	me, _, err := codec.DecodeWhoAmIResponse(answer)
+	response := []byte("\x01\xa9\x2c\x0a\xfc\x63\x89\x4b\x28\xb7\xe2\x12\x27\x8a\xff\x1c\x01")
+	me, _, err := codec.DecodeWhoAmIResponse(response)
 	fmt.Println(me.ID, err)
 	// Output: a92c0afc63894b28b7e212278aff1c01 <nil>
 }

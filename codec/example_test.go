@@ -9,8 +9,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// A client encodes a request, and decodes the bytes that come back as the kind of
-// response that the request knows.
+// A client encodes a request, and decodes the response as the request's ResponseKind.
 func Example() {
 	query := codec.Query{Key: []byte("user:42")}
 	frame, err := query.AppendBinary(nil)
@@ -26,14 +25,14 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	answer := res.(codec.QueryResponse[uint16])
-	fmt.Printf("took %d bytes: quota %d, %v left\n", n, answer.Quota, answer.TTL)
+	response := res.(codec.QueryResponse[uint16])
+	fmt.Printf("took %d bytes: quota %d, %v left\n", n, response.Quota, response.TTL)
 	// Output:
 	// sent 0207757365723a3432
 	// took 6 bytes: quota 2, 59s left
 }
 
-// A server does not know what comes next, nor whether all of it has come.
+// A server does not know which request comes next, or whether it has arrived completely.
 func ExampleDecodeRequest() {
 	received := []byte("\x02\x03key\x04\x03k")
 	for len(received) > 0 {
@@ -48,18 +47,18 @@ func ExampleDecodeRequest() {
 		}
 		switch req := req.(type) {
 		case codec.Query:
-			fmt.Printf("%v %s, to be answered by a %v\n", req.Op(), req.Key, req.ResponseKind())
+			fmt.Printf("%v %s, which expects a %v\n", req.Op(), req.Key, req.ResponseKind())
 		case codec.Purge:
 			fmt.Printf("%v %s\n", req.Op(), req.Key)
 		}
 		received = received[n:]
 	}
 	// Output:
-	// QUERY key, to be answered by a QUERY response
+	// QUERY key, which expects a QUERY response
 	// 3 bytes wait for more
 }
 
-// Bytes that can't be a response are an error that says where and why.
+// A DecodeError says where and why bytes are not a response.
 func ExampleDecodeResponse() {
 	for _, received := range [][]byte{{0x01}, {}, {0x48}} {
 		res, _, err := codec.DecodeResponse[uint8](codec.KindStatus, received)
@@ -71,7 +70,7 @@ func ExampleDecodeResponse() {
 	// <nil> codec: malformed frame: status is 0x48 at offset 0
 }
 
-// Where the op is known already, the decoder of one message costs no allocation.
+// If the op is known, the decoder of one message does not allocate.
 func ExampleDecodeInsert() {
 	frame := []byte("\x01\x05\x00\x04\x3c\x00\x07user:42")
 	insert, n, err := codec.DecodeInsert[uint16](frame)
@@ -94,7 +93,7 @@ func ExampleTTLOf() {
 	// codec: TTL out of range: 4m16s is not exact in any unit with values of 1 byte, a value size of 2 would do
 }
 
-// Several frames leave in one write.
+// Several frames are sent in one write.
 func ExampleNewEncoder() {
 	var wire bytes.Buffer
 	enc := codec.NewEncoder[uint16](&wire)
@@ -111,7 +110,7 @@ func ExampleNewEncoder() {
 	// codec: PURGE: key is 300 bytes, at most 255 are allowed
 }
 
-// An EVENT may come before the response that was asked for.
+// An EVENT can come before the response.
 func ExampleNewDecoder() {
 	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x04\x05\x00newshello\x01")))
 	for {
@@ -133,7 +132,7 @@ func ExampleNewDecoder() {
 	// EOF
 }
 
-// The first conversation on a connection: is the server of our value size?
+// The probe comes first on a connection: does the server have the client's value size?
 func ExampleAppendProbe() {
 	tail := []byte("16 random bytes.") // from crypto/rand in earnest
 	probe, err := codec.AppendProbe(nil, tail)
@@ -141,10 +140,10 @@ func ExampleAppendProbe() {
 		fmt.Println(err)
 		return
 	}
-	_ = probe // written to the server, which answers with ProbeResponses bytes
+	_ = probe // written to the server, which responses with ProbeResponses bytes
 
-	answers := []byte{0x01, 0x00, 0x00, 0x01, 0x00}
-	size, _, err := codec.DecodeProbe(answers)
+	responses := []byte{0x01, 0x00, 0x00, 0x01, 0x00}
+	size, _, err := codec.DecodeProbe(responses)
 	if err != nil {
 		fmt.Println(err)
 		return

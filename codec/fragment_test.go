@@ -14,8 +14,8 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// fragmented is a response that comes in fragments, with what decodes it as it
-// arrives in pieces of the sizes that next returns.
+// fragmented is a response that comes in fragments, and the function that decodes it in
+// pieces of the sizes that next returns.
 type fragmented struct {
 	src   []byte
 	whole codec.Response
@@ -23,7 +23,7 @@ type fragmented struct {
 	kind  codec.Kind
 }
 
-// fed makes feed of a decoder of entries of type E, with copies of what it yields.
+// fed returns the function feed of a decoder of entries of type E. It copies the entries.
 func fed[E codec.FragmentEntry[E]](named func(e E) E, response func([][]E) codec.Response) func(testing.TB, []byte, func() int) codec.Response {
 	return func(t testing.TB, src []byte, next func() int) codec.Response {
 		var d codec.FragmentDecoder[E]
@@ -67,7 +67,7 @@ func fed[E codec.FragmentEntry[E]](named func(e E) E, response func([][]E) codec
 	}
 }
 
-// feeds are the kinds of responses that come in fragments, and what decodes them.
+// feeds are the kinds of responses that come in fragments, and their decoders.
 func feeds[T codec.Value]() map[codec.Kind]func(testing.TB, []byte, func() int) codec.Response {
 	return map[codec.Kind]func(testing.TB, []byte, func() int) codec.Response{
 		codec.KindList: fed(func(e codec.ListEntry[T]) codec.ListEntry[T] {
@@ -87,7 +87,7 @@ func feeds[T codec.Value]() map[codec.Kind]func(testing.TB, []byte, func() int) 
 	}
 }
 
-// recorded are the large answers of a real server.
+// recorded are the large responses of a real server.
 func recorded(t testing.TB) map[string]fragmented {
 	rec := readRecorded(t)
 	all := map[string]fragmented{
@@ -107,7 +107,7 @@ func recorded(t testing.TB) map[string]fragmented {
 	return all
 }
 
-func TestAFragmentedResponseIsTheSameInAnyPieces(t *testing.T) {
+func TestFragmentDecoderDecodesAnyPieces(t *testing.T) {
 	for name, r := range recorded(t) {
 		t.Run(name+"/one byte at a time", func(t *testing.T) {
 			require.Equal(t, r.whole, r.feed(t, r.src, func() int { return 1 }))
@@ -125,7 +125,7 @@ func TestAFragmentedResponseIsTheSameInAnyPieces(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListIsDoneAfterItsCount(t *testing.T) {
+func TestEmptyListEndsAfterItsCount(t *testing.T) {
 	var d codec.ListDecoder[uint16]
 	entries, n, err := d.Decode([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00more"))
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestAnEmptyListIsDoneAfterItsCount(t *testing.T) {
 	require.True(t, d.Done())
 }
 
-func TestAFragmentDecoderStopsAtTheEndOfAFragment(t *testing.T) {
+func TestFragmentDecoderStopsAtTheEndOfAFragment(t *testing.T) {
 	r := recorded(t)["CONNECTIONS"]
 	var d codec.ConnectionsDecoder
 	src := append(bytes.Clone(r.src), "more"...)
@@ -150,9 +150,9 @@ func TestAFragmentDecoderStopsAtTheEndOfAFragment(t *testing.T) {
 	require.True(t, d.Done())
 }
 
-// What is malformed is so at the same place, whether decoded whole or as it
-// arrives, and stays so.
-func TestMalformedFragmentsNameTheirPlace(t *testing.T) {
+// The offset of an error is the same for a whole response and for one in pieces, and the
+// error stays.
+func TestMalformedFragmentErrorsNameTheOffset(t *testing.T) {
 	list := recorded(t)["LIST"].src
 	with := func(offset int, b byte) []byte {
 		src := bytes.Clone(list)
@@ -193,8 +193,8 @@ func TestMalformedFragmentsNameTheirPlace(t *testing.T) {
 	}
 }
 
-// A fragment that is longer than allowed is malformed, and the error tells where it begins.
-func TestFragmentsOutOfBoundsAreRefused(t *testing.T) {
+// A fragment longer than MaxFragment is malformed. The error has the offset of its start.
+func TestMaxFragmentBoundsFragments(t *testing.T) {
 	list := recorded(t)["LIST"].src
 	whole, _, err := codec.DecodeListResponse[uint16](list)
 	require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestFragmentsOutOfBoundsAreRefused(t *testing.T) {
 	}
 }
 
-// hostile are beginnings of responses that announce more than can ever come.
+// hostile are beginnings of responses that announce more than can arrive.
 func hostile() map[string][]byte {
 	huge := binary.LittleEndian.AppendUint64(nil, math.MaxUint64)
 	one := binary.LittleEndian.AppendUint64(nil, 1)
@@ -257,7 +257,7 @@ func hostile() map[string][]byte {
 	}
 }
 
-func TestHostileCountsCostNothing(t *testing.T) {
+func TestLargeCountsDoNotAllocate(t *testing.T) {
 	for name, src := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			short := func(decode func() error) {
@@ -269,7 +269,7 @@ func TestHostileCountsCostNothing(t *testing.T) {
 			short(func() error { _, _, err := codec.DecodeStatsResponse(src); return err })
 			short(func() error { _, _, err := codec.DecodeConnectionsResponse(src); return err })
 			short(func() error { _, _, err := codec.DecodeChannelsResponse(src); return err })
-			// What has arrived is kept, and no more.
+			// The decoder holds what has arrived, and no more.
 			require.LessOrEqual(t, testing.AllocsPerRun(10, func() {
 				var d codec.ListDecoder[uint16]
 				_, _, _ = d.Decode(src)
@@ -286,9 +286,9 @@ func TestHostileCountsCostNothing(t *testing.T) {
 	})
 }
 
-// Empty fragments without end: as many as the input holds are read, in time that
-// follows its length.
-func TestEmptyFragmentsEndWithTheInput(t *testing.T) {
+// A response of empty fragments without end is decoded in time that is linear in the bytes
+// that have arrived.
+func TestManyEmptyFragmentsTakeLinearTime(t *testing.T) {
 	src := binary.LittleEndian.AppendUint64([]byte{1}, math.MaxUint64)
 	for i := range uint64(1000) {
 		src = binary.LittleEndian.AppendUint64(src, i+1)
@@ -312,7 +312,7 @@ func TestEmptyFragmentsEndWithTheInput(t *testing.T) {
 	require.Equal(t, 1000, fragments)
 }
 
-func TestAFragmentDecoderKeepsOneFragment(t *testing.T) {
+func TestFragmentDecoderHoldsOneFragment(t *testing.T) {
 	one := codec.ListResponse[uint16]{}
 	entries := make([]codec.ListEntry[uint16], 50)
 	for i := range entries {
@@ -323,7 +323,7 @@ func TestAFragmentDecoderKeepsOneFragment(t *testing.T) {
 	}
 	src, err := one.AppendBinary(nil)
 	require.NoError(t, err)
-	// 50,000 entries: what is allocated follows the fragment, not the response.
+	// 50,000 entries: the memory depends on the fragments, not on the response.
 	allocs := testing.AllocsPerRun(5, func() {
 		var d codec.ListDecoder[uint16]
 		for rest := src; !d.Done(); {

@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// golden is a message and its bytes, spaced by field.
+// golden is a message and its bytes, with a space between fields.
 type golden struct {
 	name  string
 	size  int // the value size of the server
@@ -40,7 +40,7 @@ func decodeLike[T codec.Value](like codec.Frame, src []byte) (codec.Frame, int, 
 	return asFrame(codec.DecodeRequest[T](src))
 }
 
-// asFrame is what a decoder returned, as any decoder returns it.
+// asFrame converts the results of a decoder.
 func asFrame[M codec.Frame](m M, n int, err error) (codec.Frame, int, error) { return m, n, err }
 
 // doc is the key of the examples in the protocol document.
@@ -123,7 +123,7 @@ func goldens() []golden {
 		{"EVENT of nothing", 2, codec.Event[uint16]{Channel: []byte{}, Payload: []byte{}}, "19 00 0000"},
 		{"QUERY of the longest key", 2, codec.Query{Key: bytes.Repeat([]byte("k"), codec.MaxKey)}, "02 ff" + strings.Repeat("6b", codec.MaxKey)},
 	}
-	all = append(all, goldenAnswers()...)
+	all = append(all, goldenResponses()...)
 	for _, size := range []int{1, 2, 4, 8} { // what is the same for every value size
 		all = append(all,
 			golden{"QUERY", size, codec.Query{Key: k}, "02 03 6b6579"},
@@ -152,7 +152,7 @@ func goldens() []golden {
 	)
 }
 
-// eachGolden runs do for every message and its bytes.
+// eachGolden calls do for every message and its bytes.
 func eachGolden(t *testing.T, do func(t *testing.T, g golden, src []byte)) {
 	for _, g := range goldens() {
 		src, err := hex.DecodeString(strings.ReplaceAll(g.bytes, " ", ""))
@@ -161,7 +161,7 @@ func eachGolden(t *testing.T, do func(t *testing.T, g golden, src []byte)) {
 	}
 }
 
-func TestMessagesEncodeToTheirBytes(t *testing.T) {
+func TestEncode(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		got, err := g.frame.AppendBinary(nil)
 		require.NoError(t, err)
@@ -169,9 +169,9 @@ func TestMessagesEncodeToTheirBytes(t *testing.T) {
 	})
 }
 
-func TestEncodingAppendsAndKeepsWhatWasThere(t *testing.T) {
+func TestEncodeKeepsEarlierBytes(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
-		// Room for all of it, and for none of it.
+		// With room for the frame, and without.
 		for _, room := range []int{0, len(src) - 1, len(src), 9000} {
 			dst := append(make([]byte, 0, 4+room), "kept"...)
 			got, err := g.frame.AppendBinary(dst)
@@ -182,7 +182,7 @@ func TestEncodingAppendsAndKeepsWhatWasThere(t *testing.T) {
 	})
 }
 
-func TestBytesDecodeToTheirMessages(t *testing.T) {
+func TestDecode(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		got, n, err := g.decode(src)
 		require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestBytesDecodeToTheirMessages(t *testing.T) {
 	})
 }
 
-func TestDecodingStopsAtTheEndOfTheFrame(t *testing.T) {
+func TestDecodeStopsAtTheEndOfTheFrame(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		got, n, err := g.decode(append(src, 0xff, 0xff))
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestDecodingStopsAtTheEndOfTheFrame(t *testing.T) {
 	})
 }
 
-func TestEveryProperPrefixIsShort(t *testing.T) {
+func TestEveryPrefixOfAFrameIsShort(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		for i := range src {
 			got, n, err := g.decode(src[:i:i])
@@ -211,7 +211,7 @@ func TestEveryProperPrefixIsShort(t *testing.T) {
 	})
 }
 
-func TestARequestKnowsItsOpAndTheKindOfItsResponse(t *testing.T) {
+func TestRequestsHaveAnOpAndAResponseKind(t *testing.T) {
 	for _, tt := range []struct {
 		req  codec.Request
 		op   codec.Op
@@ -244,9 +244,8 @@ func TestARequestKnowsItsOpAndTheKindOfItsResponse(t *testing.T) {
 	}
 }
 
-// A caller that appends to a decoded key must not write over the bytes that
-// follow it in the input.
-func TestDecodedBytesCanNotGrowIntoTheInput(t *testing.T) {
+// Appending to a decoded key must not overwrite the bytes that follow it in the input.
+func TestAppendingToDecodedBytesDoesNotChangeTheInput(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		src = append(src, "next"...)
 		before := bytes.Clone(src)
@@ -269,7 +268,7 @@ func TestDecodedBytesAliasTheInput(t *testing.T) {
 	require.Equal(t, "K", string(m.Key))
 }
 
-// payloads returns the byte fields of the messages that have any.
+// payloads returns the byte fields of a message.
 func payloads(m codec.Frame) [][]byte {
 	switch m := m.(type) {
 	case codec.Insert[uint16]:

@@ -7,8 +7,8 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// What one would write by hand for a single message of a single value size: the
-// yardstick of the benchmarks. It checks no less than the codec does.
+// Hand-written code for single messages of a single value size, which the benchmarks compare
+// the codec with. It checks as much as the codec does.
 
 var errHand = errors.New("hand: bad frame")
 

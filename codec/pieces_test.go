@@ -12,8 +12,8 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// answers has a response of every kind and form.
-func answers[T codec.Value]() []codec.Response {
+// responses has a response of every kind and form.
+func responses[T codec.Value]() []codec.Response {
 	k, long := []byte("key"), bytes.Repeat([]byte("k"), codec.MaxKey)
 	ttl := codec.TTL[T]{Amount: ^T(0) - 1, Unit: codec.Seconds}
 	usage := codec.Usage{ReadsPerMinute: 1, WritesPerMinute: 1 << 40, Reads: 3, Writes: 4}
@@ -68,7 +68,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func TestAnswersOfEveryKindAreTheSameInAnyPieces(t *testing.T) {
+func TestDecoderReadsEveryKindInAnyPieces(t *testing.T) {
 	t.Run("uint8", testPieces[uint8])
 	t.Run("uint16", testPieces[uint16])
 	t.Run("uint32", testPieces[uint32])
@@ -76,7 +76,7 @@ func TestAnswersOfEveryKindAreTheSameInAnyPieces(t *testing.T) {
 }
 
 func testPieces[T codec.Value](t *testing.T) {
-	all := answers[T]()
+	all := responses[T]()
 	kinds := map[codec.Kind]bool{}
 	for _, res := range all {
 		kinds[res.Kind()] = true
@@ -121,7 +121,7 @@ func inPieces(t *testing.T, do func(t *testing.T, next func() int)) {
 	}
 }
 
-func TestAnswersOfEveryKindAreShortUntilTheirLastByte(t *testing.T) {
+func TestEveryKindIsShortUntilItsLastByte(t *testing.T) {
 	t.Run("uint8", testShort[uint8])
 	t.Run("uint16", testShort[uint16])
 	t.Run("uint32", testShort[uint32])
@@ -129,7 +129,7 @@ func TestAnswersOfEveryKindAreShortUntilTheirLastByte(t *testing.T) {
 }
 
 func testShort[T codec.Value](t *testing.T) {
-	for _, want := range answers[T]() {
+	for _, want := range responses[T]() {
 		src, err := want.AppendBinary(nil)
 		require.NoError(t, err)
 		for i := range src {

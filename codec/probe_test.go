@@ -9,19 +9,19 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestAProbeIsItsBytes(t *testing.T) {
+func TestProbeBytes(t *testing.T) {
 	got, err := codec.AppendProbe([]byte("kept"), []byte("\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"))
 	require.NoError(t, err)
-	// The first 28 bytes are those of the recorded conversation with a server.
+	// The first 28 bytes are those of a recorded conversation with a server.
 	insert := "\x01\x00\x04\x04\x17\x04\x15\x00\x00\x04\x11\x00\x00\x00\x00\x00\x00\x00\x09\x00\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"
 	want := "kept" + insert +
 		"\x04\x17" + insert[5:] + "\x04\x15" + insert[7:] + "\x04\x11" + insert[11:] + "\x04\x09" + insert[19:]
 	require.Equal(t, want, string(got))
 }
 
-// A server of any value size must take a probe for five valid frames, or bytes
-// that it takes for op codes kill it.
-func TestAProbeIsValidForEveryValueSize(t *testing.T) {
+// For a server of any value size a probe must be five valid frames: an unknown op code
+// would kill it.
+func TestProbeIsValidForEveryValueSize(t *testing.T) {
 	for _, tail := range [][]byte{nil, {0}, []byte("0123456789abcdef"), bytes.Repeat([]byte{0xff}, 240)} {
 		probe, err := codec.AppendProbe(nil, tail)
 		require.NoError(t, err)
@@ -32,10 +32,10 @@ func TestAProbeIsValidForEveryValueSize(t *testing.T) {
 	}
 }
 
-// probeOn plays a server of value size T.
+// probeOn executes a probe as a server of value size T.
 func probeOn[T codec.Value](t *testing.T, probe []byte) {
 	t.Helper()
-	var answers []byte
+	var responses []byte
 	var created string
 	dec := codec.NewDecoder[T](bytes.NewReader(probe))
 	for i := range codec.ProbeResponses {
@@ -46,26 +46,26 @@ func probeOn[T codec.Value](t *testing.T, probe []byte) {
 			require.Equal(t, codec.Seconds, insert.TTL.Unit)
 			require.Positive(t, insert.TTL.Amount)
 			created = string(insert.Key)
-			answers = append(answers, 1)
+			responses = append(responses, 1)
 			continue
 		}
 		if string(req.(codec.Purge).Key) == created {
-			answers = append(answers, 1)
+			responses = append(responses, 1)
 			created = "\x00none"
 		} else {
-			answers = append(answers, 0)
+			responses = append(responses, 0)
 		}
 	}
 	_, err := dec.Request()
 	require.Error(t, err)
-	require.Equal(t, "\x00none", created, "nothing may stay behind")
-	size, n, err := codec.DecodeProbe(answers)
+	require.Equal(t, "\x00none", created, "the probe leaves nothing behind")
+	size, n, err := codec.DecodeProbe(responses)
 	require.NoError(t, err)
 	require.Equal(t, codec.Size[T](), size)
 	require.Equal(t, codec.ProbeResponses, n)
 }
 
-func TestAProbesTailIsBounded(t *testing.T) {
+func TestProbeTailIsBounded(t *testing.T) {
 	dst := []byte("kept")
 	got, err := codec.AppendProbe(dst, make([]byte, 241))
 	require.EqualError(t, err, "codec: INSERT: probe tail is 241 bytes, at most 240 are allowed")
@@ -73,12 +73,12 @@ func TestAProbesTailIsBounded(t *testing.T) {
 	require.Equal(t, dst, got)
 }
 
-func TestAnswersToAProbe(t *testing.T) {
+func TestDecodeProbe(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		answers string
-		size    int
-		err     string // "short" for ErrShort
+		name      string
+		responses string
+		size      int
+		err       string // "short" for ErrShort
 	}{
 		{"uint8", "\x01\x01\x00\x00\x00", 1, ""},
 		{"uint16", "\x01\x00\x01\x00\x00", 2, ""},
@@ -95,7 +95,7 @@ func TestAnswersToAProbe(t *testing.T) {
 		{"no Throttr server", "HTTP/", 0, "codec: malformed frame: probe status is 0x48 at offset 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			size, n, err := codec.DecodeProbe([]byte(tt.answers))
+			size, n, err := codec.DecodeProbe([]byte(tt.responses))
 			require.Equal(t, tt.size, size)
 			switch tt.err {
 			case "":

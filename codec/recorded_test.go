@@ -15,8 +15,8 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// recordedAnswers is testdata/responses-uint16.json.
-type recordedAnswers struct {
+// recordedResponses is testdata/responses-uint16.json.
+type recordedResponses struct {
 	Keys        map[string][2]any // a type, and a quota or length
 	ChannelList []string          `json:"channels"`
 	Subscribers int               `json:"multi_subscribers"`
@@ -30,7 +30,7 @@ type recordedAnswers struct {
 	WhoAmI      string `json:"whoami"`
 }
 
-func readRecorded(t testing.TB) (rec recordedAnswers) {
+func readRecorded(t testing.TB) (rec recordedResponses) {
 	file, err := os.ReadFile("testdata/responses-uint16.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(file, &rec))
@@ -43,7 +43,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-func TestALargeAnswerOfARealServerDecodesAndEncodesToTheSameBytes(t *testing.T) {
+func TestLargeResponsesOfARealServerRoundTrip(t *testing.T) {
 	rec := readRecorded(t)
 	for kind, text := range map[codec.Kind]string{
 		codec.KindList: rec.List, codec.KindStats: rec.Stats, codec.KindConnections: rec.Connections,
@@ -67,7 +67,7 @@ func TestALargeAnswerOfARealServerDecodesAndEncodesToTheSameBytes(t *testing.T) 
 	}
 }
 
-func TestALargeListHoldsItsKeys(t *testing.T) {
+func TestLargeListHasAllKeys(t *testing.T) {
 	rec := readRecorded(t)
 	list, _, err := codec.DecodeListResponse[uint16](unhex(t, rec.List))
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestALargeListHoldsItsKeys(t *testing.T) {
 	}
 }
 
-func TestALargeServerKnowsItsConnections(t *testing.T) {
+func TestLargeConnectionsListHasAllConnections(t *testing.T) {
 	rec := readRecorded(t)
 	me, _, err := codec.DecodeWhoAmIResponse(unhex(t, rec.WhoAmI))
 	require.NoError(t, err)
@@ -152,8 +152,8 @@ func TestALargeServerKnowsItsConnections(t *testing.T) {
 	require.Equal(t, info.Keys, info.Counters+info.Buffers)
 }
 
-// An answer may be longer than the buffer of a stream, which grows then.
-func TestALargeAnswerPassesAStream(t *testing.T) {
+// The buffer of a Decoder grows for a response that is longer.
+func TestDecoderReadsLargeResponse(t *testing.T) {
 	rec := readRecorded(t)
 	src := unhex(t, rec.List+rec.Stats+"01"+rec.List)
 	for _, r := range []io.Reader{bytes.NewReader(src), iotest.HalfReader(bytes.NewReader(src)), iotest.OneByteReader(bytes.NewReader(src))} {

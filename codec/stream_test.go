@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// readers are the ways in which bytes may arrive.
+// readers deliver bytes in different pieces.
 var readers = map[string]func(io.Reader) io.Reader{
 	"at once":           func(r io.Reader) io.Reader { return r },
 	"byte by byte":      iotest.OneByteReader,
@@ -20,7 +20,7 @@ var readers = map[string]func(io.Reader) io.Reader{
 	"last with the end": iotest.DataErrReader,
 }
 
-// sequence is n requests that fill the decoder's buffer more than once.
+// sequence returns n requests, which are longer than the decoder's buffer.
 func sequence(n int) []codec.Frame {
 	key, value := []byte("a key"), bytes.Repeat([]byte("v"), 700)
 	var frames []codec.Frame
@@ -37,7 +37,7 @@ func sequence(n int) []codec.Frame {
 	return frames
 }
 
-func TestRequestsPassAStreamInOrder(t *testing.T) {
+func TestDecoderReadsRequestsInOrder(t *testing.T) {
 	frames := sequence(100)
 	for name, fragment := range readers {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRequestsPassAStreamInOrder(t *testing.T) {
 	}
 }
 
-func TestResponsesPassAStreamInOrder(t *testing.T) {
+func TestDecoderReadsResponsesInOrder(t *testing.T) {
 	ttl := codec.TTL[uint32]{Amount: 8, Unit: codec.Seconds}
 	frames := []codec.Response{
 		codec.Success,
@@ -84,9 +84,9 @@ func TestResponsesPassAStreamInOrder(t *testing.T) {
 	}
 }
 
-// The bytes are a real server's: a publisher that is subscribed itself got its
-// EVENT before the status of its PUBLISH.
-func TestAnEventMayComeBeforeAResponse(t *testing.T) {
+// The bytes are a real server's: a publisher that was subscribed itself got its EVENT before
+// the status of its PUBLISH.
+func TestDecoderReturnsEventBeforeResponse(t *testing.T) {
 	wire := []byte("\x19\x04\x04\x00newsboth\x01")
 	for name, fragment := range readers {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAnEventMayComeBeforeAResponse(t *testing.T) {
 	}
 }
 
-func TestAnUnknownKindFailsWithoutReading(t *testing.T) {
+func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
 	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x00\x00\x00\x01")))
 	for range 2 {
 		_, err := dec.Response(0)
@@ -111,10 +111,10 @@ func TestAnUnknownKindFailsWithoutReading(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, codec.KindEvent, res.Kind())
 	_, err = dec.Response(0)
-	require.ErrorIs(t, err, codec.ErrMalformed, "with an answer in the buffer, too")
+	require.ErrorIs(t, err, codec.ErrMalformed, "also with a response in the buffer")
 }
 
-func TestAStreamThatEndsWithinAFrameEndsUnexpectedly(t *testing.T) {
+func TestDecoderReturnsErrUnexpectedEOFWithinAFrame(t *testing.T) {
 	frame, err := codec.Insert[uint16]{Key: []byte("key")}.AppendBinary(nil)
 	require.NoError(t, err)
 	for i := 1; i < len(frame); i++ {
@@ -127,12 +127,12 @@ func TestAStreamThatEndsWithinAFrameEndsUnexpectedly(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAStreamCountFromItsStart(t *testing.T) {
+func TestDecoderErrorsHaveOffsetsInTheStream(t *testing.T) {
 	frames := sequence(100)
 	var wire bytes.Buffer
 	require.NoError(t, codec.NewEncoder[uint16](&wire).Encode(frames...))
 	start := int64(wire.Len())
-	require.Greater(t, start, int64(codec.MaxFrame), "the decoder's buffer is to be filled more than once")
+	require.Greater(t, start, int64(codec.MaxFrame), "the requests must be longer than the buffer")
 	for _, tt := range []struct {
 		name string
 		tail []byte
@@ -160,7 +160,7 @@ func TestErrorsOfAStreamCountFromItsStart(t *testing.T) {
 	}
 }
 
-func TestAMalformedResponseOfAStreamNamesItsOffset(t *testing.T) {
+func TestDecoderErrorNamesTheOffsetOfAMalformedResponse(t *testing.T) {
 	dec := codec.NewDecoder[uint8](bytes.NewReader([]byte{1, 0, 1, 7}))
 	for range 3 {
 		_, err := dec.Response(codec.KindStatus)
@@ -169,10 +169,10 @@ func TestAMalformedResponseOfAStreamNamesItsOffset(t *testing.T) {
 	_, err := dec.Response(codec.KindStatus)
 	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 3")
 	_, _, err = codec.DecodeStatus([]byte{7})
-	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 0", "another error is as it was")
+	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 0", "errors do not share their offset")
 }
 
-func TestTheReadersErrorIsReturnedAndTheStreamGoesOn(t *testing.T) {
+func TestDecoderGoesOnAfterAnErrorOfTheReader(t *testing.T) {
 	frame := []byte("\x02\x03key")
 	dec := codec.NewDecoder[uint8](iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(frame))))
 	_, err := dec.Request()
@@ -182,7 +182,7 @@ func TestTheReadersErrorIsReturnedAndTheStreamGoesOn(t *testing.T) {
 	require.Equal(t, codec.Query{Key: []byte("key")}, req)
 }
 
-// writes counts the calls of Write and keeps what they wrote.
+// writes counts the calls of Write and records their bytes.
 type writes struct {
 	calls int
 	bytes.Buffer
@@ -197,17 +197,17 @@ func (w *writes) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-func TestAnEncoderWritesAllFramesInOneWrite(t *testing.T) {
+func TestEncoderWritesAllFramesInOneWrite(t *testing.T) {
 	var w writes
 	enc := codec.NewEncoder[uint16](&w)
 	require.NoError(t, enc.Encode(codec.Query{Key: []byte("a")}, codec.Purge{Key: []byte("a")}))
 	require.Equal(t, 1, w.calls)
 	require.Equal(t, "\x02\x01a\x04\x01a", w.String())
 	require.NoError(t, enc.Encode())
-	require.Equal(t, 1, w.calls, "no frames are no write")
+	require.Equal(t, 1, w.calls, "without frames there is no write")
 }
 
-func TestAnEncoderWritesNothingWhereAFrameIsRefused(t *testing.T) {
+func TestEncoderWritesNothingIfAFrameIsInvalid(t *testing.T) {
 	var w writes
 	enc := codec.NewEncoder[uint16](&w)
 	good := codec.Query{Key: []byte("a")}
@@ -220,7 +220,7 @@ func TestAnEncoderWritesNothingWhereAFrameIsRefused(t *testing.T) {
 	require.Equal(t, "\x02\x01a", w.String())
 }
 
-func TestAnEncoderReturnsTheWritersError(t *testing.T) {
+func TestEncoderReturnsTheWritersError(t *testing.T) {
 	broken := errors.New("broken")
 	err := codec.NewEncoder[uint64](&writes{err: broken}).Encode(codec.Success)
 	require.Equal(t, broken, err)

@@ -31,7 +31,7 @@ func scenarios[T codec.Value](t *testing.T) []scenario {
 	return rec.Scenarios
 }
 
-func TestARealServersConversationsDecodeAndEncodeToTheSameBytes(t *testing.T) {
+func TestConversationsWithRealServersRoundTrip(t *testing.T) {
 	t.Run("uint8", testConversations[uint8])
 	t.Run("uint16", testConversations[uint16])
 	t.Run("uint32", testConversations[uint32])
@@ -52,8 +52,8 @@ func testConversations[T codec.Value](t *testing.T) {
 	}
 }
 
-// replay decodes what was sent in each step, and then the answers to it and the EVENTs, and
-// counts them by their ops.
+// replay decodes the requests of each step, and then their responses and the EVENTs, and
+// counts them by op.
 func replay[T codec.Value](t *testing.T, sc scenario, seen map[codec.Op]int) {
 	pending := map[int]string{} // by connection: of a request in pieces
 	for _, step := range sc.Steps {
@@ -79,7 +79,7 @@ func replay[T codec.Value](t *testing.T, sc scenario, seen map[codec.Op]int) {
 			if codec.Op(src[0]) == codec.OpEvent {
 				seen[codec.OpEvent]++
 			} else {
-				require.NotEmpty(t, kinds, "an answer to nothing")
+				require.NotEmpty(t, kinds, "a response without a request")
 				kind, kinds = kinds[0], kinds[1:]
 			}
 			res, n, err := codec.DecodeResponse[T](kind, src)
@@ -87,7 +87,7 @@ func replay[T codec.Value](t *testing.T, sc scenario, seen map[codec.Op]int) {
 			requireBytes(t, src[:n], res)
 			src = src[n:]
 		}
-		require.Empty(t, kinds, "all are answered")
+		require.Empty(t, kinds, "every request has a response")
 	}
 	for conn, rest := range pending {
 		require.Empty(t, rest, "connection %d: not replayed", conn)
@@ -100,8 +100,9 @@ func requireBytes(t *testing.T, want []byte, f codec.Frame) {
 	require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(got))
 }
 
-// varied reads hex digits. Bytes that varied from run to run, "??", are 0, but for the
-// lengths of the names in the answer to a CHANNELS: of "*", an id, and "c1", in any order.
+// varied decodes hex digits. Bytes that varied from run to run, "??", are 0. Exceptions are
+// the lengths of the names in the response to a CHANNELS: of "*", an id, and "c1", in any
+// order.
 func varied(t *testing.T, op codec.Op, digits string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(digits, "?", "0"))
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// ttlOf is TTLOf for a size known at run time, as text.
+// ttlOf calls TTLOf for a size that is known at run time, and returns text.
 func ttlOf(size int, d time.Duration) (string, time.Duration, error) {
 	switch size {
 	case 1:
@@ -29,7 +29,7 @@ func ttlText[T codec.Value](d time.Duration) (string, time.Duration, error) {
 	return ttl.String(), ttl.Duration(), err
 }
 
-func TestTTLOfPicksTheFinestUnitThatIsExact(t *testing.T) {
+func TestTTLOfChoosesTheFinestExactUnit(t *testing.T) {
 	const longest = time.Duration(math.MaxInt64) // some 292 years
 	for _, tt := range []struct {
 		d                     time.Duration
@@ -67,12 +67,12 @@ func TestTTLOfPicksTheFinestUnitThatIsExact(t *testing.T) {
 			}
 			require.NoError(t, err, "%v in %d bytes", tt.d, size)
 			require.Equal(t, want, got, "%v in %d bytes", tt.d, size)
-			require.Equal(t, tt.d, d, "a TTL is its duration again")
+			require.Equal(t, tt.d, d, "the TTL has the same duration")
 		}
 	}
 }
 
-func TestTTLOfNamesTheSizeThatWouldDo(t *testing.T) {
+func TestTTLOfErrorNamesTheSizeThatWouldDo(t *testing.T) {
 	for _, tt := range []struct {
 		size int
 		d    time.Duration
@@ -90,7 +90,7 @@ func TestTTLOfNamesTheSizeThatWouldDo(t *testing.T) {
 	}
 }
 
-func TestTTLOfRefusesWhatIsNotPositive(t *testing.T) {
+func TestTTLOfRejectsDurationsThatAreNotPositive(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
 			_, _, err := ttlOf(size, d)
@@ -120,7 +120,7 @@ func TestDurationSaturates(t *testing.T) {
 	require.Equal(t, 255*time.Hour, codec.TTL[uint8]{Amount: 255, Unit: codec.Hours}.Duration())
 }
 
-func TestAnUnknownUnitCountsAsSeconds(t *testing.T) {
+func TestUnknownUnitCountsAsSeconds(t *testing.T) {
 	for _, u := range []codec.Unit{0, 7, 255} {
 		require.False(t, u.Known())
 		require.Equal(t, 3*time.Second, codec.TTL[uint8]{Amount: 3, Unit: u}.Duration())

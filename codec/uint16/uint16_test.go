@@ -12,8 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec/uint16"
 )
 
-// The names are those of package codec: a value of one is a value of the other
-// without conversion, or this does not compile.
+// The types are those of package codec: this compiles only if no conversion is needed.
 var (
 	_ codec.TTL[uint16.Value]           = uint16.TTL{}
 	_ codec.Insert[uint16.Value]        = uint16.Insert{}
@@ -30,20 +29,20 @@ var (
 	_ *codec.Decoder[uint16.Value]      = (*uint16.Decoder)(nil)
 )
 
-func TestTheValueSizeIsThatOfTheName(t *testing.T) {
+func TestValueSizeIsThatOfTheName(t *testing.T) {
 	require.Equal(t, 2, uint16.Size)
 	require.Equal(t, uint16.Size, codec.Size[uint16.Value]())
 	require.Equal(t, ^uint16.Value(0), uint16.Max)
 }
 
-func TestMessagesPassAStream(t *testing.T) {
+func TestMessagesRoundTripThroughAStream(t *testing.T) {
 	ttl, err := uint16.TTLOf(time.Minute)
 	require.NoError(t, err)
 	insert := uint16.Insert{Key: []byte("k"), Quota: uint16.Max, TTL: ttl}
-	answer := uint16.QueryResponse{Found: true, Quota: uint16.Max, TTL: ttl}
+	response := uint16.QueryResponse{Found: true, Quota: uint16.Max, TTL: ttl}
 
 	var wire bytes.Buffer
-	require.NoError(t, uint16.NewEncoder(&wire).Encode(insert, answer))
+	require.NoError(t, uint16.NewEncoder(&wire).Encode(insert, response))
 	src := bytes.Clone(wire.Bytes())
 	dec := uint16.NewDecoder(&wire)
 	req, err := dec.Request()
@@ -51,14 +50,14 @@ func TestMessagesPassAStream(t *testing.T) {
 	require.Equal(t, insert, req)
 	res, err := dec.Response(codec.KindQuery)
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 
 	req, n, err := uint16.DecodeRequest(src)
 	require.NoError(t, err)
 	require.Equal(t, insert, req)
 	res, _, err = uint16.DecodeResponse(codec.KindQuery, src[n:])
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 }
 
 func Example() {

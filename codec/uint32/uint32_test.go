@@ -12,8 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec/uint32"
 )
 
-// The names are those of package codec: a value of one is a value of the other
-// without conversion, or this does not compile.
+// The types are those of package codec: this compiles only if no conversion is needed.
 var (
 	_ codec.TTL[uint32.Value]           = uint32.TTL{}
 	_ codec.Insert[uint32.Value]        = uint32.Insert{}
@@ -30,20 +29,20 @@ var (
 	_ *codec.Decoder[uint32.Value]      = (*uint32.Decoder)(nil)
 )
 
-func TestTheValueSizeIsThatOfTheName(t *testing.T) {
+func TestValueSizeIsThatOfTheName(t *testing.T) {
 	require.Equal(t, 4, uint32.Size)
 	require.Equal(t, uint32.Size, codec.Size[uint32.Value]())
 	require.Equal(t, ^uint32.Value(0), uint32.Max)
 }
 
-func TestMessagesPassAStream(t *testing.T) {
+func TestMessagesRoundTripThroughAStream(t *testing.T) {
 	ttl, err := uint32.TTLOf(time.Minute)
 	require.NoError(t, err)
 	insert := uint32.Insert{Key: []byte("k"), Quota: uint32.Max, TTL: ttl}
-	answer := uint32.QueryResponse{Found: true, Quota: uint32.Max, TTL: ttl}
+	response := uint32.QueryResponse{Found: true, Quota: uint32.Max, TTL: ttl}
 
 	var wire bytes.Buffer
-	require.NoError(t, uint32.NewEncoder(&wire).Encode(insert, answer))
+	require.NoError(t, uint32.NewEncoder(&wire).Encode(insert, response))
 	src := bytes.Clone(wire.Bytes())
 	dec := uint32.NewDecoder(&wire)
 	req, err := dec.Request()
@@ -51,14 +50,14 @@ func TestMessagesPassAStream(t *testing.T) {
 	require.Equal(t, insert, req)
 	res, err := dec.Response(codec.KindQuery)
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 
 	req, n, err := uint32.DecodeRequest(src)
 	require.NoError(t, err)
 	require.Equal(t, insert, req)
 	res, _, err = uint32.DecodeResponse(codec.KindQuery, src[n:])
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 }
 
 func Example() {

@@ -12,8 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec/uint64"
 )
 
-// The names are those of package codec: a value of one is a value of the other
-// without conversion, or this does not compile.
+// The types are those of package codec: this compiles only if no conversion is needed.
 var (
 	_ codec.TTL[uint64.Value]           = uint64.TTL{}
 	_ codec.Insert[uint64.Value]        = uint64.Insert{}
@@ -30,20 +29,20 @@ var (
 	_ *codec.Decoder[uint64.Value]      = (*uint64.Decoder)(nil)
 )
 
-func TestTheValueSizeIsThatOfTheName(t *testing.T) {
+func TestValueSizeIsThatOfTheName(t *testing.T) {
 	require.Equal(t, 8, uint64.Size)
 	require.Equal(t, uint64.Size, codec.Size[uint64.Value]())
 	require.Equal(t, ^uint64.Value(0), uint64.Max)
 }
 
-func TestMessagesPassAStream(t *testing.T) {
+func TestMessagesRoundTripThroughAStream(t *testing.T) {
 	ttl, err := uint64.TTLOf(time.Minute)
 	require.NoError(t, err)
 	insert := uint64.Insert{Key: []byte("k"), Quota: uint64.Max, TTL: ttl}
-	answer := uint64.QueryResponse{Found: true, Quota: uint64.Max, TTL: ttl}
+	response := uint64.QueryResponse{Found: true, Quota: uint64.Max, TTL: ttl}
 
 	var wire bytes.Buffer
-	require.NoError(t, uint64.NewEncoder(&wire).Encode(insert, answer))
+	require.NoError(t, uint64.NewEncoder(&wire).Encode(insert, response))
 	src := bytes.Clone(wire.Bytes())
 	dec := uint64.NewDecoder(&wire)
 	req, err := dec.Request()
@@ -51,14 +50,14 @@ func TestMessagesPassAStream(t *testing.T) {
 	require.Equal(t, insert, req)
 	res, err := dec.Response(codec.KindQuery)
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 
 	req, n, err := uint64.DecodeRequest(src)
 	require.NoError(t, err)
 	require.Equal(t, insert, req)
 	res, _, err = uint64.DecodeResponse(codec.KindQuery, src[n:])
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 }
 
 func Example() {

@@ -12,8 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec/uint8"
 )
 
-// The names are those of package codec: a value of one is a value of the other
-// without conversion, or this does not compile.
+// The types are those of package codec: this compiles only if no conversion is needed.
 var (
 	_ codec.TTL[uint8.Value]           = uint8.TTL{}
 	_ codec.Insert[uint8.Value]        = uint8.Insert{}
@@ -30,20 +29,20 @@ var (
 	_ *codec.Decoder[uint8.Value]      = (*uint8.Decoder)(nil)
 )
 
-func TestTheValueSizeIsThatOfTheName(t *testing.T) {
+func TestValueSizeIsThatOfTheName(t *testing.T) {
 	require.Equal(t, 1, uint8.Size)
 	require.Equal(t, uint8.Size, codec.Size[uint8.Value]())
 	require.Equal(t, ^uint8.Value(0), uint8.Max)
 }
 
-func TestMessagesPassAStream(t *testing.T) {
+func TestMessagesRoundTripThroughAStream(t *testing.T) {
 	ttl, err := uint8.TTLOf(time.Minute)
 	require.NoError(t, err)
 	insert := uint8.Insert{Key: []byte("k"), Quota: uint8.Max, TTL: ttl}
-	answer := uint8.QueryResponse{Found: true, Quota: uint8.Max, TTL: ttl}
+	response := uint8.QueryResponse{Found: true, Quota: uint8.Max, TTL: ttl}
 
 	var wire bytes.Buffer
-	require.NoError(t, uint8.NewEncoder(&wire).Encode(insert, answer))
+	require.NoError(t, uint8.NewEncoder(&wire).Encode(insert, response))
 	src := bytes.Clone(wire.Bytes())
 	dec := uint8.NewDecoder(&wire)
 	req, err := dec.Request()
@@ -51,14 +50,14 @@ func TestMessagesPassAStream(t *testing.T) {
 	require.Equal(t, insert, req)
 	res, err := dec.Response(codec.KindQuery)
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 
 	req, n, err := uint8.DecodeRequest(src)
 	require.NoError(t, err)
 	require.Equal(t, insert, req)
 	res, _, err = uint8.DecodeResponse(codec.KindQuery, src[n:])
 	require.NoError(t, err)
-	require.Equal(t, answer, res)
+	require.Equal(t, response, res)
 }
 
 func Example() {

@@ -9,7 +9,7 @@ import (
 
 var connID = codec.ConnID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// numbers are n 64-bit numbers on the wire, counting up from first.
+// numbers returns the bytes of n 64-bit numbers, counting up from first.
 func numbers(first, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -34,8 +34,8 @@ var somebodysBytes = "000102030405060708090a0b0c0d0e0f 01 01 06 3a3a310000000000
 
 func count(n uint64) codec.Count { return codec.Count{Total: n, PerMinute: n + 1} }
 
-// goldenAnswers are the messages about the server itself.
-func goldenAnswers() []golden {
+// goldenResponses are the messages about the server itself.
+func goldenResponses() []golden {
 	k, long := []byte("key"), []byte("longer")
 	one := "0100000000000000"
 	two := "0200000000000000"
