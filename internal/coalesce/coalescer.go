@@ -187,7 +187,9 @@ func (c *Coalescer) run() {
 	fresh, answered := false, 0
 	for {
 		if answered > 1 {
-			// Those who just had their answers may be back, and share the next request.
+			// The callers of the last batch may be back with another hit. It would miss the
+			// next request: BenchmarkHowManyHitsShareARequest then has 1.05 hits per request
+			// instead of 11.
 			c.mu.Unlock()
 			runtime.Gosched()
 			c.mu.Lock()

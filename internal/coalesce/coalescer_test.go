@@ -1,0 +1,687 @@
+package coalesce_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
+)
+
+var (
+	errStore    = errors.New("store failed")
+	errOverflow = errors.New("overflow")
+)
+
+// latency is how long a request to a fake takes.
+const latency = time.Millisecond
+
+// fake is a window in memory. Each of its requests takes latency.
+type fake struct {
+	mostSum uint64 // of a batch; 0 means no limit
+	noWait  bool   // requests take no time
+
+	mu       sync.Mutex
+	known    bool
+	denying  bool // hits over the limit are denied from memory
+	count    uint64
+	id       int64
+	requests []coalesce.Batch   // given to Count
+	ctxs     []context.Context  // likewise
+	reads    int                // calls of Refresh
+	readErr  error              // of the next Refresh
+	outcomes []coalesce.Outcome // of the next calls of Count, instead of counting
+	busy     bool               // a request or operation is under way
+	overlaps int                // how often one began while another was under way
+}
+
+func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case !f.known && !b.Fresh:
+		return coalesce.Wait, coalesce.Result{}, nil
+	case f.known && f.denying && f.count > h.Limit:
+		return coalesce.Decided, coalesce.Result{Window: window.Window{Count: f.count}, ID: f.id}, nil
+	case h.Must && h.Increment > h.Limit:
+		return coalesce.Decided, coalesce.Result{}, errOverflow
+	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
+		return coalesce.Wait, coalesce.Result{}, nil
+	}
+	return coalesce.Join, coalesce.Result{}, nil
+}
+
+// begin notes that a request or operation begins, and end that it ends.
+func (f *fake) begin() {
+	f.mu.Lock()
+	if f.busy {
+		f.overlaps++
+	}
+	f.busy = true
+	f.mu.Unlock()
+}
+
+func (f *fake) end() {
+	f.mu.Lock()
+	f.busy = false
+	f.mu.Unlock()
+}
+
+// wait waits for a request's response.
+func (f *fake) wait(ctx context.Context) error {
+	if f.noWait {
+		return nil
+	}
+	select {
+	case <-time.After(latency):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *fake) Refresh(ctx context.Context) error {
+	f.begin()
+	defer f.end()
+	err := f.wait(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	if err == nil {
+		err, f.readErr = f.readErr, nil
+	}
+	return err
+}
+
+func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+	f.begin()
+	defer f.end()
+	if !f.noWait {
+		f.mu.Lock()
+		f.requests, f.ctxs = append(f.requests, b), append(f.ctxs, ctx)
+		f.mu.Unlock()
+	}
+	if err := f.wait(ctx); err != nil {
+		return coalesce.Outcome{Err: err, Sent: true}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.outcomes) > 0 {
+		o := f.outcomes[0]
+		f.outcomes = f.outcomes[1:]
+		f.known = f.known && o.Err != nil
+		return o
+	}
+	if !f.known {
+		f.known, f.count = true, 0
+		f.id++
+	}
+	f.count += b.Sum
+	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Window: window.Window{Count: f.count}, ID: f.id}}
+}
+
+// set is an operation that opens a window with a count.
+func (f *fake) set(count uint64) coalesce.Operation {
+	return func(ctx context.Context) (coalesce.Result, bool, error) {
+		f.begin()
+		defer f.end()
+		if err := f.wait(ctx); err != nil {
+			return coalesce.Result{}, true, err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.known, f.count = true, count
+		f.id++
+		return coalesce.Result{Window: window.Window{Count: count}, ID: f.id}, true, nil
+	}
+}
+
+// subject is a coalescer of a fake.
+type subject struct {
+	*coalesce.Coalescer
+	*fake
+	group *coalesce.Group
+}
+
+// newSubject returns a coalescer of a window that is known and empty. Its group is closed when
+// the test ends.
+func newSubject(t testing.TB, o coalesce.Options) subject {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxQueued == 0 {
+		o.MaxQueued = 1 << 16
+	}
+	s := subject{fake: &fake{known: true}, group: coalesce.NewGroup(o)}
+	s.Coalescer = s.group.New(s.fake)
+	t.Cleanup(func() {
+		s.group.Close()
+		require.Zero(t, s.overlaps, "requests of one coalescer overlap")
+	})
+	return s
+}
+
+// answer is what a call of Do or Exclusive has returned.
+type answer struct {
+	count uint64
+	id    int64
+	sent  bool
+	err   error
+}
+
+func answerOf(r coalesce.Result, sent bool, err error) answer {
+	return answer{r.Window.Count, r.ID, sent, err}
+}
+
+// hit makes a hit of 1 in the background. The returned function waits for its answer.
+func (s subject) hit(ctx context.Context) (wait func() answer) {
+	return inBackground(func() answer { return answerOf(s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: 1})) })
+}
+
+// operate runs an operation in the background.
+func (s subject) operate(ctx context.Context, op coalesce.Operation) (wait func() answer) {
+	return inBackground(func() answer { return answerOf(s.Exclusive(ctx, op)) })
+}
+
+// inBackground calls f in a goroutine and returns when all goroutines of the bubble wait.
+func inBackground(f func() answer) (wait func() answer) {
+	c := make(chan answer, 1)
+	go func() { c <- f() }()
+	synctest.Wait()
+	return func() answer { return <-c }
+}
+
+func TestLoneCallerCountsOnItsOwnGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, "the caller's")
+		for i := range uint64(3) {
+			start := time.Now()
+			r, _, err := s.Do(ctx, coalesce.Hit{Limit: 10, Increment: 2})
+			require.NoError(t, err)
+			require.Equal(t, 2*i+2, r.Window.Count)
+			require.Equal(t, latency, time.Since(start), "one request")
+			require.Equal(t, "the caller's", s.ctxs[i].Value(key{}))
+		}
+		require.Len(t, s.requests, 3)
+		require.False(t, s.Busy())
+	})
+}
+
+func TestLoneCallerDoesNotAllocate(t *testing.T) {
+	s := newSubject(t, coalesce.Options{})
+	s.noWait = true
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if _, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 1, Increment: 1}); err != nil {
+			t.Error(err)
+		}
+	}))
+}
+
+func TestCallersShareARequestPerRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, rounds = 64, 20
+		s := newSubject(t, coalesce.Options{})
+		var all sync.WaitGroup
+		start := time.Now()
+		for range callers {
+			all.Go(func() {
+				for range rounds {
+					s.Do(t.Context(), coalesce.Hit{Limit: 1 << 40, Increment: 1})
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, callers*rounds, s.count)
+		require.LessOrEqual(t, len(s.requests), 2*rounds, "a caller that is late by a moment is in the next request")
+		require.LessOrEqual(t, time.Since(start), 2*rounds*latency)
+	})
+}
+
+func TestEachHitHasAPlaceOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.mostSum = 50
+		var mu sync.Mutex
+		var ends []uint64                 // the last place of each hit
+		increments := map[uint64]uint64{} // by last place
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for range 20 {
+					n := 1 + rand.Uint64N(5)
+					r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 1 << 40, Increment: n})
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					ends = append(ends, r.Window.Count)
+					increments[r.Window.Count] = n
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(ends)
+		last := uint64(0)
+		for _, end := range ends {
+			require.Equal(t, last, end-increments[end], "places are neither shared nor skipped")
+			last = end
+		}
+		require.Equal(t, s.count, last)
+		for _, b := range s.requests {
+			require.LessOrEqual(t, b.Sum, s.mostSum)
+		}
+	})
+}
+
+func TestHitsAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.mostSum = 3
+		var waits []func() answer
+		for range 10 {
+			waits = append(waits, s.hit(t.Context()))
+		}
+		for i, wait := range waits {
+			require.EqualValues(t, i+1, wait().count)
+		}
+		require.Len(t, s.requests, 4, "the lone hit, and three batches of three")
+	})
+}
+
+func TestHitsOfASingleGroupDoNotShareRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{Single: true})
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Limit: 10, Increment: 1}) })
+		}
+		all.Wait()
+		require.Len(t, s.requests, 10)
+		require.EqualValues(t, 10, s.count)
+	})
+}
+
+func TestBatchDescribesItsHits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		wait := s.hit(t.Context())
+		var all sync.WaitGroup
+		for i := range uint64(3) {
+			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Limit: 10 * (i + 1), Increment: i}) })
+		}
+		synctest.Wait()
+		began := time.Now().Add(latency)
+		wait()
+		all.Wait()
+		require.Len(t, s.requests, 2)
+		b := s.requests[1]
+		require.True(t, began.Equal(b.Now))
+		b.Now = time.Time{}
+		require.Equal(t, coalesce.Batch{Hits: 3, Sum: 3, Limit: 30}, b)
+	})
+}
+
+func TestHitCanceledInTheQueueIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		first := s.hit(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := s.hit(ctx)
+		last := s.hit(t.Context())
+		cancel()
+		require.Equal(t, answer{err: context.Canceled}, canceled())
+		require.EqualValues(t, 1, first().count)
+		require.EqualValues(t, 2, last().count)
+		require.EqualValues(t, 2, s.count)
+	})
+}
+
+func TestHitCanceledInABatchMayBeCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		first := s.hit(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := s.hit(ctx)
+		last := s.hit(t.Context())
+		first()
+		synctest.Wait() // the second request is under way
+		start := time.Now()
+		cancel()
+		require.Equal(t, answer{sent: true, err: context.Canceled}, canceled())
+		require.Equal(t, start, time.Now(), "it returns at once")
+		require.EqualValues(t, 3, last().count, "the canceled hit keeps its place")
+	})
+}
+
+func TestLoneCallerCanCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
+		defer cancel()
+		lone := s.hit(ctx)
+		queued := s.hit(t.Context())
+		require.Equal(t, answer{sent: true, err: context.DeadlineExceeded}, lone())
+		require.EqualValues(t, 1, queued().count, "hits that came meanwhile are served")
+	})
+}
+
+func TestNothingIsDoneWithAnEndedContext(t *testing.T) {
+	s := newSubject(t, coalesce.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, answer{err: context.Canceled}, answerOf(s.Do(ctx, coalesce.Hit{})))
+	require.Equal(t, answer{err: context.Canceled}, answerOf(s.Exclusive(ctx, s.set(1))))
+	require.Empty(t, s.requests)
+}
+
+func TestOperationsKeepTheirOrderAmongHits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		var waits []func() answer
+		hit := func() { waits = append(waits, s.hit(t.Context())) }
+		hit()
+		hit()
+		waits = append(waits, s.operate(t.Context(), s.set(10)))
+		hit()
+		hit()
+		waits = append(waits, s.operate(t.Context(), s.set(100)), s.operate(t.Context(), s.set(200)))
+		hit()
+		var counts []uint64
+		for _, wait := range waits {
+			a := wait()
+			require.NoError(t, a.err)
+			counts = append(counts, a.count)
+		}
+		require.Equal(t, []uint64{1, 2, 10, 11, 12, 100, 200, 201}, counts)
+	})
+}
+
+func TestCanceledOperationDoesNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		first := s.hit(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		queued := s.operate(ctx, s.set(10))
+		cancel()
+		require.Equal(t, answer{err: context.Canceled}, queued())
+		first()
+		require.EqualValues(t, 2, s.hit(t.Context())().count)
+
+		ctx, cancel = context.WithCancel(t.Context())
+		running := s.operate(ctx, s.set(10))
+		cancel()
+		require.Equal(t, answer{sent: true, err: context.Canceled}, running())
+		require.EqualValues(t, 11, s.hit(t.Context())().count, "one that runs goes on")
+	})
+}
+
+func TestErrorOfAnOperationIsItsCallersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		first := s.hit(t.Context())
+		failed := s.operate(t.Context(), func(context.Context) (coalesce.Result, bool, error) {
+			return coalesce.Result{}, true, errStore
+		})
+		last := s.hit(t.Context())
+		require.EqualValues(t, 1, first().count)
+		require.Equal(t, answer{sent: true, err: errStore}, failed())
+		require.EqualValues(t, 2, last().count)
+	})
+}
+
+func TestWindowIsRefreshedOnceForAllHitsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.known = false
+		var waits []func() answer
+		for range 5 {
+			waits = append(waits, s.hit(t.Context()))
+		}
+		for i, wait := range waits {
+			require.Equal(t, answer{count: uint64(i + 1), id: 1}, wait())
+		}
+		require.Equal(t, 1, s.reads)
+		require.Len(t, s.requests, 1)
+		require.True(t, s.requests[0].Fresh)
+	})
+}
+
+func TestFailedRefreshFailsTheHitsUpToTheNextOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.known, s.readErr = false, errStore
+		first, second := s.hit(t.Context()), s.hit(t.Context())
+		set := s.operate(t.Context(), s.set(10))
+		last := s.hit(t.Context())
+		require.Equal(t, answer{err: errStore}, first())
+		require.Equal(t, answer{err: errStore}, second())
+		require.EqualValues(t, 10, set().count)
+		require.EqualValues(t, 11, last().count)
+	})
+}
+
+func TestFailedCountFailsItsBatchAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.outcomes = []coalesce.Outcome{{Err: errStore}, {Err: errStore, Sent: true}}
+		lone := s.hit(t.Context())
+		second, third := s.hit(t.Context()), s.hit(t.Context())
+		require.Equal(t, answer{err: errStore}, lone())
+		synctest.Wait()
+		last := s.hit(t.Context())
+		require.Equal(t, answer{sent: true, err: errStore}, second())
+		require.Equal(t, answer{sent: true, err: errStore}, third())
+		require.EqualValues(t, 1, last().count)
+	})
+}
+
+func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.outcomes = []coalesce.Outcome{{}, {}}
+		ctx, cancel := context.WithCancel(t.Context())
+		lone := s.hit(ctx) // its window is over
+		second := s.hit(t.Context())
+		set := s.operate(t.Context(), s.set(10))
+		third := s.hit(t.Context())
+		time.Sleep(latency) // the window is refreshed
+		synctest.Wait()
+		cancel()
+		require.Equal(t, answer{err: context.Canceled}, lone(), "it is no longer in a batch")
+		require.Equal(t, answer{count: 1, id: 1}, second())
+		require.Equal(t, answer{count: 10, id: 2, sent: true}, set())
+		require.Equal(t, answer{count: 11, id: 2}, third())
+	})
+}
+
+func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{MaxQueued: 1})
+		s.denying, s.count = true, 5
+		counted := s.hit(t.Context()) // its limit is higher
+		queued := s.hit(t.Context())
+		start := time.Now()
+		for range 10 {
+			r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 4, Increment: 1})
+			require.NoError(t, err)
+			require.EqualValues(t, 5, r.Window.Count)
+		}
+		require.Equal(t, start, time.Now())
+		require.EqualValues(t, 6, counted().count)
+		require.EqualValues(t, 7, queued().count)
+		require.Len(t, s.requests, 2)
+	})
+}
+
+func TestHitThatOverflowsFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.known = false // nothing is decided before the window has been refreshed
+		first := s.hit(t.Context())
+		overflow := inBackground(func() answer {
+			return answerOf(s.Do(t.Context(), coalesce.Hit{Must: true, Limit: 10, Increment: 11}))
+		})
+		last := s.hit(t.Context())
+		require.EqualValues(t, 1, first().count)
+		require.Equal(t, answer{err: errOverflow}, overflow())
+		require.EqualValues(t, 2, last().count)
+		require.Len(t, s.requests, 1)
+	})
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{MaxQueued: 2})
+		lone, second, third := s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())
+		start := time.Now()
+		require.Equal(t, answer{err: coalesce.ErrQueueFull}, s.hit(t.Context())())
+		require.Equal(t, answer{err: coalesce.ErrQueueFull}, s.operate(t.Context(), s.set(1))())
+		require.Equal(t, start, time.Now(), "it fails at once")
+		require.EqualValues(t, 1, lone().count)
+		require.EqualValues(t, 2, second().count)
+		require.EqualValues(t, 3, third().count)
+		require.EqualValues(t, 4, s.hit(t.Context())().count)
+	})
+}
+
+func TestStopServesWhatIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.known = false
+		served := s.hit(t.Context()) // by a goroutine
+		queued := s.hit(t.Context())
+		s.group.Stop()
+		require.Equal(t, answer{err: window.ErrClosed}, s.hit(t.Context())())
+		require.Equal(t, answer{err: window.ErrClosed}, s.operate(t.Context(), s.set(1))())
+		require.EqualValues(t, 1, served().count)
+		require.EqualValues(t, 2, queued().count)
+	})
+}
+
+func TestStopFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		lone, queued := s.hit(t.Context()), s.hit(t.Context())
+		s.group.Stop()
+		require.EqualValues(t, 1, lone().count)
+		require.Equal(t, answer{err: window.ErrClosed}, queued())
+		require.False(t, s.Busy())
+	})
+}
+
+func TestCloseFailsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		first, second := s.hit(t.Context()), s.hit(t.Context())
+		set := s.operate(t.Context(), s.set(1))
+		first()
+		synctest.Wait() // the second hit's request is under way
+		start := time.Now()
+		s.group.Close()
+		require.Equal(t, start, time.Now())
+		require.Equal(t, answer{sent: true, err: window.ErrClosed}, second())
+		require.Equal(t, answer{err: window.ErrClosed}, set())
+		require.False(t, s.Busy())
+		require.False(t, s.group.Go(func() {}))
+	})
+}
+
+func TestCloseWaitsForTheGroupsGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := coalesce.NewGroup(coalesce.Options{Now: time.Now})
+		done := false
+		require.True(t, g.Go(func() {
+			<-g.Context().Done()
+			time.Sleep(time.Second)
+			done = true
+		}))
+		g.Close()
+		require.True(t, done)
+		g.Close()
+	})
+}
+
+func TestManyCallersLeaveNoMemoryBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		var all sync.WaitGroup
+		for range 2000 {
+			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Limit: 1 << 40, Increment: 1}) })
+		}
+		synctest.Wait()
+		require.True(t, s.Busy())
+		require.Greater(t, s.QueueCap(), 1000)
+		all.Wait()
+		synctest.Wait()
+		require.False(t, s.Busy())
+		require.Less(t, s.QueueCap(), 100)
+	})
+}
+
+// Hits, operations, cancellations, failures and windows that end come at random. Whatever
+// happens, hits that were counted in one window have places that do not overlap.
+func TestPlacesStayApartWhateverHappens(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSubject(t, coalesce.Options{Single: seed%5 == 0})
+			s.mostSum = 20
+			type span struct{ from, to uint64 }
+			var mu sync.Mutex
+			counted := map[int64][]span{}
+			var all sync.WaitGroup
+			for c := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, c))
+				all.Go(func() {
+					for range 30 {
+						ctx, cancel := t.Context(), func() {}
+						if rng.IntN(4) == 0 {
+							ctx, cancel = context.WithTimeout(ctx, rand.N(4*latency))
+						}
+						switch rng.IntN(100) {
+						case 0:
+							s.Exclusive(ctx, s.set(rng.Uint64N(10)))
+						case 1:
+							s.fake.mu.Lock()
+							s.outcomes = append(s.outcomes, coalesce.Outcome{})
+							s.fake.mu.Unlock()
+						case 2:
+							s.fake.mu.Lock()
+							s.outcomes = append(s.outcomes, coalesce.Outcome{Err: errStore, Sent: true})
+							s.readErr = errStore
+							s.fake.mu.Unlock()
+						default:
+							n := 1 + rng.Uint64N(7)
+							r, _, err := s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: n})
+							if err == nil {
+								mu.Lock()
+								counted[r.ID] = append(counted[r.ID], span{r.Window.Count - n, r.Window.Count})
+								mu.Unlock()
+							}
+						}
+						cancel()
+						time.Sleep(rand.N(latency))
+					}
+				})
+			}
+			all.Wait()
+			require.NotEmpty(t, counted, "seed %d", seed)
+			for _, spans := range counted {
+				slices.SortFunc(spans, func(a, b span) int { return int(a.from) - int(b.from) })
+				for i, s := range spans[1:] {
+					require.GreaterOrEqual(t, s.from, spans[i].to, "seed %d", seed)
+				}
+			}
+		})
+	}
+}
