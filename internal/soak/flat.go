@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// What may be added from the second third of the time to the last, beyond a tenth, for
-// what comes and goes, and for what takes some minutes to fill up. A leak of 200 bytes per call
-// shows within 20 s all the same.
+// Growth beyond a tenth that is not an error. Memory and goroutines vary, and some buffers take
+// minutes to fill. A leak of 200 bytes per call still exceeds it within 20 s.
 const (
-	heapSlack      = 12 << 20
-	goroutineSlack = 64
+	heapTolerance      = 12 << 20
+	goroutineTolerance = 64
 )
 
-// flat returns an error if memory or goroutines have grown: if their median in the last
-// third of the samples is more than a tenth above that in the second. The first third is for
-// what fills up.
+// flat returns an error if memory or goroutines have grown: if their median in the last third
+// of the samples is more than a tenth above that in the second third. In the first third,
+// buffers fill up.
 func flat(samples []sample) error {
 	third := len(samples) / 3
 	if third == 0 {
@@ -23,16 +22,16 @@ func flat(samples []sample) error {
 	}
 	middle, last := samples[third:2*third], samples[2*third:]
 	for _, what := range []struct {
-		name  string
-		value func(sample) uint64
-		slack uint64
+		name      string
+		value     func(sample) uint64
+		tolerance uint64
 	}{
-		{"bytes of memory", func(s sample) uint64 { return s.heap }, heapSlack},
-		{"goroutines", func(s sample) uint64 { return s.goroutines }, goroutineSlack},
+		{"bytes of memory", func(s sample) uint64 { return s.heap }, heapTolerance},
+		{"goroutines", func(s sample) uint64 { return s.goroutines }, goroutineTolerance},
 	} {
-		was, is := median(middle, what.value), median(last, what.value)
-		if is > was+was/10+what.slack {
-			return fmt.Errorf("not flat: from %d %s to %d", was, what.name, is)
+		before, after := median(middle, what.value), median(last, what.value)
+		if after > before+before/10+what.tolerance {
+			return fmt.Errorf("%s grew from %d to %d", what.name, before, after)
 		}
 	}
 	return nil

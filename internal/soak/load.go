@@ -14,7 +14,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// load is clients and servers, and who uses them.
+// load is clients and their servers.
 type load struct {
 	seed     uint64
 	servers  []*mockserver.Server
@@ -22,19 +22,21 @@ type load struct {
 	limiters []*throttr.RateLimit
 	local    *memory.Backend
 
-	answered, failed, faults atomic.Uint64
+	done, failed atomic.Uint64 // calls
+	faults       atomic.Uint64
 }
 
 const (
 	servers = 2
 	clients = 2
-	// bound is how many windows a limiter may remember. It is small, so that it is reached.
-	bound = 1 << 13
+	// maxWindows bounds the windows that a backend remembers. It is small, so that it is
+	// reached.
+	maxWindows = 1 << 13
 )
 
-// newLoad starts servers, and connects clients whose timeouts and pauses are short.
+// newLoad starts servers and connects clients with short timeouts and pauses.
 func newLoad(seed uint64) (*load, error) {
-	l := &load{seed: seed, local: memory.New(memory.WithMaxKeys(bound), memory.WithOverflow(memory.Evict))}
+	l := &load{seed: seed, local: memory.New(memory.WithMaxKeys(maxWindows), memory.WithOverflow(memory.Evict))}
 	cfg := throttr.Config{
 		MaxConns: 3, MaxWaiting: 1 << 10, ConnectTimeout: 500 * time.Millisecond, StallTimeout: 200 * time.Millisecond,
 		MaxConnAge: 2 * time.Second, HealthInterval: 250 * time.Millisecond,
@@ -56,13 +58,15 @@ func newLoad(seed uint64) (*load, error) {
 			return nil, err
 		}
 		l.clients = append(l.clients, client)
+		backend := client.Backend(throttr.WithMaxWindows(maxWindows))
 		l.limiters = append(l.limiters,
-			throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(bound)), throttr.WithTimeout(100*time.Millisecond)),
-			throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(bound)), throttr.WithFallback(l.local)))
+			throttr.NewRateLimit(backend, throttr.WithTimeout(100*time.Millisecond)),
+			throttr.NewRateLimit(backend, throttr.WithFallback(l.local)))
 	}
 	return l, nil
 }
 
+// close closes everything.
 func (l *load) close() {
 	for _, c := range l.clients {
 		c.Close()
@@ -73,12 +77,12 @@ func (l *load) close() {
 	l.local.Close()
 }
 
-// run has everybody work until ctx ends, and returns when they have stopped.
+// run uses the clients until ctx ends.
 func (l *load) run(ctx context.Context) {
 	var all sync.WaitGroup
 	n := uint64(0)
-	start := func(many int, work func(context.Context, *rand.Rand) error) {
-		for range many {
+	start := func(goroutines int, work func(context.Context, *rand.Rand) error) {
+		for range goroutines {
 			n++
 			r := rand.New(rand.NewPCG(l.seed, n))
 			all.Go(func() { l.repeat(ctx, r, work) })
@@ -107,36 +111,41 @@ func (l *load) run(ctx context.Context) {
 			}
 			return nil
 		})
-		start(4, func(ctx context.Context, r *rand.Rand) error { return listen(ctx, c, r) })
+		start(4, func(ctx context.Context, r *rand.Rand) error { return subscribe(ctx, c, r) })
 		start(1, func(ctx context.Context, r *rand.Rand) error {
 			_, err := c.Publish(ctx, fmt.Sprintf("channel:%d", r.IntN(4)), make([]byte, r.IntN(1000)))
 			return err
 		})
 	}
-	all.Go(func() { l.trouble(ctx, rand.New(rand.NewPCG(l.seed, 0))) })
+	all.Go(func() { l.injectFaults(ctx, rand.New(rand.NewPCG(l.seed, 0))) })
 	all.Wait()
 }
 
-// repeat does work over and over, each time with a deadline that is often too short.
+// repeat calls work until ctx ends, with deadlines that are often too short.
 func (l *load) repeat(ctx context.Context, r *rand.Rand, work func(context.Context, *rand.Rand) error) {
 	for ctx.Err() == nil {
 		one, cancel := context.WithTimeout(ctx, time.Duration(1+r.IntN(300))*time.Millisecond)
 		err := work(one, r)
 		cancel()
 		if err == nil {
-			l.answered.Add(1)
+			l.done.Add(1)
 			continue
 		}
 		l.failed.Add(1)
-		// A server that is away is an error at once: do not spin.
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Millisecond):
-		}
+		// A server that is unavailable is an error at once. Do not spin.
+		sleep(ctx, time.Millisecond)
 	}
 }
 
-// batch inserts, changes, reads and removes a record.
+// sleep returns after d or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// batch inserts, updates, queries and purges a record.
 func batch(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error {
 	var b throttr.Batch[uint16]
 	key := fmt.Sprintf("record:%d", r.IntN(1000))
@@ -149,8 +158,8 @@ func batch(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error {
 	return c.Do(ctx, &b)
 }
 
-// listen subscribes to a channel and takes a few messages, or none.
-func listen(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error {
+// subscribe subscribes to a channel and receives up to 9 messages.
+func subscribe(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error {
 	s, err := c.Subscribe(ctx, fmt.Sprintf("channel:%d", r.IntN(4)), throttr.WithQueue(1+r.IntN(32)))
 	if err != nil {
 		return err
@@ -164,26 +173,20 @@ func listen(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error 
 	return nil
 }
 
-// trouble has a server misbehave, again and again.
-func (l *load) trouble(ctx context.Context, r *rand.Rand) {
+// injectFaults injects one fault after another until ctx ends.
+func (l *load) injectFaults(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		srv := l.servers[r.IntN(len(l.servers))]
-		undo := misbehave(ctx, srv, r)
+		undo := injectFault(ctx, srv, r)
 		l.faults.Add(1)
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Duration(r.IntN(100)) * time.Millisecond):
-		}
+		sleep(ctx, time.Duration(r.IntN(100))*time.Millisecond)
 		undo()
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Duration(r.IntN(200)) * time.Millisecond):
-		}
+		sleep(ctx, time.Duration(r.IntN(200))*time.Millisecond)
 	}
 }
 
-// misbehave picks a fault, and returns what ends it.
-func misbehave(ctx context.Context, srv *mockserver.Server, r *rand.Rand) (undo func()) {
+// injectFault injects a random fault. Undo ends it.
+func injectFault(ctx context.Context, srv *mockserver.Server, r *rand.Rand) (undo func()) {
 	some := mockserver.Fault{Skip: r.IntN(1000), Times: 1 + r.IntN(3)}
 	switch r.IntN(12) {
 	case 0:
@@ -193,7 +196,7 @@ func misbehave(ctx context.Context, srv *mockserver.Server, r *rand.Rand) (undo 
 	case 2, 3:
 		keepData := r.IntN(2) == 0
 		for srv.Restart(keepData) != nil && ctx.Err() == nil {
-			<-time.After(10 * time.Millisecond) // a connection has got the port meanwhile
+			time.Sleep(10 * time.Millisecond) // a connection may have been given the port
 		}
 	case 4:
 		srv.Refuse(true)

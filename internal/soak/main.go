@@ -1,12 +1,16 @@
-// Command soak runs clients, limiters and subscribers at full speed while their servers
-// misbehave, and watches the memory and the goroutines of all of it:
+// Command soak uses clients, rate limits and subscriptions at full speed while faults are injected
+// into their servers. It measures the memory and the goroutines of the process:
 //
 //	go run ./internal/soak -duration 10m
 //
-// Every line is a sample, taken after a garbage collection. The status is 1 where memory or
-// goroutines have grown from the second third of the time to the last, where nothing was
-// answered between two samples, or where goroutines are left at the end. The servers are mock
-// servers in the same process, reached over TCP, so that what they keep counts as well.
+// Each line is a sample that is taken after a garbage collection. The exit status is 1
+//
+//   - if memory or goroutines grow from the second third of the time to the last,
+//   - if no call succeeds between two samples, or
+//   - if goroutines remain at the end.
+//
+// The servers are mock servers in the same process, which are connected by TCP. Their memory
+// counts, too.
 package main
 
 import (
@@ -24,9 +28,9 @@ import (
 
 func main() {
 	o := options{out: os.Stdout}
-	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to run")
-	flag.DurationVar(&o.every, "every", 10*time.Second, "how long from one sample to the next; a thirtieth of the duration if that is less")
-	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "what keys and faults are drawn from")
+	flag.DurationVar(&o.duration, "duration", time.Minute, "the `time` to run")
+	flag.DurationVar(&o.every, "every", 10*time.Second, "the `time` between samples; at most a thirtieth of -duration")
+	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "the `number` that keys and faults are generated from")
 	flag.Parse()
 	if err := o.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -40,28 +44,29 @@ type options struct {
 	out             io.Writer
 }
 
-// sample is what is measured at one instant.
+// sample is one measurement.
 type sample struct {
-	heap       uint64 // bytes in use after a collection, stacks included
+	heap       uint64 // bytes in use after a garbage collection, stacks included
 	goroutines uint64
 }
 
-// run is all of it: a load, faults, and samples.
+// run runs the load, and returns an error if there is a leak.
 func (o options) run() error {
 	before := runtime.NumGoroutine()
-	fmt.Fprintf(o.out, "seed %d\n%8s %9s %10s %12s %12s %10s %7s\n", o.seed,
-		"time", "heap", "goroutines", "answered/s", "failed/s", "MiB/s made", "faults")
+	fmt.Fprintf(o.out, "seed %d\n%8s %9s %10s %12s %12s %11s %7s\n", o.seed,
+		"time", "heap", "goroutines", "done/s", "failed/s", "MiB/s alloc", "faults")
 	samples, err := o.measure()
 	if err != nil {
 		return err
 	}
-	if err := ended(before); err != nil {
+	if err := waitForGoroutines(before); err != nil {
 		return err
 	}
-	fmt.Fprintln(o.out, "no goroutine is left")
+	fmt.Fprintln(o.out, "no goroutines remain")
 	return flat(samples)
 }
 
+// measure runs the load and returns the samples.
 func (o options) measure() ([]sample, error) {
 	l, err := newLoad(o.seed)
 	if err != nil {
@@ -71,7 +76,7 @@ func (o options) measure() ([]sample, error) {
 	defer cancel()
 	var running sync.WaitGroup
 	running.Go(func() { l.run(ctx) })
-	defer l.close() // what is under way has ended by then
+	defer l.close() // after all calls have ended
 	defer running.Wait()
 
 	start := time.Now()
@@ -80,7 +85,7 @@ func (o options) measure() ([]sample, error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var samples []sample
-	var answered, failed, made uint64
+	var done, failed, allocated uint64
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,25 +100,25 @@ func (o options) measure() ([]sample, error) {
 		runtime.ReadMemStats(&m)
 		s := sample{heap: m.HeapAlloc + m.StackInuse, goroutines: uint64(runtime.NumGoroutine())}
 		samples = append(samples, s)
-		a, f := l.answered.Load(), l.failed.Load()
+		d, f := l.done.Load(), l.failed.Load()
 		now := time.Now()
 		per := func(n uint64) float64 { return float64(n) / now.Sub(last).Seconds() }
-		fmt.Fprintf(o.out, "%6.1f s %5.1f MiB %10d %12.0f %12.0f %10.1f %7d\n", now.Sub(start).Seconds(),
-			float64(s.heap)/(1<<20), s.goroutines, per(a-answered), per(f-failed), per(m.TotalAlloc-made)/(1<<20), l.faults.Load())
-		if a == answered {
-			return samples, fmt.Errorf("nothing was answered for %v", every)
+		fmt.Fprintf(o.out, "%6.1f s %5.1f MiB %10d %12.0f %12.0f %11.1f %7d\n", now.Sub(start).Seconds(),
+			float64(s.heap)/(1<<20), s.goroutines, per(d-done), per(f-failed), per(m.TotalAlloc-allocated)/(1<<20), l.faults.Load())
+		if d == done {
+			return samples, fmt.Errorf("no call succeeded for %v", every)
 		}
-		answered, failed, made, last = a, f, m.TotalAlloc, now
+		done, failed, allocated, last = d, f, m.TotalAlloc, now
 	}
 }
 
-// ended waits for goroutines to end that have been told to, and fails if more remain than
-// there were.
-func ended(before int) error {
+// waitForGoroutines waits until there are not more goroutines than before. It returns an error
+// if that takes more than 5 s.
+func waitForGoroutines(before int) error {
 	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; {
 		if time.Now().After(deadline) {
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-			return fmt.Errorf("%d goroutines are left, there were %d", runtime.NumGoroutine(), before)
+			return fmt.Errorf("%d goroutines remain, there were %d", runtime.NumGoroutine(), before)
 		}
 		runtime.Gosched()
 	}
