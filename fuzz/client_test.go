@@ -18,86 +18,86 @@ func FuzzClient16(f *testing.F) { fuzzClient[uint16](f) }
 func FuzzClient32(f *testing.F) { fuzzClient[uint32](f) }
 func FuzzClient64(f *testing.F) { fuzzClient[uint64](f) }
 
-// fuzzClient has a server answer with arbitrary bytes: to the client's requests, or to
-// its probe already.
+// fuzzClient connects a client to a server that sends arbitrary bytes: as the response to
+// the client's requests, or already to its probe.
 func fuzzClient[T codec.Value](f *testing.F) {
 	for _, tr := range transcripts[T](f) {
 		f.Add(tr.received, 0, true)
 	}
-	var answers []codec.Frame
+	var frames []codec.Frame
 	for _, r := range responses[T]() {
-		answers = append(answers, r)
+		frames = append(frames, r)
 	}
-	all := encode(f, answers...)
+	all := encode(f, frames...)
 	f.Add(all, 1, true)
 	f.Add(append([]byte{1, 0, 0, 1, 0}, all...), 3, false)
 	event := encode(f, codec.Event[T]{Channel: []byte("*"), Payload: []byte("p")})
 	ok := encode(f, codec.Success, codec.QueryResponse[T]{Found: true, Quota: 9}, codec.GetResponse[T]{Found: true})
 	f.Add(append(event, ok...), 2, true)
 	f.Add(append(ok[:len(ok):len(ok)], 0xff), 0, true)
-	f.Fuzz(func(t *testing.T, answer []byte, piece int, probed bool) {
+	f.Fuzz(func(t *testing.T, response []byte, piece int, probed bool) {
 		client, err := throttr.Connect[T](t.Context(), throttr.Config{
-			Dial: dialScript[T](answer, piece, probed), MaxConns: 1, MaxRetries: -1, ConnectTimeout: time.Minute,
+			Dial: dialScript[T](response, piece, probed), MaxConns: 1, MaxRetries: -1, ConnectTimeout: time.Minute,
 		})
 		if err != nil {
-			require.False(t, probed, "a server of the right size: %v", err)
+			require.False(t, probed, "the server has the right value size: %v", err)
 			require.ErrorIs(t, err, throttr.ErrConnect)
 			return
 		}
 		defer client.Close()
 		if probed {
-			checkBatch(t, client, answer)
+			checkBatch(t, client, response)
 		}
 	})
 }
 
-// dialScript returns a Dial whose first connection sends a script in pieces, once the
-// client has sent something, and ends. If probed, it answers the probe first. There is no
-// second connection.
+// dialScript returns a Dial. Its first connection waits for bytes from the client, sends
+// script in pieces, and ends. If probed is true, it first responds to the probe. A second
+// connection is an error.
 func dialScript[T codec.Value](script []byte, piece int, probed bool) func(context.Context, string, string) (net.Conn, error) {
-	dialled := false
+	dialed := false
 	return func(context.Context, string, string) (net.Conn, error) {
-		if dialled {
+		if dialed {
 			return nil, errors.New("no second connection")
 		}
-		dialled = true
+		dialed = true
 		client, server := net.Pipe()
 		go func() {
 			defer server.Close()
-			heard := make([]byte, 1<<10)
+			buf := make([]byte, 1<<10)
 			if probed {
-				server.Read(heard)
-				server.Write(probeAnswer(codec.Size[T]()))
+				server.Read(buf)
+				server.Write(probeResponse(codec.Size[T]()))
 			}
-			server.Read(heard)
+			server.Read(buf)
 			write(server, script, piece)
 		}()
 		return client, nil
 	}
 }
 
-// probeAnswer is what a server of a value size answers to a probe.
-func probeAnswer(size int) []byte {
+// probeResponse returns the response to a probe of a server with a value size.
+func probeResponse(size int) []byte {
 	return map[int][]byte{1: {1, 1, 0, 0, 0}, 2: {1, 0, 1, 0, 0}, 4: {1, 0, 0, 1, 0}, 8: {1, 0, 0, 0, 1}}[size]
 }
 
-// checkBatch sends three requests, which the script answers. They have its answers if it
-// has one for each, and an error otherwise.
+// checkBatch sends three requests, and script is the response. If it has a response for
+// each, they are the results; otherwise the batch must fail.
 func checkBatch[T codec.Value](t *testing.T, client *throttr.Client[T], script []byte) {
 	r := &reader[T]{rest: script}
 	status, _ := next(r, codec.DecodeStatus)
 	query, _ := next(r, codec.DecodeQueryResponse[T])
-	get, answered := next(r, codec.DecodeGetResponse[T])
+	get, responded := next(r, codec.DecodeGetResponse[T])
 
 	var b throttr.Batch[T]
 	update, counter, buffer := b.Update("k", codec.Quota, codec.Increase, 1), b.Query("k"), b.Get("k")
 	err := client.Do(t.Context(), &b)
-	if !answered {
+	if !responded {
 		require.Error(t, err)
-		require.False(t, throttr.SafeToRetry(err), "it has been sent: %v", err)
+		require.False(t, throttr.SafeToRetry(err), "the requests were sent: %v", err)
 		return
 	}
-	if len(r.rest) > 0 && err != nil { // what came behind may show that these answers are not
+	if len(r.rest) > 0 && err != nil { // the bytes behind may be an error in the protocol
 		require.ErrorIs(t, err, throttr.ErrProtocol)
 		require.False(t, throttr.SafeToRetry(err))
 		return
@@ -119,7 +119,7 @@ func checkBatch[T codec.Value](t *testing.T, client *throttr.Client[T], script [
 // reader decodes the responses of a script, and skips EVENTs.
 type reader[T codec.Value] struct {
 	rest   []byte
-	broken bool // there is something that can't be a response, or the script has ended
+	broken bool // decoding has failed
 }
 
 func next[T codec.Value, M any](r *reader[T], decode func([]byte) (M, int, error)) (m M, ok bool) {

@@ -10,36 +10,36 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// sameInFragments holds the decoder of a response that comes in fragments, fed at
-// once and in pieces, to what the whole decodes to.
-func sameInFragments[T codec.Value](t *testing.T, kind codec.Kind, src []byte) {
+// checkFragmentDecoder compares a FragmentDecoder, which gets a response at once and in
+// pieces, with the decoder of whole responses.
+func checkFragmentDecoder[T codec.Value](t *testing.T, kind codec.Kind, src []byte) {
 	res, n, err := codec.DecodeResponse[T](kind, src)
 	switch kind {
 	case codec.KindList:
 		m, _ := res.(codec.ListResponse[T])
-		eachPieceSize(t, src, m.Fragments, n, err, func(e codec.ListEntry[T]) codec.ListEntry[T] {
+		checkPieces(t, src, m.Fragments, n, err, func(e codec.ListEntry[T]) codec.ListEntry[T] {
 			e.Key = append([]byte{}, e.Key...)
 			return e
 		})
 	case codec.KindStats:
 		m, _ := res.(codec.StatsResponse)
-		eachPieceSize(t, src, m.Fragments, n, err, func(e codec.StatsEntry) codec.StatsEntry {
+		checkPieces(t, src, m.Fragments, n, err, func(e codec.StatsEntry) codec.StatsEntry {
 			e.Key = append([]byte{}, e.Key...)
 			return e
 		})
 	case codec.KindConnections:
 		m, _ := res.(codec.ConnectionsResponse)
-		eachPieceSize(t, src, m.Fragments, n, err, func(e codec.ConnectionInfo) codec.ConnectionInfo { return e })
+		checkPieces(t, src, m.Fragments, n, err, func(e codec.ConnectionInfo) codec.ConnectionInfo { return e })
 	case codec.KindChannels:
 		m, _ := res.(codec.ChannelsResponse)
-		eachPieceSize(t, src, m.Fragments, n, err, func(e codec.ChannelsEntry) codec.ChannelsEntry {
+		checkPieces(t, src, m.Fragments, n, err, func(e codec.ChannelsEntry) codec.ChannelsEntry {
 			e.Name = append([]byte{}, e.Name...)
 			return e
 		})
 	}
 }
 
-func eachPieceSize[E codec.FragmentEntry[E]](t *testing.T, src []byte, want [][]E, n int, wantErr error, clone func(E) E) {
+func checkPieces[E codec.FragmentEntry[E]](t *testing.T, src []byte, want [][]E, n int, wantErr error, clone func(E) E) {
 	for _, size := range []int{1, 7, 64, len(src) + 1} {
 		var d codec.FragmentDecoder[E]
 		var got [][]E
@@ -55,15 +55,15 @@ func eachPieceSize[E codec.FragmentEntry[E]](t *testing.T, src []byte, want [][]
 			}
 			took += n
 			if err == nil && entries != nil {
-				kept := make([]E, len(entries))
+				copies := make([]E, len(entries))
 				for i, e := range entries {
-					kept[i] = clone(e)
+					copies[i] = clone(e)
 				}
-				got = append(got, kept)
+				got = append(got, copies)
 			}
 		}
 		if wantErr != nil {
-			if err == nil { // src ends where a fragment does
+			if err == nil { // src ends at the end of a fragment
 				err = codec.ErrShort
 			}
 			require.Equal(t, wantErr, err)

@@ -15,12 +15,12 @@ import (
 // decoder decodes one frame, as the functions of package codec do.
 type decoder func(src []byte) (codec.Frame, int, error)
 
-// frames decodes as many frames as there are in src, the i-th by next(i), and
-// checks each. It returns them, their bytes in all and the error at their end.
+// frames decodes all frames at the start of src, the i-th by next(i), and checks each. It
+// returns them, their total length and the error behind them.
 func frames(t *testing.T, src []byte, next func(i int) decoder) (got []codec.Frame, n int, err error) {
 	for {
 		decode := next(len(got))
-		frame, took, err := checked(t, decode, src[n:])
+		frame, took, err := decodeOne(t, decode, src[n:])
 		if err != nil {
 			return got, n, err
 		}
@@ -29,10 +29,10 @@ func frames(t *testing.T, src []byte, next func(i int) decoder) (got []codec.Fra
 	}
 }
 
-// checked decodes one frame and holds the result to the rules.
-func checked(t *testing.T, decode decoder, src []byte) (codec.Frame, int, error) {
+// decodeOne decodes one frame and checks the result.
+func decodeOne(t *testing.T, decode decoder, src []byte) (codec.Frame, int, error) {
 	frame, n, err := decode(src)
-	whole := src // the bytes that decided
+	whole := src // the bytes that decide the result
 	if err == nil {
 		require.Positive(t, n)
 		require.LessOrEqual(t, n, len(src))
@@ -46,15 +46,15 @@ func checked(t *testing.T, decode decoder, src []byte) (codec.Frame, int, error)
 	} else {
 		require.Zero(t, n)
 		require.Nil(t, frame)
-		requireKnown(t, err)
+		requireOneSentinel(t, err)
 	}
-	fedSlowly(t, decode, whole, frame, err)
+	checkPrefixes(t, decode, whole, frame, err)
 	return frame, n, err
 }
 
-// requireKnown refuses an error that matches none or several of the sentinels, or
-// whose offset lies elsewhere than at the frame's start, or in one of its fragments.
-func requireKnown(t *testing.T, err error) {
+// requireOneSentinel requires that err matches exactly one of the sentinels, and that its
+// offset is the start of the frame, unless the field is in a fragment.
+func requireOneSentinel(t *testing.T, err error) {
 	matches := 0
 	for _, sentinel := range []error{codec.ErrShort, codec.ErrUnknownOp, codec.ErrMalformed} {
 		if errors.Is(err, sentinel) {
@@ -69,10 +69,10 @@ func requireKnown(t *testing.T, err error) {
 	}
 }
 
-// fedSlowly feeds src byte by byte: until the frame is whole it must be short, or
-// fail for good as it did at once. The copies have no bytes behind their end, so
-// that reading too far is seen.
-func fedSlowly(t *testing.T, decode decoder, src []byte, want codec.Frame, wantErr error) {
+// checkPrefixes decodes all prefixes of src, from the shortest. They must be short until
+// one has the same result as src. The capacity of the prefixes is their length, so that
+// reading too far panics.
+func checkPrefixes(t *testing.T, decode decoder, src []byte, want codec.Frame, wantErr error) {
 	for i := range len(src) + 1 {
 		frame, n, err := decode(src[:i:i])
 		if errors.Is(err, codec.ErrShort) {
@@ -81,7 +81,7 @@ func fedSlowly(t *testing.T, decode decoder, src []byte, want codec.Frame, wantE
 		}
 		require.Equal(t, wantErr, err)
 		if err == nil {
-			require.Equal(t, len(src), i, "whole before its end")
+			require.Equal(t, len(src), i, "complete before its end")
 			require.Equal(t, want, frame)
 		}
 		return
@@ -89,15 +89,15 @@ func fedSlowly(t *testing.T, decode decoder, src []byte, want codec.Frame, wantE
 	require.ErrorIs(t, wantErr, codec.ErrShort)
 }
 
-// unbounded reports whether a frame is an answer that lists something.
+// unbounded reports whether a frame is a response of unbounded length.
 func unbounded(f codec.Frame) bool {
 	res, ok := f.(codec.Response)
 	return ok && res.Kind() > codec.KindEvent
 }
 
-// sameStream holds a stream decoder, whose i-th frame next(i) reads, to the
-// frames that were decoded from memory, and to the error at their end.
-func sameStream(t *testing.T, next func(i int) (codec.Frame, error), want []codec.Frame, n, total int, wantErr error) {
+// checkStream compares a codec.Decoder, whose i-th frame next(i) reads, with the frames that
+// were decoded from memory, and with the error behind them.
+func checkStream(t *testing.T, next func(i int) (codec.Frame, error), want []codec.Frame, n, total int, wantErr error) {
 	for i, frame := range want {
 		got, err := next(i)
 		require.NoError(t, err)
@@ -117,10 +117,10 @@ func sameStream(t *testing.T, next func(i int) (codec.Frame, error), want []code
 	}
 }
 
-// arrivals are src in one piece and in single bytes.
+// arrivals returns readers of src in one piece and in single bytes.
 func arrivals(src []byte) []io.Reader {
 	return []io.Reader{bytes.NewReader(src), iotest.OneByteReader(bytes.NewReader(src))}
 }
 
-// frameOf is what a decoder returned, as any decoder returns it.
+// frameOf converts the results of a decoder.
 func frameOf[M codec.Frame](m M, n int, err error) (codec.Frame, int, error) { return m, n, err }

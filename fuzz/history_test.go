@@ -15,14 +15,14 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// FuzzHistory8 and its siblings have the mock server execute a history of requests, with
-// time that passes in between, and hold every answer to a model: a map.
+// FuzzHistory8 and the like let the mock server execute a history of requests, with time
+// that passes in between, and compare every response with a model, which is a map.
 func FuzzHistory8(f *testing.F)  { fuzzHistory[uint8](f) }
 func FuzzHistory16(f *testing.F) { fuzzHistory[uint16](f) }
 func FuzzHistory32(f *testing.F) { fuzzHistory[uint32](f) }
 func FuzzHistory64(f *testing.F) { fuzzHistory[uint64](f) }
 
-// maxSteps is how many steps of a history are taken: what is outstanding stays below 1024
+// maxSteps bounds the steps of a history, so that fewer than 1024 responses are outstanding
 // (H4).
 const maxSteps = 256
 
@@ -39,31 +39,31 @@ func fuzzHistory[T codec.Value](f *testing.F) {
 		nc, err := srv.Dial(context.Background())
 		require.NoError(t, err)
 		m := model[T]{now: uint64(srv.Now().UnixNano()), records: map[string]*modelRecord{}}
-		var asked []codec.Frame
+		var requests []codec.Frame
 		var want []codec.Response
 		for i := 0; i+4 <= len(history) && i < 4*maxSteps; i += 4 {
 			step := history[i : i+4]
 			if step[0]%9 != pass {
 				req, res := m.step(step)
-				asked, want = append(asked, req), append(want, res)
+				requests, want = append(requests, req), append(want, res)
 				continue
 			}
-			talk[T](t, nc, asked, want)
-			asked, want = nil, nil
+			exchange[T](t, nc, requests, want)
+			requests, want = nil, nil
 			d := time.Duration(step[2]) * 250 * time.Millisecond
 			srv.Advance(d)
 			m.now += uint64(d)
 		}
-		talk[T](t, nc, asked, want)
+		exchange[T](t, nc, requests, want)
 		require.Empty(t, srv.Violations())
 		require.NoError(t, nc.Close())
 		require.NoError(t, srv.Close())
 	})
 }
 
-// talk sends requests in one write, and compares the answers.
-func talk[T codec.Value](t *testing.T, nc net.Conn, asked []codec.Frame, want []codec.Response) {
-	go write(nc, encode(t, asked...), 0)
+// exchange sends requests in one write, and compares the responses.
+func exchange[T codec.Value](t *testing.T, nc net.Conn, requests []codec.Frame, want []codec.Response) {
+	go write(nc, encode(t, requests...), 0)
 	dec := codec.NewDecoder[T](nc)
 	for i, w := range want {
 		res, err := dec.Response(w.Kind())
@@ -73,11 +73,11 @@ func talk[T codec.Value](t *testing.T, nc net.Conn, asked []codec.Frame, want []
 			slices.SortFunc(entries, func(a, b codec.ListEntry[T]) int { return cmp.Compare(string(a.Key), string(b.Key)) })
 			res = codec.ListResponse[T]{Fragments: [][]codec.ListEntry[T]{entries}}
 		}
-		require.Equal(t, encode(t, w), encode(t, res), "answer %d, to %+v: %+v, not %+v", i, asked[i], res, w)
+		require.Equal(t, encode(t, w), encode(t, res), "response %d, to %+v: %+v, not %+v", i, requests[i], res, w)
 	}
 }
 
-// model is what a server keeps.
+// model is the state of a server.
 type model[T codec.Value] struct {
 	now     uint64 // ns since 1970
 	records map[string]*modelRecord
@@ -107,13 +107,14 @@ func (m *model[T]) live(key string) (r *modelRecord, free bool) {
 	return r, false
 }
 
-// left returns the TTL that a server tells: a request takes a nanosecond at least, and whole
-// units are told.
+// left returns the remaining TTL of a record as a server does: less a nanosecond, and rounded
+// down to whole units.
 func (m *model[T]) left(r *modelRecord) codec.TTL[T] {
 	return codec.TTL[T]{Amount: T((r.end - m.now - 1) / uint64(r.unit.Duration())), Unit: r.unit}
 }
 
-// step makes a request of four bytes, executes it, and returns what its answer must be.
+// step makes a request of four bytes and executes it. It returns the request and the expected
+// response.
 func (m *model[T]) step(b []byte) (codec.Frame, codec.Response) {
 	name := []string{"a", "b", "", strings.Repeat("k", codec.MaxKey)}[b[1]%4]
 	key := []byte(name)
@@ -159,7 +160,7 @@ func (m *model[T]) step(b []byte) (codec.Frame, codec.Response) {
 		return codec.Get{Key: key}, res
 	case 6:
 		return codec.List{}, m.list()
-	default: // what has been used is worked out once a minute: a record that is new has not
+	default: // the numbers of STAT are updated once a minute: the model has none
 		if r == nil {
 			return codec.Stat{Key: key}, codec.StatResponse{}
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// FuzzKeys has two keys of any bytes hit, as they are and as entities and operations, on a
-// server. Neither counts for the other, whatever bytes they are of; and the server executes
-// just the requests that one hit is known to make, so that no key is ever read as a request.
+// FuzzKeys hits two keys of any bytes on a server, as keys and as entities and operations.
+// A hit on one must not count for the other. The server must execute exactly the requests of
+// these hits: no key is ever taken for a request.
 func FuzzKeys(f *testing.F) {
 	f.Add("user:42", "user:43", "user", "42", "user:4", "2")
 	f.Add("", "\x00", "a:b", "c", "a", "b:c")
@@ -34,7 +34,7 @@ func FuzzKeys(f *testing.F) {
 		require.NoError(t, err)
 		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
 			limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm)))
-			apart(t, srv, key1 == key2, func(i int, scale time.Duration) uint64 {
+			requireWindows(t, srv, key1 == key2, func(i int, scale time.Duration) uint64 {
 				res, err := limiter.Hit(t.Context(), []string{key1, key2}[i], scale, 9)
 				require.NoError(t, err)
 				return res.Count
@@ -42,12 +42,12 @@ func FuzzKeys(f *testing.F) {
 			entities := throttr.NewEntities(limiter)
 			if entity1 == "" || operation1 == "" || entity2 == "" || operation2 == "" ||
 				max(len(entity1), len(operation1), len(entity2), len(operation2)) > 1024 {
-				continue // refused: a *ValidationError
+				continue // a *ValidationError
 			}
 			samePair := entity1 == entity2 && operation1 == operation2
-			apart(t, srv, samePair, func(i int, scale time.Duration) uint64 {
+			requireWindows(t, srv, samePair, func(i int, scale time.Duration) uint64 {
 				entity, operation := []string{entity1, entity2}[i], []string{operation1, operation2}[i]
-				scale += time.Second // so that a key that looks like a pair is no matter
+				scale += time.Second // so that a pair never meets an equal key
 				require.NoError(t, entities.Check(t.Context(), entity, operation, 9, scale, nil))
 				res, err := entities.Status(t.Context(), entity, operation, 9, scale)
 				require.NoError(t, err)
@@ -60,9 +60,9 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// apart hits two windows of two scales, and checks that only what is the same counts for the
-// same, and that the server has inserted one record for each window.
-func apart(t *testing.T, srv *mockserver.Server, same bool, hit func(i int, scale time.Duration) uint64) {
+// requireWindows hits windows 0 and 1 with two scales each. It requires that they share a
+// count only if they are the same, and that the server has inserted a record per window.
+func requireWindows(t *testing.T, srv *mockserver.Server, same bool, hit func(i int, scale time.Duration) uint64) {
 	inserts, windows := srv.Requests(codec.OpInsert), 0
 	for _, scale := range []time.Duration{time.Minute, time.Hour} {
 		require.EqualValues(t, 1, hit(0, scale))

@@ -2,41 +2,40 @@ package fuzz_test
 
 import "errors"
 
-// A second decoder, written from docs/protocol.md alone, to hold package codec to. It is
-// slow and has no cleverness: it reads item after item, in the order of the wire, and notes
-// what it has read.
+// A second decoder, written from docs/protocol.md alone, to compare package codec with. It
+// is slow and simple: it reads item after item, in the order of the wire, and records them.
 
-// The verdicts on bytes that are no whole frame.
+// The errors for bytes that are not a complete frame.
 var (
 	errNaiveShort   = errors.New("short")
 	errNaiveInvalid = errors.New("invalid")
 )
 
-// longest is the length of the longest frame that a server takes, or sends on (H5).
+// longest is the length of the longest request and EVENT (H5).
 const longest = 8096
 
-// naive reads items from src. What it reads is a panic with a verdict where there is none.
+// naive reads items from src. Its methods panic with one of the errors above.
 type naive struct {
-	src  []byte
-	at   int
-	size int   // of a value, in bytes
-	said []any // what has been read: a uint64 for each number, a string for each text
+	src   []byte
+	at    int
+	size  int   // of a value, in bytes
+	items []any // the items: a uint64 for each number, a string for each text
 }
 
-// decodeNaive has read decode a frame from the start of src.
-func decodeNaive(src []byte, size int, read func(*naive)) (said []any, length int, verdict error) {
+// decodeNaive calls read to decode the frame at the start of src.
+func decodeNaive(src []byte, size int, read func(*naive)) (items []any, length int, wantErr error) {
 	d := &naive{src: src, size: size}
 	defer func() {
 		switch r := recover(); r {
 		case nil:
 		case errNaiveShort, errNaiveInvalid:
-			said, length, verdict = nil, 0, r.(error)
+			items, length, wantErr = nil, 0, r.(error)
 		default:
 			panic(r)
 		}
 	}()
 	read(d)
-	return d.said, d.at, nil
+	return d.items, d.at, nil
 }
 
 // take returns the next n bytes.
@@ -49,7 +48,7 @@ func (d *naive) take(n uint64) []byte {
 	return b
 }
 
-// number reads a number of n bytes, the lowest first, which is not noted.
+// number reads a number of n bytes, the lowest first, without recording it.
 func (d *naive) number(n int) uint64 {
 	sum, weight := uint64(0), uint64(1)
 	for _, b := range d.take(uint64(n)) {
@@ -59,7 +58,7 @@ func (d *naive) number(n int) uint64 {
 	return sum
 }
 
-func (d *naive) note(items ...any) { d.said = append(d.said, items...) }
+func (d *naive) note(items ...any) { d.items = append(d.items, items...) }
 
 // byte, value and long read a number of 1 byte, of the value size, and of 8 bytes.
 func (d *naive) byte()  { d.note(d.number(1)) }
@@ -74,7 +73,7 @@ func (d *naive) longs(n int) {
 
 func (d *naive) text(n uint64) { d.note(string(d.take(n))) }
 
-// padded reads a text of n bytes, and drops the zeros at its end.
+// padded reads a text of n bytes, without the zeros at its end.
 func (d *naive) padded(n uint64) {
 	b := d.take(n)
 	for len(b) > 0 && b[len(b)-1] == 0 {
@@ -86,7 +85,7 @@ func (d *naive) padded(n uint64) {
 // key reads a length and as many bytes.
 func (d *naive) key() { d.text(d.number(1)) }
 
-// bounded refuses a frame that has rest more bytes and is too long.
+// bounded panics if the frame, with rest more bytes, is too long.
 func (d *naive) bounded(rest ...uint64) {
 	total := uint64(d.at)
 	for _, n := range rest {
@@ -100,7 +99,7 @@ func (d *naive) bounded(rest ...uint64) {
 	}
 }
 
-// is reads a byte and refuses all but the wanted ones.
+// is reads a byte and panics unless it is a wanted one.
 func (d *naive) is(wanted ...uint64) uint64 {
 	b := d.number(1)
 	for _, w := range wanted {
@@ -146,7 +145,7 @@ func (d *naive) request() {
 	}
 }
 
-// message reads what PUBLISH and EVENT have after the op.
+// message reads the rest of a PUBLISH or EVENT, after the op.
 func (d *naive) message() {
 	channel := d.number(1)
 	payload := d.number(d.size)
@@ -161,7 +160,7 @@ func (d *naive) event() {
 	d.message()
 }
 
-// found reads the first byte of an answer, and reports whether more follows.
+// found reads the first byte of a response, and reports whether more follows.
 func (d *naive) found() bool {
 	status := d.is(0, 1)
 	d.note(status)
@@ -194,8 +193,8 @@ func (d *naive) stat() {
 	}
 }
 
-// fragments reads an answer in fragments. Entry reads an entry and returns the length of
-// its name, which comes after all entries.
+// fragments reads a response in fragments. Entry reads an entry and returns the length of
+// its name, which follows all entries.
 func (d *naive) fragments(named bool, entry func() uint64) {
 	d.is(1)
 	count := d.number(8)
@@ -227,14 +226,14 @@ func (d *naive) fragments(named bool, entry func() uint64) {
 
 func (d *naive) list() {
 	d.fragments(true, func() uint64 {
-		b := d.take(uint64(3 + 8 + d.size)) // an entry is judged once all of it is there
+		b := d.take(uint64(3 + 8 + d.size)) // an incomplete entry is short, even if it is invalid
 		e := &naive{src: b, size: d.size}
 		n := e.number(1)
 		e.note(e.is(0, 1))
 		e.byte()
 		e.long()
 		e.value()
-		d.note(e.said...)
+		d.note(e.items...)
 		return n
 	})
 }
@@ -244,7 +243,7 @@ func (d *naive) stats() {
 		e := &naive{src: d.take(1 + 4*8)}
 		n := e.number(1)
 		e.longs(4)
-		d.note(e.said...)
+		d.note(e.items...)
 		return n
 	})
 }
@@ -254,7 +253,7 @@ func (d *naive) channels() {
 		e := &naive{src: d.take(1 + 3*8)}
 		n := e.number(1)
 		e.longs(3)
-		d.note(e.said...)
+		d.note(e.items...)
 		return n
 	})
 }

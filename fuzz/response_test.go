@@ -11,8 +11,7 @@ func FuzzResponse16(f *testing.F) { fuzzResponse[uint16](f) }
 func FuzzResponse32(f *testing.F) { fuzzResponse[uint32](f) }
 func FuzzResponse64(f *testing.F) { fuzzResponse[uint64](f) }
 
-// fuzzResponse takes the kinds of the responses, one byte each and over again
-// from the start where they run out, and their bytes.
+// fuzzResponse decodes responses. The kinds are one byte each, and repeat.
 func fuzzResponse[T codec.Value](f *testing.F) {
 	var kinds []byte
 	var all []codec.Frame
@@ -45,7 +44,7 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 		kind := func(i int) codec.Kind { return codec.Kind(kinds[i%len(kinds)]) }
 		got, n, err := frames(t, src, func(i int) decoder {
 			return func(src []byte) (codec.Frame, int, error) {
-				// An EVENT may come wherever a response may begin.
+				// An EVENT can come before every response.
 				if known(kind(i)) && len(src) > 0 && codec.Op(src[0]) == codec.OpEvent {
 					return frameOf(codec.DecodeResponse[T](codec.KindEvent, src))
 				}
@@ -54,9 +53,9 @@ func fuzzResponse[T codec.Value](f *testing.F) {
 		})
 		for _, r := range arrivals(src) {
 			dec := codec.NewDecoder[T](r)
-			sameStream(t, func(i int) (codec.Frame, error) { return dec.Response(kind(i)) }, got, n, len(src), err)
+			checkStream(t, func(i int) (codec.Frame, error) { return dec.Response(kind(i)) }, got, n, len(src), err)
 		}
-		sameInFragments[T](t, kind(0), src)
+		checkFragmentDecoder[T](t, kind(0), src)
 	})
 }
 

@@ -9,32 +9,32 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// FuzzSecondDecoderRequest has two decoders that were written apart read the same bytes as
-// a request, at every value size.
+// FuzzSecondDecoderRequest compares two independent decoders of requests, at every value
+// size.
 func FuzzSecondDecoderRequest(f *testing.F) {
 	seedRequests[uint8](f)
 	seedRequests[uint16](f)
 	seedRequests[uint32](f)
 	seedRequests[uint64](f)
 	f.Fuzz(func(t *testing.T, src []byte) {
-		sameRequest[uint8](t, src)
-		sameRequest[uint16](t, src)
-		sameRequest[uint32](t, src)
-		sameRequest[uint64](t, src)
+		checkRequest[uint8](t, src)
+		checkRequest[uint16](t, src)
+		checkRequest[uint32](t, src)
+		checkRequest[uint64](t, src)
 	})
 }
 
-// FuzzSecondDecoderResponse does so with a response of a kind, and with an EVENT.
+// FuzzSecondDecoderResponse compares two independent decoders of responses and EVENTs.
 func FuzzSecondDecoderResponse(f *testing.F) {
 	seedResponses[uint8](f)
 	seedResponses[uint16](f)
 	seedResponses[uint32](f)
 	seedResponses[uint64](f)
 	f.Fuzz(func(t *testing.T, kind byte, src []byte) {
-		sameResponse[uint8](t, codec.Kind(kind), src)
-		sameResponse[uint16](t, codec.Kind(kind), src)
-		sameResponse[uint32](t, codec.Kind(kind), src)
-		sameResponse[uint64](t, codec.Kind(kind), src)
+		checkResponse[uint8](t, codec.Kind(kind), src)
+		checkResponse[uint16](t, codec.Kind(kind), src)
+		checkResponse[uint32](t, codec.Kind(kind), src)
+		checkResponse[uint64](t, codec.Kind(kind), src)
 	})
 }
 
@@ -56,13 +56,13 @@ func seedResponses[T codec.Value](f *testing.F) {
 	}
 }
 
-func sameRequest[T codec.Value](t *testing.T, src []byte) {
+func checkRequest[T codec.Value](t *testing.T, src []byte) {
 	req, n, err := codec.DecodeRequest[T](src)
-	said, length, verdict := decodeNaive(src, codec.Size[T](), (*naive).request)
-	same[T](t, req, n, err, said, length, verdict)
+	items, length, wantErr := decodeNaive(src, codec.Size[T](), (*naive).request)
+	same[T](t, req, n, err, items, length, wantErr)
 }
 
-func sameResponse[T codec.Value](t *testing.T, kind codec.Kind, src []byte) {
+func checkResponse[T codec.Value](t *testing.T, kind codec.Kind, src []byte) {
 	read := map[codec.Kind]func(*naive){
 		codec.KindStatus: (*naive).status, codec.KindQuery: (*naive).query, codec.KindGet: (*naive).get,
 		codec.KindEvent: (*naive).event, codec.KindStat: (*naive).stat, codec.KindList: (*naive).list,
@@ -74,19 +74,19 @@ func sameResponse[T codec.Value](t *testing.T, kind codec.Kind, src []byte) {
 		read = func(*naive) { panic(errNaiveInvalid) }
 	}
 	res, n, err := codec.DecodeResponse[T](kind, src)
-	said, length, verdict := decodeNaive(src, codec.Size[T](), read)
-	same[T](t, res, n, err, said, length, verdict)
+	items, length, wantErr := decodeNaive(src, codec.Size[T](), read)
+	same[T](t, res, n, err, items, length, wantErr)
 }
 
-// same holds what package codec returned to what the naive decoder did.
-func same[T codec.Value](t *testing.T, frame codec.Frame, n int, err error, said []any, length int, verdict error) {
+// same compares the results of package codec with those of the naive decoder.
+func same[T codec.Value](t *testing.T, frame codec.Frame, n int, err error, items []any, length int, wantErr error) {
 	t.Helper()
 	switch {
-	case verdict == nil:
+	case wantErr == nil:
 		require.NoError(t, err)
 		require.Equal(t, length, n)
-		require.Equal(t, said, saidBy[T](frame))
-	case errors.Is(verdict, errNaiveShort):
+		require.Equal(t, items, itemsOf[T](frame))
+	case errors.Is(wantErr, errNaiveShort):
 		require.ErrorIs(t, err, codec.ErrShort)
 	default:
 		require.Error(t, err)
@@ -94,9 +94,9 @@ func same[T codec.Value](t *testing.T, frame codec.Frame, n int, err error, said
 	}
 }
 
-// saidBy returns what a frame says, item by item as the naive decoder notes it.
-func saidBy[T codec.Value](frame codec.Frame) []any {
-	var d said
+// itemsOf returns the items of a frame, as the naive decoder records them.
+func itemsOf[T codec.Value](frame codec.Frame) []any {
+	var d items
 	switch m := frame.(type) {
 	case codec.Insert[T]:
 		d.add(0x01, uint64(m.Quota), uint64(m.TTL.Unit), uint64(m.TTL.Amount)).text(m.Key)
@@ -190,22 +190,22 @@ func saidBy[T codec.Value](frame codec.Frame) []any {
 	return d
 }
 
-// said collects items.
-type said []any
+// items collects items.
+type items []any
 
-func (d *said) add(numbers ...uint64) *said {
+func (d *items) add(numbers ...uint64) *items {
 	for _, n := range numbers {
 		*d = append(*d, n)
 	}
 	return d
 }
 
-func (d *said) text(b []byte) *said {
+func (d *items) text(b []byte) *items {
 	*d = append(*d, string(b))
 	return d
 }
 
-func (d *said) found(ok bool) bool {
+func (d *items) found(ok bool) bool {
 	if ok {
 		d.add(1)
 	} else {
@@ -214,13 +214,13 @@ func (d *said) found(ok bool) bool {
 	return ok
 }
 
-func (d *said) usage(u codec.Usage) {
+func (d *items) usage(u codec.Usage) {
 	d.add(u.ReadsPerMinute, u.WritesPerMinute, u.Reads, u.Writes)
 }
 
-// each adds the fragments of an answer. Entry adds an entry and returns its name, nil if
+// each adds the fragments of a response. Entry adds an entry and returns its name, or nil if
 // such entries have none.
-func each[E any](d *said, fragments [][]E, entry func(E) []byte) {
+func each[E any](d *items, fragments [][]E, entry func(E) []byte) {
 	d.add(uint64(len(fragments)))
 	for _, entries := range fragments {
 		d.add(uint64(len(entries)))
@@ -236,7 +236,7 @@ func each[E any](d *said, fragments [][]E, entry func(E) []byte) {
 	}
 }
 
-func (d *said) connection(e codec.ConnectionInfo) {
+func (d *items) connection(e codec.ConnectionInfo) {
 	r := e.Requests
 	d.text(e.ID[:]).add(uint64(e.Type), uint64(e.Transport), uint64(e.IPVersion)).text([]byte(e.IP))
 	d.add(uint64(e.Port), e.Connected, e.ReadBytes, e.WriteBytes, e.PublishedBytes, e.ReceivedBytes,
@@ -245,7 +245,7 @@ func (d *said) connection(e codec.ConnectionInfo) {
 		r.Subscribe, r.Unsubscribe, r.Connections, r.Connection, r.Channels, r.Channel, r.WhoAmI)
 }
 
-func (d *said) info(m codec.InfoResponse) {
+func (d *items) info(m codec.InfoResponse) {
 	r := m.Requests
 	d.add(m.Timestamp)
 	for _, c := range []codec.Count{

@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// transcript is what a real server was sent on a connection, and what it sent.
+// transcript holds the bytes that a real server received and sent on a connection.
 type transcript struct{ sent, received []byte }
 
 // transcripts returns the conversations with a server of value size T.
@@ -53,7 +53,7 @@ func unhex(tb testing.TB, s string) []byte {
 	return b
 }
 
-// encode returns the frames one after the other.
+// encode returns the bytes of all frames.
 func encode(tb testing.TB, frames ...codec.Frame) []byte {
 	var b []byte
 	var err error

@@ -31,19 +31,19 @@ func fuzzServer[T codec.Value](f *testing.F) {
 			mockserver.WithAddr("memory", "fuzz:1"))
 		require.NoError(t, err)
 		kinds, why := split[T](sent)
-		answered := converse[T](t, srv, sent, piece, kinds, why != nil)
+		responded := send[T](t, srv, sent, piece, kinds, why != nil)
 		if len(srv.Violations()) == 0 {
-			require.NoError(t, why, "bytes that are no request are a violation")
-			require.Equal(t, len(kinds), answered, "every request is answered")
+			require.NoError(t, why, "bytes that are not a request are a violation")
+			require.Equal(t, len(kinds), responded, "every request has a response")
 		}
 		probe := encode(t, codec.Query{Key: []byte("key")})
-		require.Equal(t, 1, converse[T](t, srv, probe, 0, []codec.Kind{codec.KindQuery}, false), "the server goes on")
+		require.Equal(t, 1, send[T](t, srv, probe, 0, []codec.Kind{codec.KindQuery}, false), "the server goes on")
 		require.NoError(t, srv.Close())
 	})
 }
 
-// split returns the kinds of the responses to the requests that b begins with, and why
-// there are no more of them: nil if b ends with the last one, or within one.
+// split returns the kinds of the responses to the requests at the start of b, and the error
+// of decoding the next one: nil if b ends there, or within a request.
 func split[T codec.Value](b []byte) (kinds []codec.Kind, why error) {
 	for {
 		req, n, err := codec.DecodeRequest[T](b)
@@ -58,10 +58,10 @@ func split[T codec.Value](b []byte) (kinds []codec.Kind, why error) {
 	}
 }
 
-// converse sends b in pieces of a size and returns how many responses come back. It
-// listens until there is one to each request, or, if the server is to end the
-// connection, until it has.
-func converse[T codec.Value](t *testing.T, srv *mockserver.Server, b []byte, piece int, kinds []codec.Kind, toTheEnd bool) int {
+// send sends b in pieces of a size and returns how many responses come back. It reads until
+// every request has one, or the connection ends. If toTheEnd is true, it requires that the
+// server ends the connection after them.
+func send[T codec.Value](t *testing.T, srv *mockserver.Server, b []byte, piece int, kinds []codec.Kind, toTheEnd bool) int {
 	nc, err := srv.Dial(context.Background())
 	require.NoError(t, err)
 	defer nc.Close()
@@ -75,13 +75,13 @@ func converse[T codec.Value](t *testing.T, srv *mockserver.Server, b []byte, pie
 	}
 	if toTheEnd {
 		err := response(dec, codec.KindStatus)
-		require.Error(t, err, "nothing answers what is no request")
+		require.Error(t, err, "there is no response to bytes that are not a request")
 		require.NotErrorIs(t, err, codec.ErrMalformed)
 	}
 	return len(kinds)
 }
 
-// response reads a response and the EVENTs before it: the bytes may subscribe, and publish.
+// response reads a response and the EVENTs before it: the requests can subscribe and publish.
 func response[T codec.Value](dec *codec.Decoder[T], kind codec.Kind) error {
 	for {
 		res, err := dec.Response(kind)
@@ -91,8 +91,8 @@ func response[T codec.Value](dec *codec.Decoder[T], kind codec.Kind) error {
 	}
 }
 
-// write writes b in pieces of a size, all at once for 0, until the other side has had
-// enough.
+// write writes b in pieces of a size, or at once if it is 0, until the other side closes the
+// connection.
 func write(nc net.Conn, b []byte, piece int) {
 	if piece <= 0 {
 		piece = max(1, len(b))

@@ -12,9 +12,8 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// FuzzParseURL reads URLs. What is refused is ErrConfig and leaves nothing; what is read
-// is within the bounds of each field, and comes to the same Config when it is written as a
-// URL again.
+// FuzzParseURL parses URLs. An error matches ErrConfig and comes without a Config. A Config
+// is within the bounds of each field, and is the same when it is parsed again from its URL.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
 		"", "throttr://", "throttr://h1,h2:7,[::1]", "throttrs://[fe80::1%25eth0]:7/?max_conns=4", "unix:///run/throttr.sock",
@@ -45,12 +44,12 @@ func FuzzParseURL(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, cfg, again)
 		if !strings.HasPrefix(s, "unix:") {
-			require.NotContains(t, strings.Join(cfg.Servers, ""), "@", "credentials are no part of a name")
+			require.NotContains(t, strings.Join(cfg.Servers, ""), "@", "a name has no credentials")
 		}
 	})
 }
 
-// format writes a Config that ParseURL has read.
+// format returns a URL of a Config that ParseURL has returned.
 func format(cfg throttr.Config) string {
 	q := url.Values{}
 	for name, n := range map[string]int{
