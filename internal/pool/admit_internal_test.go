@@ -34,7 +34,7 @@ func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
 func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
-		r, err := p.connect()
+		r, err := p.puddle.Acquire(t.Context())
 		require.NoError(t, err)
 		closed := make(chan struct{})
 		go func() {
@@ -49,23 +49,23 @@ func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatHasEndedBeforeItsAdmissionOpensTheCircuit(t *testing.T) {
+func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
-		r, err := p.connect()
+		r, err := p.puddle.Acquire(t.Context())
 		require.NoError(t, err)
 		srv.Disconnect()
 		synctest.Wait()
 		err = p.admit(r, nil)
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.ErrorIs(t, err, conn.ErrLost)
-		require.ErrorIs(t, p.breaker.err(), ErrUnavailable)
 		require.Empty(t, p.live)
+		require.EqualValues(t, 1, p.failures.Load())
 
-		r, err = p.connect()
-		require.NoError(t, p.admit(r, err))
-		require.NoError(t, p.breaker.err())
+		require.NoError(t, p.connect())
 		require.Len(t, p.live, 1)
+		synctest.Wait()
+		require.EqualValues(t, 1, p.puddle.Stat().TotalResources(), "the other one is destroyed")
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // breaker is the circuit breaker of a server. The circuit is closed at first. An attempt to
-// connect that fails opens it: callers then fail at once. The pool goes on trying in the
-// background, and closes the circuit when an attempt has succeeded.
+// connect that fails opens it: callers then fail at once. Attempts go on in the background,
+// and the first that succeeds closes the circuit.
 //
 // There is no half-open state in which a caller's request tests the server. A connection and
 // its probe are test enough, and no caller waits for them.
@@ -23,15 +23,8 @@ type breaker struct {
 	cause error // why the last attempt failed; nil while the circuit is closed
 }
 
-// set records the outcome of an attempt to connect. An error opens the circuit, nil closes it.
-func (b *breaker) set(err error) {
-	b.mu.Lock()
-	b.cause = err
-	b.mu.Unlock()
-}
-
 // err returns nil while the circuit is closed. While it is open, err returns an error that
-// matches ErrUnavailable and the outcome of the last attempt.
+// matches ErrUnavailable and the reason why the last attempt failed.
 func (b *breaker) err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,13 +34,24 @@ func (b *breaker) err() error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, b.cause)
 }
 
-// retry calls attempt after pauses that double, until it returns nil or ctx ends. Attempt
-// calls set.
+// open opens the circuit because an attempt has failed. The caller then runs retry.
+func (b *breaker) open(cause error) { b.set(cause) }
+
+// retry makes attempts, after pauses that double, until one succeeds and closes the circuit,
+// or ctx ends.
 func (b *breaker) retry(ctx context.Context, attempt func() error) {
 	pauses := backoff.New(b.minBackoff, b.maxBackoff)
 	for pauses.Wait(ctx) == nil {
-		if attempt() == nil {
+		err := attempt()
+		b.set(err)
+		if err == nil {
 			return
 		}
 	}
+}
+
+func (b *breaker) set(cause error) {
+	b.mu.Lock()
+	b.cause = cause
+	b.mu.Unlock()
 }

@@ -12,36 +12,45 @@ import (
 
 var errAttempt = errors.New("nobody there")
 
-func TestTheCircuitOpensWithAnErrorAndClosesWithoutOne(t *testing.T) {
-	var b breaker
-	require.NoError(t, b.err())
-	b.set(errAttempt)
-	require.ErrorIs(t, b.err(), ErrUnavailable)
-	require.ErrorIs(t, b.err(), errAttempt)
-	other := errors.New("somebody else there")
-	b.set(other)
-	require.ErrorIs(t, b.err(), other, "why the last attempt failed")
-	require.NotErrorIs(t, b.err(), errAttempt)
-	b.set(nil)
-	require.NoError(t, b.err())
+func TestACircuitOpensWithAFailureAndClosesWithASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker{minBackoff: time.Second, maxBackoff: time.Second}
+		require.NoError(t, b.err())
+		b.open(errAttempt)
+		require.ErrorIs(t, b.err(), ErrUnavailable)
+		require.ErrorIs(t, b.err(), errAttempt)
+
+		other := errors.New("nobody there again")
+		results := []error{other, nil}
+		b.retry(t.Context(), func() error {
+			require.ErrorIs(t, b.err(), ErrUnavailable, "open until an attempt has succeeded")
+			if len(results) == 1 {
+				require.ErrorIs(t, b.err(), other, "why the last attempt failed")
+				require.NotErrorIs(t, b.err(), errAttempt)
+			}
+			err := results[0]
+			results = results[1:]
+			return err
+		})
+		require.Empty(t, results)
+		require.NoError(t, b.err())
+	})
 }
 
 func TestAttemptsBackOffUntilOneSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker{minBackoff: 100 * time.Millisecond, maxBackoff: time.Second}
-		b.set(errAttempt)
+		b.open(errAttempt)
 		var pauses []time.Duration
 		last := time.Now()
 		b.retry(t.Context(), func() error {
 			pauses = append(pauses, time.Since(last))
 			time.Sleep(3 * time.Second) // the attempt itself is no part of a pause
 			last = time.Now()
-			var err error
 			if len(pauses) < 7 {
-				err = errAttempt
+				return errAttempt
 			}
-			b.set(err)
-			return err
+			return nil
 		})
 		require.NoError(t, b.err())
 		require.Len(t, pauses, 7)
@@ -55,6 +64,7 @@ func TestAttemptsBackOffUntilOneSucceeds(t *testing.T) {
 func TestTheContextEndsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker{minBackoff: time.Hour, maxBackoff: time.Hour}
+		b.open(errAttempt)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -63,5 +73,6 @@ func TestTheContextEndsAttempts(t *testing.T) {
 			return nil
 		})
 		require.Equal(t, time.Second, time.Since(start))
+		require.ErrorIs(t, b.err(), errAttempt)
 	})
 }

@@ -63,7 +63,7 @@ type Options[T codec.Value] struct {
 //     callers or one of the circuit breaker's.
 //   - live has at most MaxConns connections. Puddle may hold more: those that were retired and
 //     still have requests in flight.
-//   - While the circuit is open, live is empty and the circuit breaker makes the attempts.
+//   - While the circuit is open, only the circuit breaker makes attempts.
 //   - A connection in live has not ended, or is about to be discarded by its OnEnd.
 //   - Once closed is true, live stays empty and streams are closed as they are made.
 type Pool[T codec.Value] struct {
@@ -237,56 +237,48 @@ func (p *Pool[T]) stopAcquiring() {
 // A growth attempt that fails says nothing about the connections that exist, and so does not
 // open the circuit. If they are gone meanwhile, the callers that wait try again.
 func (p *Pool[T]) run(a *attempt) {
-	r, err := p.connect()
-	growthFailed := a.growth && err != nil
-	if growthFailed {
-		p.failures.Add(1)
-		err = nil
-	} else {
-		err = p.admit(r, err)
-	}
+	err := p.connect()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.attempt = nil
-	if growthFailed {
+	switch {
+	case err == nil || p.closed:
+	case a.growth:
 		p.noGrowth = time.Now().Add(p.o.MaxBackoff)
-	}
-	if err != nil && !p.closed {
-		p.background.Go(func() { // no other attempt is made until it has succeeded
-			p.breaker.retry(p.ctx, func() error { return p.admit(p.connect()) })
-		})
+		err = nil
+	default:
+		p.breaker.open(err)
+		p.background.Go(func() { p.breaker.retry(p.ctx, p.connect) })
 	}
 	a.err = err
 	close(a.done)
 }
 
-// connect has puddle make a connection. It uses Acquire, which Close ends by way of p.ctx:
-// puddle's Close hangs if it is called while a constructor that TryAcquire has started runs.
-func (p *Pool[T]) connect() (*puddle.Resource[*conn.Conn[T]], error) {
-	return p.puddle.Acquire(p.ctx)
-}
+// connect has puddle make a connection, and adds it to live. It uses Acquire, which Close
+// ends by way of p.ctx: puddle's Close hangs if it is called while a constructor that
+// TryAcquire has started runs.
+func (p *Pool[T]) connect() error { return p.admit(p.puddle.Acquire(p.ctx)) }
 
-// admit adds a connection that was just made to live and closes the circuit. If err is not
-// nil, or the connection has ended already, admit opens the circuit and returns the reason.
+// admit adds a connection that was just made to live, or returns why that is not possible.
 func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.closed:
+	if p.closed {
 		if r != nil {
 			r.Destroy()
 		}
 		return window.ErrClosed
-	case err != nil:
-		p.failures.Add(1)
-	case r.Value().Err() != nil: // if ended has run, it has not found the connection in live
-		err = fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, r.Value().Err())
-		r.Destroy()
-	default:
-		p.setLive(append(p.live, r))
 	}
-	p.breaker.set(err)
-	return err
+	if err != nil {
+		p.CountFailure()
+		return err
+	}
+	if err := r.Value().Err(); err != nil { // if ended has run, the connection was not in live
+		r.Destroy()
+		return fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, err)
+	}
+	p.setLive(append(p.live, r))
+	return nil
 }
 
 // setLive replaces the connections that calls can be sent on. The caller holds mu.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"runtime"
@@ -257,6 +258,50 @@ func TestAFailureToGrowDoesNotOpenTheCircuit(t *testing.T) {
 		require.Equal(t, 3, s.Stats().Conns)
 		require.EqualValues(t, 4, s.Stats().Dials)
 	})
+}
+
+// brief is a connection that ends when its probe is answered.
+type brief struct {
+	net.Conn
+	left int
+}
+
+func (c *brief) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// A connection beside others may end at once, before or after calls can be sent on it.
+func TestAFurtherConnectionThatEndsAtOnceDoesNotOpenTheCircuit(t *testing.T) {
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			dials := 0
+			s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+				nc, err := srv.Dial(ctx)
+				if dials++; dials > 1 {
+					nc = &brief{nc, codec.ProbeResponses}
+				}
+				return nc, err
+			}, pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			s.inParallel(50, func(int) {
+				for range 20 {
+					if err := s.query(t.Context(), "k").err; err != nil {
+						t.Errorf("QUERY: %v", err)
+					}
+				}
+			})
+			synctest.Wait()
+			require.Equal(t, 1, s.Stats().Conns)
+			require.EqualValues(t, dials, s.Stats().Dials)
+			require.EqualValues(t, dials-1, s.Stats().Failures)
+		})
+	}
 }
 
 func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
