@@ -69,7 +69,10 @@ type Keys struct {
 func (k Keys) Len() int { return k.n }
 
 // At returns the i-th key.
-func (k Keys) At(i int) string { return k.text[i*k.length : (i+1)*k.length] }
+func (k Keys) At(i int) string {
+	start := i * k.length
+	return k.text[start : start+k.length]
+}
 
 // Pick returns a key at random. It returns the same key for the same arguments.
 func (k Keys) Pick(worker int, i uint64) string { return k.At(pick(k.n, worker, i)) }
