@@ -1,22 +1,19 @@
+//go:build unix
+
 package conn
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,32 +68,6 @@ func serve(mode string) error {
 	fmt.Println(l.Addr())
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
-}
-
-// respond writes one byte for each request of the given size.
-func respond(nc net.Conn, size int) {
-	in, out := make([]byte, 64<<10), bytes.Repeat([]byte{1}, 64<<10)
-	for rest := 0; ; {
-		n, err := nc.Read(in)
-		if err != nil {
-			return
-		}
-		rest += n
-		if _, err := nc.Write(out[:rest/size]); err != nil {
-			return
-		}
-		rest %= size
-	}
-}
-
-func selfSigned() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
 // connectTo starts a server and returns a connection to it.
@@ -155,22 +126,37 @@ func benchmarkCalls(b *testing.B, mode string, callers int) {
 	all.Wait()
 	b.ReportAllocs()
 	b.ResetTimer()
+	before := processorTime(b)
 	for i := range callers {
 		all.Go(func() { round((b.N + i) / callers) })
 	}
 	all.Wait()
+	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
+// BenchmarkLoneCaller measures a caller that reads its own responses.
 func BenchmarkLoneCaller(b *testing.B) { benchmarkCalls(b, "tcp", 1) }
 
+// BenchmarkCallersShareAWrite measures callers that write for each other. It justifies
+// runtime.Gosched in Conn.Enqueue and in Conn.read.
 func BenchmarkCallersShareAWrite(b *testing.B) {
 	for _, callers := range []int{2, 8, 64, 512} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchmarkCalls(b, "tcp", callers) })
 	}
 }
 
-func BenchmarkWriterGoroutineGathers(b *testing.B) {
+// BenchmarkWriterGoroutine measures callers of a connection that can't be written without
+// blocking. It justifies runtime.Gosched in writer.run.
+func BenchmarkWriterGoroutine(b *testing.B) {
 	for _, callers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchmarkCalls(b, "tls", callers) })
 	}
+}
+
+// processorTime returns the processor time of this process. It varies less than the elapsed
+// time does.
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

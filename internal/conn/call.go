@@ -177,9 +177,6 @@ func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
 	return true, c.sent, c.err
 }
 
-// Outcome returns sent and err of a call that is done, as Wait does.
-func (c *Call[T]) Outcome() (sent bool, err error) { return c.sent, c.err }
-
 // claim marks a queued call as sent. It returns false if the call has been abandoned.
 func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(stateQueued, stateSent) }
 

@@ -3,7 +3,13 @@ package conn
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"math/big"
 	"net"
 	"runtime"
 	"strings"
@@ -179,4 +185,31 @@ func requireNoGoroutines(t testing.TB) {
 		}
 		return true
 	}, 5*time.Second, time.Millisecond, "a goroutine is left")
+}
+
+// respond writes one byte for each request of the given size.
+func respond(nc net.Conn, size int) {
+	in, out := make([]byte, 64<<10), bytes.Repeat([]byte{1}, 64<<10)
+	for rest := 0; ; {
+		n, err := nc.Read(in)
+		if err != nil {
+			return
+		}
+		rest += n
+		if _, err := nc.Write(out[:rest/size]); err != nil {
+			return
+		}
+		rest %= size
+	}
+}
+
+// selfSigned returns a certificate for a TLS server.
+func selfSigned() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }

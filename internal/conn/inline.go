@@ -21,78 +21,75 @@ const (
 	probeInterval = time.Millisecond
 )
 
-// The owners of the read side.
+// The owners of the read side of a connection.
 const (
 	readGoroutine uint32 = iota // the reader goroutine
 	readIdle                    // none: no response is due
 	readInline                  // a caller, which reads its own response
 )
 
-// readTurn decides which goroutine owns the read side of a connection: the reader
-// goroutine, a caller, or none.
+// inlineReader decides which goroutine owns the read side of a connection, and thereby its
+// responseReader.
 //
-// It has no mutex. Owner is readIdle only while no response is due, save for a moment: a
-// goroutine releases the read side first, and then looks for calls; a caller queues its
-// call first, and then looks for an owner. So one of the two notices the other, and recalls
-// the reader goroutine. This goroutine does not end while another one owns the read side.
-type readTurn struct {
+// The owner gives the read side up with release and then checks whether a response is due. A
+// caller queues its call first and then checks for an owner. So one of the two notices the
+// other, and recalls the reader goroutine. This goroutine does not end while another one
+// owns the read side.
+//
+// It has no mutex: all fields are safe for concurrent use, except for probed.
+type inlineReader struct {
 	owner atomic.Uint32
 	reads atomic.Uint64 // how often a caller has become the owner
-	wake  chan struct{} // one element: the reader goroutine may have become the owner
+	wake  chan struct{} // gets an element when recall makes the reader goroutine the owner
+	watch contextWatch
+
+	probed time.Time // when probeDue last returned true; only the owner uses it
 }
 
 // acquire makes a caller the owner, if there is none.
-func (t *readTurn) acquire() bool {
-	if !t.owner.CompareAndSwap(readIdle, readInline) {
+func (r *inlineReader) acquire() bool {
+	if !r.owner.CompareAndSwap(readIdle, readInline) {
 		return false
 	}
-	t.reads.Add(1)
+	r.reads.Add(1)
 	return true
 }
 
+// release ends the ownership of the calling goroutine. If a response is due, this must then
+// call recall.
+func (r *inlineReader) release() { r.owner.Store(readIdle) }
+
 // recall makes the reader goroutine the owner, if there is none.
-func (t *readTurn) recall() {
-	if t.owner.Load() == readIdle && t.owner.CompareAndSwap(readIdle, readGoroutine) {
+func (r *inlineReader) recall() {
+	if r.owner.Load() == readIdle && r.owner.CompareAndSwap(readIdle, readGoroutine) {
 		select {
-		case t.wake <- struct{}{}:
-		default: // an element that is not received yet does
+		case r.wake <- struct{}{}:
+		default: // there is an element already
 		}
 	}
 }
 
-// release ends the ownership of the calling goroutine. It must then recall the reader
-// goroutine if there is anything to read.
-func (t *readTurn) release() { t.owner.Store(readIdle) }
-
 // await returns when the reader goroutine is the owner again. It becomes the owner by
 // itself when no caller has read for inlineIdle.
-func (t *readTurn) await() {
+func (r *inlineReader) await() {
 	timer := time.NewTimer(inlineIdle)
 	defer timer.Stop()
-	for reads := t.reads.Load(); t.owner.Load() != readGoroutine; {
+	for reads := r.reads.Load(); r.owner.Load() != readGoroutine; {
 		select {
-		case <-t.wake:
+		case <-r.wake: // the element may be an old one
 		case <-timer.C:
-			if n := t.reads.Load(); n != reads {
+			if n := r.reads.Load(); n != reads {
 				reads = n
 			} else {
-				t.owner.CompareAndSwap(readIdle, readGoroutine)
+				r.owner.CompareAndSwap(readIdle, readGoroutine)
 			}
 			timer.Reset(inlineIdle)
 		}
 	}
 }
 
-// inlineReader is what a caller needs for reading its own response. Turn and watch are safe
-// for concurrent use as their types say; only the owner of the read side uses probed.
-type inlineReader struct {
-	turn   readTurn
-	watch  contextWatch
-	probed time.Time // when a caller last checked whether the connection has ended
-}
-
-// probeDue reports whether a caller that has become the owner is to check whether the
-// connection ended while nobody was reading.
+// probeDue reports whether a caller that has become the owner must check whether the
+// connection has ended while nobody was reading.
 func (r *inlineReader) probeDue() bool {
 	now := time.Now()
 	if now.Sub(r.probed) < probeInterval {

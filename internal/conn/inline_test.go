@@ -65,9 +65,9 @@ func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
 
 func TestReaderGoroutineTakesOverAfterAWhile(t *testing.T) {
 	l, _ := lone(t, Options[uint16]{})
-	l.eventually(func() bool { return l.inline.turn.owner.Load() == readGoroutine })
+	l.eventually(func() bool { return l.inline.owner.Load() == readGoroutine })
 	l.roundTrip(t.Context())
-	l.eventually(func() bool { return l.inline.turn.owner.Load() == readIdle })
+	l.eventually(func() bool { return l.inline.owner.Load() == readIdle })
 }
 
 func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
@@ -277,7 +277,7 @@ func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
 }
 
 func TestReadTurnHasOneOwner(t *testing.T) {
-	turn := readTurn{wake: make(chan struct{}, 1)}
+	turn := inlineReader{wake: make(chan struct{}, 1)}
 	var inside, calls atomic.Int64
 	var wanted atomic.Bool
 	own := func() {
@@ -324,7 +324,7 @@ func TestReadTurnHasOneOwner(t *testing.T) {
 
 func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turn := readTurn{wake: make(chan struct{}, 1)}
+		turn := inlineReader{wake: make(chan struct{}, 1)}
 		turn.release()
 		start := time.Now()
 		go func() {
@@ -427,10 +427,10 @@ func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
 		got <- err
 	}()
 	l.read(1)
-	if l.inline.turn.owner.Load() == readInline {
+	if l.inline.owner.Load() == readInline {
 		l.inline.watch.interrupt() // as a context does that ends late
 	}
-	l.eventually(func() bool { return l.inline.turn.owner.Load() == readGoroutine })
+	l.eventually(func() bool { return l.inline.owner.Load() == readGoroutine })
 	l.send(0)
 	require.NoError(t, <-got)
 	require.NotErrorIs(t, l.Err(), os.ErrDeadlineExceeded)

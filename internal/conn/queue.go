@@ -31,7 +31,7 @@ const (
 //
 // Invariants:
 //   - Calls enter flight in the order in which their frames are written.
-//   - A goroutine owns the write side from push, await or release until gather finds
+//   - A goroutine owns the write side from push, await or accountFor until gather finds
 //     nothing to write, or until handOver. Only the owner calls gather, so that only one
 //     goroutine writes at a time.
 //   - At most maxInFlight requests are in flight, unless a single call has more of them.
@@ -45,7 +45,7 @@ type writeQueue[T codec.Value] struct {
 	maxQueued   int
 	canaryEvery int  // requests between canary requests; 0 means none
 	nonblocking bool // callers and readers can write without blocking
-	ended       *finisher[T]
+	finisher    *finisher[T]
 
 	mu     sync.Mutex
 	ready  sync.Cond // the writer goroutine waits on it
@@ -89,7 +89,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 	if !cl.ping {
 		q.uses++
 	}
-	q.ended.load.add(n, 1)
+	q.finisher.load.add(n, 1)
 	return q.acquire(), shared, nil
 }
 
@@ -150,12 +150,12 @@ func (q *writeQueue[T]) gather(buf []byte) []byte {
 		q.queued.Pop()
 		q.queuedRequests -= cl.Len()
 		if !cl.claim() {
-			q.ended.finish(cl)
+			q.finisher.finish(cl)
 			continue
 		}
 		exclusive = exclusive && cl.Atomicity == Exclusive
 		if cl.Stale != nil && cl.Stale() {
-			q.ended.fail(cl, ErrStale, false)
+			q.finisher.fail(cl, ErrStale, false)
 			continue
 		}
 		q.canaryAfter -= cl.Len()
@@ -209,11 +209,11 @@ func (q *writeQueue[T]) canaryDue() bool {
 // responseReader.checkCanary. The mutex is held.
 func (q *writeQueue[T]) newCanary() *Call[T] {
 	q.canaryAfter = q.canaryEvery
-	cl := q.ended.calls.Get()
+	cl := q.finisher.calls.Get()
 	Add(cl, codec.WhoAmI{})
 	cl.canary = true
 	cl.state.Store(stateAbandoned)
-	q.ended.load.add(1, 1)
+	q.finisher.load.add(1, 1)
 	return cl
 }
 
@@ -225,9 +225,9 @@ func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 	*into, q.written = q.written, *into
 }
 
-// release frees the places of responses that have been received. It returns true if the
-// caller now owns the write side, because calls wait.
-func (q *writeQueue[T]) release(a arrivals) (write bool) {
+// accountFor frees the places of the responses that have arrived. If calls are queued and no
+// goroutine owns the write side, write is true, and the calling goroutine owns it.
+func (q *writeQueue[T]) accountFor(a arrivals) (write bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.received += uint64(a.frames)
@@ -309,11 +309,11 @@ func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
 	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.written} {
 		for calls.Len() > 0 {
 			cl := calls.Pop()
-			q.ended.fail(cl, q.closed, cl.offset < accepted)
+			q.finisher.fail(cl, q.closed, cl.offset < accepted)
 		}
 	}
 	for q.queued.Len() > 0 {
-		q.ended.fail(q.queued.Pop(), q.closed, false)
+		q.finisher.fail(q.queued.Pop(), q.closed, false)
 	}
 	q.inFlight, q.queuedRequests = 0, 0
 }

@@ -20,7 +20,7 @@ const (
 
 // responseReader decodes what the server sends and matches the responses with the calls in
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
-// read side uses it, see readTurn.
+// read side uses it, see inlineReader.
 type responseReader[T codec.Value] struct {
 	fetch      func(*fifo.Queue[*Call[T]]) // returns the calls that have entered flight since
 	keepEvents bool                        // if false, EVENTs are dropped

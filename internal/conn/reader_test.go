@@ -134,9 +134,8 @@ func TestReaderDropsTheRepliesThatCameWithAnInvalidFrame(t *testing.T) {
 	require.ErrorIs(t, err, ErrProtocol)
 	require.Empty(t, r.events)
 	require.Equal(t, []*Call[uint16]{first}, r.done)
-	sent, reason := first.Outcome()
-	require.True(t, sent)
-	require.Equal(t, err, reason)
+	require.True(t, first.sent)
+	require.Equal(t, err, first.err)
 }
 
 func TestReaderComparesCanaryResponses(t *testing.T) {

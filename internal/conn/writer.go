@@ -66,7 +66,9 @@ func (w *writer[T]) writeNonblocking() {
 // run is the writer goroutine. It returns when there will be nothing to write any more.
 func (w *writer[T]) run() {
 	for w.queue.await() {
-		runtime.Gosched() // see BenchmarkWriterGoroutineGathers
+		// Callers that are about to queue a call can share the write. With 64 callers it
+		// makes BenchmarkWriterGoroutine seven times as fast.
+		runtime.Gosched()
 		for len(w.rest) > 0 || w.gather() {
 			n, err := w.nc.Write(w.rest)
 			w.wrote(n, err)

@@ -1,0 +1,65 @@
+// Package conn implements one pipelined connection to a Throttr server. Any number of
+// goroutines share it: a [Conn] writes the requests of many callers together and matches
+// the responses with the requests by their order, as responses carry no id.
+//
+//	c := conn.New(nc, nil, options)
+//	cl := calls.Get()
+//	conn.Add(cl, codec.Query{Key: key})
+//	err := c.Enqueue(cl, true)
+//	owned, sent, err := cl.Wait(ctx)
+//
+// # Invariants
+//
+//   - Responses come in the order in which requests are written, so calls enter flight in
+//     the order in which they are written.
+//   - A call is done once: with its replies, or with an error.
+//   - A call that has failed says whether a byte of it may have left (sent). If not, it has
+//     not been executed. No call is ever written twice.
+//   - At most MaxInFlight requests are in flight. A place is free when its response has
+//     come, and not when its caller gives up: the server still keeps a response (H4).
+//   - A caller is never blocked by the network, only by Wait, which ends with its context.
+//   - Each received byte is decoded once and in order, by whichever goroutine reads.
+//   - When Close returns or Done is closed, every call is done and no goroutine is left.
+//
+// # Parts
+//
+//	writeQueue      calls to be written, and accounts of those in flight; decides which calls
+//	                share a write, and which goroutine writes
+//	writer          the writes themselves, of the goroutine that owns the write side
+//	responseReader  decodes, matches responses with calls, checks canary requests and H4
+//	inlineReader    decides which goroutine reads: the reader goroutine, or a lone caller
+//	watchdog        notices that responses are due and nothing comes
+//	Conn            composes these, and does the I/O
+//
+// Each has a mutex, or atomics, or belongs to one goroutine at a time; its comment says
+// which. A connection has two goroutines, the writer and the reader. Both sleep if they can:
+// handing work to another goroutine takes as long as a fast server takes to respond.
+//
+// # How a call travels
+//
+// Enqueue puts the call into the queue. If no goroutine is writing, the caller becomes the
+// owner of the write side: it gathers all queued calls that may be written, itself included,
+// puts them in flight, and writes them at once without blocking. What the socket does not
+// accept is left to the writer goroutine. If another goroutine is writing, that one gathers
+// the call later. So the busier a connection is, the more calls share a write.
+//
+// The reader goroutine decodes the responses, frees their places, and wakes the callers. If
+// calls are queued and no goroutine is writing, it writes them.
+//
+// A lone caller does both: after a read that completed a single call, the reader goroutine
+// gives the read side up, and the next caller reads its own response in Wait. If a second
+// caller comes, or if no caller reads for a while, the reader goroutine continues. Whoever
+// reads uses the same buffer, so that a frame may begin with one reader and end with another.
+//
+// A caller whose context ends abandons its call. If the call is queued, it is dropped; if it
+// is in flight, its response is received and dropped.
+//
+// # How a connection ends
+//
+// Fail closes the queue and the network connection, which ends both goroutines. The writer,
+// which is the last one, then fails all calls that are left: those in flight are sent if
+// the network has accepted a byte of them, those in the queue are not. Reasons are a network
+// error (ErrLost), bytes that can't be a response (ErrProtocol), silence (ErrStalled), and
+// what the owner of the connection says. A retired connection ends with its last call
+// (ErrGone).
+package conn
