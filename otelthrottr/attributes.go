@@ -23,10 +23,10 @@ const (
 	done    = "done"
 )
 
-// errorTypes are the values of error.type; the first says that there is no error.
+// errorTypes are the values of error.type. The empty one means that there is no error.
 var errorTypes = []string{"", "canceled", "timeout", "overloaded", "connection", "closed", "invalid", "_OTHER"}
 
-// errorType returns which of the errorTypes err is.
+// errorType returns the element of errorTypes for err.
 func errorType(err error) string {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -36,7 +36,7 @@ func errorType(err error) string {
 		return "canceled"
 	case throttr.Timeout(err):
 		return "timeout"
-	case is(throttr.ErrOverloaded):
+	case is(throttr.ErrOverloaded), is(throttr.ErrTooManyWindows):
 		return "overloaded"
 	case is(throttr.ErrConnect), is(throttr.ErrConnLost):
 		return "connection"
@@ -49,16 +49,15 @@ func errorType(err error) string {
 	}
 }
 
-// class is what metrics tell of an event. There are few.
+// class holds the parts of an event that are attributes of metrics. There are few classes.
 type class struct {
 	reset    bool
 	outcome  string
 	degraded bool
-	err      string // of errorTypes
+	err      string // an element of errorTypes
 }
 
-// classOf returns an event's class. A failed Reset is told from a failed hit by having
-// neither limit nor increment.
+// classOf returns the class of an event. A failed event without limit and increment is a reset.
 func classOf(e throttr.Event) class {
 	c := class{err: errorType(e.Err), degraded: e.Result.Degraded}
 	switch e.Kind {
@@ -74,7 +73,7 @@ func classOf(e throttr.Event) class {
 	return c
 }
 
-// name returns the name of the class's spans and events.
+// name returns the name of spans and events of the class.
 func (c class) name() string {
 	if c.reset {
 		return "throttr.reset"
@@ -94,7 +93,7 @@ func (c class) attributes() []attribute.KeyValue {
 	return attrs
 }
 
-// labels are the attributes of a measurement, in the form that costs nothing per call.
+// labels are the attributes of a measurement, as options that are allocated once.
 type labels struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
@@ -105,7 +104,7 @@ func labelsFrom(attrs []attribute.KeyValue) labels {
 	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}}
 }
 
-// allLabels returns the labels of every class that there is.
+// allLabels returns the labels of every class.
 func allLabels() map[class]labels {
 	all := map[class]labels{}
 	add := func(c class) { all[c] = labelsFrom(c.attributes()) }
@@ -121,7 +120,7 @@ func allLabels() map[class]labels {
 	return all
 }
 
-// labelsOf returns the labels of an event, with what the options ask for.
+// labelsOf returns the labels of an event, with the attributes that options add.
 func (o *observer) labelsOf(c class, e throttr.Event) labels {
 	attrs := c.attributes()
 	if o.operation && e.Operation != "" {
@@ -133,14 +132,14 @@ func (o *observer) labelsOf(c class, e throttr.Event) labels {
 	return labelsFrom(attrs)
 }
 
-// event returns the attributes of a span's event.
+// event returns the attributes of an event of a span.
 func (o *observer) event(c class, e throttr.Event) []attribute.KeyValue {
 	return append(o.details(c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
 }
 
 // details returns the attributes of a span.
 func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
-	attrs := append(c.attributes(), attribute.Float64("throttr.window", e.Scale.Seconds()))
+	attrs := append(c.attributes(), attribute.Float64("throttr.scale", e.Scale.Seconds()))
 	if e.Operation != "" {
 		attrs = append(attrs, text("throttr.operation", e.Operation))
 	}
@@ -162,33 +161,33 @@ func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
 	return attrs
 }
 
-// identity returns who an event is about.
+// identity returns the attributes of WithIdentity.
 func identity(e throttr.Event) []attribute.KeyValue {
-	who := text("throttr.key", e.Key)
+	id := text("throttr.key", e.Key)
 	if e.Entity != "" {
-		who = text("throttr.entity", e.Entity)
+		id = text("throttr.entity", e.Entity)
 	}
-	attrs := []attribute.KeyValue{who}
+	attrs := []attribute.KeyValue{id}
 	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
 		attrs = append(attrs, text("throttr.metadata."+k, fmt.Sprint(e.Metadata[k])))
 	}
 	return attrs
 }
 
-// number is an attribute of n, or of the largest that there is.
+// number returns an attribute for n, or for the largest int64 if n is larger.
 func number(key string, n uint64) attribute.KeyValue {
 	return attribute.Int64(key, int64(min(n, math.MaxInt64)))
 }
 
-// text is an attribute of what others have written. Exporters drop a whole batch that has
-// a string in it which is no UTF-8.
+// text returns an attribute for a string that may contain any bytes. It makes the string valid
+// UTF-8, because exporters drop a whole batch if one string is invalid.
 func text(key, value string) attribute.KeyValue {
 	return attribute.String(valid(key), valid(value))
 }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-// message returns what err says, if there is one.
+// message returns the text of err, or "" if err is nil.
 func message(err error) string {
 	if err == nil {
 		return ""

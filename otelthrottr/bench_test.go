@@ -12,14 +12,14 @@ import (
 	"github.com/throttr-go/throttr/otelthrottr"
 )
 
-// BenchmarkHitObserved asks what the adapter adds to a hit on an embedded backend.
+// BenchmarkHitObserved measures what the observer adds to a hit in memory.
 func BenchmarkHitObserved(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		opts   []otelthrottr.Option // nil: no observer
 		inSpan bool
 	}{
-		{"not at all", nil, false},
+		{"no observer", nil, false},
 		{"metrics", []otelthrottr.Option{}, false},
 		{"metrics with operation", []otelthrottr.Option{otelthrottr.WithOperation()}, false},
 		{"metrics and event", []otelthrottr.Option{}, true},

@@ -20,7 +20,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	reader := sdkmetric.NewManualReader() // in real life a reader that exports
+	reader := sdkmetric.NewManualReader() // really: a reader that exports
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	defer meters.Shutdown(ctx)
 
@@ -56,7 +56,7 @@ func Example() {
 
 func ExampleWithSpans() {
 	ctx := context.Background()
-	spans := tracetest.NewInMemoryExporter() // in real life one that exports
+	spans := tracetest.NewInMemoryExporter() // really: one that exports
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	defer tracers.Shutdown(ctx)
 

@@ -16,28 +16,31 @@ import (
 // ScopeName is the name of the meter and the tracer.
 const ScopeName = "github.com/throttr-go/throttr/otelthrottr"
 
-// buckets are the boundaries of throttr.hit.duration in seconds: an embedded backend takes
-// less than a microsecond, a server far away some hundred milliseconds.
+// buckets are the boundaries of throttr.hit.duration in seconds. A hit takes less than a
+// microsecond in memory, and some hundred milliseconds on a distant server.
 var buckets = []float64{
 	1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
 	0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 }
 
-// observer is what New returns. Nothing in it changes.
+// observer implements throttr.Observer. It is immutable.
 type observer struct {
 	options
 	hits     metric.Int64Counter
 	duration metric.Float64Histogram
 	resets   metric.Int64Counter
 	tracer   trace.Tracer
-	labels   map[class]labels // of every class, where no option asks for more
+	labels   map[class]labels // of every class, without the attributes that options add
 }
 
-// New returns an observer for [throttr.WithObserver]. It is safe for concurrent use. The
-// error is that of the MeterProvider, which could not make a metric.
+// New returns an observer for [throttr.WithObserver]. It is safe for concurrent use. New returns
+// an error if an option is nil, or if the MeterProvider fails to make a metric.
 func New(opts ...Option) (throttr.Observer, error) {
 	o := &observer{labels: allLabels()}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("otelthrottr: New: option %d is nil", i+1)
+		}
 		opt(&o.options)
 	}
 	if o.meters == nil {
@@ -55,15 +58,15 @@ func New(opts ...Option) (throttr.Observer, error) {
 
 func (o *observer) instruments(m metric.Meter) (err error) {
 	if o.hits, err = m.Int64Counter("throttr.hits", metric.WithUnit("{hit}"),
-		metric.WithDescription("Hits decided, and hits that have failed.")); err != nil {
+		metric.WithDescription("Hits that were decided, and hits that failed.")); err != nil {
 		return err
 	}
 	if o.duration, err = m.Float64Histogram("throttr.hit.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long hits took."), metric.WithExplicitBucketBoundaries(buckets...)); err != nil {
+		metric.WithDescription("Durations of hits."), metric.WithExplicitBucketBoundaries(buckets...)); err != nil {
 		return err
 	}
 	o.resets, err = m.Int64Counter("throttr.resets", metric.WithUnit("{reset}"),
-		metric.WithDescription("Windows reset, and resets that have failed."))
+		metric.WithDescription("Windows that were reset, and resets that failed."))
 	return err
 }
 
@@ -88,7 +91,7 @@ func (o *observer) Observe(ctx context.Context, e throttr.Event) {
 	}
 }
 
-// span makes a span of a decision that was made at end.
+// span makes a span for an event that occurred at end.
 func (o *observer) span(ctx context.Context, c class, e throttr.Event, end time.Time) {
 	_, span := o.tracer.Start(ctx, c.name(), trace.WithTimestamp(end.Add(-e.Duration)))
 	if span.IsRecording() {

@@ -5,7 +5,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Option changes how [New] works.
+// Option is an option of [New].
 type Option func(*options)
 
 type options struct {
@@ -17,27 +17,26 @@ type options struct {
 	identity  bool
 }
 
-// WithMeterProvider has the metrics made by p. Default, and with nil: the global one.
+// WithMeterProvider sets the provider of the meter. Default, and if p is nil: the global one.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) { o.meters = p } }
 
-// WithTracerProvider has the spans of [WithSpans] made by p; the events of other spans do not
-// need it. Default, and with nil: the global one.
+// WithTracerProvider sets the provider of the tracer, which only [WithSpans] uses. Default, and if
+// p is nil: the global one.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 
-// WithOperation adds throttr.operation to the metrics: as many times the series as there are
-// operations. It is for programs that have a few and name them themselves.
+// WithOperation adds throttr.operation to the metrics. It multiplies the number of time series by
+// the number of operations. Use it if the operations are few and named by the program.
 func WithOperation() Option { return func(o *options) { o.operation = true } }
 
-// WithEntity adds throttr.entity to the metrics: as many times the series as there are
-// entities, which users can be many of. It is for programs that have a few, such as tenants.
+// WithEntity adds throttr.entity to the metrics. It multiplies the number of time series by the
+// number of entities. Use it for few entities, such as tenants, but not for users.
 func WithEntity() Option { return func(o *options) { o.entity = true } }
 
-// WithSpans makes a span of each decision, which began Duration before it is observed, in
-// place of an event of the current span. A decision without a current span then begins a
-// trace.
+// WithSpans makes a span for each decision instead of an event of the current span. The span
+// begins when the hit or reset began. If there is no current span, it is the root of a trace.
 func WithSpans() Option { return func(o *options) { o.spans = true } }
 
-// WithIdentity adds to spans and their events, but not to metrics, who a decision is about:
-// throttr.entity, or throttr.key where there is none, and the caller's metadata as
-// throttr.metadata.<name>. This may be personal data.
+// WithIdentity adds to spans and events, but not to metrics: throttr.entity, or throttr.key if
+// there is no entity, and the caller's metadata as throttr.metadata.<name>. This may be personal
+// data.
 func WithIdentity() Option { return func(o *options) { o.identity = true } }

@@ -25,9 +25,9 @@ import (
 	"github.com/throttr-go/throttr/otelthrottr"
 )
 
-var errAway = errors.New("away")
+var errDown = errors.New("down")
 
-// telemetry is an observer and what it has reported.
+// telemetry is an observer and its output.
 type telemetry struct {
 	throttr.Observer
 	t       testing.TB
@@ -62,7 +62,7 @@ func (tel *telemetry) metrics() map[string]metricdata.Metrics {
 	return byName
 }
 
-// counts returns what a counter has counted, by its attributes.
+// counts returns the values of a counter by attributes.
 func (tel *telemetry) counts(name string) map[string]int64 {
 	m, ok := tel.metrics()[name]
 	if !ok {
@@ -80,7 +80,7 @@ func (tel *telemetry) counts(name string) map[string]int64 {
 
 func encoded(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
-// within observes events in a span, which it returns when it is over.
+// within observes events in a span, ends the span, and returns it.
 func (tel *telemetry) within(events ...throttr.Event) tracetest.SpanStub {
 	ctx, span := tel.tracers.Tracer("test").Start(tel.t.Context(), "request")
 	for _, e := range events {
@@ -101,7 +101,7 @@ func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 	case throttr.EventDenied:
 		e.Result = throttr.Result{Count: 6, Limit: 5, RetryAfter: 1500 * time.Millisecond}
 	case throttr.EventFailed:
-		e.Result, e.Err = throttr.Result{Limit: 5}, errAway
+		e.Result, e.Err = throttr.Result{Limit: 5}, errDown
 	case throttr.EventReset:
 		e.Increment, e.Result, e.Metadata = 0, throttr.Result{}, nil
 	}
@@ -111,7 +111,7 @@ func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 	return e
 }
 
-func degraded(e *throttr.Event) { e.Result.Degraded, e.Err = true, errAway }
+func degraded(e *throttr.Event) { e.Result.Degraded, e.Err = true, errDown }
 
 func failedReset(e *throttr.Event) { e.Increment, e.Result = 0, throttr.Result{} }
 
@@ -159,7 +159,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	}
 }
 
-func TestOperationsAndEntitiesAreInMetricsOnlyIfAskedFor(t *testing.T) {
+func TestOperationAndEntityAreInMetricsOnlyWithOptions(t *testing.T) {
 	for _, c := range []struct {
 		opts []otelthrottr.Option
 		want string
@@ -178,7 +178,7 @@ func TestOperationsAndEntitiesAreInMetricsOnlyIfAskedFor(t *testing.T) {
 		tel = newTelemetry(t, c.opts...)
 		tel.Observe(t.Context(), throttr.Event{Kind: throttr.EventAllowed, Key: "k"})
 		require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 1},
-			tel.counts("throttr.hits"), "of a plain key there is neither")
+			tel.counts("throttr.hits"), "a plain key has neither")
 	}
 }
 
@@ -203,11 +203,11 @@ func TestErrorTypes(t *testing.T) {
 	for want, errs := range map[string][]error{
 		"canceled":   {context.Canceled, &throttr.RequestError{Err: context.Canceled}},
 		"timeout":    {context.DeadlineExceeded, fmt.Errorf("of a conn: %w", throttr.ErrStalled)},
-		"overloaded": {&throttr.RequestError{Err: throttr.ErrOverloaded}},
+		"overloaded": {&throttr.RequestError{Err: throttr.ErrOverloaded}, throttr.ErrTooManyWindows},
 		"connection": {throttr.ErrConnect, throttr.ErrConnLost},
 		"closed":     {throttr.ErrClosed},
 		"invalid":    {&throttr.RangeError{}, throttr.ErrScale},
-		"_OTHER":     {errAway, throttr.ErrProtocol},
+		"_OTHER":     {errDown, throttr.ErrProtocol},
 	} {
 		tel := newTelemetry(t)
 		for _, err := range errs {
@@ -234,22 +234,22 @@ func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
 		got = append(got, e.Name+" "+encoded(attribute.NewSet(e.Attributes...)))
 	}
 	require.Equal(t, []string{
-		"throttr.hit throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.window=60",
-		"throttr.hit throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.window=60",
-		"throttr.hit error.message=away,error.type=_OTHER,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.window=60",
-		"throttr.hit error.message=away,error.type=_OTHER,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=failed,throttr.window=60",
-		"throttr.reset throttr.duration=0.003,throttr.operation=upload,throttr.outcome=done,throttr.window=60",
+		"throttr.hit throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
+		"throttr.hit throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
+		"throttr.hit error.message=down,error.type=_OTHER,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
+		"throttr.hit error.message=down,error.type=_OTHER,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=failed,throttr.scale=60",
+		"throttr.reset throttr.duration=0.003,throttr.operation=upload,throttr.outcome=done,throttr.scale=60",
 	}, got)
-	require.Equal(t, codes.Unset, span.Status.Code, "it is for the caller to say what a failure means")
+	require.Equal(t, codes.Unset, span.Status.Code, "the caller decides whether a failure is an error of its span")
 }
 
-func TestWithoutASpanThereIsNoEvent(t *testing.T) {
+func TestNoEventWithoutSpan(t *testing.T) {
 	tel := newTelemetry(t)
 	tel.Observe(t.Context(), hit(throttr.EventAllowed, nil))
 	require.Empty(t, tel.spans.GetSpans())
 }
 
-func TestASpanOfEachDecision(t *testing.T) {
+func TestWithSpansMakesASpanPerDecision(t *testing.T) {
 	tel := newTelemetry(t, otelthrottr.WithSpans())
 	before := time.Now()
 	parent := tel.within(
@@ -270,16 +270,16 @@ func TestASpanOfEachDecision(t *testing.T) {
 	require.Equal(t, "throttr.hit", spans[0].Name)
 	require.Equal(t, codes.Unset, spans[0].Status.Code, "a denial is no error")
 	require.Equal(t,
-		"throttr.count=6,throttr.degraded=false,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.window=60",
+		"throttr.count=6,throttr.degraded=false,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
 		encoded(attribute.NewSet(spans[0].Attributes...)))
 	require.Equal(t, "throttr.hit", spans[1].Name)
-	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "away"}, spans[1].Status)
+	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "down"}, spans[1].Status)
 	require.Equal(t, "throttr.reset", spans[2].Name)
 	require.Equal(t, codes.Error, spans[2].Status.Code)
 }
 
-func TestIdentityIsInTracesOnlyIfAskedFor(t *testing.T) {
-	who := func(opts []otelthrottr.Option, e throttr.Event) map[string]string {
+func TestIdentityIsInTracesOnlyWithOption(t *testing.T) {
+	identity := func(opts []otelthrottr.Option, e throttr.Event) map[string]string {
 		found := map[string]string{}
 		for _, a := range newTelemetry(t, opts...).within(e).Events[0].Attributes {
 			switch a.Key {
@@ -290,13 +290,13 @@ func TestIdentityIsInTracesOnlyIfAskedFor(t *testing.T) {
 		return found
 	}
 	e := hit(throttr.EventAllowed, nil)
-	require.Empty(t, who(nil, e))
-	require.Empty(t, who([]otelthrottr.Option{otelthrottr.WithEntity(), otelthrottr.WithOperation()}, e))
-	asked := []otelthrottr.Option{otelthrottr.WithIdentity()}
+	require.Empty(t, identity(nil, e))
+	require.Empty(t, identity([]otelthrottr.Option{otelthrottr.WithEntity(), otelthrottr.WithOperation()}, e))
+	opts := []otelthrottr.Option{otelthrottr.WithIdentity()}
 	require.Equal(t, map[string]string{
 		"throttr.entity": "user:42", "throttr.metadata.plan": "free", "throttr.metadata.a": "1",
-	}, who(asked, e))
-	require.Equal(t, map[string]string{"throttr.key": "k"}, who(asked, throttr.Event{Kind: throttr.EventAllowed, Key: "k"}))
+	}, identity(opts, e))
+	require.Equal(t, map[string]string{"throttr.key": "k"}, identity(opts, throttr.Event{Kind: throttr.EventAllowed, Key: "k"}))
 }
 
 func TestAllTextIsUTF8(t *testing.T) {
@@ -334,12 +334,12 @@ func TestAllTextIsUTF8(t *testing.T) {
 	}
 }
 
-func TestNumbersBeyondAnAttributeAreCutOff(t *testing.T) {
+func TestLargeNumbersAreCappedAtInt64(t *testing.T) {
 	span := newTelemetry(t).within(hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result.Limit = math.MaxUint64 }))
 	require.Contains(t, span.Events[0].Attributes, attribute.Int64("throttr.limit", math.MaxInt64))
 }
 
-func TestALimiterIsObserved(t *testing.T) {
+func TestObserverOfARateLimit(t *testing.T) {
 	tel := newTelemetry(t)
 	backend := memory.New()
 	defer backend.Close()
@@ -357,15 +357,15 @@ func TestALimiterIsObserved(t *testing.T) {
 	require.Equal(t, map[string]int64{
 		"throttr.degraded=false,throttr.outcome=allowed":                  3,
 		"throttr.degraded=false,throttr.outcome=denied":                   2,
-		"error.type=_OTHER,throttr.degraded=false,throttr.outcome=failed": 1,
+		"error.type=closed,throttr.degraded=false,throttr.outcome=failed": 1,
 	}, tel.counts("throttr.hits"))
 	require.Equal(t, map[string]int64{
 		"throttr.outcome=done":                     1,
-		"error.type=_OTHER,throttr.outcome=failed": 1,
+		"error.type=closed,throttr.outcome=failed": 1,
 	}, tel.counts("throttr.resets"))
 }
 
-func TestACrowdIsCountedWhole(t *testing.T) {
+func TestConcurrentEventsAreAllCounted(t *testing.T) {
 	const goroutines, events = 8, 500
 	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithOperation(), otelthrottr.WithSpans(), otelthrottr.WithIdentity()}} {
 		tel := newTelemetry(t, opts...)
@@ -387,12 +387,12 @@ func TestACrowdIsCountedWhole(t *testing.T) {
 	}
 }
 
-func TestByDefaultTheGlobalProvidersAreUsed(t *testing.T) {
+func TestGlobalProvidersAreTheDefault(t *testing.T) {
 	tel := newTelemetry(t)
 	meters, tracers := otel.GetMeterProvider(), otel.GetTracerProvider()
 	defer otel.SetMeterProvider(meters)
 	defer otel.SetTracerProvider(tracers)
-	tel.reader = sdkmetric.NewManualReader() // a reader is of one provider
+	tel.reader = sdkmetric.NewManualReader() // A reader belongs to one provider.
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader)))
 	otel.SetTracerProvider(tel.tracers)
 	for _, opts := range [][]otelthrottr.Option{
@@ -407,20 +407,26 @@ func TestByDefaultTheGlobalProvidersAreUsed(t *testing.T) {
 	require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 2}, tel.counts("throttr.hits"))
 }
 
-// refusing makes no counters.
-type refusing struct{ metricnoop.MeterProvider }
+// failing is a MeterProvider whose meters fail to make counters.
+type failing struct{ metricnoop.MeterProvider }
 
-func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
+func (failing) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{} }
 
-type refusingMeter struct{ metricnoop.Meter }
+type failingMeter struct{ metricnoop.Meter }
 
-func (refusingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return nil, errAway
+func (failingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return nil, errDown
 }
 
-func TestNewTellsOfAMeterThatMakesNoMetrics(t *testing.T) {
-	observer, err := otelthrottr.New(otelthrottr.WithMeterProvider(refusing{}))
-	require.ErrorIs(t, err, errAway)
+func TestNewReturnsErrorOfMeter(t *testing.T) {
+	observer, err := otelthrottr.New(otelthrottr.WithMeterProvider(failing{}))
+	require.ErrorIs(t, err, errDown)
+	require.Nil(t, observer)
+}
+
+func TestNewReturnsErrorForNilOption(t *testing.T) {
+	observer, err := otelthrottr.New(otelthrottr.WithSpans(), nil)
+	require.EqualError(t, err, "otelthrottr: New: option 2 is nil")
 	require.Nil(t, observer)
 }
 

@@ -68,8 +68,9 @@ func TestRequestsAreNotServedIfRedisCannotKeepTheLimit(t *testing.T) {
 func TestNewPanicsForNilArguments(t *testing.T) {
 	client := startServer(t).connect()
 	for want, f := range map[string]func(){
-		"redisbackend: New: client is nil":   func() { redisbackend.New(nil) },
-		"redisbackend: New: option 2 is nil": func() { redisbackend.New(client, redisbackend.WithPrefix("a"), nil) },
+		"redisbackend: New: client is nil":    func() { redisbackend.New(nil) },
+		"redisbackend: New: option 2 is nil":  func() { redisbackend.New(client, redisbackend.WithPrefix("a"), nil) },
+		"redisbackend: WithClock: now is nil": func() { redisbackend.WithClock(nil) },
 	} {
 		func() {
 			defer func() {
@@ -80,5 +81,4 @@ func TestNewPanicsForNilArguments(t *testing.T) {
 			f()
 		}()
 	}
-	redisbackend.New(client, redisbackend.WithClock(nil)) // the time of the server
 }

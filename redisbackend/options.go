@@ -47,5 +47,10 @@ func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algo
 // WithClock makes the backend read the time from now, in microseconds, which must be safe for
 // concurrent use. It is meant for tests. Windows are only exact if the clocks of all backends that
 // share them agree, and Redis removes a window one hour after its end by the clock of Redis, even
-// if now stands still. Default, and if now is nil: the time of the Redis server.
-func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
+// if now stands still. Default: the time of the Redis server. WithClock panics if now is nil.
+func WithClock(now func() time.Time) Option {
+	if now == nil {
+		panic("redisbackend: WithClock: now is nil")
+	}
+	return func(o *options) { o.now = now }
+}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// demonstrate sends requests to the site and prints the responses.
+// demonstrate sends requests to the server and prints the responses.
 func demonstrate(ctx context.Context, url string, out io.Writer) error {
 	for _, path := range []string{"/", "/", "/", "/", "/", "/", "/healthz"} {
 		if err := get(ctx, url+path, out); err != nil {

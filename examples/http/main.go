@@ -1,13 +1,12 @@
-// Http is a site that allows each client 5 requests in 10 s and 100 an hour. Without
-// arguments, it sends itself some requests, prints how they are answered, and ends.
+// Http is a server that allows each client 5 requests in 10 s and 100 an hour. Without arguments
+// it sends itself some requests, prints the responses, and exits.
 //
 //	go run ./examples/http                                        (sends itself some requests)
 //	go run ./examples/http -addr 127.0.0.1:8080                   (serves until it is interrupted)
 //	go run ./examples/http -addr :8080 -servers 127.0.0.1:9000    (counts on Throttr servers)
-//	go run ./examples/http -addr :8080 -proxies 10.0.0.0/8        (behind proxies that set X-Forwarded-For)
+//	go run ./examples/http -addr :8080 -proxies 10.0.0.0/8        (trusts X-Forwarded-For of these proxies)
 //
-// Without -servers, it counts in its own memory. It is written for servers whose values are
-// 2 bytes wide.
+// Without -servers, it counts in memory. The servers must have values of 2 bytes.
 package main
 
 import (
@@ -37,13 +36,13 @@ func main() {
 	os.Exit(status)
 }
 
-// run is the program. It returns the exit status.
+// run runs the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("http", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	addr := flags.String("addr", "", "address to serve at; none: send itself some requests")
-	servers := flags.String("servers", "", "Throttr servers, host:port and separated by commas; none: count in memory")
-	proxies := flags.String("proxies", "", "prefixes of proxies that set X-Forwarded-For, separated by commas")
+	addr := flags.String("addr", "", "address to serve at (default: send itself some requests)")
+	servers := flags.String("servers", "", "addresses of Throttr servers, separated by commas (default: count in memory)")
+	proxies := flags.String("proxies", "", "prefixes of trusted proxies that set X-Forwarded-For, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -57,14 +56,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// start makes the site and serves it.
+// start makes the handler and serves it.
 func start(ctx context.Context, addr, servers, proxies string, out io.Writer) error {
 	backend, closeBackend, err := connect(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer closeBackend()
-	// With servers, each process holds the limits by itself while they are away.
+	// While the servers are unavailable, each process counts in its own memory.
 	local := memory.New()
 	defer local.Close()
 	handler, err := site(throttr.NewRateLimit(backend, throttr.WithFallback(local)), proxies)
@@ -79,7 +78,7 @@ func start(ctx context.Context, addr, servers, proxies string, out io.Writer) er
 	return serve(ctx, addr, handler, out, interrupted)
 }
 
-// connect returns the backend: Throttr servers, or memory if there are none.
+// connect returns a backend on Throttr servers, or in memory if servers is empty.
 func connect(ctx context.Context, servers string) (backend throttr.Backend, closeBackend func() error, err error) {
 	if servers == "" {
 		b := memory.New()
@@ -92,7 +91,7 @@ func connect(ctx context.Context, servers string) (backend throttr.Backend, clos
 	return client.Backend(), client.Close, nil
 }
 
-// site returns a handler that is limited, all but its health check.
+// site returns the handler. Its requests are limited, except for health checks.
 func site(limiter *throttr.RateLimit, proxies string) (http.Handler, error) {
 	var from httplimit.AddrConfig
 	if proxies != "" {
@@ -126,13 +125,13 @@ func site(limiter *throttr.RateLimit, proxies string) (http.Handler, error) {
 	return limit(mux), nil
 }
 
-// hello tells who asks how much is left.
+// hello responds with the number of requests that the client has left.
 func hello(w http.ResponseWriter, r *http.Request) {
 	d, _ := httplimit.FromContext(r.Context())
 	fmt.Fprintf(w, "Hello, %s! Requests left: %d.\n", d.Key, d.Strictest.Remaining)
 }
 
-// serve serves as long as f runs. The context that f gets ends if serving does.
+// serve serves handler while f runs. The context of f ends if serving fails.
 func serve(ctx context.Context, addr string, handler http.Handler, out io.Writer, f func(ctx context.Context, url string) error) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -149,7 +148,7 @@ func serve(ctx context.Context, addr string, handler http.Handler, out io.Writer
 	return errors.Join(err, srv.Shutdown(grace))
 }
 
-// interrupted waits until ctx ends, and returns why, unless it is an interrupt.
+// interrupted waits until ctx ends. It returns nil after an interrupt, and otherwise the cause.
 func interrupted(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {

@@ -14,9 +14,9 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// output is what a program prints. Addr is sent the address it serves at.
+// output collects the output of the program. It sends the URL of the server to addr.
 type output struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards text
 	text bytes.Buffer
 	addr chan string
 }
@@ -44,16 +44,16 @@ func requireDemonstration(t *testing.T, args ...string) {
 	require.Contains(t, out.String(), "GET /healthz\n200 OK\n\n    ok\n")
 }
 
-func TestItShowsItselfInMemory(t *testing.T) {
+func TestDemonstrationInMemory(t *testing.T) {
 	requireDemonstration(t)
 }
 
-func TestItShowsItselfOnServers(t *testing.T) {
+func TestDemonstrationOnServers(t *testing.T) {
 	a, b := mockserver.RunT(t, mockserver.WithValueSize(2)), mockserver.RunT(t, mockserver.WithValueSize(2))
 	requireDemonstration(t, "-servers", a.Addr()+","+b.Addr())
 }
 
-func TestItServesBehindAProxyUntilItIsInterrupted(t *testing.T) {
+func TestServesBehindProxyUntilInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &output{addr: make(chan string, 1)}
@@ -78,7 +78,7 @@ func TestItServesBehindAProxyUntilItIsInterrupted(t *testing.T) {
 	require.Zero(t, <-ended, errs.String())
 }
 
-func TestMistakesAreTold(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
 		status int
@@ -86,7 +86,7 @@ func TestMistakesAreTold(t *testing.T) {
 	}{
 		{[]string{"-port", "80"}, 2, "flag provided but not defined"},
 		{[]string{"-proxies", "10.0.0.1"}, 1, "no '/'"},
-		{[]string{"-proxies", "0.0.0.0/0"}, 1, "everybody"},
+		{[]string{"-proxies", "0.0.0.0/0"}, 1, "every address"},
 		{[]string{"-addr", "127.0.0.1:x"}, 1, "listen tcp"},
 		{[]string{"-servers", "127.0.0.1:1"}, 1, "can't connect"},
 		{[]string{"-h"}, 0, "-addr"},

@@ -1,7 +1,7 @@
-// Job shows a limit around work that is not a request: three workers take e-mails from a
-// queue, and a provider accepts no more than 5 in 2 s, and from each customer no more than 6.
-// A worker that is denied waits and tries again; a customer's mail that is over the limit
-// is put off. It ends by itself after some 2 s.
+// Job limits background work. Three workers send e-mails from a queue. A provider accepts 5 mails
+// in 2 s, and each customer may send 6 in a minute. If the provider's limit is exceeded, a worker
+// waits and tries again. If a customer's limit is exceeded, the mail is postponed. The program
+// exits after about 2 s.
 //
 //	go run ./examples/job
 package main
@@ -23,12 +23,12 @@ import (
 
 const (
 	workers = 3
-	// What the provider accepts, all workers together.
-	providerLimit  = 5
-	providerWindow = 2 * time.Second
-	// What a customer may send.
-	customerLimit  = 6
-	customerWindow = time.Minute
+	// The limit of the provider, for all workers together.
+	providerScale = 2 * time.Second
+	providerLimit = 5
+	// The limit of each customer.
+	customerScale = time.Minute
+	customerLimit = 6
 )
 
 // mail is a job.
@@ -46,9 +46,9 @@ func main() {
 	}
 }
 
-// run puts mails into a queue and has the workers send them.
+// run puts mails into a queue and starts workers that send them.
 func run(ctx context.Context, out io.Writer) error {
-	backend := memory.New() // or client.Backend(), where the workers are several processes
+	backend := memory.New() // or client.Backend(), if the workers are several processes
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
 	s := &sender{limiter: limiter, entities: throttr.NewEntities(limiter), out: out, start: time.Now()}
@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer) error {
 		pool.Go(func() { errs[i] = s.work(ctx, queue) })
 	}
 	pool.Wait()
-	fmt.Fprintf(out, "%d sent, %d put off, in %.1f s\n", s.sent, s.putOff, time.Since(s.start).Seconds())
+	fmt.Fprintf(out, "%d sent, %d postponed, in %.1f s\n", s.sent, s.postponed, time.Since(s.start).Seconds())
 	return errors.Join(errs...)
 }
 
@@ -75,20 +75,20 @@ type sender struct {
 	entities *throttr.Entities
 	start    time.Time
 
-	mu           sync.Mutex // guards what follows
-	out          io.Writer
-	sent, putOff int
+	mu              sync.Mutex // guards what follows
+	out             io.Writer
+	sent, postponed int
 }
 
-// work sends mails until there are none, or something fails.
+// work sends mails until the queue is empty or an error occurs.
 func (s *sender) work(ctx context.Context, queue <-chan mail) error {
 	for m := range queue {
 		var denied *throttr.RateLimitError
-		err := s.entities.Execute(ctx, m.customer, "send mail", customerLimit, customerWindow, nil,
+		err := s.entities.Execute(ctx, m.customer, "send mail", customerLimit, customerScale, nil,
 			func(ctx context.Context) error { return s.send(ctx, m) })
 		switch {
 		case errors.As(err, &denied):
-			s.tell(&s.putOff, "mail %2d of %-5s put off for %v", m.n, m.customer, denied.RetryAfter.Round(time.Minute))
+			s.report(&s.postponed, "mail %2d of %-5s postponed for %v", m.n, m.customer, denied.RetryAfter.Round(time.Minute))
 		case err != nil:
 			return err
 		}
@@ -96,19 +96,19 @@ func (s *sender) work(ctx context.Context, queue <-chan mail) error {
 	return nil
 }
 
-// send sends a mail as soon as the provider accepts it.
+// send waits until the provider accepts a mail, and sends it.
 func (s *sender) send(ctx context.Context, m mail) error {
-	if err := wait(ctx, s.limiter, "provider", providerWindow, providerLimit); err != nil {
+	if err := wait(ctx, s.limiter, "provider", providerScale, providerLimit); err != nil {
 		return err
 	}
-	s.tell(&s.sent, "mail %2d of %-5s sent", m.n, m.customer) // here it would be sent
+	s.report(&s.sent, "mail %2d of %-5s sent", m.n, m.customer) // A real program sends it here.
 	return nil
 }
 
 // wait waits until a hit is allowed.
-func wait(ctx context.Context, limiter *throttr.RateLimit, key string, window time.Duration, limit uint64) error {
+func wait(ctx context.Context, limiter *throttr.RateLimit, key string, scale time.Duration, limit uint64) error {
 	for {
-		res, err := limiter.Hit(ctx, key, window, limit)
+		res, err := limiter.Hit(ctx, key, scale, limit)
 		if err != nil || res.Allowed {
 			return err
 		}
@@ -120,8 +120,8 @@ func wait(ctx context.Context, limiter *throttr.RateLimit, key string, window ti
 	}
 }
 
-// tell counts and prints what has become of a mail.
-func (s *sender) tell(count *int, format string, args ...any) {
+// report increments a count and prints a line.
+func (s *sender) report(count *int, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*count++

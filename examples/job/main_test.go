@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNoMoreIsSentThanTheLimitsAllow(t *testing.T) {
+func TestWorkersStayWithinTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		require.NoError(t, run(t.Context(), &out))
@@ -24,17 +24,17 @@ func TestNoMoreIsSentThanTheLimitsAllow(t *testing.T) {
 		}
 		require.Equal(t, map[string]int{"0.0": 5, "2.0": 5}, at, out.String())
 		require.Equal(t, map[string]int{"acme": 6, "smith": 4}, of, out.String())
-		require.Equal(t, 4, strings.Count(out.String(), "put off for 1m0s"))
-		require.Contains(t, out.String(), "10 sent, 4 put off, in 2.0 s\n")
+		require.Equal(t, 4, strings.Count(out.String(), "postponed for 1m0s"))
+		require.Contains(t, out.String(), "10 sent, 4 postponed, in 2.0 s\n")
 	})
 }
 
-func TestAnInterruptEndsTheWaiting(t *testing.T) {
+func TestInterruptEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var out bytes.Buffer
 		require.ErrorIs(t, run(ctx, &out), context.DeadlineExceeded)
-		require.Contains(t, out.String(), "5 sent, 0 put off, in 1.0 s\n")
+		require.Contains(t, out.String(), "5 sent, 0 postponed, in 1.0 s\n")
 	})
 }

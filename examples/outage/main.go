@@ -1,5 +1,6 @@
-// Command outage shows what becomes of hits while a server is away, under each policy: it
-// takes a mock server away from under a load for a second, and counts who decided what.
+// Command outage shows what happens to hits while a server is down, under each policy. It stops a
+// mock server for a second while callers hit it, and counts the decisions of the server and of the
+// policy.
 //
 //	go run ./examples/outage
 package main
@@ -21,10 +22,10 @@ import (
 
 const (
 	callers = 32
-	before  = 500 * time.Millisecond // the server is there
-	away    = time.Second            // the server is away
-	after   = 1500 * time.Millisecond
-	pause   = 2 * time.Millisecond // of each caller between two hits
+	before  = 500 * time.Millisecond // until the outage
+	outage  = time.Second
+	after   = 1500 * time.Millisecond // from the end of the outage
+	pause   = 2 * time.Millisecond    // of a caller between two hits
 	scale   = 200 * time.Millisecond
 	limit   = 50
 )
@@ -36,20 +37,22 @@ func main() {
 	}
 }
 
-// figures is what came of the hits under a policy.
+// figures counts the outcomes of hits under a policy.
 type figures struct {
-	server, allowed, denied, errors atomic.Int64 // who decided: the server; the policy, two ways; nobody
-	longest                         atomic.Int64 // the longest time that a hit took, in ns
-	recovered                       atomic.Int64 // when the server first decided again, in ns after its return
+	server          atomic.Int64 // decisions of the server
+	allowed, denied atomic.Int64 // decisions of the policy
+	errors          atomic.Int64
+	longest         atomic.Int64 // duration of the longest hit, in ns
+	recovered       atomic.Int64 // from the end of the outage to the server's next decision, in ns
 }
 
 // run prints a row of figures for each policy.
 func run(ctx context.Context, out io.Writer) error {
-	fmt.Fprintf(out, "%d callers, limit %d per %v; the server goes after %v and is back %v later.\n\n", callers, limit, scale, before, away)
+	fmt.Fprintf(out, "%d callers, limit %d per %v; the server stops after %v and is back %v later.\n\n", callers, limit, scale, before, outage)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "policy\tby the server\tallowed\tdenied\terrors\tlongest hit\tback after\t")
-	embedded := memory.New()
-	defer embedded.Close()
+	local := memory.New()
+	defer local.Close()
 	for _, p := range []struct {
 		name   string
 		option throttr.Option
@@ -57,7 +60,7 @@ func run(ctx context.Context, out io.Writer) error {
 		{"return an error", throttr.WithPolicy(throttr.ReturnError)},
 		{"allow hits", throttr.WithPolicy(throttr.AllowHits)},
 		{"deny hits", throttr.WithPolicy(throttr.DenyHits)},
-		{"embedded fallback", throttr.WithFallback(embedded)},
+		{"fallback in memory", throttr.WithFallback(local)},
 	} {
 		f, err := measure(ctx, p.option)
 		if err != nil {
@@ -69,11 +72,11 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "\nHits that the policy decided, while there was no answer from the server, are in the columns allowed and denied.")
+	_, err := fmt.Fprintln(out, "\nThe columns allowed and denied count the hits that the policy or the fallback decided.")
 	return err
 }
 
-// measure has callers hit while a server goes and comes back.
+// measure counts the outcomes of hits before, during and after an outage.
 func measure(ctx context.Context, policy throttr.Option) (*figures, error) {
 	srv, err := mockserver.Start()
 	if err != nil {
@@ -88,7 +91,7 @@ func measure(ctx context.Context, policy throttr.Option) (*figures, error) {
 	limiter := throttr.NewRateLimit(client.Backend(), policy)
 
 	f := new(figures)
-	var back atomic.Int64 // when the server came back, in ns since 1970
+	var back atomic.Int64 // the end of the outage, in ns since 1970
 	ctx, stop := context.WithCancel(ctx)
 	var load sync.WaitGroup
 	for range callers {
@@ -101,7 +104,7 @@ func measure(ctx context.Context, policy throttr.Option) (*figures, error) {
 	wait(ctx, before)
 	srv.Refuse(true)
 	srv.Disconnect()
-	wait(ctx, away)
+	wait(ctx, outage)
 	if err := srv.Restart(false); err != nil {
 		stop()
 		return nil, err
@@ -114,7 +117,7 @@ func measure(ctx context.Context, policy throttr.Option) (*figures, error) {
 	return f, nil
 }
 
-// hit makes a hit and counts what came of it.
+// hit makes a hit and counts its outcome.
 func (f *figures) hit(ctx context.Context, limiter *throttr.RateLimit, back *atomic.Int64) {
 	begun := time.Now()
 	res, err := limiter.Hit(ctx, "user:42", scale, limit)
@@ -138,7 +141,7 @@ func (f *figures) hit(ctx context.Context, limiter *throttr.RateLimit, back *ato
 	}
 }
 
-// wait waits for d, and returns false if ctx has ended.
+// wait waits for d. It returns false if ctx has ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,5 +1,6 @@
-// Plans shows limits that depend on who asks: nobody in particular, a customer of the free
-// plan, of the paid plan, and one who upgrades. It ends by itself.
+// Plans shows limits that depend on the client: an anonymous client, customers with a free and a
+// paid plan, and a customer who upgrades. The program sends itself requests, prints the responses,
+// and exits.
 //
 //	go run ./examples/plans
 package main
@@ -21,33 +22,33 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// The plans. Limits of the same name and window are the same count in each.
+// The plans. Limits of the same name and scale share their counts.
 var (
 	anonymous = []httplimit.Limit{burst(1), httplimit.PerHour(2)}
 	free      = httplimit.MustPlan(burst(3), httplimit.PerHour(4))
 	paid      = httplimit.MustPlan(burst(10), httplimit.PerHour(5000))
-	internal  = httplimit.MustPlan() // no limit
+	internal  = httplimit.MustPlan() // no limits
 )
 
 func burst(n uint64) httplimit.Limit {
 	return httplimit.Limit{Name: "burst", Limit: n, Window: 10 * time.Second}
 }
 
-// accounts knows customers by their API keys.
+// accounts maps API keys to customers and their plans.
 type accounts struct {
-	mu    sync.Mutex
+	mu    sync.Mutex                 // guards what follows
 	names map[string]string          // by API key
 	plans map[string]*httplimit.Plan // by name
 }
 
-// customer returns who sends a request, "" if nobody is known by its key.
+// customer returns the name of the customer who sent a request, or "" if its API key is unknown.
 func (a *accounts) customer(r *http.Request) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.names[r.Header.Get("X-API-Key")]
 }
 
-// plan returns the limits of who sends a request. A nil Plan means the limits of Config.
+// plan returns the plan of the customer who sent a request. Nil means the limits of Config.
 func (a *accounts) plan(r *http.Request) *httplimit.Plan {
 	name := a.customer(r)
 	a.mu.Lock()
@@ -55,8 +56,8 @@ func (a *accounts) plan(r *http.Request) *httplimit.Plan {
 	return a.plans[name]
 }
 
-// key returns whom a request counts for. A key that nobody has checked is not counted by:
-// whoever invents one would have a limit of its own for it.
+// key returns the key under which a request is counted. It does not use unknown API keys, because
+// a client that invents API keys would have a limit of its own for each.
 func (a *accounts) key(r *http.Request) string {
 	if name := a.customer(r); name != "" {
 		return "customer " + name
@@ -95,25 +96,25 @@ func run(ctx context.Context, out io.Writer) error {
 	site := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }))
 
 	for _, step := range []struct {
-		who, apiKey string
-		requests    int
+		client, apiKey string
+		requests       int
 	}{
-		{"nobody", "", 2},
-		{"nobody, with a key that was invented", "k-0", 1},
-		{"fred, free", "k-1", 4},
-		{"petra, paid", "k-2", 4},
-		{"monitoring, without a limit", "k-3", 4},
+		{"anonymous", "", 2},
+		{"anonymous, with an invented API key", "k-0", 1},
+		{"fred, free plan", "k-1", 4},
+		{"petra, paid plan", "k-2", 4},
+		{"monitoring, no limits", "k-3", 4},
 	} {
-		ask(ctx, out, site, step.who, step.apiKey, step.requests)
+		send(ctx, out, site, step.client, step.apiKey, step.requests)
 	}
 	customers.upgrade("fred")
-	ask(ctx, out, site, "fred, who has upgraded", "k-1", 2)
+	send(ctx, out, site, "fred, after the upgrade", "k-1", 2)
 	return nil
 }
 
-// ask sends requests and prints how they were answered.
-func ask(ctx context.Context, out io.Writer, site http.Handler, who, apiKey string, requests int) {
-	fmt.Fprintf(out, "%s:\n", who)
+// send sends requests and prints the responses.
+func send(ctx context.Context, out io.Writer, site http.Handler, client, apiKey string, requests int) {
+	fmt.Fprintf(out, "%s:\n", client)
 	for range requests {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 		r.Header.Set("X-API-Key", apiKey)

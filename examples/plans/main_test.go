@@ -8,31 +8,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheExampleShowsEachPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where no time passes
+func TestOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which no time passes
 		var out bytes.Buffer
 		require.NoError(t, run(t.Context(), &out))
-		require.Equal(t, `nobody:
+		require.Equal(t, `anonymous:
   200  "burst";r=0;t=10, "hour";r=1;t=3600
   429  "burst";r=0;t=10
-nobody, with a key that was invented:
+anonymous, with an invented API key:
   429  "burst";r=0;t=10
-fred, free:
+fred, free plan:
   200  "burst";r=2;t=10, "hour";r=3;t=3600
   200  "burst";r=1;t=10, "hour";r=2;t=3600
   200  "burst";r=0;t=10, "hour";r=1;t=3600
   429  "burst";r=0;t=10
-petra, paid:
+petra, paid plan:
   200  "burst";r=9;t=10, "hour";r=4999;t=3600
   200  "burst";r=8;t=10, "hour";r=4998;t=3600
   200  "burst";r=7;t=10, "hour";r=4997;t=3600
   200  "burst";r=6;t=10, "hour";r=4996;t=3600
-monitoring, without a limit:
+monitoring, no limits:
   200  (no limit)
   200  (no limit)
   200  (no limit)
   200  (no limit)
-fred, who has upgraded:
+fred, after the upgrade:
   200  "burst";r=5;t=10, "hour";r=4996;t=3600
   200  "burst";r=4;t=10, "hour";r=4995;t=3600
 `, out.String())
