@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The errors of backends. Backends wrap them, so that a caller can tell a mistake in the
-// program or the end of the program from a store that is unavailable.
+// The errors of backends. They tell mistakes in the program, and its end, from failures of a
+// backend. The errors that a backend returns match them.
 var (
 	// ErrScale says that a scale is not one that a backend accepts. See [CheckScale].
 	ErrScale = errors.New("throttr: invalid scale")
@@ -21,9 +21,9 @@ var (
 // MinScale is the shortest scale that a backend accepts.
 const MinScale = time.Millisecond
 
-// CheckScale returns an error that matches [ErrScale] if scale is less than [MinScale].
-// Nobody limits anything to such a window: a scale of 60 is 60 ns, and almost certainly
-// stands for 60 s. Every method of a backend that is given a scale calls it first.
+// CheckScale returns an error that matches [ErrScale] if scale is less than [MinScale]. Such a
+// scale is a mistake: a scale of 60 is 60 ns, and limits nothing. Every method of a backend
+// that has a scale calls CheckScale first.
 func CheckScale(scale time.Duration) error {
 	if scale < MinScale {
 		return fmt.Errorf("%w: %v is less than %v; did you forget the unit?", ErrScale, scale, MinScale)

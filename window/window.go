@@ -1,9 +1,9 @@
-// Package window says what a rate limiter's backend is: a keeper of windows. Package
-// throttr's RateLimit decides on top of one; throttr's Client.Backend and package memory
-// are two, and package backendtest tests any.
+// Package window defines the backend of a rate limiter, which keeps windows, and its errors.
+// A RateLimit of package throttr makes decisions with one. Client.Backend of package throttr
+// and package memory are backends. Package backendtest tests them.
 //
-// To write one, implement [Backend] on a store that can add to a number and read it in one
-// step. Then run the conformance suite against it:
+// To write a backend, implement [Backend] on a store that can add to a number and read it in
+// one step. Then run the conformance suite:
 //
 //	func TestMyBackend(t *testing.T) {
 //		backendtest.Run(t, func(t *testing.T) backendtest.Subject {
@@ -12,7 +12,7 @@
 //		})
 //	}
 //
-// This package imports nothing but the standard library.
+// This package imports only the standard library.
 package window
 
 import (
@@ -20,45 +20,55 @@ import (
 	"time"
 )
 
-// Window is what a [Backend] knows of a window. The zero Window is no window.
+// Window is the state of a window. The zero Window means that there is no active window.
 type Window struct {
-	Count     uint64        // hits so far, denied ones included
-	ExpiresAt time.Time     // when it ends, by the backend's clock
-	Left      time.Duration // from now to ExpiresAt; over 0 while the window is active
-	StartedAt time.Time     // when it opened; zero where the backend does not keep it
-	UpdatedAt time.Time     // when it was last added to; zero where the backend does not keep it
+	Count     uint64        // hits so far, including denied ones
+	ExpiresAt time.Time     // when the window ends, by the backend's clock
+	Left      time.Duration // from now until ExpiresAt; positive while the window is active
+	StartedAt time.Time     // when it opened; zero if the backend does not store it
+	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
 }
 
-// Backend keeps windows. A window is known by its key and its scale, which is its length:
-// the same key with another scale is another window.
+// Backend keeps windows. A window is identified by a key and a scale. The scale is the length
+// of the window. The same key with another scale is another window.
 //
-// Whatever the backend, this holds. A window is active from the instant it opens until one
-// scale later, that instant excluded; an aligned one (see [Algorithm]), until the next
-// multiple of the scale. Adding to a window that is not active opens one that
-// starts with what is added. A method's Window is the state right after it, with a Count
-// that no concurrent caller is given as well: of n callers who each add 1, one is given
-// k+1, one k+2, and so on. Counts do not wrap around.
+// Every backend satisfies the following:
+//   - A window is active from the time it opens until one scale later, exclusive. An aligned
+//     window (see [Algorithm]) is active until the next multiple of the scale.
+//   - An addition to a window that is not active opens a window with that count.
+//   - The Window that a method returns is the state right after the call.
+//   - No two concurrent calls return the same Count: n callers that each add 1 to a count of k
+//     get k+1, k+2, … k+n.
+//   - Counts do not wrap around.
+//   - All methods are safe for concurrent use.
+//   - A call returns soon after its ctx ends, with an error that matches the ctx's. If ctx has
+//     ended before the call, the call does nothing.
+//   - A key is any string, including the empty one. Keys are equal only if all bytes are.
+//   - A scale under 1 ms, or one that the backend can't keep, is refused with an error that
+//     matches [ErrScale], or is a [RangeError]. See [CheckScale].
+//   - A limit, increment or count that is too large for the backend is refused with an error
+//     that matches [ErrRange].
+//   - A call after the backend was closed fails with an error that matches [ErrClosed].
 //
-// Every method is safe for any number of goroutines, and returns soon after its ctx ends
-// with an error that matches the ctx's. If the ctx has ended before, nothing is done. Key
-// is any string, the empty one included, and every byte of it counts; scale is positive.
-// An error tells nothing of whether the hit was counted, unless the backend says so.
+// The three errors are mistakes in the program, or its end. Any other error is a failure of the
+// backend, to which a policy of a RateLimit applies. Whether a hit was counted that returned an
+// error is unknown, unless the backend says otherwise.
 type Backend interface {
-	// Hit adds increment to the active window, or opens one. Where the count is over
-	// limit already, and the window is known to be active, it may leave the hit uncounted
-	// and return the count it knows.
+	// Hit adds increment to the active window, or opens one. If the count is over limit
+	// already and the window is known to be active, it may return that count and not count
+	// the hit.
 	Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error)
 	// Inc adds increment to the active window, or opens one.
 	Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error)
 	// Get returns the active window, or the zero Window.
 	Get(ctx context.Context, key string, scale time.Duration) (Window, error)
-	// Set opens a window with the given count, in place of the active one.
+	// Set opens a window with the given count. It replaces the active one.
 	Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error)
 	// Reset ends the active window, if there is one.
 	Reset(ctx context.Context, key string, scale time.Duration) error
-	// Delete ends the active windows of a key and returns how many there were: those of
-	// the given scales, or, if none is given, those of all scales that the backend knows
-	// of.
+	// Delete ends the active windows of a key that have one of the given scales, and returns
+	// how many there were. Without scales, it ends those of all scales that the backend
+	// knows.
 	Delete(ctx context.Context, key string, scales ...time.Duration) (int, error)
 }
 
@@ -66,14 +76,13 @@ type Backend interface {
 type Algorithm uint8
 
 const (
-	// PerKey windows open with the key's first hit, and end one scale later. From a
-	// window's start to its end, at most limit hits are allowed, and keys' windows end at
-	// different times. The default.
+	// PerKey windows open with the key's first hit and end one scale later. From the start to
+	// the end of a window, at most limit hits are allowed. The windows of different keys end
+	// at different times. The default.
 	PerKey Algorithm = iota
-	// Aligned windows start at multiples of the scale since 1970 in UTC: a scale of an
-	// hour makes windows that end on the hour, for every key at once. A key that is hit
-	// just before and just after such an instant is allowed twice the limit in a short
-	// time.
+	// Aligned windows start at multiples of the scale since 1970 in UTC. For example, windows
+	// of an hour end on the hour, for all keys at once. Twice the limit may be allowed in a
+	// short time, if the key is hit just before and just after the end of a window.
 	Aligned
 )
 
@@ -89,7 +98,7 @@ func (a Algorithm) String() string {
 	}
 }
 
-// zeroUnix is the zero time.Time, in seconds since 1970.
+// zeroUnix is the zero time.Time in seconds since 1970.
 const zeroUnix = -62135596800
 
 // Start returns when a window of the given scale that opens now starts.
@@ -97,8 +106,8 @@ func (a Algorithm) Start(now time.Time, scale time.Duration) time.Time {
 	if a != Aligned {
 		return now
 	}
-	// Truncate counts from the zero time, so now is moved to where it is as far from
-	// that as it is from 1970. It takes any year, which UnixNano does not.
-	moved := time.Unix(now.Unix()+zeroUnix, int64(now.Nanosecond()))
-	return now.Add(moved.Truncate(scale).Sub(moved))
+	// Truncate counts from the zero time, so now is shifted by the difference between that
+	// and 1970. Unlike UnixNano, this works in any year.
+	shifted := time.Unix(now.Unix()+zeroUnix, int64(now.Nanosecond()))
+	return now.Add(shifted.Truncate(scale).Sub(shifted))
 }

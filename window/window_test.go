@@ -65,7 +65,7 @@ func TestAlignedWindowStartsAtMultiplesSince1970(t *testing.T) {
 	}
 }
 
-func TestAlignedWindowsDoNotDependOnTheZone(t *testing.T) {
+func TestAlignedWindowsDoNotDependOnTheTimeZone(t *testing.T) {
 	now := time.Date(2030, time.May, 4, 12, 34, 56, 0, time.FixedZone("", 5*3600+1800))
 	start := window.Aligned.Start(now, time.Hour)
 	require.Equal(t, time.Date(2030, time.May, 4, 7, 0, 0, 0, time.UTC), start.UTC())
