@@ -9,8 +9,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Do sends a call and waits until it is done. It is Send and Wait in one step, and quicker if
-// the connection has nothing else to do.
+// Do sends a call and waits until it is done. It is Send and Wait in one step, which is
+// quicker if nobody else uses the connection: the caller then reads its responses itself.
 func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error) {
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
