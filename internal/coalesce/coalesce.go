@@ -58,22 +58,14 @@ const (
 	Decided
 )
 
-// Result is a hit's answer.
-type Result struct {
-	Window window.Window
-	// ID identifies the window in which the hit was decided, for tests. The coalescer does
-	// not use it.
-	ID int64
-}
-
 // Outcome is what Count returns.
 type Outcome struct {
 	// Counted says that the batch was counted. Otherwise, without an error, its hits go
 	// back to the front of the queue.
 	Counted bool
-	Result  Result // of the last hit of the batch
-	Err     error  // fails all hits of the batch
-	Sent    bool   // with an error: the batch may have been counted all the same
+	Window  window.Window // of the last hit of the batch
+	Err     error         // fails all hits of the batch
+	Sent    bool          // with an error: the batch may have been counted all the same
 }
 
 // Window is what a coalescer counts in. At any time it is the active window of its key and
@@ -82,10 +74,10 @@ type Outcome struct {
 // Calls of Refresh and Count and operations never overlap. Their ctx is that of the
 // group, except that Count is given the ctx of the caller if a batch has no other hit.
 type Window interface {
-	// Admit decides what becomes of h, which is next in line behind the hits in b. A Result
+	// Admit decides what becomes of h, which is next in line behind the hits in b. A window.Window
 	// or an error goes with the verdict Decided only. Admit sends nothing and returns soon:
 	// it is called with the coalescer's lock held, be it while a request is under way.
-	Admit(b Batch, h Hit) (Verdict, Result, error)
+	Admit(b Batch, h Hit) (Verdict, window.Window, error)
 	// Refresh finds out what Admit needs to know. An error fails all hits that are queued, up
 	// to the next operation. None of them was sent.
 	Refresh(ctx context.Context) error
@@ -95,4 +87,4 @@ type Window interface {
 
 // Operation is what has a window to itself, such as setting its count. Sent says that it
 // may have had an effect; it matters with an error only.
-type Operation func(ctx context.Context) (r Result, sent bool, err error)
+type Operation func(ctx context.Context) (r window.Window, sent bool, err error)

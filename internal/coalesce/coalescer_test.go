@@ -43,20 +43,20 @@ type fake struct {
 	overlaps int                // how often one began while another was under way
 }
 
-func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, window.Window, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case !f.known && !b.Fresh:
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Wait, window.Window{}, nil
 	case f.known && f.denying && f.count > h.Limit:
-		return coalesce.Decided, coalesce.Result{Window: window.Window{Count: f.count}, ID: f.id}, nil
+		return coalesce.Decided, window.Window{Count: f.count, ID: f.id}, nil
 	case h.Must && h.Increment > h.Limit:
-		return coalesce.Decided, coalesce.Result{}, errOverflow
+		return coalesce.Decided, window.Window{}, errOverflow
 	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Wait, window.Window{}, nil
 	}
-	return coalesce.Join, coalesce.Result{}, nil
+	return coalesce.Join, window.Window{}, nil
 }
 
 // begin notes that a request or operation begins, and end that it ends.
@@ -125,22 +125,22 @@ func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 		f.id++
 	}
 	f.count += b.Sum
-	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Window: window.Window{Count: f.count}, ID: f.id}}
+	return coalesce.Outcome{Counted: true, Window: window.Window{Count: f.count, ID: f.id}}
 }
 
 // set is an operation that opens a window with a count.
 func (f *fake) set(count uint64) coalesce.Operation {
-	return func(ctx context.Context) (coalesce.Result, bool, error) {
+	return func(ctx context.Context) (window.Window, bool, error) {
 		f.begin()
 		defer f.end()
 		if err := f.wait(ctx); err != nil {
-			return coalesce.Result{}, true, err
+			return window.Window{}, true, err
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.known, f.count = true, count
 		f.id++
-		return coalesce.Result{Window: window.Window{Count: count}, ID: f.id}, true, nil
+		return window.Window{Count: count, ID: f.id}, true, nil
 	}
 }
 
@@ -177,8 +177,8 @@ type answer struct {
 	err   error
 }
 
-func answerOf(r coalesce.Result, sent bool, err error) answer {
-	return answer{r.Window.Count, r.ID, sent, err}
+func answerOf(r window.Window, sent bool, err error) answer {
+	return answer{r.Count, r.ID, sent, err}
 }
 
 // hit makes a hit of 1 in the background. The returned function waits for its answer.
@@ -208,7 +208,7 @@ func TestLoneCallerCountsOnItsOwnGoroutine(t *testing.T) {
 			start := time.Now()
 			r, _, err := s.Do(ctx, coalesce.Hit{Limit: 10, Increment: 2})
 			require.NoError(t, err)
-			require.Equal(t, 2*i+2, r.Window.Count)
+			require.Equal(t, 2*i+2, r.Count)
 			require.Equal(t, latency, time.Since(start), "one request")
 			require.Equal(t, "the caller's", s.ctxs[i].Value(key{}))
 		}
@@ -264,8 +264,8 @@ func TestEachHitHasAPlaceOfItsOwn(t *testing.T) {
 						t.Error(err)
 					}
 					mu.Lock()
-					ends = append(ends, r.Window.Count)
-					increments[r.Window.Count] = n
+					ends = append(ends, r.Count)
+					increments[r.Count] = n
 					mu.Unlock()
 				}
 			})
@@ -430,8 +430,8 @@ func TestErrorOfAnOperationIsItsCallersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		first := s.hit(t.Context())
-		failed := s.operate(t.Context(), func(context.Context) (coalesce.Result, bool, error) {
-			return coalesce.Result{}, true, errStore
+		failed := s.operate(t.Context(), func(context.Context) (window.Window, bool, error) {
+			return window.Window{}, true, errStore
 		})
 		last := s.hit(t.Context())
 		require.EqualValues(t, 1, first().count)
@@ -515,7 +515,7 @@ func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
 		for range 10 {
 			r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 4, Increment: 1})
 			require.NoError(t, err)
-			require.EqualValues(t, 5, r.Window.Count)
+			require.EqualValues(t, 5, r.Count)
 		}
 		require.Equal(t, start, time.Now())
 		require.EqualValues(t, 6, counted().count)
@@ -665,7 +665,7 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 							r, _, err := s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: n})
 							if err == nil {
 								mu.Lock()
-								counted[r.ID] = append(counted[r.ID], span{r.Window.Count - n, r.Window.Count})
+								counted[r.ID] = append(counted[r.ID], span{r.Count - n, r.Count})
 								mu.Unlock()
 							}
 						}

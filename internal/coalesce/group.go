@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // Options are the settings of a Group.
@@ -90,7 +92,7 @@ func (g *Group) register() bool {
 func (g *Group) pending() *pending { return g.pool.Get().(*pending) }
 
 // recycle returns the answer of p, which is done, and keeps p for another hit.
-func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
+func (g *Group) recycle(p *pending) (r window.Window, sent bool, err error) {
 	r, sent, err = p.result, p.sent, p.err
 	*p = pending{done: p.done}
 	g.pool.Put(p)

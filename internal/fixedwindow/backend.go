@@ -38,7 +38,7 @@ type Server[T codec.Value] interface {
 	Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error)
 }
 
-// Options are the settings of a Backend. All but DenialMemory, WithoutCoalescing and Trace
+// Options are the settings of a Backend. All but DenialMemory and WithoutCoalescing
 // must be set.
 type Options[T codec.Value] struct {
 	Servers []Server[T]
@@ -57,9 +57,6 @@ type Options[T codec.Value] struct {
 	// but at least 10 ms and at most 1 s. Less than 0: not at all.
 	DenialMemory      time.Duration
 	WithoutCoalescing bool // each hit makes a request of its own
-	// Trace is called with the bucket whose window a Hit, Inc or Set was decided in, for
-	// tests.
-	Trace func(key string, bucket int64, count, limit uint64)
 }
 
 // Backend keeps windows on servers.
@@ -70,7 +67,6 @@ type Backend[T codec.Value] struct {
 	now       func() time.Time
 	algorithm window.Algorithm
 	denials   time.Duration // 0: as the timing says
-	trace     func(key string, bucket int64, count, limit uint64)
 
 	group   *coalesce.Group
 	table   table[T]
@@ -82,7 +78,7 @@ type Backend[T codec.Value] struct {
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, pick: o.Pick, calls: o.Calls, now: o.Now,
-		algorithm: o.Algorithm, denials: o.DenialMemory, trace: o.Trace,
+		algorithm: o.Algorithm, denials: o.DenialMemory,
 		group: coalesce.NewGroup(coalesce.Options{Now: o.Now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing}),
 	}
 	b.table.init(o.MaxWindows)
@@ -130,10 +126,10 @@ func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, c
 	if err != nil {
 		return window.Window{}, false, err
 	}
-	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
+	w, sent, err = e.coalescer.Exclusive(ctx, func(ctx context.Context) (window.Window, bool, error) {
 		return e.set(ctx, count)
 	})
-	return b.finish(key, 0, r, sent, err)
+	return w, sent, queueError(err)
 }
 
 // Reset ends the active window, if there is one.
@@ -210,8 +206,8 @@ func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration,
 	if err != nil {
 		return window.Window{}, false, err
 	}
-	r, sent, err := e.coalescer.Do(ctx, h)
-	return b.finish(key, h.Limit, r, sent, err)
+	w, sent, err := e.coalescer.Do(ctx, h)
+	return w, sent, queueError(err)
 }
 
 // reset ends the active window and returns it.
@@ -220,19 +216,8 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	if err != nil {
 		return window.Window{}, false, err
 	}
-	r, sent, err := e.coalescer.Exclusive(ctx, e.reset)
-	return r.Window, sent, queueError(err)
-}
-
-// finish returns what a coalescer has returned, and traces it.
-func (b *Backend[T]) finish(key string, limit uint64, r coalesce.Result, sent bool, err error) (window.Window, bool, error) {
-	if err != nil {
-		return window.Window{}, sent, queueError(err)
-	}
-	if b.trace != nil {
-		b.trace(key, r.ID, r.Window.Count, limit)
-	}
-	return r.Window, sent, nil
+	w, sent, err := e.coalescer.Exclusive(ctx, e.reset)
+	return w, sent, queueError(err)
 }
 
 // queueError returns conn.ErrQueueFull for the error of a coalescer whose queue is full: to
@@ -252,28 +237,17 @@ func (b *Backend[T]) denialMemory(t timing) time.Duration {
 	return t.denialMemory()
 }
 
-// Remembered returns the number of windows that the backend remembers, for tests.
-func (b *Backend[T]) Remembered() int { return b.table.len() }
-
-// Records returns the number of records that the backend has yet to remove, for tests.
-func (b *Backend[T]) Records() int {
-	n := 0
-	for _, r := range b.reapers {
-		n += r.pending()
-	}
-	return n
+// Stats is what a Backend remembers.
+type Stats struct {
+	Windows int // windows that are remembered, which may be over
+	Records int // records that are yet to be removed
 }
 
-// QueueCap returns how many pending hits fit the queues before they grow, for tests.
-func (b *Backend[T]) QueueCap() int {
-	n := 0
-	for i := range b.table.shards {
-		s := &b.table.shards[i]
-		s.mu.RLock()
-		for _, e := range s.entries {
-			n += e.coalescer.QueueCap()
-		}
-		s.mu.RUnlock()
+// Stats returns what the backend remembers.
+func (b *Backend[T]) Stats() Stats {
+	s := Stats{Windows: b.table.len()}
+	for _, r := range b.reapers {
+		s.Records += r.pending()
 	}
-	return n
+	return s
 }

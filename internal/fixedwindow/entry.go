@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
 )
 
 // entry is what a backend remembers of a key and scale: its server, the coalescer of its
@@ -42,7 +43,7 @@ func newEntry[T codec.Value](b *Backend[T], key string, t timing) *entry[T] {
 }
 
 // Admit implements [coalesce.Window].
-func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, window.Window, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &e.state
@@ -50,20 +51,20 @@ func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	case !e.known && b.Fresh:
 		// There is no window: the batch opens one.
 	case !e.known || !b.Now.Before(s.latestEnd):
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Wait, window.Window{}, nil
 	case e.denies(h, b.Now):
 		return coalesce.Decided, e.result(s.count, b.Now), nil
 	case b.Fresh && overflows(h, s.count):
-		return coalesce.Decided, coalesce.Result{}, overflowError(h, s.count, codec.Size[T]())
+		return coalesce.Decided, window.Window{}, overflowError(h, s.count, codec.Size[T]())
 	case !b.Fresh && e.doubtful(h):
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Wait, window.Window{}, nil
 	case s.count > h.Limit:
 		return coalesce.Decided, e.result(s.count, b.Now), nil
 	}
 	if !fits(maxValue[T](), b, h) {
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Wait, window.Window{}, nil
 	}
-	return coalesce.Join, coalesce.Result{}, nil
+	return coalesce.Join, window.Window{}, nil
 }
 
 // denies reports whether h can be denied from memory: the window was over the limit when it
@@ -225,12 +226,12 @@ func (e *entry[T]) currentName() []byte {
 }
 
 // result returns the known window with a count. The caller holds mu.
-func (e *entry[T]) result(count uint64, now time.Time) coalesce.Result {
-	return coalesce.Result{Window: e.state.result(e.timing, count, now), ID: e.state.bucket}
+func (e *entry[T]) result(count uint64, now time.Time) window.Window {
+	return e.state.result(e.timing, count, now)
 }
 
 // counted returns the outcome of a batch that was counted in a window, whose count was then
 // as given.
 func (e *entry[T]) counted(s state, count uint64, now time.Time) coalesce.Outcome {
-	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Window: s.result(e.timing, count, now), ID: s.bucket}}
+	return coalesce.Outcome{Counted: true, Window: s.result(e.timing, count, now)}
 }

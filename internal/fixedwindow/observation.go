@@ -88,5 +88,5 @@ func (s *state) narrow(old state) (same bool) {
 // never more than a scale away.
 func (s state) result(t timing, count uint64, now time.Time) window.Window {
 	left := min(max(s.latestEnd.Sub(now), 1), t.scale)
-	return window.Window{Count: count, ExpiresAt: now.Add(left), Left: left}
+	return window.Window{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.bucket}
 }

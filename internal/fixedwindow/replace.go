@@ -3,13 +3,12 @@ package fixedwindow
 import (
 	"context"
 
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/window"
 )
 
 // set opens a window with a count in place of every other. With an error, sent says that it
 // may have done a part of that.
-func (e *entry[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+func (e *entry[T]) set(ctx context.Context, count uint64) (r window.Window, sent bool, err error) {
 	err = e.timely(func(present int64) error {
 		tried, err := e.setNear(ctx, present, count)
 		sent = sent || tried
@@ -17,7 +16,7 @@ func (e *entry[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 	})
 	if err != nil {
 		e.forget()
-		return coalesce.Result{}, sent, err
+		return window.Window{}, sent, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,15 +80,15 @@ func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucke
 
 // reset removes every live record and returns the window that it has ended, if there was one.
 // With an error, sent says that it may have removed some.
-func (e *entry[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+func (e *entry[T]) reset(ctx context.Context) (r window.Window, sent bool, err error) {
 	live, err := e.observeLive(ctx, e.timing.bucket(e.backend.now()))
 	e.forget()
 	if err != nil {
-		return coalesce.Result{}, false, err
+		return window.Window{}, false, err
 	}
 	if len(live) > 0 {
 		o, _ := oldest(live, e.timing)
-		r = coalesce.Result{Window: o.state(e.timing).result(e.timing, o.count, e.backend.now()), ID: o.bucket}
+		r = o.state(e.timing).result(e.timing, o.count, e.backend.now())
 	}
 	sent, err = e.purge(ctx, live...)
 	return r, sent, err
