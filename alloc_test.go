@@ -11,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -74,7 +75,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 			return err
 		}),
 		"Insert": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
-			_, err := c.Insert(ctx, "user:42:requests", 1, minute)
+			_, err := c.Insert(ctx, "user:42:requests", 1, testkit.Minute)
 			return err
 		}),
 		"Purge": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
@@ -89,7 +90,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 
 func BenchmarkOneCallerQueriesOverTCP(b *testing.B) {
 	srv := mockserver.RunT(b)
-	client := connect[uint16](b, srv, throttr.Config{})
+	client := testkit.Connect[uint16](b, srv, throttr.Config{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, _, err := client.Query(b.Context(), "k"); err != nil {
@@ -100,7 +101,7 @@ func BenchmarkOneCallerQueriesOverTCP(b *testing.B) {
 
 func BenchmarkManyCallersQueryOverTCP(b *testing.B) {
 	srv := mockserver.RunT(b)
-	client := connect[uint16](b, srv, throttr.Config{})
+	client := testkit.Connect[uint16](b, srv, throttr.Config{})
 	b.ReportAllocs()
 	b.SetParallelism(256)
 	b.RunParallel(func(pb *testing.PB) {

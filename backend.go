@@ -44,7 +44,6 @@ type backendOptions struct {
 	maxWindows        int
 	denialMemory      time.Duration
 	withoutCoalescing bool
-	trace             func(key string, bucket int64, count, limit uint64) // for tests
 }
 
 // BackendOption changes how [Client.Backend] works.
@@ -112,7 +111,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		Servers: servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
 		Now: o.now, Algorithm: o.algorithm,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
-		DenialMemory: o.denialMemory, WithoutCoalescing: o.withoutCoalescing, Trace: o.trace,
+		DenialMemory: o.denialMemory, WithoutCoalescing: o.withoutCoalescing,
 	})}
 	if !c.register(b) { // the client is closed
 		b.windows.Close()
@@ -129,6 +128,15 @@ func (b *ServerBackend[T]) Close() error {
 	b.windows.Close()
 	return nil
 }
+
+// BackendStats is what a [ServerBackend] remembers.
+type BackendStats struct {
+	Windows int // windows, open ones and some that are over
+	Records int // records on the servers that the backend has yet to remove
+}
+
+// Stats returns what the backend remembers. See [WithMaxWindows] for the bounds.
+func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.Stats()) }
 
 // Hit implements [Backend].
 func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error) {

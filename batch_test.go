@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -55,13 +56,13 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 300
 		f := newFamily(t, 3)
-		client := f.connect(t, throttr.Config{MaxInFlight: 30}, f.names...)
+		client := f.testkit.Connect(t, throttr.Config{MaxInFlight: 30}, f.names...)
 		var b throttr.Batch[uint16]
 		var inserts []throttr.Reply[uint16]
 		var queries []throttr.CounterReply[uint16]
 		for i := range keys {
 			key := fmt.Sprint("user:", i)
-			inserts = append(inserts, b.Insert(key, uint16(i), minute))
+			inserts = append(inserts, b.Insert(key, uint16(i), testkit.Minute))
 			queries = append(queries, b.Query(key))
 		}
 		require.Equal(t, 2*keys, b.Len())
@@ -80,7 +81,7 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 		require.Len(t, homes, 3)
 
 		// Another client, told the servers in another order, finds all of them.
-		other := f.connect(t, throttr.Config{}, f.names[2], f.names[0], f.names[1])
+		other := f.testkit.Connect(t, throttr.Config{}, f.names[2], f.names[0], f.names[1])
 		for i := range keys {
 			c, ok, err := other.Query(t.Context(), fmt.Sprint("user:", i))
 			require.NoError(t, err)
@@ -88,7 +89,7 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 			require.EqualValues(t, i, c.Quota)
 		}
 		// One that does not know a server misses only what that server has.
-		fewer := f.connect(t, throttr.Config{}, f.names[:2]...)
+		fewer := f.testkit.Connect(t, throttr.Config{}, f.names[:2]...)
 		for i := range keys {
 			key := fmt.Sprint("user:", i)
 			_, ok, err := fewer.Query(t.Context(), key)
@@ -104,21 +105,21 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 
 func TestABatchThatCannotBeEncodedSendsNothing(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	long := string(bytes.Repeat([]byte{'k'}, 256))
 	for name, bad := range map[string]struct {
 		add func(*throttr.Batch[uint16])
 		err error
 	}{
 		"key":       {func(b *throttr.Batch[uint16]) { b.Query(long) }, codec.ErrTooLarge},
-		"value":     {func(b *throttr.Batch[uint16]) { b.Set("k", make([]byte, 8090), minute) }, codec.ErrTooLarge},
+		"value":     {func(b *throttr.Batch[uint16]) { b.Set("k", make([]byte, 8090), testkit.Minute) }, codec.ErrTooLarge},
 		"TTL":       {func(b *throttr.Batch[uint16]) { b.Insert("k", 1, codec.TTL[uint16]{}) }, throttr.ErrTTL},
 		"SET's TTL": {func(b *throttr.Batch[uint16]) { b.Set("k", nil, codec.TTL[uint16]{Unit: codec.Hours}) }, throttr.ErrTTL},
 		"change":    {func(b *throttr.Batch[uint16]) { b.Update("k", codec.Quota, 3, 1) }, nil},
 		"attribute": {func(b *throttr.Batch[uint16]) { b.Update("k", 2, codec.Patch, 1) }, nil},
 	} {
 		var b throttr.Batch[uint16]
-		good := b.Insert("good", 1, minute)
+		good := b.Insert("good", 1, testkit.Minute)
 		bad.add(&b)
 		b.Purge("good")
 		err := client.Do(t.Context(), &b)
@@ -140,7 +141,7 @@ func TestABatchThatCannotBeEncodedSendsNothing(t *testing.T) {
 
 func TestABatchOutOfTurnIsAnError(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	var b throttr.Batch[uint16]
 	_, err := throttr.Reply[uint16]{}.OK()
 	require.ErrorIs(t, err, throttr.ErrBatch)
@@ -166,7 +167,7 @@ func TestABatchOutOfTurnIsAnError(t *testing.T) {
 func TestABatchMayFailInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 2)
-		client := f.connect(t, throttr.Config{}, f.names...)
+		client := f.testkit.Connect(t, throttr.Config{}, f.names...)
 		f.servers[f.names[0]].Disconnect()
 		f.servers[f.names[0]].Refuse(true)
 		synctest.Wait()
@@ -174,7 +175,7 @@ func TestABatchMayFailInPart(t *testing.T) {
 		replies := map[string]throttr.Reply[uint16]{}
 		for i := range 50 {
 			key := fmt.Sprint("user:", i)
-			replies[key] = b.Insert(key, 1, minute)
+			replies[key] = b.Insert(key, 1, testkit.Minute)
 		}
 		err := client.Do(t.Context(), &b)
 		require.ErrorIs(t, err, throttr.ErrConnect)
@@ -202,13 +203,13 @@ func TestABatchMayFailInPart(t *testing.T) {
 
 func TestAfterAFailureTheRestOfABatchIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 10}))
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 10}))
 		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Skip: 15, Disconnect: true, Times: 1})
 		var b throttr.Batch[uint16]
 		var replies []throttr.Reply[uint16]
 		for i := range 40 {
-			replies = append(replies, b.Insert(fmt.Sprint(i), 1, minute))
+			replies = append(replies, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
 		}
 		err := client.Do(t.Context(), &b)
 		require.ErrorIs(t, err, throttr.ErrConnLost)
@@ -234,13 +235,13 @@ func TestAfterAFailureTheRestOfABatchIsNotSent(t *testing.T) {
 
 func TestABatchOfLargeFramesArrives(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	var b throttr.Batch[uint16]
 	var sets []throttr.Reply[uint16]
 	var gets []throttr.BufferReply[uint16]
 	for i := range 100 {
 		key := fmt.Sprint(i)
-		sets = append(sets, b.Set(key, bytes.Repeat([]byte{byte(i)}, 8000), minute))
+		sets = append(sets, b.Set(key, bytes.Repeat([]byte{byte(i)}, 8000), testkit.Minute))
 		gets = append(gets, b.Get(key))
 	}
 	require.NoError(t, client.Do(t.Context(), &b))
@@ -257,15 +258,15 @@ func TestABatchOfLargeFramesArrives(t *testing.T) {
 
 func TestABatchThatIsGivenUpTellsSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 2}))
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 2}))
 		srv.Inject(mockserver.Fault{Delay: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		var b throttr.Batch[uint16]
 		var replies []throttr.Reply[uint16]
 		for i := range 6 {
-			replies = append(replies, b.Insert(fmt.Sprint(i), 1, minute))
+			replies = append(replies, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
 		}
 		require.ErrorIs(t, client.Do(ctx, &b), context.DeadlineExceeded)
 		for i, r := range replies {

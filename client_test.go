@@ -1,25 +1,15 @@
 package throttr_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// connect returns a client of srv that is closed when the test ends.
-func connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Config) *throttr.Client[T] {
-	t.Helper()
-	cfg.Servers = []string{srv.Addr()}
-	client, err := throttr.Connect[T](context.Background(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client
-}
 
 func TestEachMethodAsksOneRequest(t *testing.T) {
 	t.Run("uint8", testEachMethod[uint8])
@@ -30,7 +20,7 @@ func TestEachMethodAsksOneRequest(t *testing.T) {
 
 func testEachMethod[T codec.Value](t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := connect[T](t, srv, throttr.Config{})
+	client := testkit.Connect[T](t, srv, throttr.Config{})
 	ctx := t.Context()
 	ttl := codec.TTL[T]{Amount: 100, Unit: codec.Seconds}
 
@@ -84,7 +74,7 @@ func testEachMethod[T codec.Value](t *testing.T) {
 
 func TestABatchAnswersEachRequest(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	ttl := codec.TTL[uint16]{Amount: 100, Unit: codec.Seconds}
 	var b throttr.Batch[uint16]
 	insert := b.Insert("k", 1, ttl)
@@ -116,7 +106,7 @@ func TestABatchAnswersEachRequest(t *testing.T) {
 
 func TestABatchLargerThanTheFlightTakesSeveralRoundTrips(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{MaxInFlight: 7, MaxConns: 1})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxInFlight: 7, MaxConns: 1})
 	ttl := codec.TTL[uint16]{Amount: 100, Unit: codec.Seconds}
 	var b throttr.Batch[uint16]
 	b.Insert("k", 0, ttl)
@@ -159,7 +149,7 @@ func TestAServerOfAnotherValueSizeIsLeftAlone(t *testing.T) {
 			if want == size {
 				continue
 			}
-			_, err := connect()
+			_, err := testkit.Connect()
 			require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
 			var mismatch *throttr.ValueSizeError
 			require.ErrorAs(t, err, &mismatch)

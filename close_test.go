@@ -12,13 +12,14 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	windows "github.com/throttr-go/throttr/window"
 )
 
 func TestCloseRemovesTheRecordsOfWindowsThatAreOver(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
 	for i := range 1000 {
 		_, err := limiter.Hit(t.Context(), fmt.Sprint(i), time.Minute, 5)
@@ -35,10 +36,10 @@ func TestCloseRemovesTheRecordsOfWindowsThatAreOver(t *testing.T) {
 
 func TestCloseDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
-		hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", time.Minute, 5)
-		pass(time.Minute) // the window is over, and its record not yet due
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		testkit.Hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", time.Minute, 5)
+		time.Sleep(time.Minute) // the window is over, and its record not yet due
 		srv.Inject(mockserver.Fault{Drop: true})
 		start := time.Now()
 		require.NoError(t, client.Close())
@@ -49,7 +50,7 @@ func TestCloseDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 
 func TestDeleteTellsHowManyWindowsItHasEnded(t *testing.T) {
 	srv := mockserver.RunT(t)
-	limiter := throttr.NewRateLimit(connect[uint16](t, srv, throttr.Config{}).Backend())
+	limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, throttr.Config{}).Backend())
 	for _, scale := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		_, err := limiter.Hit(t.Context(), "k", scale, 5)
 		require.NoError(t, err)
@@ -67,14 +68,14 @@ func TestDeleteTellsHowManyWindowsItHasEnded(t *testing.T) {
 // A removal that is under way when the client is closed is brought to its end.
 func TestCloseWaitsForARemovalThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		limiter := throttr.NewRateLimit(client.Backend())
 		for i := range 100 {
-			hits(t, limiter, 1, fmt.Sprint(i), time.Second, 5)
+			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Second, 5)
 		}
 		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
-		pass(2020 * time.Millisecond) // they are due, and have been looked at
+		time.Sleep(2020 * time.Millisecond) // they are due, and have been looked at
 		require.Len(t, srv.Keys(), 100)
 		require.NoError(t, client.Close())
 		require.Empty(t, srv.Keys())
@@ -83,12 +84,12 @@ func TestCloseWaitsForARemovalThatIsUnderWay(t *testing.T) {
 
 func TestCloseRemovesWhatCouldNotBeRemovedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, once(throttr.Config{})))
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
 		limiter := throttr.NewRateLimit(client.Backend())
-		hits(t, limiter, 1, "k", 100*time.Millisecond, 5)
+		testkit.Hits(t, limiter, 1, "k", 100*time.Millisecond, 5)
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
-		pass(210 * time.Millisecond)
+		time.Sleep(210 * time.Millisecond)
 		require.Len(t, srv.Keys(), 1, "the server has cut the removal")
 		require.NoError(t, client.Close())
 		require.Empty(t, srv.Keys())
@@ -98,14 +99,14 @@ func TestCloseRemovesWhatCouldNotBeRemovedBefore(t *testing.T) {
 // However many records there are to remove, and however slow the server, Close ends.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		limiter := throttr.NewRateLimit(client.Backend())
 		const keys = 3000
 		for i := range keys {
-			hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
+			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
 		}
-		pass(time.Minute) // over, but not yet due
+		time.Sleep(time.Minute) // over, but not yet due
 		remove := srv.Inject(mockserver.Fault{Delay: 90 * time.Millisecond})
 		defer remove()
 		start := time.Now()
@@ -119,8 +120,8 @@ func TestCloseIsBounded(t *testing.T) {
 func TestCloseAmongHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, algorithm := range []windows.Algorithm{windows.PerKey, windows.Aligned} {
-			srv := inMemory(t)
-			client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+			srv := testkit.InMemory(t)
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 			backend := client.Backend(throttr.WithAlgorithm(algorithm))
 			limiter := throttr.NewRateLimit(backend)
 			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
@@ -135,25 +136,25 @@ func TestCloseAmongHits(t *testing.T) {
 							}
 							return
 						}
-						pass(time.Millisecond)
+						time.Sleep(time.Millisecond)
 					}
 				})
 			}
-			pass(1500 * time.Millisecond)
+			time.Sleep(1500 * time.Millisecond)
 			start := time.Now()
 			require.NoError(t, client.Close())
 			require.LessOrEqual(t, time.Since(start), time.Second)
 			callers.Wait()
 			names := len(srv.Keys())
 			require.LessOrEqual(t, names, 20, "no more than those of windows that others may still use")
-			require.LessOrEqual(t, throttr.Records(backend), names)
+			require.LessOrEqual(t, backend.Stats().Records, names)
 		}
 	})
 }
 
 func TestAfterCloseNobodyIsToldAnything(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
 	for range 3 { // the window is known to be full
 		_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)

@@ -27,17 +27,17 @@ func TestEachInspectionTellsWhatThereIs(t *testing.T) {
 // testInspection follows the scenarios of the recorded transcripts that inspect a server.
 func testInspection[T codec.Value](t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := connect[T](t, srv, throttr.Config{MaxConns: 1})
+	client := testkit.Connect[T](t, srv, throttr.Config{MaxConns: 1})
 	ctx, start, size := t.Context(), srv.Now(), uint64(codec.Size[T]())
 	ttl := codec.TTL[T]{Amount: 9, Unit: codec.Minutes}
 
 	t.Run("list", func(t *testing.T) {
-		got, err := drain(t, client.List(ctx))
+		got, err := testkit.Collect(t, client.List(ctx))
 		require.NoError(t, err)
 		require.Empty(t, got)
 		client.Insert(ctx, "one", 5, ttl)
 		client.Set(ctx, "buf", []byte("hello"), codec.TTL[T]{Amount: 2, Unit: codec.Hours})
-		got, err = drain(t, client.List(ctx))
+		got, err = testkit.Collect(t, client.List(ctx))
 		require.NoError(t, err)
 		slices.SortFunc(got, func(a, b throttr.ListEntry) int { return int(a.Kind) - int(b.Kind) })
 		for i := range got {
@@ -63,7 +63,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		stat, ok, err := client.Stat(ctx, "k")
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.Zero(t, stat, "nothing of this minute")
+		require.Zero(t, stat, "nothing of this testkit.Minute")
 		srv.Advance(time.Minute)
 		stat, _, err = client.Stat(ctx, "k")
 		require.NoError(t, err)
@@ -76,7 +76,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		require.Zero(t, stat.WritesPerMinute)
 		require.NotZero(t, stat.Writes)
 
-		all, err := drain(t, client.KeyStats(ctx))
+		all, err := testkit.Collect(t, client.KeyStats(ctx))
 		require.NoError(t, err)
 		require.Len(t, all, 3)
 		i := slices.IndexFunc(all, func(e throttr.KeyStatsEntry) bool { return e.Key == "k" })
@@ -132,7 +132,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrConfig)
 
 		alone(t)
-		all, err := drain(t, client.Connections(ctx))
+		all, err := testkit.Collect(t, client.Connections(ctx))
 		require.NoError(t, err)
 		require.Len(t, all, 2, "the one that asks is among them")
 		require.Equal(t, who[0].ID, all[0].ID)
@@ -161,7 +161,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		require.Equal(t, uint64(5), subscribers[0].ReadBytes)
 
 		var names []string
-		all, err := drain(t, client.Channels(ctx))
+		all, err := testkit.Collect(t, client.Channels(ctx))
 		require.NoError(t, err)
 		for _, c := range all {
 			require.Equal(t, srv.Addr(), c.Server)
@@ -177,7 +177,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		ok, err = client.Publish(ctx, "*", []byte("all"))
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.Equal(t, uint64(1), statsOf(client).Events, "to itself, before the status")
+		require.Equal(t, uint64(1), testkit.ServerStats(client).Events, "to itself, before the status")
 	})
 }
 
@@ -215,15 +215,15 @@ func TestSeveralServersAreToldApart(t *testing.T) {
 	client, servers := connectAll(t, throttr.Config{}, 3)
 	ctx := t.Context()
 	for i := range 300 {
-		client.Insert(ctx, strconv.Itoa(i), 1, minute)
+		client.Insert(ctx, strconv.Itoa(i), 1, testkit.Minute)
 	}
-	list, err := drain(t, client.List(ctx))
+	list, err := testkit.Collect(t, client.List(ctx))
 	require.NoError(t, err)
 	require.Len(t, list, 300)
-	stats, err := drain(t, client.KeyStats(ctx))
+	stats, err := testkit.Collect(t, client.KeyStats(ctx))
 	require.NoError(t, err)
 	require.Len(t, stats, 300)
-	connections, err := drain(t, client.Connections(ctx))
+	connections, err := testkit.Collect(t, client.Connections(ctx))
 	require.NoError(t, err)
 	info, err := client.Info(ctx)
 	require.NoError(t, err)
@@ -271,7 +271,7 @@ func TestAServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
 	servers[1].Disconnect()
 	up := []string{servers[0].Addr(), servers[2].Addr()}
 
-	list, err := drain(t, client.List(ctx))
+	list, err := testkit.Collect(t, client.List(ctx))
 	require.Error(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, up, []string{list[0].Server, list[1].Server})
@@ -290,8 +290,8 @@ func TestAServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
 }
 
 func TestAServerThatDiesWithinAList(t *testing.T) {
-	srv := inMemory(t)
-	client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+	srv := testkit.InMemory(t)
+	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 	for i := range 5000 {
 		srv.Set(strconv.Itoa(i), 1, time.Minute)
 	}
@@ -308,18 +308,18 @@ func TestAServerThatDiesWithinAList(t *testing.T) {
 	require.ErrorIs(t, last, throttr.ErrConnLost)
 	require.False(t, throttr.SafeToRetry(last))
 	require.Less(t, n, 5000)
-	all, err := drain(t, client.List(t.Context()))
+	all, err := testkit.Collect(t, client.List(t.Context()))
 	require.NoError(t, err, "the next one has a connection of its own")
 	require.Len(t, all, 5000)
 	client.Close()
-	requireNoGoroutines(t)
+	testkit.RequireNoGoroutines(t)
 	require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 }
 
 func TestAnswersInPiecesOfOneByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t, mockserver.WithSplit(1))
-		client := connect[uint16](t, srv, over(srv, throttr.Config{}))
+		srv := testkit.InMemory(t, mockserver.WithSplit(1))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		var want []throttr.ListEntry
 		for i := range 200 {
 			key := strconv.Itoa(i)
@@ -329,7 +329,7 @@ func TestAnswersInPiecesOfOneByte(t *testing.T) {
 				ExpiresAt: time.Now().Add(time.Minute).UTC(), BytesUsed: 2,
 			})
 		}
-		list, err := drain(t, client.List(t.Context()))
+		list, err := testkit.Collect(t, client.List(t.Context()))
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, list)
 		me, err := client.WhoAmI(t.Context())
@@ -351,7 +351,7 @@ func TestAnswersInPiecesOfOneByte(t *testing.T) {
 
 func TestWhatCannotBeEncodedIsNotSent(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
-	client := connect[uint8](t, srv, throttr.Config{})
+	client := testkit.Connect[uint8](t, srv, throttr.Config{})
 	ctx, long := t.Context(), string(make([]byte, 256))
 	_, _, err := client.Stat(ctx, long)
 	require.ErrorIs(t, err, codec.ErrTooLarge)
@@ -366,7 +366,7 @@ func TestWhatCannotBeEncodedIsNotSent(t *testing.T) {
 
 func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	for op, ask := range map[codec.Op]func(context.Context) error{
 		codec.OpStat:   func(ctx context.Context) error { _, _, err := client.Stat(ctx, "k"); return err },
 		codec.OpInfo:   func(ctx context.Context) error { _, err := client.Info(ctx); return err },
@@ -408,7 +408,7 @@ func TestAMessageIsPublishedOnOneOfSeveralServers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, srv.Requests(codec.OpPublish) > before, ok, "the name may lead to another server")
 		if !ok {
-			ok, err = connect[uint16](t, srv, throttr.Config{}).Publish(ctx, id.String(), []byte("own"))
+			ok, err = testkit.Connect[uint16](t, srv, throttr.Config{}).Publish(ctx, id.String(), []byte("own"))
 			require.NoError(t, err)
 			require.True(t, ok)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -18,7 +19,7 @@ import (
 func BenchmarkWhatDoesAHitCost(b *testing.B) {
 	const limit = 1 << 40
 	srv := mockserver.RunT(b, mockserver.WithValueSize(8))
-	client := connect[uint64](b, srv, throttr.Config{})
+	client := testkit.Connect[uint64](b, srv, throttr.Config{})
 	limiter := throttr.NewRateLimit(client.Backend())
 	hit := func(b *testing.B, key string) {
 		if res, err := limiter.Hit(b.Context(), key, time.Hour, limit); err != nil || !res.Allowed {
@@ -87,7 +88,7 @@ func BenchmarkWhatDoesAHitCost(b *testing.B) {
 // BenchmarkWhatDoesADenialCost hits a window that the client knows to be full.
 func BenchmarkWhatDoesADenialCost(b *testing.B) {
 	srv := mockserver.RunT(b)
-	limiter := throttr.NewRateLimit(connect[uint16](b, srv, throttr.Config{}).Backend())
+	limiter := throttr.NewRateLimit(testkit.Connect[uint16](b, srv, throttr.Config{}).Backend())
 	for range 3 {
 		limiter.Hit(b.Context(), "full", time.Hour, 1)
 	}
@@ -102,7 +103,7 @@ func BenchmarkWhatDoesADenialCost(b *testing.B) {
 // BenchmarkWhatDoesAWindowCost opens a window with each hit.
 func BenchmarkWhatDoesAWindowCost(b *testing.B) {
 	srv := mockserver.RunT(b)
-	limiter := throttr.NewRateLimit(connect[uint16](b, srv, throttr.Config{}).Backend(throttr.WithMaxWindows(1 << 24)))
+	limiter := throttr.NewRateLimit(testkit.Connect[uint16](b, srv, throttr.Config{}).Backend(throttr.WithMaxWindows(1 << 24)))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if _, err := limiter.Hit(b.Context(), strconv.Itoa(i), time.Hour, 1); err != nil {

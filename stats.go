@@ -21,6 +21,8 @@ type ServerStats struct {
 	Dials    uint64 // attempts to connect
 	Failures uint64 // attempts that failed, and connections that were lost
 	Retries  uint64 // requests that were sent again
+
+	InlineReads uint64 // responses that lone callers read themselves, on the connections that are open
 }
 
 // Stats returns what the client has done and is doing.
@@ -41,5 +43,6 @@ func (s *server[T]) stats() ServerStats {
 	return ServerStats{
 		Server: s.name, Conns: conns, InFlight: p.InFlight, Waiting: p.Queued, Acquiring: p.Acquiring,
 		Answered: p.Answered, Events: p.Events, Dials: p.Dials, Failures: p.Failures, Retries: p.Retries,
+		InlineReads: p.InlineReads,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -29,7 +30,7 @@ func TestATTLThatKillsIsRefused(t *testing.T) {
 
 func testATTLThatKills[T codec.Value](t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := connect[T](t, srv, throttr.Config{})
+	client := testkit.Connect[T](t, srv, throttr.Config{})
 	for _, unit := range append(units, 0, 7, 255) {
 		for _, amount := range []T{0, 1, ^T(0) / 2, ^T(0) - 1, ^T(0)} {
 			ttl := codec.TTL[T]{Amount: amount, Unit: unit}
@@ -67,7 +68,7 @@ func TestATTLIsMovedOnlyWithinBounds(t *testing.T) {
 
 func testATTLIsMoved[T codec.Value](t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := connect[T](t, srv, throttr.Config{})
+	client := testkit.Connect[T](t, srv, throttr.Config{})
 	amounts := []T{0, 1, 99, 100, 101, 150, ^T(0) / 2, ^T(0) - 101, ^T(0) - 99, ^T(0) - 1, ^T(0)}
 	for _, unit := range units[2:] { // the finer ones are over too soon
 		for _, change := range []codec.Change{codec.Patch, codec.Increase, codec.Decrease} {
@@ -100,7 +101,7 @@ func testATTLIsMoved[T codec.Value](t *testing.T) {
 // Each step is harmless, and what is left reads the same modulo the value size.
 func TestATTLIsNotIncreasedBeyondBoundsInManySteps(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	_, err := client.Insert(t.Context(), "k", 1, codec.TTL[uint16]{Amount: 65535, Unit: codec.Hours})
 	require.NoError(t, err)
 	for range 50 {
@@ -118,7 +119,7 @@ func TestABatchMovesATTLOnlyAsIsSafeUnseen(t *testing.T) {
 
 func testABatchMovesATTL[T codec.Value](t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := connect[T](t, srv, throttr.Config{})
+	client := testkit.Connect[T](t, srv, throttr.Config{})
 	for _, change := range []codec.Change{codec.Patch, codec.Increase, codec.Decrease} {
 		for _, amount := range []T{0, 1, 100, ^T(0)} {
 			var b throttr.Batch[T]
@@ -142,7 +143,7 @@ func testABatchMovesATTL[T codec.Value](t *testing.T) {
 
 func TestAnUnknownChangeOrAttributeIsNotSent(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	_, err := client.Update(t.Context(), "k", codec.Quota, 3, 1)
 	require.Error(t, err)
 	_, err = client.Update(t.Context(), "k", 2, codec.Patch, 1)
@@ -152,12 +153,12 @@ func TestAnUnknownChangeOrAttributeIsNotSent(t *testing.T) {
 
 func TestAKeyThatIsTooLongIsNotSent(t *testing.T) {
 	srv := mockserver.RunT(t)
-	client := connect[uint16](t, srv, throttr.Config{})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	long := fmt.Sprintf("%256d", 0)
 	for range 3 { // each call that could not be encoded is used again
 		_, _, err := client.Query(t.Context(), long)
 		require.ErrorIs(t, err, codec.ErrTooLarge)
-		_, err = client.Set(t.Context(), "k", make([]byte, 8096), minute)
+		_, err = client.Set(t.Context(), "k", make([]byte, 8096), testkit.Minute)
 		require.ErrorIs(t, err, codec.ErrTooLarge)
 		ok, err := client.Purge(t.Context(), long[:255])
 		require.NoError(t, err)

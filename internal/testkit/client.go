@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"iter"
 	"net"
 	"testing"
 	"time"
@@ -81,4 +82,18 @@ func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel s
 	require.NoError(t, err)
 	t.Cleanup(func() { sub.Close() })
 	return sub
+}
+
+// Collect returns what an iterator yields, and the error, which must come last.
+func Collect[E any](t testing.TB, seq iter.Seq2[E, error]) (all []E, last error) {
+	t.Helper()
+	for e, err := range seq {
+		require.NoError(t, last, "an error is the last that is yielded")
+		if last = err; err != nil {
+			require.Zero(t, e)
+			continue
+		}
+		all = append(all, e)
+	}
+	return all, last
 }

@@ -1,0 +1,129 @@
+package transport_test
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// stocked starts a server with n records.
+func stocked(t testing.TB, n int, opts ...mockserver.Option) *mockserver.Server {
+	srv := mockserver.RunT(t, opts...)
+	for i := range n {
+		srv.Set("key:"+strconv.Itoa(i), 1, time.Hour)
+	}
+	return srv
+}
+
+func TestAListHoldsUpNobodysHits(t *testing.T) {
+	const callers, each = 8, 50
+	keys := 1_000_000
+	if testkit.Race {
+		keys /= 10
+	}
+	// In memory nothing is buffered between the two sides: what the loop has not taken, the
+	// server has not sent.
+	srv := stocked(t, keys, mockserver.WithAddr("memory", "memory:1"))
+	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, StallTimeout: time.Minute}))
+	limiter := throttr.NewRateLimit(client.Backend())
+	seen := map[string]bool{}
+	for e, err := range client.List(t.Context()) {
+		require.NoError(t, err)
+		if seen[e.Key] = true; len(seen)%(keys/4) != 1 {
+			continue
+		}
+		// The list is under way, and stays where it is until all hits have been answered.
+		var hits sync.WaitGroup
+		for i := range callers {
+			hits.Go(func() {
+				for range each {
+					if _, err := limiter.Hit(t.Context(), strconv.Itoa(i), time.Hour, 10_000); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		hits.Wait()
+	}
+	require.Len(t, seen, keys)
+	for i := range callers {
+		n, err := limiter.Get(t.Context(), strconv.Itoa(i), time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, uint64(4*each), n)
+	}
+}
+
+// How long does a hit take while a million keys are listed, and how long alone? An
+// operation is a list: a hit that was queued behind it would wait as long.
+func BenchmarkHitsBesideAList(b *testing.B) {
+	const keys = 1_000_000
+	srv := stocked(b, keys, mockserver.WithValueSize(4))
+	client := testkit.Connect[uint32](b, srv, throttr.Config{})
+	limiter := throttr.NewRateLimit(client.Backend())
+	// hits returns how long each hit takes, of as many as there are until done.
+	hits := func(done <-chan struct{}) (took []time.Duration) {
+		for {
+			select {
+			case <-done:
+				return took
+			default:
+			}
+			start := time.Now()
+			if _, err := limiter.Hit(b.Context(), "user:42", time.Hour, 1<<31); err != nil {
+				b.Error(err)
+				return took
+			}
+			took = append(took, time.Since(start))
+		}
+	}
+	var alone, beside []time.Duration
+	for b.Loop() {
+		done := make(chan struct{})
+		var caller sync.WaitGroup
+		caller.Go(func() { beside = append(beside, hits(done)...) })
+		n := 0
+		for _, err := range client.List(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		close(done)
+		caller.Wait()
+		require.GreaterOrEqual(b, n, keys)
+	}
+	over := make(chan struct{})
+	time.AfterFunc(b.Elapsed(), func() { close(over) })
+	alone = hits(over)
+	for name, took := range map[string][]time.Duration{"alone": alone, "beside": beside} {
+		slices.Sort(took)
+		for point, q := range map[string]int{"p50": 50, "p99": 99, "max": 100} {
+			b.ReportMetric(float64(took[(len(took)-1)*q/100].Nanoseconds())/1000, name+"-"+point+"-us")
+		}
+	}
+}
+
+// How fast is a list, and what does an entry cost?
+func BenchmarkAList(b *testing.B) {
+	srv := stocked(b, 100_000)
+	client := testkit.Connect[uint16](b, srv, throttr.Config{})
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for _, err := range client.List(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		require.Equal(b, 100_000, n)
+	}
+}
