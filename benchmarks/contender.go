@@ -10,7 +10,7 @@ import (
 // limit is the limit of each key. It is never reached.
 const limit = 1 << 30
 
-// scale is the length of windows. Contenders without windows refill a whole limit in it.
+// scale is the length of windows. Contenders without windows refill the limit in it.
 const scale = time.Hour
 
 // contender is a way to count or to limit.

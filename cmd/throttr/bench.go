@@ -24,8 +24,8 @@ that servers and network set. With -compare raw, client and raw take turns over 
 connections. Several numbers of -goroutines take turns, too.
 
 A ratio is one of operations/s: to raw with as many outstanding operations or, without
--compare, to the first row. CPU and allocations are those of the whole process. At the end, the
-command purges its records.
+-compare, to the first row. CPU and allocations are those of the process. At the end, the command
+purges its records.
 `,
 	examples: []string{
 		"throttr bench -workload increase -duration 5s",

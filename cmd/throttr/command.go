@@ -20,7 +20,7 @@ type command struct {
 	no       string // the meaning of exit status 1; "": the command does not exit with it
 	examples []string
 	local    bool   // does not connect to servers
-	timeout  string // usage of -timeout; "": it bounds the whole command
+	timeout  string // usage of -timeout; "": timeoutUsage
 	// define defines the flags.
 	define func(*flag.FlagSet) parser
 }

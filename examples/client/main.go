@@ -1,5 +1,5 @@
-// Client shows the typed client: counters, buffers, a batch, many goroutines on few
-// connections, and what errors tell. It runs on a mock server in this process.
+// Client demonstrates the typed client: counters, buffers, a batch, many goroutines that share
+// connections, and errors. It runs on a mock server in this process.
 //
 //	go run ./examples/client
 package main
@@ -36,7 +36,8 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer srv.Close()
 
-	// The zero Config is fine for a server on this machine; here it listens elsewhere.
+	// The zero Config means a server on port 9000 of this machine. The mock server has another
+	// port.
 	client, err := throttr.Connect[uint16.Value](ctx, throttr.Config{Servers: []string{srv.Addr()}})
 	if err != nil {
 		return err
@@ -44,19 +45,19 @@ func run(ctx context.Context, out io.Writer) error {
 	defer client.Close()
 
 	for _, step := range []func(context.Context, *throttr.Client[uint16.Value], io.Writer) error{
-		counters, buffers, batch, crowd, mistakes,
+		counters, buffers, batch, concurrent, mistakes,
 	} {
 		if err := step(ctx, client, out); err != nil {
 			return err
 		}
 	}
 	for _, s := range client.Stats().Servers {
-		fmt.Fprintf(out, "stats: %d answers over %d connections\n", s.Answered, s.Dials)
+		fmt.Fprintf(out, "stats: %d responses over %d connections\n", s.Answered, s.Dials)
 	}
 	return nil
 }
 
-// counters asks one request after the other.
+// counters makes, updates and queries a counter.
 func counters(ctx context.Context, client *throttr.Client[uint16.Value], out io.Writer) error {
 	ttl, err := uint16.TTLOf(time.Minute)
 	if err != nil {
@@ -66,7 +67,7 @@ func counters(ctx context.Context, client *throttr.Client[uint16.Value], out io.
 	if err != nil {
 		return err
 	}
-	again, err := client.Insert(ctx, "stock:apples", 99, ttl) // false is an answer, no error
+	again, err := client.Insert(ctx, "stock:apples", 99, ttl) // it exists: created is false, and there is no error
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func counters(ctx context.Context, client *throttr.Client[uint16.Value], out io.
 	return err
 }
 
-// buffers keeps bytes.
+// buffers stores and reads bytes.
 func buffers(ctx context.Context, client *throttr.Client[uint16.Value], out io.Writer) error {
 	ttl, err := uint16.TTLOf(time.Hour)
 	if err != nil {
@@ -108,17 +109,17 @@ func buffers(ctx context.Context, client *throttr.Client[uint16.Value], out io.W
 	return err
 }
 
-// batch asks several requests in one round trip.
+// batch sends several requests in one round trip.
 func batch(ctx context.Context, client *throttr.Client[uint16.Value], out io.Writer) error {
 	ttl, err := uint16.TTLOf(time.Minute)
 	if err != nil {
 		return err
 	}
 	var b throttr.Batch[uint16.Value]
-	b.Insert("seats", 3, ttl)
-	taken := b.Update("seats", codec.Quota, codec.Decrease, 2)
-	left := b.Query("seats")
-	b.Purge("seats")
+	b.Insert("tickets", 3, ttl)
+	taken := b.Update("tickets", codec.Quota, codec.Decrease, 2)
+	left := b.Query("tickets")
+	b.Purge("tickets")
 	if err := client.Do(ctx, &b); err != nil {
 		return err
 	}
@@ -126,16 +127,16 @@ func batch(ctx context.Context, client *throttr.Client[uint16.Value], out io.Wri
 	if err != nil {
 		return err
 	}
-	seats, _, err := left.Counter()
+	tickets, _, err := left.Counter()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "a batch of %d requests: taken: %v, left: %d\n", b.Len(), ok, seats.Quota)
+	fmt.Fprintf(out, "a batch of %d requests: taken: %v, left: %d\n", b.Len(), ok, tickets.Quota)
 	return nil
 }
 
-// crowd has a hundred goroutines count at once: their requests share connections.
-func crowd(ctx context.Context, client *throttr.Client[uint16.Value], out io.Writer) error {
+// concurrent increases a counter in 100 goroutines. Their requests share connections.
+func concurrent(ctx context.Context, client *throttr.Client[uint16.Value], out io.Writer) error {
 	ttl, err := uint16.TTLOf(time.Minute)
 	if err != nil {
 		return err
@@ -163,14 +164,14 @@ func crowd(ctx context.Context, client *throttr.Client[uint16.Value], out io.Wri
 	return err
 }
 
-// mistakes shows what errors tell. Nothing of this has reached a server.
+// mistakes causes errors. None of these requests reaches a server.
 func mistakes(ctx context.Context, client *throttr.Client[uint16.Value], out io.Writer) error {
 	_, err := client.Insert(ctx, "k", 1, uint16.TTL{Amount: 0, Unit: codec.Seconds})
 	fmt.Fprintf(out, "a TTL of 0: %v (is ErrTTL: %v)\n", err, errors.Is(err, throttr.ErrTTL))
 
-	gone, cancel := context.WithCancel(ctx)
+	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	_, _, err = client.Query(gone, "k")
-	fmt.Fprintf(out, "a caller who has left: %v (safe to retry: %v)\n", errors.Is(err, context.Canceled), throttr.SafeToRetry(err))
+	_, _, err = client.Query(canceled, "k")
+	fmt.Fprintf(out, "a canceled context: %v (safe to retry: %v)\n", errors.Is(err, context.Canceled), throttr.SafeToRetry(err))
 	return nil
 }

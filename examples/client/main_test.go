@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheExampleSaysWhatItDoes(t *testing.T) {
+func TestExamplePrintsResults(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out))
 	for _, line := range []string{

@@ -11,34 +11,34 @@ import (
 
 const (
 	attempts = 3
-	period   = 15 * time.Minute
+	scale    = 15 * time.Minute
 )
 
 var errPassword = errors.New("wrong password")
 
-// lockedError tells how long a user has to wait.
-type lockedError struct{ wait time.Duration }
+// lockedError says that a user has made too many attempts.
+type lockedError struct{ retryAfter time.Duration }
 
 // Error says when to try again.
 func (e *lockedError) Error() string {
-	return fmt.Sprintf("too many attempts, come back in %v", e.wait)
+	return fmt.Sprintf("too many attempts, retry after %v", e.retryAfter)
 }
 
-// door lets in who knows the password, and gives everybody a few attempts.
-type door struct{ limiter *throttr.RateLimit }
+// auth checks passwords and limits the attempts of each user.
+type auth struct{ limiter *throttr.RateLimit }
 
-// login checks a password. Errors: errPassword; a *lockedError after too many attempts;
-// those of the rate limit, when nobody is let in.
-func (d *door) login(ctx context.Context, user, password string) error {
-	res, err := d.limiter.Hit(ctx, "login:"+user, period, attempts)
+// login checks a password. It returns errPassword if the password is wrong, a *lockedError after
+// too many attempts, and the error of the rate limit if that fails.
+func (a *auth) login(ctx context.Context, user, password string) error {
+	res, err := a.limiter.Hit(ctx, "login:"+user, scale, attempts)
 	if err != nil {
 		return err
 	}
 	if !res.Allowed {
-		return &lockedError{wait: res.RetryAfter.Round(time.Second)}
+		return &lockedError{retryAfter: res.RetryAfter.Round(time.Second)}
 	}
 	if password != "secret" {
 		return errPassword
 	}
-	return d.limiter.Reset(ctx, "login:"+user, period)
+	return a.limiter.Reset(ctx, "login:"+user, scale)
 }

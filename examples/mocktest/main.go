@@ -1,6 +1,6 @@
-// Mocktest shows how to test code that is rate limited, with no server and without
-// waiting: a mock server with a virtual clock. The code is login.go, and the tests are
-// login_test.go. This program only tries the code, for as long as the clock stands still.
+// Mocktest demonstrates how to test code with a rate limit: on a mock server with a virtual
+// clock, so that tests need neither a server nor time. The code is in login.go, and the tests
+// are in login_test.go. This program calls the code with a few passwords.
 //
 //	go run ./examples/mocktest
 //	go test ./examples/mocktest
@@ -35,11 +35,11 @@ func run(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	door := &door{limiter: throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))}
+	auth := &auth{limiter: throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))}
 	for range attempts + 1 {
-		fmt.Println("wrong password:", door.login(ctx, "alice", "guess"))
+		fmt.Println("wrong password:", auth.login(ctx, "alice", "guess"))
 	}
-	srv.Advance(period)
-	fmt.Printf("%v later: %v\n", period, door.login(ctx, "alice", "secret"))
+	srv.Advance(scale)
+	fmt.Printf("%v later: %v\n", scale, auth.login(ctx, "alice", "secret"))
 	return nil
 }

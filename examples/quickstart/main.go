@@ -1,11 +1,10 @@
-// Quickstart shows a rate limit at work: three users, a limit of 5 hits per 2 s, and
-// a line for every hit. It ends by itself after some 7 s.
+// Quickstart demonstrates a rate limit: three users, a limit of 5 hits per 2 s, and a line for
+// each hit. It takes some 7 s.
 //
 //	go run ./examples/quickstart                            (on a mock server in this process)
 //	go run ./examples/quickstart -servers 127.0.0.1:9000    (on Throttr servers, separated by commas)
 //
-// It is written for servers whose values are 2 bytes wide: where it says uint16, any of
-// the four value sizes can be named.
+// The servers must have values of 2 bytes. For another value size, replace uint16.
 package main
 
 import (
@@ -34,25 +33,25 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	servers := flags.String("servers", "", "Throttr servers, host:port and separated by commas; none: a mock server")
+	servers := flags.String("servers", "", "addresses of Throttr servers, separated by commas (default: a mock server)")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
 		return 2
 	}
-	if err := demonstrate(ctx, *servers, stdout); err != nil {
+	if err := quickstart(ctx, *servers, stdout); err != nil {
 		fmt.Fprintln(stderr, "quickstart: "+sentence(err))
 		return 1
 	}
 	return 0
 }
 
-// demonstrate starts a mock server unless there are servers, and runs the show on it.
-func demonstrate(ctx context.Context, servers string, out io.Writer) error {
+// quickstart runs the simulation on servers or, if there are none, on a mock server.
+func quickstart(ctx context.Context, servers string, out io.Writer) error {
 	if servers != "" {
 		fmt.Fprintf(out, "Throttr at %s\n", servers)
-		return connectAndShow(ctx, strings.Split(servers, ","), out)
+		return connectAndSimulate(ctx, strings.Split(servers, ","), out)
 	}
 	srv, err := mockserver.Start(mockserver.WithValueSize(uint16.Size))
 	if err != nil {
@@ -60,36 +59,36 @@ func demonstrate(ctx context.Context, servers string, out io.Writer) error {
 	}
 	defer srv.Close()
 	fmt.Fprintf(out, "a mock server at %s\n", srv.Addr())
-	if err := connectAndShow(ctx, []string{srv.Addr()}, out); err != nil {
+	if err := connectAndSimulate(ctx, []string{srv.Addr()}, out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nLeft on the mock server: %d records. Expired there: %d. What a real server would not have survived: %d.\n",
+	fmt.Fprintf(out, "\nLeft on the mock server: %d records. Expired there: %d. Requests that would have harmed a real server: %d.\n",
 		len(srv.Keys()), srv.Expired(), len(srv.Violations()))
 	return nil
 }
 
-func connectAndShow(ctx context.Context, servers []string, out io.Writer) error {
+func connectAndSimulate(ctx context.Context, servers []string, out io.Writer) error {
 	client, err := throttr.Connect[uint16.Value](ctx, throttr.Config{Servers: servers})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return show(ctx, throttr.NewRateLimit(client.Backend()), out)
+	return simulate(ctx, throttr.NewRateLimit(client.Backend()), out)
 }
 
-// sentence says in one line what has gone wrong.
+// sentence returns the text of an error as a sentence.
 func sentence(err error) string {
 	var size *throttr.ValueSizeError
 	switch {
 	case errors.As(err, &size):
-		return fmt.Sprintf("the server at %s has %d-byte values (uint%d), and this program is written for %d-byte values (uint%d).",
+		return fmt.Sprintf("the server at %s has %d-byte values (uint%d), but this program needs %d-byte values (uint%d).",
 			size.Server, size.Actual, 8*size.Actual, size.Client, 8*size.Client)
 	case errors.Is(err, context.Canceled):
 		return "interrupted."
 	}
 	reason := strings.ReplaceAll(err.Error(), "\n", ", ")
 	if errors.Is(err, throttr.ErrConnect) {
-		return fmt.Sprintf("no Throttr server answers there (%s).", reason)
+		return fmt.Sprintf("no Throttr server responds there (%s).", reason)
 	}
 	return reason + "."
 }

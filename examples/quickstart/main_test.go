@@ -18,19 +18,19 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// quickstart runs the program and returns its status and what it has printed.
-func quickstart(t *testing.T, args ...string) (status int, stdout, stderr string) {
+// runProgram runs the program and returns its exit status and output.
+func runProgram(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	status = run(t.Context(), args, &out, &errs)
 	return status, out.String(), errs.String()
 }
 
-// requireLimits checks that a show has lines of hits, and no window over the limit. It
-// returns how many lines.
+// requireLimits requires that the output has hits, and no window with more than the limit. It
+// returns the number of hits.
 func requireLimits(t *testing.T, stdout string) (n int) {
 	t.Helper()
-	counts := map[string]int{} // allowed hits in the present window
+	counts := map[string]int{} // allowed hits in the current window
 	line := regexp.MustCompile(`^ *[0-9.]+s +(\w+) +[0-9]+ +(allowed|denied) +([0-9]+) `)
 	for l := range strings.Lines(stdout) {
 		m := line.FindStringSubmatch(l)
@@ -51,7 +51,7 @@ func requireLimits(t *testing.T, stdout string) (n int) {
 	return n
 }
 
-func TestTheShowHasEverythingInIt(t *testing.T) {
+func TestOutputHasAllowedAndDeniedHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := mockserver.RunT(t, mockserver.WithAddr("memory", "memory:1"))
 		client, err := throttr.Connect[uint16.Value](t.Context(), throttr.Config{
@@ -61,7 +61,7 @@ func TestTheShowHasEverythingInIt(t *testing.T) {
 		defer client.Close()
 		start := time.Now()
 		var out bytes.Buffer
-		require.NoError(t, show(t.Context(), throttr.NewRateLimit(client.Backend()), &out))
+		require.NoError(t, simulate(t.Context(), throttr.NewRateLimit(client.Backend()), &out))
 		require.Less(t, time.Since(start), 8*time.Second)
 		require.NoError(t, client.Close())
 		require.Empty(t, srv.Keys())
@@ -76,19 +76,19 @@ func TestTheShowHasEverythingInIt(t *testing.T) {
 	})
 }
 
-func TestTheShowRunsOnAMockServer(t *testing.T) {
+func TestQuickstartRunsOnMockServer(t *testing.T) {
 	t.Parallel()
-	status, stdout, stderr := quickstart(t)
+	status, stdout, stderr := runProgram(t)
 	require.Zero(t, status, stderr)
 	require.Empty(t, stderr)
 	requireLimits(t, stdout)
 	require.Contains(t, stdout, "Left on the mock server: 0 records. Expired there: 0.")
 }
 
-func TestTheShowRunsOnServers(t *testing.T) {
+func TestQuickstartRunsOnServers(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t, mockserver.WithValueSize(2)), mockserver.RunT(t, mockserver.WithValueSize(2))
-	status, stdout, stderr := quickstart(t, "-servers", a.Addr()+","+b.Addr())
+	status, stdout, stderr := runProgram(t, "-servers", a.Addr()+","+b.Addr())
 	require.Zero(t, status, stderr)
 	require.Empty(t, stderr)
 	requireLimits(t, stdout)
@@ -98,7 +98,7 @@ func TestTheShowRunsOnServers(t *testing.T) {
 	}
 }
 
-// requireSentence checks that a program has failed with one sentence.
+// requireSentence requires that the program has failed with one sentence.
 func requireSentence(t *testing.T, status int, stderr string) {
 	t.Helper()
 	require.Equal(t, 1, status)
@@ -106,63 +106,63 @@ func requireSentence(t *testing.T, status int, stderr string) {
 	require.True(t, strings.HasSuffix(stderr, ".\n"), stderr)
 }
 
-func TestAServerOfAnotherValueSizeIsASentence(t *testing.T) {
+func TestOtherValueSizeIsASentence(t *testing.T) {
 	t.Parallel()
 	for size, name := range map[int]string{1: "has 1-byte values (uint8)", 4: "has 4-byte values (uint32)", 8: "has 8-byte values (uint64)"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
-		status, _, stderr := quickstart(t, "-servers", srv.Addr())
+		status, _, stderr := runProgram(t, "-servers", srv.Addr())
 		requireSentence(t, status, stderr)
 		require.Contains(t, stderr, srv.Addr())
 		require.Contains(t, stderr, name)
 	}
 }
 
-func TestNobodyThereIsASentence(t *testing.T) {
+func TestUnreachableServerIsASentence(t *testing.T) {
 	t.Parallel()
 	const addr = "127.0.0.1:1"
-	status, _, stderr := quickstart(t, "-servers", addr)
+	status, _, stderr := runProgram(t, "-servers", addr)
 	requireSentence(t, status, stderr)
 	require.Contains(t, stderr, addr)
 	require.Contains(t, stderr, "refused")
 }
 
-// trap is a writer that does something once a word has been written.
-type trap struct {
+// trigger is a writer that calls a function when a word has been written.
+type trigger struct {
 	word    string
-	spring  func()
+	call    func()
 	written bytes.Buffer
 	once    sync.Once
 }
 
-func (tr *trap) Write(p []byte) (int, error) {
+func (tr *trigger) Write(p []byte) (int, error) {
 	tr.written.Write(p)
 	if strings.Contains(tr.written.String(), tr.word) {
-		tr.once.Do(tr.spring)
+		tr.once.Do(tr.call)
 	}
 	return len(p), nil
 }
 
-func TestAServerThatGoesAwayIsASentence(t *testing.T) {
+func TestDisconnectIsASentence(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))
 	var errs bytes.Buffer
-	status := run(t.Context(), []string{"-servers", srv.Addr()}, &trap{word: "alice", spring: func() { srv.Close() }}, &errs)
+	status := run(t.Context(), []string{"-servers", srv.Addr()}, &trigger{word: "alice", call: func() { srv.Close() }}, &errs)
 	requireSentence(t, status, errs.String())
 }
 
-func TestAnInterruptEndsTheShow(t *testing.T) {
+func TestInterruptEndsQuickstart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var errs bytes.Buffer
-	status := run(ctx, nil, &trap{word: "alice", spring: cancel}, &errs)
+	status := run(ctx, nil, &trigger{word: "alice", call: cancel}, &errs)
 	requireSentence(t, status, errs.String())
 	require.Contains(t, errs.String(), "interrupted")
 }
 
-func TestUnknownFlagsAreUsage(t *testing.T) {
+func TestUnknownFlagPrintsUsage(t *testing.T) {
 	t.Parallel()
-	status, _, stderr := quickstart(t, "-no-such-flag")
+	status, _, stderr := runProgram(t, "-no-such-flag")
 	require.Equal(t, 2, status)
 	require.Contains(t, stderr, "-servers")
 }

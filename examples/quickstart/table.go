@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// table prints hits as they come, and keeps what the summary needs.
+// table prints hits and counts them for the summary.
 type table struct {
-	out   io.Writer
-	tally map[string]*tally
+	out    io.Writer
+	counts map[string]*counts // by user
 }
 
-// tally is what a user has had.
-type tally struct{ hits, allowed, denied, windows int }
+// counts are the numbers of a user.
+type counts struct{ hits, allowed, denied, windows int }
 
 func newTable(out io.Writer) *table {
-	t := &table{out: out, tally: make(map[string]*tally)}
+	t := &table{out: out, counts: make(map[string]*counts)}
 	for _, u := range users {
-		t.tally[u.name] = new(tally)
+		t.counts[u.name] = new(counts)
 	}
 	fmt.Fprintf(out, "limit: %d hits per %v and user\n\n", limit, scale)
 	t.row("time", "user", "hit", "decision", "count", "remaining", "retry after", "window")
@@ -29,9 +29,9 @@ func (t *table) row(time, user, hit, decision, count, remaining, retryAfter, win
 	fmt.Fprintf(t.out, "%8v  %-6v %4v  %-8v %6v %10v %12v  %v\n", time, user, hit, decision, count, remaining, retryAfter, window)
 }
 
-// line prints a hit. The first one of a window has a count of 1.
+// line prints a hit. The first hit of a window has a count of 1.
 func (t *table) line(h hit) {
-	u := t.tally[h.user]
+	u := t.counts[h.user]
 	u.hits++
 	window := ""
 	if h.res.Count == 1 {
@@ -54,8 +54,8 @@ func (t *table) line(h hit) {
 func (t *table) summary() {
 	fmt.Fprintf(t.out, "\n%-6s %8s %8s %8s %9s\n", "user", "allowed", "denied", "windows", "reopened")
 	for _, u := range users {
-		y := t.tally[u.name]
-		fmt.Fprintf(t.out, "%-6s %8d %8d %8d %9d\n", u.name, y.allowed, y.denied, y.windows, max(0, y.windows-1))
+		c := t.counts[u.name]
+		fmt.Fprintf(t.out, "%-6s %8d %8d %8d %9d\n", u.name, c.allowed, c.denied, c.windows, max(0, c.windows-1))
 	}
 }
 

@@ -58,8 +58,8 @@ func (s KeySet) Keys() Keys {
 	return Keys{text: string(all), length: length, n: s.N}
 }
 
-// Keys are keys of equal length that are ready for use. They lie in one piece of memory, so that reading one costs
-// little even if there are millions.
+// Keys are the keys of a set in memory. They are of equal length and share one string, so that
+// reading one costs little even if there are millions.
 type Keys struct {
 	text      string
 	length, n int

@@ -24,11 +24,10 @@ type rawConn struct {
 	buf     []byte // is read into
 	partial int    // bytes of a response that is not complete
 
-	// A ring of the writes whose operations are outstanding. Write number i, counted from
-	// the first, is at i modulo depth. Those before answered have all their responses; those
-	// from begun on are yet to come.
-	writes          []rawWrite
-	answered, begun int
+	// writes is a ring of the writes that have outstanding operations: the writes from number
+	// complete up to number sentWrites, counted from 0. Write i is at index i modulo depth.
+	writes               []rawWrite
+	complete, sentWrites int
 }
 
 // rawWrite is one write to a connection.
@@ -88,8 +87,8 @@ func (c *rawConn) send(n int, at time.Duration) error {
 			c.keys.setNumber(p[:(i+1)*c.length], int(c.sent)+i)
 		}
 	}
-	c.writes[c.begun%c.depth] = rawWrite{n, at} // the ring has room: each write has an outstanding operation
-	c.begun++
+	c.writes[c.sentWrites%c.depth] = rawWrite{n, at} // the ring has room: each write has an outstanding operation
+	c.sentWrites++
 	c.sent += uint64(n)
 	_, err := c.Write(p)
 	return err
@@ -116,15 +115,15 @@ func (c *rawConn) receive() (n int, err error) {
 	return n, nil
 }
 
-// count adds n operations to m, which are those that were written first.
+// count adds n operations to m: those of the oldest writes.
 func (c *rawConn) count(m *Meter, n int, now time.Duration) {
 	for n > 0 {
-		w := &c.writes[c.answered%c.depth]
+		w := &c.writes[c.complete%c.depth]
 		done := min(n, w.operations)
 		m.Add(uint64(done), now-w.at)
 		n -= done
 		if w.operations -= done; w.operations == 0 {
-			c.answered++
+			c.complete++
 		}
 	}
 }

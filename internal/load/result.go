@@ -21,7 +21,7 @@ type Result struct {
 	P999 time.Duration `json:"p999_ns"`
 	Max  time.Duration `json:"max_ns"`
 
-	// What the whole process used, per operation. CPU is user and system time in
+	// What the process used, per operation. CPU is user and system time in
 	// nanoseconds, 0 if the system does not report it.
 	CPUPerOperation    float64 `json:"cpu_ns_per_operation"`
 	AllocsPerOperation float64 `json:"allocs_per_operation"`

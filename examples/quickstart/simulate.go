@@ -13,32 +13,32 @@ import (
 const (
 	limit = 5
 	scale = 2 * time.Second
-	// lasts is how long there are hits: the third window is open when it ends.
-	lasts = 4900 * time.Millisecond
+	// duration is the time in which users hit. It ends in the third window.
+	duration = 4900 * time.Millisecond
 )
 
-// user is somebody who hits.
+// user is a user, and how often there are hits of theirs.
 type user struct {
 	name       string
 	goroutines int
-	every      time.Duration // how often each of them hits
+	every      time.Duration // between two hits of a goroutine
 }
 
 var users = []user{
 	{"alice", 2, 450 * time.Millisecond}, // 8 or 9 hits in a window
-	{"bob", 1, 310 * time.Millisecond},   // 6 or 7
-	{"carol", 1, 550 * time.Millisecond}, // 3 or 4: never denied
+	{"bob", 1, 310 * time.Millisecond},   // 6 or 7 hits
+	{"carol", 1, 550 * time.Millisecond}, // 3 or 4 hits, which are never denied
 }
 
-// hit is one hit and the decision on it.
+// hit is a hit and its result.
 type hit struct {
 	user string
 	at   time.Duration // since the start
 	res  throttr.Result
 }
 
-// show lets the users hit, and prints a line for each hit and a summary.
-func show(ctx context.Context, limiter *throttr.RateLimit, out io.Writer) error {
+// simulate runs the goroutines of all users, and prints each hit and a summary.
+func simulate(ctx context.Context, limiter *throttr.RateLimit, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	hits := make(chan hit)
@@ -67,10 +67,10 @@ func show(ctx context.Context, limiter *throttr.RateLimit, out io.Writer) error 
 		return context.Cause(ctx)
 	}
 	t.summary()
-	return tidy(ctx, limiter)
+	return cleanUp(ctx, limiter)
 }
 
-// hit hits again and again.
+// hit repeats hits until the duration is over.
 func (u user) hit(ctx context.Context, limiter *throttr.RateLimit, start time.Time, first time.Duration, hits chan<- hit) error {
 	next := time.NewTimer(first)
 	defer next.Stop()
@@ -81,7 +81,7 @@ func (u user) hit(ctx context.Context, limiter *throttr.RateLimit, start time.Ti
 			return ctx.Err()
 		}
 		at := time.Since(start)
-		if at > lasts {
+		if at > duration {
 			return nil
 		}
 		res, err := limiter.Hit(ctx, "quickstart:"+u.name, scale, limit)
@@ -93,9 +93,9 @@ func (u user) hit(ctx context.Context, limiter *throttr.RateLimit, start time.Ti
 	}
 }
 
-// tidy ends the windows that are open, and gives the limiter the time to remove the
-// records of those before: it does so, in the background, a scale after their end.
-func tidy(ctx context.Context, limiter *throttr.RateLimit) error {
+// cleanUp ends the open windows. Then it waits until the limiter has removed the records of the
+// earlier windows, which it does in the background, one scale after their end.
+func cleanUp(ctx context.Context, limiter *throttr.RateLimit) error {
 	for _, u := range users {
 		if err := limiter.Reset(ctx, "quickstart:"+u.name, scale); err != nil {
 			return fmt.Errorf("reset %s: %w", u.name, err)
