@@ -49,7 +49,7 @@ type Config struct {
 	Name string
 
 	// OnDenied responds to a request that exceeds a limit. The RateLimit fields and
-	// Retry-After are set already. [Serve] denies nothing, for a trial run.
+	// Retry-After are set already. [Serve] denies nothing, for a dry run.
 	// Default: [Deny].
 	OnDenied Answer
 

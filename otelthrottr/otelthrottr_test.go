@@ -154,7 +154,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	require.Len(t, durations, 5, "resets are not among them")
 	for _, p := range durations {
 		require.InDelta(t, 0.003*float64(p.Count), p.Sum, 1e-9, "seconds")
-		require.Equal(t, 1e-6, p.Bounds[0], "fine enough for an embedded backend")
+		require.Equal(t, 1e-6, p.Bounds[0], "fine enough for a memory backend")
 		require.Contains(t, tel.counts("throttr.hits"), encoded(p.Attributes), "as throttr.hits")
 	}
 }
