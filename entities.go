@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	windows "github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/window"
 )
 
 var (
@@ -163,8 +163,8 @@ func validate(entity, operation string, scale time.Duration) error {
 			return &ValidationError{Field: f.field, Reason: fmt.Sprintf("is %d bytes, at most %d are allowed", len(f.value), maxName)}
 		}
 	}
-	if scale < windows.MinScale {
-		reason := fmt.Sprintf("of %v is shorter than %v; did you forget the unit?", scale, windows.MinScale)
+	if scale < window.MinScale {
+		reason := fmt.Sprintf("of %v is shorter than %v; did you forget the unit?", scale, window.MinScale)
 		return &ValidationError{Field: "window", Reason: reason}
 	}
 	return nil

@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/memory"
-	windows "github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/window"
 )
 
 // ErrScale says that a scale is not one that a backend accepts: it is less than 1 ms, or the
 // backend can't store windows of it.
-var ErrScale = windows.ErrScale
+var ErrScale = window.ErrScale
 
-// Backend stores windows. Package window documents what it must do. Implement it to use a
+// Backend stores window. Package window documents what it must do. Implement it to use a
 // RateLimit with a store of your own.
-type Backend = windows.Backend
+type Backend = window.Backend
 
 // Window is the state of a window in a [Backend].
-type Window = windows.Window
+type Window = window.Window
 
 // RateLimit counts hits in fixed windows, one for each key and scale. The scale is the length
 // of the window.
@@ -27,7 +27,7 @@ type Window = windows.Window
 // window. Every hit counts, denied ones included, and a hit is allowed if the count, with the
 // hit itself, is at most the limit. So between the start and the end of a window, limit hits
 // are allowed and no more. The same key with another scale has another window. (These are
-// per-key windows. Backends can also keep aligned windows, which start and end at multiples of
+// per-key window. Backends can also keep aligned windows, which start and end at multiples of
 // the scale: see the type Algorithm in package window.)
 //
 // A RateLimit is safe for concurrent use.
@@ -108,7 +108,7 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 
 // hit counts the hit that e describes, and reports the decision to the observer.
 func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, error) {
-	if err := windows.CheckScale(e.Scale); err != nil {
+	if err := window.CheckScale(e.Scale); err != nil {
 		return Result{}, err
 	}
 	if r.observer == nil {
@@ -156,7 +156,7 @@ func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 // Inc adds increment to key's window, opening one if there is none, and returns the count.
 // Errors are those of [RateLimit.Hit].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (uint64, error) {
-	if err := windows.CheckScale(scale); err != nil {
+	if err := window.CheckScale(scale); err != nil {
 		return 0, err
 	}
 	w, err := r.backend.Inc(ctx, key, scale, increment)
@@ -180,7 +180,7 @@ func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Durati
 // Window returns the state of key's window, the zero Window if there is none. Errors are those
 // of [RateLimit.Hit].
 func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration) (Window, error) {
-	if err := windows.CheckScale(scale); err != nil {
+	if err := window.CheckScale(scale); err != nil {
 		return Window{}, err
 	}
 	return r.backend.Get(ctx, key, scale)
@@ -190,7 +190,7 @@ func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration)
 // per-key window ends one scale from now. Set returns the count. Errors are those of
 // [RateLimit.Hit].
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
-	if err := windows.CheckScale(scale); err != nil {
+	if err := window.CheckScale(scale); err != nil {
 		return 0, err
 	}
 	w, err := r.backend.Set(ctx, key, scale, count)
@@ -205,7 +205,7 @@ func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) 
 
 // reset ends the window that e describes, and reports that to the observer.
 func (r *RateLimit) reset(ctx context.Context, e Event) error {
-	if err := windows.CheckScale(e.Scale); err != nil {
+	if err := window.CheckScale(e.Scale); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -225,7 +225,7 @@ func (r *RateLimit) reset(ctx context.Context, e Event) error {
 // [RateLimit.Hit].
 func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	for _, scale := range scales {
-		if err := windows.CheckScale(scale); err != nil {
+		if err := window.CheckScale(scale); err != nil {
 			return 0, err
 		}
 	}

@@ -13,7 +13,7 @@ var (
 	// ErrScale says that a scale is not one that a backend accepts. See [CheckScale].
 	ErrScale = errors.New("throttr: invalid scale")
 	// ErrRange says that a number is larger than a backend can store. See [RangeError].
-	ErrRange = errors.New("throttr: out of range of the value size")
+	ErrRange = errors.New("throttr: number out of range")
 	// ErrClosed says that a client or a backend has been closed.
 	ErrClosed = errors.New("throttr: closed")
 )
