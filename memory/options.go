@@ -15,14 +15,14 @@ const DefaultMaxKeys = 1 << 20
 type Overflow uint8
 
 const (
-	// Refuse lets the hit fail with [ErrFull] until a window ends. An attacker who makes up
+	// Refuse makes the hit fail with [ErrFull] until a window ends. An attacker who makes up
 	// keys can cause new keys to be refused, but can't reset a count. Keys that have a window
 	// are not affected. The default.
 	Refuse Overflow = iota
 	// Evict removes the window with the fewest hits of a small random sample. No key is
-	// refused, but some are allowed more than their limit: one or two hits more, as a rule,
-	// if the new keys are made up; as many as an attacker likes who can hit that many keys
-	// to their limit.
+	// refused, but some are allowed more than their limit. If the new keys are made up, that
+	// is usually one or two hits more. An attacker that can hit many keys to their limit can
+	// reset the count of any key.
 	Evict
 )
 

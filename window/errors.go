@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The errors of backends. They tell mistakes in the program, and its end, from failures of a
-// backend. The errors that a backend returns match them.
+// The errors of backends. They distinguish mistakes in the program, and its end, from failures
+// of a backend. The errors that a backend returns match them.
 var (
 	// ErrScale says that a scale is not one that a backend accepts. See [CheckScale].
 	ErrScale = errors.New("throttr: invalid scale")

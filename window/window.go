@@ -27,8 +27,8 @@ type Window struct {
 	Left      time.Duration // from now until ExpiresAt; positive while the window is active
 	StartedAt time.Time     // when it opened; zero if the backend does not store it
 	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
-	// ID tells windows of one key and scale apart: Windows with different IDs are states of
-	// different windows. 0 if the backend does not set it.
+	// ID identifies the window among those of its key and scale: states with different IDs are
+	// of different windows. 0 if the backend does not set it.
 	ID int64
 }
 
