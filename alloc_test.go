@@ -64,6 +64,10 @@ func allocations(t *testing.T, response []byte, request func(context.Context, *t
 }
 
 func TestRequestsDoNotAllocate(t *testing.T) {
+	allowed := 0.0
+	if testkit.Race { // sync.Pool then drops one object in four, on purpose
+		allowed = 4
+	}
 	found := []byte{1, 5, 0, 4, 9, 0}
 	for name, got := range map[string]float64{
 		"Query": allocations(t, found, func(ctx context.Context, c *throttr.Client[uint16]) error {
@@ -84,7 +88,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		}),
 	} {
 		t.Logf("%s: %v allocations", name, got)
-		require.LessOrEqual(t, got, allowedAllocs, name)
+		require.LessOrEqual(t, got, allowed, name)
 	}
 }
 

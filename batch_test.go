@@ -56,7 +56,7 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 300
 		f := newFamily(t, 3)
-		client := f.testkit.Connect(t, throttr.Config{MaxInFlight: 30}, f.names...)
+		client := f.connect(t, throttr.Config{MaxInFlight: 30}, f.names...)
 		var b throttr.Batch[uint16]
 		var inserts []throttr.Reply[uint16]
 		var queries []throttr.CounterReply[uint16]
@@ -81,7 +81,7 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 		require.Len(t, homes, 3)
 
 		// Another client, told the servers in another order, finds all of them.
-		other := f.testkit.Connect(t, throttr.Config{}, f.names[2], f.names[0], f.names[1])
+		other := f.connect(t, throttr.Config{}, f.names[2], f.names[0], f.names[1])
 		for i := range keys {
 			c, ok, err := other.Query(t.Context(), fmt.Sprint("user:", i))
 			require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestABatchSpansServersAndClientsAgreeWhereAKeyLives(t *testing.T) {
 			require.EqualValues(t, i, c.Quota)
 		}
 		// One that does not know a server misses only what that server has.
-		fewer := f.testkit.Connect(t, throttr.Config{}, f.names[:2]...)
+		fewer := f.connect(t, throttr.Config{}, f.names[:2]...)
 		for i := range keys {
 			key := fmt.Sprint("user:", i)
 			_, ok, err := fewer.Query(t.Context(), key)
@@ -167,7 +167,7 @@ func TestABatchOutOfTurnIsAnError(t *testing.T) {
 func TestABatchMayFailInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 2)
-		client := f.testkit.Connect(t, throttr.Config{}, f.names...)
+		client := f.connect(t, throttr.Config{}, f.names...)
 		f.servers[f.names[0]].Disconnect()
 		f.servers[f.names[0]].Refuse(true)
 		synctest.Wait()

@@ -149,7 +149,7 @@ func TestAServerOfAnotherValueSizeIsLeftAlone(t *testing.T) {
 			if want == size {
 				continue
 			}
-			_, err := testkit.Connect()
+			_, err := connect()
 			require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
 			var mismatch *throttr.ValueSizeError
 			require.ErrorAs(t, err, &mismatch)

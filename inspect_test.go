@@ -396,7 +396,7 @@ func TestAMessageIsPublishedOnOneOfSeveralServers(t *testing.T) {
 	ok, err := client.Publish(ctx, throttr.AllChannel, []byte("once"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, "once", string(next(t, all).Payload))
+	require.Equal(t, "once", string(testkit.Next(t, all).Payload))
 	require.Equal(t, 1, published())
 
 	own := testkit.Subscribe(t, client, throttr.OwnChannel)
@@ -412,7 +412,7 @@ func TestAMessageIsPublishedOnOneOfSeveralServers(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 		}
-		m := next(t, own)
+		m := testkit.Next(t, own)
 		require.Equal(t, []string{srv.Addr(), id.String(), "own"}, []string{m.Server, m.Channel, string(m.Payload)})
 	}
 }

@@ -97,3 +97,31 @@ func Collect[E any](t testing.TB, seq iter.Seq2[E, error]) (all []E, last error)
 	}
 	return all, last
 }
+
+// Next returns the next message of sub. It fails the test if none comes within a minute.
+func Next(t testing.TB, sub *throttr.Subscription) throttr.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m, err := sub.Next(ctx)
+	require.NoError(t, err)
+	return m
+}
+
+// Payloads returns the payloads of all messages that sub holds. None of them may be a gap. It
+// lets a nanosecond pass, so in a bubble of testing/synctest all messages have arrived.
+func Payloads(t testing.TB, sub *throttr.Subscription) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	var all []string
+	for m, err := range sub.Messages(ctx) {
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			break
+		}
+		require.False(t, m.Gap)
+		all = append(all, string(m.Payload))
+	}
+	return all
+}

@@ -92,10 +92,10 @@ func TestASubscriptionDelivers(t *testing.T) {
 			publish("news", "")
 			publish("news", "\x19\x01\x00")
 			for _, want := range []string{"one", "", "\x19\x01\x00"} {
-				m := next(t, sub)
+				m := testkit.Next(t, sub)
 				require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: "news", Payload: []byte(want)}, m)
 			}
-			require.Empty(t, payloads(t, sub))
+			require.Empty(t, testkit.Payloads(t, sub))
 			require.Zero(t, sub.Dropped())
 		})
 	}
@@ -122,7 +122,7 @@ func TestSubscriptionsHaveAConnectionOfTheirOwnWhileThereAreAny(t *testing.T) {
 
 		c := testkit.Subscribe(t, client, "a")
 		publisher(t, srv)("a", "again")
-		require.Equal(t, "again", string(next(t, c).Payload))
+		require.Equal(t, "again", string(testkit.Next(t, c).Payload))
 		require.Zero(t, testkit.ServerStats(client).Failures)
 		require.EqualValues(t, 3, testkit.ServerStats(client).Dials)
 	})
@@ -140,10 +140,10 @@ func TestSubscriptionsToAChannelShareOneOnTheWire(t *testing.T) {
 		require.Equal(t, 2, srv.Requests(codec.OpSubscribe))
 		publish := publisher(t, srv)
 		publish("c", "x")
-		first := next(t, subs[0])
+		first := testkit.Next(t, subs[0])
 		first.Payload[0] = 'y'
 		for _, s := range subs[1:] {
-			require.Equal(t, []string{"x"}, payloads(t, s), "each has a copy")
+			require.Equal(t, []string{"x"}, testkit.Payloads(t, s), "each has a copy")
 		}
 		for _, s := range subs[1:] {
 			require.NoError(t, s.Close())
@@ -151,7 +151,7 @@ func TestSubscriptionsToAChannelShareOneOnTheWire(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, srv.Requests(codec.OpUnsubscribe))
 		publish("c", "z")
-		require.Equal(t, "z", string(next(t, subs[0]).Payload))
+		require.Equal(t, "z", string(testkit.Next(t, subs[0]).Payload))
 		require.NoError(t, subs[0].Close())
 		synctest.Wait()
 		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
@@ -159,7 +159,7 @@ func TestSubscriptionsToAChannelShareOneOnTheWire(t *testing.T) {
 		testkit.Subscribe(t, client, "c")
 		require.Equal(t, 3, srv.Requests(codec.OpSubscribe))
 		require.Equal(t, 1, srv.Subscriptions("c"))
-		require.Empty(t, payloads(t, other))
+		require.Empty(t, testkit.Payloads(t, other))
 	})
 }
 
@@ -191,7 +191,7 @@ func TestManyWhoComeAndGoLeaveTheServerAsTheyAre(t *testing.T) {
 		for i, s := range left {
 			require.Equal(t, 1, srv.Subscriptions(fmt.Sprint(i)))
 			publish(fmt.Sprint(i), "once")
-			require.Equal(t, []string{"once"}, payloads(t, s))
+			require.Equal(t, []string{"once"}, testkit.Payloads(t, s))
 			s.Close()
 		}
 		synctest.Wait()
@@ -243,8 +243,8 @@ func TestASlowSubscriberLosesAloneAndItsLossesAreCounted(t *testing.T) {
 		for n := range 7 {
 			first = append(first, fmt.Sprint(n))
 		}
-		require.Equal(t, last, payloads(t, slowOld))
-		require.Equal(t, first, payloads(t, slowNew))
+		require.Equal(t, last, testkit.Payloads(t, slowOld))
+		require.Equal(t, first, testkit.Payloads(t, slowNew))
 	})
 }
 
@@ -277,18 +277,18 @@ func TestALostConnectionIsMadeAgainAndLeavesAGap(t *testing.T) {
 		publish("*", "all")
 		publish(after.String(), "own")
 
-		require.Equal(t, "before", string(next(t, subs[14]).Payload))
-		require.Equal(t, "before", string(next(t, subs[15]).Payload))
+		require.Equal(t, "before", string(testkit.Next(t, subs[14]).Payload))
+		require.Equal(t, "before", string(testkit.Next(t, subs[15]).Payload))
 		for i, s := range subs {
-			require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: fmt.Sprint(i / 2), Gap: true}, next(t, s))
+			require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: fmt.Sprint(i / 2), Gap: true}, testkit.Next(t, s))
 		}
-		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: "*", Gap: true}, next(t, everything))
-		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, next(t, own))
-		require.Equal(t, []string{"after"}, payloads(t, subs[14]))
-		require.Equal(t, []string{"after"}, payloads(t, subs[15]))
-		require.Equal(t, []string{"after"}, payloads(t, late), "who came later has no gap")
-		require.Equal(t, []string{"all"}, payloads(t, everything))
-		require.Equal(t, []string{"own"}, payloads(t, own))
+		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: "*", Gap: true}, testkit.Next(t, everything))
+		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, testkit.Next(t, own))
+		require.Equal(t, []string{"after"}, testkit.Payloads(t, subs[14]))
+		require.Equal(t, []string{"after"}, testkit.Payloads(t, subs[15]))
+		require.Equal(t, []string{"after"}, testkit.Payloads(t, late), "who came later has no gap")
+		require.Equal(t, []string{"all"}, testkit.Payloads(t, everything))
+		require.Equal(t, []string{"own"}, testkit.Payloads(t, own))
 		require.Equal(t, 200, srv.Requests(codec.OpSubscribe))
 	})
 }
@@ -310,10 +310,10 @@ func TestAServerThatIsAwayForLongIsTriedAfterPauses(t *testing.T) {
 		require.InDelta(t, 17, testkit.ServerStats(client).Dials-dials, 2)
 		srv.Refuse(false)
 		time.Sleep(5 * time.Second)
-		require.True(t, next(t, sub).Gap)
-		require.Empty(t, payloads(t, sub), "one gap is enough")
+		require.True(t, testkit.Next(t, sub).Gap)
+		require.Empty(t, testkit.Payloads(t, sub), "one gap is enough")
 		publisher(t, srv)("c", "back")
-		require.Equal(t, "back", string(next(t, sub).Payload))
+		require.Equal(t, "back", string(testkit.Next(t, sub).Payload))
 
 		srv.Refuse(true)
 		srv.Disconnect()
@@ -345,7 +345,7 @@ func TestSubscribeWhereTheServerCannotBeReached(t *testing.T) {
 		srv.Refuse(false)
 		sub := testkit.Subscribe(t, client, "c")
 		publisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, payloads(t, sub))
+		require.Equal(t, []string{"x"}, testkit.Payloads(t, sub))
 	})
 }
 
@@ -370,7 +370,7 @@ func TestSubscribeChecksWhatItIsGiven(t *testing.T) {
 		require.Equal(t, 1, srv.Conns())
 		empty := testkit.Subscribe(t, client, "")
 		publisher(t, srv)("", "x")
-		require.Equal(t, []string{"x"}, payloads(t, empty))
+		require.Equal(t, []string{"x"}, testkit.Payloads(t, empty))
 	})
 }
 
@@ -398,7 +398,7 @@ func TestSubscribersLeaveWhenTheirContextEnds(t *testing.T) {
 		publisher(t, srv)("c", "x")
 		_, err = sub.Next(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "though there is a message")
-		require.Equal(t, []string{"x"}, payloads(t, sub))
+		require.Equal(t, []string{"x"}, testkit.Payloads(t, sub))
 	})
 }
 
@@ -503,12 +503,12 @@ func TestSeveralServersEachHaveTheirChannels(t *testing.T) {
 		for addr, srv := range servers {
 			require.Equal(t, 3, srv.Conns(), "the pool's, the publisher's, and that of the subscriptions")
 			publish[addr]("*", addr)
-			m := next(t, everything)
+			m := testkit.Next(t, everything)
 			require.Equal(t, throttr.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, m)
 			id, ok := own.ConnID(addr)
 			require.True(t, ok)
 			publish[addr](id.String(), "you")
-			require.Equal(t, throttr.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, next(t, own))
+			require.Equal(t, throttr.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, testkit.Next(t, own))
 			require.Zero(t, srv.Requests(codec.OpSubscribe))
 		}
 		_, ok := own.ConnID("elsewhere")
@@ -521,9 +521,9 @@ func TestSeveralServersEachHaveTheirChannels(t *testing.T) {
 			for addr := range servers {
 				publish[addr](channel, addr)
 			}
-			m := next(t, sub)
+			m := testkit.Next(t, sub)
 			require.Equal(t, m.Server, string(m.Payload))
-			require.Empty(t, payloads(t, sub), "it lives on one of them")
+			require.Empty(t, testkit.Payloads(t, sub), "it lives on one of them")
 			used[m.Server] = true
 			// A channel lives where a key of its name does.
 			_, err := client.Insert(t.Context(), channel, 1, testkit.Minute)
@@ -534,10 +534,10 @@ func TestSeveralServersEachHaveTheirChannels(t *testing.T) {
 		require.Len(t, used, 3)
 
 		servers["memory:2"].Disconnect()
-		m := next(t, everything)
+		m := testkit.Next(t, everything)
 		require.True(t, m.Gap)
 		require.Equal(t, "memory:2", m.Server)
-		require.Empty(t, payloads(t, everything))
+		require.Empty(t, testkit.Payloads(t, everything))
 
 		everything.Close()
 		own.Close()
@@ -568,7 +568,7 @@ func TestAGapIsNeverDropped(t *testing.T) {
 				require.EqualValues(t, 13, sub.Dropped())
 				var got []string
 				for range 4 - int(policy) {
-					m := next(t, sub)
+					m := testkit.Next(t, sub)
 					got = append(got, fmt.Sprint(string(m.Payload), m.Gap))
 				}
 				if policy == throttr.DropOldest {
@@ -576,7 +576,7 @@ func TestAGapIsNeverDropped(t *testing.T) {
 				} else {
 					require.Equal(t, []string{"0 0false", "0 1false", "true"}, got)
 				}
-				require.Empty(t, payloads(t, sub))
+				require.Empty(t, testkit.Payloads(t, sub))
 			})
 		})
 	}
@@ -607,7 +607,7 @@ func TestEventsAmongTheAnswersToSubscriptions(t *testing.T) {
 			all.Wait()
 			time.Sleep(time.Minute)
 			for i := range 100 {
-				require.Equal(t, bytes.Repeat([]byte{0, 1, 0x19}, i), next(t, loud).Payload)
+				require.Equal(t, bytes.Repeat([]byte{0, 1, 0x19}, i), testkit.Next(t, loud).Payload)
 			}
 			require.Zero(t, testkit.ServerStats(client).Failures)
 			for i := range 100 {
@@ -643,9 +643,9 @@ func TestAnAnswerThatIsLostAmongEventsEndsTheConnection(t *testing.T) {
 		end()
 		all.Wait()
 		publisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, payloads(t, sub))
+		require.Equal(t, []string{"x"}, testkit.Payloads(t, sub))
 		gaps := 0
-		for next(t, loud); ; {
+		for testkit.Next(t, loud); ; {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 			m, err := loud.Next(ctx)
 			cancel()
@@ -688,9 +688,9 @@ func TestASubscriptionThatTheServerRefuses(t *testing.T) {
 		sub := testkit.Subscribe(t, client, "c")
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
 		srv.Disconnect()
-		require.True(t, next(t, sub).Gap, "it is asked until it does not")
+		require.True(t, testkit.Next(t, sub).Gap, "it is asked until it does not")
 		publisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, payloads(t, sub))
+		require.Equal(t, []string{"x"}, testkit.Payloads(t, sub))
 	})
 }
 
@@ -703,11 +703,11 @@ func TestAPublisherWhoIsSubscribedGetsItsOwnMessages(t *testing.T) {
 			ok, err := client.Publish(t.Context(), "c", []byte(fmt.Sprint(i)))
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.Equal(t, fmt.Sprint(i), string(next(t, sub).Payload))
+			require.Equal(t, fmt.Sprint(i), string(testkit.Next(t, sub).Payload))
 		}
 		_, err := client.Publish(t.Context(), "*", []byte("all"))
 		require.NoError(t, err)
-		require.Equal(t, []string{"all"}, payloads(t, everything))
-		require.Empty(t, payloads(t, sub))
+		require.Equal(t, []string{"all"}, testkit.Payloads(t, everything))
+		require.Empty(t, testkit.Payloads(t, sub))
 	})
 }

@@ -265,10 +265,10 @@ func (p *peer[T]) events(frames []byte) {
 		p.seen[codec.OpEvent]++
 		require.Contains(p.t, p.subs, string(e.Channel))
 		require.Equal(p.t, throttr.Message{Server: throttr.DefaultServer, Channel: string(e.Channel), Payload: e.Payload},
-			next(p.t, p.subs[string(e.Channel)]))
+			testkit.Next(p.t, p.subs[string(e.Channel)]))
 	}
 	for name, sub := range p.subs {
-		require.Empty(p.t, payloads(p.t, sub), name)
+		require.Empty(p.t, testkit.Payloads(p.t, sub), name)
 	}
 }
 
