@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/window"
 )
 
 // remote is a window that another goroutine counts, as a server does.
@@ -29,8 +28,8 @@ func newRemote(b *testing.B) *remote {
 	return r
 }
 
-func (r *remote) Admit(coalesce.Batch, coalesce.Hit) (coalesce.Verdict, window.Window, error) {
-	return coalesce.Join, window.Window{}, nil
+func (r *remote) Admit(coalesce.Batch, coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+	return coalesce.Join, coalesce.Result{}, nil
 }
 
 func (r *remote) Refresh(context.Context) error { return nil }
@@ -38,7 +37,7 @@ func (r *remote) Refresh(context.Context) error { return nil }
 func (r *remote) Count(_ context.Context, b coalesce.Batch) coalesce.Outcome {
 	r.requests.Add(1)
 	r.sums <- b.Sum
-	return coalesce.Outcome{Counted: true, Window: window.Window{Count: <-r.counts}}
+	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: <-r.counts}}
 }
 
 // BenchmarkWhatDoesALoneHitCost has one caller, and no request but two switches between

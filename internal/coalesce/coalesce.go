@@ -18,8 +18,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 // ErrQueueFull says that as many hits were queued as may be.
@@ -58,14 +56,23 @@ const (
 	Decided
 )
 
+// Result is the answer to a hit. It has what the coalescer's callers need of a
+// window.Window, and is small enough to be returned in registers.
+type Result struct {
+	Count     uint64        // as of the hit
+	ExpiresAt time.Time     // when the window ends
+	Left      time.Duration // until then
+	ID        int64         // identifies the window
+}
+
 // Outcome is what Count returns.
 type Outcome struct {
 	// Counted says that the batch was counted. Otherwise, without an error, its hits go
 	// back to the front of the queue.
 	Counted bool
-	Window  window.Window // of the last hit of the batch
-	Err     error         // fails all hits of the batch
-	Sent    bool          // with an error: the batch may have been counted all the same
+	Result  Result // of the last hit of the batch
+	Err     error  // fails all hits of the batch
+	Sent    bool   // with an error: the batch may have been counted all the same
 }
 
 // Window is what a coalescer counts in. At any time it is the active window of its key and
@@ -74,10 +81,10 @@ type Outcome struct {
 // Calls of Refresh and Count and operations never overlap. Their ctx is that of the
 // group, except that Count is given the ctx of the caller if a batch has no other hit.
 type Window interface {
-	// Admit decides what becomes of h, which is next in line behind the hits in b. A window.Window
+	// Admit decides what becomes of h, which is next in line behind the hits in b. A Result
 	// or an error goes with the verdict Decided only. Admit sends nothing and returns soon:
 	// it is called with the coalescer's lock held, be it while a request is under way.
-	Admit(b Batch, h Hit) (Verdict, window.Window, error)
+	Admit(b Batch, h Hit) (Verdict, Result, error)
 	// Refresh finds out what Admit needs to know. An error fails all hits that are queued, up
 	// to the next operation. None of them was sent.
 	Refresh(ctx context.Context) error
@@ -87,4 +94,4 @@ type Window interface {
 
 // Operation is what has a window to itself, such as setting its count. Sent says that it
 // may have had an effect; it matters with an error only.
-type Operation func(ctx context.Context) (r window.Window, sent bool, err error)
+type Operation func(ctx context.Context) (r Result, sent bool, err error)

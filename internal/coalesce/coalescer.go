@@ -46,7 +46,7 @@ type pending struct {
 	waits    bool // its caller waits for done
 	finished bool // the answer is there
 
-	result window.Window
+	result Result
 	sent   bool
 	err    error
 
@@ -60,9 +60,9 @@ func (g *Group) New(w Window) *Coalescer { return &Coalescer{group: g, window: w
 // window. With an error, sent says that it may have been counted all the same.
 //
 // The error is that of the Window, ctx's, [ErrQueueFull] or [window.ErrClosed].
-func (c *Coalescer) Do(ctx context.Context, h Hit) (r window.Window, sent bool, err error) {
-	if err := c.refuse(ctx); err != nil {
-		return window.Window{}, false, err
+func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
+	if err := c.group.Check(ctx); err != nil {
+		return Result{}, false, err
 	}
 	b := Batch{Now: c.group.options.Now()}
 	c.mu.Lock()
@@ -86,23 +86,12 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r window.Window, sent bool, 
 
 // Exclusive runs an operation between two batches: after all hits that are queued already,
 // and before all that come later. The operation's ctx is the group's.
-func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r window.Window, sent bool, err error) {
-	if err := c.refuse(ctx); err != nil {
-		return window.Window{}, false, err
+func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent bool, err error) {
+	if err := c.group.Check(ctx); err != nil {
+		return Result{}, false, err
 	}
 	c.mu.Lock()
 	return c.enqueue(ctx, pending{operation: op})
-}
-
-// refuse returns why nothing is to be done for a caller.
-func (c *Coalescer) refuse(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if c.group.Stopped() {
-		return window.ErrClosed
-	}
-	return nil
 }
 
 // Busy reports whether the coalescer has hits or operations that are not done.
@@ -121,10 +110,10 @@ func (c *Coalescer) QueueCap() int {
 
 // enqueue queues what is pending and waits until it is done. The caller holds mu, which
 // enqueue releases.
-func (c *Coalescer) enqueue(ctx context.Context, what pending) (window.Window, bool, error) {
+func (c *Coalescer) enqueue(ctx context.Context, what pending) (Result, bool, error) {
 	if c.queue.Len() >= c.group.options.MaxQueued {
 		c.mu.Unlock()
-		return window.Window{}, false, ErrQueueFull
+		return Result{}, false, ErrQueueFull
 	}
 	p := c.group.pending()
 	p.hit, p.operation = what.hit, what.operation
@@ -137,7 +126,7 @@ func (c *Coalescer) enqueue(ctx context.Context, what pending) (window.Window, b
 }
 
 // wait waits until p is done or ctx ends. The caller holds mu, which wait releases.
-func (c *Coalescer) wait(ctx context.Context, p *pending) (window.Window, bool, error) {
+func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) {
 	if p.finished {
 		c.mu.Unlock()
 		return c.group.recycle(p)
@@ -156,7 +145,7 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (window.Window, bool, 
 		return c.group.recycle(p)
 	}
 	p.canceled = true
-	return window.Window{}, p.begun, ctx.Err()
+	return Result{}, p.begun, ctx.Err()
 }
 
 // The caller of the following methods holds mu and is the server. Those that are given a
@@ -238,7 +227,7 @@ func (c *Coalescer) next(fresh bool) action {
 			c.queue.Pop()
 			continue
 		}
-		verdict, r, err := Wait, window.Window{}, error(nil)
+		verdict, r, err := Wait, Result{}, error(nil)
 		if p.operation == nil && !(c.group.options.Single && len(c.batch) > 0) {
 			verdict, r, err = c.window.Admit(c.sum, p.hit)
 		}
@@ -280,10 +269,10 @@ func (c *Coalescer) count(ctx context.Context) {
 	case o.Err != nil:
 		err := c.reason(o.Err)
 		for _, p := range c.batch {
-			c.finish(p, window.Window{}, o.Sent, err)
+			c.finish(p, Result{}, o.Sent, err)
 		}
 	case o.Counted:
-		r := o.Window
+		r := o.Result
 		r.Count -= min(r.Count, b.Sum)
 		for _, p := range c.batch {
 			r.Count += p.hit.Increment
@@ -309,7 +298,7 @@ func (c *Coalescer) refresh(ctx context.Context) (ok bool) {
 	}
 	err = c.reason(err)
 	for c.queue.Len() > 0 && c.queue.At(0).operation == nil {
-		c.finish(c.queue.Pop(), window.Window{}, false, err)
+		c.finish(c.queue.Pop(), Result{}, false, err)
 	}
 	return false
 }
@@ -330,12 +319,12 @@ func (c *Coalescer) operate(ctx context.Context) {
 // failQueue fails all that is queued: the group has been closed.
 func (c *Coalescer) failQueue() {
 	for c.queue.Len() > 0 {
-		c.finish(c.queue.Pop(), window.Window{}, false, window.ErrClosed)
+		c.finish(c.queue.Pop(), Result{}, false, window.ErrClosed)
 	}
 }
 
 // finish answers p.
-func (c *Coalescer) finish(p *pending, r window.Window, sent bool, err error) {
+func (c *Coalescer) finish(p *pending, r Result, sent bool, err error) {
 	p.result, p.sent, p.err = r, sent, err
 	p.finished = true
 	if p.waits {

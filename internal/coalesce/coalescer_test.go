@@ -43,20 +43,20 @@ type fake struct {
 	overlaps int                // how often one began while another was under way
 }
 
-func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, window.Window, error) {
+func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case !f.known && !b.Fresh:
-		return coalesce.Wait, window.Window{}, nil
+		return coalesce.Wait, coalesce.Result{}, nil
 	case f.known && f.denying && f.count > h.Limit:
-		return coalesce.Decided, window.Window{Count: f.count, ID: f.id}, nil
+		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
 	case h.Must && h.Increment > h.Limit:
-		return coalesce.Decided, window.Window{}, errOverflow
+		return coalesce.Decided, coalesce.Result{}, errOverflow
 	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
-		return coalesce.Wait, window.Window{}, nil
+		return coalesce.Wait, coalesce.Result{}, nil
 	}
-	return coalesce.Join, window.Window{}, nil
+	return coalesce.Join, coalesce.Result{}, nil
 }
 
 // begin notes that a request or operation begins, and end that it ends.
@@ -125,22 +125,22 @@ func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 		f.id++
 	}
 	f.count += b.Sum
-	return coalesce.Outcome{Counted: true, Window: window.Window{Count: f.count, ID: f.id}}
+	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
 }
 
 // set is an operation that opens a window with a count.
 func (f *fake) set(count uint64) coalesce.Operation {
-	return func(ctx context.Context) (window.Window, bool, error) {
+	return func(ctx context.Context) (coalesce.Result, bool, error) {
 		f.begin()
 		defer f.end()
 		if err := f.wait(ctx); err != nil {
-			return window.Window{}, true, err
+			return coalesce.Result{}, true, err
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.known, f.count = true, count
 		f.id++
-		return window.Window{Count: count, ID: f.id}, true, nil
+		return coalesce.Result{Count: count, ID: f.id}, true, nil
 	}
 }
 
@@ -177,7 +177,7 @@ type answer struct {
 	err   error
 }
 
-func answerOf(r window.Window, sent bool, err error) answer {
+func answerOf(r coalesce.Result, sent bool, err error) answer {
 	return answer{r.Count, r.ID, sent, err}
 }
 
@@ -430,8 +430,8 @@ func TestErrorOfAnOperationIsItsCallersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		first := s.hit(t.Context())
-		failed := s.operate(t.Context(), func(context.Context) (window.Window, bool, error) {
-			return window.Window{}, true, errStore
+		failed := s.operate(t.Context(), func(context.Context) (coalesce.Result, bool, error) {
+			return coalesce.Result{}, true, errStore
 		})
 		last := s.hit(t.Context())
 		require.EqualValues(t, 1, first().count)

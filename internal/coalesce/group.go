@@ -40,8 +40,17 @@ func NewGroup(o Options) *Group {
 // Context returns a context that ends with the group.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Stopped reports whether Stop or Close has been called.
-func (g *Group) Stopped() bool { return g.stopped.Load() }
+// Check returns why a call with ctx must not do anything: ctx's error if ctx has ended,
+// [window.ErrClosed] if the group has been stopped, or nil.
+func (g *Group) Check(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if g.stopped.Load() {
+		return window.ErrClosed
+	}
+	return nil
+}
 
 // Stop makes further hits and operations fail with window.ErrClosed. Those that are queued
 // because a request is under way are still served until Close.
@@ -92,7 +101,7 @@ func (g *Group) register() bool {
 func (g *Group) pending() *pending { return g.pool.Get().(*pending) }
 
 // recycle returns the answer of p, which is done, and keeps p for another hit.
-func (g *Group) recycle(p *pending) (r window.Window, sent bool, err error) {
+func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
 	r, sent, err = p.result, p.sent, p.err
 	*p = pending{done: p.done}
 	g.pool.Put(p)

@@ -66,7 +66,7 @@ type Backend[T codec.Value] struct {
 	calls     *conn.CallPool[T]
 	now       func() time.Time
 	algorithm window.Algorithm
-	denials   time.Duration // 0: as the timing says
+	denials   time.Duration // how long a denial is remembered; 0 means timing.denialMemory
 
 	group   *coalesce.Group
 	table   table[T]
@@ -117,6 +117,32 @@ func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, i
 	return b.count(ctx, key, scale, coalesce.Hit{Limit: maxCount[T](), Increment: increment, Must: true})
 }
 
+// count has a hit counted.
+func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (window.Window, bool, error) {
+	e, err := b.entry(key, scale)
+	if err != nil {
+		return window.Window{}, false, err
+	}
+	r, sent, err := e.coalescer.Do(ctx, h)
+	if err != nil {
+		return window.Window{}, sent, queueError(err)
+	}
+	return windowOf(r), sent, nil
+}
+
+// Get returns the active window, or the zero Window.
+func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, sent bool, err error) {
+	e, err := b.entry(key, scale)
+	if err != nil {
+		return window.Window{}, false, err
+	}
+	if err := b.group.Check(ctx); err != nil {
+		return window.Window{}, false, err
+	}
+	r, err := e.get(ctx)
+	return windowOf(r), false, err
+}
+
 // Set opens a window with a count in place of the active one.
 func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, sent bool, err error) {
 	if err := checkCount("count", count, codec.Size[T]()); err != nil {
@@ -126,10 +152,10 @@ func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, c
 	if err != nil {
 		return window.Window{}, false, err
 	}
-	w, sent, err = e.coalescer.Exclusive(ctx, func(ctx context.Context) (window.Window, bool, error) {
+	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
 		return e.set(ctx, count)
 	})
-	return w, sent, queueError(err)
+	return windowOf(r), sent, queueError(err)
 }
 
 // Reset ends the active window, if there is one.
@@ -141,32 +167,32 @@ func (b *Backend[T]) Reset(ctx context.Context, key string, scale time.Duration)
 // Delete ends the active windows of a key and returns how many there were: those of the given
 // scales, or, if none is given, those of all scales that the backend remembers.
 func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
+	if err := b.group.Check(ctx); err != nil {
+		return 0, false, err
+	}
 	if len(scales) == 0 {
 		scales = b.table.scales(key)
 	}
 	for _, scale := range scales {
-		w, sent, err := b.reset(ctx, key, scale)
+		ended, sent, err := b.reset(ctx, key, scale)
 		if err != nil {
 			return n, sent, err
 		}
-		if !w.ExpiresAt.IsZero() {
+		if ended {
 			n++
 		}
 	}
 	return n, false, nil
 }
 
-// Get returns the active window, or the zero Window.
-func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, sent bool, err error) {
+// reset ends the active window and reports whether there was one.
+func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration) (ended, sent bool, err error) {
 	e, err := b.entry(key, scale)
 	if err != nil {
-		return window.Window{}, false, err
+		return false, false, err
 	}
-	if b.group.Stopped() {
-		return window.Window{}, false, window.ErrClosed
-	}
-	w, err = e.get(ctx)
-	return w, false, err
+	r, sent, err := e.coalescer.Exclusive(ctx, e.reset)
+	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
 // Close makes further calls fail, removes the records of windows that are over, fails what
@@ -200,24 +226,9 @@ func (b *Backend[T]) entry(key string, scale time.Duration) (*entry[T], error) {
 	return b.table.add(newEntry(b, key, t)), nil
 }
 
-// count has a hit counted.
-func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (window.Window, bool, error) {
-	e, err := b.entry(key, scale)
-	if err != nil {
-		return window.Window{}, false, err
-	}
-	w, sent, err := e.coalescer.Do(ctx, h)
-	return w, sent, queueError(err)
-}
-
-// reset ends the active window and returns it.
-func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration) (window.Window, bool, error) {
-	e, err := b.entry(key, scale)
-	if err != nil {
-		return window.Window{}, false, err
-	}
-	w, sent, err := e.coalescer.Exclusive(ctx, e.reset)
-	return w, sent, queueError(err)
+// windowOf returns the window that a coalescer's result shows.
+func windowOf(r coalesce.Result) window.Window {
+	return window.Window{Count: r.Count, ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
 }
 
 // queueError returns conn.ErrQueueFull for the error of a coalescer whose queue is full: to
@@ -227,14 +238,6 @@ func queueError(err error) error {
 		return conn.ErrQueueFull
 	}
 	return err
-}
-
-// denialMemory returns for how long a denial is remembered.
-func (b *Backend[T]) denialMemory(t timing) time.Duration {
-	if b.denials != 0 {
-		return b.denials
-	}
-	return t.denialMemory()
 }
 
 // Stats is what a Backend remembers.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/window"
 )
 
 // entry is what a backend remembers of a key and scale: its server, the coalescer of its
@@ -20,7 +19,8 @@ type entry[T codec.Value] struct {
 	coalescer *coalesce.Coalescer
 	key       string
 	timing    timing
-	prefix    string // of the names of its records
+	denials   time.Duration // how long a denial is remembered
+	prefix    string        // of the names of its records
 	suffix    string
 
 	records []*record[T] // that are to be removed; guarded by the reaper's mutex
@@ -37,13 +37,16 @@ type entry[T codec.Value] struct {
 func newEntry[T codec.Value](b *Backend[T], key string, t timing) *entry[T] {
 	i := b.pick(key)
 	e := &entry[T]{backend: b, server: b.servers[i], reaper: b.reapers[i], key: key, timing: t}
+	if e.denials = b.denials; e.denials == 0 {
+		e.denials = t.denialMemory()
+	}
 	e.prefix, e.suffix = recordName(key, t)
 	e.coalescer = b.group.New(e)
 	return e
 }
 
 // Admit implements [coalesce.Window].
-func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, window.Window, error) {
+func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &e.state
@@ -51,20 +54,20 @@ func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, wi
 	case !e.known && b.Fresh:
 		// There is no window: the batch opens one.
 	case !e.known || !b.Now.Before(s.latestEnd):
-		return coalesce.Wait, window.Window{}, nil
+		return coalesce.Wait, coalesce.Result{}, nil
 	case e.denies(h, b.Now):
-		return coalesce.Decided, e.result(s.count, b.Now), nil
+		return coalesce.Decided, s.result(e.timing, s.count, b.Now), nil
 	case b.Fresh && overflows(h, s.count):
-		return coalesce.Decided, window.Window{}, overflowError(h, s.count, codec.Size[T]())
+		return coalesce.Decided, coalesce.Result{}, overflowError(h, s.count, codec.Size[T]())
 	case !b.Fresh && e.doubtful(h):
-		return coalesce.Wait, window.Window{}, nil
+		return coalesce.Wait, coalesce.Result{}, nil
 	case s.count > h.Limit:
-		return coalesce.Decided, e.result(s.count, b.Now), nil
+		return coalesce.Decided, s.result(e.timing, s.count, b.Now), nil
 	}
 	if !fits(maxValue[T](), b, h) {
-		return coalesce.Wait, window.Window{}, nil
+		return coalesce.Wait, coalesce.Result{}, nil
 	}
-	return coalesce.Join, window.Window{}, nil
+	return coalesce.Join, coalesce.Result{}, nil
 }
 
 // denies reports whether h can be denied from memory: the window was over the limit when it
@@ -76,7 +79,7 @@ func (e *entry[T]) denies(h coalesce.Hit, now time.Time) bool {
 		return false
 	}
 	age := now.Sub(s.seen)
-	return age >= 0 && age < e.backend.denialMemory(e.timing)
+	return age >= 0 && age < e.denials
 }
 
 // doubtful reports whether the window must be read before h is decided. It may be full but
@@ -225,13 +228,8 @@ func (e *entry[T]) currentName() []byte {
 	return e.name
 }
 
-// result returns the known window with a count. The caller holds mu.
-func (e *entry[T]) result(count uint64, now time.Time) window.Window {
-	return e.state.result(e.timing, count, now)
-}
-
 // counted returns the outcome of a batch that was counted in a window, whose count was then
 // as given.
 func (e *entry[T]) counted(s state, count uint64, now time.Time) coalesce.Outcome {
-	return coalesce.Outcome{Counted: true, Window: s.result(e.timing, count, now)}
+	return coalesce.Outcome{Counted: true, Result: s.result(e.timing, count, now)}
 }

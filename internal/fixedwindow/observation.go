@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/window"
 )
 
 // observation is what a QUERY showed of a record.
@@ -86,7 +86,7 @@ func (s *state) narrow(old state) (same bool) {
 
 // result returns the window with another count. The end that it tells is never too early, and
 // never more than a scale away.
-func (s state) result(t timing, count uint64, now time.Time) window.Window {
+func (s state) result(t timing, count uint64, now time.Time) coalesce.Result {
 	left := min(max(s.latestEnd.Sub(now), 1), t.scale)
-	return window.Window{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.bucket}
+	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.bucket}
 }

@@ -3,41 +3,42 @@ package fixedwindow
 import (
 	"context"
 
-	"github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/internal/coalesce"
 )
 
 // set opens a window with a count in place of every other. With an error, sent says that it
 // may have done a part of that.
-func (e *entry[T]) set(ctx context.Context, count uint64) (r window.Window, sent bool, err error) {
-	err = e.timely(func(present int64) error {
-		tried, err := e.setNear(ctx, present, count)
+func (e *entry[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+	var s state
+	err = e.timely(func(present int64) (err error) {
+		var tried bool
+		s, tried, err = e.setNear(ctx, present, count)
 		sent = sent || tried
 		return err
 	})
 	if err != nil {
 		e.forget()
-		return window.Window{}, sent, err
+		return coalesce.Result{}, sent, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.result(count, e.backend.now()), sent, nil
+	e.learnOpened(s)
+	return s.result(e.timing, count, e.backend.now()), sent, nil
 }
 
 // setNear opens the window in the present bucket, or in one of the next if its name is used
 // up.
-func (e *entry[T]) setNear(ctx context.Context, present int64, count uint64) (sent bool, err error) {
+func (e *entry[T]) setNear(ctx context.Context, present int64, count uint64) (s state, sent bool, err error) {
 	for bucket := present; bucket <= present+e.timing.reach(); bucket++ {
 		all, err := e.observeAll(ctx, present)
 		if err != nil {
-			return sent, err
+			return state{}, sent, err
 		}
-		done, tried, err := e.replace(ctx, all, present, bucket, count)
+		s, done, tried, err := e.replace(ctx, all, present, bucket, count)
 		sent = sent || tried
 		if done || err != nil {
-			return sent, err
+			return s, sent, err
 		}
 	}
-	return sent, errNoRecord
+	return state{}, sent, errNoRecord
 }
 
 // replace inserts a record in a bucket in place of all that are not known to be over, be they
@@ -46,9 +47,9 @@ func (e *entry[T]) setNear(ctx context.Context, present int64, count uint64) (se
 //
 // Records of windows that are over are left to the clients that inserted them, and their names
 // are used up. If this is one of them, or if INSERT fails, done is false.
-func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucket int64, count uint64) (done, sent bool, err error) {
+func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucket int64, count uint64) (s state, done, sent bool, err error) {
 	if err := e.reaper.reserve(); err != nil {
-		return false, false, err
+		return state{}, false, false, err
 	}
 	cl := e.openingCall(around)
 	for _, o := range all {
@@ -58,33 +59,32 @@ func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucke
 		case o.bucket == bucket:
 			e.backend.calls.Put(cl)
 			e.reaper.release()
-			return false, false, nil
+			return state{}, false, false, nil
 		}
 	}
 	e.addInsert(cl, bucket, count)
 	from, to, sent, err := e.doTimed(ctx, cl)
 	if err != nil {
 		e.reaper.insertFailed(e, bucket, sent)
-		return false, sent, err
+		return state{}, false, sent, err
 	}
 	inserted := cl.Replies[len(cl.Replies)-1].OK
 	e.backend.calls.Put(cl)
 	if !inserted {
 		e.reaper.release()
-		return false, true, nil
+		return state{}, false, true, nil
 	}
 	e.reaper.add(e, bucket, e.timing.over(bucket, to))
-	e.learnOpened(e.timing.opened(bucket, count, from, to))
-	return true, true, nil
+	return e.timing.opened(bucket, count, from, to), true, true, nil
 }
 
 // reset removes every live record and returns the window that it has ended, if there was one.
 // With an error, sent says that it may have removed some.
-func (e *entry[T]) reset(ctx context.Context) (r window.Window, sent bool, err error) {
+func (e *entry[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
 	live, err := e.observeLive(ctx, e.timing.bucket(e.backend.now()))
 	e.forget()
 	if err != nil {
-		return window.Window{}, false, err
+		return coalesce.Result{}, false, err
 	}
 	if len(live) > 0 {
 		o, _ := oldest(live, e.timing)
@@ -95,12 +95,12 @@ func (e *entry[T]) reset(ctx context.Context) (r window.Window, sent bool, err e
 }
 
 // get reads the active window. It changes nothing, not even what is known.
-func (e *entry[T]) get(ctx context.Context) (window.Window, error) {
+func (e *entry[T]) get(ctx context.Context) (coalesce.Result, error) {
 	now := e.backend.now()
 	if known, name, ok := e.current(now); ok {
 		o, _, err := e.increase(ctx, known.bucket, name, 0, now)
 		if err != nil {
-			return window.Window{}, err
+			return coalesce.Result{}, err
 		}
 		if e.matches(o, known) {
 			s := o.state(e.timing)
@@ -110,7 +110,7 @@ func (e *entry[T]) get(ctx context.Context) (window.Window, error) {
 	}
 	o, ok, err := e.lookup(ctx)
 	if !ok || err != nil {
-		return window.Window{}, err
+		return coalesce.Result{}, err
 	}
 	return o.state(e.timing).result(e.timing, o.count, e.backend.now()), nil
 }

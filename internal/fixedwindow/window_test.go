@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/internal/coalesce"
 )
 
 // nameIn returns the name of a record.
@@ -105,7 +105,7 @@ func TestAResultNeverEndsEarlyNorLate(t *testing.T) {
 		11 * time.Second: 10 * time.Second,
 	} {
 		w := state{earliestEnd: now, latestEnd: now.Add(end)}.result(tm, 7, now)
-		require.Equal(t, window.Window{Count: 7, ExpiresAt: now.Add(left), Left: left}, w, "%v", end)
+		require.Equal(t, coalesce.Result{Count: 7, ExpiresAt: now.Add(left), Left: left}, w, "%v", end)
 	}
 }
 
