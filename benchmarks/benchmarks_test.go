@@ -189,12 +189,6 @@ func TestKeysHave16Bytes(t *testing.T) {
 	require.Len(t, newKeys(1).At(0), 16)
 }
 
-func TestEstimateIsRounded(t *testing.T) {
-	require.Greater(t, full.estimate(), quick.estimate())
-	require.Zero(t, rounded(full.estimate())%time.Minute)
-	require.Zero(t, rounded(59*time.Second)%(10*time.Second))
-}
-
 func TestFiguresHaveThreeDigits(t *testing.T) {
 	for f, want := range map[float64]string{
 		math.NaN(): "-", 0: "0", 7.6: "8", 999: "999", 1234: "1,230", 12345678: "12,300,000", 999999: "1,000,000",

@@ -3,7 +3,7 @@
 // the other, in several rounds. A ratio compares two measurements of the same round.
 //
 //	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
-//	go -C benchmarks run . -quick   # prints the results of a few seconds
+//	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
 // processes on free ports. The machine should do nothing else meanwhile.
@@ -35,15 +35,11 @@ type plan struct {
 // windows.
 func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisecond) }
 
-// estimate returns roughly how long the plan takes.
+// estimate returns roughly how long the plan takes: some 20 measurements for each number of
+// goroutines, and the benchmarks of other packages.
 func (p plan) estimate() time.Duration {
-	measurements := len(p.goroutines)*(len(increase.contenders)+len(hit.contenders)) + len(oneKeyGoroutines)*len(hit.contenders) +
-		2*len(embedded.contenders) + len(p.windows)
-	for _, c := range p.rawComparisons() {
-		measurements += 2 * len(c.goroutines)
-	}
-	round := time.Duration(measurements)*(p.duration+p.warmup()) + time.Duration(len(codeBenchmarks))*2*time.Second
-	return 20*time.Second + time.Duration(p.rounds)*round*5/4
+	round := 24*p.duration*time.Duration(len(p.goroutines)) + 20*time.Second
+	return (time.Duration(p.rounds)*round + 30*time.Second).Round(30 * time.Second)
 }
 
 var (
@@ -61,10 +57,10 @@ func main() {
 	p := full
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
-	isQuick := flag.Bool("quick", false, "measure for a few seconds, print the results, and write no files")
+	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
-			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", rounded(full.estimate()))
+			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", full.estimate())
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -87,7 +83,7 @@ func run(ctx context.Context, p plan, write bool) error {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return fmt.Errorf("redis-server is needed, such as from apt-get install redis-server: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "this needs Go 1.26 and redis-server, and takes about %v\n", rounded(p.estimate()))
+	fmt.Fprintf(os.Stderr, "this needs Go 1.26 and redis-server, and takes about %v\n", p.estimate())
 	s, err := startServers(ctx)
 	if err != nil {
 		return err
@@ -118,12 +114,4 @@ func run(ctx context.Context, p plan, write bool) error {
 		}
 	}
 	return os.WriteFile("RESULTS.md", report.Bytes(), 0o644)
-}
-
-// rounded rounds an estimate.
-func rounded(d time.Duration) time.Duration {
-	if d < time.Minute {
-		return d.Round(10 * time.Second)
-	}
-	return d.Round(time.Minute)
 }

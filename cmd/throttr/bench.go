@@ -34,7 +34,7 @@ purges its records.
 	},
 	timeout: "the `time` to connect and make keys; to purge them, the time of measuring is added",
 	define: func(f *flag.FlagSet) parser {
-		b := bench{workload: load.Hit, goroutines: counts{64}}
+		b := bench{workload: load.Hit, goroutines: []int{64}}
 		f.Func("workload", "the `operation`: hit, increase, query, insert or raw (default hit)", func(s string) (err error) {
 			b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), raw))
 			return err
@@ -44,7 +44,10 @@ purges its records.
 			return err
 		})
 		f.StringVar(&b.compare, "compare", "", "`raw`: take turns with raw, and print the ratio")
-		f.Var(&b.goroutines, "goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)")
+		f.Func("goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)", func(s string) (err error) {
+			b.goroutines, err = parseCounts(s)
+			return err
+		})
 		f.IntVar(&b.outstanding, "outstanding", 0, "the number of outstanding operations of raw, over all connections (default as -goroutines)")
 		f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
 		f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order")
@@ -83,30 +86,23 @@ func parseWorkload(name string, known []load.Workload) (load.Workload, error) {
 	return "", fmt.Errorf("not one of %s", strings.Trim(fmt.Sprint(known), "[]"))
 }
 
-// counts is a flag: one or more numbers, of 1 or more.
-type counts []int
-
-// String implements flag.Value.
-func (c *counts) String() string { return "" }
-
-// Set implements flag.Value.
-func (c *counts) Set(list string) error {
-	*c = nil
+// parseCounts parses one or more numbers of goroutines.
+func parseCounts(list string) (counts []int, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(item)
 		if err != nil || n < 1 || n > maxBenchGoroutines {
-			return fmt.Errorf("%q is not a number of 1 to %d", item, maxBenchGoroutines)
+			return nil, fmt.Errorf("%q is not a number of 1 to %d", item, maxBenchGoroutines)
 		}
-		*c = append(*c, n)
+		counts = append(counts, n)
 	}
-	return nil
+	return counts, nil
 }
 
 // bench is the command line of a bench.
 type bench struct {
 	workload, frames load.Workload
 	compare          string
-	goroutines       counts
+	goroutines       []int
 	outstanding      int
 	conns, keys      int
 	duration, warmup time.Duration

@@ -17,7 +17,7 @@ var mockCommand = command{
 	name: "mock", local: true,
 	short: "run a mock server, until it is interrupted",
 	long: `The server keeps all records in memory. It prints its address and its settings. Hazards are
-harmful behavior of real servers, which can be switched on and off:
+harmful behavior of real servers, which can be switched on and off. Their defaults:
 
 ` + hazardList() + `
 docs/protocol.md describes them. When it ends, the server prints the requests that would have
@@ -29,12 +29,12 @@ crashed or stalled a real server, or lost a response there. The exit status is t
 		"throttr mock -size 4 -service-time 3us",
 	},
 	define: func(f *flag.FlagSet) parser {
-		var m mock
+		m := mock{hazards: map[mockserver.Hazard]bool{}}
 		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
 		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 3us (default 0s: no time)")
-		f.Var(&m.hazards, "hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on")
+		f.Func("hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on", m.setHazards)
 		return func(args []string) (action, error) {
 			if err := needArgs(args); err != nil {
 				return nil, err
@@ -52,7 +52,7 @@ type mock struct {
 	addr, unix string
 	size       int
 	service    time.Duration
-	hazards    hazards
+	hazards    map[mockserver.Hazard]bool // that were switched
 }
 
 // mockRecord is the JSON of a mock server.
@@ -147,12 +147,12 @@ func hazardName(h mockserver.Hazard) (number, name string) {
 	return number, strings.ToLower(name)
 }
 
-// hazardList lists all hazards for the help.
+// hazardList lists all hazards and their defaults for the help.
 func hazardList() string {
 	var b strings.Builder
 	for _, h := range mockserver.Hazards() {
 		number, name := hazardName(h)
-		fmt.Fprintf(&b, "  %-11s  %-3s, default %s\n", name, number, onOff(h.Default()))
+		fmt.Fprintf(&b, "  %-15s  %s\n", name+"="+onOff(h.Default()), number)
 	}
 	return b.String()
 }
@@ -164,17 +164,8 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// hazards is a flag: hazards to switch on or off.
-type hazards map[mockserver.Hazard]bool
-
-// String implements flag.Value.
-func (h *hazards) String() string { return "" }
-
-// Set implements flag.Value.
-func (h *hazards) Set(list string) error {
-	if *h == nil {
-		*h = hazards{}
-	}
+// setHazards parses a list of hazards to switch on or off.
+func (m *mock) setHazards(list string) error {
 	for item := range strings.SplitSeq(list, ",") {
 		name, state, _ := strings.Cut(item, "=")
 		if state != "on" && state != "off" {
@@ -184,7 +175,7 @@ func (h *hazards) Set(list string) error {
 		if !ok {
 			return fmt.Errorf("there is no hazard %q", name)
 		}
-		(*h)[hazard] = state == "on"
+		m.hazards[hazard] = state == "on"
 	}
 	return nil
 }

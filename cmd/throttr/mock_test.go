@@ -143,11 +143,11 @@ func TestEveryHazardCanBeSwitched(t *testing.T) {
 	for _, h := range mockserver.Hazards() {
 		_, name := hazardName(h)
 		require.NotEmpty(t, name)
-		require.Contains(t, mockCommand.long, "\n  "+name+" ")
+		require.Contains(t, mockCommand.long, "\n  "+name+"="+onOff(h.Default()))
 		for _, on := range []bool{true, false} {
-			var flag hazards
-			require.NoError(t, flag.Set(name+"="+onOff(on)))
-			require.Equal(t, hazards{h: on}, flag)
+			m := mock{hazards: map[mockserver.Hazard]bool{}}
+			require.NoError(t, m.setHazards(name+"="+onOff(on)))
+			require.Equal(t, map[mockserver.Hazard]bool{h: on}, m.hazards)
 		}
 	}
 	h, ok := hazardNamed("overflow")
