@@ -65,11 +65,11 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 		if item == nil {
 			return nil, n, ErrShort
 		}
-		whole, err := d.state.take(item)
+		ended, err := d.state.feed(item)
 		if err != nil {
 			return nil, 0, err
 		}
-		if whole {
+		if ended {
 			d.taken = len(d.part) > 0
 			return d.state.entries, n, nil
 		}
@@ -111,7 +111,7 @@ const (
 )
 
 // fragments decodes a response that comes in fragments, item by item: until done returns
-// true, the caller passes the next size() bytes to take.
+// true, the caller passes the next size() bytes to feed.
 type fragments[E FragmentEntry[E]] struct {
 	dry     bool   // only check the items
 	max     uint64 // bytes of a fragment; 0: any number
@@ -147,16 +147,16 @@ func (f *fragments[E]) size() uint64 {
 	}
 }
 
-// take decodes the next item, and reports whether it ends a fragment. After an error, every
+// feed decodes the next item, and reports whether it ends a fragment. After an error, every
 // call returns that error.
-func (f *fragments[E]) take(item []byte) (whole bool, err error) {
+func (f *fragments[E]) feed(item []byte) (ended bool, err error) {
 	if f.err == nil {
-		whole, f.err = f.read(item)
+		ended, f.err = f.read(item)
 	}
-	return whole, f.err
+	return ended, f.err
 }
 
-func (f *fragments[E]) read(item []byte) (whole bool, err error) {
+func (f *fragments[E]) read(item []byte) (ended bool, err error) {
 	offset := f.offset
 	f.offset += int64(len(item))
 	switch f.stage {
@@ -257,11 +257,11 @@ func (f *fragments[E]) all(src []byte, each func()) (n int, err error) {
 		if uint64(len(src)-n) < size {
 			return 0, ErrShort
 		}
-		whole, err := f.take(src[n : n+int(size)])
+		ended, err := f.feed(src[n : n+int(size)])
 		if err != nil {
 			return 0, err
 		}
-		if whole && each != nil {
+		if ended && each != nil {
 			each()
 		}
 		n += int(size)

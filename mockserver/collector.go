@@ -17,7 +17,7 @@ func runTime(records int) uint64 {
 
 // collector removes expired records, as a real server does. Two things are due for a
 // record: its expiry, after which it is dead, and 10 s later the end of its grace, when
-// it is removed. One timer starts the runs that see to that.
+// it is removed. One timer starts a run of the collector.
 //
 // What sets the timer:
 //   - a new record, if it expires no later than the first live record in table order,
@@ -87,7 +87,7 @@ func (r *record) due() uint64 {
 // next returns the record's next event.
 func (r *record) next() event { return event{max(r.due(), 1), r.key, r.dead} }
 
-// added takes note of a new record.
+// added is called for each new record.
 func (c *collector) added(r *record) {
 	c.events.add(r)
 	if !c.late {
@@ -101,7 +101,7 @@ func (c *collector) added(r *record) {
 	}
 }
 
-// removed takes note of the removal of a record.
+// removed is called for each record that is removed other than by a run.
 func (c *collector) removed(r *record) {
 	c.events.remove(r)
 	if !c.late {
@@ -111,8 +111,8 @@ func (c *collector) removed(r *record) {
 	}
 }
 
-// changed takes note of a new expiry of a live record. A SET of an existing buffer does
-// not set the timer even if its key is empty.
+// changed is called for each live record that has a new expiry. A SET of an existing buffer
+// does not set the timer even if its key is empty.
 func (c *collector) changed(r *record, bySet bool) {
 	c.events.fix(r)
 	if !c.late {

@@ -1,6 +1,6 @@
 // Package mockserver is a Throttr server for tests, inside the process of the test. It
 // implements the whole protocol byte for byte as a real server does, with its hazards,
-// injects faults on demand, and has a clock that tests can move.
+// injects faults on demand, and has a clock that tests can advance.
 //
 //	func TestLimits(t *testing.T) {
 //		srv := mockserver.RunT(t, mockserver.WithValueSize(2))
@@ -16,7 +16,7 @@
 // # Time
 //
 // One clock drives TTLs, graces and accessors: the real one, or with [WithVirtualClock]
-// one that only [Server.Advance] moves. As on a real server, a QUERY never finds all of
+// one that only [Server.Advance] advances. As on a real server, a QUERY never finds all of
 // the TTL that an INSERT has just set: the remaining TTL is taken a nanosecond later.
 //
 // # Hazards
@@ -31,12 +31,12 @@
 //
 //   - [Server.Inject] delays, drops, duplicates or replaces responses.
 //   - [Server.Cut] ends a connection at any byte; [Server.HalfOpen] leaves connections
-//     open that lead nowhere; [Server.Disconnect] drops all.
+//     open that lose all bytes; [Server.Disconnect] drops all.
 //   - [Server.Split] sends responses in small pieces.
 //   - [Server.Send] sends bytes that no request asked for.
 //   - [Server.Refuse], [Server.Restart] and [Server.Recompile] act on the server.
 //
-// For a server that takes its time, inject a [Fault] with a Delay.
+// For a slow server, inject a [Fault] with a Delay.
 //
 // # Networks
 //

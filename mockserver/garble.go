@@ -28,7 +28,7 @@ type removal struct {
 	at  uint64 // ns since 1970
 }
 
-// removed takes note of a removal.
+// removed is called for each record that is removed.
 func (g *garbler) removed(key string, now uint64) {
 	if g.on {
 		g.removals = append(g.removals, removal{key, now})

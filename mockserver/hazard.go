@@ -40,13 +40,13 @@ const (
 	// to the channel of its own id, and [Server.Publish] reaches all connections. Off:
 	// EVENTs come only from channels that the connection has subscribed to.
 	Events
-	// LockUp (H12, default off): the server stops answering for good, which is a
+	// LockUp (H12, default off): the server stops responding for good, which is a
 	// [Violation], if the earliest event after a run is due before the run ends: two
 	// events are close to each other, or a record was marked more than 10 s late. A run
 	// takes 50 µs and 0.35 µs per record. Off: another run follows.
 	LockUp
 	// Overflow (H4, default off): responses of a connection beyond 1024 that wait to be
-	// sent, EVENTs included, are dropped silently, and later responses answer the wrong
+	// sent, EVENTs included, are dropped silently, and later responses belong to the wrong
 	// requests. Off: that is a [Violation].
 	Overflow
 	// GarbledList (H14, default off): for a second after the removal of a record, the

@@ -93,8 +93,8 @@ func (s *Server) Expired() int {
 }
 
 // LockedUp reports whether the server has locked up (H12), which only happens with
-// [LockUp] on: it takes connections and requests, executes none, and never responds,
-// until [Server.Restart].
+// [LockUp] on: it accepts connections and requests, and neither executes them nor
+// responds until [Server.Restart].
 func (s *Server) LockedUp() bool {
 	st, unlock := s.lockStore()
 	defer unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrRefused is returned by [Server.Dial] while the server accepts no connections: it is
-// closed, restarting, or told to by [Server.Refuse].
+// closed or restarting, or [Server.Refuse] was called.
 var ErrRefused = errors.New("mockserver: connection refused")
 
 // Dial connects in memory, whatever the server listens on. The connection has no buffer:

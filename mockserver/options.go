@@ -34,7 +34,7 @@ func defaults() options {
 func WithValueSize(n int) Option { return func(o *options) { o.valueSize = n } }
 
 // WithVirtualClock gives the server a clock that stands at [Epoch] until
-// [Server.Advance] moves it. The default is the real clock.
+// [Server.Advance] advances it. The default is the real clock.
 func WithVirtualClock() Option { return func(o *options) { o.virtual = true } }
 
 // WithAddr sets where the server listens. The default is "tcp", "127.0.0.1:0".

@@ -60,7 +60,7 @@ func (st *store) each(f func(r *record, key []byte)) {
 	}
 }
 
-// maxFragment bounds a fragment, by what a real server takes for the size of an entry.
+// maxFragment bounds a fragment, in bytes as a real server counts them.
 const maxFragment = 2048
 
 // fragments splits entries as a real server does.

@@ -42,8 +42,9 @@ type store struct {
 	minute    uint64 // of now, from start
 }
 
-// catchUp lets happen what is due up to now. Nothing runs in the background: whoever
-// uses the store calls catchUp first, and finds it as if the timer had fired in time.
+// catchUp runs the collector at each time up to now at which the timer fires. Nothing runs
+// in the background: every use of the store begins with catchUp, and finds the store as if
+// the timer had fired in time.
 func (st *store) catchUp(now uint64) {
 	c := &st.collector
 	for !c.locked && c.timer.at != 0 && c.timer.at <= now {
@@ -201,8 +202,8 @@ func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool,
 	return true, nil
 }
 
-// remaining returns what is left of r's TTL in whole units, modulo the value size. One
-// nanosecond less than that is left: the least time that a request takes.
+// remaining returns what is left of r's TTL a nanosecond later, rounded down to its unit,
+// modulo the value size.
 func (st *store) remaining(r *record) ttl {
 	t := ttl{unit: r.unit}
 	if r.expires > st.now {

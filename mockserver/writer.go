@@ -61,11 +61,11 @@ func (o *outbox) finish() {
 	o.signal()
 }
 
-// take moves the responses that are due to dst. If there are none, it returns how long
-// to wait for the first, or that no more will come. Responses that were taken are not
+// pop moves the responses that are due to dst. If there are none, it returns how long
+// to wait for the first, or that no more will come. Responses that were popped are not
 // outstanding any more: how much of a write the client has read is unknown, and a client
 // within the bound of H4 must not be accused of a violation.
-func (o *outbox) take(dst []byte) (frames []byte, wait time.Duration, ended bool) {
+func (o *outbox) pop(dst []byte) (frames []byte, wait time.Duration, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, size := 0, 0
@@ -116,7 +116,7 @@ func (c *conn) write() {
 // and whether the connection goes on. The caller holds c.sending.
 func (c *conn) flush() (wait time.Duration, ended, ok bool) {
 	for {
-		c.frames, wait, ended = c.out.take(c.frames[:0])
+		c.frames, wait, ended = c.out.pop(c.frames[:0])
 		if len(c.frames) == 0 {
 			return wait, ended, true
 		}
