@@ -226,7 +226,7 @@ func (f *finisher[T]) finish(calls ...*Call[T]) {
 		requests += cl.Len()
 		replies += len(cl.Replies)
 	}
-	f.load.remove(requests, len(calls)) // before callers look at it
+	f.load.remove(requests, len(calls)) // before a caller can call Load
 	f.answered.Add(uint64(replies))
 	for _, cl := range calls {
 		if !cl.finish() {

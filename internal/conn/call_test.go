@@ -103,3 +103,29 @@ func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
 		require.Zero(t, l.Load())
 	})
 }
+
+func TestCallsDoNotAllocate(t *testing.T) {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"socket":    func(nc net.Conn) net.Conn { return nc },
+		"no socket": func(nc net.Conn) net.Conn { return wrapped{nc} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := tcpPair(t)
+			l := newLink(t, wrap(ours), theirs, Options[uint16]{})
+			go respond(theirs, queryFrame)
+			cl := l.options.Calls.Get()
+			got := testing.AllocsPerRun(500, func() {
+				cl.reset()
+				cl.SetKey("k")
+				Add(cl, codec.Purge{Key: cl.Key})
+				if err := l.Enqueue(cl, true); err != nil {
+					t.Error(err)
+				}
+				if _, _, err := cl.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			require.Zero(t, got)
+		})
+	}
+}

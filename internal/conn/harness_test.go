@@ -61,16 +61,23 @@ func onPipe(t *testing.T, o Options[uint16], f func(t *testing.T, l link)) {
 	})
 }
 
-// onSocket returns a connection over TCP. Only there, callers read their own responses.
-func onSocket(t *testing.T, o Options[uint16]) link {
+// tcpPair returns the two ends of a TCP connection.
+func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	ours, err := net.Dial("tcp", listener.Addr().String())
+	ours, err = net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)
-	theirs, err := listener.Accept()
+	theirs, err = listener.Accept()
 	require.NoError(t, err)
+	return ours, theirs
+}
+
+// onSocket returns a connection over TCP. Only there, callers read their own responses.
+func onSocket(t *testing.T, o Options[uint16]) link {
+	t.Helper()
+	ours, theirs := tcpPair(t)
 	return newLink(t, ours, theirs, o)
 }
 

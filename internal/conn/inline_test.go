@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lone returns a connection over TCP whose reader goroutine has released the read side,
+// newLone returns a connection over TCP whose reader goroutine has released the read side,
 // and the number of inline reads so far.
-func lone(t *testing.T, o Options[uint16]) (link, uint64) {
+func newLone(t *testing.T, o Options[uint16]) (link, uint64) {
 	t.Helper()
 	l := onSocket(t, o)
 	for l.InlineReads() == 0 {
@@ -56,7 +56,7 @@ func (l link) eventually(f func() bool) {
 }
 
 func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
-	l, before := lone(t, Options[uint16]{})
+	l, before := newLone(t, Options[uint16]{})
 	for range 100 {
 		l.roundTrip(t.Context())
 	}
@@ -64,29 +64,34 @@ func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
 }
 
 func TestReaderGoroutineTakesOverAfterAWhile(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	l.eventually(func() bool { return l.inline.owner.Load() == readGoroutine })
 	l.roundTrip(t.Context())
 	l.eventually(func() bool { return l.inline.owner.Load() == readIdle })
 }
 
 func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
-	l, before := lone(t, Options[uint16]{})
+	l, before := newLone(t, Options[uint16]{})
+	recalled := 0
 	for range 10 {
 		cl := l.call(Interruptible, 1, queryFrame)
 		require.NoError(t, l.Enqueue(cl, false))
+		if l.inline.owner.Load() == readGoroutine {
+			recalled++
+		}
 		l.read(1)
 		l.send(0)
 		_, err := l.outcome(cl)
 		require.NoError(t, err)
 	}
 	require.Equal(t, before, l.InlineReads())
+	require.Greater(t, recalled, 5, "the reader goroutine reads at once") // it may be about to
 }
 
 func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 	for before := range 4 { // calls with the same context, which then stays registered
 		for _, same := range []bool{true, false} {
-			l, _ := lone(t, Options[uint16]{})
+			l, _ := newLone(t, Options[uint16]{})
 			ctx, cancel := context.WithCancel(t.Context())
 			for range before {
 				l.roundTrip(ctx)
@@ -130,7 +135,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 }
 
 func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		l.roundTrip(ctx)
@@ -144,7 +149,7 @@ func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
 }
 
 func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
-	l, inline := lone(t, Options[uint16]{})
+	l, inline := newLone(t, Options[uint16]{})
 	errs := make(chan error)
 	query := func() {
 		_, _, err := l.query(t.Context())
@@ -157,12 +162,11 @@ func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 	}
 	l.read(20)
 	require.LessOrEqual(t, l.InlineReads(), inline+1)
-	l.send(make([]byte, 10)...)
-	for range 10 {
-		require.NoError(t, <-errs)
-	}
-	l.send(make([]byte, 11)...) // the reader goroutine reads these
-	for range 11 {
+	l.send(0)
+	require.NoError(t, <-errs)
+	require.Equal(t, readGoroutine, l.inline.owner.Load(), "responses are due")
+	l.send(make([]byte, 20)...)
+	for range 20 {
 		require.NoError(t, <-errs)
 	}
 	require.Zero(t, l.Load())
@@ -171,7 +175,7 @@ func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 	news := event(t, "news", "0123456789")
 	for cut := 1; cut < len(news); cut++ {
-		l, _ := lone(t, Options[uint16]{})
+		l, _ := newLone(t, Options[uint16]{})
 		events := &l.options.Counters.Events
 		// The inline reader receives its response and a part of an EVENT.
 		cl := l.call(Interruptible, 1, queryFrame)
@@ -180,6 +184,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		l.send(append([]byte{0}, news[:cut]...)...)
 		_, err := l.outcome(cl)
 		require.NoError(t, err)
+		require.Equal(t, readGoroutine, l.inline.owner.Load(), "the rest of the EVENT is due")
 		if cut%2 == 0 {
 			time.Sleep(time.Millisecond) // the next caller checks the connection
 		}
@@ -201,7 +206,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 }
 
 func TestConnectionEndsWhileNobodyReads(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	l.server.Close()
 	<-l.Done() // though there is no call
 	require.ErrorIs(t, l.Err(), ErrLost)
@@ -209,7 +214,7 @@ func TestConnectionEndsWhileNobodyReads(t *testing.T) {
 
 func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 	for range 20 {
-		l, _ := lone(t, Options[uint16]{})
+		l, _ := newLone(t, Options[uint16]{})
 		l.server.Close()
 		time.Sleep(2 * time.Millisecond) // more than probeInterval, less than inlineIdle
 		_, sent, err := l.query(t.Context())
@@ -219,14 +224,14 @@ func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 }
 
 func TestUnexpectedByteEndsAnIdleConnection(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	l.send(1)
 	<-l.Done()
 	require.ErrorIs(t, l.Err(), ErrProtocol)
 }
 
 func TestEventsComeWhileNobodyReads(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	for n := range 3 {
 		l.send(event(t, "c", "x")...)
 		l.eventually(func() bool { return l.options.Counters.Events.Load() == uint64(n+1) })
@@ -235,7 +240,7 @@ func TestEventsComeWhileNobodyReads(t *testing.T) {
 }
 
 func TestInlineReaderFailsWhenTheServerStalls(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{StallTimeout: 200 * time.Millisecond})
+	l, _ := newLone(t, Options[uint16]{StallTimeout: 200 * time.Millisecond})
 	owned, sent, err := l.query(t.Context())
 	require.True(t, owned)
 	require.True(t, sent)
@@ -243,7 +248,7 @@ func TestInlineReaderFailsWhenTheServerStalls(t *testing.T) {
 }
 
 func TestCloseEndsAnInlineReader(t *testing.T) {
-	l, inline := lone(t, Options[uint16]{})
+	l, inline := newLone(t, Options[uint16]{})
 	got := make(chan error)
 	go func() {
 		_, _, err := l.query(t.Context())
@@ -256,13 +261,20 @@ func TestCloseEndsAnInlineReader(t *testing.T) {
 	requireNoGoroutines(t)
 }
 
+func TestFailWakesTheReaderGoroutine(t *testing.T) {
+	l, _ := newLone(t, Options[uint16]{})
+	l.Fail(ErrGone)
+	require.Equal(t, readGoroutine, l.inline.owner.Load())
+	<-l.Done()
+}
+
 func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	l.Retire()
 	<-l.Done()
 	require.Equal(t, ErrGone, l.Err())
 
-	l, _ = lone(t, Options[uint16]{})
+	l, _ = newLone(t, Options[uint16]{})
 	got := make(chan error)
 	go func() {
 		_, _, err := l.query(t.Context())
@@ -420,17 +432,17 @@ func TestContextWatchForgetsContexts(t *testing.T) {
 }
 
 func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
-	l, _ := lone(t, Options[uint16]{})
+	l, _ := newLone(t, Options[uint16]{})
 	got := make(chan error)
 	go func() {
 		_, _, err := l.query(t.Context())
 		got <- err
 	}()
 	l.read(1)
-	if l.inline.owner.Load() == readInline {
+	l.eventually(func() bool {
 		l.inline.watch.interrupt() // as a context does that ends late
-	}
-	l.eventually(func() bool { return l.inline.owner.Load() == readGoroutine })
+		return l.inline.owner.Load() == readGoroutine
+	})
 	l.send(0)
 	require.NoError(t, <-got)
 	require.NotErrorIs(t, l.Err(), os.ErrDeadlineExceeded)

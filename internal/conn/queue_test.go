@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -351,4 +352,83 @@ func TestPingReturnsWhenTheConnectionEnds(t *testing.T) {
 		<-pinged
 		l.Ping() // returns at once
 	})
+}
+
+// newQueue returns a queue without a connection.
+func newQueue() *writeQueue[uint16] {
+	f := &finisher[uint16]{answered: new(atomic.Uint64), calls: new(CallPool[uint16])}
+	q := &writeQueue[uint16]{maxInFlight: 10, maxQueued: 10, nonblocking: true, finisher: f}
+	q.ready.L = &q.mu
+	q.stall.timeout, q.stall.run = time.Hour, func() {}
+	return q
+}
+
+func TestWriteSideHasOneOwner(t *testing.T) {
+	q := newQueue()
+	write, shared, err := q.push(queryCall(t, 1))
+	require.NoError(t, err)
+	require.True(t, write)
+	require.False(t, shared)
+	write, shared, err = q.push(queryCall(t, 1))
+	require.NoError(t, err)
+	require.False(t, write)
+	require.True(t, shared)
+	require.False(t, q.accountFor(arrivals{}))
+	require.Len(t, q.gather(nil), 6)
+	write, _, _ = q.push(queryCall(t, 1))
+	require.False(t, write, "the first caller is still writing")
+	require.Len(t, q.gather(nil), 3)
+	require.Empty(t, q.gather(nil))
+	write, _, _ = q.push(queryCall(t, 1))
+	require.True(t, write)
+	require.False(t, q.quiet())
+	q.stall.stop()
+}
+
+func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
+	for name, end := range map[string]func(*writeQueue[uint16]){
+		"closed":  func(q *writeQueue[uint16]) { q.close(ErrGone) },
+		"retired": (*writeQueue[uint16]).closeWhenEmpty,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				cl := queryCall(t, 1)
+				write, _, err := q.push(cl)
+				require.NoError(t, err)
+				require.True(t, write)
+				_, ok := cl.abandon()
+				require.True(t, ok)
+				ended := false
+				go func() {
+					ended = !q.await()
+				}()
+				synctest.Wait()
+				end(q)
+				synctest.Wait()
+				require.False(t, ended, "a caller owns the write side")
+				require.Empty(t, q.gather(nil))
+				synctest.Wait()
+				require.True(t, ended)
+			})
+		})
+	}
+}
+
+func TestSharedMeansThatOtherCallersAreLikelyToCome(t *testing.T) {
+	q := newQueue()
+	push := func() (shared bool) {
+		_, shared, err := q.push(queryCall(t, 1))
+		require.NoError(t, err)
+		q.gather(nil)
+		q.gather(nil)
+		return shared
+	}
+	require.False(t, push())
+	require.True(t, push(), "another call is in flight")
+	q.accountFor(arrivals{frames: 2, responses: 2, calls: 2, bytes: 6})
+	require.True(t, push(), "two calls were done at the same time")
+	q.accountFor(arrivals{frames: 1, responses: 1, calls: 1, bytes: 3})
+	require.False(t, push())
+	q.stall.stop()
 }

@@ -143,7 +143,7 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 		return 0, err
 	}
 	if kind == codec.KindQuery && reply.OK && cl.Bound.excludes(reply.TTL.Unit, uint64(reply.TTL.Amount)) {
-		return 0, fmt.Errorf("a record has a TTL of %v, which is another's: responses were lost or came twice", reply.TTL)
+		return 0, fmt.Errorf("a record has a TTL of %v, which it can't have: responses were lost or came twice", reply.TTL)
 	}
 	r.arrived.responses++
 	if cl.Replies = append(cl.Replies, reply); len(cl.Replies) == cl.Len() {
@@ -155,8 +155,8 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 }
 
 // checkCanary decodes the response to a canary request, a WHOAMI. Responses carry no id. If
-// one is lost or comes twice, each later one is matched with the wrong request, and nothing
-// looks wrong as long as they are statuses. The response to a WHOAMI is always that to the
+// one is lost or comes twice, each later one is matched with the wrong request, which is not
+// noticed as long as they are statuses. The response to a WHOAMI is always that to the
 // first one of the connection.
 func (r *responseReader[T]) checkCanary(src []byte) (n int, err error) {
 	m, n, err := codec.DecodeWhoAmIResponse(src)
@@ -167,7 +167,7 @@ func (r *responseReader[T]) checkCanary(src []byte) (n int, err error) {
 		r.id, r.idKnown = m.ID, true
 	}
 	if m.ID != r.id {
-		return 0, errors.New("a WHOAMI is answered as another's: responses were lost or came twice")
+		return 0, errors.New("the response to a WHOAMI is another connection's: responses were lost or came twice")
 	}
 	return n, nil
 }

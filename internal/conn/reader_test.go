@@ -108,8 +108,8 @@ func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
 		reason   string
 	}{
 		"an invalid status":   {[]byte{0, 2}, ""},
-		"a TTL that is large": {[]byte{1, 7, 0, 4, 61, 0}, "another's"},
-		"a TTL in hours":      {[]byte{1, 7, 0, 6, 1, 0}, "another's"},
+		"a TTL that is large": {[]byte{1, 7, 0, 4, 61, 0}, "can't have"},
+		"a TTL in hours":      {[]byte{1, 7, 0, 6, 1, 0}, "can't have"},
 		"too many responses":  {[]byte{0, 0, 0}, "byte 0x00 came unasked"},
 	} {
 		t.Run(name, func(t *testing.T) {

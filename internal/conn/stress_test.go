@@ -154,14 +154,8 @@ func TestCallsOverTLS(t *testing.T) {
 // The server reads nothing for a while, so that the sockets fill up.
 func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	const callers, size = 300, 7 << 10 // two megabytes, much more than the sockets accept
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	ours, err := net.Dial("tcp", listener.Addr().String())
-	require.NoError(t, err)
+	ours, theirs := tcpPair(t)
 	require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(64<<10))
-	theirs, err := listener.Accept()
-	require.NoError(t, err)
 	require.NoError(t, theirs.(*net.TCPConn).SetReadBuffer(64<<10))
 	l := newLink(t, ours, theirs, Options[uint16]{StallTimeout: time.Minute})
 
