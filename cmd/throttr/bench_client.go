@@ -119,13 +119,13 @@ func (l *clientLoad) forEachKey(do func(key string) error) error {
 	return load.ForEach(l.keys.N, min(l.goroutines, 64), func(i int) error { return do(l.keys.Key(i)) })
 }
 
-// drain waits, for a second at most, until no request is queued or in flight: a request whose
-// operation was interrupted could still make a record.
+// drain waits, for a second at most, until the client has no requests: a request whose operation
+// was interrupted could still make a record.
 func (l *clientLoad) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for ctx.Err() == nil && slices.ContainsFunc(l.client.Stats().Servers, func(s throttr.ServerStats) bool {
-		return s.InFlight > 0 || s.Waiting > 0
+		return s.InFlight > 0 || s.Waiting > 0 || s.Acquiring > 0
 	}) {
 		time.Sleep(time.Millisecond)
 	}
