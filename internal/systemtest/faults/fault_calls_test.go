@@ -30,7 +30,11 @@ var operations = []operation{
 	{"Hits, an error without an answer", hitting(nil)},
 	{"Hits, allowed without an answer", hitting(func(*trial) throttr.Option { return throttr.WithPolicy(throttr.AllowHits) })},
 	{"Hits, denied without an answer", hitting(func(*trial) throttr.Option { return throttr.WithPolicy(throttr.DenyHits) })},
-	{"Hits, with a fallback", hitting(func(x *trial) throttr.Option { return throttr.WithFallback(inProcess(x)) })},
+	{"Hits, with a fallback", hitting(func(x *trial) throttr.Option {
+		b := memory.New()
+		x.Cleanup(func() { b.Close() })
+		return throttr.WithFallback(b)
+	})},
 }
 
 // writes are the requests that change something: those that only read may be repeated.

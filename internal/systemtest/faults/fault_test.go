@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -263,7 +262,7 @@ func (x *trial) make(made call, n int, healthy bool) {
 	c.calls++
 	switch {
 	case err != nil:
-		c.errors[kindOf(x, err)]++
+		c.errors[testkit.ErrorClass(x, err)]++
 		if throttr.SafeToRetry(err) && executed {
 			c.untrue++
 		}
@@ -283,28 +282,6 @@ func (x *trial) make(made call, n int, healthy bool) {
 	if healthy && (err != nil || v != rightAnswer) {
 		c.unhealthy++
 	}
-}
-
-// kindOf names what an error matches.
-func kindOf(t testing.TB, err error) string {
-	for _, k := range []struct {
-		name string
-		err  error
-	}{
-		{"value size", throttr.ErrValueSizeMismatch},
-		{"unavailable", throttr.ErrUnavailable},
-		{"protocol", throttr.ErrProtocol},
-		{"stalled", throttr.ErrStalled},
-		{"lost", throttr.ErrConnLost},
-		{"connect", throttr.ErrConnect},
-		{"deadline", context.DeadlineExceeded},
-	} {
-		if errors.Is(err, k.err) {
-			return k.name
-		}
-	}
-	t.Errorf("an error of no kind: %v", err)
-	return "?"
 }
 
 // truth is what a server has executed.
@@ -435,7 +412,7 @@ func document(t *testing.T, name, found string) {
 	t.Helper()
 	file := *faultTable
 	if file == "" {
-		file = "docs/reliability.md"
+		file = "../../../docs/reliability.md"
 	}
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)

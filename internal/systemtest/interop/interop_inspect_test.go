@@ -48,7 +48,7 @@ func interopStats[T codec.Value](t *testing.T, in *interop[T]) {
 	requireOK(t, ok, err)
 	stat, ok, err := in.client.Stat(in.ctx, k)
 	requireOK(t, ok, err)
-	require.Less(t, stat.Reads+stat.Writes, uint64(100), "worked out once a testkit.Minute, and little has happened")
+	require.Less(t, stat.Reads+stat.Writes, uint64(100), "worked out once a minute, and little has happened")
 	all, err := testkit.Collect(t, in.client.KeyStats(in.ctx))
 	require.NoError(t, err)
 	found := 0

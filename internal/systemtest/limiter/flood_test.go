@@ -225,7 +225,7 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 
 // hit hits all keys until it is over.
 func (f flood) hit(t *testing.T, limiter *throttr.RateLimit, over func() bool) {
-	for !testkit.Over() {
+	for !over() {
 		for key, limit := range floodLimits {
 			res, err := limiter.Hit(t.Context(), key, f.scale, limit)
 			if err != nil {

@@ -201,7 +201,7 @@ func (m *modelTrial[T]) do(r *rand.Rand, limiter *throttr.RateLimit) deed {
 	}
 	d.to, d.safe = time.Now(), d.err != nil && throttr.SafeToRetry(d.err)
 	if d.err != nil {
-		kindOf(m, d.err)
+		testkit.ErrorClass(m, d.err)
 		d.to = d.to.Add(time.Hour)
 	}
 	return d

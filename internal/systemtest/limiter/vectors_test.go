@@ -35,7 +35,7 @@ type windowVector struct {
 
 func windowVectors(t *testing.T) []windowVector {
 	t.Helper()
-	text, err := os.ReadFile("backendtest/testdata/fix-window-per-key.json")
+	text, err := os.ReadFile("../../../backendtest/testdata/fix-window-per-key.json")
 	require.NoError(t, err)
 	var vectors []windowVector
 	require.NoError(t, json.Unmarshal(text, &vectors))
