@@ -1,0 +1,93 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// newServers starts three servers and returns a client of them, and a function for each that
+// publishes on it.
+func newServers(t *testing.T) (
+	servers map[string]*mockserver.Server, client *throttr.Client[uint16], publish map[string]func(channel, payload string),
+) {
+	t.Helper()
+	servers, publish = map[string]*mockserver.Server{}, map[string]func(channel, payload string){}
+	var cfg throttr.Config
+	for i := range 3 {
+		addr := fmt.Sprintf("memory:%d", i+1)
+		servers[addr] = mockserver.RunT(t, mockserver.WithAddr("memory", addr))
+		publish[addr] = newPublisher(t, servers[addr])
+		cfg.Servers = append(cfg.Servers, addr)
+	}
+	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return servers[addr].Dial(ctx) }
+	client, err := throttr.Connect[uint16](t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	return servers, client, publish
+}
+
+func TestAllChannelAndOwnChannelCoverEveryServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, client, publish := newServers(t)
+		everything, own := testkit.Subscribe(t, client, throttr.AllChannel), testkit.Subscribe(t, client, throttr.OwnChannel)
+		for addr, srv := range servers {
+			require.Equal(t, 3, srv.Conns(), "of the pool, the subscriptions and the publisher")
+			publish[addr]("*", addr)
+			require.Equal(t, throttr.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, testkit.Next(t, everything))
+			id, ok := own.ConnID(addr)
+			require.True(t, ok)
+			publish[addr](id.String(), "you")
+			require.Equal(t, throttr.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, testkit.Next(t, own))
+			require.Zero(t, srv.Requests(codec.OpSubscribe))
+		}
+		_, ok := own.ConnID("elsewhere")
+		require.False(t, ok)
+
+		servers["memory:2"].Disconnect()
+		require.Equal(t, throttr.Message{Server: "memory:2", Channel: "*", Gap: true}, testkit.Next(t, everything))
+		require.Empty(t, testkit.Payloads(t, everything))
+
+		everything.Close()
+		own.Close()
+		servers["memory:3"].Refuse(true)
+		servers["memory:3"].Disconnect()
+		synctest.Wait()
+		_, err := client.Subscribe(t.Context(), throttr.AllChannel)
+		var failed *throttr.RequestError
+		require.ErrorAs(t, err, &failed, "all servers must confirm")
+		require.Equal(t, "memory:3", failed.Server)
+	})
+}
+
+func TestChannelLivesWhereAKeyOfItsNameDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, client, publish := newServers(t)
+		used := make(map[string]bool)
+		for i := range 20 {
+			channel := fmt.Sprint(i)
+			sub := testkit.Subscribe(t, client, channel)
+			for addr := range servers {
+				publish[addr](channel, addr)
+			}
+			m := testkit.Next(t, sub)
+			require.Equal(t, m.Server, string(m.Payload))
+			require.Empty(t, testkit.Payloads(t, sub), "the channel is on one server")
+			used[m.Server] = true
+			_, err := client.Insert(t.Context(), channel, 1, testkit.Minute)
+			require.NoError(t, err)
+			_, ok := servers[m.Server].Counter(channel)
+			require.True(t, ok)
+		}
+		require.Len(t, used, 3)
+	})
+}
