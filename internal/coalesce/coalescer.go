@@ -72,7 +72,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		return r, false, err
 	}
 	if verdict == Wait || c.serving {
-		return c.enqueue(ctx, pending{hit: h})
+		return c.enqueue(ctx, h, nil)
 	}
 	p := c.group.pending()
 	p.hit = h
@@ -91,7 +91,7 @@ func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent
 		return Result{}, false, err
 	}
 	c.mu.Lock()
-	return c.enqueue(ctx, pending{operation: op})
+	return c.enqueue(ctx, Hit{}, op)
 }
 
 // Busy reports whether the coalescer has hits or operations that are not done.
@@ -108,15 +108,15 @@ func (c *Coalescer) QueueCap() int {
 	return c.queue.Cap()
 }
 
-// enqueue queues what is pending and waits until it is done. The caller holds mu, which
-// enqueue releases.
-func (c *Coalescer) enqueue(ctx context.Context, what pending) (Result, bool, error) {
+// enqueue queues a hit, or op if that is not nil, and waits until it is done. The caller
+// holds mu, which enqueue releases.
+func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, bool, error) {
 	if c.queue.Len() >= c.group.options.MaxQueued {
 		c.mu.Unlock()
 		return Result{}, false, ErrQueueFull
 	}
 	p := c.group.pending()
-	p.hit, p.operation = what.hit, what.operation
+	p.hit, p.operation = h, op
 	c.queue.Push(p)
 	if !c.serving {
 		c.serving = true

@@ -103,7 +103,8 @@ func (g *Group) pending() *pending { return g.pool.Get().(*pending) }
 // recycle returns the answer of p, which is done, and keeps p for another hit.
 func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
 	r, sent, err = p.result, p.sent, p.err
-	*p = pending{done: p.done}
+	p.operation, p.err = nil, nil
+	p.begun, p.waits, p.finished = false, false, false // it was not canceled
 	g.pool.Put(p)
 	return r, sent, err
 }
