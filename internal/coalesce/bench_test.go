@@ -40,9 +40,8 @@ func (r *remote) Count(_ context.Context, b coalesce.Batch) coalesce.Outcome {
 	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: <-r.counts}}
 }
 
-// BenchmarkWhatDoesALoneHitCost has one caller, and no request but two switches between
-// goroutines.
-func BenchmarkWhatDoesALoneHitCost(b *testing.B) {
+// BenchmarkLoneHit has one caller. A request is two switches between goroutines.
+func BenchmarkLoneHit(b *testing.B) {
 	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
 	defer g.Close()
 	c := g.New(newRemote(b))
@@ -54,8 +53,8 @@ func BenchmarkWhatDoesALoneHitCost(b *testing.B) {
 	}
 }
 
-// BenchmarkHowManyHitsShareARequest has 64 callers for each processor.
-func BenchmarkHowManyHitsShareARequest(b *testing.B) {
+// BenchmarkHitsPerRequest has 64 callers for each processor.
+func BenchmarkHitsPerRequest(b *testing.B) {
 	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1 << 16})
 	defer g.Close()
 	r := newRemote(b)

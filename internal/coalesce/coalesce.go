@@ -1,12 +1,12 @@
-// Package coalesce lets hits on one window share requests to the store that keeps it.
+// Package coalesce lets hits on one window share the requests to the store that keeps it.
 //
-// A [Coalescer] serves one window at a time, that of one key and scale. It has at most one
-// request for it under way. Hits that come meanwhile are queued, and the next request
-// carries the sum of their increments as a batch. Each hit of a batch is given its own place in
-// the count: of n hits that add 1 each, one is given k+1, one k+2, and so on.
+// A [Coalescer] gathers the hits of one key and scale. At most one request for them is under
+// way at a time. Hits that arrive meanwhile are queued. The next request carries the sum of
+// their increments as one batch, and each hit of the batch gets its own place in the count:
+// of n hits that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //
-// The package knows no store. What a window is, whether it is known, and how it counts are
-// up to a [Window]:
+// The package knows no store. A [Window] says whether the window is known, whether a hit can be
+// decided without a request, and how a batch is counted:
 //
 //	group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1024})
 //	defer group.Close()
@@ -20,78 +20,80 @@ import (
 	"time"
 )
 
-// ErrQueueFull says that as many hits were queued as may be.
+// ErrQueueFull says that Options.MaxQueued hits and operations were queued already.
 var ErrQueueFull = errors.New("throttr: too many hits are queued")
 
-// Hit asks a window to count.
+// Hit is a request to add Increment to a window.
 type Hit struct {
 	Limit     uint64
 	Increment uint64
-	// Must says that the hit is counted or fails. Without it, a hit on a window that is
-	// known to be over Limit may be answered with the count that is known.
+	// Must says that the hit has to be counted or to fail. Other hits may be decided by the
+	// count that is known, if that is over Limit.
 	Must bool
 }
 
-// Batch describes the hits that are to share a request.
+// Batch describes the hits that share a request.
 type Batch struct {
 	Hits  int
 	Sum   uint64    // of the increments
 	Limit uint64    // the highest of the limits
 	Now   time.Time // when the batch was begun
-	// Fresh says that Refresh has just succeeded: nothing was counted and no operation has
+	// Fresh says that Refresh has just succeeded: no batch was counted and no operation has
 	// run since.
 	Fresh bool
 }
 
-// Verdict is what becomes of a hit.
+// Verdict is what Admit decides about a hit.
 type Verdict uint8
 
 const (
 	// Join adds the hit to the batch.
 	Join Verdict = iota
 	// Wait leaves the hit in the queue until the batch has been counted. If the batch is
-	// empty, Refresh is called first.
+	// empty, the window is refreshed first.
 	Wait
-	// Decided answers the hit without a request.
+	// Decided means that the hit needs no request.
 	Decided
 )
 
-// Result is the answer to a hit. It has what the coalescer's callers need of a
-// window.Window, and is small enough to be returned in registers.
+// Result is the state of the window as of a hit. It is a window.Window with fewer fields, so
+// that it is returned in registers.
 type Result struct {
-	Count     uint64        // as of the hit
+	Count     uint64        // including the hit
 	ExpiresAt time.Time     // when the window ends
-	Left      time.Duration // until then
+	Left      time.Duration // until ExpiresAt
 	ID        int64         // identifies the window
 }
 
-// Outcome is what Count returns.
+// Outcome is the outcome of a batch. The batch was counted, or it failed, or its hits go back
+// to the front of the queue.
 type Outcome struct {
-	// Counted says that the batch was counted. Otherwise, without an error, its hits go
-	// back to the front of the queue.
 	Counted bool
-	Result  Result // of the last hit of the batch
+	Result  Result // of the last hit of the batch, if Counted
 	Err     error  // fails all hits of the batch
-	Sent    bool   // with an error: the batch may have been counted all the same
+	Sent    bool   // whether a batch that failed may have been counted
 }
 
-// Window is what a coalescer counts in. At any time it is the active window of its key and
-// scale, or none.
+// Window is the window that a coalescer's hits are counted in: the active window of a key and
+// scale, if there is one.
 //
-// Calls of Refresh and Count and operations never overlap. Their ctx is that of the
-// group, except that Count is given the ctx of the caller if a batch has no other hit.
+// Calls of Refresh, calls of Count and operations do not overlap. Their ctx ends with the
+// group, with one exception: the ctx of a Count with a single hit may be that of the hit's
+// caller.
 type Window interface {
-	// Admit decides what becomes of h, which is next in line behind the hits in b. A Result
-	// or an error goes with the verdict Decided only. Admit sends nothing and returns soon:
-	// it is called with the coalescer's lock held, be it while a request is under way.
+	// Admit decides about a hit that is next in line, given a batch of hits before it. It
+	// returns a Result or an error only if the verdict is Decided.
+	//
+	// Admit is called with the coalescer locked, possibly while a request is under way. It
+	// must return soon and must not call the coalescer.
 	Admit(b Batch, h Hit) (Verdict, Result, error)
-	// Refresh finds out what Admit needs to know. An error fails all hits that are queued, up
-	// to the next operation. None of them was sent.
+	// Refresh reads what Admit needs to know. An error fails the hits that are queued, up to
+	// the next operation.
 	Refresh(ctx context.Context) error
 	// Count counts a batch of at least one hit.
 	Count(ctx context.Context, b Batch) Outcome
 }
 
-// Operation is what has a window to itself, such as setting its count. Sent says that it
-// may have had an effect; it matters with an error only.
+// Operation is a change of the window that no hit takes part in, such as setting its count. If
+// err is not nil, sent reports whether the change may have been made.
 type Operation func(ctx context.Context) (r Result, sent bool, err error)

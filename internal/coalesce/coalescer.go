@@ -9,57 +9,56 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// keptCapacity is the largest queue or batch whose memory is kept while nothing is queued.
+// keptCapacity is the capacity above which an idle coalescer releases its queue and batch.
 const keptCapacity = 64
 
 // Coalescer gathers the hits of one key and scale. Get one from [Group.New].
 //
-// One goroutine at a time serves a coalescer: it forms batches, has them counted and
-// answers their hits. The server is either the only caller, for its own hit, or a goroutine
-// of the group, which ends when nothing is queued.
+// One goroutine at a time runs a coalescer: it forms batches, has them counted, and finishes
+// their hits. It is the caller of a hit that finds the coalescer idle and its window known, or a
+// goroutine of the group that ends when the queue is empty.
 type Coalescer struct {
 	group  *Group
 	window Window
-	serve  func() // what a serving goroutine runs; made once, so that starting one does not allocate
+	run    func() // runs the queue; made once, so that starting a goroutine does not allocate
 
-	// mu guards what follows, and all pending hits. Everybody holds it for a moment only:
-	// the server releases it for the time of a request. Invariants, when it is released:
-	//
-	//   - If serving is false, queue and batch are empty.
-	//   - batch has hits in it only while Count runs.
-	//   - A hit is in queue, or in batch, or done; an operation is in queue, or running, or
-	//     done.
+	// mu guards the fields below, and all pending hits and operations. It is not held during
+	// a request. Whenever it is not held:
+	//   - If running is false, queue and batch are empty.
+	//   - batch is empty, unless Count is being called.
+	//   - What is pending is in the queue, or in the batch, or an operation that is being
+	//     called. Otherwise it is finished, or its caller has canceled it.
 	mu      sync.Mutex
-	serving bool
+	running bool // a goroutine runs the coalescer
 	queue   fifo.Queue[*pending]
 	batch   []*pending
 	sum     Batch // describes batch
 }
 
-// pending is a hit or an operation with somebody who waits for it.
+// pending is a hit or an operation whose caller has not returned.
 type pending struct {
 	hit       Hit
-	operation Operation // in place of a hit, if not nil
+	operation Operation // if not nil, takes the place of hit
 
-	begun    bool // in the batch, or running: it may reach the store
-	canceled bool // its caller has returned, because its ctx has ended
-	waits    bool // its caller waits for done
-	finished bool // the answer is there
+	begun    bool // in the batch, or being called: the store may know of it
+	canceled bool // the caller has returned, because its ctx ended
+	waiting  bool // the caller receives from done
+	finished bool // result, sent and err are set
 
 	result Result
 	sent   bool
 	err    error
 
-	done chan struct{} // receives one element when finished becomes true, if waits is; lives as long as the pending hit
+	done chan struct{} // receives an element when a waiting caller's hit is finished; is reused
 }
 
 // New returns a coalescer for w.
 func (g *Group) New(w Window) *Coalescer { return &Coalescer{group: g, window: w} }
 
-// Do has a hit counted, or decided without being counted, and returns its place in the
-// window. With an error, sent says that it may have been counted all the same.
+// Do has a hit counted or decided. Result.Count is the hit's place in the window. If err is
+// not nil, sent reports whether the hit may have been counted.
 //
-// The error is that of the Window, ctx's, [ErrQueueFull] or [window.ErrClosed].
+// The error is one of the Window or of ctx, [ErrQueueFull], or [window.ErrClosed].
 func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
@@ -71,12 +70,13 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		c.mu.Unlock()
 		return r, false, err
 	}
-	if verdict == Wait || c.serving {
+	if verdict == Wait || c.running {
 		return c.enqueue(ctx, h, nil)
 	}
+	// The fast path: nobody else is here, so the caller counts its hit itself.
 	p := c.group.pending()
 	p.hit = h
-	c.serving = true
+	c.running = true
 	c.sum = b
 	c.join(p)
 	c.count(ctx)
@@ -84,8 +84,8 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	return c.wait(ctx, p)
 }
 
-// Exclusive runs an operation between two batches: after all hits that are queued already,
-// and before all that come later. The operation's ctx is the group's.
+// Exclusive calls op after all hits that are queued already, and before all that arrive later.
+// It returns what op returns, or an error as Do does.
 func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
@@ -94,22 +94,15 @@ func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent
 	return c.enqueue(ctx, Hit{}, op)
 }
 
-// Busy reports whether the coalescer has hits or operations that are not done.
+// Busy reports whether any hit or operation is not finished.
 func (c *Coalescer) Busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.serving
+	return c.running
 }
 
-// QueueCap returns how many pending hits fit the queue before it grows, for tests.
-func (c *Coalescer) QueueCap() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.queue.Cap()
-}
-
-// enqueue queues a hit, or op if that is not nil, and waits until it is done. The caller
-// holds mu, which enqueue releases.
+// enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and
+// enqueue releases it.
 func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, bool, error) {
 	if c.queue.Len() >= c.group.options.MaxQueued {
 		c.mu.Unlock()
@@ -118,20 +111,20 @@ func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, b
 	p := c.group.pending()
 	p.hit, p.operation = h, op
 	c.queue.Push(p)
-	if !c.serving {
-		c.serving = true
+	if !c.running {
+		c.running = true
 		c.handOver()
 	}
 	return c.wait(ctx, p)
 }
 
-// wait waits until p is done or ctx ends. The caller holds mu, which wait releases.
+// wait waits until p is finished or ctx ends. The caller holds mu, and wait releases it.
 func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) {
 	if p.finished {
 		c.mu.Unlock()
 		return c.group.recycle(p)
 	}
-	p.waits = true
+	p.waiting = true
 	c.mu.Unlock()
 	select {
 	case <-p.done:
@@ -148,73 +141,72 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 	return Result{}, p.begun, ctx.Err()
 }
 
-// The caller of the following methods holds mu and is the server. Those that are given a
-// ctx release mu for the time of a request.
+// The methods below are called by the goroutine that runs the coalescer, with mu held. Those
+// with a ctx release mu during the request.
 
-// handOver ends serving: a goroutine continues if anything is queued.
+// handOver makes a goroutine of the group run the coalescer, if anything is queued.
 func (c *Coalescer) handOver() {
 	switch {
 	case c.queue.Len() == 0:
-		c.serving = false
+		c.running = false
 	case c.group.register():
-		if c.serve == nil {
-			c.serve = c.run
+		if c.run == nil {
+			c.run = c.runQueue
 		}
-		go c.serve()
+		go c.run()
 	default:
 		c.failQueue()
-		c.serving = false
+		c.running = false
 	}
 }
 
-// run serves until nothing is queued.
-func (c *Coalescer) run() {
-	defer c.group.running.Done()
+// runQueue runs the coalescer until the queue is empty. It is a goroutine of the group.
+func (c *Coalescer) runQueue() {
+	defer c.group.goroutines.Done()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx := c.group.ctx
-	fresh, answered := false, 0
+	fresh, returning := false, 0
 	for {
-		if answered > 1 {
-			// The callers of the last batch may be back with another hit. It would miss the
-			// next request: BenchmarkHowManyHitsShareARequest then has 1.05 hits per request
-			// instead of 11.
+		if returning > 1 {
+			// The callers of the last batch may be about to hit again. They would miss the
+			// next request: in BenchmarkHitsPerRequest, 1.05 hits instead of 11 then share
+			// one.
 			c.mu.Unlock()
 			runtime.Gosched()
 			c.mu.Lock()
 		}
-		answered = 0
-		action := c.next(fresh)
-		fresh = false
-		switch action {
+		next := c.next(fresh)
+		fresh, returning = false, 0
+		switch next {
+		case stop:
+			if c.queue.Cap() > keptCapacity || cap(c.batch) > keptCapacity {
+				c.queue, c.batch = fifo.Queue[*pending]{}, nil
+			}
+			c.running = false
+			return
 		case count:
-			answered = len(c.batch)
+			returning = len(c.batch)
 			c.count(ctx)
 		case refresh:
 			fresh = c.refresh(ctx)
 		case operate:
 			c.operate(ctx)
-		case rest:
-			if c.queue.Cap() > keptCapacity || cap(c.batch) > keptCapacity {
-				c.queue, c.batch = fifo.Queue[*pending]{}, nil
-			}
-			c.serving = false
-			return
 		}
 	}
 }
 
-// action is what a serving goroutine does next.
+// action is what the goroutine that runs a coalescer does next.
 type action uint8
 
 const (
-	rest    action = iota // nothing is queued
+	stop    action = iota // nothing is queued
 	count                 // count the batch
 	refresh               // refresh the window
-	operate               // run the operation that is first in the queue
+	operate               // call the operation that is first in the queue
 )
 
-// next forms a batch from the front of the queue, answers the hits there that need no
+// next forms a batch from the front of the queue, finishes the hits there that need no
 // request, and returns what to do.
 func (c *Coalescer) next(fresh bool) action {
 	if c.group.ctx.Err() != nil {
@@ -247,7 +239,7 @@ func (c *Coalescer) next(fresh bool) action {
 	if len(c.batch) > 0 {
 		return count
 	}
-	return rest
+	return stop
 }
 
 // join adds p to the batch.
@@ -259,7 +251,7 @@ func (c *Coalescer) join(p *pending) {
 	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
 }
 
-// count has the batch counted. Then its hits are done, or first in the queue again.
+// count has the batch counted. Its hits are then finished, or back at the front of the queue.
 func (c *Coalescer) count(ctx context.Context) {
 	b := c.sum
 	c.mu.Unlock()
@@ -288,7 +280,8 @@ func (c *Coalescer) count(ctx context.Context) {
 	c.batch = c.batch[:0]
 }
 
-// refresh refreshes the window. An error fails the hits that wait for it.
+// refresh refreshes the window. It returns false if that fails, after failing the hits that
+// are queued, up to the next operation.
 func (c *Coalescer) refresh(ctx context.Context) (ok bool) {
 	c.mu.Unlock()
 	err := c.window.Refresh(ctx)
@@ -303,7 +296,7 @@ func (c *Coalescer) refresh(ctx context.Context) (ok bool) {
 	return false
 }
 
-// operate runs the operation that is first in the queue.
+// operate calls the operation that is first in the queue.
 func (c *Coalescer) operate(ctx context.Context) {
 	p := c.queue.Pop()
 	p.begun = true
@@ -316,24 +309,24 @@ func (c *Coalescer) operate(ctx context.Context) {
 	c.finish(p, r, sent, err)
 }
 
-// failQueue fails all that is queued: the group has been closed.
+// failQueue fails everything that is queued, because the group has been closed.
 func (c *Coalescer) failQueue() {
 	for c.queue.Len() > 0 {
 		c.finish(c.queue.Pop(), Result{}, false, window.ErrClosed)
 	}
 }
 
-// finish answers p.
+// finish sets the result of p.
 func (c *Coalescer) finish(p *pending, r Result, sent bool, err error) {
 	p.result, p.sent, p.err = r, sent, err
 	p.finished = true
-	if p.waits {
+	if p.waiting {
 		p.done <- struct{}{}
 	}
 }
 
-// reason returns why a request has failed: the end of the group, if that has ended, and
-// otherwise err.
+// reason returns window.ErrClosed if a request that failed with err was canceled because the
+// group ended, and err otherwise.
 func (c *Coalescer) reason(err error) error {
 	if c.group.ctx.Err() != nil {
 		return window.ErrClosed

@@ -169,34 +169,34 @@ func newSubject(t testing.TB, o coalesce.Options) subject {
 	return s
 }
 
-// answer is what a call of Do or Exclusive has returned.
-type answer struct {
+// result is what a call of Do or Exclusive returned.
+type result struct {
 	count uint64
 	id    int64
 	sent  bool
 	err   error
 }
 
-func answerOf(r coalesce.Result, sent bool, err error) answer {
-	return answer{r.Count, r.ID, sent, err}
+func resultOf(r coalesce.Result, sent bool, err error) result {
+	return result{r.Count, r.ID, sent, err}
 }
 
-// hit makes a hit of 1 in the background. The returned function waits for its answer.
-func (s subject) hit(ctx context.Context) (wait func() answer) {
-	return inBackground(func() answer { return answerOf(s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: 1})) })
+// hit makes a hit of 1 in the background. The returned function waits for its result.
+func (s subject) hit(ctx context.Context) (wait func() result) {
+	return inBackground(func() result { return resultOf(s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: 1})) })
 }
 
 // operate runs an operation in the background.
-func (s subject) operate(ctx context.Context, op coalesce.Operation) (wait func() answer) {
-	return inBackground(func() answer { return answerOf(s.Exclusive(ctx, op)) })
+func (s subject) operate(ctx context.Context, op coalesce.Operation) (wait func() result) {
+	return inBackground(func() result { return resultOf(s.Exclusive(ctx, op)) })
 }
 
 // inBackground calls f in a goroutine and returns when all goroutines of the bubble wait.
-func inBackground(f func() answer) (wait func() answer) {
-	c := make(chan answer, 1)
+func inBackground(f func() result) (wait func() result) {
+	c := make(chan result, 1)
 	go func() { c <- f() }()
 	synctest.Wait()
-	return func() answer { return <-c }
+	return func() result { return <-c }
 }
 
 func TestLoneCallerCountsOnItsOwnGoroutine(t *testing.T) {
@@ -288,7 +288,7 @@ func TestHitsAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.mostSum = 3
-		var waits []func() answer
+		var waits []func() result
 		for range 10 {
 			waits = append(waits, s.hit(t.Context()))
 		}
@@ -340,7 +340,7 @@ func TestHitCanceledInTheQueueIsNotCounted(t *testing.T) {
 		canceled := s.hit(ctx)
 		last := s.hit(t.Context())
 		cancel()
-		require.Equal(t, answer{err: context.Canceled}, canceled())
+		require.Equal(t, result{err: context.Canceled}, canceled())
 		require.EqualValues(t, 1, first().count)
 		require.EqualValues(t, 2, last().count)
 		require.EqualValues(t, 2, s.count)
@@ -358,7 +358,7 @@ func TestHitCanceledInABatchMayBeCounted(t *testing.T) {
 		synctest.Wait() // the second request is under way
 		start := time.Now()
 		cancel()
-		require.Equal(t, answer{sent: true, err: context.Canceled}, canceled())
+		require.Equal(t, result{sent: true, err: context.Canceled}, canceled())
 		require.Equal(t, start, time.Now(), "it returns at once")
 		require.EqualValues(t, 3, last().count, "the canceled hit keeps its place")
 	})
@@ -371,7 +371,7 @@ func TestLoneCallerCanCancel(t *testing.T) {
 		defer cancel()
 		lone := s.hit(ctx)
 		queued := s.hit(t.Context())
-		require.Equal(t, answer{sent: true, err: context.DeadlineExceeded}, lone())
+		require.Equal(t, result{sent: true, err: context.DeadlineExceeded}, lone())
 		require.EqualValues(t, 1, queued().count, "hits that came meanwhile are served")
 	})
 }
@@ -380,15 +380,15 @@ func TestNothingIsDoneWithAnEndedContext(t *testing.T) {
 	s := newSubject(t, coalesce.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, answer{err: context.Canceled}, answerOf(s.Do(ctx, coalesce.Hit{})))
-	require.Equal(t, answer{err: context.Canceled}, answerOf(s.Exclusive(ctx, s.set(1))))
+	require.Equal(t, result{err: context.Canceled}, resultOf(s.Do(ctx, coalesce.Hit{})))
+	require.Equal(t, result{err: context.Canceled}, resultOf(s.Exclusive(ctx, s.set(1))))
 	require.Empty(t, s.requests)
 }
 
 func TestOperationsKeepTheirOrderAmongHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
-		var waits []func() answer
+		var waits []func() result
 		hit := func() { waits = append(waits, s.hit(t.Context())) }
 		hit()
 		hit()
@@ -414,14 +414,14 @@ func TestCanceledOperationDoesNotRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		queued := s.operate(ctx, s.set(10))
 		cancel()
-		require.Equal(t, answer{err: context.Canceled}, queued())
+		require.Equal(t, result{err: context.Canceled}, queued())
 		first()
 		require.EqualValues(t, 2, s.hit(t.Context())().count)
 
 		ctx, cancel = context.WithCancel(t.Context())
 		running := s.operate(ctx, s.set(10))
 		cancel()
-		require.Equal(t, answer{sent: true, err: context.Canceled}, running())
+		require.Equal(t, result{sent: true, err: context.Canceled}, running())
 		require.EqualValues(t, 11, s.hit(t.Context())().count, "one that runs goes on")
 	})
 }
@@ -435,7 +435,7 @@ func TestErrorOfAnOperationIsItsCallersAlone(t *testing.T) {
 		})
 		last := s.hit(t.Context())
 		require.EqualValues(t, 1, first().count)
-		require.Equal(t, answer{sent: true, err: errStore}, failed())
+		require.Equal(t, result{sent: true, err: errStore}, failed())
 		require.EqualValues(t, 2, last().count)
 	})
 }
@@ -444,12 +444,12 @@ func TestWindowIsRefreshedOnceForAllHitsThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.known = false
-		var waits []func() answer
+		var waits []func() result
 		for range 5 {
 			waits = append(waits, s.hit(t.Context()))
 		}
 		for i, wait := range waits {
-			require.Equal(t, answer{count: uint64(i + 1), id: 1}, wait())
+			require.Equal(t, result{count: uint64(i + 1), id: 1}, wait())
 		}
 		require.Equal(t, 1, s.reads)
 		require.Len(t, s.requests, 1)
@@ -464,8 +464,8 @@ func TestFailedRefreshFailsTheHitsUpToTheNextOperation(t *testing.T) {
 		first, second := s.hit(t.Context()), s.hit(t.Context())
 		set := s.operate(t.Context(), s.set(10))
 		last := s.hit(t.Context())
-		require.Equal(t, answer{err: errStore}, first())
-		require.Equal(t, answer{err: errStore}, second())
+		require.Equal(t, result{err: errStore}, first())
+		require.Equal(t, result{err: errStore}, second())
 		require.EqualValues(t, 10, set().count)
 		require.EqualValues(t, 11, last().count)
 	})
@@ -477,11 +477,11 @@ func TestFailedCountFailsItsBatchAlone(t *testing.T) {
 		s.outcomes = []coalesce.Outcome{{Err: errStore}, {Err: errStore, Sent: true}}
 		lone := s.hit(t.Context())
 		second, third := s.hit(t.Context()), s.hit(t.Context())
-		require.Equal(t, answer{err: errStore}, lone())
+		require.Equal(t, result{err: errStore}, lone())
 		synctest.Wait()
 		last := s.hit(t.Context())
-		require.Equal(t, answer{sent: true, err: errStore}, second())
-		require.Equal(t, answer{sent: true, err: errStore}, third())
+		require.Equal(t, result{sent: true, err: errStore}, second())
+		require.Equal(t, result{sent: true, err: errStore}, third())
 		require.EqualValues(t, 1, last().count)
 	})
 }
@@ -498,10 +498,10 @@ func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 		time.Sleep(latency) // the window is refreshed
 		synctest.Wait()
 		cancel()
-		require.Equal(t, answer{err: context.Canceled}, lone(), "it is no longer in a batch")
-		require.Equal(t, answer{count: 1, id: 1}, second())
-		require.Equal(t, answer{count: 10, id: 2, sent: true}, set())
-		require.Equal(t, answer{count: 11, id: 2}, third())
+		require.Equal(t, result{err: context.Canceled}, lone(), "it is no longer in a batch")
+		require.Equal(t, result{count: 1, id: 1}, second())
+		require.Equal(t, result{count: 10, id: 2, sent: true}, set())
+		require.Equal(t, result{count: 11, id: 2}, third())
 	})
 }
 
@@ -529,12 +529,12 @@ func TestHitThatOverflowsFailsAlone(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.known = false // nothing is decided before the window has been refreshed
 		first := s.hit(t.Context())
-		overflow := inBackground(func() answer {
-			return answerOf(s.Do(t.Context(), coalesce.Hit{Must: true, Limit: 10, Increment: 11}))
+		overflow := inBackground(func() result {
+			return resultOf(s.Do(t.Context(), coalesce.Hit{Must: true, Limit: 10, Increment: 11}))
 		})
 		last := s.hit(t.Context())
 		require.EqualValues(t, 1, first().count)
-		require.Equal(t, answer{err: errOverflow}, overflow())
+		require.Equal(t, result{err: errOverflow}, overflow())
 		require.EqualValues(t, 2, last().count)
 		require.Len(t, s.requests, 1)
 	})
@@ -545,8 +545,8 @@ func TestQueueIsBounded(t *testing.T) {
 		s := newSubject(t, coalesce.Options{MaxQueued: 2})
 		lone, second, third := s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())
 		start := time.Now()
-		require.Equal(t, answer{err: coalesce.ErrQueueFull}, s.hit(t.Context())())
-		require.Equal(t, answer{err: coalesce.ErrQueueFull}, s.operate(t.Context(), s.set(1))())
+		require.Equal(t, result{err: coalesce.ErrQueueFull}, s.hit(t.Context())())
+		require.Equal(t, result{err: coalesce.ErrQueueFull}, s.operate(t.Context(), s.set(1))())
 		require.Equal(t, start, time.Now(), "it fails at once")
 		require.EqualValues(t, 1, lone().count)
 		require.EqualValues(t, 2, second().count)
@@ -562,8 +562,8 @@ func TestStopServesWhatIsQueued(t *testing.T) {
 		served := s.hit(t.Context()) // by a goroutine
 		queued := s.hit(t.Context())
 		s.group.Stop()
-		require.Equal(t, answer{err: window.ErrClosed}, s.hit(t.Context())())
-		require.Equal(t, answer{err: window.ErrClosed}, s.operate(t.Context(), s.set(1))())
+		require.Equal(t, result{err: window.ErrClosed}, s.hit(t.Context())())
+		require.Equal(t, result{err: window.ErrClosed}, s.operate(t.Context(), s.set(1))())
 		require.EqualValues(t, 1, served().count)
 		require.EqualValues(t, 2, queued().count)
 	})
@@ -575,7 +575,7 @@ func TestStopFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
 		lone, queued := s.hit(t.Context()), s.hit(t.Context())
 		s.group.Stop()
 		require.EqualValues(t, 1, lone().count)
-		require.Equal(t, answer{err: window.ErrClosed}, queued())
+		require.Equal(t, result{err: window.ErrClosed}, queued())
 		require.False(t, s.Busy())
 	})
 }
@@ -590,8 +590,8 @@ func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 		start := time.Now()
 		s.group.Close()
 		require.Equal(t, start, time.Now())
-		require.Equal(t, answer{sent: true, err: window.ErrClosed}, second())
-		require.Equal(t, answer{err: window.ErrClosed}, set())
+		require.Equal(t, result{sent: true, err: window.ErrClosed}, second())
+		require.Equal(t, result{err: window.ErrClosed}, set())
 		require.False(t, s.Busy())
 		require.False(t, s.group.Go(func() {}))
 	})
@@ -621,11 +621,11 @@ func TestManyCallersLeaveNoMemoryBehind(t *testing.T) {
 		}
 		synctest.Wait()
 		require.True(t, s.Busy())
-		require.Greater(t, s.QueueCap(), 1000)
+		require.Greater(t, coalesce.QueueCap(s.Coalescer), 1000)
 		all.Wait()
 		synctest.Wait()
 		require.False(t, s.Busy())
-		require.Less(t, s.QueueCap(), 100)
+		require.Less(t, coalesce.QueueCap(s.Coalescer), 100)
 	})
 }
 

@@ -12,11 +12,11 @@ import (
 // Options are the settings of a Group.
 type Options struct {
 	Now       func() time.Time // the clock of the windows
-	MaxQueued int              // hits and operations that may be queued, for each coalescer
-	Single    bool             // hits do not share requests
+	MaxQueued int              // the most hits and operations that a coalescer queues
+	Single    bool             // every hit has a request of its own
 }
 
-// Group is what the coalescers of one backend share: their settings and their end.
+// Group is the coalescers of one backend. They have the same settings and end together.
 type Group struct {
 	options Options
 	pool    sync.Pool // of *pending
@@ -24,12 +24,14 @@ type Group struct {
 	ctx    context.Context // ends with the group
 	cancel context.CancelFunc
 
-	mu      sync.RWMutex // held for reading while a goroutine is registered, for writing by Stop
-	stopped atomic.Bool
-	running sync.WaitGroup
+	// mu keeps goroutines from being added once stopped is set. Stop holds it for writing,
+	// register for reading.
+	mu         sync.RWMutex
+	stopped    atomic.Bool
+	goroutines sync.WaitGroup
 }
 
-// NewGroup returns a group, which has to be closed.
+// NewGroup returns a group without coalescers. Close it after use.
 func NewGroup(o Options) *Group {
 	g := &Group{options: o}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -40,8 +42,8 @@ func NewGroup(o Options) *Group {
 // Context returns a context that ends with the group.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Check returns why a call with ctx must not do anything: ctx's error if ctx has ended,
-// [window.ErrClosed] if the group has been stopped, or nil.
+// Check returns the error of a call that must not do anything: ctx's error if ctx has ended,
+// and [window.ErrClosed] if the group has been stopped. Otherwise it returns nil.
 func (g *Group) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -52,59 +54,59 @@ func (g *Group) Check(ctx context.Context) error {
 	return nil
 }
 
-// Stop makes further hits and operations fail with window.ErrClosed. Those that are queued
-// because a request is under way are still served until Close.
+// Stop makes further hits and operations fail with [window.ErrClosed]. What a goroutine of the
+// group has queued goes on.
 func (g *Group) Stop() {
 	g.mu.Lock()
 	g.stopped.Store(true)
 	g.mu.Unlock()
 }
 
-// Cancel ends the group's context: what is queued or under way fails with window.ErrClosed.
-// The request of a lone caller, which has the caller's ctx, goes on.
+// Cancel ends the group's context. What is queued or under way fails with [window.ErrClosed],
+// except for requests with the ctx of a caller, which go on.
 func (g *Group) Cancel() { g.cancel() }
 
-// Close stops the group, cancels what is queued or under way, and returns when none of the
-// group's goroutines is left.
+// Close calls Stop and Cancel, and waits until all goroutines of the group have ended.
 func (g *Group) Close() {
 	g.Stop()
 	g.Cancel()
-	g.running.Wait()
+	g.goroutines.Wait()
 }
 
-// Go runs f in a goroutine of the group and returns true, or false if the group has been
-// stopped.
+// Go runs f in a goroutine that Close waits for. It returns false, and does not run f, if the
+// group has been stopped.
 func (g *Group) Go(f func()) bool {
 	if !g.register() {
 		return false
 	}
 	go func() {
-		defer g.running.Done()
+		defer g.goroutines.Done()
 		f()
 	}()
 	return true
 }
 
-// register makes Close wait for a goroutine until that has called running.Done. It returns
-// false if the group has been stopped.
+// register makes Close wait for a goroutine, which must call goroutines.Done when it ends.
+// It returns false if the group has been stopped.
 func (g *Group) register() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if g.stopped.Load() {
 		return false
 	}
-	g.running.Add(1)
+	g.goroutines.Add(1)
 	return true
 }
 
-// pending returns an empty pending hit.
+// pending returns a pending hit to fill in.
 func (g *Group) pending() *pending { return g.pool.Get().(*pending) }
 
-// recycle returns the answer of p, which is done, and keeps p for another hit.
+// recycle returns the result of p, which is finished and was not canceled, and keeps p for
+// another hit.
 func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
 	r, sent, err = p.result, p.sent, p.err
 	p.operation, p.err = nil, nil
-	p.begun, p.waits, p.finished = false, false, false // it was not canceled
+	p.begun, p.waiting, p.finished = false, false, false
 	g.pool.Put(p)
 	return r, sent, err
 }
