@@ -1,10 +1,5 @@
 package throttr
 
-// Assumes in Client: cfg (MaxWaiting, MaxInFlight), ring rendezvous.Ring, pools []*pool.Pool[T], calls *conn.CallPool[T],
-// adopt(b) bool as today, and release(b) (new, below). Client.end calls b.inner.Close (or b.Close: it is idempotent, and release
-// then finds nothing, but must not be called with c.mu held).
-// requestError(server string, op codec.Op, sent bool, err error) error is the lead's.
-
 import (
 	"context"
 	"errors"
@@ -183,7 +178,7 @@ func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Dur
 }
 
 // Delete implements [Backend]. Without scales, it ends the key's windows of those scales
-// that the backend remembers: a server does not tell which others there are.
+// that the backend remembers: a server can't list the others cheaply.
 func (b *ServerBackend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, sent, err := b.windows.Delete(ctx, key, scales...)
 	if err != nil {

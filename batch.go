@@ -9,15 +9,13 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
-// Batch gathers requests that leave in one write and are answered in one round
-// trip. Its methods add a request each and return where the answer will be; then
-// [Client.Do] sends them all. The zero value is an empty batch. It is for one
-// goroutine at a time.
+// Batch gathers requests that are sent in one write and need one round trip. Each of its
+// methods adds a request and returns where the response will be. [Client.Do] then sends them
+// all. The zero value is an empty batch. A batch is for one goroutine at a time.
 //
-// The requests to one server are executed in the order in which they were added.
-// Other clients' requests may be executed in between. More than Config.MaxInFlight
-// requests to one server take as many round trips as it needs; after one that fails
-// the rest is not sent.
+// The requests to one server are executed in the order in which they were added. Other
+// clients' requests may be executed in between. More than Config.MaxInFlight requests to one
+// server need several round trips. After one that fails, the rest is not sent.
 type Batch[T codec.Value] struct {
 	requests []batchRequest
 	frames   []byte
@@ -41,33 +39,33 @@ type batchRequest struct {
 	end  int // of its frame in frames
 }
 
-// Reply is where the answer to a batched INSERT, UPDATE, PURGE or SET will be.
+// Reply is where the response to a batched INSERT, UPDATE, PURGE or SET will be.
 type Reply[T codec.Value] struct {
 	batch *Batch[T]
 	index int
 }
 
-// CounterReply is where the answer to a batched QUERY will be.
+// CounterReply is where the response to a batched QUERY will be.
 type CounterReply[T codec.Value] struct{ reply Reply[T] }
 
-// BufferReply is where the answer to a batched GET will be.
+// BufferReply is where the response to a batched GET will be.
 type BufferReply[T codec.Value] struct{ reply Reply[T] }
 
-// OK returns the answer as the Client's method does. Before Do has returned, the
-// error matches [ErrBatch].
+// OK returns what the Client's method returns. Before Do has returned, the error matches
+// [ErrBatch].
 func (r Reply[T]) OK() (bool, error) {
 	reply, err := r.reply()
 	return reply.OK, err
 }
 
-// Counter returns the answer as [Client.Query] does. Before Do has returned, the
+// Counter returns what [Client.Query] returns. Before Do has returned, the
 // error matches [ErrBatch].
 func (r CounterReply[T]) Counter() (Counter[T], bool, error) {
 	reply, err := r.reply.reply()
 	return Counter[T]{Quota: reply.Quota, TTL: reply.TTL}, reply.OK, err
 }
 
-// Buffer returns the answer as [Client.Get] does. Before Do has returned, the error
+// Buffer returns what [Client.Get] returns. Before Do has returned, the error
 // matches [ErrBatch].
 func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
 	reply, err := r.reply.reply()
@@ -77,7 +75,7 @@ func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
 func (r Reply[T]) reply() (conn.Reply[T], error) {
 	b := r.batch
 	if b == nil || b.state != batchDone || r.index >= len(b.replies) {
-		return conn.Reply[T]{}, fmt.Errorf("%w: no answer yet: the batch has not been sent", ErrBatch)
+		return conn.Reply[T]{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
 	}
 	if b.errs != nil && b.errs[r.index] != nil {
 		return conn.Reply[T]{}, b.errs[r.index]
@@ -106,8 +104,8 @@ func (b *Batch[T]) Query(key string) CounterReply[T] {
 }
 
 // Update adds what [Client.Update] does. Of a TTL it can only be a PATCH by up to
-// 2,562,047, which is 292 years in hours: anything else is safe only after a look at
-// the record, which Client.Update takes.
+// 2,562,047, which is 292 years in hours. Any other change is safe only if the record is
+// read first, which Client.Update does.
 func (b *Batch[T]) Update(key string, attribute codec.Attribute, change codec.Change, value T) Reply[T] {
 	err := checkChange(attribute, change)
 	if attribute == codec.TimeToLive && err == nil {

@@ -31,7 +31,7 @@ type Buffer[T codec.Value] struct {
 // longer one is an error that matches [codec.ErrTooLarge], and nothing is sent.
 //
 // Every method returns as soon as its ctx ends. A request that gets no response is a
-// [*RequestError], which tells whether the request may have been executed. A status of
+// [*RequestError], which says whether the request may have been executed. A status of
 // failure is a response: false, and no error.
 type Client[T codec.Value] struct {
 	cfg           Config
@@ -108,9 +108,9 @@ func (c *Client[T]) deregister(b *ServerBackend[T]) {
 	delete(c.backends, b)
 }
 
-// Insert creates a counter that starts with quota. It returns false where the key
-// exists, be it that it has expired in the last 10 s (H1 in docs/protocol.md).
-// [ErrTTL] is returned for a TTL that is zero or over 292 years.
+// Insert creates a counter that starts with quota. It returns false if the key exists. A key
+// that has expired in the last 10 s still exists (H1 in docs/protocol.md). The error matches
+// [ErrTTL] if the TTL is zero or over 292 years.
 func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.TTL[T]) (bool, error) {
 	if err := checkTTL(ttl); err != nil {
 		return false, err
@@ -120,29 +120,31 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 	return r.OK, err
 }
 
-// Query reads a counter. It returns false where there is none. A record whose TTL
-// has run out can still be found, with a TTL of 0 (H2 in docs/protocol.md).
+// Query reads a counter. It returns false if there is none. A record whose TTL has run out
+// can still be found, with a TTL of 0 (H2 in docs/protocol.md).
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	call := c.newCall(key)
 	r, err := c.do(ctx, key, call, codec.OpQuery, conn.Add(call, codec.Query{Key: call.Key}))
 	return Counter[T]{Quota: r.Quota, TTL: r.TTL}, r.OK, err
 }
 
-// Update changes a counter's quota, or a record's TTL in the unit that the record
-// was made with. It returns false where there is no such key, or where a DECREASE
-// would bring the quota below zero.
+// Update changes a counter's quota, or a record's TTL in the unit that the record was made
+// with. It returns false if there is no such key, or if a DECREASE would bring the quota below
+// zero.
 //
-// INCREASE of a quota wraps around to zero beyond the largest T, without a sign of
-// it (H3 in docs/protocol.md). A TTL is moved only within 292 years from now, and only as
-// far as T can tell what remains: where this does not follow from value alone, its record
-// is asked for first, and the error matches [ErrTTL]. That of an attribute or change which
-// the protocol does not have matches [ErrUpdate].
+// INCREASE of a quota beyond the largest T wraps around to zero, and the server reports
+// success (H3 in docs/protocol.md).
+//
+// A TTL must end within 292 years from now, and what remains of it must fit T; otherwise the
+// error matches [ErrTTL]. If this does not follow from value alone, Update reads the record
+// first. An attribute or change that the protocol does not have is an error that matches
+// [ErrUpdate].
 func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value T) (bool, error) {
 	if err := checkChange(attribute, change); err != nil {
 		return false, err
 	}
 	if attribute == codec.TimeToLive {
-		if ok, err := c.checkMove(ctx, key, change, value); !ok || err != nil {
+		if ok, err := c.checkTTLChange(ctx, key, change, value); !ok || err != nil {
 			return false, err
 		}
 	}
@@ -152,17 +154,17 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 	return r.OK, err
 }
 
-// Purge deletes a counter or buffer. It returns false where there is none.
+// Purge deletes a counter or buffer. It returns false if there is none.
 func (c *Client[T]) Purge(ctx context.Context, key string) (bool, error) {
 	call := c.newCall(key)
 	r, err := c.do(ctx, key, call, codec.OpPurge, conn.Add(call, codec.Purge{Key: call.Key}))
 	return r.OK, err
 }
 
-// Set stores a buffer, over one that is there. It returns false where the key is a
-// counter, or has expired in the last 10 s (H1 in docs/protocol.md). The length of value is
-// at most the largest T, and the frame 8096 bytes; an error matches
-// [codec.ErrTooLarge]. [ErrTTL] is returned for a TTL that is zero or over 292 years.
+// Set stores a buffer and replaces an existing one. It returns false if the key is a counter,
+// or has expired in the last 10 s (H1 in docs/protocol.md). The length of value is at most the
+// largest T, and the frame has at most 8096 bytes; otherwise the error matches
+// [codec.ErrTooLarge]. The error matches [ErrTTL] if the TTL is zero or over 292 years.
 func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec.TTL[T]) (bool, error) {
 	if err := checkTTL(ttl); err != nil {
 		return false, err
@@ -172,8 +174,8 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 	return r.OK, err
 }
 
-// Get reads a buffer. It returns false where there is none. A counter is found with
-// an empty value.
+// Get reads a buffer. It returns false if there is none. A counter is found, with an empty
+// value.
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
 	call := c.newCall(key)
 	r, err := c.do(ctx, key, call, codec.OpGet, conn.Add(call, codec.Get{Key: call.Key}))

@@ -72,7 +72,7 @@ type ValueSizeError = dial.ValueSizeError
 type RequestError struct {
 	Server string   // as in Config.Servers
 	Op     codec.Op // of a single request; 0 for a batch
-	// Sent tells whether any byte of the request was handed to the network. If false, the
+	// Sent says whether any byte of the request was handed to the network. If false, the
 	// request has certainly not been executed; if true, it may have been.
 	Sent bool
 	Err  error // why; context.Canceled and the like included

@@ -235,7 +235,7 @@ func ExampleBatch() {
 	fmt.Println(b.Len())
 	// Output:
 	// 3
-	// throttr: batch used out of order: no answer yet: the batch has not been sent
+	// throttr: batch used out of order: no response yet: the batch has not been sent
 	// true <nil>
 	// hello true <nil>
 	// false <nil>

@@ -29,8 +29,8 @@ func checkTTL[T codec.Value](ttl codec.TTL[T]) error {
 	return nil
 }
 
-// checkChange refuses what a server does not know: it would answer as if it had done
-// something.
+// checkChange refuses what a server does not know: the server would ignore it and could report
+// success.
 func checkChange(attribute codec.Attribute, change codec.Change) error {
 	if attribute > codec.TimeToLive || change > codec.Decrease {
 		return fmt.Errorf("%w: UPDATE of %v by %v", ErrUpdate, attribute, change)
@@ -38,9 +38,9 @@ func checkChange(attribute codec.Attribute, change codec.Change) error {
 	return nil
 }
 
-// checkMove reports whether the TTL of key can be moved so. It returns false where
+// checkTTLChange reports whether the TTL of key can be changed by value. It returns false if
 // there is no such key.
-func (c *Client[T]) checkMove(ctx context.Context, key string, change codec.Change, value T) (bool, error) {
+func (c *Client[T]) checkTTLChange(ctx context.Context, key string, change codec.Change, value T) (bool, error) {
 	if change == codec.Patch && uint64(value) <= maxTTLHours {
 		return true, checkTTL(codec.TTL[T]{Amount: value, Unit: codec.Hours})
 	}
@@ -48,15 +48,15 @@ func (c *Client[T]) checkMove(ctx context.Context, key string, change codec.Chan
 	if !ok || err != nil {
 		return false, err
 	}
-	moved, left := codec.TTL[T]{Amount: value, Unit: now.TTL.Unit}.Duration(), now.TTL.Duration()
+	by, left := codec.TTL[T]{Amount: value, Unit: now.TTL.Unit}.Duration(), now.TTL.Duration()
 	switch {
-	case moved == maxTTL, change == codec.Increase && moved > maxTTL-left-now.TTL.Unit.Duration():
+	case by == maxTTL, change == codec.Increase && by > maxTTL-left-now.TTL.Unit.Duration():
 		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond 292 years",
 			ErrTTL, change, value, now.TTL.Unit, now.TTL)
 	case change == codec.Increase && value >= ^T(0)-now.TTL.Amount:
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond what a QUERY can tell",
+		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond what a QUERY can return",
 			ErrTTL, change, value, now.TTL.Unit, now.TTL)
-	case change == codec.Decrease && moved > left:
+	case change == codec.Decrease && by > left:
 		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left ends it: purge it instead",
 			ErrTTL, change, value, now.TTL.Unit, now.TTL)
 	}

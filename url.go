@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ParseURL reads a Config from a URL:
+// ParseURL returns the Config that a URL describes:
 //
 //	throttr://host:port,host:port?max_conns=4
 //	throttrs://host:port                        (TLS)
@@ -51,8 +51,8 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// splitHosts splits a comma-separated list of hosts and gives each a port. What else
-// a URL can hold is refused, and not repeated: it may be a password.
+// splitHosts splits a comma-separated list of hosts and gives each a port. It refuses everything
+// else that a URL can hold. The errors do not repeat the URL, which may have a password.
 func splitHosts(list string) ([]string, error) {
 	list = strings.TrimSuffix(list, "/")
 	switch {
@@ -71,7 +71,7 @@ func splitHosts(list string) ([]string, error) {
 	return hosts, nil
 }
 
-// setParameters fills in the fields that the query of a URL names.
+// setParameters sets the fields that the query of a URL names.
 func (c *Config) setParameters(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
