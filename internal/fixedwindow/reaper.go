@@ -22,13 +22,14 @@ const (
 	maxReapInterval = time.Second
 )
 
-// reaper removes the records of windows that are over from one server, so that none of them
-// expires there, which can lock the server up for good (H12). Each record is removed by the
-// client that inserted it, and by no other. A client that removed all records that it meets
-// would, at the end of a window, remove windows that were just opened. A record whose client
-// has died is left to its TTL.
+// reaper removes the records of windows that are over from one server. None of them may expire
+// there, because that can lock the server up for good (H12).
 //
-// Each server has a reaper of its own, so that a server that does not answer delays no other.
+// The client that inserted a record removes it, and no other client does. A client that removed
+// all records that it meets would, at the end of a window, remove windows that were just opened.
+// A record whose client has died is left to its TTL.
+//
+// Each server has a reaper of its own, so that a server that does not respond delays no other.
 type reaper[T codec.Value] struct {
 	backend *Backend[T]
 	ctx     context.Context // ends with the backend
@@ -51,10 +52,10 @@ type record[T codec.Value] struct {
 	entry  *entry[T]
 	bucket int64
 
-	// The mutex of the reaper guards what follows.
-	due  time.Time // when to remove it
-	end  time.Time // of its window; a margin later, its TTL has removed it
-	next time.Time // when to remove the record that a Set has inserted under its name since
+	// The mutex of the reaper guards the fields below.
+	due  time.Time // when to remove the record
+	end  time.Time // of its window; a margin later, its TTL has removed the record
+	next time.Time // when to remove the record that a Set has inserted under the name since
 }
 
 // reapQueue is a heap of records. The one to remove first comes first.
@@ -114,8 +115,8 @@ func (p *reaper[T]) pending() int {
 	return p.reserved
 }
 
-// add has a record removed that was inserted, and whose window ends at end. A reserve must
-// precede it. If the reaper has a record of that name already, they become one.
+// add queues a record that was inserted, and whose window ends at end. Each add uses up a
+// reserve. If the reaper has a record of that name already, add changes that one.
 func (p *reaper[T]) add(e *entry[T], bucket int64, end time.Time) {
 	due := end.Add(e.timing.grace())
 	p.mu.Lock()
@@ -132,8 +133,8 @@ func (p *reaper[T]) add(e *entry[T], bucket int64, end time.Time) {
 	p.push(r)
 }
 
-// insertFailed follows a call that was to insert a record and has failed. If it was sent, the
-// record may exist and is to be removed. A reserve must precede it.
+// insertFailed is called when a call that inserts a record has failed. If the call was sent, the
+// record may exist and is queued. It uses up a reserve.
 func (p *reaper[T]) insertFailed(e *entry[T], bucket int64, sent bool) {
 	if !sent {
 		p.release()
@@ -183,8 +184,8 @@ func (p *reaper[T]) run() {
 	}
 }
 
-// due removes a batch of records that are due from the queue and returns them. If there are
-// none, it returns how long to wait for the first, or less than 0 if the queue is empty.
+// due removes the records that are due from the queue, a batch at most, and returns them. It also
+// returns how long to wait for the first of the others, or less than 0 if there are none.
 func (p *reaper[T]) due() (records []*record[T], interval time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,9 +202,9 @@ func (p *reaper[T]) due() (records []*record[T], interval time.Duration) {
 	return records, min(max(p.queue[0].due.Sub(now), 0), maxReapInterval)
 }
 
-// finish removes the records of all windows that are over, due or not, because the backend is
-// about to end. Those of active windows are left to their TTL: other clients may count in
-// them.
+// finish removes the records of all windows that are over, due or not. It is called when the
+// backend is closed. The records of active windows are left to their TTL, because other clients
+// may count in them.
 func (p *reaper[T]) finish() {
 	p.lock <- struct{}{}
 	defer func() { <-p.lock }()
@@ -227,8 +228,8 @@ func (p *reaper[T]) finish() {
 	}
 }
 
-// remove removes a batch of records, after a QUERY that shows that their windows are over:
-// after a Reset or Set, another window may have the name.
+// remove removes a batch of records. A QUERY shows first whether their windows are over: after a
+// Reset or Set, another window may have the name.
 func (p *reaper[T]) remove(records []*record[T]) {
 	b := p.backend
 	queries := b.calls.Get()
@@ -270,7 +271,7 @@ func (p *reaper[T]) remove(records []*record[T]) {
 	}
 }
 
-// do sends a call and returns its replies. They are valid until the call is put back. After an
+// do sends a call and returns its replies, which are valid until the call is recycled. After an
 // error the call must not be used any more.
 func (p *reaper[T]) do(cl *conn.Call[T]) ([]conn.Reply[T], error) {
 	owned, _, err := p.server.Do(p.ctx, cl)
@@ -283,8 +284,8 @@ func (p *reaper[T]) do(cl *conn.Call[T]) ([]conn.Reply[T], error) {
 	return nil, err
 }
 
-// postpone has r removed after the window that was found under its name, which ends at end, or
-// after one that this client has inserted meanwhile.
+// postpone queues r again because its window is active. It ends at end, or later if this client
+// has inserted another one under the name meanwhile.
 func (p *reaper[T]) postpone(r *record[T], end time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +296,7 @@ func (p *reaper[T]) postpone(r *record[T], end time.Time) {
 	p.push(r)
 }
 
-// retry has records removed a little later.
+// retry queues records again, to be removed a little later.
 func (p *reaper[T]) retry(records []*record[T]) {
 	due := p.backend.now().Add(reapRetry)
 	for _, r := range records {
@@ -303,7 +304,7 @@ func (p *reaper[T]) retry(records []*record[T]) {
 	}
 }
 
-// retryAt has r removed later, unless its TTL will have removed it by then.
+// retryAt queues r again, unless its TTL will have removed it by the time due.
 func (p *reaper[T]) retryAt(r *record[T], due time.Time) {
 	t := r.entry.timing
 	p.mu.Lock()
@@ -318,7 +319,7 @@ func (p *reaper[T]) retryAt(r *record[T], due time.Time) {
 	}
 }
 
-// done is called when a record is gone. Its entry is removed if nobody needs it.
+// done is called when a record does not exist any more. Its entry is removed if it is not in use.
 func (p *reaper[T]) done(r *record[T]) {
 	p.mu.Lock()
 	if !r.next.IsZero() {
