@@ -20,11 +20,12 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-// However a server's bytes are cut up on their way, the methods tell the same.
-func TestRecordedConversationsThroughTheMethods(t *testing.T) {
+// The methods send the bytes that a real server was sent, and return what it responded, in
+// whatever pieces its bytes arrive.
+func TestRecordedConversations(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for name, piece := range map[string]func() int{
-		"at once":       func() int { return 1 << 20 },
+		"whole":         func() int { return 1 << 20 },
 		"byte by byte":  func() int { return 1 },
 		"random pieces": func() int { return 1 + rnd.IntN(30) },
 	} {
@@ -43,38 +44,39 @@ type scenario struct {
 	}
 }
 
-// testRecorded has the methods send every byte that a real server was sent, and answers
-// them as it did, in pieces of the sizes that piece returns.
+// testRecorded replays the recordings of a server of T. The responses come in pieces of the
+// sizes that piece returns.
 func testRecorded[T codec.Value](t *testing.T, piece func() int) {
-	raw, err := os.ReadFile(fmt.Sprintf("mockserver/testdata/throttr-uint%d.json", 8*codec.Size[T]()))
+	raw, err := os.ReadFile(fmt.Sprintf("../../../mockserver/testdata/throttr-uint%d.json", 8*codec.Size[T]()))
 	require.NoError(t, err)
 	var rec struct{ Scenarios []scenario }
 	require.NoError(t, json.Unmarshal(raw, &rec))
 	require.Len(t, rec.Scenarios, 20)
-	seen := played{}
+	seen := replayed{}
 	for _, sc := range rec.Scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { replay[T](t, sc, seen, piece) })
 		})
 	}
-	for _, what := range []any{
+	for _, kind := range []any{
 		codec.OpInsert, codec.OpQuery, codec.OpUpdate, codec.OpPurge, codec.OpSet, codec.OpGet,
 		codec.OpList, codec.OpInfo, codec.OpStat, codec.OpStats, codec.OpSubscribe, codec.OpUnsubscribe, codec.OpPublish,
 		codec.OpConnections, codec.OpConnection, codec.OpChannels, codec.OpChannel, codec.OpWhoAmI, codec.OpEvent,
 		throttr.ErrTTL, throttr.ErrUpdate,
 	} {
-		require.NotZero(t, seen[what], what)
+		require.NotZero(t, seen[kind], kind)
 	}
 }
 
-// played counts what has been replayed, by its op, and what has been refused, by the error.
-type played map[any]int
+// replayed counts requests and EVENTs by their op, and requests that the client rejects by the
+// error.
+type replayed map[any]int
 
-// replay plays a scenario. Each of its connections is a client of its own, as a client
-// has its subscriptions on another connection than its requests.
-func replay[T codec.Value](t *testing.T, sc scenario, seen played, piece func() int) {
+// replay replays a scenario. Each of its connections becomes a client, because a client has
+// its subscriptions and its requests on different connections.
+func replay[T codec.Value](t *testing.T, sc scenario, seen replayed, piece func() int) {
 	peers := map[int]*peer[T]{}
-	pending := map[int]string{} // of a request in pieces
+	pending := map[int]string{} // requests that are not complete
 	for _, step := range sc.Steps {
 		p := peers[step.Conn]
 		if p == nil {
@@ -83,25 +85,26 @@ func replay[T codec.Value](t *testing.T, sc scenario, seen played, piece func() 
 		}
 		switch pending[step.Conn] += step.Send; {
 		case pending[step.Conn] == "":
-			p.events(varied(t, 0, step.Recv))
+			p.deliver(parseHex(t, 0, step.Recv))
 		case step.Recv != "":
-			send := varied(t, 0, strings.ReplaceAll(pending[step.Conn], "{whoami}", strings.Repeat("?", 32)))
+			send := parseHex(t, 0, strings.ReplaceAll(pending[step.Conn], "{whoami}", strings.Repeat("?", 32)))
 			pending[step.Conn] = ""
-			p.step(send, varied(t, codec.Op(send[0]), step.Recv))
+			p.step(send, parseHex(t, codec.Op(send[0]), step.Recv))
 		}
 	}
 	for n, rest := range pending {
-		require.Empty(t, rest, "connection %d: not played", n)
+		require.Empty(t, rest, "connection %d: not replayed", n)
 	}
 }
 
-// varied reads hex digits. Bytes that varied from run to run, "??", are 0x11, but for those
-// that the frame needs to make sense: in the answer to a CHANNELS, the lengths of the names
-// "*", an id, and "c1"; in a connection's entry, the address.
-func varied(t *testing.T, op codec.Op, digits string) []byte {
+// parseHex parses hex digits of a response to op. The recordings have "??" for bytes that vary
+// from run to run. They become 0x11, except for those that the frame depends on: in the
+// response to CHANNELS, the lengths of the names "*", an id, and "c1"; in the entry of a
+// connection, the address.
+func parseHex(t *testing.T, op codec.Op, digits string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(digits, "?", "1"))
 	require.NoError(t, err)
-	const head = 1 + 3*8 // of an answer in fragments
+	const head = 1 + 3*8 // of a response in fragments
 	address := []byte("\x00\x00\x04127.0.0.1\x00\x00\x00\x00\x00\x00\x00")
 	switch {
 	case op == codec.OpChannels:
@@ -116,50 +119,50 @@ func varied(t *testing.T, op codec.Op, digits string) []byte {
 	return b
 }
 
-// peer is a client of a server that plays turns.
+// peer is a client of a fake server that expects given requests.
 type peer[T codec.Value] struct {
 	t      *testing.T
-	seen   played
+	seen   replayed
 	piece  func() int
 	client *throttr.Client[T]
-	turns  chan turn // to come
-	pusher net.Conn  // the server's end of the connection for subscriptions
+	turns  chan turn // requests that the server expects next
+	events net.Conn  // the server's end of the connection for subscriptions
 	subs   map[string]*throttr.Subscription
 }
 
-// turn is a request, or several in one write, and the answer.
+// turn is a request, or several in one write, and the response.
 type turn struct{ send, recv []byte }
 
-func newPeer[T codec.Value](t *testing.T, seen played, piece func() int) *peer[T] {
+func newPeer[T codec.Value](t *testing.T, seen replayed, piece func() int) *peer[T] {
 	p := &peer[T]{t: t, seen: seen, piece: piece, turns: make(chan turn, 2), subs: map[string]*throttr.Subscription{}}
 	p.client = (&testkit.Fake[T]{Play: p.play}).Client(t, testkit.WithoutRetries(throttr.Config{}))
-	// A client asks for the id of the connection that it makes for subscriptions.
+	// A client asks for the id of its connection for subscriptions.
 	p.expect(testkit.Encode(t, codec.WhoAmI{}), testkit.Encode(t, codec.WhoAmIResponse{ID: codec.ConnID{0x22}}))
 	p.subscribe(throttr.AllChannel)
 	return p
 }
 
-// play answers a request, which must be the next turn's.
+// play responds to a request, which must be that of the next turn.
 func (p *peer[T]) play(op codec.Op, nc net.Conn) bool {
 	var next turn
 	select {
 	case next = <-p.turns:
 	default:
-		p.t.Errorf("%v: sent unasked", op)
+		p.t.Errorf("%v: not expected", op)
 		return false
 	}
-	if p.pusher == nil {
-		p.pusher = nc
+	if p.events == nil {
+		p.events = nc
 	}
 	got := make([]byte, len(next.send))
 	got[0] = byte(op)
 	if _, err := io.ReadFull(nc, got[1:]); err != nil || !bytes.Equal(next.send, got) {
-		p.t.Errorf("sent %x, not %x: %v", got, next.send, err)
+		p.t.Errorf("the client sent %x, not %x: %v", got, next.send, err)
 	}
 	return p.write(nc, next.recv) == nil
 }
 
-// write sends in pieces.
+// write sends b in pieces.
 func (p *peer[T]) write(nc net.Conn, b []byte) (err error) {
 	for len(b) > 0 && err == nil {
 		n := min(len(b), p.piece())
@@ -169,47 +172,46 @@ func (p *peer[T]) write(nc net.Conn, b []byte) (err error) {
 	return err
 }
 
+// expect adds a turn.
 func (p *peer[T]) expect(send, recv []byte) { p.turns <- turn{send, recv} }
 
-// step has the methods send what the server was sent. Several requests are a batch, unless
-// there is one among them that no batch can hold.
+// step makes the requests that are encoded in send and compares their results with recv. If
+// there are several that a batch can hold, it also makes them as a batch.
 func (p *peer[T]) step(send, recv []byte) {
 	var requests []codec.Request
-	together := true
+	batchable := true
 	for rest := send; len(rest) > 0; {
 		r, n, err := codec.DecodeRequest[T](rest)
 		require.NoError(p.t, err)
 		rest = rest[n:]
 		requests = append(requests, r)
-		together = together && batched[T](r)
+		batchable = batchable && canBatch[T](r)
 	}
-	if together && len(requests) > 1 {
+	if batchable && len(requests) > 1 {
 		p.batch(requests, send, recv)
 	}
 	for _, r := range requests {
 		p.seen[r.Op()]++
-		var pushed []byte
-		events := 0
+		events := 0 // bytes of EVENTs before the response
 		for codec.Op(recv[events]) == codec.OpEvent {
 			_, n, err := codec.DecodeEvent[T](recv[events:])
 			require.NoError(p.t, err)
 			events += n
-			pushed = recv[:events]
 		}
 		_, n, err := codec.DecodeResponse[T](r.ResponseKind(), recv[events:])
 		require.NoError(p.t, err)
 		p.request(r, recv[:events+n], recv[events:events+n])
-		p.events(pushed)
+		p.deliver(recv[:events])
 		recv = recv[events+n:]
 	}
 	require.Empty(p.t, recv)
 }
 
-// request sends one request, and compares what the method tells with its answer, before
-// which EVENTs may come.
-func (p *peer[T]) request(r codec.Request, recv, answer []byte) {
+// request makes a request, to which the server responds with recv: EVENTs and the response. It
+// compares the result of the method with the response.
+func (p *peer[T]) request(r codec.Request, recv, response []byte) {
 	ctx := p.t.Context()
-	switch want := refusal[T](r); {
+	switch want := rejection[T](r); {
 	case want != nil:
 		_, err := invoke(ctx, p.client, r)
 		require.ErrorIs(p.t, err, want)
@@ -228,7 +230,7 @@ func (p *peer[T]) request(r codec.Request, recv, answer []byte) {
 		p.expect(testkit.Encode(p.t, r), recv)
 		got, err := invoke(ctx, p.client, r)
 		require.NoError(p.t, err)
-		require.Equal(p.t, answer, testkit.Encode(p.t, got))
+		require.Equal(p.t, response, testkit.Encode(p.t, got))
 	}
 	require.Empty(p.t, p.turns, "%v: not sent", r.Op())
 }
@@ -240,7 +242,7 @@ func (p *peer[T]) subscribe(channel string) {
 	p.subs[channel] = sub
 }
 
-// unsubscribe closes a subscription, which is made first where there is none.
+// unsubscribe closes a subscription. It makes one first if there is none.
 func (p *peer[T]) unsubscribe(r codec.Unsubscribe, recv []byte) {
 	name := string(r.Channel)
 	if p.subs[name] == nil {
@@ -255,12 +257,12 @@ func (p *peer[T]) unsubscribe(r codec.Unsubscribe, recv []byte) {
 	delete(p.subs, name)
 }
 
-// events pushes EVENTs to the subscriptions, which must tell of them and of no other.
-func (p *peer[T]) events(frames []byte) {
+// deliver sends EVENTs to the client. The subscriptions must receive them, and nothing else.
+func (p *peer[T]) deliver(frames []byte) {
 	for len(frames) > 0 {
 		e, n, err := codec.DecodeEvent[T](frames)
 		require.NoError(p.t, err)
-		require.NoError(p.t, p.write(p.pusher, frames[:n]))
+		require.NoError(p.t, p.write(p.events, frames[:n]))
 		frames = frames[n:]
 		p.seen[codec.OpEvent]++
 		require.Contains(p.t, p.subs, string(e.Channel))
@@ -272,12 +274,12 @@ func (p *peer[T]) events(frames []byte) {
 	}
 }
 
-// batch sends several requests at once.
+// batch makes several requests as a batch.
 func (p *peer[T]) batch(requests []codec.Request, send, recv []byte) {
 	var b throttr.Batch[T]
 	var replies []func() (codec.Response, error)
 	for _, r := range requests {
-		replies = append(replies, enter(&b, r))
+		replies = append(replies, add(&b, r))
 	}
 	p.expect(send, recv)
 	require.NoError(p.t, p.client.Do(p.t.Context(), &b))
@@ -290,9 +292,9 @@ func (p *peer[T]) batch(requests []codec.Request, send, recv []byte) {
 	require.Equal(p.t, recv, got)
 }
 
-// refusal returns why the client does not send r: a server would take it, and lose the
-// record or do nothing.
-func refusal[T codec.Value](r codec.Request) error {
+// rejection returns the error with which the client rejects r, or nil. A server would accept r
+// and lose the record or do nothing.
+func rejection[T codec.Value](r codec.Request) error {
 	var ttl codec.TTL[T]
 	switch r := r.(type) {
 	case codec.Insert[T]:
@@ -313,14 +315,14 @@ func refusal[T codec.Value](r codec.Request) error {
 	return nil
 }
 
-// batched reports whether a batch can hold r.
-func batched[T codec.Value](r codec.Request) bool {
+// canBatch reports whether a batch can hold r.
+func canBatch[T codec.Value](r codec.Request) bool {
 	u, ok := r.(codec.Update[T])
-	return r.Op() <= codec.OpGet && refusal[T](r) == nil && (!ok || u.Attribute == codec.Quota || u.Change == codec.Patch)
+	return r.Op() <= codec.OpGet && rejection[T](r) == nil && (!ok || u.Attribute == codec.Quota || u.Change == codec.Patch)
 }
 
-// enter adds r to a batch, and returns what tells its answer.
-func enter[T codec.Value](b *throttr.Batch[T], r codec.Request) func() (codec.Response, error) {
+// add adds r to a batch and returns a function that returns the response.
+func add[T codec.Value](b *throttr.Batch[T], r codec.Request) func() (codec.Response, error) {
 	status := func(r throttr.Reply[T]) func() (codec.Response, error) {
 		return func() (codec.Response, error) {
 			ok, err := r.OK()
