@@ -83,7 +83,7 @@ func (e *entry[T]) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if o.shows(old, e.timing) {
+		if o.matches(old, e.timing) {
 			e.learn(o)
 			return nil
 		}
@@ -112,7 +112,7 @@ func (e *entry[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	case !o.live(e.timing):
 		e.forget()
 		return coalesce.Outcome{}
-	case !o.shows(old, e.timing):
+	case !o.matches(old, e.timing):
 		return e.resolve(ctx, o)
 	}
 	return e.counted(e.learn(o), o.count, o.to)

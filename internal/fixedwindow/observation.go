@@ -40,10 +40,10 @@ func (o observation) openedAfter(at time.Time, t timing) bool {
 	return earliest.Add(-t.scale).After(at)
 }
 
-// shows reports whether the record is live and can be that of a window that is known. Another
+// matches reports whether the record is live and can be that of a window that is known. Another
 // record of the same name need not be the key's window: another client may be about to remove
 // it, as the younger of two.
-func (o observation) shows(known state, t timing) bool {
+func (o observation) matches(known state, t timing) bool {
 	if !o.live(t) {
 		return false
 	}

@@ -103,7 +103,7 @@ func (e *entry[T]) get(ctx context.Context) (coalesce.Result, error) {
 		if err != nil {
 			return coalesce.Result{}, err
 		}
-		if o.shows(known, e.timing) {
+		if o.matches(known, e.timing) {
 			s := o.state(e.timing)
 			s.narrow(known)
 			return s.result(e.timing, o.count, e.backend.now()), nil
