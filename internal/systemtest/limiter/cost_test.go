@@ -10,35 +10,47 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestWhatAWindowCostsAServer counts the requests for a window that is opened, for another
-// hit in it, and for the removal of its record.
-func TestWhatAWindowCostsAServer(t *testing.T) {
-	type cost struct{ inserts, updates, queries, purges int }
-	for algorithm, want := range map[window.Algorithm][3]cost{
-		window.PerKey:  {{inserts: 1, updates: 1, queries: 10}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
-		window.Aligned: {{inserts: 1, updates: 1, queries: 2}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
+// requests counts the requests that a server has executed.
+type requests struct{ inserts, updates, queries, purges int }
+
+func countRequests(srv *mockserver.Server) requests {
+	return requests{srv.Requests(codec.OpInsert), srv.Requests(codec.OpUpdate), srv.Requests(codec.OpQuery), srv.Requests(codec.OpPurge)}
+}
+
+func (r requests) minus(other requests) requests {
+	return requests{r.inserts - other.inserts, r.updates - other.updates, r.queries - other.queries, r.purges - other.purges}
+}
+
+func TestRequestsOfAWindow(t *testing.T) {
+	hit := requests{updates: 1, queries: 1}
+	removal := requests{queries: 1, purges: 1}
+	for algorithm, opening := range map[window.Algorithm]requests{
+		window.PerKey:  {inserts: 1, updates: 1, queries: 10},
+		window.Aligned: {inserts: 1, updates: 1, queries: 2},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t)
-			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
-			limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))
-			var before cost
-			since := func() cost {
-				now := cost{srv.Requests(codec.OpInsert), srv.Requests(codec.OpUpdate), srv.Requests(codec.OpQuery), srv.Requests(codec.OpPurge)}
-				d := cost{now.inserts - before.inserts, now.updates - before.updates, now.queries - before.queries, now.purges - before.purges}
-				before = now
-				return d
-			}
-			since() // the probe
-			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-			require.Equal(t, want[0], since(), "%v: opened", algorithm)
-			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-			require.Equal(t, want[1], since(), "%v: known", algorithm)
-			time.Sleep(5 * time.Minute)
-			require.Equal(t, want[2], since(), "%v: removed", algorithm)
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
+				limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))
+				for _, step := range []struct {
+					name string
+					do   func()
+					want requests
+				}{
+					{"first hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, opening},
+					{"second hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, hit},
+					{"removal", func() { time.Sleep(5 * time.Minute) }, removal},
+				} {
+					before := countRequests(srv)
+					step.do()
+					require.Equal(t, step.want, countRequests(srv).minus(before), step.name)
+				}
+			})
 		})
 	}
 }
