@@ -1,0 +1,372 @@
+package slot
+
+import (
+	"time"
+)
+
+// client is a simulated client of one key and scale. Two actors run it: one makes hits, the other is
+// the janitor.
+type client struct {
+	*world
+	name   string
+	dead   bool
+	done   bool   // it makes no more hits
+	known  Window // the window in which it believes
+	opened time.Time
+	duty   bool // it may have made a record, and visits it
+}
+
+// attempt is a batch of hits.
+type attempt struct {
+	n       uint64
+	sent    time.Time
+	window  Window
+	granted uint64
+	opened  *opened // the window in which they were counted
+	conn    *conn
+}
+
+// hits makes hits, gives some back, and resets.
+func (c *client) hits(a *actor) {
+	moves, pool := a.dial(), a.dial()
+	for range c.steps {
+		c.think(a)
+		switch {
+		case c.chance(c.resetRate):
+			c.reset(a, &moves)
+		default:
+			n := 1 + uint64(c.rng.IntN(int(c.largestHit)))
+			start, faults := c.now, c.faults
+			at, ok := c.hit(a, n, &moves, &pool)
+			c.world.hits++
+			if took := c.now - start; faults == c.faults && took > c.longest {
+				c.longest = took
+			}
+			if ok && at.granted > 0 && c.chance(c.returnRate) {
+				c.giveBack(a, at)
+			}
+		}
+	}
+	c.done = true
+}
+
+// hit makes n hits. It returns false if it is not known what has become of them.
+func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
+	var h History
+	for try := 0; ; try++ {
+		if c.bands.Believes(c.known, c.time()) || c.blind(a) {
+			move := Move{Kind: Join, Slot: c.known.Slot, By: c.bands.ReplyBy(c.known)}
+			c.redial(pool)
+			if at, ok, again := c.count(a, *pool, move, n); !again {
+				return at, ok
+			}
+			h = History{}
+		}
+		if c.redial(moves) {
+			h = History{}
+		}
+		l, ok := c.look(a, *moves)
+		if !ok {
+			h = History{}
+			a.sleep(c.bands.Guard / 4)
+			continue
+		}
+		h = c.bands.Extend(h, l)
+		move := c.vary(c.bands.Hit(h), h)
+		switch move.Kind {
+		case Look:
+			a.sleepUntil(move.At.Sub(epoch))
+		case Join:
+			c.redial(pool)
+			if at, ok, again := c.count(a, *pool, move, n); !again {
+				return at, ok
+			}
+			h = History{}
+		case Open, Create:
+			if at, ok, again := c.count(a, *moves, move, n); !again {
+				return at, ok
+			}
+			h = History{}
+			a.sleep(c.upTo(c.bands.Guard / 4))
+		default:
+			c.remove(a, moves, h, move)
+		}
+	}
+}
+
+// blind reports whether a client adds hits to a window in which it must not believe any more. It
+// is for a variant.
+func (c *client) blind(a *actor) bool {
+	return c.off[ruleBelief] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
+}
+
+// count sends a batch that counts n hits. again says that they were not counted.
+func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
+	if move.Kind != Join {
+		c.duty = true
+	}
+	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
+	by, bounded := c.by(move), move.Kind != Join
+	if !bounded && c.off[ruleReplyBy] {
+		by += 3 * c.bands.Scale
+	}
+	b := a.send(on, move, ops, by, bounded)
+	if !b.ok {
+		c.known = Window{}
+		return at, false, false
+	}
+	var armed, added bool
+	var seen, add reply
+	for i, op := range ops {
+		if op.Slot != move.Slot {
+			continue
+		}
+		switch op.Verb {
+		case Insert, PatchTTL:
+			armed = b.replies[i].ok
+		case Decrease:
+			added, add = b.replies[i].ok, b.replies[i]
+		case Query:
+			seen = b.replies[i]
+		}
+	}
+	outcome, w := c.bands.Result(move, armed, added, seen.record, b.sent, b.received)
+	if c.off[ruleSeenLive] && added {
+		outcome = Counted
+		w = c.known
+		w.Slot, w.Count = move.Slot, seen.record.Count
+	}
+	if outcome == Lost {
+		c.known = Window{}
+		if undo, ok := c.bands.Undo(move, added, n, seen.record, b.sent, c.time()); ok && !c.off[ruleUndo] {
+			a.send(on, undo, c.bands.Ops(nil, undo, n), c.by(undo), true)
+		}
+		return at, false, true
+	}
+	c.known = w
+	if second, ok := c.bands.Tidy(move, armed || c.off[ruleTidyInserted], b.sent); ok && !c.off[ruleFree] && !c.off[ruleTidySame] {
+		by := c.by(second)
+		if c.off[ruleTidySent] {
+			by = c.now + c.bands.Guard
+		}
+		a.send(on, second, c.bands.Ops(nil, second, 0), by, true)
+	}
+	if outcome == Exhausted {
+		c.denied++
+		return at, false, false
+	}
+	at = attempt{n: n, sent: b.sent, window: w, opened: seen.window, conn: on}
+	if before := w.Count - n; before < c.limit {
+		at.granted = min(n, c.limit-before)
+	}
+	c.grant(a, at, add, seen)
+	return at, true, false
+}
+
+// grant grants hits, and checks that they were counted in the window in which they are granted,
+// once.
+func (c *client) grant(a *actor, at attempt, add, seen reply) {
+	c.world.granted += at.granted
+	c.denied += at.n - at.granted
+	if at.granted == 0 {
+		return
+	}
+	w := at.opened
+	if w == nil || add.window != w {
+		c.fail("%s is granted hits that were not counted in the window", a.name)
+		return
+	}
+	w.held += at.granted
+	c.log("%s is granted %d hits of window %d, up to place %d: %d held", a.name, at.granted, w.id, at.window.Count, w.held)
+	if w.held > c.limit {
+		c.fail("window %d: %d granted, limit %d", w.id, w.held, c.limit)
+	}
+	if w.held > w.count {
+		c.fail("window %d: %d held, %d counted", w.id, w.held, w.count)
+	}
+	if c.returnRate > 0 {
+		return
+	}
+	for i := range at.n {
+		place := at.window.Count - i
+		if w.places[place] {
+			c.fail("window %d: place %d given twice", w.id, place)
+		}
+		w.places[place] = true
+	}
+}
+
+// giveBack gives hits back.
+func (c *client) giveBack(a *actor, at attempt) {
+	if c.chance(0.5) {
+		a.sleep(c.delay(c.bands.Guard))
+	}
+	move, ok := c.bands.Return(at.window, at.sent, c.time())
+	by := c.by(move)
+	if c.off[ruleReturnInTime] {
+		ok, by = true, c.now+2*c.bands.Scale
+	}
+	if !ok {
+		return
+	}
+	n := 1 + uint64(c.rng.IntN(int(at.granted)))
+	if at.opened != nil {
+		at.opened.held -= n
+	}
+	b := a.send(at.conn, move, c.bands.Ops(nil, move, n), by, true)
+	if !b.ok && c.off[ruleReturnOnce] {
+		again := a.dial()
+		a.send(again, move, c.bands.Ops(nil, move, n), by, true)
+	}
+}
+
+// look looks both slots up.
+func (c *client) look(a *actor, on *conn) (Lookup, bool) {
+	m := Move{Kind: Look}
+	b := a.send(on, m, c.bands.Ops(nil, m, 0), never, false)
+	if !b.ok {
+		return Lookup{}, false
+	}
+	return Lookup{Slots: [2]Record{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
+}
+
+// remove makes a move towards removing records.
+func (c *client) remove(a *actor, moves **conn, h History, move Move) {
+	if c.off[ruleClaim] && move.Kind == Claim {
+		move.Kind = Remove
+	}
+	b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+	if !b.ok || move.Kind != Claim {
+		return
+	}
+	l := Lookup{Sent: b.sent, Received: b.received}
+	for i, op := range c.bands.Ops(nil, move, 0) {
+		if op.Verb == Query {
+			l.Slots[op.Slot] = b.replies[i].record
+		}
+	}
+	if next, ok := c.bands.Claimed(h, move, l); ok {
+		a.send(*moves, next, c.bands.Ops(nil, next, 0), c.by(next), true)
+	}
+}
+
+// reset ends the open window.
+func (c *client) reset(a *actor, moves **conn) {
+	var h History
+	for range 20 {
+		if c.redial(moves) {
+			h = History{}
+		}
+		l, ok := c.look(a, *moves)
+		if !ok {
+			h = History{}
+			continue
+		}
+		h = c.varyHistory(c.bands.Extend(h, l))
+		switch move := c.varyReset(c.bands.Reset(h), h); move.Kind {
+		case Done:
+			return
+		case Look:
+			a.sleepUntil(move.At.Sub(epoch))
+		case End:
+			if b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true); b.ok {
+				c.known = Window{}
+				return
+			}
+		default:
+			c.remove(a, moves, h, move)
+		}
+	}
+}
+
+// janitor removes records that are idle for long.
+func (c *client) janitor(a *actor) {
+	var h History
+	moves := a.dial()
+	for {
+		if !c.duty {
+			if c.done {
+				return
+			}
+			a.sleep(c.bands.Guard)
+			continue
+		}
+		if c.redial(&moves) {
+			h = History{}
+		}
+		l, ok := c.look(a, moves)
+		if !ok {
+			h = History{}
+			continue
+		}
+		h = c.varyHistory(c.bands.Extend(h, l))
+		below := c.bands.Doom
+		if c.watcher(l) {
+			below = c.bands.Watch
+		}
+		switch move := c.bands.Visit(h, below); move.Kind {
+		case Done:
+			if c.duty = false; c.done {
+				return
+			}
+		case Look:
+			if late := c.delay(c.bands.Guard); true {
+				a.sleepUntil(move.At.Sub(epoch) + late)
+			}
+		default:
+			c.remove(a, &moves, h, move)
+		}
+	}
+}
+
+// watcher reports whether another client has opened a window since this one did.
+func (c *client) watcher(Lookup) bool { return false }
+
+// redial replaces a connection that has ended, and reports whether it did.
+func (c *client) redial(on **conn) bool {
+	if c.alive(*on) {
+		return false
+	}
+	*on = c.dial()
+	return true
+}
+
+// by returns until when a move may be executed.
+func (c *client) by(m Move) time.Duration {
+	by := m.By.Sub(epoch)
+	if c.off[ruleGuard] && m.Kind != Join {
+		by += 3 * c.bands.Scale
+	}
+	return by
+}
+
+// think lets time pass: none, a little, a window, or until something is about to happen to a slot.
+func (c *client) think(a *actor) {
+	b, s := &c.bands, &c.server
+	d := time.Duration(0)
+	switch c.rng.IntN(8) {
+	case 0:
+	case 1:
+		d = c.upTo(b.Guard)
+	case 2:
+		d = c.upTo(b.Scale)
+	case 3, 4, 5: // until a window ends
+		if s.open != nil {
+			r := &s.records[s.open.slot]
+			d = r.expires - b.duration(b.Margin) - c.now - b.Guard/8 + c.upTo(b.Guard/2)
+		}
+	case 6: // until a slot is doomed, or its record removed
+		s.settle()
+		r := &s.records[c.rng.IntN(2)]
+		if r.exists {
+			d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(3*b.Guard)
+		}
+	case 7:
+		s.settle()
+		r := &s.records[c.rng.IntN(2)]
+		if r.exists {
+			d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
+		}
+	}
+	a.sleep(max(0, d))
+}
