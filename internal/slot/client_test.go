@@ -10,10 +10,10 @@ type client struct {
 	*world
 	name   string
 	dead   bool
-	done   bool   // it makes no more hits
 	known  Window // the window in which it believes
 	opened time.Time
-	duty   bool // it may have made a record, and visits it
+	duty   bool   // it may have made a record, and visits it
+	idle   *actor // the janitor, while it has no duty
 }
 
 // attempt is a batch of hits.
@@ -47,7 +47,6 @@ func (c *client) hits(a *actor) {
 			}
 		}
 	}
-	c.done = true
 }
 
 // hit makes n hits. It returns false if it is not known what has become of them.
@@ -104,6 +103,10 @@ func (c *client) blind(a *actor) bool {
 func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
 	if move.Kind != Join {
 		c.duty = true
+		if c.idle != nil {
+			c.schedule(event{at: c.now, actor: c.idle})
+			c.idle = nil
+		}
 	}
 	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
 	by, bounded := c.by(move), move.Kind != Join
@@ -122,7 +125,9 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 			continue
 		}
 		switch op.Verb {
-		case Insert, PatchTTL:
+		case Insert:
+			armed, add, seen = b.replies[i].ok, b.replies[i], b.replies[i]
+		case PatchTTL:
 			armed = b.replies[i].ok
 		case Decrease:
 			added, add = b.replies[i].ok, b.replies[i]
@@ -131,6 +136,9 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 		}
 	}
 	outcome, w := c.bands.Result(move, armed, added, seen.record, b.sent, b.received)
+	if move.Kind == Create {
+		outcome, w = c.bands.Created(move, armed, n, b.sent, b.received)
+	}
 	if c.off[ruleSeenLive] && added {
 		outcome = Counted
 		w = c.known
@@ -159,13 +167,13 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 	if before := w.Count - n; before < c.limit {
 		at.granted = min(n, c.limit-before)
 	}
-	c.grant(a, at, add, seen)
+	c.grant(a, at, add, seen, b.torn)
 	return at, true, false
 }
 
 // grant grants hits, and checks that they were counted in the window in which they are granted,
 // once.
-func (c *client) grant(a *actor, at attempt, add, seen reply) {
+func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 	c.world.granted += at.granted
 	c.denied += at.n - at.granted
 	if at.granted == 0 {
@@ -184,8 +192,8 @@ func (c *client) grant(a *actor, at attempt, add, seen reply) {
 	if w.held > w.count {
 		c.fail("window %d: %d held, %d counted", w.id, w.held, w.count)
 	}
-	if c.returnRate > 0 {
-		return
+	if c.returnRate > 0 || torn {
+		return // places are used again, or the batches of others are counted in between
 	}
 	for i := range at.n {
 		place := at.window.Count - i
@@ -210,6 +218,12 @@ func (c *client) giveBack(a *actor, at attempt) {
 		return
 	}
 	n := 1 + uint64(c.rng.IntN(int(at.granted)))
+	if at.window.Count == at.n && n == at.n && !c.off[ruleKeepFirst] {
+		n-- // place 1 is kept
+	}
+	if n == 0 {
+		return
+	}
 	if at.opened != nil {
 		at.opened.held -= n
 	}
@@ -285,10 +299,8 @@ func (c *client) janitor(a *actor) {
 	moves := a.dial()
 	for {
 		if !c.duty {
-			if c.done {
-				return
-			}
-			a.sleep(c.bands.Guard)
+			c.idle = a
+			a.pause()
 			continue
 		}
 		if c.redial(&moves) {
@@ -306,9 +318,7 @@ func (c *client) janitor(a *actor) {
 		}
 		switch move := c.bands.Visit(h, below); move.Kind {
 		case Done:
-			if c.duty = false; c.done {
-				return
-			}
+			c.duty = false
 		case Look:
 			if late := c.delay(c.bands.Guard); true {
 				a.sleepUntil(move.At.Sub(epoch) + late)

@@ -11,10 +11,12 @@ func (b *Bands) Hit(h History) Move {
 	first, second := b.states(l)
 	by := l.Sent.Add(b.Guard)
 	switch {
-	case first == Free && second != Free:
-		return Move{Kind: Open, Slot: A, Frees: second == Over, By: by}
-	case second == Free && first != Free:
-		return Move{Kind: Open, Slot: B, Frees: first == Over, By: by}
+	case first == Free && second == Over:
+		return Move{Kind: Open, Slot: A, By: by}
+	case first == Over && second == Free:
+		return Move{Kind: Open, Slot: B, By: by}
+	case first == Free || second == Free:
+		return b.spoil(h)
 	case first == Absent && second == Doomed && !b.settled(h, B):
 		return b.lookAgain(h, B) // until a moment ago, B could be opened
 	case first == Absent:
@@ -24,8 +26,22 @@ func (b *Bands) Hit(h History) Move {
 	case first == Over && second == Doomed:
 		return b.remove(h, [2]bool{B: true})
 	default:
-		return b.remove(h, [2]bool{A: true}) // A is doomed, or both are over, or both are free
+		return b.remove(h, [2]bool{A: true}) // A is doomed, or both are over
 	}
+}
+
+// spoil returns the move for a slot that is free beside one that is not over. Either the slots
+// were not read at one time, and another lookup shows something else. Or all hits of a window have
+// been given back: a slot that nobody opens is made over, and then the usual moves apply.
+func (b *Bands) spoil(h History) Move {
+	id := A
+	if b.State(h.Last.Slots[A]) != Free {
+		id = B
+	}
+	if !b.settled(h, A) || !b.settled(h, B) {
+		return b.lookAgain(h, A, B)
+	}
+	return Move{Kind: Spoil, Slot: id, By: h.Last.Sent.Add(b.Guard)}
 }
 
 // lookAgain returns the lookup that may show that slots are settled.
@@ -59,9 +75,17 @@ const (
 	Lost                     // the window is not open: look again
 )
 
-// Result returns what became of n hits. added is the status of the DECREASE, r what the QUERY
-// showed, and armed says that this very batch has set the TTL to T: its PATCH or INSERT has
-// succeeded.
+// Created returns the window that a Create has opened with n hits: all its places are theirs. If
+// the INSERT failed, somebody else has opened the window, or the name is in its grace (H1).
+func (b *Bands) Created(m Move, inserted bool, n uint64, sent, received time.Time) (Outcome, Window) {
+	if !inserted {
+		return Lost, Window{}
+	}
+	return Counted, Window{Slot: m.Slot, Count: n, Until: sent.Add(b.Scale), Latest: received.Add(b.Scale)}
+}
+
+// Result returns what became of the hits of a Join or an Open. armed says that this very batch
+// has set the TTL to T, added is the status of the DECREASE, and r is what the QUERY showed.
 func (b *Bands) Result(m Move, armed, added bool, r Record, sent, received time.Time) (Outcome, Window) {
 	if b.State(r) != Live {
 		return Lost, Window{}

@@ -8,7 +8,7 @@ type Verb uint8
 // The verbs.
 const (
 	Query      Verb = iota // QUERY
-	Insert                 // INSERT with a quota of Bands.Largest and a TTL of Value
+	Insert                 // INSERT with a quota of Value and a TTL of Bands.Top
 	Decrease               // UPDATE QUOTA DECREASE: counts Value hits
 	Increase               // UPDATE QUOTA INCREASE: gives Value hits back
 	PatchQuota             // UPDATE QUOTA PATCH
@@ -31,9 +31,10 @@ type Kind uint8
 const (
 	Look     Kind = iota // wait until At, then look: QUERY A, QUERY B
 	Join                 // ADD X, QUERY X
-	Open                 // TTL X := T, ADD X, QUERY X, and FREE Y if Y is over
-	Create               // INSERT X, ADD X, QUERY X
+	Open                 // TTL X := T, ADD X, QUERY X, FREE Y
+	Create               // INSERT X with the hits counted already
 	Tidy                 // FREE Y, after a Create of X
+	Spoil                // ADD 1 to X, which is free and must not be opened
 	GiveBack             // take n back from the count of X
 	End                  // TTL X := M-1: ends the window of X
 	Refill               // lets an exhausted record be claimed
@@ -44,7 +45,7 @@ const (
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	return [...]string{"look", "join", "open", "create", "tidy", "give back", "end", "refill", "claim", "remove", "done"}[k]
+	return [...]string{"look", "join", "open", "create", "tidy", "spoil", "give back", "end", "refill", "claim", "remove", "done"}[k]
 }
 
 // Move is what to do next. All requests of a move are one batch, which is written at once. A
@@ -53,7 +54,7 @@ type Move struct {
 	Kind  Kind
 	Slot  ID      // X
 	Which [2]bool // for Refill, Claim and Remove
-	Frees bool    // for Open and Create: Y is over and has to be freed
+	Frees bool    // for Create: Y is over, and a Tidy has to free it
 	// At is when to look again, for Look.
 	At time.Time
 	// By is when the last reply must have arrived. If it has not, the connection has to be
@@ -71,13 +72,13 @@ func (b *Bands) Ops(dst []Op, m Move, n uint64) []Op {
 		dst = append(dst, Op{Decrease, x, n}, Op{Query, x, 0})
 	case Open:
 		dst = append(dst, Op{PatchTTL, x, b.Top}, Op{Decrease, x, n}, Op{Query, x, 0})
-		if m.Frees {
-			dst = b.free(dst, y)
-		}
+		dst = b.free(dst, y)
 	case Create:
-		dst = append(dst, Op{Insert, x, b.Top}, Op{Decrease, x, n}, Op{Query, x, 0})
+		dst = append(dst, Op{Insert, x, b.Largest - n})
 	case Tidy:
 		dst = b.free(dst, y)
+	case Spoil:
+		dst = append(dst, Op{Decrease, x, 1})
 	case GiveBack:
 		dst = append(dst, Op{Increase, x, n})
 	case End:

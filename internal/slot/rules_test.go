@@ -26,6 +26,7 @@ const (
 	ruleCleanReset
 	ruleReturnInTime
 	ruleReturnOnce
+	ruleKeepFirst
 	rules
 )
 

@@ -129,7 +129,7 @@ func (s *server) execute(who string, move Move, op Op) reply {
 	case op.Verb == Insert:
 		rep.ok = !r.exists
 		if rep.ok {
-			*r = record{exists: true, quota: s.bands.Largest, expires: s.now + s.bands.duration(op.Value)}
+			*r = record{exists: true, quota: op.Value, expires: s.now + s.bands.duration(s.bands.Top)}
 		}
 	case !rep.ok || op.Verb == Query:
 	case op.Verb == Decrease:

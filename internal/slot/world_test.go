@@ -141,7 +141,7 @@ type actor struct {
 }
 
 // start runs a function as an actor, from now on.
-func (w *world) start(c *client, name string, f func(*actor)) {
+func (w *world) start(c *client, name string, f func(*actor)) *actor {
 	a := &actor{world: w, client: c, name: name}
 	next, stop := iter.Pull(func(yield func(struct{}) bool) {
 		a.yield = yield
@@ -156,6 +156,7 @@ func (w *world) start(c *client, name string, f func(*actor)) {
 	a.stop = stop
 	w.actors = append(w.actors, a)
 	w.schedule(event{at: w.now, actor: a})
+	return a
 }
 
 var errStopped = fmt.Errorf("stopped")
@@ -163,6 +164,11 @@ var errStopped = fmt.Errorf("stopped")
 // sleepUntil lets other things happen until a time.
 func (a *actor) sleepUntil(at time.Duration) {
 	a.schedule(event{at: max(at, a.now), actor: a})
+	a.pause()
+}
+
+// pause lets other things happen until the actor is resumed.
+func (a *actor) pause() {
 	if !a.yield(struct{}{}) || a.client.dead {
 		panic(errStopped)
 	}
@@ -185,6 +191,7 @@ type batch struct {
 	replies        []reply
 	sent, received time.Time
 	ok             bool // all replies have arrived
+	torn           bool // other requests were executed in between
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -204,7 +211,7 @@ func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded boo
 	case by == never:
 		most = w.bands.Guard
 	default:
-		most = min(2*(by-w.now), w.bands.Scale*2)
+		most = min(2*(by-w.now), 2*w.bands.Scale, 8*w.bands.Guard)
 	}
 	at := w.now + w.delay(most)
 	second, cut, lost := at, len(ops), false
@@ -219,6 +226,7 @@ func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded boo
 			lost = true
 		case 3: // torn: the rest arrives later
 			cut = w.rng.IntN(len(ops) + 1)
+			b.torn = cut > 0 && cut < len(ops)
 			second = at + w.upTo(most-(at-w.now))
 		}
 	}
