@@ -216,6 +216,7 @@ func TestCloseTakesASecondIfTheServerDoesNotRespond(t *testing.T) {
 	})
 }
 
+//evidence:bounds Records removed in one batch
 func TestRecordsAreRemovedInBatchesThatFitACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)

@@ -26,6 +26,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+//evidence:bounds At most MaxConns connections for requests, per server
 func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -131,6 +132,7 @@ func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
 	})
 }
 
+//evidence:bounds Callers that wait for a connection
 func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := behindGate(t, pool.Options[uint16]{MaxQueued: 5})
@@ -148,6 +150,7 @@ func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	})
 }
 
+//evidence:bounds Requests that queue, per connection
 func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -176,6 +179,7 @@ func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
 	})
 }
 
+//evidence:outages A server that is down is tried after growing pauses
 func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second})
@@ -208,6 +212,7 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	})
 }
 
+//evidence:bounds Pauses between attempts
 func TestBackoffIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		min, max time.Duration
@@ -304,6 +309,7 @@ func TestAFurtherConnectionThatEndsAtOnceDoesNotOpenTheCircuit(t *testing.T) {
 	}
 }
 
+//evidence:bounds One attempt to connect at a time, per server
 func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
@@ -578,6 +584,7 @@ func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most i
 	return most
 }
 
+//evidence:client 10,000 callers on one connection get their own responses
 func TestTenThousandCallersShareOneConnection(t *testing.T) {
 	options := pool.Options[uint16]{MaxConns: 1, MaxInFlight: 512}
 	overTCP := func(srv *mockserver.Server) dialFunc {
@@ -604,6 +611,8 @@ func TestTenThousandCallersShareOneConnection(t *testing.T) {
 
 // If responses are delayed, all requests in flight are outstanding: the mock server reports a
 // violation beyond 1024 (H4).
+//
+//evidence:bounds Requests in flight, per connection
 func TestNoMoreRequestsAreInFlightThanAllowed(t *testing.T) {
 	for _, allowed := range []int{1, 512, 1023} {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {

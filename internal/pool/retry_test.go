@@ -21,6 +21,8 @@ import (
 )
 
 // A call on a connection that is lost is sent again if it was not sent or only reads.
+//
+//evidence:client Only what was not sent or only reads is sent again
 func TestWhichCallsAreSentAgain(t *testing.T) {
 	query, update := codec.Query{Key: []byte("k")}, codec.Update[uint16]{Key: []byte("k"), Change: codec.Increase, Value: 1}
 	for _, c := range []struct {
@@ -120,6 +122,7 @@ func TestReadsSurviveARestartAndWritesAreExecutedAtMostOnce(t *testing.T) {
 	})
 }
 
+//evidence:bounds Times a request is sent again
 func TestACallIsSentAgainMaxRetriesTimes(t *testing.T) {
 	for _, c := range []struct{ max, sent int }{{-1, 1}, {1, 2}, {5, 6}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,6 +235,7 @@ func TestACanceledCallIsAbandoned(t *testing.T) {
 	})
 }
 
+//evidence:bounds The wait for a byte of a response
 func TestAServerThatNeverRespondsIsGivenUp(t *testing.T) {
 	for _, timeout := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 		// The watchdog may have run just before.
@@ -303,6 +307,8 @@ func TestAnIdleConnectionDoesNotStall(t *testing.T) {
 }
 
 // A server that has locked up accepts connections and requests, and responds to none (H12).
+//
+//evidence:outages A server that has locked up is noticed (H12)
 func TestALockedServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), // not RunT: a lock-up is a violation

@@ -449,6 +449,7 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 	})
 }
 
+//evidence:bounds Listings at a time, per server
 func TestStreamsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := says(encode(t, records(1000)))

@@ -21,6 +21,7 @@ import (
 
 var aligned = throttr.WithAlgorithm(window.Aligned)
 
+//evidence:limits Never more than the limit in an aligned window
 func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		for name, opts := range map[string][]throttr.BackendOption{

@@ -100,6 +100,7 @@ func TestLimitsOfOneKeyApplyAtTheSameTime(t *testing.T) {
 	})
 }
 
+//evidence:bounds Windows that a backend remembers
 func TestMemoryOfABackendIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxWindows = 128
@@ -129,6 +130,7 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 	})
 }
 
+//evidence:bounds Windows that are over are forgotten
 func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -144,6 +146,8 @@ func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 }
 
 // 64 clients that add to a counter at the same time must not wrap it (H3).
+//
+//evidence:limits 64 clients at once do not wrap a counter of one byte (H3)
 func TestSixtyFourClientsDoNotWrapACounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, goroutines, limit = 64, 16, 191

@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+//evidence:limits The conformance suite passes on servers of every value size, with both algorithms
 func TestServerBackendConforms(t *testing.T) {
 	t.Run("uint8", testConformance[uint8])
 	t.Run("uint16", testConformance[uint16])

@@ -25,6 +25,7 @@ func (r requests) minus(other requests) requests {
 	return requests{r.inserts - other.inserts, r.updates - other.updates, r.queries - other.queries, r.purges - other.purges}
 }
 
+//evidence:limits A window costs a server the requests that docs/operations.md names
 func TestRequestsOfAWindow(t *testing.T) {
 	hit := requests{updates: 1, queries: 1}
 	removal := requests{queries: 1, purges: 1}

@@ -34,6 +34,7 @@ const (
 // floodLimits are the limits of the keys.
 var floodLimits = map[string]uint64{"a": 20, "b": 150, "c": 20, "d": 150, "e": 20}
 
+//evidence:limits Never more than the limit in a window, and no key stays denied after it: 8 clients, clocks up to 0.9 scales apart, 128 goroutines, with and without late expiry
 func TestFloodNeverExceedsTheLimit(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		for _, skew := range []float64{0.4, 0.9} {
@@ -52,6 +53,7 @@ func TestFloodNeverExceedsTheLimit(t *testing.T) {
 	}
 }
 
+//evidence:limits Never more than the limit with random scales, latencies and clocks
 func TestRandomFloodsNeverExceedTheLimit(t *testing.T) {
 	for range 5 {
 		scale := time.Duration(2+rand.IntN(40)) * 50 * time.Millisecond
@@ -79,6 +81,7 @@ func TestRandomFloodsNeverExceedTheLimit(t *testing.T) {
 	}
 }
 
+//evidence:limits Never more than the limit over TCP, at full speed
 func TestFloodOverTCPNeverExceedsTheLimit(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) {
 		testFlood[uint8](t, flood{scale: time.Second, duration: 2500 * time.Millisecond, lateExpiry: true, skew: 0.4})

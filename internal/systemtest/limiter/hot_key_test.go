@@ -27,6 +27,7 @@ var hotKeyOptions = map[string][]throttr.BackendOption{
 	"denials remembered to the end":   {throttr.WithDenialMemory(1<<63 - 1)},
 }
 
+//evidence:limits A hot key gets exactly its limit
 func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
 	for name, opts := range hotKeyOptions {
 		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
@@ -116,6 +117,7 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 	require.GreaterOrEqual(t, count, last)
 }
 
+//evidence:limits Hits that come while a request is in flight share the next one
 func TestConcurrentHitsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { require.Less(t, requestsOf500Hits(t), 20) })
 }

@@ -171,6 +171,8 @@ func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 
 // A client that dies after it opened the younger of two records leaves it behind. All clients then
 // agree on the record with the higher count.
+//
+//evidence:bounds Lookups if two records are equally old
 func TestClientsAgreeOnOneOfTwoRecords(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) { synctest.Test(t, testTwoRecords[uint8]) })
 	t.Run("uint64", func(t *testing.T) { synctest.Test(t, testTwoRecords[uint64]) })

@@ -49,6 +49,7 @@ func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 	})
 }
 
+//evidence:outages Records on a server that is down do not delay the removal of those of others
 func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := testkit.InMemory(t, mockserver.WithValueSize(1))
@@ -75,6 +76,7 @@ func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 	})
 }
 
+//evidence:outages The windows of a client that has died go on
 func TestWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
