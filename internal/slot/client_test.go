@@ -10,10 +10,10 @@ type client struct {
 	*world
 	name   string
 	dead   bool
-	known  Window // the window in which it believes
-	opened time.Time
-	duty   bool   // it may have made a record, and visits it
-	idle   *actor // the janitor, while it has no duty
+	known  Window    // the window in which it believes
+	opened time.Time // when it last opened a window, at the latest
+	duty   bool      // it may have made a record, and visits it
+	idle   *actor    // the janitor, while it has no duty
 }
 
 // attempt is a batch of hits.
@@ -102,11 +102,7 @@ func (c *client) blind(a *actor) bool {
 // count sends a batch that counts n hits. again says that they were not counted.
 func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
 	if move.Kind != Join {
-		c.duty = true
-		if c.idle != nil {
-			c.schedule(event{at: c.now, actor: c.idle})
-			c.idle = nil
-		}
+		c.visit()
 	}
 	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
 	by, bounded := c.by(move), move.Kind != Join
@@ -114,6 +110,9 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 		by += 3 * c.bands.Scale
 	}
 	b := a.send(on, move, ops, by, bounded)
+	if bounded {
+		c.opened = c.time()
+	}
 	if !b.ok {
 		c.known = Window{}
 		return at, false, false
@@ -169,6 +168,15 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 	}
 	c.grant(a, at, add, seen, b.torn)
 	return at, true, false
+}
+
+// visit gives the janitor something to do.
+func (c *client) visit() {
+	c.duty = true
+	c.opened = epoch.Add(never / 2)
+	if c.idle != nil {
+		c.idle.wake(c.now)
+	}
 }
 
 // grant grants hits, and checks that they were counted in the window in which they are granted,
@@ -253,13 +261,13 @@ func (c *client) remove(a *actor, moves **conn, h History, move Move) {
 	if !b.ok || move.Kind != Claim {
 		return
 	}
-	l := Lookup{Sent: b.sent, Received: b.received}
+	var claim [2]Record
 	for i, op := range c.bands.Ops(nil, move, 0) {
 		if op.Verb == Query {
-			l.Slots[op.Slot] = b.replies[i].record
+			claim[op.Slot] = b.replies[i].record
 		}
 	}
-	if next, ok := c.bands.Claimed(h, move, l); ok {
+	if next, ok := c.bands.Claimed(h, move, claim, b.sent); ok {
 		a.send(*moves, next, c.bands.Ops(nil, next, 0), c.by(next), true)
 	}
 }
@@ -283,7 +291,10 @@ func (c *client) reset(a *actor, moves **conn) {
 		case Look:
 			a.sleepUntil(move.At.Sub(epoch))
 		case End:
-			if b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true); b.ok {
+			c.visit()
+			b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+			c.opened = c.time()
+			if b.ok {
 				c.known = Window{}
 				return
 			}
@@ -301,6 +312,7 @@ func (c *client) janitor(a *actor) {
 		if !c.duty {
 			c.idle = a
 			a.pause()
+			c.idle = nil
 			continue
 		}
 		if c.redial(&moves) {
@@ -312,25 +324,18 @@ func (c *client) janitor(a *actor) {
 			continue
 		}
 		h = c.varyHistory(c.bands.Extend(h, l))
-		below := c.bands.Doom
-		if c.watcher(l) {
-			below = c.bands.Watch
-		}
-		switch move := c.bands.Visit(h, below); move.Kind {
+		switch move := c.bands.Visit(h, c.bands.Below(l, c.opened)); move.Kind {
 		case Done:
 			c.duty = false
 		case Look:
-			if late := c.delay(c.bands.Guard); true {
-				a.sleepUntil(move.At.Sub(epoch) + late)
-			}
+			c.idle = a
+			a.sleepUntil(move.At.Sub(epoch) + c.delay(c.bands.Guard))
+			c.idle = nil
 		default:
 			c.remove(a, &moves, h, move)
 		}
 	}
 }
-
-// watcher reports whether another client has opened a window since this one did.
-func (c *client) watcher(Lookup) bool { return false }
 
 // redial replaces a connection that has ended, and reports whether it did.
 func (c *client) redial(on **conn) bool {

@@ -21,9 +21,12 @@ func (b *Bands) Extend(h History, l Lookup) History {
 }
 
 // same reports whether a slot cannot have changed between two lookups: both show the same, and
-// too little time has passed between them for the slot to return to what it was. A slot that is
-// idle takes a scale for that. A window takes a guard: another one in the same slot needs two
-// Resets, which are a guard apart.
+// too little time has passed between them for the slot to return to what it was. For that
+//
+//   - a doomed slot must be removed, and then be idle until it is doomed again;
+//   - any other slot without a window must have one, which takes a scale;
+//   - a window must be followed by another one in the same slot. That takes two Resets, and each
+//     takes a guard.
 func (b *Bands) same(from, to Lookup, id int) bool {
 	if from.Received.IsZero() {
 		return false
@@ -35,6 +38,8 @@ func (b *Bands) same(from, to Lookup, id int) bool {
 		return false
 	case state == Live:
 		return gap < b.Guard
+	case state == Doomed:
+		return gap < b.duration(b.Margin-b.Doom) && old.Count == now.Count && now.TTL <= old.TTL
 	default:
 		return gap < b.Scale && old.Count == now.Count && now.TTL <= old.TTL
 	}

@@ -23,10 +23,12 @@ func (b *Bands) Hit(h History) Move {
 		return Move{Kind: Create, Slot: A, Frees: second == Over, By: by}
 	case first == Over && second == Absent:
 		return Move{Kind: Create, Slot: B, Frees: true, By: by}
-	case first == Over && second == Doomed:
+	case first == Over && second == Over:
+		return b.retire(h, A)
+	case first == Over:
 		return b.remove(h, [2]bool{B: true})
 	default:
-		return b.remove(h, [2]bool{A: true}) // A is doomed, or both are over
+		return b.remove(h, [2]bool{A: true})
 	}
 }
 

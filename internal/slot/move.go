@@ -37,15 +37,16 @@ const (
 	Spoil                // ADD 1 to X, which is free and must not be opened
 	GiveBack             // take n back from the count of X
 	End                  // TTL X := M-1: ends the window of X
+	Retire               // TTL X := D-1: nobody can open X, so it is to be removed
 	Refill               // lets an exhausted record be claimed
-	Claim                // ADD 1 and QUERY, for each slot of Which; QUERY the others
+	Claim                // ADD 1, QUERY, for each slot of Which
 	Remove               // PURGE each slot of Which
 	Done                 // there is nothing to do
 )
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	return [...]string{"look", "join", "open", "create", "tidy", "spoil", "give back", "end", "refill", "claim", "remove", "done"}[k]
+	return [...]string{"look", "join", "open", "create", "tidy", "spoil", "give back", "end", "retire", "refill", "claim", "remove", "done"}[k]
 }
 
 // Move is what to do next. All requests of a move are one batch, which is written at once. A
@@ -83,6 +84,8 @@ func (b *Bands) Ops(dst []Op, m Move, n uint64) []Op {
 		dst = append(dst, Op{Increase, x, n})
 	case End:
 		dst = append(dst, Op{PatchTTL, x, b.Margin - 1})
+	case Retire:
+		dst = append(dst, Op{PatchTTL, x, b.Doom - 1})
 	case Refill, Claim, Remove:
 		dst = b.removal(dst, m)
 	}

@@ -19,6 +19,18 @@ func (b *Bands) Visit(h History, below uint64) Move {
 	return Move{Kind: Look, At: b.NextVisit(h.Last, below)}
 }
 
+// Below returns the bound for the visits of a client that last opened a window at some time: it
+// is the janitor, unless a TTL shows that another client has opened one since.
+func (b *Bands) Below(l Lookup, opened time.Time) uint64 {
+	most := b.duration(b.Top) - l.Sent.Sub(opened)
+	for _, r := range l.Slots {
+		if r.Exists && b.duration(r.TTL) > most {
+			return b.Watch
+		}
+	}
+	return b.Doom
+}
+
 // NextVisit returns when the first TTL is below a bound for certain.
 func (b *Bands) NextVisit(l Lookup, below uint64) (at time.Time) {
 	for _, r := range l.Slots {
@@ -36,22 +48,24 @@ func (b *Bands) NextVisit(l Lookup, below uint64) (at time.Time) {
 	return at
 }
 
-// remove returns the next move on the way to removing slots that nobody can open: wait until they
-// are settled, claim them, and purge what was claimed. To remove a slot that is not doomed, both
-// must be settled.
+// retire returns the next move on the way to making a slot doomed that is over, and that nobody
+// can free.
+func (b *Bands) retire(h History, id ID) Move {
+	if !b.settled(h, id) {
+		return b.lookAgain(h, id)
+	}
+	return Move{Kind: Retire, Slot: id, By: h.Last.Sent.Add(b.Guard)}
+}
+
+// remove returns the next move on the way to removing doomed slots: wait until they are settled,
+// claim them, and purge what was claimed.
 func (b *Bands) remove(h History, which [2]bool) Move {
-	wait := which
 	exhausted := [2]bool{}
 	for id, r := range h.Last.Slots {
-		if which[id] && b.State(r) != Doomed {
-			wait = [2]bool{true, true}
-		}
-		exhausted[id] = which[id] && r.Count == b.Largest
-	}
-	for id := range wait {
-		if wait[id] && !b.settled(h, ID(id)) {
+		if which[id] && !b.settled(h, ID(id)) {
 			return b.lookAgain(h, ID(id))
 		}
+		exhausted[id] = which[id] && r.Count == b.Largest
 	}
 	by := h.Last.Sent.Add(b.Guard)
 	if exhausted != [2]bool{} {
@@ -61,19 +75,12 @@ func (b *Bands) remove(h History, which [2]bool) Move {
 }
 
 // Claimed returns the removal of the slots that a claim has got. claim is what the QUERYs of the
-// Claim showed. A slot is claimed if its count is exactly one more than before, and it is as idle
-// as before; so of several claims at most one succeeds. It returns false if none is claimed.
-func (b *Bands) Claimed(h History, m Move, claim Lookup) (Move, bool) {
-	next := Move{Kind: Remove, By: claim.Sent.Add(b.Guard)}
-	for id, old := range h.Last.Slots {
-		now, other := claim.Slots[id], 1-id
-		ok := m.Which[id] && now.Exists && now.Count == old.Count+1
-		if b.State(old) == Doomed {
-			ok = ok && b.State(now) == Doomed
-		} else {
-			ok = ok && b.State(now) == Over && b.State(claim.Slots[other]) == b.State(h.Last.Slots[other])
-		}
-		next.Which[id] = ok
+// Claim showed. A slot is claimed if it is still doomed and its count is exactly one more than
+// before; so of several claims at most one succeeds. It returns false if none is claimed.
+func (b *Bands) Claimed(h History, m Move, claim [2]Record, sent time.Time) (Move, bool) {
+	next := Move{Kind: Remove, By: sent.Add(b.Guard)}
+	for id, r := range claim {
+		next.Which[id] = m.Which[id] && b.State(r) == Doomed && r.Count == h.Last.Slots[id].Count+1
 	}
 	return next, next.Which != [2]bool{}
 }
@@ -84,8 +91,6 @@ func (b *Bands) removal(dst []Op, m Move) []Op {
 		switch {
 		case m.Kind == Claim && chosen:
 			dst = append(dst, Op{Decrease, ID(id), 1}, Op{Query, ID(id), 0})
-		case m.Kind == Claim:
-			dst = append(dst, Op{Query, ID(id), 0})
 		case m.Kind == Refill && chosen:
 			dst = append(dst, Op{PatchQuota, ID(id), 1})
 		case m.Kind == Remove && chosen:

@@ -16,9 +16,7 @@ func (b *Bands) Reset(h History) Move {
 	case Live:
 		return Move{Kind: Look, At: h.Last.Received} // one of them has ended while they were read
 	case Over:
-		var which [2]bool
-		which[y] = true
-		return b.remove(h, which)
+		return b.retire(h, y)
 	}
 	if b.settled(h, x) && b.settled(h, y) {
 		return Move{Kind: End, Slot: x, By: h.Last.Sent.Add(b.Guard)}

@@ -44,6 +44,7 @@ type event struct {
 	order int
 	do    func()
 	actor *actor
+	wait  int // of the actor: others have been interrupted
 }
 
 func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
@@ -92,10 +93,11 @@ func (w *world) run() {
 	for len(w.events) > 0 && w.violation == "" {
 		e := w.pop()
 		w.now = e.at
-		if e.actor != nil {
-			e.actor.resume()
-		} else {
+		switch {
+		case e.actor == nil:
 			e.do()
+		case e.wait == e.actor.waits:
+			e.actor.resume()
 		}
 	}
 	for _, a := range w.actors {
@@ -135,6 +137,7 @@ type actor struct {
 	*world
 	client *client
 	name   string
+	waits  int // times that it has waited
 	resume func()
 	stop   func()
 	yield  func(struct{}) bool
@@ -163,8 +166,14 @@ var errStopped = fmt.Errorf("stopped")
 
 // sleepUntil lets other things happen until a time.
 func (a *actor) sleepUntil(at time.Duration) {
-	a.schedule(event{at: max(at, a.now), actor: a})
+	a.wake(at)
 	a.pause()
+}
+
+// wake resumes the actor at a time, instead of when it would be resumed.
+func (a *actor) wake(at time.Duration) {
+	a.waits++
+	a.schedule(event{at: max(at, a.now), actor: a, wait: a.waits})
 }
 
 // pause lets other things happen until the actor is resumed.
