@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -267,13 +268,20 @@ func (c *Conn[T]) Idle() time.Duration { return c.queue.idleFor() }
 func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
 
 // Ping sends a QUERY, so that the watchdog notices a server that has gone silent. It
-// returns when the response has come or the connection has ended.
+// returns when the response has come or the connection has ended. If EVENTs come and no
+// response does, which the watchdog does not notice, Ping returns after one and a half times
+// StallTimeout.
 func (c *Conn[T]) Ping() {
 	cl := c.options.Calls.Get()
 	cl.ping = true
 	Add(cl, codec.Query{Key: []byte(pingKey)})
 	if c.Enqueue(cl, false) == nil {
-		<-cl.done
+		timeout := c.options.StallTimeout
+		ctx, cancel := context.WithTimeout(context.Background(), timeout+min(timeout/2, math.MaxInt64-timeout))
+		defer cancel()
+		if done, _, _ := cl.Wait(ctx); !done {
+			return
+		}
 	}
 	c.options.Calls.Put(cl)
 }

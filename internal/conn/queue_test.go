@@ -28,6 +28,7 @@ func TestQueuedCallsShareAWrite(t *testing.T) {
 	})
 }
 
+//evidence:bounds Bytes gathered for one write
 func TestLargeQueueIsWrittenInSeveralWrites(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
@@ -351,6 +352,27 @@ func TestPingReturnsWhenTheConnectionEnds(t *testing.T) {
 		l.Close(ErrGone)
 		<-pinged
 		l.Ping() // returns at once
+	})
+}
+
+func TestPingReturnsThoughOnlyEventsCome(t *testing.T) {
+	onPipe(t, Options[uint16]{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
+		start := time.Now()
+		var took time.Duration
+		go func() {
+			l.Ping()
+			took = time.Since(start)
+		}()
+		l.received()
+		for range 10 {
+			time.Sleep(time.Second)
+			l.send(event(t, "c", "x")...)
+		}
+		synctest.Wait()
+		require.Equal(t, 6*time.Second, took)
+		require.NoError(t, l.Err())
+		l.respond(1)
+		require.Zero(t, l.Load())
 	})
 }
 
