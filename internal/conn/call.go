@@ -78,11 +78,12 @@ type Call[T codec.Value] struct {
 	err   error         // once done: why there are no replies
 	sent  bool          // once done: whether a failed call may have been executed
 
-	inline *Conn[T] // the connection whose responses Wait reads itself; nil if it only waits
-	canary bool     // a canary request; nobody waits for it
-	ping   bool     // does not count as a use of the connection
-	offset uint64   // where in the connection's stream of requests the call begins
-	before uint64   // frames that the connection had received when the call was written
+	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
+	inline *Conn[T]       // the connection whose responses Wait reads itself; nil if it only waits
+	canary bool           // a canary request; nobody waits for it
+	ping   bool           // does not count as a use of the connection
+	offset uint64         // where in the connection's stream of requests the call begins
+	before uint64         // frames that the connection had received when the call was written
 }
 
 // CallPool recycles calls. The zero value is ready for use.
@@ -109,7 +110,7 @@ func (c *Call[T]) reset() {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
 	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
-	c.canary, c.ping = false, false
+	c.queue, c.canary, c.ping = nil, false, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
@@ -200,16 +201,25 @@ func (c *Call[T]) isDone() bool { return c.state.Load() == stateDone }
 // abandon leaves c to its connection, and returns whether a byte of it may have been
 // sent. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call[T]) abandon() (sent, ok bool) {
+	queue, n := c.queue, c.Len() // c may be recycled as soon as it is abandoned
 	for {
-		s := c.state.Load()
-		if s == stateDone {
+		switch s := c.state.Load(); {
+		case s == stateDone:
 			return false, false
-		}
-		if c.state.CompareAndSwap(s, stateAbandoned) {
-			return s == stateSent, true
+		case !c.state.CompareAndSwap(s, stateAbandoned):
+		case s == stateSent:
+			return true, true
+		default:
+			if queue != nil {
+				queue.release(n)
+			}
+			return false, true
 		}
 	}
 }
+
+// isAbandoned reports whether the caller of c has returned.
+func (c *Call[T]) isAbandoned() bool { return c.state.Load() == stateAbandoned }
 
 // finisher ends calls: it returns them to their callers, or recycles them if they have
 // been abandoned. It is safe for concurrent use.
@@ -226,18 +236,31 @@ func (f *finisher[T]) finish(calls ...*Call[T]) {
 		requests += cl.Len()
 		replies += len(cl.Replies)
 	}
-	f.load.remove(requests, len(calls)) // before a caller can call Load
-	f.answered.Add(uint64(replies))
+	f.remove(requests, len(calls), replies) // before a caller can call Load
 	for _, cl := range calls {
-		if !cl.finish() {
-			f.calls.Put(cl)
-		}
+		f.end(cl)
 	}
 	clear(calls)
 }
 
-// fail ends a call without replies.
-func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) {
+// fail ends a call without replies. It returns false if the call has been abandoned.
+func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) bool {
 	cl.err, cl.sent = err, sent
-	f.finish(cl)
+	f.remove(cl.Len(), 1, len(cl.Replies))
+	return f.end(cl)
+}
+
+func (f *finisher[T]) remove(requests, calls, replies int) {
+	f.load.remove(requests, calls)
+	f.answered.Add(uint64(replies))
+}
+
+// end returns cl to its caller, or recycles it. It returns false if the call has been
+// abandoned.
+func (f *finisher[T]) end(cl *Call[T]) bool {
+	if cl.finish() {
+		return true
+	}
+	f.calls.Put(cl)
+	return false
 }

@@ -54,7 +54,8 @@ type writeQueue[T codec.Value] struct {
 	retire bool  // closes when no call is left; nothing is queued any more
 
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
-	queuedRequests int
+	queuedRequests int                  // requests of these, without those of abandoned calls
+	abandoned      int                  // how many of these calls have been abandoned
 	written        fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
 	inFlight       int                  // requests without a response
 	inFlightBytes  int                  // size of the calls that are not done
@@ -84,6 +85,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 	// The callers of calls that were done at the same time are likely to be back at the
 	// same time.
 	shared = q.inFlight > 0 || q.queued.Len() > 0 || q.lastDone > 1
+	cl.queue = q
 	q.queued.Push(cl)
 	q.queuedRequests += n
 	if !cl.ping {
@@ -142,22 +144,24 @@ func (q *writeQueue[T]) gather(buf []byte) []byte {
 	if q.canaryDue() {
 		buf = q.launch(q.newCanary(), buf)
 	}
+gathering:
 	for q.closed == nil && q.queued.Len() > 0 && len(buf) < writeSize {
 		cl := q.queued.At(0)
-		if !q.fits(cl, exclusive, len(buf)) {
-			break
+		switch {
+		case cl.isAbandoned():
+			q.failQueued(nil)
+			continue
+		case !q.fits(cl, exclusive, len(buf)):
+			break gathering
+		case cl.Stale != nil && cl.Stale():
+			q.failQueued(ErrStale)
+			continue
+		case !cl.claim():
+			continue // it has just been abandoned
 		}
 		q.queued.Pop()
 		q.queuedRequests -= cl.Len()
-		if !cl.claim() {
-			q.finisher.finish(cl)
-			continue
-		}
 		exclusive = exclusive && cl.Atomicity == Exclusive
-		if cl.Stale != nil && cl.Stale() {
-			q.finisher.fail(cl, ErrStale, false)
-			continue
-		}
 		q.canaryAfter -= cl.Len()
 		buf = q.launch(cl, buf)
 	}
@@ -170,6 +174,47 @@ func (q *writeQueue[T]) gather(buf []byte) []byte {
 		q.ready.Signal()
 	}
 	return buf
+}
+
+// failQueued ends the oldest queued call, of which no byte has been sent. The mutex is held.
+func (q *writeQueue[T]) failQueued(reason error) {
+	cl := q.queued.Pop()
+	n := cl.Len()
+	if q.finisher.fail(cl, reason, false) {
+		q.queuedRequests -= n
+	} else {
+		q.abandoned--
+	}
+}
+
+// release frees the places of a queued call of n requests that has been abandoned.
+//
+// The call itself is dropped when it is the oldest, or when most queued calls have been
+// abandoned: callers that return soon must not fill the memory if the server does not read.
+func (q *writeQueue[T]) release(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queuedRequests -= n
+	q.abandoned++
+	if q.abandoned > max(64, q.queued.Len()/2) {
+		q.dropAbandoned()
+	}
+	if q.owner == writeIdle && q.queued.Len() > 0 && q.queued.At(0).isAbandoned() {
+		// It may have been what kept the next call from being written.
+		q.owner = writeGoroutine
+		q.ready.Signal()
+	}
+}
+
+// dropAbandoned drops all abandoned calls from the queue. The mutex is held.
+func (q *writeQueue[T]) dropAbandoned() {
+	for range q.queued.Len() {
+		if q.queued.At(0).isAbandoned() {
+			q.failQueued(nil)
+		} else {
+			q.queued.Push(q.queued.Pop())
+		}
+	}
 }
 
 // fits reports whether a call may enter flight now, behind size bytes of the same write.
@@ -313,7 +358,7 @@ func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
 		}
 	}
 	for q.queued.Len() > 0 {
-		q.finisher.fail(q.queued.Pop(), q.closed, false)
+		q.failQueued(q.closed)
 	}
-	q.inFlight, q.queuedRequests = 0, 0
+	q.inFlight = 0
 }
