@@ -169,7 +169,9 @@ func (p *Pool[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
 		}
 		select {
 		case <-a.done:
-			err = a.err
+			if err = a.err; err == nil {
+				err = ctx.Err() // both may have happened
+			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

@@ -26,10 +26,10 @@ func (p *Pool[T]) Send(ctx context.Context, cl *conn.Call[T]) error {
 
 // send queues a call on a connection. Waits says that the caller does nothing before it waits.
 func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		c, err := p.acquire(ctx)
 		if err != nil {
 			return err
