@@ -344,6 +344,7 @@ func TestASilentServerEndsAStream(t *testing.T) {
 			require.ErrorIs(t, err, conn.ErrStalled)
 			require.True(t, sent)
 			require.Equal(t, 3*time.Second, time.Since(start))
+			require.EqualValues(t, 1, s.Stats().Failures)
 		})
 	}
 }
@@ -393,6 +394,7 @@ func TestTheContextEndsAStream(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, keys, 2, "what has come is decoded")
+		require.Zero(t, s.Stats().Failures)
 	})
 }
 
@@ -408,6 +410,7 @@ func TestTheContextEndsTheOpeningOfAStream(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.False(t, sent)
 		require.Equal(t, time.Second, time.Since(start))
+		require.Zero(t, s.Stats().Failures, "the server may be well")
 	})
 }
 
@@ -422,6 +425,7 @@ func TestCloseEndsStreams(t *testing.T) {
 		})
 		require.ErrorIs(t, err, window.ErrClosed)
 		require.True(t, sent)
+		require.Zero(t, s.Stats().Failures)
 		_, sent, err = s.list(t.Context(), nil)
 		require.ErrorIs(t, err, window.ErrClosed)
 		require.False(t, sent)
