@@ -58,18 +58,18 @@ func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	case !e.known && b.Fresh:
 		// There is no window. The batch opens one.
 	case !e.known || !b.Now.Before(s.latestEnd):
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	case e.denies(h, b.Now):
 		return coalesce.Decided, s.result(e.timing, s.count, b.Now), nil
 	case b.Fresh && overflows(h, s.count):
 		return coalesce.Decided, coalesce.Result{}, overflowError(h, s.count, codec.Size[T]())
 	case !b.Fresh && e.outdated(h):
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	case s.count > h.Limit:
 		return coalesce.Decided, s.result(e.timing, s.count, b.Now), nil
 	}
 	if !fits(maxValue[T](), b, h) {
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	}
 	return coalesce.Join, coalesce.Result{}, nil
 }

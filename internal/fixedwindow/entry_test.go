@@ -12,7 +12,7 @@ import (
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
 func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
-	const join, wait, decided = coalesce.Join, coalesce.Wait, coalesce.Decided
+	const join, wait, decided = coalesce.Join, coalesce.Defer, coalesce.Decided
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Limit: limit, Increment: increment} }
 	must := func(increment uint64) coalesce.Hit {
