@@ -61,8 +61,8 @@ type Options[T codec.Value] struct {
 // Invariants:
 //   - At most one attempt to make a shared connection is under way, be it an attempt for
 //     callers or one of the circuit breaker's.
-//   - live has at most MaxConns connections. Puddle may hold more: those that were retired and
-//     still have requests in flight.
+//   - live has at most MaxConns connections, and one more while it replaces one that is too old.
+//     Puddle may hold more: those that were retired and still have requests in flight.
 //   - While the circuit is open, only the circuit breaker makes attempts.
 //   - A connection in live has not ended, or is about to be discarded by its OnEnd.
 //   - Once closed is true, live stays empty and streams are closed as they are made.
@@ -192,8 +192,8 @@ func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 	}
 	c, grow := p.pick()
 	if c != nil {
-		if grow && !time.Now().Before(p.noGrowth) {
-			p.startAttempt(true)
+		if grow {
+			p.startGrowth()
 		}
 		return c, nil, nil
 	}
@@ -205,6 +205,23 @@ func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 		return nil, nil, conn.ErrQueueFull
 	}
 	return nil, p.attempt, nil
+}
+
+// grow has another connection made, and does not wait for it.
+func (p *Pool[T]) grow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.startGrowth()
+	}
+}
+
+// startGrowth starts an attempt to make another connection beside those that exist, unless
+// such an attempt has failed recently. The caller holds mu.
+func (p *Pool[T]) startGrowth() {
+	if !time.Now().Before(p.noGrowth) {
+		p.startAttempt(true)
+	}
 }
 
 // startAttempt starts an attempt, unless one is under way. Growth says that there is a
