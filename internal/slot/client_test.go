@@ -13,6 +13,7 @@ type client struct {
 	known  Window    // the window in which it believes
 	opened time.Time // when it last opened a window, at the latest
 	duty   bool      // it may have made a record, and visits it
+	duties int       // its moves: a visit that began before the last one is repeated
 	idle   *actor    // the janitor, while it has no duty
 }
 
@@ -71,6 +72,9 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 			continue
 		}
 		h = c.bands.Extend(h, l)
+		if c.bands.Untidy(l) {
+			c.visit(false)
+		}
 		move := c.vary(c.bands.Hit(h), h)
 		switch move.Kind {
 		case Look:
@@ -88,6 +92,7 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 			h = History{}
 			a.sleep(c.upTo(c.bands.Guard / 4))
 		default:
+			c.visit(false)
 			c.remove(a, moves, h, move)
 		}
 	}
@@ -102,7 +107,7 @@ func (c *client) blind(a *actor) bool {
 // count sends a batch that counts n hits. again says that they were not counted.
 func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
 	if move.Kind != Join {
-		c.visit()
+		c.visit(true)
 	}
 	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
 	by, bounded := c.by(move), move.Kind != Join
@@ -111,6 +116,7 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 	}
 	b := a.send(on, move, ops, by, bounded)
 	if bounded {
+		c.visit(true)
 		c.opened = c.time()
 	}
 	if !b.ok {
@@ -145,9 +151,6 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 	}
 	if outcome == Lost {
 		c.known = Window{}
-		if undo, ok := c.bands.Undo(move, added, n, seen.record, b.sent, c.time()); ok && !c.off[ruleUndo] {
-			a.send(on, undo, c.bands.Ops(nil, undo, n), c.by(undo), true)
-		}
 		return at, false, true
 	}
 	c.known = w
@@ -170,10 +173,14 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 	return at, true, false
 }
 
-// visit gives the janitor something to do.
-func (c *client) visit() {
+// visit gives the janitor something to do: to visit the records that this client may have made,
+// or to tidy.
+func (c *client) visit(opens bool) {
 	c.duty = true
-	c.opened = epoch.Add(never / 2)
+	c.duties++
+	if opens {
+		c.opened = epoch.Add(never / 2)
+	}
 	if c.idle != nil {
 		c.idle.wake(c.now)
 	}
@@ -291,15 +298,18 @@ func (c *client) reset(a *actor, moves **conn) {
 		case Look:
 			a.sleepUntil(move.At.Sub(epoch))
 		case End:
-			c.visit()
+			c.visit(true)
 			b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+			c.visit(true)
 			c.opened = c.time()
 			if b.ok {
 				c.known = Window{}
 				return
 			}
 		default:
+			c.visit(false)
 			c.remove(a, moves, h, move)
+			c.visit(false)
 		}
 	}
 }
@@ -318,12 +328,17 @@ func (c *client) janitor(a *actor) {
 		if c.redial(&moves) {
 			h = History{}
 		}
+		duties := c.duties
 		l, ok := c.look(a, moves)
 		if !ok {
 			h = History{}
 			continue
 		}
 		h = c.varyHistory(c.bands.Extend(h, l))
+		if duties != c.duties {
+			a.sleep(c.bands.Guard)
+			continue
+		}
 		switch move := c.bands.Visit(h, c.bands.Below(l, c.opened)); move.Kind {
 		case Done:
 			c.duty = false

@@ -13,10 +13,36 @@ func (b *Bands) Visit(h History, below uint64) Move {
 	if which != [2]bool{} {
 		return b.remove(h, which)
 	}
+	if w, ok := b.untidy(h.Last); ok {
+		return b.tidy(h, w)
+	}
 	if a, other := b.states(h.Last); a == Absent && other == Absent {
 		return Move{Kind: Done}
 	}
 	return Move{Kind: Look, At: b.NextVisit(h.Last, below)}
+}
+
+// Untidy reports whether a lookup shows an open window beside a slot that is over: hits have
+// arrived late, or whoever opened the window has died. A Visit soon frees the slot, so that the next
+// window need not wait for a removal.
+func (b *Bands) Untidy(l Lookup) bool {
+	_, ok := b.untidy(l)
+	return ok
+}
+
+// untidy returns the open window beside a slot that is over. There is still time for a Tidy.
+func (b *Bands) untidy(l Lookup) (Window, bool) {
+	w, ok := b.Live(l)
+	return w, ok && b.State(l.Slots[w.Slot.Other()]) == Over && w.Until.After(l.Received.Add(2*b.Guard))
+}
+
+// tidy returns the next move on the way to freeing the slot beside an open window.
+func (b *Bands) tidy(h History, w Window) Move {
+	y := w.Slot.Other()
+	if !b.settled(h, y) {
+		return b.lookAgain(h, y)
+	}
+	return Move{Kind: Tidy, Slot: w.Slot, By: h.Last.Sent.Add(b.Guard)}
 }
 
 // Below returns the bound for the visits of a client that last opened a window at some time: it

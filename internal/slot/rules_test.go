@@ -18,7 +18,7 @@ const (
 	ruleGuard
 	ruleGuardHalf
 	ruleClaim
-	ruleUndo
+	ruleTidySettled
 	ruleConnection
 	ruleSettled
 	ruleSettledReset
