@@ -46,10 +46,10 @@ const (
 	Exclusive
 )
 
-// The states of a call. It is queued first, then sent unless it fails before, and ends as
+// The states of a call. It is pending first, then sent unless it fails before, and ends as
 // done or as abandoned.
 const (
-	stateQueued    uint32 = iota // its caller has it, or it waits to be written
+	statePending   uint32 = iota // it is not queued yet, or waits to be written
 	stateSent                    // it is in a write, so that bytes of it may have left
 	stateDone                    // it has its replies, or has failed; its caller has it
 	stateAbandoned               // its caller has returned; the connection recycles it
@@ -57,13 +57,13 @@ const (
 
 // Call is one or more requests that travel together. One write sends them, and the call is
 // done when each of them has its response. A call comes from a [CallPool]. It belongs to
-// its caller until Enqueue, and again when Wait returns that it is owned.
+// its caller until Enqueue, and again when Wait returns that it is done.
 type Call[T codec.Value] struct {
 	Op        codec.Op // of a single request; 0 for a batch
 	Atomicity Atomicity
 	Bound     TTLBound   // what the responses to QUERYs must agree with
 	Key       []byte     // scratch space for a key on its way into a frame
-	Replies   []Reply[T] // once done, one for each request
+	Replies   []Reply[T] // once done without an error: one for each request
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use
@@ -120,7 +120,7 @@ func (c *Call[T]) Rewind() {
 	clear(c.Replies)
 	c.Replies = c.Replies[:0]
 	c.err, c.sent = nil, false
-	c.state.Store(stateQueued)
+	c.state.Store(statePending)
 }
 
 // Add encodes a request. On an error the call is unchanged. The type of the request is a
@@ -158,11 +158,11 @@ func (c *Call[T]) ReadOnly() bool {
 	return true
 }
 
-// Wait waits for a queued call to be done. If owned is true, the call is done and belongs
-// to its caller again; err is why it has no replies, or nil. If owned is false, ctx has
-// ended first, err is ctx's error, and the call must not be used any more. In both cases,
-// sent says whether a call without replies may have been executed.
-func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
+// Wait waits for a queued call to be done. If done is true, the call belongs to its caller
+// again; err is why it has failed, or nil. If done is false, ctx has ended first, err is
+// ctx's error, and the call must not be used any more. In both cases, sent says whether a
+// call that has failed or was abandoned may have been executed.
+func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 	if nc := c.inline; nc != nil {
 		c.inline = nil
 		nc.readInline(ctx, c)
@@ -179,7 +179,7 @@ func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
 }
 
 // claim marks a queued call as sent. It returns false if the call has been abandoned.
-func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(stateQueued, stateSent) }
+func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(statePending, stateSent) }
 
 // finish returns c to its caller. It returns false if the call has been abandoned.
 func (c *Call[T]) finish() bool {

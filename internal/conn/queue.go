@@ -21,9 +21,9 @@ const (
 type writeOwner uint8
 
 const (
-	writeIdle        writeOwner = iota // none
-	writeNonblocking                   // a caller or a reader; its writes do not block
-	writeGoroutine                     // the writer goroutine, or it is about to
+	writeIdle      writeOwner = iota // none
+	writeInline                      // a caller or a reader, whose writes do not block
+	writeGoroutine                   // the writer goroutine; it may not have noticed yet
 )
 
 // writeQueue holds the calls that wait to be written, and accounts for those in flight. It
@@ -56,9 +56,9 @@ type writeQueue[T codec.Value] struct {
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
 	queuedRequests int                  // requests of these, without those of abandoned calls
 	abandoned      int                  // how many of these calls have been abandoned
-	written        fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
+	launched       fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
 	inFlight       int                  // requests without a response
-	inFlightBytes  int                  // size of the calls that are not done
+	inFlightBytes  int                  // size of the calls in flight, each until its last response has come
 	offset         uint64               // size of all calls that have ever entered flight
 	received       uint64               // frames that the connection has received
 	lastDone       int                  // calls that the last read of the connection has completed
@@ -82,8 +82,8 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 	if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {
 		return false, false, ErrQueueFull
 	}
-	// The callers of calls that were done at the same time are likely to be back at the
-	// same time.
+	// If several calls were done at the same time, their callers are likely to make the next
+	// ones at the same time.
 	shared = q.inFlight > 0 || q.queued.Len() > 0 || q.lastDone > 1
 	cl.queue = q
 	q.queued.Push(cl)
@@ -92,12 +92,12 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 		q.uses++
 	}
 	q.finisher.load.add(n, 1)
-	return q.acquire(), shared, nil
+	return q.claimWriteSide(), shared, nil
 }
 
-// acquire finds an owner for the write side if it has none. It returns true if this is the
+// claimWriteSide finds an owner for the write side if it has none. It returns true if this is the
 // calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
-func (q *writeQueue[T]) acquire() bool {
+func (q *writeQueue[T]) claimWriteSide() bool {
 	if q.owner != writeIdle {
 		return false
 	}
@@ -106,7 +106,7 @@ func (q *writeQueue[T]) acquire() bool {
 		q.ready.Signal()
 		return false
 	}
-	q.owner = writeNonblocking
+	q.owner = writeInline
 	return true
 }
 
@@ -125,7 +125,7 @@ func (q *writeQueue[T]) await() bool {
 	defer q.mu.Unlock()
 	for {
 		switch {
-		case q.owner == writeNonblocking:
+		case q.owner == writeInline:
 		case q.closed != nil, q.retire && q.inFlight == 0 && q.queued.Len() == 0:
 			return false
 		case q.owner == writeGoroutine:
@@ -239,7 +239,7 @@ func (q *writeQueue[T]) launch(cl *Call[T], buf []byte) []byte {
 	q.offset += uint64(len(cl.frames))
 	q.inFlight += cl.Len()
 	q.inFlightBytes += len(cl.frames)
-	q.written.Push(cl)
+	q.launched.Push(cl)
 	return append(buf, cl.frames...)
 }
 
@@ -267,7 +267,7 @@ func (q *writeQueue[T]) newCanary() *Call[T] {
 func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	*into, q.written = q.written, *into
+	*into, q.launched = q.launched, *into
 }
 
 // accountFor frees the places of the responses that have arrived. If calls are queued and no
@@ -283,7 +283,7 @@ func (q *writeQueue[T]) accountFor(a arrivals) (write bool) {
 	if q.retire {
 		q.ready.Signal()
 	}
-	return q.queued.Len() > 0 && q.acquire()
+	return q.queued.Len() > 0 && q.claimWriteSide()
 }
 
 // close ends the queue for the given reason, unless it is closed already.
@@ -351,7 +351,7 @@ func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stall.stop()
-	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.written} {
+	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.launched} {
 		for calls.Len() > 0 {
 			cl := calls.Pop()
 			q.finisher.fail(cl, q.closed, cl.offset < accepted)

@@ -170,12 +170,12 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		owned, sent, err := inFlight.Wait(canceled)
-		require.False(t, owned)
+		done, sent, err := inFlight.Wait(canceled)
+		require.False(t, done)
 		require.True(t, sent)
 		require.Equal(t, context.Canceled, err)
-		owned, sent, err = queued.Wait(canceled)
-		require.False(t, owned)
+		done, sent, err = queued.Wait(canceled)
+		require.False(t, done)
 		require.False(t, sent)
 		require.Equal(t, context.Canceled, err)
 

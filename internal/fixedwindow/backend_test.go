@@ -25,7 +25,7 @@ type counting[T codec.Value] struct {
 	calls atomic.Int64
 }
 
-func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error) {
+func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	c.calls.Add(1)
 	return c.Server.Do(ctx, cl)
 }
@@ -34,7 +34,7 @@ func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent boo
 // calls succeed and show a count of 1.
 type instant struct{}
 
-func (instant) Do(_ context.Context, cl *conn.Call[uint16]) (owned, sent bool, err error) {
+func (instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
 	r := conn.Reply[uint16]{OK: cl.Len() > 1, Quota: 1}
 	for range cl.Len() {
 		cl.Replies = append(cl.Replies, r)

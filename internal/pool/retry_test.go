@@ -145,8 +145,8 @@ func TestAStaleCallIsNotSentAgain(t *testing.T) {
 		cl := s.calls.Get()
 		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
 		cl.Stale = func() bool { return true }
-		owned, sent, err := s.Do(t.Context(), cl)
-		require.True(t, owned)
+		done, sent, err := s.Do(t.Context(), cl)
+		require.True(t, done)
 		require.False(t, sent)
 		require.ErrorIs(t, err, conn.ErrStale)
 		require.Zero(t, s.Stats().Retries)
@@ -193,9 +193,9 @@ func TestSendAndWaitAreTheTwoStepsOfDo(t *testing.T) {
 		}
 		start := time.Now()
 		for i, cl := range calls {
-			owned, _, err := s.Wait(t.Context(), cl)
+			done, _, err := s.Wait(t.Context(), cl)
 			require.NoError(t, err)
-			require.True(t, owned)
+			require.True(t, done)
 			require.EqualValues(t, i+1, cl.Replies[0].Quota)
 			s.calls.Put(cl)
 		}
@@ -217,16 +217,16 @@ func TestACanceledCallIsAbandoned(t *testing.T) {
 			if err := conn.Add(cl, codec.Purge{Key: []byte("k")}); err != nil {
 				t.Error(err)
 			}
-			owned, sent, err := s.Do(ctx, cl)
-			if owned || sent != (i == 0) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("call %d: %v %v %v", i, owned, sent, err)
+			done, sent, err := s.Do(ctx, cl)
+			if done || sent != (i == 0) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("call %d: %v %v %v", i, done, sent, err)
 			}
 		})
 		wait()
 		cl := s.calls.Get()
 		require.NoError(t, conn.Add(cl, codec.Purge{Key: []byte("k")}))
-		owned, sent, err := s.Do(ctx, cl)
-		require.True(t, owned, "it was never queued")
+		done, sent, err := s.Do(ctx, cl)
+		require.True(t, done, "it was never queued")
 		require.False(t, sent)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, s.Send(ctx, cl), context.DeadlineExceeded)
