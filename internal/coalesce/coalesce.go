@@ -41,6 +41,7 @@ type Batch struct {
 	Hits  int
 	Sum   uint64    // of the increments
 	Limit uint64    // the highest of the limits
+	Must  bool      // a hit has Must
 	Now   time.Time // when the batch was begun
 	// Fresh says that Refresh has just succeeded: no batch was counted and no operation has
 	// run since.

@@ -308,6 +308,7 @@ func (c *Coalescer) join(p *pending) {
 	c.sum.Hits++
 	c.sum.Sum += p.hit.Increment
 	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
+	c.sum.Must = c.sum.Must || p.hit.Must
 }
 
 // action is what the goroutine that runs a coalescer does next.
