@@ -95,8 +95,8 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 	return q.claimWriteSide(), shared, nil
 }
 
-// claimWriteSide finds an owner for the write side if it has none. It returns true if this is the
-// calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
+// claimWriteSide finds an owner for the write side if it has none. It returns true if this is
+// the calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
 func (q *writeQueue[T]) claimWriteSide() bool {
 	if q.owner != writeIdle {
 		return false
@@ -140,7 +140,7 @@ func (q *writeQueue[T]) await() bool {
 func (q *writeQueue[T]) gather(buf []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	exclusive := q.inFlight == 0 // this write has only exclusive calls so far, and nothing precedes it
+	exclusive := q.inFlight == 0 // nothing was in flight, and the write has only exclusive calls so far
 	if q.canaryDue() {
 		buf = q.launch(q.newCanary(), buf)
 	}

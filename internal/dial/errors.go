@@ -9,7 +9,7 @@ var (
 	// ErrConnect says that no connection to a server could be made.
 	ErrConnect = errors.New("throttr: can't connect")
 	// ErrUnavailable says that a server could not be reached a short time ago and is not tried
-	// again yet. The request was not sent.
+	// again yet. The request was not sent by this attempt.
 	ErrUnavailable = errors.New("throttr: server is unavailable")
 	// ErrValueSizeMismatch says that a server's value size is not the client's. The probe is
 	// all that the server was sent.

@@ -37,7 +37,7 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 		if err := c.Enqueue(cl, waits); !errors.Is(err, conn.ErrGone) {
 			return err
 		}
-		p.discard(c) // it is ending; do not pick it again until its OnEnd discards it
+		p.discard(c) // it is ending: acquire must not return it again
 	}
 }
 

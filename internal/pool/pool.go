@@ -1,7 +1,7 @@
 // Package pool keeps the connections to one server. Any number of callers share them.
 //
 // A caller's call goes to the connection with the least load (growth.go), and is sent again
-// if it fails and that is safe (retry.go). While the server can't be reached, callers fail at
+// if it fails and that is safe (call.go). While the server can't be reached, callers fail at
 // once and the pool tries again in the background (breaker.go). Connections that are too old
 // or idle are replaced or closed (maintenance.go). A request whose response can be of any
 // length has a connection to itself (stream.go).
@@ -31,7 +31,8 @@ import (
 )
 
 // ErrUnavailable says that a server could not be reached a short time ago. The request was
-// not sent. The error also wraps the reason why the last attempt failed.
+// not sent by this attempt. The error also wraps the reason why the last attempt to connect
+// failed.
 var ErrUnavailable = dial.ErrUnavailable
 
 // Options are the settings of a Pool. All of them must be set.
@@ -63,7 +64,7 @@ type Options[T codec.Value] struct {
 //     callers or one of the circuit breaker's.
 //   - live has at most MaxConns connections, and one more while it replaces one that is too old.
 //     Puddle may hold more: those that were retired and still have requests in flight.
-//   - While the circuit is open, only the circuit breaker makes attempts.
+//   - While the circuit is open, only the circuit breaker attempts to make shared connections.
 //   - A connection in live has not ended, or is about to be discarded by its OnEnd.
 //   - Once closed is true, live stays empty and streams are closed as they are made.
 type Pool[T codec.Value] struct {
@@ -292,7 +293,7 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		p.CountFailure()
 		return err
 	}
-	if err := r.Value().Err(); err != nil { // if ended has run, the connection was not in live
+	if err := r.Value().Err(); err != nil { // ended may have run before r was in live
 		r.Destroy()
 		return fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, err)
 	}
