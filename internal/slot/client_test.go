@@ -54,8 +54,11 @@ func (c *client) hits(a *actor) {
 func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 	var h History
 	for try := 0; ; try++ {
-		if c.bands.Believes(c.known, c.time()) || c.blind(a) {
+		if c.bands.Believes(c.known, c.time()) || c.blind() {
 			move := Move{Kind: Join, Slot: c.known.Slot, By: c.bands.ReplyBy(c.known)}
+			if c.off[ruleBelief] {
+				move.By = c.time().Add(c.bands.Scale)
+			}
 			c.redial(pool)
 			if at, ok, again := c.count(a, *pool, move, n); !again {
 				return at, ok
@@ -71,11 +74,11 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 			a.sleep(c.bands.Guard / 4)
 			continue
 		}
-		h = c.bands.Extend(h, l)
+		h = c.extend(h, l)
 		if c.bands.Untidy(l) {
 			c.visit(false)
 		}
-		move := c.vary(c.bands.Hit(h), h)
+		move := c.decide(c.bands.Hit, h)
 		switch move.Kind {
 		case Look:
 			a.sleepUntil(move.At.Sub(epoch))
@@ -86,6 +89,12 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 			}
 			h = History{}
 		case Open, Create:
+			if c.chance(0.2) {
+				a.sleep(c.delay(c.bands.Guard / 2))
+			}
+			if c.off[ruleConnection] {
+				c.redial(moves)
+			}
 			if at, ok, again := c.count(a, *moves, move, n); !again {
 				return at, ok
 			}
@@ -98,9 +107,8 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 	}
 }
 
-// blind reports whether a client adds hits to a window in which it must not believe any more. It
-// is for a variant.
-func (c *client) blind(a *actor) bool {
+// blind reports whether a client believes in a window for too long.
+func (c *client) blind() bool {
 	return c.off[ruleBelief] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
 }
 
@@ -154,13 +162,6 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 		return at, false, true
 	}
 	c.known = w
-	if second, ok := c.bands.Tidy(move, armed || c.off[ruleTidyInserted], b.sent); ok && !c.off[ruleFree] && !c.off[ruleTidySame] {
-		by := c.by(second)
-		if c.off[ruleTidySent] {
-			by = c.now + c.bands.Guard
-		}
-		a.send(on, second, c.bands.Ops(nil, second, 0), by, true)
-	}
 	if outcome == Exhausted {
 		c.denied++
 		return at, false, false
@@ -261,9 +262,6 @@ func (c *client) look(a *actor, on *conn) (Lookup, bool) {
 
 // remove makes a move towards removing records.
 func (c *client) remove(a *actor, moves **conn, h History, move Move) {
-	if c.off[ruleClaim] && move.Kind == Claim {
-		move.Kind = Remove
-	}
 	b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
 	if !b.ok || move.Kind != Claim {
 		return
@@ -275,6 +273,9 @@ func (c *client) remove(a *actor, moves **conn, h History, move Move) {
 		}
 	}
 	if next, ok := c.bands.Claimed(h, move, claim, b.sent); ok {
+		if c.off[ruleOnlyClaimed] {
+			next.Which = [2]bool{true, true}
+		}
 		a.send(*moves, next, c.bands.Ops(nil, next, 0), c.by(next), true)
 	}
 }
@@ -291,8 +292,8 @@ func (c *client) reset(a *actor, moves **conn) {
 			h = History{}
 			continue
 		}
-		h = c.varyHistory(c.bands.Extend(h, l))
-		switch move := c.varyReset(c.bands.Reset(h), h); move.Kind {
+		h = c.extend(h, l)
+		switch move := c.decide(c.bands.Reset, h); move.Kind {
 		case Done:
 			return
 		case Look:
@@ -334,12 +335,13 @@ func (c *client) janitor(a *actor) {
 			h = History{}
 			continue
 		}
-		h = c.varyHistory(c.bands.Extend(h, l))
+		h = c.extend(h, l)
 		if duties != c.duties {
 			a.sleep(c.bands.Guard)
 			continue
 		}
-		switch move := c.bands.Visit(h, c.bands.Below(l, c.opened)); move.Kind {
+		below := c.bands.Below(l, c.opened)
+		switch move := c.decide(func(h History) Move { return c.bands.Visit(h, below) }, h); move.Kind {
 		case Done:
 			c.duty = false
 		case Look:

@@ -8,42 +8,35 @@ func (b *Bands) Hit(h History) Move {
 	if w, ok := b.Live(l); ok {
 		return Move{Kind: Join, Slot: w.Slot, By: b.ReplyBy(w)}
 	}
-	first, second := b.states(l)
 	by := l.Sent.Add(b.Guard)
+	first, second := b.states(l)
 	switch {
+	case first == Absent:
+		return Move{Kind: Create, Slot: A, Frees: idle(second), By: by}
+	case first == Doomed:
+		return b.remove(h, [2]bool{A: true})
+	case second == Absent:
+		return Move{Kind: Create, Slot: B, Frees: true, By: by}
+	case second == Doomed:
+		return b.remove(h, [2]bool{B: true})
 	case first == Free && second == Over:
 		return Move{Kind: Open, Slot: A, By: by}
 	case first == Over && second == Free:
 		return Move{Kind: Open, Slot: B, By: by}
-	case first == Free || second == Free:
-		return b.spoil(h)
-	case first == Absent && second == Doomed && !b.settled(h, B):
-		return b.lookAgain(h, B) // until a moment ago, B could be opened
-	case first == Absent:
-		return Move{Kind: Create, Slot: A, Frees: second == Over, By: by}
-	case first == Over && second == Absent:
-		return Move{Kind: Create, Slot: B, Frees: true, By: by}
-	case first == Over && second == Over:
-		return b.retire(h, A)
 	case first == Over:
-		return b.remove(h, [2]bool{B: true})
+		return b.retire(h, A)
 	default:
-		return b.remove(h, [2]bool{A: true})
+		return b.spoil(h)
 	}
 }
 
-// spoil returns the move for a slot that is free beside one that is not over. Either the slots
-// were not read at one time, and another lookup shows something else. Or all hits of a window have
-// been given back: a slot that nobody opens is made over, and then the usual moves apply.
+// spoil returns the move for two free slots: all hits of the last window have been given back,
+// or the slots were not read at one time.
 func (b *Bands) spoil(h History) Move {
-	id := A
-	if b.State(h.Last.Slots[A]) != Free {
-		id = B
-	}
 	if !b.settled(h, A) || !b.settled(h, B) {
 		return b.lookAgain(h, A, B)
 	}
-	return Move{Kind: Spoil, Slot: id, By: h.Last.Sent.Add(b.Guard)}
+	return Move{Kind: Spoil, Slot: A, By: h.Last.Sent.Add(b.Guard)}
 }
 
 // lookAgain returns the lookup that may show that slots are settled.
@@ -55,16 +48,6 @@ func (b *Bands) lookAgain(h History, ids ...ID) Move {
 		}
 	}
 	return Move{Kind: Look, At: at}
-}
-
-// Tidy returns the second packet of a Create, if there is one: it frees the other slot.
-// inserted says that the INSERT succeeded. If it did not, somebody else has opened the window,
-// and the packet would be late.
-func (b *Bands) Tidy(m Move, inserted bool, sent time.Time) (Move, bool) {
-	if m.Kind != Create || !m.Frees || !inserted {
-		return Move{}, false
-	}
-	return Move{Kind: Tidy, Slot: m.Slot, By: sent.Add(b.Guard)}, true
 }
 
 // Outcome is what became of a batch of hits.

@@ -32,9 +32,9 @@ const (
 	Look     Kind = iota // wait until At, then look: QUERY A, QUERY B
 	Join                 // ADD X, QUERY X
 	Open                 // TTL X := T, ADD X, QUERY X, FREE Y
-	Create               // INSERT X with the hits counted already
-	Tidy                 // FREE Y, after a Create of X
-	Spoil                // ADD 1 to X, which is free and must not be opened
+	Create               // INSERT X with the hits counted already, FREE Y if Y is idle
+	Tidy                 // FREE Y, while the window of X is open
+	Spoil                // ADD 1 to X: makes a free slot over
 	GiveBack             // take n back from the count of X
 	End                  // TTL X := M-1: ends the window of X
 	Retire               // TTL X := D-1: nobody can open X, so it is to be removed
@@ -55,7 +55,7 @@ type Move struct {
 	Kind  Kind
 	Slot  ID      // X
 	Which [2]bool // for Refill, Claim and Remove
-	Frees bool    // for Create: Y is over, and a Tidy has to free it
+	Frees bool    // for Create: Y is idle
 	// At is when to look again, for Look.
 	At time.Time
 	// By is when the last reply must have arrived. If it has not, the connection has to be
@@ -76,6 +76,9 @@ func (b *Bands) Ops(dst []Op, m Move, n uint64) []Op {
 		dst = b.free(dst, y)
 	case Create:
 		dst = append(dst, Op{Insert, x, b.Largest - n})
+		if m.Frees {
+			dst = b.free(dst, y)
+		}
 	case Tidy:
 		dst = b.free(dst, y)
 	case Spoil:

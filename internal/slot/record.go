@@ -61,6 +61,9 @@ func (b *Bands) State(r Record) State {
 	}
 }
 
+// idle reports whether a slot is between two windows.
+func idle(s State) bool { return s == Free || s == Over }
+
 // Lookup is what one batch of a QUERY of each slot showed.
 type Lookup struct {
 	Slots    [2]Record

@@ -220,7 +220,7 @@ func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded boo
 	case by == never:
 		most = w.bands.Guard
 	default:
-		most = min(2*(by-w.now), 2*w.bands.Scale, 8*w.bands.Guard)
+		most = min(2*(by-w.now), 4*w.bands.Scale, 8*w.bands.Guard)
 	}
 	at := w.now + w.delay(most)
 	second, cut, lost := at, len(ops), false
