@@ -119,7 +119,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 
 // Close ends the backend: further hits fail with [ErrClosed], the records of windows that are
 // over are removed, and those of open windows are left to other clients. It takes a second at
-// most, if the servers answer. The client stays open. It always returns nil, and can be
+// most, even if a server does not respond. The client stays open. It always returns nil, and can be
 // called more than once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {

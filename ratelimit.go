@@ -13,7 +13,7 @@ import (
 // backend can't store windows of it.
 var ErrScale = window.ErrScale
 
-// Backend stores window. Package window documents what it must do. Implement it to use a
+// Backend stores windows. Package window documents what it must do. Implement it to use a
 // RateLimit with a store of your own.
 type Backend = window.Backend
 
@@ -24,10 +24,10 @@ type Window = window.Window
 // of the window.
 //
 // A window opens with the key's first hit and ends one scale later. The next hit opens another
-// window. Every hit counts, denied ones included, and a hit is allowed if the count, with the
-// hit itself, is at most the limit. So between the start and the end of a window, limit hits
+// window. A hit is allowed if the count, with the hit itself, is at most the limit. Denied hits
+// count, too, but a backend need not count hits on a window that is over its limit. So between the start and the end of a window, limit hits
 // are allowed and no more. The same key with another scale has another window. (These are
-// per-key window. Backends can also keep aligned windows, which start and end at multiples of
+// per-key windows. Backends can also keep aligned windows, which start and end at multiples of
 // the scale: see the type Algorithm in package window.)
 //
 // A RateLimit is safe for concurrent use.
@@ -55,8 +55,8 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		opt(r)
 	}
 	if r.observer == nil && r.failover.timeout <= 0 {
-		// This is the fast path. It is for a memory.Backend itself: a type that embeds one
-		// may have a Hit of its own, which must be called.
+		// Hits need not go through the Backend interface. That applies to a memory.Backend
+		// itself only: a type that embeds one may have a Hit of its own, which must be called.
 		r.memory, _ = backend.(*memory.Backend)
 	}
 	return r
@@ -92,8 +92,8 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 	return r.HitN(ctx, key, scale, limit, 1)
 }
 
-// HitN is [RateLimit.Hit] for a hit that counts as increment. It counts in full even if it is
-// denied. An increment of 0 opens a window if there is none, and counts nothing.
+// HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
+// whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
 	if r.memory == nil {
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
