@@ -175,7 +175,7 @@ func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) er
 	return err
 }
 
-// Delete implements [window.Backend]. Without scales, it visits every window of one shard, of
+// Delete implements [window.Backend]. Without scales, it examines every window of one shard, of
 // up to 256, whose key has about the same length. Errors are those of [Backend.Get].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	if len(scales) == 0 {
