@@ -10,7 +10,7 @@
 //	open.go       opens a window if there is none
 //	reaper.go     removes the record of the window later
 //
-// replace.go has Set, Reset and Get. What a client knows of a window is in observation.go and
+// replace.go has Set and Reset, and lookup.go has Get. What a client knows of a window is in observation.go and
 // known.go; how windows are kept in records is in timing.go and record.go.
 package fixedwindow
 
