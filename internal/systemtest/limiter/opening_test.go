@@ -141,7 +141,9 @@ func TestLargeIncrementDoesNotWrapANewWindow(t *testing.T) {
 }
 
 // An increment that is too large to be added to a counter without reading it, see
-// TestLargeIncrementDoesNotWrapANewWindow, is the initial count of a record.
+// TestLargeIncrementDoesNotWrapANewWindow, is the initial count of a record. It is added to a record
+// that exists in steps. Steps of other clients can come in between, so fewer hits than the limit has
+// room for may be allowed, but never more.
 func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -154,7 +156,7 @@ func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 			for range goroutines {
 				callers.Go(func() {
 					res, err := l.HitN(t.Context(), "k", time.Second, limit, increment)
-					if err != nil || res.Count%increment != 0 {
+					if err != nil || res.Count < increment {
 						t.Errorf("%v, %v", res, err)
 					}
 					if res.Allowed {
@@ -164,7 +166,8 @@ func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 			}
 		}
 		callers.Wait()
-		require.EqualValues(t, limit/increment, allowed.Load())
+		require.Positive(t, allowed.Load())
+		require.LessOrEqual(t, allowed.Load(), int64(limit/increment))
 		testkit.RequireRemoved(t, srv, 5*time.Second)
 	})
 }
