@@ -47,11 +47,11 @@ type backendOptions struct {
 // BackendOption changes how [Client.Backend] works.
 type BackendOption func(*backendOptions)
 
-// WithClock sets the clock of the backend. The function must be safe for concurrent use.
-// Default: time.Now. It panics if now is nil.
+// WithClock sets the clock of the backend, which must be safe for concurrent use. Default:
+// time.Now. WithClock panics if now is nil.
 func WithClock(now func() time.Time) BackendOption {
 	if now == nil {
-		panic("throttr: WithClock(nil)")
+		panic("throttr: WithClock: now is nil")
 	}
 	return func(o *backendOptions) { o.now = now }
 }

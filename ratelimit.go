@@ -24,11 +24,13 @@ type Window = window.Window
 // of the window.
 //
 // A window opens with the key's first hit and ends one scale later. The next hit opens another
-// window. A hit is allowed if the count, with the hit itself, is at most the limit. Denied hits
-// count, too, but a backend need not count hits on a window that is over its limit. So between the start and the end of a window, limit hits
-// are allowed and no more. The same key with another scale has another window. (These are
-// per-key windows. Backends can also keep aligned windows, which start and end at multiples of
-// the scale: see the type Algorithm in package window.)
+// window. A hit is allowed if the count, with the hit itself, is at most the limit, so at most
+// limit hits are allowed between the start and the end of a window. Denied hits count, too; but a
+// backend need not count hits on a window that is over its limit. The same key with another scale
+// has another window.
+//
+// These are per-key windows. Backends can also keep aligned windows, which start and end at
+// multiples of the scale: see the type Algorithm in package window.
 //
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
@@ -142,8 +144,8 @@ func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res
 	return res, cause, err
 }
 
-// set makes r the decision on a hit that made count of a window that ends at end. (It is not a
-// function that returns a Result, which would be copied.)
+// set sets r to the decision on a hit. After the hit, its window has the given count; it ends at
+// end, which is left from now. (set does not return a Result because the copy takes time.)
 func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 	r.Count, r.Limit, r.ResetAt = count, limit, end
 	if r.Allowed = count <= limit; r.Allowed {

@@ -121,9 +121,10 @@ func (e *entry[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	return e.counted(e.learn(o), o.count, o.to)
 }
 
-// repair is called when a batch has wrapped the counter of a window that is over the limit. That
-// takes large increments of several clients at once, or more than 64 clients. The counter is set to a value
-// over the limit, and the hits of the batch are denied, or fail if they have to be counted.
+// repair is called when a batch has wrapped the counter of a window that is over the limit. This
+// happens only if several clients add large increments at the same time, or if there are more than
+// 64 clients. The counter is set to a value over the limit, and the hits of the batch are denied,
+// or fail if they have to be counted.
 func (e *entry[T]) repair(ctx context.Context, b coalesce.Batch, o observation) coalesce.Outcome {
 	e.forget()
 	cl := e.call(conn.Interruptible)
