@@ -37,12 +37,8 @@ func (c *client) hits(a *actor) {
 			c.reset(a, &moves)
 		default:
 			n := 1 + uint64(c.rng.IntN(int(c.largestHit)))
-			start, faults := c.now, c.faults
 			at, ok := c.hit(a, n, &moves, &pool)
 			c.world.hits++
-			if took := c.now - start; faults == c.faults && took > c.longest {
-				c.longest = took
-			}
 			if ok && at.granted > 0 && c.chance(c.returnRate) {
 				c.giveBack(a, at)
 			}
@@ -53,7 +49,8 @@ func (c *client) hits(a *actor) {
 // hit makes n hits. It returns false if it is not known what has become of them.
 func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 	var h History
-	for try := 0; ; try++ {
+	shut, faults := never, c.faults
+	for {
 		if c.bands.Believes(c.known, c.time()) || c.blind() {
 			move := Move{Kind: Join, Slot: c.known.Slot, By: c.bands.ReplyBy(c.known)}
 			if c.off[ruleBelief] {
@@ -75,6 +72,12 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 			continue
 		}
 		h = c.extend(h, l)
+		if _, live := c.bands.Live(l); !live && shut == never {
+			shut = c.now
+		} else if live && shut != never {
+			c.waited(c.now-shut, faults)
+			shut = never
+		}
 		if c.bands.Untidy(l) {
 			c.visit(false)
 		}
@@ -96,6 +99,7 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 				c.redial(moves)
 			}
 			if at, ok, again := c.count(a, *moves, move, n); !again {
+				c.waited(c.now-shut, faults)
 				return at, ok
 			}
 			h = History{}
@@ -104,6 +108,13 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 			c.visit(false)
 			c.remove(a, moves, h, move)
 		}
+	}
+}
+
+// waited notes for how long a hit found no open window and could open none.
+func (c *client) waited(d time.Duration, faults int) {
+	if c.faults == faults && d > c.longest {
+		c.longest = d
 	}
 }
 
@@ -295,8 +306,8 @@ func (c *client) reset(a *actor, moves **conn) {
 		case Done:
 			return
 		case Look:
-			if c.off[ruleResetChain] {
-				move.At = c.time().Add(c.bands.Guard + c.delay(2*c.bands.Guard))
+			if c.off[ruleResetChain] && c == c.clients[0] {
+				move.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))
 			}
 			a.sleepUntil(move.At.Sub(epoch))
 		case End:
@@ -384,19 +395,17 @@ func (c *client) think(a *actor) {
 	s.settle()
 	r := &s.records[c.rng.IntN(2)]
 	d := time.Duration(0)
-	switch kind := c.rng.IntN(6); {
+	switch kind := c.rng.IntN(4); {
 	case s.open != nil && c.chance(c.crowd):
 		d = s.ends() - c.now - b.Guard/8 + c.upTo(b.Guard/2)
+	case r.exists && c.chance(c.doom) && kind == 0: // until it is about to expire
+		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
 	case r.exists && c.chance(c.doom):
 		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(6*b.Guard)
 	case kind == 1:
-		d = c.upTo(b.Guard)
-	case kind == 2:
 		d = c.upTo(b.Scale)
-	case kind == 3 && r.exists:
-		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(3*b.Guard)
-	case kind == 4 && r.exists:
-		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
+	case kind == 2:
+		d = c.upTo(b.Guard)
 	}
 	a.sleep(max(0, d))
 }

@@ -34,16 +34,24 @@ func (b *Bands) Hit(h History) Move {
 // or the slots were not read at one time.
 func (b *Bands) spoil(h History) Move {
 	if !b.settled(h, A) || !b.settled(h, B) {
-		return b.lookAgain(h, A, B)
+		return b.lookAgain(h, b.Scale, A, B)
 	}
 	return Move{Kind: Spoil, Slot: A, By: h.Last.Sent.Add(b.Guard)}
 }
 
-// lookAgain returns the lookup that may show that slots are settled.
-func (b *Bands) lookAgain(h History, ids ...ID) Move {
+// lookAgain returns the lookup that may show that slots are settled. Lookups must follow each other
+// within a gap, or else they do not show that nothing has changed in between. If the last one was so
+// slow that the next one may be too late, it is sooner.
+func (b *Bands) lookAgain(h History, gap time.Duration, ids ...ID) Move {
 	var at time.Time
 	for _, id := range ids {
 		if t := h.Since[id].Add(b.Guard); t.After(at) {
+			at = t
+		}
+	}
+	last := h.Last
+	if trip := last.Received.Sub(last.Sent); at.Add(2 * trip).After(last.Sent.Add(gap)) {
+		if t := last.Sent.Add(b.Guard / 2); t.Before(at) {
 			at = t
 		}
 	}

@@ -40,7 +40,7 @@ func (b *Bands) untidy(l Lookup) (Window, bool) {
 func (b *Bands) tidy(h History, w Window) Move {
 	y := w.Slot.Other()
 	if !b.settled(h, y) {
-		return b.lookAgain(h, y)
+		return b.lookAgain(h, b.Scale, y)
 	}
 	return Move{Kind: Tidy, Slot: w.Slot, By: h.Last.Sent.Add(b.Guard)}
 }
@@ -78,7 +78,7 @@ func (b *Bands) NextVisit(l Lookup, below uint64) (at time.Time) {
 // can free.
 func (b *Bands) retire(h History, id ID) Move {
 	if !b.settled(h, id) {
-		return b.lookAgain(h, id)
+		return b.lookAgain(h, b.Scale, id)
 	}
 	return Move{Kind: Retire, Slot: id, By: h.Last.Sent.Add(b.Guard)}
 }
@@ -89,7 +89,7 @@ func (b *Bands) remove(h History, which [2]bool) Move {
 	exhausted := [2]bool{}
 	for id, r := range h.Last.Slots {
 		if which[id] && !b.settled(h, ID(id)) {
-			return b.lookAgain(h, ID(id))
+			return b.lookAgain(h, b.Scale, ID(id))
 		}
 		exhausted[id] = which[id] && r.Count == b.Largest
 	}

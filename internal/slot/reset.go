@@ -21,10 +21,5 @@ func (b *Bands) Reset(h History) Move {
 	if b.settled(h, x) && b.settled(h, y) {
 		return Move{Kind: End, Slot: x, By: h.Last.Sent.Add(b.Guard)}
 	}
-	// Lookups that are less than a guard apart show that it is the same window all the time.
-	at := h.Last.Sent.Add(b.Guard / 2)
-	if again := b.lookAgain(h, x, y).At; again.Before(at) {
-		at = again
-	}
-	return Move{Kind: Look, At: at}
+	return b.lookAgain(h, b.Guard, x, y)
 }

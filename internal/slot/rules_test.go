@@ -152,12 +152,12 @@ func late(s *settings) { s.crowd, s.lateRate = 0.9, 0.4 }
 func cuts(s *settings) { late(s); s.faultRate, s.size = 0.3, 4 }
 
 func manyResets(s *settings) {
-	s.resetRate, s.size, s.steps, s.crowd, s.returnRate, s.lateRate = 0.5, 4, 10, 0, 0, 0
-	s.scale, s.largest, s.faultRate, s.deaths, s.restarts = 10*time.Second, 65535, 0, 0, 0
+	s.resetRate, s.size, s.steps, s.crowd, s.doom, s.returnRate, s.lateRate = 0.4, 6, 15, 0, 0, 0, 0
+	s.scale, s.largest, s.faultRate, s.deaths, s.restarts = 4*time.Minute, 255, 0, 0, 0
 }
 
 func lateResets(s *settings) {
-	s.resetRate, s.size, s.steps, s.crowd, s.lateRate = 0.4, 4, 10, 0.3, 0.6
+	s.resetRate, s.size, s.steps, s.crowd, s.doom, s.lateRate = 0.4, 4, 10, 0.3, 0, 0.6
 	s.scale, s.largest, s.restless, s.faultRate, s.deaths = 10*time.Second, 65535, time.Second, 0, 0
 }
 
