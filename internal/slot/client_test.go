@@ -51,8 +51,8 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 	var h History
 	shut, faults := never, c.faults
 	for {
-		if c.bands.Believes(c.known, c.time()) || c.blind() {
-			move := Move{Kind: Join, Slot: c.known.Slot, By: c.bands.ReplyBy(c.known)}
+		if c.known.Open(c.time()) || c.blind() {
+			move := c.bands.Join(c.known)
 			if c.off[ruleBelief] {
 				move.By = c.time().Add(c.bands.Scale)
 			}
@@ -83,7 +83,7 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 		}
 		move := c.decide(c.bands.Hit, h)
 		switch move.Kind {
-		case Look:
+		case Again:
 			a.sleepUntil(move.At.Sub(epoch))
 		case Join:
 			c.redial(pool)
@@ -124,11 +124,11 @@ func (c *client) blind() bool {
 }
 
 // count sends a batch that counts n hits. again says that they were not counted.
-func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
+func (c *client) count(a *actor, on *conn, move Action, n uint64) (at attempt, ok, again bool) {
 	if move.Kind != Join {
 		c.visit(true)
 	}
-	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
+	ops := c.varyOps(move, c.bands.Requests(nil, move, n))
 	by, bounded := c.by(move), move.Kind != Join
 	if !bounded && c.off[ruleReplyBy] {
 		by += 3 * c.bands.Scale
@@ -236,7 +236,7 @@ func (c *client) giveBack(a *actor, at attempt) {
 	if c.chance(0.5) {
 		a.sleep(c.delay(c.bands.Guard))
 	}
-	move, ok := c.bands.Return(at.window, at.sent, c.time())
+	move, ok := c.bands.ReturnHits(at.window, at.sent, c.time())
 	by := c.by(move)
 	if c.off[ruleReturnInTime] {
 		ok, by = true, c.now+2*c.bands.Scale
@@ -248,44 +248,44 @@ func (c *client) giveBack(a *actor, at attempt) {
 	if at.opened != nil {
 		at.opened.held -= n
 	}
-	b := a.send(at.conn, move, c.bands.Ops(nil, move, n), by, true)
+	b := a.send(at.conn, move, c.bands.Requests(nil, move, n), by, true)
 	if !b.ok && c.off[ruleReturnOnce] {
 		again := a.dial()
-		a.send(again, move, c.bands.Ops(nil, move, n), by, true)
+		a.send(again, move, c.bands.Requests(nil, move, n), by, true)
 	}
 }
 
 // look looks both slots up.
 func (c *client) look(a *actor, on *conn) (Lookup, bool) {
-	m := Move{Kind: Look}
-	b := a.send(on, m, c.bands.Ops(nil, m, 0), never, false)
+	m := Action{Kind: Again}
+	b := a.send(on, m, c.bands.Requests(nil, m, 0), never, false)
 	if !b.ok {
 		return Lookup{}, false
 	}
-	return Lookup{Slots: [2]Record{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
+	return Lookup{Slots: [2]Observation{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
 }
 
 // remove makes a move towards removing records.
-func (c *client) remove(a *actor, moves **conn, h History, move Move) {
-	b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+func (c *client) remove(a *actor, moves **conn, h History, move Action) {
+	b := a.send(*moves, move, c.bands.Requests(nil, move, 0), c.by(move), true)
 	if !b.ok || move.Kind != Claim {
 		return
 	}
-	var claim [2]Record
-	for i, op := range c.bands.Ops(nil, move, 0) {
+	var claim [2]Observation
+	for i, op := range c.bands.Requests(nil, move, 0) {
 		if op.Verb == Query {
 			claim[op.Slot] = b.replies[i].record
 		}
 	}
 	next, ok := c.bands.Claimed(h, move, claim, b.sent)
 	if c.off[ruleRetireFirst] && claim[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(claim[A]) == Over {
-		ok, next.Which[A] = true, true
+		ok, next.Slots[A] = true, true
 	}
 	if ok {
 		if c.off[ruleOnlyClaimed] {
-			next.Which = [2]bool{true, true}
+			next.Slots = [2]bool{true, true}
 		}
-		a.send(*moves, next, c.bands.Ops(nil, next, 0), c.by(next), true)
+		a.send(*moves, next, c.bands.Requests(nil, next, 0), c.by(next), true)
 	}
 }
 
@@ -305,14 +305,14 @@ func (c *client) reset(a *actor, moves **conn) {
 		switch move := c.decide(c.bands.Reset, h); move.Kind {
 		case Done:
 			return
-		case Look:
+		case Again:
 			if c.off[ruleResetChain] && c == c.clients[0] {
 				move.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))
 			}
 			a.sleepUntil(move.At.Sub(epoch))
 		case End:
 			c.visit(true)
-			b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+			b := a.send(*moves, move, c.bands.Requests(nil, move, 0), c.by(move), true)
 			c.visit(true)
 			c.opened = c.time()
 			if b.ok {
@@ -353,10 +353,10 @@ func (c *client) janitor(a *actor) {
 			continue
 		}
 		below := c.bands.Below(l, c.opened)
-		switch move := c.decide(func(h History) Move { return c.bands.Visit(h, below) }, h); move.Kind {
+		switch move := c.decide(func(h History) Action { return c.bands.Visit(h, below) }, h); move.Kind {
 		case Done:
 			c.duty = false
-		case Look:
+		case Again:
 			c.idle = a
 			at := move.At.Sub(epoch) + c.delay(c.bands.Guard)
 			if c.restless > 0 {
@@ -380,7 +380,7 @@ func (c *client) redial(on **conn) bool {
 }
 
 // by returns until when a move may be executed.
-func (c *client) by(m Move) time.Duration {
+func (c *client) by(m Action) time.Duration {
 	by := m.By.Sub(epoch)
 	if c.off[ruleGuard] && m.Kind != Join {
 		by += 3 * c.bands.Scale

@@ -61,12 +61,13 @@ func (c *client) extend(h History, l Lookup) History {
 }
 
 // decide returns the next move, by looser rules in some variants.
-func (c *client) decide(next func(History) Move, h History) Move {
+func (c *client) decide(next func(History) Action, h History) Action {
 	m := next(h)
 	settled := h
 	settled.Since = [2]time.Time{}
 	hasty := next(settled)
-	first, second := c.bands.states(h.Last)
+	s := c.bands.states(h.Last)
+	first, second := s[A], s[B]
 	by := h.Last.Sent.Add(c.bands.Guard)
 	switch {
 	case c.off[ruleTidySettled] && hasty.Kind == Tidy,
@@ -77,23 +78,23 @@ func (c *client) decide(next func(History) Move, h History) Move {
 	}
 	switch {
 	case c.off[ruleSpoil] && hasty.Kind == Spoil:
-		m = Move{Kind: Open, Slot: A, By: by}
+		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleBesideOver] && first == Free && second != Live:
-		m = Move{Kind: Open, Slot: A, By: by}
+		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleBesideOver] && second == Free && first != Live:
-		m = Move{Kind: Open, Slot: B, By: by}
+		m = Action{Kind: Open, Slot: B, By: by}
 	case c.off[ruleDoomed] && first == Doomed && h.Last.Slots[A].Count == 0 && second == Over:
-		m = Move{Kind: Open, Slot: A, By: by}
+		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleDoomed] && second == Doomed && h.Last.Slots[B].Count == 0 && first == Over:
-		m = Move{Kind: Open, Slot: B, By: by}
+		m = Action{Kind: Open, Slot: B, By: by}
 	case c.off[ruleCreateA] && first == Absent && second == Absent && m.Kind == Create:
 		m.Slot = ID(c.rng.IntN(2))
 	case c.off[ruleRetireFirst] && m.Kind == Retire && first == Over && second == Over:
-		m = Move{Kind: Claim, Which: [2]bool{A: true}, By: by}
-	case c.off[ruleResetClean] && hasty.Kind == Retire && first != second && c.bands.settled(h, hasty.Slot.Other()):
-		m = Move{Kind: End, Slot: hasty.Slot.Other(), By: by}
+		m = Action{Kind: Claim, Slots: [2]bool{A: true}, By: by}
+	case c.off[ruleResetClean] && hasty.Kind == Retire && first != second && c.bands.stable(h, hasty.Slot.Other()):
+		m = Action{Kind: End, Slot: hasty.Slot.Other(), By: by}
 	case c.off[ruleFree] && m.Kind == Tidy:
-		m = Move{Kind: Look, At: c.time().Add(c.bands.Scale)}
+		m = Action{Kind: Again, At: c.time().Add(c.bands.Scale)}
 	case c.off[ruleClaim] && m.Kind == Claim:
 		m.Kind = Remove
 	}
@@ -101,12 +102,12 @@ func (c *client) decide(next func(History) Move, h History) Move {
 }
 
 // varyOps returns the requests of a move, as some variants have them.
-func (c *client) varyOps(m Move, ops []Op) []Op {
+func (c *client) varyOps(m Action, ops []Request) []Request {
 	switch {
 	case m.Kind == Open && c.off[ruleFree]:
 		return ops[:3]
 	case m.Kind == Open && c.off[ruleFreeLast]:
-		return append(append([]Op{}, ops[3:]...), ops[:3]...)
+		return append(append([]Request{}, ops[3:]...), ops[:3]...)
 	}
 	return ops
 }

@@ -70,12 +70,12 @@ func (s *server) usable(id ID) bool {
 }
 
 // read returns what a QUERY shows.
-func (s *server) read(id ID) Record {
+func (s *server) read(id ID) Observation {
 	if !s.usable(id) {
-		return Record{}
+		return Observation{}
 	}
 	left := max(0, s.records[id].expires-s.now)
-	return s.bands.Record(s.records[id].quota, uint64(left/s.bands.Unit))
+	return s.bands.Observe(s.records[id].quota, uint64(left/s.bands.Unit))
 }
 
 func (s *server) state(id ID) State { return s.bands.State(s.read(id)) }
@@ -121,13 +121,13 @@ func (s *server) restart() {
 // reply is the reply to a request.
 type reply struct {
 	ok     bool
-	record Record  // of a QUERY
-	window *opened // open on the slot when the request was executed
-	life   int     // of the record
+	record Observation // of a QUERY
+	window *opened     // open on the slot when the request was executed
+	life   int         // of the record
 }
 
 // execute executes a request.
-func (s *server) execute(who string, move Move, op Op) reply {
+func (s *server) execute(who string, move Action, op Request) reply {
 	if s.requests++; s.requests > 20000 {
 		s.fail("endless")
 	}
@@ -172,7 +172,7 @@ func (s *server) execute(who string, move Move, op Op) reply {
 }
 
 // check compares a slot before and after a request.
-func (s *server) check(id ID, was State, move Move, op Op) {
+func (s *server) check(id ID, was State, move Action, op Request) {
 	is := s.state(id)
 	switch {
 	case was == Live && is != Live && move.Kind == End:

@@ -206,7 +206,7 @@ const never = time.Duration(math.MaxInt64)
 
 // send sends a batch and waits for its replies until by. A move is executed before by or never,
 // because its connection is ended; other batches can be executed later.
-func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded bool) batch {
+func (a *actor) send(c *conn, move Action, ops []Request, by time.Duration, bounded bool) batch {
 	w := a.world
 	b := batch{sent: w.time(), replies: make([]reply, 0, len(ops))}
 	if !w.alive(c) || by <= w.now {
@@ -251,7 +251,7 @@ func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded boo
 			}
 		}
 	}
-	execute := func(ops []Op) {
+	execute := func(ops []Request) {
 		if !w.alive(c) || bounded && w.now >= by {
 			return
 		}
