@@ -60,24 +60,24 @@ func (c *client) extend(h History, l Lookup) History {
 	return next
 }
 
-// decide returns the next move, by looser rules in some variants.
+// decide returns the next action, by looser rules in some variants.
 func (c *client) decide(next func(History) Action, h History) Action {
 	m := next(h)
 	settled := h
 	settled.Since = [2]time.Time{}
-	hasty := next(settled)
+	early := next(settled)
 	s := c.bands.states(h.Last)
 	first, second := s[A], s[B]
 	by := h.Last.Sent.Add(c.bands.Guard)
 	switch {
-	case c.off[ruleTidySettled] && hasty.Kind == Tidy,
-		c.off[ruleRetireSettled] && hasty.Kind == Retire,
-		c.off[ruleRemoveSettled] && hasty.Kind == Claim,
-		c.off[ruleResetSettled] && hasty.Kind == End:
-		m = hasty
+	case c.off[ruleTidySettled] && early.Kind == Tidy,
+		c.off[ruleRetireSettled] && early.Kind == Retire,
+		c.off[ruleRemoveSettled] && early.Kind == Claim,
+		c.off[ruleResetSettled] && early.Kind == End:
+		m = early
 	}
 	switch {
-	case c.off[ruleSpoil] && hasty.Kind == Spoil:
+	case c.off[ruleSpoil] && early.Kind == Spoil:
 		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleBesideOver] && first == Free && second != Live:
 		m = Action{Kind: Open, Slot: A, By: by}
@@ -91,8 +91,8 @@ func (c *client) decide(next func(History) Action, h History) Action {
 		m.Slot = ID(c.rng.IntN(2))
 	case c.off[ruleRetireFirst] && m.Kind == Retire && first == Over && second == Over:
 		m = Action{Kind: Claim, Slots: [2]bool{A: true}, By: by}
-	case c.off[ruleResetClean] && hasty.Kind == Retire && first != second && c.bands.stable(h, hasty.Slot.Other()):
-		m = Action{Kind: End, Slot: hasty.Slot.Other(), By: by}
+	case c.off[ruleResetClean] && early.Kind == Retire && first != second && c.bands.stable(h, early.Slot.Other()):
+		m = Action{Kind: End, Slot: early.Slot.Other(), By: by}
 	case c.off[ruleFree] && m.Kind == Tidy:
 		m = Action{Kind: Again, At: c.time().Add(c.bands.Scale)}
 	case c.off[ruleClaim] && m.Kind == Claim:
@@ -101,7 +101,7 @@ func (c *client) decide(next func(History) Action, h History) Action {
 	return m
 }
 
-// varyOps returns the requests of a move, as some variants have them.
+// varyOps returns the requests of a action, as some variants have them.
 func (c *client) varyOps(m Action, ops []Request) []Request {
 	switch {
 	case m.Kind == Open && c.off[ruleFree]:
@@ -126,9 +126,9 @@ var without = []struct {
 	{ruleFree, "Open and Tidy free the other slot", false, 5000, nil},
 	{ruleFreeLast, "Open arms first and frees last", true, 5000, cuts},
 	{ruleTidySettled, "Tidy by others only if the slot is settled", true, 5000, lateResets},
-	{ruleGuard, "no move is executed after its guard", true, 5000, nil},
+	{ruleGuard, "no action is executed after its guard", true, 5000, nil},
 	{ruleGuardHalf, "a guard is at most half a scale", true, 5000, nil},
-	{ruleConnection, "moves only on the connection of their lookup", true, 5000, manyRestarts},
+	{ruleConnection, "actions only on the connection of their lookup", true, 5000, manyRestarts},
 	{ruleBesideOver, "Open only beside a slot that is over", true, 5000, manyReturns},
 	{ruleSpoil, "of two free slots, none is opened", true, 5000, manyReturns},
 	{ruleDoomed, "doomed slots are not opened", true, 5000, idleSlots},

@@ -204,9 +204,9 @@ type batch struct {
 
 const never = time.Duration(math.MaxInt64)
 
-// send sends a batch and waits for its replies until by. A move is executed before by or never,
+// send sends a batch and waits for its replies until by. A action is executed before by or never,
 // because its connection is ended; other batches can be executed later.
-func (a *actor) send(c *conn, move Action, ops []Request, by time.Duration, bounded bool) batch {
+func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bounded bool) batch {
 	w := a.world
 	b := batch{sent: w.time(), replies: make([]reply, 0, len(ops))}
 	if !w.alive(c) || by <= w.now {
@@ -222,7 +222,7 @@ func (a *actor) send(c *conn, move Action, ops []Request, by time.Duration, boun
 		most = min(2*(by-w.now), 4*w.bands.Scale, 8*w.bands.Guard)
 	}
 	at := w.now + w.delay(most)
-	if move.Kind == Join && w.server.open != nil && w.chance(w.lateRate) {
+	if action.Kind == Join && w.server.open != nil && w.chance(w.lateRate) {
 		at = w.server.ends() + w.upTo(w.bands.Guard*3/2)
 		switch w.rng.IntN(4) {
 		case 0:
@@ -256,7 +256,7 @@ func (a *actor) send(c *conn, move Action, ops []Request, by time.Duration, boun
 			return
 		}
 		for _, op := range ops {
-			b.replies = append(b.replies, w.server.execute(a.name, move, op))
+			b.replies = append(b.replies, w.server.execute(a.name, action, op))
 			if w.violation != "" {
 				return
 			}
