@@ -435,7 +435,7 @@ func (c *client) think(a *actor) {
 	case r.exists && c.chance(c.doom) && kind == 0: // until it is about to expire
 		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
 	case r.exists && c.chance(c.doom):
-		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(6*b.Guard)
+		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(4*b.Guard)
 	case kind == 1:
 		d = c.upTo(b.Scale)
 	case kind == 2:

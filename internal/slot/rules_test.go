@@ -170,6 +170,7 @@ func idleSlots(s *settings) { s.crowd, s.doom, s.size, s.faultRate = 0, 0.9, 4, 
 
 var (
 	search = flag.Int("slot.search", 0, "look for shorter traces of left-out rules in as many runs")
+	keep   = flag.Bool("slot.keep", false, "leave out no rule, but focus on it")
 	only   = flag.String("slot.rule", "", "only rules whose name contains this")
 )
 
@@ -179,7 +180,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			continue
 		}
 		off := func(s *settings) {
-			s.off[v.rule] = true
+			s.off[v.rule] = !*keep
 			if v.focus != nil {
 				v.focus(s)
 			}

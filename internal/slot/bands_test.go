@@ -1,0 +1,112 @@
+package slot
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestBandsOfUsualScales(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, test := range []struct {
+		scale             time.Duration
+		size              int
+		unit              time.Duration
+		top, margin, doom uint64
+		guard             time.Duration
+	}{
+		{200 * time.Millisecond, 4, time.Microsecond, 35_400_001, 35_200_001, 10_000_000, 100 * time.Millisecond},
+		{200 * time.Millisecond, 2, time.Millisecond, 35_401, 35_201, 10_000, 100 * time.Millisecond},
+		{time.Second, 1, time.Second, 38, 37, 10, 500 * time.Millisecond},
+		{time.Second, 2, time.Millisecond, 37_001, 36_001, 10_000, 500 * time.Millisecond},
+		{10 * time.Second, 1, time.Second, 66, 56, 20, time.Second},
+		{10 * time.Second, 2, time.Millisecond, 65_001, 55_001, 20_000, time.Second},
+		{time.Minute, 1, time.Second, 166, 106, 20, time.Second},
+		{time.Minute, 2, time.Second, 166, 106, 20, time.Second},
+		{4 * time.Minute, 1, time.Minute, 15, 11, 4, time.Second},
+		{4 * time.Minute, 2, time.Second, 526, 286, 20, time.Second},
+		{time.Hour, 1, time.Minute, 127, 67, 4, time.Second},
+		{time.Hour, 2, time.Second, 7246, 3646, 20, time.Second},
+		{day, 1, time.Hour, 55, 31, 4, time.Second},
+		{day, 2, time.Minute, 2887, 1447, 4, time.Second},
+		{30 * day, 2, time.Hour, 1447, 727, 4, time.Second},
+	} {
+		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
+			b, ok := BandsFor(test.scale, window.MaxValue(test.size))
+			require.True(t, ok)
+			require.Equal(t, test.unit, b.Unit)
+			require.Equal(t, []uint64{test.top, test.margin, test.doom}, []uint64{b.Top, b.Margin, b.Doom})
+			require.Equal(t, test.guard, b.Guard)
+		})
+	}
+}
+
+// bounds are the invariants of all bands.
+func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
+	for _, size := range []int{1, 2, 4, 8} {
+		for scale := window.MinScale; scale < 200*365*24*time.Hour; scale += scale/7 + 1 {
+			for _, s := range []time.Duration{scale, scale.Truncate(time.Millisecond), scale.Truncate(time.Second), scale.Truncate(time.Hour)} {
+				b, ok := BandsFor(s, window.MaxValue(size))
+				if !ok {
+					continue
+				}
+				require.Equal(t, s, b.duration(b.Top-b.Margin), "a window lasts for the scale, exactly")
+				require.LessOrEqual(t, b.Top, window.MaxValue(size))
+				require.LessOrEqual(t, b.Guard, s/2)
+				require.Positive(t, b.Guard)
+				require.GreaterOrEqual(t, b.duration(b.Doom-b.Watch), 5*b.Guard, "time for a janitor")
+				require.GreaterOrEqual(t, b.duration(b.Watch), 5*b.Guard, "time for watchers")
+				require.GreaterOrEqual(t, b.duration(b.Margin-b.Doom), s+idleTime, "time between two windows")
+				require.Less(t, b.duration(b.Top), maxTTL+1)
+				require.Positive(t, b.duration(b.Top))
+			}
+		}
+	}
+}
+
+func TestScalesWithoutBands(t *testing.T) {
+	for _, test := range []struct {
+		scale time.Duration
+		size  int
+		needs int
+	}{
+		{200 * time.Millisecond, 1, 2},
+		{1500 * time.Millisecond, 1, 2},
+		{90 * time.Second, 1, 0},
+		{150 * time.Second, 1, 2},
+		{10500 * time.Millisecond, 2, 4},
+		{time.Hour + time.Nanosecond, 4, 8},
+		{150 * 365 * 24 * time.Hour, 8, 0},
+		{0, 8, 0},
+		{-time.Second, 8, 0},
+		{math.MaxInt64, 8, 0},
+	} {
+		_, ok := BandsFor(test.scale, window.MaxValue(test.size))
+		if test.scale == 90*time.Second {
+			require.True(t, ok)
+			continue
+		}
+		require.False(t, ok, "%v, %d bytes", test.scale, test.size)
+		require.Equal(t, test.needs, window.SmallestSize(func(largest uint64) bool {
+			_, ok := BandsFor(test.scale, largest)
+			return ok
+		}), "%v", test.scale)
+	}
+}
+
+func TestTagsTellSlotsAndUnitsApart(t *testing.T) {
+	seen := map[string]bool{}
+	for _, scale := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		for _, size := range []int{1, 2, 4, 8} {
+			if b, ok := BandsFor(scale, window.MaxValue(size)); ok {
+				seen[b.Tag(A)], seen[b.Tag(B)] = true, true
+			}
+		}
+	}
+	require.Len(t, seen, 2*len(units))
+}
