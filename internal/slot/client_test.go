@@ -10,6 +10,7 @@ type client struct {
 	*world
 	name   string
 	dead   bool
+	done   bool      // it makes no more hits
 	known  Window    // the window in which it believes
 	opened time.Time // when it last opened a window, at the latest
 	duty   bool      // it may have made a record, and visits it
@@ -44,6 +45,7 @@ func (c *client) hits(a *actor) {
 			}
 		}
 	}
+	c.done = true
 	if c.chance(c.discardRate) {
 		c.discard(a, &actions)
 	}
@@ -214,12 +216,6 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 		c.fail("%s is granted hits that were not counted in the window", a.name)
 		return
 	}
-	if s := &c.server; s.open == w {
-		ends := epoch.Add(s.ends())
-		if at.window.Until.After(ends) || at.window.Latest.Add(c.bands.Guard).Before(ends) {
-			c.fail("%s believes that the window ends between %v and %v; it ends at %v", a.name, at.window.Until.Sub(epoch), at.window.Latest.Sub(epoch), s.ends())
-		}
-	}
 	w.held += at.granted
 	c.log("%s is granted %d hits of window %d, up to place %d: %d held", a.name, at.granted, w.id, at.window.Count, w.held)
 	if w.held > c.limit {
@@ -227,6 +223,12 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 	}
 	if w.held > w.count {
 		c.fail("window %d: %d held, %d counted", w.id, w.held, w.count)
+	}
+	if s := &c.server; s.open == w {
+		ends := epoch.Add(s.ends())
+		if at.window.Until.After(ends) || at.window.Latest.Add(c.bands.Guard).Before(ends) {
+			c.fail("%s believes that the window ends between %v and %v; it ends at %v", a.name, at.window.Until.Sub(epoch), at.window.Latest.Sub(epoch), s.ends())
+		}
 	}
 	if c.returnRate > 0 || torn {
 		return // places are used again, or the batches of others are counted in between
@@ -257,7 +259,11 @@ func (c *client) returnHits(a *actor, at attempt) {
 	if at.opened != nil {
 		at.opened.held -= n
 	}
-	b := a.send(at.conn, action, c.bands.Requests(nil, action, n), by, true)
+	on := at.conn
+	if c.off[ruleReturnConnection] {
+		c.redial(&on)
+	}
+	b := a.send(on, action, c.bands.Requests(nil, action, n), by, true)
 	if !b.ok && c.off[ruleReturnOnce] {
 		again := a.dial()
 		a.send(again, action, c.bands.Requests(nil, action, n), by, true)
@@ -393,7 +399,7 @@ func (c *client) janitor(a *actor) {
 		case Again:
 			c.idle = a
 			at := action.At.Sub(epoch) + c.delay(c.bands.Guard)
-			if c.restless > 0 {
+			if c.restless > 0 && !c.done {
 				at = min(at, c.now+c.upTo(c.restless))
 			}
 			a.sleepUntil(at)
@@ -436,7 +442,7 @@ func (c *client) think(a *actor) {
 		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
 	case r.exists && c.chance(c.doom):
 		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(4*b.Guard)
-	case kind == 1:
+	case kind == 1 && c.restless == 0:
 		d = c.upTo(b.Scale)
 	case kind == 2:
 		d = c.upTo(b.Guard)

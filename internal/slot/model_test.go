@@ -2,16 +2,24 @@ package slot
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
-	runs = flag.Int("slot.runs", 20000, "runs of the model")
-	seed = flag.Uint64("slot.seed", 0, "the only run of the model, with its trace")
+	runs  = flag.Uint64("slot.runs", 20000, "runs of the model")
+	first = flag.Uint64("slot.first", 1, "seed of the first run; the next one has the next seed")
+	seed  = flag.Uint64("slot.seed", 0, "seed of the only run, whose trace is logged")
 )
+
+// longestWait is for how many guards at most a hit can find no open window and open none, if
+// requests are fast, none is lost, and no record has expired.
+const longestWait = 8
 
 // settings are those of one run.
 type settings struct {
@@ -33,6 +41,7 @@ type settings struct {
 	lateRate    float64       // of hits that are executed after the end of their window
 	restless    time.Duration // how often janitors visit at least, if not 0
 	quick       bool          // no request takes long
+	slow        Kind          // batches of this kind take long, if not Again
 	crowd       float64       // how often clients come at the end of a window
 	doom        float64       // how often they come otherwise when a slot becomes doomed
 	off         [rules]bool
@@ -111,46 +120,70 @@ func simulate(seed uint64, tracing bool, change func(*settings)) *world {
 	return w
 }
 
+// totals are the sums of many runs.
+type totals struct {
+	runs, windows, hits, inserts, expired, expiredAlive int
+	granted, denied                                     uint64
+	failed                                              []uint64 // seeds
+	longest                                             float64  // wait, in guards
+}
+
+// add adds a run.
+func (t *totals) add(seed uint64, w *world) {
+	t.runs++
+	if w.violation != "" {
+		t.failed = append(t.failed, seed)
+		return
+	}
+	t.windows += w.server.windows
+	t.inserts += w.server.inserts
+	t.hits += w.hits
+	t.granted += w.granted
+	t.denied += w.denied
+	t.expired += w.server.expired
+	if w.died == 0 {
+		t.expiredAlive += w.server.expired
+	}
+	if w.quick && w.server.expired == 0 {
+		t.longest = max(t.longest, float64(w.longest)/float64(w.bands.Guard))
+	}
+}
+
+// String formats the totals.
+func (t *totals) String() string {
+	return fmt.Sprintf("%d runs, %d violations: %d windows, %d INSERTs, %d batches of hits, %d hits granted, %d denied; "+
+		"%d records expired, %d of them while all clients lived; longest wait %.1f guards",
+		t.runs, len(t.failed), t.windows, t.inserts, t.hits, t.granted, t.denied, t.expired, t.expiredAlive, t.longest)
+}
+
+// shortest returns the seed and the run with the shortest trace, of the runs that violate an
+// invariant with some seeds and settings.
+func shortest(seeds []uint64, change func(*settings)) (seed uint64, w *world) {
+	for _, s := range seeds {
+		if run := simulate(s, true, change); w == nil || len(run.trace) < len(w.trace) {
+			seed, w = s, run
+		}
+	}
+	return seed, w
+}
+
+// TestModel runs the model with all rules.
 func TestModel(t *testing.T) {
 	if *seed != 0 {
 		w := simulate(*seed, true, nil)
 		t.Logf("%+v\n%+v\n%v", w.settings, w.bands, w)
-		if w.violation != "" {
-			t.Fatal(w.violation)
-		}
+		require.Empty(t, w.violation)
 		return
 	}
-	var expired, expiredAlive, windows, violations int
-	var hits, granted, denied uint64
-	var worst *world
-	var worstSeed uint64
-	for i := range uint64(*runs) {
-		w := simulate(i+1, false, nil)
-		if w.violation != "" {
-			violations++
-			if violations <= 10 {
-				t.Errorf("seed %d: %s (%+v)", i+1, w.violation, w.settings)
-			}
-			continue
-		}
-		windows += w.server.windows
-		hits += uint64(w.hits)
-		granted += w.granted
-		denied += w.denied
-		expired += w.server.expired
-		if w.died == 0 {
-			expiredAlive += w.server.expired
-			if w.server.expired > 0 && expiredAlive < 5 {
-				t.Logf("seed %d: expired", i+1)
-			}
-		}
-		if w.quick && w.server.expired == 0 && (worst == nil || w.longest*time.Duration(worst.bands.Guard/time.Millisecond) > worst.longest*time.Duration(w.bands.Guard/time.Millisecond)) {
-			worst, worstSeed = w, i+1
-		}
+	var sum totals
+	for s := *first; s < *first+*runs && len(sum.failed) < 20; s++ {
+		sum.add(s, simulate(s, false, nil))
 	}
-	t.Logf("%d violations in %d runs", violations, *runs)
-	t.Logf("%d windows, %d hits, %d granted, %d denied, %d expired, %d while all lived", windows, hits, granted, denied, expired, expiredAlive)
-	if worst != nil {
-		t.Logf("longest hit %v, guard %v, seed %d", worst.longest, worst.bands.Guard, worstSeed)
+	t.Log(&sum)
+	if len(sum.failed) > 0 {
+		seed, w := shortest(sum.failed, nil)
+		t.Fatalf("%s\n%+v\n%v\n-slot.seed=%d", w.violation, w.settings, w, seed)
 	}
+	require.Less(t, sum.longest, float64(longestWait), "a key has no window for too long")
+	require.LessOrEqual(t, sum.expiredAlive, 1+sum.runs/2000, "records expire although all clients live")
 }

@@ -40,6 +40,7 @@ type server struct {
 	expired  int // records that expired
 	requests int
 	lives    int
+	inserts  int
 }
 
 // settle applies what time has done to the records.
@@ -131,7 +132,7 @@ type reply struct {
 
 // execute executes a request.
 func (s *server) execute(who string, action Action, op Request) reply {
-	if s.requests++; s.requests > 20000 {
+	if s.requests++; s.requests > 200000 {
 		s.fail("endless")
 	}
 	s.settle()
@@ -144,6 +145,7 @@ func (s *server) execute(who string, action Action, op Request) reply {
 		rep.ok = !r.exists
 		if rep.ok {
 			s.lives++
+			s.inserts++
 			*r = record{exists: true, quota: op.Value, expires: s.now + s.bands.duration(s.bands.Top), life: s.lives}
 		}
 	case !rep.ok || op.Verb == Query:
