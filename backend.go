@@ -100,6 +100,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
+		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
 	b := &ServerBackend[T]{client: c, windows: fixedwindow.New(fixedwindow.Options[T]{

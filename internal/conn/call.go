@@ -64,6 +64,7 @@ type Call[T codec.Value] struct {
 	Bound     TTLBound   // what the responses to QUERYs must agree with
 	Key       []byte     // scratch space for a key on its way into a frame
 	Replies   []Reply[T] // once done, one for each request
+	Parks     bool       // the last request keeps the server parked; the pool appends it and drops its reply
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use
@@ -72,6 +73,7 @@ type Call[T codec.Value] struct {
 
 	frames []byte       // the encoded requests
 	kinds  []codec.Kind // the kinds of their responses
+	create bool         // there is an INSERT or SET
 
 	state atomic.Uint32
 	done  chan struct{} // gets one element when state becomes stateDone
@@ -109,7 +111,7 @@ func (c *Call[T]) reset() {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
 	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
-	c.canary, c.ping = false, false
+	c.Parks, c.create, c.canary, c.ping = false, false, false, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
@@ -129,6 +131,7 @@ func Add[T codec.Value, R codec.Request](c *Call[T], r R) error {
 	if err != nil {
 		return err
 	}
+	c.noteOp(frames[len(c.frames):])
 	c.frames = frames
 	c.kinds = append(c.kinds, r.ResponseKind())
 	return nil
@@ -136,9 +139,21 @@ func Add[T codec.Value, R codec.Request](c *Call[T], r R) error {
 
 // AddFrame adds an encoded request whose response is of the given kind.
 func (c *Call[T]) AddFrame(frame []byte, kind codec.Kind) {
+	c.noteOp(frame)
 	c.frames = append(c.frames, frame...)
 	c.kinds = append(c.kinds, kind)
 }
+
+// noteOp records whether a request that is about to be added creates a record.
+func (c *Call[T]) noteOp(frame []byte) {
+	switch codec.Op(frame[0]) {
+	case codec.OpInsert, codec.OpSet:
+		c.create = true
+	}
+}
+
+// Creates reports whether a request can create a record.
+func (c *Call[T]) Creates() bool { return c.create }
 
 // SetKey copies key to c.Key.
 func (c *Call[T]) SetKey(key string) { c.Key = append(c.Key[:0], key...) }

@@ -22,6 +22,10 @@ func (p *Pool[T]) maintain() {
 			c.Retire()
 		}
 		p.pingIdle()
+		if p.Parked() || p.parking.Wanted() || len(*p.conns.Load()) > 0 {
+			// Somebody who does not know that the server is parked may have set its timer.
+			p.keepParkedSoon()
+		}
 	}
 }
 
