@@ -115,23 +115,30 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	return b
 }
 
-// Close ends the backend: further hits fail with [ErrClosed], the records of windows that are
-// over are removed, and those of open windows are left to other clients. It takes a second at
-// most, if the servers answer. The client stays open. It always returns nil, and can be
-// called more than once.
+// Close ends the backend: further hits fail with [ErrClosed]. It waits for windows that are over
+// within a second, and removes the records of those that are over. The records of other windows
+// are left to the sweepers of other clients, which may still count in them. Close takes two
+// seconds at most. The client stays open. It always returns nil, and can be called more than
+// once.
 func (b *ServerBackend[T]) Close() error {
 	b.client.deregister(b)
 	b.windows.Close()
 	return nil
 }
 
-// BackendStats is what a [ServerBackend] remembers.
+// BackendStats is what a [ServerBackend] remembers and has done.
 type BackendStats struct {
 	Windows int // windows, open ones and some that are over
 	Records int // records on the servers that the backend has yet to remove
+
+	// Every backend has a sweeper for each server, which removes the records of clients that
+	// have died. Of the sweepers of all clients, one at a time is at work.
+	Sweeps  uint64 // sweeps of a server by this backend
+	Orphans uint64 // records that they have removed
+	Foreign int    // records of other programs that its last sweeps have found, up to 256 per server
 }
 
-// Stats returns what the backend remembers. See [WithMaxWindows] for the bounds.
+// Stats returns what the backend remembers and has done. See [WithMaxWindows] for the bounds.
 func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.Stats()) }
 
 // Hit implements [Backend].

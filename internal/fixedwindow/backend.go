@@ -10,6 +10,7 @@
 //	lookup      finds the active window among the records of several buckets
 //	open        opens a window
 //	reaper      removes the records of windows that are over
+//	Rule        knows the records by their names, so that a sweeper removes those of the dead
 package fixedwindow
 
 import (
@@ -21,6 +22,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -28,18 +30,19 @@ import (
 // removed as Options.MaxWindows allows.
 var ErrTooManyWindows = errors.New("throttr: too many windows")
 
-// closeTimeout is how long Close may take to remove the records of windows that are over.
-const closeTimeout = time.Second
+const (
+	// closeWait is how long Close waits for windows to be over.
+	closeWait = time.Second
+	// closeTimeout is how long Close may take after that to remove the records of windows
+	// that are over.
+	closeTimeout = time.Second
+)
 
-// Server executes calls.
-type Server[T codec.Value] interface {
-	// Do sends a call and waits for its replies. If owned is false, the call must not be
-	// touched any more. With an error, sent says that the call may have been executed.
-	Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error)
-}
+// Server executes calls, and can be swept.
+type Server[T codec.Value] = sweep.Server[T]
 
-// Options are the settings of a Backend. All but DenialMemory and WithoutCoalescing
-// must be set.
+// Options are the settings of a Backend. All but DenialMemory, WithoutCoalescing and
+// WithoutSweeper must be set.
 type Options[T codec.Value] struct {
 	Servers []Server[T]
 	Pick    func(key string) int // the index of the server on which a key lives
@@ -57,6 +60,7 @@ type Options[T codec.Value] struct {
 	// but at least 10 ms and at most 1 s. Less than 0: not at all.
 	DenialMemory      time.Duration
 	WithoutCoalescing bool // each hit makes a request of its own
+	WithoutSweeper    bool // the records of clients that have died are not removed
 }
 
 // Backend keeps windows on servers.
@@ -68,10 +72,11 @@ type Backend[T codec.Value] struct {
 	algorithm window.Algorithm
 	denials   time.Duration // how long a denial is remembered; 0 means timing.denialMemory
 
-	group   *coalesce.Group
-	table   table[T]
-	reapers []*reaper[T] // one for each server
-	closing sync.Once
+	group    *coalesce.Group
+	table    table[T]
+	reapers  []*reaper[T]        // one for each server
+	sweepers []*sweep.Sweeper[T] // one for each server, or none
+	closing  sync.Once
 }
 
 // New returns a backend, which has to be closed.
@@ -88,6 +93,14 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 		r := newReaper(b, s, records, batch)
 		b.reapers = append(b.reapers, r)
 		b.group.Go(r.run)
+		if o.WithoutSweeper {
+			continue
+		}
+		sweeper := sweep.New(sweep.Options[T]{
+			Server: s, Rule: &Rule[T]{}, Calls: o.Calls, Now: o.Now, MaxInFlight: o.MaxInFlight,
+		})
+		b.sweepers = append(b.sweepers, sweeper)
+		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b
 }
@@ -195,12 +208,14 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, removes the records of windows that are over, fails what
-// is under way, and returns when none of the backend's goroutines is left.
+// Close makes further calls fail, and ends what is under way. It waits for windows that are
+// over within a second, removes the records of those that are over, and returns when none of
+// the backend's goroutines is left. The records of other windows stay: other clients may count
+// in them, and their sweepers remove them.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()
-		timeout := time.AfterFunc(closeTimeout, b.group.Cancel)
+		timeout := time.AfterFunc(closeWait+closeTimeout, b.group.Cancel)
 		defer timeout.Stop()
 		var last sync.WaitGroup
 		for _, r := range b.reapers {
@@ -223,6 +238,9 @@ func (b *Backend[T]) entry(key string, scale time.Duration) (*entry[T], error) {
 	if !ok {
 		return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 	}
+	for _, s := range b.sweepers {
+		s.Need(t.sweepInterval())
+	}
 	return b.table.add(newEntry(b, key, t)), nil
 }
 
@@ -240,17 +258,26 @@ func queueError(err error) error {
 	return err
 }
 
-// Stats is what a Backend remembers.
+// Stats is what a Backend remembers and has done.
 type Stats struct {
-	Windows int // windows that are remembered, which may be over
-	Records int // records that are yet to be removed
+	Windows int    // windows that are remembered, which may be over
+	Records int    // records that are yet to be removed
+	Sweeps  uint64 // complete sweeps, of all servers
+	Orphans uint64 // records that sweeps have removed
+	Foreign int    // records that the last sweeps did not know, up to 256 for each server
 }
 
-// Stats returns what the backend remembers.
+// Stats returns what the backend remembers and has done.
 func (b *Backend[T]) Stats() Stats {
 	s := Stats{Windows: b.table.len()}
 	for _, r := range b.reapers {
 		s.Records += r.pending()
+	}
+	for _, one := range b.sweepers {
+		swept := one.Stats()
+		s.Sweeps += swept.Sweeps
+		s.Orphans += swept.Removed
+		s.Foreign += swept.Foreign
 	}
 	return s
 }

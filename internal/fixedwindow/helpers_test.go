@@ -73,13 +73,20 @@ func (l *link[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, e
 	return cl.Wait(ctx)
 }
 
-// options returns settings for a backend on the given servers. The server of a key is given
-// by its first byte.
+// Stream, Park and Parked complete Server. The backends of these tests do not sweep.
+func (l *link[T]) Stream(context.Context, codec.Request, func([]byte) (int, bool, error)) (bool, error) {
+	return false, errNoConnection
+}
+func (l *link[T]) Park(context.Context) (bool, error) { return false, nil }
+func (l *link[T]) Parked() bool                       { return false }
+
+// options returns settings for a backend on the given servers, without sweepers. The server of
+// a key is given by its first byte.
 func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options[T] {
 	o := Options[T]{
 		Pick:  func(key string) int { return 0 },
 		Calls: &conn.CallPool[T]{}, Now: time.Now,
-		MaxWindows: 1024, MaxQueued: 1024, MaxInFlight: 512,
+		MaxWindows: 1024, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
 	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, newLink(t, o.Calls, s.Dial))

@@ -202,14 +202,22 @@ func (p *reaper[T]) due() (records []*record[T], interval time.Duration) {
 }
 
 // finish removes the records of all windows that are over, due or not, because the backend is
-// about to end. Those of active windows are left to their TTL: other clients may count in
-// them.
+// about to end. It waits for those that are over soon. The others are left alone: other clients
+// may count in them.
 func (p *reaper[T]) finish() {
+	now := p.backend.now()
+	if end := p.lastEnd(now.Add(closeWait)); end.After(now) {
+		select {
+		case <-time.After(end.Sub(now)):
+			now = p.backend.now()
+		case <-p.ctx.Done():
+			return
+		}
+	}
 	p.lock <- struct{}{}
 	defer func() { <-p.lock }()
 	var over []*record[T]
 	p.mu.Lock()
-	now := p.backend.now()
 	p.queue = slices.DeleteFunc(p.queue, func(r *record[T]) bool {
 		if r.end.After(now) {
 			return false
@@ -225,6 +233,18 @@ func (p *reaper[T]) finish() {
 		}
 		p.remove(batch)
 	}
+}
+
+// lastEnd returns when the last window ends of those that end by a deadline, or the zero Time.
+func (p *reaper[T]) lastEnd(deadline time.Time) (end time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.queue {
+		if r.end.After(end) && !r.end.After(deadline) {
+			end = r.end
+		}
+	}
+	return end
 }
 
 // remove removes a batch of records, after a QUERY that shows that their windows are over:
