@@ -15,7 +15,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestARequestErrorTellsItsFate(t *testing.T) {
+func TestRequestErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	lost := fmt.Errorf("%w: %w", throttr.ErrConnLost, io.EOF)
 	err := error(&throttr.RequestError{Server: "h:1", Op: codec.OpInsert, Sent: true, Err: lost})
 	require.EqualError(t, err, "throttr: INSERT to h:1 (may have been executed): throttr: connection lost: EOF")
@@ -28,13 +28,13 @@ func TestARequestErrorTellsItsFate(t *testing.T) {
 	require.True(t, throttr.SafeToRetry(fmt.Errorf("wrapped: %w", err)))
 }
 
-func TestSafeToRetryKnowsOnlyRequests(t *testing.T) {
+func TestSafeToRetryOfOtherErrors(t *testing.T) {
 	for _, err := range []error{nil, io.EOF, throttr.ErrClosed, context.Canceled} {
 		require.False(t, throttr.SafeToRetry(err))
 	}
 }
 
-func TestTimeoutIsADeadlineAStallOrTheNetworks(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	for _, err := range []error{
 		context.DeadlineExceeded, os.ErrDeadlineExceeded, throttr.ErrStalled,
 		&throttr.RequestError{Err: context.DeadlineExceeded},
@@ -48,10 +48,4 @@ func TestTimeoutIsADeadlineAStallOrTheNetworks(t *testing.T) {
 	} {
 		require.False(t, throttr.Timeout(err), "%v", err)
 	}
-}
-
-func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
-	err := error(&throttr.ValueSizeError{Server: "h:1", Client: 1, Actual: 4})
-	require.EqualError(t, err, "throttr: value size mismatch: the client's values are 1 byte wide, those of h:1 4 bytes (use uint32)")
-	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
 }

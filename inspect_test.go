@@ -17,14 +17,15 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestEachInspectionTellsWhatThereIs(t *testing.T) {
+func TestInspection(t *testing.T) {
 	t.Run("uint8", testInspection[uint8])
 	t.Run("uint16", testInspection[uint16])
 	t.Run("uint32", testInspection[uint32])
 	t.Run("uint64", testInspection[uint64])
 }
 
-// testInspection follows the scenarios of the recorded transcripts that inspect a server.
+// testInspection has a subtest for each scenario of the recordings of real servers that
+// inspects a server.
 func testInspection[T codec.Value](t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
 	client := testkit.Connect[T](t, srv, throttr.Config{MaxConns: 1})
@@ -63,7 +64,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		stat, ok, err := client.Stat(ctx, "k")
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.Zero(t, stat, "nothing of this testkit.Minute")
+		require.Zero(t, stat, "the minute is not over")
 		srv.Advance(time.Minute)
 		stat, _, err = client.Stat(ctx, "k")
 		require.NoError(t, err)
@@ -84,14 +85,14 @@ func testInspection[T codec.Value](t *testing.T) {
 		require.Equal(t, stat.Writes, all[i].Writes)
 	})
 
-	// alone waits until the server has seen the end of what has been closed.
-	alone := func(t *testing.T) {
+	// waitForOneConn waits until the server knows that the connections of listings are closed.
+	waitForOneConn := func(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return srv.Conns() == 1 }, 5*time.Second, time.Millisecond)
 	}
 
 	t.Run("info", func(t *testing.T) {
-		alone(t)
+		waitForOneConn(t)
 		info, err := client.Info(ctx)
 		require.NoError(t, err)
 		require.Len(t, info, 1)
@@ -131,10 +132,10 @@ func testInspection[T codec.Value](t *testing.T) {
 		_, _, err = client.Connection(ctx, "elsewhere:1", who[0].ID)
 		require.ErrorIs(t, err, throttr.ErrConfig)
 
-		alone(t)
+		waitForOneConn(t)
 		all, err := testkit.Collect(t, client.Connections(ctx))
 		require.NoError(t, err)
-		require.Len(t, all, 2, "the one that asks is among them")
+		require.Len(t, all, 2, "that of CONNECTIONS, too")
 		require.Equal(t, who[0].ID, all[0].ID)
 		require.Equal(t, uint64(1), all[1].Requests.Connections)
 	})
@@ -177,11 +178,11 @@ func testInspection[T codec.Value](t *testing.T) {
 		ok, err = client.Publish(ctx, "*", []byte("all"))
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.Equal(t, uint64(1), testkit.ServerStats(client).Events, "to itself, before the status")
+		require.Equal(t, uint64(1), testkit.ServerStats(client).Events, "the client receives its own message before the status")
 	})
 }
 
-// subscribe makes a connection that subscribes to a channel, and returns its id.
+// subscribe makes a connection that is subscribed to a channel, and returns its id.
 func subscribe[T codec.Value](t *testing.T, srv *mockserver.Server, channel string) codec.ConnID {
 	t.Helper()
 	nc, err := srv.Dial(t.Context())
@@ -197,99 +198,7 @@ func subscribe[T codec.Value](t *testing.T, srv *mockserver.Server, channel stri
 	return who.(codec.WhoAmIResponse).ID
 }
 
-// connectAll returns a client of several servers that is closed when the test ends.
-func connectAll(t *testing.T, cfg throttr.Config, n int) (*throttr.Client[uint16], []*mockserver.Server) {
-	t.Helper()
-	servers := make([]*mockserver.Server, n)
-	for i := range servers {
-		servers[i] = mockserver.RunT(t)
-		cfg.Servers = append(cfg.Servers, servers[i].Addr())
-	}
-	client, err := throttr.Connect[uint16](t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client, servers
-}
-
-func TestSeveralServersAreToldApart(t *testing.T) {
-	client, servers := connectAll(t, throttr.Config{}, 3)
-	ctx := t.Context()
-	for i := range 300 {
-		client.Insert(ctx, strconv.Itoa(i), 1, testkit.Minute)
-	}
-	list, err := testkit.Collect(t, client.List(ctx))
-	require.NoError(t, err)
-	require.Len(t, list, 300)
-	stats, err := testkit.Collect(t, client.KeyStats(ctx))
-	require.NoError(t, err)
-	require.Len(t, stats, 300)
-	connections, err := testkit.Collect(t, client.Connections(ctx))
-	require.NoError(t, err)
-	info, err := client.Info(ctx)
-	require.NoError(t, err)
-	who, err := client.WhoAmI(ctx)
-	require.NoError(t, err)
-	everybody, ok, err := client.Channel(ctx, "*")
-	require.NoError(t, err)
-	require.True(t, ok)
-	i := 0
-	for s, srv := range servers {
-		keys := srv.Keys()
-		require.NotEmpty(t, keys)
-		here := list[i : i+len(keys)]
-		var got []string
-		for _, e := range here {
-			require.Equal(t, srv.Addr(), e.Server)
-			got = append(got, e.Key)
-		}
-		slices.Sort(got)
-		require.Equal(t, keys, got)
-		i += len(keys)
-		require.Equal(t, srv.Addr(), info[s].Server)
-		require.Equal(t, uint64(len(keys)), info[s].Keys)
-		require.Equal(t, srv.Addr(), who[s].Server)
-		require.True(t, slices.ContainsFunc(connections, func(c throttr.ConnectionEntry) bool {
-			return c.Server == srv.Addr() && c.ID == who[s].ID
-		}))
-		require.True(t, slices.ContainsFunc(everybody, func(c throttr.Subscriber) bool {
-			return c.Server == srv.Addr() && c.ID == who[s].ID
-		}))
-		self, ok, err := client.Channel(ctx, who[s].ID.String())
-		require.NoError(t, err)
-		require.True(t, ok, "an id is found wherever it is")
-		require.Equal(t, srv.Addr(), self[0].Server)
-	}
-}
-
-func TestAServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
-	client, servers := connectAll(t, throttr.Config{MaxRetries: -1}, 3)
-	ctx := t.Context()
-	for _, srv := range servers {
-		srv.Set("k", 1, time.Minute)
-	}
-	servers[1].Refuse(true)
-	servers[1].Disconnect()
-	up := []string{servers[0].Addr(), servers[2].Addr()}
-
-	list, err := testkit.Collect(t, client.List(ctx))
-	require.Error(t, err)
-	require.Len(t, list, 2)
-	require.Equal(t, up, []string{list[0].Server, list[1].Server})
-	info, err := client.Info(ctx)
-	require.Error(t, err)
-	require.Len(t, info, 2)
-	require.Equal(t, up, []string{info[0].Server, info[1].Server})
-	who, err := client.WhoAmI(ctx)
-	require.Error(t, err)
-	require.Len(t, who, 2)
-	everybody, ok, err := client.Channel(ctx, "*")
-	require.Error(t, err)
-	require.True(t, ok)
-	require.NotEmpty(t, everybody)
-	require.Len(t, servers[1].Keys(), 1)
-}
-
-func TestAServerThatDiesWithinAList(t *testing.T) {
+func TestConnectionLostDuringAList(t *testing.T) {
 	srv := testkit.InMemory(t)
 	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 	for i := range 5000 {
@@ -309,14 +218,14 @@ func TestAServerThatDiesWithinAList(t *testing.T) {
 	require.False(t, throttr.SafeToRetry(last))
 	require.Less(t, n, 5000)
 	all, err := testkit.Collect(t, client.List(t.Context()))
-	require.NoError(t, err, "the next one has a connection of its own")
+	require.NoError(t, err, "the next LIST uses another connection")
 	require.Len(t, all, 5000)
 	client.Close()
 	testkit.RequireNoGoroutines(t)
 	require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 }
 
-func TestAnswersInPiecesOfOneByte(t *testing.T) {
+func TestResponsesInPiecesOfOneByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithSplit(1))
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
@@ -349,7 +258,7 @@ func TestAnswersInPiecesOfOneByte(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeEncodedIsNotSent(t *testing.T) {
+func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
 	client := testkit.Connect[uint8](t, srv, throttr.Config{})
 	ctx, long := t.Context(), string(make([]byte, 256))
@@ -364,7 +273,7 @@ func TestWhatCannotBeEncodedIsNotSent(t *testing.T) {
 	require.Zero(t, srv.Requests(codec.OpStat)+srv.Requests(codec.OpChannel)+srv.Requests(codec.OpPublish))
 }
 
-func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
+func TestOnlyReadsAreSentAgain(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	for op, ask := range map[codec.Op]func(context.Context) error{
@@ -380,39 +289,4 @@ func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 	_, err := client.Publish(t.Context(), "c", nil)
 	require.ErrorIs(t, err, throttr.ErrConnLost)
 	require.Equal(t, 1, srv.Requests(codec.OpPublish))
-}
-
-func TestAMessageIsPublishedOnOneOfSeveralServers(t *testing.T) {
-	client, servers := connectAll(t, throttr.Config{}, 3)
-	ctx := t.Context()
-	published := func() (n int) {
-		for _, srv := range servers {
-			n += srv.Requests(codec.OpPublish)
-		}
-		return n
-	}
-
-	all := testkit.Subscribe(t, client, throttr.AllChannel)
-	ok, err := client.Publish(ctx, throttr.AllChannel, []byte("once"))
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, "once", string(testkit.Next(t, all).Payload))
-	require.Equal(t, 1, published())
-
-	own := testkit.Subscribe(t, client, throttr.OwnChannel)
-	for _, srv := range servers {
-		id, ok := own.ConnID(srv.Addr())
-		require.True(t, ok)
-		before := srv.Requests(codec.OpPublish)
-		ok, err = client.Publish(ctx, id.String(), []byte("own"))
-		require.NoError(t, err)
-		require.Equal(t, srv.Requests(codec.OpPublish) > before, ok, "the name may lead to another server")
-		if !ok {
-			ok, err = testkit.Connect[uint16](t, srv, throttr.Config{}).Publish(ctx, id.String(), []byte("own"))
-			require.NoError(t, err)
-			require.True(t, ok)
-		}
-		m := testkit.Next(t, own)
-		require.Equal(t, []string{srv.Addr(), id.String(), "own"}, []string{m.Server, m.Channel, string(m.Payload)})
-	}
 }

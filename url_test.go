@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-func TestParseURLReadsServersAndParameters(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	for url, want := range map[string]throttr.Config{
 		"throttr://h1:9001":                     {Servers: []string{"h1:9001"}},
 		"throttr://h1":                          {Servers: []string{"h1:9000"}},
@@ -43,7 +43,7 @@ func TestParseURLReadsServersAndParameters(t *testing.T) {
 	require.Equal(t, []string{"h1:9000", "h2:443"}, tls.Servers)
 }
 
-func TestParseURLRefusesWhatItCannotMean(t *testing.T) {
+func TestParseURLErrors(t *testing.T) {
 	for url, text := range map[string]string{
 		"":                                                 "no scheme",
 		"127.0.0.1:9000":                                   "no scheme",
@@ -82,7 +82,8 @@ func TestParseURLRefusesWhatItCannotMean(t *testing.T) {
 	}
 }
 
-func TestParseURLRefusesCredentialsAndDoesNotRepeatThem(t *testing.T) {
+// The error does not repeat the password.
+func TestParseURLRejectsCredentials(t *testing.T) {
 	for _, url := range []string{
 		"throttr://user@h:1", "throttr://user:secret@h:1", "throttrs://secret@h", "throttr://h1:1,u:secret@h2:1",
 	} {

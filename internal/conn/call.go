@@ -46,8 +46,8 @@ const (
 	Exclusive
 )
 
-// A call changes its state in this order. It skips states, but never goes back before its
-// next use.
+// The states of a call. It is queued first, then sent unless it fails before, and ends as
+// done or as abandoned.
 const (
 	stateQueued    uint32 = iota // its caller has it, or it waits to be written
 	stateSent                    // it is in a write, so that bytes of it may have left

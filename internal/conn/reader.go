@@ -77,10 +77,10 @@ func (r *responseReader[T]) decode(n int) error {
 	r.hi += n
 	for r.partial() {
 		n, err := r.decodeFrame(r.buf[r.lo:r.hi])
-		if errors.Is(err, codec.ErrShort) {
-			break
-		}
 		if err != nil {
+			if errors.Is(err, codec.ErrShort) {
+				break
+			}
 			err = fmt.Errorf("%w: %w", ErrProtocol, err)
 			r.reject(err)
 			return err

@@ -9,7 +9,7 @@ import (
 )
 
 // maxRounds is the number of writes after which a caller leaves the rest to the writer
-// goroutine: it must not write for others for ever.
+// goroutine, so that it does not write for other callers without end.
 const maxRounds = 4
 
 // writer writes what a writeQueue gathers. It needs no mutex: only the goroutine that owns

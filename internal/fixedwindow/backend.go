@@ -1,16 +1,18 @@
 // Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of
-// clients whose clocks differ by less than a scale. docs/rate-limiting.md has the rules.
+// clients whose clocks differ by less than a scale. docs/rate-limiting.md explains the rules.
 //
-// A hit goes through these parts:
+// A [Backend] has an entry for each key and scale that it remembers. A hit travels like this:
 //
-//	Backend     checks the arguments and finds the entry of key and scale
-//	table       remembers a bounded number of entries
-//	coalescer   of the entry, from package coalesce: hits share a request
-//	entry       what is known of the active window: decides from memory, counts, refreshes
-//	lookup      finds the active window among the records of several buckets
-//	open        opens a window
-//	reaper      removes the records of windows that are over
-//	Rule        knows the records by their names, so that a sweeper removes those of the dead
+//	backend.go    checks the arguments and finds the entry
+//	coalescer     (package coalesce) gathers the hits of the entry into batches
+//	entry.go      decides hits from what is known, and counts batches in the known window
+//	lookup.go     finds the window if none is known
+//	open.go       opens a window if there is none
+//	reaper.go     removes the record of the window later
+//	rule.go       knows the records by their names, so that a sweeper removes those of the dead
+//
+// replace.go has Set, Reset and Get. What a client knows of a window is in observation.go and
+// known.go; how windows are kept in records is in timing.go and record.go.
 package fixedwindow
 
 import (
@@ -44,33 +46,36 @@ type Server[T codec.Value] = sweep.Server[T]
 // Options are the settings of a Backend. All but DenialMemory, WithoutCoalescing and
 // WithoutSweeper must be set.
 type Options[T codec.Value] struct {
-	Servers []Server[T]
-	Pick    func(key string) int // the index of the server on which a key lives
-	Calls   *conn.CallPool[T]
-	Now     func() time.Time
-	// Algorithm must be the same in all clients.
-	Algorithm window.Algorithm
-	// MaxWindows is how many windows are remembered. Four times as many records may be yet to
-	// be removed.
-	MaxWindows int
-	MaxQueued  int // hits that wait for a request, for each window
-	// MaxInFlight is how many requests fit one call, at least.
-	MaxInFlight int
-	// DenialMemory is for how long a denial is remembered. Default: a tenth of the scale,
-	// but at least 10 ms and at most 1 s. Less than 0: not at all.
+	Servers   []Server[T]
+	Pick      func(key string) int // the index of the server where a key lives
+	Calls     *conn.CallPool[T]
+	Now       func() time.Time
+	Algorithm window.Algorithm // must be the same in all clients
+
+	MaxWindows  int // windows that are remembered; four times as many records may await removal
+	MaxQueued   int // hits that wait for a request, for each window
+	MaxInFlight int // the most requests of a call
+
+	// DenialMemory is how long a denial is remembered. 0 means a tenth of the scale, but at
+	// least 10 ms and at most 1 s. Less than 0 means that every hit asks the server.
 	DenialMemory      time.Duration
 	WithoutCoalescing bool // each hit makes a request of its own
 	WithoutSweeper    bool // the records of clients that have died are not removed
 }
 
-// Backend keeps windows on servers.
+// Backend keeps windows on servers. Its methods are those of [window.Backend], except that they
+// also return sent: if err is not nil, sent reports whether what was asked for may have been
+// done, in part or in whole.
+//
+// Errors match [window.ErrScale], [window.ErrRange], [window.ErrClosed], [ErrTooManyWindows] or
+// [conn.ErrQueueFull], or they are those of ctx or a Server.
 type Backend[T codec.Value] struct {
-	servers   []Server[T]
-	pick      func(key string) int
-	calls     *conn.CallPool[T]
-	now       func() time.Time
-	algorithm window.Algorithm
-	denials   time.Duration // how long a denial is remembered; 0 means timing.denialMemory
+	servers      []Server[T]
+	pick         func(key string) int
+	calls        *conn.CallPool[T]
+	now          func() time.Time
+	algorithm    window.Algorithm
+	denialMemory time.Duration // 0 means timing.denialMemory
 
 	group    *coalesce.Group
 	table    table[T]
@@ -79,11 +84,11 @@ type Backend[T codec.Value] struct {
 	closing  sync.Once
 }
 
-// New returns a backend, which has to be closed.
+// New returns a backend and starts its goroutines. Close it after use.
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, pick: o.Pick, calls: o.Calls, now: o.Now,
-		algorithm: o.Algorithm, denials: o.DenialMemory,
+		algorithm: o.Algorithm, denialMemory: o.DenialMemory,
 		group: coalesce.NewGroup(coalesce.Options{Now: o.Now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing}),
 	}
 	b.table.init(o.MaxWindows)
@@ -107,10 +112,6 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 
 // Hit adds increment to the active window, or opens one. If the window is known to be over
 // limit, the hit need not be counted.
-//
-// The errors of Hit, and of the methods below, match [window.ErrScale], [window.ErrRange],
-// [window.ErrClosed], ErrTooManyWindows, or conn.ErrQueueFull; or they are those of ctx or of
-// the Server. With an error, sent says that the hit may have been counted.
 func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (w window.Window, sent bool, err error) {
 	size := codec.Size[T]()
 	if err := checkCount("limit", limit, size); err != nil {
@@ -208,10 +209,10 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, and ends what is under way. It waits for windows that are
-// over within a second, removes the records of those that are over, and returns when none of
-// the backend's goroutines is left. The records of other windows stay: other clients may count
-// in them, and their sweepers remove them.
+// Close makes further calls fail, waits for windows that are over within a second, and removes
+// the records of those that are over. The records of other windows stay, because other clients
+// may count in them. Close then fails what is under way, and waits until all goroutines of the
+// backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()
@@ -249,8 +250,8 @@ func windowOf(r coalesce.Result) window.Window {
 	return window.Window{Count: r.Count, ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
 }
 
-// queueError returns conn.ErrQueueFull for the error of a coalescer whose queue is full: to
-// the caller, both are one limit.
+// queueError returns conn.ErrQueueFull if the queue of a coalescer is full, and err otherwise.
+// To users, the two queues have one limit.
 func queueError(err error) error {
 	if errors.Is(err, coalesce.ErrQueueFull) {
 		return conn.ErrQueueFull

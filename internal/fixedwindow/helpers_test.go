@@ -23,6 +23,7 @@ func inMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 
 // link is a Server with one connection, which it makes when it needs one. It does not retry.
 type link[T codec.Value] struct {
+	unswept
 	dial     func(ctx context.Context) (net.Conn, error)
 	calls    *conn.CallPool[T]
 	counters conn.Counters
@@ -73,12 +74,14 @@ func (l *link[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, e
 	return cl.Wait(ctx)
 }
 
-// Stream, Park and Parked complete Server. The backends of these tests do not sweep.
-func (l *link[T]) Stream(context.Context, codec.Request, func([]byte) (int, bool, error)) (bool, error) {
+// unswept completes a Server for backends that do not sweep.
+type unswept struct{}
+
+func (unswept) Stream(context.Context, codec.Request, func([]byte) (int, bool, error)) (bool, error) {
 	return false, errNoConnection
 }
-func (l *link[T]) Park(context.Context) (bool, error) { return false, nil }
-func (l *link[T]) Parked() bool                       { return false }
+func (unswept) Park(context.Context) (bool, error) { return false, nil }
+func (unswept) Parked() bool                       { return false }
 
 // options returns settings for a backend on the given servers, without sweepers. The server of
 // a key is given by its first byte.

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// tieLookups is how often a tie is looked up again before it is resolved.
+	// tieLookups is how often the records of a tie are read again before it is resolved.
 	tieLookups = 12
-	// minTiePause and maxTiePause bound the pauses between these lookups.
+	// minTiePause and maxTiePause bound the pauses between them.
 	minTiePause = time.Millisecond
 	maxTiePause = 50 * time.Millisecond
 )
 
-// errNoRecord says that the names of all buckets in reach are used up. This takes clocks that
-// differ by more than a scale, or a clock that was set back.
+// errNoRecord says that the names of all buckets in reach are used up. That happens only if
+// clocks differ by more than a scale, or if a clock was set back.
 var errNoRecord = errors.New("throttr: every bucket in reach has had its window: clocks differ by more than the scale")
 
 // observeAll queries the records of all buckets in reach of one.
@@ -57,9 +57,8 @@ func (e *entry[T]) lookup(ctx context.Context) (o observation, ok bool, err erro
 	return e.agree(ctx, around, live)
 }
 
-// agree returns the one of the live records that all clients hold to be the window, which is
-// the oldest. It returns false if there is none. As long as there is a tie, it looks them up
-// again.
+// agree returns the oldest of the live records, which is the window for all clients. It returns
+// false if there is none. As long as there is a tie, it reads the records again.
 func (e *entry[T]) agree(ctx context.Context, around int64, live []observation) (o observation, ok bool, err error) {
 	var pauses *backoff.Backoff
 	for try := 0; ; try++ {
@@ -85,9 +84,9 @@ func (e *entry[T]) agree(ctx context.Context, around int64, live []observation) 
 	}
 }
 
-// oldest returns the record that has the shortest TTL left. There is a tie if another one may
-// be older all the same, because both TTLs were floored, and one was read after the other.
-// The client that came second is then about to remove one of the two.
+// oldest returns the record with the shortest TTL. There is a tie if another record may be older
+// all the same, because TTLs are floored and records are read one after the other. Then the
+// client that opened the younger one is about to remove it.
 func oldest(live []observation, t timing) (o observation, tie bool) {
 	o = live[0]
 	for _, other := range live[1:] {
@@ -104,9 +103,9 @@ func oldest(live []observation, t timing) (o observation, tie bool) {
 	return o, tie
 }
 
-// busiest returns the record with the highest count of those that have left, give or take a
-// unit. It resolves a tie that lasts: the client that had to remove the younger record has
-// died, and all that was counted there is its first batch.
+// busiest returns the record with the highest count among those whose TTL is left, or up to a
+// unit more. It resolves a tie that lasts: the client that had to remove the younger record has
+// died, and only its first batch was counted there.
 func busiest(live []observation, left uint64) observation {
 	o := observation{}
 	for _, other := range live {

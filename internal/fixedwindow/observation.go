@@ -10,12 +10,11 @@ import (
 
 // observation is what a QUERY showed of a record.
 type observation struct {
-	bucket int64
-	found  bool
-	count  uint64
-	left   uint64 // the TTL in the timing's unit
-	// The QUERY was executed between these two times.
-	from, to time.Time
+	bucket   int64
+	found    bool
+	count    uint64
+	left     uint64    // the TTL in the timing's unit
+	from, to time.Time // the QUERY was executed between these times
 }
 
 // observe returns what the reply to a QUERY shows.
@@ -26,8 +25,8 @@ func observe[T codec.Value](bucket int64, r conn.Reply[T], from, to time.Time) o
 // live reports whether the record's window was active.
 func (o observation) live(t timing) bool { return o.found && (t.aligned || o.left >= t.margin) }
 
-// end returns the times between which the record's window ends. The TTL was floored to a
-// unit. The record must be live.
+// end returns the times between which the record's window ends. The TTL was floored to a unit.
+// The record must be live.
 func (o observation) end(t timing) (earliest, latest time.Time) {
 	if t.aligned {
 		return t.bucketEnd(o.bucket), t.bucketEnd(o.bucket)
@@ -41,7 +40,18 @@ func (o observation) openedAfter(at time.Time, t timing) bool {
 	return earliest.Add(-t.scale).After(at)
 }
 
-// state returns the window that the record shows.
+// matches reports whether the record is live and can be that of a window that is known. Another
+// record of the same name need not be the key's window: another client may be about to remove
+// it, as the younger of two.
+func (o observation) matches(known state, t timing) bool {
+	if !o.live(t) {
+		return false
+	}
+	s := o.state(t)
+	return s.narrow(known)
+}
+
+// state returns the window of the record, which must be live.
 func (o observation) state(t timing) state {
 	s := state{bucket: o.bucket, count: o.count, seen: o.from}
 	s.earliestEnd, s.latestEnd = o.end(t)
@@ -51,10 +61,10 @@ func (o observation) state(t timing) state {
 // state is what a client knows of an active window.
 type state struct {
 	bucket int64
-	count  uint64    // when it was last read
+	count  uint64    // when the window was last read
 	seen   time.Time // when that was, at the earliest
-	// The window ends between these two times.
-	earliestEnd, latestEnd time.Time
+
+	earliestEnd, latestEnd time.Time // the window ends between these times
 }
 
 // opened returns the state of a window that was opened in a bucket between two times.
@@ -66,9 +76,9 @@ func (t timing) opened(bucket int64, count uint64, from, to time.Time) state {
 	return s
 }
 
-// narrow narrows the end of the window to what was known of it before. It returns false,
-// and changes nothing, if the two contradict each other: after a Set or Reset, another
-// window has the same name.
+// narrow narrows the end of the window to what was known of it before. It returns false, and
+// changes nothing, if the two contradict each other. They are different windows then, whose
+// records had the same name one after the other.
 func (s *state) narrow(old state) (same bool) {
 	earliest, latest := s.earliestEnd, s.latestEnd
 	if old.earliestEnd.After(earliest) {
@@ -84,8 +94,8 @@ func (s *state) narrow(old state) (same bool) {
 	return true
 }
 
-// result returns the window with another count. The end that it tells is never too early, and
-// never more than a scale away.
+// result returns the window with another count. Its end is never too early, and never more than
+// a scale away.
 func (s state) result(t timing, count uint64, now time.Time) coalesce.Result {
 	left := min(max(s.latestEnd.Sub(now), 1), t.scale)
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.bucket}

@@ -9,13 +9,12 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
-// timelyTries is how often a request that opens a window is made if it is not sent before its
-// bucket is over.
+// timelyTries is how often a window is opened if the bucket is over before the call is sent.
 const timelyTries = 3
 
-// timely calls open with the present bucket. It does so again if that was over before the
-// request was sent: other clients would look for the window elsewhere. If this never works
-// out, the error names the scale, which may lack its unit.
+// timely calls open with the present bucket. It does so again if that is over before the call is
+// sent, because other clients look for the window in later buckets by then. The error of the last
+// try names the scale, which may be too short for the network.
 func (e *entry[T]) timely(open func(present int64) error) error {
 	for range timelyTries {
 		if err := open(e.timing.bucket(e.backend.now())); !errors.Is(err, conn.ErrStale) {
@@ -25,17 +24,18 @@ func (e *entry[T]) timely(open func(present int64) error) error {
 	return fmt.Errorf("%w: a window of %v was over by then", conn.ErrStale, e.timing.scale)
 }
 
-// openingCall returns an empty call for a request that opens a window near a bucket. Once
-// that bucket is over, it is too late to send it.
+// openingCall returns an empty call that opens a window near a bucket. It is not sent once that
+// bucket is over.
 func (e *entry[T]) openingCall(around int64) *conn.Call[T] {
 	cl := e.call(conn.Exclusive)
 	cl.Stale = func() bool { return e.timing.bucket(e.backend.now()) != around }
 	return cl
 }
 
-// open opens a window that counts a batch, after a lookup that has found none. The opening
-// batch of requests looks, too, but to open without need would lose hits: if the window of
-// another client ends before the one just opened is removed, others join the latter.
+// open opens a window that counts a batch, after a lookup has found none. The call that opens it
+// also reads the other records. It can't replace the lookup: if it opens a window beside that of
+// another client, and that one ends before the new record is removed, other clients join the new
+// record, and their hits are lost.
 func (e *entry[T]) open(ctx context.Context, b coalesce.Batch) (out coalesce.Outcome) {
 	err := e.timely(func(present int64) error {
 		out = e.openNear(ctx, present, b)
@@ -56,14 +56,14 @@ func (e *entry[T]) openNear(ctx context.Context, present int64, b coalesce.Batch
 	return coalesce.Outcome{Err: errNoRecord}
 }
 
-// openIn opens a window in a bucket. It returns true, and has done nothing, if the name of
-// the bucket's record is used up.
+// openIn opens a window in a bucket. It returns true, and has no effect, if the name of the
+// bucket's record is used up.
 //
-// One call that nothing interrupts on the server queries the other buckets, inserts the
-// record, and adds the batch to it. Of two clients that open at the same time, the second so
-// sees the record of the first, and joins that.
+// One call that nothing interrupts queries the other buckets, inserts the record, and adds the
+// batch to it. If two clients open a window at the same time, the second one therefore sees the
+// first one's record and joins that.
 //
-// A batch that is larger than a share is what the record begins with, because it must not be
+// A batch that is larger than a share is the initial count of the record, because it must not be
 // added to a count that was not read (H3).
 func (e *entry[T]) openIn(ctx context.Context, bucket, around int64, b coalesce.Batch) (out coalesce.Outcome, used bool) {
 	if err := e.reaper.reserve(); err != nil {
@@ -113,12 +113,12 @@ func (e *entry[T]) openIn(ctx context.Context, bucket, around int64, b coalesce.
 	if len(live) == 0 {
 		return coalesce.Outcome{}, true
 	}
-	// The window is that of another client. If its record is own, the batch was counted there.
-	return e.elect(ctx, live, own, adds && own.live(e.timing), around), false
+	// Another client has opened the window. If own is its record, the batch was added to that.
+	return e.joinOldest(ctx, live, own, adds && own.live(e.timing), around), false
 }
 
-// opened follows an INSERT that has succeeded. All other live records are older. If there are
-// any, the oldest is the window, and the own one is removed.
+// opened is called after an INSERT that has succeeded. All other live records are older than own.
+// If there are any, the oldest is the window, and own is removed.
 func (e *entry[T]) opened(ctx context.Context, own observation, others []observation, around int64) coalesce.Outcome {
 	if len(others) == 0 {
 		s := e.timing.opened(own.bucket, own.count, own.from, own.to)
@@ -128,5 +128,5 @@ func (e *entry[T]) opened(ctx context.Context, own observation, others []observa
 	if _, err := e.purge(ctx, own); err != nil {
 		return coalesce.Outcome{Err: err, Sent: true}
 	}
-	return e.elect(ctx, others, observation{}, false, around)
+	return e.joinOldest(ctx, others, observation{}, false, around)
 }

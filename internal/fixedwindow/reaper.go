@@ -22,27 +22,30 @@ const (
 	maxReapInterval = time.Second
 )
 
-// reaper removes the records of windows that are over from one server, so that none of them
-// expires there, which can lock the server up for good (H12). Each record is removed by the
-// client that inserted it, and by no other. A client that removed all records that it meets
-// would, at the end of a window, remove windows that were just opened. A record whose client
-// has died is left to its TTL.
+// reaper removes the records of windows that are over from one server. None of them may expire
+// there, because that can lock the server up for good (H12).
 //
-// Each server has a reaper of its own, so that a server that does not answer delays no other.
+// The client that inserted a record removes it, and no other client does. A client that removed
+// all records that it meets would, at the end of a window, remove windows that were just opened.
+// A record whose client has died is left to its TTL.
+//
+// Each server has a reaper of its own, so that a server that does not respond delays no other.
 type reaper[T codec.Value] struct {
 	backend *Backend[T]
 	ctx     context.Context // ends with the backend
 	server  Server[T]
-	max     int           // records
-	batch   int           // records that are removed in one batch
-	wake    chan struct{} // holds an element if there may be an earlier record to remove
-	// lock holds an element while records are being removed. It is a mutex that goroutines
-	// in a testing/synctest bubble can wait for.
+	max     int           // records that may be reserved
+	batch   int           // records that are removed together
+	wake    chan struct{} // has an element if the first record of the queue is a new one
+
+	// lock is held while records are removed: it has an element then. It is a channel because
+	// its holder waits for the network: in a testing/synctest bubble, time does not pass while
+	// a goroutine waits for a mutex.
 	lock chan struct{}
 
-	// mu guards what follows, and the records of the entries.
+	// mu guards the fields below, and the records of the entries.
 	mu       sync.Mutex
-	reserved int // records in queue, being removed, or about to be inserted
+	reserved int // records in the queue, being removed, or about to be inserted
 	queue    reapQueue[T]
 }
 
@@ -51,10 +54,10 @@ type record[T codec.Value] struct {
 	entry  *entry[T]
 	bucket int64
 
-	// The mutex of the reaper guards what follows.
-	due  time.Time // when to remove it
-	end  time.Time // of its window; a margin later, its TTL has removed it
-	next time.Time // when to remove the record that a Set has inserted under its name since
+	// The mutex of the reaper guards the fields below.
+	due  time.Time // when to remove the record
+	end  time.Time // of its window; a margin later, its TTL has removed the record
+	next time.Time // when to remove the record that a Set has inserted under the name since
 }
 
 // reapQueue is a heap of records. The one to remove first comes first.
@@ -90,81 +93,81 @@ func newReaper[T codec.Value](b *Backend[T], server Server[T], max, batch int) *
 
 // reserve makes sure that a record can be added. It returns ErrTooManyWindows if there are
 // too many.
-func (p *reaper[T]) reserve() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reserved >= p.max {
-		return fmt.Errorf("%w: %d records are yet to be removed", ErrTooManyWindows, p.reserved)
+func (rp *reaper[T]) reserve() error {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	if rp.reserved >= rp.max {
+		return fmt.Errorf("%w: %d records are yet to be removed", ErrTooManyWindows, rp.reserved)
 	}
-	p.reserved++
+	rp.reserved++
 	return nil
 }
 
 // release undoes a reserve.
-func (p *reaper[T]) release() {
-	p.mu.Lock()
-	p.reserved--
-	p.mu.Unlock()
+func (rp *reaper[T]) release() {
+	rp.mu.Lock()
+	rp.reserved--
+	rp.mu.Unlock()
 }
 
 // pending returns the number of records that are yet to be removed.
-func (p *reaper[T]) pending() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reserved
+func (rp *reaper[T]) pending() int {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	return rp.reserved
 }
 
-// add has a record removed that was inserted, and whose window ends at end. A reserve must
-// precede it. If the reaper has a record of that name already, they become one.
-func (p *reaper[T]) add(e *entry[T], bucket int64, end time.Time) {
+// add queues a record that was inserted, and whose window ends at end. Each add uses up a
+// reserve. If the reaper has a record of that name already, add changes that one.
+func (rp *reaper[T]) add(e *entry[T], bucket int64, end time.Time) {
 	due := end.Add(e.timing.grace())
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
 	for _, r := range e.records {
 		if r.bucket == bucket {
 			r.next, r.end = due, end
-			p.reserved--
+			rp.reserved--
 			return
 		}
 	}
 	r := &record[T]{entry: e, bucket: bucket, due: due, end: end}
 	e.records = append(e.records, r)
-	p.push(r)
+	rp.push(r)
 }
 
-// insertFailed follows a call that was to insert a record and has failed. If it was sent, the
-// record may exist and is to be removed. A reserve must precede it.
-func (p *reaper[T]) insertFailed(e *entry[T], bucket int64, sent bool) {
+// insertFailed is called when a call that inserts a record has failed. If the call was sent, the
+// record may exist and is queued. It uses up a reserve.
+func (rp *reaper[T]) insertFailed(e *entry[T], bucket int64, sent bool) {
 	if !sent {
-		p.release()
+		rp.release()
 		return
 	}
-	p.add(e, bucket, e.timing.over(bucket, p.backend.now()))
+	rp.add(e, bucket, e.timing.over(bucket, rp.backend.now()))
 }
 
 // push queues r. The caller holds mu.
-func (p *reaper[T]) push(r *record[T]) {
-	heap.Push(&p.queue, r)
-	if p.queue[0] != r {
+func (rp *reaper[T]) push(r *record[T]) {
+	heap.Push(&rp.queue, r)
+	if rp.queue[0] != r {
 		return
 	}
 	select {
-	case p.wake <- struct{}{}:
+	case rp.wake <- struct{}{}:
 	default:
 	}
 }
 
 // run removes records when they are due, until the backend ends.
-func (p *reaper[T]) run() {
+func (rp *reaper[T]) run() {
 	timer := time.NewTimer(maxReapInterval)
 	defer timer.Stop()
 	for {
-		p.lock <- struct{}{}
-		records, interval := p.due()
+		rp.lock <- struct{}{}
+		records, interval := rp.due()
 		if len(records) > 0 {
-			p.remove(records)
+			rp.remove(records)
 		}
-		<-p.lock
+		<-rp.lock
 		if len(records) > 0 {
 			continue
 		}
@@ -176,70 +179,70 @@ func (p *reaper[T]) run() {
 		}
 		select {
 		case <-tick:
-		case <-p.wake:
-		case <-p.ctx.Done():
+		case <-rp.wake:
+		case <-rp.ctx.Done():
 			return
 		}
 	}
 }
 
-// due removes a batch of records that are due from the queue and returns them. If there are
-// none, it returns how long to wait for the first, or less than 0 if the queue is empty.
-func (p *reaper[T]) due() (records []*record[T], interval time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() != nil {
+// due removes the records that are due from the queue, a batch at most, and returns them. It also
+// returns how long to wait for the first of the others, or less than 0 if there are none.
+func (rp *reaper[T]) due() (records []*record[T], interval time.Duration) {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	if rp.ctx.Err() != nil {
 		return nil, -1
 	}
-	now := p.backend.now()
-	for len(p.queue) > 0 && len(records) < p.batch && !p.queue[0].due.After(now) {
-		records = append(records, heap.Pop(&p.queue).(*record[T]))
+	now := rp.backend.now()
+	for len(rp.queue) > 0 && len(records) < rp.batch && !rp.queue[0].due.After(now) {
+		records = append(records, heap.Pop(&rp.queue).(*record[T]))
 	}
-	if len(p.queue) == 0 {
+	if len(rp.queue) == 0 {
 		return records, -1
 	}
-	return records, min(max(p.queue[0].due.Sub(now), 0), maxReapInterval)
+	return records, min(max(rp.queue[0].due.Sub(now), 0), maxReapInterval)
 }
 
 // finish removes the records of all windows that are over, due or not, because the backend is
 // about to end. It waits for those that are over soon. The others are left alone: other clients
 // may count in them.
-func (p *reaper[T]) finish() {
-	now := p.backend.now()
-	if end := p.lastEnd(now.Add(closeWait)); end.After(now) {
+func (rp *reaper[T]) finish() {
+	now := rp.backend.now()
+	if end := rp.lastEnd(now.Add(closeWait)); end.After(now) {
 		select {
 		case <-time.After(end.Sub(now)):
-			now = p.backend.now()
-		case <-p.ctx.Done():
+			now = rp.backend.now()
+		case <-rp.ctx.Done():
 			return
 		}
 	}
-	p.lock <- struct{}{}
-	defer func() { <-p.lock }()
+	rp.lock <- struct{}{}
+	defer func() { <-rp.lock }()
 	var over []*record[T]
-	p.mu.Lock()
-	p.queue = slices.DeleteFunc(p.queue, func(r *record[T]) bool {
+	rp.mu.Lock()
+	rp.queue = slices.DeleteFunc(rp.queue, func(r *record[T]) bool {
 		if r.end.After(now) {
 			return false
 		}
 		over = append(over, r)
 		return true
 	})
-	heap.Init(&p.queue)
-	p.mu.Unlock()
-	for batch := range slices.Chunk(over, p.batch) {
-		if p.ctx.Err() != nil {
+	heap.Init(&rp.queue)
+	rp.mu.Unlock()
+	for batch := range slices.Chunk(over, rp.batch) {
+		if rp.ctx.Err() != nil {
 			return
 		}
-		p.remove(batch)
+		rp.remove(batch)
 	}
 }
 
 // lastEnd returns when the last window ends of those that end by a deadline, or the zero Time.
-func (p *reaper[T]) lastEnd(deadline time.Time) (end time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range p.queue {
+func (rp *reaper[T]) lastEnd(deadline time.Time) (end time.Time) {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	for _, r := range rp.queue {
 		if r.end.After(end) && !r.end.After(deadline) {
 			end = r.end
 		}
@@ -247,17 +250,17 @@ func (p *reaper[T]) lastEnd(deadline time.Time) (end time.Time) {
 	return end
 }
 
-// remove removes a batch of records, after a QUERY that shows that their windows are over:
-// after a Reset or Set, another window may have the name.
-func (p *reaper[T]) remove(records []*record[T]) {
-	b := p.backend
+// remove removes a batch of records. A QUERY shows first whether their windows are over: after a
+// Reset or Set, another window may have the name.
+func (rp *reaper[T]) remove(records []*record[T]) {
+	b := rp.backend
 	queries := b.calls.Get()
 	for _, r := range records {
 		r.entry.addQuery(queries, r.bucket)
 	}
-	replies, err := p.do(queries)
+	replies, err := rp.do(queries)
 	if err != nil {
-		p.retry(records)
+		rp.retry(records)
 		return
 	}
 	purges := b.calls.Get()
@@ -266,10 +269,10 @@ func (p *reaper[T]) remove(records []*record[T]) {
 		t := r.entry.timing
 		switch reply := replies[i]; {
 		case !reply.OK:
-			p.done(r)
+			rp.done(r)
 		case !t.aligned && uint64(reply.TTL.Amount) >= t.margin: // live
 			left := t.duration(uint64(reply.TTL.Amount) - t.margin + 1)
-			p.postpone(r, b.now().Add(left))
+			rp.postpone(r, b.now().Add(left))
 		default:
 			over = append(over, r)
 			r.entry.addPurge(purges, r.bucket)
@@ -280,75 +283,75 @@ func (p *reaper[T]) remove(records []*record[T]) {
 		b.calls.Put(purges)
 		return
 	}
-	if _, err := p.do(purges); err != nil {
-		p.retry(over)
+	if _, err := rp.do(purges); err != nil {
+		rp.retry(over)
 		return
 	}
 	b.calls.Put(purges)
 	for _, r := range over {
-		p.done(r)
+		rp.done(r)
 	}
 }
 
-// do sends a call and returns its replies. They are valid until the call is put back. After an
+// do sends a call and returns its replies, which are valid until the call is recycled. After an
 // error the call must not be used any more.
-func (p *reaper[T]) do(cl *conn.Call[T]) ([]conn.Reply[T], error) {
-	owned, _, err := p.server.Do(p.ctx, cl)
+func (rp *reaper[T]) do(cl *conn.Call[T]) ([]conn.Reply[T], error) {
+	owned, _, err := rp.server.Do(rp.ctx, cl)
 	if err == nil {
 		return cl.Replies, nil
 	}
 	if owned {
-		p.backend.calls.Put(cl)
+		rp.backend.calls.Put(cl)
 	}
 	return nil, err
 }
 
-// postpone has r removed after the window that was found under its name, which ends at end, or
-// after one that this client has inserted meanwhile.
-func (p *reaper[T]) postpone(r *record[T], end time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// postpone queues r again because its window is active. It ends at end, or later if this client
+// has inserted another one under the name meanwhile.
+func (rp *reaper[T]) postpone(r *record[T], end time.Time) {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
 	if end.After(r.end) {
 		r.end = end
 	}
 	r.due, r.next = r.end.Add(r.entry.timing.grace()), time.Time{}
-	p.push(r)
+	rp.push(r)
 }
 
-// retry has records removed a little later.
-func (p *reaper[T]) retry(records []*record[T]) {
-	due := p.backend.now().Add(reapRetry)
+// retry queues records again, to be removed a little later.
+func (rp *reaper[T]) retry(records []*record[T]) {
+	due := rp.backend.now().Add(reapRetry)
 	for _, r := range records {
-		p.retryAt(r, due)
+		rp.retryAt(r, due)
 	}
 }
 
-// retryAt has r removed later, unless its TTL will have removed it by then.
-func (p *reaper[T]) retryAt(r *record[T], due time.Time) {
+// retryAt queues r again, unless its TTL will have removed it by the time due.
+func (rp *reaper[T]) retryAt(r *record[T], due time.Time) {
 	t := r.entry.timing
-	p.mu.Lock()
+	rp.mu.Lock()
 	late := !due.Before(r.end.Add(t.duration(t.margin)))
 	if !late {
 		r.due = due
-		p.push(r)
+		rp.push(r)
 	}
-	p.mu.Unlock()
+	rp.mu.Unlock()
 	if late {
-		p.done(r)
+		rp.done(r)
 	}
 }
 
-// done is called when a record is gone. Its entry is removed if nobody needs it.
-func (p *reaper[T]) done(r *record[T]) {
-	p.mu.Lock()
+// done is called when a record does not exist any more. Its entry is removed if it is not in use.
+func (rp *reaper[T]) done(r *record[T]) {
+	rp.mu.Lock()
 	if !r.next.IsZero() {
 		r.due, r.next = r.next, time.Time{}
-		p.push(r)
-		p.mu.Unlock()
+		rp.push(r)
+		rp.mu.Unlock()
 		return
 	}
-	p.reserved--
+	rp.reserved--
 	r.entry.records = slices.DeleteFunc(r.entry.records, func(o *record[T]) bool { return o == r })
-	p.mu.Unlock()
-	p.backend.table.remove(r.entry)
+	rp.mu.Unlock()
+	rp.backend.table.remove(r.entry)
 }

@@ -26,7 +26,7 @@ func (p *reaper[T]) popFirst() *record[T] {
 	return heap.Pop(&p.queue).(*record[T])
 }
 
-func TestARecordIsOwnedOnceUnderItsName(t *testing.T) {
+func TestRecordIsQueuedOncePerName(t *testing.T) {
 	p, e := idleReaper(2)
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	grace := e.timing.grace()
@@ -52,7 +52,7 @@ func TestARecordIsOwnedOnceUnderItsName(t *testing.T) {
 	require.Empty(t, e.records)
 }
 
-func TestARecordThatIsMadeAgainWhileItIsRemovedIsRemovedAgain(t *testing.T) {
+func TestRecordInsertedDuringItsRemovalIsRemovedAgain(t *testing.T) {
 	p, e := idleReaper(2)
 	require.NoError(t, p.reserve())
 	p.add(e, 7, time.Unix(100, 0))
@@ -68,7 +68,7 @@ func TestARecordThatIsMadeAgainWhileItIsRemovedIsRemovedAgain(t *testing.T) {
 	require.Empty(t, e.records)
 }
 
-func TestARemovalIsTriedAgainUntilTheTTLHasDoneIt(t *testing.T) {
+func TestFailedRemovalIsRetriedUntilTheTTLHasRunOut(t *testing.T) {
 	p, e := idleReaper(2)
 	end := time.Unix(100, 0)
 	expiry := end.Add(e.timing.duration(e.timing.margin))

@@ -6,8 +6,8 @@ import (
 	"github.com/throttr-go/throttr/internal/coalesce"
 )
 
-// set opens a window with a count in place of every other. With an error, sent says that it
-// may have done a part of that.
+// set opens a window with a count in place of all others. If err is not nil, sent reports
+// whether a part of that may have been done.
 func (e *entry[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
 	var s state
 	err = e.timely(func(present int64) (err error) {
@@ -41,12 +41,13 @@ func (e *entry[T]) setNear(ctx context.Context, present int64, count uint64) (s 
 	return state{}, sent, errNoRecord
 }
 
-// replace inserts a record in a bucket in place of all that are not known to be over, be they
-// inserted since they were observed. This is one call that nothing interrupts. So nothing has
-// to be removed later, when another Set may have used its name.
+// replace inserts a record in a bucket and removes all records that are not known to be those of
+// windows that are over, including those that were inserted since they were observed. It is one
+// call that nothing interrupts. So no record has to be removed later, when another Set may have
+// used its name.
 //
 // Records of windows that are over are left to the clients that inserted them, and their names
-// are used up. If this is one of them, or if INSERT fails, done is false.
+// are used up. If the bucket has such a record, or if INSERT fails, done is false.
 func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucket int64, count uint64) (s state, done, sent bool, err error) {
 	if err := e.reaper.reserve(); err != nil {
 		return state{}, false, false, err
@@ -78,8 +79,8 @@ func (e *entry[T]) replace(ctx context.Context, all []observation, around, bucke
 	return e.timing.opened(bucket, count, from, to), true, true, nil
 }
 
-// reset removes every live record and returns the window that it has ended, if there was one.
-// With an error, sent says that it may have removed some.
+// reset removes all live records and returns the window that it has ended, if there was one. If
+// err is not nil, sent reports whether a record may have been removed.
 func (e *entry[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
 	live, err := e.observeLive(ctx, e.timing.bucket(e.backend.now()))
 	e.forget()
@@ -94,7 +95,7 @@ func (e *entry[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 	return r, sent, err
 }
 
-// get reads the active window. It changes nothing, not even what is known.
+// get reads the active window. It does not change what is known.
 func (e *entry[T]) get(ctx context.Context) (coalesce.Result, error) {
 	now := e.backend.now()
 	if known, name, ok := e.current(now); ok {
@@ -102,7 +103,7 @@ func (e *entry[T]) get(ctx context.Context) (coalesce.Result, error) {
 		if err != nil {
 			return coalesce.Result{}, err
 		}
-		if e.matches(o, known) {
+		if o.matches(known, e.timing) {
 			s := o.state(e.timing)
 			s.narrow(known)
 			return s.result(e.timing, o.count, e.backend.now()), nil

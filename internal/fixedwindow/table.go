@@ -20,8 +20,8 @@ type entryKey struct {
 	scale time.Duration
 }
 
-// table remembers a bounded number of entries. Evicting one that is still in use does no
-// harm: its hits are then like those of one more client.
+// table has a bounded number of entries. Evicting one that is still in use does no harm: its
+// hits then are like those of one more client.
 type table[T codec.Value] struct {
 	seed   maphash.Seed
 	max    int // entries per shard
@@ -117,10 +117,10 @@ const (
 )
 
 func (e *entry[T]) value() entryValue {
-	switch {
-	case e.coalescer.Busy():
+	if e.coalescer.Busy() {
 		return inUse
-	case e.active(e.backend.now()):
+	}
+	if e.active(e.backend.now()) {
 		return active
 	}
 	return worthless

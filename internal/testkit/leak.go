@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -20,7 +22,7 @@ func Stacks() []string {
 	for _, s := range strings.Split(string(buf), "\n\n") {
 		for _, p := range []string{
 			"throttr-go/throttr.(*", "throttr/internal/conn.", "throttr/internal/pool.", "throttr/internal/pubsub.",
-			"throttr/internal/fixedwindow.", "throttr/internal/coalesce.", "jackc/puddle",
+			"throttr/internal/fixedwindow.", "throttr/internal/sweep.", "throttr/internal/coalesce.", "jackc/puddle",
 		} {
 			if strings.Contains(s, p) {
 				own = append(own, s)
@@ -44,6 +46,12 @@ func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
 	t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
-	require.Empty(t, srv.Keys(), "records that were not removed")
+	require.Empty(t, Keys(srv), "records that were not removed")
 	require.Zero(t, srv.Expired(), "records that expired on the server")
+}
+
+// Keys returns the keys of all live records, without the two that backends keep for themselves:
+// that which parks the server, and that of the leader of the sweepers.
+func Keys(srv *mockserver.Server) []string {
+	return slices.DeleteFunc(srv.Keys(), func(key string) bool { return key == "" || key == sweep.LeaderKey })
 }

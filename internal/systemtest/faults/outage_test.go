@@ -14,19 +14,18 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// tally counts hits by their result.
-type tally struct{ server, allowed, denied, failed atomic.Int64 }
+// decisions counts hits by what decided them.
+type decisions struct{ server, allowed, denied, failed atomic.Int64 }
 
-// The policy applies while the server is down, and only then.
-func TestAServerThatIsKilledAndRestartedUnderLoad(t *testing.T) {
+func TestPolicyDecidesDuringAnOutageOnly(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
 		option                  func(t *testing.T) throttr.Option
 		allowed, denied, failed bool
 	}{
-		{"return an error", func(*testing.T) throttr.Option { return throttr.WithPolicy(throttr.ReturnError) }, false, false, true},
-		{"allow hits", func(*testing.T) throttr.Option { return throttr.WithPolicy(throttr.AllowHits) }, true, false, false},
-		{"deny hits", func(*testing.T) throttr.Option { return throttr.WithPolicy(throttr.DenyHits) }, false, true, false},
+		{"ReturnError", func(*testing.T) throttr.Option { return throttr.WithPolicy(throttr.ReturnError) }, false, false, true},
+		{"AllowHits", func(*testing.T) throttr.Option { return throttr.WithPolicy(throttr.AllowHits) }, true, false, false},
+		{"DenyHits", func(*testing.T) throttr.Option { return throttr.WithPolicy(throttr.DenyHits) }, false, true, false},
 		{"fallback", func(t *testing.T) throttr.Option {
 			b := memory.New()
 			t.Cleanup(func() { b.Close() })
@@ -36,9 +35,9 @@ func TestAServerThatIsKilledAndRestartedUnderLoad(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				before, during, after := measureOutage(t, c.option(t))
-				for _, up := range []*tally{before, after} {
+				for _, up := range []*decisions{before, after} {
 					require.Positive(t, up.server.Load())
-					require.Zero(t, up.allowed.Load()+up.denied.Load()+up.failed.Load(), "the server decides")
+					require.Zero(t, up.allowed.Load()+up.denied.Load()+up.failed.Load(), "hits that the server did not decide")
 				}
 				require.Equal(t, c.allowed, during.allowed.Load() > 0)
 				require.Equal(t, c.denied, during.denied.Load() > 0)
@@ -48,14 +47,14 @@ func TestAServerThatIsKilledAndRestartedUnderLoad(t *testing.T) {
 	}
 }
 
-// measureOutage makes hits before, during and after an outage. The outage ends when the client
-// has reconnected.
-func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *tally) {
+// measureOutage makes hits before, during and after an outage of the server. The outage ends when
+// the client has reconnected. No hit may take longer than 10 ms.
+func measureOutage(t *testing.T, o throttr.Option) (before, during, after *decisions) {
 	srv := testkit.InMemory(t)
 	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxRetryPause: time.Second}))
-	limiter := throttr.NewRateLimit(client.Backend(), policy)
-	before, during, after = new(tally), new(tally), new(tally)
-	var phase atomic.Pointer[tally]
+	limiter := throttr.NewRateLimit(client.Backend(), o)
+	before, during, after = new(decisions), new(decisions), new(decisions)
+	var phase atomic.Pointer[decisions]
 	phase.Store(before)
 	var load sync.WaitGroup
 	var stop atomic.Bool
@@ -63,10 +62,10 @@ func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *
 		load.Go(func() {
 			for !stop.Load() {
 				time.Sleep(10 * time.Millisecond)
-				begun := time.Now()
+				start := time.Now()
 				res, err := limiter.Hit(t.Context(), "k", 200*time.Millisecond, 50)
-				if took := time.Since(begun); took > 10*time.Millisecond {
-					t.Errorf("a hit took %v", took)
+				if elapsed := time.Since(start); elapsed > 10*time.Millisecond {
+					t.Errorf("a hit took %v", elapsed)
 				}
 				phase.Load().add(res, err)
 			}
@@ -79,7 +78,7 @@ func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *
 	time.Sleep(3 * time.Second)
 	require.NoError(t, srv.Restart(false))
 	srv.Refuse(false)
-	time.Sleep(1200 * time.Millisecond) // MaxRetryPause, and a tenth of it as jitter
+	time.Sleep(1200 * time.Millisecond) // MaxRetryPause, with a jitter of up to a tenth
 	phase.Store(after)
 	time.Sleep(time.Second)
 	stop.Store(true)
@@ -88,15 +87,15 @@ func measureOutage(t *testing.T, policy throttr.Option) (before, during, after *
 }
 
 // add counts the result of a hit.
-func (y *tally) add(res throttr.Result, err error) {
+func (d *decisions) add(res throttr.Result, err error) {
 	switch {
 	case err != nil:
-		y.failed.Add(1)
+		d.failed.Add(1)
 	case !res.Degraded:
-		y.server.Add(1)
+		d.server.Add(1)
 	case res.Allowed:
-		y.allowed.Add(1)
+		d.allowed.Add(1)
 	default:
-		y.denied.Add(1)
+		d.denied.Add(1)
 	}
 }

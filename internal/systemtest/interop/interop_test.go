@@ -1,3 +1,12 @@
+// Package interop_test is a suite for live servers:
+//
+//	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInterop -v ./internal/systemtest/interop
+//
+// It finds out the value size of each server. It can share a server with other clients: its keys
+// and channels are random, it removes its records, none of which expires, and it publishes only
+// to channels of its own. It does list all keys of the server, which takes long if there are many.
+//
+// The suite always runs against mock servers as well.
 package interop_test
 
 import (
@@ -16,144 +25,135 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// The interop suite runs against live servers, each for its own value size:
-//
-//	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInterop -v .
-//
-// Its keys and channels are random, it removes what it has made, and it lets nothing expire,
-// so that it can share a server. One with very many records it holds up a little, as it
-// lists them. Without live servers it runs against the mock server, so that
-// the suite itself is tried in every run of the tests.
-
-func TestInteropOnLiveServers(t *testing.T) {
+func TestInteropLiveServers(t *testing.T) {
 	servers := os.Getenv("THROTTR_SERVERS")
 	if servers == "" {
-		t.Skip("THROTTR_SERVERS is not set: there are no live servers, host:port and separated by commas, to test against")
+		t.Skip("THROTTR_SERVERS is not set. It is a list of live servers, host:port, separated by commas.")
 	}
 	for _, addr := range strings.Split(servers, ",") {
 		t.Run(addr, func(t *testing.T) {
 			size, err := throttr.ProbeValueSize(t.Context(), throttr.Config{}, addr)
 			require.NoError(t, err)
-			t.Logf("values of %s are %d bytes wide", addr, size)
-			testInterop(t, size, addr)
+			t.Logf("the value size of %s is %d", addr, size)
+			runSuite(t, size, addr)
 		})
 	}
 }
 
-func TestInteropOnTheMockServer(t *testing.T) {
+func TestInteropMockServers(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {
 			t.Parallel()
 			srv := mockserver.RunT(t, mockserver.WithValueSize(size), mockserver.WithHazard(mockserver.LateExpiry, true))
-			t.Run("suite", func(t *testing.T) { testInterop(t, size, srv.Addr()) })
-			require.Empty(t, srv.Keys(), "what the suite has left behind")
-			require.Zero(t, srv.Expired(), "what the suite has let expire")
+			t.Run("suite", func(t *testing.T) { runSuite(t, size, srv.Addr()) })
+			require.Empty(t, srv.Keys(), "records that were not removed")
+			require.Zero(t, srv.Expired(), "records that expired")
 		})
 	}
 }
 
-func testInterop(t *testing.T, size int, addr string) {
+// runSuite runs the suite against a server whose values have size bytes.
+func runSuite(t *testing.T, size int, addr string) {
 	switch size {
 	case 1:
-		runInterop[uint8](t, addr)
+		runSuiteOf[uint8](t, addr)
 	case 2:
-		runInterop[uint16](t, addr)
+		runSuiteOf[uint16](t, addr)
 	case 4:
-		runInterop[uint32](t, addr)
+		runSuiteOf[uint32](t, addr)
 	case 8:
-		runInterop[uint64](t, addr)
+		runSuiteOf[uint64](t, addr)
 	default:
-		t.Fatalf("a server has values of %d bytes", size)
+		t.Fatalf("the value size of the server is %d", size)
 	}
 }
 
-// runInterop runs the suite against one server.
-func runInterop[T codec.Value](t *testing.T, addr string) {
-	for _, part := range []struct {
+func runSuiteOf[T codec.Value](t *testing.T, addr string) {
+	for _, test := range []struct {
 		name string
-		test func(*testing.T, *interop[T])
+		run  func(*testing.T, *suite[T])
 	}{
-		{"counters", interopCounters[T]},
-		{"buffers", interopBuffers[T]},
-		{"TTL units", interopUnits[T]},
-		{"moving a TTL", interopMovedTTL[T]},
-		{"wrap", interopWrap[T]},
-		{"keys", interopKeys[T]},
-		{"the longest frame", interopLongestFrame[T]},
-		{"batch", interopBatch[T]},
-		{"large batch", interopLargeBatch[T]},
-		{"pipelining", interopPipelining[T]},
-		{"list", interopList[T]},
-		{"stats", interopStats[T]},
-		{"info", interopInfo[T]},
-		{"connections", interopConnections[T]},
-		{"subscriptions", interopSubscriptions[T]},
-		{"own channel", interopOwnChannel[T]},
-		{"windows", interopWindows[T]},
-		{"windows of several clients", interopSharedWindows[T]},
-		{"Set and Reset", interopSetAndReset[T]},
-		{"a wrong value size", interopWrongSize[T]},
+		{"counters", testCounters[T]},
+		{"buffers", testBuffers[T]},
+		{"TTL units", testUnits[T]},
+		{"TTL changes", testChangedTTL[T]},
+		{"wrap-around", testWrap[T]},
+		{"keys", testKeys[T]},
+		{"longest frame", testLongestFrame[T]},
+		{"wrong value size", testWrongSize[T]},
+		{"batch", testBatch[T]},
+		{"large batch", testLargeBatch[T]},
+		{"pipelining", testPipelining[T]},
+		{"list", testList[T]},
+		{"stats", testStats[T]},
+		{"info", testInfo[T]},
+		{"connections", testConnections[T]},
+		{"subscriptions", testSubscriptions[T]},
+		{"own channel", testOwnChannel[T]},
+		{"windows", testWindows[T]},
+		{"windows that clients share", testSharedWindows[T]},
+		{"Set and Reset", testSetAndReset[T]},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.test(t, newInterop[T](t, addr)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, newSuite[T](t, addr)) })
 	}
 }
 
-// interop is what a part of the suite works with.
-type interop[T codec.Value] struct {
+// suite is what each test of the suite starts with.
+type suite[T codec.Value] struct {
 	addr   string
 	client *throttr.Client[T]
-	run    string // random
+	run    string // a random prefix of keys and channels
 	ctx    context.Context
-	ttl    codec.TTL[T] // long enough for anything here
+	ttl    codec.TTL[T] // longer than any test
 }
 
-func newInterop[T codec.Value](t *testing.T, addr string) *interop[T] {
+func newSuite[T codec.Value](t *testing.T, addr string) *suite[T] {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	in := &interop[T]{addr: addr, run: "interop:" + rand.Text() + ":", ctx: ctx}
-	in.ttl = codec.TTL[T]{Amount: 200, Unit: codec.Seconds}
-	in.client = in.connect(t)
-	return in
+	s := &suite[T]{addr: addr, run: "interop:" + rand.Text() + ":", ctx: ctx}
+	s.ttl = codec.TTL[T]{Amount: 200, Unit: codec.Seconds}
+	s.client = s.connect(t)
+	return s
 }
 
-// connect makes a client that is closed when the test ends.
-func (in *interop[T]) connect(t *testing.T) *throttr.Client[T] {
+// connect returns a client that is closed at the end of the test.
+func (s *suite[T]) connect(t *testing.T) *throttr.Client[T] {
 	t.Helper()
-	client, err := throttr.Connect[T](in.ctx, throttr.Config{Servers: []string{in.addr}})
+	client, err := throttr.Connect[T](s.ctx, throttr.Config{Servers: []string{s.addr}})
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
-// key returns a key that nobody else has, and that is removed when the test ends.
-func (in *interop[T]) key(t *testing.T, name string) string {
-	key := in.run + name
+// key returns a key that no other client uses, and that is purged at the end of the test.
+func (s *suite[T]) key(t *testing.T, name string) string {
+	key := s.run + name
 	t.Cleanup(func() {
-		if _, err := in.client.Purge(in.ctx, key); err != nil {
+		if _, err := s.client.Purge(s.ctx, key); err != nil {
 			t.Errorf("purge: %v", err)
 		}
 	})
 	return key
 }
 
-// requireOK checks for an answer of success.
+// quota returns the counter under key.
+func (s *suite[T]) quota(t *testing.T, key string) T {
+	t.Helper()
+	c, ok, err := s.client.Query(s.ctx, key)
+	requireOK(t, ok, err)
+	return c.Quota
+}
+
+// requireOK requires that the status of a response is success.
 func requireOK(t *testing.T, ok bool, err error) {
 	t.Helper()
 	require.NoError(t, err)
-	require.True(t, ok, "the server answers failure")
+	require.True(t, ok, "the status is failure")
 }
 
-// requireFailure checks for an answer of failure.
+// requireFailure requires that the status of a response is failure.
 func requireFailure(t *testing.T, ok bool, err error) {
 	t.Helper()
 	require.NoError(t, err)
-	require.False(t, ok, "the server answers success")
-}
-
-// quota returns the counter under key.
-func (in *interop[T]) quota(t *testing.T, key string) T {
-	t.Helper()
-	c, ok, err := in.client.Query(in.ctx, key)
-	requireOK(t, ok, err)
-	return c.Quota
+	require.False(t, ok, "the status is success")
 }

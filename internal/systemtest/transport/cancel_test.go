@@ -18,143 +18,80 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// journal counts the executions of each request by its op and key.
-type journal struct {
-	mu   sync.Mutex
-	seen map[string]int
-}
-
-func (j *journal) observe(e mockserver.Exec) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.seen == nil {
-		j.seen = make(map[string]int)
-	}
-	j.seen[e.Op.String()+" "+e.Key]++
-}
-
-func (j *journal) times(op codec.Op, key string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.seen[op.String()+" "+key]
-}
-
-// asked is the outcome of a request.
-type asked struct {
-	op    codec.Op
-	key   string
-	right bool // the answer, if there is one, is the only one that can be right
-	err   error
-}
-
-// ask makes the i-th request of a kind that i decides, on a key that no other request
-// has: the answers differ, so that one that reaches the wrong caller is noticed.
-func ask(ctx context.Context, client *throttr.Client[uint16], i int) (a asked) {
-	key := fmt.Sprint("key:", i)
-	switch i % 4 {
-	case 0:
-		c, ok, err := client.Query(ctx, key)
-		return asked{codec.OpQuery, key, ok && c.Quota == uint16(i), err}
-	case 1:
-		b, ok, err := client.Get(ctx, "b"+key)
-		return asked{codec.OpGet, "b" + key, ok && string(b.Value) == key, err}
-	case 2:
-		ok, err := client.Insert(ctx, key, uint16(i), testkit.Minute)
-		return asked{codec.OpInsert, key, ok == (i%8 == 6), err} // the others exist
-	default:
-		ok, err := client.Update(ctx, key, codec.Quota, codec.Decrease, uint16(i))
-		return asked{codec.OpUpdate, key, ok == (i%8 == 3), err} // the others have less
-	}
-}
-
-// prepare puts in what n requests ask for.
-func prepare(t *testing.T, srv *mockserver.Server, client *throttr.Client[uint16], n int) {
-	for i := range n {
-		key := fmt.Sprint("key:", i)
-		switch {
-		case i%4 == 1:
-			ok, err := client.Set(t.Context(), "b"+key, []byte(key), testkit.Minute)
-			require.NoError(t, err)
-			require.True(t, ok)
-		case i%8 == 7:
-			srv.Set(key, uint64(i-1), time.Minute)
-		case i%8 != 6:
-			srv.Set(key, uint64(i), time.Minute)
-		}
-	}
-}
-
-func TestCallersWhoLeaveDisturbNobody(t *testing.T) {
+// The contexts of half of the callers end at a random moment. All others must get their own
+// responses, on the same connection.
+func TestCanceledCallDoesNotAffectOthers(t *testing.T) {
 	for split := range 4 {
 		t.Run(fmt.Sprintf("split %d", split), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { halfOfThemLeave(t, split) })
+			synctest.Test(t, func(t *testing.T) { testCanceledCalls(t, split) })
 		})
 	}
 }
 
-func halfOfThemLeave(t *testing.T, split int) {
+// testCanceledCalls has the server send its responses in pieces of split bytes.
+func testCanceledCalls(t *testing.T, split int) {
 	const callers = 2000
 	var executed journal
 	srv := testkit.InMemory(t, mockserver.WithObserver(executed.observe))
 	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 40}))
-	prepare(t, srv, client, callers)
+	fill(t, srv, client, callers)
 	srv.Split(split)
 	srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 
-	outcomes := make([]asked, callers)
+	results := make([]result, callers)
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
-			ctx, until := t.Context(), time.Time{}
+			ctx, deadline := t.Context(), time.Time{}
 			if rand.N(2) == 0 {
-				until = time.Now().Add(rand.N(60 * time.Millisecond))
+				deadline = time.Now().Add(rand.N(60 * time.Millisecond))
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithDeadline(ctx, until)
+				ctx, cancel = context.WithDeadline(ctx, deadline)
 				defer cancel()
 			}
-			outcomes[i] = ask(ctx, client, i)
-			if outcomes[i].err != nil && !time.Now().Equal(until) {
-				t.Errorf("%v came at %v, not at once", outcomes[i].err, time.Since(until))
+			results[i] = request(ctx, client, i)
+			if results[i].err != nil && !time.Now().Equal(deadline) {
+				t.Errorf("%v came %v after the deadline", results[i].err, time.Since(deadline))
 			}
 		})
 	}
 	all.Wait()
 	require.NoError(t, client.Close())
 
-	var answered, left, unsent int
-	for _, a := range outcomes {
-		n := executed.times(a.op, a.key)
-		if a.err == nil {
+	var answered, canceled, unsent int
+	for _, r := range results {
+		n := executed.count(r.op, r.key)
+		if r.err == nil {
 			answered++
-			require.True(t, a.right, "%v %s", a.op, a.key)
+			require.True(t, r.right, "%v %s", r.op, r.key)
 			require.Equal(t, 1, n)
 			continue
 		}
-		left++
+		canceled++
 		var failed *throttr.RequestError
-		require.ErrorAs(t, a.err, &failed)
-		require.ErrorIs(t, a.err, context.DeadlineExceeded)
-		require.True(t, throttr.Timeout(a.err))
-		require.Equal(t, a.op, failed.Op)
+		require.ErrorAs(t, r.err, &failed)
+		require.ErrorIs(t, r.err, context.DeadlineExceeded)
+		require.True(t, throttr.Timeout(r.err))
+		require.Equal(t, r.op, failed.Op)
 		require.LessOrEqual(t, n, 1)
 		if !failed.Sent {
 			unsent++
-			require.Zero(t, n, "%v %s was executed, though it was never sent", a.op, a.key)
+			require.Zero(t, n, "%v %s was executed though the error says that it was not sent", r.op, r.key)
 		}
 	}
 	require.Greater(t, answered, callers/3)
-	require.Greater(t, left, callers/10)
+	require.Greater(t, canceled, callers/10)
 	require.Greater(t, unsent, callers/20)
 	s := testkit.ServerStats(client)
-	require.EqualValues(t, 1, s.Dials, "one connection served them all")
+	require.EqualValues(t, 1, s.Dials, "one connection served all callers")
 	require.Zero(t, s.Failures)
 }
 
-func TestCallersWhoLeaveDisturbNobodyOverTCP(t *testing.T) {
+func TestCanceledCallDoesNotAffectOthersOverTCP(t *testing.T) {
 	const callers = 2000
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxConns: 1})
-	prepare(t, srv, client, callers)
+	fill(t, srv, client, callers)
 	srv.Split(3)
 	srv.Inject(mockserver.Fault{Delay: 50 * time.Microsecond})
 	var all sync.WaitGroup
@@ -165,12 +102,12 @@ func TestCallersWhoLeaveDisturbNobodyOverTCP(t *testing.T) {
 			if i%2 == 0 {
 				defer time.AfterFunc(rand.N(20*time.Millisecond), cancel).Stop()
 			}
-			a := ask(ctx, client, i)
-			if a.err == nil && !a.right {
-				t.Errorf("%v %s: the wrong answer", a.op, a.key)
+			r := request(ctx, client, i)
+			if r.err == nil && !r.right {
+				t.Errorf("%v %s: the wrong response", r.op, r.key)
 			}
-			if a.err != nil && !errors.Is(a.err, context.Canceled) {
-				t.Errorf("%v %s: %v", a.op, a.key, a.err)
+			if r.err != nil && !errors.Is(r.err, context.Canceled) {
+				t.Errorf("%v %s: %v", r.op, r.key, r.err)
 			}
 		})
 	}
@@ -178,7 +115,45 @@ func TestCallersWhoLeaveDisturbNobodyOverTCP(t *testing.T) {
 	require.EqualValues(t, 1, testkit.ServerStats(client).Dials)
 }
 
-func TestACallerWhoseContextIsOverSendsNothing(t *testing.T) {
+// A caller without company reads its own responses, so a canceled one leaves its response to
+// another reader. Only sockets are read that way.
+func TestCanceledLoneCallerDoesNotAffectTheNextCall(t *testing.T) {
+	srv := mockserver.RunT(t)
+	client := testkit.Connect[uint16](t, srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1}))
+	for i := range 10 {
+		srv.Set(fmt.Sprint(i), uint64(i), time.Hour)
+	}
+	query := func(ctx context.Context, i int) error {
+		c, ok, err := client.Query(ctx, fmt.Sprint(i))
+		if err == nil && (!ok || c.Quota != uint16(i)) {
+			t.Errorf("%d: %v %v", i, c, ok)
+		}
+		return err
+	}
+	for i := range 10 {
+		require.NoError(t, query(t.Context(), i))
+	}
+	require.NotZero(t, testkit.ServerStats(client).InlineReads, "the caller has not read its own responses")
+	for before := range 4 { // calls with the same context
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range before {
+			require.NoError(t, query(ctx, i))
+		}
+		requests := srv.Requests(codec.OpQuery)
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 100 * time.Millisecond, Times: 1})
+		canceled := make(chan error)
+		go func() { canceled <- query(ctx, 5) }()
+		require.Eventually(t, func() bool { return srv.Requests(codec.OpQuery) > requests }, 5*time.Second, 100*time.Microsecond)
+		cancel()
+		err := <-canceled
+		require.ErrorIs(t, err, context.Canceled)
+		require.False(t, throttr.SafeToRetry(err), "the request was sent")
+		require.NoError(t, query(t.Context(), 6), "the response to the canceled call is dropped")
+	}
+	require.EqualValues(t, 1, testkit.ServerStats(client).Dials)
+}
+
+func TestCallWithEndedContextSendsNothing(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,6 +168,6 @@ func TestACallerWhoseContextIsOverSendsNothing(t *testing.T) {
 	require.True(t, throttr.SafeToRetry(err))
 	_, _, err = client.Query(t.Context(), "k")
 	require.NoError(t, err)
-	require.Equal(t, 1, srv.Requests(codec.OpInsert), "the probe's")
-	require.Equal(t, 4, srv.Requests(codec.OpPurge), "the probe's")
+	require.Equal(t, 1, srv.Requests(codec.OpInsert), "of the probe")
+	require.Equal(t, 4, srv.Requests(codec.OpPurge), "of the probe")
 }

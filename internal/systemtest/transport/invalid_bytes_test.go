@@ -16,10 +16,10 @@ import (
 
 func TestInvalidBytesEndTheConnection(t *testing.T) {
 	for name, fault := range map[string]mockserver.Fault{
-		"an unknown status":     {Replace: []byte{0xff}},
-		"an op code":            {Replace: []byte{byte(codec.OpQuery)}},
-		"text":                  {Replace: []byte("ERR unknown command")},
-		"an endless event":      {Replace: []byte{0x19, 0, 0xff, 0xff}},
+		"an unknown status":      {Replace: []byte{0xff}},
+		"an op code":             {Replace: []byte{byte(codec.OpQuery)}},
+		"text":                   {Replace: []byte("ERR unknown command")},
+		"an endless event":       {Replace: []byte{0x19, 0, 0xff, 0xff}},
 		"a response twice":       {Duplicate: true},
 		"a response and garbage": {Replace: []byte{1, 0xff}},
 	} {

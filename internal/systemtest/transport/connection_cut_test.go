@@ -19,33 +19,14 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// counted counts the bytes of a connection.
-type counted struct {
-	net.Conn
-	read, written *atomic.Int64
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.read.Add(int64(n))
-	return n, err
-}
-
-func (c counted) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.written.Add(int64(n))
-	return n, err
-}
-
-// step is a request of the conversation that is cut: what it asks, of which executions
-// it consists, and whether its answer is right.
+// step is a part of the conversation that is cut: requests on one key.
 type step struct {
-	op  codec.Op
+	op  codec.Op // of the request that may change something, if there is one
 	key string
 	run func(ctx context.Context, c *throttr.Client[uint16]) (right bool, err error)
 }
 
-// conversation is a bit of everything, each on a key of its own.
+// conversation has a step for each kind of request, and a batch.
 var conversation = []step{
 	{codec.OpInsert, "insert", func(ctx context.Context, c *throttr.Client[uint16]) (bool, error) {
 		return c.Insert(ctx, "insert", 1, testkit.Minute)
@@ -79,13 +60,13 @@ var conversation = []step{
 	}},
 }
 
-// cutTest holds a conversation with a server over connections that can be cut.
+// cutTest holds the conversation with a server whose connections can be cut.
 type cutTest struct {
 	*testing.T
 	srv      *mockserver.Server
 	executed journal
 	cfg      throttr.Config
-	outcomes []asked
+	results  []result
 }
 
 func newCutTest(t *testing.T, cfg throttr.Config, opts ...mockserver.Option) *cutTest {
@@ -99,7 +80,7 @@ func newCutTest(t *testing.T, cfg throttr.Config, opts ...mockserver.Option) *cu
 	return c
 }
 
-// connect makes a client; where the probe has been cut, the second time.
+// connect returns a client. If the cut hits the probe, it connects again.
 func (c *cutTest) connect() *throttr.Client[uint16] {
 	client, err := throttr.Connect[uint16](c.Context(), c.cfg)
 	if err != nil {
@@ -111,16 +92,16 @@ func (c *cutTest) connect() *throttr.Client[uint16] {
 	return client
 }
 
-// talk runs the conversation, its steps one after the other or all at once.
-func (c *cutTest) talk(client *throttr.Client[uint16], atOnce bool) {
-	c.outcomes = make([]asked, len(conversation))
+// converse runs the steps of the conversation, one after the other or in parallel.
+func (c *cutTest) converse(client *throttr.Client[uint16], parallel bool) {
+	c.results = make([]result, len(conversation))
 	var all sync.WaitGroup
 	for i, s := range conversation {
 		run := func() {
 			right, err := s.run(c.Context(), client)
-			c.outcomes[i] = asked{s.op, s.key, right, err}
+			c.results[i] = result{s.op, s.key, right, err}
 		}
-		if atOnce {
+		if parallel {
 			all.Go(run)
 		} else {
 			run()
@@ -129,70 +110,71 @@ func (c *cutTest) talk(client *throttr.Client[uint16], atOnce bool) {
 	all.Wait()
 }
 
-// check holds the outcomes against what the server has executed, and returns how many
-// steps have failed.
+// check compares the results with what the server executed, and returns how many steps
+// failed.
 func (c *cutTest) check(what string) (failures int) {
-	for _, a := range c.outcomes {
-		n := c.executed.times(a.op, a.key)
-		if a.op != codec.OpQuery && a.op != codec.OpGet {
-			require.LessOrEqual(c, n, 1, "%s: %v %s was repeated", what, a.op, a.key)
+	for _, r := range c.results {
+		n := c.executed.count(r.op, r.key)
+		reads := r.op == codec.OpQuery || r.op == codec.OpGet
+		if !reads {
+			require.LessOrEqual(c, n, 1, "%s: %v %s was executed again", what, r.op, r.key)
 		}
-		if a.err == nil {
-			require.True(c, a.right, "%s: %v %s", what, a.op, a.key)
+		if r.err == nil {
+			require.True(c, r.right, "%s: %v %s", what, r.op, r.key)
 			require.Positive(c, n)
 			continue
 		}
 		failures++
-		require.ErrorIs(c, a.err, throttr.ErrConnLost, what)
-		require.NotEqual(c, codec.OpQuery, a.op, "%s: a read is repeated", what)
-		require.NotEqual(c, codec.OpGet, a.op, "%s: a read is repeated", what)
-		require.False(c, throttr.SafeToRetry(a.err), "%s: what was not sent is repeated", what)
+		require.ErrorIs(c, r.err, throttr.ErrConnLost, what)
+		require.False(c, reads, "%s: the client repeats a read", what)
+		require.False(c, throttr.SafeToRetry(r.err), "%s: the client repeats a request that was not sent", what)
 	}
 	return failures
 }
 
-// next makes sure that the client goes on.
-func (c *cutTest) next(client *throttr.Client[uint16], what string) {
+// requireWorks fails the test if the client is of no more use.
+func (c *cutTest) requireWorks(client *throttr.Client[uint16], what string) {
 	_, ok, err := client.Query(c.Context(), "query")
 	require.NoError(c, err, what)
 	require.True(c, ok, what)
 }
 
-func TestACutAtAnyByteIsToldTruthfully(t *testing.T) {
+// Each byte of the conversation, in either direction, is once the last before the connection
+// ends. A request fails only if it may have been executed, and no request is executed twice.
+func TestConnectionCutAtAnyByte(t *testing.T) {
 	for _, direction := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
-		for _, atOnce := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v/at once=%v", direction, atOnce), func(t *testing.T) {
+		for _, parallel := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/parallel=%v", direction, parallel), func(t *testing.T) {
 				failures, total := 0, 1
 				for after := 0; after <= total; after++ {
 					synctest.Test(t, func(t *testing.T) {
-						n, failed := cutAfter(t, mockserver.Cut{Direction: direction, After: after, Times: 1}, atOnce)
+						n, failed := testCut(t, mockserver.Cut{Direction: direction, After: after, Times: 1}, parallel)
 						total = max(total, n)
 						failures += failed
 					})
 				}
 				require.Greater(t, total, 20)
-				require.Greater(t, failures, 10, "cuts that hit what may not be repeated")
+				require.Greater(t, failures, 10, "requests that may not be repeated")
 			})
 		}
 	}
 }
 
-// cutAfter returns how many bytes go in the cut's direction if it does not happen, and
-// how many steps fail.
-func cutAfter(t *testing.T, cut mockserver.Cut, atOnce bool) (total, failures int) {
+// testCut returns how many bytes went in the direction of the cut, and how many steps failed.
+func testCut(t *testing.T, cut mockserver.Cut, parallel bool) (total, failures int) {
 	var read, written atomic.Int64
 	var c *cutTest
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		nc, err := c.srv.Dial(ctx)
-		return counted{nc, &read, &written}, err
+		return countingConn{nc, &read, &written}, err
 	}
 	c = newCutTest(t, throttr.Config{Dial: dial, MaxConns: 1}, mockserver.WithAddr("memory", "cut:1"))
 	c.srv.Cut(cut)
 	client := c.connect()
-	c.talk(client, atOnce)
+	c.converse(client, parallel)
 	what := fmt.Sprintf("cut %v after %d", cut.Direction, cut.After)
 	failures = c.check(what)
-	c.next(client, what)
+	c.requireWorks(client, what)
 	require.NoError(t, client.Close())
 	synctest.Wait()
 	require.Zero(t, c.srv.Conns())
@@ -202,19 +184,38 @@ func cutAfter(t *testing.T, cut mockserver.Cut, atOnce bool) (total, failures in
 	return int(read.Load()), failures
 }
 
-func TestACutOverTCPIsToldTruthfully(t *testing.T) {
+// countingConn counts the bytes of a connection.
+type countingConn struct {
+	net.Conn
+	read, written *atomic.Int64
+}
+
+func (c countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+func (c countingConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
+}
+
+func TestConnectionCutOverTCP(t *testing.T) {
 	for _, direction := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
-		for after := 0; after < 250; after += 1 + 12*(1-int(direction)) {
-			if direction == mockserver.ToClient && after > 50 {
-				break
-			}
+		bytes, step := 250, 13 // requests are long
+		if direction == mockserver.ToClient {
+			bytes, step = 51, 1
+		}
+		for after := 0; after < bytes; after += step {
 			c := newCutTest(t, throttr.Config{})
 			c.srv.Cut(mockserver.Cut{Direction: direction, After: after, Times: 1})
 			client := c.connect()
-			c.talk(client, true)
+			c.converse(client, true)
 			what := fmt.Sprintf("cut %v after %d", direction, after)
 			c.check(what)
-			c.next(client, what)
+			c.requireWorks(client, what)
 			require.NoError(t, client.Close())
 			c.srv.Close()
 		}
@@ -222,15 +223,15 @@ func TestACutOverTCPIsToldTruthfully(t *testing.T) {
 	testkit.RequireNoGoroutines(t)
 }
 
-var errFull = errors.New("no more is taken")
+var errFull = errors.New("no more bytes are accepted")
 
-// narrow takes so many bytes more, and then no write.
-type narrow struct {
+// limitedConn accepts a number of bytes and then fails each write.
+type limitedConn struct {
 	net.Conn
 	left *atomic.Int64
 }
 
-func (c narrow) Write(p []byte) (int, error) {
+func (c limitedConn) Write(p []byte) (int, error) {
 	n := min(int64(len(p)), c.left.Load())
 	c.left.Add(-n)
 	if n == 0 && len(p) > 0 {
@@ -243,9 +244,9 @@ func (c narrow) Write(p []byte) (int, error) {
 	return m, err
 }
 
-// Several requests leave in one write, and the network takes a part of it: those that lie
-// beyond were not sent, and are repeated; all others may have been executed.
-func TestAWriteThatIsTakenInPartIsToldTruthfully(t *testing.T) {
+// Several requests share a write, and the network accepts a part of it. Requests of which it
+// accepted nothing were not sent and are repeated. All others may have been executed.
+func TestPartialWrite(t *testing.T) {
 	failed := map[codec.Op]int{}
 	for after := range 150 {
 		synctest.Test(t, func(t *testing.T) {
@@ -256,7 +257,7 @@ func TestAWriteThatIsTakenInPartIsToldTruthfully(t *testing.T) {
 				nc, err := c.srv.Dial(ctx)
 				if first {
 					first = false
-					return narrow{nc, &left}, err
+					return limitedConn{nc, &left}, err
 				}
 				return nc, err
 			}
@@ -264,46 +265,47 @@ func TestAWriteThatIsTakenInPartIsToldTruthfully(t *testing.T) {
 			left.Store(1 << 20)
 			client := c.connect()
 			left.Store(int64(after))
-			c.talk(client, true)
-			c.check(fmt.Sprintf("%d bytes are taken", after))
-			for _, a := range c.outcomes {
-				if a.err != nil {
-					require.ErrorIs(t, a.err, errFull)
-					failed[a.op]++
+			c.converse(client, true)
+			what := fmt.Sprintf("%d bytes are accepted", after)
+			c.check(what)
+			for _, r := range c.results {
+				if r.err != nil {
+					require.ErrorIs(t, r.err, errFull)
+					failed[r.op]++
 				}
 			}
-			c.next(client, "next")
+			c.requireWorks(client, what)
 			require.NoError(t, client.Close())
 		})
 	}
-	require.Len(t, failed, 4, "INSERT, UPDATE, SET and PURGE each were hit: %v", failed)
+	require.Len(t, failed, 4, "INSERT, UPDATE, SET and PURGE each failed: %v", failed)
 }
 
-func TestWhatWasNotSentIsSaidToBeSafeToRetry(t *testing.T) {
+func TestQueuedRequestsAreSafeToRetryAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const callers, inFlight = 10, 3
 		var executed journal
 		srv := testkit.InMemory(t, mockserver.WithObserver(executed.observe))
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1, MaxInFlight: 3})))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1, MaxInFlight: inFlight})))
 		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Drop: true})
-		const callers = 10
-		outcomes := make([]error, callers)
+		errs := make([]error, callers)
 		var all sync.WaitGroup
 		for i := range callers {
-			all.Go(func() { _, outcomes[i] = client.Insert(t.Context(), fmt.Sprint(i), 1, testkit.Minute) })
+			all.Go(func() { _, errs[i] = client.Insert(t.Context(), fmt.Sprint(i), 1, testkit.Minute) })
 		}
 		synctest.Wait()
-		require.Equal(t, 3, testkit.ServerStats(client).InFlight)
-		require.Equal(t, callers-3, testkit.ServerStats(client).Waiting)
+		require.Equal(t, inFlight, testkit.ServerStats(client).InFlight)
+		require.Equal(t, callers-inFlight, testkit.ServerStats(client).Waiting)
 		srv.Disconnect()
 		all.Wait()
 		safe := 0
-		for i, err := range outcomes {
+		for i, err := range errs {
 			require.ErrorIs(t, err, throttr.ErrConnLost)
-			require.Equal(t, executed.times(codec.OpInsert, fmt.Sprint(i)) == 0, throttr.SafeToRetry(err))
+			require.Equal(t, executed.count(codec.OpInsert, fmt.Sprint(i)) == 0, throttr.SafeToRetry(err))
 			if throttr.SafeToRetry(err) {
 				safe++
 			}
 		}
-		require.Equal(t, callers-3, safe)
+		require.Equal(t, callers-inFlight, safe)
 	})
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// stocked starts a server with n records.
-func stocked(t testing.TB, n int, opts ...mockserver.Option) *mockserver.Server {
+// newFullServer starts a server with n records.
+func newFullServer(t testing.TB, n int, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
 	srv := mockserver.RunT(t, opts...)
 	for i := range n {
 		srv.Set("key:"+strconv.Itoa(i), 1, time.Hour)
@@ -23,15 +24,15 @@ func stocked(t testing.TB, n int, opts ...mockserver.Option) *mockserver.Server 
 	return srv
 }
 
-func TestAListHoldsUpNobodysHits(t *testing.T) {
+func TestListDoesNotDelayHits(t *testing.T) {
 	const callers, each = 8, 50
 	keys := 1_000_000
 	if testkit.Race {
 		keys /= 10
 	}
-	// In memory nothing is buffered between the two sides: what the loop has not taken, the
-	// server has not sent.
-	srv := stocked(t, keys, mockserver.WithAddr("memory", "memory:1"))
+	// Connections in memory have no buffer: what the loop has not read, the server has not
+	// sent.
+	srv := newFullServer(t, keys, mockserver.WithAddr("memory", "memory:1"))
 	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, StallTimeout: time.Minute}))
 	limiter := throttr.NewRateLimit(client.Backend())
 	seen := map[string]bool{}
@@ -40,7 +41,7 @@ func TestAListHoldsUpNobodysHits(t *testing.T) {
 		if seen[e.Key] = true; len(seen)%(keys/4) != 1 {
 			continue
 		}
-		// The list is under way, and stays where it is until all hits have been answered.
+		// The response to LIST has begun. The loop goes on when all hits are answered.
 		var hits sync.WaitGroup
 		for i := range callers {
 			hits.Go(func() {
@@ -61,14 +62,15 @@ func TestAListHoldsUpNobodysHits(t *testing.T) {
 	}
 }
 
-// How long does a hit take while a million keys are listed, and how long alone? An
-// operation is a list: a hit that was queued behind it would wait as long.
+// BenchmarkHitsBesideAList compares how long a hit takes while a million keys are listed with
+// how long it takes otherwise. An operation is a LIST: a hit that is queued behind it takes as
+// long.
 func BenchmarkHitsBesideAList(b *testing.B) {
 	const keys = 1_000_000
-	srv := stocked(b, keys, mockserver.WithValueSize(4))
+	srv := newFullServer(b, keys, mockserver.WithValueSize(4))
 	client := testkit.Connect[uint32](b, srv, throttr.Config{})
 	limiter := throttr.NewRateLimit(client.Backend())
-	// hits returns how long each hit takes, of as many as there are until done.
+	// hits makes hits until done is closed, and returns how long each took.
 	hits := func(done <-chan struct{}) (took []time.Duration) {
 		for {
 			select {
@@ -111,9 +113,9 @@ func BenchmarkHitsBesideAList(b *testing.B) {
 	}
 }
 
-// How fast is a list, and what does an entry cost?
+// BenchmarkAList lists 100,000 records.
 func BenchmarkAList(b *testing.B) {
-	srv := stocked(b, 100_000)
+	srv := newFullServer(b, 100_000)
 	client := testkit.Connect[uint16](b, srv, throttr.Config{})
 	b.ReportAllocs()
 	for b.Loop() {

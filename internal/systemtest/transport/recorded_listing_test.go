@@ -15,8 +15,9 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-func TestLargeRecordedAnswersThroughTheMethods(t *testing.T) {
-	raw, err := os.ReadFile("codec/testdata/responses-uint16.json")
+// The methods decode long responses that a real server sent.
+func TestRecordedListings(t *testing.T) {
+	raw, err := os.ReadFile("../../../codec/testdata/responses-uint16.json")
 	require.NoError(t, err)
 	var rec struct {
 		Keys        map[string][2]any
@@ -32,19 +33,19 @@ func TestLargeRecordedAnswersThroughTheMethods(t *testing.T) {
 		WhoAmI      string `json:"whoami"`
 	}
 	require.NoError(t, json.Unmarshal(raw, &rec))
-	answers := map[codec.Op][]byte{}
+	responses := map[codec.Op][]byte{}
 	for op, text := range map[codec.Op]string{
 		codec.OpList: rec.List, codec.OpStats: rec.Stats, codec.OpConnections: rec.Conns, codec.OpChannels: rec.Chans,
 		codec.OpChannel: rec.Multi, codec.OpInfo: rec.Info, codec.OpWhoAmI: rec.WhoAmI,
 	} {
-		answers[op], err = hex.DecodeString(text)
+		responses[op], err = hex.DecodeString(text)
 		require.NoError(t, err)
 	}
 	client := (&testkit.Fake[uint16]{Play: func(op codec.Op, nc net.Conn) bool {
 		if op == codec.OpChannel {
 			io.ReadFull(nc, make([]byte, 1+len("multi")))
 		}
-		_, err := nc.Write(answers[op])
+		_, err := nc.Write(responses[op])
 		return err == nil
 	}}).Client(t, throttr.Config{})
 	ctx := t.Context()

@@ -14,12 +14,11 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestAClientWorksOverTLS(t *testing.T) {
+func TestClientOverTLS(t *testing.T) {
+	const callers = 500
 	cert, roots := testkit.Certificate(t, time.Now().Add(time.Hour))
 	srv := mockserver.RunT(t)
-	prepared := testkit.Connect[uint16](t, srv, throttr.Config{})
-	const callers = 500
-	prepare(t, srv, prepared, callers)
+	fill(t, srv, testkit.Connect[uint16](t, srv, throttr.Config{}), callers)
 	addr := testkit.TLSProxy(t, srv, &tls.Config{Certificates: []tls.Certificate{cert}})
 	cfg := throttr.Config{Servers: []string{addr}, Dial: testkit.DialLoopback, TLS: &tls.Config{RootCAs: roots}}
 	client, err := throttr.Connect[uint16](t.Context(), cfg)
@@ -28,16 +27,16 @@ func TestAClientWorksOverTLS(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
-			if a := ask(t.Context(), client, i); a.err != nil || !a.right {
-				t.Errorf("%v %s: %v", a.op, a.key, a.err)
+			if r := request(t.Context(), client, i); r.err != nil || !r.right {
+				t.Errorf("%v %s: %v", r.op, r.key, r.err)
 			}
 		})
 	}
 	all.Wait()
-	require.Empty(t, cfg.TLS.ServerName, "the caller's Config is left as it is")
+	require.Empty(t, cfg.TLS.ServerName, "the caller's configuration is not changed")
 }
 
-func TestAClientWorksOverAUnixSocket(t *testing.T) {
+func TestClientOverAUnixSocket(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
 	cfg, err := throttr.ParseURL(srv.Addr())
 	require.NoError(t, err)

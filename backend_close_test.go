@@ -1,0 +1,206 @@
+package throttr_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestBackendClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		backend, other := client.Backend(), client.Backend()
+		limiter := throttr.NewRateLimit(backend)
+		testkit.Hits(t, limiter, 1, "over", time.Second, 5)
+		testkit.Hits(t, limiter, 1, "open", time.Minute, 5)
+		time.Sleep(time.Second)
+		require.Len(t, srv.Keys(), 2)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := backend.Close(); err != nil {
+					t.Error(err)
+				}
+				if n := len(srv.Keys()); n != 1 {
+					t.Errorf("%d records after Close: only that of the open window must be left", n)
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, backend.Close())
+		_, err := limiter.Hit(t.Context(), "open", time.Minute, 5)
+		require.ErrorIs(t, err, throttr.ErrClosed)
+		require.True(t, throttr.SafeToRetry(err))
+
+		require.Equal(t, 1, testkit.Hits(t, throttr.NewRateLimit(other), 1, "open", time.Minute, 5), "other backends go on")
+		_, _, err = client.Query(t.Context(), "k")
+		require.NoError(t, err, "and so does the client")
+		require.NoError(t, client.Close())
+		require.NoError(t, backend.Close())
+		_, err = other.Hit(t.Context(), "open", time.Minute, 5, 1)
+		require.ErrorIs(t, err, throttr.ErrClosed)
+	})
+}
+
+// A closed backend leaves no goroutine, and its client no longer refers to it.
+func TestClosedBackendIsFreed(t *testing.T) {
+	srv := mockserver.RunT(t)
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	before := len(testkit.Stacks())
+	freed := func() weak.Pointer[throttr.ServerBackend[uint16]] {
+		backend := client.Backend()
+		testkit.Hits(t, throttr.NewRateLimit(backend), 1, "k", time.Minute, 5)
+		require.Greater(t, len(testkit.Stacks()), before)
+		require.NoError(t, backend.Close())
+		return weak.Make(backend)
+	}()
+	require.Eventually(t, func() bool { return len(testkit.Stacks()) <= before }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return freed.Value() == nil
+	}, 5*time.Second, time.Millisecond)
+	require.NoError(t, client.Close())
+}
+
+func TestCloseRemovesRecordsOfEndedWindows(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
+	for i := range 1000 {
+		testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
+	}
+	testkit.Hits(t, limiter, 1, "open", time.Hour, 5)
+	srv.Advance(time.Minute) // the windows are over, and it is too early to remove their records
+	require.Len(t, srv.Keys(), 1001)
+	require.NoError(t, client.Close())
+	require.Len(t, srv.Keys(), 1, "the record of the open window remains")
+	require.Zero(t, srv.Expired())
+}
+
+func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		testkit.Hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", time.Minute, 5)
+		time.Sleep(time.Minute) // the window is over, and it is too early to remove its record
+		srv.Inject(mockserver.Fault{Drop: true})
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.LessOrEqual(t, time.Since(start), time.Second, "less than Config.StallTimeout")
+		require.Len(t, srv.Keys(), 1)
+	})
+}
+
+func TestCloseWaitsForARemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		for i := range 100 {
+			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Second, 5)
+		}
+		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
+		time.Sleep(2020 * time.Millisecond) // the removal has begun
+		require.Len(t, srv.Keys(), 100)
+		require.NoError(t, client.Close())
+		require.Empty(t, srv.Keys())
+	})
+}
+
+func TestCloseRepeatsAFailedRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
+		testkit.Hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", 100*time.Millisecond, 5)
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
+		time.Sleep(210 * time.Millisecond)
+		require.Len(t, srv.Keys(), 1, "the removal has failed")
+		require.NoError(t, client.Close())
+		require.Empty(t, srv.Keys())
+	})
+}
+
+// However many records there are to remove, and however slow the server is, Close returns
+// within a second.
+func TestCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 3000
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		for i := range keys {
+			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
+		}
+		time.Sleep(time.Minute) // the windows are over, and it is too early to remove their records
+		remove := srv.Inject(mockserver.Fault{Delay: 90 * time.Millisecond})
+		defer remove()
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.LessOrEqual(t, time.Since(start), time.Second)
+		require.Less(t, len(srv.Keys()), keys-5*256, "Close has removed what it could")
+		require.NotEmpty(t, srv.Keys())
+	})
+}
+
+func TestCloseDuringHits(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+				backend := client.Backend(throttr.WithAlgorithm(algorithm))
+				limiter := throttr.NewRateLimit(backend)
+				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+				var callers sync.WaitGroup
+				for g := range 50 {
+					callers.Go(func() {
+						for i := 0; ; i++ {
+							_, err := limiter.Hit(t.Context(), fmt.Sprint(g%5, i/100), 100*time.Millisecond, 20)
+							if err != nil {
+								if !errors.Is(err, throttr.ErrClosed) {
+									t.Errorf("Hit: %v", err)
+								}
+								return
+							}
+							time.Sleep(time.Millisecond)
+						}
+					})
+				}
+				time.Sleep(1500 * time.Millisecond)
+				start := time.Now()
+				require.NoError(t, client.Close())
+				require.LessOrEqual(t, time.Since(start), time.Second)
+				callers.Wait()
+				records := len(srv.Keys())
+				require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
+				require.LessOrEqual(t, backend.Stats().Records, records)
+			})
+		})
+	}
+}
+
+// A denial that is remembered is not returned either.
+func TestHitAfterCloseFails(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
+	require.Equal(t, 1, testkit.Hits(t, limiter, 3, "k", time.Minute, 1))
+	require.NoError(t, client.Close())
+	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
+	require.ErrorIs(t, err, throttr.ErrClosed)
+	require.True(t, throttr.SafeToRetry(err))
+}

@@ -1,0 +1,93 @@
+package faults_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// executions records what a server executes.
+type executions struct {
+	mu        sync.Mutex                   // guards what follows
+	requests  map[string][]mockserver.Exec // by op and key, without the requests themselves
+	assigned  map[windowCount]int          // how many hits the server gave each count to
+	increased map[string]int               // how much was added, by the key of the window
+}
+
+// windowCount is a count of the window of a key.
+type windowCount struct {
+	key   string
+	count uint64
+}
+
+// observe is an observer of a mock server.
+func (x *executions) observe(e mockserver.Exec) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.requests == nil {
+		x.requests, x.assigned, x.increased = map[string][]mockserver.Exec{}, map[windowCount]int{}, map[string]int{}
+	}
+	switch r := e.Request.(type) {
+	case codec.Subscribe:
+		e.Key = fmt.Sprintf("%s on %d", r.Channel, e.Conn)
+	case codec.Update[uint16]:
+		if part := strings.SplitN(e.Key, ":", 4); len(part) == 4 && e.Status { // rl:scale:bucket:key
+			x.increased[part[3]] += int(r.Value)
+			for i := range uint64(r.Value) {
+				x.assigned[windowCount{part[3], e.Quota - i}]++
+			}
+		}
+	}
+	e.Request = nil // its bytes are valid only now
+	id := e.Op.String() + " " + e.Key
+	x.requests[id] = append(x.requests[id], e)
+}
+
+// assignments returns how many hits the server gave a count to.
+func (x *executions) assignments(c windowCount) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.assigned[c]
+}
+
+// added returns how much was added to the windows of key.
+func (x *executions) added(key string) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.increased[key]
+}
+
+// of returns the executions of a request.
+func (x *executions) of(op codec.Op, key string) []mockserver.Exec {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.requests[op.String()+" "+key]
+}
+
+// match reports whether ok is the status of the last execution of a request, and, if that is a
+// QUERY, quota its quota.
+func (x *executions) match(op codec.Op, key string, ok bool, quota uint16) bool {
+	all := x.of(op, key)
+	if len(all) == 0 {
+		return false
+	}
+	last := all[len(all)-1]
+	return ok == last.Status && (op != codec.OpQuery || uint64(quota) == last.Quota)
+}
+
+// repeated returns how many executions requests of some ops had after their first.
+func (x *executions) repeated(ops ...codec.Op) (n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id, all := range x.requests {
+		for _, op := range ops {
+			if strings.HasPrefix(id, op.String()+" ") {
+				n += len(all) - 1
+			}
+		}
+	}
+	return n
+}

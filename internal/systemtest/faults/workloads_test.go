@@ -1,0 +1,153 @@
+package faults_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// workload is a kind of call. start prepares a scenario for it. It returns the call, and a
+// function to call after the client is closed, which returns how many executions of requests were
+// repetitions.
+type workload struct {
+	name  string
+	start func(s *scenario) (do call, finish func() (repeated int))
+}
+
+var workloads = []workload{
+	{"Single requests", startRequests},
+	{"Batches", startBatches},
+	{"Subscriptions", startSubscriptions},
+	{"Hits with ReturnError", startHits(throttr.ReturnError)},
+	{"Hits with AllowHits", startHits(throttr.AllowHits)},
+	{"Hits with DenyHits", startHits(throttr.DenyHits)},
+	{"Hits with a fallback", func(s *scenario) (call, func() int) {
+		b := memory.New()
+		s.Cleanup(func() { b.Close() })
+		return startHitsWith(s, throttr.WithFallback(b))
+	}},
+}
+
+// writes are the ops of requests that change something. The client may repeat all others.
+var writes = []codec.Op{codec.OpInsert, codec.OpUpdate, codec.OpPurge, codec.OpSet}
+
+// startRequests makes one request a call, of six kinds in turn. Each call has a key of its own.
+// Half of the keys exist.
+func startRequests(s *scenario) (call, func() int) {
+	for n := range totalCalls {
+		if n/6%2 == 0 {
+			s.srv.Set(strconv.Itoa(n), uint64(n), testkit.Minute.Duration())
+		}
+	}
+	do := func(ctx context.Context, n int) (verdict, bool, error) {
+		c, key := s.client, strconv.Itoa(n)
+		var op codec.Op
+		var ok bool
+		var quota uint16
+		var err error
+		switch n % 6 {
+		case 0:
+			op = codec.OpInsert
+			ok, err = c.Insert(ctx, key, 1, testkit.Minute)
+		case 1:
+			var r throttr.Counter[uint16]
+			op = codec.OpQuery
+			r, ok, err = c.Query(ctx, key)
+			quota = r.Quota
+		case 2:
+			op = codec.OpUpdate
+			ok, err = c.Update(ctx, key, codec.Quota, codec.Increase, 1)
+		case 3:
+			op = codec.OpPurge
+			ok, err = c.Purge(ctx, key)
+		case 4:
+			op = codec.OpSet
+			ok, err = c.Set(ctx, key, []byte(key), testkit.Minute)
+		case 5:
+			op = codec.OpGet
+			_, ok, err = c.Get(ctx, key)
+		}
+		return s.verdict(s.executed.match(op, key, ok, quota)), len(s.executed.of(op, key)) > 0, err
+	}
+	return do, func() int { return s.executed.repeated(writes...) }
+}
+
+// startBatches makes a batch of four requests a call.
+func startBatches(s *scenario) (call, func() int) {
+	do := func(ctx context.Context, n int) (verdict, bool, error) {
+		key, missing := strconv.Itoa(n), "missing:"+strconv.Itoa(n)
+		var b throttr.Batch[uint16]
+		insert := b.Insert(key, uint16(n), testkit.Minute)
+		update := b.Update(missing, codec.Quota, codec.Increase, 1)
+		query := b.Query(key)
+		purge := b.Purge(missing)
+		err := s.client.Do(ctx, &b)
+		correct := true
+		for _, r := range []struct {
+			op    codec.Op
+			key   string
+			reply throttr.Reply[uint16]
+		}{{codec.OpInsert, key, insert}, {codec.OpUpdate, missing, update}, {codec.OpPurge, missing, purge}} {
+			ok, err := r.reply.OK()
+			correct = correct && (err != nil || s.executed.match(r.op, r.key, ok, 0))
+		}
+		c, ok, queryErr := query.Counter()
+		correct = correct && (queryErr != nil || s.executed.match(codec.OpQuery, key, ok, c.Quota))
+		return s.verdict(correct), len(s.executed.of(codec.OpInsert, key)) > 0, err
+	}
+	return do, func() int { return s.executed.repeated(writes...) }
+}
+
+// startSubscriptions subscribes to a channel of its own in each call, and receives a message that
+// the server publishes there. Another subscription stays open. It must not receive a message
+// twice, or one of another channel.
+func startSubscriptions(s *scenario) (call, func() int) {
+	var mu sync.Mutex
+	published := 0
+	publish := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		published++
+		s.srv.Publish("all", []byte(strconv.Itoa(published)))
+	}
+	steady := testkit.Subscribe(s, s.client, "all")
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		last := 0
+		for m, err := range steady.Messages(context.Background()) {
+			if err != nil {
+				return
+			}
+			n, err := strconv.Atoi(string(m.Payload))
+			if !m.Gap && (err != nil || n <= last || m.Channel != "all") {
+				s.Errorf("message %v after %d", m, last)
+			}
+			last = max(last, n)
+		}
+	})
+	do := func(ctx context.Context, n int) (verdict, bool, error) {
+		name := "c" + strconv.Itoa(n)
+		sub, err := s.client.Subscribe(ctx, name)
+		if err != nil {
+			return correctResponse, false, err
+		}
+		defer sub.Close()
+		s.srv.Publish(name, []byte(name))
+		publish()
+		for {
+			m, err := sub.Next(ctx)
+			if err != nil || !m.Gap {
+				return s.verdict(m.Channel == name && string(m.Payload) == name), false, err
+			}
+		}
+	}
+	return do, func() int {
+		reader.Wait()
+		return s.executed.repeated(codec.OpSubscribe)
+	}
+}

@@ -1,0 +1,96 @@
+package interop_test
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+func testBatch[T codec.Value](t *testing.T, s *suite[T]) {
+	counter, buffer, missing := s.key(t, "counter"), s.key(t, "buffer"), s.key(t, "missing")
+	var b throttr.Batch[T]
+	done := []throttr.Reply[T]{
+		b.Insert(counter, 5, s.ttl),
+		b.Update(counter, codec.Quota, codec.Increase, 2),
+		b.Update(counter, codec.TimeToLive, codec.Patch, 100),
+		b.Set(buffer, []byte("hello"), s.ttl),
+	}
+	query, get, queryMissing := b.Query(counter), b.Get(buffer), b.Query(missing)
+	done = append(done, b.Purge(counter), b.Purge(buffer))
+	again := b.Purge(counter)
+	require.NoError(t, s.client.Do(s.ctx, &b))
+	for _, r := range done {
+		ok, err := r.OK()
+		requireOK(t, ok, err)
+	}
+	ok, err := again.OK()
+	requireFailure(t, ok, err)
+	c, ok, err := query.Counter()
+	requireOK(t, ok, err)
+	require.Equal(t, T(7), c.Quota)
+	require.LessOrEqual(t, c.TTL.Amount, T(100))
+	v, ok, err := get.Buffer()
+	requireOK(t, ok, err)
+	require.Equal(t, "hello", string(v.Value))
+	_, ok, err = queryMissing.Counter()
+	requireFailure(t, ok, err)
+}
+
+// testLargeBatch makes a batch that takes several round trips.
+func testLargeBatch[T codec.Value](t *testing.T, s *suite[T]) {
+	const n = 1200
+	k := s.key(t, "counter")
+	var b throttr.Batch[T]
+	b.Insert(k, 0, s.ttl)
+	replies := make([]throttr.CounterReply[T], n)
+	for i := range replies {
+		b.Update(k, codec.Quota, codec.Increase, 1)
+		replies[i] = b.Query(k)
+	}
+	require.NoError(t, s.client.Do(s.ctx, &b))
+	for i, r := range replies {
+		c, ok, err := r.Counter()
+		requireOK(t, ok, err)
+		n := uint64(i + 1)
+		require.Equal(t, T(n), c.Quota, "request %d; counters of one byte wrap", i)
+	}
+}
+
+// testPipelining makes 2,000 requests from 50 goroutines. Each goroutine checks the responses
+// about a counter of its own, and increases one that all share.
+func testPipelining[T codec.Value](t *testing.T, s *suite[T]) {
+	const goroutines, rounds = 50, 10
+	shared := s.key(t, "shared")
+	ok, err := s.client.Insert(s.ctx, shared, 0, s.ttl)
+	requireOK(t, ok, err)
+	var callers sync.WaitGroup
+	for g := range goroutines {
+		own := s.key(t, strconv.Itoa(g))
+		callers.Go(func() {
+			if ok, err := s.client.Insert(s.ctx, own, T(g), s.ttl); !ok || err != nil {
+				t.Errorf("insert: %v %v", ok, err)
+			}
+			for r := range rounds {
+				for _, k := range []string{own, shared} {
+					if ok, err := s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1); !ok || err != nil {
+						t.Errorf("update: %v %v", ok, err)
+					}
+				}
+				for range 2 {
+					c, ok, err := s.client.Query(s.ctx, own)
+					if want := T(g + r + 1); !ok || err != nil || c.Quota != want {
+						t.Errorf("query: %d, want %d; %v %v", c.Quota, want, ok, err)
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	n := uint64(goroutines * rounds)
+	require.Equal(t, T(n), s.quota(t, shared), "the number of UPDATEs, modulo the value size")
+}

@@ -1,0 +1,116 @@
+package interop_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+)
+
+// Other clients may use the server, so these tests only compare what belongs to them.
+
+func testList[T codec.Value](t *testing.T, s *suite[T]) {
+	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
+	ok, err := s.client.Insert(s.ctx, counter, 5, s.ttl)
+	requireOK(t, ok, err)
+	ok, err = s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl)
+	requireOK(t, ok, err)
+	info := s.info(t)
+	all, err := testkit.Collect(t, s.client.List(s.ctx))
+	require.NoError(t, err)
+	own := map[string]throttr.ListEntry{}
+	for _, e := range all {
+		if e.Key == counter || e.Key == buffer {
+			require.NotContains(t, own, e.Key)
+			require.WithinDuration(t, info.Time.Add(s.ttl.Duration()), e.ExpiresAt, 30*time.Second, "by the server's clock")
+			e.ExpiresAt = time.Time{}
+			own[e.Key] = e
+		}
+	}
+	require.Equal(t, map[string]throttr.ListEntry{
+		counter: {
+			Server: s.addr, Key: counter, Kind: throttr.KindCounter, Unit: s.ttl.Unit, BytesUsed: uint64(codec.Size[T]()),
+		},
+		buffer: {Server: s.addr, Key: buffer, Kind: throttr.KindBuffer, Unit: s.ttl.Unit, BytesUsed: 5},
+	}, own)
+}
+
+func testStats[T codec.Value](t *testing.T, s *suite[T]) {
+	k := s.key(t, "used")
+	_, ok, err := s.client.Stat(s.ctx, k)
+	requireFailure(t, ok, err)
+	ok, err = s.client.Insert(s.ctx, k, 5, s.ttl)
+	requireOK(t, ok, err)
+	stat, ok, err := s.client.Stat(s.ctx, k)
+	requireOK(t, ok, err)
+	require.Less(t, stat.Reads+stat.Writes, uint64(100), "the server computes rates once a minute")
+	all, err := testkit.Collect(t, s.client.KeyStats(s.ctx))
+	require.NoError(t, err)
+	found := 0
+	for _, e := range all {
+		if e.Key == k {
+			found++
+			require.Equal(t, s.addr, e.Server)
+			require.Less(t, e.Reads+e.Writes, uint64(100))
+		}
+	}
+	require.Equal(t, 1, found)
+}
+
+func testInfo[T codec.Value](t *testing.T, s *suite[T]) {
+	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
+	ok, err := s.client.Insert(s.ctx, counter, 5, s.ttl)
+	requireOK(t, ok, err)
+	ok, err = s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl)
+	requireOK(t, ok, err)
+	info := s.info(t)
+	require.NotEmpty(t, info.Version)
+	require.False(t, info.Time.Before(info.RunningSince.Truncate(time.Second)))
+	require.NotZero(t, info.Counters)
+	require.NotZero(t, info.Buffers)
+	require.Equal(t, info.Keys, info.Counters+info.Buffers)
+	require.GreaterOrEqual(t, info.CounterBytes, uint64(codec.Size[T]()))
+	require.GreaterOrEqual(t, info.BufferBytes, uint64(len("hello")))
+	require.NotZero(t, info.Connections)
+	t.Logf("%s runs version %s", s.addr, info.Version)
+}
+
+// info returns the INFO of the server.
+func (s *suite[T]) info(t *testing.T) throttr.ServerInfo {
+	t.Helper()
+	all, err := s.client.Info(s.ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, s.addr, all[0].Server)
+	return all[0]
+}
+
+func testConnections[T codec.Value](t *testing.T, s *suite[T]) {
+	who, err := s.client.WhoAmI(s.ctx)
+	require.NoError(t, err)
+	require.Len(t, who, 1)
+	self, ok, err := s.client.Connection(s.ctx, s.addr, who[0].ID)
+	requireOK(t, ok, err)
+	require.Equal(t, who[0].ID, self.ID)
+	require.Equal(t, s.addr, self.Server)
+	require.Equal(t, codec.ClientConnection, self.Type)
+	require.Equal(t, self.Kind == codec.TCP, self.Addr.Port() != 0)
+	require.NotZero(t, self.Requests.Insert, "the probe")
+	_, ok, err = s.client.Connection(s.ctx, s.addr, codec.ConnID{})
+	requireFailure(t, ok, err)
+	all, err := testkit.Collect(t, s.client.Connections(s.ctx))
+	require.NoError(t, err)
+	found := 0
+	for _, e := range all {
+		if e.ID == self.ID {
+			found++
+			require.Equal(t, self.Addr, e.Addr)
+			require.Equal(t, self.ConnectedAt, e.ConnectedAt)
+		}
+	}
+	require.Equal(t, 1, found)
+}

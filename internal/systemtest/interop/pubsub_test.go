@@ -1,0 +1,81 @@
+package interop_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+)
+
+func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
+	channel := s.run + "news"
+	_, ok, err := s.client.Channel(s.ctx, channel)
+	requireFailure(t, ok, err)
+	ok, err = s.client.Publish(s.ctx, channel, []byte("no subscriber"))
+	requireFailure(t, ok, err)
+
+	first, second := s.subscribe(t, channel), s.subscribe(t, channel)
+	for _, payload := range []string{"hello", "", "\x00\x01\x19"} {
+		ok, err = s.client.Publish(s.ctx, channel, []byte(payload))
+		requireOK(t, ok, err)
+		for _, sub := range []*throttr.Subscription{first, second} {
+			m, err := sub.Next(s.ctx)
+			require.NoError(t, err)
+			require.Equal(t, []string{s.addr, channel, payload}, []string{m.Server, m.Channel, string(m.Payload)})
+			require.False(t, m.Gap)
+		}
+	}
+
+	id, ok := first.ConnID(s.addr)
+	require.True(t, ok)
+	subscribers, ok, err := s.client.Channel(s.ctx, channel)
+	requireOK(t, ok, err)
+	require.Len(t, subscribers, 1, "subscriptions of a client share one on the server")
+	require.Equal(t, id, subscribers[0].ID)
+	all, err := testkit.Collect(t, s.client.Channels(s.ctx))
+	require.NoError(t, err)
+	channels := map[string]uint64{}
+	for _, c := range all {
+		channels[c.Name] = c.Connections
+	}
+	require.Equal(t, uint64(1), channels[channel])
+	require.Equal(t, uint64(1), channels[id.String()])
+	require.NotZero(t, channels[throttr.AllChannel])
+
+	first.Close()
+	ok, err = s.client.Publish(s.ctx, channel, []byte("last"))
+	requireOK(t, ok, err)
+	m, err := second.Next(s.ctx)
+	require.NoError(t, err)
+	require.Equal(t, "last", string(m.Payload), "no message is received twice")
+	second.Close()
+	require.Eventually(t, func() bool {
+		_, ok, err := s.client.Channel(s.ctx, channel)
+		return !ok && err == nil
+	}, 10*time.Second, time.Millisecond, "UNSUBSCRIBE")
+}
+
+func testOwnChannel[T codec.Value](t *testing.T, s *suite[T]) {
+	sub := s.subscribe(t, throttr.OwnChannel)
+	s.subscribe(t, throttr.AllChannel) // it receives the messages of other clients as well
+	id, ok := sub.ConnID(s.addr)
+	require.True(t, ok)
+	ok, err := s.client.Publish(s.ctx, id.String(), []byte("hello"))
+	requireOK(t, ok, err)
+	m, err := sub.Next(s.ctx)
+	require.NoError(t, err)
+	require.Equal(t, throttr.Message{Server: s.addr, Channel: id.String(), Payload: []byte("hello")}, m)
+}
+
+// subscribe returns a subscription that is closed at the end of the test.
+func (s *suite[T]) subscribe(t *testing.T, channel string) *throttr.Subscription {
+	t.Helper()
+	sub, err := s.client.Subscribe(s.ctx, channel)
+	require.NoError(t, err)
+	t.Cleanup(func() { sub.Close() })
+	return sub
+}

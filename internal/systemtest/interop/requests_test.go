@@ -1,0 +1,180 @@
+package interop_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+func testCounters[T codec.Value](t *testing.T, s *suite[T]) {
+	k := s.key(t, "counter")
+	_, ok, err := s.client.Query(s.ctx, k)
+	requireFailure(t, ok, err)
+	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1)
+	requireFailure(t, ok, err)
+	ok, err = s.client.Purge(s.ctx, k)
+	requireFailure(t, ok, err)
+
+	ok, err = s.client.Insert(s.ctx, k, 5, s.ttl)
+	requireOK(t, ok, err)
+	ok, err = s.client.Insert(s.ctx, k, 9, s.ttl)
+	requireFailure(t, ok, err)
+	require.Equal(t, T(5), s.quota(t, k))
+
+	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 3)
+	requireOK(t, ok, err)
+	require.Equal(t, T(8), s.quota(t, k))
+	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Decrease, 2)
+	requireOK(t, ok, err)
+	require.Equal(t, T(6), s.quota(t, k))
+	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Decrease, 7)
+	requireFailure(t, ok, err)
+	require.Equal(t, T(6), s.quota(t, k))
+	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Patch, 42)
+	requireOK(t, ok, err)
+	require.Equal(t, T(42), s.quota(t, k))
+
+	ok, err = s.client.Purge(s.ctx, k)
+	requireOK(t, ok, err)
+	_, ok, err = s.client.Query(s.ctx, k)
+	requireFailure(t, ok, err)
+	ok, err = s.client.Insert(s.ctx, k, 1, s.ttl) // a purged key is usable at once
+	requireOK(t, ok, err)
+}
+
+func testBuffers[T codec.Value](t *testing.T, s *suite[T]) {
+	buffer, counter := s.key(t, "buffer"), s.key(t, "counter")
+	_, ok, err := s.client.Get(s.ctx, buffer)
+	requireFailure(t, ok, err)
+	for _, value := range []string{"hello", "", strings.Repeat("x", 255)} {
+		ok, err = s.client.Set(s.ctx, buffer, []byte(value), s.ttl)
+		requireOK(t, ok, err)
+		b, ok, err := s.client.Get(s.ctx, buffer)
+		requireOK(t, ok, err)
+		require.Equal(t, value, string(b.Value))
+		require.Equal(t, s.ttl.Unit, b.TTL.Unit)
+		require.LessOrEqual(t, b.TTL.Amount, s.ttl.Amount)
+	}
+	require.Zero(t, s.quota(t, buffer), "QUERY finds a buffer with a quota of 0")
+	ok, err = s.client.Insert(s.ctx, buffer, 1, s.ttl)
+	requireFailure(t, ok, err)
+	ok, err = s.client.Update(s.ctx, buffer, codec.Quota, codec.Increase, 1)
+	requireFailure(t, ok, err)
+
+	ok, err = s.client.Insert(s.ctx, counter, 1, s.ttl)
+	requireOK(t, ok, err)
+	ok, err = s.client.Set(s.ctx, counter, []byte("x"), s.ttl)
+	requireFailure(t, ok, err)
+	b, ok, err := s.client.Get(s.ctx, counter)
+	requireOK(t, ok, err)
+	require.Empty(t, b.Value, "GET finds a counter with an empty value")
+}
+
+// testUnits makes a record in each unit in which a value can hold some seconds.
+func testUnits[T codec.Value](t *testing.T, s *suite[T]) {
+	for unit := codec.Nanoseconds; unit <= codec.Hours; unit++ {
+		amount := uint64(time.Minute / unit.Duration())
+		amount = max(1, min(amount, uint64(^T(0))))
+		ttl := codec.TTL[T]{Amount: T(amount), Unit: unit}
+		if ttl.Duration() < 4*time.Second {
+			continue // the record might expire during the test
+		}
+		k := s.key(t, "unit:"+unit.String())
+		sent := time.Now()
+		ok, err := s.client.Insert(s.ctx, k, 1, ttl)
+		requireOK(t, ok, err)
+		c, ok, err := s.client.Query(s.ctx, k)
+		requireOK(t, ok, err)
+		elapsed := time.Since(sent)
+		require.Equal(t, unit, c.TTL.Unit)
+		require.LessOrEqual(t, c.TTL.Amount, ttl.Amount, unit)
+		require.GreaterOrEqual(t, c.TTL.Duration(), ttl.Duration()-elapsed-2*unit.Duration(), unit)
+		ok, err = s.client.Purge(s.ctx, k)
+		requireOK(t, ok, err)
+	}
+}
+
+func testChangedTTL[T codec.Value](t *testing.T, s *suite[T]) {
+	k := s.key(t, "ttl")
+	ok, err := s.client.Insert(s.ctx, k, 1, codec.TTL[T]{Amount: 100, Unit: codec.Seconds})
+	requireOK(t, ok, err)
+	for _, c := range []struct {
+		change codec.Change
+		value  T
+		want   T // seconds left, at most
+	}{
+		{codec.Patch, 200, 200}, {codec.Decrease, 50, 150}, {codec.Increase, 60, 210},
+	} {
+		ok, err = s.client.Update(s.ctx, k, codec.TimeToLive, c.change, c.value)
+		requireOK(t, ok, err)
+		record, ok, err := s.client.Query(s.ctx, k)
+		requireOK(t, ok, err)
+		require.LessOrEqual(t, record.TTL.Amount, c.want, c.change)
+		require.GreaterOrEqual(t, record.TTL.Amount, c.want-30, c.change)
+	}
+	_, err = s.client.Update(s.ctx, k, codec.TimeToLive, codec.Decrease, 250)
+	require.ErrorIs(t, err, throttr.ErrTTL, "the record would expire")
+}
+
+func testWrap[T codec.Value](t *testing.T, s *suite[T]) {
+	k := s.key(t, "wrap")
+	ok, err := s.client.Insert(s.ctx, k, ^T(0)-1, s.ttl)
+	requireOK(t, ok, err)
+	for _, want := range []T{^T(0), 0, 1} {
+		ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1)
+		requireOK(t, ok, err)
+		require.Equal(t, want, s.quota(t, k))
+	}
+}
+
+func testKeys[T codec.Value](t *testing.T, s *suite[T]) {
+	long := s.run + strings.Repeat("k", codec.MaxKey-len(s.run)-len("0"))
+	for i, k := range []string{long, s.run + "\x00\x19\xff", s.run + "ключ"} {
+		ok, err := s.client.Insert(s.ctx, k, T(i), s.ttl)
+		requireOK(t, ok, err)
+		require.Equal(t, T(i), s.quota(t, k))
+		ok, err = s.client.Purge(s.ctx, k)
+		requireOK(t, ok, err)
+	}
+	_, err := s.client.Purge(s.ctx, strings.Repeat("k", codec.MaxKey+1))
+	require.ErrorIs(t, err, codec.ErrTooLarge)
+}
+
+// testLongestFrame sends the longest SET that fits the buffer of a server, and whose length fits
+// a value.
+func testLongestFrame[T codec.Value](t *testing.T, s *suite[T]) {
+	k := s.key(t, "longest")
+	frame, err := codec.Set[T]{Key: []byte(k), TTL: s.ttl}.AppendBinary(nil)
+	require.NoError(t, err)
+	length := min(uint64(codec.MaxFrame-len(frame)), uint64(^T(0)))
+	value := bytes.Repeat([]byte{0x19}, int(length))
+	ok, err := s.client.Set(s.ctx, k, value, s.ttl)
+	requireOK(t, ok, err)
+	b, ok, err := s.client.Get(s.ctx, k)
+	requireOK(t, ok, err)
+	require.True(t, bytes.Equal(value, b.Value))
+	_, err = s.client.Set(s.ctx, k, append(value, 0), s.ttl)
+	require.ErrorIs(t, err, codec.ErrTooLarge)
+}
+
+func testWrongSize[T codec.Value](t *testing.T, s *suite[T]) {
+	var err error
+	cfg := throttr.Config{Servers: []string{s.addr}}
+	if codec.Size[T]() == 2 {
+		_, err = throttr.Connect[uint64](s.ctx, cfg)
+	} else {
+		_, err = throttr.Connect[uint16](s.ctx, cfg)
+	}
+	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+	var size *throttr.ValueSizeError
+	require.ErrorAs(t, err, &size)
+	require.Equal(t, codec.Size[T](), size.Actual)
+	_, ok, err := s.client.Query(s.ctx, s.run+"missing") // the server still responds
+	requireFailure(t, ok, err)
+}

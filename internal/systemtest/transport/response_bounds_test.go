@@ -1,0 +1,242 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"iter"
+	"net"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+)
+
+// minMaxAnswer is the smallest Config.MaxAnswer.
+const minMaxAnswer = 16 << 10
+
+// endless returns a fake that responds with beginning and then with chunk again and again,
+// until the client closes the connection. It counts the bytes that it has written.
+func endless(beginning, chunk []byte) (f *testkit.Fake[uint16], written *atomic.Int64) {
+	written = new(atomic.Int64)
+	f = &testkit.Fake[uint16]{Play: func(op codec.Op, nc net.Conn) bool {
+		if op == codec.OpChannel {
+			io.ReadFull(nc, make([]byte, 2)) // a name of one byte
+		}
+		n, err := nc.Write(beginning)
+		written.Add(int64(n))
+		for err == nil {
+			n, err = nc.Write(chunk)
+			written.Add(int64(n))
+		}
+		return false
+	}}
+	return f, written
+}
+
+// numbers encodes numbers of 8 bytes.
+func numbers(ns ...uint64) []byte {
+	var b []byte
+	for _, n := range ns {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+// unbounded returns the calls whose responses the protocol does not bound.
+func unbounded(t *testing.T, c *throttr.Client[uint16]) map[codec.Op]func() error {
+	return map[codec.Op]func() error{
+		codec.OpList:        func() error { return lastError(t, c.List(t.Context())) },
+		codec.OpStats:       func() error { return lastError(t, c.KeyStats(t.Context())) },
+		codec.OpConnections: func() error { return lastError(t, c.Connections(t.Context())) },
+		codec.OpChannels:    func() error { return lastError(t, c.Channels(t.Context())) },
+		codec.OpChannel: func() error {
+			_, _, err := c.Channel(t.Context(), "c")
+			return err
+		},
+	}
+}
+
+// lastError returns the error that an iteration ends with.
+func lastError[E any](t *testing.T, seq iter.Seq2[E, error]) error {
+	_, err := testkit.Collect(t, seq)
+	return err
+}
+
+// withTimeout returns a context that ends after d.
+func withTimeout(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A response announces as many entries as there can be and does not end. The client closes the
+// connection, and has not read much more than Config.MaxAnswer.
+func TestEndlessResponseIsRejected(t *testing.T) {
+	for op := range unbounded(t, nil) {
+		t.Run(op.String(), func(t *testing.T) {
+			beginning := slices.Concat([]byte{1}, numbers(1, 1, 1<<64-1))
+			if op == codec.OpChannel {
+				beginning = slices.Concat([]byte{1}, numbers(1<<64-1))
+			}
+			f, written := endless(beginning, make([]byte, 4<<10))
+			client := f.Client(t, throttr.Config{MaxAnswer: minMaxAnswer})
+			require.ErrorIs(t, unbounded(t, client)[op](), throttr.ErrProtocol)
+			client.Close()
+			f.Wait()
+			require.LessOrEqual(t, written.Load(), int64(minMaxAnswer+4<<10))
+		})
+	}
+	t.Run("long names", func(t *testing.T) {
+		entries := uint64(minMaxAnswer / 33) // they fit, but not with names of 255 bytes
+		f, _ := endless(slices.Concat([]byte{1}, numbers(1, 1, entries)), bytes.Repeat([]byte{0xff}, 4<<10))
+		client := f.Client(t, throttr.Config{MaxAnswer: minMaxAnswer})
+		err := unbounded(t, client)[codec.OpStats]()
+		require.ErrorIs(t, err, throttr.ErrProtocol)
+		require.ErrorContains(t, err, "too long")
+	})
+}
+
+// Config.MaxAnswer bounds a fragment and the response to CHANNEL. The longest ones that fit are
+// accepted, and one more entry is an error.
+func TestLongestAllowedResponse(t *testing.T) {
+	cfg := throttr.Config{MaxAnswer: minMaxAnswer}
+	stats := func(n int) *testkit.Fake[uint16] {
+		fragment := make([]codec.StatsEntry, n)
+		return testkit.Responding[uint16](testkit.Encode(t, codec.StatsResponse{Fragments: [][]codec.StatsEntry{fragment, fragment}}))
+	}
+	fit := minMaxAnswer / 33
+	got, err := testkit.Collect(t, stats(fit).Client(t, cfg).KeyStats(t.Context()))
+	require.NoError(t, err)
+	require.Len(t, got, 2*fit, "the response is longer than a fragment may be")
+	_, err = testkit.Collect(t, stats(fit+1).Client(t, cfg).KeyStats(t.Context()))
+	require.ErrorIs(t, err, throttr.ErrProtocol)
+
+	channel := func(n int) *testkit.Fake[uint16] {
+		response := testkit.Encode(t, codec.ChannelResponse{Found: true, Subscribers: make([]codec.Subscriber, n)})
+		return &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
+			io.ReadFull(nc, make([]byte, 2)) // a name of one byte
+			_, err := nc.Write(response)
+			return err == nil
+		}}
+	}
+	fit = (minMaxAnswer - 9) / 40
+	subscribers, ok, err := channel(fit).Client(t, cfg).Channel(t.Context(), "c")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Len(t, subscribers, fit)
+	_, _, err = channel(fit+1).Client(t, cfg).Channel(t.Context(), "c")
+	require.ErrorIs(t, err, throttr.ErrProtocol)
+	require.ErrorContains(t, err, "longer than 16384 bytes")
+}
+
+// The heap does not grow while 16 MiB of fragments are listed.
+func TestEndlessListUsesLittleMemory(t *testing.T) {
+	const entries = 100
+	f := &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
+		_, err := nc.Write(slices.Concat([]byte{1}, numbers(1<<64-1)))
+		for i := uint64(1); err == nil; i++ {
+			_, err = nc.Write(slices.Concat(numbers(i, entries), make([]byte, entries*33)))
+		}
+		return false
+	}}
+	client := f.Client(t, throttr.Config{})
+	var before int64
+	n := 0
+	for _, err := range client.KeyStats(t.Context()) {
+		require.NoError(t, err)
+		if n++; n == 1000 {
+			before = heap()
+		}
+		if n*33 > 16<<20 {
+			break
+		}
+	}
+	require.Less(t, heap()-before, int64(1<<20))
+}
+
+// heap returns how many bytes of the heap are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// The longest fragment of the smallest entries, without its last byte, costs at most 8 times
+// its length.
+func TestFragmentUsesBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4 << 20 // the default of Config.MaxAnswer
+		entries := make([]codec.ListEntry[uint8], most/12)
+		response := testkit.Encode(t, codec.ListResponse[uint8]{Fragments: [][]codec.ListEntry[uint8]{entries}})
+		entries = nil
+		f := testkit.Responding[uint8](response[:len(response)-1])
+		client := f.Client(t, throttr.Config{})
+		before := heap()
+		done := make(chan error)
+		go func() { done <- lastError(t, client.List(t.Context())) }()
+		synctest.Wait()
+		used := heap() - before
+		require.ErrorIs(t, <-done, throttr.ErrStalled)
+		require.Greater(t, used, int64(most))
+		require.Less(t, used, int64(8*most))
+		runtime.KeepAlive(response)
+	})
+}
+
+// A server sends EVENTs instead of a response. The call ends with its context, and its
+// connection with it.
+func TestContextEndsACallAmongEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		event := testkit.Encode(t, codec.Event[uint16]{Channel: []byte("*"), Payload: make([]byte, 1000)})
+		f := &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
+			for {
+				if _, err := nc.Write(event); err != nil {
+					return false
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}}
+		client := f.Client(t, throttr.Config{})
+		start := time.Now()
+		err := lastError(t, client.List(withTimeout(t, 30*time.Second)))
+		require.True(t, throttr.Timeout(err), err)
+		_, _, err = client.Get(withTimeout(t, 30*time.Second), "k")
+		require.True(t, throttr.Timeout(err), err)
+		require.Equal(t, time.Minute, time.Since(start))
+	})
+}
+
+// At most Config.MaxConns listings are under way and Config.MaxWaiting wait.
+func TestTooManyListingsAreRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxWaiting: 3, StallTimeout: time.Hour})
+		results := make(chan error)
+		for range 10 {
+			go func() { results <- lastError(t, client.List(withTimeout(t, time.Minute))) }()
+			synctest.Wait()
+		}
+		for range 10 - 2 - 3 {
+			err := <-results
+			require.ErrorIs(t, err, throttr.ErrOverloaded)
+			require.True(t, throttr.SafeToRetry(err))
+		}
+		require.Equal(t, 3, testkit.ServerStats(client).Acquiring)
+		for range 2 + 3 {
+			require.True(t, throttr.Timeout(<-results))
+		}
+		require.Zero(t, testkit.ServerStats(client).Acquiring)
+		err := lastError(t, client.Connections(withTimeout(t, time.Second)))
+		require.True(t, throttr.Timeout(err), "there is room again")
+	})
+}

@@ -1,0 +1,43 @@
+package throttr_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+func TestSubscribeChecksItsArguments(t *testing.T) {
+	srv := mockserver.RunT(t)
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	ctx := t.Context()
+	for text, opt := range map[string]throttr.SubscribeOption{
+		"a SubscribeOption is nil":                     nil,
+		"WithQueue is 0, must be 1 to 16777216":        throttr.WithQueue(0),
+		"WithQueue is 16777217, must be 1 to 16777216": throttr.WithQueue(1<<24 + 1),
+		"WithOverflow: there is no overflow 2":         throttr.WithOverflow(2),
+	} {
+		_, err := client.Subscribe(ctx, "c", throttr.WithQueue(1), opt)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, text)
+	}
+	_, err := client.Subscribe(ctx, string(make([]byte, 256)))
+	require.ErrorIs(t, err, codec.ErrTooLarge)
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = client.Subscribe(canceled, "c")
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, throttr.SafeToRetry(err))
+	require.Equal(t, 1, srv.Conns(), "that of requests")
+
+	sub := testkit.Subscribe(t, client, "", throttr.WithQueue(1<<24), throttr.WithOverflow(throttr.DropNewest))
+	ok, err := client.Publish(ctx, "", []byte("x"))
+	require.NoError(t, err)
+	require.True(t, ok, "a name may be empty")
+	require.Equal(t, "x", string(testkit.Next(t, sub).Payload))
+}
