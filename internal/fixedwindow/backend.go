@@ -216,7 +216,8 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()
-		timeout := time.AfterFunc(closeWait+closeTimeout, b.group.Cancel)
+		b.awaitEnds()
+		timeout := time.AfterFunc(closeTimeout, b.group.Cancel)
 		defer timeout.Stop()
 		var last sync.WaitGroup
 		for _, r := range b.reapers {
@@ -225,6 +226,18 @@ func (b *Backend[T]) Close() {
 		last.Wait()
 		b.group.Close()
 	})
+}
+
+// awaitEnds waits for the windows that are over within closeWait.
+func (b *Backend[T]) awaitEnds() {
+	now := b.now()
+	var wait time.Duration
+	for _, rp := range b.reapers {
+		wait = max(wait, rp.lastEnd(now.Add(closeWait)).Sub(now))
+	}
+	if wait > 0 {
+		time.Sleep(wait)
+	}
 }
 
 // entry returns the entry of a key and scale.

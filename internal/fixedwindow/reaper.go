@@ -204,23 +204,15 @@ func (rp *reaper[T]) due() (records []*record[T], interval time.Duration) {
 	return records, min(max(rp.queue[0].due.Sub(now), 0), maxReapInterval)
 }
 
-// finish removes the records of all windows that are over, due or not, because the backend is
-// about to end. It waits for those that are over soon. The others are left alone: other clients
-// may count in them.
+// finish removes the records of all windows that are over, due or not. It is called when the
+// backend is closed. The records of active windows are left to the sweepers of others, because
+// other clients may count in them.
 func (rp *reaper[T]) finish() {
-	now := rp.backend.now()
-	if end := rp.lastEnd(now.Add(closeWait)); end.After(now) {
-		select {
-		case <-time.After(end.Sub(now)):
-			now = rp.backend.now()
-		case <-rp.ctx.Done():
-			return
-		}
-	}
 	rp.lock <- struct{}{}
 	defer func() { <-rp.lock }()
 	var over []*record[T]
 	rp.mu.Lock()
+	now := rp.backend.now()
 	rp.queue = slices.DeleteFunc(rp.queue, func(r *record[T]) bool {
 		if r.end.After(now) {
 			return false
