@@ -28,14 +28,14 @@ func TestBackendClose(t *testing.T) {
 		testkit.Hits(t, limiter, 1, "over", time.Second, 5)
 		testkit.Hits(t, limiter, 1, "open", time.Minute, 5)
 		time.Sleep(time.Second)
-		require.Len(t, srv.Keys(), 2)
+		require.Len(t, testkit.Keys(srv), 2)
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
 				if err := backend.Close(); err != nil {
 					t.Error(err)
 				}
-				if n := len(srv.Keys()); n != 1 {
+				if n := len(testkit.Keys(srv)); n != 1 {
 					t.Errorf("%d records after Close: only that of the open window must be left", n)
 				}
 			})
@@ -85,9 +85,9 @@ func TestCloseRemovesRecordsOfEndedWindows(t *testing.T) {
 	}
 	testkit.Hits(t, limiter, 1, "open", time.Hour, 5)
 	srv.Advance(time.Minute) // the windows are over, and it is too early to remove their records
-	require.Len(t, srv.Keys(), 1001)
+	require.Len(t, testkit.Keys(srv), 1001)
 	require.NoError(t, client.Close())
-	require.Len(t, srv.Keys(), 1, "the record of the open window remains")
+	require.Len(t, testkit.Keys(srv), 1, "the record of the open window remains")
 	require.Zero(t, srv.Expired())
 }
 
@@ -101,7 +101,7 @@ func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, client.Close())
 		require.LessOrEqual(t, time.Since(start), time.Second, "less than Config.StallTimeout")
-		require.Len(t, srv.Keys(), 1)
+		require.Len(t, testkit.Keys(srv), 1)
 	})
 }
 
@@ -115,9 +115,9 @@ func TestCloseWaitsForARemoval(t *testing.T) {
 		}
 		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
 		time.Sleep(2020 * time.Millisecond) // the removal has begun
-		require.Len(t, srv.Keys(), 100)
+		require.Len(t, testkit.Keys(srv), 100)
 		require.NoError(t, client.Close())
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 	})
 }
 
@@ -128,9 +128,9 @@ func TestCloseRepeatsAFailedRemoval(t *testing.T) {
 		testkit.Hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", 100*time.Millisecond, 5)
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
 		time.Sleep(210 * time.Millisecond)
-		require.Len(t, srv.Keys(), 1, "the removal has failed")
+		require.Len(t, testkit.Keys(srv), 1, "the removal has failed")
 		require.NoError(t, client.Close())
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 	})
 }
 
@@ -151,8 +151,8 @@ func TestCloseIsBounded(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, client.Close())
 		require.LessOrEqual(t, time.Since(start), time.Second)
-		require.Less(t, len(srv.Keys()), keys-5*256, "Close has removed what it could")
-		require.NotEmpty(t, srv.Keys())
+		require.Less(t, len(testkit.Keys(srv)), keys-5*256, "Close has removed what it could")
+		require.NotEmpty(t, testkit.Keys(srv))
 	})
 }
 
@@ -185,7 +185,7 @@ func TestCloseDuringHits(t *testing.T) {
 				require.NoError(t, client.Close())
 				require.LessOrEqual(t, time.Since(start), time.Second)
 				callers.Wait()
-				records := len(srv.Keys())
+				records := len(testkit.Keys(srv))
 				require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
 				require.LessOrEqual(t, backend.Stats().Records, records)
 			})

@@ -110,7 +110,7 @@ func testIncrements[T codec.Value](t *testing.T, most uint64, opts []throttr.Bac
 	}
 	last := through[len(through)-1].to
 	require.LessOrEqual(t, last, most)
-	names := srv.Keys()
+	names := testkit.Keys(srv)
 	require.Len(t, names, 1)
 	count, _ := srv.Counter(names[0])
 	require.GreaterOrEqual(t, count, last)

@@ -127,7 +127,7 @@ func TestAGetAfterAResetReadsTheWindow(t *testing.T) {
 		y, z := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
 		time.Sleep(time.Until(time.Now().Truncate(scale).Add(scale + 100*time.Millisecond)))
 		testkit.Hits(t, z, 1, "k", scale, 9)
-		names := srv.Keys()
+		names := testkit.Keys(srv)
 		require.Len(t, names, 1)
 		require.NoError(t, y.Reset(t.Context(), "k", scale))
 		early := testkit.Limiter[uint16](t, srv, testkit.ClockAhead(-200*time.Millisecond)) // in the bucket before

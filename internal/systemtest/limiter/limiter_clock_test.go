@@ -75,9 +75,9 @@ func TestKeysOfAnyLength(t *testing.T) {
 			require.Equal(t, 3, testkit.Hits(t, l, 2, key, time.Minute, 3)+testkit.Hits(t, other, 2, key, time.Minute, 3), "%d bytes", n)
 			require.Equal(t, 3, testkit.Hits(t, l, 4, key, time.Second, 3), "%d bytes, another scale", n)
 		}
-		require.Len(t, srv.Keys(), 14)
+		require.Len(t, testkit.Keys(srv), 14)
 		require.NoError(t, l.Reset(t.Context(), strings.Repeat("k", 10_000), time.Minute))
-		require.Len(t, srv.Keys(), 13)
+		require.Len(t, testkit.Keys(srv), 13)
 		testkit.RequireRemoved(t, srv, 3*time.Minute)
 	})
 }

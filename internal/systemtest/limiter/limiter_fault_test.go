@@ -216,7 +216,7 @@ func TestRecordsAreRemovedWhenTheServerComesBackInTime(t *testing.T) {
 		srv.Refuse(true)
 		srv.Disconnect()
 		time.Sleep(25 * time.Second) // of a margin of 30 s
-		require.Len(t, srv.Keys(), 600)
+		require.Len(t, testkit.Keys(srv), 600)
 		srv.Refuse(false)
 		testkit.RequireRemoved(t, srv, 4*time.Second)
 	})
@@ -242,7 +242,7 @@ func TestAServerThatIsAwayHoldsUpNoOther(t *testing.T) {
 			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Minute, 5)
 			time.Sleep(time.Millisecond)
 		}
-		require.Greater(t, len(silent.Keys()), 500)
+		require.Greater(t, len(testkit.Keys(silent)), 500)
 		silent.Inject(mockserver.Fault{Delay: time.Hour})
 		testkit.RequireRemoved(t, up, 100*time.Second)
 	})
@@ -261,7 +261,7 @@ func TestOthersGoOnWhenTheClientThatOpenedAWindowHasDied(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		require.Equal(t, 5, testkit.Hits(t, a, 7, "k", time.Minute, 5)+testkit.Hits(t, b, 7, "k", time.Minute, 5))
 		time.Sleep(3 * time.Minute)
-		require.Empty(t, srv.Keys(), "what the dead client has left")
+		require.Empty(t, testkit.Keys(srv), "what the dead client has left")
 		require.Equal(t, 1, srv.Expired())
 	})
 }
@@ -285,7 +285,7 @@ func testRivals[T codec.Value](t *testing.T) {
 	time.Sleep(50 * time.Second)
 	winner := testkit.Limiter[T](t, srv, testkit.ClockAhead(30*time.Second)) // in the next bucket
 	require.Equal(t, 10, testkit.Hits(t, winner, 10, "k", time.Minute, 20))
-	names := srv.Keys()
+	names := testkit.Keys(srv)
 	require.Len(t, names, 1)
 	part := strings.Split(names[0], ":")
 	var bucket int64
@@ -344,7 +344,7 @@ func TestCallersWhoLeaveAreToldWhetherTheyWereCounted(t *testing.T) {
 		require.Positive(t, counted.Load())
 		require.Positive(t, uncounted.Load(), "callers who left the queue")
 		require.Positive(t, left.Load(), "callers who left in flight")
-		n, ok := srv.Counter(srv.Keys()[0])
+		n, ok := srv.Counter(testkit.Keys(srv)[0])
 		require.True(t, ok)
 		require.EqualValues(t, 1+counted.Load()+left.Load(), n)
 	})
@@ -397,7 +397,7 @@ func TestWhoComesSecondAndIsCutIsToldTheTruth(t *testing.T) {
 			all.Wait()
 			remove()
 			sum := uint64(0)
-			for _, name := range srv.Keys() {
+			for _, name := range testkit.Keys(srv) {
 				n, _ := srv.Counter(name)
 				sum += n
 			}
@@ -439,8 +439,8 @@ func TestManyClientsSetAtOnce(t *testing.T) {
 				})
 			}
 			all.Wait()
-			require.Len(t, srv.Keys(), 1, "one Set is the last")
-			n, _ := srv.Counter(srv.Keys()[0])
+			require.Len(t, testkit.Keys(srv), 1, "one Set is the last")
+			n, _ := srv.Counter(testkit.Keys(srv)[0])
 			for _, l := range limiters {
 				got, err := l.Get(t.Context(), "k", 10*time.Second)
 				require.NoError(t, err)

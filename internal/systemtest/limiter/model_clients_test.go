@@ -270,7 +270,7 @@ func (m *modelTrial[T]) reach(on bool) {
 // quiet requires that nothing is left long after.
 func (m *modelTrial[T]) quiet() {
 	time.Sleep(2 * time.Minute)
-	for _, name := range m.srv.Keys() { // a probe that was cut can leave one of another name
+	for _, name := range testkit.Keys(m.srv) { // a probe that was cut can leave one of another name
 		require.False(m, strings.HasPrefix(name, "rl:"), "%s was not removed", name)
 	}
 	_, err := m.client(modelClients).Hit(m.Context(), "after", time.Second, 1)

@@ -145,6 +145,6 @@ func runModel[T codec.Value](t *testing.T, seed uint64) {
 		}
 	}
 	time.Sleep(3 * time.Minute)
-	require.Empty(t, srv.Keys(), "seed %d: records that were not removed", seed)
+	require.Empty(t, testkit.Keys(srv), "seed %d: records that were not removed", seed)
 	require.Zero(t, srv.Expired(), "seed %d: records that expired", seed)
 }

@@ -47,7 +47,7 @@ func TestSixtyFourClientsAtOnceDoNotWrapAByte(t *testing.T) {
 			hits.Wait()
 		}
 		require.EqualValues(t, limit, allowed.Load())
-		count, ok := srv.Counter(srv.Keys()[0])
+		count, ok := srv.Counter(testkit.Keys(srv)[0])
 		require.True(t, ok)
 		require.Greater(t, count, uint64(limit), "the counter has wrapped")
 	})
