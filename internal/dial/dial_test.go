@@ -172,7 +172,7 @@ func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
 }
 
 func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
-	responses := map[int][]byte{1: {1, 1, 0, 0, 0}, 2: {1, 0, 1, 0, 0}, 4: {1, 0, 0, 1, 0}, 8: {1, 0, 0, 0, 1}}
+	responses := map[int][]byte{1: {1, 1, 0, 0, 0, 0}, 2: {1, 0, 1, 0, 0, 0}, 4: {1, 0, 0, 1, 0, 0}, 8: {1, 0, 0, 0, 1, 0}}
 	for actual, response := range responses {
 		for client, connect := range map[int]func(context.Context, *dial.Dialer) (net.Conn, error){
 			1: connectAs[uint8], 2: connectAs[uint16], 4: connectAs[uint32], 8: connectAs[uint64],

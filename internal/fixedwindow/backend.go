@@ -252,6 +252,9 @@ func (b *Backend[T]) entry(key string, scale time.Duration) (*entry[T], error) {
 	if !ok {
 		return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 	}
+	if t.needsParking() && !b.servers[b.pick(key)].Parked() {
+		return nil, marginError(b.algorithm, scale, codec.Size[T]())
+	}
 	for _, s := range b.sweepers {
 		s.Need(t.sweepInterval())
 	}
