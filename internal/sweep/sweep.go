@@ -109,12 +109,11 @@ type Options[T codec.Value] struct {
 
 // Result is what a sweep found and did.
 type Result struct {
-	Records   int  // of the Rule
-	Removed   int  // by this sweep; with DryRun, those that it would remove
-	Prolonged int  // by this sweep; with DryRun, those that it would prolong
-	Kept      int  // records that are over and remain, because their names may be used again
-	Foreign   int  // records that the Rule does not know, up to 256
-	Complete  bool // the LIST was not broken, and all records were looked at
+	Records   int // of the Rule
+	Removed   int // by this sweep; with DryRun, those that it would remove
+	Prolonged int // by this sweep; with DryRun, those that it would prolong
+	Kept      int // records that are over and remain, because their names may be used again
+	Foreign   int // records that the Rule does not know, up to 256
 	listing   time.Duration
 	interval  time.Duration // the shortest that the records need; 0 if there are none
 }
@@ -215,7 +214,11 @@ func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
 	}
 	start := time.Now()
 	for range maxTries {
-		if s.Sweep(ctx, start.Add(interval/2)).Complete || !pause(ctx, min(retryPause, interval)) {
+		r, err := s.Sweep(ctx, start.Add(interval/2))
+		if err == nil && r.Foreign == 0 {
+			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
+		}
+		if err == nil || !pause(ctx, min(retryPause, interval)) {
 			break
 		}
 	}
@@ -244,26 +247,22 @@ func (s *Sweeper[T]) interval() time.Duration {
 }
 
 // Sweep sweeps the server now, whoever is the leader. It slows down so that other clients'
-// requests pass, but not so much that it would not be done at the deadline.
-func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) Result {
+// requests pass, but not so much that it would not be done at the deadline. With an error, which
+// is nil if the sweep is complete, it returns what it did until then.
+func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
 	var r Result
 	names, err := s.list(ctx, &r)
-	complete := err == nil
-	if err := s.clean(ctx, names, deadline, &r); err != nil {
-		complete = false
+	if cleanErr := s.clean(ctx, names, deadline, &r); err == nil {
+		err = cleanErr
 	}
 	s.removed.Add(uint64(r.Removed))
-	if !complete {
-		return r
+	if err != nil {
+		return r, err
 	}
-	r.Complete = true
 	s.sweeps.Add(1)
 	s.foreign.Store(int64(r.Foreign))
 	s.mu.Lock()
 	s.last = r
 	s.mu.Unlock()
-	if r.Foreign == 0 && !s.o.DryRun && !s.o.Server.Parked() {
-		s.o.Server.Park(ctx) // if it fails, the next sweep comes soon
-	}
-	return r
+	return r, nil
 }
