@@ -75,13 +75,13 @@ func (l *link[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, e
 }
 
 // unswept completes a Server for backends that do not sweep.
-type unswept struct{}
+type unswept struct{ parked bool }
 
 func (unswept) Stream(context.Context, codec.Request, func([]byte) (int, bool, error)) (bool, error) {
 	return false, errNoConnection
 }
 func (unswept) Park(context.Context) (bool, error) { return false, nil }
-func (unswept) Parked() bool                       { return false }
+func (u unswept) Parked() bool                     { return u.parked }
 
 // options returns settings for a backend on the given servers, without sweepers. The server of
 // a key is given by its first byte.

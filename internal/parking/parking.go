@@ -101,8 +101,12 @@ func (s *State) Want() bool {
 }
 
 // Hold makes the client keep the server parked from the moment on at which anybody parks it,
-// and park it again if it is restarted.
+// and park it again if it is restarted. If the mode is Never, it does nothing: the client then
+// keeps the server parked as soon as a Query has shown that it is.
 func (s *State) Hold() {
+	if s.mode == Never {
+		return
+	}
 	s.held.Store(true)
 	if s.Parked() {
 		s.Want()

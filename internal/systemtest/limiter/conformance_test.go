@@ -33,7 +33,7 @@ func testConformance[T codec.Value](t *testing.T) {
 // serverSubject is a backend on a mock server, whose clock is that of the client.
 func serverSubject[T codec.Value](t *testing.T, algorithm windows.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
-	client := testkit.Connect[T](t, srv, throttr.Config{})
+	client := testkit.Connect[T](t, srv, testkit.ParkedIfSmall[T](throttr.Config{}))
 	opts = append(opts, throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))
 	s := backendtest.Subject{
 		Backend: client.Backend(opts...), Clock: srv, Algorithm: algorithm, SkipsDenied: true,

@@ -215,7 +215,7 @@ func TestRecordsAreRemovedWhenTheServerComesBackInTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		srv.Refuse(true)
 		srv.Disconnect()
-		time.Sleep(25 * time.Second) // of a margin of 30 s
+		time.Sleep(150 * time.Second) // of a margin of 195 s
 		require.Len(t, testkit.Keys(srv), 600)
 		srv.Refuse(false)
 		testkit.RequireRemoved(t, srv, 4*time.Second)
@@ -260,9 +260,9 @@ func TestOthersGoOnWhenTheClientThatOpenedAWindowHasDied(t *testing.T) {
 		require.Equal(t, 0, testkit.Hits(t, a, 1, "k", time.Minute, 5))
 		time.Sleep(time.Nanosecond)
 		require.Equal(t, 5, testkit.Hits(t, a, 7, "k", time.Minute, 5)+testkit.Hits(t, b, 7, "k", time.Minute, 5))
-		time.Sleep(3 * time.Minute)
+		time.Sleep(20 * time.Minute)
 		require.Empty(t, testkit.Keys(srv), "what the dead client has left")
-		require.Equal(t, 1, srv.Expired())
+		require.Zero(t, srv.Expired())
 	})
 }
 

@@ -132,7 +132,7 @@ func (m *modelTrial[T]) client(i int) *throttr.RateLimit {
 	r := m.rand(10 + i)
 	skew := time.Duration(r.Int64N(int64(modelSkew)))
 	var mu sync.Mutex
-	client := testkit.Connect[T](m, m.srv, throttr.Config{
+	client := testkit.Connect[T](m, m.srv, testkit.ParkedIfSmall[T](throttr.Config{
 		MaxConns: 1 + r.IntN(2), StallTimeout: modelPatience, ConnectTimeout: modelPatience,
 		RetryPause: 4, MaxRetryPause: 4, // so short that it does not vary: dialing takes time itself
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -148,7 +148,7 @@ func (m *modelTrial[T]) client(i int) *throttr.RateLimit {
 			}
 			return m.srv.Dial(ctx)
 		},
-	})
+	}))
 	return throttr.NewRateLimit(client.Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) })))
 }
 

@@ -55,7 +55,7 @@ func testWindowVectors[T codec.Value](t *testing.T) {
 		for _, offset := range []time.Duration{0, 37 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s/%v", v.Name, offset), func(t *testing.T) {
 				srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
-				client := testkit.Connect[T](t, srv, throttr.Config{})
+				client := testkit.Connect[T](t, srv, testkit.ParkedIfSmall[T](throttr.Config{}))
 				srv.Advance(offset)
 				// With 1-byte values, TTLs of longer scales are in seconds.
 				exact := time.Millisecond
