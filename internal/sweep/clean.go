@@ -25,9 +25,11 @@ const (
 // batch returns the most requests that travel together.
 func (s *Sweeper[T]) batch() int { return max(1, min(maxBatch, s.o.MaxInFlight)) }
 
-// clean looks at records and does what the Rule decides.
+// clean looks at records and does what the Rule decides. It is done earlier than at the deadline
+// if the records must be swept so often.
 func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *Result) error {
 	left := len(n.all)
+	begin := time.Now()
 	for batch := range n.batches(s.batch(), maxBatchBytes) {
 		start := time.Now()
 		if err := s.cleanBatch(ctx, batch, r); err != nil {
@@ -35,6 +37,9 @@ func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *
 		}
 		if left -= len(batch); left == 0 {
 			break
+		}
+		if r.interval > 0 && !s.o.Server.Parked() && begin.Add(r.interval/3).Before(deadline) {
+			deadline = begin.Add(r.interval / 3)
 		}
 		batches := (left + len(batch) - 1) / len(batch)
 		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), batches)) {

@@ -222,14 +222,15 @@ func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
 			break
 		}
 	}
-	return max(s.interval()-time.Since(start), 0) + rand.N(interval/jitter)
+	interval = s.interval()
+	return max(interval-time.Since(start), 0) + rand.N(interval/jitter)
 }
 
 // spread returns a time between half of d and d.
 func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // interval returns how old the last sweep must be for another. With the jitter, the time
-// between two sweeps is at most what the records need.
+// between two sweeps is at most what the records need, however long a sweep takes.
 func (s *Sweeper[T]) interval() time.Duration {
 	if s.o.Server.Parked() {
 		return parkedInterval
@@ -240,7 +241,7 @@ func (s *Sweeper[T]) interval() time.Duration {
 	interval := max(usualInterval, listDuty*last.listing)
 	for _, need := range []time.Duration{time.Duration(s.need.Load()), last.interval, longestInterval} {
 		if need > 0 {
-			interval = min(interval, need*jitter/(jitter+1))
+			interval = min(interval, need*8/10) // the rest is for the jitter, and for requests
 		}
 	}
 	return max(interval, minInterval)
