@@ -15,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -64,7 +65,7 @@ func TestOutputHasAllowedAndDeniedHits(t *testing.T) {
 		require.NoError(t, simulate(t.Context(), throttr.NewRateLimit(client.Backend()), &out))
 		require.Less(t, time.Since(start), 8*time.Second)
 		require.NoError(t, client.Close())
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 		require.Zero(t, srv.Expired())
 
 		stdout := out.String()
@@ -93,7 +94,7 @@ func TestQuickstartRunsOnServers(t *testing.T) {
 	require.Empty(t, stderr)
 	requireLimits(t, stdout)
 	for _, srv := range []*mockserver.Server{a, b} {
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 		require.Zero(t, srv.Expired())
 	}
 }

@@ -56,11 +56,9 @@ func TestWhatAWindowCostsAServer(t *testing.T) {
 			require.Equal(t, want[0], since(), "%v: opened", algorithm)
 			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
 			require.Equal(t, want[1], since(), "%v: known", algorithm)
-			time.Sleep(time.Second)
-			since() // the first sweep looks at the record
 			time.Sleep(5 * time.Minute)
 			removed := since()
-			removed.parks = 0 // by the sweeper
+			removed.queries, removed.parks = min(removed.queries, 1), 0 // others are the sweeper's
 			require.Equal(t, want[2], removed, "%v: removed", algorithm)
 		})
 	}
