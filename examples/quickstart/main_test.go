@@ -83,7 +83,7 @@ func TestQuickstartRunsOnMockServer(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Empty(t, stderr)
 	requireLimits(t, stdout)
-	require.Contains(t, stdout, "Left on the mock server: 0 records. Expired there: 0.")
+	require.Contains(t, stdout, "Left on the mock server: 0 records of windows. Expired there: 0.")
 }
 
 func TestQuickstartRunsOnServers(t *testing.T) {
