@@ -56,6 +56,26 @@ func TestBackendClose(t *testing.T) {
 	})
 }
 
+// A client is closed while one of its backends is. The backend needs the connections until it
+// has removed its records.
+func TestClientCloseWaitsForABackendThatCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		backend := client.Backend()
+		for i := range 100 {
+			testkit.Hits(t, throttr.NewRateLimit(backend), 1, fmt.Sprint(i), time.Second, 5)
+		}
+		time.Sleep(time.Second)
+		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
+		go backend.Close()
+		synctest.Wait()
+		require.Len(t, srv.Keys(), 100, "Close has begun to remove them")
+		require.NoError(t, client.Close())
+		require.Empty(t, srv.Keys())
+	})
+}
+
 // A closed backend leaves no goroutine, and its client no longer refers to it.
 func TestClosedBackendIsFreed(t *testing.T) {
 	srv := mockserver.RunT(t)
@@ -76,6 +96,7 @@ func TestClosedBackendIsFreed(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
+//evidence:outages A closed client leaves no record of a window that is over
 func TestCloseRemovesRecordsOfEndedWindows(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
@@ -155,6 +176,8 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 
 // However many records there are to remove, and however slow the server is, Close returns
 // within a second.
+//
+//evidence:bounds The duration of Close
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 3000

@@ -41,6 +41,7 @@ func TestInteropLiveServers(t *testing.T) {
 	}
 }
 
+//evidence:client Everything from the outside, for every value size
 func TestInteropMockServers(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {

@@ -1,8 +1,6 @@
 package limiter_test
 
 import (
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,50 +14,44 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestWhatAWindowCostsAServer counts the requests for a window that is opened, for another
-// hit in it, and for the removal of its record. Those of the sweeper do not count.
-func TestWhatAWindowCostsAServer(t *testing.T) {
-	type cost struct{ inserts, updates, queries, purges, parks int }
-	for algorithm, want := range map[window.Algorithm][3]cost{
-		window.PerKey:  {{inserts: 1, updates: 1, queries: 10, parks: 1}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
-		window.Aligned: {{inserts: 1, updates: 1, queries: 2, parks: 1}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
+// requests counts the requests that a server has executed.
+type requests struct{ inserts, updates, queries, purges int }
+
+func countRequests(srv *mockserver.Server) requests {
+	return requests{srv.Requests(codec.OpInsert), srv.Requests(codec.OpUpdate), srv.Requests(codec.OpQuery), srv.Requests(codec.OpPurge)}
+}
+
+func (r requests) minus(other requests) requests {
+	return requests{r.inserts - other.inserts, r.updates - other.updates, r.queries - other.queries, r.purges - other.purges}
+}
+
+//evidence:limits A window costs a server the requests that docs/operations.md names
+func TestRequestsOfAWindow(t *testing.T) {
+	hit := requests{updates: 1, queries: 1}
+	removal := requests{queries: 1, purges: 1}
+	for algorithm, opening := range map[window.Algorithm]requests{
+		window.PerKey:  {inserts: 1, updates: 1, queries: 10},
+		window.Aligned: {inserts: 1, updates: 1, queries: 2},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex // guards now
-			var now cost
-			srv := testkit.InMemory(t, mockserver.WithObserver(func(x mockserver.Exec) {
-				mu.Lock()
-				defer mu.Unlock()
-				switch window := strings.HasSuffix(x.Key, ":k"); {
-				case window && x.Op == codec.OpInsert:
-					now.inserts++
-				case window && x.Op == codec.OpUpdate:
-					now.updates++
-				case window && x.Op == codec.OpQuery:
-					now.queries++
-				case window && x.Op == codec.OpPurge:
-					now.purges++
-				case x.Key == "" && x.Op == codec.OpUpdate:
-					now.parks++
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
+				limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))
+				for _, step := range []struct {
+					name string
+					do   func()
+					want requests
+				}{
+					{"first hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, opening},
+					{"second hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, hit},
+					{"removal", func() { time.Sleep(5 * time.Minute) }, removal},
+				} {
+					before := countRequests(srv)
+					step.do()
+					require.Equal(t, step.want, countRequests(srv).minus(before), step.name)
 				}
-			}))
-			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
-			limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))
-			since := func() cost {
-				mu.Lock()
-				defer mu.Unlock()
-				d := now
-				now = cost{}
-				return d
-			}
-			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-			require.Equal(t, want[0], since(), "%v: opened", algorithm)
-			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-			require.Equal(t, want[1], since(), "%v: known", algorithm)
-			time.Sleep(5 * time.Minute)
-			removed := since()
-			removed.queries, removed.parks = min(removed.queries, 1), 0 // others are the sweeper's
-			require.Equal(t, want[2], removed, "%v: removed", algorithm)
+			})
 		})
 	}
 }
