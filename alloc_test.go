@@ -63,6 +63,7 @@ func allocations(t *testing.T, response []byte, request func(context.Context, *t
 	})
 }
 
+//evidence:client A request does not allocate
 func TestRequestsDoNotAllocate(t *testing.T) {
 	allowed := 0.0
 	if testkit.Race { // sync.Pool then drops one object in four, on purpose

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -26,6 +27,8 @@ import (
 type ServerBackend[T codec.Value] struct {
 	client  *Client[T]
 	windows *fixedwindow.Backend[T]
+	closing atomic.Bool
+	ended   chan struct{} // closed when Close is done
 }
 
 var _ Backend = (*ServerBackend[uint64])(nil)
@@ -103,7 +106,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
-	b := &ServerBackend[T]{client: c, windows: fixedwindow.New(fixedwindow.Options[T]{
+	b := &ServerBackend[T]{client: c, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
 		Servers: servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
 		Now: o.now, Algorithm: o.algorithm,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
@@ -121,8 +124,12 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 // seconds at most. The client stays open. It always returns nil, and can be called more than
 // once.
 func (b *ServerBackend[T]) Close() error {
-	b.client.deregister(b)
-	b.windows.Close()
+	if b.closing.CompareAndSwap(false, true) {
+		b.windows.Close()
+		b.client.deregister(b) // not before: until now, Client.Close waits for b
+		close(b.ended)
+	}
+	<-b.ended
 	return nil
 }
 

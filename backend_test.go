@@ -23,6 +23,8 @@ func TestNilBackendOptionPanics(t *testing.T) {
 
 // ErrTooManyWindows is about the records of a backend, and ErrOverloaded about what waits. Both
 // hits were not counted.
+//
+//evidence:bounds Records that a backend has yet to remove
 func TestErrTooManyWindowsIsNotErrOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)

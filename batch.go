@@ -227,9 +227,9 @@ func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T])
 	if p.call == nil {
 		return
 	}
-	owned, sent, err := true, false, p.sending
+	done, sent, err := true, false, p.sending
 	if err == nil {
-		owned, sent, err = p.server.pool.Wait(ctx, p.call)
+		done, sent, err = p.server.pool.Wait(ctx, p.call)
 	}
 	p.executed = p.executed || sent || err == nil
 	if err == nil {
@@ -242,7 +242,7 @@ func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T])
 		b.fail(p.queued, requestError(p.server.name, 0, false, err))
 		p.queued = nil
 	}
-	if owned {
+	if done {
 		c.calls.Put(p.call)
 	}
 	p.call = nil

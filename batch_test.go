@@ -140,6 +140,7 @@ func TestClientsAgreeWhereAKeyLives(t *testing.T) {
 	})
 }
 
+//evidence:bounds Requests of a batch in flight
 func TestBatchLargerThanMaxInFlight(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxInFlight: 7, MaxConns: 1})

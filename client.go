@@ -203,11 +203,11 @@ func (c *Client[T]) ask(
 		c.calls.Put(call)
 		return reply, encoding
 	}
-	owned, sent, err := s.pool.Do(ctx, call)
+	done, sent, err := s.pool.Do(ctx, call)
 	if err == nil {
 		reply = call.Replies[0]
 	}
-	if owned {
+	if done {
 		c.calls.Put(call)
 	}
 	if err != nil {

@@ -63,6 +63,7 @@ func TestConcurrentCloses(t *testing.T) {
 	})
 }
 
+//evidence:client No goroutine outlives a client
 func TestNoGoroutineOutlivesAClient(t *testing.T) {
 	srv, err := mockserver.Start()
 	require.NoError(t, err)

@@ -93,6 +93,7 @@ func TestPairsThatAreEqualWhenConcatenatedShareNoLimit(t *testing.T) {
 	}
 }
 
+//evidence:limits No two pairs of entity and operation share a limit
 func TestNoTwoShortPairsShareALimit(t *testing.T) {
 	names := []string{"a", "1", ":"}
 	for from := 0; len(names) < 3+9+27+81; {

@@ -144,7 +144,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		_, ok, err := client.Channel(ctx, "nochannel")
 		require.NoError(t, err)
 		require.False(t, ok)
-		ok, err = client.Publish(ctx, "news", []byte("nobody"))
+		ok, err = client.Publish(ctx, "news", []byte("without subscribers"))
 		require.NoError(t, err)
 		require.False(t, ok)
 		id := subscribe[T](t, srv, "news")

@@ -31,6 +31,7 @@ func scenarios[T codec.Value](t *testing.T) []scenario {
 	return rec.Scenarios
 }
 
+//evidence:codec The codec reads and writes what real servers do
 func TestConversationsWithRealServersRoundTrip(t *testing.T) {
 	t.Run("uint8", testConversations[uint8])
 	t.Run("uint16", testConversations[uint16])

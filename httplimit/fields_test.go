@@ -17,6 +17,7 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
+//evidence:http The fields are those of the draft
 func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	s := newSite(t, httplimit.Config{
 		Limits: []httplimit.Limit{httplimit.PerHour(50), httplimit.PerSecond(2)},

@@ -219,6 +219,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+//evidence:bounds Bytes of a key of httplimit
 func TestALongKeyIsNotStored(t *testing.T) {
 	var stored string
 	seen := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { stored = e.Key }))

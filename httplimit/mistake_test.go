@@ -18,6 +18,8 @@ import (
 )
 
 // A limit that the backend cannot keep must not leave requests without a limit.
+//
+//evidence:http A limit that can't be kept is 500, not unlimited
 func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
 	for name, mistake := range map[string]error{
 		"RangeError": &throttr.RangeError{},

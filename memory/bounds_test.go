@@ -30,6 +30,7 @@ func (c caller) hitNewKeys(n int, scale time.Duration) (accepted int) {
 
 var newKeys int // keys that hitNewKeys has used
 
+//evidence:memory Memory is bounded, whatever the keys
 func TestMaxKeysBoundsTheWindows(t *testing.T) {
 	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
 		for _, most := range []int{1, 2, 3, 17, 1000, 2047, 2048, 20_000} {
@@ -62,6 +63,7 @@ func TestErrFullNamesTheBound(t *testing.T) {
 	c.set("b", time.Minute, 1)
 }
 
+//evidence:memory New keys do not reset counts
 func TestNewKeysDoNotResetCounts(t *testing.T) {
 	clock := backendtest.NewClock()
 	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(3000))}
@@ -138,6 +140,7 @@ func TestEvictRemovesWindowsWithFewHits(t *testing.T) {
 	}
 }
 
+//evidence:bounds Bytes stored of a key in memory
 func TestLongKeysDoNotFillTheMemory(t *testing.T) {
 	const n, length = 300, 100_000
 	b := newBackend(t, backendtest.NewClock())

@@ -11,6 +11,7 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
+//evidence:memory A window and its key take 80 to 100 bytes
 func TestWindowAndKeyTakeFewBytes(t *testing.T) {
 	const n = 1_000_000
 	b := memory.New(memory.WithMaxKeys(2 * n))

@@ -18,6 +18,8 @@ func hit(t *testing.T, b *Backend, key string, scale time.Duration, increment ui
 }
 
 // Hits that do not read the clock are counted like those that do, at any time.
+//
+//evidence:memory Hits that do not read the clock are counted like those that do
 func TestCoarseClockDoesNotChangeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		coarse, exact := New(), New()

@@ -21,6 +21,7 @@ import (
 
 var algorithms = []window.Algorithm{window.PerKey, window.Aligned}
 
+//evidence:memory The conformance suite passes
 func TestConformance(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
@@ -66,6 +67,7 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 	return w
 }
 
+//evidence:memory Of 100,000 concurrent hits exactly 1,000 are allowed
 func TestExactlyTheLimitIsAllowed(t *testing.T) {
 	const goroutines, hits, limit = 64, 100_000, 1000
 	for _, a := range algorithms {
@@ -132,6 +134,7 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 	}
 }
 
+//evidence:memory A hit does not allocate
 func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {

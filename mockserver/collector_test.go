@@ -406,6 +406,7 @@ func (n *naive) advance(d time.Duration) {
 	n.now = end
 }
 
+//evidence:mockserver The collector locks up in the cases in which the real one does
 func TestCollectorMatchesNaiveModel(t *testing.T) {
 	lockUps := 0
 	for seed := range uint64(100) {

@@ -182,6 +182,7 @@ func TestOperationAndEntityAreInMetricsOnlyWithOptions(t *testing.T) {
 	}
 }
 
+//evidence:bounds Time series of otelthrottr
 func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
 	tel := newTelemetry(t)
 	for i := range 500 {

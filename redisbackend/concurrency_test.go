@@ -36,6 +36,7 @@ func flood(t *testing.T, s *server, hits int64, limit uint64) (allowed int64) {
 	return count.Load()
 }
 
+//evidence:redis Two clients at once get exactly the limit
 func TestTwoClientsAllowExactlyTheLimit(t *testing.T) {
 	s := startServer(t)
 	const hits = 100_000
@@ -85,6 +86,8 @@ func TestCountsAreExactWhileScriptsAreFlushed(t *testing.T) {
 }
 
 // The statistics of the server show the commands that hits send.
+//
+//evidence:redis A hit is one round trip
 func TestHitIsOneRoundTrip(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)

@@ -27,6 +27,8 @@ func TestErrorsAreThoseOfPackageWindow(t *testing.T) {
 }
 
 // A mistake in the program is not an outage, so no policy applies to it.
+//
+//evidence:redis A mistake in the program is never "allowed" by a policy
 func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 	b := redisbackend.New(startServer(t).connect())
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {

@@ -10,6 +10,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+//evidence:redis The conformance suite passes
 func TestConformance(t *testing.T) {
 	conformance(t, startServer(t).connect())
 }

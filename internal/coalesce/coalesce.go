@@ -1,7 +1,7 @@
 // Package coalesce lets hits on one window share the requests to the store that keeps it.
 //
-// A [Coalescer] gathers the hits of one key and scale. At most one request for them is under
-// way at a time. Hits that arrive meanwhile are queued. The next request carries the sum of
+// A [Coalescer] gathers the hits of one key and scale. At most one request for them is in
+// flight at a time, and at most one more whose caller has canceled it. Hits that arrive meanwhile are queued. The next request carries the sum of
 // their increments as one batch, and each hit of the batch gets its own place in the count:
 // of n hits that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //
@@ -23,6 +23,10 @@ import (
 // ErrQueueFull says that Options.MaxQueued hits and operations were queued already.
 var ErrQueueFull = errors.New("throttr: too many hits are queued")
 
+// ErrAttempts says that a hit was not counted because the window was over, or another one, each
+// time that the hit was about to be counted.
+var ErrAttempts = errors.New("throttr: the window was over whenever the hit was about to be counted")
+
 // Hit is a request to add Increment to a window.
 type Hit struct {
 	Limit     uint64
@@ -37,10 +41,14 @@ type Batch struct {
 	Hits  int
 	Sum   uint64    // of the increments
 	Limit uint64    // the highest of the limits
+	Must  bool      // a hit has Must
 	Now   time.Time // when the batch was begun
 	// Fresh says that Refresh has just succeeded: no batch was counted and no operation has
 	// run since.
 	Fresh bool
+	// Read says that the batch is Fresh, and that the hit that Admit is given was queued before
+	// Refresh was called. So what Refresh has read may deny that hit.
+	Read bool
 }
 
 // Verdict is what Admit decides about a hit.
@@ -49,9 +57,9 @@ type Verdict uint8
 const (
 	// Join adds the hit to the batch.
 	Join Verdict = iota
-	// Wait leaves the hit in the queue until the batch has been counted. If the batch is
+	// Defer leaves the hit in the queue until the batch has been counted. If the batch is
 	// empty, the window is refreshed first.
-	Wait
+	Defer
 	// Decided means that the hit needs no request.
 	Decided
 )

@@ -9,8 +9,15 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// keptCapacity is the capacity above which an idle coalescer releases its queue and batch.
-const keptCapacity = 64
+const (
+	// keptCapacity is the capacity above which an idle coalescer releases its queue and batch.
+	keptCapacity = 64
+	// keptCanceled is how many canceled hits a queue may have, however short it is.
+	keptCanceled = 64
+	// maxAttempts bounds how often the window is refreshed, or a batch is not counted, for one
+	// hit.
+	maxAttempts = 16
+)
 
 // Coalescer gathers the hits of one key and scale. Get one from [Group.New].
 //
@@ -28,17 +35,27 @@ type Coalescer struct {
 	//   - batch is empty, unless Count is being called.
 	//   - What is pending is in the queue, or in the batch, or an operation that is being
 	//     called. Otherwise it is finished, or its caller has canceled it.
-	mu      sync.Mutex
-	running bool // a goroutine runs the coalescer
-	queue   fifo.Queue[*pending]
-	batch   []*pending
-	sum     Batch // describes batch
+	mu       sync.Mutex
+	running  bool // a goroutine runs the coalescer
+	queue    fifo.Queue[*pending]
+	canceled int // elements of queue that are canceled
+	batch    []*pending
+	sum      Batch // describes batch
+	// refreshes is how many calls of Refresh have begun.
+	refreshes uint64
+	// uncertain says that a batch has failed that the store may count later. Nothing else is
+	// counted until a call of Refresh has succeeded. So callers that cancel one after the other
+	// do not add up to many requests in flight.
+	uncertain bool
 }
 
-// pending is a hit or an operation whose caller has not returned.
+// pending is a hit or an operation that was given to a coalescer and is not finished. Its caller
+// may have canceled it.
 type pending struct {
 	hit       Hit
 	operation Operation // if not nil, takes the place of hit
+	refreshes uint64    // Coalescer.refreshes when it was queued
+	attempts  int       // refreshes for it, and batches with it that were not counted
 
 	begun    bool // in the batch, or being called: the store may know of it
 	canceled bool // the caller has returned, because its ctx ended
@@ -58,7 +75,8 @@ func (g *Group) New(w Window) *Coalescer { return &Coalescer{group: g, window: w
 // Do has a hit counted or decided. Result.Count is the hit's place in the window. If err is
 // not nil, sent reports whether the hit may have been counted.
 //
-// The error is one of the Window or of ctx, [ErrQueueFull], or [window.ErrClosed].
+// The error is one of the Window or of ctx, [ErrQueueFull], [ErrAttempts], or
+// [window.ErrClosed].
 func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
@@ -70,22 +88,22 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		c.mu.Unlock()
 		return r, false, err
 	}
-	if verdict == Wait || c.running {
+	if verdict == Defer || c.running || c.uncertain {
 		return c.enqueue(ctx, h, nil)
 	}
-	// The fast path: nobody else is here, so the caller counts its hit itself.
+	// The fast path: the coalescer is idle, so the caller counts its hit itself.
 	p := c.group.pending()
-	p.hit = h
+	p.hit, p.refreshes = h, c.refreshes
 	c.running = true
 	c.sum = b
 	c.join(p)
-	c.count(ctx)
-	c.handOver()
+	c.countBatch(ctx)
+	c.continueQueue()
 	return c.wait(ctx, p)
 }
 
-// Exclusive calls op after all hits that are queued already, and before all that arrive later.
-// It returns what op returns, or an error as Do does.
+// Exclusive calls op after all hits that are queued already, and before all that are queued
+// later. Hits that need no request are decided meanwhile. Exclusive returns what op returns, or an error as Do does.
 func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
@@ -104,21 +122,22 @@ func (c *Coalescer) Busy() bool {
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and
 // enqueue releases it.
 func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, bool, error) {
-	if c.queue.Len() >= c.group.options.MaxQueued {
+	if c.queue.Len()-c.canceled >= c.group.options.MaxQueued {
 		c.mu.Unlock()
 		return Result{}, false, ErrQueueFull
 	}
 	p := c.group.pending()
-	p.hit, p.operation = h, op
+	p.hit, p.operation, p.refreshes = h, op, c.refreshes
 	c.queue.Push(p)
 	if !c.running {
 		c.running = true
-		c.handOver()
+		c.continueQueue()
 	}
 	return c.wait(ctx, p)
 }
 
-// wait waits until p is finished or ctx ends. The caller holds mu, and wait releases it.
+// wait waits until p is finished, or until ctx or the group ends. The caller holds mu, and wait
+// releases it.
 func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) {
 	if p.finished {
 		c.mu.Unlock()
@@ -126,10 +145,14 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 	}
 	p.waiting = true
 	c.mu.Unlock()
+	var err error
 	select {
 	case <-p.done:
 		return c.group.recycle(p)
 	case <-ctx.Done():
+		err = ctx.Err()
+	case <-c.group.ctx.Done(): // the request in flight may be that of a caller, and go on
+		err = window.ErrClosed
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,15 +160,35 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 		<-p.done
 		return c.group.recycle(p)
 	}
+	c.cancel(p)
+	return Result{}, p.begun, err
+}
+
+// cancel marks p as canceled. A canceled element of the queue is dropped when it comes to the
+// front, or when more than half of the queue is canceled. The caller holds mu.
+func (c *Coalescer) cancel(p *pending) {
 	p.canceled = true
-	return Result{}, p.begun, ctx.Err()
+	if p.begun {
+		return
+	}
+	c.canceled++
+	if c.canceled <= max(keptCanceled, c.queue.Len()/2) {
+		return
+	}
+	for range c.queue.Len() {
+		if p := c.queue.Pop(); !p.canceled {
+			c.queue.Push(p)
+		}
+	}
+	c.canceled = 0
 }
 
 // The methods below are called by the goroutine that runs the coalescer, with mu held. Those
 // with a ctx release mu during the request.
 
-// handOver makes a goroutine of the group run the coalescer, if anything is queued.
-func (c *Coalescer) handOver() {
+// continueQueue makes a goroutine of the group run the coalescer if anything is queued, and
+// otherwise makes the coalescer idle. The caller no longer runs the coalescer.
+func (c *Coalescer) continueQueue() {
 	switch {
 	case c.queue.Len() == 0:
 		c.running = false
@@ -176,9 +219,12 @@ func (c *Coalescer) runQueue() {
 			runtime.Gosched()
 			c.mu.Lock()
 		}
-		next := c.next(fresh)
+		if ctx.Err() != nil {
+			c.failQueue()
+		}
+		c.formBatch(fresh)
 		fresh, returning = false, 0
-		switch next {
+		switch c.nextAction() {
 		case stop:
 			if c.queue.Cap() > keptCapacity || cap(c.batch) > keptCapacity {
 				c.queue, c.batch = fifo.Queue[*pending]{}, nil
@@ -187,13 +233,82 @@ func (c *Coalescer) runQueue() {
 			return
 		case count:
 			returning = len(c.batch)
-			c.count(ctx)
+			c.countBatch(ctx)
 		case refresh:
-			fresh = c.refresh(ctx)
+			fresh = c.refreshWindow(ctx)
 		case operate:
-			c.operate(ctx)
+			c.runOperation(ctx)
 		}
 	}
+}
+
+// front returns the first element of the queue, or nil if the queue is empty. It drops canceled
+// elements.
+func (c *Coalescer) front() *pending {
+	for c.queue.Len() > 0 {
+		if p := c.queue.At(0); !p.canceled {
+			return p
+		}
+		c.pop()
+	}
+	return nil
+}
+
+// pop removes the first element of the queue and returns it.
+func (c *Coalescer) pop() *pending {
+	p := c.queue.Pop()
+	if p.canceled {
+		c.canceled--
+	}
+	return p
+}
+
+// formBatch forms a batch from the hits at the front of the queue, and finishes those that need
+// no request. It ends at the first operation, and at the first hit that does not join. If fresh
+// is true, Refresh has just succeeded.
+func (c *Coalescer) formBatch(fresh bool) {
+	c.sum = Batch{Now: c.group.options.Now(), Fresh: fresh}
+	for {
+		p := c.front()
+		if p == nil || p.operation != nil {
+			return
+		}
+		switch verdict, r, err := c.admit(p); verdict {
+		case Decided:
+			c.finish(c.pop(), r, false, err)
+		case Join:
+			c.join(c.pop())
+		default:
+			return
+		}
+	}
+}
+
+// admit decides about p, the first element of the queue, which is a hit.
+func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
+	if c.group.options.Single && len(c.batch) > 0 {
+		return Defer, Result{}, nil
+	}
+	b := c.sum
+	b.Read = b.Fresh && p.refreshes < c.refreshes
+	verdict, r, err := c.window.Admit(b, p.hit)
+	if verdict == Join && c.uncertain {
+		verdict = Defer
+	}
+	if verdict == Defer && len(c.batch) == 0 && p.attempts >= maxAttempts {
+		return Decided, Result{}, ErrAttempts
+	}
+	return verdict, r, err
+}
+
+// join adds p to the batch.
+func (c *Coalescer) join(p *pending) {
+	p.begun = true
+	c.batch = append(c.batch, p)
+	c.sum.Hits++
+	c.sum.Sum += p.hit.Increment
+	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
+	c.sum.Must = c.sum.Must || p.hit.Must
 }
 
 // action is what the goroutine that runs a coalescer does next.
@@ -206,60 +321,32 @@ const (
 	operate               // call the operation that is first in the queue
 )
 
-// next forms a batch from the front of the queue, finishes the hits there that need no
-// request, and returns what to do.
-func (c *Coalescer) next(fresh bool) action {
-	if c.group.ctx.Err() != nil {
-		c.failQueue()
-	}
-	c.sum = Batch{Now: c.group.options.Now(), Fresh: fresh}
-	for c.queue.Len() > 0 {
-		p := c.queue.At(0)
-		if p.canceled {
-			c.queue.Pop()
-			continue
-		}
-		verdict, r, err := Wait, Result{}, error(nil)
-		if p.operation == nil && !(c.group.options.Single && len(c.batch) > 0) {
-			verdict, r, err = c.window.Admit(c.sum, p.hit)
-		}
-		switch {
-		case verdict == Decided:
-			c.finish(c.queue.Pop(), r, false, err)
-		case verdict == Join:
-			c.join(c.queue.Pop())
-		case len(c.batch) > 0:
-			return count
-		case p.operation != nil:
-			return operate
-		default:
-			return refresh
-		}
-	}
+// nextAction returns what to do after a batch has been formed.
+func (c *Coalescer) nextAction() action {
 	if len(c.batch) > 0 {
 		return count
 	}
-	return stop
+	switch p := c.front(); {
+	case p == nil:
+		return stop
+	case p.operation != nil:
+		return operate
+	default:
+		return refresh
+	}
 }
 
-// join adds p to the batch.
-func (c *Coalescer) join(p *pending) {
-	p.begun = true
-	c.batch = append(c.batch, p)
-	c.sum.Hits++
-	c.sum.Sum += p.hit.Increment
-	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
-}
-
-// count has the batch counted. Its hits are then finished, or back at the front of the queue.
-func (c *Coalescer) count(ctx context.Context) {
+// countBatch has the batch counted. Its hits are then finished, or back at the front of the
+// queue.
+func (c *Coalescer) countBatch(ctx context.Context) {
 	b := c.sum
 	c.mu.Unlock()
 	o := c.window.Count(ctx, b)
 	c.mu.Lock()
 	switch {
 	case o.Err != nil:
-		err := c.reason(o.Err)
+		c.uncertain = c.uncertain || o.Sent
+		err := c.reason(ctx, o.Err)
 		for _, p := range c.batch {
 			c.finish(p, Result{}, o.Sent, err)
 		}
@@ -272,39 +359,54 @@ func (c *Coalescer) count(ctx context.Context) {
 		}
 	default:
 		for i := len(c.batch) - 1; i >= 0; i-- {
-			c.batch[i].begun = false
-			c.queue.PushFront(c.batch[i])
+			c.requeue(c.batch[i])
 		}
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
 }
 
-// refresh refreshes the window. It returns false if that fails, after failing the hits that
-// are queued, up to the next operation.
-func (c *Coalescer) refresh(ctx context.Context) (ok bool) {
+// requeue makes p, a hit of a batch that was not counted, the first element of the queue.
+func (c *Coalescer) requeue(p *pending) {
+	p.begun = false
+	p.attempts++
+	switch {
+	case p.canceled:
+	case p.attempts >= maxAttempts:
+		c.finish(p, Result{}, false, ErrAttempts)
+	default:
+		c.queue.PushFront(p)
+	}
+}
+
+// refreshWindow refreshes the window for the hit that is first in the queue. It returns false if
+// that fails, after failing the hits that are queued, up to the next operation.
+func (c *Coalescer) refreshWindow(ctx context.Context) (ok bool) {
+	c.queue.At(0).attempts++
+	c.refreshes++
 	c.mu.Unlock()
 	err := c.window.Refresh(ctx)
 	c.mu.Lock()
 	if err == nil {
+		c.uncertain = false
 		return true
 	}
-	err = c.reason(err)
+	err = c.reason(ctx, err)
 	for c.queue.Len() > 0 && c.queue.At(0).operation == nil {
-		c.finish(c.queue.Pop(), Result{}, false, err)
+		c.finish(c.pop(), Result{}, false, err)
 	}
 	return false
 }
 
-// operate calls the operation that is first in the queue.
-func (c *Coalescer) operate(ctx context.Context) {
-	p := c.queue.Pop()
+// runOperation calls the operation that is first in the queue.
+func (c *Coalescer) runOperation(ctx context.Context) {
+	p := c.pop()
 	p.begun = true
 	c.mu.Unlock()
 	r, sent, err := p.operation(ctx)
 	c.mu.Lock()
 	if err != nil {
-		err = c.reason(err)
+		err = c.reason(ctx, err)
 	}
 	c.finish(p, r, sent, err)
 }
@@ -312,7 +414,7 @@ func (c *Coalescer) operate(ctx context.Context) {
 // failQueue fails everything that is queued, because the group has been closed.
 func (c *Coalescer) failQueue() {
 	for c.queue.Len() > 0 {
-		c.finish(c.queue.Pop(), Result{}, false, window.ErrClosed)
+		c.finish(c.pop(), Result{}, false, window.ErrClosed)
 	}
 }
 
@@ -325,10 +427,10 @@ func (c *Coalescer) finish(p *pending, r Result, sent bool, err error) {
 	}
 }
 
-// reason returns window.ErrClosed if a request that failed with err was canceled because the
-// group ended, and err otherwise.
-func (c *Coalescer) reason(err error) error {
-	if c.group.ctx.Err() != nil {
+// reason returns window.ErrClosed if a request with ctx failed with err because the group has
+// ended, and err otherwise.
+func (c *Coalescer) reason(ctx context.Context, err error) error {
+	if ctx == c.group.ctx && ctx.Err() != nil {
 		return window.ErrClosed
 	}
 	return err

@@ -32,6 +32,7 @@ type fake struct {
 	mu       sync.Mutex
 	known    bool
 	denying  bool // hits over the limit are denied from memory
+	asking   bool // hits over the limit are denied by a Refresh that is newer
 	count    uint64
 	id       int64
 	requests []coalesce.Batch   // given to Count
@@ -48,13 +49,18 @@ func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coales
 	defer f.mu.Unlock()
 	switch {
 	case !f.known && !b.Fresh:
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	case f.known && f.denying && f.count > h.Limit:
+		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
+	case f.known && f.asking && f.count > h.Limit:
+		if !b.Read {
+			return coalesce.Defer, coalesce.Result{}, nil
+		}
 		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
 	case h.Must && h.Increment > h.Limit:
 		return coalesce.Decided, coalesce.Result{}, errOverflow
 	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	}
 	return coalesce.Join, coalesce.Result{}, nil
 }
@@ -540,6 +546,133 @@ func TestHitThatOverflowsFailsAlone(t *testing.T) {
 	})
 }
 
+// The callers of the hits that fill the server's queue have gone. One request remains, however
+// many callers come after the first.
+func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), latency/20)
+			require.Equal(t, context.DeadlineExceeded, s.hit(ctx)().err)
+			cancel()
+		}
+		synctest.Wait()
+		require.Len(t, s.requests, 1)
+		require.EqualValues(t, 1, s.hit(t.Context())().count)
+		require.Equal(t, 1, s.reads, "the window is refreshed before a hit is counted")
+		require.EqualValues(t, 2, s.hit(t.Context())().count)
+		require.Equal(t, 1, s.reads, "a lone caller counts its hit itself again")
+	})
+}
+
+func TestBatchThatMayYetBeCountedIsFollowedByARefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.outcomes = []coalesce.Outcome{{Err: errStore, Sent: true}}
+		require.Equal(t, result{sent: true, err: errStore}, s.hit(t.Context())())
+		s.readErr = errStore
+		require.Equal(t, result{err: errStore}, s.hit(t.Context())())
+		require.Len(t, s.requests, 1, "nothing is counted while the refresh fails")
+		s.known = true
+		require.NoError(t, s.hit(t.Context())().err)
+		require.Equal(t, 2, s.reads)
+	})
+}
+
+func TestHitIsNotDeniedByARefreshOlderThanItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.asking, s.count = true, 5
+		hit := func() func() result {
+			return inBackground(func() result {
+				return resultOf(s.Do(t.Context(), coalesce.Hit{Limit: 4, Increment: 1}))
+			})
+		}
+		start := time.Now()
+		first := hit()
+		time.Sleep(latency / 2)
+		late := hit()
+		require.EqualValues(t, 5, first().count)
+		require.Equal(t, latency, time.Since(start))
+		require.EqualValues(t, 5, late().count)
+		require.Equal(t, 2*latency, time.Since(start))
+		require.Equal(t, 2, s.reads)
+		require.Empty(t, s.requests)
+	})
+}
+
+func TestHitsThatComeDuringARefreshOpenTheWindowTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.known = false
+		first, late := s.hit(t.Context()), s.hit(t.Context())
+		require.EqualValues(t, 1, first().count)
+		require.EqualValues(t, 2, late().count)
+		require.Len(t, s.requests, 1)
+	})
+}
+
+func TestHitFailsIfItsWindowIsAlwaysOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.outcomes = make([]coalesce.Outcome, 1000)
+		first, second := s.hit(t.Context()), s.hit(t.Context())
+		require.Equal(t, result{err: coalesce.ErrAttempts}, first())
+		require.Equal(t, result{err: coalesce.ErrAttempts}, second())
+		require.Less(t, len(s.requests), 20)
+		s.outcomes = nil
+		require.EqualValues(t, 1, s.hit(t.Context())().count)
+	})
+}
+
+func TestHitFailsIfItsWindowIsOverAfterEveryRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := overAtOnce{&fake{}}
+		group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+		defer group.Close()
+		_, sent, err := group.New(w).Do(t.Context(), coalesce.Hit{Limit: 1, Increment: 1})
+		require.Equal(t, coalesce.ErrAttempts, err)
+		require.False(t, sent)
+		require.Less(t, w.reads, 20)
+	})
+}
+
+// overAtOnce is a window that is over when its Refresh has returned.
+type overAtOnce struct{ *fake }
+
+func (overAtOnce) Admit(coalesce.Batch, coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+	return coalesce.Defer, coalesce.Result{}, nil
+}
+
+func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{MaxQueued: 2})
+		lone := s.hit(t.Context())
+		for range 1000 {
+			ctx, cancel := context.WithCancel(t.Context())
+			first, second := s.hit(ctx), s.hit(ctx)
+			cancel()
+			require.Equal(t, result{err: context.Canceled}, first())
+			require.Equal(t, result{err: context.Canceled}, second())
+		}
+		second, third := s.hit(t.Context()), s.hit(t.Context())
+		require.Equal(t, result{err: coalesce.ErrQueueFull}, s.hit(t.Context())())
+		require.LessOrEqual(t, coalesce.QueueCap(s.Coalescer), 256)
+		require.EqualValues(t, 1, lone().count)
+		require.EqualValues(t, 2, second().count)
+		require.EqualValues(t, 3, third().count)
+		require.Equal(t, coalesce.ErrQueueFull, func() error { // the number of canceled hits is exact
+			waits := []func() result{s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())}
+			defer func() {
+				for _, wait := range waits {
+					wait()
+				}
+			}()
+			return s.hit(t.Context())().err
+		}())
+	})
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{MaxQueued: 2})
@@ -594,6 +727,31 @@ func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 		require.Equal(t, result{err: window.ErrClosed}, set())
 		require.False(t, s.Busy())
 		require.False(t, s.group.Go(func() {}))
+	})
+}
+
+func TestCloseFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		lone, hit, set := s.hit(t.Context()), s.hit(t.Context()), s.operate(t.Context(), s.set(1))
+		start := time.Now()
+		s.group.Close()
+		require.Equal(t, result{err: window.ErrClosed}, hit())
+		require.Equal(t, result{err: window.ErrClosed}, set())
+		require.Equal(t, start, time.Now(), "they do not wait for the lone caller's request")
+		require.EqualValues(t, 1, lone().count)
+		require.False(t, s.Busy())
+	})
+}
+
+func TestLoneCallerThatCancelsAfterCloseGetsItsOwnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		lone := s.hit(ctx)
+		s.group.Close()
+		cancel()
+		require.Equal(t, result{sent: true, err: context.Canceled}, lone())
 	})
 }
 

@@ -54,8 +54,8 @@ func (g *Group) Check(ctx context.Context) error {
 	return nil
 }
 
-// Stop makes further hits and operations fail with [window.ErrClosed]. What a goroutine of the
-// group has queued goes on.
+// Stop makes further hits and operations fail with [window.ErrClosed]. Those that are queued are
+// still served, unless they wait for the request of a caller: they fail after that request.
 func (g *Group) Stop() {
 	g.mu.Lock()
 	g.stopped.Store(true)
@@ -105,7 +105,7 @@ func (g *Group) pending() *pending { return g.pool.Get().(*pending) }
 // another hit.
 func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
 	r, sent, err = p.result, p.sent, p.err
-	p.operation, p.err = nil, nil
+	p.operation, p.err, p.attempts = nil, nil, 0
 	p.begun, p.waiting, p.finished = false, false, false
 	g.pool.Put(p)
 	return r, sent, err

@@ -138,7 +138,7 @@ func benchmarkCalls(b *testing.B, mode string, callers int) {
 func BenchmarkLoneCaller(b *testing.B) { benchmarkCalls(b, "tcp", 1) }
 
 // BenchmarkCallersShareAWrite measures callers that write for each other. It justifies
-// runtime.Gosched in Conn.Enqueue and in Conn.read.
+// runtime.Gosched in Conn.Enqueue and in Conn.readLoop.
 func BenchmarkCallersShareAWrite(b *testing.B) {
 	for _, callers := range []int{2, 8, 64, 512} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchmarkCalls(b, "tcp", callers) })
@@ -146,7 +146,7 @@ func BenchmarkCallersShareAWrite(b *testing.B) {
 }
 
 // BenchmarkWriterGoroutine measures callers of a connection that can't be written without
-// blocking. It justifies runtime.Gosched in writer.run.
+// blocking. It justifies runtime.Gosched in writer.writeBlocking.
 func BenchmarkWriterGoroutine(b *testing.B) {
 	for _, callers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchmarkCalls(b, "tls", callers) })

@@ -46,10 +46,10 @@ const (
 	Exclusive
 )
 
-// The states of a call. It is queued first, then sent unless it fails before, and ends as
+// The states of a call. It is pending first, then sent unless it fails before, and ends as
 // done or as abandoned.
 const (
-	stateQueued    uint32 = iota // its caller has it, or it waits to be written
+	statePending   uint32 = iota // it is not queued yet, or waits to be written
 	stateSent                    // it is in a write, so that bytes of it may have left
 	stateDone                    // it has its replies, or has failed; its caller has it
 	stateAbandoned               // its caller has returned; the connection recycles it
@@ -57,13 +57,13 @@ const (
 
 // Call is one or more requests that travel together. One write sends them, and the call is
 // done when each of them has its response. A call comes from a [CallPool]. It belongs to
-// its caller until Enqueue, and again when Wait returns that it is owned.
+// its caller until Enqueue, and again when Wait returns that it is done.
 type Call[T codec.Value] struct {
 	Op        codec.Op // of a single request; 0 for a batch
 	Atomicity Atomicity
 	Bound     TTLBound   // what the responses to QUERYs must agree with
 	Key       []byte     // scratch space for a key on its way into a frame
-	Replies   []Reply[T] // once done, one for each request
+	Replies   []Reply[T] // once done without an error: one for each request
 	Parks     bool       // the last request keeps the server parked; the pool appends it and drops its reply
 
 	// Stale reports whether it is too late to send the call, which then fails with
@@ -80,11 +80,12 @@ type Call[T codec.Value] struct {
 	err   error         // once done: why there are no replies
 	sent  bool          // once done: whether a failed call may have been executed
 
-	inline *Conn[T] // the connection whose responses Wait reads itself; nil if it only waits
-	canary bool     // a canary request; nobody waits for it
-	ping   bool     // does not count as a use of the connection
-	offset uint64   // where in the connection's stream of requests the call begins
-	before uint64   // frames that the connection had received when the call was written
+	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
+	inline *Conn[T]       // the connection whose responses Wait reads itself; nil if it only waits
+	canary bool           // a canary request; nobody waits for it
+	ping   bool           // does not count as a use of the connection
+	offset uint64         // where in the connection's stream of requests the call begins
+	before uint64         // frames that the connection had received when the call was written
 }
 
 // CallPool recycles calls. The zero value is ready for use.
@@ -111,7 +112,8 @@ func (c *Call[T]) reset() {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
 	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
-	c.Parks, c.create, c.canary, c.ping = false, false, false, false
+	c.Parks, c.create = false, false
+	c.queue, c.canary, c.ping = nil, false, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
@@ -121,7 +123,7 @@ func (c *Call[T]) Rewind() {
 	clear(c.Replies)
 	c.Replies = c.Replies[:0]
 	c.err, c.sent = nil, false
-	c.state.Store(stateQueued)
+	c.state.Store(statePending)
 }
 
 // Add encodes a request. On an error the call is unchanged. The type of the request is a
@@ -172,11 +174,11 @@ func (c *Call[T]) ReadOnly() bool {
 	return true
 }
 
-// Wait waits for a queued call to be done. If owned is true, the call is done and belongs
-// to its caller again; err is why it has no replies, or nil. If owned is false, ctx has
-// ended first, err is ctx's error, and the call must not be used any more. In both cases,
-// sent says whether a call without replies may have been executed.
-func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
+// Wait waits for a queued call to be done. If done is true, the call belongs to its caller
+// again; err is why it has failed, or nil. If done is false, ctx has ended first, err is
+// ctx's error, and the call must not be used any more. In both cases, sent says whether a
+// call that has failed or was abandoned may have been executed.
+func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 	if nc := c.inline; nc != nil {
 		c.inline = nil
 		nc.readInline(ctx, c)
@@ -193,7 +195,7 @@ func (c *Call[T]) Wait(ctx context.Context) (owned, sent bool, err error) {
 }
 
 // claim marks a queued call as sent. It returns false if the call has been abandoned.
-func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(stateQueued, stateSent) }
+func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(statePending, stateSent) }
 
 // finish returns c to its caller. It returns false if the call has been abandoned.
 func (c *Call[T]) finish() bool {
@@ -215,16 +217,25 @@ func (c *Call[T]) isDone() bool { return c.state.Load() == stateDone }
 // abandon leaves c to its connection, and returns whether a byte of it may have been
 // sent. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call[T]) abandon() (sent, ok bool) {
+	queue, n := c.queue, c.Len() // c may be recycled as soon as it is abandoned
 	for {
-		s := c.state.Load()
-		if s == stateDone {
+		switch s := c.state.Load(); {
+		case s == stateDone:
 			return false, false
-		}
-		if c.state.CompareAndSwap(s, stateAbandoned) {
-			return s == stateSent, true
+		case !c.state.CompareAndSwap(s, stateAbandoned):
+		case s == stateSent:
+			return true, true
+		default:
+			if queue != nil {
+				queue.release(n)
+			}
+			return false, true
 		}
 	}
 }
+
+// isAbandoned reports whether the caller of c has returned.
+func (c *Call[T]) isAbandoned() bool { return c.state.Load() == stateAbandoned }
 
 // finisher ends calls: it returns them to their callers, or recycles them if they have
 // been abandoned. It is safe for concurrent use.
@@ -241,18 +252,31 @@ func (f *finisher[T]) finish(calls ...*Call[T]) {
 		requests += cl.Len()
 		replies += len(cl.Replies)
 	}
-	f.load.remove(requests, len(calls)) // before a caller can call Load
-	f.answered.Add(uint64(replies))
+	f.remove(requests, len(calls), replies) // before a caller can call Load
 	for _, cl := range calls {
-		if !cl.finish() {
-			f.calls.Put(cl)
-		}
+		f.end(cl)
 	}
 	clear(calls)
 }
 
-// fail ends a call without replies.
-func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) {
+// fail ends a call without replies. It returns false if the call has been abandoned.
+func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) bool {
 	cl.err, cl.sent = err, sent
-	f.finish(cl)
+	f.remove(cl.Len(), 1, len(cl.Replies))
+	return f.end(cl)
+}
+
+func (f *finisher[T]) remove(requests, calls, replies int) {
+	f.load.remove(requests, calls)
+	f.answered.Add(uint64(replies))
+}
+
+// end returns cl to its caller, or recycles it. It returns false if the call has been
+// abandoned.
+func (f *finisher[T]) end(cl *Call[T]) bool {
+	if cl.finish() {
+		return true
+	}
+	f.calls.Put(cl)
+	return false
 }

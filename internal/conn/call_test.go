@@ -71,15 +71,15 @@ func TestFailedCallCanBeSentAgain(t *testing.T) {
 	})
 }
 
-func TestDoneCallIsOwnedThoughTheContextHasEnded(t *testing.T) {
+func TestDoneCallBelongsToItsCallerThoughTheContextHasEnded(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cl := l.enqueue(Interruptible, 1, 10)
 		l.received()
 		l.respond(1)
 		cancel()
-		owned, _, err := cl.Wait(ctx)
-		require.True(t, owned)
+		done, _, err := cl.Wait(ctx)
+		require.True(t, done)
 		require.NoError(t, err)
 	})
 }
@@ -91,8 +91,8 @@ func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
 		cl := l.enqueue(Interruptible, 1, 10)
 		next := l.enqueue(Interruptible, 1, 20)
 		l.received()
-		owned, sent, err := cl.Wait(ctx)
-		require.False(t, owned)
+		done, sent, err := cl.Wait(ctx)
+		require.False(t, done)
 		require.True(t, sent)
 		require.Equal(t, context.DeadlineExceeded, err)
 		require.Equal(t, 20, l.received())

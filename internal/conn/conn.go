@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -30,7 +31,8 @@ type Options[T codec.Value] struct {
 	// does without canary requests and the check for H4. If OnEvent is nil, EVENTs are
 	// dropped.
 	OnEvent func(codec.Event[T])
-	// OnEnd is called once, when all calls are done and nothing of the connection is left.
+	// OnEnd is called once, when all calls are done and the network connection is closed. It
+	// must not call Close or wait for Done, which is closed after OnEnd has returned.
 	OnEnd func(c *Conn[T], err error)
 }
 
@@ -80,8 +82,8 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	if o.OnEvent != nil {
 		c.queue.canaryEvery = 0
 	}
-	go c.read(len(early))
-	go c.write()
+	go c.readLoop(len(early))
+	go c.writeLoop()
 	return c
 }
 
@@ -94,9 +96,9 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 		return err
 	case !write || shared || !waits:
 		c.inline.recall()
-	case c.inline.acquire():
+	case c.inline.claim():
 		cl.inline = c
-		if err := c.probe(); err != nil {
+		if err := c.checkOpen(); err != nil {
 			c.Fail(err)
 		}
 	}
@@ -111,10 +113,10 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 	return nil
 }
 
-// write is the writer goroutine. It outlasts the reader goroutine and fails the calls that
+// writeLoop is the writer goroutine. It outlasts the reader goroutine and fails the calls that
 // are left.
-func (c *Conn[T]) write() {
-	c.writer.run()
+func (c *Conn[T]) writeLoop() {
+	c.writer.writeBlocking()
 	c.Fail(ErrGone) // the reason if there is no other: the connection is retired and has no calls
 	<-c.readDone
 	c.queue.drain(&c.reader.expected, c.writer.accepted)
@@ -124,8 +126,8 @@ func (c *Conn[T]) write() {
 	close(c.done)
 }
 
-// read is the reader goroutine. Early is how many bytes the buffer begins with.
-func (c *Conn[T]) read(early int) {
+// readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
+func (c *Conn[T]) readLoop(early int) {
 	defer close(c.readDone)
 	defer c.inline.watch.forget()
 	err := c.received(early)
@@ -177,10 +179,10 @@ func (c *Conn[T]) releaseRead() {
 	}
 }
 
-// probe reads what is there, if a caller is to check whether the connection has ended. The
-// calling goroutine owns the read side.
-func (c *Conn[T]) probe() error {
-	if !c.inline.probeDue() {
+// checkOpen checks that the connection has not ended while nobody was reading, if it is time
+// to. It reads what there is. The calling goroutine owns the read side.
+func (c *Conn[T]) checkOpen() error {
+	if !c.inline.checkOpenDue() {
 		return nil
 	}
 	n, err := c.socket.read(c.reader.space())
@@ -267,13 +269,20 @@ func (c *Conn[T]) Idle() time.Duration { return c.queue.idleFor() }
 func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
 
 // Ping sends a QUERY, so that the watchdog notices a server that has gone silent. It
-// returns when the response has come or the connection has ended.
+// returns when the response has come or the connection has ended. If EVENTs come and no
+// response does, which the watchdog does not notice, Ping returns after one and a half times
+// StallTimeout.
 func (c *Conn[T]) Ping() {
 	cl := c.options.Calls.Get()
 	cl.ping = true
 	Add(cl, codec.Query{Key: []byte(pingKey)})
 	if c.Enqueue(cl, false) == nil {
-		<-cl.done
+		timeout := c.options.StallTimeout
+		ctx, cancel := context.WithTimeout(context.Background(), timeout+min(timeout/2, math.MaxInt64-timeout))
+		defer cancel()
+		if done, _, _ := cl.Wait(ctx); !done {
+			return
+		}
 	}
 	c.options.Calls.Put(cl)
 }

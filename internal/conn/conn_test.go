@@ -80,8 +80,8 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 			}
 			canceled, cancel := context.WithCancel(t.Context())
 			cancel()
-			owned, sent, _ := l.enqueue(Interruptible, 1, 10).Wait(canceled)
-			require.False(t, owned)
+			done, sent, _ := l.enqueue(Interruptible, 1, 10).Wait(canceled)
+			require.False(t, done)
 			require.False(t, sent)
 			require.Equal(t, 10, l.received()) // then four calls are in a write, and two wait
 			_, err := io.ReadFull(l.server, make([]byte, accepted))

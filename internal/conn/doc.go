@@ -6,7 +6,7 @@
 //	cl := calls.Get()
 //	conn.Add(cl, codec.Query{Key: key})
 //	err := c.Enqueue(cl, true)
-//	owned, sent, err := cl.Wait(ctx)
+//	done, sent, err := cl.Wait(ctx)
 //
 // # Invariants
 //
@@ -19,7 +19,8 @@
 //     come, and not when its caller gives up: the server still keeps a response (H4).
 //   - A caller is never blocked by the network, only by Wait, which ends with its context.
 //   - Each received byte is decoded once and in order, by whichever goroutine reads.
-//   - When Close returns or Done is closed, every call is done and no goroutine is left.
+//   - When Close returns or Done is closed, every call is done or abandoned, and neither of
+//     the two goroutines is left.
 //
 // # Parts
 //
@@ -39,7 +40,7 @@
 //
 // Enqueue puts the call into the queue. If no goroutine is writing, the caller becomes the
 // owner of the write side: it gathers all queued calls that may be written, itself included,
-// puts them in flight, and writes them at once without blocking. What the socket does not
+// puts them in flight, and writes them without blocking. What the socket does not
 // accept is left to the writer goroutine. If another goroutine is writing, that one gathers
 // the call later. So the busier a connection is, the more calls share a write.
 //
@@ -47,19 +48,20 @@
 // calls are queued and no goroutine is writing, it writes them.
 //
 // A lone caller does both: after a read that completed a single call, the reader goroutine
-// gives the read side up, and the next caller reads its own response in Wait. If a second
-// caller comes, or if no caller reads for a while, the reader goroutine continues. Whoever
-// reads uses the same buffer, so that a frame may begin with one reader and end with another.
+// gives the read side up, and the next caller reads its own response in Wait. The reader
+// goroutine continues when the caller has its response and others wait, or when no caller
+// reads for a while. All of them use the same buffer, so that a frame may begin with one
+// reader and end with another.
 //
-// A caller whose context ends abandons its call. If the call is queued, it is dropped; if it
-// is in flight, its response is received and dropped.
+// A caller whose context ends abandons its call. If the call is queued, it frees its place in
+// the queue and is dropped; if it is in flight, its response is received and dropped.
 //
 // # How a connection ends
 //
 // Fail closes the queue and the network connection, which ends both goroutines. The writer,
-// which is the last one, then fails all calls that are left: those in flight are sent if
-// the network has accepted a byte of them, those in the queue are not. Reasons are a network
+// which is the last one, then fails all calls that are left. A call in flight is reported as
+// sent if the network has accepted a byte of it; a queued one is not. Reasons are a network
 // error (ErrLost), bytes that can't be a response (ErrProtocol), silence (ErrStalled), and
-// what the owner of the connection says. A retired connection ends with its last call
+// what Fail or Close was called with. A retired connection ends with its last call
 // (ErrGone).
 package conn

@@ -8,7 +8,7 @@ var (
 	// ErrStalled says that requests were outstanding and no byte came for
 	// Options.StallTimeout.
 	ErrStalled = errors.New("throttr: server has stalled")
-	// ErrLost says that a connection ended with requests outstanding.
+	// ErrLost says that the network ended a connection.
 	ErrLost = errors.New("throttr: connection lost")
 	// ErrQueueFull says that Options.MaxQueued requests were queued already. The call
 	// was not queued.

@@ -143,8 +143,8 @@ func (l link) respond(n int) {
 // outcome waits for a call.
 func (l link) outcome(cl *Call[uint16]) (sent bool, err error) {
 	l.Helper()
-	owned, sent, err := cl.Wait(context.Background())
-	require.True(l, owned)
+	done, sent, err := cl.Wait(context.Background())
+	require.True(l, done)
 	return sent, err
 }
 
@@ -158,16 +158,16 @@ func (l link) requireDone(cl *Call[uint16]) {
 }
 
 // query makes a call of one QUERY with a key of one byte: a frame of queryFrame bytes.
-func (l link) query(ctx context.Context) (owned, sent bool, err error) {
+func (l link) query(ctx context.Context) (done, sent bool, err error) {
 	cl := l.call(Interruptible, 1, queryFrame)
 	if err := l.Enqueue(cl, true); err != nil {
 		return true, false, err
 	}
-	owned, sent, err = cl.Wait(ctx)
-	if owned {
+	done, sent, err = cl.Wait(ctx)
+	if done {
 		l.options.Calls.Put(cl)
 	}
-	return owned, sent, err
+	return done, sent, err
 }
 
 const queryFrame = 3

@@ -13,12 +13,13 @@ import (
 // takes as long as a fast server takes to respond.
 
 const (
-	// inlineIdle is how long the read side stays without an owner when no caller reads. The
-	// end of the connection may go unnoticed for this time.
+	// inlineIdle is the interval of the checks whether callers still read. The read side stays
+	// without an owner for one to two intervals after the last read. The end of the
+	// connection may go unnoticed for this time.
 	inlineIdle = 250 * time.Millisecond
-	// probeInterval is how old the last check for the end of the connection may be when a
-	// caller becomes the owner.
-	probeInterval = time.Millisecond
+	// checkOpenInterval is how old the last call of Conn.checkOpen may be when a caller becomes
+	// the owner.
+	checkOpenInterval = time.Millisecond
 )
 
 // The owners of the read side of a connection.
@@ -36,18 +37,18 @@ const (
 // other, and recalls the reader goroutine. This goroutine does not end while another one
 // owns the read side.
 //
-// It has no mutex: all fields are safe for concurrent use, except for probed.
+// It has no mutex: all fields are safe for concurrent use, except for checkedOpen.
 type inlineReader struct {
 	owner atomic.Uint32
 	reads atomic.Uint64 // how often a caller has become the owner
 	wake  chan struct{} // gets an element when recall makes the reader goroutine the owner
 	watch contextWatch
 
-	probed time.Time // when probeDue last returned true; only the owner uses it
+	checkedOpen time.Time // when checkOpenDue last returned true; only the owner uses it
 }
 
-// acquire makes a caller the owner, if there is none.
-func (r *inlineReader) acquire() bool {
+// claim makes a caller the owner, if there is none.
+func (r *inlineReader) claim() bool {
 	if !r.owner.CompareAndSwap(readIdle, readInline) {
 		return false
 	}
@@ -70,7 +71,7 @@ func (r *inlineReader) recall() {
 }
 
 // await returns when the reader goroutine is the owner again. It becomes the owner by
-// itself when no caller has read for inlineIdle.
+// itself when no caller has read between two checks.
 func (r *inlineReader) await() {
 	timer := time.NewTimer(inlineIdle)
 	defer timer.Stop()
@@ -88,14 +89,14 @@ func (r *inlineReader) await() {
 	}
 }
 
-// probeDue reports whether a caller that has become the owner must check whether the
-// connection has ended while nobody was reading.
-func (r *inlineReader) probeDue() bool {
+// checkOpenDue reports whether a caller that has become the owner must check that the
+// connection has not ended while nobody was reading.
+func (r *inlineReader) checkOpenDue() bool {
 	now := time.Now()
-	if now.Sub(r.probed) < probeInterval {
+	if now.Sub(r.checkedOpen) < checkOpenInterval {
 		return false
 	}
-	r.probed = now
+	r.checkedOpen = now
 	return true
 }
 

@@ -102,13 +102,13 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 			}
 			inline := l.InlineReads()
 			type result struct {
-				owned, sent bool
-				err         error
+				done, sent bool
+				err        error
 			}
 			got := make(chan result)
 			go func() {
 				var r result
-				r.owned, r.sent, r.err = l.query(last)
+				r.done, r.sent, r.err = l.query(last)
 				got <- r
 			}()
 			l.read(1)
@@ -216,7 +216,7 @@ func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 	for range 20 {
 		l, _ := newLone(t, Options[uint16]{})
 		l.server.Close()
-		time.Sleep(2 * time.Millisecond) // more than probeInterval, less than inlineIdle
+		time.Sleep(2 * time.Millisecond) // more than checkOpenInterval, less than inlineIdle
 		_, sent, err := l.query(t.Context())
 		require.Error(t, err)
 		require.False(t, sent, "the call can be sent again on another connection")
@@ -241,8 +241,8 @@ func TestEventsComeWhileNobodyReads(t *testing.T) {
 
 func TestInlineReaderFailsWhenTheServerStalls(t *testing.T) {
 	l, _ := newLone(t, Options[uint16]{StallTimeout: 200 * time.Millisecond})
-	owned, sent, err := l.query(t.Context())
-	require.True(t, owned)
+	done, sent, err := l.query(t.Context())
+	require.True(t, done)
 	require.True(t, sent)
 	require.ErrorIs(t, err, ErrStalled)
 }
@@ -322,7 +322,7 @@ func TestReadTurnHasOneOwner(t *testing.T) {
 				if i%3 == 0 {
 					wanted.Store(true)
 					turn.recall()
-				} else if turn.acquire() {
+				} else if turn.claim() {
 					calls.Add(1)
 					own()
 				}
@@ -342,7 +342,7 @@ func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
 		go func() {
 			for range 5 {
 				time.Sleep(inlineIdle)
-				if turn.acquire() {
+				if turn.claim() {
 					turn.release()
 				}
 			}
@@ -350,7 +350,7 @@ func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
 		turn.await()
 		require.GreaterOrEqual(t, time.Since(start), inlineIdle)
 		require.Equal(t, readGoroutine, turn.owner.Load())
-		require.False(t, turn.acquire())
+		require.False(t, turn.claim())
 		time.Sleep(10 * inlineIdle)
 	})
 }

@@ -21,9 +21,9 @@ const (
 type writeOwner uint8
 
 const (
-	writeIdle        writeOwner = iota // none
-	writeNonblocking                   // a caller or a reader; its writes do not block
-	writeGoroutine                     // the writer goroutine, or it is about to
+	writeIdle      writeOwner = iota // none
+	writeInline                      // a caller or a reader, whose writes do not block
+	writeGoroutine                   // the writer goroutine; it may not have noticed yet
 )
 
 // writeQueue holds the calls that wait to be written, and accounts for those in flight. It
@@ -54,10 +54,11 @@ type writeQueue[T codec.Value] struct {
 	retire bool  // closes when no call is left; nothing is queued any more
 
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
-	queuedRequests int
-	written        fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
+	queuedRequests int                  // requests of these, without those of abandoned calls
+	abandoned      int                  // how many of these calls have been abandoned
+	launched       fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
 	inFlight       int                  // requests without a response
-	inFlightBytes  int                  // size of the calls that are not done
+	inFlightBytes  int                  // size of the calls in flight, each until its last response has come
 	offset         uint64               // size of all calls that have ever entered flight
 	received       uint64               // frames that the connection has received
 	lastDone       int                  // calls that the last read of the connection has completed
@@ -81,21 +82,22 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 	if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {
 		return false, false, ErrQueueFull
 	}
-	// The callers of calls that were done at the same time are likely to be back at the
-	// same time.
+	// If several calls were done at the same time, their callers are likely to make the next
+	// ones at the same time.
 	shared = q.inFlight > 0 || q.queued.Len() > 0 || q.lastDone > 1
+	cl.queue = q
 	q.queued.Push(cl)
 	q.queuedRequests += n
 	if !cl.ping {
 		q.uses++
 	}
 	q.finisher.load.add(n, 1)
-	return q.acquire(), shared, nil
+	return q.claimWriteSide(), shared, nil
 }
 
-// acquire finds an owner for the write side if it has none. It returns true if this is the
-// calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
-func (q *writeQueue[T]) acquire() bool {
+// claimWriteSide finds an owner for the write side if it has none. It returns true if this is
+// the calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
+func (q *writeQueue[T]) claimWriteSide() bool {
 	if q.owner != writeIdle {
 		return false
 	}
@@ -104,7 +106,7 @@ func (q *writeQueue[T]) acquire() bool {
 		q.ready.Signal()
 		return false
 	}
-	q.owner = writeNonblocking
+	q.owner = writeInline
 	return true
 }
 
@@ -123,7 +125,7 @@ func (q *writeQueue[T]) await() bool {
 	defer q.mu.Unlock()
 	for {
 		switch {
-		case q.owner == writeNonblocking:
+		case q.owner == writeInline:
 		case q.closed != nil, q.retire && q.inFlight == 0 && q.queued.Len() == 0:
 			return false
 		case q.owner == writeGoroutine:
@@ -138,26 +140,28 @@ func (q *writeQueue[T]) await() bool {
 func (q *writeQueue[T]) gather(buf []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	exclusive := q.inFlight == 0 // this write has only exclusive calls so far, and nothing precedes it
+	exclusive := q.inFlight == 0 // nothing was in flight, and the write has only exclusive calls so far
 	if q.canaryDue() {
 		buf = q.launch(q.newCanary(), buf)
 	}
+gathering:
 	for q.closed == nil && q.queued.Len() > 0 && len(buf) < writeSize {
 		cl := q.queued.At(0)
-		if !q.fits(cl, exclusive, len(buf)) {
-			break
+		switch {
+		case cl.isAbandoned():
+			q.failQueued(nil)
+			continue
+		case !q.fits(cl, exclusive, len(buf)):
+			break gathering
+		case cl.Stale != nil && cl.Stale():
+			q.failQueued(ErrStale)
+			continue
+		case !cl.claim():
+			continue // it has just been abandoned
 		}
 		q.queued.Pop()
 		q.queuedRequests -= cl.Len()
-		if !cl.claim() {
-			q.finisher.finish(cl)
-			continue
-		}
 		exclusive = exclusive && cl.Atomicity == Exclusive
-		if cl.Stale != nil && cl.Stale() {
-			q.finisher.fail(cl, ErrStale, false)
-			continue
-		}
 		q.canaryAfter -= cl.Len()
 		buf = q.launch(cl, buf)
 	}
@@ -170,6 +174,47 @@ func (q *writeQueue[T]) gather(buf []byte) []byte {
 		q.ready.Signal()
 	}
 	return buf
+}
+
+// failQueued ends the oldest queued call, of which no byte has been sent. The mutex is held.
+func (q *writeQueue[T]) failQueued(reason error) {
+	cl := q.queued.Pop()
+	n := cl.Len()
+	if q.finisher.fail(cl, reason, false) {
+		q.queuedRequests -= n
+	} else {
+		q.abandoned--
+	}
+}
+
+// release frees the places of a queued call of n requests that has been abandoned.
+//
+// The call itself is dropped when it is the oldest, or when most queued calls have been
+// abandoned: callers that return soon must not fill the memory if the server does not read.
+func (q *writeQueue[T]) release(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queuedRequests -= n
+	q.abandoned++
+	if q.abandoned > max(64, q.queued.Len()/2) {
+		q.dropAbandoned()
+	}
+	if q.owner == writeIdle && q.queued.Len() > 0 && q.queued.At(0).isAbandoned() {
+		// It may have been what kept the next call from being written.
+		q.owner = writeGoroutine
+		q.ready.Signal()
+	}
+}
+
+// dropAbandoned drops all abandoned calls from the queue. The mutex is held.
+func (q *writeQueue[T]) dropAbandoned() {
+	for range q.queued.Len() {
+		if q.queued.At(0).isAbandoned() {
+			q.failQueued(nil)
+		} else {
+			q.queued.Push(q.queued.Pop())
+		}
+	}
 }
 
 // fits reports whether a call may enter flight now, behind size bytes of the same write.
@@ -194,7 +239,7 @@ func (q *writeQueue[T]) launch(cl *Call[T], buf []byte) []byte {
 	q.offset += uint64(len(cl.frames))
 	q.inFlight += cl.Len()
 	q.inFlightBytes += len(cl.frames)
-	q.written.Push(cl)
+	q.launched.Push(cl)
 	return append(buf, cl.frames...)
 }
 
@@ -222,7 +267,7 @@ func (q *writeQueue[T]) newCanary() *Call[T] {
 func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	*into, q.written = q.written, *into
+	*into, q.launched = q.launched, *into
 }
 
 // accountFor frees the places of the responses that have arrived. If calls are queued and no
@@ -238,7 +283,7 @@ func (q *writeQueue[T]) accountFor(a arrivals) (write bool) {
 	if q.retire {
 		q.ready.Signal()
 	}
-	return q.queued.Len() > 0 && q.acquire()
+	return q.queued.Len() > 0 && q.claimWriteSide()
 }
 
 // close ends the queue for the given reason, unless it is closed already.
@@ -306,14 +351,14 @@ func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stall.stop()
-	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.written} {
+	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.launched} {
 		for calls.Len() > 0 {
 			cl := calls.Pop()
 			q.finisher.fail(cl, q.closed, cl.offset < accepted)
 		}
 	}
 	for q.queued.Len() > 0 {
-		q.finisher.fail(q.queued.Pop(), q.closed, false)
+		q.failQueued(q.closed)
 	}
-	q.inFlight, q.queuedRequests = 0, 0
+	q.inFlight = 0
 }

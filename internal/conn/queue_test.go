@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,7 @@ func TestQueuedCallsShareAWrite(t *testing.T) {
 	})
 }
 
+//evidence:bounds Bytes gathered for one write
 func TestLargeQueueIsWrittenInSeveralWrites(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
@@ -168,12 +170,12 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		owned, sent, err := inFlight.Wait(canceled)
-		require.False(t, owned)
+		done, sent, err := inFlight.Wait(canceled)
+		require.False(t, done)
 		require.True(t, sent)
 		require.Equal(t, context.Canceled, err)
-		owned, sent, err = queued.Wait(canceled)
-		require.False(t, owned)
+		done, sent, err = queued.Wait(canceled)
+		require.False(t, done)
 		require.False(t, sent)
 		require.Equal(t, context.Canceled, err)
 
@@ -231,6 +233,105 @@ func TestStaleCallIsNotSent(t *testing.T) {
 		require.False(t, sent)
 		require.Equal(t, 20, l.received(), "only the call behind it is sent")
 		l.respond(1)
+		l.requireDone(next)
+	})
+}
+
+func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		first := l.enqueue(Interruptible, 1, 10)
+		ctx, cancel := context.WithCancel(t.Context())
+		cl := l.call(Interruptible, 1, 10)
+		cl.Stale = func() bool {
+			cancel()
+			for cl.state.Load() != stateAbandoned {
+				runtime.Gosched()
+			}
+			return true
+		}
+		require.NoError(t, l.Enqueue(cl, false))
+		waited := make(chan struct{})
+		go func() {
+			defer close(waited)
+			done, sent, err := cl.Wait(ctx)
+			if done || sent || err != context.Canceled {
+				t.Error(done, sent, err)
+			}
+		}()
+		require.Equal(t, 10, l.received())
+		<-waited
+		require.True(t, l.silent())
+		l.respond(1)
+		l.requireDone(first)
+		require.Zero(t, l.Load())
+	})
+}
+
+// abandon cancels a queued call.
+func (l link) abandon(cl *Call[uint16]) {
+	l.Helper()
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	done, sent, _ := cl.Wait(canceled)
+	require.False(l, done)
+	require.False(l, sent)
+	synctest.Wait()
+}
+
+func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
+	const maxQueued = 10
+	onPipe(t, Options[uint16]{MaxQueued: maxQueued}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10) // the server does not read
+		kept := []*Call[uint16]{l.enqueue(Interruptible, 1, 20)}
+		for range 10_000 {
+			l.abandon(l.enqueue(Interruptible, maxQueued-1, 10))
+		}
+		_, queued := l.Usage()
+		require.Equal(t, 1, queued)
+		require.LessOrEqual(t, l.queue.queued.Cap(), 128, "their memory is bounded")
+		kept = append(kept, l.enqueue(Interruptible, maxQueued-1, 30))
+		require.Equal(t, ErrQueueFull, l.Enqueue(l.call(Interruptible, 1, 10), true))
+
+		require.Equal(t, 10, l.received())
+		require.Equal(t, 20+(maxQueued-1)*30, l.received(), "the others keep their order")
+		l.respond(1 + maxQueued)
+		for _, cl := range kept {
+			l.requireDone(cl)
+		}
+		require.Zero(t, l.Load())
+		_, queued = l.Usage()
+		require.Zero(t, queued)
+		require.Zero(t, l.queue.abandoned)
+	})
+}
+
+func TestCanceledCallsLeaveTheCountsAtZeroWhenTheConnectionEnds(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		l.enqueue(Interruptible, 1, 10)
+		for range 5 {
+			l.abandon(l.enqueue(Interruptible, 2, 10))
+			l.enqueue(Interruptible, 2, 10)
+		}
+		l.Close(ErrGone)
+		inFlight, queued := l.Usage()
+		require.Zero(t, inFlight)
+		require.Zero(t, queued)
+		require.Zero(t, l.queue.abandoned)
+		require.Zero(t, l.Load())
+	})
+}
+
+func TestCanceledExclusiveCallDoesNotDelayTheNext(t *testing.T) {
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		inFlight := l.enqueue(Interruptible, 1, 10)
+		exclusive := l.enqueue(Exclusive, 1, 20)
+		next := l.enqueue(Interruptible, 1, 30)
+		require.Equal(t, 10, l.received())
+		require.True(t, l.silent())
+		l.abandon(exclusive)
+		require.Equal(t, 30, l.received())
+		l.respond(2)
+		l.requireDone(inFlight)
 		l.requireDone(next)
 	})
 }
@@ -351,6 +452,27 @@ func TestPingReturnsWhenTheConnectionEnds(t *testing.T) {
 		l.Close(ErrGone)
 		<-pinged
 		l.Ping() // returns at once
+	})
+}
+
+func TestPingReturnsThoughOnlyEventsCome(t *testing.T) {
+	onPipe(t, Options[uint16]{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
+		start := time.Now()
+		var took time.Duration
+		go func() {
+			l.Ping()
+			took = time.Since(start)
+		}()
+		l.received()
+		for range 10 {
+			time.Sleep(time.Second)
+			l.send(event(t, "c", "x")...)
+		}
+		synctest.Wait()
+		require.Equal(t, 6*time.Second, took)
+		require.NoError(t, l.Err())
+		l.respond(1)
+		require.Zero(t, l.Load())
 	})
 }
 

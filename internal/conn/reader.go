@@ -103,16 +103,21 @@ func (r *responseReader[T]) reject(reason error) {
 
 // decodeFrame decodes the frame at the start of src and returns its size.
 func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
-	if codec.Op(src[0]) == codec.OpEvent { // H8: an EVENT may precede any response
-		return r.decodeEvent(src)
-	}
 	if r.expected.Len() == 0 {
 		r.fetch(&r.expected)
 	}
-	if r.expected.Len() == 0 {
+	due := r.expected.Len() > 0
+	if due && !r.keepEvents && r.frames-r.expected.At(0).before >= MaxOutstanding { // H4
+		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it", MaxOutstanding)
+	}
+	switch {
+	case codec.Op(src[0]) == codec.OpEvent: // H8: an EVENT may precede any response
+		return r.decodeEvent(src)
+	case due:
+		return r.decodeResponse(r.expected.At(0), src)
+	default:
 		return 0, fmt.Errorf("byte 0x%02x came unasked", src[0])
 	}
-	return r.decodeResponse(r.expected.At(0), src)
 }
 
 func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
@@ -129,9 +134,6 @@ func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
 func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err error) {
-	if !r.keepEvents && r.frames-cl.before >= MaxOutstanding { // H4
-		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it", MaxOutstanding)
-	}
 	var reply Reply[T]
 	kind := cl.kinds[len(cl.Replies)]
 	if cl.canary {

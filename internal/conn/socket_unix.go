@@ -12,12 +12,12 @@ import (
 // write at the same time.
 type socket struct {
 	raw                 syscall.RawConn
-	in, out             attempt
-	readOnce, writeOnce func(fd uintptr) bool // made once, so that an attempt does not allocate
+	in, out             transfer
+	readOnce, writeOnce func(fd uintptr) bool // made once, so that a read or write does not allocate
 }
 
-// attempt is a read or a write that does not block.
-type attempt struct {
+// transfer is a read or a write that does not block.
+type transfer struct {
 	buf []byte
 	n   int
 	err error
@@ -42,7 +42,7 @@ func newSocket(nc net.Conn) *socket {
 
 // write returns how many bytes the socket has accepted. Less than len(src) is no error.
 func (s *socket) write(src []byte) (n int, err error) {
-	s.out = attempt{buf: src}
+	s.out = transfer{buf: src}
 	if err := s.raw.Write(s.writeOnce); err != nil {
 		return 0, err
 	}
@@ -52,7 +52,7 @@ func (s *socket) write(src []byte) (n int, err error) {
 // read returns how many bytes there were. None is no error. The error is io.EOF at the end
 // of the stream.
 func (s *socket) read(dst []byte) (n int, err error) {
-	s.in = attempt{buf: dst, n: -1}
+	s.in = transfer{buf: dst, n: -1}
 	if err := s.raw.Read(s.readOnce); err != nil {
 		return 0, err
 	}
@@ -62,9 +62,9 @@ func (s *socket) read(dst []byte) (n int, err error) {
 	return max(s.in.n, 0), s.in.err
 }
 
-// try makes the attempt. It returns true so that package net does not wait for the socket
+// try makes the system call. It returns true so that package net does not wait for the socket
 // to become ready.
-func (a *attempt) try(f func(fd int, p []byte) (int, error), fd uintptr) bool {
+func (a *transfer) try(f func(fd int, p []byte) (int, error), fd uintptr) bool {
 	for {
 		n, err := f(int(fd), a.buf)
 		switch err {

@@ -92,11 +92,11 @@ func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *
 			own, stop = context.WithTimeout(t.Context(), time.Duration(rng.IntN(300))*time.Microsecond)
 			defer stop()
 		}
-		owned, sent, err := cl.Wait(own)
+		done, sent, err := cl.Wait(own)
 		switch {
-		case !owned && sent:
+		case !done && sent:
 			most++ // it may yet be executed
-		case !owned:
+		case !done:
 		case err != nil:
 			if sent {
 				most++
@@ -110,7 +110,7 @@ func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *
 				t.Errorf("%s: replies %+v, want %d to %d", key, cl.Replies, least, most)
 			}
 		}
-		if owned {
+		if done {
 			calls.Put(cl)
 		}
 	}
@@ -152,6 +152,8 @@ func TestCallsOverTLS(t *testing.T) {
 }
 
 // The server reads nothing for a while, so that the sockets fill up.
+//
+//evidence:client A server that reads nothing blocks no caller
 func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	const callers, size = 300, 7 << 10 // two megabytes, much more than the sockets accept
 	ours, theirs := tcpPair(t)
@@ -164,7 +166,7 @@ func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	var canceled, answered sync.WaitGroup
 	var mu sync.Mutex
 	sentCount := 0
-	call := func(ctx context.Context) (owned, sent bool, err error) {
+	call := func(ctx context.Context) (done, sent bool, err error) {
 		cl := l.options.Calls.Get()
 		cl.AddFrame(frame, codec.KindStatus)
 		if err := l.Enqueue(cl, true); err != nil {
@@ -174,9 +176,9 @@ func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	}
 	for range callers {
 		canceled.Go(func() {
-			owned, sent, err := call(ctx)
-			if owned || !errors.Is(err, context.Canceled) {
-				t.Error(owned, err)
+			done, sent, err := call(ctx)
+			if done || !errors.Is(err, context.Canceled) {
+				t.Error(done, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -48,7 +48,7 @@ func (w *writer[T]) wrote(n int, err error) {
 	}
 }
 
-// writeNonblocking writes what is queued as far as the socket accepts it at once. The
+// writeInline writes what is queued as far as the socket accepts it at once. The
 // writer goroutine writes the rest.
 func (w *writer[T]) writeNonblocking() {
 	for range maxRounds {
@@ -63,8 +63,8 @@ func (w *writer[T]) writeNonblocking() {
 	w.queue.handOver()
 }
 
-// run is the writer goroutine. It returns when there will be nothing to write any more.
-func (w *writer[T]) run() {
+// writeBlocking writes what is queued, and waits for more. It returns when there will be nothing to write any more.
+func (w *writer[T]) writeBlocking() {
 	for w.queue.await() {
 		// Callers that are about to queue a call can share the write. With 64 callers it
 		// makes BenchmarkWriterGoroutine seven times as fast.

@@ -171,6 +171,7 @@ func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
 	}
 }
 
+//evidence:client A server of another value size is sent only the probe
 func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 	responses := map[int][]byte{1: {1, 1, 0, 0, 0, 0}, 2: {1, 0, 1, 0, 0, 0}, 4: {1, 0, 0, 1, 0, 0}, 8: {1, 0, 0, 0, 1, 0}}
 	for actual, response := range responses {

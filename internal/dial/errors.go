@@ -11,7 +11,7 @@ var (
 	// ErrSilent says that a server has accepted a connection and sent no byte.
 	ErrSilent = errors.New("the server accepts connections but answers nothing")
 	// ErrUnavailable says that a server could not be reached a short time ago and is not tried
-	// again yet. The request was not sent.
+	// again yet. The request was not sent by this attempt.
 	ErrUnavailable = errors.New("throttr: server is unavailable")
 	// ErrValueSizeMismatch says that a server's value size is not the client's. The probe is
 	// all that the server was sent.

@@ -23,6 +23,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -42,6 +43,7 @@ var sections = []struct{ word, title string }{
 	{"limits", "Limits"},
 	{"outages", "Outages and dying programs"},
 	{"client", "Client"},
+	{"bounds", "Bounds"},
 	{"codec", "Codec"},
 	{"memory", "Memory"},
 	{"redis", "Redis"},
@@ -61,10 +63,18 @@ type claim struct {
 // command returns the shell command that shows c.
 func (c claim) command() string {
 	if c.module != "." {
-		rel := strings.TrimPrefix(strings.TrimPrefix(c.folder, c.module), "/")
-		return fmt.Sprintf("go test -C %s -run '^%s$' ./%s", c.module, c.test, rel)
+		return fmt.Sprintf("go test -C %s -run '^%s$' %s", c.module, c.test, c.pattern())
 	}
-	return fmt.Sprintf("go test -run '^%s$' ./%s", c.test, strings.TrimPrefix(c.folder, "."))
+	return fmt.Sprintf("go test -run '^%s$' %s", c.test, c.pattern())
+}
+
+// pattern returns the go command's name of c's package, seen from the folder of its module.
+func (c claim) pattern() string {
+	rel := strings.Trim(strings.TrimPrefix(c.folder, c.module), "/")
+	if rel == "" || rel == "." {
+		return "."
+	}
+	return "./" + rel
 }
 
 func main() {
@@ -199,19 +209,40 @@ func format(claims []claim) []byte {
 	return b.Bytes()
 }
 
-// runAll runs the command of each claim, and stops at the first that fails or runs no test.
+// runAll runs the tests of all claims, package by package, and fails if one fails or does not
+// run.
 func runAll(claims []claim) error {
 	if len(claims) == 0 {
 		return errors.New("there are no claims")
 	}
+	packages := make(map[string][]claim)
 	for _, c := range claims {
-		fmt.Println(c.command())
-		out, err := exec.Command("sh", "-c", c.command()).CombinedOutput()
-		if err == nil && bytes.Contains(out, []byte("no tests to run")) {
-			err = errors.New("no test was run")
+		packages[c.folder] = append(packages[c.folder], c)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(packages)) {
+		if err := runPackage(packages[folder]); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w\n%s", c.command(), err, out)
+	}
+	return nil
+}
+
+// runPackage runs the tests of claims, which are in one package.
+func runPackage(claims []claim) error {
+	var tests []string
+	for _, c := range claims {
+		tests = append(tests, c.test)
+	}
+	fmt.Println(claims[0].folder, strings.Join(tests, " "))
+	cmd := exec.Command("go", "test", "-v", "-run", "^("+strings.Join(tests, "|")+")$", claims[0].pattern())
+	cmd.Dir = claims[0].module
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
+	}
+	for _, c := range claims {
+		if !bytes.Contains(out, []byte("--- PASS: "+c.test+" ")) {
+			return fmt.Errorf("%s: it did not run, or was skipped", c.command())
 		}
 	}
 	return nil

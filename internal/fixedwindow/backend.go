@@ -133,11 +133,14 @@ func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, i
 
 // count has a hit counted.
 func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (window.Window, bool, error) {
-	e, err := b.entry(key, scale)
+	e, err := b.entry(ctx, key, scale)
 	if err != nil {
 		return window.Window{}, false, err
 	}
 	r, sent, err := e.coalescer.Do(ctx, h)
+	if errors.Is(err, coalesce.ErrAttempts) {
+		return window.Window{}, sent, staleError(scale)
+	}
 	if err != nil {
 		return window.Window{}, sent, queueError(err)
 	}
@@ -146,7 +149,7 @@ func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration,
 
 // Get returns the active window, or the zero Window.
 func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, sent bool, err error) {
-	e, err := b.entry(key, scale)
+	e, err := b.lookUpEntry(key, scale)
 	if err != nil {
 		return window.Window{}, false, err
 	}
@@ -162,7 +165,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, c
 	if err := checkCount("count", count, codec.Size[T]()); err != nil {
 		return window.Window{}, false, err
 	}
-	e, err := b.entry(key, scale)
+	e, err := b.entry(ctx, key, scale)
 	if err != nil {
 		return window.Window{}, false, err
 	}
@@ -201,7 +204,7 @@ func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Dura
 
 // reset ends the active window and reports whether there was one.
 func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration) (ended, sent bool, err error) {
-	e, err := b.entry(key, scale)
+	e, err := b.entry(ctx, key, scale)
 	if err != nil {
 		return false, false, err
 	}
@@ -240,8 +243,24 @@ func (b *Backend[T]) awaitEnds() {
 	}
 }
 
-// entry returns the entry of a key and scale.
-func (b *Backend[T]) entry(key string, scale time.Duration) (*entry[T], error) {
+// entry returns the entry of a key and scale. It adds one to the table if there is none, unless
+// the call must not do anything.
+func (b *Backend[T]) entry(ctx context.Context, key string, scale time.Duration) (*entry[T], error) {
+	if e := b.table.find(entryKey{key, scale}); e != nil {
+		return e, nil
+	}
+	e, err := b.lookUpEntry(key, scale)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.group.Check(ctx); err != nil {
+		return nil, err
+	}
+	return b.table.add(e), nil
+}
+
+// lookUpEntry returns the entry of a key and scale, or a new one that is not in the table.
+func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], error) {
 	if e := b.table.find(entryKey{key, scale}); e != nil {
 		return e, nil
 	}
@@ -258,7 +277,7 @@ func (b *Backend[T]) entry(key string, scale time.Duration) (*entry[T], error) {
 	for _, s := range b.sweepers {
 		s.Need(t.sweepInterval())
 	}
-	return b.table.add(newEntry(b, key, t)), nil
+	return newEntry(b, key, t), nil
 }
 
 // windowOf returns the window that a coalescer's result shows.

@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -25,17 +26,21 @@ type counting[T codec.Value] struct {
 	calls atomic.Int64
 }
 
-func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error) {
+func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	c.calls.Add(1)
 	return c.Server.Do(ctx, cl)
 }
 
 // instant is a Server that responds at once. It has no record at first. All requests of longer
-// calls succeed and show a count of 1.
-type instant struct{ unswept }
+// calls succeed, and each call shows a count that is higher by 1.
+type instant struct {
+	unswept
+	count uint16
+}
 
-func (instant) Do(_ context.Context, cl *conn.Call[uint16]) (owned, sent bool, err error) {
-	r := conn.Reply[uint16]{OK: cl.Len() > 1, Quota: 1}
+func (s *instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+	s.count++
+	r := conn.Reply[uint16]{OK: cl.Len() > 1, Quota: s.count}
 	for range cl.Len() {
 		cl.Replies = append(cl.Replies, r)
 	}
@@ -66,11 +71,11 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 		t.Skip("a sync.Pool loses elements")
 	}
 	o := options[uint16](t)
-	o.Servers = []Server[uint16]{instant{}}
+	o.Servers = []Server[uint16]{&instant{}}
 	o.Algorithm = window.Aligned // so that the TTL does not matter
 	b := start(t, o)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if _, _, err := b.Hit(t.Context(), "k", time.Minute, 100, 1); err != nil {
+		if _, _, err := b.Hit(t.Context(), "k", time.Minute, 10_000, 1); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -164,6 +169,161 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 	require.Zero(t, b.Stats())
 }
 
+// alwaysOver is a Server that shows a window in each lookup, and none when it is counted in.
+type alwaysOver struct{ unswept }
+
+func (alwaysOver) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+	for range cl.Len() {
+		cl.Replies = append(cl.Replies, conn.Reply[uint16]{OK: cl.Len() == 1, Quota: 1})
+	}
+	return true, true, nil
+}
+
+func TestHitFailsIfTheScaleIsTooShortForTheNetwork(t *testing.T) {
+	o := options[uint16](t)
+	o.Servers = []Server[uint16]{alwaysOver{}}
+	o.Algorithm = window.Aligned
+	b := start(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, sent, err := b.Hit(ctx, "k", time.Minute, 10, 1)
+	require.ErrorIs(t, err, conn.ErrStale)
+	require.ErrorContains(t, err, "1m0s")
+	require.False(t, sent)
+}
+
+func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
+	b := start(t, options[uint16](t, inMemory(t)))
+	_, _, err := b.Get(t.Context(), "k", time.Minute)
+	require.NoError(t, err)
+	require.Zero(t, b.Stats(), "Get opens no window")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	all := func(ctx context.Context) (errs []error) {
+		_, _, hit := b.Hit(ctx, "k", time.Minute, 1, 1)
+		_, _, inc := b.Inc(ctx, "k", time.Minute, 1)
+		_, _, set := b.Set(ctx, "k", time.Minute, 1)
+		_, reset := b.Reset(ctx, "k", time.Minute)
+		return []error{hit, inc, set, reset}
+	}
+	for _, err := range all(ended) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	b.Close()
+	for _, err := range all(t.Context()) {
+		require.ErrorIs(t, err, window.ErrClosed)
+	}
+	require.Zero(t, b.Stats())
+}
+
+// Each caller waits less long than the server takes to respond.
+func TestCanceledHitsDoNotWrapTheCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithValueSize(1))
+		b := start(t, options[uint8](t, srv))
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		remove := srv.Inject(mockserver.Fault{Delay: 2 * time.Second})
+		before := srv.Requests(codec.OpUpdate)
+		for range 190 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			_, _, err := b.Hit(ctx, "k", time.Minute, 100, 1)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		require.Equal(t, 1, srv.Requests(codec.OpUpdate)-before, "at most one request is in flight")
+		remove()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 98, hits(t, b, 200, "k", time.Minute, 100))
+	})
+}
+
+func TestLargeIncrementsOfTwoClientsDoNotWrapTheCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
+		const limit = 60_000
+		first, second := start(t, options[uint16](t, srv)), start(t, options[uint16](t, srv))
+		_, _, err := first.Set(t.Context(), "k", time.Minute, limit)
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for _, b := range []*Backend[uint16]{first, second} {
+			all.Go(func() {
+				w, _, err := b.Hit(t.Context(), "k", time.Minute, limit, 3000)
+				require.NoError(t, err)
+				require.Greater(t, w.Count, uint64(limit))
+			})
+		}
+		all.Wait()
+		require.Zero(t, hits(t, first, 10, "k", time.Minute, limit))
+		require.Zero(t, hits(t, start(t, options[uint16](t, srv)), 10, "k", time.Minute, limit))
+	})
+}
+
+func TestLargeIncrementIsCountedInFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, options[uint8](t, inMemory(t, mockserver.WithValueSize(1))))
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		for _, count := range []uint64{51, 101} {
+			w, _, err := b.Hit(t.Context(), "k", time.Minute, 100, 50)
+			require.NoError(t, err)
+			require.Equal(t, count, w.Count)
+		}
+		w, _, err := b.Get(t.Context(), "k", time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 101, w.Count)
+	})
+}
+
+// An Inc has no limit, so two large ones can wrap the counter.
+func TestCounterThatHasWrappedIsSetOverTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		first, second := start(t, options[uint16](t, srv)), start(t, options[uint16](t, srv))
+		_, _, err := first.Set(t.Context(), "k", time.Minute, 65_000)
+		require.NoError(t, err)
+		errs := make(chan error, 2)
+		for _, b := range []*Backend[uint16]{first, second} {
+			go func() {
+				_, _, err := b.Inc(t.Context(), "k", time.Minute, 300)
+				errs <- err
+			}()
+		}
+		require.ErrorIs(t, errors.Join(<-errs, <-errs), window.ErrRange)
+		for _, b := range []*Backend[uint16]{first, second} {
+			w, _, err := b.Get(t.Context(), "k", time.Minute)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, w.Count, uint64(65_000))
+			require.Zero(t, hits(t, b, 10, "k", time.Minute, 60_000))
+		}
+	})
+}
+
+// The end of a window is known to a second only. So the window that another client opens after a
+// Reset, under the same name, may look like the one before.
+func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithValueSize(1))
+		client := func() *Backend[uint8] { return start(t, options[uint8](t, srv)) }
+		const scale, limit = 10 * time.Second, 100
+		hits(t, client(), 5, "k", scale, limit)
+		b, other := client(), client()
+		time.Sleep(500 * time.Millisecond)
+		hits(t, b, 1, "k", scale, limit)
+		time.Sleep(100 * time.Millisecond)
+		_, err := other.Reset(t.Context(), "k", scale)
+		require.NoError(t, err)
+		hits(t, other, 1, "k", scale, limit)
+		end := time.Now().Add(scale)
+		time.Sleep(900 * time.Millisecond)
+		w, _, err := b.Hit(t.Context(), "k", scale, limit, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, w.Count)
+		require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
+	})
+}
+
 func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -216,6 +376,7 @@ func TestCloseTakesASecondIfTheServerDoesNotRespond(t *testing.T) {
 	})
 }
 
+//evidence:bounds Records removed in one batch
 func TestRecordsAreRemovedInBatchesThatFitACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)

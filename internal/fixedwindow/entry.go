@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
 )
 
 // entry is what a backend remembers of a key and scale. It is the [coalesce.Window] of its own
@@ -58,18 +59,18 @@ func (e *entry[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	case !e.known && b.Fresh:
 		// There is no window. The batch opens one.
 	case !e.known || !b.Now.Before(s.latestEnd):
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	case e.denies(h, b.Now):
 		return coalesce.Decided, s.result(e.timing, s.count, b.Now), nil
-	case b.Fresh && overflows(h, s.count):
+	case b.Read && overflows(h, s.count):
 		return coalesce.Decided, coalesce.Result{}, overflowError(h, s.count, codec.Size[T]())
-	case !b.Fresh && e.outdated(h):
-		return coalesce.Wait, coalesce.Result{}, nil
+	case !b.Read && e.outdated(h):
+		return coalesce.Defer, coalesce.Result{}, nil
 	case s.count > h.Limit:
 		return coalesce.Decided, s.result(e.timing, s.count, b.Now), nil
 	}
 	if !fits(maxValue[T](), b, h) {
-		return coalesce.Wait, coalesce.Result{}, nil
+		return coalesce.Defer, coalesce.Result{}, nil
 	}
 	return coalesce.Join, coalesce.Result{}, nil
 }
@@ -83,7 +84,7 @@ func (e *entry[T]) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if o.matches(old, e.timing) {
+		if o.matches(old, 0, e.timing) {
 			e.learn(o)
 			return nil
 		}
@@ -96,7 +97,10 @@ func (e *entry[T]) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Count implements [coalesce.Window]. It takes one round trip if the window is known.
+// Count implements [coalesce.Window]. It takes one round trip if the window is known and the batch
+// is not larger than a share. It adds a larger one in steps of a share, until the count is over
+// the limit: only so many clients can't wrap the counter (H3). The hits of other clients may come
+// in between. An Inc has no limit and is added at once, after a Refresh.
 func (e *entry[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	e.mu.Lock()
 	if !e.known {
@@ -105,17 +109,53 @@ func (e *entry[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	}
 	old, name := e.state, e.currentName()
 	e.mu.Unlock()
-	o, sent, err := e.increase(ctx, old.bucket, name, b.Sum, b.Now)
-	switch {
-	case err != nil:
-		return coalesce.Outcome{Err: err, Sent: sent}
-	case !o.live(e.timing):
-		e.forget()
-		return coalesce.Outcome{}
-	case !o.matches(old, e.timing):
-		return e.resolve(ctx, o)
+	step := b.Sum
+	if !b.Must {
+		step = min(step, share(maxValue[T](), b.Limit))
 	}
-	return e.counted(e.learn(o), o.count, o.to)
+	from := b.Now
+	for rest := b.Sum; ; step = min(step, rest) {
+		o, sent, err := e.increase(ctx, old.bucket, name, step, from)
+		switch {
+		case err != nil:
+			return coalesce.Outcome{Err: err, Sent: sent || rest < b.Sum}
+		case !o.live(e.timing):
+			e.forget()
+			return coalesce.Outcome{}
+		case o.wrapped:
+			return e.repair(ctx, b, o)
+		case o.matches(old, step, e.timing):
+		case step < b.Sum:
+			// A Set or Reset has come in between. The batch is counted again, in full, and the
+			// window that has this step already counts too much.
+			e.forget()
+			return coalesce.Outcome{}
+		default:
+			return e.resolve(ctx, o)
+		}
+		old, from = e.learn(o), o.to
+		if rest -= step; rest == 0 || o.count > b.Limit {
+			return e.counted(old, o.count+rest, o.to)
+		}
+	}
+}
+
+// repair is called when a batch has wrapped the counter of a window that is over the limit. That
+// takes more than 64 clients that add at once, or two large Incs. The counter is set to a value
+// over the limit, and the hits of the batch are denied, or fail if they have to be counted.
+func (e *entry[T]) repair(ctx context.Context, b coalesce.Batch, o observation) coalesce.Outcome {
+	e.forget()
+	cl := e.call(conn.Interruptible)
+	e.addPatch(cl, o.bucket, min(b.Limit+1, maxCount[T]()))
+	if _, err := e.do(ctx, cl); err != nil {
+		return coalesce.Outcome{Err: err, Sent: true}
+	}
+	e.backend.calls.Put(cl)
+	if b.Must {
+		h := coalesce.Hit{Limit: maxCount[T](), Increment: b.Sum}
+		return coalesce.Outcome{Err: overflowError(h, maxCount[T](), codec.Size[T]()), Sent: true}
+	}
+	return e.counted(o.state(e.timing), maxValue[T](), e.backend.now())
 }
 
 // resolve finds out whether a batch was counted. It was added to the record own, which is not

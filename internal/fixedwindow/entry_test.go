@@ -12,7 +12,7 @@ import (
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
 func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
-	const join, wait, decided = coalesce.Join, coalesce.Wait, coalesce.Decided
+	const join, wait, decided = coalesce.Join, coalesce.Defer, coalesce.Decided
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Limit: limit, Increment: increment} }
 	must := func(increment uint64) coalesce.Hit {
@@ -50,8 +50,9 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "full, read in the future", known: true, count: 11, now: 99, hit: hit(10, 1), want: wait},
 		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: hit(10, 1), want: decided},
 
-		{name: "a large increment", known: true, count: 9, now: 101, hit: hit(10, 1024), want: wait},
-		{name: "a large increment, the count was read again", known: true, count: 9, now: 101, fresh: true, hit: hit(10, 1024), want: join},
+		{name: "a large increment", known: true, count: 9, now: 101, hit: hit(10, 1024), want: join},
+		{name: "a large Inc", known: true, count: 9, now: 101, hit: must(2), want: wait},
+		{name: "a large Inc, the count was read again", known: true, count: 9, now: 101, fresh: true, hit: must(2), want: join},
 
 		{name: "an Inc of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
 		{name: "an Inc that may overflow", known: true, count: 65_471, now: 101, hit: must(1), want: wait},
@@ -62,7 +63,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		require.True(t, ok)
 		e := &entry[uint16]{timing: tm, denialMemory: 4 * time.Second, known: c.known}
 		e.state = state{bucket: 7, count: c.count, seen: at(100), earliestEnd: at(160), latestEnd: at(161)}
-		c.batch.Now, c.batch.Fresh = at(c.now), c.fresh
+		c.batch.Now, c.batch.Fresh, c.batch.Read = at(c.now), c.fresh, c.fresh
 		verdict, r, err := e.Admit(c.batch, c.hit)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.err != nil {

@@ -63,7 +63,7 @@ func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
 }
 
 // Do implements Server.
-func (l *link[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error) {
+func (l *link[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	c, err := l.connect(ctx)
 	if err != nil {
 		return true, false, err

@@ -20,11 +20,12 @@ func (e *entry[T]) denies(h coalesce.Hit, now time.Time) bool {
 	return age >= 0 && age < e.denialMemory
 }
 
-// outdated reports whether the window must be read before h is decided: it is full but may have
-// ended, or h adds so much that the last known count is too old. The caller holds mu, and the
-// window is known.
+// outdated reports whether the window must be read before h is decided: it is over the limit but
+// may have ended, or h is an Inc that adds so much that the last known count is too old. The
+// caller holds mu, and the window is known.
 func (e *entry[T]) outdated(h coalesce.Hit) bool {
-	return e.state.count > h.Limit || h.Increment > share(maxValue[T](), h.Limit) || overflows(h, e.state.count)
+	large := h.Must && h.Increment > share(maxValue[T](), h.Limit)
+	return e.state.count > h.Limit || large || overflows(h, e.state.count)
 }
 
 // learn makes the window of a live record the known one, and returns its state.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
@@ -55,6 +56,27 @@ func (e *entry[T]) lookup(ctx context.Context) (o observation, ok bool, err erro
 		return observation{}, false, err
 	}
 	return e.agree(ctx, around, live)
+}
+
+// get reads the active window. It does not change what is known.
+func (e *entry[T]) get(ctx context.Context) (coalesce.Result, error) {
+	now := e.backend.now()
+	if known, name, ok := e.current(now); ok {
+		o, _, err := e.increase(ctx, known.bucket, name, 0, now)
+		if err != nil {
+			return coalesce.Result{}, err
+		}
+		if o.matches(known, 0, e.timing) {
+			s := o.state(e.timing)
+			s.narrow(known)
+			return s.result(e.timing, o.count, e.backend.now()), nil
+		}
+	}
+	o, ok, err := e.lookup(ctx)
+	if !ok || err != nil {
+		return coalesce.Result{}, err
+	}
+	return o.state(e.timing).result(e.timing, o.count, e.backend.now()), nil
 }
 
 // agree returns the oldest of the live records, which is the window for all clients. It returns

@@ -15,6 +15,7 @@ type observation struct {
 	count    uint64
 	left     uint64    // the TTL in the timing's unit
 	from, to time.Time // the QUERY was executed between these times
+	wrapped  bool      // the INCREASE before the QUERY has wrapped the counter around
 }
 
 // observe returns what the reply to a QUERY shows.
@@ -40,11 +41,11 @@ func (o observation) openedAfter(at time.Time, t timing) bool {
 	return earliest.Add(-t.scale).After(at)
 }
 
-// matches reports whether the record is live and can be that of a window that is known. Another
-// record of the same name need not be the key's window: another client may be about to remove
-// it, as the younger of two.
-func (o observation) matches(known state, t timing) bool {
-	if !o.live(t) {
+// matches reports whether the record is live and can be that of a window that is known, to which
+// added was added since. It can't if the count is less than that. Another record of the same name
+// need not be the key's window: another client may be about to remove it, as the younger of two.
+func (o observation) matches(known state, added uint64, t timing) bool {
+	if !o.live(t) || o.count < added || o.count-added < known.count {
 		return false
 	}
 	s := o.state(t)

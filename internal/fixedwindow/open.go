@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -21,7 +22,13 @@ func (e *entry[T]) timely(open func(present int64) error) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: a window of %v was over by then", conn.ErrStale, e.timing.scale)
+	return staleError(e.timing.scale)
+}
+
+// staleError is the error of a hit that was not counted because windows of the scale were over
+// by the time that it could be.
+func staleError(scale time.Duration) error {
+	return fmt.Errorf("%w: a window of %v was over by then", conn.ErrStale, scale)
 }
 
 // openingCall returns an empty call that opens a window near a bucket. It is not sent once that

@@ -288,11 +288,11 @@ func (rp *reaper[T]) remove(records []*record[T]) {
 // do sends a call and returns its replies, which are valid until the call is recycled. After an
 // error the call must not be used any more.
 func (rp *reaper[T]) do(cl *conn.Call[T]) ([]conn.Reply[T], error) {
-	owned, _, err := rp.server.Do(rp.ctx, cl)
+	done, _, err := rp.server.Do(rp.ctx, cl)
 	if err == nil {
 		return cl.Replies, nil
 	}
-	if owned {
+	if done {
 		rp.backend.calls.Put(cl)
 	}
 	return nil, err

@@ -68,6 +68,7 @@ func TestRecordInsertedDuringItsRemovalIsRemovedAgain(t *testing.T) {
 	require.Empty(t, e.records)
 }
 
+//evidence:bounds Attempts to remove a record
 func TestFailedRemovalIsRetriedUntilTheTTLHasRunOut(t *testing.T) {
 	p, e := idleReaper(2)
 	end := time.Unix(100, 0)

@@ -66,6 +66,11 @@ func (e *entry[T]) addIncrease(cl *conn.Call[T], bucket int64, n uint64) {
 	conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: T(n), Key: cl.Key})
 }
 
+func (e *entry[T]) addPatch(cl *conn.Call[T], bucket int64, count uint64) {
+	cl.Key = e.appendName(cl.Key[:0], bucket)
+	conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: T(count), Key: cl.Key})
+}
+
 func (e *entry[T]) addInsert(cl *conn.Call[T], bucket int64, count uint64) {
 	t := e.timing
 	cl.Key = e.appendName(cl.Key[:0], bucket)
@@ -80,8 +85,8 @@ func (e *entry[T]) addPurge(cl *conn.Call[T], bucket int64) {
 // do sends a call and waits for its replies. After an error the call must not be used any
 // more.
 func (e *entry[T]) do(ctx context.Context, cl *conn.Call[T]) (sent bool, err error) {
-	owned, sent, err := e.server.Do(ctx, cl)
-	if owned && err != nil {
+	done, sent, err := e.server.Do(ctx, cl)
+	if done && err != nil {
 		e.backend.calls.Put(cl)
 	}
 	return sent, err
@@ -108,6 +113,7 @@ func (e *entry[T]) increase(ctx context.Context, bucket int64, name []byte, n ui
 		return observation{}, sent, err
 	}
 	o = observe(bucket, cl.Replies[len(cl.Replies)-1], from, e.backend.now())
+	o.wrapped = n > 0 && cl.Replies[0].OK && o.count < n // both are one read of the server
 	e.backend.calls.Put(cl)
 	return o, sent, nil
 }

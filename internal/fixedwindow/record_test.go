@@ -18,6 +18,7 @@ func nameIn(key string, scale time.Duration, bucket int64) string {
 	return string(e.appendName(nil, bucket))
 }
 
+//evidence:limits The names of records are those of docs/rate-limiting.md
 func TestRecordNamesAreAsDocumented(t *testing.T) {
 	long := strings.Repeat("k", maxRecordKey+1)
 	sum := sha256.Sum256([]byte(long))
@@ -39,6 +40,7 @@ func TestRecordNamesFit(t *testing.T) {
 	}
 }
 
+//evidence:limits No two windows share a record
 func TestRecordNamesAreUnique(t *testing.T) {
 	keys := []string{"", ":", "1", "1:", ":1", "1:1", "1s:1", "rl:1s:1:", "a", "b", "\x00"}
 	for n := maxRecordKey - 1; n <= maxRecordKey+2; n++ {

@@ -94,24 +94,3 @@ func (e *entry[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 	sent, err = e.purge(ctx, live...)
 	return r, sent, err
 }
-
-// get reads the active window. It does not change what is known.
-func (e *entry[T]) get(ctx context.Context) (coalesce.Result, error) {
-	now := e.backend.now()
-	if known, name, ok := e.current(now); ok {
-		o, _, err := e.increase(ctx, known.bucket, name, 0, now)
-		if err != nil {
-			return coalesce.Result{}, err
-		}
-		if o.matches(known, e.timing) {
-			s := o.state(e.timing)
-			s.narrow(known)
-			return s.result(e.timing, o.count, e.backend.now()), nil
-		}
-	}
-	o, ok, err := e.lookup(ctx)
-	if !ok || err != nil {
-		return coalesce.Result{}, err
-	}
-	return o.state(e.timing).result(e.timing, o.count, e.backend.now()), nil
-}

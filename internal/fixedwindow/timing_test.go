@@ -24,6 +24,7 @@ func requireTTL(t *testing.T, ttl codec.TTL[uint64], what ...any) {
 
 const year = 365 * 24 * time.Hour
 
+//evidence:limits Units and margins are those of docs/rate-limiting.md
 func TestTimingPerValueSize(t *testing.T) {
 	type want struct {
 		unit         codec.Unit

@@ -34,7 +34,8 @@ func (b *breaker) err() error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, b.cause)
 }
 
-// open opens the circuit because an attempt has failed. The caller then runs retry.
+// open opens the circuit because an attempt has failed. The caller must then start a goroutine
+// that runs retry.
 func (b *breaker) open(cause error) { b.set(cause) }
 
 // retry makes attempts, after pauses that double, until one succeeds and closes the circuit,

@@ -100,8 +100,8 @@ func (s subject) do(ctx context.Context, r codec.Request) result {
 		s.t.Error(err)
 		return result{err: err}
 	}
-	owned, sent, err := s.Do(ctx, cl)
-	if !owned {
+	done, sent, err := s.Do(ctx, cl)
+	if !done {
 		return result{sent: sent, err: err}
 	}
 	defer s.calls.Put(cl)

@@ -1,13 +1,15 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
 // maintain retires connections that are too old or idle, and pings idle ones, until the pool
-// is closed.
+// is closed. It keeps an old connection until there is another one: if none can be made, the
+// old one still works.
 func (p *Pool[T]) maintain() {
 	tick := time.NewTicker(p.o.HealthInterval)
 	defer tick.Stop()
@@ -17,9 +19,13 @@ func (p *Pool[T]) maintain() {
 			return
 		case <-tick.C:
 		}
-		for _, c := range p.expired() {
+		expired, replace := p.expired()
+		for _, c := range expired {
 			p.discard(c)
 			c.Retire()
+		}
+		if replace {
+			p.grow()
 		}
 		p.pingIdle()
 		if p.Parked() || p.parking.Wanted() || len(*p.conns.Load()) > 0 {
@@ -30,25 +36,31 @@ func (p *Pool[T]) maintain() {
 }
 
 // expired returns the connections that are too old, and those that have been idle for too
-// long. The first connection does not count as idle: a pool keeps one.
-func (p *Pool[T]) expired() []*conn.Conn[T] {
-	var expired []*conn.Conn[T]
-	for i, c := range *p.conns.Load() {
+// long, except for the first connection if there is no other. If that one is too old, replace
+// is true: a later run retires it, when there is another one.
+func (p *Pool[T]) expired() (expired []*conn.Conn[T], replace bool) {
+	conns := *p.conns.Load()
+	for i, c := range slices.Backward(conns) {
 		old := p.o.MaxConnAge > 0 && time.Since(c.Created()) >= p.o.MaxConnAge
 		idle := p.o.MaxConnIdle > 0 && i > 0 && c.Idle() >= p.o.MaxConnIdle
-		if old || idle {
+		switch {
+		case !old && !idle:
+		case len(expired) < len(conns)-1:
 			expired = append(expired, c)
+		default:
+			replace = true
 		}
 	}
-	return expired
+	return expired, replace
 }
 
-// pingIdle sends a QUERY on the connections that have nothing to do. If the server has gone
-// silent, their watchdogs notice it before a caller needs them.
+// pingIdle sends a QUERY on the connections that have nothing to do, and does not wait for the
+// responses. If the server has gone silent, their watchdogs notice it before a caller needs
+// them.
 func (p *Pool[T]) pingIdle() {
 	for _, c := range *p.conns.Load() {
 		if c.Load() == 0 {
-			c.Ping()
+			p.background.Go(c.Ping)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,51 @@ func TestAnOldConnectionIsReplacedAndNoCallIsLost(t *testing.T) {
 		require.Zero(t, st.Retries)
 		time.Sleep(time.Second)
 		require.LessOrEqual(t, srv.Conns(), 2, "the old ones are closed")
+	})
+}
+
+func TestAnOldConnectionIsKeptUntilThereIsAnother(t *testing.T) {
+	for _, maxConns := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &gate{srv: inMemory(t)}
+			s := connect(t, g.dial, pool.Options[uint16]{
+				MaxConns: maxConns, MaxRetries: -1, MaxConnAge: time.Minute, HealthInterval: time.Second, MaxBackoff: time.Second,
+			})
+			g.fail.Store(true)
+			for range 300 {
+				time.Sleep(time.Second)
+				require.NoError(t, s.purge(t.Context(), "k").err)
+			}
+			require.Equal(t, 1, s.Stats().Conns)
+			g.fail.Store(false)
+			dials := s.Stats().Dials
+			time.Sleep(5 * time.Second)
+			require.Equal(t, dials+1, s.Stats().Dials, "it is replaced once")
+			require.Equal(t, 1, s.Stats().Conns)
+			require.Equal(t, 1, g.srv.Conns(), "the old one is closed")
+		})
+	}
+}
+
+func TestASilentConnectionDoesNotDelayThePingsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent, other := inMemory(t), inMemory(t)
+		first := true
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if first {
+				first = false
+				return silent.Dial(ctx)
+			}
+			return other.Dial(ctx)
+		}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 2, HealthInterval: time.Second, StallTimeout: 10 * time.Second})
+		remove := silent.Inject(mockserver.Fault{Delay: time.Millisecond})
+		s.inParallel(2, func(int) { s.query(t.Context(), "k") })
+		remove()
+		require.Equal(t, 1, other.Conns())
+		silent.Inject(mockserver.Fault{Drop: true})
+		before := other.Requests(codec.OpQuery)
+		time.Sleep(5500 * time.Millisecond)
+		require.Equal(t, before+5, other.Requests(codec.OpQuery))
 	})
 }
 

@@ -1,7 +1,7 @@
 // Package pool keeps the connections to one server. Any number of callers share them.
 //
 // A caller's call goes to the connection with the least load (growth.go), and is sent again
-// if it fails and that is safe (retry.go). While the server can't be reached, callers fail at
+// if it fails and that is safe (call.go). While the server can't be reached, callers fail at
 // once and the pool tries again in the background (breaker.go), and tells whether it has locked
 // up (lockup.go). Connections that are too old or idle are replaced or closed (maintenance.go).
 // A request whose response can be of any length has a connection to itself (stream.go). If the
@@ -33,7 +33,8 @@ import (
 )
 
 // ErrUnavailable says that a server could not be reached a short time ago. The request was
-// not sent. The error also wraps the reason why the last attempt failed.
+// not sent by this attempt. The error also wraps the reason why the last attempt to connect
+// failed.
 var ErrUnavailable = dial.ErrUnavailable
 
 // Options are the settings of a Pool. All of them must be set.
@@ -65,9 +66,9 @@ type Options[T codec.Value] struct {
 // Invariants:
 //   - At most one attempt to make a shared connection is under way, be it an attempt for
 //     callers or one of the circuit breaker's.
-//   - live has at most MaxConns connections. Puddle may hold more: those that were retired and
-//     still have requests in flight.
-//   - While the circuit is open, only the circuit breaker makes attempts.
+//   - live has at most MaxConns connections, and one more while it replaces one that is too old.
+//     Puddle may hold more: those that were retired and still have requests in flight.
+//   - While the circuit is open, only the circuit breaker attempts to make shared connections.
 //   - A connection in live has not ended, or is about to be discarded by its OnEnd.
 //   - Once closed is true, live stays empty and streams are closed as they are made.
 type Pool[T codec.Value] struct {
@@ -184,7 +185,9 @@ func (p *Pool[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
 		}
 		select {
 		case <-a.done:
-			err = a.err
+			if err = a.err; err == nil {
+				err = ctx.Err() // both may have happened
+			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -205,8 +208,8 @@ func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 	}
 	c, grow := p.pick()
 	if c != nil {
-		if grow && !time.Now().Before(p.noGrowth) {
-			p.startAttempt(true)
+		if grow {
+			p.startGrowth()
 		}
 		return c, nil, nil
 	}
@@ -218,6 +221,23 @@ func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 		return nil, nil, conn.ErrQueueFull
 	}
 	return nil, p.attempt, nil
+}
+
+// grow has another connection made, and does not wait for it.
+func (p *Pool[T]) grow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.startGrowth()
+	}
+}
+
+// startGrowth starts an attempt to make another connection beside those that exist, unless
+// such an attempt has failed recently. The caller holds mu.
+func (p *Pool[T]) startGrowth() {
+	if !time.Now().Before(p.noGrowth) {
+		p.startAttempt(true)
+	}
 }
 
 // startAttempt starts an attempt, unless one is under way. Growth says that there is a
@@ -288,7 +308,7 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		p.CountFailure()
 		return err
 	}
-	if err := r.Value().Err(); err != nil { // if ended has run, the connection was not in live
+	if err := r.Value().Err(); err != nil { // ended may have run before r was in live
 		r.Destroy()
 		return fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+//evidence:bounds At most MaxConns connections for requests, per server
 func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -106,6 +107,34 @@ func TestACallerDoesNotWaitForAConnectionBeyondItsContext(t *testing.T) {
 	})
 }
 
+// lateContext is a context whose end is noticed by Err alone, as if a connection was ready at
+// the same time.
+type lateContext struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (c *lateContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestACallWhoseContextEndsBeforeThereIsAConnectionIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		ctx := &lateContext{Context: t.Context()}
+		s := newPool(t, func(dialing context.Context, _, _ string) (net.Conn, error) {
+			ctx.ended.Store(true)
+			return srv.Dial(dialing)
+		}, pool.Options[uint16]{})
+		r := s.purge(ctx, "k")
+		require.ErrorIs(t, r.err, context.Canceled)
+		require.False(t, r.sent)
+	})
+}
+
 // The context of the first caller that needs a connection does not end the attempt that others
 // wait for, too.
 func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
@@ -131,6 +160,7 @@ func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
 	})
 }
 
+//evidence:bounds Callers that wait for a connection
 func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := behindGate(t, pool.Options[uint16]{MaxQueued: 5})
@@ -148,6 +178,7 @@ func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	})
 }
 
+//evidence:bounds Requests that queue, per connection
 func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -176,6 +207,7 @@ func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
 	})
 }
 
+//evidence:outages A server that is down is tried after growing pauses
 func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second})
@@ -208,6 +240,7 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	})
 }
 
+//evidence:bounds Pauses between attempts
 func TestBackoffIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		min, max time.Duration
@@ -304,6 +337,7 @@ func TestAFurtherConnectionThatEndsAtOnceDoesNotOpenTheCircuit(t *testing.T) {
 	}
 }
 
+//evidence:bounds One attempt to connect at a time, per server
 func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
@@ -578,6 +612,7 @@ func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most i
 	return most
 }
 
+//evidence:client 10,000 callers on one connection get their own responses
 func TestTenThousandCallersShareOneConnection(t *testing.T) {
 	options := pool.Options[uint16]{MaxConns: 1, MaxInFlight: 512}
 	overTCP := func(srv *mockserver.Server) dialFunc {
@@ -604,6 +639,8 @@ func TestTenThousandCallersShareOneConnection(t *testing.T) {
 
 // If responses are delayed, all requests in flight are outstanding: the mock server reports a
 // violation beyond 1024 (H4).
+//
+//evidence:bounds Requests in flight, per connection
 func TestNoMoreRequestsAreInFlightThanAllowed(t *testing.T) {
 	for _, allowed := range []int{1, 512, 1023} {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {

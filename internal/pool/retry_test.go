@@ -21,6 +21,8 @@ import (
 )
 
 // A call on a connection that is lost is sent again if it was not sent or only reads.
+//
+//evidence:client Only what was not sent or only reads is sent again
 func TestWhichCallsAreSentAgain(t *testing.T) {
 	query, update := codec.Query{Key: []byte("k")}, codec.Update[uint16]{Key: []byte("k"), Change: codec.Increase, Value: 1}
 	for _, c := range []struct {
@@ -120,6 +122,7 @@ func TestReadsSurviveARestartAndWritesAreExecutedAtMostOnce(t *testing.T) {
 	})
 }
 
+//evidence:bounds Times a request is sent again
 func TestACallIsSentAgainMaxRetriesTimes(t *testing.T) {
 	for _, c := range []struct{ max, sent int }{{-1, 1}, {1, 2}, {5, 6}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,8 +145,8 @@ func TestAStaleCallIsNotSentAgain(t *testing.T) {
 		cl := s.calls.Get()
 		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
 		cl.Stale = func() bool { return true }
-		owned, sent, err := s.Do(t.Context(), cl)
-		require.True(t, owned)
+		done, sent, err := s.Do(t.Context(), cl)
+		require.True(t, done)
 		require.False(t, sent)
 		require.ErrorIs(t, err, conn.ErrStale)
 		require.Zero(t, s.Stats().Retries)
@@ -190,9 +193,9 @@ func TestSendAndWaitAreTheTwoStepsOfDo(t *testing.T) {
 		}
 		start := time.Now()
 		for i, cl := range calls {
-			owned, _, err := s.Wait(t.Context(), cl)
+			done, _, err := s.Wait(t.Context(), cl)
 			require.NoError(t, err)
-			require.True(t, owned)
+			require.True(t, done)
 			require.EqualValues(t, i+1, cl.Replies[0].Quota)
 			s.calls.Put(cl)
 		}
@@ -214,16 +217,16 @@ func TestACanceledCallIsAbandoned(t *testing.T) {
 			if err := conn.Add(cl, codec.Purge{Key: []byte("k")}); err != nil {
 				t.Error(err)
 			}
-			owned, sent, err := s.Do(ctx, cl)
-			if owned || sent != (i == 0) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("call %d: %v %v %v", i, owned, sent, err)
+			done, sent, err := s.Do(ctx, cl)
+			if done || sent != (i == 0) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("call %d: %v %v %v", i, done, sent, err)
 			}
 		})
 		wait()
 		cl := s.calls.Get()
 		require.NoError(t, conn.Add(cl, codec.Purge{Key: []byte("k")}))
-		owned, sent, err := s.Do(ctx, cl)
-		require.True(t, owned, "it was never queued")
+		done, sent, err := s.Do(ctx, cl)
+		require.True(t, done, "it was never queued")
 		require.False(t, sent)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, s.Send(ctx, cl), context.DeadlineExceeded)
@@ -232,6 +235,7 @@ func TestACanceledCallIsAbandoned(t *testing.T) {
 	})
 }
 
+//evidence:bounds The wait for a byte of a response
 func TestAServerThatNeverRespondsIsGivenUp(t *testing.T) {
 	for _, timeout := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 		// The watchdog may have run just before.
@@ -303,6 +307,8 @@ func TestAnIdleConnectionDoesNotStall(t *testing.T) {
 }
 
 // A server that has locked up accepts connections and requests, and responds to none (H12).
+//
+//evidence:outages A server that has locked up is noticed (H12)
 func TestALockedServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), // not RunT: a lock-up is a violation

@@ -4,9 +4,9 @@ import "github.com/throttr-go/throttr/internal/conn"
 
 // Stats describes a pool at one point in time.
 type Stats struct {
-	Conns     int // connections that are open, those of streams included
-	InFlight  int // requests in flight
-	Queued    int // requests that wait to be written
+	Conns     int // open connections, with those of streams and without retired ones
+	InFlight  int // requests in flight on them, streams aside
+	Queued    int // requests that wait to be written on them
 	Acquiring int // callers that wait for a connection, or for a stream to end
 
 	Parked   bool // the server was parked when this was last seen

@@ -53,6 +53,9 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 	if err == nil {
 		err = s.read(d)
 	}
+	if errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) || errors.Is(err, conn.ErrProtocol) {
+		p.CountFailure()
+	}
 	return sent, err
 }
 
@@ -113,7 +116,9 @@ func (p *Pool[T]) openStream(ctx context.Context) (*stream[T], error) {
 		if p.ctx.Err() != nil {
 			return nil, window.ErrClosed
 		}
-		p.CountFailure()
+		if ctx.Err() == nil {
+			p.CountFailure()
+		}
 		return nil, err
 	}
 	s := &stream[T]{pool: p, nc: nc, buf: make([]byte, 0, readSize)}

@@ -345,6 +345,7 @@ func TestASilentServerEndsAStream(t *testing.T) {
 			require.ErrorIs(t, err, conn.ErrStalled)
 			require.True(t, sent)
 			require.Equal(t, 3*time.Second, time.Since(start))
+			require.EqualValues(t, 1, s.Stats().Failures)
 		})
 	}
 }
@@ -394,6 +395,7 @@ func TestTheContextEndsAStream(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, keys, 2, "what has come is decoded")
+		require.Zero(t, s.Stats().Failures)
 	})
 }
 
@@ -409,6 +411,7 @@ func TestTheContextEndsTheOpeningOfAStream(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.False(t, sent)
 		require.Equal(t, time.Second, time.Since(start))
+		require.Zero(t, s.Stats().Failures, "the server may be well")
 	})
 }
 
@@ -423,6 +426,7 @@ func TestCloseEndsStreams(t *testing.T) {
 		})
 		require.ErrorIs(t, err, window.ErrClosed)
 		require.True(t, sent)
+		require.Zero(t, s.Stats().Failures)
 		_, sent, err = s.list(t.Context(), nil)
 		require.ErrorIs(t, err, window.ErrClosed)
 		require.False(t, sent)
@@ -450,6 +454,7 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 	})
 }
 
+//evidence:bounds Listings at a time, per server
 func TestStreamsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := says(encode(t, records(1000)))

@@ -237,8 +237,8 @@ func (m *Manager[T]) roundTrip(c *conn.Conn[T], requests ...codec.Request) ([]co
 	timeout += min(timeout/2, math.MaxInt64-timeout)
 	ctx, cancel := context.WithTimeout(m.ctx, timeout)
 	defer cancel()
-	owned, _, err := cl.Wait(ctx)
-	if !owned {
+	done, _, err := cl.Wait(ctx)
+	if !done {
 		reason := window.ErrClosed
 		if m.ctx.Err() == nil {
 			reason = fmt.Errorf("%w: no response on the connection of subscriptions for %v", conn.ErrStalled, timeout)

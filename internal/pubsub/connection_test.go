@@ -18,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+//evidence:bounds One connection for subscriptions, per server
 func TestConnectionExistsWhileThereAreSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -240,6 +241,8 @@ func TestSubscribeWhileTheChannelIsBeingUnsubscribed(t *testing.T) {
 
 // TestAtMost64RequestsAreOutstanding: EVENTs need room among the 1024 responses that a
 // server keeps (H4).
+//
+//evidence:bounds SUBSCRIBE requests in flight
 func TestAtMost64RequestsAreOutstanding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)

@@ -45,6 +45,7 @@ func TestEmptyChannelName(t *testing.T) {
 	})
 }
 
+//evidence:bounds One SUBSCRIBE per channel
 func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -143,6 +144,7 @@ func TestManySubscribersThatComeAndGo(t *testing.T) {
 	})
 }
 
+//evidence:client Of 1,000 subscribers, slow ones lose only their own messages, and count them
 func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 	const subscribers, channels, messages = 1000, 4, 100
 	synctest.Test(t, func(t *testing.T) {

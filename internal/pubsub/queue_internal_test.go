@@ -95,6 +95,7 @@ func TestQueueEqualsModel(t *testing.T) {
 	}
 }
 
+//evidence:bounds Gaps in the queue of a subscriber
 func TestGapsDoNotAccumulate(t *testing.T) {
 	q := queue{limit: 2}
 	for i := range 100 {

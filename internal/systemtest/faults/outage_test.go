@@ -17,6 +17,7 @@ import (
 // decisions counts hits by what decided them.
 type decisions struct{ server, allowed, denied, failed atomic.Int64 }
 
+//evidence:outages While a server is down, the policy decides, at once; and only then
 func TestPolicyDecidesDuringAnOutageOnly(t *testing.T) {
 	for _, c := range []struct {
 		name                    string

@@ -174,6 +174,8 @@ func (s *shiftScenario) makeCalls(r *rand.Rand, first int, call shiftedCall) {
 // The response to a canary request is the id of the connection. If the id starts with the byte of
 // an EVENT, as one in 256 does, a shifted id looks like the start of a long EVENT. The shift is then
 // detected after Config.StallTimeout.
+//
+//evidence:outages Shifted responses do not decide hits
 func TestShiftedResponses(t *testing.T) {
 	var table strings.Builder
 	rows := 0
@@ -221,6 +223,8 @@ func measureShift(t *testing.T, w shiftWorkload, f mockserver.Fault) string {
 
 // A record whose TTL has another unit, or is longer than the TTL of any window of that scale,
 // must be the response to another request. No hit is decided by it, and the connection ends.
+//
+//evidence:outages A TTL that no record of the window can have ends the connection
 func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 	const longest = 31_000 // ms: a scale of 1 s, and a margin of 30 s
 	for _, ttl := range []codec.TTL[uint16]{

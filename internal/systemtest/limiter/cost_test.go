@@ -1,7 +1,6 @@
 package limiter_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,56 +14,44 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestWhatAWindowCostsAServer counts the requests for a window that is opened, for another
-// hit in it, and for the removal of its record, on a server that is not parked and on one
-// that is.
-func TestWhatAWindowCostsAServer(t *testing.T) {
-	type cost struct{ inserts, updates, queries, purges int }
-	type run struct {
-		algorithm window.Algorithm
-		parking   throttr.Parking
-	}
-	for r, want := range map[run][3]cost{
-		{window.PerKey, throttr.ParkingNever}:   {{inserts: 1, updates: 1, queries: 10}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
-		{window.PerKey, throttr.ParkingAlways}:  {{inserts: 1, updates: 2, queries: 10}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
-		{window.Aligned, throttr.ParkingNever}:  {{inserts: 1, updates: 1, queries: 2}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
-		{window.Aligned, throttr.ParkingAlways}: {{inserts: 1, updates: 2, queries: 2}, {updates: 1, queries: 1}, {queries: 1, purges: 1}},
+// requests counts the requests that a server has executed.
+type requests struct{ inserts, updates, queries, purges int }
+
+func countRequests(srv *mockserver.Server) requests {
+	return requests{srv.Requests(codec.OpInsert), srv.Requests(codec.OpUpdate), srv.Requests(codec.OpQuery), srv.Requests(codec.OpPurge)}
+}
+
+func (r requests) minus(other requests) requests {
+	return requests{r.inserts - other.inserts, r.updates - other.updates, r.queries - other.queries, r.purges - other.purges}
+}
+
+//evidence:limits A window costs a server the requests that docs/operations.md names
+func TestRequestsOfAWindow(t *testing.T) {
+	hit := requests{updates: 1, queries: 1}
+	removal := requests{queries: 1, purges: 1}
+	for algorithm, opening := range map[window.Algorithm]requests{
+		window.PerKey:  {inserts: 1, updates: 1, queries: 10},
+		window.Aligned: {inserts: 1, updates: 1, queries: 2},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var spent cost
-			srv := testkit.InMemory(t, mockserver.WithObserver(func(e mockserver.Exec) {
-				if parks := e.Op == codec.OpUpdate && e.Key == ""; !parks && !strings.HasSuffix(e.Key, ":k") {
-					return // of a probe, or of the sweeper
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
+				limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))
+				for _, step := range []struct {
+					name string
+					do   func()
+					want requests
+				}{
+					{"first hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, opening},
+					{"second hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, hit},
+					{"removal", func() { time.Sleep(5 * time.Minute) }, removal},
+				} {
+					before := countRequests(srv)
+					step.do()
+					require.Equal(t, step.want, countRequests(srv).minus(before), step.name)
 				}
-				switch e.Op {
-				case codec.OpInsert:
-					spent.inserts++
-				case codec.OpUpdate:
-					spent.updates++
-				case codec.OpQuery:
-					spent.queries++
-				case codec.OpPurge:
-					spent.purges++
-				}
-			}))
-			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour, Parking: r.parking}))
-			limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(r.algorithm)))
-			time.Sleep(time.Second) // the sweeper looks for the first time
-			since := func() cost {
-				defer func() { spent = cost{} }()
-				return spent
-			}
-			since() // the probe
-			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-			require.Equal(t, want[0], since(), "%v: opened", r)
-			testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-			require.Equal(t, want[1], since(), "%v: known", r)
-			time.Sleep(5 * time.Minute)
-			removed := since()
-			removed.updates = 0                  // those of the sweeper, which keep the server parked
-			require.Positive(t, removed.queries) // the sweeper looks at the record, too
-			removed.queries = 1
-			require.Equal(t, want[2], removed, "%v: removed", r)
+			})
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// model is the fixed window per key, as simple as can be. In one respect it is the
-// servers': a hit on a window that is over its limit already does not count.
+// model is the simplest implementation of per-key windows. As on servers, a hit on a window that is
+// over its limit does not count.
 type model map[modelKey]modelWindow
 
 type modelKey struct {
@@ -46,9 +46,9 @@ func (m model) hit(k modelKey, limit, n uint64) modelWindow {
 	return w
 }
 
-func (m model) inc(k modelKey, most, n uint64) (w modelWindow, ok bool) {
+func (m model) inc(k modelKey, maxCount, n uint64) (w modelWindow, ok bool) {
 	w = m.window(k)
-	if n > most-min(most, w.count) {
+	if n > maxCount-min(maxCount, w.count) {
 		return w, false
 	}
 	w.count += n
@@ -58,7 +58,7 @@ func (m model) inc(k modelKey, most, n uint64) (w modelWindow, ok bool) {
 
 func (m model) set(k modelKey, n uint64) { m[k] = modelWindow{n, time.Now().Add(k.scale)} }
 
-// active returns the count and the end, zero if there is no window.
+// active returns the active window, or the zero modelWindow.
 func (m model) active(k modelKey) modelWindow {
 	if w := m[k]; time.Now().Before(w.end) {
 		return w
@@ -67,31 +67,33 @@ func (m model) active(k modelKey) modelWindow {
 }
 
 func TestOneClientDoesWhatTheModelDoes(t *testing.T) {
-	t.Run("uint8", testModel[uint8])
-	t.Run("uint16", testModel[uint16])
-	t.Run("uint32", testModel[uint32])
-	t.Run("uint64", testModel[uint64])
+	t.Run("uint8", testOneClient[uint8])
+	t.Run("uint16", testOneClient[uint16])
+	t.Run("uint32", testOneClient[uint32])
+	t.Run("uint64", testOneClient[uint64])
 }
 
-func testModel[T codec.Value](t *testing.T) {
+func testOneClient[T codec.Value](t *testing.T) {
 	const runs = 25
 	first := rand.Uint64()
 	t.Logf("seeds %d to %d", first, first+runs-1)
 	for i := range uint64(runs) {
-		synctest.Test(t, func(t *testing.T) { runModel[T](t, first+i) })
+		synctest.Test(t, func(t *testing.T) { compareWithModel[T](t, first+i) })
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-func runModel[T codec.Value](t *testing.T, seed uint64) {
+// compareWithModel makes random calls, one after the other, and compares the results with those of
+// the model.
+func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
-	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, testkit.ParkedIfSmall[T](throttr.Config{}))).Backend())
-	ctx, most := t.Context(), uint64(^T(0))-64
-	amounts := []uint64{0, 1, 1, 1, 2, 3, 10, most / 2, most - 1, most}
-	limits := []uint64{0, 1, 2, 5, 20, most / 2, most - 1, most}
+	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
+	ctx, maxCount := t.Context(), uint64(^T(0))-64
+	amounts := []uint64{0, 1, 1, 1, 2, 3, 10, maxCount / 2, maxCount - 1, maxCount}
+	limits := []uint64{0, 1, 2, 5, 20, maxCount / 2, maxCount - 1, maxCount}
 	scales := []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute}
 	m := model{}
 	for i := range 500 {
@@ -114,7 +116,7 @@ func runModel[T codec.Value](t *testing.T, seed uint64) {
 			require.Equal(t, want, res, "hit: "+what)
 		case op < 8:
 			got, err := limiter.Inc(ctx, k.key, k.scale, n)
-			if w, ok := m.inc(k, most, n); ok {
+			if w, ok := m.inc(k, maxCount, n); ok {
 				require.NoError(t, err, "inc: "+what)
 				require.Equal(t, w.count, got, "inc: "+what)
 			} else {
@@ -136,7 +138,7 @@ func runModel[T codec.Value](t *testing.T, seed uint64) {
 			end, err := limiter.ExpiresAt(ctx, k.key, k.scale)
 			require.NoError(t, err, "expires at: "+what)
 			require.Equal(t, m.active(k).end, end, "expires at: "+what)
-		case op == 12: // to a window's end, or right before or after it
+		case op == 12: // to the end of a window, or to the nanosecond before or after it
 			time.Sleep(max(time.Until(m[k].end), 0) + time.Duration(r.IntN(3)-1))
 		case op == 13:
 			time.Sleep(time.Duration(r.Int64N(int64(3 * k.scale))))

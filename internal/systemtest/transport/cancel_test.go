@@ -20,6 +20,8 @@ import (
 
 // The contexts of half of the callers end at a random moment. All others must get their own
 // responses, on the same connection.
+//
+//evidence:client A canceled call does not affect other calls
 func TestCanceledCallDoesNotAffectOthers(t *testing.T) {
 	for split := range 4 {
 		t.Run(fmt.Sprintf("split %d", split), func(t *testing.T) {

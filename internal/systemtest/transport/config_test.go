@@ -54,6 +54,7 @@ func TestMaxRetries(t *testing.T) {
 	}
 }
 
+//evidence:bounds The time to make a connection
 func TestConnectTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, g := connectBehindGate(t, throttr.Config{ConnectTimeout: 7 * time.Second})

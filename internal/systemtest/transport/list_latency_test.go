@@ -24,6 +24,7 @@ func newFullServer(t testing.TB, n int, opts ...mockserver.Option) *mockserver.S
 	return srv
 }
 
+//evidence:client A listing of a million keys does not delay hits
 func TestListDoesNotDelayHits(t *testing.T) {
 	const callers, each = 8, 50
 	keys := 1_000_000

@@ -18,6 +18,8 @@ import (
 
 // The methods send the bytes that a real server was sent, and return what it responded, in
 // whatever pieces its bytes arrive.
+//
+//evidence:client The methods send what a real server was sent, and understand its responses
 func TestRecordedConversations(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for name, piece := range map[string]func() int{

@@ -81,6 +81,8 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 
 // A response announces as many entries as there can be and does not end. The client closes the
 // connection, and has not read much more than Config.MaxAnswer.
+//
+//evidence:bounds Bytes held of a response of any length
 func TestEndlessResponseIsRejected(t *testing.T) {
 	for op := range unbounded(t, nil) {
 		t.Run(op.String(), func(t *testing.T) {
@@ -108,6 +110,8 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 
 // Config.MaxAnswer bounds a fragment and the response to CHANNEL. The longest ones that fit are
 // accepted, and one more entry is an error.
+//
+//evidence:bounds A response as long as allowed is accepted
 func TestLongestAllowedResponse(t *testing.T) {
 	cfg := throttr.Config{MaxAnswer: minMaxAnswer}
 	stats := func(n int) *testkit.Fake[uint16] {
@@ -140,6 +144,8 @@ func TestLongestAllowedResponse(t *testing.T) {
 }
 
 // The heap does not grow while 16 MiB of fragments are listed.
+//
+//evidence:bounds A listing without end uses little memory
 func TestEndlessListUsesLittleMemory(t *testing.T) {
 	const entries = 100
 	f := &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
@@ -174,6 +180,8 @@ func heap() int64 {
 
 // The longest fragment of the smallest entries, without its last byte, costs at most 8 times
 // its length.
+//
+//evidence:bounds Memory for a fragment
 func TestFragmentUsesBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4 << 20 // the default of Config.MaxAnswer
@@ -196,6 +204,8 @@ func TestFragmentUsesBoundedMemory(t *testing.T) {
 
 // A server sends EVENTs instead of a response. The call ends with its context, and its
 // connection with it.
+//
+//evidence:bounds A call ends with its ctx, also among EVENTs without end
 func TestContextEndsACallAmongEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		event := testkit.Encode(t, codec.Event[uint16]{Channel: []byte("*"), Payload: make([]byte, 1000)})
@@ -218,6 +228,8 @@ func TestContextEndsACallAmongEvents(t *testing.T) {
 }
 
 // At most Config.MaxConns listings are under way and Config.MaxWaiting wait.
+//
+//evidence:bounds Callers that wait for a connection for listings
 func TestTooManyListingsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxWaiting: 3, StallTimeout: time.Hour})

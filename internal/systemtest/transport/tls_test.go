@@ -18,6 +18,8 @@ import (
 
 // The server is not the one that the client trusts, or the server does not trust the client. The
 // error names the server, no request is executed, and no goroutine is left.
+//
+//evidence:client A server that TLS rejects gets no request
 func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 	cert, roots := testkit.Certificate(t, time.Now().Add(time.Hour))
 	other, _ := testkit.Certificate(t, time.Now().Add(time.Hour))

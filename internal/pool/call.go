@@ -11,7 +11,7 @@ import (
 
 // Do sends a call and waits until it is done. It is Send and Wait in one step, which is
 // quicker if nobody else uses the connection: the caller then reads its responses itself.
-func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error) {
+func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	p.appendPark(cl)
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
@@ -28,10 +28,10 @@ func (p *Pool[T]) Send(ctx context.Context, cl *conn.Call[T]) error {
 
 // send queues a call on a connection. Waits says that the caller does nothing before it waits.
 func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		c, err := p.acquire(ctx)
 		if err != nil {
 			return err
@@ -39,23 +39,23 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 		if err := c.Enqueue(cl, waits); !errors.Is(err, conn.ErrGone) {
 			return err
 		}
-		p.discard(c) // it is ending; do not pick it again until its OnEnd discards it
+		p.discard(c) // it is ending: acquire must not return it again
 	}
 }
 
 // Wait waits until a call that Send has queued is done. A call that fails is sent again,
 // MaxRetries times at most, if it was certainly not executed or only reads. Sent reports
-// whether a failed call may have been executed. If owned is false, ctx has ended and the call
+// whether a failed call may have been executed. If done is false, ctx has ended and the call
 // is abandoned: the caller must not touch it any more.
-func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error) {
+func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	for try := 0; ; try++ {
-		owned, sentNow, err := cl.Wait(ctx)
+		done, sentNow, err := cl.Wait(ctx)
 		sent = sent || sentNow
 		if err == nil {
 			p.trimPark(cl)
 		}
-		if !owned || err == nil {
-			return owned, sent, err
+		if !done || err == nil {
+			return done, sent, err
 		}
 		if try >= p.o.MaxRetries || sentNow && !cl.ReadOnly() || final(err) {
 			return true, sent, err

@@ -1,0 +1,404 @@
+package slot
+
+import (
+	"time"
+)
+
+// client is a simulated client of one key and scale. Two actors run it: one makes hits, the other is
+// the janitor.
+type client struct {
+	*world
+	name   string
+	dead   bool
+	known  Window    // the window in which it believes
+	opened time.Time // when it last opened a window, at the latest
+	duty   bool      // it may have made a record, and visits it
+	duties int       // its moves: a visit that began before the last one is repeated
+	idle   *actor    // the janitor, while it has no duty
+}
+
+// attempt is a batch of hits.
+type attempt struct {
+	n       uint64
+	sent    time.Time
+	window  Window
+	granted uint64
+	opened  *opened // the window in which they were counted
+	conn    *conn
+}
+
+// hits makes hits, gives some back, and resets.
+func (c *client) hits(a *actor) {
+	moves, pool := a.dial(), a.dial()
+	for range c.steps {
+		c.think(a)
+		switch {
+		case c.chance(c.resetRate):
+			c.reset(a, &moves)
+		default:
+			n := 1 + uint64(c.rng.IntN(int(c.largestHit)))
+			start, faults := c.now, c.faults
+			at, ok := c.hit(a, n, &moves, &pool)
+			c.world.hits++
+			if took := c.now - start; faults == c.faults && took > c.longest {
+				c.longest = took
+			}
+			if ok && at.granted > 0 && c.chance(c.returnRate) {
+				c.giveBack(a, at)
+			}
+		}
+	}
+}
+
+// hit makes n hits. It returns false if it is not known what has become of them.
+func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
+	var h History
+	for try := 0; ; try++ {
+		if c.bands.Believes(c.known, c.time()) || c.blind() {
+			move := Move{Kind: Join, Slot: c.known.Slot, By: c.bands.ReplyBy(c.known)}
+			if c.off[ruleBelief] {
+				move.By = c.time().Add(c.bands.Scale)
+			}
+			c.redial(pool)
+			if at, ok, again := c.count(a, *pool, move, n); !again {
+				return at, ok
+			}
+			h = History{}
+		}
+		if c.redial(moves) {
+			h = History{}
+		}
+		l, ok := c.look(a, *moves)
+		if !ok {
+			h = History{}
+			a.sleep(c.bands.Guard / 4)
+			continue
+		}
+		h = c.extend(h, l)
+		if c.bands.Untidy(l) {
+			c.visit(false)
+		}
+		move := c.decide(c.bands.Hit, h)
+		switch move.Kind {
+		case Look:
+			a.sleepUntil(move.At.Sub(epoch))
+		case Join:
+			c.redial(pool)
+			if at, ok, again := c.count(a, *pool, move, n); !again {
+				return at, ok
+			}
+			h = History{}
+		case Open, Create:
+			if c.chance(0.2) {
+				a.sleep(c.delay(c.bands.Guard / 2))
+			}
+			if c.off[ruleConnection] {
+				c.redial(moves)
+			}
+			if at, ok, again := c.count(a, *moves, move, n); !again {
+				return at, ok
+			}
+			h = History{}
+			a.sleep(c.upTo(c.bands.Guard / 4))
+		default:
+			c.visit(false)
+			c.remove(a, moves, h, move)
+		}
+	}
+}
+
+// blind reports whether a client believes in a window for too long.
+func (c *client) blind() bool {
+	return c.off[ruleBelief] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
+}
+
+// count sends a batch that counts n hits. again says that they were not counted.
+func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
+	if move.Kind != Join {
+		c.visit(true)
+	}
+	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
+	by, bounded := c.by(move), move.Kind != Join
+	if !bounded && c.off[ruleReplyBy] {
+		by += 3 * c.bands.Scale
+	}
+	b := a.send(on, move, ops, by, bounded)
+	if bounded {
+		c.visit(true)
+		c.opened = c.time()
+	}
+	if !b.ok {
+		c.known = Window{}
+		return at, false, false
+	}
+	var armed, added bool
+	var seen, add reply
+	for i, op := range ops {
+		if op.Slot != move.Slot {
+			continue
+		}
+		switch op.Verb {
+		case Insert:
+			armed, add, seen = b.replies[i].ok, b.replies[i], b.replies[i]
+		case PatchTTL:
+			armed = b.replies[i].ok
+		case Decrease:
+			added, add = b.replies[i].ok, b.replies[i]
+		case Query:
+			seen = b.replies[i]
+		}
+	}
+	outcome, w := c.bands.Result(move, armed, added, seen.record, b.sent, b.received)
+	if move.Kind == Create {
+		outcome, w = c.bands.Created(move, armed, n, b.sent, b.received)
+	}
+	if c.off[ruleSeenLive] && added {
+		outcome = Counted
+		w = c.known
+		w.Slot, w.Count = move.Slot, seen.record.Count
+	}
+	if outcome == Lost {
+		c.known = Window{}
+		return at, false, true
+	}
+	c.known = w
+	if outcome == Exhausted {
+		c.denied++
+		return at, false, false
+	}
+	at = attempt{n: n, sent: b.sent, window: w, opened: seen.window, conn: on}
+	if before := w.Count - n; before < c.limit {
+		at.granted = min(n, c.limit-before)
+	}
+	c.grant(a, at, add, seen, b.torn)
+	return at, true, false
+}
+
+// visit gives the janitor something to do: to visit the records that this client may have made,
+// or to tidy.
+func (c *client) visit(opens bool) {
+	c.duty = true
+	c.duties++
+	if opens {
+		c.opened = epoch.Add(never / 2)
+	}
+	if c.idle != nil {
+		c.idle.wake(c.now)
+	}
+}
+
+// grant grants hits, and checks that they were counted in the window in which they are granted,
+// once.
+func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
+	c.world.granted += at.granted
+	c.denied += at.n - at.granted
+	if at.granted == 0 {
+		return
+	}
+	w := at.opened
+	if w == nil || add.window != w {
+		c.fail("%s is granted hits that were not counted in the window", a.name)
+		return
+	}
+	w.held += at.granted
+	c.log("%s is granted %d hits of window %d, up to place %d: %d held", a.name, at.granted, w.id, at.window.Count, w.held)
+	if w.held > c.limit {
+		c.fail("window %d: %d granted, limit %d", w.id, w.held, c.limit)
+	}
+	if w.held > w.count {
+		c.fail("window %d: %d held, %d counted", w.id, w.held, w.count)
+	}
+	if c.returnRate > 0 || torn {
+		return // places are used again, or the batches of others are counted in between
+	}
+	for i := range at.n {
+		place := at.window.Count - i
+		if w.places[place] {
+			c.fail("window %d: place %d given twice", w.id, place)
+		}
+		w.places[place] = true
+	}
+}
+
+// giveBack gives hits back.
+func (c *client) giveBack(a *actor, at attempt) {
+	if c.chance(0.5) {
+		a.sleep(c.delay(c.bands.Guard))
+	}
+	move, ok := c.bands.Return(at.window, at.sent, c.time())
+	by := c.by(move)
+	if c.off[ruleReturnInTime] {
+		ok, by = true, c.now+2*c.bands.Scale
+	}
+	if !ok {
+		return
+	}
+	n := 1 + uint64(c.rng.IntN(int(at.granted)))
+	if at.window.Count == at.n && n == at.n && !c.off[ruleKeepFirst] {
+		n-- // place 1 is kept
+	}
+	if n == 0 {
+		return
+	}
+	if at.opened != nil {
+		at.opened.held -= n
+	}
+	b := a.send(at.conn, move, c.bands.Ops(nil, move, n), by, true)
+	if !b.ok && c.off[ruleReturnOnce] {
+		again := a.dial()
+		a.send(again, move, c.bands.Ops(nil, move, n), by, true)
+	}
+}
+
+// look looks both slots up.
+func (c *client) look(a *actor, on *conn) (Lookup, bool) {
+	m := Move{Kind: Look}
+	b := a.send(on, m, c.bands.Ops(nil, m, 0), never, false)
+	if !b.ok {
+		return Lookup{}, false
+	}
+	return Lookup{Slots: [2]Record{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
+}
+
+// remove makes a move towards removing records.
+func (c *client) remove(a *actor, moves **conn, h History, move Move) {
+	b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+	if !b.ok || move.Kind != Claim {
+		return
+	}
+	var claim [2]Record
+	for i, op := range c.bands.Ops(nil, move, 0) {
+		if op.Verb == Query {
+			claim[op.Slot] = b.replies[i].record
+		}
+	}
+	if next, ok := c.bands.Claimed(h, move, claim, b.sent); ok {
+		if c.off[ruleOnlyClaimed] {
+			next.Which = [2]bool{true, true}
+		}
+		a.send(*moves, next, c.bands.Ops(nil, next, 0), c.by(next), true)
+	}
+}
+
+// reset ends the open window.
+func (c *client) reset(a *actor, moves **conn) {
+	var h History
+	for range 20 {
+		if c.redial(moves) {
+			h = History{}
+		}
+		l, ok := c.look(a, *moves)
+		if !ok {
+			h = History{}
+			continue
+		}
+		h = c.extend(h, l)
+		switch move := c.decide(c.bands.Reset, h); move.Kind {
+		case Done:
+			return
+		case Look:
+			a.sleepUntil(move.At.Sub(epoch))
+		case End:
+			c.visit(true)
+			b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+			c.visit(true)
+			c.opened = c.time()
+			if b.ok {
+				c.known = Window{}
+				return
+			}
+		default:
+			c.visit(false)
+			c.remove(a, moves, h, move)
+			c.visit(false)
+		}
+	}
+}
+
+// janitor removes records that are idle for long.
+func (c *client) janitor(a *actor) {
+	var h History
+	moves := a.dial()
+	for {
+		if !c.duty {
+			c.idle = a
+			a.pause()
+			c.idle = nil
+			continue
+		}
+		if c.redial(&moves) {
+			h = History{}
+		}
+		duties := c.duties
+		l, ok := c.look(a, moves)
+		if !ok {
+			h = History{}
+			continue
+		}
+		h = c.extend(h, l)
+		if duties != c.duties {
+			a.sleep(c.bands.Guard)
+			continue
+		}
+		below := c.bands.Below(l, c.opened)
+		switch move := c.decide(func(h History) Move { return c.bands.Visit(h, below) }, h); move.Kind {
+		case Done:
+			c.duty = false
+		case Look:
+			c.idle = a
+			a.sleepUntil(move.At.Sub(epoch) + c.delay(c.bands.Guard))
+			c.idle = nil
+		default:
+			c.remove(a, &moves, h, move)
+		}
+	}
+}
+
+// redial replaces a connection that has ended, and reports whether it did.
+func (c *client) redial(on **conn) bool {
+	if c.alive(*on) {
+		return false
+	}
+	*on = c.dial()
+	return true
+}
+
+// by returns until when a move may be executed.
+func (c *client) by(m Move) time.Duration {
+	by := m.By.Sub(epoch)
+	if c.off[ruleGuard] && m.Kind != Join {
+		by += 3 * c.bands.Scale
+	}
+	return by
+}
+
+// think lets time pass: none, a little, a window, or until something is about to happen to a slot.
+func (c *client) think(a *actor) {
+	b, s := &c.bands, &c.server
+	d := time.Duration(0)
+	switch c.rng.IntN(8) {
+	case 0:
+	case 1:
+		d = c.upTo(b.Guard)
+	case 2:
+		d = c.upTo(b.Scale)
+	case 3, 4, 5: // until a window ends
+		if s.open != nil {
+			r := &s.records[s.open.slot]
+			d = r.expires - b.duration(b.Margin) - c.now - b.Guard/8 + c.upTo(b.Guard/2)
+		}
+	case 6: // until a slot is doomed, or its record removed
+		s.settle()
+		r := &s.records[c.rng.IntN(2)]
+		if r.exists {
+			d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(3*b.Guard)
+		}
+	case 7:
+		s.settle()
+		r := &s.records[c.rng.IntN(2)]
+		if r.exists {
+			d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
+		}
+	}
+	a.sleep(max(0, d))
+}

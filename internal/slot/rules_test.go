@@ -1,0 +1,190 @@
+package slot
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rule is a rule that the model can leave out.
+type rule int
+
+// The rules.
+const (
+	ruleSeenLive rule = iota
+	ruleBelief
+	ruleReplyBy
+	ruleFree
+	ruleFreeLast
+	ruleTidySettled
+	ruleGuard
+	ruleGuardHalf
+	ruleConnection
+	ruleBesideOver
+	ruleSpoil
+	ruleDoomed
+	ruleCreateA
+	ruleRetireSettled
+	ruleRetireFirst
+	ruleRemoveSettled
+	ruleClaim
+	ruleClaimCount
+	ruleOnlyClaimed
+	ruleResetSettled
+	ruleResetChain
+	ruleResetClean
+	ruleReturnInTime
+	ruleReturnOnce
+	ruleKeepFirst
+	rules
+)
+
+// extend extends a history, by looser rules in some variants.
+func (c *client) extend(h History, l Lookup) History {
+	next := c.bands.Extend(h, l)
+	if h.Last.Received.IsZero() {
+		return next
+	}
+	for id := range next.Since {
+		old, now := h.Last.Slots[id], l.Slots[id]
+		state := c.bands.State(now)
+		if state != c.bands.State(old) {
+			continue
+		}
+		if c.off[ruleResetChain] && state == Live && l.Received.Sub(h.Last.Sent) < 4*c.bands.Scale ||
+			c.off[ruleClaimCount] && state == Doomed {
+			next.Since[id] = h.Since[id]
+		}
+	}
+	return next
+}
+
+// decide returns the next move, by looser rules in some variants.
+func (c *client) decide(next func(History) Move, h History) Move {
+	m := next(h)
+	settled := h
+	settled.Since = [2]time.Time{}
+	hasty := next(settled)
+	first, second := c.bands.states(h.Last)
+	by := h.Last.Sent.Add(c.bands.Guard)
+	switch {
+	case c.off[ruleTidySettled] && hasty.Kind == Tidy,
+		c.off[ruleRetireSettled] && hasty.Kind == Retire,
+		c.off[ruleRemoveSettled] && hasty.Kind == Claim,
+		c.off[ruleResetSettled] && hasty.Kind == End:
+		m = hasty
+	}
+	switch {
+	case c.off[ruleSpoil] && hasty.Kind == Spoil:
+		m = Move{Kind: Open, Slot: A, By: by}
+	case c.off[ruleBesideOver] && first == Free && second != Live:
+		m = Move{Kind: Open, Slot: A, By: by}
+	case c.off[ruleBesideOver] && second == Free && first != Live:
+		m = Move{Kind: Open, Slot: B, By: by}
+	case c.off[ruleDoomed] && first == Doomed && h.Last.Slots[A].Count == 0 && second == Over:
+		m = Move{Kind: Open, Slot: A, By: by}
+	case c.off[ruleDoomed] && second == Doomed && h.Last.Slots[B].Count == 0 && first == Over:
+		m = Move{Kind: Open, Slot: B, By: by}
+	case c.off[ruleCreateA] && first == Absent && second == Absent && m.Kind == Create:
+		m.Slot = ID(c.rng.IntN(2))
+	case c.off[ruleRetireFirst] && m.Kind == Retire && first == Over && second == Over:
+		m = Move{Kind: Claim, Which: [2]bool{A: true}, By: by}
+	case c.off[ruleResetClean] && m.Kind == Retire && first != second:
+		m = Move{Kind: End, Slot: m.Slot.Other(), By: by}
+	case c.off[ruleFree] && m.Kind == Tidy:
+		m = Move{Kind: Look, At: c.time().Add(c.bands.Scale)}
+	case c.off[ruleClaim] && m.Kind == Claim:
+		m.Kind = Remove
+	}
+	return m
+}
+
+// varyOps returns the requests of a move, as some variants have them.
+func (c *client) varyOps(m Move, ops []Op) []Op {
+	switch {
+	case m.Kind == Open && c.off[ruleFree]:
+		return ops[:3]
+	case m.Kind == Open && c.off[ruleFreeLast]:
+		return append(append([]Op{}, ops[3:]...), ops[:3]...)
+	}
+	return ops
+}
+
+// without are the variants of the model: each leaves out one rule.
+var without = []struct {
+	rule  rule
+	name  string
+	exact bool // without the rule, some run violates an invariant
+	most  int  // runs
+}{
+	{ruleSeenLive, "hits count only if the QUERY shows an open window", true, 5000},
+	{ruleBelief, "hits without a lookup only until the window may end", false, 5000},
+	{ruleReplyBy, "replies count only until half a scale after that", true, 5000},
+	{ruleFree, "Open and Tidy free the other slot", false, 5000},
+	{ruleFreeLast, "Open arms first and frees last", true, 5000},
+	{ruleTidySettled, "Tidy by others only if the slot is settled", true, 5000},
+	{ruleGuard, "no move is executed after its guard", true, 5000},
+	{ruleGuardHalf, "a guard is at most half a scale", true, 5000},
+	{ruleConnection, "moves only on the connection of their lookup", true, 5000},
+	{ruleBesideOver, "Open only beside a slot that is over", true, 5000},
+	{ruleSpoil, "of two free slots, none is opened", true, 5000},
+	{ruleDoomed, "doomed slots are not opened", true, 5000},
+	{ruleCreateA, "Create prefers A", true, 5000},
+	{ruleRetireSettled, "Retire only if settled", true, 5000},
+	{ruleRetireFirst, "a slot is doomed before it is removed", true, 5000},
+	{ruleRemoveSettled, "Remove only if settled", true, 5000},
+	{ruleClaim, "Remove only what was claimed: without claims", true, 5000},
+	{ruleClaimCount, "claims need an unchanged count", true, 5000},
+	{ruleOnlyClaimed, "Remove only what was claimed: both slots", true, 5000},
+	{ruleResetSettled, "Reset only if both slots are settled", true, 5000},
+	{ruleResetChain, "Reset: lookups less than a guard apart", true, 5000},
+	{ruleResetClean, "Reset only if the other slot is clean", true, 5000},
+	{ruleReturnInTime, "give back in time", true, 5000},
+	{ruleReturnOnce, "give back once", true, 5000},
+	{ruleKeepFirst, "place 1 is kept", true, 5000},
+}
+
+var (
+	search = flag.Int("slot.search", 0, "look for shorter traces of left-out rules in as many runs")
+	only   = flag.String("slot.rule", "", "only rules whose name contains this")
+)
+
+func TestEachRuleIsNeeded(t *testing.T) {
+	for _, v := range without {
+		if !strings.Contains(v.name, *only) {
+			continue
+		}
+		off := func(s *settings) { s.off[v.rule] = true }
+		var shortest *world
+		first, best, found, tried := 0, 0, 0, 0
+		for seed := 1; seed <= max(v.most, *search); seed++ {
+			tried++
+			w := simulate(uint64(seed), false, off)
+			if w.violation == "" {
+				continue
+			}
+			found++
+			if first == 0 {
+				first = seed
+			}
+			w = simulate(uint64(seed), true, off)
+			if shortest == nil || len(w.trace) < len(shortest.trace) {
+				shortest, best = w, seed
+			}
+			if seed > *search || found >= 20 {
+				break
+			}
+		}
+		line := fmt.Sprintf("%-60s", v.name)
+		if shortest == nil {
+			t.Logf("%s none in %d runs", line, tried)
+			continue
+		}
+		t.Logf("%s run %d, %d of %d, shortest: seed %d, %d steps: %s", line, first, found, tried, best, len(shortest.trace), shortest.violation)
+		if *only != "" {
+			t.Logf("%+v\n%v", shortest.settings, shortest)
+		}
+	}
+}
