@@ -47,11 +47,11 @@ type backendOptions struct {
 // BackendOption changes how [Client.Backend] works.
 type BackendOption func(*backendOptions)
 
-// WithClock sets the clock of the backend. The function must be safe for concurrent use.
-// Default: time.Now. It panics if now is nil.
+// WithClock sets the clock of the backend, which must be safe for concurrent use. Default:
+// time.Now. WithClock panics if now is nil.
 func WithClock(now func() time.Time) BackendOption {
 	if now == nil {
-		panic("throttr: WithClock(nil)")
+		panic("throttr: WithClock: now is nil")
 	}
 	return func(o *backendOptions) { o.now = now }
 }
@@ -121,7 +121,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 // Close ends the backend: further hits fail with [ErrClosed]. It waits for windows that are over
 // within a second, and removes the records of those that are over. The records of other windows
 // are left to the sweepers of other clients, which may still count in them. Close takes two
-// seconds at most. The client stays open. It always returns nil, and can be called more than
+// seconds at most, even if a server does not respond. The client stays open. It always returns nil, and can be called more than
 // once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {

@@ -70,9 +70,9 @@ func TestClientCloseWaitsForABackendThatCloses(t *testing.T) {
 		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
 		go backend.Close()
 		synctest.Wait()
-		require.Len(t, srv.Keys(), 100, "Close has begun to remove them")
+		require.Len(t, testkit.Keys(srv), 100, "Close has begun to remove them")
 		require.NoError(t, client.Close())
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 	})
 }
 

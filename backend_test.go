@@ -18,7 +18,7 @@ func TestNilBackendOptionPanics(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	require.PanicsWithValue(t, "throttr: Client.Backend with a nil BackendOption", func() { client.Backend(nil) })
-	require.PanicsWithValue(t, "throttr: WithClock(nil)", func() { throttr.WithClock(nil) })
+	require.PanicsWithValue(t, "throttr: WithClock: now is nil", func() { throttr.WithClock(nil) })
 }
 
 // ErrTooManyWindows is about the records of a backend, and ErrOverloaded about what waits. Both

@@ -27,7 +27,8 @@ var (
 	// the probe was sent to that server. See [ValueSizeError].
 	ErrValueSizeMismatch = dial.ErrValueSizeMismatch
 	// ErrUnavailable says that a server could not be reached at the last attempt, and that the
-	// next one is not due yet. The request was not sent.
+	// next one is not due yet. The request was not sent, or only by an earlier attempt: see
+	// RequestError.Sent.
 	ErrUnavailable = pool.ErrUnavailable
 	// ErrLockedUp says that a server accepts connections and answers nothing: for StallTimeout
 	// or ConnectTimeout, twice in a row, neither a new connection nor one that existed has got
@@ -40,10 +41,11 @@ var (
 	// ErrStalled says that requests were outstanding and no byte came for
 	// Config.StallTimeout. The connection has been closed.
 	ErrStalled = conn.ErrStalled
-	// ErrConnLost says that a connection ended with requests outstanding.
+	// ErrConnLost says that the network ended a connection.
 	ErrConnLost = conn.ErrLost
 	// ErrOverloaded says that Config.MaxWaiting requests, callers or hits on one window were
-	// waiting already. The request was not sent.
+	// waiting already. The request was not sent, or only by an earlier attempt: see
+	// RequestError.Sent.
 	ErrOverloaded = conn.ErrQueueFull
 	// ErrTooManyWindows says that a backend has as many records to remove as WithMaxWindows
 	// allows, so that it opens no further window. The hit was not counted.

@@ -13,7 +13,7 @@ import (
 // backend can't store windows of it.
 var ErrScale = window.ErrScale
 
-// Backend stores window. Package window documents what it must do. Implement it to use a
+// Backend stores windows. Package window documents what it must do. Implement it to use a
 // RateLimit with a store of your own.
 type Backend = window.Backend
 
@@ -24,11 +24,13 @@ type Window = window.Window
 // of the window.
 //
 // A window opens with the key's first hit and ends one scale later. The next hit opens another
-// window. Every hit counts, denied ones included, and a hit is allowed if the count, with the
-// hit itself, is at most the limit. So between the start and the end of a window, limit hits
-// are allowed and no more. The same key with another scale has another window. (These are
-// per-key window. Backends can also keep aligned windows, which start and end at multiples of
-// the scale: see the type Algorithm in package window.)
+// window. A hit is allowed if the count, with the hit itself, is at most the limit, so at most
+// limit hits are allowed between the start and the end of a window. Denied hits count, too; but a
+// backend need not count hits on a window that is over its limit. The same key with another scale
+// has another window.
+//
+// These are per-key windows. Backends can also keep aligned windows, which start and end at
+// multiples of the scale: see the type Algorithm in package window.
 //
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
@@ -55,8 +57,8 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		opt(r)
 	}
 	if r.observer == nil && r.failover.timeout <= 0 {
-		// This is the fast path. It is for a memory.Backend itself: a type that embeds one
-		// may have a Hit of its own, which must be called.
+		// Hits need not go through the Backend interface. That applies to a memory.Backend
+		// itself only: a type that embeds one may have a Hit of its own, which must be called.
 		r.memory, _ = backend.(*memory.Backend)
 	}
 	return r
@@ -92,8 +94,8 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 	return r.HitN(ctx, key, scale, limit, 1)
 }
 
-// HitN is [RateLimit.Hit] for a hit that counts as increment. It counts in full even if it is
-// denied. An increment of 0 opens a window if there is none, and counts nothing.
+// HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
+// whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
 	if r.memory == nil {
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
@@ -142,8 +144,8 @@ func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res
 	return res, cause, err
 }
 
-// set makes r the decision on a hit that made count of a window that ends at end. (It is not a
-// function that returns a Result, which would be copied.)
+// set sets r to the decision on a hit. After the hit, its window has the given count; it ends at
+// end, which is left from now. (set does not return a Result because the copy takes time.)
 func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 	r.Count, r.Limit, r.ResetAt = count, limit, end
 	if r.Allowed = count <= limit; r.Allowed {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cleanStep is the number of slots that a cleaning visits before it releases the shard's mutex.
+// cleanStep is the number of slots that a cleaning examines before it releases the shard's mutex.
 const cleanStep = 128
 
 // cleanLoop calls Clean every CleanPeriod until the backend is closed.
@@ -44,7 +44,7 @@ func (b *Backend) Clean() int {
 	return n
 }
 
-// clean visits some of the shard's slots, from c on, and removes the windows that have been
+// clean examines some of the shard's slots, from c on, and removes the windows that have been
 // over for KeyOlderThan. It returns their number, and, if there is a BeforeDrop, the windows.
 // After the last slot, more is false.
 func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, more bool) {

@@ -9,7 +9,8 @@ import (
 const (
 	// coarseTick is the interval between ticks of a coarse clock.
 	coarseTick = 100 * time.Millisecond
-	// stopped is the time of a coarse clock that does not tick. It is before no end.
+	// stopped is the time of a coarse clock that does not tick. It is later than any end, so
+	// longBefore returns false.
 	stopped = math.MaxInt64
 )
 
@@ -46,8 +47,9 @@ func (c *coarseClock) tick() {
 	c.timer.Reset(coarseTick)
 }
 
-// longBefore returns the time of the last tick, and whether it is long before a window's end:
-// the window is over only if the next tick is late by an eighth of the scale, and by ten ticks.
+// longBefore returns the time of the last tick, and whether it is long before the end of a
+// window: by an eighth of the scale, and by eleven ticks. The window can only be over if the clock
+// has not ticked for that long.
 func (c *coarseClock) longBefore(end int64, scale time.Duration) (last int64, ok bool) {
 	if last = c.last.Load(); last > end-int64(max(11*coarseTick, scale/8)) {
 		return 0, false

@@ -116,8 +116,8 @@ func (b *Backend) Close() error {
 // Hit implements [window.Backend]. Every hit is counted. The error is that of ctx, matches
 // [window.ErrScale], or is [ErrFull] or [ErrClosed]; in each case, the hit was not counted.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (w window.Window, err error) {
-	const limit = 0 // no hit is within it, so the time is exact
-	n, passed, left, end, err := b.count(ctx, key, scale, limit, increment)
+	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
+	n, passed, left, end, err := b.count(ctx, key, scale, 0, increment)
 	if err != nil {
 		return w, err
 	}
@@ -175,7 +175,7 @@ func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) er
 	return err
 }
 
-// Delete implements [window.Backend]. Without scales, it visits every window of one shard, of
+// Delete implements [window.Backend]. Without scales, it examines every window of one shard, of
 // up to 256, whose key has about the same length. Errors are those of [Backend.Get].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	if len(scales) == 0 {

@@ -48,7 +48,7 @@ func (ts *tables) compact() {
 	}
 }
 
-// cursor visits the slots of tables, each table from its last slot to its first. If a record
+// cursor iterates over the slots of tables, each table from its last slot to its first. If a record
 // is removed, records after it fill its slot: they have been visited. The zero cursor is at the start.
 type cursor struct {
 	table     int

@@ -10,7 +10,7 @@ import (
 // The errors of backends. They distinguish mistakes in the program, and its end, from failures
 // of a backend. The errors that a backend returns match them.
 var (
-	// ErrScale says that a scale is not one that a backend accepts. See [CheckScale].
+	// ErrScale says that a scale is less than [MinScale]. See [CheckScale].
 	ErrScale = errors.New("throttr: invalid scale")
 	// ErrRange says that a number is larger than a backend can store. See [RangeError].
 	ErrRange = errors.New("throttr: number out of range")

@@ -22,7 +22,7 @@ import (
 
 // Window is the state of a window. The zero Window means that there is no active window.
 type Window struct {
-	Count     uint64        // hits so far, including denied ones
+	Count     uint64        // the sum of the increments so far
 	ExpiresAt time.Time     // when the window ends, by the backend's clock
 	Left      time.Duration // from now until ExpiresAt; positive while the window is active
 	StartedAt time.Time     // when it opened; zero if the backend does not store it
@@ -40,8 +40,9 @@ type Window struct {
 //     window (see [Algorithm]) is active until the next multiple of the scale.
 //   - An addition to a window that is not active opens a window with that count.
 //   - The Window that a method returns is the state right after the call.
-//   - No two concurrent calls return the same Count: n callers that each add 1 to a count of k
-//     get k+1, k+2, … k+n.
+//   - No two concurrent calls that add to a window return the same Count: n callers that each add
+//     1 to a count of k get k+1, k+2, … k+n. Calls that add 0, and hits that are not counted, are
+//     excepted.
 //   - Counts do not wrap around.
 //   - All methods are safe for concurrent use.
 //   - A call returns soon after its ctx ends, with an error that matches the ctx's. If ctx has

@@ -1,7 +1,7 @@
 // Package coalesce lets hits on one window share the requests to the store that keeps it.
 //
-// A [Coalescer] gathers the hits of one key and scale. At most one request for them is in
-// flight at a time, and at most one more whose caller has canceled it. Hits that arrive meanwhile are queued. The next request carries the sum of
+// A [Coalescer] gathers the hits of one key and scale. At most one request that counts is in
+// flight at a time. Hits that arrive meanwhile are queued. The next request carries the sum of
 // their increments as one batch, and each hit of the batch gets its own place in the count:
 // of n hits that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //

@@ -24,8 +24,8 @@ type Group struct {
 	ctx    context.Context // ends with the group
 	cancel context.CancelFunc
 
-	// mu keeps goroutines from being added once stopped is set. Stop holds it for writing,
-	// register for reading.
+	// mu orders register and Stop: no goroutine is added after stopped is set. Stop holds it
+	// for writing, register for reading. Check reads stopped without it.
 	mu         sync.RWMutex
 	stopped    atomic.Bool
 	goroutines sync.WaitGroup

@@ -117,7 +117,7 @@ type contextWatch struct {
 	interrupted bool       // nc has a read deadline
 }
 
-// start has reads end when ctx does, until stop is called.
+// start makes the end of ctx interrupt reads, until stop is called.
 func (w *contextWatch) start(ctx context.Context) {
 	done := ctx.Done()
 	if done != w.registered {

@@ -63,7 +63,7 @@ func (r *responseReader[T]) space() []byte {
 // partial reports whether a frame has begun that is not complete.
 func (r *responseReader[T]) partial() bool { return r.lo < r.hi }
 
-// lost returns the reason of a connection that ends because of a read error.
+// lost returns the error of a connection whose read has failed with err.
 func (r *responseReader[T]) lost(err error) error {
 	if errors.Is(err, io.EOF) && r.partial() {
 		err = io.ErrUnexpectedEOF

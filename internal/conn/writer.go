@@ -48,7 +48,7 @@ func (w *writer[T]) wrote(n int, err error) {
 	}
 }
 
-// writeInline writes what is queued as far as the socket accepts it at once. The
+// writeNonblocking writes what is queued as far as the socket accepts it at once. The
 // writer goroutine writes the rest.
 func (w *writer[T]) writeNonblocking() {
 	for range maxRounds {
@@ -63,7 +63,8 @@ func (w *writer[T]) writeNonblocking() {
 	w.queue.handOver()
 }
 
-// writeBlocking writes what is queued, and waits for more. It returns when there will be nothing to write any more.
+// writeBlocking writes what is queued, and waits for more. It returns when nothing will be
+// queued any more.
 func (w *writer[T]) writeBlocking() {
 	for w.queue.await() {
 		// Callers that are about to queue a call can share the write. With 64 callers it

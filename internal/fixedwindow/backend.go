@@ -11,7 +11,7 @@
 //	reaper.go     removes the record of the window later
 //	rule.go       knows the records by their names, so that a sweeper removes those of the dead
 //
-// replace.go has Set, Reset and Get. What a client knows of a window is in observation.go and
+// replace.go has Set and Reset, and lookup.go has Get. What a client knows of a window is in observation.go and
 // known.go; how windows are kept in records is in timing.go and record.go.
 package fixedwindow
 

@@ -238,7 +238,7 @@ func TestCanceledHitsDoNotWrapTheCounter(t *testing.T) {
 	})
 }
 
-func TestLargeIncrementsOfTwoClientsDoNotWrapTheCounter(t *testing.T) {
+func TestLargeIncrementsOfTwoClientsAreDeniedIfTheyWrapTheCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
@@ -275,8 +275,7 @@ func TestLargeIncrementIsCountedInFull(t *testing.T) {
 	})
 }
 
-// An Inc has no limit, so two large ones can wrap the counter.
-func TestCounterThatHasWrappedIsSetOverTheLimit(t *testing.T) {
+func TestIncFailsIfItWrapsTheCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond})

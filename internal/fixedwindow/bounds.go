@@ -10,9 +10,13 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// headroom is what a limit must leave free in a counter: 64 clients that each add their
-// share at the same time must not wrap it (H3).
-const headroom = 64
+const (
+	// clients is how many clients can add their share at the same time without wrapping a
+	// counter (H3).
+	clients = 64
+	// headroom is what a limit must leave free in a counter, so that a share is at least 1.
+	headroom = clients
+)
 
 // maxValue returns the largest T.
 func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
@@ -20,9 +24,10 @@ func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
 // maxCount returns the highest limit and count.
 func maxCount[T codec.Value]() uint64 { return maxValue[T]() - headroom }
 
-// share returns how much one request may add to a counter whose limit is given. If 64
-// clients add that much at the same time, the counter does not wrap.
-func share(maxValue, limit uint64) uint64 { return max(1, (maxValue-limit)/headroom) }
+// share returns how much one request may add to a counter whose limit is given. If all clients
+// add that much at the same time, the counter does not wrap. It is 1 for an Inc, whose limit is
+// the highest count: so Incs do not share requests.
+func share(maxValue, limit uint64) uint64 { return max(1, (maxValue-limit)/clients) }
 
 // fits reports whether h can join a batch without making it larger than a share. A hit
 // fits an empty batch, however large.

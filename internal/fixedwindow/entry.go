@@ -27,12 +27,12 @@ type entry[T codec.Value] struct {
 
 	records []*record[T] // to be removed; guarded by the reaper's mutex
 
-	// mu guards the fields below, which known.go is about. They change only during Refresh,
-	// Count and operations, which do not overlap.
+	// mu guards the fields below, which known.go is about. What is known changes only during
+	// Refresh, Count and operations, which do not overlap. Get may replace the name at any time.
 	mu         sync.Mutex
 	known      bool // there is a known window
 	state      state
-	name       []byte // of the record in nameBucket; is replaced, but never changed
+	name       []byte // of the record in nameBucket; the slice is replaced, never written to
 	nameBucket int64
 }
 
@@ -97,10 +97,7 @@ func (e *entry[T]) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Count implements [coalesce.Window]. It takes one round trip if the window is known and the batch
-// is not larger than a share. It adds a larger one in steps of a share, until the count is over
-// the limit: only so many clients can't wrap the counter (H3). The hits of other clients may come
-// in between. An Inc has no limit and is added at once, after a Refresh.
+// Count implements [coalesce.Window]. It takes one round trip if the window is known.
 func (e *entry[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	e.mu.Lock()
 	if !e.known {
@@ -109,40 +106,25 @@ func (e *entry[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	}
 	old, name := e.state, e.currentName()
 	e.mu.Unlock()
-	step := b.Sum
-	if !b.Must {
-		step = min(step, share(maxValue[T](), b.Limit))
+	o, sent, err := e.increase(ctx, old.bucket, name, b.Sum, b.Now)
+	switch {
+	case err != nil:
+		return coalesce.Outcome{Err: err, Sent: sent}
+	case !o.live(e.timing):
+		e.forget()
+		return coalesce.Outcome{}
+	case o.wrapped:
+		return e.repair(ctx, b, o)
+	case !o.matches(old, b.Sum, e.timing):
+		return e.resolve(ctx, o)
 	}
-	from := b.Now
-	for rest := b.Sum; ; step = min(step, rest) {
-		o, sent, err := e.increase(ctx, old.bucket, name, step, from)
-		switch {
-		case err != nil:
-			return coalesce.Outcome{Err: err, Sent: sent || rest < b.Sum}
-		case !o.live(e.timing):
-			e.forget()
-			return coalesce.Outcome{}
-		case o.wrapped:
-			return e.repair(ctx, b, o)
-		case o.matches(old, step, e.timing):
-		case step < b.Sum:
-			// A Set or Reset has come in between. The batch is counted again, in full, and the
-			// window that has this step already counts too much.
-			e.forget()
-			return coalesce.Outcome{}
-		default:
-			return e.resolve(ctx, o)
-		}
-		old, from = e.learn(o), o.to
-		if rest -= step; rest == 0 || o.count > b.Limit {
-			return e.counted(old, o.count+rest, o.to)
-		}
-	}
+	return e.counted(e.learn(o), o.count, o.to)
 }
 
-// repair is called when a batch has wrapped the counter of a window that is over the limit. That
-// takes more than 64 clients that add at once, or two large Incs. The counter is set to a value
-// over the limit, and the hits of the batch are denied, or fail if they have to be counted.
+// repair is called when a batch has wrapped the counter of a window that is over the limit. This
+// happens only if several clients add large increments at the same time, or if there are more than
+// 64 clients. The counter is set to a value over the limit, and the hits of the batch are denied,
+// or fail if they have to be counted.
 func (e *entry[T]) repair(ctx context.Context, b coalesce.Batch, o observation) coalesce.Outcome {
 	e.forget()
 	cl := e.call(conn.Interruptible)

@@ -50,7 +50,8 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "full, read in the future", known: true, count: 11, now: 99, hit: hit(10, 1), want: wait},
 		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: hit(10, 1), want: decided},
 
-		{name: "a large increment", known: true, count: 9, now: 101, hit: hit(10, 1024), want: join},
+		{name: "a large increment", known: true, count: 9, now: 101, hit: hit(10, 1024), want: wait},
+		{name: "a large increment, the count was read again", known: true, count: 9, now: 101, fresh: true, hit: hit(10, 1024), want: join},
 		{name: "a large Inc", known: true, count: 9, now: 101, hit: must(2), want: wait},
 		{name: "a large Inc, the count was read again", known: true, count: 9, now: 101, fresh: true, hit: must(2), want: join},
 

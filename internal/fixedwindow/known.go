@@ -21,11 +21,10 @@ func (e *entry[T]) denies(h coalesce.Hit, now time.Time) bool {
 }
 
 // outdated reports whether the window must be read before h is decided: it is over the limit but
-// may have ended, or h is an Inc that adds so much that the last known count is too old. The
-// caller holds mu, and the window is known.
+// may have ended, or h adds so much that the last known count is too old. The caller holds mu, and
+// the window is known.
 func (e *entry[T]) outdated(h coalesce.Hit) bool {
-	large := h.Must && h.Increment > share(maxValue[T](), h.Limit)
-	return e.state.count > h.Limit || large || overflows(h, e.state.count)
+	return e.state.count > h.Limit || h.Increment > share(maxValue[T](), h.Limit) || overflows(h, e.state.count)
 }
 
 // learn makes the window of a live record the known one, and returns its state.

@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -18,10 +17,6 @@ const (
 	minTiePause = time.Millisecond
 	maxTiePause = 50 * time.Millisecond
 )
-
-// errNoRecord says that the names of all buckets in reach are used up. That happens only if
-// clocks differ by more than a scale, or if a clock was set back.
-var errNoRecord = errors.New("throttr: every bucket in reach has had its window: clocks differ by more than the scale")
 
 // observeAll queries the records of all buckets in reach of one.
 func (e *entry[T]) observeAll(ctx context.Context, around int64) ([]observation, error) {

@@ -13,6 +13,10 @@ import (
 // timelyTries is how often a window is opened if the bucket is over before the call is sent.
 const timelyTries = 3
 
+// errNoRecord says that the names of all buckets in reach are used up. That happens only if
+// clocks differ by more than a scale, or if a clock was set back.
+var errNoRecord = errors.New("throttr: every bucket in reach has had its window: clocks differ by more than the scale")
+
 // timely calls open with the present bucket. It does so again if that is over before the call is
 // sent, because other clients look for the window in later buckets by then. The error of the last
 // try names the scale, which may be too short for the network.

@@ -26,8 +26,8 @@ const readSize = 16 << 10
 // next src. [codec.ErrShort] asks for more bytes; any other error ends the stream.
 type Decoder = func(src []byte) (n int, done bool, err error)
 
-// Stream sends a request on a connection of its own and has the response, which can be of any
-// length, decoded as it arrives. At most MaxConns streams are open at a time; further ones
+// Stream sends a request on a connection of its own and calls d with the parts of the response
+// as they arrive. The response can be of any length. At most MaxConns streams are open at a time; further ones
 // wait, and count as acquiring.
 //
 // Sent reports whether a byte of the request has left. An error that matches

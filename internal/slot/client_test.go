@@ -196,7 +196,7 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 		return
 	}
 	w := at.opened
-	if w == nil || add.window != w {
+	if w == nil || add.life != seen.life {
 		c.fail("%s is granted hits that were not counted in the window", a.name)
 		return
 	}
@@ -234,12 +234,6 @@ func (c *client) giveBack(a *actor, at attempt) {
 		return
 	}
 	n := 1 + uint64(c.rng.IntN(int(at.granted)))
-	if at.window.Count == at.n && n == at.n && !c.off[ruleKeepFirst] {
-		n-- // place 1 is kept
-	}
-	if n == 0 {
-		return
-	}
 	if at.opened != nil {
 		at.opened.held -= n
 	}
@@ -272,7 +266,11 @@ func (c *client) remove(a *actor, moves **conn, h History, move Move) {
 			claim[op.Slot] = b.replies[i].record
 		}
 	}
-	if next, ok := c.bands.Claimed(h, move, claim, b.sent); ok {
+	next, ok := c.bands.Claimed(h, move, claim, b.sent)
+	if c.off[ruleRetireFirst] && claim[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(claim[A]) == Over {
+		ok, next.Which[A] = true, true
+	}
+	if ok {
 		if c.off[ruleOnlyClaimed] {
 			next.Which = [2]bool{true, true}
 		}
@@ -297,6 +295,9 @@ func (c *client) reset(a *actor, moves **conn) {
 		case Done:
 			return
 		case Look:
+			if c.off[ruleResetChain] {
+				move.At = c.time().Add(c.bands.Guard + c.delay(2*c.bands.Guard))
+			}
 			a.sleepUntil(move.At.Sub(epoch))
 		case End:
 			c.visit(true)
@@ -346,7 +347,11 @@ func (c *client) janitor(a *actor) {
 			c.duty = false
 		case Look:
 			c.idle = a
-			a.sleepUntil(move.At.Sub(epoch) + c.delay(c.bands.Guard))
+			at := move.At.Sub(epoch) + c.delay(c.bands.Guard)
+			if c.restless > 0 {
+				at = min(at, c.now+c.upTo(c.restless))
+			}
+			a.sleepUntil(at)
 			c.idle = nil
 		default:
 			c.remove(a, &moves, h, move)
@@ -372,33 +377,26 @@ func (c *client) by(m Move) time.Duration {
 	return by
 }
 
-// think lets time pass: none, a little, a window, or until something is about to happen to a slot.
+// think lets time pass: until a window ends, often; or none, a little, a window, or until a slot is
+// doomed.
 func (c *client) think(a *actor) {
 	b, s := &c.bands, &c.server
+	s.settle()
+	r := &s.records[c.rng.IntN(2)]
 	d := time.Duration(0)
-	switch c.rng.IntN(8) {
-	case 0:
-	case 1:
+	switch kind := c.rng.IntN(6); {
+	case s.open != nil && c.chance(c.crowd):
+		d = s.ends() - c.now - b.Guard/8 + c.upTo(b.Guard/2)
+	case r.exists && c.chance(c.doom):
+		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(6*b.Guard)
+	case kind == 1:
 		d = c.upTo(b.Guard)
-	case 2:
+	case kind == 2:
 		d = c.upTo(b.Scale)
-	case 3, 4, 5: // until a window ends
-		if s.open != nil {
-			r := &s.records[s.open.slot]
-			d = r.expires - b.duration(b.Margin) - c.now - b.Guard/8 + c.upTo(b.Guard/2)
-		}
-	case 6: // until a slot is doomed, or its record removed
-		s.settle()
-		r := &s.records[c.rng.IntN(2)]
-		if r.exists {
-			d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(3*b.Guard)
-		}
-	case 7:
-		s.settle()
-		r := &s.records[c.rng.IntN(2)]
-		if r.exists {
-			d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
-		}
+	case kind == 3 && r.exists:
+		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(3*b.Guard)
+	case kind == 4 && r.exists:
+		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
 	}
 	a.sleep(max(0, d))
 }

@@ -28,6 +28,10 @@ type settings struct {
 	restarts   int
 	resetRate  float64
 	returnRate float64
+	lateRate   float64       // of hits that are executed after the end of their window
+	restless   time.Duration // how often janitors visit at least, if not 0
+	crowd      float64       // how often clients come at the end of a window
+	doom       float64       // how often they come otherwise when a slot becomes doomed
 	off        [rules]bool
 }
 
@@ -61,6 +65,8 @@ func random(rng *rand.Rand) settings {
 		restarts:   max(0, rng.IntN(6)-4),
 		resetRate:  p(0, 0.1, 0.4),
 		returnRate: p(0, 0.5),
+		lateRate:   p(0, 0.1, 0.3),
+		crowd:      p(0.3, 0.6),
 	}
 }
 
@@ -124,7 +130,7 @@ func TestModel(t *testing.T) {
 				t.Logf("seed %d: expired", i+1)
 			}
 		}
-		if worst == nil || w.longest*time.Duration(worst.bands.Guard/time.Millisecond) > worst.longest*time.Duration(w.bands.Guard/time.Millisecond) {
+		if w.lateRate == 0 && (worst == nil || w.longest*time.Duration(worst.bands.Guard/time.Millisecond) > worst.longest*time.Duration(w.bands.Guard/time.Millisecond)) {
 			worst, worstSeed = w, i+1
 		}
 	}

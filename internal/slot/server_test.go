@@ -14,6 +14,7 @@ type record struct {
 	quota   uint64
 	expires time.Duration
 	counted bool // its expiry has been counted
+	life    int  // changes when hits are forgotten
 }
 
 // opened is a window, as the server sees it.
@@ -30,13 +31,15 @@ type opened struct {
 // about windows.
 type server struct {
 	*world
-	records [2]record
-	open    *opened // the open window
-	last    *opened // the window before
-	cut     bool    // last ended early: by a Reset or a restart
-	windows int
-	epoch   int // counts restarts
-	expired int // records that expired
+	records  [2]record
+	open     *opened // the open window
+	last     *opened // the window before
+	cut      bool    // last ended early: by a Reset or a restart
+	windows  int
+	epoch    int // counts restarts
+	expired  int // records that expired
+	requests int
+	lives    int
 }
 
 // settle applies what time has done to the records.
@@ -98,6 +101,11 @@ func (s *server) begin(id ID) {
 	s.log("window %d on %v opens", s.windows, id)
 }
 
+// ends returns when the open window ends.
+func (s *server) ends() time.Duration {
+	return s.records[s.open.slot].expires - s.bands.duration(s.bands.Margin)
+}
+
 // restart loses all records, and all connections.
 func (s *server) restart() {
 	s.settle()
@@ -113,23 +121,27 @@ func (s *server) restart() {
 // reply is the reply to a request.
 type reply struct {
 	ok     bool
-	record Record        // of a QUERY
-	window *opened       // open on the slot when the request was executed
-	order  time.Duration // when it was executed
+	record Record  // of a QUERY
+	window *opened // open on the slot when the request was executed
+	life   int     // of the record
 }
 
 // execute executes a request.
 func (s *server) execute(who string, move Move, op Op) reply {
+	if s.requests++; s.requests > 20000 {
+		s.fail("endless")
+	}
 	s.settle()
 	id := op.Slot
 	r := &s.records[id]
 	was := s.state(id)
-	rep := reply{ok: s.usable(id), order: s.now}
+	rep := reply{ok: s.usable(id)}
 	switch {
 	case op.Verb == Insert:
 		rep.ok = !r.exists
 		if rep.ok {
-			*r = record{exists: true, quota: op.Value, expires: s.now + s.bands.duration(s.bands.Top)}
+			s.lives++
+			*r = record{exists: true, quota: op.Value, expires: s.now + s.bands.duration(s.bands.Top), life: s.lives}
 		}
 	case !rep.ok || op.Verb == Query:
 	case op.Verb == Decrease:
@@ -139,14 +151,15 @@ func (s *server) execute(who string, move Move, op Op) reply {
 	case op.Verb == Increase:
 		r.quota = (r.quota + op.Value) & s.bands.Largest
 	case op.Verb == PatchQuota:
-		r.quota = op.Value
+		s.lives++
+		r.quota, r.life = op.Value, s.lives
 	case op.Verb == PatchTTL:
 		r.expires = s.now + s.bands.duration(op.Value)
 		r.counted = false
 	case op.Verb == Purge:
 		*r = record{}
 	}
-	rep.record = s.read(id)
+	rep.record, rep.life = s.read(id), r.life
 	if s.tracing {
 		s.log("%s %v: %s %d of %v: %v, %s", who, move.Kind, [...]string{"QUERY", "INSERT", "ADD", "GIVE BACK", "COUNT", "TTL", "PURGE"}[op.Verb],
 			op.Value, id, rep.ok, s.show(id))

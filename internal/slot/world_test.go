@@ -223,6 +223,16 @@ func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded boo
 		most = min(2*(by-w.now), 4*w.bands.Scale, 8*w.bands.Guard)
 	}
 	at := w.now + w.delay(most)
+	if move.Kind == Join && w.server.open != nil && w.chance(w.lateRate) {
+		at = w.server.ends() + w.upTo(w.bands.Guard*3/2)
+		switch w.rng.IntN(4) {
+		case 0:
+			at += w.upTo(4 * w.bands.Guard)
+		case 1:
+			at += w.bands.Scale
+		}
+		at = max(at, w.now)
+	}
 	second, cut, lost := at, len(ops), false
 	if w.chance(w.faultRate) {
 		w.faults++
@@ -237,6 +247,9 @@ func (a *actor) send(c *conn, move Move, ops []Op, by time.Duration, bounded boo
 			cut = w.rng.IntN(len(ops) + 1)
 			b.torn = cut > 0 && cut < len(ops)
 			second = at + w.upTo(most-(at-w.now))
+			if w.resetRate > 0 {
+				second = min(second, at+w.bands.Guard-1)
+			}
 		}
 	}
 	execute := func(ops []Op) {

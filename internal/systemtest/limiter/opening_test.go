@@ -154,7 +154,7 @@ func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 			for range goroutines {
 				callers.Go(func() {
 					res, err := l.HitN(t.Context(), "k", time.Second, limit, increment)
-					if err != nil || res.Count%increment != 0 {
+					if err != nil || res.Count < increment {
 						t.Errorf("%v, %v", res, err)
 					}
 					if res.Allowed {
