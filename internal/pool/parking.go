@@ -64,48 +64,39 @@ func (p *Pool[T]) keepParkedSoon() {
 }
 
 // keepParked learns whether the server is parked, keeps it parked, and parks it if that is
-// wanted.
+// wanted. Nothing is retried: if a connection ends, its successor learns it.
 func (p *Pool[T]) keepParked(ctx context.Context) (sent bool, err error) {
-	query := p.o.Calls.Get()
-	if err := conn.Add(query, parking.Query()); err != nil {
-		return false, err
-	}
-	owned, _, err := p.Do(ctx, query)
+	last, _, err := p.sendPark(ctx, parking.Query())
 	if err != nil {
-		if owned {
-			p.o.Calls.Put(query)
-		}
 		return false, err
 	}
-	r := parking.Record{Found: query.Replies[0].OK, Unit: query.Replies[0].TTL.Unit}
-	p.o.Calls.Put(query)
-	err = parking.Keep[T](p.parking, r, func(requests ...codec.Request) (ok bool, err error) {
-		ok, sentNow, err := p.sendPark(ctx, requests)
+	r := parking.Record{Found: last.OK, Unit: last.TTL.Unit}
+	err = parking.Keep[T](p.parking, r, func(requests ...codec.Request) (bool, error) {
+		last, sentNow, err := p.sendPark(ctx, requests...)
 		sent = sent || sentNow
-		return ok, err
+		return last.OK, err
 	})
 	return sent, err
 }
 
-// sendPark sends requests in one call, without retries, and returns whether the last one has
-// succeeded.
-func (p *Pool[T]) sendPark(ctx context.Context, requests []codec.Request) (ok, sent bool, err error) {
+// sendPark sends requests in one call and returns the last reply.
+func (p *Pool[T]) sendPark(ctx context.Context, requests ...codec.Request) (last conn.Reply[T], sent bool, err error) {
 	cl := p.o.Calls.Get()
 	for _, r := range requests {
 		if err := conn.Add(cl, r); err != nil {
-			return false, false, err
+			return last, false, err
 		}
 	}
 	if err := p.send(ctx, cl, true); err != nil {
 		p.o.Calls.Put(cl)
-		return false, false, err
+		return last, false, err
 	}
 	owned, sent, err := cl.Wait(ctx)
 	if err == nil {
-		ok, sent = cl.Replies[cl.Len()-1].OK, true
+		last, sent = cl.Replies[cl.Len()-1], true
 	}
 	if owned {
 		p.o.Calls.Put(cl)
 	}
-	return ok, sent, err
+	return last, sent, err
 }
