@@ -40,7 +40,7 @@ func startFleet(t *testing.T, srv *mockserver.Server, n int) *fleet {
 			}
 		}
 		p.onList.Store(&onList)
-		p.hit(rand.New(rand.NewPCG(4, uint64(i))), keys(100), time.Second, time.Second, 100)
+		p.hit(rand.New(rand.NewPCG(4, uint64(i))), keys(100), time.Second, 5*time.Second, 100)
 	}
 	return f
 }
