@@ -52,7 +52,7 @@ func insert[T codec.Value](t testing.TB, c *throttr.Client[T], key string, ttl c
 func litter[T codec.Value](t testing.TB, c *throttr.Client[T]) {
 	t.Helper()
 	insert(t, c, "litter", seconds[T](1))
-	time.Sleep(time.Minute)
+	time.Sleep(65 * time.Second) // the maintenance is due in 25 s
 }
 
 // several are keys of which some stand before "litter" in the server's table, so that their
@@ -132,7 +132,7 @@ func TestAClientWithoutABackendKeepsAServerParkedButDoesNotParkIt(t *testing.T) 
 		require.Equal(t, 1, size)
 		_, err = throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
 		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
-		time.Sleep(20 * time.Second) // half of the time until the maintenance
+		time.Sleep(20 * time.Second)
 		requireQuiet(t, srv)
 	})
 }
@@ -142,12 +142,11 @@ func TestABackendNeedNotKnowThatTheServerIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server(t, 2)
 		srv.Set("foreign", 1, 10*time.Hour) // so that the backend does not park the server
-		client := connect[uint16](t, srv, throttr.ParkingAutomatic)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
 		l := throttr.NewRateLimit(client.Backend())
 		testkit.Hits(t, l, 1, "first", time.Second, 5)
 		parker := connect[uint16](t, srv, always)
 		insert(t, parker, "litter", seconds[uint16](1))
-		time.Sleep(15 * time.Second) // less than until the maintenance, which would notice
 		parker.Close()
 		for _, key := range several {
 			testkit.Hits(t, l, 1, key, time.Second, 5)
@@ -237,7 +236,7 @@ func TestAProbeThatIsCutDoesNotEndParking(t *testing.T) {
 				}
 			}
 			remove()
-			time.Sleep(29 * time.Second) // less than until the maintenance
+			time.Sleep(20 * time.Second) // less than until the maintenance
 			requireQuiet(t, srv)
 		})
 	}
@@ -262,6 +261,15 @@ func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
 		client.Purge(t.Context(), "")
 		time.Sleep(time.Minute) // the maintenance notices
 		require.Contains(t, srv.Keys(), "")
+	})
+}
+
+func TestAServerOfAnotherValueSizeIsNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 1)
+		_, err := throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		require.Empty(t, srv.Keys())
 	})
 }
 
