@@ -3,24 +3,25 @@ package slot
 import "time"
 
 const (
-	// maxGuard is the longest guard. A client 400 ms away can still open windows.
+	// maxGuard is the longest guard. With it, a client 400 ms away can open windows.
 	maxGuard = time.Second
-	// minDoom and doomGuards give a janitor and, after it, the watchers time for several
-	// attempts to remove a record.
+	// minDoom and doomGuards leave a janitor, and then the watchers, time for several attempts to
+	// remove a record before it expires (H12).
 	minDoom    = 10 * time.Second
 	doomGuards = 20
-	// idleTime is for how long a record can be used again after the window that followed its own.
+	// idleTime is for how long a key can go without a hit after a window and still use its records
+	// again.
 	idleTime = 25 * time.Second
-	// minDoomUnits and minIdleUnits are the least of both with a coarse unit: what a TTL shows
-	// can be up to a unit too little.
+	// minDoomUnits and minIdleUnits are the least of both if the unit is coarse. A TTL can show up
+	// to a unit too little.
 	minDoomUnits = 4
 	minIdleUnits = 3
-	// maxTTL is the longest TTL: a server adds it to its clock, and the sum must fit 64-bit
+	// maxTTL is the longest TTL. A server adds it to its clock, and the sum must fit 64-bit
 	// nanoseconds since 1970 (H13).
 	maxTTL = 100 * 365 * 24 * time.Hour
 )
 
-// units are those of a server's TTLs, and the letters for them in names.
+// units are the units of TTLs, with their letters in names.
 var units = [...]struct {
 	unit   time.Duration
 	letter byte
@@ -29,27 +30,29 @@ var units = [...]struct {
 	{time.Second, 's'}, {time.Minute, 'm'}, {time.Hour, 'h'},
 }
 
-// Bands say what the TTL of a record means. They follow from the scale and the value size
-// alone, so all clients agree on them. TTLs are in units, as a QUERY shows them: rounded down.
+// Bands say what the TTL of a record means. They follow from the scale and the value size alone,
+// so all clients agree on them. They are the same whether a server is parked or not. TTLs are in
+// units.
 type Bands struct {
 	Scale   time.Duration
 	Unit    time.Duration
 	Largest uint64 // the largest value of the server
 
-	Top    uint64 // T = M + the scale: the TTL that opens a window
-	Margin uint64 // M: a record whose TTL is at least this is live
-	Doom   uint64 // D: one whose TTL is less than this is doomed
-	Watch  uint64 // W: below this, watchers remove it, too
+	Top    uint64 // T: the TTL that opens a window; one scale more than M
+	Margin uint64 // M: with at least this TTL, a record is live
+	Doom   uint64 // D: with less than this, it is doomed
+	Watch  uint64 // W: with less than this, watchers remove it
 
-	// Guard bounds all moves: nothing that rests on a lookup is executed later than a guard
-	// after that lookup was sent. It is at most half a scale.
+	// Guard bounds all actions (rule 3). It is at most half a scale.
 	Guard time.Duration
 
-	letter byte // for the unit
+	letter byte // of the unit
 }
 
-// BandsFor returns the bands of a scale, in the finest unit in which the scale is a whole number
-// and in which the bands fit values up to largest. It returns false if there is none.
+// BandsFor returns the bands of a scale on a server with a largest value, in the finest unit in
+// which the scale is a whole number and the bands fit. It returns false if there is none; then
+// window.SmallestSize finds the value size that would do. About twice the scale and 45 s must
+// fit.
 func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 	if scale <= 0 || scale > maxTTL {
 		return Bands{}, false
@@ -61,7 +64,10 @@ func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 		}
 		live := uint64(scale / u.unit)
 		doom := max(ceil(max(minDoom, doomGuards*guard), u.unit), minDoomUnits)
-		margin := live + doom + max(ceil(idleTime, u.unit)+1, minIdleUnits)
+		idle := max(ceil(idleTime, u.unit)+1, minIdleUnits)
+		// While one slot holds the next window, the other one must not become doomed: that is
+		// why M contains a scale.
+		margin := doom + idle + live
 		top := margin + live
 		if top > largest || top > uint64(maxTTL/u.unit) {
 			continue
@@ -75,9 +81,9 @@ func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 	return Bands{}, false
 }
 
-// Tag returns what names of records must contain, besides the key and the scale. Clients whose
-// bands differ then use different records. The first letter stands for the rules of this
-// package: change it whenever bands change.
+// Tag returns the part of a record's name that tells slots and bands apart. Clients whose bands
+// differ use different records. The first letter stands for the rules of this package: it has to
+// change with the bands.
 func (b *Bands) Tag(id ID) string { return string([]byte{'w', b.letter, 'A' + byte(id)}) }
 
 // duration returns the duration of a number of units.

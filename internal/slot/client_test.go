@@ -13,7 +13,7 @@ type client struct {
 	known  Window    // the window in which it believes
 	opened time.Time // when it last opened a window, at the latest
 	duty   bool      // it may have made a record, and visits it
-	duties int       // its moves: a visit that began before the last one is repeated
+	duties int       // its actions: a visit that began before the last one is repeated
 	idle   *actor    // the janitor, while it has no duty
 }
 
@@ -29,62 +29,68 @@ type attempt struct {
 
 // hits makes hits, gives some back, and resets.
 func (c *client) hits(a *actor) {
-	moves, pool := a.dial(), a.dial()
+	actions, pool := a.dial(), a.dial()
 	for range c.steps {
 		c.think(a)
 		switch {
 		case c.chance(c.resetRate):
-			c.reset(a, &moves)
+			c.reset(a, &actions)
 		default:
 			n := 1 + uint64(c.rng.IntN(int(c.largestHit)))
-			start, faults := c.now, c.faults
-			at, ok := c.hit(a, n, &moves, &pool)
+			at, ok := c.hit(a, n, &actions, &pool)
 			c.world.hits++
-			if took := c.now - start; faults == c.faults && took > c.longest {
-				c.longest = took
-			}
 			if ok && at.granted > 0 && c.chance(c.returnRate) {
-				c.giveBack(a, at)
+				c.returnHits(a, at)
 			}
 		}
+	}
+	if c.chance(c.discardRate) {
+		c.discard(a, &actions)
 	}
 }
 
 // hit makes n hits. It returns false if it is not known what has become of them.
-func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
+func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 	var h History
-	for try := 0; ; try++ {
-		if c.bands.Believes(c.known, c.time()) || c.blind() {
-			move := Move{Kind: Join, Slot: c.known.Slot, By: c.bands.ReplyBy(c.known)}
+	shut, faults := never, c.faults
+	for {
+		if c.known.Open(c.time()) || c.blind() {
+			action := c.bands.Join(c.known)
 			if c.off[ruleBelief] {
-				move.By = c.time().Add(c.bands.Scale)
+				action.By = c.time().Add(c.bands.Scale)
 			}
 			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, move, n); !again {
+			if at, ok, again := c.count(a, *pool, action, n); !again {
 				return at, ok
 			}
 			h = History{}
 		}
-		if c.redial(moves) {
+		if c.redial(actions) {
 			h = History{}
 		}
-		l, ok := c.look(a, *moves)
+		l, ok := c.lookup(a, *actions)
 		if !ok {
 			h = History{}
 			a.sleep(c.bands.Guard / 4)
 			continue
 		}
 		h = c.extend(h, l)
+		if _, live := c.bands.Live(l); !live && shut == never {
+			shut = c.now
+		} else if live && shut != never {
+			c.waited(c.now-shut, faults)
+			shut = never
+		}
 		if c.bands.Untidy(l) {
 			c.visit(false)
 		}
-		move := c.decide(c.bands.Hit, h)
-		switch move.Kind {
-		case Look:
-			a.sleepUntil(move.At.Sub(epoch))
+		action := c.decide(c.bands.Hit, h)
+		switch action.Kind {
+		case Again:
+			a.sleepUntil(action.At.Sub(epoch))
 		case Join:
 			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, move, n); !again {
+			if at, ok, again := c.count(a, *pool, action, n); !again {
 				return at, ok
 			}
 			h = History{}
@@ -93,17 +99,25 @@ func (c *client) hit(a *actor, n uint64, moves, pool **conn) (attempt, bool) {
 				a.sleep(c.delay(c.bands.Guard / 2))
 			}
 			if c.off[ruleConnection] {
-				c.redial(moves)
+				c.redial(actions)
 			}
-			if at, ok, again := c.count(a, *moves, move, n); !again {
+			if at, ok, again := c.count(a, *actions, action, n); !again {
+				c.waited(c.now-shut, faults)
 				return at, ok
 			}
 			h = History{}
 			a.sleep(c.upTo(c.bands.Guard / 4))
 		default:
 			c.visit(false)
-			c.remove(a, moves, h, move)
+			c.remove(a, actions, h, action)
 		}
+	}
+}
+
+// waited notes for how long a hit found no open window and could open none.
+func (c *client) waited(d time.Duration, faults int) {
+	if c.faults == faults && d > c.longest {
+		c.longest = d
 	}
 }
 
@@ -113,16 +127,16 @@ func (c *client) blind() bool {
 }
 
 // count sends a batch that counts n hits. again says that they were not counted.
-func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok, again bool) {
-	if move.Kind != Join {
+func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt, ok, again bool) {
+	if action.Kind != Join {
 		c.visit(true)
 	}
-	ops := c.varyOps(move, c.bands.Ops(nil, move, n))
-	by, bounded := c.by(move), move.Kind != Join
+	ops := c.varyOps(action, c.bands.Requests(nil, action, n))
+	by, bounded := c.by(action), action.Kind != Join
 	if !bounded && c.off[ruleReplyBy] {
 		by += 3 * c.bands.Scale
 	}
-	b := a.send(on, move, ops, by, bounded)
+	b := a.send(on, action, ops, by, bounded)
 	if bounded {
 		c.visit(true)
 		c.opened = c.time()
@@ -134,7 +148,7 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 	var armed, added bool
 	var seen, add reply
 	for i, op := range ops {
-		if op.Slot != move.Slot {
+		if op.Slot != action.Slot {
 			continue
 		}
 		switch op.Verb {
@@ -148,14 +162,14 @@ func (c *client) count(a *actor, on *conn, move Move, n uint64) (at attempt, ok,
 			seen = b.replies[i]
 		}
 	}
-	outcome, w := c.bands.Result(move, armed, added, seen.record, b.sent, b.received)
-	if move.Kind == Create {
-		outcome, w = c.bands.Created(move, armed, n, b.sent, b.received)
+	outcome, w := c.bands.Result(action, armed, added, seen.record, b.sent, b.received)
+	if action.Kind == Create {
+		outcome, w = c.bands.Created(action, armed, n, b.sent, b.received)
 	}
 	if c.off[ruleSeenLive] && added {
 		outcome = Counted
 		w = c.known
-		w.Slot, w.Count = move.Slot, seen.record.Count
+		w.Slot, w.Count = action.Slot, seen.record.Count
 	}
 	if outcome == Lost {
 		c.known = Window{}
@@ -200,6 +214,12 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 		c.fail("%s is granted hits that were not counted in the window", a.name)
 		return
 	}
+	if s := &c.server; s.open == w {
+		ends := epoch.Add(s.ends())
+		if at.window.Until.After(ends) || at.window.Latest.Add(c.bands.Guard).Before(ends) {
+			c.fail("%s believes that the window ends between %v and %v; it ends at %v", a.name, at.window.Until.Sub(epoch), at.window.Latest.Sub(epoch), s.ends())
+		}
+	}
 	w.held += at.granted
 	c.log("%s is granted %d hits of window %d, up to place %d: %d held", a.name, at.granted, w.id, at.window.Count, w.held)
 	if w.held > c.limit {
@@ -220,13 +240,13 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 	}
 }
 
-// giveBack gives hits back.
-func (c *client) giveBack(a *actor, at attempt) {
+// returnHits gives hits back.
+func (c *client) returnHits(a *actor, at attempt) {
 	if c.chance(0.5) {
 		a.sleep(c.delay(c.bands.Guard))
 	}
-	move, ok := c.bands.Return(at.window, at.sent, c.time())
-	by := c.by(move)
+	action, ok := c.bands.ReturnHits(at.window, at.sent, c.time())
+	by := c.by(action)
 	if c.off[ruleReturnInTime] {
 		ok, by = true, c.now+2*c.bands.Scale
 	}
@@ -237,71 +257,71 @@ func (c *client) giveBack(a *actor, at attempt) {
 	if at.opened != nil {
 		at.opened.held -= n
 	}
-	b := a.send(at.conn, move, c.bands.Ops(nil, move, n), by, true)
+	b := a.send(at.conn, action, c.bands.Requests(nil, action, n), by, true)
 	if !b.ok && c.off[ruleReturnOnce] {
 		again := a.dial()
-		a.send(again, move, c.bands.Ops(nil, move, n), by, true)
+		a.send(again, action, c.bands.Requests(nil, action, n), by, true)
 	}
 }
 
-// look looks both slots up.
-func (c *client) look(a *actor, on *conn) (Lookup, bool) {
-	m := Move{Kind: Look}
-	b := a.send(on, m, c.bands.Ops(nil, m, 0), never, false)
+// lookup looks both slots up.
+func (c *client) lookup(a *actor, on *conn) (Lookup, bool) {
+	m := Action{Kind: Again}
+	b := a.send(on, m, c.bands.Requests(nil, m, 0), never, false)
 	if !b.ok {
 		return Lookup{}, false
 	}
-	return Lookup{Slots: [2]Record{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
+	return Lookup{Slots: [2]Observation{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
 }
 
-// remove makes a move towards removing records.
-func (c *client) remove(a *actor, moves **conn, h History, move Move) {
-	b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
-	if !b.ok || move.Kind != Claim {
+// remove makes a action towards removing records.
+func (c *client) remove(a *actor, actions **conn, h History, action Action) {
+	b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
+	if !b.ok || action.Kind != Claim {
 		return
 	}
-	var claim [2]Record
-	for i, op := range c.bands.Ops(nil, move, 0) {
+	var claim [2]Observation
+	for i, op := range c.bands.Requests(nil, action, 0) {
 		if op.Verb == Query {
 			claim[op.Slot] = b.replies[i].record
 		}
 	}
-	next, ok := c.bands.Claimed(h, move, claim, b.sent)
+	next, ok := c.bands.Claimed(h, action, claim, b.sent)
 	if c.off[ruleRetireFirst] && claim[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(claim[A]) == Over {
-		ok, next.Which[A] = true, true
+		ok, next.Slots[A] = true, true
 	}
 	if ok {
 		if c.off[ruleOnlyClaimed] {
-			next.Which = [2]bool{true, true}
+			next.Slots = [2]bool{true, true}
 		}
-		a.send(*moves, next, c.bands.Ops(nil, next, 0), c.by(next), true)
+		a.send(*actions, next, c.bands.Requests(nil, next, 0), c.by(next), true)
 	}
 }
 
 // reset ends the open window.
-func (c *client) reset(a *actor, moves **conn) {
+func (c *client) reset(a *actor, actions **conn) {
 	var h History
 	for range 20 {
-		if c.redial(moves) {
+		if c.redial(actions) {
 			h = History{}
 		}
-		l, ok := c.look(a, *moves)
+		l, ok := c.lookup(a, *actions)
 		if !ok {
 			h = History{}
 			continue
 		}
 		h = c.extend(h, l)
-		switch move := c.decide(c.bands.Reset, h); move.Kind {
+		switch action := c.decide(c.bands.Reset, h); action.Kind {
 		case Done:
 			return
-		case Look:
-			if c.off[ruleResetChain] {
-				move.At = c.time().Add(c.bands.Guard + c.delay(2*c.bands.Guard))
+		case Again:
+			if c.off[ruleResetChain] && c == c.clients[0] {
+				action.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))
 			}
-			a.sleepUntil(move.At.Sub(epoch))
+			a.sleepUntil(action.At.Sub(epoch))
 		case End:
 			c.visit(true)
-			b := a.send(*moves, move, c.bands.Ops(nil, move, 0), c.by(move), true)
+			b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 			c.visit(true)
 			c.opened = c.time()
 			if b.ok {
@@ -310,7 +330,32 @@ func (c *client) reset(a *actor, moves **conn) {
 			}
 		default:
 			c.visit(false)
-			c.remove(a, moves, h, move)
+			c.remove(a, actions, h, action)
+			c.visit(false)
+		}
+	}
+}
+
+// discard removes the records, unless a window is open.
+func (c *client) discard(a *actor, actions **conn) {
+	var h History
+	for range 20 {
+		if c.redial(actions) {
+			h = History{}
+		}
+		l, ok := c.lookup(a, *actions)
+		if !ok {
+			h = History{}
+			continue
+		}
+		h = c.extend(h, l)
+		switch action := c.bands.Discard(h); action.Kind {
+		case Done:
+			return
+		case Again:
+			a.sleepUntil(action.At.Sub(epoch))
+		default:
+			c.remove(a, actions, h, action)
 			c.visit(false)
 		}
 	}
@@ -319,7 +364,7 @@ func (c *client) reset(a *actor, moves **conn) {
 // janitor removes records that are idle for long.
 func (c *client) janitor(a *actor) {
 	var h History
-	moves := a.dial()
+	actions := a.dial()
 	for {
 		if !c.duty {
 			c.idle = a
@@ -327,11 +372,11 @@ func (c *client) janitor(a *actor) {
 			c.idle = nil
 			continue
 		}
-		if c.redial(&moves) {
+		if c.redial(&actions) {
 			h = History{}
 		}
 		duties := c.duties
-		l, ok := c.look(a, moves)
+		l, ok := c.lookup(a, actions)
 		if !ok {
 			h = History{}
 			continue
@@ -342,19 +387,19 @@ func (c *client) janitor(a *actor) {
 			continue
 		}
 		below := c.bands.Below(l, c.opened)
-		switch move := c.decide(func(h History) Move { return c.bands.Visit(h, below) }, h); move.Kind {
+		switch action := c.decide(func(h History) Action { return c.bands.Visit(h, below) }, h); action.Kind {
 		case Done:
 			c.duty = false
-		case Look:
+		case Again:
 			c.idle = a
-			at := move.At.Sub(epoch) + c.delay(c.bands.Guard)
+			at := action.At.Sub(epoch) + c.delay(c.bands.Guard)
 			if c.restless > 0 {
 				at = min(at, c.now+c.upTo(c.restless))
 			}
 			a.sleepUntil(at)
 			c.idle = nil
 		default:
-			c.remove(a, &moves, h, move)
+			c.remove(a, &actions, h, action)
 		}
 	}
 }
@@ -368,8 +413,8 @@ func (c *client) redial(on **conn) bool {
 	return true
 }
 
-// by returns until when a move may be executed.
-func (c *client) by(m Move) time.Duration {
+// by returns until when a action may be executed.
+func (c *client) by(m Action) time.Duration {
 	by := m.By.Sub(epoch)
 	if c.off[ruleGuard] && m.Kind != Join {
 		by += 3 * c.bands.Scale
@@ -384,19 +429,17 @@ func (c *client) think(a *actor) {
 	s.settle()
 	r := &s.records[c.rng.IntN(2)]
 	d := time.Duration(0)
-	switch kind := c.rng.IntN(6); {
+	switch kind := c.rng.IntN(4); {
 	case s.open != nil && c.chance(c.crowd):
 		d = s.ends() - c.now - b.Guard/8 + c.upTo(b.Guard/2)
+	case r.exists && c.chance(c.doom) && kind == 0: // until it is about to expire
+		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
 	case r.exists && c.chance(c.doom):
 		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(6*b.Guard)
 	case kind == 1:
-		d = c.upTo(b.Guard)
-	case kind == 2:
 		d = c.upTo(b.Scale)
-	case kind == 3 && r.exists:
-		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(3*b.Guard)
-	case kind == 4 && r.exists:
-		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
+	case kind == 2:
+		d = c.upTo(b.Guard)
 	}
 	a.sleep(max(0, d))
 }

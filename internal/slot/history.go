@@ -2,11 +2,12 @@ package slot
 
 import "time"
 
-// History is what the lookups of one connection have shown. The zero History has no lookup. Start
-// a new one with each connection, and with each request.
+// History is what the lookups of one request on one connection have shown. Start with a zero
+// History, and with each new connection.
 type History struct {
-	Last  Lookup
-	Since [2]time.Time // when the first lookup was answered that showed the slot as Last shows it
+	Last Lookup
+	// Since is when the reply to the first lookup arrived that showed the slot as Last shows it.
+	Since [2]time.Time
 }
 
 // Extend returns the history with one more lookup.
@@ -20,33 +21,52 @@ func (b *Bands) Extend(h History, l Lookup) History {
 	return next
 }
 
-// same reports whether a slot cannot have changed between two lookups: both show the same, and
-// too little time has passed between them for the slot to return to what it was. For that
+// same reports whether a slot has not changed between two lookups. Both must show the same, and
+// too little time must have passed for the slot to change and change back:
 //
-//   - a doomed slot must be removed, and then be idle until it is doomed again;
-//   - any other slot without a window must have one, which takes a scale;
-//   - a window must be followed by another one in the same slot. That takes two Resets, and each
-//     takes a guard.
+//   - A window is followed by another one in the same slot only after two Resets. Each takes a
+//     guard (rule 10).
+//   - A doomed slot is removed, and its successor is idle before it is doomed.
+//   - Any other slot has a window in between, which lasts for a scale.
 func (b *Bands) same(from, to Lookup, id int) bool {
 	if from.Received.IsZero() {
 		return false
 	}
 	old, now := from.Slots[id], to.Slots[id]
 	state, gap := b.State(now), to.Received.Sub(from.Sent)
-	switch {
-	case b.State(old) != state:
+	if b.State(old) != state {
 		return false
-	case state == Live:
+	}
+	switch state {
+	case Live:
 		return gap < b.Guard
-	case state == Doomed:
+	case Doomed:
 		return gap < b.duration(b.Margin-b.Doom) && old.Count == now.Count && now.TTL <= old.TTL
 	default:
 		return gap < b.Scale && old.Count == now.Count && now.TTL <= old.TTL
 	}
 }
 
-// settled reports whether the history shows that a slot has not changed for a guard. Then no
-// move is under way any more that rests on what the slot was before.
-func (b *Bands) settled(h History, id ID) bool {
+// stable reports whether a slot has not changed for a guard. Then no action is under way any
+// more that rests on what the slot was before (rule 8).
+func (b *Bands) stable(h History, id ID) bool {
 	return !h.Last.Sent.Before(h.Since[id].Add(b.Guard))
+}
+
+// again returns the lookup after which slots may be stable. If the last one was so slow that the
+// next one may come later than a gap after it, the next one is sooner, and more have to follow.
+func (b *Bands) again(h History, gap time.Duration, ids ...ID) Action {
+	at := h.Last.Received
+	for _, id := range ids {
+		if t := h.Since[id].Add(b.Guard); t.After(at) {
+			at = t
+		}
+	}
+	last := h.Last
+	trip := last.Received.Sub(last.Sent)
+	soon := last.Sent.Add(b.Guard / 2)
+	if at.Add(2*trip).After(last.Sent.Add(gap)) && soon.Before(at) {
+		at = soon
+	}
+	return Action{Kind: Again, At: at}
 }

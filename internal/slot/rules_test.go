@@ -60,53 +60,54 @@ func (c *client) extend(h History, l Lookup) History {
 	return next
 }
 
-// decide returns the next move, by looser rules in some variants.
-func (c *client) decide(next func(History) Move, h History) Move {
+// decide returns the next action, by looser rules in some variants.
+func (c *client) decide(next func(History) Action, h History) Action {
 	m := next(h)
 	settled := h
 	settled.Since = [2]time.Time{}
-	hasty := next(settled)
-	first, second := c.bands.states(h.Last)
+	early := next(settled)
+	s := c.bands.states(h.Last)
+	first, second := s[A], s[B]
 	by := h.Last.Sent.Add(c.bands.Guard)
 	switch {
-	case c.off[ruleTidySettled] && hasty.Kind == Tidy,
-		c.off[ruleRetireSettled] && hasty.Kind == Retire,
-		c.off[ruleRemoveSettled] && hasty.Kind == Claim,
-		c.off[ruleResetSettled] && hasty.Kind == End:
-		m = hasty
+	case c.off[ruleTidySettled] && early.Kind == Tidy,
+		c.off[ruleRetireSettled] && early.Kind == Retire,
+		c.off[ruleRemoveSettled] && early.Kind == Claim,
+		c.off[ruleResetSettled] && early.Kind == End:
+		m = early
 	}
 	switch {
-	case c.off[ruleSpoil] && hasty.Kind == Spoil:
-		m = Move{Kind: Open, Slot: A, By: by}
+	case c.off[ruleSpoil] && early.Kind == Spoil:
+		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleBesideOver] && first == Free && second != Live:
-		m = Move{Kind: Open, Slot: A, By: by}
+		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleBesideOver] && second == Free && first != Live:
-		m = Move{Kind: Open, Slot: B, By: by}
+		m = Action{Kind: Open, Slot: B, By: by}
 	case c.off[ruleDoomed] && first == Doomed && h.Last.Slots[A].Count == 0 && second == Over:
-		m = Move{Kind: Open, Slot: A, By: by}
+		m = Action{Kind: Open, Slot: A, By: by}
 	case c.off[ruleDoomed] && second == Doomed && h.Last.Slots[B].Count == 0 && first == Over:
-		m = Move{Kind: Open, Slot: B, By: by}
+		m = Action{Kind: Open, Slot: B, By: by}
 	case c.off[ruleCreateA] && first == Absent && second == Absent && m.Kind == Create:
 		m.Slot = ID(c.rng.IntN(2))
 	case c.off[ruleRetireFirst] && m.Kind == Retire && first == Over && second == Over:
-		m = Move{Kind: Claim, Which: [2]bool{A: true}, By: by}
-	case c.off[ruleResetClean] && hasty.Kind == Retire && first != second && c.bands.settled(h, hasty.Slot.Other()):
-		m = Move{Kind: End, Slot: hasty.Slot.Other(), By: by}
+		m = Action{Kind: Claim, Slots: [2]bool{A: true}, By: by}
+	case c.off[ruleResetClean] && early.Kind == Retire && first != second && c.bands.stable(h, early.Slot.Other()):
+		m = Action{Kind: End, Slot: early.Slot.Other(), By: by}
 	case c.off[ruleFree] && m.Kind == Tidy:
-		m = Move{Kind: Look, At: c.time().Add(c.bands.Scale)}
+		m = Action{Kind: Again, At: c.time().Add(c.bands.Scale)}
 	case c.off[ruleClaim] && m.Kind == Claim:
 		m.Kind = Remove
 	}
 	return m
 }
 
-// varyOps returns the requests of a move, as some variants have them.
-func (c *client) varyOps(m Move, ops []Op) []Op {
+// varyOps returns the requests of a action, as some variants have them.
+func (c *client) varyOps(m Action, ops []Request) []Request {
 	switch {
 	case m.Kind == Open && c.off[ruleFree]:
 		return ops[:3]
 	case m.Kind == Open && c.off[ruleFreeLast]:
-		return append(append([]Op{}, ops[3:]...), ops[:3]...)
+		return append(append([]Request{}, ops[3:]...), ops[:3]...)
 	}
 	return ops
 }
@@ -125,9 +126,9 @@ var without = []struct {
 	{ruleFree, "Open and Tidy free the other slot", false, 5000, nil},
 	{ruleFreeLast, "Open arms first and frees last", true, 5000, cuts},
 	{ruleTidySettled, "Tidy by others only if the slot is settled", true, 5000, lateResets},
-	{ruleGuard, "no move is executed after its guard", true, 5000, nil},
+	{ruleGuard, "no action is executed after its guard", true, 5000, nil},
 	{ruleGuardHalf, "a guard is at most half a scale", true, 5000, nil},
-	{ruleConnection, "moves only on the connection of their lookup", true, 5000, manyRestarts},
+	{ruleConnection, "actions only on the connection of their lookup", true, 5000, manyRestarts},
 	{ruleBesideOver, "Open only beside a slot that is over", true, 5000, manyReturns},
 	{ruleSpoil, "of two free slots, none is opened", true, 5000, manyReturns},
 	{ruleDoomed, "doomed slots are not opened", true, 5000, idleSlots},
@@ -152,12 +153,12 @@ func late(s *settings) { s.crowd, s.lateRate = 0.9, 0.4 }
 func cuts(s *settings) { late(s); s.faultRate, s.size = 0.3, 4 }
 
 func manyResets(s *settings) {
-	s.resetRate, s.size, s.steps, s.crowd, s.returnRate, s.lateRate = 0.5, 4, 10, 0, 0, 0
-	s.scale, s.largest, s.faultRate, s.deaths, s.restarts = 10*time.Second, 65535, 0, 0, 0
+	s.resetRate, s.size, s.steps, s.crowd, s.doom, s.returnRate, s.lateRate = 0.4, 6, 15, 0, 0, 0, 0
+	s.scale, s.largest, s.faultRate, s.deaths, s.restarts = 4*time.Minute, 255, 0, 0, 0
 }
 
 func lateResets(s *settings) {
-	s.resetRate, s.size, s.steps, s.crowd, s.lateRate = 0.4, 4, 10, 0.3, 0.6
+	s.resetRate, s.size, s.steps, s.crowd, s.doom, s.lateRate = 0.4, 4, 10, 0.3, 0, 0.6
 	s.scale, s.largest, s.restless, s.faultRate, s.deaths = 10*time.Second, 65535, time.Second, 0, 0
 }
 

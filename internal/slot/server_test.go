@@ -54,7 +54,7 @@ func (s *server) settle() {
 			s.expired++
 			s.log("%v expires", ID(id))
 		}
-		if !s.parked && s.now >= r.expires+grace {
+		if !s.parked && s.now >= r.expires+max(grace, s.late) {
 			*r = record{}
 		}
 	}
@@ -66,16 +66,16 @@ func (s *server) settle() {
 // usable reports whether requests find a record.
 func (s *server) usable(id ID) bool {
 	r := &s.records[id]
-	return r.exists && (s.parked || s.now < r.expires)
+	return r.exists && (s.parked || s.now < r.expires+s.late)
 }
 
 // read returns what a QUERY shows.
-func (s *server) read(id ID) Record {
+func (s *server) read(id ID) Observation {
 	if !s.usable(id) {
-		return Record{}
+		return Observation{}
 	}
 	left := max(0, s.records[id].expires-s.now)
-	return s.bands.Record(s.records[id].quota, uint64(left/s.bands.Unit))
+	return s.bands.Observe(s.records[id].quota, uint64(left/s.bands.Unit))
 }
 
 func (s *server) state(id ID) State { return s.bands.State(s.read(id)) }
@@ -83,6 +83,9 @@ func (s *server) state(id ID) State { return s.bands.State(s.read(id)) }
 // end ends the open window.
 func (s *server) end(cut bool, how string) {
 	s.log("window %d on %v %s: %d counted, %d held", s.open.id, s.open.slot, how, s.open.count, s.open.held)
+	if ends := s.ends(); !cut && ends-s.open.start > s.bands.Scale+s.bands.Guard {
+		s.fail("window lasts %v", ends-s.open.start)
+	}
 	s.last, s.open, s.cut = s.open, nil, cut
 }
 
@@ -121,13 +124,13 @@ func (s *server) restart() {
 // reply is the reply to a request.
 type reply struct {
 	ok     bool
-	record Record  // of a QUERY
-	window *opened // open on the slot when the request was executed
-	life   int     // of the record
+	record Observation // of a QUERY
+	window *opened     // open on the slot when the request was executed
+	life   int         // of the record
 }
 
 // execute executes a request.
-func (s *server) execute(who string, move Move, op Op) reply {
+func (s *server) execute(who string, action Action, op Request) reply {
 	if s.requests++; s.requests > 20000 {
 		s.fail("endless")
 	}
@@ -161,10 +164,10 @@ func (s *server) execute(who string, move Move, op Op) reply {
 	}
 	rep.record, rep.life = s.read(id), r.life
 	if s.tracing {
-		s.log("%s %v: %s %d of %v: %v, %s", who, move.Kind, [...]string{"QUERY", "INSERT", "ADD", "GIVE BACK", "COUNT", "TTL", "PURGE"}[op.Verb],
+		s.log("%s %v: %s %d of %v: %v, %s", who, action.Kind, [...]string{"QUERY", "INSERT", "ADD", "GIVE BACK", "COUNT", "TTL", "PURGE"}[op.Verb],
 			op.Value, id, rep.ok, s.show(id))
 	}
-	s.check(id, was, move, op)
+	s.check(id, was, action, op)
 	if s.open != nil && s.open.slot == id {
 		rep.window = s.open
 	}
@@ -172,17 +175,17 @@ func (s *server) execute(who string, move Move, op Op) reply {
 }
 
 // check compares a slot before and after a request.
-func (s *server) check(id ID, was State, move Move, op Op) {
+func (s *server) check(id ID, was State, action Action, op Request) {
 	is := s.state(id)
 	switch {
-	case was == Live && is != Live && move.Kind == End:
+	case was == Live && is != Live && action.Kind == End:
 		s.end(true, "is reset")
 	case was == Live && is != Live:
-		s.fail("%v ends an open window", move.Kind)
+		s.fail("%v ends an open window", action.Kind)
 	case was != Live && is == Live:
 		s.begin(id)
 	case is == Live && op.Verb == PatchQuota:
-		s.fail("%v changes the count of an open window", move.Kind)
+		s.fail("%v changes the count of an open window", action.Kind)
 	case is == Live:
 		s.open.count = s.read(id).Count
 		if s.open.held > s.open.count {

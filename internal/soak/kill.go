@@ -50,7 +50,8 @@ func (o options) runKill() error {
 	if err := k.killProcesses(rand.New(rand.NewPCG(o.seed, 0))); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.out, "at most %d records at a time\n", k.most)
+	fmt.Fprintf(o.out, "%d processes were killed, %d windows opened, at most %d records at a time\n",
+		k.kills, k.srv.Requests(codec.OpInsert), k.most)
 	return k.clean()
 }
 

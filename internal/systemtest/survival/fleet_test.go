@@ -67,7 +67,7 @@ func TestOneProcessOfAFleetSweeps(t *testing.T) {
 				if name != "parked" {
 					srv.Set("somebody's", 1, 24*time.Hour)
 				}
-				f := startFleet(t, srv, 50)
+				f := startFleet(t, srv, unlessRace(50))
 				time.Sleep(time.Second)
 				require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
 
@@ -132,10 +132,10 @@ func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
 func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
-			records = 120_000
-			scale   = 222 * time.Second       // what is left of 255 s is the margin
-			most    = 5166 * time.Millisecond // (margin − grace − 1 s) / 3
+			scale = 222 * time.Second       // what is left of 255 s is the margin
+			most  = 5166 * time.Millisecond // (margin − grace − 1 s) / 3
 		)
+		records := unlessRace(120_000)
 		srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithValueSize(1))
 		srv.Set("somebody's", 1, 24*time.Hour) // so the server is not parked
 		p := start[uint8](t, srv, throttr.Config{})

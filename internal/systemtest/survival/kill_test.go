@@ -54,7 +54,8 @@ func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
 }
 
 func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint64) {
-	const processes, lasts = 2, 10 * time.Minute
+	const processes = 2
+	lasts := unlessRace(10 * time.Minute)
 	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	begin := func(seed uint64) *process[T] {

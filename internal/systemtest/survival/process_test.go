@@ -16,6 +16,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -87,10 +88,20 @@ func (c *processConn) Write(b []byte) (int, error) {
 
 // hit hits random keys of a scale, about every pause, until the process is killed.
 func (p *process[T]) hit(r *rand.Rand, keys []string, scale, pause time.Duration, limit uint64) {
+	r = rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
 	p.work.Go(func() {
 		for p.ctx.Err() == nil {
 			p.limiter.Hit(p.ctx, keys[r.IntN(len(keys))], scale, limit)
 			time.Sleep(pause/2 + time.Duration(r.Int64N(int64(pause))))
 		}
 	})
+}
+
+// unlessRace returns n, or a tenth of it if the race detector is on, which makes tests ten times as
+// slow.
+func unlessRace[N int | time.Duration](n N) N {
+	if testkit.Race {
+		return n / 10
+	}
+	return n
 }

@@ -30,8 +30,8 @@ import (
 type history struct {
 	mu       sync.Mutex // guards what follows
 	opened   map[string]time.Time
-	sweepers map[int]bool   // the connections of sweepers
-	removed  int            // records, by sweepers
+	sweepers map[int]bool // the connections of sweepers
+	removed  int          // records, by sweepers
 
 	prolonged int
 	wrong     []string
@@ -153,7 +153,7 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 					processes = append(processes, begin(ahead))
 				}
 				var sweeping sync.WaitGroup
-				ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+				ctx, stop := context.WithTimeout(t.Context(), unlessRace(2*time.Minute))
 				defer stop()
 				for _, ahead := range []time.Duration{0, skew} {
 					sweeper := newSweeper(t, srv, mode, func() time.Time { return time.Now().Add(ahead) })

@@ -1,0 +1,135 @@
+package slot
+
+import "time"
+
+// Kind is the kind of an action.
+type Kind uint8
+
+// The kinds, with the requests of their batches. X is the slot of the action, Y the other one.
+// ADD is DECREASE, as counters count down.
+const (
+	Again  Kind = iota // wait until At, and look up again: QUERY A, QUERY B
+	Done               // there is nothing to do
+	Join               // ADD X, QUERY X
+	Open               // TTL X := T, ADD X, QUERY X, free Y
+	Create             // INSERT X with the hits counted, free Y if it is idle
+	Tidy               // free Y, beside the window of X
+	Spoil              // ADD 1 to X, which is free: it becomes over
+	Retire             // TTL X := D-1: it becomes doomed
+	Refill             // count X := 1 less than the largest, for each of Slots: a claim fits again
+	Claim              // ADD 1 to X, QUERY X, for each of Slots
+	Remove             // PURGE X, for each of Slots
+	End                // TTL X := M-1: ends the window
+	Return             // INCREASE X: returns hits
+)
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	return [...]string{"again", "done", "join", "open", "create", "tidy", "spoil", "retire",
+		"refill", "claim", "remove", "end", "return"}[k]
+}
+
+// Action is what to do next: one batch, which is written at once. All but Join go out on the
+// connection of their lookup (rule 4).
+type Action struct {
+	Kind  Kind
+	Slot  ID
+	Slots [2]bool // instead of Slot, for Refill, Claim and Remove
+	Frees bool    // for Create
+	// At is when to look up again, for Again.
+	At time.Time
+	// By is when the last reply must have arrived. A Join is unknown then. For everything else,
+	// the connection has to be ended, so that the batch has been executed by then or never is
+	// (rule 3).
+	By time.Time
+}
+
+// Late reports whether it is too late to write an action, so that the replies would hardly be
+// there in time. Then look up again.
+func (b *Bands) Late(a Action, now time.Time) bool {
+	if a.Kind == Join {
+		return !now.Before(a.By)
+	}
+	return !now.Before(a.By.Add(-b.Guard / 2))
+}
+
+// by returns the action with the time by which it must have been executed.
+func (b *Bands) by(a Action, sent time.Time) Action {
+	a.By = sent.Add(b.Guard) // rule 3
+	return a
+}
+
+// Verb is what a request does to a record.
+type Verb uint8
+
+// The verbs.
+const (
+	Query      Verb = iota // QUERY
+	Insert                 // INSERT with a quota of Value and a TTL of Bands.Top
+	Decrease               // UPDATE QUOTA DECREASE: counts Value hits
+	Increase               // UPDATE QUOTA INCREASE: returns Value hits
+	PatchQuota             // UPDATE QUOTA PATCH
+	PatchTTL               // UPDATE TTL PATCH
+	Purge                  // PURGE
+)
+
+// Request is one request of a batch.
+type Request struct {
+	Verb  Verb
+	Slot  ID
+	Value uint64
+}
+
+// Requests appends the batch of an action to dst. n is the number of hits that it counts or
+// returns.
+func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
+	x, y := a.Slot, a.Slot.Other()
+	switch a.Kind {
+	case Again:
+		dst = append(dst, Request{Query, A, 0}, Request{Query, B, 0})
+	case Join:
+		dst = append(dst, Request{Decrease, x, n}, Request{Query, x, 0})
+	case Open: // rule 6
+		dst = append(dst, Request{PatchTTL, x, b.Top}, Request{Decrease, x, n}, Request{Query, x, 0})
+		dst = b.free(dst, y)
+	case Create: // rule 13
+		dst = append(dst, Request{Insert, x, b.Largest - n})
+		if a.Frees {
+			dst = b.free(dst, y)
+		}
+	case Tidy:
+		dst = b.free(dst, y)
+	case Spoil:
+		dst = append(dst, Request{Decrease, x, 1})
+	case Retire:
+		dst = append(dst, Request{PatchTTL, x, b.Doom - 1})
+	case End:
+		dst = append(dst, Request{PatchTTL, x, b.Margin - 1})
+	case Return:
+		dst = append(dst, Request{Increase, x, n})
+	case Refill, Claim, Remove:
+		for id, chosen := range a.Slots {
+			if chosen {
+				dst = removal(dst, a.Kind, ID(id))
+			}
+		}
+	}
+	return dst
+}
+
+// free appends the requests that free a slot.
+func (b *Bands) free(dst []Request, id ID) []Request {
+	return append(dst, Request{PatchQuota, id, b.Largest}, Request{PatchTTL, id, b.Margin - 1})
+}
+
+// removal appends the requests of a Refill, Claim or Remove for one slot.
+func removal(dst []Request, k Kind, id ID) []Request {
+	switch k {
+	case Refill:
+		return append(dst, Request{PatchQuota, id, 1})
+	case Claim:
+		return append(dst, Request{Decrease, id, 1}, Request{Query, id, 0})
+	default:
+		return append(dst, Request{Purge, id, 0})
+	}
+}

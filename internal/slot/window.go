@@ -1,0 +1,87 @@
+package slot
+
+import "time"
+
+// Window is an open window.
+type Window struct {
+	Slot  ID
+	Count uint64
+	// Until is the earliest time at which the window can end, if nobody resets it. Until then,
+	// hits need no lookup (rule 12).
+	Until time.Time
+	// Latest is the latest time at which it can end, unless it is extended: if several clients
+	// open the same window, it ends a scale after the last of them, which is less than a guard
+	// after the first.
+	Latest time.Time
+}
+
+// Live returns the open window, if there is one.
+func (b *Bands) Live(l Lookup) (w Window, ok bool) {
+	s := b.states(l)
+	switch {
+	case s[A] == Live && s[B] == Live:
+		// One has ended while the slots were read. All clients choose the same: the older one.
+		if l.Slots[B].TTL < l.Slots[A].TTL {
+			return b.window(B, l.Slots[B], l.Sent, l.Received), true
+		}
+		return b.window(A, l.Slots[A], l.Sent, l.Received), true
+	case s[A] == Live:
+		return b.window(A, l.Slots[A], l.Sent, l.Received), true
+	case s[B] == Live:
+		return b.window(B, l.Slots[B], l.Sent, l.Received), true
+	}
+	return Window{}, false
+}
+
+// window returns the window of a slot that was live between two times.
+func (b *Bands) window(id ID, o Observation, from, to time.Time) Window {
+	left := o.TTL - b.Margin
+	return Window{
+		Slot: id, Count: o.Count,
+		Until: from.Add(b.duration(left)), Latest: to.Add(b.duration(left + 1)),
+	}
+}
+
+// Open reports whether a window is certainly open, if nobody has reset it.
+func (w Window) Open(now time.Time) bool { return now.Before(w.Until) }
+
+// Join returns the action that adds hits to a window.
+func (b *Bands) Join(w Window) Action {
+	return Action{Kind: Join, Slot: w.Slot, By: w.Until.Add(b.Scale / 2)} // rule 2
+}
+
+// Outcome is what became of a batch of hits.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Counted   Outcome = iota // they have the places from Count-n+1 to Count of the window
+	Exhausted                // the window is open, but its counter cannot hold them: not counted
+	Lost                     // they were not counted: look the window up again
+)
+
+// Result returns what became of n hits after a Join or Open. armed says that the batch has set
+// the TTL to T, added is the status of its DECREASE, and o is what its QUERY showed (rule 1). A
+// reply that comes after Action.By says nothing.
+func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, received time.Time) (Outcome, Window) {
+	if b.State(o) != Live {
+		return Lost, Window{}
+	}
+	w := b.window(a.Slot, o, sent, received)
+	if armed {
+		w.Until = sent.Add(b.Scale)
+	}
+	if !added {
+		return Exhausted, w
+	}
+	return Counted, w
+}
+
+// Created returns what became of n hits after a Create. If the INSERT has failed, another client
+// has opened the window, or the name is in its grace (H1).
+func (b *Bands) Created(a Action, inserted bool, n uint64, sent, received time.Time) (Outcome, Window) {
+	if !inserted {
+		return Lost, Window{}
+	}
+	return Counted, Window{Slot: a.Slot, Count: n, Until: sent.Add(b.Scale), Latest: received.Add(b.Scale)}
+}
