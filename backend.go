@@ -20,7 +20,8 @@ import (
 // Limits and counts go up to the largest value less 64. The scale must be a whole number of a
 // unit that fits a value, with room for a margin: 2 bytes do for whole milliseconds up to a
 // minute, whole seconds up to 18 hours, and so on. What does not fit is a [*RangeError], which
-// names the value size that would do.
+// names the value size that would do. A margin of less than a second, such as that of scales
+// under 255 ms on uint8, takes a server that is parked; see [Parking].
 //
 // All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
 // been counted.
