@@ -65,6 +65,7 @@ type Call[T codec.Value] struct {
 	Key       []byte     // scratch space for a key on its way into a frame
 	Replies   []Reply[T] // once done without an error: one for each request
 	Parks     bool       // the last request keeps the server parked; the pool appends it and drops its reply
+	Unasked   bool       // no caller needs it: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use
@@ -83,7 +84,6 @@ type Call[T codec.Value] struct {
 	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
 	inline *Conn[T]       // the connection whose responses Wait reads itself; nil if it only waits
 	canary bool           // a canary request; nobody waits for it
-	ping   bool           // does not count as a use of the connection
 	offset uint64         // where in the connection's stream of requests the call begins
 	before uint64         // frames that the connection had received when the call was written
 }
@@ -112,8 +112,8 @@ func (c *Call[T]) reset() {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
 	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
-	c.Parks, c.create = false, false
-	c.queue, c.canary, c.ping = nil, false, false
+	c.Parks, c.Unasked, c.create = false, false, false
+	c.queue, c.canary = nil, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }

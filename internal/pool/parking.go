@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -82,12 +83,13 @@ func (p *Pool[T]) keepParked(ctx context.Context) (sent bool, err error) {
 // sendPark sends requests in one call and returns the last reply.
 func (p *Pool[T]) sendPark(ctx context.Context, requests ...codec.Request) (last conn.Reply[T], sent bool, err error) {
 	cl := p.o.Calls.Get()
+	cl.Unasked = true
 	for _, r := range requests {
 		if err := conn.Add(cl, r); err != nil {
 			return last, false, err
 		}
 	}
-	if err := p.send(ctx, cl, true); err != nil {
+	if err := p.sendUnasked(ctx, cl); err != nil {
 		p.o.Calls.Put(cl)
 		return last, false, err
 	}
@@ -99,4 +101,16 @@ func (p *Pool[T]) sendPark(ctx context.Context, requests ...codec.Request) (last
 		p.o.Calls.Put(cl)
 	}
 	return last, sent, err
+}
+
+// sendUnasked is send for a call that no caller needs: another connection is not made for it,
+// unless there is none.
+func (p *Pool[T]) sendUnasked(ctx context.Context, cl *conn.Call[T]) error {
+	if c, _ := p.pick(); c != nil {
+		if err := c.Enqueue(cl, true); !errors.Is(err, conn.ErrGone) {
+			return err
+		}
+		p.discard(c)
+	}
+	return p.send(ctx, cl, true)
 }
