@@ -27,7 +27,7 @@ type echo struct {
 func (e *echo) Write(p []byte) (int, error) {
 	if !e.probed {
 		e.probed = true
-		e.responses <- []byte{1, 0, 1, 0, 0}
+		e.responses <- []byte{1, 0, 1, 0, 0, 0}
 		return len(p), nil
 	}
 	e.responses <- e.response

@@ -20,7 +20,8 @@ import (
 // Limits and counts go up to the largest value less 64. The scale must be a whole number of a
 // unit that fits a value, with room for a margin: 2 bytes do for whole milliseconds up to a
 // minute, whole seconds up to 18 hours, and so on. What does not fit is a [*RangeError], which
-// names the value size that would do.
+// names the value size that would do. A margin of less than a second, such as that of scales
+// under 255 ms on uint8, takes a server that is parked; see [Parking].
 //
 // All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
 // been counted.
@@ -103,6 +104,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
+		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
 	b := &ServerBackend[T]{client: c, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
@@ -117,10 +119,11 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	return b
 }
 
-// Close ends the backend: further hits fail with [ErrClosed], the records of windows that are
-// over are removed, and those of open windows are left to other clients. It takes a second at
-// most, even if a server does not respond. The client stays open. It always returns nil, and can be
-// called more than once.
+// Close ends the backend: further hits fail with [ErrClosed]. It waits for windows that are over
+// within a second, and removes the records of those that are over. The records of other windows
+// are left to the sweepers of other clients, which may still count in them. Close takes two
+// seconds at most, even if a server does not respond. The client stays open. It always returns nil, and can be called more than
+// once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
@@ -131,13 +134,19 @@ func (b *ServerBackend[T]) Close() error {
 	return nil
 }
 
-// BackendStats is what a [ServerBackend] remembers.
+// BackendStats is what a [ServerBackend] remembers and has done.
 type BackendStats struct {
 	Windows int // windows, open ones and some that are over
 	Records int // records on the servers that the backend has yet to remove
+
+	// Every backend has a sweeper for each server, which removes the records of clients that
+	// have died. Of the sweepers of all clients, one at a time is at work.
+	Sweeps  uint64 // sweeps of a server by this backend
+	Orphans uint64 // records that they have removed
+	Foreign int    // records of other programs that its last sweeps have found, up to 256 per server
 }
 
-// Stats returns what the backend remembers. See [WithMaxWindows] for the bounds.
+// Stats returns what the backend remembers and has done. See [WithMaxWindows] for the bounds.
 func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.Stats()) }
 
 // Hit implements [Backend].

@@ -207,9 +207,10 @@ func (c *Client[T]) split(b *Batch[T]) []*batchPart[T] {
 	return parts
 }
 
-// sendPart sends as many requests as may be in flight on a connection.
+// sendPart sends as many requests as may be in flight on a connection. One more may be added to
+// keep the server parked.
 func (c *Client[T]) sendPart(ctx context.Context, b *Batch[T], p *batchPart[T]) {
-	n := min(len(p.queued), c.cfg.MaxInFlight)
+	n := min(len(p.queued), c.cfg.MaxInFlight, maxInFlight-1)
 	if n == 0 {
 		return
 	}

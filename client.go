@@ -109,8 +109,9 @@ func (c *Client[T]) deregister(b *ServerBackend[T]) {
 }
 
 // Insert creates a counter that starts with quota. It returns false if the key exists. A key
-// that has expired in the last 10 s still exists (H1 in docs/protocol.md). The error matches
-// [ErrTTL] if the TTL is zero or over 292 years.
+// that has expired in the last 10 s still exists (H1 in docs/protocol.md). On a server that is
+// parked, counters do not expire, see [Parking]. The error matches [ErrTTL] if the TTL is zero
+// or over 292 years.
 func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.TTL[T]) (bool, error) {
 	if err := checkTTL(ttl); err != nil {
 		return false, err

@@ -80,6 +80,10 @@ type Config struct {
 	// MaxRetryPause bounds these pauses. Default: 5 s.
 	MaxRetryPause time.Duration
 
+	// Parking says whether servers are parked, so that no record expires there, which could
+	// lock them up (H12). Default: ParkingAutomatic.
+	Parking Parking
+
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
 	// a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -150,6 +154,9 @@ func (c Config) withDefaults() (Config, error) {
 		if *f.value < 0 && !f.negative {
 			return c, fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, f.name, *f.value)
 		}
+	}
+	if c.Parking > ParkingAlways {
+		return c, fmt.Errorf("%w: Parking is %v, must be automatic, never or always", ErrConfig, c.Parking)
 	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext

@@ -30,6 +30,11 @@ var (
 	// next one is not due yet. The request was not sent, or only by an earlier attempt: see
 	// RequestError.Sent.
 	ErrUnavailable = pool.ErrUnavailable
+	// ErrLockedUp says that a server accepts connections and answers nothing: for StallTimeout
+	// or ConnectTimeout, twice in a row, neither a new connection nor one that existed has got
+	// a byte. The server has locked up (H12), and must be restarted; the client notices that
+	// by itself. The error also matches ErrUnavailable or ErrConnect.
+	ErrLockedUp = pool.ErrLockedUp
 	// ErrProtocol says that a server sent bytes that can't be a response. The connection has
 	// been closed.
 	ErrProtocol = conn.ErrProtocol

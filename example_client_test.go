@@ -250,9 +250,9 @@ func ExampleClient_Stats() {
 	client.Insert(ctx, "k", 5, seconds(60))
 	client.Query(ctx, "k")
 	for _, s := range client.Stats().Servers {
-		fmt.Println("connections:", s.Conns, "answered:", s.Answered, "in flight:", s.InFlight, "failures:", s.Failures)
+		fmt.Println("connections:", s.Conns, "failures:", s.Failures, "locked up:", s.LockedUp)
 	}
-	// Output: connections: 1 answered: 2 in flight: 0 failures: 0
+	// Output: connections: 1 failures: 0 locked up: false
 }
 
 func ExampleClient_Close() {

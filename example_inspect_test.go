@@ -130,12 +130,12 @@ func ExampleClient_Connections() {
 	_, client, _, end := exampleServer()
 	defer end()
 
-	client.Query(ctx, "k")
+	client.Publish(ctx, "*", nil)
 	for c, err := range client.Connections(ctx) {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(c.Type, c.Kind, c.Addr.Addr(), c.Requests.Query, c.Requests.Connections)
+		fmt.Println(c.Type, c.Kind, c.Addr.Addr(), c.Requests.Publish, c.Requests.Connections)
 	}
 	// Output:
 	// client tcp 127.0.0.1 1 0

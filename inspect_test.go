@@ -127,7 +127,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		require.Equal(t, netip.MustParseAddr("127.0.0.1"), self.Addr.Addr())
 		require.NotZero(t, self.Addr.Port())
 		require.True(t, start.Equal(self.ConnectedAt))
-		require.Equal(t, uint64(3), self.Requests.Query)
+		require.Equal(t, uint64(4), self.Requests.Query, "the probe makes one")
 		require.Equal(t, uint64(2), self.Requests.Connection)
 		_, _, err = client.Connection(ctx, "elsewhere:1", who[0].ID)
 		require.ErrorIs(t, err, throttr.ErrConfig)

@@ -10,6 +10,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/internal/rendezvous"
@@ -55,6 +56,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 		CanaryEvery: cfg.FenceEvery, MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxAnswer,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
 		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.RetryPause, MaxBackoff: cfg.MaxRetryPause,
+		Parking: parking.Mode(cfg.Parking),
 	})
 	if err != nil {
 		return nil, err

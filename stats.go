@@ -16,6 +16,9 @@ type ServerStats struct {
 	Waiting   int    // requests that wait to be sent, on all connections
 	Acquiring int    // callers that wait for a connection
 
+	Parked   bool // the server was parked when this was last seen, see Parking
+	LockedUp bool // the server accepts connections and answers nothing, see ErrLockedUp
+
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
 	Dials    uint64 // attempts to connect
@@ -43,6 +46,6 @@ func (s *server[T]) stats() ServerStats {
 	return ServerStats{
 		Server: s.name, Conns: conns, InFlight: p.InFlight, Waiting: p.Queued, Acquiring: p.Acquiring,
 		Answered: p.Answered, Events: p.Events, Dials: p.Dials, Failures: p.Failures, Retries: p.Retries,
-		InlineReads: p.InlineReads,
+		InlineReads: p.InlineReads, Parked: p.Parked, LockedUp: p.LockedUp,
 	}
 }

@@ -200,6 +200,6 @@ func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
 	if s.observer != nil {
 		s.observe(c, x)
 	}
-	s.respond(c, x.out, s.faultOf(op))
+	s.respond(c, x.out, s.faultOf(op, x.key))
 	return n, nil
 }

@@ -13,6 +13,7 @@ import (
 // Drop and Disconnect override these three.
 type Fault struct {
 	Op    codec.Op // the requests whose responses suffer; 0: all
+	Key   string   // only requests for this key; "": all
 	Skip  int      // how many of them are left alone first
 	Times int      // how many suffer after that; 0: all, until the fault is removed
 
@@ -65,10 +66,11 @@ func (s *Server) Send(p []byte) int {
 // Split sends responses in writes of at most n bytes. 0 removes the bound.
 func (s *Server) Split(n int) { s.split.Store(int64(max(n, 0))) }
 
-// faultOf returns the fault of the next response to op, or nil.
-func (s *Server) faultOf(op codec.Op) *Fault {
+// faultOf returns the fault of the next response to op, whose request has a key, or nil.
+func (s *Server) faultOf(op codec.Op, key []byte) *Fault {
 	for _, t := range s.faults {
-		if (t.action.Op == 0 || t.action.Op == op) && t.fires() {
+		a := &t.action
+		if (a.Op == 0 || a.Op == op) && (a.Key == "" || a.Key == string(key)) && t.fires() {
 			if t.spent {
 				s.faults = without(s.faults, t)
 			}

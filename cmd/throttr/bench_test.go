@@ -15,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -92,7 +93,7 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 			if w != load.Hit { // hits can share a request
 				require.GreaterOrEqual(t, srv.Requests(op)-before, executed)
 			}
-			require.Empty(t, srv.Keys(), "%s leaves nothing behind", w)
+			require.Empty(t, testkit.Keys(srv), "%s leaves nothing behind", w)
 		}
 	})
 }
@@ -110,7 +111,7 @@ func TestBenchOfRawOnly(t *testing.T) {
 		require.Equal(t, 3, r.Conns)
 		require.Equal(t, 1, r.Turns)
 		require.Nil(t, r.Ratio)
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 	}
 }
 
@@ -122,7 +123,7 @@ func TestBenchOfSeveralServers(t *testing.T) {
 	for _, w := range []string{"hit", "increase", "query", "insert"} {
 		s.bench("-workload", w, "-compare", "raw")
 		for _, srv := range []*mockserver.Server{a, b} {
-			require.Empty(t, srv.Keys())
+			require.Empty(t, testkit.Keys(srv))
 			require.Greater(t, srv.Requests(codec.OpPurge), 50)
 		}
 	}
@@ -215,7 +216,7 @@ func TestInterruptedBenchCleansUp(t *testing.T) {
 		require.Empty(t, out.String())
 		require.Contains(t, errs.String(), "throttr bench: interrupted\n")
 		require.NotContains(t, errs.String(), "left behind")
-		require.Empty(t, srv.Keys(), w)
+		require.Empty(t, testkit.Keys(srv), w)
 	}
 }
 
@@ -225,7 +226,7 @@ func TestBenchReportsWhatItDoesNotSupport(t *testing.T) {
 	s := shell{t, srv.Addr()}
 	s.fails("bench -workload raw -conns 2 -outstanding 2047", "2047 outstanding on 2 connections", "1023", "H4")
 	s.fails("bench -workload raw -frames hit -conns 1 -outstanding 512", "512 outstanding on 1 connections")
-	require.Empty(t, srv.Keys())
+	require.Empty(t, testkit.Keys(srv))
 	shell{t, "throttrs://" + srv.Addr()}.fails("bench -workload raw", "does not support TLS")
 	shell{t, "127.0.0.1:1"}.fails("bench", "can't connect")
 	shell{t, "127.0.0.1:1"}.fails("bench -workload raw", "can't connect")

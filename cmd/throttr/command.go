@@ -44,7 +44,7 @@ var commands = []command{
 	hitCommand, resetCommand,
 	insertCommand, queryCommand, updateCommand, purgeCommand,
 	setCommand, getCommand,
-	listCommand, statCommand, infoCommand,
+	listCommand, statCommand, infoCommand, sweepCommand,
 	publishCommand, subscribeCommand, channelsCommand,
 	connectionsCommand, whoamiCommand,
 	benchCommand,

@@ -10,9 +10,13 @@ import (
 var infoCommand = command{
 	name:  "info",
 	short: "print the servers' version, sizes and numbers of requests",
-	long: `Figures per minute are those of the last whole minute.
+	long: `Figures per minute are those of the last whole minute. "parked" says whether
+no record expires on the server. If it is parked, "throttr info" keeps it so.
+
+With -timeout, the command serves as a liveness probe: it fails if a server does
+not respond in time. A server that has locked up must be restarted.
 `,
-	examples: []string{"throttr info", "throttr info -json"},
+	examples: []string{"throttr info", "throttr info -json", "throttr info -timeout 2s"},
 	define:   noArgs(info),
 }
 
@@ -28,6 +32,7 @@ type infoRecord struct {
 	Version       string          `json:"version"`
 	Time          time.Time       `json:"time"`
 	RunningSince  time.Time       `json:"running_since"`
+	Parked        bool            `json:"parked"`
 	Keys          uint64          `json:"keys"`
 	Counters      uint64          `json:"counters"`
 	Buffers       uint64          `json:"buffers"`
@@ -43,19 +48,23 @@ type infoRecord struct {
 
 func info(ctx context.Context, e *env, c client) (bool, error) {
 	infos, err := c.Info(ctx)
+	parked := make(map[string]bool)
+	for _, s := range c.Stats().Servers {
+		parked[s.Server] = s.Parked
+	}
 	for _, s := range infos { // of the servers that have responded
 		if e.out.json != nil {
-			e.out.add(infoOf(s))
+			e.out.add(infoOf(s, parked[s.Server]))
 			continue
 		}
-		printInfo(e.out, s)
+		printInfo(e.out, s, parked[s.Server])
 	}
 	return true, err
 }
 
-func infoOf(s throttr.ServerInfo) infoRecord {
+func infoOf(s throttr.ServerInfo, parked bool) infoRecord {
 	r := infoRecord{
-		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince,
+		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince, Parked: parked,
 		Keys: s.Keys, Counters: s.Counters, Buffers: s.Buffers,
 		CounterBytes: s.CounterBytes, BufferBytes: s.BufferBytes,
 		Connections: s.Connections, Subscriptions: s.Subscriptions, Channels: s.Channels,
@@ -69,12 +78,13 @@ func infoOf(s throttr.ServerInfo) infoRecord {
 }
 
 // printInfo prints a server's figures, one per row.
-func printInfo(out *output, s throttr.ServerInfo) {
+func printInfo(out *output, s throttr.ServerInfo, parked bool) {
 	out.table("", "")
 	out.add(nil, "server", s.Server)
 	out.add(nil, "version", s.Version)
 	out.add(nil, "time", formatTime(s.Time))
 	out.add(nil, "running since", formatTime(s.RunningSince))
+	out.add(nil, "parked", map[bool]string{true: "yes", false: "no"}[parked])
 	for _, f := range []struct {
 		name string
 		n    uint64

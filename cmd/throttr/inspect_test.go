@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -130,7 +131,7 @@ func TestInfoPrintsFigures(t *testing.T) {
 		s.yes("set -ttl 1h greeting hello")
 		out := s.yes("info")
 		for _, row := range []string{
-			`server +` + s.servers, `version +\S+`, `time +2030-01-01T00:00:00Z`, `running since +2030-01-01T00:00:00Z`,
+			`server +` + s.servers, `version +\S+`, `time +2030-01-01T00:00:00Z`, `running since +2030-01-01T00:00:00Z`, `parked +no`,
 			`keys +2`, `counters +1`, `buffers +1`, `buffer bytes +5`, `requests +total  per minute`, `insert +[1-9]\d* +\d+`, `set +1 +0`, `read bytes +\d+ +\d+`,
 		} {
 			require.Regexp(t, `(?m)^`+row+`$`, out)
@@ -143,6 +144,24 @@ func TestInfoPrintsFigures(t *testing.T) {
 		require.Len(t, requests, 19)
 		require.Equal(t, map[string]any{"total": 1.0, "per_minute": 0.0}, requests["set"])
 	})
+}
+
+func TestInfoTellsWhetherAServerIsParked(t *testing.T) {
+	s, srv := shellFor(t, 2)
+	s.servers = "throttr://" + srv.Addr() + "?parking=always"
+	require.Regexp(t, `(?m)^parked +yes$`, s.yes("info"))
+	s.servers = srv.Addr()
+	require.Equal(t, true, objects(t, s.yes("info -json"))[0]["parked"])
+}
+
+func TestInfoIsALivenessProbe(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close() // it accepts connections, and never responds
+	s := shell{t, silent.Addr().String()}
+	start := time.Now()
+	s.fails("info -timeout 200ms", "200ms")
+	require.Less(t, time.Since(start), 2*time.Second)
 }
 
 func TestConnectionsAreListed(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -108,7 +109,7 @@ user:42  allowed       1      2          1            -  TIME
 		require.Regexp(t, `^\{"key":"a","allowed":false,"count":[34],"limit":2,"remaining":0,"retry_after_seconds":[0-9.]+,"reset_at":"20[^"]+Z"\}
 \{"key":"b","allowed":true,"count":1,"limit":2,"remaining":1,"retry_after_seconds":0,"reset_at":"20[^"]+Z"\}
 $`, out)
-		require.Len(t, srv.Keys(), 3, "the records of the windows remain")
+		require.Len(t, testkit.Keys(srv), 3, "the records of the windows remain")
 
 		s.prints(1, "a       reset\nnobody  no window\n", "reset -scale 1m a nobody")
 		status, out, _ = s.run("", "hit", "-scale", "1m", "-limit", "2", "a")

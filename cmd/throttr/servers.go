@@ -29,6 +29,7 @@ type client interface {
 	Stat(ctx context.Context, key string) (throttr.KeyStats, bool, error)
 	KeyStats(ctx context.Context) iter.Seq2[throttr.KeyStatsEntry, error]
 	Info(ctx context.Context) ([]throttr.ServerInfo, error)
+	Sweep(ctx context.Context, dryRun bool) ([]throttr.Swept, error)
 	WhoAmI(ctx context.Context) ([]throttr.Identity, error)
 	Connections(ctx context.Context) iter.Seq2[throttr.ConnectionEntry, error]
 	Connection(ctx context.Context, server string, id codec.ConnID) (throttr.ConnectionEntry, bool, error)

@@ -62,9 +62,19 @@ func quickstart(ctx context.Context, servers string, out io.Writer) error {
 	if err := connectAndSimulate(ctx, []string{srv.Addr()}, out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nLeft on the mock server: %d records. Expired there: %d. Requests that would have harmed a real server: %d.\n",
-		len(srv.Keys()), srv.Expired(), len(srv.Violations()))
+	fmt.Fprintf(out, "\nLeft on the mock server: %d records of windows. Expired there: %d. Requests that would have harmed a real server: %d.\n",
+		windowRecords(srv), srv.Expired(), len(srv.Violations()))
 	return nil
+}
+
+// windowRecords returns the number of records of windows. The client keeps two others.
+func windowRecords(srv *mockserver.Server) (n int) {
+	for _, key := range srv.Keys() {
+		if strings.HasPrefix(key, "rl:") {
+			n++
+		}
+	}
+	return n
 }
 
 func connectAndSimulate(ctx context.Context, servers []string, out io.Writer) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -64,7 +65,7 @@ func TestOutputHasAllowedAndDeniedHits(t *testing.T) {
 		require.NoError(t, simulate(t.Context(), throttr.NewRateLimit(client.Backend()), &out))
 		require.Less(t, time.Since(start), 8*time.Second)
 		require.NoError(t, client.Close())
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 		require.Zero(t, srv.Expired())
 
 		stdout := out.String()
@@ -82,7 +83,7 @@ func TestQuickstartRunsOnMockServer(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Empty(t, stderr)
 	requireLimits(t, stdout)
-	require.Contains(t, stdout, "Left on the mock server: 0 records. Expired there: 0.")
+	require.Contains(t, stdout, "Left on the mock server: 0 records of windows. Expired there: 0.")
 }
 
 func TestQuickstartRunsOnServers(t *testing.T) {
@@ -93,7 +94,7 @@ func TestQuickstartRunsOnServers(t *testing.T) {
 	require.Empty(t, stderr)
 	requireLimits(t, stdout)
 	for _, srv := range []*mockserver.Server{a, b} {
-		require.Empty(t, srv.Keys())
+		require.Empty(t, testkit.Keys(srv))
 		require.Zero(t, srv.Expired())
 	}
 }

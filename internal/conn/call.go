@@ -64,6 +64,8 @@ type Call[T codec.Value] struct {
 	Bound     TTLBound   // what the responses to QUERYs must agree with
 	Key       []byte     // scratch space for a key on its way into a frame
 	Replies   []Reply[T] // once done without an error: one for each request
+	Parks     bool       // the last request keeps the server parked; the pool appends it and drops its reply
+	Unasked   bool       // no caller needs it: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use
@@ -72,6 +74,7 @@ type Call[T codec.Value] struct {
 
 	frames []byte       // the encoded requests
 	kinds  []codec.Kind // the kinds of their responses
+	create bool         // there is an INSERT or SET
 
 	state atomic.Uint32
 	done  chan struct{} // gets one element when state becomes stateDone
@@ -81,7 +84,6 @@ type Call[T codec.Value] struct {
 	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
 	inline *Conn[T]       // the connection whose responses Wait reads itself; nil if it only waits
 	canary bool           // a canary request; nobody waits for it
-	ping   bool           // does not count as a use of the connection
 	offset uint64         // where in the connection's stream of requests the call begins
 	before uint64         // frames that the connection had received when the call was written
 }
@@ -110,7 +112,8 @@ func (c *Call[T]) reset() {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
 	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
-	c.queue, c.canary, c.ping = nil, false, false
+	c.Parks, c.Unasked, c.create = false, false, false
+	c.queue, c.canary = nil, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
@@ -130,6 +133,7 @@ func Add[T codec.Value, R codec.Request](c *Call[T], r R) error {
 	if err != nil {
 		return err
 	}
+	c.noteOp(frames[len(c.frames):])
 	c.frames = frames
 	c.kinds = append(c.kinds, r.ResponseKind())
 	return nil
@@ -137,9 +141,21 @@ func Add[T codec.Value, R codec.Request](c *Call[T], r R) error {
 
 // AddFrame adds an encoded request whose response is of the given kind.
 func (c *Call[T]) AddFrame(frame []byte, kind codec.Kind) {
+	c.noteOp(frame)
 	c.frames = append(c.frames, frame...)
 	c.kinds = append(c.kinds, kind)
 }
+
+// noteOp records whether a request that is about to be added creates a record.
+func (c *Call[T]) noteOp(frame []byte) {
+	switch codec.Op(frame[0]) {
+	case codec.OpInsert, codec.OpSet:
+		c.create = true
+	}
+}
+
+// Creates reports whether a request can create a record.
+func (c *Call[T]) Creates() bool { return c.create }
 
 // SetKey copies key to c.Key.
 func (c *Call[T]) SetKey(key string) { c.Key = append(c.Key[:0], key...) }

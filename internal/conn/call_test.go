@@ -22,7 +22,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.True(t, cl.ReadOnly())
 	cl.Op, cl.Atomicity, cl.Bound = codec.OpQuery, Exclusive, TTLBound{Known: true}
 	cl.Stale = func() bool { return true }
-	cl.canary, cl.ping = true, true
+	cl.canary, cl.Unasked = true, true
 	cl.Replies = append(cl.Replies, Reply[uint16]{Value: []byte("x")})
 	require.True(t, cl.claim())
 
@@ -35,7 +35,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.Nil(t, cl.Stale)
 	require.Equal(t, Interruptible, cl.Atomicity)
 	require.Zero(t, cl.Bound)
-	require.False(t, cl.canary || cl.ping)
+	require.False(t, cl.canary || cl.Unasked)
 	require.True(t, cl.claim())
 
 	cl.frames = make([]byte, 10_000)

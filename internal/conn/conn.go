@@ -274,7 +274,7 @@ func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
 // StallTimeout.
 func (c *Conn[T]) Ping() {
 	cl := c.options.Calls.Get()
-	cl.ping = true
+	cl.Unasked = true
 	Add(cl, codec.Query{Key: []byte(pingKey)})
 	if c.Enqueue(cl, false) == nil {
 		timeout := c.options.StallTimeout

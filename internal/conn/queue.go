@@ -88,7 +88,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 	cl.queue = q
 	q.queued.Push(cl)
 	q.queuedRequests += n
-	if !cl.ping {
+	if !cl.Unasked {
 		q.uses++
 	}
 	q.finisher.load.add(n, 1)

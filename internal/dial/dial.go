@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/parking"
 )
 
 // Dialer says how connections are made. All fields but TLS must be set.
@@ -23,12 +24,14 @@ type Dialer struct {
 
 // Connect makes a connection to the server at a and probes it. Server is what errors call the
 // server. Early holds the bytes that came after the responses to the probe; conn.New takes
-// them. Each EVENT that came before them is added to events.
+// them. Each EVENT that came before them is added to events. Connect keeps the server parked
+// if it is, parks it if that is wanted, and has the state learn.
 //
 // Every error matches [ErrConnect]. That of a server of another value size is a
-// [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed].
-func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, events *atomic.Uint64) (nc net.Conn, early []byte, err error) {
-	nc, size, early, err := connect[T](ctx, d, server, a, events)
+// [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
+// of a server that has accepted the connection and sent no byte matches [ErrSilent].
+func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.State, events *atomic.Uint64) (nc net.Conn, early []byte, err error) {
+	nc, size, early, err := connect[T](ctx, d, server, a, s, events)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,7 +46,7 @@ func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 // ProbeSize returns the value size of the server at a: 1, 2, 4 or 8 bytes. Every error
 // matches [ErrConnect].
 func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, error) {
-	nc, size, _, err := connect[uint16](ctx, d, server, a, new(atomic.Uint64))
+	nc, size, _, err := connect[uint16](ctx, d, server, a, parking.NewState(parking.Never), new(atomic.Uint64))
 	if err != nil {
 		return 0, err
 	}
@@ -52,21 +55,36 @@ func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, e
 }
 
 // connect makes a connection and probes it within the Dialer's timeout.
-func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, events *atomic.Uint64) (nc net.Conn, size int, early []byte, err error) {
+func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.State, events *atomic.Uint64) (nc net.Conn, size int, early []byte, err error) {
 	// The cause is a timeout, but not one of the caller's ctx.
-	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout,
-		fmt.Errorf("no response for %v: %w", d.Timeout, os.ErrDeadlineExceeded))
+	timeout := fmt.Errorf("no response for %v: %w", d.Timeout, os.ErrDeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, timeout)
 	defer cancel()
-	nc, err = d.open(ctx, a)
+	opened, err := d.open(ctx, a)
 	if err != nil {
 		return nil, 0, nil, connectError(server, err)
 	}
-	size, early, err = probe[T](ctx, nc, events)
+	nc = opened
+	r := newReceiver(nc, events)
+	stop := context.AfterFunc(ctx, func() { opened.Close() }) // a net.Conn of the user may have no deadlines
+	size, err = probe[T](nc, r)
+	if size != codec.Size[T]() {
+		s = parking.NewState(parking.Never) // the caller will not use the server
+	}
+	if err == nil {
+		err = keepParkedSize(size, nc, r, s)
+	}
+	if !stop() {
+		err = context.Cause(ctx)
+		if err == timeout && r.silent {
+			err = fmt.Errorf("%w: %w", ErrSilent, err)
+		}
+	}
 	if err != nil {
 		nc.Close()
 		return nil, 0, nil, connectError(server, err)
 	}
-	return nc, size, early, nil
+	return nc, size, r.buf, nil
 }
 
 func connectError(server string, err error) error {

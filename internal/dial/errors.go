@@ -8,6 +8,8 @@ import (
 var (
 	// ErrConnect says that no connection to a server could be made.
 	ErrConnect = errors.New("throttr: can't connect")
+	// ErrSilent says that a server has accepted a connection and sent no byte.
+	ErrSilent = errors.New("the server accepts connections but answers nothing")
 	// ErrUnavailable says that a server could not be reached a short time ago and is not tried
 	// again yet. The request was not sent by this attempt.
 	ErrUnavailable = errors.New("throttr: server is unavailable")

@@ -9,6 +9,7 @@
 //	lookup.go     finds the window if none is known
 //	open.go       opens a window if there is none
 //	reaper.go     removes the record of the window later
+//	rule.go       knows the records by their names, so that a sweeper removes those of the dead
 //
 // replace.go has Set and Reset, and lookup.go has Get. What a client knows of a window is in observation.go and
 // known.go; how windows are kept in records is in timing.go and record.go.
@@ -23,6 +24,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -30,19 +32,19 @@ import (
 // removed as Options.MaxWindows allows.
 var ErrTooManyWindows = errors.New("throttr: too many windows")
 
-// closeTimeout is how long Close may take to remove the records of windows that are over.
-const closeTimeout = time.Second
+const (
+	// closeWait is how long Close waits for windows to be over.
+	closeWait = time.Second
+	// closeTimeout is how long Close may take after that to remove the records of windows
+	// that are over.
+	closeTimeout = time.Second
+)
 
-// Server executes calls.
-type Server[T codec.Value] interface {
-	// Do sends a call and waits for its replies. If done is false, the call must not be
-	// touched any more. If err is not nil, sent reports whether the call may have been
-	// executed.
-	Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error)
-}
+// Server executes calls, and can be swept.
+type Server[T codec.Value] = sweep.Server[T]
 
-// Options are the settings of a Backend. All but DenialMemory and WithoutCoalescing must be
-// set.
+// Options are the settings of a Backend. All but DenialMemory, WithoutCoalescing and
+// WithoutSweeper must be set.
 type Options[T codec.Value] struct {
 	Servers   []Server[T]
 	Pick      func(key string) int // the index of the server where a key lives
@@ -58,6 +60,7 @@ type Options[T codec.Value] struct {
 	// least 10 ms and at most 1 s. Less than 0 means that every hit asks the server.
 	DenialMemory      time.Duration
 	WithoutCoalescing bool // each hit makes a request of its own
+	WithoutSweeper    bool // the records of clients that have died are not removed
 }
 
 // Backend keeps windows on servers. Its methods are those of [window.Backend], except that they
@@ -74,10 +77,11 @@ type Backend[T codec.Value] struct {
 	algorithm    window.Algorithm
 	denialMemory time.Duration // 0 means timing.denialMemory
 
-	group   *coalesce.Group
-	table   table[T]
-	reapers []*reaper[T] // one for each server
-	closing sync.Once
+	group    *coalesce.Group
+	table    table[T]
+	reapers  []*reaper[T]        // one for each server
+	sweepers []*sweep.Sweeper[T] // one for each server, or none
+	closing  sync.Once
 }
 
 // New returns a backend and starts its goroutines. Close it after use.
@@ -94,6 +98,14 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 		r := newReaper(b, s, records, batch)
 		b.reapers = append(b.reapers, r)
 		b.group.Go(r.run)
+		if o.WithoutSweeper {
+			continue
+		}
+		sweeper := sweep.New(sweep.Options[T]{
+			Server: s, Rule: &Rule[T]{}, Calls: o.Calls, Now: o.Now, MaxInFlight: o.MaxInFlight,
+		})
+		b.sweepers = append(b.sweepers, sweeper)
+		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b
 }
@@ -200,12 +212,14 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, removes the records of windows that are over, fails what is
-// under way, and waits until all goroutines of the backend have ended. It may be called more than
-// once.
+// Close makes further calls fail, waits for windows that are over within a second, and removes
+// the records of those that are over. The records of other windows stay, because other clients
+// may count in them. Close then fails what is under way, and waits until all goroutines of the
+// backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()
+		b.awaitEnds()
 		timeout := time.AfterFunc(closeTimeout, b.group.Cancel)
 		defer timeout.Stop()
 		var last sync.WaitGroup
@@ -215,6 +229,18 @@ func (b *Backend[T]) Close() {
 		last.Wait()
 		b.group.Close()
 	})
+}
+
+// awaitEnds waits for the windows that are over within closeWait.
+func (b *Backend[T]) awaitEnds() {
+	now := b.now()
+	var wait time.Duration
+	for _, rp := range b.reapers {
+		wait = max(wait, rp.lastEnd(now.Add(closeWait)).Sub(now))
+	}
+	if wait > 0 {
+		time.Sleep(wait)
+	}
 }
 
 // entry returns the entry of a key and scale. It adds one to the table if there is none, unless
@@ -245,6 +271,12 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 	if !ok {
 		return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 	}
+	if t.needsParking() && !b.servers[b.pick(key)].Parked() {
+		return nil, marginError(b.algorithm, scale, codec.Size[T]())
+	}
+	for _, s := range b.sweepers {
+		s.Need(t.sweepInterval())
+	}
 	return newEntry(b, key, t), nil
 }
 
@@ -262,17 +294,26 @@ func queueError(err error) error {
 	return err
 }
 
-// Stats is what a Backend remembers.
+// Stats is what a Backend remembers and has done.
 type Stats struct {
-	Windows int // windows that are remembered, which may be over
-	Records int // records that are yet to be removed
+	Windows int    // windows that are remembered, which may be over
+	Records int    // records that are yet to be removed
+	Sweeps  uint64 // complete sweeps, of all servers
+	Orphans uint64 // records that sweeps have removed
+	Foreign int    // records that the last sweeps did not know, up to 256 for each server
 }
 
-// Stats returns what the backend remembers.
+// Stats returns what the backend remembers and has done.
 func (b *Backend[T]) Stats() Stats {
 	s := Stats{Windows: b.table.len()}
 	for _, r := range b.reapers {
 		s.Records += r.pending()
+	}
+	for _, one := range b.sweepers {
+		swept := one.Stats()
+		s.Sweeps += swept.Sweeps
+		s.Orphans += swept.Removed
+		s.Foreign += swept.Foreign
 	}
 	return s
 }

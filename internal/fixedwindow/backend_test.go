@@ -33,7 +33,10 @@ func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool
 
 // instant is a Server that responds at once. It has no record at first. All requests of longer
 // calls succeed, and each call shows a count that is higher by 1.
-type instant struct{ count uint16 }
+type instant struct {
+	unswept
+	count uint16
+}
 
 func (s *instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
 	s.count++
@@ -167,7 +170,7 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 }
 
 // alwaysOver is a Server that shows a window in each lookup, and none when it is counted in.
-type alwaysOver struct{}
+type alwaysOver struct{ unswept }
 
 func (alwaysOver) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
 	for range cl.Len() {

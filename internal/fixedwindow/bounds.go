@@ -80,6 +80,19 @@ func overflowError(h coalesce.Hit, count uint64, size int) error {
 	}
 }
 
+// marginError is the error for a scale whose margin is too short on a server that is not
+// parked.
+func marginError(a window.Algorithm, scale time.Duration, size int) error {
+	return &window.RangeError{
+		Field: "scale", Value: scale.String(), Size: size,
+		Bound: fmt.Sprintf("it with a margin of less than %v, which is possible on a parked server only", minMargin),
+		Needs: window.SmallestSize(func(maxValue uint64) bool {
+			t, ok := timingFor(a, scale, maxValue)
+			return ok && !t.needsParking()
+		}),
+	}
+}
+
 // scaleError is the error for a scale that has no timing.
 func scaleError(a window.Algorithm, scale time.Duration, size int) error {
 	unit := "a unit"

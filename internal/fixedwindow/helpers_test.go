@@ -23,6 +23,7 @@ func inMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 
 // link is a Server with one connection, which it makes when it needs one. It does not retry.
 type link[T codec.Value] struct {
+	unswept
 	dial     func(ctx context.Context) (net.Conn, error)
 	calls    *conn.CallPool[T]
 	counters conn.Counters
@@ -73,13 +74,22 @@ func (l *link[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, er
 	return cl.Wait(ctx)
 }
 
-// options returns settings for a backend on the given servers. The server of a key is given
-// by its first byte.
+// unswept completes a Server for backends that do not sweep.
+type unswept struct{ parked bool }
+
+func (unswept) Stream(context.Context, codec.Request, func([]byte) (int, bool, error)) (bool, error) {
+	return false, errNoConnection
+}
+func (unswept) Park(context.Context) (bool, error) { return false, nil }
+func (u unswept) Parked() bool                     { return u.parked }
+
+// options returns settings for a backend on the given servers, without sweepers. The server of
+// a key is given by its first byte.
 func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options[T] {
 	o := Options[T]{
 		Pick:  func(key string) int { return 0 },
 		Calls: &conn.CallPool[T]{}, Now: time.Now,
-		MaxWindows: 1024, MaxQueued: 1024, MaxInFlight: 512,
+		MaxWindows: 1024, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
 	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, newLink(t, o.Calls, s.Dial))

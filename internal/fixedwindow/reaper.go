@@ -205,8 +205,8 @@ func (rp *reaper[T]) due() (records []*record[T], interval time.Duration) {
 }
 
 // finish removes the records of all windows that are over, due or not. It is called when the
-// backend is closed. The records of active windows are left to their TTL, because other clients
-// may count in them.
+// backend is closed. The records of active windows are left to the sweepers of others, because
+// other clients may count in them.
 func (rp *reaper[T]) finish() {
 	rp.lock <- struct{}{}
 	defer func() { <-rp.lock }()
@@ -228,6 +228,18 @@ func (rp *reaper[T]) finish() {
 		}
 		rp.remove(batch)
 	}
+}
+
+// lastEnd returns when the last window ends of those that end by a deadline, or the zero Time.
+func (rp *reaper[T]) lastEnd(deadline time.Time) (end time.Time) {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	for _, r := range rp.queue {
+		if r.end.After(end) && !r.end.After(deadline) {
+			end = r.end
+		}
+	}
+	return end
 }
 
 // remove removes a batch of records. A QUERY shows first whether their windows are over: after a

@@ -9,9 +9,13 @@ import (
 
 const (
 	// fullMargin is by how much a record outlives its window, if that fits.
-	fullMargin = 30 * time.Second
-	// fairMargin is enough time for a client to remove the record before it expires.
-	fairMargin = 5 * time.Second
+	fullMargin = 10 * time.Minute
+	// fairMargin is enough time for the sweeper of another client to remove the record of one
+	// that has died.
+	fairMargin = time.Minute
+	// minMargin is the shortest margin on a server that is not parked. In less time, a client
+	// that is busy can't be sure to remove the record before it expires.
+	minMargin = time.Second
 	// maxTTL is the longest TTL, some 292 years: the server adds it to its clock, and the sum
 	// must fit 64-bit nanoseconds (H13).
 	maxTTL = time.Duration(1<<63 - 1)
@@ -49,8 +53,8 @@ func timingFor(a window.Algorithm, scale time.Duration, maxValue uint64) (t timi
 
 // timingOf returns the timing of a scale for values up to maxValue. It returns false if no
 // unit holds scale and a margin, or if both together are over 292 years (H13). Of the
-// units that do, it is the finest one whose margin is at least 5 s, so that there is time to
-// remove the record (H12). If there is none, it is the one with the longest margin.
+// units that do, it is the finest one whose margin is at least a minute, so that there is time
+// to remove the record (H12). If there is none, it is the one with the longest margin.
 func timingOf(scale time.Duration, maxValue uint64) (t timing, ok bool) {
 	var best time.Duration
 	for u := codec.Nanoseconds; u <= codec.Hours; u++ {
@@ -70,6 +74,9 @@ func timingOf(scale time.Duration, maxValue uint64) (t timing, ok bool) {
 	}
 	return t, best > 0
 }
+
+// needsParking reports whether the margin is too short for a server where records expire.
+func (t timing) needsParking() bool { return t.duration(t.margin) < minMargin }
 
 // duration returns the duration of a number of units.
 func (t timing) duration(units uint64) time.Duration {

@@ -5,11 +5,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -34,28 +36,32 @@ func TestTimingPerValueSize(t *testing.T) {
 		scale time.Duration
 		want  [4]want // for 1, 2, 4 and 8 bytes
 	}{
-		{1, [4]want{{ns, 1, 254}, {ns, 1, 65534}, {ns, 1, math.MaxUint32 - 1}, {ns, 1, 30e9}}},
-		{254, [4]want{{ns, 254, 1}, {ns, 254, 65281}, {ns, 254, math.MaxUint32 - 254}, {ns, 254, 30e9}}},
-		{255, [4]want{none, {ns, 255, 65280}, {ns, 255, math.MaxUint32 - 255}, {ns, 255, 30e9}}},
-		{256, [4]want{none, {ns, 256, 65279}, {ns, 256, math.MaxUint32 - 256}, {ns, 256, 30e9}}},
-		{time.Millisecond, [4]want{{ms, 1, 254}, {ms, 1, 30_000}, {us, 1000, 30e6}, {ns, 1e6, 30e9}}},
-		{100 * time.Millisecond, [4]want{{ms, 100, 155}, {ms, 100, 30_000}, {us, 100_000, 30e6}, {ns, 100e6, 30e9}}},
-		{206 * time.Millisecond, [4]want{{ms, 206, 49}, {ms, 206, 30_000}, {us, 206_000, 30e6}, {ns, 206e6, 30e9}}},
-		{15_536 * time.Microsecond, [4]want{none, {us, 15_536, 49_999}, {us, 15_536, 30e6}, {ns, 15_536e3, 30e9}}},
-		{65_486 * time.Millisecond, [4]want{none, {ms, 65_486, 49}, {us, 65_486e3, 30e6}, {ns, 65_486e6, 30e9}}},
-		{254 * time.Millisecond, [4]want{{ms, 254, 1}, {ms, 254, 30_000}, {us, 254_000, 30e6}, {ns, 254e6, 30e9}}},
-		{time.Second, [4]want{{s, 1, 30}, {ms, 1000, 30_000}, {us, 1e6, 30e6}, {ns, 1e9, 30e9}}},
-		{1500 * time.Millisecond, [4]want{none, {ms, 1500, 30_000}, {us, 1.5e6, 30e6}, {ns, 1.5e9, 30e9}}},
-		{10 * time.Second, [4]want{{s, 10, 30}, {ms, 10_000, 30_000}, {us, 10e6, 30e6}, {ns, 10e9, 30e9}}},
-		{time.Minute, [4]want{{s, 60, 30}, {ms, 60_000, 5535}, {us, 60e6, 30e6}, {ns, 60e9, 30e9}}},
-		{61 * time.Second, [4]want{{s, 61, 30}, {s, 61, 30}, {us, 61e6, 30e6}, {ns, 61e9, 30e9}}},
-		{254 * time.Second, [4]want{{s, 254, 1}, {s, 254, 30}, {us, 254e6, 30e6}, {ns, 254e9, 30e9}}},
-		{255 * time.Second, [4]want{none, {s, 255, 30}, {us, 255e6, 30e6}, {ns, 255e9, 30e9}}},
-		{time.Hour, [4]want{{m, 60, 1}, {s, 3600, 30}, {us, 3600e6, 30e6}, {ns, 3600e9, 30e9}}},
-		{24 * time.Hour, [4]want{{h, 24, 1}, {m, 1440, 1}, {ms, 86400e3, 30e3}, {ns, 86400e9, 30e9}}},
-		{254 * time.Hour, [4]want{{h, 254, 1}, {m, 254 * 60, 1}, {ms, 254 * 3600e3, 30e3}, {ns, 254 * 3600e9, 30e9}}},
-		{255 * time.Hour, [4]want{none, {m, 255 * 60, 1}, {ms, 255 * 3600e3, 30e3}, {ns, 255 * 3600e9, 30e9}}},
-		{290 * year, [4]want{none, none, {m, 290 * 365 * 24 * 60, 1}, {ns, uint64(290 * year), 30e9}}},
+		{1, [4]want{{ns, 1, 254}, {ns, 1, 65534}, {ns, 1, math.MaxUint32 - 1}, {ns, 1, 600e9}}},
+		{254, [4]want{{ns, 254, 1}, {ns, 254, 65281}, {ns, 254, math.MaxUint32 - 254}, {ns, 254, 600e9}}},
+		{255, [4]want{none, {ns, 255, 65280}, {ns, 255, math.MaxUint32 - 255}, {ns, 255, 600e9}}},
+		{256, [4]want{none, {ns, 256, 65279}, {ns, 256, math.MaxUint32 - 256}, {ns, 256, 600e9}}},
+		{time.Millisecond, [4]want{{ms, 1, 254}, {ms, 1, 65534}, {us, 1000, 600e6}, {ns, 1e6, 600e9}}},
+		{100 * time.Millisecond, [4]want{{ms, 100, 155}, {ms, 100, 65435}, {us, 100_000, 600e6}, {ns, 100e6, 600e9}}},
+		{206 * time.Millisecond, [4]want{{ms, 206, 49}, {ms, 206, 65329}, {us, 206_000, 600e6}, {ns, 206e6, 600e9}}},
+		{15_536 * time.Microsecond, [4]want{none, {us, 15_536, 49_999}, {us, 15_536, 600e6}, {ns, 15_536e3, 600e9}}},
+		{65_486 * time.Millisecond, [4]want{none, {ms, 65_486, 49}, {us, 65_486e3, 600e6}, {ns, 65_486e6, 600e9}}},
+		{254 * time.Millisecond, [4]want{{ms, 254, 1}, {ms, 254, 65281}, {us, 254_000, 600e6}, {ns, 254e6, 600e9}}},
+		{time.Second, [4]want{{s, 1, 254}, {ms, 1000, 64535}, {us, 1e6, 600e6}, {ns, 1e9, 600e9}}},
+		{1500 * time.Millisecond, [4]want{none, {ms, 1500, 64035}, {us, 1.5e6, 600e6}, {ns, 1.5e9, 600e9}}},
+		{5535 * time.Millisecond, [4]want{none, {ms, 5535, 60_000}, {us, 5535e3, 600e6}, {ns, 5535e6, 600e9}}},
+		{6 * time.Second, [4]want{{s, 6, 249}, {s, 6, 600}, {us, 6e6, 600e6}, {ns, 6e9, 600e9}}},
+		{10 * time.Second, [4]want{{s, 10, 245}, {s, 10, 600}, {us, 10e6, 600e6}, {ns, 10e9, 600e9}}},
+		{time.Minute, [4]want{{s, 60, 195}, {s, 60, 600}, {us, 60e6, 600e6}, {ns, 60e9, 600e9}}},
+		{61 * time.Second, [4]want{{s, 61, 194}, {s, 61, 600}, {us, 61e6, 600e6}, {ns, 61e9, 600e9}}},
+		{200 * time.Second, [4]want{{s, 200, 55}, {s, 200, 600}, {us, 200e6, 600e6}, {ns, 200e9, 600e9}}},
+		{4 * time.Minute, [4]want{{m, 4, 10}, {s, 240, 600}, {us, 240e6, 600e6}, {ns, 240e9, 600e9}}},
+		{254 * time.Second, [4]want{{s, 254, 1}, {s, 254, 600}, {us, 254e6, 600e6}, {ns, 254e9, 600e9}}},
+		{255 * time.Second, [4]want{none, {s, 255, 600}, {us, 255e6, 600e6}, {ns, 255e9, 600e9}}},
+		{time.Hour, [4]want{{m, 60, 10}, {s, 3600, 600}, {us, 3600e6, 600e6}, {ns, 3600e9, 600e9}}},
+		{24 * time.Hour, [4]want{{h, 24, 1}, {m, 1440, 10}, {ms, 86400e3, 600e3}, {ns, 86400e9, 600e9}}},
+		{254 * time.Hour, [4]want{{h, 254, 1}, {m, 254 * 60, 10}, {ms, 254 * 3600e3, 600e3}, {ns, 254 * 3600e9, 600e9}}},
+		{255 * time.Hour, [4]want{none, {m, 255 * 60, 10}, {ms, 255 * 3600e3, 600e3}, {ns, 255 * 3600e9, 600e9}}},
+		{290 * year, [4]want{none, none, {m, 290 * 365 * 24 * 60, 10}, {ns, uint64(290 * year), 600e9}}},
 		{math.MaxInt64, [4]want{}},
 		{math.MaxInt64 - 1, [4]want{3: {ns, math.MaxInt64 - 1, 1}}},
 		{0, [4]want{}},
@@ -71,6 +77,34 @@ func TestTimingPerValueSize(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestShortMarginsNeedAParkedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			scale time.Duration
+			ok    bool
+		}{
+			{time.Millisecond, false}, {205 * time.Millisecond, false}, {254 * time.Millisecond, false},
+			{time.Second, true}, {254 * time.Second, true}, {time.Hour, true},
+		} {
+			o := options[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
+			b := start(t, o)
+			_, _, err := b.Hit(t.Context(), "k", c.scale, 5, 1)
+			if c.ok {
+				require.NoError(t, err, "%v", c.scale)
+				continue
+			}
+			var tooShort *window.RangeError
+			require.ErrorAs(t, err, &tooShort, "%v", c.scale)
+			require.Equal(t, 2, tooShort.Needs)
+			require.ErrorContains(t, err, "parked server")
+			o.Servers[0].(*link[uint8]).parked = true
+			w, _, err := b.Hit(t.Context(), "k", c.scale, 5, 1)
+			require.NoError(t, err, "%v", c.scale)
+			require.EqualValues(t, 1, w.Count)
+		}
+	})
 }
 
 func TestTimingIsExactAndFits(t *testing.T) {

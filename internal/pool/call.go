@@ -12,6 +12,7 @@ import (
 // Do sends a call and waits until it is done. It is Send and Wait in one step, which is
 // quicker if nobody else uses the connection: the caller then reads its responses itself.
 func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
+	p.appendPark(cl)
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
 	}
@@ -21,6 +22,7 @@ func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, er
 // Send queues a call on a connection. If it returns nil, the caller must call Wait next for
 // this call. If it returns an error, nothing was sent and the call is still its caller's.
 func (p *Pool[T]) Send(ctx context.Context, cl *conn.Call[T]) error {
+	p.appendPark(cl)
 	return p.send(ctx, cl, false)
 }
 
@@ -49,6 +51,9 @@ func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, 
 	for try := 0; ; try++ {
 		done, sentNow, err := cl.Wait(ctx)
 		sent = sent || sentNow
+		if err == nil {
+			p.trimPark(cl)
+		}
 		if !done || err == nil {
 			return done, sent, err
 		}

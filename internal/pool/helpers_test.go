@@ -111,6 +111,12 @@ func (s subject) do(ctx context.Context, r codec.Request) result {
 	return result{reply: cl.Replies[0], sent: sent}
 }
 
+// queries returns how many QUERYs srv has executed for callers of the pool: a probe makes one
+// of its own.
+func (s subject) queries(srv *mockserver.Server) int {
+	return srv.Requests(codec.OpQuery) - int(s.Stats().Dials)
+}
+
 // query is a request that only reads.
 func (s subject) query(ctx context.Context, key string) result {
 	return s.do(ctx, codec.Query{Key: []byte(key)})

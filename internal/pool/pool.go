@@ -2,9 +2,10 @@
 //
 // A caller's call goes to the connection with the least load (growth.go), and is sent again
 // if it fails and that is safe (call.go). While the server can't be reached, callers fail at
-// once and the pool tries again in the background (breaker.go). Connections that are too old
-// or idle are replaced or closed (maintenance.go). A request whose response can be of any
-// length has a connection to itself (stream.go).
+// once and the pool tries again in the background (breaker.go), and tells whether it has locked
+// up (lockup.go). Connections that are too old or idle are replaced or closed (maintenance.go).
+// A request whose response can be of any length has a connection to itself (stream.go). If the
+// server is parked, the pool keeps it so (parking.go).
 //
 // Puddle limits the number of connections and makes and destroys them. It hands a resource to
 // one user at a time. Here that user is the pool, which holds each connection from the moment
@@ -27,6 +28,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -55,6 +57,8 @@ type Options[T codec.Value] struct {
 	HealthInterval time.Duration // between two runs of the maintenance
 	MinBackoff     time.Duration // the first pause after a failed attempt to connect
 	MaxBackoff     time.Duration // the longest
+
+	Parking parking.Mode
 }
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.
@@ -70,6 +74,9 @@ type Options[T codec.Value] struct {
 type Pool[T codec.Value] struct {
 	o       Options[T]
 	breaker breaker
+	parking *parking.State
+	keeping atomic.Bool // keepParked is under way
+	silence silence
 
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
@@ -106,6 +113,7 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
 		o:            o,
 		breaker:      breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
+		parking:      parking.NewState(o.Parking),
 		streamPlaces: make(chan struct{}, o.MaxConns),
 		streams:      make(map[*stream[T]]struct{}),
 	}
@@ -138,9 +146,16 @@ func (p *Pool[T]) Connect(ctx context.Context) error {
 // closes it, and reports its failure by CountFailure.
 func (p *Pool[T]) Open(ctx context.Context) (nc net.Conn, early []byte, err error) {
 	p.dials.Add(1)
-	nc, early, err = dial.Connect[T](ctx, p.o.Dialer, p.o.Server, p.o.Address, &p.counters.Events)
+	start := time.Now()
+	nc, early, err = dial.Connect[T](ctx, p.o.Dialer, p.o.Server, p.o.Address, p.parking, &p.counters.Events)
 	if errors.Is(err, codec.ErrMalformed) {
 		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
+	}
+	if err != nil && p.parking.Parked() {
+		p.keepParkedSoon() // the probe may have set the server's timer
+	}
+	if ctx.Err() == nil {
+		err = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
 	}
 	return nc, early, err
 }
@@ -315,6 +330,9 @@ func (p *Pool[T]) setLive(live []*puddle.Resource[*conn.Conn[T]]) {
 func (p *Pool[T]) ended(c *conn.Conn[T], err error) {
 	if !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed) {
 		p.CountFailure()
+		if p.parking.Parked() {
+			p.keepParkedSoon() // the connection may have ended between an INSERT and its UPDATE
+		}
 	}
 	p.discard(c)
 }

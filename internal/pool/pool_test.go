@@ -449,7 +449,7 @@ func TestConnectionsThatEndAtOnceAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: codec.ProbeResponses})
+		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: codec.ProbeResponses + 1})
 		srv.Disconnect()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -604,7 +604,7 @@ func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most i
 	})
 	close(observe)
 	observer.Wait()
-	require.Equal(t, callers, srv.Requests(codec.OpQuery))
+	require.Equal(t, callers, s.queries(srv))
 	st := s.Stats()
 	require.EqualValues(t, 2*callers, st.Answered)
 	require.Zero(t, st.InFlight+st.Queued+st.Acquiring)

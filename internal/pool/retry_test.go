@@ -128,11 +128,11 @@ func TestACallIsSentAgainMaxRetriesTimes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
 			s := connect(t, to(srv), pool.Options[uint16]{MaxRetries: c.max})
-			srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
+			srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true})
 			r := s.query(t.Context(), "k")
 			require.ErrorIs(t, r.err, conn.ErrLost)
 			require.True(t, r.sent)
-			require.Equal(t, c.sent, srv.Requests(codec.OpQuery))
+			require.Equal(t, c.sent, s.queries(srv))
 			require.EqualValues(t, c.sent-1, s.Stats().Retries)
 		})
 	}
@@ -150,7 +150,7 @@ func TestAStaleCallIsNotSentAgain(t *testing.T) {
 		require.False(t, sent)
 		require.ErrorIs(t, err, conn.ErrStale)
 		require.Zero(t, s.Stats().Retries)
-		require.Zero(t, srv.Requests(codec.OpQuery))
+		require.Zero(t, s.queries(srv))
 	})
 }
 
@@ -379,7 +379,7 @@ func TestADeadlineEndsTheWaitForASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true, Times: 1})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true, Times: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -397,7 +397,7 @@ func TestADeadlineEndsARetry(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
 		s := connect(t, g.dial, pool.Options[uint16]{})
 		g.hang.Store(true)
-		g.srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
+		g.srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true, Times: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -414,14 +414,14 @@ func TestAStalledReadIsSentAgain(t *testing.T) {
 		srv := inMemory(t)
 		srv.Set("k", 5, time.Minute)
 		s := connect(t, to(srv), pool.Options[uint16]{StallTimeout: time.Second, MaxRetries: 1})
-		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true, Times: 1})
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true, Times: 1})
 		r := s.query(t.Context(), "k")
 		require.NoError(t, r.err)
 		require.EqualValues(t, 5, r.reply.Quota)
 		remove()
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true})
 		require.ErrorIs(t, s.query(t.Context(), "k").err, conn.ErrStalled)
-		require.Equal(t, 4, srv.Requests(codec.OpQuery))
+		require.Equal(t, 4, s.queries(srv))
 		require.EqualValues(t, 2, s.Stats().Retries)
 	})
 }
@@ -455,10 +455,10 @@ func TestACallThatWasSentOnceMayHaveBeenExecuted(t *testing.T) {
 			}
 			return nc, err
 		}, pool.Options[uint16]{MaxRetries: 1, StallTimeout: time.Second})
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true, Times: 1})
 		r := s.query(t.Context(), "k")
 		require.ErrorIs(t, r.err, conn.ErrStalled, "the second attempt")
 		require.True(t, r.sent)
-		require.Equal(t, 1, srv.Requests(codec.OpQuery))
+		require.Equal(t, 1, s.queries(srv))
 	})
 }

@@ -9,6 +9,9 @@ type Stats struct {
 	Queued    int // requests that wait to be written on them
 	Acquiring int // callers that wait for a connection, or for a stream to end
 
+	Parked   bool // the server was parked when this was last seen
+	LockedUp bool // the server has locked up
+
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
 	Dials    uint64 // attempts to connect
@@ -26,6 +29,8 @@ func (p *Pool[T]) Stats() Stats {
 		Dials:    p.dials.Load(),
 		Failures: p.failures.Load(),
 		Retries:  p.retries.Load(),
+		Parked:   p.Parked(),
+		LockedUp: p.silence.isLockedUp(),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ const readSize = 16 << 10
 // Decoder decodes a part of a response. It returns how many bytes of src it has used, and
 // whether it needs no more. The bytes that it has not used come again, at the start of the
 // next src. [codec.ErrShort] asks for more bytes; any other error ends the stream.
-type Decoder func(src []byte) (n int, done bool, err error)
+type Decoder = func(src []byte) (n int, done bool, err error)
 
 // Stream sends a request on a connection of its own and calls d with the parts of the response
 // as they arrive. The response can be of any length. At most MaxConns streams are open at a time; further ones

@@ -74,10 +74,11 @@ func (f *script) serve(nc net.Conn) {
 	if err != nil {
 		panic(err)
 	}
+	probe = append(probe, 2, 0) // QUERY of the empty key
 	if _, err := io.ReadFull(nc, probe); err != nil {
 		return
 	}
-	if _, err := nc.Write([]byte{1, 0, 1, 0, 0}); err != nil {
+	if _, err := nc.Write([]byte{1, 0, 1, 0, 0, 0}); err != nil {
 		return
 	}
 	op := make([]byte, 1)

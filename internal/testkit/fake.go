@@ -94,10 +94,11 @@ func (f *Fake[T]) serve(nc net.Conn) {
 	if err != nil {
 		panic(err)
 	}
+	question = append(question, 2, 0) // QUERY of the empty key
 	if _, err := io.ReadFull(nc, question); err != nil {
 		return
 	}
-	response := make([]byte, codec.ProbeResponses)
+	response := make([]byte, codec.ProbeResponses+1)
 	response[0] = 1
 	response[map[int]int{1: 1, 2: 2, 4: 3, 8: 4}[codec.Size[T]()]] = 1
 	if _, err := nc.Write(response); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -52,6 +53,12 @@ func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
 	t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
-	require.Empty(t, srv.Keys(), "records that were not removed")
+	require.Empty(t, Keys(srv), "records that were not removed")
 	require.Zero(t, srv.Expired(), "records that expired on the server")
+}
+
+// Keys returns the keys of all live records, without the two that backends keep for themselves:
+// that which parks the server, and that of the leader of the sweepers.
+func Keys(srv *mockserver.Server) []string {
+	return slices.DeleteFunc(srv.Keys(), func(key string) bool { return key == "" || key == sweep.LeaderKey })
 }

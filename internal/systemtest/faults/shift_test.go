@@ -226,11 +226,11 @@ func measureShift(t *testing.T, w shiftWorkload, f mockserver.Fault) string {
 //
 //evidence:outages A TTL that no record of the window can have ends the connection
 func TestImpossibleTTLEndsTheConnection(t *testing.T) {
-	const longest = 31_000 // ms: a scale of 1 s, and a margin of 30 s
+	const longest = 610 // seconds: a scale of 10 s, and a margin of 10 min
 	for _, ttl := range []codec.TTL[uint16]{
-		{Amount: 30_500, Unit: codec.Seconds},
-		{Amount: 30_500, Unit: codec.Microseconds},
-		{Amount: longest + 1, Unit: codec.Milliseconds},
+		{Amount: 605, Unit: codec.Minutes},
+		{Amount: 605, Unit: codec.Milliseconds},
+		{Amount: longest + 1, Unit: codec.Seconds},
 	} {
 		for _, c := range []struct {
 			name string
@@ -242,14 +242,16 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 					srv := testkit.InMemory(t)
 					client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1})))
 					limiter := throttr.NewRateLimit(client.Backend())
-					require.Equal(t, c.hits, testkit.Hits(t, limiter, c.hits, "k", time.Second, 5))
+					testkit.Hits(t, limiter, 1, "another", 10*time.Second, 5)
+					time.Sleep(time.Second) // for the sweeper, which also makes QUERYs
+					require.Equal(t, c.hits, testkit.Hits(t, limiter, c.hits, "k", 10*time.Second, 5))
 					other := testkit.Encode(t, codec.QueryResponse[uint16]{Found: true, Quota: 3, TTL: ttl})
 					srv.Inject(mockserver.Fault{Op: codec.OpQuery, Skip: c.skip, Times: 1, Replace: other})
-					res, err := limiter.Hit(t.Context(), "k", time.Second, 5)
+					res, err := limiter.Hit(t.Context(), "k", 10*time.Second, 5)
 					require.ErrorIs(t, err, throttr.ErrProtocol)
 					require.Zero(t, res)
 					require.EqualValues(t, 1, testkit.ServerStats(client).Failures)
-					require.Positive(t, testkit.Hits(t, limiter, 1, "k", time.Second, 5), "on another connection")
+					require.Positive(t, testkit.Hits(t, limiter, 1, "k", 10*time.Second, 5), "on another connection")
 				})
 			})
 		}
@@ -258,10 +260,12 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := testkit.InMemory(t)
 			limiter := testkit.Limiter[uint16](t, srv)
-			ttl := codec.TTL[uint16]{Amount: longest, Unit: codec.Milliseconds}
+			testkit.Hits(t, limiter, 1, "another", 10*time.Second, 5)
+			time.Sleep(time.Second) // for the sweeper, which also makes QUERYs
+			ttl := codec.TTL[uint16]{Amount: longest, Unit: codec.Seconds}
 			response := testkit.Encode(t, codec.QueryResponse[uint16]{Found: true, Quota: 3, TTL: ttl})
 			srv.Inject(mockserver.Fault{Op: codec.OpQuery, Times: 1, Replace: response})
-			n, err := limiter.Get(t.Context(), "k", time.Second)
+			n, err := limiter.Get(t.Context(), "k", 10*time.Second)
 			require.NoError(t, err)
 			require.EqualValues(t, 3, n)
 		})

@@ -175,8 +175,11 @@ func TestAlignedRecordOutlivesTheClientThatInsertedIt(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5)) // in the next bucket
 		time.Sleep(1300 * time.Millisecond)                                 // ahead has left that bucket, behind is in it
-		require.NoError(t, client.Close())
+		var closing sync.WaitGroup
+		closing.Go(func() { client.Close() }) // waits until the window is over for all
+		time.Sleep(time.Millisecond)
 		require.Zero(t, testkit.Hits(t, behind, 9, "k", time.Second, 5))
+		closing.Wait()
 	})
 }
 

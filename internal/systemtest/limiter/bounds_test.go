@@ -26,9 +26,9 @@ func TestKeysOfAnyLength(t *testing.T) {
 			require.Equal(t, 3, testkit.Hits(t, l, 2, key, time.Minute, 3)+testkit.Hits(t, other, 2, key, time.Minute, 3), "%d bytes", n)
 			require.Equal(t, 3, testkit.Hits(t, l, 4, key, time.Second, 3), "%d bytes, another scale", n)
 		}
-		require.Len(t, srv.Keys(), 14)
+		require.Len(t, testkit.Keys(srv), 14)
 		require.NoError(t, l.Reset(t.Context(), strings.Repeat("k", 10_000), time.Minute))
-		require.Len(t, srv.Keys(), 13)
+		require.Len(t, testkit.Keys(srv), 13)
 		testkit.RequireRemoved(t, srv, 3*time.Minute)
 	})
 }
@@ -178,7 +178,7 @@ func TestSixtyFourClientsDoNotWrapACounter(t *testing.T) {
 			callers.Wait()
 		}
 		require.EqualValues(t, limit, allowed.Load())
-		count, ok := srv.Counter(srv.Keys()[0])
+		count, ok := srv.Counter(testkit.Keys(srv)[0])
 		require.True(t, ok)
 		require.Greater(t, count, uint64(limit), "the counter has wrapped")
 	})

@@ -49,7 +49,7 @@ func TestCanceledHitReportsWhetherItWasCounted(t *testing.T) {
 		require.Positive(t, succeeded.Load())
 		require.Positive(t, notSent.Load(), "hits canceled in the queue")
 		require.Positive(t, sent.Load(), "hits canceled in flight")
-		n, ok := srv.Counter(srv.Keys()[0])
+		n, ok := srv.Counter(testkit.Keys(srv)[0])
 		require.True(t, ok)
 		require.EqualValues(t, 1+succeeded.Load()+sent.Load(), n)
 	})

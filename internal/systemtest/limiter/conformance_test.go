@@ -46,7 +46,7 @@ func TestServerBackendWithOptionsConforms(t *testing.T) {
 // serverBackend returns a backend on a mock server. Both have the same virtual clock.
 func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
-	client := testkit.Connect[T](t, srv, throttr.Config{})
+	client := testkit.Connect[T](t, srv, testkit.ParkedIfSmall[T](throttr.Config{}))
 	opts = append(opts, throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))
 	s := backendtest.Subject{
 		Backend: client.Backend(opts...), Clock: srv, Algorithm: algorithm, SkipsDenied: true,

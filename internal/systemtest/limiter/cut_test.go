@@ -118,7 +118,7 @@ func testCutOpening(t *testing.T, c mockserver.Cut) (cut bool) {
 	callers.Wait()
 	remove()
 	sum := uint64(0)
-	for _, name := range srv.Keys() {
+	for _, name := range testkit.Keys(srv) {
 		n, _ := srv.Counter(name)
 		sum += n
 	}

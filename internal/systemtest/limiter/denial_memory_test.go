@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
@@ -23,15 +22,15 @@ func TestDenialsAreDecidedFromMemory(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
+				srv, count := countRequests(t, "k")
 				l := testkit.Limiter[uint16](t, srv, throttr.WithDenialMemory(memory))
 				require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2))
-				before := srv.Requests(codec.OpQuery)
+				count()
 				for range 599 {
 					time.Sleep(100 * time.Millisecond)
 					require.Zero(t, testkit.Hits(t, l, 1, "k", time.Minute, 2))
 				}
-				require.InDelta(t, queries, srv.Requests(codec.OpQuery)-before, 2)
+				require.InDelta(t, queries, count().queries, 2)
 				time.Sleep(100 * time.Millisecond)
 				require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2), "the window is over")
 			})

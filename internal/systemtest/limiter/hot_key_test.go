@@ -111,7 +111,7 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 	}
 	last := allowed[len(allowed)-1].to
 	require.LessOrEqual(t, last, maxLimit)
-	names := srv.Keys()
+	names := testkit.Keys(srv)
 	require.Len(t, names, 1)
 	count, _ := srv.Counter(names[0])
 	require.GreaterOrEqual(t, count, last)
@@ -128,15 +128,15 @@ func TestWithoutCoalescingEachHitHasItsOwnRequest(t *testing.T) {
 
 // requestsOf500Hits returns the number of UPDATEs for 500 hits of 100 callers.
 func requestsOf500Hits(t *testing.T, opts ...throttr.BackendOption) int {
-	srv := testkit.InMemory(t)
+	srv, count := countRequests(t, "k")
 	srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 	l := testkit.Limiter[uint16](t, srv, opts...)
 	testkit.Hits(t, l, 1, "k", time.Minute, 5000)
-	before := srv.Requests(codec.OpUpdate)
+	count()
 	var callers sync.WaitGroup
 	for range 100 {
 		callers.Go(func() { testkit.Hits(t, l, 5, "k", time.Minute, 5000) })
 	}
 	callers.Wait()
-	return srv.Requests(codec.OpUpdate) - before
+	return count().updates
 }

@@ -132,7 +132,7 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 	r := m.rand(10 + i)
 	skew := time.Duration(r.Int64N(int64(maxSkew)))
 	var mu sync.Mutex // guards r
-	client := testkit.Connect[T](m, m.srv, throttr.Config{
+	client := testkit.Connect[T](m, m.srv, testkit.ParkedIfSmall[T](throttr.Config{
 		MaxConns: 1 + r.IntN(2), StallTimeout: stallTimeout, ConnectTimeout: stallTimeout,
 		RetryPause: 4, MaxRetryPause: 4, // too short for jitter, which has no seed; Dial has a pause of its own
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -148,7 +148,7 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 			}
 			return m.srv.Dial(ctx)
 		},
-	})
+	}))
 	return throttr.NewRateLimit(client.Backend(testkit.ClockAhead(skew)))
 }
 
@@ -230,7 +230,7 @@ func (m *manyClients[T]) setUnreachable(unreachable bool) {
 // works.
 func (m *manyClients[T]) requireNoRecords() {
 	time.Sleep(2 * time.Minute)
-	for _, name := range m.srv.Keys() { // a probe that was cut can leave a record of another name
+	for _, name := range testkit.Keys(m.srv) { // a probe that was cut can leave a record of another name
 		require.False(m, strings.HasPrefix(name, "rl:"), "%s was not removed", name)
 	}
 	_, err := m.client(runClients).Hit(m.Context(), "after", time.Second, 1)

@@ -90,7 +90,7 @@ func testOneClient[T codec.Value](t *testing.T) {
 func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
-	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
+	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, testkit.ParkedIfSmall[T](throttr.Config{}))).Backend())
 	ctx, maxCount := t.Context(), uint64(^T(0))-64
 	amounts := []uint64{0, 1, 1, 1, 2, 3, 10, maxCount / 2, maxCount - 1, maxCount}
 	limits := []uint64{0, 1, 2, 5, 20, maxCount / 2, maxCount - 1, maxCount}
@@ -147,6 +147,6 @@ func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 		}
 	}
 	time.Sleep(3 * time.Minute)
-	require.Empty(t, srv.Keys(), "seed %d: records that were not removed", seed)
+	require.Empty(t, testkit.Keys(srv), "seed %d: records that were not removed", seed)
 	require.Zero(t, srv.Expired(), "seed %d: records that expired", seed)
 }

@@ -183,7 +183,7 @@ func testTwoRecords[T codec.Value](t *testing.T) {
 	time.Sleep(50 * time.Second)
 	opener := testkit.Limiter[T](t, srv, testkit.ClockAhead(30*time.Second)) // in the next bucket
 	require.Equal(t, 10, testkit.Hits(t, opener, 10, "k", time.Minute, 20))
-	names := srv.Keys()
+	names := testkit.Keys(srv)
 	require.Len(t, names, 1)
 	_, id, ok := parseRecordName(names[0])
 	require.True(t, ok)

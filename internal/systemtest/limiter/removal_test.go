@@ -42,10 +42,10 @@ func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		srv.Refuse(true)
 		srv.Disconnect()
-		time.Sleep(25 * time.Second) // the margin of a record is 30 s
-		require.Len(t, srv.Keys(), 600)
+		time.Sleep(150 * time.Second) // the margin of a record is 195 s
+		require.Len(t, testkit.Keys(srv), 600)
 		srv.Refuse(false)
-		testkit.RequireRemoved(t, srv, 4*time.Second)
+		testkit.RequireRemoved(t, srv, 10*time.Second)
 	})
 }
 
@@ -70,9 +70,9 @@ func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Minute, 5)
 			time.Sleep(time.Millisecond)
 		}
-		require.Greater(t, len(silent.Keys()), 500)
+		require.Greater(t, len(testkit.Keys(silent)), 500)
 		silent.Inject(mockserver.Fault{Delay: time.Hour})
-		testkit.RequireRemoved(t, up, 100*time.Second)
+		testkit.RequireRemoved(t, up, 150*time.Second)
 	})
 }
 
@@ -89,8 +89,8 @@ func TestWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
 		require.Zero(t, testkit.Hits(t, a, 1, "k", time.Minute, 5))
 		time.Sleep(time.Nanosecond)
 		require.Equal(t, 5, testkit.Hits(t, a, 7, "k", time.Minute, 5)+testkit.Hits(t, b, 7, "k", time.Minute, 5))
-		time.Sleep(3 * time.Minute)
-		require.Empty(t, srv.Keys())
-		require.Equal(t, 1, srv.Expired(), "the record of the closed client")
+		time.Sleep(5 * time.Minute)
+		require.Empty(t, testkit.Keys(srv), "sweepers remove the record of the closed client")
+		require.Zero(t, srv.Expired())
 	})
 }

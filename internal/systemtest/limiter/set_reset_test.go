@@ -60,7 +60,7 @@ func TestGetAfterAResetReadsTheNewWindow(t *testing.T) {
 		sleepUntilBucket(scale)
 		time.Sleep(100 * time.Millisecond)
 		testkit.Hits(t, other, 1, "k", scale, 9)
-		names := srv.Keys()
+		names := testkit.Keys(srv)
 		require.Len(t, names, 1)
 		require.NoError(t, resetter.Reset(t.Context(), "k", scale))
 		behind := testkit.Limiter[uint16](t, srv, testkit.ClockAhead(-200*time.Millisecond)) // in the previous bucket
@@ -98,8 +98,8 @@ func TestConcurrentSetsLeaveOneWindow(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			require.Len(t, srv.Keys(), 1)
-			n, _ := srv.Counter(srv.Keys()[0])
+			require.Len(t, testkit.Keys(srv), 1)
+			n, _ := srv.Counter(testkit.Keys(srv)[0])
 			for _, l := range limiters {
 				got, err := l.Get(t.Context(), "k", 10*time.Second)
 				require.NoError(t, err)

@@ -1,0 +1,181 @@
+// Package parking parks the collector of a server, so that no record expires.
+//
+// A server removes expired records when its one timer fires, and some constellations of
+// expiries lock it up for good (H12). An UPDATE of the TTL of the record with the empty key
+// sets the timer to that record's new expiry. A server is parked if it has such a record,
+// whose TTL is as long as its values can tell, and if its clients repeat the UPDATE after
+// every request that may have set the timer: INSERT, SET of a new key, and the value-size
+// probe, which is an INSERT. Records then stay until they are removed by PURGE.
+//
+// A parked server must stay parked. Records outlive their TTLs there, and the first run of
+// the collector that finds one more than 10 s late locks the server up.
+package parking
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// unit is the unit of the TTL of the record. A record with the empty key and another unit is
+// somebody's data.
+const unit = codec.Hours
+
+// maxHours is the longest TTL of the record, 100 years. What a server adds to its clock must
+// fit 64-bit nanoseconds (H13).
+const maxHours = 100 * 365 * 24
+
+var (
+	// ErrForeign says that the record with the empty key is not one that parks a server.
+	ErrForeign = errors.New("throttr: the server can't be parked: the record with the empty key is somebody's data")
+	// ErrNotParked says that the server did not accept the record.
+	ErrNotParked = errors.New("throttr: the server can't be parked: it rejects the record with the empty key")
+)
+
+// hours returns the longest TTL that a T can hold.
+func hours[T codec.Value]() T { return T(min(uint64(^T(0)), maxHours)) }
+
+// Insert is the request that creates the record.
+func Insert[T codec.Value]() codec.Insert[T] {
+	return codec.Insert[T]{TTL: codec.TTL[T]{Amount: hours[T](), Unit: unit}}
+}
+
+// Update is the request that sets the server's timer. It succeeds if the server is parked.
+func Update[T codec.Value]() codec.Update[T] {
+	return codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch, Value: hours[T]()}
+}
+
+// Query is the request whose reply Keep needs. Its frame is the same for all value sizes.
+func Query() codec.Query { return codec.Query{} }
+
+// Is reports whether a record is the one that parks a server.
+func Is(key string, u codec.Unit) bool { return key == "" && u == unit }
+
+// Mode says when a server is parked.
+type Mode uint8
+
+const (
+	// Automatic parks a server if Want is called.
+	Automatic Mode = iota
+	// Never does not park a server, but keeps one parked that others have parked.
+	Never
+	// Always parks every server.
+	Always
+)
+
+// State is what a client knows about the parking of a server, and what it intends. It is safe
+// for concurrent use.
+type State struct {
+	mode Mode
+	// wanted says that the client parks the server whenever it is not parked.
+	wanted atomic.Bool
+	// held says that the client creates records for which the server should stay parked.
+	held atomic.Bool
+	// parked says that the server was parked when this was last seen.
+	parked atomic.Bool
+	// foreign says that the record with the empty key was somebody's data when last seen.
+	foreign atomic.Bool
+}
+
+// NewState returns the state of a server that was not seen yet.
+func NewState(m Mode) *State {
+	s := &State{mode: m}
+	s.wanted.Store(m == Always)
+	return s
+}
+
+// Parked reports whether the server was parked when this was last seen.
+func (s *State) Parked() bool { return s.parked.Load() }
+
+// Wanted reports whether the client parks the server if it is not parked.
+func (s *State) Wanted() bool { return s.wanted.Load() }
+
+// Want makes the client park the server from now on. It returns false if the mode is Never.
+func (s *State) Want() bool {
+	if s.mode == Never {
+		return false
+	}
+	s.wanted.Store(true)
+	return true
+}
+
+// Hold makes the client keep the server parked from the moment on at which anybody parks it,
+// and park it again if it is restarted. If the mode is Never, it does nothing: the client then
+// keeps the server parked as soon as a Query has shown that it is.
+func (s *State) Hold() {
+	if s.mode == Never {
+		return
+	}
+	s.held.Store(true)
+	if s.Parked() {
+		s.Want()
+	}
+}
+
+// Appends reports whether a call that creates records must end with an Update. A client that
+// holds the server can't know whether somebody has just parked it.
+func (s *State) Appends() bool {
+	return !s.foreign.Load() && (s.parked.Load() || s.wanted.Load() || s.held.Load())
+}
+
+// Learn is called with the success of an Update.
+func (s *State) Learn(parked bool) {
+	s.parked.Store(parked)
+	if parked {
+		s.foreign.Store(false)
+		if s.held.Load() {
+			s.Want()
+		}
+	}
+}
+
+// Record is what a Query has shown of the record with the empty key.
+type Record struct {
+	Found bool
+	Unit  codec.Unit
+}
+
+// Keep keeps a server parked, or parks it if that is wanted. It is given the reply to a Query.
+// Send sends requests in one write and returns whether the last of them has succeeded. Keep
+// returns an error if send does, or if the server is not parked though that is wanted.
+func Keep[T codec.Value](s *State, r Record, send func(...codec.Request) (bool, error)) error {
+	if r.Found && r.Unit != unit {
+		s.parked.Store(false)
+		s.foreign.Store(true)
+		return s.refused(ErrForeign)
+	}
+	s.foreign.Store(false)
+	if r.Found {
+		ok, err := send(Update[T]())
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.Learn(true)
+			return nil
+		}
+	}
+	if !s.Wanted() {
+		s.Learn(false)
+		return nil
+	}
+	// The INSERT fails if another client is quicker. The UPDATE then succeeds all the same.
+	ok, err := send(Insert[T](), Update[T]())
+	if err != nil {
+		return err
+	}
+	s.Learn(ok)
+	if !ok {
+		return ErrNotParked
+	}
+	return nil
+}
+
+// refused returns err if the server is wanted to be parked.
+func (s *State) refused(err error) error {
+	if s.Wanted() {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/dial"
+)
+
+// ErrLockedUp says that a server accepts connections and sends nothing, neither on a new
+// connection nor on one that exists. Such a server has locked up (H12).
+var ErrLockedUp = errors.New("throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps")
+
+// silence notices that a server has locked up: two attempts to connect, one after the other,
+// were accepted and got no byte until they timed out, and no connection has received anything
+// since the first of them.
+type silence struct {
+	// mu guards what follows.
+	mu       sync.Mutex
+	since    time.Time // when the first of the silent attempts ended; zero if there is none
+	received uint64    // what all connections had received by then
+	lockedUp bool
+}
+
+// check is called with the outcome of an attempt to connect that its caller has not canceled,
+// when the attempt began, and how many frames all connections have received up to now. If the
+// server has locked up, the returned error also matches ErrLockedUp.
+func (s *silence) check(err error, start time.Time, received uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !errors.Is(err, dial.ErrSilent):
+		s.since, s.lockedUp = time.Time{}, false
+	case s.since.IsZero() || received != s.received:
+		s.since, s.received, s.lockedUp = time.Now(), received, false
+	case !start.Before(s.since):
+		s.lockedUp = true
+	}
+	if s.lockedUp {
+		return fmt.Errorf("%w: %w", ErrLockedUp, err)
+	}
+	return err
+}
+
+// isLockedUp reports whether the server has locked up.
+func (s *silence) isLockedUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lockedUp
+}

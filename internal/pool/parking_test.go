@@ -1,0 +1,123 @@
+package pool_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// insert creates a record.
+func (s subject) insert(t *testing.T, key string) {
+	t.Helper()
+	r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), TTL: codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}})
+	require.NoError(t, r.err)
+	require.True(t, r.reply.OK, "the reply is that to the INSERT")
+}
+
+func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode    parking.Mode
+		hold    bool
+		parked  bool // before the pool connects
+		updates int
+	}{
+		"not parked":                   {parking.Automatic, false, false, 0},
+		"not parked, held":             {parking.Automatic, true, false, 1},
+		"parked":                       {parking.Automatic, false, true, 1},
+		"parked, held":                 {parking.Automatic, true, true, 1},
+		"parking is off":               {parking.Never, true, false, 0},
+		"parking is off, and parked":   {parking.Never, true, true, 1},
+		"always":                       {parking.Always, false, false, 1},
+		"always, parked and also held": {parking.Always, true, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				if c.parked {
+					connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
+				}
+				s := connect(t, to(srv), pool.Options[uint16]{Parking: c.mode})
+				if c.hold {
+					s.HoldParked()
+				}
+				before := srv.Requests(codec.OpUpdate)
+				s.insert(t, "k")
+				require.Equal(t, c.updates, srv.Requests(codec.OpUpdate)-before)
+				require.True(t, s.do(t.Context(), codec.Set[uint16]{Key: []byte("buffer"), TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Hours}}).reply.OK)
+				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
+				s.query(t.Context(), "k")
+				s.purge(t.Context(), "k")
+				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
+			})
+		})
+	}
+}
+
+func TestAHeldServerIsKeptParkedFromTheFirstCallOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		s.HoldParked()
+		connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
+		require.False(t, s.Parked())
+		s.insert(t, "k")
+		require.True(t, s.Parked())
+		require.NoError(t, srv.Restart(false))
+		synctest.Wait()
+		require.Equal(t, []string{""}, srv.Keys(), "it is parked again")
+	})
+}
+
+func TestPark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		require.False(t, s.Parked())
+		sent, err := s.Park(t.Context())
+		require.NoError(t, err)
+		require.True(t, sent)
+		require.True(t, s.Parked())
+		require.True(t, s.Stats().Parked)
+		require.Equal(t, []string{""}, srv.Keys())
+
+		off := connect(t, to(inMemory(t)), pool.Options[uint16]{Parking: parking.Never})
+		sent, err = off.Park(t.Context())
+		require.NoError(t, err)
+		require.False(t, sent)
+		require.False(t, off.Parked())
+	})
+}
+
+func TestParkDoesNotTouchDataWithTheEmptyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Set("", 7, time.Minute)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		_, err := s.Park(t.Context())
+		require.ErrorIs(t, err, parking.ErrForeign)
+		s.insert(t, "k")
+		require.Zero(t, srv.Requests(codec.OpUpdate))
+		require.False(t, s.Parked())
+	})
+}
+
+func TestParkFailsWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Disconnect: true})
+		sent, err := s.Park(t.Context())
+		require.Error(t, err)
+		require.True(t, sent)
+		remove()
+		time.Sleep(time.Minute)
+		require.True(t, s.Parked(), "the pool goes on trying")
+	})
+}

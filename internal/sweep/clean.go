@@ -1,0 +1,128 @@
+package sweep
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+)
+
+const (
+	// maxBatch and maxBatchBytes bound the requests that travel together, so that those of
+	// other callers do not wait long behind them.
+	maxBatch      = 256
+	maxBatchBytes = 8000
+	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
+	// of 8-byte values.
+	requestOverhead = 12
+	// cleanDuty is how many times as long as a batch takes the pause after it is.
+	cleanDuty = 4
+	// guard is how soon after its QUERY was sent a record may be prolonged.
+	guard = time.Second
+)
+
+// batch returns the most requests that travel together.
+func (s *Sweeper[T]) batch() int { return max(1, min(maxBatch, s.o.MaxInFlight)) }
+
+// clean looks at records and does what the Rule decides. It is done earlier than at the deadline
+// if the records must be swept so often.
+func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *Result) error {
+	left := len(n.all)
+	begin := time.Now()
+	for batch := range n.batches(s.batch(), maxBatchBytes) {
+		start := time.Now()
+		if err := s.cleanBatch(ctx, batch, r); err != nil {
+			return err
+		}
+		if left -= len(batch); left == 0 {
+			break
+		}
+		if r.interval > 0 && !s.o.Server.Parked() && begin.Add(r.interval/3).Before(deadline) {
+			deadline = begin.Add(r.interval / 3)
+		}
+		batches := (left + len(batch) - 1) / len(batch)
+		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), batches)) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// pauseAfter returns how long to pause after a batch that took so long, if so many batches are
+// left to be done in the time that is left.
+func pauseAfter(took, left time.Duration, batches int) time.Duration {
+	return max(0, min(cleanDuty*took, left/time.Duration(batches)-took))
+}
+
+// query queries records. The call must be put back when the replies are not needed any more.
+func (s *Sweeper[T]) query(ctx context.Context, batch [][]byte) ([]conn.Reply[T], *conn.Call[T], error) {
+	cl := s.o.Calls.Get()
+	for _, name := range batch {
+		conn.Add(cl, codec.Query{Key: name}) // names from a LIST are never too long
+	}
+	replies, err := s.do(ctx, cl)
+	return replies, cl, err
+}
+
+// cleanBatch looks at a batch of records and does what the Rule decides.
+func (s *Sweeper[T]) cleanBatch(ctx context.Context, batch [][]byte, r *Result) error {
+	now, sent := s.o.Now(), time.Now()
+	replies, queries, err := s.query(ctx, batch)
+	if err != nil {
+		return err
+	}
+	parked := s.o.Server.Parked()
+	changes := s.o.Calls.Get()
+	var actions []Action // of changes
+	for i, reply := range replies {
+		if !reply.OK {
+			continue
+		}
+		d := s.o.Rule.Decide(batch[i], Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}, now)
+		if d.Interval > 0 && (r.interval == 0 || d.Interval < r.interval) {
+			r.interval = d.Interval
+		}
+		switch {
+		case d.Action == Leave:
+			continue
+		case d.Action == Remove:
+			conn.Add(changes, codec.Purge{Key: batch[i]})
+		case d.Action == Prolong && !parked:
+			r.Kept++
+			// A PATCH would shorten a window that has been opened under the name meanwhile.
+			conn.Add(changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: batch[i]})
+			changes.Stale = func() bool { return time.Since(sent) > guard }
+		default:
+			r.Kept++
+			continue
+		}
+		actions = append(actions, d.Action)
+	}
+	s.o.Calls.Put(queries)
+	if len(actions) == 0 || s.o.DryRun {
+		s.o.Calls.Put(changes)
+		r.count(actions, func(int) bool { return true })
+		return nil
+	}
+	replies, err = s.do(ctx, changes)
+	if err != nil {
+		return err
+	}
+	r.count(actions, func(i int) bool { return replies[i].OK })
+	s.o.Calls.Put(changes)
+	return nil
+}
+
+// count counts the actions that were done.
+func (r *Result) count(actions []Action, done func(i int) bool) {
+	for i, a := range actions {
+		switch {
+		case !done(i):
+		case a == Remove:
+			r.Removed++
+		default:
+			r.Prolonged++
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package sweep
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/parking"
+)
+
+// LeaderKey is the key of the record that makes one sweeper the leader. Its TTL tells when the
+// last sweep began, and its count is the number of the leader's term. It is never removed.
+const LeaderKey = "throttr:sweeper"
+
+// longestInterval is less than the TTL of the leader's record.
+const longestInterval = 220 * time.Second
+
+// termTTL returns the TTL that the record begins each term with, in seconds. It is so long, as
+// far as a T can tell, that the record does not expire if all clients stop for a while.
+func termTTL[T codec.Value]() codec.TTL[T] {
+	seconds := uint64(240)
+	if codec.Size[T]() > 1 {
+		seconds = 18 * 60 * 60
+	}
+	return codec.TTL[T]{Amount: T(seconds), Unit: codec.Seconds}
+}
+
+// term is what a sweeper knows of the present leader's term.
+type term[T codec.Value] struct {
+	exists bool
+	number T
+	age    time.Duration // rounded up to a second
+}
+
+// lookUp reads the leader's term. It joins in if somebody has parked the server.
+func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
+	cl := s.o.Calls.Get()
+	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
+	conn.Add(cl, parking.Query())
+	replies, err := s.do(ctx, cl)
+	if err != nil {
+		return term[T]{}, err
+	}
+	leader, parked := replies[0], replies[1]
+	s.o.Calls.Put(cl)
+	if parked.OK && parked.TTL.Amount > 0 && parking.Is("", parked.TTL.Unit) && !s.o.Server.Parked() {
+		s.o.Server.Park(ctx)
+	}
+	if !leader.OK {
+		return term[T]{age: longestInterval}, nil
+	}
+	age := termTTL[T]().Amount - min(leader.TTL.Amount, termTTL[T]().Amount)
+	return term[T]{exists: true, number: leader.Quota, age: time.Duration(age) * time.Second}, nil
+}
+
+// claim begins a term, and reports whether this sweeper leads it. Of those that claim the same
+// one, the first does. If the others move its beginning, they do so by the time of a request.
+func (s *Sweeper[T]) claim(ctx context.Context, t term[T]) (leads bool, err error) {
+	cl := s.o.Calls.Get()
+	cl.Atomicity = conn.SingleRead
+	key := []byte(LeaderKey)
+	if t.exists {
+		conn.Add(cl, codec.Query{Key: key})
+		conn.Add(cl, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch, Value: termTTL[T]().Amount, Key: key})
+		conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: key})
+	} else {
+		conn.Add(cl, codec.Insert[T]{Key: key, TTL: termTTL[T]()})
+	}
+	replies, err := s.do(ctx, cl)
+	if err != nil {
+		return false, err
+	}
+	leads = replies[0].OK && replies[0].Quota == t.number
+	s.o.Calls.Put(cl)
+	return leads, nil
+}
+
+// do sends a call and returns its replies. They are valid until the call is put back. After an
+// error the call must not be used any more.
+func (s *Sweeper[T]) do(ctx context.Context, cl *conn.Call[T]) ([]conn.Reply[T], error) {
+	owned, _, err := s.o.Server.Do(ctx, cl)
+	if err == nil {
+		return cl.Replies, nil
+	}
+	if owned {
+		s.o.Calls.Put(cl)
+	}
+	return nil, err
+}

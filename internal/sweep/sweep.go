@@ -1,0 +1,269 @@
+// Package sweep removes records that their clients will not remove, because they have died.
+//
+// A sweeper looks at all records of a server from time to time. On a server that is not parked,
+// records that expire can lock it up for good (H12), so a sweeper comes in time; on a parked
+// one, it only frees memory. Of the sweepers of all processes, one at a time is the leader and
+// does the work (leader.go).
+//
+// What a LIST says is a hint, because it can be wrong (H14). So a sweep has three steps:
+//
+//  1. A LIST, on a connection of its own, tells names (names.go).
+//  2. A QUERY of each record that may be over tells what is to be done. The [Rule] decides.
+//  3. A PURGE removes the record, or an UPDATE prolongs it until its name is of no use any more
+//     (clean.go).
+//
+// Records that are not known to the Rule are never touched.
+package sweep
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+)
+
+const (
+	// startDelay is the longest time before the first sweep. A program that makes one hit
+	// and ends does not sweep.
+	startDelay = 100 * time.Millisecond
+	// minInterval and usualInterval are between two sweeps of a server that is not parked, of
+	// whatever process. A Rule that needs more than one in minInterval does not get them.
+	minInterval   = 250 * time.Millisecond
+	usualInterval = 10 * time.Second
+	// parkedInterval is between two sweeps of a parked server.
+	parkedInterval = 2 * time.Minute
+	// listDuty is how many times as long as a LIST the interval is at least, unless the Rule
+	// needs a shorter one.
+	listDuty = 50
+	// jitter divides an interval: the sweepers of a fleet come within this part of it.
+	jitter = 10
+	// retryPause is how long a sweeper waits after a failure.
+	retryPause = time.Second
+	// maxTries is how often a sweep is tried if the LIST is broken.
+	maxTries = 4
+)
+
+// Server is a server that can be swept. A *pool.Pool is one.
+type Server[T codec.Value] interface {
+	// Do sends a call and waits for its replies. If owned is false, the call must not be
+	// touched any more.
+	Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error)
+	// Stream sends a request on a connection of its own. It passes the response to decode as
+	// it arrives.
+	Stream(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error)) (sent bool, err error)
+	// Park parks the server, unless the client must not.
+	Park(ctx context.Context) (sent bool, err error)
+	// Parked reports whether no record expires on the server.
+	Parked() bool
+}
+
+// Rule knows records. It must be safe for concurrent use.
+type Rule interface {
+	// Inspect reports whether a counter of that name can be one that the rule knows. If so,
+	// removable reports whether nobody uses the name again, so that the record can be removed
+	// as soon as it is over.
+	Inspect(name []byte, now time.Time) (removable, ours bool)
+	// Decide decides about a counter that Inspect knows, after a QUERY that was sent at now.
+	Decide(name []byte, o Observation, now time.Time) Decision
+}
+
+// Observation is what a QUERY showed of a record.
+type Observation struct {
+	Count uint64
+	Unit  codec.Unit // of the TTL
+	Left  uint64     // the TTL that is left, in units
+}
+
+// Action is what is to be done about a record.
+type Action uint8
+
+const (
+	Leave   Action = iota // nothing
+	Keep                  // nothing now; the record is over, and is to be removed later
+	Remove                // remove it
+	Prolong               // prolong it, if the server is not parked: it is over, and expires too soon
+)
+
+// Decision is what a Rule has decided about a record.
+type Decision struct {
+	Action   Action
+	Increase uint64 // by how many units Prolong increases the TTL
+	// Interval is the longest time between two sweeps that records of this kind allow on a
+	// server that is not parked. 0 if the record is not known after all.
+	Interval time.Duration
+}
+
+// Options are the settings of a Sweeper. All but DryRun must be set.
+type Options[T codec.Value] struct {
+	Server      Server[T]
+	Rule        Rule
+	Calls       *conn.CallPool[T]
+	Now         func() time.Time // the clock that the Rule is given
+	MaxInFlight int              // how many requests fit one call, at least
+	DryRun      bool             // change nothing
+}
+
+// Result is what a sweep found and did.
+type Result struct {
+	Records   int // of the Rule
+	Removed   int // by this sweep; with DryRun, those that it would remove
+	Prolonged int // by this sweep; with DryRun, those that it would prolong
+	Kept      int // records that are over and remain, because their names may be used again
+	Foreign   int // records that the Rule does not know, up to 256
+	listing   time.Duration
+	interval  time.Duration // the shortest that the records need; 0 if there are none
+}
+
+// Stats is what a Sweeper has done.
+type Stats struct {
+	Sweeps  uint64 // complete ones
+	Removed uint64 // records
+	Foreign int    // records that the last complete sweep did not know, up to 256
+}
+
+// Sweeper sweeps a server.
+type Sweeper[T codec.Value] struct {
+	o    Options[T]
+	wake chan struct{} // holds an element if need has become shorter
+
+	need            atomic.Int64 // the shortest interval that Need was called with; 0: it was not
+	sweeps, removed atomic.Uint64
+	foreign         atomic.Int64
+
+	mu   sync.Mutex // guards last
+	last Result     // of the last sweep that was not broken
+}
+
+// New returns a Sweeper that does nothing yet.
+func New[T codec.Value](o Options[T]) *Sweeper[T] {
+	return &Sweeper[T]{o: o, wake: make(chan struct{}, 1)}
+}
+
+// Need says that the server must be swept at that interval unless it is parked.
+func (s *Sweeper[T]) Need(interval time.Duration) {
+	for {
+		old := s.need.Load()
+		if old != 0 && old <= int64(interval) {
+			return
+		}
+		if s.need.CompareAndSwap(old, int64(interval)) {
+			break
+		}
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns what the sweeper has done.
+func (s *Sweeper[T]) Stats() Stats {
+	return Stats{Sweeps: s.sweeps.Load(), Removed: s.removed.Load(), Foreign: int(s.foreign.Load())}
+}
+
+// Run sweeps the server whenever it is this process's turn, until ctx ends.
+func (s *Sweeper[T]) Run(ctx context.Context) {
+	if !pause(ctx, spread(startDelay)) {
+		return
+	}
+	for s.sleep(ctx, s.step(ctx)) {
+	}
+}
+
+// pause waits for a time. It returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// sleep waits for a time, or until Need is called. It returns false if ctx has ended.
+func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// step sweeps if the last sweep of the fleet is long enough ago. It returns how long to wait for
+// the next step.
+func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
+	term, err := s.lookUp(ctx)
+	interval := s.interval()
+	if err != nil {
+		return spread(min(retryPause, interval))
+	}
+	if term.age < interval {
+		return interval - term.age + rand.N(interval/jitter)
+	}
+	leads, err := s.claim(ctx, term)
+	if err != nil || !leads {
+		return spread(min(retryPause, interval))
+	}
+	start := time.Now()
+	for range maxTries {
+		r, err := s.Sweep(ctx, start.Add(interval/2))
+		if err == nil && r.Foreign == 0 {
+			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
+		}
+		if err == nil || !pause(ctx, min(retryPause, interval)) {
+			break
+		}
+	}
+	interval = s.interval()
+	return max(interval-time.Since(start), 0) + rand.N(interval/jitter)
+}
+
+// spread returns a time between half of d and d.
+func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// interval returns how old the last sweep must be for another. With the jitter, the time
+// between two sweeps is at most what the records need, however long a sweep takes.
+func (s *Sweeper[T]) interval() time.Duration {
+	if s.o.Server.Parked() {
+		return parkedInterval
+	}
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	interval := max(usualInterval, listDuty*last.listing)
+	for _, need := range []time.Duration{time.Duration(s.need.Load()), last.interval, longestInterval} {
+		if need > 0 {
+			interval = min(interval, need*8/10) // the rest is for the jitter, and for requests
+		}
+	}
+	return max(interval, minInterval)
+}
+
+// Sweep sweeps the server now, whoever is the leader. It slows down so that other clients'
+// requests pass, but not so much that it would not be done at the deadline. With an error, which
+// is nil if the sweep is complete, it returns what it did until then.
+func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
+	var r Result
+	names, err := s.list(ctx, &r)
+	if cleanErr := s.clean(ctx, names, deadline, &r); err == nil {
+		err = cleanErr
+	}
+	s.removed.Add(uint64(r.Removed))
+	if err != nil {
+		return r, err
+	}
+	s.sweeps.Add(1)
+	s.foreign.Store(int64(r.Foreign))
+	s.mu.Lock()
+	s.last = r
+	s.mu.Unlock()
+	return r, nil
+}

@@ -1,0 +1,374 @@
+// Package parking_test has the tests of parked servers, and of servers that have locked up.
+package parking_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+const (
+	never  = throttr.ParkingNever
+	always = throttr.ParkingAlways
+)
+
+// server starts a server whose records expire as on a real one.
+func server(t testing.TB, size int, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
+	return testkit.InMemory(t, append(opts, mockserver.WithRealCollector(), mockserver.WithValueSize(size))...)
+}
+
+func connect[T codec.Value](t testing.TB, srv *mockserver.Server, p throttr.Parking) *throttr.Client[T] {
+	t.Helper()
+	return testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{Parking: p}))
+}
+
+// seconds returns a TTL.
+func seconds[T codec.Value](n T) codec.TTL[T] {
+	return codec.TTL[T]{Amount: n, Unit: codec.Seconds}
+}
+
+// insert creates a counter.
+func insert[T codec.Value](t testing.TB, c *throttr.Client[T], key string, ttl codec.TTL[T]) {
+	t.Helper()
+	ok, err := c.Insert(t.Context(), key, 1, ttl)
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+// litter leaves a record that is long past its TTL. Any run of the collector that finds it
+// locks the server up.
+func litter[T codec.Value](t testing.TB, c *throttr.Client[T]) {
+	t.Helper()
+	insert(t, c, "litter", seconds[T](1))
+	time.Sleep(65 * time.Second) // the maintenance is due in 25 s
+}
+
+// several are keys of which some stand before "litter" in the server's table, so that their
+// INSERTs set its timer.
+var several = []string{"a", "b", "c", "d", "e", "f"}
+
+// requireQuiet fails the test if the collector has run.
+func requireQuiet(t testing.TB, srv *mockserver.Server) {
+	t.Helper()
+	require.False(t, srv.LockedUp())
+	require.Zero(t, srv.Expired())
+}
+
+// forEachSize runs a test for each value size.
+func forEachSize(t *testing.T, tests ...func(*testing.T)) {
+	for i, test := range tests {
+		t.Run(fmt.Sprintf("uint%d", 8<<i), func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
+
+//evidence:outages Nothing expires on a parked server, with clients and without
+func TestNothingExpiresOnAParkedServer(t *testing.T) {
+	forEachSize(t, nothingExpires[uint8], nothingExpires[uint16], nothingExpires[uint32], nothingExpires[uint64])
+}
+
+func nothingExpires[T codec.Value](t *testing.T) {
+	srv := server(t, codec.Size[T]())
+	client := connect[T](t, srv, always)
+	require.True(t, testkit.ServerStats(client).Parked)
+	litter(t, client)
+	ok, err := client.Set(t.Context(), "buffer", []byte("v"), seconds[T](1))
+	require.NoError(t, err)
+	require.True(t, ok)
+	var b throttr.Batch[T]
+	for i := range 600 { // more than fit one call
+		b.Insert(fmt.Sprint("batch:", i), 1, seconds[T](1))
+	}
+	require.NoError(t, client.Do(t.Context(), &b))
+	time.Sleep(time.Minute)
+	requireQuiet(t, srv)
+	require.Len(t, srv.Keys(), 1+1+1+600)
+	counter, ok, err := client.Query(t.Context(), "batch:599")
+	require.NoError(t, err)
+	require.True(t, ok, "a record that is past its TTL can be read")
+	require.Zero(t, counter.TTL.Amount)
+
+	client.Close()
+	time.Sleep(250 * time.Hour) // without a client
+	requireQuiet(t, srv)
+	connect[T](t, srv, never)
+	time.Sleep(250 * time.Hour)
+	requireQuiet(t, srv)
+}
+
+func TestAClientWithoutABackendKeepsAServerParkedButDoesNotParkIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 1)
+		before := connect[uint8](t, srv, throttr.ParkingAutomatic)
+		insert(t, before, "k", seconds[uint8](100))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"k"}, srv.Keys())
+		require.False(t, testkit.ServerStats(before).Parked)
+
+		parker := connect[uint8](t, srv, always)
+		litter(t, parker)
+		parker.Close()
+		after := connect[uint8](t, srv, throttr.ParkingAutomatic)
+		for i, c := range []*throttr.Client[uint8]{before, after} {
+			require.True(t, testkit.ServerStats(c).Parked)
+			for _, key := range several {
+				insert(t, c, fmt.Sprint(key, i), seconds[uint8](1))
+			}
+			time.Sleep(time.Hour)
+			requireQuiet(t, srv)
+		}
+		size, err := throttr.ProbeValueSize(t.Context(), testkit.Over(srv, throttr.Config{}), srv.Addr())
+		require.NoError(t, err)
+		require.Equal(t, 1, size)
+		_, err = throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		time.Sleep(20 * time.Second)
+		requireQuiet(t, srv)
+	})
+}
+
+// A backend keeps a server parked from the moment on at which another client parks it.
+func TestABackendNeedNotKnowThatTheServerIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 2)
+		srv.Set("foreign", 1, 10*time.Hour) // so that the backend does not park the server
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
+		l := throttr.NewRateLimit(client.Backend())
+		testkit.Hits(t, l, 1, "first", time.Second, 5)
+		parker := connect[uint16](t, srv, always)
+		insert(t, parker, "litter", seconds[uint16](1))
+		parker.Close()
+		for _, key := range several {
+			testkit.Hits(t, l, 1, key, time.Second, 5)
+			_, err := l.Inc(t.Context(), key, time.Minute, 1)
+			require.NoError(t, err)
+		}
+		client.Close()
+		time.Sleep(5 * time.Hour)
+		requireQuiet(t, srv)
+	})
+}
+
+//evidence:outages A server that restarts is parked again before anything else is asked of it
+func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
+	for name, backend := range map[string]bool{"parked by this client": false, "parked by another": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var first atomic.Pointer[[]codec.Op]
+				srv := server(t, 1, mockserver.WithObserver(func(e mockserver.Exec) {
+					if ops := first.Load(); ops != nil {
+						now := append(*ops, e.Op)
+						first.Store(&now)
+					}
+				}))
+				client := connect[uint8](t, srv, always)
+				if backend {
+					client = connect[uint8](t, srv, throttr.ParkingAutomatic)
+					client.Backend()
+				}
+				first.Store(new([]codec.Op))
+				require.NoError(t, srv.Restart(false))
+				synctest.Wait()
+				ops := *first.Load()
+				require.GreaterOrEqual(t, len(ops), 8)
+				if !backend {
+					require.Equal(t, []codec.Op{codec.OpQuery, codec.OpInsert, codec.OpUpdate}, ops[5:8], "after the probe, though nobody asks for anything")
+				}
+				require.Contains(t, srv.Keys(), "")
+				require.True(t, testkit.ServerStats(client).Parked)
+				litter(t, client)
+				requireQuiet(t, srv)
+			})
+		})
+	}
+}
+
+// The INSERT of a call sets the timer of the server, and the connection ends before the UPDATE.
+//
+//evidence:outages A connection that ends at any byte of a call does not end parking
+func TestAConnectionThatEndsInACallDoesNotEndParking(t *testing.T) {
+	for _, direction := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
+		t.Run(direction.String(), func(t *testing.T) {
+			for after := range 200 {
+				synctest.Test(t, func(t *testing.T) {
+					srv := server(t, 1)
+					parker := connect[uint8](t, srv, always)
+					litter(t, parker)
+					parker.Close()
+					srv.Cut(mockserver.Cut{Direction: direction, After: after, Times: 1})
+					client, err := throttr.Connect[uint8](t.Context(), testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
+					if err != nil { // the probe was cut
+						connect[uint8](t, srv, throttr.ParkingAutomatic)
+					} else {
+						defer client.Close()
+						for _, key := range several {
+							if _, err = client.Insert(t.Context(), key, 1, seconds[uint8](2)); err != nil {
+								break // nobody asks for anything more
+							}
+						}
+					}
+					time.Sleep(time.Hour)
+					requireQuiet(t, srv)
+				})
+			}
+		})
+	}
+}
+
+// The INSERT of the probe of another connection sets the timer, and the connection ends before
+// the UPDATE.
+func TestAProbeThatIsCutDoesNotEndParking(t *testing.T) {
+	for after := range 160 {
+		synctest.Test(t, func(t *testing.T) {
+			srv := server(t, 1)
+			client := connect[uint8](t, srv, always)
+			litter(t, client)
+			remove := srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: after})
+			for range 5 { // the random key of a probe may stand behind "litter" in the table
+				for range client.List(t.Context()) {
+				}
+			}
+			remove()
+			time.Sleep(20 * time.Second) // less than until the maintenance
+			requireQuiet(t, srv)
+		})
+	}
+}
+
+func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 1)
+		client := connect[uint8](t, srv, always)
+		litter(t, client)
+		ok, err := client.Purge(t.Context(), "")
+		require.NoError(t, err)
+		require.True(t, ok)
+		for _, key := range several {
+			insert(t, client, key, seconds[uint8](2))
+		}
+		synctest.Wait()
+		require.Contains(t, srv.Keys(), "")
+		require.True(t, testkit.ServerStats(client).Parked)
+		time.Sleep(10 * time.Second) // the maintenance has not noticed yet
+		requireQuiet(t, srv)
+		client.Purge(t.Context(), "")
+		time.Sleep(time.Minute) // the maintenance notices
+		require.Contains(t, srv.Keys(), "")
+	})
+}
+
+func TestAServerOfAnotherValueSizeIsNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 1)
+		_, err := throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		require.Empty(t, srv.Keys())
+	})
+}
+
+//evidence:outages A record with the empty key that does not park the server is left alone
+func TestARecordOfSomebodyWithTheEmptyKeyIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 2)
+		srv.Set("", 7, time.Minute) // in milliseconds
+		client := connect[uint16](t, srv, always)
+		l := throttr.NewRateLimit(client.Backend())
+		testkit.Hits(t, l, 1, "k", time.Second, 5)
+		insert(t, client, "other", seconds[uint16](1))
+		require.False(t, testkit.ServerStats(client).Parked)
+		ttl, ok := srv.TTL("")
+		require.True(t, ok)
+		require.Equal(t, time.Minute, ttl)
+		quota, _ := srv.Counter("")
+		require.EqualValues(t, 7, quota)
+		client.Close()
+	})
+}
+
+func TestTheRecordThatParksAServerIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server(t, 8)
+		client := connect[uint64](t, srv, always)
+		entries, err := testkit.Collect(t, client.List(t.Context()))
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.Empty(t, entries[0].Key)
+		require.Equal(t, codec.Hours, entries[0].Unit)
+		require.Greater(t, time.Until(entries[0].ExpiresAt), 50*365*24*time.Hour)
+	})
+}
+
+// lock locks srv up: records expire within microseconds of each other.
+func lock(t testing.TB, srv *mockserver.Server) {
+	t.Helper()
+	for i := range 20 {
+		srv.Set(fmt.Sprint("twin:", i), 1, 20*time.Second)
+		time.Sleep(time.Microsecond)
+	}
+	time.Sleep(40 * time.Second)
+	require.True(t, srv.LockedUp())
+}
+
+//evidence:outages A server that has locked up is told from one that is down (H12)
+func TestALockedUpServerIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), mockserver.WithRealCollector())
+		require.NoError(t, err)
+		defer srv.Close()
+		client := connect[uint16](t, srv, never)
+		lock(t, srv)
+		start := time.Now()
+		_, _, err = client.Query(t.Context(), "k")
+		require.Error(t, err)
+		require.NotErrorIs(t, err, throttr.ErrLockedUp, "one connection is not enough")
+		for !errors.Is(err, throttr.ErrLockedUp) {
+			require.Less(t, time.Since(start), 30*time.Second)
+			time.Sleep(time.Second)
+			_, _, err = client.Query(t.Context(), "k")
+		}
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.ErrorContains(t, err, "accepts connections but answers nothing: locked up (H12); only a restart helps")
+		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.ServerStats(client).LockedUp)
+		require.NoError(t, srv.Restart(false))
+		time.Sleep(20 * time.Second)
+		_, _, err = client.Query(t.Context(), "k")
+		require.NoError(t, err)
+		require.False(t, testkit.ServerStats(client).LockedUp)
+	})
+}
+
+func TestAServerThatIsAwayOrSlowIsNotLockedUp(t *testing.T) {
+	for name, fail := range map[string]func(srv *mockserver.Server){
+		"refuses":          func(srv *mockserver.Server) { srv.Refuse(true); srv.Disconnect() },
+		"responds slowly":  func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Delay: 4 * time.Second}) },
+		"loses everything": func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Key: "k", Drop: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				client := connect[uint16](t, srv, never)
+				fail(srv)
+				for range 20 {
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					_, _, err := client.Query(ctx, "k")
+					cancel()
+					require.NotErrorIs(t, err, throttr.ErrLockedUp)
+					require.False(t, testkit.ServerStats(client).LockedUp)
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}

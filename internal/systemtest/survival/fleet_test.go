@@ -1,0 +1,164 @@
+package survival_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// fleet is processes, and the times at which one of them has sent a LIST.
+type fleet struct {
+	processes []*process[uint16]
+
+	mu    sync.Mutex // guards what follows
+	lists []time.Time
+	kill  bool // the next one that sends a LIST dies
+}
+
+func startFleet(t *testing.T, srv *mockserver.Server, n int) *fleet {
+	f := &fleet{}
+	for i := range n {
+		p := start[uint16](t, srv, throttr.Config{})
+		f.processes = append(f.processes, p)
+		onList := func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.lists = append(f.lists, time.Now())
+			if f.kill {
+				f.kill = false
+				p.kill()
+			}
+		}
+		p.onList.Store(&onList)
+		p.hit(rand.New(rand.NewPCG(4, uint64(i))), keys(100), time.Second, 5*time.Second, 100)
+	}
+	return f
+}
+
+// pauses lets time pass, and returns the times between two LISTs.
+func (f *fleet) pauses(d time.Duration) (all []time.Duration) {
+	f.mu.Lock()
+	f.lists = nil
+	f.mu.Unlock()
+	time.Sleep(d)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := 1; i < len(f.lists); i++ {
+		all = append(all, f.lists[i].Sub(f.lists[i-1]))
+	}
+	return all
+}
+
+func TestOneProcessOfAFleetSweeps(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"parked": 2 * time.Minute, "not parked": 9 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t, mockserver.WithRealCollector())
+				if name != "parked" {
+					srv.Set("somebody's", 1, 24*time.Hour)
+				}
+				f := startFleet(t, srv, unlessRace(50))
+				time.Sleep(time.Second)
+				require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
+
+				check := func(pauses []time.Duration) {
+					t.Helper()
+					for _, p := range pauses {
+						require.InDelta(t, interval, p, float64(interval/3))
+					}
+				}
+				pauses := f.pauses(20 * interval)
+				require.GreaterOrEqual(t, len(pauses), 16)
+				check(pauses)
+
+				f.mu.Lock()
+				f.kill = true
+				f.mu.Unlock()
+				pauses = f.pauses(6 * interval)
+				require.GreaterOrEqual(t, len(pauses), 4)
+				check(pauses)
+				require.False(t, f.kill, "a leader was killed in the midst of a sweep")
+			})
+		})
+	}
+}
+
+func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithRealCollector())
+		ours := "rl:1s:946684800:k" // a name as windows have it
+		foreign := []string{"jobs", "rl:1s:abc:k", "rl:01s:7:k", "zz:1s:7:k"}
+		for _, key := range foreign {
+			srv.Set(key, 7, time.Hour)
+		}
+		other := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		set, err := other.Set(t.Context(), ours, []byte("a buffer"), codec.TTL[uint16]{Amount: 1, Unit: codec.Hours})
+		require.NoError(t, err)
+		require.True(t, set)
+		p := start[uint16](t, srv, throttr.Config{})
+		r := rand.New(rand.NewPCG(5, 5))
+		p.hit(r, keys(50), time.Second, 20*time.Millisecond, 100)
+		p.hit(r, keys(50), time.Minute, 20*time.Millisecond, 100)
+		time.Sleep(40 * time.Second)
+		require.Len(t, testkit.Keys(srv), len(srv.Keys())-1, "no parking record")
+		require.False(t, p.client.Stats().Servers[0].Parked)
+		require.Equal(t, len(foreign)+1, p.backend.Stats().Foreign)
+		for _, key := range append(foreign, ours) {
+			left, ok := srv.TTL(key)
+			require.True(t, ok)
+			require.Equal(t, time.Hour-40*time.Second, left)
+		}
+
+		// Records of the dead are removed before they expire.
+		p.end()
+		q := start[uint16](t, srv, throttr.Config{})
+		time.Sleep(6 * time.Minute)
+		require.ElementsMatch(t, append(foreign, ours), testkit.Keys(srv))
+		require.Zero(t, srv.Expired())
+		require.Equal(t, len(foreign)+1, q.backend.Stats().Foreign)
+	})
+}
+
+func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			scale = 222 * time.Second       // what is left of 255 s is the margin
+			most  = 5166 * time.Millisecond // (margin − grace − 1 s) / 3
+		)
+		records := unlessRace(120_000)
+		srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithValueSize(1))
+		srv.Set("somebody's", 1, 24*time.Hour) // so the server is not parked
+		p := start[uint8](t, srv, throttr.Config{})
+		for i := range records {
+			p.work.Go(func() { p.limiter.Hit(p.ctx, fmt.Sprint("user:", i), scale, 10) })
+			if i%1000 == 999 {
+				p.work.Wait()
+			}
+		}
+		require.Len(t, testkit.Keys(srv), records+1)
+		p.end()
+		// The pauses after batches that take so long would add up to 10 s.
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 5 * time.Millisecond})
+		q := start[uint8](t, srv, throttr.Config{})
+		var lists []time.Time
+		onList := func() { lists = append(lists, time.Now()) }
+		q.onList.Store(&onList)
+		time.Sleep(time.Minute)
+		q.end()
+		require.GreaterOrEqual(t, len(lists), 12)
+		for i := 1; i < len(lists); i++ {
+			require.LessOrEqual(t, lists[i].Sub(lists[i-1]), most)
+		}
+		require.Zero(t, srv.Expired())
+	})
+}

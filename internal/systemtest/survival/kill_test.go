@@ -1,0 +1,125 @@
+package survival_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// sweepTime is enough for sweepers to come twice, and for names to be of no use any more.
+const sweepTime = 5*time.Minute + 10*time.Second
+
+func keys(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint("user:", i)
+	}
+	return all
+}
+
+func forEachSize(t *testing.T, test func(t *testing.T, size int, a window.Algorithm)) {
+	for _, size := range []int{1, 2, 4, 8} {
+		for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+			t.Run(fmt.Sprintf("uint%d/%v", 8*size, a), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { test(t, size, a) })
+			})
+		}
+	}
+}
+
+func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
+	forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+		switch size {
+		case 1:
+			killAndRestart[uint8](t, a, 100)
+		case 2:
+			killAndRestart[uint16](t, a, 1000)
+		case 4:
+			killAndRestart[uint32](t, a, 1000)
+		case 8:
+			killAndRestart[uint64](t, a, 1000)
+		}
+	})
+}
+
+func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint64) {
+	const processes = 2
+	lasts := unlessRace(10 * time.Minute)
+	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
+	begin := func(seed uint64) *process[T] {
+		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+		r := rand.New(rand.NewPCG(2, seed))
+		p.hit(r, keys(100), time.Second, 40*time.Millisecond, limit)
+		p.hit(r, keys(20), 5*time.Second, 200*time.Millisecond, limit)
+		p.hit(r, keys(20), time.Minute, 200*time.Millisecond, limit)
+		return p
+	}
+	var running [processes]*process[T]
+	for i := range running {
+		running[i] = begin(uint64(i))
+	}
+	for seed, end := uint64(processes), time.Now().Add(lasts); time.Now().Before(end); seed++ {
+		time.Sleep(time.Second + time.Duration(r.Int64N(int64(3*time.Second))))
+		i := r.IntN(processes)
+		running[i].end()
+		running[i] = begin(seed)
+		require.False(t, srv.LockedUp())
+	}
+	for _, p := range running {
+		p.end()
+	}
+	start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+	time.Sleep(sweepTime)
+	require.Empty(t, testkit.Keys(srv), "records of the dead")
+	require.Zero(t, srv.Expired(), "records that expired")
+}
+
+func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
+	for _, absence := range []time.Duration{3 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
+		forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+			if size == 1 {
+				absent[uint8](t, a, absence)
+			} else {
+				absent[uint16](t, a, absence)
+			}
+		})
+	}
+}
+
+func absent[T codec.Value](t *testing.T, a window.Algorithm, absence time.Duration) {
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
+	for seed := range uint64(3) {
+		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+		r := rand.New(rand.NewPCG(3, seed))
+		for _, scale := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+			p.hit(r, keys(50), scale, 20*time.Millisecond, 100)
+		}
+		time.Sleep(3 * time.Second)
+		p.end()
+		require.NotEmpty(t, testkit.Keys(srv))
+		time.Sleep(absence)
+		require.False(t, srv.LockedUp())
+	}
+	p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+	_, err := p.limiter.Hit(t.Context(), "k", time.Minute, 10)
+	require.NoError(t, err)
+	time.Sleep(sweepTime)
+	require.Empty(t, testkit.Keys(srv), "records of the dead")
+	require.Zero(t, srv.Expired(), "records that expired")
+	stats := p.backend.Stats()
+	require.NotZero(t, stats.Sweeps)
+	require.NotZero(t, stats.Orphans)
+	require.Zero(t, stats.Foreign)
+}

@@ -1,0 +1,48 @@
+package throttr
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/sweep"
+)
+
+// Swept is what [Client.Sweep] found on one server, and what it did.
+type Swept struct {
+	Server    string // as in Config.Servers
+	Records   int    // records of windows, of all clients
+	Removed   int    // records of windows that were over; in a dry run, those that would be removed
+	Prolonged int    // records that would have expired too soon; in a dry run, those that would be prolonged
+	Kept      int    // records of windows that are over, but whose names clients may use again
+	Foreign   int    // records of other programs, up to 256
+}
+
+// Sweep removes the records of windows that are over and that their clients have not removed,
+// from all servers. Every [ServerBackend] does so by itself; Sweep is for operators of servers
+// that have none at the moment. On a server that is not parked, records whose names may be used
+// again are prolonged if they would expire. A dry run changes nothing. Sweep never touches the
+// records of open windows and of other programs.
+//
+// The requests of others pass in between, for which Sweep takes up to half a minute. It returns what was found on each server, in the order of Config.Servers, and
+// the errors, joined: each is a [*RequestError].
+func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]Swept, error) {
+	return each(c.servers.all, func(s *server[T]) ([]Swept, error) {
+		sweeper := sweep.New(sweep.Options[T]{
+			Server: s.pool, Rule: &fixedwindow.Rule[T]{}, Calls: &c.calls, Now: time.Now,
+			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
+		})
+		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))
+		if err != nil {
+			err = requestError(s.name, codec.OpList, !dryRun, err)
+		}
+		return []Swept{{
+			Server: s.name, Records: r.Records, Removed: r.Removed, Prolonged: r.Prolonged,
+			Kept: r.Kept, Foreign: r.Foreign,
+		}}, err
+	})
+}
+
+// sweepTime is how long Client.Sweep may take so that it does not delay others' requests.
+const sweepTime = 30 * time.Second
