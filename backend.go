@@ -92,7 +92,7 @@ func WithMaxWindows(n int) BackendOption {
 // servers. One per client is enough, for all its keys and scales. Close it, or the client. It
 // panics if an option is nil.
 func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
-	o := backendOptions{now: time.Now}
+	var o backendOptions
 	for _, opt := range opts {
 		if opt == nil {
 			panic("throttr: Client.Backend with a nil BackendOption")

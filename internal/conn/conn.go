@@ -249,6 +249,9 @@ func (c *Conn[T]) Retire() { c.queue.closeWhenEmpty() }
 // Done returns a channel that is closed when nothing of the connection is left.
 func (c *Conn[T]) Done() <-chan struct{} { return c.done }
 
+// Open reports whether the connection takes calls.
+func (c *Conn[T]) Open() bool { return c.queue.open() }
+
 // Err returns why the connection ends or has ended, or nil.
 func (c *Conn[T]) Err() error { return c.queue.reason() }
 

@@ -311,6 +311,13 @@ func (q *writeQueue[T]) reason() error {
 	return q.closed
 }
 
+// open reports whether calls can be queued.
+func (q *writeQueue[T]) open() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed == nil && !q.retire
+}
+
 // usage returns how many requests are in flight and queued.
 func (q *writeQueue[T]) usage() (inFlight, queued int) {
 	q.mu.Lock()

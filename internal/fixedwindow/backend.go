@@ -1,24 +1,24 @@
-// Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of
-// clients whose clocks differ by less than a scale. docs/rate-limiting.md explains the rules.
+// Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of clients.
+// docs/rate-limiting.md explains the rules, and package slot has them as functions.
 //
 // A [Backend] has an entry for each key and scale that it remembers. A hit travels like this:
 //
 //	backend.go    checks the arguments and finds the entry
 //	coalescer     (package coalesce) gathers the hits of the entry into batches
-//	entry.go      decides hits from what is known, and counts batches in the known window
-//	lookup.go     finds the window if none is known
-//	open.go       opens a window if there is none
-//	reaper.go     removes the record of the window later
-//	rule.go       knows the records by their names, so that a sweeper removes those of the dead
+//	known.go      decides hits from what is known of the open window
+//	slots.go      counts batches in the open window, and opens one if there is none
+//	link.go       is the connection for lookups and for what rests on them
+//	janitor.go    removes the records of keys that are not in use any more (clean.go)
 //
-// replace.go has Set and Reset, and lookup.go has Get. What a client knows of a window is in observation.go and
-// known.go; how windows are kept in records is in timing.go and record.go.
+// Aligned windows have records of their own (aligned.go). How windows are kept in records is in
+// layout.go, timing.go and names.go.
 package fixedwindow
 
 import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -35,24 +35,32 @@ var ErrTooManyWindows = errors.New("throttr: too many windows")
 const (
 	// closeWait is how long Close waits for windows to be over.
 	closeWait = time.Second
-	// closeTimeout is how long Close may take after that to remove the records of windows
-	// that are over.
-	closeTimeout = time.Second
+	// closeTimeout is how long Close may take after that to remove the records of windows that
+	// are over. It takes two guards.
+	closeTimeout = 3 * time.Second
 )
 
-// Server executes calls, and can be swept.
-type Server[T codec.Value] = sweep.Server[T]
+// Server executes calls, and can be swept. A *pool.Pool is one.
+type Server[T codec.Value] interface {
+	sweep.Server[T]
+	// Dedicated makes a connection for calls that rest on the replies to earlier ones.
+	Dedicated(ctx context.Context) (*conn.Conn[T], error)
+	// AddParking and TakeParking are called before a call is sent on a dedicated connection,
+	// and after it has succeeded.
+	AddParking(cl *conn.Call[T])
+	TakeParking(cl *conn.Call[T])
+}
 
-// Options are the settings of a Backend. All but DenialMemory, WithoutCoalescing and
+// Options are the settings of a Backend. All but Now, DenialMemory, WithoutCoalescing and
 // WithoutSweeper must be set.
 type Options[T codec.Value] struct {
 	Servers   []Server[T]
 	Pick      func(key string) int // the index of the server where a key lives
 	Calls     *conn.CallPool[T]
-	Now       func() time.Time
+	Now       func() time.Time // the clock of ends of windows; nil means time.Now
 	Algorithm window.Algorithm // must be the same in all clients
 
-	MaxWindows  int // windows that are remembered; four times as many records may await removal
+	MaxWindows  int // windows that are remembered; the records of four times as many may await removal
 	MaxQueued   int // hits that wait for a request, for each window
 	MaxInFlight int // the most requests of a call
 
@@ -70,44 +78,65 @@ type Options[T codec.Value] struct {
 // Errors match [window.ErrScale], [window.ErrRange], [window.ErrClosed], [ErrTooManyWindows] or
 // [conn.ErrQueueFull], or they are those of ctx or a Server.
 type Backend[T codec.Value] struct {
-	servers      []Server[T]
-	pick         func(key string) int
-	calls        *conn.CallPool[T]
-	now          func() time.Time
-	algorithm    window.Algorithm
-	denialMemory time.Duration // 0 means timing.denialMemory
+	servers       []Server[T]
+	pick          func(key string) int
+	calls         *conn.CallPool[T]
+	now           func() time.Time
+	separateClock bool // now is not the clock of the process
+	algorithm     window.Algorithm
+	denialMemory  time.Duration
+	maxRequests   int // of a call that removes records
 
 	group    *coalesce.Group
 	table    table[T]
-	reapers  []*reaper[T]        // one for each server
+	layouts  layouts
+	links    []*link[T]          // one for each server
+	janitors []*janitor[T]       // one for each server
 	sweepers []*sweep.Sweeper[T] // one for each server, or none
+	ids      atomic.Int64        // the last ID of a window
 	closing  sync.Once
 }
 
 // New returns a backend and starts its goroutines. Close it after use.
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
-		servers: o.Servers, pick: o.Pick, calls: o.Calls, now: o.Now,
+		servers: o.Servers, pick: o.Pick, calls: o.Calls, now: o.Now, separateClock: o.Now != nil,
 		algorithm: o.Algorithm, denialMemory: o.DenialMemory,
-		group: coalesce.NewGroup(coalesce.Options{Now: o.Now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing}),
+		maxRequests: max(1, min(cleanBatch, o.MaxInFlight)),
 	}
-	b.table.init(o.MaxWindows)
-	records := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
-	batch := max(1, min(reapBatch, o.MaxInFlight))
+	if b.now == nil {
+		b.now = time.Now
+	}
+	b.group = coalesce.NewGroup(coalesce.Options{Now: b.now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing})
+	b.table.init(o.MaxWindows, b.now)
+	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
-		r := newReaper(b, s, records, batch)
-		b.reapers = append(b.reapers, r)
-		b.group.Go(r.run)
+		l := newLink(s, o.Calls)
+		j := newJanitor(b, l, keys)
+		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
+		b.group.Go(j.run)
 		if o.WithoutSweeper {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Rule: &Rule[T]{}, Calls: o.Calls, Now: o.Now, MaxInFlight: o.MaxInFlight,
+			Server: s, Rule: &Rule[T]{}, Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		b.sweepers = append(b.sweepers, sweeper)
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b
+}
+
+// newID returns an ID for a window that was not known.
+func (b *Backend[T]) newID() int64 { return b.ids.Add(1) }
+
+// denialMemoryOf returns for how long denials are remembered in windows of a scale, and so how late
+// a Set or Reset by another client takes effect.
+func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
+	if b.denialMemory != 0 {
+		return b.denialMemory
+	}
+	return min(max(scale/10, 10*time.Millisecond), time.Second)
 }
 
 // Hit adds increment to the active window, or opens one. If the window is known to be over
@@ -117,7 +146,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, l
 	if err := checkCount("limit", limit, size); err != nil {
 		return window.Window{}, false, err
 	}
-	if err := checkIncrement(limit, increment, size); err != nil {
+	if err := checkCount("increment", increment, size); err != nil {
 		return window.Window{}, false, err
 	}
 	return b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
@@ -128,7 +157,7 @@ func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, i
 	if err := checkCount("increment", increment, codec.Size[T]()); err != nil {
 		return window.Window{}, false, err
 	}
-	return b.count(ctx, key, scale, coalesce.Hit{Limit: maxCount[T](), Increment: increment, Must: true})
+	return b.count(ctx, key, scale, coalesce.Hit{Limit: maxValue[T](), Increment: increment, Must: true})
 }
 
 // count has a hit counted.
@@ -156,7 +185,7 @@ func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (
 	if err := b.group.Check(ctx); err != nil {
 		return window.Window{}, false, err
 	}
-	r, err := e.get(ctx)
+	r, err := e.windows.get(ctx)
 	return windowOf(r), false, err
 }
 
@@ -170,7 +199,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, c
 		return window.Window{}, false, err
 	}
 	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
-		return e.set(ctx, count)
+		return e.windows.set(ctx, count)
 	})
 	return windowOf(r), sent, queueError(err)
 }
@@ -190,16 +219,26 @@ func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Dura
 	if len(scales) == 0 {
 		scales = b.table.scales(key)
 	}
-	for _, scale := range scales {
-		ended, sent, err := b.reset(ctx, key, scale)
-		if err != nil {
-			return n, sent, err
-		}
-		if ended {
+	// It takes a guard to end a window, so they are ended at the same time.
+	type outcome struct {
+		ended, sent bool
+		err         error
+	}
+	all := make([]outcome, len(scales))
+	var resets sync.WaitGroup
+	for i, scale := range scales {
+		resets.Go(func() { all[i].ended, all[i].sent, all[i].err = b.reset(ctx, key, scale) })
+	}
+	resets.Wait()
+	for _, o := range all {
+		if o.ended && o.err == nil {
 			n++
 		}
+		if err == nil && o.err != nil {
+			sent, err = o.sent, o.err
+		}
 	}
-	return n, false, nil
+	return n, sent, err
 }
 
 // reset ends the active window and reports whether there was one.
@@ -208,7 +247,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	if err != nil {
 		return false, false, err
 	}
-	r, sent, err := e.coalescer.Exclusive(ctx, e.reset)
+	r, sent, err := e.coalescer.Exclusive(ctx, e.windows.reset)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
@@ -223,11 +262,14 @@ func (b *Backend[T]) Close() {
 		timeout := time.AfterFunc(closeTimeout, b.group.Cancel)
 		defer timeout.Stop()
 		var last sync.WaitGroup
-		for _, r := range b.reapers {
-			last.Go(r.finish)
+		for _, j := range b.janitors {
+			last.Go(j.close)
 		}
 		last.Wait()
 		b.group.Close()
+		for _, l := range b.links {
+			l.close()
+		}
 	})
 }
 
@@ -235,8 +277,8 @@ func (b *Backend[T]) Close() {
 func (b *Backend[T]) awaitEnds() {
 	now := b.now()
 	var wait time.Duration
-	for _, rp := range b.reapers {
-		wait = max(wait, rp.lastEnd(now.Add(closeWait)).Sub(now))
+	for _, j := range b.janitors {
+		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {
 		time.Sleep(wait)
@@ -267,17 +309,23 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 	if err := window.CheckScale(scale); err != nil {
 		return nil, err
 	}
-	t, ok := timingFor(b.algorithm, scale, maxValue[T]())
-	if !ok {
-		return nil, scaleError(b.algorithm, scale, codec.Size[T]())
+	i := b.pick(key)
+	e := &entry[T]{key: key, scale: scale}
+	if b.algorithm == window.Aligned {
+		t, ok := timingFor(scale, maxValue[T]())
+		if !ok {
+			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
+		}
+		e.windows = newAligned(b, i, e, t)
+	} else {
+		l, ok := b.layouts.get(scale, maxValue[T]())
+		if !ok {
+			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
+		}
+		e.windows = newSlots(b, i, e, l)
 	}
-	if t.needsParking() && !b.servers[b.pick(key)].Parked() {
-		return nil, marginError(b.algorithm, scale, codec.Size[T]())
-	}
-	for _, s := range b.sweepers {
-		s.Need(t.sweepInterval())
-	}
-	return newEntry(b, key, t), nil
+	e.coalescer = b.group.New(e.windows)
+	return e, nil
 }
 
 // windowOf returns the window that a coalescer's result shows.
@@ -297,7 +345,7 @@ func queueError(err error) error {
 // Stats is what a Backend remembers and has done.
 type Stats struct {
 	Windows int    // windows that are remembered, which may be over
-	Records int    // records that are yet to be removed
+	Records int    // keys, with their scales, whose records are yet to be removed
 	Sweeps  uint64 // complete sweeps, of all servers
 	Orphans uint64 // records that sweeps have removed
 	Foreign int    // records that the last sweeps did not know, up to 256 for each server
@@ -306,8 +354,8 @@ type Stats struct {
 // Stats returns what the backend remembers and has done.
 func (b *Backend[T]) Stats() Stats {
 	s := Stats{Windows: b.table.len()}
-	for _, r := range b.reapers {
-		s.Records += r.pending()
+	for _, j := range b.janitors {
+		s.Records += j.pending()
 	}
 	for _, one := range b.sweepers {
 		swept := one.Stats()

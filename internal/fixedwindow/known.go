@@ -1,80 +1,133 @@
 package fixedwindow
 
 import (
+	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/slot"
 )
 
-// What an entry knows of the active window decides whether a hit needs a request.
+// state is what is known of an open window.
+type state struct {
+	id    int64     // identifies the window
+	count uint64    // when the window was last read
+	seen  time.Time // when that was, at the earliest
+	// The window ends between these times, by the backend's clock.
+	earliestEnd, latestEnd time.Time
 
-// denies reports whether h is denied from memory. The window was over the limit when it was
-// last read, that was not long ago, and it has certainly not ended since. The caller holds mu,
-// and the window is known.
-func (e *entry[T]) denies(h coalesce.Hit, now time.Time) bool {
-	s := &e.state
-	if h.Must || s.count <= h.Limit || !now.Before(s.earliestEnd) {
+	slot   slot.Window // the same by the monotonic clock, unless the window is aligned
+	bucket int64       // of an aligned window
+}
+
+// result returns the window with another count. Its end is never too early, and never more than
+// a scale away.
+func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
+	left := min(max(s.latestEnd.Sub(now), 1), scale)
+	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
+}
+
+// narrow narrows the end of a window to what was known of it before. It returns false, and
+// changes nothing, if the two contradict each other: they are different windows.
+func (s *state) narrow(old *state) (same bool) {
+	earliest, latest := s.earliestEnd, s.latestEnd
+	if old.earliestEnd.After(earliest) {
+		earliest = old.earliestEnd
+	}
+	if old.latestEnd.Before(latest) {
+		latest = old.latestEnd
+	}
+	if earliest.After(latest) {
 		return false
 	}
-	age := now.Sub(s.seen)
-	return age >= 0 && age < e.denialMemory
-}
-
-// outdated reports whether the window must be read before h is decided: it is over the limit but
-// may have ended, or h adds so much that the last known count is too old. The caller holds mu, and
-// the window is known.
-func (e *entry[T]) outdated(h coalesce.Hit) bool {
-	return e.state.count > h.Limit || h.Increment > share(maxValue[T](), h.Limit) || overflows(h, e.state.count)
-}
-
-// learn makes the window of a live record the known one, and returns its state.
-func (e *entry[T]) learn(o observation) state {
-	s := o.state(e.timing)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.known && e.state.bucket == s.bucket {
-		s.narrow(e.state)
+	s.id, s.earliestEnd, s.latestEnd = old.id, earliest, latest
+	if old.slot.Until.After(s.slot.Until) {
+		s.slot.Until = old.slot.Until
 	}
-	e.state, e.known = s, true
+	if old.slot.Latest.Before(s.slot.Latest) {
+		s.slot.Latest = old.slot.Latest
+	}
+	return true
+}
+
+// known is what is known of the open window of a key and scale. It decides whether a hit needs a
+// request.
+type known[T codec.Value] struct {
+	scale        time.Duration
+	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
+
+	// mu guards the fields below. They change only during Refresh, Count and operations, which do
+	// not overlap.
+	mu    sync.Mutex
+	ok    bool // there is a known window
+	state state
+}
+
+// Admit implements [coalesce.Window].
+func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := &k.state
+	switch {
+	case b.Fresh && !k.ok:
+		// There is no window. The batch opens one.
+	case !k.ok || !b.Fresh && !b.Now.Before(s.earliestEnd):
+		return coalesce.Defer, coalesce.Result{}, nil
+	case h.Must || s.count <= h.Limit:
+	case b.Read || k.denies(b.Now):
+		return coalesce.Decided, s.result(k.scale, s.count, b.Now), nil
+	default: // the window may have been reset
+		return coalesce.Defer, coalesce.Result{}, nil
+	}
+	if !fits(maxValue[T](), b, h) {
+		return coalesce.Defer, coalesce.Result{}, nil
+	}
+	return coalesce.Join, coalesce.Result{}, nil
+}
+
+// denies reports whether hits over the limit are denied from memory: the window was read not long
+// ago, and has certainly not ended since. The caller holds mu, and the window is known.
+func (k *known[T]) denies(now time.Time) bool {
+	age := now.Sub(k.state.seen)
+	return age >= 0 && age < k.denialMemory && now.Before(k.state.earliestEnd)
+}
+
+// learn makes a window the known one. New returns an ID if it is another one than was known.
+func (k *known[T]) learn(s state, newID func() int64) state {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ok || k.state.slot.Slot != s.slot.Slot || k.state.bucket != s.bucket || !s.narrow(&k.state) {
+		s.id = newID()
+	}
+	k.state, k.ok = s, true
 	return s
 }
 
-// learnOpened makes a window that was opened the known one.
-func (e *entry[T]) learnOpened(s state) {
-	e.mu.Lock()
-	e.state, e.known = s, true
-	e.mu.Unlock()
+// forget forgets the known window, because it is over or was reset.
+func (k *known[T]) forget() {
+	k.mu.Lock()
+	k.ok = false
+	k.mu.Unlock()
 }
 
-// forget forgets the known window, because it is over or another one has taken its name.
-func (e *entry[T]) forget() {
-	e.mu.Lock()
-	e.known = false
-	e.mu.Unlock()
+// current returns the known window. It returns false if there is none.
+func (k *known[T]) current() (s state, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state, k.ok
+}
+
+// open returns the known window. It returns false if it may be over.
+func (k *known[T]) open(now time.Time) (s state, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state, k.ok && now.Before(k.state.earliestEnd)
 }
 
 // active reports whether a window is known that is not certainly over.
-func (e *entry[T]) active(now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.known && now.Before(e.state.latestEnd)
-}
-
-// current returns the known window and the name of its record. It returns false if no window is
-// known, or if it is certainly over.
-func (e *entry[T]) current(now time.Time) (s state, name []byte, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.known || !now.Before(e.state.latestEnd) {
-		return state{}, nil, false
-	}
-	return e.state, e.currentName(), true
-}
-
-// currentName returns the name of the known window's record. The caller holds mu.
-func (e *entry[T]) currentName() []byte {
-	if e.nameBucket != e.state.bucket || e.name == nil {
-		e.name, e.nameBucket = e.appendName(nil, e.state.bucket), e.state.bucket
-	}
-	return e.name
+func (k *known[T]) active(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ok && now.Before(k.state.latestEnd)
 }

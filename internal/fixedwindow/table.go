@@ -23,6 +23,7 @@ type entryKey struct {
 // table has a bounded number of entries. Evicting one that is still in use does no harm: its
 // hits then are like those of one more client.
 type table[T codec.Value] struct {
+	now    func() time.Time
 	seed   maphash.Seed
 	max    int // entries per shard
 	shards [tableShards]tableShard[T]
@@ -33,7 +34,8 @@ type tableShard[T codec.Value] struct {
 	entries map[entryKey]*entry[T]
 }
 
-func (t *table[T]) init(max int) {
+func (t *table[T]) init(max int, now func() time.Time) {
+	t.now = now
 	t.seed = maphash.MakeSeed()
 	t.max = (max + tableShards - 1) / tableShards
 	for i := range t.shards {
@@ -57,14 +59,14 @@ func (t *table[T]) find(k entryKey) *entry[T] {
 // many, it evicts an idle one, preferably one without an active window. Entries in use are
 // not evicted, but there are no more of them than callers.
 func (t *table[T]) add(e *entry[T]) *entry[T] {
-	k := entryKey{e.key, e.timing.scale}
+	k := entryKey{e.key, e.scale}
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other := s.entries[k]; other != nil {
 		return other
 	}
-	for len(s.entries) >= t.max && s.evict() {
+	for len(s.entries) >= t.max && s.evict(t.now()) {
 	}
 	s.entries[k] = e
 	return e
@@ -72,11 +74,11 @@ func (t *table[T]) add(e *entry[T]) *entry[T] {
 
 // remove removes e if it is idle and has no active window.
 func (t *table[T]) remove(e *entry[T]) {
-	k := entryKey{e.key, e.timing.scale}
+	k := entryKey{e.key, e.scale}
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.entries[k] == e && e.value() == worthless {
+	if s.entries[k] == e && e.value(t.now()) == worthless {
 		delete(s.entries, k)
 	}
 }
@@ -116,11 +118,11 @@ const (
 	inUse                       // there are callers
 )
 
-func (e *entry[T]) value() entryValue {
+func (e *entry[T]) value(now time.Time) entryValue {
 	if e.coalescer.Busy() {
 		return inUse
 	}
-	if e.active(e.backend.now()) {
+	if e.windows.active(now) {
 		return active
 	}
 	return worthless
@@ -128,11 +130,11 @@ func (e *entry[T]) value() entryValue {
 
 // evict removes the entry with the least value of a few, picked at random. It returns false
 // if all of them are in use.
-func (s *tableShard[T]) evict() bool {
+func (s *tableShard[T]) evict(now time.Time) bool {
 	var victim entryKey
 	least, n := inUse, 0
 	for k, e := range s.entries {
-		if v := e.value(); v < least {
+		if v := e.value(now); v < least {
 			victim, least = k, v
 		}
 		if n++; n == evictionSample || least == worthless {

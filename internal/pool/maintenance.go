@@ -28,6 +28,7 @@ func (p *Pool[T]) maintain() {
 			p.grow()
 		}
 		p.pingIdle()
+		p.maintainDedicated()
 		if p.Parked() || p.parking.Wanted() || len(*p.conns.Load()) > 0 {
 			// Somebody who does not know that the server is parked may have set its timer.
 			p.keepParkedSoon()

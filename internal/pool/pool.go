@@ -4,8 +4,9 @@
 // if it fails and that is safe (call.go). While the server can't be reached, callers fail at
 // once and the pool tries again in the background (breaker.go), and tells whether it has locked
 // up (lockup.go). Connections that are too old or idle are replaced or closed (maintenance.go).
-// A request whose response can be of any length has a connection to itself (stream.go). If the
-// server is parked, the pool keeps it so (parking.go).
+// A request whose response can be of any length has a connection to itself (stream.go), and so
+// have calls that rest on each other (dedicated.go). If the server is parked, the pool keeps it so
+// (parking.go).
 //
 // Puddle limits the number of connections and makes and destroys them. It hands a resource to
 // one user at a time. Here that user is the pool, which holds each connection from the moment
@@ -99,6 +100,7 @@ type Pool[T codec.Value] struct {
 	noGrowth  time.Time                         // until then, no connection is made beside others
 	acquiring int                               // callers that wait for a connection or a stream's place
 	streams   map[*stream[T]]struct{}
+	dedicated map[*conn.Conn[T]]struct{} // those of Dedicated that have not ended
 }
 
 // attempt is an attempt to make a connection. All callers that need one share it.
@@ -116,6 +118,7 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 		parking:      parking.NewState(o.Parking),
 		streamPlaces: make(chan struct{}, o.MaxConns),
 		streams:      make(map[*stream[T]]struct{}),
+		dedicated:    make(map[*conn.Conn[T]]struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.setLive(nil)
@@ -367,6 +370,9 @@ func (p *Pool[T]) Close() {
 	p.mu.Unlock()
 	p.cancel()
 	p.endStreams()
+	for _, c := range p.allDedicated() {
+		c.Close(window.ErrClosed)
+	}
 	for _, r := range live {
 		r.Destroy()
 	}

@@ -44,14 +44,17 @@ type Action struct {
 	By time.Time
 }
 
-// Late reports whether it is too late to write an action, so that the replies would hardly be
-// there in time. Then look up again.
-func (b *Bands) Late(a Action, now time.Time) bool {
+// Deadline returns until when an action has to be written. Later, the replies would hardly be there
+// in time. Look up again then.
+func (b *Bands) Deadline(a Action) time.Time {
 	if a.Kind == Join {
-		return !now.Before(a.By)
+		return a.By
 	}
-	return !now.Before(a.By.Add(-b.Guard / 2))
+	return a.By.Add(-b.Guard / 2)
 }
+
+// Late reports whether it is too late to write an action.
+func (b *Bands) Late(a Action, now time.Time) bool { return !now.Before(b.Deadline(a)) }
 
 // by returns the action with the time by which it must have been executed.
 func (b *Bands) by(a Action, sent time.Time) Action {

@@ -51,9 +51,9 @@
 //
 //  1. Hits count only if the QUERY of their own batch shows an open window. So it does not matter
 //     how long ago a client learned of the window.
-//  2. They count only if the reply arrives before half a scale after the end of the window they
-//     were meant for. Otherwise the DECREASE may have been executed in one window, and the QUERY in
-//     the next one of the same slot.
+//  2. They count only if the reply arrives less than a guard after the end of the window they were
+//     meant for. Otherwise the DECREASE may have been executed in one window, and the QUERY in the
+//     next one of the same slot: it takes two guards to retire, remove and create a slot.
 //  3. No action is executed later than a guard after its lookup was sent, and a guard is at most
 //     half a scale. So an action that rests on the state before a window opened is over before
 //     that window is. If the replies are not there in time, the client ends the connection, with

@@ -33,6 +33,15 @@ func (b *Bands) Live(l Lookup) (w Window, ok bool) {
 	return Window{}, false
 }
 
+// WindowOf returns the window that a QUERY of a slot showed between two times. It returns false if
+// the slot was not live.
+func (b *Bands) WindowOf(id ID, o Observation, from, to time.Time) (w Window, ok bool) {
+	if b.State(o) != Live {
+		return Window{}, false
+	}
+	return b.window(id, o, from, to), true
+}
+
 // window returns the window of a slot that was live between two times.
 func (b *Bands) window(id ID, o Observation, from, to time.Time) Window {
 	left := o.TTL - b.Margin
@@ -47,7 +56,7 @@ func (w Window) Open(now time.Time) bool { return now.Before(w.Until) }
 
 // Join returns the action that adds hits to a window.
 func (b *Bands) Join(w Window) Action {
-	return Action{Kind: Join, Slot: w.Slot, By: w.Until.Add(b.Scale / 2)} // rule 2
+	return Action{Kind: Join, Slot: w.Slot, By: w.Until.Add(b.Guard)} // rule 2
 }
 
 // Outcome is what became of a batch of hits.

@@ -1,0 +1,239 @@
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+)
+
+// aligned keeps the aligned windows of a key and scale, each in a record of its own. The name of
+// the record has the number of the bucket, which is the window by the clock of each client. So a
+// hit needs no lookup: one call creates the record, if there is none, and counts.
+//
+// Slots can't keep aligned windows. Their guards rest on windows that last for a scale, and an
+// aligned window that opens shortly before its end does not.
+//
+// Counters count down, as in slots.
+type aligned[T codec.Value] struct {
+	known[T]
+	timing         timing
+	entry          *entry[T]
+	backend        *Backend[T]
+	server         Server[T]
+	janitor        *janitor[T]
+	prefix, suffix string // of the names of the records
+
+	lastDuty *duty[T] // guarded by the mutex of the janitor
+}
+
+func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing) *aligned[T] {
+	a := &aligned[T]{
+		known:  known[T]{scale: t.scale, denialMemory: b.denialMemoryOf(t.scale)},
+		timing: t, entry: e, backend: b, server: b.servers[server], janitor: b.janitors[server],
+	}
+	a.prefix, a.suffix = alignedName(t.scale, e.key)
+	return a
+}
+
+// call returns an empty call for the record of a bucket. It is not sent once the bucket is over.
+func (a *aligned[T]) call(bucket int64, atomicity conn.Atomicity) *conn.Call[T] {
+	cl := a.backend.calls.Get()
+	cl.Atomicity = atomicity
+	cl.Bound = conn.TTLBound{Known: true, Unit: a.timing.unit, Most: a.timing.ttl}
+	cl.Key = append(strconv.AppendInt(append(cl.Key[:0], a.prefix...), bucket, 10), a.suffix...)
+	return cl
+}
+
+// do sends a call for the record of a bucket. After an error the call must not be used any more.
+func (a *aligned[T]) do(ctx context.Context, cl *conn.Call[T]) (sent bool, err error) {
+	done, sent, err := a.server.Do(ctx, cl)
+	if done && err != nil {
+		a.backend.calls.Put(cl)
+	}
+	return sent, err
+}
+
+// insert adds a request that creates the record with a count.
+func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
+	conn.Add(cl, codec.Insert[T]{Key: cl.Key, Quota: ^T(count), TTL: codec.TTL[T]{Amount: T(a.timing.ttl), Unit: a.timing.unit}})
+}
+
+// learnBucket makes the window of a bucket the known one.
+func (a *aligned[T]) learnBucket(bucket int64, count uint64, seen time.Time) state {
+	end := a.timing.end(bucket)
+	return a.learn(state{bucket: bucket, count: count, seen: seen, earliestEnd: end, latestEnd: end}, a.backend.newID)
+}
+
+// Refresh implements [coalesce.Window].
+func (a *aligned[T]) Refresh(ctx context.Context) error {
+	_, err := a.read(ctx)
+	return err
+}
+
+// query reads the record of the present bucket.
+func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error) {
+	s.seen = a.backend.now()
+	s.bucket = a.timing.bucket(s.seen)
+	cl := a.call(s.bucket, conn.Interruptible)
+	conn.Add(cl, codec.Query{Key: cl.Key})
+	if _, err := a.do(ctx, cl); err != nil {
+		return s, false, err
+	}
+	found, s.count = cl.Replies[0].OK, uint64(^cl.Replies[0].Quota)
+	a.backend.calls.Put(cl)
+	return s, found, nil
+}
+
+// read makes the window of the present bucket the known one, if there is one, and returns it.
+func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
+	s, found, err := a.query(ctx)
+	if err != nil {
+		return r, err
+	}
+	if !found {
+		a.forget()
+		return r, nil
+	}
+	s = a.learnBucket(s.bucket, s.count, s.seen)
+	return s.result(a.scale, s.count, a.backend.now()), nil
+}
+
+// Count implements [coalesce.Window].
+func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+	bucket := a.timing.bucket(a.backend.now())
+	old, known := a.current()
+	known = known && old.bucket == bucket
+	cl := a.call(bucket, conn.SingleRead)
+	if !known {
+		if err := a.janitor.addAligned(a, bucket); err != nil {
+			a.backend.calls.Put(cl)
+			return coalesce.Outcome{Err: err}
+		}
+		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
+		a.insert(cl, 0)
+	}
+	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
+	conn.Add(cl, codec.Query{Key: cl.Key})
+	sent, err := a.do(ctx, cl)
+	switch {
+	case errors.Is(err, conn.ErrStale):
+		return coalesce.Outcome{}
+	case err != nil:
+		return coalesce.Outcome{Err: err, Sent: sent}
+	}
+	n := len(cl.Replies)
+	added, reply := cl.Replies[n-2].OK, cl.Replies[n-1]
+	a.backend.calls.Put(cl)
+	if !reply.OK { // it has been reset
+		a.forget()
+		return coalesce.Outcome{}
+	}
+	s := a.learnBucket(bucket, uint64(^reply.Quota), b.Now)
+	count := s.count
+	if !added {
+		if b.Must {
+			return coalesce.Outcome{Err: overflowError(b.Sum, count, codec.Size[T]())}
+		}
+		count = beyond(count, b.Sum)
+	}
+	return coalesce.Outcome{Counted: true, Result: s.result(a.scale, count, a.backend.now())}
+}
+
+// get reads the open window. It does not change what is known.
+func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
+	s, found, err := a.query(ctx)
+	if !found || err != nil {
+		return coalesce.Result{}, err
+	}
+	s.latestEnd = a.timing.end(s.bucket)
+	return s.result(a.scale, s.count, a.backend.now()), nil
+}
+
+// set replaces the record of the present bucket, in one call that nothing interrupts.
+func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+	for range maxTries {
+		now := a.backend.now()
+		bucket := a.timing.bucket(now)
+		if err := a.janitor.addAligned(a, bucket); err != nil {
+			return r, false, err
+		}
+		cl := a.call(bucket, conn.Exclusive)
+		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
+		conn.Add(cl, codec.Purge{Key: cl.Key})
+		a.insert(cl, count)
+		sent, err = a.do(ctx, cl)
+		if errors.Is(err, conn.ErrStale) {
+			continue
+		}
+		a.forget()
+		if err != nil {
+			return r, sent, err
+		}
+		inserted := cl.Replies[1].OK
+		a.backend.calls.Put(cl)
+		if !inserted {
+			return r, true, fmt.Errorf("%w: the record of an aligned window can't be created", conn.ErrProtocol)
+		}
+		s := a.learnBucket(bucket, count, now)
+		return s.result(a.scale, count, a.backend.now()), true, nil
+	}
+	return r, sent, err
+}
+
+// reset removes the record of the present bucket and returns its window, if there was one.
+func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+	if r, err = a.read(ctx); err != nil || r.ExpiresAt.IsZero() {
+		return r, false, err
+	}
+	a.forget()
+	cl := a.call(a.timing.bucket(a.backend.now()), conn.Interruptible)
+	conn.Add(cl, codec.Purge{Key: cl.Key})
+	if sent, err = a.do(ctx, cl); err == nil {
+		a.backend.calls.Put(cl)
+	}
+	return r, sent, err
+}
+
+// removalTime returns when to remove the record of a bucket: when its window is over by the clocks
+// of all clients.
+func (a *aligned[T]) removalTime(bucket int64) time.Time {
+	return time.Now().Add(a.timing.end(bucket).Add(a.scale).Sub(a.backend.now()))
+}
+
+// removeAligned removes records of aligned windows that are over. No client uses their names
+// again.
+func (j *janitor[T]) removeAligned(batch []*duty[T]) {
+	cl := j.backend.calls.Get()
+	for _, d := range batch {
+		cl.Key = append(strconv.AppendInt(append(cl.Key[:0], d.aligned.prefix...), d.bucket, 10), d.aligned.suffix...)
+		conn.Add(cl, codec.Purge{Key: cl.Key})
+	}
+	done, _, err := j.link.server.Do(j.ctx, cl)
+	if done {
+		j.backend.calls.Put(cl)
+	}
+	j.mu.Lock()
+	for _, d := range batch {
+		if err != nil {
+			d.due = time.Now().Add(cleanRetry)
+			j.push(d)
+			continue
+		}
+		j.duties--
+		if d.aligned.lastDuty == d {
+			d.aligned.lastDuty = nil
+		}
+	}
+	j.mu.Unlock()
+	if err == nil {
+		for _, d := range batch {
+			j.backend.table.remove(d.aligned.entry)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package fixedwindow
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+// cleaning is the way of one key's records to their removal, or to what else is to be done about
+// records that are not in use. Many keys are cleaned at a time: they share calls, and they wait
+// for their guards together.
+type cleaning[T codec.Value] struct {
+	records[T]
+	// begin is called before each lookup, and decide after it.
+	begin  func()
+	decide func(slot.History) slot.Action
+
+	history slot.History
+	claimed slot.History // the history that led to the last claim
+	again   time.Time    // when to look again
+
+	// The results.
+	done    bool      // there is nothing more to do now
+	absent  bool      // there are no records
+	next    time.Time // when to visit the records again, unless they are absent
+	removed int       // records
+}
+
+// cleaner cleans many keys on one link.
+type cleaner[T codec.Value] struct {
+	link     *link[T]
+	requests int // the most requests of a call
+	conn     *conn.Conn[T]
+}
+
+// clean cleans keys, as far as is possible without waiting for long. After an error, some of them
+// are not done.
+func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
+	for failures := 0; ; {
+		ready, again := cl.ready(all)
+		if len(ready) == 0 {
+			if again.IsZero() {
+				return nil
+			}
+			if err := sleepUntil(ctx, again); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := cl.round(ctx, all, ready); err != nil {
+			if failures++; failures >= maxTries || ctx.Err() != nil {
+				return err
+			}
+			if err := backoff.Sleep(ctx, minPause); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ready returns the keys that are to be looked up now. If there are none, it returns when there
+// will be, or the zero time if all keys are done.
+func (cl *cleaner[T]) ready(all []*cleaning[T]) (ready []*cleaning[T], again time.Time) {
+	now := time.Now()
+	for _, c := range all {
+		switch {
+		case c.done:
+		case !c.again.After(now):
+			ready = append(ready, c)
+		case again.IsZero() || c.again.Before(again):
+			again = c.again
+		}
+	}
+	return ready, again
+}
+
+// round looks keys up once, and executes the actions that follow.
+func (cl *cleaner[T]) round(ctx context.Context, all, ready []*cleaning[T]) error {
+	c, err := cl.link.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if c != cl.conn {
+		cl.conn = c
+		for _, k := range all {
+			k.history = slot.History{}
+		}
+	}
+	if err := cl.lookUp(ctx, ready); err != nil {
+		return err
+	}
+	var steps []step[T]
+	for _, k := range ready {
+		a := k.decide(k.history)
+		switch a.Kind {
+		case slot.Done:
+			k.done, k.absent = true, true
+		case slot.Again:
+			k.again = a.At
+			if time.Until(a.At) > 2*k.Guard {
+				k.done, k.next = true, a.At
+			}
+		default:
+			steps = append(steps, step[T]{cleaning: k, action: a})
+		}
+	}
+	if err := cl.execute(ctx, steps); err != nil {
+		return err
+	}
+	var removals []step[T]
+	for i := range steps {
+		if next, ok := steps[i].claimed(); ok {
+			removals = append(removals, next)
+		}
+	}
+	return cl.execute(ctx, removals)
+}
+
+// lookUp looks both slots of keys up.
+func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
+	for len(ready) > 0 {
+		call := cl.link.calls.Get()
+		some := ready[:min(len(ready), max(1, cl.requests/2))]
+		for _, k := range some {
+			k.begin()
+			k.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+		}
+		l := slot.Lookup{Sent: time.Now()}
+		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
+			return err
+		}
+		l.Received = time.Now()
+		for i, k := range some {
+			l.Slots = [2]slot.Observation{k.observe(call.Replies[2*i]), k.observe(call.Replies[2*i+1])}
+			k.history = k.Extend(k.history, l)
+		}
+		cl.link.calls.Put(call)
+		ready = ready[len(some):]
+	}
+	return nil
+}
+
+// step is an action of one key.
+type step[T codec.Value] struct {
+	*cleaning[T]
+	action  slot.Action
+	outcome outcome
+	ok      bool // it was executed
+}
+
+// claimed returns the removal of the slots that a step has claimed. It returns false if there are
+// none.
+func (s *step[T]) claimed() (next step[T], ok bool) {
+	if !s.ok || s.action.Kind != slot.Claim {
+		return step[T]{}, false
+	}
+	a, ok := s.Claimed(s.history, s.action, s.outcome.shown, s.outcome.sent)
+	return step[T]{cleaning: s.cleaning, action: a}, ok
+}
+
+// execute executes actions. Those that are too late are left out: their keys are looked up again.
+func (cl *cleaner[T]) execute(ctx context.Context, steps []step[T]) error {
+	for len(steps) > 0 {
+		n, err := cl.executeSome(ctx, steps)
+		if err != nil {
+			return err
+		}
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// executeSome executes the first of some actions in one call, and returns how many they are.
+func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, err error) {
+	call := cl.link.calls.Get()
+	var requests []slot.Request
+	ends := make([]int, 0, len(steps)) // where the requests of each step end
+	var deadline, by time.Time
+	for n < len(steps) && (n == 0 || len(requests) < cl.requests) {
+		s := &steps[n]
+		n++
+		if !s.Late(s.action, time.Now()) {
+			from := len(requests)
+			requests = s.Requests(requests, s.action, 0)
+			s.add(call, requests[from:]...)
+			deadline, by = earlier(deadline, s.Deadline(s.action)), earlier(by, s.action.By)
+		}
+		ends = append(ends, len(requests))
+	}
+	if by.IsZero() {
+		cl.link.calls.Put(call)
+		return n, nil
+	}
+	sent := time.Now()
+	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
+		if err == errAgain {
+			err = nil
+		}
+		return n, err
+	}
+	from := 0
+	for i := range n {
+		s, end := &steps[i], ends[i]
+		if s.ok = end > from; s.ok {
+			s.outcome = s.records.outcome(s.action, requests[from:end], call.Replies[from:end])
+			s.outcome.sent = sent
+			s.removed += s.outcome.purged
+		}
+		from = end
+	}
+	cl.link.calls.Put(call)
+	return n, nil
+}
+
+// earlier returns the earlier of two times, of which a zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

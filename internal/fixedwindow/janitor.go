@@ -1,0 +1,368 @@
+package fixedwindow
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+const (
+	// cleanBatch is how many keys are cleaned together, and how many requests a call has for it.
+	cleanBatch = 256
+	// cleanBatches is how many batches are cleaned at a time. Most of the time they wait.
+	cleanBatches = 64
+	// cleanRetry is how long keys wait that could not be cleaned.
+	cleanRetry = 250 * time.Millisecond
+	// maxIdle bounds how long a janitor sleeps: the backend's clock need not be the one that
+	// timers go by.
+	maxIdle = time.Second
+)
+
+// janitor removes the records that the backend has made on one server, when they are not in use
+// any more. None of them may expire there, because that can lock the server up for good (H12).
+//
+// Each server has a janitor of its own, so that a server that does not respond delays no other.
+type janitor[T codec.Value] struct {
+	backend *Backend[T]
+	ctx     context.Context // ends with the backend
+	link    *link[T]
+	max     int           // keys with records to remove
+	wake    chan struct{} // has an element if the first duty of the queue is a new one
+	places  chan struct{} // has an element for each batch that is being cleaned
+
+	// mu guards the fields below, and those of slots that say so.
+	mu     sync.Mutex
+	duties int          // in the queue, or being done
+	queue  dutyQueue[T] // those in the queue
+}
+
+// duty is a key whose records are to be removed.
+type duty[T codec.Value] struct {
+	due   time.Time
+	index int       // in the queue; -1 if it is being done
+	slots *slots[T] // nil if the window is aligned
+	// The record of an aligned window, which is removed when the window has been over for a
+	// scale.
+	aligned *aligned[T]
+	bucket  int64
+}
+
+func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
+	return &janitor[T]{
+		backend: b, ctx: b.group.Context(), link: l, max: max,
+		wake: make(chan struct{}, 1), places: make(chan struct{}, cleanBatches),
+	}
+}
+
+// pending returns the number of keys with records that are yet to be removed.
+func (j *janitor[T]) pending() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.duties
+}
+
+// begin is called before an action that may make records or change their TTLs. It returns
+// ErrTooManyWindows if there are too many keys with records.
+func (j *janitor[T]) begin(s *slots[T]) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s.duty == nil {
+		if err := j.add(&duty[T]{slots: s, due: time.Now().Add(s.idle())}); err != nil {
+			return err
+		}
+	}
+	s.underway++
+	s.changes++
+	return nil
+}
+
+// end is called after an action that begin was called for, with a time when it has been executed.
+func (j *janitor[T]) end(s *slots[T], now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s.underway--
+	s.changes++
+	s.opened, s.visit = now, now.Add(s.idle())
+}
+
+// visitSoon has the records of a key visited as soon as possible.
+func (j *janitor[T]) visitSoon(s *slots[T]) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s.visit = time.Now()
+	switch {
+	case s.duty == nil:
+		j.add(&duty[T]{slots: s, due: s.visit}) // if there are too many, another client does it
+	case s.duty.index >= 0:
+		s.duty.due = s.visit
+		heap.Fix(&j.queue, s.duty.index)
+		j.notify(s.duty)
+	}
+}
+
+// addAligned adds the record of an aligned window.
+func (j *janitor[T]) addAligned(a *aligned[T], bucket int64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if d := a.lastDuty; d != nil && d.bucket == bucket {
+		return nil
+	}
+	d := &duty[T]{aligned: a, bucket: bucket, due: a.removalTime(bucket)}
+	if err := j.add(d); err != nil {
+		return err
+	}
+	a.lastDuty = d
+	return nil
+}
+
+// add adds a duty. The caller holds mu.
+func (j *janitor[T]) add(d *duty[T]) error {
+	if j.duties >= j.max {
+		return fmt.Errorf("%w: the records of %d are yet to be removed", ErrTooManyWindows, j.duties)
+	}
+	j.duties++
+	if d.slots != nil {
+		d.slots.duty = d
+	}
+	j.push(d)
+	return nil
+}
+
+// push queues a duty. The caller holds mu.
+func (j *janitor[T]) push(d *duty[T]) {
+	heap.Push(&j.queue, d)
+	j.notify(d)
+}
+
+// notify wakes run if d is the first of the queue. The caller holds mu.
+func (j *janitor[T]) notify(d *duty[T]) {
+	if d.index != 0 {
+		return
+	}
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run does what is due, until the backend ends.
+func (j *janitor[T]) run() {
+	timer := time.NewTimer(maxIdle)
+	defer timer.Stop()
+	for {
+		batch, wait := j.due()
+		if len(batch) > 0 {
+			select {
+			case j.places <- struct{}{}:
+			case <-j.ctx.Done():
+				return
+			}
+			if !j.backend.group.Go(func() {
+				defer func() { <-j.places }()
+				j.do(batch, (*slots[T]).visitAction)
+			}) {
+				return
+			}
+			continue
+		}
+		tick := timer.C
+		if wait < 0 {
+			tick = nil
+		} else {
+			timer.Reset(wait)
+		}
+		select {
+		case <-tick:
+		case <-j.wake:
+		case <-j.ctx.Done():
+			return
+		}
+	}
+}
+
+// due removes what is due from the queue, a batch at most, and returns it. It also returns how long
+// to wait for the first of the others, or less than 0 if there are none.
+func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	for len(j.queue) > 0 && len(batch) < cleanBatch {
+		d := j.queue[0]
+		if s := d.slots; s != nil && !d.due.After(now) && (s.underway > 0 || s.visit.After(now)) {
+			d.due = s.visit
+			if s.underway > 0 {
+				d.due = now.Add(s.Guard)
+			}
+			heap.Fix(&j.queue, 0)
+			continue
+		}
+		if a := d.aligned; a != nil && !d.due.After(now) {
+			if due := a.removalTime(d.bucket); due.After(now) {
+				d.due = due
+				heap.Fix(&j.queue, 0)
+				continue
+			}
+		}
+		if d.due.After(now) {
+			break
+		}
+		batch = append(batch, heap.Pop(&j.queue).(*duty[T]))
+	}
+	if len(j.queue) == 0 {
+		return batch, -1
+	}
+	return batch, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
+}
+
+// do does a batch of duties, and queues again what is to be done later. Decide decides about slots.
+func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History, uint64) slot.Action) {
+	var alignedOnes []*duty[T]
+	var cleanings []*cleaning[T]
+	var owners []*duty[T]
+	for _, d := range batch {
+		s := d.slots
+		if s == nil {
+			alignedOnes = append(alignedOnes, d)
+			continue
+		}
+		var changes uint64 // as of the last lookup
+		owners = append(owners, d)
+		cleanings = append(cleanings, &cleaning[T]{
+			records: s.records,
+			begin: func() {
+				j.mu.Lock()
+				changes = s.changes
+				j.mu.Unlock()
+			},
+			decide: func(h slot.History) slot.Action { return decide(s, h, changes) },
+		})
+	}
+	if len(alignedOnes) > 0 {
+		j.removeAligned(alignedOnes)
+	}
+	c := cleaner[T]{link: j.link, requests: j.backend.maxRequests}
+	c.clean(j.ctx, cleanings) // what fails is done again later
+	for i, k := range cleanings {
+		j.finish(owners[i], k)
+	}
+}
+
+// visitAction decides what a visit of the records does. Changes is the number of changes that had
+// begun or ended before the lookup.
+func (s *slots[T]) visitAction(h slot.History, changes uint64) slot.Action {
+	s.janitor.mu.Lock()
+	opened, changed := s.opened, s.changes != changes || s.underway > 0
+	s.janitor.mu.Unlock()
+	if changed {
+		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())}
+	}
+	return s.Visit(h, s.Below(h.Last, opened))
+}
+
+// discardAction decides how the records are removed that are not in use when the backend closes.
+func (s *slots[T]) discardAction(h slot.History, _ uint64) slot.Action { return s.Discard(h) }
+
+// idle returns how long after an action that sets TTLs a record can have to be removed.
+func (s *slots[T]) idle() time.Duration {
+	return time.Duration(s.Margin-s.Doom) * s.Unit
+}
+
+// finish queues a duty again after its records were visited, or drops it if there are no records
+// any more.
+func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
+	s := d.slots
+	j.mu.Lock()
+	absent := k.absent && s.underway == 0 && time.Now().After(s.opened)
+	switch {
+	case absent:
+		s.duty = nil
+		j.duties--
+	case !k.done || k.absent:
+		d.due = time.Now().Add(cleanRetry)
+		j.push(d)
+	default:
+		d.due = k.next
+		s.visit = k.next
+		j.push(d)
+	}
+	j.mu.Unlock()
+	if absent {
+		j.backend.table.remove(s.entry)
+	}
+}
+
+// last returns the latest end of a window before a time, of those that this backend has opened.
+func (j *janitor[T]) last(before time.Time) (end time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, d := range j.queue {
+		if d.slots == nil {
+			continue
+		}
+		if w, ok := d.slots.current(); ok && w.latestEnd.Before(before) && w.latestEnd.After(end) {
+			end = w.latestEnd
+		}
+	}
+	return end
+}
+
+// close removes the records that are not in use. It is called when the backend is closed, with what
+// is under way still going on. The records of open windows are left to others, which may count
+// in them.
+func (j *janitor[T]) close() {
+	j.mu.Lock()
+	all := j.queue
+	j.queue = nil
+	for _, d := range all {
+		d.index = -1
+	}
+	j.mu.Unlock()
+	var batches sync.WaitGroup
+	for len(all) > 0 && j.ctx.Err() == nil {
+		batch := all[:min(len(all), cleanBatch)]
+		all = all[len(batch):]
+		batches.Go(func() { j.do(batch, (*slots[T]).discardAction) })
+		if len(all) > 0 && backoff.Sleep(j.ctx, time.Millisecond) != nil {
+			break
+		}
+	}
+	batches.Wait()
+}
+
+// dutyQueue is a heap of duties. The one to do first comes first.
+type dutyQueue[T codec.Value] []*duty[T]
+
+// Len implements [heap.Interface], as the methods below do.
+func (q dutyQueue[T]) Len() int { return len(q) }
+
+// Less orders duties by when they are due.
+func (q dutyQueue[T]) Less(i, k int) bool { return q[i].due.Before(q[k].due) }
+
+// Swap swaps two duties.
+func (q dutyQueue[T]) Swap(i, k int) {
+	q[i], q[k] = q[k], q[i]
+	q[i].index, q[k].index = i, k
+}
+
+// Push appends a duty.
+func (q *dutyQueue[T]) Push(x any) {
+	d := x.(*duty[T])
+	d.index = len(*q)
+	*q = append(*q, d)
+}
+
+// Pop removes the last duty.
+func (q *dutyQueue[T]) Pop() any {
+	last := len(*q) - 1
+	d := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	d.index = -1
+	return d
+}

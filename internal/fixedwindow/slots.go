@@ -1,0 +1,429 @@
+package fixedwindow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+const (
+	// maxTries is how often something is tried that needs quick responses.
+	maxTries = 4
+	// maxLookups bounds the lookups of one hit or operation.
+	maxLookups = 64
+	// minPause and maxPause bound the pauses while the name of a record can't be used (H1).
+	minPause = 100 * time.Millisecond
+	maxPause = 2500 * time.Millisecond
+)
+
+// slots keeps the windows of a key and scale in two records, as package slot describes.
+type slots[T codec.Value] struct {
+	known[T]
+	records[T]
+	entry   *entry[T]
+	backend *Backend[T]
+	server  Server[T] // counts in known windows
+	link    *link[T]
+	janitor *janitor[T]
+
+	// What Refresh has planned for the next Count. Calls of Refresh, Count and operations do not
+	// overlap.
+	plan   plan[T]
+	failed int // INSERTs that have failed since a window was seen
+
+	// The mutex of the janitor guards the fields below.
+	duty     *duty[T]  // nil if there are no records to remove
+	underway int       // actions that may make records and whose outcome is awaited
+	changes  uint64    // counts the beginnings and ends of such actions
+	opened   time.Time // when the last of them was executed, at the latest
+	visit    time.Time // when to visit the records, at the earliest
+}
+
+// plan is an action that opens a window, and the connection of its lookup.
+type plan[T codec.Value] struct {
+	conn   *conn.Conn[T]
+	action slot.Action
+}
+
+func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) *slots[T] {
+	return &slots[T]{
+		known:   known[T]{scale: l.Scale, denialMemory: b.denialMemoryOf(l.Scale)},
+		records: records[T]{l, slotNames(&l.Bands, e.key)},
+		entry:   e, backend: b, server: b.servers[server], link: b.links[server], janitor: b.janitors[server],
+	}
+}
+
+// Refresh implements [coalesce.Window]. If the known window is certainly open, Refresh reads its
+// count. Otherwise it looks the window up, and plans the opening of one if there is none.
+func (s *slots[T]) Refresh(ctx context.Context) error {
+	s.plan = plan[T]{}
+	if old, ok := s.known.open(s.backend.now()); ok {
+		if live, err := s.read(ctx, old); live || err != nil {
+			return err
+		}
+	}
+	s.forget()
+	return s.find(ctx)
+}
+
+// Count implements [coalesce.Window]. It takes one round trip if the window is known.
+func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+	if old, ok := s.current(); ok {
+		return s.join(ctx, old, b)
+	}
+	p := s.plan
+	s.plan = plan[T]{}
+	if p.conn == nil {
+		return coalesce.Outcome{}
+	}
+	return s.begin(ctx, p, b)
+}
+
+// call returns an empty call for the records.
+func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
+	cl := s.backend.calls.Get()
+	cl.Atomicity, cl.Bound = a, s.bound()
+	return cl
+}
+
+// ask sends a call on any connection. It returns when the call was sent and when the replies
+// arrived. After an error the call must not be used any more.
+func (s *slots[T]) ask(ctx context.Context, cl *conn.Call[T], now time.Time) (from, to moment, sent bool, err error) {
+	from = s.backend.moment(now)
+	done, sent, err := s.server.Do(ctx, cl)
+	if err != nil {
+		if done {
+			s.backend.calls.Put(cl)
+		}
+		return from, from, sent, err
+	}
+	return from, s.backend.moment(s.backend.now()), sent, nil
+}
+
+// learnWindow makes a window the known one.
+func (s *slots[T]) learnWindow(w slot.Window, from, to moment) state {
+	return s.learn(state{
+		count: w.Count, seen: from.clock, slot: w,
+		earliestEnd: from.clock.Add(w.Until.Sub(from.mono)),
+		latestEnd:   to.clock.Add(w.Latest.Sub(to.mono)),
+	}, s.backend.newID)
+}
+
+// read reads the count of the known window. It returns false if that is not open any more.
+func (s *slots[T]) read(ctx context.Context, old state) (live bool, err error) {
+	cl := s.call(conn.Interruptible)
+	s.add(cl, slot.Request{Verb: slot.Query, Slot: old.slot.Slot})
+	from, to, _, err := s.ask(ctx, cl, s.backend.now())
+	if err != nil {
+		return false, err
+	}
+	o := s.observe(cl.Replies[0])
+	s.backend.calls.Put(cl)
+	w, live := s.WindowOf(old.slot.Slot, o, from.mono, to.mono)
+	if live {
+		s.learnWindow(w, from, to)
+	}
+	return live, nil
+}
+
+// join counts a batch in the known window.
+func (s *slots[T]) join(ctx context.Context, old state, b coalesce.Batch) coalesce.Outcome {
+	a := s.Join(old.slot)
+	cl := s.call(conn.SingleRead)
+	name := s.names[a.Slot]
+	addUpdate(cl, name, codec.Quota, codec.Decrease, b.Sum)
+	conn.Add(cl, codec.Query{Key: name})
+	from, to, sent, err := s.ask(ctx, cl, b.Now)
+	if err != nil {
+		return coalesce.Outcome{Err: err, Sent: sent}
+	}
+	added, o := cl.Replies[0].OK, s.observe(cl.Replies[1])
+	s.backend.calls.Put(cl)
+	if !to.mono.Before(a.By) {
+		s.forget()
+		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
+	}
+	out, w := s.Result(a, false, added, o, from.mono, to.mono)
+	return s.conclude(out, w, b, from, to)
+}
+
+// begin opens a window that counts a batch.
+func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coalesce.Outcome {
+	if err := s.janitor.begin(s); err != nil {
+		return coalesce.Outcome{Err: err}
+	}
+	from := s.backend.moment(s.backend.now())
+	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
+	to := s.backend.moment(s.backend.now())
+	s.janitor.end(s, to.mono)
+	switch {
+	case err == errAgain:
+		return coalesce.Outcome{}
+	case err != nil:
+		return coalesce.Outcome{Err: err, Sent: sent}
+	case p.action.Kind == slot.Create:
+		out, w := s.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
+		if out == slot.Lost {
+			s.failed++
+		}
+		return s.conclude(out, w, b, from, to)
+	default:
+		out, w := s.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
+		return s.conclude(out, w, b, from, to)
+	}
+}
+
+// conclude returns the outcome of a batch, and learns the window.
+func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, from, to moment) coalesce.Outcome {
+	if out == slot.Lost {
+		s.forget()
+		return coalesce.Outcome{}
+	}
+	s.failed = 0
+	st := s.learnWindow(w, from, to)
+	count := w.Count
+	if out == slot.Exhausted {
+		if b.Must {
+			return coalesce.Outcome{Err: overflowError(b.Sum, count, codec.Size[T]())}
+		}
+		count = beyond(count, b.Sum)
+	}
+	return coalesce.Outcome{Counted: true, Result: st.result(s.scale, count, to.clock)}
+}
+
+// act executes an action on the connection of its lookup. errAgain says that it was not executed,
+// because it was too late or the connection has ended.
+func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o outcome, sent bool, err error) {
+	var buf [8]slot.Request
+	requests := s.Requests(buf[:0], a, n)
+	cl := s.call(conn.SingleRead)
+	s.add(cl, requests...)
+	from := time.Now()
+	if sent, err = s.link.doBy(ctx, c, cl, s.Deadline(a), a.By); err != nil {
+		return outcome{}, sent, err
+	}
+	o = s.outcome(a, requests, cl.Replies)
+	o.sent, o.received = from, time.Now()
+	s.backend.calls.Put(cl)
+	if !o.received.Before(a.By) {
+		return outcome{}, true, errLate
+	}
+	return o, true, nil
+}
+
+// search is the lookups of one hit or operation on one connection.
+type search[T codec.Value] struct {
+	conn     *conn.Conn[T]
+	history  slot.History
+	lookups  int
+	failures int
+}
+
+// look looks both slots up once more. It tries again if a connection ends.
+func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
+	if f.lookups++; f.lookups > maxLookups {
+		return s.slowError(f.history.Last)
+	}
+	for {
+		c, err := s.link.connect(ctx)
+		if err != nil {
+			return err
+		}
+		if c != f.conn {
+			f.conn, f.history = c, slot.History{}
+		}
+		cl := s.call(conn.Interruptible)
+		s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+		l := slot.Lookup{Sent: time.Now()}
+		if _, err = s.link.do(ctx, c, cl); err == nil {
+			l.Received = time.Now()
+			l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
+			s.backend.calls.Put(cl)
+			f.history = s.Extend(f.history, l)
+			return nil
+		}
+		if f.failures++; f.failures >= maxTries || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// find looks the window up. If there is none, it plans the opening of one, after what has to be
+// done before.
+func (s *slots[T]) find(ctx context.Context) error {
+	var f search[T]
+	for slow, paused := 0, false; ; {
+		if err := s.look(ctx, &f); err != nil {
+			return err
+		}
+		if s.seen(&f) {
+			return nil
+		}
+		a := s.Hit(f.history)
+		switch {
+		case a.Kind == slot.Again:
+			if err := sleepUntil(ctx, a.At); err != nil {
+				return err
+			}
+		case a.Kind != slot.Open && a.Kind != slot.Create:
+			if err := s.step(ctx, &f, a); err != nil {
+				return err
+			}
+		case s.Late(a, time.Now()):
+			if slow++; slow >= maxTries {
+				return s.slowError(f.history.Last)
+			}
+		case a.Kind == slot.Create && s.failed > 1 && !paused:
+			if err := backoff.Sleep(ctx, min(minPause<<min(s.failed-2, 10), maxPause)); err != nil {
+				return err
+			}
+			paused = true
+		default:
+			s.plan = plan[T]{f.conn, a}
+			return nil
+		}
+	}
+}
+
+// seen makes the window that the last lookup shows the known one. It returns false if there is
+// none.
+func (s *slots[T]) seen(f *search[T]) bool {
+	l := f.history.Last
+	w, live := s.Live(l)
+	if !live {
+		return false
+	}
+	s.failed = 0
+	now := s.backend.moment(s.backend.now())
+	from, to := now.at(l.Sent), now.at(l.Received)
+	s.learnWindow(w, from, to)
+	if s.Untidy(l) {
+		s.janitor.visitSoon(s)
+	}
+	return true
+}
+
+// step executes an action on the way to a slot that can be opened, or to the end of a window. If
+// its connection ends, the next lookup notices it.
+func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error {
+	if err := s.janitor.begin(s); err != nil {
+		return err
+	}
+	o, _, err := s.act(ctx, f.conn, a, 0)
+	if err == nil && a.Kind == slot.Claim {
+		if next, ok := s.Claimed(f.history, a, o.shown, o.sent); ok {
+			_, _, err = s.act(ctx, f.conn, next, 0)
+		}
+	}
+	s.janitor.end(s, time.Now())
+	if err != nil && f.conn.Open() && err != errAgain {
+		return err
+	}
+	return ctx.Err()
+}
+
+// get reads the open window. It does not change what is known.
+func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
+	cl := s.call(conn.SingleRead)
+	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+	from, to, _, err := s.ask(ctx, cl, s.backend.now())
+	if err != nil {
+		return coalesce.Result{}, err
+	}
+	l := slot.Lookup{Sent: from.mono, Received: to.mono}
+	l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
+	s.backend.calls.Put(cl)
+	w, live := s.Live(l)
+	if !live {
+		return coalesce.Result{}, nil
+	}
+	st := state{
+		slot: w, earliestEnd: from.clock.Add(w.Until.Sub(from.mono)), latestEnd: to.clock.Add(w.Latest.Sub(to.mono)),
+	}
+	if old, ok := s.current(); ok && old.slot.Slot == w.Slot {
+		st.narrow(&old)
+	}
+	return st.result(s.scale, w.Count, to.clock), nil
+}
+
+// reset ends the open window and returns it, if there was one. If err is not nil, sent reports
+// whether it may have been ended.
+func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+	s.plan = plan[T]{}
+	var f search[T]
+	for tries := 0; ; {
+		if err := s.look(ctx, &f); err != nil {
+			return r, sent, err
+		}
+		w, live := s.Live(f.history.Last)
+		if live && r.ExpiresAt.IsZero() {
+			s.seen(&f)
+			st, _ := s.current()
+			r = st.result(s.scale, w.Count, s.backend.now())
+		}
+		s.forget()
+		a := s.Reset(f.history)
+		switch {
+		case live && w.Count == 0:
+			// Its slot would look free. Its hit ends with the window.
+			a = s.Join(w)
+		case a.Kind == slot.Done:
+			return r, sent, nil
+		case a.Kind == slot.Again:
+			if err := sleepUntil(ctx, a.At); err != nil {
+				return r, sent, err
+			}
+			continue
+		case a.Kind == slot.End && s.Late(a, time.Now()):
+			if tries++; tries >= maxTries {
+				return r, sent, s.slowError(f.history.Last)
+			}
+			continue
+		}
+		if err := s.step(ctx, &f, a); err != nil {
+			return r, true, err
+		}
+		sent = true
+	}
+}
+
+// set ends the open window and opens one with a count. If err is not nil, sent reports whether a
+// part of that may have been done.
+func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+	if _, sent, err = s.reset(ctx); err != nil {
+		return coalesce.Result{}, sent, err
+	}
+	b := coalesce.Batch{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
+	for range 2 * maxTries {
+		if err := s.find(ctx); err != nil {
+			return coalesce.Result{}, sent, err
+		}
+		b.Now = s.backend.now()
+		out := s.Count(ctx, b)
+		sent = sent || out.Sent
+		if out.Err != nil || out.Counted {
+			return out.Result, sent, out.Err
+		}
+	}
+	return coalesce.Result{}, sent, staleError(s.scale)
+}
+
+// slowError is the error if a window can't be opened or ended because responses take too long.
+func (s *slots[T]) slowError(l slot.Lookup) error {
+	return fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v", conn.ErrStale,
+		l.Received.Sub(l.Sent).Round(time.Millisecond), s.scale, s.Guard/2)
+}
+
+// sleepUntil waits until a time. It returns ctx's error if ctx ends first.
+func sleepUntil(ctx context.Context, at time.Time) error {
+	if d := time.Until(at); d > 0 {
+		return backoff.Sleep(ctx, d)
+	}
+	return ctx.Err()
+}
