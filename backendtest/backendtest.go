@@ -11,6 +11,7 @@ package backendtest
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -61,6 +62,9 @@ type Subject struct {
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
+	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
+	// then take place on a clock that is that much faster.
+	MinScale time.Duration
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.
 	Close func()
@@ -69,6 +73,27 @@ type Subject struct {
 // Run tests backends. For each subtest, it calls start for a new one, which should register
 // its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
+	run(t, start, func(t *testing.T, f func(*testing.T)) { f(t) })
+}
+
+// RunInBubbles is Run with each subtest in a bubble of package [testing/synctest], for backends
+// that wait: such calls take no real time there. Start is called in the bubble, too. The Clock must
+// be that of the bubble, see [BubbleClock].
+func RunInBubbles(t *testing.T, start func(t *testing.T) Subject) {
+	run(t, start, synctest.Test)
+}
+
+// BubbleClock is the clock of a bubble of package [testing/synctest].
+type BubbleClock struct{}
+
+// Now implements Clock.
+func (BubbleClock) Now() time.Time { return time.Now() }
+
+// Advance implements Clock.
+func (BubbleClock) Advance(d time.Duration) { time.Sleep(d) }
+
+// run runs each test with the function in.
+func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, func(*testing.T))) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Subject)
@@ -90,9 +115,11 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"a call after Close fails with window.ErrClosed", testClosed},
 		{"random calls agree with a model", testModel},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, start(t)) })
+		t.Run(test.name, func(t *testing.T) {
+			in(t, func(t *testing.T) { test.run(t, start(t)) })
+		})
 	}
-	t.Run("vectors", func(t *testing.T) { testVectors(t, start) })
+	t.Run("vectors", func(t *testing.T) { testVectors(t, start, in) })
 }
 
 // bounded returns n, or MaxCount if that is less.
@@ -106,4 +133,13 @@ func (s Subject) bounded(n uint64) uint64 {
 // wrongEnd reports whether got is not a correct ExpiresAt of a window that ends at want.
 func (s Subject) wrongEnd(want, got time.Time) bool {
 	return got.Before(want) || got.Sub(want) > s.Exact
+}
+
+// shortest is the shortest scale of the tests.
+const shortest = 100 * time.Millisecond
+
+// stretch returns how long something takes in the tests of s that takes d for a backend that
+// accepts all scales.
+func (s Subject) stretch(d time.Duration) time.Duration {
+	return d * max(1, (s.MinScale+shortest-1)/shortest)
 }

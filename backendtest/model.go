@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var modelScales = []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
+var modelScales = []time.Duration{shortest, time.Second, time.Minute}
 
 // modelID identifies a window of the model.
 type modelID struct {
@@ -26,16 +26,20 @@ type modelWindow struct {
 // model is the simplest implementation of a backend.
 type model struct {
 	calls
+	scales  []time.Duration
 	windows map[modelID]modelWindow
 }
 
 // testModel makes random calls one after the other, advances the clock in between, and compares
 // the results with those of the model.
 func testModel(t *testing.T, s Subject) {
-	m := model{calls{t, s}, map[modelID]modelWindow{}}
+	m := model{calls{t, s}, nil, map[modelID]modelWindow{}}
+	for _, scale := range modelScales {
+		m.scales = append(m.scales, s.stretch(scale))
+	}
 	random := rand.New(rand.NewPCG(3, 4))
 	for step := range 3000 {
-		id := modelID{fmt.Sprint("k", random.IntN(3)), modelScales[random.IntN(len(modelScales))]}
+		id := modelID{fmt.Sprint("k", random.IntN(3)), m.scales[random.IntN(len(m.scales))]}
 		m.advance(random, id)
 		m.step(random, id)
 		if t.Failed() {
@@ -71,7 +75,7 @@ func (m model) step(random *rand.Rand, id modelID) {
 	case 1:
 		m.opened(id, m.set(id.key, id.scale, n), n)
 	case 2:
-		m.deleteSome(id.key, modelScales[:1+random.IntN(3)])
+		m.deleteSome(id.key, m.scales[:1+random.IntN(3)])
 	case 3, 4, 5:
 		if w, active := m.windows[id]; active {
 			m.want(m.get(id.key, id.scale), w.count, w.end)
@@ -117,7 +121,7 @@ func (m model) deleteSome(key string, scales []time.Duration) {
 			want++
 		}
 	}
-	if len(scales) == len(modelScales) {
+	if len(scales) == len(m.scales) {
 		scales = nil
 	}
 	if got := m.delete(key, scales...); got != want {

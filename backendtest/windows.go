@@ -11,12 +11,12 @@ import (
 
 func testEnd(t *testing.T, s Subject) {
 	c := calls{t, s}
-	const scale = 100 * time.Millisecond
+	scale := c.stretch(shortest)
 	c.none(c.get("k", scale))
-	c.Clock.Advance(30 * time.Millisecond)
+	c.Clock.Advance(c.stretch(30 * time.Millisecond))
 	end := c.end(scale)
 	c.want(c.hit("k", scale, 5, 1), 1, end)
-	c.Clock.Advance(20 * time.Millisecond)
+	c.Clock.Advance(c.stretch(20 * time.Millisecond))
 	c.want(c.hit("k", scale, 5, 2), 3, end)
 	c.want(c.get("k", scale), 3, end)
 
@@ -106,11 +106,11 @@ func testSet(t *testing.T, s Subject) {
 	c.want(c.set("k", scale, 7), 7, c.end(scale))
 	c.want(c.hit("k", scale, 10, 1), 8, c.end(scale))
 	c.Clock.Advance(20 * time.Second)
+	c.want(c.set("k", scale, 3), 3, c.end(scale))
+	c.want(c.get("k", scale), 3, c.end(scale))
+	c.want(c.inc("k", scale, 2), 5, c.end(scale))
+	c.want(c.set("k", scale, 0), 0, c.end(scale))
 	end := c.end(scale)
-	c.want(c.set("k", scale, 3), 3, end)
-	c.want(c.get("k", scale), 3, end)
-	c.want(c.inc("k", scale, 2), 5, end)
-	c.want(c.set("k", scale, 0), 0, end)
 	c.want(c.get("k", scale), 0, end)
 	c.Clock.Advance(end.Sub(c.Clock.Now()))
 	c.none(c.get("k", scale))
@@ -125,7 +125,8 @@ func testSet(t *testing.T, s Subject) {
 
 func testDelete(t *testing.T, s Subject) {
 	c := calls{t, s}
-	scales := []time.Duration{time.Second, time.Minute, 2 * time.Minute}
+	const short = 30 * time.Second
+	scales := []time.Duration{short, time.Minute, 2 * time.Minute}
 	fill := func() {
 		for _, scale := range scales {
 			c.inc("k", scale, 1)
@@ -134,9 +135,10 @@ func testDelete(t *testing.T, s Subject) {
 		}
 	}
 	fill()
+	end := c.end(short)
 	c.reset("k", time.Minute)
 	c.none(c.get("k", time.Minute))
-	c.want(c.get("k", time.Second), 1, c.end(time.Second))
+	c.want(c.get("k", short), 1, end)
 	c.want(c.inc("k", time.Minute, 1), 1, c.end(time.Minute))
 	c.reset("unknown", time.Minute)
 
@@ -146,9 +148,9 @@ func testDelete(t *testing.T, s Subject) {
 			t.Errorf("%d windows were deleted, want %d", got, want)
 		}
 	}
-	count(2, c.delete("k", time.Second, 2*time.Minute))
-	c.none(c.get("k", time.Second))
-	count(0, c.delete("k", time.Second))
+	count(2, c.delete("k", short, 2*time.Minute))
+	c.none(c.get("k", short))
+	count(0, c.delete("k", short))
 	count(1, c.delete("k"))
 	count(0, c.delete("k"))
 	count(0, c.delete("unknown"))

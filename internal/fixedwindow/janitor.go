@@ -51,6 +51,7 @@ type duty[T codec.Value] struct {
 	// scale.
 	aligned *aligned[T]
 	bucket  int64
+	changes uint64 // of slots, as of the last lookup
 }
 
 func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
@@ -83,26 +84,40 @@ func (j *janitor[T]) begin(s *slots[T]) error {
 }
 
 // end is called after an action that begin was called for, with a time when it has been executed.
-func (j *janitor[T]) end(s *slots[T], now time.Time) {
+// Opened says that it has opened a window, and so has set the TTLs of all records.
+func (j *janitor[T]) end(s *slots[T], now time.Time, opened bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s.underway--
 	s.changes++
-	s.opened, s.visit = now, now.Add(s.idle())
+	s.opened = now
+	if opened {
+		s.visit = now.Add(s.idle())
+	} else {
+		j.schedule(s, now.Add(s.Guard))
+	}
 }
 
 // visitSoon has the records of a key visited as soon as possible.
 func (j *janitor[T]) visitSoon(s *slots[T]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s.visit = time.Now()
-	switch {
-	case s.duty == nil:
-		j.add(&duty[T]{slots: s, due: s.visit}) // if there are too many, another client does it
-	case s.duty.index >= 0:
-		s.duty.due = s.visit
-		heap.Fix(&j.queue, s.duty.index)
-		j.notify(s.duty)
+	if s.duty == nil && j.add(&duty[T]{slots: s, due: time.Now()}) != nil {
+		return // there are too many; another client does it
+	}
+	j.schedule(s, time.Now())
+}
+
+// schedule has the records of a key, which is a duty, visited at a time at the latest. The caller
+// holds mu.
+func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
+	if at.Before(s.visit) {
+		s.visit = at
+	}
+	if d := s.duty; d.index >= 0 && at.Before(d.due) {
+		d.due = at
+		heap.Fix(&j.queue, d.index)
+		j.notify(d)
 	}
 }
 
@@ -221,7 +236,7 @@ func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 }
 
 // do does a batch of duties, and queues again what is to be done later. Decide decides about slots.
-func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History, uint64) slot.Action) {
+func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History) slot.Action) {
 	var alignedOnes []*duty[T]
 	var cleanings []*cleaning[T]
 	var owners []*duty[T]
@@ -231,16 +246,15 @@ func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History, u
 			alignedOnes = append(alignedOnes, d)
 			continue
 		}
-		var changes uint64 // as of the last lookup
 		owners = append(owners, d)
 		cleanings = append(cleanings, &cleaning[T]{
 			records: s.records,
 			begin: func() {
 				j.mu.Lock()
-				changes = s.changes
+				d.changes = s.changes
 				j.mu.Unlock()
 			},
-			decide: func(h slot.History) slot.Action { return decide(s, h, changes) },
+			decide: func(h slot.History) slot.Action { return decide(s, h) },
 		})
 	}
 	if len(alignedOnes) > 0 {
@@ -253,20 +267,23 @@ func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History, u
 	}
 }
 
-// visitAction decides what a visit of the records does. Changes is the number of changes that had
-// begun or ended before the lookup.
-func (s *slots[T]) visitAction(h slot.History, changes uint64) slot.Action {
+// visitAction decides what a visit of the records does.
+func (s *slots[T]) visitAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	opened, changed := s.opened, s.changes != changes || s.underway > 0
+	opened, changed := s.opened, s.changed()
 	s.janitor.mu.Unlock()
 	if changed {
-		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())}
+		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
 	}
 	return s.Visit(h, s.Below(h.Last, opened))
 }
 
+// changed reports whether this backend may have changed the records since their last lookup by the
+// janitor. The caller holds the janitor's mutex.
+func (s *slots[T]) changed() bool { return s.underway > 0 || s.changes != s.duty.changes }
+
 // discardAction decides how the records are removed that are not in use when the backend closes.
-func (s *slots[T]) discardAction(h slot.History, _ uint64) slot.Action { return s.Discard(h) }
+func (s *slots[T]) discardAction(h slot.History) slot.Action { return s.Discard(h) }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
 func (s *slots[T]) idle() time.Duration {
@@ -278,17 +295,20 @@ func (s *slots[T]) idle() time.Duration {
 func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	s := d.slots
 	j.mu.Lock()
-	absent := k.absent && s.underway == 0 && time.Now().After(s.opened)
+	changed := s.changed()
+	absent := k.absent && !changed
 	switch {
 	case absent:
 		s.duty = nil
 		j.duties--
-	case !k.done || k.absent:
+	case changed:
+		d.due = s.visit
+		j.push(d)
+	case !k.done:
 		d.due = time.Now().Add(cleanRetry)
 		j.push(d)
 	default:
-		d.due = k.next
-		s.visit = k.next
+		d.due, s.visit = k.next, k.next
 		j.push(d)
 	}
 	j.mu.Unlock()

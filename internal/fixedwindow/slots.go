@@ -161,7 +161,7 @@ func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coale
 	from := s.backend.moment(s.backend.now())
 	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
 	to := s.backend.moment(s.backend.now())
-	s.janitor.end(s, to.mono)
+	s.janitor.end(s, to.mono, o.armed || o.inserted)
 	switch {
 	case err == errAgain:
 		return coalesce.Outcome{}
@@ -315,13 +315,17 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	if err := s.janitor.begin(s); err != nil {
 		return err
 	}
-	o, _, err := s.act(ctx, f.conn, a, 0)
+	n := uint64(0)
+	if a.Kind == slot.Join {
+		n = 1
+	}
+	o, _, err := s.act(ctx, f.conn, a, n)
 	if err == nil && a.Kind == slot.Claim {
 		if next, ok := s.Claimed(f.history, a, o.shown, o.sent); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
-	s.janitor.end(s, time.Now())
+	s.janitor.end(s, time.Now(), false)
 	if err != nil && f.conn.Open() && err != errAgain {
 		return err
 	}
@@ -371,7 +375,7 @@ func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 		a := s.Reset(f.history)
 		switch {
 		case live && w.Count == 0:
-			// Its slot would look free. Its hit ends with the window.
+			// Its slot would look free. The hit that is added ends with the window.
 			a = s.Join(w)
 		case a.Kind == slot.Done:
 			return r, sent, nil

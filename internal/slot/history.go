@@ -65,7 +65,7 @@ func (b *Bands) again(h History, gap time.Duration, ids ...ID) Action {
 	last := h.Last
 	trip := last.Received.Sub(last.Sent)
 	soon := last.Sent.Add(b.Guard / 2)
-	if at.Add(2*trip).After(last.Sent.Add(gap)) && soon.Before(at) {
+	if !at.Add(2*trip).Before(last.Sent.Add(gap)) && soon.Before(at) {
 		at = soon
 	}
 	return Action{Kind: Again, At: at}

@@ -23,7 +23,7 @@ func TestServerBackendConforms(t *testing.T) {
 func testConformance[T codec.Value](t *testing.T) {
 	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
 		t.Run(algorithm.String(), func(t *testing.T) {
-			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[T](t, algorithm)
 			})
 		})
@@ -36,25 +36,24 @@ func TestServerBackendWithOptionsConforms(t *testing.T) {
 		"no denial memory": throttr.WithDenialMemory(-1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[uint32](t, window.PerKey, opt)
 			})
 		})
 	}
 }
 
-// serverBackend returns a backend on a mock server. Both have the same virtual clock.
+// serverBackend returns a backend on a mock server, in a bubble.
 func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
-	srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
-	client := testkit.Connect[T](t, srv, testkit.ParkedIfSmall[T](throttr.Config{}))
-	opts = append(opts, throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
-		Backend: client.Backend(opts...), Clock: srv, Algorithm: algorithm, SkipsDenied: true,
-		MaxCount: uint64(^T(0)) - 64,
+		Backend: client.Backend(append(opts, throttr.WithAlgorithm(algorithm))...), Clock: backendtest.BubbleClock{},
+		Algorithm: algorithm, SkipsDenied: true, MaxCount: uint64(^T(0)),
 	}
 	switch codec.Size[T]() { // ends of windows are known to a unit of the TTL
 	case 1:
-		s.Exact = time.Second
+		s.Exact, s.MinScale = time.Second, time.Second
 	case 2:
 		s.Exact = time.Millisecond
 	}
