@@ -9,6 +9,8 @@ const (
 	// remove a record before it expires (H12).
 	minDoom    = 10 * time.Second
 	doomGuards = 20
+	// fullDoom is how long that time is if it fits. Sweepers have to come three times in half of it.
+	fullDoom = 90 * time.Second
 	// idleTime is for how long a key can go without a hit after a window and still use its records
 	// again.
 	idleTime = 25 * time.Second
@@ -69,8 +71,13 @@ func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 		// why M contains a scale.
 		margin := doom + idle + live
 		top := margin + live
-		if top > largest || top > uint64(maxTTL/u.unit) {
+		most := min(largest, uint64(maxTTL/u.unit))
+		if top > most {
 			continue
+		}
+		if full := ceil(fullDoom, u.unit); full > doom {
+			more := min(full-doom, most-top)
+			doom, margin, top = doom+more, margin+more, top+more
 		}
 		return Bands{
 			Scale: scale, Unit: u.unit, Largest: largest,

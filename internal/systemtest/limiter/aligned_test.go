@@ -1,0 +1,242 @@
+package limiter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+var aligned = throttr.WithAlgorithm(window.Aligned)
+
+//evidence:limits Never more than the limit in an aligned window
+func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
+	for _, lateExpiry := range []bool{false, true} {
+		for name, opts := range map[string][]throttr.BackendOption{
+			"default":            nil,
+			"no coalescing":      {throttr.WithoutCoalescing()},
+			"no denial memory":   {throttr.WithDenialMemory(-1)},
+			"long denial memory": {throttr.WithDenialMemory(time.Hour)},
+		} {
+			t.Run(fmt.Sprintf("uint8/lateExpiry=%v/%s", lateExpiry, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint8](t, time.Second, lateExpiry, opts) })
+			})
+			t.Run(fmt.Sprintf("uint16/lateExpiry=%v/%s", lateExpiry, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint16](t, 400*time.Millisecond, lateExpiry, opts) })
+			})
+		}
+		t.Run(fmt.Sprintf("uint64/lateExpiry=%v", lateExpiry), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint64](t, 300*time.Millisecond+1, lateExpiry, nil) })
+		})
+	}
+}
+
+// testAlignedFlood lets clients hit aligned windows. Each client has a clock of its own, and the
+// clocks differ by most of a scale. Each bucket has one record, which is removed after the last
+// client has left the bucket.
+func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpiry bool, opts []throttr.BackendOption) {
+	const clients, goroutines, buckets, skew = 6, 3, 5, 0.95
+	limits := map[string]uint64{"a": 10, "b": 60}
+	log := newLedger()
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, lateExpiry),
+		mockserver.WithObserver(log.observe))
+	srv.Inject(mockserver.Fault{Delay: scale / 400})
+	time.Sleep(rand.N(scale))
+	start, end := time.Now(), time.Now().Add(buckets*scale)
+	var callers sync.WaitGroup
+	for c := range clients {
+		ahead := time.Duration(skew * float64(scale) * float64(c) / (clients - 1))
+		clock := func() time.Time { return time.Now().Add(ahead) }
+		backend := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(append(opts, aligned, throttr.WithClock(clock))...)
+		limiter := throttr.NewRateLimit(testkit.Traced(backend, log.decided))
+		for range goroutines {
+			callers.Go(func() {
+				for time.Now().Before(end) {
+					for key, limit := range limits {
+						before := clock()
+						res, err := limiter.Hit(t.Context(), key, scale, limit)
+						if err != nil {
+							t.Errorf("hit %s: %v", key, err)
+							return
+						}
+						latest := window.Aligned.Start(clock(), scale).Add(scale)
+						if res.ResetAt.Before(before) || res.ResetAt.After(latest) || res.RetryAfter > scale {
+							t.Errorf("hit %s at %v: %+v", key, before, res)
+						}
+					}
+					time.Sleep(rand.N(scale / 40))
+				}
+			})
+		}
+	}
+	callers.Wait()
+	for key, limit := range limits {
+		windows := log.windowsOf(key)
+		require.GreaterOrEqual(t, len(windows), buckets-1, "key %s: buckets without a window", key)
+		// In these buckets, all clients made hits.
+		first, last := start.UnixNano()/int64(scale)+2, end.UnixNano()/int64(scale)-1
+		for _, w := range windows {
+			require.LessOrEqual(t, w.allowed, limit, "key %s, bucket %d", key, w.id)
+			if w.id >= first && w.id <= last {
+				require.Equal(t, limit, w.allowed, "key %s, bucket %d", key, w.id)
+			}
+			require.Equal(t, 1, w.inserts, "key %s, bucket %d: the record was inserted again after its removal", key, w.id)
+		}
+	}
+	testkit.RequireRemoved(t, srv, 5*scale+time.Second)
+}
+
+func TestAlignedWindowsEndWithTheirBucket(t *testing.T) {
+	for _, start := range []time.Time{
+		time.Unix(0, 0), time.Unix(-3600, 0), time.Date(1901, 5, 5, 5, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithValueSize(8))
+			var now atomic.Pointer[time.Time]
+			set := func(to time.Time) { now.Store(&to) }
+			clock := throttr.WithClock(func() time.Time { return *now.Load() })
+			set(start)
+			l, other := testkit.Limiter[uint64](t, srv, aligned, clock), testkit.Limiter[uint64](t, srv, aligned, clock)
+			for range 3 {
+				end := now.Load().Add(time.Minute)
+				res, err := l.Hit(t.Context(), "k", time.Minute, 3)
+				require.NoError(t, err)
+				require.Equal(t, uint64(1), res.Count, "%v", end)
+				require.WithinDuration(t, end, res.ResetAt, 0)
+				set(end.Add(-1))
+				require.Equal(t, 2, testkit.Hits(t, other, 5, "k", time.Minute, 3), "the last nanosecond of the bucket")
+				res, err = l.Hit(t.Context(), "k", time.Minute, 3)
+				require.NoError(t, err)
+				require.False(t, res.Allowed)
+				require.Equal(t, time.Duration(1), res.RetryAfter)
+				set(end)
+			}
+		})
+	}
+}
+
+func TestAlgorithmsDoNotShareWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(8)) // with this size, both use the same unit
+		client := testkit.Connect[uint64](t, srv, testkit.Over(srv, throttr.Config{}))
+		alignedLimiter, perKey := throttr.NewRateLimit(client.Backend(aligned)), throttr.NewRateLimit(client.Backend())
+		for _, key := range []string{"", "k", strings.Repeat("k", 100)} {
+			require.Equal(t, 3, testkit.Hits(t, alignedLimiter, 5, key, time.Minute, 3))
+			require.Equal(t, 4, testkit.Hits(t, perKey, 6, key, time.Minute, 4))
+			n, err := alignedLimiter.Delete(t.Context(), key)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.Zero(t, testkit.Hits(t, perKey, 1, key, time.Minute, 4))
+			require.Equal(t, 3, testkit.Hits(t, alignedLimiter, 5, key, time.Minute, 3))
+		}
+		testkit.RequireRemoved(t, srv, 5*time.Minute)
+	})
+}
+
+func TestAlignedRecordOutlivesItsWindowForClientsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		sleepUntilBucket(time.Second)
+		time.Sleep(100 * time.Millisecond)
+		ahead := testkit.Limiter[uint16](t, srv, aligned, testkit.ClockAhead(950*time.Millisecond)) // in the next bucket
+		behind := testkit.Limiter[uint16](t, srv, aligned)
+		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5))
+		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", time.Second, 5))
+		time.Sleep(900 * time.Millisecond) // behind enters the bucket whose limit ahead has reached
+		require.Zero(t, testkit.Hits(t, behind, 9, "k", time.Second, 5))
+		time.Sleep(100 * time.Millisecond) // ahead enters the bucket after it
+		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5))
+		require.Zero(t, testkit.Hits(t, behind, 9, "k", time.Second, 5))
+		time.Sleep(899 * time.Millisecond)
+		require.Zero(t, testkit.Hits(t, behind, 9, "k", time.Second, 5), "the last millisecond of its bucket")
+		testkit.RequireRemoved(t, srv, 5*time.Second)
+	})
+}
+
+func TestAlignedRecordOutlivesTheClientThatInsertedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		sleepUntilBucket(time.Second)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		ahead := throttr.NewRateLimit(client.Backend(aligned, testkit.ClockAhead(900*time.Millisecond)))
+		behind := testkit.Limiter[uint16](t, srv, aligned)
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5)) // in the next bucket
+		time.Sleep(1300 * time.Millisecond)                                 // ahead has left that bucket, behind is in it
+		var closing sync.WaitGroup
+		closing.Go(func() { client.Close() }) // waits until the window is over for all
+		time.Sleep(time.Millisecond)
+		require.Zero(t, testkit.Hits(t, behind, 9, "k", time.Second, 5))
+		closing.Wait()
+	})
+}
+
+func TestAlignedRecordWithACoarseTTLOutlivesItsWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 127 * time.Second // the TTL is two scales and a margin: 255 s, the longest in seconds
+		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
+		sleepUntilBucket(scale)
+		ahead := testkit.Limiter[uint8](t, srv, aligned, testkit.ClockAhead(120*time.Second))
+		behind := testkit.Limiter[uint8](t, srv, aligned)
+		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", scale, 5))
+		require.Zero(t, testkit.Hits(t, ahead, 1, "k", scale, 5))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", scale, 5)) // in the next bucket
+		require.Zero(t, testkit.Hits(t, behind, 9, "k", scale, 5))
+		time.Sleep(scale + 116*time.Second) // the last second of that bucket for behind
+		require.Zero(t, testkit.Hits(t, behind, 9, "k", scale, 5))
+		time.Sleep(time.Second)
+		testkit.RequireRemoved(t, srv, scale+2*time.Second)
+	})
+}
+
+// Set and Reset insert several records under one name. All of them are removed.
+func TestSetsAndResetsOfAlignedWindowsLeaveNoRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		var backends []*throttr.ServerBackend[uint16]
+		for c := range 3 {
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+			backends = append(backends, client.Backend(aligned, testkit.ClockAhead(time.Duration(c)*300*time.Millisecond)))
+		}
+		var callers sync.WaitGroup
+		for i := range 30 {
+			limiter := throttr.NewRateLimit(backends[i%3])
+			callers.Go(func() {
+				for n := range 100 {
+					var err error
+					switch n % 4 {
+					case 0:
+						_, err = limiter.Set(t.Context(), "k", time.Second, 2)
+					case 1:
+						err = limiter.Reset(t.Context(), "k", time.Second)
+					default:
+						_, err = limiter.Hit(t.Context(), "k", time.Second, 5)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					time.Sleep(rand.N(100 * time.Millisecond))
+				}
+			})
+		}
+		callers.Wait()
+		testkit.RequireRemoved(t, srv, 5*time.Second)
+		for _, b := range backends {
+			require.Zero(t, b.Stats().Records)
+			require.LessOrEqual(t, b.Stats().Windows, 1, "a window of another client is remembered until there is no room")
+		}
+	})
+}

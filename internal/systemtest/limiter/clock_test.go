@@ -1,0 +1,93 @@
+package limiter_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+)
+
+func TestClientStaysInItsWindowWhenItsClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{-59 * time.Second, -time.Second, time.Second, 50 * time.Second} {
+		for _, opens := range []bool{true, false} { // whether this client opens the window, or another
+			t.Run(fmt.Sprintf("%v/opens=%v", jump, opens), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testClockJump(t, jump, opens) })
+			})
+		}
+	}
+}
+
+func testClockJump(t *testing.T, jump time.Duration, opens bool) {
+	srv := testkit.InMemory(t)
+	var mu sync.Mutex
+	var shift time.Duration
+	set := func(d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		shift = d
+	}
+	l := testkit.Limiter[uint16](t, srv, throttr.WithClock(func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Now().Round(0).Add(shift)
+	}))
+	other := testkit.Limiter[uint16](t, srv)
+	if opens {
+		require.Equal(t, 3, testkit.Hits(t, l, 3, "k", time.Minute, 10))
+	} else {
+		require.Equal(t, 2, testkit.Hits(t, other, 2, "k", time.Minute, 10))
+		require.Equal(t, 1, testkit.Hits(t, l, 1, "k", time.Minute, 10))
+	}
+	time.Sleep(5 * time.Second)
+	set(jump)
+	require.Equal(t, 7, testkit.Hits(t, l, 12, "k", time.Minute, 10))
+	res, err := l.Hit(t.Context(), "k", time.Minute, 10)
+	require.NoError(t, err)
+	require.Positive(t, res.RetryAfter)
+	require.LessOrEqual(t, res.RetryAfter, time.Minute)
+	require.Zero(t, testkit.Hits(t, other, 1, "k", time.Minute, 10))
+	set(0)
+	require.Zero(t, testkit.Hits(t, l, 1, "k", time.Minute, 10))
+	set(jump)
+	time.Sleep(55 * time.Second) // the window is over
+	time.Sleep(2 * time.Second)  // longer than the denial memory
+	require.Equal(t, 10, testkit.Hits(t, l, 12, "k", time.Minute, 10))
+}
+
+// A window can't be opened in time if its scale is shorter than the time between two readings of
+// the clock. The error names the scale.
+func TestWindowThatIsOverBeforeItOpensIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		var mu sync.Mutex
+		now, step := time.Now(), 2*time.Millisecond
+		l := testkit.Limiter[uint16](t, srv, throttr.WithClock(func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			now = now.Add(step)
+			return now
+		}))
+		before := srv.Requests(codec.OpInsert) // the probe inserts a record
+		for name, call := range map[string]func() error{
+			"Hit": func() error { _, err := l.Hit(t.Context(), "k", time.Millisecond, 100); return err },
+			"Set": func() error { _, err := l.Set(t.Context(), "k", time.Millisecond, 7); return err },
+		} {
+			err := call()
+			require.ErrorContains(t, err, "a window of 1ms was over", name)
+			require.True(t, throttr.SafeToRetry(err), name)
+			require.False(t, throttr.Timeout(err), name)
+		}
+		require.Equal(t, before, srv.Requests(codec.OpInsert))
+		mu.Lock()
+		step = time.Microsecond
+		mu.Unlock()
+		require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2))
+	})
+}

@@ -1,0 +1,142 @@
+package limiter_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// hotKeyOptions are the ways in which hits on one key share requests.
+var hotKeyOptions = map[string][]throttr.BackendOption{
+	"default":                         nil,
+	"no coalescing":                   {throttr.WithoutCoalescing()},
+	"no denial memory":                {throttr.WithDenialMemory(-1)},
+	"no coalescing, no denial memory": {throttr.WithoutCoalescing(), throttr.WithDenialMemory(-1)},
+	"denials remembered to the end":   {throttr.WithDenialMemory(1<<63 - 1)},
+}
+
+//evidence:limits A hot key gets exactly its limit
+func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
+	for name, opts := range hotKeyOptions {
+		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+			t.Run(name+"/"+algorithm.String(), func(t *testing.T) {
+				const goroutines, hits, limit = 64, 100_000, 1000
+				srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+				client := testkit.Connect[uint16](t, srv, throttr.Config{})
+				limiter := throttr.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))...))
+				var allowed atomic.Int64
+				var returned [limit + 1]atomic.Bool // counts
+				var callers sync.WaitGroup
+				for g := range goroutines {
+					callers.Go(func() {
+						for range (hits + g) / goroutines { // the sum over all goroutines is hits
+							res, err := limiter.Hit(t.Context(), "k", time.Minute, limit)
+							if err != nil {
+								t.Errorf("Hit: %v", err)
+								return
+							}
+							if !res.Allowed {
+								continue
+							}
+							allowed.Add(1)
+							if returned[res.Count].Swap(true) {
+								t.Errorf("count %d was returned twice", res.Count)
+							}
+						}
+					})
+				}
+				callers.Wait()
+				require.EqualValues(t, limit, allowed.Load())
+			})
+		}
+	}
+}
+
+func TestIncrementsAndLimitsOfOneKeyCanDiffer(t *testing.T) {
+	for name, opts := range hotKeyOptions {
+		t.Run(name+"/uint8", func(t *testing.T) { testIncrements[uint8](t, 150, opts) })
+		t.Run(name+"/uint32", func(t *testing.T) { testIncrements[uint32](t, 4000, opts) })
+	}
+}
+
+// testIncrements makes hits with random increments, and random limits up to maxLimit. A hit with
+// increment n that returns count c has the range from c-n to c of the count. It is allowed if c is
+// within its limit. The ranges of allowed hits must not overlap.
+func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr.BackendOption) {
+	type countRange struct{ from, to uint64 }
+	srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
+	var mu sync.Mutex
+	var allowed []countRange
+	var callers sync.WaitGroup
+	for range 4 {
+		client := testkit.Connect[T](t, srv, throttr.Config{})
+		limiter := throttr.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now))...))
+		for range 16 {
+			callers.Go(func() {
+				for range 100 {
+					limit, increment := 1+rand.Uint64N(maxLimit), 1+rand.Uint64N(7)
+					res, err := limiter.HitN(t.Context(), "k", time.Minute, limit, increment)
+					switch {
+					case err != nil:
+						t.Errorf("HitN: %v", err)
+						return
+					case res.Allowed != (res.Count <= limit):
+						t.Errorf("limit %d, increment %d: %+v", limit, increment, res)
+					case res.Allowed:
+						mu.Lock()
+						allowed = append(allowed, countRange{res.Count - increment, res.Count})
+						mu.Unlock()
+					}
+				}
+			})
+		}
+	}
+	callers.Wait()
+	require.NotEmpty(t, allowed)
+	slices.SortFunc(allowed, func(a, b countRange) int { return int(a.from) - int(b.from) })
+	for i, r := range allowed[1:] {
+		require.GreaterOrEqual(t, r.from, allowed[i].to, "two hits have the same part of the count")
+	}
+	last := allowed[len(allowed)-1].to
+	require.LessOrEqual(t, last, maxLimit)
+	names := testkit.Keys(srv)
+	require.Len(t, names, 1)
+	count, _ := srv.Counter(names[0])
+	require.GreaterOrEqual(t, count, last)
+}
+
+//evidence:limits Hits that come while a request is in flight share the next one
+func TestConcurrentHitsShareRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { require.Less(t, requestsOf500Hits(t), 20) })
+}
+
+func TestWithoutCoalescingEachHitHasItsOwnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { require.Equal(t, 500, requestsOf500Hits(t, throttr.WithoutCoalescing())) })
+}
+
+// requestsOf500Hits returns the number of UPDATEs for 500 hits of 100 callers.
+func requestsOf500Hits(t *testing.T, opts ...throttr.BackendOption) int {
+	srv, count := countRequests(t, "k")
+	srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+	l := testkit.Limiter[uint16](t, srv, opts...)
+	testkit.Hits(t, l, 1, "k", time.Minute, 5000)
+	count()
+	var callers sync.WaitGroup
+	for range 100 {
+		callers.Go(func() { testkit.Hits(t, l, 5, "k", time.Minute, 5000) })
+	}
+	callers.Wait()
+	return count().updates
+}

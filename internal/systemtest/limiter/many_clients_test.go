@@ -1,0 +1,238 @@
+package limiter_test
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+var (
+	modelOperations = flag.Int("model.operations", 6000, "how `many` operations the model test makes, for each value size")
+	modelSeed       = flag.Uint64("model.seed", 0, "the `seed` of the only run of the model test; 0: all runs, with random seeds")
+)
+
+const (
+	runOperations = 1200
+	runClients    = 4
+	runCallers    = 3 // of each client
+	maxIncrement  = 3
+	maxSkew       = 80 * time.Millisecond // between clocks
+	stallTimeout  = 20 * time.Millisecond
+	maxRoundTrip  = stallTimeout * 4 / 3 // until a response comes, or the connection is lost
+	// replacedKey is the only key that is Set and Reset.
+	replacedKey = "c"
+)
+
+var runScales = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
+
+// TestManyClientsDoWhatTheModelAllows makes random operations on a few keys. The clocks of the
+// clients differ, and the server and the connections fail at random. It then compares the results
+// with what the server has executed:
+//
+//   - Each allowed hit has a count of its own, which the server assigned during the call.
+//   - A hit is denied only if the window has reached the count.
+//   - Windows do not overlap. A window ends when it is over, or by a Set or Reset.
+//   - An operation that fails is executed once or not at all.
+//
+//evidence:limits Random calls, clocks and faults: only what a model of the limiter allows
+func TestManyClientsDoWhatTheModelAllows(t *testing.T) {
+	t.Run("uint8", testManyClients[uint8])
+	t.Run("uint16", testManyClients[uint16])
+	t.Run("uint32", testManyClients[uint32])
+	t.Run("uint64", testManyClients[uint64])
+}
+
+func testManyClients[T codec.Value](t *testing.T) {
+	first, runs := *modelSeed, 1
+	if first == 0 {
+		first, runs = rand.Uint64(), (*modelOperations+runOperations-1)/runOperations
+	}
+	succeeded, seed := 0, first
+	defer func() {
+		if t.Failed() {
+			t.Logf("go test -run '%s$' -model.seed=%d ./internal/systemtest/limiter", t.Name(), seed)
+		}
+	}()
+	for i := range runs {
+		seed = first + uint64(i)
+		synctest.Test(t, func(t *testing.T) {
+			m := &manyClients[T]{T: t, seed: seed, operations: map[modelKey][]operation{}}
+			m.run()
+			succeeded += m.succeeded
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d of %d operations succeeded, with seeds %d to %d", succeeded, runs*runOperations, first, seed)
+}
+
+// manyClients is one run of TestManyClientsDoWhatTheModelAllows.
+type manyClients[T codec.Value] struct {
+	*testing.T
+	seed          uint64
+	srv           *mockserver.Server
+	history       history[T]
+	removeLatency func() // used by run, and then by causeFaults
+
+	mu          sync.Mutex // guards what follows
+	unreachable bool       // dialing fails
+	operations  map[modelKey][]operation
+	succeeded   int
+}
+
+// rand returns a source of random numbers that depends on the seed and on stream.
+func (m *manyClients[T]) rand(stream int) *rand.Rand {
+	return rand.New(rand.NewPCG(m.seed, uint64(stream)))
+}
+
+func (m *manyClients[T]) run() {
+	r := m.rand(0)
+	m.srv = testkit.InMemory(m, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(m.history.observe),
+		mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
+	latency := time.Duration(1 + r.IntN(1_000_000))
+	m.removeLatency = m.srv.Inject(mockserver.Fault{Delay: latency})
+	var callers sync.WaitGroup
+	for c := range runClients {
+		limiter := m.client(c)
+		for i := range runCallers {
+			callers.Go(func() { m.makeOperations(m.rand(100+10*c+i), limiter) })
+		}
+	}
+	done := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() { m.causeFaults(m.rand(1), latency, done) })
+	callers.Wait()
+	close(done)
+	faults.Wait()
+	m.requireNoRecords()
+	for k, operations := range m.operations {
+		h := m.history.of(k)
+		if wrong := h.check(operations); len(wrong) > 0 {
+			m.Errorf("key %s, scale %v:\n%s\n%s", k.key, k.scale, strings.Join(wrong, "\n"), h.format(operations))
+		}
+	}
+}
+
+// client returns a limiter with a client and a clock of its own.
+func (m *manyClients[T]) client(i int) *throttr.RateLimit {
+	r := m.rand(10 + i)
+	skew := time.Duration(r.Int64N(int64(maxSkew)))
+	var mu sync.Mutex // guards r
+	client := testkit.Connect[T](m, m.srv, testkit.ParkedIfSmall[T](throttr.Config{
+		MaxConns: 1 + r.IntN(2), StallTimeout: stallTimeout, ConnectTimeout: stallTimeout,
+		RetryPause: 4, MaxRetryPause: 4, // too short for jitter, which has no seed; Dial has a pause of its own
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			mu.Lock()
+			pause := time.Duration(1 + r.IntN(5_000_000))
+			mu.Unlock()
+			time.Sleep(pause)
+			m.mu.Lock()
+			unreachable := m.unreachable
+			m.mu.Unlock()
+			if unreachable {
+				return nil, mockserver.ErrRefused
+			}
+			return m.srv.Dial(ctx)
+		},
+	}))
+	return throttr.NewRateLimit(client.Backend(testkit.ClockAhead(skew)))
+}
+
+// makeOperations makes the operations of one caller.
+func (m *manyClients[T]) makeOperations(r *rand.Rand, limiter *throttr.RateLimit) {
+	for range runOperations / runClients / runCallers {
+		time.Sleep(time.Duration(1 + r.IntN(30_000_000)))
+		op := randomOperation(r)
+		op.do(m.Context(), limiter, time.Duration(1+r.IntN(1_000_000_000)))
+		if op.err != nil {
+			testkit.ErrorClass(m, op.err)
+		}
+		m.mu.Lock()
+		m.operations[op.key] = append(m.operations[op.key], op)
+		if op.err == nil {
+			m.succeeded++
+		}
+		m.mu.Unlock()
+	}
+}
+
+// causeFaults causes random faults until done is closed.
+func (m *manyClients[T]) causeFaults(r *rand.Rand, latency time.Duration, done chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Duration(1 + r.IntN(400_000_000))):
+		}
+		duration := time.Duration(1 + r.IntN(400_000_000))
+		switch r.IntN(10) {
+		case 0:
+			m.srv.Disconnect()
+		case 1:
+			m.srv.HalfOpen()
+		case 2:
+			m.srv.Split(r.IntN(4))
+		case 3:
+			m.srv.Cut(mockserver.Cut{Direction: mockserver.Direction(r.IntN(2)), After: 5 + r.IntN(1000), Times: 1 + r.IntN(2)})
+			m.srv.Disconnect()
+		case 4:
+			m.setUnreachable(true)
+			m.srv.Disconnect()
+			time.Sleep(duration)
+			m.setUnreachable(false)
+		case 5:
+			require.NoError(m, m.srv.Restart(true))
+		case 6:
+			if r.IntN(3) == 0 {
+				require.NoError(m, m.srv.Restart(false))
+				m.history.removeAll()
+			}
+		case 7:
+			for range 50 {
+				m.srv.Publish("*", []byte("!"))
+			}
+		case 8:
+			m.srv.Send([]byte{0xde, 0xad})
+		case 9:
+			m.setLatency(1 + time.Duration(r.Int64N(int64(stallTimeout*3/4))))
+			time.Sleep(duration)
+			m.setLatency(latency)
+		}
+	}
+}
+
+func (m *manyClients[T]) setLatency(d time.Duration) {
+	m.removeLatency()
+	m.removeLatency = m.srv.Inject(mockserver.Fault{Delay: d})
+}
+
+func (m *manyClients[T]) setUnreachable(unreachable bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unreachable = unreachable
+}
+
+// requireNoRecords requires that all records of windows are removed, and that the server still
+// works.
+func (m *manyClients[T]) requireNoRecords() {
+	time.Sleep(2 * time.Minute)
+	for _, name := range testkit.Keys(m.srv) { // a probe that was cut can leave a record of another name
+		require.False(m, strings.HasPrefix(name, "rl:"), "%s was not removed", name)
+	}
+	_, err := m.client(runClients).Hit(m.Context(), "after", time.Second, 1)
+	require.NoError(m, err)
+}

@@ -1,0 +1,152 @@
+package limiter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// model is the simplest implementation of per-key windows. As on servers, a hit on a window that is
+// over its limit does not count.
+type model map[modelKey]modelWindow
+
+type modelKey struct {
+	key   string
+	scale time.Duration
+}
+
+type modelWindow struct {
+	count uint64
+	end   time.Time
+}
+
+// window returns the active window, or one that opens now.
+func (m model) window(k modelKey) modelWindow {
+	if w := m[k]; time.Now().Before(w.end) {
+		return w
+	}
+	return modelWindow{end: time.Now().Add(k.scale)}
+}
+
+func (m model) hit(k modelKey, limit, n uint64) modelWindow {
+	w := m.window(k)
+	if w.count <= limit {
+		w.count += n
+	}
+	m[k] = w
+	return w
+}
+
+func (m model) inc(k modelKey, maxCount, n uint64) (w modelWindow, ok bool) {
+	w = m.window(k)
+	if n > maxCount-min(maxCount, w.count) {
+		return w, false
+	}
+	w.count += n
+	m[k] = w
+	return w, true
+}
+
+func (m model) set(k modelKey, n uint64) { m[k] = modelWindow{n, time.Now().Add(k.scale)} }
+
+// active returns the active window, or the zero modelWindow.
+func (m model) active(k modelKey) modelWindow {
+	if w := m[k]; time.Now().Before(w.end) {
+		return w
+	}
+	return modelWindow{}
+}
+
+func TestOneClientDoesWhatTheModelDoes(t *testing.T) {
+	t.Run("uint8", testOneClient[uint8])
+	t.Run("uint16", testOneClient[uint16])
+	t.Run("uint32", testOneClient[uint32])
+	t.Run("uint64", testOneClient[uint64])
+}
+
+func testOneClient[T codec.Value](t *testing.T) {
+	const runs = 25
+	first := rand.Uint64()
+	t.Logf("seeds %d to %d", first, first+runs-1)
+	for i := range uint64(runs) {
+		synctest.Test(t, func(t *testing.T) { compareWithModel[T](t, first+i) })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// compareWithModel makes random calls, one after the other, and compares the results with those of
+// the model.
+func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
+	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, testkit.ParkedIfSmall[T](throttr.Config{}))).Backend())
+	ctx, maxCount := t.Context(), uint64(^T(0))-64
+	amounts := []uint64{0, 1, 1, 1, 2, 3, 10, maxCount / 2, maxCount - 1, maxCount}
+	limits := []uint64{0, 1, 2, 5, 20, maxCount / 2, maxCount - 1, maxCount}
+	scales := []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute}
+	m := model{}
+	for i := range 500 {
+		k := modelKey{string('a' + rune(r.IntN(3))), scales[r.IntN(len(scales))]}
+		limit := limits[r.IntN(len(limits))]
+		n := amounts[r.IntN(len(amounts))]
+		what := fmt.Sprintf("seed %d, step %d: key %s, scale %v, limit %d, n %d", seed, i, k.key, k.scale, limit, n)
+		switch op := r.IntN(16); {
+		case op < 6:
+			n = min(n, uint64(^T(0))-limit-63)
+			res, err := limiter.HitN(ctx, k.key, k.scale, limit, n)
+			require.NoError(t, err, what)
+			w := m.hit(k, limit, n)
+			want := throttr.Result{Allowed: w.count <= limit, Count: w.count, Limit: limit, ResetAt: w.end}
+			if want.Allowed {
+				want.Remaining = limit - w.count
+			} else {
+				want.RetryAfter = time.Until(w.end)
+			}
+			require.Equal(t, want, res, "hit: "+what)
+		case op < 8:
+			got, err := limiter.Inc(ctx, k.key, k.scale, n)
+			if w, ok := m.inc(k, maxCount, n); ok {
+				require.NoError(t, err, "inc: "+what)
+				require.Equal(t, w.count, got, "inc: "+what)
+			} else {
+				require.ErrorIs(t, err, throttr.ErrRange, "inc: "+what)
+			}
+		case op == 8:
+			got, err := limiter.Set(ctx, k.key, k.scale, n)
+			require.NoError(t, err, "set: "+what)
+			require.Equal(t, n, got, "set: "+what)
+			m.set(k, n)
+		case op == 9:
+			require.NoError(t, limiter.Reset(ctx, k.key, k.scale), "reset: "+what)
+			delete(m, k)
+		case op == 10:
+			got, err := limiter.Get(ctx, k.key, k.scale)
+			require.NoError(t, err, "get: "+what)
+			require.Equal(t, m.active(k).count, got, "get: "+what)
+		case op == 11:
+			end, err := limiter.ExpiresAt(ctx, k.key, k.scale)
+			require.NoError(t, err, "expires at: "+what)
+			require.Equal(t, m.active(k).end, end, "expires at: "+what)
+		case op == 12: // to the end of a window, or to the nanosecond before or after it
+			time.Sleep(max(time.Until(m[k].end), 0) + time.Duration(r.IntN(3)-1))
+		case op == 13:
+			time.Sleep(time.Duration(r.Int64N(int64(3 * k.scale))))
+		default:
+			time.Sleep(time.Duration(r.Int64N(int64(k.scale / 4))))
+		}
+	}
+	time.Sleep(3 * time.Minute)
+	require.Empty(t, testkit.Keys(srv), "seed %d: records that were not removed", seed)
+	require.Zero(t, srv.Expired(), "seed %d: records that expired", seed)
+}
