@@ -406,6 +406,7 @@ func TestUsageErrors(t *testing.T) {
 		"mock -hazard graze=on":               `no hazard "graze"`,
 		"mock -addr 127.0.0.1:0 -size 3":      "3",
 		"mock -service-time 1s":               "service time is 0 to 1ms, not 1s",
+		"mock -slow-creation -1":              "-slow-creation -1 is less than 0",
 		"bench x":                             `"x" is one argument too many`,
 		"bench -workload nonsense":            `invalid value "nonsense" for flag -workload: not one of hit increase query insert raw`,
 		"bench -compare hit":                  `-compare is raw, not "hit"`,

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/servicetime"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -26,18 +25,22 @@ crashed or stalled a real server, or lost a response there. The exit status is t
 	examples: []string{
 		"throttr mock -addr 127.0.0.1:9000 -size 2",
 		"throttr mock -unix /tmp/throttr.sock -hazard grace=off,lateexpiry=on",
-		"throttr mock -size 4 -service-time 3us",
+		"throttr mock -size 4 -service-time 2.7us -slow-creation 41000",
 	},
 	define: func(f *flag.FlagSet) parser {
 		m := mock{hazards: map[mockserver.Hazard]bool{}}
 		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
-		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 3us (default 0s: no time)")
+		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 2.7us (default 0s: no time)")
+		f.IntVar(&m.made, "slow-creation", -1, "make INSERT and SET as slow as on a real server that has made a `number` of records (H7): 3us each with 0, 140us from 41000 on (default: no slower than others)")
 		f.Func("hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on", m.setHazards)
 		return func(args []string) (action, error) {
 			if err := needArgs(args); err != nil {
 				return nil, err
+			}
+			if m.made < 0 && isSet(f, "slow-creation") {
+				return nil, fmt.Errorf("-slow-creation %d is less than 0", m.made)
 			}
 			if m.unix != "" && isSet(f, "addr") {
 				return nil, errors.New("-addr and -unix exclude each other")
@@ -52,6 +55,7 @@ type mock struct {
 	addr, unix string
 	size       int
 	service    time.Duration
+	made       int                        // records, for the time that another one takes; negative: as other requests
 	hazards    map[mockserver.Hazard]bool // that were switched
 }
 
@@ -61,15 +65,12 @@ type mockRecord struct {
 	ValueSize int             `json:"value_size"`
 	Hazards   map[string]bool `json:"hazards"`
 	Service   float64         `json:"service_time_seconds,omitempty"`
+	Made      *int            `json:"slow_creation,omitempty"`
 }
 
 // serve runs the server until ctx ends.
 func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
-	opts, err := m.options()
-	if err != nil {
-		return false, err
-	}
-	srv, err := mockserver.Start(opts...)
+	srv, err := mockserver.Start(m.options()...)
 	if err != nil {
 		return false, errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
 	}
@@ -94,7 +95,7 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 	}
 }
 
-func (m *mock) options() ([]mockserver.Option, error) {
+func (m *mock) options() []mockserver.Option {
 	network, addr := "tcp", m.addr
 	if m.unix != "" {
 		network, addr = "unix", m.unix
@@ -103,20 +104,22 @@ func (m *mock) options() ([]mockserver.Option, error) {
 	for h, on := range m.hazards {
 		opts = append(opts, mockserver.WithHazard(h, on))
 	}
-	if m.service != 0 {
-		thread, err := servicetime.New(m.service)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, mockserver.WithThread(thread))
+	opts = append(opts, mockserver.WithServiceTime(m.service))
+	if m.made >= 0 {
+		opts = append(opts, mockserver.WithSlowCreation(m.made))
+	}
+	if m.service > 0 || m.made >= 0 {
 		runtime.GOMAXPROCS(1) // a real server has one thread
 	}
-	return opts, nil
+	return opts
 }
 
 // printSettings prints the address in the first line, and the other settings.
 func (m *mock) printSettings(out *output, addr string) {
 	record := mockRecord{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}, Service: m.service.Seconds()}
+	if m.made >= 0 {
+		record.Made = &m.made
+	}
 	var words []string
 	for _, h := range mockserver.Hazards() {
 		on, set := m.hazards[h]
@@ -136,6 +139,9 @@ func (m *mock) printSettings(out *output, addr string) {
 	settings := "values of " + sizeName(m.size) + ", hazards " + strings.Join(words, ",")
 	if m.service > 0 {
 		settings += ", " + m.service.String() + " for each request"
+	}
+	if m.made >= 0 {
+		settings += fmt.Sprintf(", slow creation after %d records", m.made)
 	}
 	out.add(nil, settings)
 }
