@@ -21,11 +21,6 @@ func (b *bench) title(r *row) string {
 
 // report prints all rows. It returns an error if operations failed.
 func (b *bench) report(out *output, rows []*row) error {
-	columns := []string{"workload", ">goroutines", ">conns", ">ops/s", ">p50", ">p99", ">CPU/op", ">allocs/op"}
-	if len(rows) > 1 {
-		columns = append(columns, ">ratio")
-	}
-	out.table(columns...)
 	var failure error
 	results := make([]load.Result, len(rows))
 	for i, r := range rows {
@@ -34,6 +29,14 @@ func (b *bench) report(out *output, rows []*row) error {
 			failure = results[i].Failure()
 		}
 	}
+	columns := []string{"workload", ">goroutines", ">conns", ">ops/s", ">p50", ">p99", ">CPU/op", ">allocs/op"}
+	if failure != nil {
+		columns = append(columns, ">errors")
+	}
+	if len(rows) > 1 {
+		columns = append(columns, ">ratio")
+	}
+	out.table(columns...)
 	for i, r := range rows {
 		res := results[i]
 		report := load.Report{
@@ -43,6 +46,9 @@ func (b *bench) report(out *output, rows []*row) error {
 			b.title(r), number(r.goroutines), number(report.Conns), number(uint64(res.PerSecond)),
 			load.FormatDuration(res.P50), load.FormatDuration(res.P99),
 			load.FormatDuration(time.Duration(res.CPUPerOperation)), fmt.Sprintf("%.2f", res.AllocsPerOperation),
+		}
+		if failure != nil {
+			fields = append(fields, number(res.Errors))
 		}
 		if base, ok := b.base(i); ok && results[base].PerSecond > 0 {
 			ratio := b.speed(res, rows[base]) / results[base].PerSecond
