@@ -156,7 +156,7 @@ func (b *bench) reportWindows(out *output, rows []*row, results []load.Result) {
 	if out.json != nil {
 		return // the records of the rows contain it
 	}
-	out.table("per opened window", ">hits", ">requests", ">INSERT", ">UPDATE", ">QUERY", ">PURGE", ">server time")
+	out.table("per window", ">hits", ">requests", ">to open", ">INSERT", ">UPDATE", ">QUERY", ">PURGE", ">server")
 	for i, r := range rows {
 		w := results[i].Windows
 		if w == nil {
@@ -164,7 +164,7 @@ func (b *bench) reportWindows(out *output, rows []*row, results []load.Result) {
 		}
 		per := func(n uint64) string { return fmt.Sprintf("%.2f", w.PerWindow(float64(n))) }
 		q := w.Requests
-		out.add(nil, b.title(r), per(w.Hits), per(q.All()), per(q.Creations()), per(q.Update), per(q.Query), per(q.Purge),
+		out.add(nil, b.title(r), per(w.Hits), per(q.All()), per(w.Opening()), per(q.Creations()), per(q.Update), per(q.Query), per(q.Purge),
 			load.FormatDuration(time.Duration(w.PerWindow(float64(q.ServerTime())))))
 	}
 }

@@ -217,7 +217,7 @@ func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
 	}
 	require.Regexp(t, `^workload .*
 sparse .*
-per opened window +hits  requests  INSERT  UPDATE  QUERY  PURGE  server time
+per window +hits  requests  to open  INSERT  UPDATE  QUERY  PURGE  server
 sparse +\d+\.\d\d +\d+\.\d\d .*s
 $`, s.benchTable("-workload", "sparse", "-scale", "10ms", "-keys", "10"))
 }
@@ -274,7 +274,7 @@ func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
 
 func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"hit", "insert", "raw", "raw -frames insert"} {
+	for _, w := range []string{"hit", "sparse -scale 10ms", "insert", "raw", "raw -frames insert"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

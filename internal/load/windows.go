@@ -69,6 +69,13 @@ func (w *Windows) plus(o *Windows) *Windows {
 	return &Windows{w.Hits + o.Hits, w.Denied + o.Denied, w.Opened + o.Opened, w.Requests.Plus(o.Requests)}
 }
 
+// Opening returns the number of requests that opened windows, and removed them: all, aside from
+// the UPDATE and the QUERY of each hit that was allowed in a window that was open.
+func (w *Windows) Opening() uint64 {
+	further := w.Hits - min(w.Hits, w.Opened+w.Denied)
+	return w.Requests.All() - min(w.Requests.All(), 2*further)
+}
+
 // PerWindow returns a number per opened window; 0 if none was opened.
 func (w *Windows) PerWindow(n float64) float64 {
 	if w.Opened == 0 {

@@ -25,7 +25,12 @@ func TestFiguresPerWindow(t *testing.T) {
 	w := load.Windows{Hits: 10, Opened: 4}
 	require.InDelta(t, 2.5, w.PerWindow(10), 0)
 	require.InDelta(t, 400, w.OpenedPerSecond(1000), 0)
+	w = load.Windows{Hits: 10, Denied: 1, Opened: 4, Requests: load.Requests{Insert: 4, Query: 40, Update: 5}}
+	require.EqualValues(t, 49-2*5, w.Opening())
+	w.Requests = load.Requests{Query: 5}
+	require.Zero(t, w.Opening(), "hits of one key at one time share requests")
 	w = load.Windows{}
+	require.Zero(t, w.Opening())
 	require.Zero(t, w.PerWindow(10))
 	require.Zero(t, w.OpenedPerSecond(1000))
 }
