@@ -168,7 +168,7 @@ func (s *shiftScenario) makeCalls(r *rand.Rand, first int, call shiftedCall) {
 	}
 }
 
-// TestShiftedResponses measures how many calls return wrong responses after one response is
+// TestShiftedResponsesAreDetected measures how many calls return wrong responses after one response is
 // lost or duplicated, until the client detects it and makes another connection.
 //
 // The response to a canary request is the id of the connection. If the id starts with the byte of
@@ -176,7 +176,7 @@ func (s *shiftScenario) makeCalls(r *rand.Rand, first int, call shiftedCall) {
 // detected after Config.StallTimeout.
 //
 //evidence:outages Shifted responses do not decide hits
-func TestShiftedResponses(t *testing.T) {
+func TestShiftedResponsesAreDetected(t *testing.T) {
 	var table strings.Builder
 	rows := 0
 	table.WriteString("\n| calls | one response is | wrong, median | wrong, most | detected after, median | at most |\n|---|---|---|---|---|---|\n")
@@ -192,7 +192,7 @@ func TestShiftedResponses(t *testing.T) {
 		}
 	}
 	if rows == 2*len(shiftWorkloads) { // no row has failed, and -run has selected all
-		checkDocs(t, "shifts", table.String())
+		writeTable(t, "shifts", table.String())
 	}
 }
 
