@@ -13,7 +13,7 @@ import (
 type modelQueue struct {
 	limit      int
 	dropNewest bool
-	items    []Message
+	items      []Message
 }
 
 func (q *modelQueue) push(m Message) (dropped bool) {
