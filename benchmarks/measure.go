@@ -138,7 +138,7 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 		cfg.Warmup, cfg.Duration = 2*sparseScale, r.plan.sparse
 	}
 	if workload == embedded.name {
-		cfg.Batch = 100 // reading the clock takes as long as some hits
+		cfg.PerReading = 100 // reading the clock takes as long as some hits
 	}
 	runtime.GC()
 	before := s.redisCPU()
