@@ -275,7 +275,7 @@ func (s *slots[T]) visitAction(h slot.History) slot.Action {
 	if changed {
 		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
 	}
-	return s.Visit(h, s.Below(h.Last, opened))
+	return s.Clean(h, s.Below(h.Last, opened))
 }
 
 // changed reports whether this backend may have changed the records since their last lookup by the

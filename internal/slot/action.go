@@ -38,14 +38,14 @@ type Action struct {
 	Frees bool    // for Create
 	// At is when to look up again, for Again.
 	At time.Time
-	// By is when the last reply must have arrived. A Join is unknown then. For everything else,
-	// the connection has to be ended, so that the batch has been executed by then or never is
-	// (rule 3).
+	// By is when the last reply must have arrived. If it has not, the outcome of a Join is
+	// unknown. After any other action, the connection has to be ended then, so that the batch is
+	// executed by that time or never (rule 3).
 	By time.Time
 }
 
-// Deadline returns until when an action has to be written. Later, the replies would hardly be there
-// in time. Look up again then.
+// Deadline returns until when an action has to be written. Later, its replies would hardly arrive
+// in time, so the lookup has to be repeated.
 func (b *Bands) Deadline(a Action) time.Time {
 	if a.Kind == Join {
 		return a.By
@@ -56,9 +56,9 @@ func (b *Bands) Deadline(a Action) time.Time {
 // Late reports whether it is too late to write an action.
 func (b *Bands) Late(a Action, now time.Time) bool { return !now.Before(b.Deadline(a)) }
 
-// by returns the action with the time by which it must have been executed.
+// by returns an action that must have been executed within a guard of its lookup (rule 3).
 func (b *Bands) by(a Action, sent time.Time) Action {
-	a.By = sent.Add(b.Guard) // rule 3
+	a.By = sent.Add(b.Guard)
 	return a
 }
 

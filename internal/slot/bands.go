@@ -9,10 +9,10 @@ const (
 	// remove a record before it expires (H12).
 	minDoom    = 10 * time.Second
 	doomGuards = 20
-	// fullDoom is how long that time is if it fits. Sweepers have to come three times in half of it.
+	// fullDoom is how long that time is if it fits. In half of it, sweepers look at each record three
+	// times.
 	fullDoom = 90 * time.Second
-	// idleTime is for how long a key can go without a hit after a window and still use its records
-	// again.
+	// idleTime is for how long the records of a key without hits can be used again.
 	idleTime = 25 * time.Second
 	// minDoomUnits and minIdleUnits are the least of both if the unit is coarse. A TTL can show up
 	// to a unit too little.

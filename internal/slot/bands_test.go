@@ -20,18 +20,19 @@ func TestBandsOfUsualScales(t *testing.T) {
 		top, margin, doom uint64
 		guard             time.Duration
 	}{
-		{200 * time.Millisecond, 4, time.Microsecond, 35_400_001, 35_200_001, 10_000_000, 100 * time.Millisecond},
-		{200 * time.Millisecond, 2, time.Millisecond, 35_401, 35_201, 10_000, 100 * time.Millisecond},
-		{time.Second, 1, time.Second, 38, 37, 10, 500 * time.Millisecond},
-		{time.Second, 2, time.Millisecond, 37_001, 36_001, 10_000, 500 * time.Millisecond},
-		{10 * time.Second, 1, time.Second, 66, 56, 20, time.Second},
-		{10 * time.Second, 2, time.Millisecond, 65_001, 55_001, 20_000, time.Second},
-		{time.Minute, 1, time.Second, 166, 106, 20, time.Second},
-		{time.Minute, 2, time.Second, 166, 106, 20, time.Second},
+		{200 * time.Millisecond, 4, time.Microsecond, 115_400_001, 115_200_001, 90_000_000, 100 * time.Millisecond},
+		{200 * time.Millisecond, 2, time.Millisecond, 65_535, 65_335, 40_134, 100 * time.Millisecond},
+		{time.Second, 1, time.Second, 118, 117, 90, 500 * time.Millisecond},
+		{time.Second, 2, time.Millisecond, 65_535, 64_535, 38_534, 500 * time.Millisecond},
+		{10 * time.Second, 1, time.Second, 136, 126, 90, time.Second},
+		{10 * time.Second, 2, time.Millisecond, 65_535, 55_535, 20_534, time.Second},
+		{time.Minute, 1, time.Second, 236, 176, 90, time.Second},
+		{time.Minute, 2, time.Second, 236, 176, 90, time.Second},
+		{100 * time.Second, 1, time.Second, 255, 155, 29, time.Second},
 		{4 * time.Minute, 1, time.Minute, 15, 11, 4, time.Second},
-		{4 * time.Minute, 2, time.Second, 526, 286, 20, time.Second},
+		{4 * time.Minute, 2, time.Second, 596, 356, 90, time.Second},
 		{time.Hour, 1, time.Minute, 127, 67, 4, time.Second},
-		{time.Hour, 2, time.Second, 7246, 3646, 20, time.Second},
+		{time.Hour, 2, time.Second, 7316, 3716, 90, time.Second},
 		{day, 1, time.Hour, 55, 31, 4, time.Second},
 		{day, 2, time.Minute, 2887, 1447, 4, time.Second},
 		{30 * day, 2, time.Hour, 1447, 727, 4, time.Second},
@@ -46,7 +47,6 @@ func TestBandsOfUsualScales(t *testing.T) {
 	}
 }
 
-// bounds are the invariants of all bands.
 func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		for scale := window.MinScale; scale < 200*365*24*time.Hour; scale += scale/7 + 1 {
@@ -59,6 +59,10 @@ func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
 				require.LessOrEqual(t, b.Top, window.MaxValue(size))
 				require.LessOrEqual(t, b.Guard, s/2)
 				require.Positive(t, b.Guard)
+				require.GreaterOrEqual(t, b.duration(b.Doom), minDoom)
+				if b.duration(b.Doom) < fullDoom {
+					require.True(t, b.Top == b.Largest || b.duration(b.Top+1) > maxTTL, "%v, %d bytes: more would fit", s, size)
+				}
 				require.GreaterOrEqual(t, b.duration(b.Doom-b.Watch), 5*b.Guard, "time for a janitor")
 				require.GreaterOrEqual(t, b.duration(b.Watch), 5*b.Guard, "time for watchers")
 				require.GreaterOrEqual(t, b.duration(b.Margin-b.Doom), s+idleTime, "time between two windows")

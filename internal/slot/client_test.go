@@ -11,10 +11,10 @@ type client struct {
 	name   string
 	dead   bool
 	done   bool      // it makes no more hits
-	known  Window    // the window in which it believes
+	known  Window    // the open window, as it knows it
 	opened time.Time // when it last opened a window, at the latest
-	duty   bool      // it may have made a record, and visits it
-	duties int       // its actions: a visit that began before the last one is repeated
+	duty   bool      // its janitor has records to remove, or may have
+	duties int       // its actions: a lookup of the janitor before the last one is repeated
 	idle   *actor    // the janitor, while it has no duty
 }
 
@@ -28,11 +28,11 @@ type attempt struct {
 	conn    *conn
 }
 
-// hits makes hits, gives some back, and resets.
+// hits hits, returns some of the hits, and resets.
 func (c *client) hits(a *actor) {
 	actions, pool := a.dial(), a.dial()
 	for range c.steps {
-		c.think(a)
+		c.rest(a)
 		switch {
 		case c.chance(c.resetRate):
 			c.reset(a, &actions)
@@ -56,9 +56,9 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 	var h History
 	shut, faults := never, c.faults
 	for {
-		if c.known.Open(c.time()) || c.blind() {
+		if c.known.Open(c.time()) || c.trusts() {
 			action := c.bands.Join(c.known)
-			if c.off[ruleBelief] {
+			if c.off[ruleUntil] {
 				action.By = c.time().Add(c.bands.Scale)
 			}
 			c.redial(pool)
@@ -84,7 +84,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			shut = never
 		}
 		if c.bands.Untidy(l) {
-			c.visit(false)
+			c.addDuty(false)
 		}
 		action := c.decide(c.bands.Hit, h)
 		switch action.Kind {
@@ -110,7 +110,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			h = History{}
 			a.sleep(c.upTo(c.bands.Guard / 4))
 		default:
-			c.visit(false)
+			c.addDuty(false)
 			c.remove(a, actions, h, action)
 		}
 	}
@@ -123,15 +123,15 @@ func (c *client) waited(d time.Duration, faults int) {
 	}
 }
 
-// blind reports whether a client believes in a window for too long.
-func (c *client) blind() bool {
-	return c.off[ruleBelief] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
+// trusts reports whether a client takes the known window to be open for too long.
+func (c *client) trusts() bool {
+	return c.off[ruleUntil] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
 }
 
 // count sends a batch that counts n hits. again says that they were not counted.
 func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt, ok, again bool) {
 	if action.Kind != Join {
-		c.visit(true)
+		c.addDuty(true)
 	}
 	ops := c.varyOps(action, c.bands.Requests(nil, action, n))
 	by, bounded := c.by(action), action.Kind != Join
@@ -140,7 +140,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 	}
 	b := a.send(on, action, ops, by, bounded)
 	if bounded {
-		c.visit(true)
+		c.addDuty(true)
 		c.opened = c.time()
 	}
 	if !b.ok {
@@ -190,9 +190,8 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 	return at, true, false
 }
 
-// visit gives the janitor something to do: to visit the records that this client may have made,
-// or to tidy.
-func (c *client) visit(opens bool) {
+// addDuty has the janitor look at the records: this client may have made them, or one is untidy.
+func (c *client) addDuty(opens bool) {
 	c.duty = true
 	c.duties++
 	if opens {
@@ -227,7 +226,7 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 	if s := &c.server; s.open == w {
 		ends := epoch.Add(s.ends())
 		if at.window.Until.After(ends) || at.window.Latest.Add(c.bands.Guard).Before(ends) {
-			c.fail("%s believes that the window ends between %v and %v; it ends at %v", a.name, at.window.Until.Sub(epoch), at.window.Latest.Sub(epoch), s.ends())
+			c.fail("%s expects the end of the window between %v and %v; it is at %v", a.name, at.window.Until.Sub(epoch), at.window.Latest.Sub(epoch), s.ends())
 		}
 	}
 	if c.returnRate > 0 || torn {
@@ -242,7 +241,7 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 	}
 }
 
-// returnHits gives hits back.
+// returnHits returns hits.
 func (c *client) returnHits(a *actor, at attempt) {
 	if c.chance(0.5) {
 		a.sleep(c.delay(c.bands.Guard))
@@ -280,7 +279,7 @@ func (c *client) lookup(a *actor, on *conn) (Lookup, bool) {
 	return Lookup{Slots: [2]Observation{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
 }
 
-// remove makes a action towards removing records.
+// remove makes an action towards removing records.
 func (c *client) remove(a *actor, actions **conn, h History, action Action) {
 	b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 	if !b.ok || action.Kind != Claim {
@@ -326,18 +325,18 @@ func (c *client) reset(a *actor, actions **conn) {
 			}
 			a.sleepUntil(action.At.Sub(epoch))
 		case End:
-			c.visit(true)
+			c.addDuty(true)
 			b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
-			c.visit(true)
+			c.addDuty(true)
 			c.opened = c.time()
 			if b.ok {
 				c.known = Window{}
 				return
 			}
 		default:
-			c.visit(false)
+			c.addDuty(false)
 			c.remove(a, actions, h, action)
-			c.visit(false)
+			c.addDuty(false)
 		}
 	}
 }
@@ -362,7 +361,7 @@ func (c *client) discard(a *actor, actions **conn) {
 			a.sleepUntil(action.At.Sub(epoch))
 		default:
 			c.remove(a, actions, h, action)
-			c.visit(false)
+			c.addDuty(false)
 		}
 	}
 }
@@ -393,7 +392,7 @@ func (c *client) janitor(a *actor) {
 			continue
 		}
 		below := c.bands.Below(l, c.opened)
-		switch action := c.decide(func(h History) Action { return c.bands.Visit(h, below) }, h); action.Kind {
+		switch action := c.decide(func(h History) Action { return c.bands.Clean(h, below) }, h); action.Kind {
 		case Done:
 			c.duty = false
 		case Again:
@@ -419,7 +418,7 @@ func (c *client) redial(on **conn) bool {
 	return true
 }
 
-// by returns until when a action may be executed.
+// by returns until when an action may be executed.
 func (c *client) by(m Action) time.Duration {
 	by := m.By.Sub(epoch)
 	if c.off[ruleGuard] && m.Kind != Join {
@@ -428,19 +427,19 @@ func (c *client) by(m Action) time.Duration {
 	return by
 }
 
-// think lets time pass: until a window ends, often; or none, a little, a window, or until a slot is
+// rest lets time pass: until a window ends, often; or none, a little, a window, or until a slot is
 // doomed.
-func (c *client) think(a *actor) {
+func (c *client) rest(a *actor) {
 	b, s := &c.bands, &c.server
-	s.settle()
+	s.advance()
 	r := &s.records[c.rng.IntN(2)]
 	d := time.Duration(0)
 	switch kind := c.rng.IntN(4); {
-	case s.open != nil && c.chance(c.crowd):
+	case s.open != nil && c.chance(c.atEnd):
 		d = s.ends() - c.now - b.Guard/8 + c.upTo(b.Guard/2)
-	case r.exists && c.chance(c.doom) && kind == 0: // until it is about to expire
+	case r.exists && c.chance(c.atDoom) && kind == 0: // until it is about to expire
 		d = r.expires - c.upTo(b.duration(b.Doom)) - c.now + c.upTo(b.Guard)
-	case r.exists && c.chance(c.doom):
+	case r.exists && c.chance(c.atDoom):
 		d = r.expires - b.duration(b.Doom) - c.now - b.Guard + c.upTo(4*b.Guard)
 	case kind == 1 && c.restless == 0:
 		d = c.upTo(b.Scale)

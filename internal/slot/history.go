@@ -2,8 +2,8 @@ package slot
 
 import "time"
 
-// History is what the lookups of one request on one connection have shown. Start with a zero
-// History, and with each new connection.
+// History is what the lookups for one purpose have shown, on one connection. It begins as the zero
+// History, and again so with each new connection.
 type History struct {
 	Last Lookup
 	// Since is when the reply to the first lookup arrived that showed the slot as Last shows it.

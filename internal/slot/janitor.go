@@ -2,13 +2,14 @@ package slot
 
 import "time"
 
-// Visit returns what a janitor, a watcher or a sweeper does: it removes doomed slots whose TTL is
+// Clean returns what a janitor, a watcher or a sweeper does: it removes doomed slots whose TTL is
 // below a bound, and frees a slot that is over beside an open window. If there is nothing to do
-// yet, it returns an Again at the time of the next visit, which may be far away.
+// yet, it returns an Again at the time of the next cleaning, which may be far away.
 //
-// The bound is Bands.Doom for a janitor, which is the client that opened the last window, and
-// Bands.Watch for watchers, which are clients that opened one before. See Below.
-func (b *Bands) Visit(h History, below uint64) Action {
+// The bound is Bands.Doom for the janitor, which is the client that opened the last window, and
+// Bands.Watch for watchers, which are clients that opened an earlier one, and for sweepers. See
+// Below.
+func (b *Bands) Clean(h History, below uint64) Action {
 	s := b.states(h.Last)
 	if s == [2]State{Absent, Absent} {
 		return Action{Kind: Done}
@@ -23,12 +24,12 @@ func (b *Bands) Visit(h History, below uint64) Action {
 	if w, ok := b.untidy(h.Last); ok {
 		return b.tidy(h, w)
 	}
-	return Action{Kind: Again, At: b.NextVisit(h.Last, below)}
+	return Action{Kind: Again, At: b.NextCleaning(h.Last, below)}
 }
 
-// Below returns the bound for the visits of a client that has opened windows until a time, which
-// is not before the reply. A TTL that is longer than a window that old can have says that another
-// client has opened one since.
+// Below returns the bound of Clean for a client that has not opened a window since a time, at which
+// the replies of the last one had arrived. If a TTL is longer than such a window can have left,
+// another client has opened one since.
 func (b *Bands) Below(l Lookup, opened time.Time) uint64 {
 	most := b.duration(b.Top) - l.Sent.Sub(opened)
 	for _, o := range l.Slots {
@@ -39,9 +40,10 @@ func (b *Bands) Below(l Lookup, opened time.Time) uint64 {
 	return b.Doom
 }
 
-// NextVisit returns when the first TTL is certainly below a bound. Visit then, after each action
-// that sets a TTL: Open, Create, Tidy, Retire and End, whatever became of it.
-func (b *Bands) NextVisit(l Lookup, below uint64) (at time.Time) {
+// NextCleaning returns when the first TTL is certainly below a bound, or the zero time if there is
+// no record. It has to be found again after each action that sets a TTL, which are Open, Create,
+// Tidy, Retire and End, even if it is not known whether that was executed.
+func (b *Bands) NextCleaning(l Lookup, below uint64) (at time.Time) {
 	for _, o := range l.Slots {
 		if !o.Exists {
 			continue
@@ -58,14 +60,14 @@ func (b *Bands) NextVisit(l Lookup, below uint64) (at time.Time) {
 }
 
 // Untidy reports whether a lookup shows a slot that is over beside an open window. Hits have
-// arrived late, or whoever opened the window has died. Visit soon then.
+// arrived late, or the client that opened the window has died. Clean the slots soon then.
 func (b *Bands) Untidy(l Lookup) bool {
 	_, ok := b.untidy(l)
 	return ok
 }
 
-// untidy returns the open window beside a slot that is over, if there is time for a Tidy: it must
-// have been executed before the window ends.
+// untidy returns the open window beside a slot that is over. It returns false if there is none, or
+// if too little time is left for a Tidy, which must be executed before the window ends.
 func (b *Bands) untidy(l Lookup) (Window, bool) {
 	w, ok := b.Live(l)
 	return w, ok && b.State(l.Slots[w.Slot.Other()]) == Over && w.Until.After(l.Received.Add(2*b.Guard))
@@ -79,9 +81,9 @@ func (b *Bands) tidy(h History, w Window) Action {
 	return b.by(Action{Kind: Tidy, Slot: w.Slot}, h.Last.Sent)
 }
 
-// Discard returns what a client does that wants to leave no records when it closes: everything
-// that is idle is made over, retired and removed, which takes two guards. An open window and the
-// slot beside it stay.
+// Discard returns what a client does that closes and leaves no idle records: it makes free slots
+// over, retires those that are over, and removes the doomed ones. That takes two guards. If a
+// window is open, both slots stay.
 func (b *Bands) Discard(h History) Action {
 	s := b.states(h.Last)
 	if s[A] == Live || s[B] == Live || s == [2]State{Absent, Absent} {

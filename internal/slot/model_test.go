@@ -39,11 +39,11 @@ type settings struct {
 	returnRate  float64
 	discardRate float64
 	lateRate    float64       // of hits that are executed after the end of their window
-	restless    time.Duration // how often janitors visit at least, if not 0
+	restless    time.Duration // how often janitors clean at least, if not 0
 	quick       bool          // no request takes long
 	slow        Kind          // batches of this kind take long, if not Again
-	crowd       float64       // how often clients come at the end of a window
-	doom        float64       // how often they come otherwise when a slot becomes doomed
+	atEnd       float64       // how often clients come at the end of a window
+	atDoom      float64       // how often they come otherwise when a slot becomes doomed
 	off         [rules]bool
 }
 
@@ -83,8 +83,8 @@ func random(rng *rand.Rand) settings {
 		discardRate: p(0, 0, 0.5),
 		late:        time.Duration(p(0, 0, 5)) * time.Second,
 		lateRate:    p(0, 0.1, 0.3),
-		crowd:       p(0.2, 0.6),
-		doom:        p(0, 0.2, 0.5),
+		atEnd:       p(0.2, 0.6),
+		atDoom:      p(0, 0.2, 0.5),
 		quick:       rng.IntN(4) == 0,
 	}
 }
@@ -113,9 +113,9 @@ func simulate(seed uint64, tracing bool, change func(*settings)) *world {
 		w.schedule(event{at: w.upTo(5 * s.scale), do: w.server.restart})
 	}
 	w.run()
-	w.server.settle()
+	w.server.advance()
 	if w.violation == "" && w.died == 0 && (w.server.usable(A) || w.server.usable(B)) {
-		w.fail("records are left: A is %s, B is %s", w.server.show(A), w.server.show(B))
+		w.fail("records are left: A is %s, B is %s", w.server.format(A), w.server.format(B))
 	}
 	return w
 }

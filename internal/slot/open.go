@@ -1,7 +1,7 @@
 package slot
 
-// Hit returns what a client does that has hits to count and knows no open window. The table in
-// the comment of the package shows the cases.
+// Hit returns what a client does that has hits to count and knows no open window. The table in the
+// comment of the package has the cases.
 func (b *Bands) Hit(h History) Action {
 	if w, ok := b.Live(h.Last); ok {
 		return b.Join(w)
@@ -37,8 +37,8 @@ func (b *Bands) spoil(h History) Action {
 	return b.by(Action{Kind: Spoil, Slot: A}, h.Last.Sent)
 }
 
-// retire returns the next action on the way to a doomed slot: wait until it is stable, and retire
-// it (rules 7 and 8). The slot must be over.
+// retire returns the next action towards a doomed slot: wait until the slot is stable, and then
+// retire it (rules 7 and 8). The slot must be over.
 func (b *Bands) retire(h History, id ID) Action {
 	if !b.stable(h, id) {
 		return b.again(h, b.Scale, id)

@@ -2,8 +2,8 @@ package slot
 
 import "time"
 
-// remove returns the next action on the way to the removal of doomed slots: wait until they are
-// stable, and claim them (rules 8 and 9).
+// remove returns the next action towards the removal of doomed slots: wait until they are stable,
+// and then claim them (rules 8 and 9).
 func (b *Bands) remove(h History, slots [2]bool) Action {
 	var exhausted [2]bool
 	for id, o := range h.Last.Slots {
@@ -19,8 +19,8 @@ func (b *Bands) remove(h History, slots [2]bool) Action {
 	return b.by(Action{Kind: Claim, Slots: slots}, h.Last.Sent)
 }
 
-// Claimed returns the removal of the slots that a Claim has got, with what its QUERYs showed. It
-// returns false if it has got none. h is the history that led to the claim.
+// Claimed returns the removal of the slots for which a Claim has succeeded, or false if there are
+// none. Shown is what its QUERYs showed, and h is the history that led to it.
 func (b *Bands) Claimed(h History, a Action, shown [2]Observation, sent time.Time) (Action, bool) {
 	next := b.by(Action{Kind: Remove}, sent)
 	for id, o := range shown {

@@ -18,6 +18,6 @@ func (b *Bands) Reset(h History) Action {
 	if !b.stable(h, x) || !b.stable(h, y) {
 		return b.again(h, b.Guard, x, y)
 	}
-	// The count stays, so the slot is over, and only the other one can be opened next.
+	// End keeps the count, so the slot is over, and only the other one can be opened next.
 	return b.by(Action{Kind: End, Slot: x}, h.Last.Sent)
 }

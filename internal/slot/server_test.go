@@ -23,12 +23,12 @@ type opened struct {
 	slot   ID
 	start  time.Duration
 	count  uint64 // hits counted
-	held   uint64 // hits granted and not given back
+	held   uint64 // hits granted and not returned
 	places map[uint64]bool
 }
 
-// server is a simulated server with the two records of one key and scale. It knows the truth
-// about windows.
+// server is a simulated server with the two records of one key and scale. It knows which
+// window is really open.
 type server struct {
 	*world
 	records  [2]record
@@ -43,8 +43,8 @@ type server struct {
 	inserts  int
 }
 
-// settle applies what time has done to the records.
-func (s *server) settle() {
+// advance applies what time has done to the records.
+func (s *server) advance() {
 	for id := range s.records {
 		r := &s.records[id]
 		if !r.exists || s.now < r.expires {
@@ -112,7 +112,7 @@ func (s *server) ends() time.Duration {
 
 // restart loses all records, and all connections.
 func (s *server) restart() {
-	s.settle()
+	s.advance()
 	s.log("server restarts")
 	if s.open != nil {
 		s.end(true, "is lost")
@@ -131,11 +131,11 @@ type reply struct {
 }
 
 // execute executes a request.
-func (s *server) execute(who string, action Action, op Request) reply {
+func (s *server) execute(client string, action Action, op Request) reply {
 	if s.requests++; s.requests > 200000 {
 		s.fail("endless")
 	}
-	s.settle()
+	s.advance()
 	id := op.Slot
 	r := &s.records[id]
 	was := s.state(id)
@@ -166,8 +166,8 @@ func (s *server) execute(who string, action Action, op Request) reply {
 	}
 	rep.record, rep.life = s.read(id), r.life
 	if s.tracing {
-		s.log("%s %v: %s %d of %v: %v, %s", who, action.Kind, [...]string{"QUERY", "INSERT", "ADD", "GIVE BACK", "COUNT", "TTL", "PURGE"}[op.Verb],
-			op.Value, id, rep.ok, s.show(id))
+		s.log("%s %v: %s %d of %v: %v, %s", client, action.Kind, [...]string{"QUERY", "INSERT", "ADD", "RETURN", "COUNT", "TTL", "PURGE"}[op.Verb],
+			op.Value, id, rep.ok, s.format(id))
 	}
 	s.check(id, was, action, op)
 	if s.open != nil && s.open.slot == id {
@@ -196,8 +196,8 @@ func (s *server) check(id ID, was State, action Action, op Request) {
 	}
 }
 
-// show formats a slot.
-func (s *server) show(id ID) string {
+// format formats a slot.
+func (s *server) format(id ID) string {
 	r := s.read(id)
 	if !r.Exists {
 		return "absent"

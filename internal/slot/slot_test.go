@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bands are those of the following tests: milliseconds, M = 36001, D = 10000.
+// bands are those of the following tests: milliseconds, T = 65535, M = 64535, D = 38534.
 var bands, _ = BandsFor(time.Second, math.MaxUint16)
 
 // observations are one for each state.
 var observations = map[State]Observation{
 	Absent: {},
-	Live:   bands.Observe(math.MaxUint16-3, 36500),
-	Free:   bands.Observe(math.MaxUint16, 30000),
-	Over:   bands.Observe(math.MaxUint16-3, 30000),
+	Live:   bands.Observe(math.MaxUint16-3, 65034),
+	Free:   bands.Observe(math.MaxUint16, 58534),
+	Over:   bands.Observe(math.MaxUint16-3, 58534),
 	Doomed: bands.Observe(math.MaxUint16-3, 5000),
 }
 
@@ -45,7 +45,7 @@ func describe(a Action) string {
 
 func TestStates(t *testing.T) {
 	for ttl, want := range map[uint64]State{
-		0: Doomed, 9999: Doomed, 10000: Over, 36000: Over, 36001: Live, 37001: Live, math.MaxUint16: Live,
+		0: Doomed, 38533: Doomed, 38534: Over, 64534: Over, 64535: Live, 65534: Live, math.MaxUint16: Live,
 	} {
 		require.Equal(t, want, bands.State(Observation{Exists: true, Count: 1, TTL: ttl}), "TTL %d", ttl)
 	}
@@ -107,13 +107,13 @@ func TestBatches(t *testing.T) {
 	}{
 		{Action{Kind: Again}, "query A 0, query B 0"},
 		{Action{Kind: Join, Slot: B}, "decrease B 2, query B 0"},
-		{Action{Kind: Open, Slot: A}, "ttl A 37001, decrease A 2, query A 0, quota B 65535, ttl B 36000"},
+		{Action{Kind: Open, Slot: A}, "ttl A 65535, decrease A 2, query A 0, quota B 65535, ttl B 64534"},
 		{Action{Kind: Create, Slot: A}, "insert A 65533"},
-		{Action{Kind: Create, Slot: B, Frees: true}, "insert B 65533, quota A 65535, ttl A 36000"},
-		{Action{Kind: Tidy, Slot: A}, "quota B 65535, ttl B 36000"},
+		{Action{Kind: Create, Slot: B, Frees: true}, "insert B 65533, quota A 65535, ttl A 64534"},
+		{Action{Kind: Tidy, Slot: A}, "quota B 65535, ttl B 64534"},
 		{Action{Kind: Spoil, Slot: A}, "decrease A 1"},
-		{Action{Kind: Retire, Slot: A}, "ttl A 9999"},
-		{Action{Kind: End, Slot: B}, "ttl B 36000"},
+		{Action{Kind: Retire, Slot: A}, "ttl A 38533"},
+		{Action{Kind: End, Slot: B}, "ttl B 64534"},
 		{Action{Kind: Return, Slot: B}, "increase B 2"},
 		{Action{Kind: Refill, Slots: [2]bool{true, true}}, "quota A 1, quota B 1"},
 		{Action{Kind: Claim, Slots: [2]bool{true, true}}, "decrease A 1, query A 0, decrease B 1, query B 0"},
@@ -149,13 +149,13 @@ func TestWindowsEndBetweenUntilAndLatest(t *testing.T) {
 	require.True(t, w.Open(epoch.Add(498*time.Millisecond)))
 	require.False(t, w.Open(epoch.Add(499*time.Millisecond)))
 
-	// Who opened the window knows better.
-	_, w = bands.Result(Action{Kind: Open, Slot: B}, true, true, bands.Observe(math.MaxUint16-3, 37000), epoch, epoch.Add(20*time.Millisecond))
+	// The client that opened the window knows its end better.
+	_, w = bands.Result(Action{Kind: Open, Slot: B}, true, true, bands.Observe(math.MaxUint16-3, 65534), epoch, epoch.Add(20*time.Millisecond))
 	require.Equal(t, epoch.Add(time.Second), w.Until)
 }
 
 func TestOlderOfTwoWindows(t *testing.T) {
-	younger := bands.Observe(math.MaxUint16-3, 37000)
+	younger := bands.Observe(math.MaxUint16-3, 65534)
 	for _, l := range []Lookup{{Slots: [2]Observation{observations[Live], younger}}, {Slots: [2]Observation{younger, observations[Live]}}} {
 		w, ok := bands.Live(l)
 		require.True(t, ok)
@@ -182,7 +182,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestOnlyOneClaimSucceeds(t *testing.T) {
 	h := lookedUp(Doomed, Doomed, bands.Guard)
-	a := bands.Visit(h, bands.Doom)
+	a := bands.Clean(h, bands.Doom)
 	require.Equal(t, "claim A B", describe(a))
 	one, two := observations[Doomed], observations[Doomed]
 	one.Count, two.Count = one.Count+1, two.Count+2
@@ -203,12 +203,12 @@ func TestExhaustedRecordsAreRefilledBeforeTheyAreClaimed(t *testing.T) {
 	require.Equal(t, Refill, bands.Hit(bands.Extend(h, l)).Kind)
 }
 
-func TestJanitorsAndWatchersVisitInTime(t *testing.T) {
+func TestJanitorsAndWatchersCleanInTime(t *testing.T) {
 	l := Lookup{Slots: [2]Observation{observations[Over], observations[Free]}, Sent: epoch, Received: epoch}
 	h := bands.Extend(History{}, l)
-	require.Equal(t, Action{Kind: Again, At: epoch.Add(20001 * time.Millisecond)}, bands.Visit(h, bands.Doom))
-	require.Equal(t, Action{Kind: Again, At: epoch.Add(25001 * time.Millisecond)}, bands.Visit(h, bands.Watch))
-	require.Equal(t, Done, bands.Visit(History{}, bands.Doom).Kind)
+	require.Equal(t, Action{Kind: Again, At: epoch.Add(20001 * time.Millisecond)}, bands.Clean(h, bands.Doom))
+	require.Equal(t, Action{Kind: Again, At: epoch.Add(39268 * time.Millisecond)}, bands.Clean(h, bands.Watch))
+	require.Equal(t, Done, bands.Clean(History{}, bands.Doom).Kind)
 
 	require.Equal(t, bands.Doom, bands.Below(l, epoch.Add(-7*time.Second)))
 	require.Equal(t, bands.Watch, bands.Below(l, epoch.Add(-8*time.Second)), "another client has opened a window since")
@@ -223,4 +223,47 @@ func TestHitsAreReturnedInTime(t *testing.T) {
 	require.False(t, ok, "a guard after the hits")
 	_, ok = bands.ReturnHits(w, epoch.Add(600*time.Millisecond), epoch.Add(800*time.Millisecond))
 	require.False(t, ok, "the window may be over")
+}
+
+func TestResponsesAfterAGuardSayNothingAboutHits(t *testing.T) {
+	w := Window{Slot: A, Until: epoch.Add(300 * time.Millisecond)}
+	require.Equal(t, Action{Kind: Join, Slot: A, By: epoch.Add(800 * time.Millisecond)}, bands.Join(w))
+}
+
+func TestEndsNeedLookupsLessThanAGuardApart(t *testing.T) {
+	// Without latency, the second lookup would come exactly a guard after the first one.
+	for _, trip := range []time.Duration{0, time.Nanosecond, time.Millisecond, bands.Guard / 8} {
+		var h History
+		at := epoch
+		kinds := []Kind{}
+		for range 4 {
+			h = bands.Extend(h, Lookup{
+				Slots: [2]Observation{observations[Live], observations[Free]}, Sent: at, Received: at.Add(trip),
+			})
+			a := bands.Reset(h)
+			kinds = append(kinds, a.Kind)
+			if a.Kind != Again {
+				break
+			}
+			require.Less(t, a.At.Add(trip).Sub(at), bands.Guard, "a lookup after %v", trip)
+			at = a.At
+		}
+		require.Equal(t, End, kinds[len(kinds)-1], "responses take %v: %v", trip, kinds)
+	}
+}
+
+func TestSlotsThatChangeAreNotStable(t *testing.T) {
+	more := observations[Over]
+	more.Count++
+	longer := observations[Over]
+	longer.TTL++
+	for _, now := range []Observation{more, longer, observations[Free], observations[Doomed], observations[Live], {}} {
+		h := lookedUp(Over, Over, bands.Guard/2)
+		l := h.Last
+		l.Sent, l.Received = l.Sent.Add(bands.Guard), l.Received.Add(bands.Guard)
+		l.Slots[A] = now
+		h = bands.Extend(h, l)
+		require.False(t, bands.stable(h, A), "%+v", now)
+		require.True(t, bands.stable(h, B))
+	}
 }

@@ -59,7 +59,7 @@ func (b *Bands) Join(w Window) Action {
 	return Action{Kind: Join, Slot: w.Slot, By: w.Until.Add(b.Guard)} // rule 2
 }
 
-// Outcome is what became of a batch of hits.
+// Outcome says whether a batch of hits was counted.
 type Outcome uint8
 
 // The outcomes.
@@ -69,7 +69,7 @@ const (
 	Lost                     // they were not counted: look the window up again
 )
 
-// Result returns what became of n hits after a Join or Open. armed says that the batch has set
+// Result returns the outcome of a Join or Open, and the window. armed says that the batch has set
 // the TTL to T, added is the status of its DECREASE, and o is what its QUERY showed (rule 1). A
 // reply that comes after Action.By says nothing.
 func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, received time.Time) (Outcome, Window) {
@@ -86,7 +86,7 @@ func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, receive
 	return Counted, w
 }
 
-// Created returns what became of n hits after a Create. If the INSERT has failed, another client
+// Created returns the outcome of a Create that counts n hits, and the window. If the INSERT has failed, another client
 // has opened the window, or the name is in its grace (H1).
 func (b *Bands) Created(a Action, inserted bool, n uint64, sent, received time.Time) (Outcome, Window) {
 	if !inserted {
