@@ -67,7 +67,9 @@ func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 // learnBucket makes the window of a bucket the known one.
 func (a *aligned[T]) learnBucket(bucket int64, count uint64, seen time.Time) state {
 	end := a.timing.end(bucket)
-	return a.learn(state{bucket: bucket, count: count, seen: seen, earliestEnd: end, latestEnd: end}, a.backend.newID)
+	s := state{bucket: bucket, count: count, seen: seen, earliestEnd: end, latestEnd: end}
+	a.learn(&s, a.backend.newID)
+	return s
 }
 
 // Refresh implements [coalesce.Window].

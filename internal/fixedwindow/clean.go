@@ -26,7 +26,7 @@ type cleaning[T codec.Value] struct {
 	// The results.
 	done    bool      // there is nothing more to do now
 	absent  bool      // there are no records
-	next    time.Time // when to visit the records again, unless they are absent
+	next    time.Time // when to clean the records again, unless they are absent
 	removed int       // records
 }
 

@@ -92,14 +92,14 @@ func (j *janitor[T]) end(s *slots[T], now time.Time, opened bool) {
 	s.changes++
 	s.opened = now
 	if opened {
-		s.visit = now.Add(s.idle())
+		s.cleanAt = now.Add(s.idle())
 	} else {
 		j.schedule(s, now.Add(s.Guard))
 	}
 }
 
-// visitSoon has the records of a key visited as soon as possible.
-func (j *janitor[T]) visitSoon(s *slots[T]) {
+// cleanSoon has the records of a key cleaned as soon as possible.
+func (j *janitor[T]) cleanSoon(s *slots[T]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s.duty == nil && j.add(&duty[T]{slots: s, due: time.Now()}) != nil {
@@ -108,11 +108,11 @@ func (j *janitor[T]) visitSoon(s *slots[T]) {
 	j.schedule(s, time.Now())
 }
 
-// schedule has the records of a key, which is a duty, visited at a time at the latest. The caller
+// schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
 // holds mu.
 func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
-	if at.Before(s.visit) {
-		s.visit = at
+	if at.Before(s.cleanAt) {
+		s.cleanAt = at
 	}
 	if d := s.duty; d.index >= 0 && at.Before(d.due) {
 		d.due = at
@@ -180,7 +180,7 @@ func (j *janitor[T]) run() {
 			}
 			if !j.backend.group.Go(func() {
 				defer func() { <-j.places }()
-				j.do(batch, (*slots[T]).visitAction)
+				j.do(batch, (*slots[T]).cleanAction)
 			}) {
 				return
 			}
@@ -209,8 +209,8 @@ func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 	now := time.Now()
 	for len(j.queue) > 0 && len(batch) < cleanBatch {
 		d := j.queue[0]
-		if s := d.slots; s != nil && !d.due.After(now) && (s.underway > 0 || s.visit.After(now)) {
-			d.due = s.visit
+		if s := d.slots; s != nil && !d.due.After(now) && (s.underway > 0 || s.cleanAt.After(now)) {
+			d.due = s.cleanAt
 			if s.underway > 0 {
 				d.due = now.Add(s.Guard)
 			}
@@ -267,8 +267,8 @@ func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History) s
 	}
 }
 
-// visitAction decides what a visit of the records does.
-func (s *slots[T]) visitAction(h slot.History) slot.Action {
+// cleanAction decides what cleaning the records does.
+func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	opened, changed := s.opened, s.changed()
 	s.janitor.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *slots[T]) idle() time.Duration {
 	return time.Duration(s.Margin-s.Doom) * s.Unit
 }
 
-// finish queues a duty again after its records were visited, or drops it if there are no records
+// finish queues a duty again after its records were cleaned, or drops it if there are no records
 // any more.
 func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	s := d.slots
@@ -302,13 +302,13 @@ func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 		s.duty = nil
 		j.duties--
 	case changed:
-		d.due = s.visit
+		d.due = s.cleanAt
 		j.push(d)
 	case !k.done:
 		d.due = time.Now().Add(cleanRetry)
 		j.push(d)
 	default:
-		d.due, s.visit = k.next, k.next
+		d.due, s.cleanAt = k.next, k.next
 		j.push(d)
 	}
 	j.mu.Unlock()

@@ -17,12 +17,13 @@ type state struct {
 	// The window ends between these times, by the backend's clock.
 	earliestEnd, latestEnd time.Time
 
-	slot   slot.Window // the same by the monotonic clock, unless the window is aligned
-	bucket int64       // of an aligned window
+	slot   slot.ID   // unless the window is aligned
+	until  time.Time // earliestEnd by the monotonic clock, unless the window is aligned
+	bucket int64     // of an aligned window
 }
 
-// result returns the window with another count. Its end is never too early, and never more than
-// a scale away.
+// result returns the window with a count. Its end is never too early, and never more than a scale
+// away.
 func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
 	left := min(max(s.latestEnd.Sub(now), 1), scale)
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
@@ -31,22 +32,16 @@ func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesc
 // narrow narrows the end of a window to what was known of it before. It returns false, and
 // changes nothing, if the two contradict each other: they are different windows.
 func (s *state) narrow(old *state) (same bool) {
-	earliest, latest := s.earliestEnd, s.latestEnd
-	if old.earliestEnd.After(earliest) {
-		earliest = old.earliestEnd
-	}
-	if old.latestEnd.Before(latest) {
-		latest = old.latestEnd
-	}
-	if earliest.After(latest) {
+	if s.slot != old.slot || s.bucket != old.bucket ||
+		old.earliestEnd.After(s.latestEnd) || s.earliestEnd.After(old.latestEnd) {
 		return false
 	}
-	s.id, s.earliestEnd, s.latestEnd = old.id, earliest, latest
-	if old.slot.Until.After(s.slot.Until) {
-		s.slot.Until = old.slot.Until
+	s.id = old.id
+	if old.earliestEnd.After(s.earliestEnd) {
+		s.earliestEnd, s.until = old.earliestEnd, old.until
 	}
-	if old.slot.Latest.Before(s.slot.Latest) {
-		s.slot.Latest = old.slot.Latest
+	if old.latestEnd.Before(s.latestEnd) {
+		s.latestEnd = old.latestEnd
 	}
 	return true
 }
@@ -93,15 +88,14 @@ func (k *known[T]) denies(now time.Time) bool {
 	return age >= 0 && age < k.denialMemory && now.Before(k.state.earliestEnd)
 }
 
-// learn makes a window the known one. New returns an ID if it is another one than was known.
-func (k *known[T]) learn(s state, newID func() int64) state {
+// learn makes a window the known one. It gets a new ID if it is another one than was known.
+func (k *known[T]) learn(s *state, newID func() int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.ok || k.state.slot.Slot != s.slot.Slot || k.state.bucket != s.bucket || !s.narrow(&k.state) {
+	if !k.ok || !s.narrow(&k.state) {
 		s.id = newID()
 	}
-	k.state, k.ok = s, true
-	return s
+	k.state, k.ok = *s, true
 }
 
 // forget forgets the known window, because it is over or was reset.

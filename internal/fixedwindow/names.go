@@ -42,15 +42,21 @@ func keyPart(key string) (part string, hashed bool) {
 // slotNames returns the names of both slots of a key.
 func slotNames(b *slot.Bands, key string) (names [2][]byte) {
 	part, hashed := keyPart(key)
+	for id := range names {
+		names[id] = appendSlotName(nil, b.Tag(slot.ID(id)), hashed, b.Scale, part)
+	}
+	return names
+}
+
+// appendSlotName appends the name of a slot.
+func appendSlotName(dst []byte, tag string, hashed bool, scale time.Duration, keyPart string) []byte {
 	mark := byte(plainMark)
 	if hashed {
 		mark = hashedMark
 	}
-	for id := range names {
-		name := append([]byte(b.Tag(slot.ID(id))), mark)
-		names[id] = append(append(append(name, b.Scale.String()...), ':'), part...)
-	}
-	return names
+	dst = append(append(dst, tag...), mark)
+	dst = append(append(dst, scale.String()...), ':')
+	return append(dst, keyPart...)
 }
 
 // alignedName returns the parts before and after the bucket in the names of the records of a key
@@ -115,4 +121,12 @@ func ParseName(name []byte) (n Name, ok bool) {
 		return n, len(rest) == hashLength
 	}
 	return n, len(rest) <= maxPlainKey
+}
+
+// slotNames returns the names of both slots of the key that a slot's name has.
+func (n Name) slotNames() (names [2][]byte) {
+	for id := range names {
+		names[id] = appendSlotName(nil, n.tag[:2]+slot.ID(id).String(), n.Hashed, n.Scale, n.Key)
+	}
+	return names
 }

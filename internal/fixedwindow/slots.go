@@ -42,7 +42,7 @@ type slots[T codec.Value] struct {
 	underway int       // actions that may make records and whose outcome is awaited
 	changes  uint64    // counts the beginnings and ends of such actions
 	opened   time.Time // when the last of them was executed, at the latest
-	visit    time.Time // when to visit the records, at the earliest
+	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
 // plan is an action that opens a window, and the connection of its lookup.
@@ -64,7 +64,7 @@ func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) 
 func (s *slots[T]) Refresh(ctx context.Context) error {
 	s.plan = plan[T]{}
 	if old, ok := s.known.open(s.backend.now()); ok {
-		if live, err := s.read(ctx, old); live || err != nil {
+		if live, err := s.read(ctx, old.slot); live || err != nil {
 			return err
 		}
 	}
@@ -74,8 +74,11 @@ func (s *slots[T]) Refresh(ctx context.Context) error {
 
 // Count implements [coalesce.Window]. It takes one round trip if the window is known.
 func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
-	if old, ok := s.current(); ok {
-		return s.join(ctx, old, b)
+	s.mu.Lock()
+	known, id, until := s.ok, s.state.slot, s.state.until
+	s.mu.Unlock()
+	if known {
+		return s.join(ctx, s.Join(slot.Window{Slot: id, Until: until}), b)
 	}
 	p := s.plan
 	s.plan = plan[T]{}
@@ -106,35 +109,35 @@ func (s *slots[T]) ask(ctx context.Context, cl *conn.Call[T], now time.Time) (fr
 	return from, s.backend.moment(s.backend.now()), sent, nil
 }
 
-// learnWindow makes a window the known one.
-func (s *slots[T]) learnWindow(w slot.Window, from, to moment) state {
-	return s.learn(state{
-		count: w.Count, seen: from.clock, slot: w,
+// stateOf returns the state of a window that was read between two moments.
+func stateOf(w slot.Window, from, to moment) state {
+	return state{
+		count: w.Count, seen: from.clock, slot: w.Slot, until: w.Until,
 		earliestEnd: from.clock.Add(w.Until.Sub(from.mono)),
 		latestEnd:   to.clock.Add(w.Latest.Sub(to.mono)),
-	}, s.backend.newID)
+	}
 }
 
 // read reads the count of the known window. It returns false if that is not open any more.
-func (s *slots[T]) read(ctx context.Context, old state) (live bool, err error) {
+func (s *slots[T]) read(ctx context.Context, id slot.ID) (live bool, err error) {
 	cl := s.call(conn.Interruptible)
-	s.add(cl, slot.Request{Verb: slot.Query, Slot: old.slot.Slot})
+	s.add(cl, slot.Request{Verb: slot.Query, Slot: id})
 	from, to, _, err := s.ask(ctx, cl, s.backend.now())
 	if err != nil {
 		return false, err
 	}
 	o := s.observe(cl.Replies[0])
 	s.backend.calls.Put(cl)
-	w, live := s.WindowOf(old.slot.Slot, o, from.mono, to.mono)
+	w, live := s.WindowOf(id, o, from.mono, to.mono)
 	if live {
-		s.learnWindow(w, from, to)
+		st := stateOf(w, from, to)
+		s.learn(&st, s.backend.newID)
 	}
 	return live, nil
 }
 
 // join counts a batch in the known window.
-func (s *slots[T]) join(ctx context.Context, old state, b coalesce.Batch) coalesce.Outcome {
-	a := s.Join(old.slot)
+func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
 	cl := s.call(conn.SingleRead)
 	name := s.names[a.Slot]
 	addUpdate(cl, name, codec.Quota, codec.Decrease, b.Sum)
@@ -186,7 +189,8 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 		return coalesce.Outcome{}
 	}
 	s.failed = 0
-	st := s.learnWindow(w, from, to)
+	st := stateOf(w, from, to)
+	s.learn(&st, s.backend.newID)
 	count := w.Count
 	if out == slot.Exhausted {
 		if b.Must {
@@ -302,9 +306,10 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	s.failed = 0
 	now := s.backend.moment(s.backend.now())
 	from, to := now.at(l.Sent), now.at(l.Received)
-	s.learnWindow(w, from, to)
+	st := stateOf(w, from, to)
+	s.learn(&st, s.backend.newID)
 	if s.Untidy(l) {
-		s.janitor.visitSoon(s)
+		s.janitor.cleanSoon(s)
 	}
 	return true
 }
@@ -347,10 +352,8 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	if !live {
 		return coalesce.Result{}, nil
 	}
-	st := state{
-		slot: w, earliestEnd: from.clock.Add(w.Until.Sub(from.mono)), latestEnd: to.clock.Add(w.Latest.Sub(to.mono)),
-	}
-	if old, ok := s.current(); ok && old.slot.Slot == w.Slot {
+	st := stateOf(w, from, to)
+	if old, ok := s.current(); ok {
 		st.narrow(&old)
 	}
 	return st.result(s.scale, w.Count, to.clock), nil

@@ -1,0 +1,489 @@
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestRequestsOfTheWindowsOfAKey(t *testing.T) {
+	type ops = map[codec.Op]int
+	lookup := func(more ops) ops { more[codec.OpQuery] += 2; return more }
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		b := client[uint16](t, srv)
+		hit := func() ops {
+			hits(t, b, 1, "k", time.Second, 100)
+			return requests.take()
+		}
+		require.Equal(t, lookup(ops{codec.OpInsert: 1}), hit(), "the first window of a key")
+		require.Equal(t, ops{codec.OpUpdate: 1, codec.OpQuery: 1}, hit(), "a window that is known")
+		time.Sleep(time.Second + time.Millisecond)
+		require.Equal(t, lookup(ops{codec.OpInsert: 1, codec.OpUpdate: 2}), hit(), "the second one")
+		for i := range 5 {
+			time.Sleep(time.Second + time.Millisecond)
+			require.Equal(t, lookup(ops{codec.OpUpdate: 4, codec.OpQuery: 1}), hit(), "window %d", i+3)
+			require.Equal(t, ops{codec.OpUpdate: 1, codec.OpQuery: 1}, hit(), "window %d is known", i+3)
+		}
+		require.Len(t, windowKeys(srv), 2)
+	})
+}
+
+func TestLoneHitIsOneCallWithoutAGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		o := options[uint16](t, srv)
+		server := &counting[uint16]{Server: o.Servers[0]}
+		o.Servers[0] = server
+		b := start(t, o)
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		require.Zero(t, server.calls.Load(), "windows are looked up and opened on another connection")
+		require.EqualValues(t, 1, server.dedicated.Load())
+		requests.take()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		require.Equal(t, 50, hits(t, b, 50, "k", time.Minute, 100))
+		require.Equal(t, before, runtime.NumGoroutine())
+		require.EqualValues(t, 50, server.calls.Load())
+		require.Equal(t, map[codec.Op]int{codec.OpUpdate: 50, codec.OpQuery: 50}, requests.take())
+	})
+}
+
+// instant is a Server that responds at once to calls of DECREASE and QUERY. The count of the
+// window is higher by 1 each time.
+type instant struct {
+	Server[uint16]
+	count, ttl uint16
+}
+
+// Do implements Server.
+func (s *instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+	s.count++
+	r := conn.Reply[uint16]{OK: true, Quota: ^s.count, TTL: codec.TTL[uint16]{Amount: s.ttl}}
+	for range cl.Len() {
+		cl.Replies = append(cl.Replies, r)
+	}
+	return true, true, nil
+}
+
+func TestLoneHitAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("a sync.Pool loses elements")
+	}
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		o := options[uint16](t, inMemory(t))
+		o.Algorithm = algorithm
+		server := &instant{Server: o.Servers[0]}
+		o.Servers[0] = server
+		b := start(t, o)
+		l, ok := layoutFor(time.Hour, maxValue[uint16]())
+		require.True(t, ok)
+		server.ttl = uint16(l.Top - 1)
+		hits(t, b, 1, "k", time.Hour, 10_000)
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if w, _, err := b.Hit(t.Context(), "k", time.Hour, 10_000, 1); err != nil || w.Count != uint64(server.count) {
+				t.Error(w, err)
+			}
+		}), "%v", algorithm)
+		count := server.count
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if w, _, err := b.Hit(t.Context(), "k", time.Hour, 0, 1); err != nil || w.Count == 0 {
+				t.Error(w, err)
+			}
+		}), "%v: denied from memory", algorithm)
+		require.Equal(t, count, server.count)
+	}
+}
+
+func TestHitsOnOneKeyShareRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t, mockserver.WithValueSize(4))
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		b := client[uint32](t, srv)
+		const callers, rounds = 64, 20
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() { hits(t, b, rounds, "k", time.Minute, 1<<20) })
+		}
+		all.Wait()
+		require.LessOrEqual(t, requests.take()[codec.OpUpdate], 2*rounds)
+		w, _, err := b.Get(t.Context(), "k", time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, callers*rounds, w.Count)
+	})
+}
+
+func TestWithoutCoalescingEachHitHasARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		o := options[uint16](t, srv)
+		o.WithoutCoalescing = true
+		b := start(t, o)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { hits(t, b, 1, "k", time.Minute, 100) })
+		}
+		all.Wait()
+		count := requests.take()
+		require.Equal(t, 20, count[codec.OpUpdate]+count[codec.OpInsert])
+	})
+}
+
+func TestServerOfAKeyIsPickedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := inMemory(t), inMemory(t)
+		o := options[uint16](t, first, second)
+		picks := 0
+		pick := o.Pick
+		o.Pick = func(key string) int { picks++; return pick(key) }
+		b := start(t, o)
+		hits(t, b, 10, "a", time.Minute, 5)
+		hits(t, b, 10, "b", time.Minute, 5)
+		_, _, err := b.Set(t.Context(), "a", time.Minute, 1)
+		require.NoError(t, err)
+		require.Equal(t, 2, picks)
+		for _, srv := range []*mockserver.Server{first, second} {
+			require.NotEmpty(t, windowKeys(srv))
+			for _, name := range windowKeys(srv) {
+				n, _ := ParseName([]byte(name))
+				require.Equal(t, map[*mockserver.Server]string{first: "b", second: "a"}[srv], n.Key)
+			}
+		}
+	})
+}
+
+func TestWindowsAreIdentified(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			o := options[uint16](t, srv)
+			o.Algorithm = algorithm
+			b := start(t, o)
+			hit := func() int64 {
+				w, _, err := b.Hit(t.Context(), "k", time.Second, 1, 1)
+				require.NoError(t, err)
+				return w.ID
+			}
+			id := hit()
+			require.Equal(t, id, hit())
+			require.Equal(t, id, hit(), "denied from memory")
+			time.Sleep(500 * time.Millisecond)
+			require.Equal(t, id, hit())
+			time.Sleep(501 * time.Millisecond)
+			next := hit()
+			require.NotEqual(t, id, next)
+			_, err := b.Reset(t.Context(), "k", time.Second)
+			require.NoError(t, err)
+			require.NotEqual(t, next, hit(), "a window after a Reset")
+		})
+	}
+}
+
+func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
+	b := client[uint16](t, inMemory(t))
+	ctx := t.Context()
+	calls := map[string]func(scale time.Duration) error{
+		"Hit":    func(d time.Duration) error { _, _, err := b.Hit(ctx, "k", d, 1, 1); return err },
+		"Inc":    func(d time.Duration) error { _, _, err := b.Inc(ctx, "k", d, 1); return err },
+		"Get":    func(d time.Duration) error { _, _, err := b.Get(ctx, "k", d); return err },
+		"Set":    func(d time.Duration) error { _, _, err := b.Set(ctx, "k", d, 1); return err },
+		"Reset":  func(d time.Duration) error { _, err := b.Reset(ctx, "k", d); return err },
+		"Delete": func(d time.Duration) error { _, _, err := b.Delete(ctx, "k", d); return err },
+	}
+	for name, call := range calls {
+		for _, scale := range []time.Duration{0, -1, 60, time.Millisecond - 1} {
+			require.ErrorIs(t, call(scale), window.ErrScale, "%s with %v", name, scale)
+		}
+		require.ErrorIs(t, call(time.Hour+1), window.ErrRange, name)
+	}
+	_, sent, err := b.Hit(ctx, "k", time.Minute, 1<<16, 1)
+	require.ErrorIs(t, err, window.ErrRange)
+	require.False(t, sent)
+	_, _, err = b.Hit(ctx, "k", time.Minute, 1000, 1<<16)
+	require.ErrorIs(t, err, window.ErrRange)
+	_, _, err = b.Inc(ctx, "k", time.Minute, 1<<16)
+	require.ErrorIs(t, err, window.ErrRange)
+	_, _, err = b.Set(ctx, "k", time.Minute, 1<<16)
+	require.ErrorIs(t, err, window.ErrRange)
+	require.Zero(t, b.Stats())
+}
+
+func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
+	b := client[uint16](t, inMemory(t))
+	_, _, err := b.Get(t.Context(), "k", time.Minute)
+	require.NoError(t, err)
+	require.Zero(t, b.Stats(), "Get opens no window")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range changes(ended, b) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	b.Close()
+	for name, err := range changes(t.Context(), b) {
+		require.ErrorIs(t, err, window.ErrClosed, name)
+	}
+	_, _, err = b.Get(t.Context(), "k", time.Minute)
+	require.ErrorIs(t, err, window.ErrClosed)
+	_, _, err = b.Delete(t.Context(), "k")
+	require.ErrorIs(t, err, window.ErrClosed)
+	require.Zero(t, b.Stats())
+}
+
+// changes calls all methods that change a window.
+func changes(ctx context.Context, b *Backend[uint16]) map[string]error {
+	_, _, hit := b.Hit(ctx, "k", time.Minute, 1, 1)
+	_, _, inc := b.Inc(ctx, "k", time.Minute, 1)
+	_, _, set := b.Set(ctx, "k", time.Minute, 1)
+	_, reset := b.Reset(ctx, "k", time.Minute)
+	return map[string]error{"Hit": hit, "Inc": inc, "Set": set, "Reset": reset}
+}
+
+// Each caller waits less long than the server takes to respond.
+func TestCanceledHitsDoNotExhaustTheCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t, mockserver.WithValueSize(1))
+		b := client[uint8](t, srv)
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		remove := srv.Inject(mockserver.Fault{Delay: 2 * time.Second})
+		requests.take()
+		for range 190 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			_, _, err := b.Hit(ctx, "k", time.Minute, 100, 1)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		require.Equal(t, 1, requests.take()[codec.OpUpdate], "at most one request that counts is in flight")
+		remove()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 98, hits(t, b, 200, "k", time.Minute, 100))
+	})
+}
+
+func TestIncrementsThatTheCounterCannotHoldAreDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
+		const limit = 60_000
+		first, second := client[uint16](t, srv), client[uint16](t, srv)
+		_, _, err := first.Set(t.Context(), "k", time.Minute, limit)
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for _, b := range []*Backend[uint16]{first, second} {
+			all.Go(func() {
+				w, _, err := b.Hit(t.Context(), "k", time.Minute, limit, 3000)
+				require.NoError(t, err)
+				require.Greater(t, w.Count, uint64(limit))
+			})
+		}
+		all.Wait()
+		require.Zero(t, hits(t, first, 10, "k", time.Minute, limit))
+		require.Zero(t, hits(t, client[uint16](t, srv), 10, "k", time.Minute, limit))
+	})
+}
+
+func TestLargeIncrementIsCountedInFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := client[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		for _, count := range []uint64{51, 101} {
+			w, _, err := b.Hit(t.Context(), "k", time.Minute, 100, 50)
+			require.NoError(t, err)
+			require.Equal(t, count, w.Count)
+		}
+		w, _, err := b.Get(t.Context(), "k", time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 101, w.Count)
+	})
+}
+
+func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := client[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
+		w, _, err := b.Hit(t.Context(), "k", time.Minute, 255, 255)
+		require.NoError(t, err)
+		require.EqualValues(t, 255, w.Count)
+		w, _, err = b.Hit(t.Context(), "k", time.Minute, 255, 255)
+		require.NoError(t, err)
+		require.EqualValues(t, 510, w.Count, "it is denied")
+		require.Equal(t, 255, hits(t, b, 300, "other", time.Minute, 255))
+	})
+}
+
+func TestIncFailsIfTheCounterCannotHoldIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		first, second := client[uint16](t, srv), client[uint16](t, srv)
+		_, _, err := first.Set(t.Context(), "k", time.Minute, 65_000)
+		require.NoError(t, err)
+		errs := make(chan error, 2)
+		for _, b := range []*Backend[uint16]{first, second} {
+			go func() {
+				_, _, err := b.Inc(t.Context(), "k", time.Minute, 300)
+				errs <- err
+			}()
+		}
+		require.ErrorIs(t, errors.Join(<-errs, <-errs), window.ErrRange)
+		for _, b := range []*Backend[uint16]{first, second} {
+			w, _, err := b.Get(t.Context(), "k", time.Minute)
+			require.NoError(t, err)
+			require.EqualValues(t, 65_300, w.Count)
+			require.Zero(t, hits(t, b, 10, "k", time.Minute, 60_000))
+		}
+	})
+}
+
+// TTLs show the end of a window to a unit only, which here is a second. So the window that another
+// client opens after a Reset may look like the one before.
+func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithValueSize(1))
+		const scale, limit = 10 * time.Second, 100
+		hits(t, client[uint8](t, srv), 5, "k", scale, limit)
+		b, other := client[uint8](t, srv), client[uint8](t, srv)
+		time.Sleep(500 * time.Millisecond)
+		hits(t, b, 1, "k", scale, limit)
+		time.Sleep(100 * time.Millisecond)
+		_, err := other.Reset(t.Context(), "k", scale)
+		require.NoError(t, err)
+		hits(t, other, 1, "k", scale, limit)
+		end := time.Now().Add(scale)
+		time.Sleep(900 * time.Millisecond)
+		w, _, err := b.Hit(t.Context(), "k", scale, limit, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, w.Count)
+		require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
+	})
+}
+
+func TestResultsSayWhenTheWindowEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b, other := client[uint16](t, srv), client[uint16](t, srv)
+		for range 3 {
+			hits(t, b, 1, "k", time.Second, 10)
+			end := time.Now().Add(time.Second)
+			time.Sleep(300 * time.Millisecond)
+			for _, c := range []*Backend[uint16]{b, other} {
+				w, _, err := c.Hit(t.Context(), "k", time.Second, 10, 1)
+				require.NoError(t, err)
+				require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
+				require.Less(t, w.ExpiresAt.Sub(end), 2*time.Millisecond, "a unit too late at most")
+				require.Equal(t, w.ExpiresAt, time.Now().Add(w.Left))
+			}
+			time.Sleep(time.Until(end) + time.Millisecond)
+		}
+	})
+}
+
+func TestTooManyRecordsAreNotInserted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		o := options[uint16](t, srv)
+		o.MaxWindows = 2 // records of 8 keys
+		b := start(t, o)
+		for i := range 8 {
+			hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+		}
+		for name, err := range changes(t.Context(), b) {
+			if name != "Reset" { // there is no window
+				require.ErrorIs(t, err, ErrTooManyWindows, name)
+				require.NotErrorIs(t, err, conn.ErrQueueFull)
+			}
+		}
+		_, sent, err := b.Hit(t.Context(), "one more", time.Second, 1, 1)
+		require.ErrorIs(t, err, ErrTooManyWindows)
+		require.False(t, sent)
+		require.Equal(t, 0, hits(t, b, 1, "0", time.Second, 1), "open windows are served")
+		time.Sleep(time.Second)
+		require.Equal(t, 1, hits(t, b, 1, "0", time.Second, 1), "and those of keys that have records")
+		require.Equal(t, 8, b.Stats().Records)
+		time.Sleep(3 * time.Minute)
+		require.Zero(t, b.Stats().Records)
+		require.Equal(t, 1, hits(t, b, 1, "one more", time.Second, 1))
+	})
+}
+
+func TestEvictedWindowsAreLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		o := options[uint16](t, srv)
+		o.MaxWindows = tableShards // one for each shard
+		b := start(t, o)
+		const keys = 3 * tableShards
+		for i := range keys {
+			hits(t, b, 1, fmt.Sprint(i), time.Minute, 10)
+		}
+		require.LessOrEqual(t, b.Stats().Windows, tableShards)
+		require.Equal(t, keys, b.Stats().Records, "the janitor has not forgotten them")
+		requests.take()
+		for i := range keys {
+			w, _, err := b.Hit(t.Context(), fmt.Sprint(i), time.Minute, 10, 1)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, w.Count)
+		}
+		require.Zero(t, requests.take()[codec.OpInsert])
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, windowKeys(srv))
+		require.Zero(t, srv.Expired())
+		require.Zero(t, b.Stats())
+	})
+}
+
+func TestFullQueueIsTheErrorOfAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		o := options[uint16](t, srv)
+		o.MaxQueued = 1
+		b := start(t, o)
+		hits(t, b, 1, "k", time.Minute, 10)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { hits(t, b, 1, "k", time.Minute, 10) })
+			synctest.Wait()
+		}
+		_, sent, err := b.Hit(t.Context(), "k", time.Minute, 10, 1)
+		require.ErrorIs(t, err, conn.ErrQueueFull)
+		require.False(t, sent)
+		all.Wait()
+	})
+}
+
+func TestDeleteEndsTheWindowsThatAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := client[uint16](t, inMemory(t))
+		hits(t, b, 2, "k", time.Second, 10)
+		hits(t, b, 2, "k", time.Minute, 10)
+		hits(t, b, 2, "k", time.Hour, 10)
+		hits(t, b, 2, "other", time.Minute, 10)
+		time.Sleep(time.Second)
+		began := time.Now()
+		n, _, err := b.Delete(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, 2, n, "one of the three is over")
+		require.Less(t, time.Since(began), 2*time.Second, "they are ended at the same time")
+		for _, scale := range []time.Duration{time.Minute, time.Hour} {
+			w, _, err := b.Get(t.Context(), "k", scale)
+			require.NoError(t, err)
+			require.Zero(t, w)
+		}
+		w, _, err := b.Get(t.Context(), "other", time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, w.Count)
+	})
+}

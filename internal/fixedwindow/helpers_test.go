@@ -1,0 +1,169 @@
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// inMemory starts a server that is reached by its Dial method only, so that the test can run in a
+// bubble of synctest.
+func inMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
+	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", "memory:1"))...)
+}
+
+// requests counts the requests about records of windows.
+type requests struct {
+	mu    sync.Mutex // guards count and conns
+	count map[codec.Op]int
+	conns map[codec.Op]map[int]bool // the connections on which they came
+}
+
+// observed starts a server whose requests about windows are counted.
+func observed(t testing.TB, opts ...mockserver.Option) (*mockserver.Server, *requests) {
+	t.Helper()
+	r := &requests{}
+	r.take()
+	return inMemory(t, append(opts, mockserver.WithObserver(r.observe))...), r
+}
+
+func (r *requests) observe(e mockserver.Exec) {
+	if _, ok := ParseName([]byte(e.Key)); !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count[e.Op]++
+	if r.conns[e.Op] == nil {
+		r.conns[e.Op] = make(map[int]bool)
+	}
+	r.conns[e.Op][e.Conn] = true
+}
+
+// take returns the numbers of requests since the last take.
+func (r *requests) take() map[codec.Op]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := r.count
+	r.count, r.conns = make(map[codec.Op]int), make(map[codec.Op]map[int]bool)
+	return count
+}
+
+// gate connects to a server. A test can make it fail.
+type gate struct {
+	srv  *mockserver.Server
+	shut atomic.Bool
+}
+
+var errShut = errors.New("the gate is shut")
+
+func (g *gate) dial(ctx context.Context) (net.Conn, error) {
+	if g.shut.Load() {
+		return nil, errShut
+	}
+	return g.srv.Dial(ctx)
+}
+
+// newPool returns a pool of connections to one server, which does not retry.
+func newPool[T codec.Value](t testing.TB, calls *conn.CallPool[T], mode parking.Mode, d func(context.Context) (net.Conn, error)) *pool.Pool[T] {
+	t.Helper()
+	p, err := pool.New(pool.Options[T]{
+		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
+		Dialer: &dial.Dialer{
+			Timeout: 5 * time.Second,
+			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) },
+		},
+		Calls: calls, MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
+		StallTimeout: 5 * time.Second, MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute, HealthInterval: 30 * time.Second,
+		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Parking: mode,
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// options returns settings for a backend on the given servers, without sweepers. The server of
+// a key is given by its first byte.
+func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options[T] {
+	t.Helper()
+	o := Options[T]{
+		Pick:       func(key string) int { return 0 },
+		Calls:      &conn.CallPool[T]{},
+		MaxWindows: 1024, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
+	}
+	for _, s := range servers {
+		o.Servers = append(o.Servers, newPool(t, o.Calls, parking.Never, s.Dial))
+	}
+	if len(servers) > 1 {
+		o.Pick = func(key string) int { return int(key[0]) % len(servers) }
+	}
+	return o
+}
+
+// start returns a backend that is closed when the test ends.
+func start[T codec.Value](t testing.TB, o Options[T]) *Backend[T] {
+	b := New(o)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// client returns a backend of its own for a server.
+func client[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend[T] {
+	t.Helper()
+	return start(t, options[T](t, srv))
+}
+
+// hits hits n times, one after the other, and returns how many hits were within the limit.
+func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, scale time.Duration, limit uint64) (allowed int) {
+	t.Helper()
+	for range n {
+		w, _, err := b.Hit(t.Context(), key, scale, limit, 1)
+		require.NoError(t, err)
+		if w.Count <= limit {
+			allowed++
+		}
+	}
+	return allowed
+}
+
+// counting is a Server that counts calls, and connections for calls that rest on others.
+type counting[T codec.Value] struct {
+	Server[T]
+	calls, dedicated atomic.Int64
+}
+
+// Do implements Server.
+func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
+	c.calls.Add(1)
+	return c.Server.Do(ctx, cl)
+}
+
+// Dedicated implements Server.
+func (c *counting[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
+	c.dedicated.Add(1)
+	return c.Server.Dedicated(ctx)
+}
+
+// windowKeys returns the names of all records of windows on a server.
+func windowKeys(srv *mockserver.Server) (names []string) {
+	for _, key := range srv.Keys() {
+		if _, ok := ParseName([]byte(key)); ok {
+			names = append(names, key)
+		}
+	}
+	return names
+}
