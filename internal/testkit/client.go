@@ -51,15 +51,6 @@ func ServerStats[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
 	return client.Stats().Servers[0]
 }
 
-// ParkedIfSmall returns cfg with parking if values have one byte: windows of less than a second
-// then need a parked server.
-func ParkedIfSmall[T codec.Value](cfg throttr.Config) throttr.Config {
-	if codec.Size[T]() == 1 {
-		cfg.Parking = throttr.ParkingAlways
-	}
-	return cfg
-}
-
 // Limiter returns a rate limiter with a client of its own, which does not retry.
 func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) *throttr.RateLimit {
 	t.Helper()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -55,6 +57,15 @@ func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
 	synctest.Wait()
 	require.Empty(t, Keys(srv), "records that were not removed")
 	require.Zero(t, srv.Expired(), "records that expired on the server")
+}
+
+// Idle returns how long after a hit the records of a key are removed, if the hit is its last and
+// servers respond.
+func Idle[T codec.Value](t testing.TB, scale time.Duration) time.Duration {
+	t.Helper()
+	b, ok := slot.BandsFor(scale, uint64(^T(0)))
+	require.True(t, ok, "%v has no bands", scale)
+	return time.Duration(b.Top-b.Doom+1)*b.Unit + 10*b.Guard
 }
 
 // Keys returns the keys of all live records, without the two that backends keep for themselves:

@@ -49,7 +49,8 @@ func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
 func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpiry bool, opts []throttr.BackendOption) {
 	const clients, goroutines, buckets, skew = 6, 3, 5, 0.95
 	limits := map[string]uint64{"a": 10, "b": 60}
-	log := newLedger()
+	var log history[T]
+	var granted operations
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, lateExpiry),
 		mockserver.WithObserver(log.observe))
 	srv.Inject(mockserver.Fault{Delay: scale / 400})
@@ -60,17 +61,20 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpi
 		ahead := time.Duration(skew * float64(scale) * float64(c) / (clients - 1))
 		clock := func() time.Time { return time.Now().Add(ahead) }
 		backend := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(append(opts, aligned, throttr.WithClock(clock))...)
-		limiter := throttr.NewRateLimit(testkit.Traced(backend, log.decided))
+		limiter := throttr.NewRateLimit(backend)
 		for range goroutines {
 			callers.Go(func() {
 				for time.Now().Before(end) {
 					for key, limit := range limits {
+						op := operation{kind: opHit, key: modelKey{key, scale}, n: 1, limit: limit, start: time.Now()}
 						before := clock()
 						res, err := limiter.Hit(t.Context(), key, scale, limit)
 						if err != nil {
 							t.Errorf("hit %s: %v", key, err)
 							return
 						}
+						op.end, op.count, op.allowed = time.Now(), res.Count, res.Allowed
+						granted.add(op)
 						latest := window.Aligned.Start(clock(), scale).Add(scale)
 						if res.ResetAt.Before(before) || res.ResetAt.After(latest) || res.RetryAfter > scale {
 							t.Errorf("hit %s at %v: %+v", key, before, res)
@@ -83,16 +87,21 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpi
 	}
 	callers.Wait()
 	for key, limit := range limits {
-		windows := log.windowsOf(key)
-		require.GreaterOrEqual(t, len(windows), buckets-1, "key %s: buckets without a window", key)
+		k := log.of(modelKey{key, scale})
+		require.Empty(t, k.errors, key)
+		taken, homeless := k.match(granted.of(modelKey{key, scale}))
+		require.Empty(t, homeless, "key %s: hits that were granted without a place on the server", key)
+		require.GreaterOrEqual(t, len(k.windows), buckets-1, "key %s: buckets without a window", key)
 		// In these buckets, all clients made hits.
 		first, last := start.UnixNano()/int64(scale)+2, end.UnixNano()/int64(scale)-1
-		for _, w := range windows {
-			require.LessOrEqual(t, w.allowed, limit, "key %s, bucket %d", key, w.id)
-			if w.id >= first && w.id <= last {
-				require.Equal(t, limit, w.allowed, "key %s, bucket %d", key, w.id)
+		inserted := map[int64]bool{}
+		for _, w := range k.windows {
+			require.LessOrEqual(t, taken[w], limit, "key %s, bucket %d", key, w.bucket)
+			if w.bucket >= first && w.bucket <= last {
+				require.Equal(t, limit, taken[w], "key %s, bucket %d", key, w.bucket)
 			}
-			require.Equal(t, 1, w.inserts, "key %s, bucket %d: the record was inserted again after its removal", key, w.id)
+			require.False(t, inserted[w.bucket], "key %s, bucket %d: the record was inserted again after its removal", key, w.bucket)
+			inserted[w.bucket] = true
 		}
 	}
 	testkit.RequireRemoved(t, srv, 5*scale+time.Second)

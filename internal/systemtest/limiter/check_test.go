@@ -12,22 +12,16 @@ import (
 func (k *keyHistory) check(operations []operation) (wrong []string) {
 	wrong = slices.Clone(k.errors)
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	returned := map[uint64][]operation{} // by each count that the operation has added
-	maxCounted := 0                      // by all operations that may have been executed
+	maxCounted := uint64(0) // by all operations that may have been executed
 	for _, op := range operations {
-		if op.counts() && k.mayHaveCounted(op) {
-			maxCounted += int(op.n)
+		if k.mayHaveCounted(op) {
+			maxCounted += op.n
 		}
 		switch {
 		case op.err != nil:
-		case op.kind == opInc || op.kind == opHit && op.allowed:
-			for count := op.count - op.n + 1; count <= op.count; count++ {
-				returned[count] = append(returned[count], op)
-			}
-			if op.kind == opHit && op.count > op.limit {
-				add("allowed over the limit: %v", op)
-			}
-		case op.kind == opHit && !k.mayDeny(op):
+		case op.kind == opHit && op.allowed && op.count > op.limit:
+			add("allowed over the limit: %v", op)
+		case op.kind == opHit && !op.allowed && !k.mayDeny(op):
 			add("denied without reason: %v", op)
 		case op.kind == opGet && !k.hadCount(op):
 			add("the count was never that: %v", op)
@@ -35,56 +29,89 @@ func (k *keyHistory) check(operations []operation) (wrong []string) {
 			add("the window was not replaced: %v", op)
 		}
 	}
-	for count, ops := range returned {
-		for _, op := range unmatched(k.assigned[count], ops) {
-			add("count %d was not assigned to: %v", count, op)
+	_, homeless := k.match(operations)
+	for _, op := range homeless {
+		add("the server has not given this count, or has given it to another hit: %v", op)
+	}
+	counted := uint64(0)
+	for _, w := range k.windows {
+		counted += uint64(len(w.places))
+		if w.reset && !slices.ContainsFunc(operations, func(op operation) bool { return op.replaces() && !op.notSent && op.includes(w.end) }) {
+			add("a window was ended without a Set or Reset: %v", w)
 		}
 	}
-	counted := 0
-	for _, times := range k.assigned {
-		counted += len(times)
-	}
-	if counted > maxCounted && !k.replaced {
+	if counted > maxCounted {
 		add("%d were counted of %d", counted, maxCounted)
 	}
-	for _, at := range k.ended {
-		if !slices.ContainsFunc(operations, func(op operation) bool { return op.replaces() && !op.notSent && op.includes(at) }) {
-			add("a window was removed without a Set or Reset at %v", at.Format(timeFormat))
-		}
-	}
-	return append(wrong, k.overlaps()...)
+	return wrong
 }
 
-// mayHaveCounted reports whether a hit may have been counted. If it was denied, it was if the
-// server assigned the count that it returned.
+// match gives each count of a granted hit to one of the places of that count that the server
+// assigned while the hit was made. It returns how many places of each window are taken, and the
+// hits that get none. So if none are left, no window has granted more hits than their limit, for
+// each count is assigned once in a window.
+func (k *keyHistory) match(operations []operation) (taken map[*serverWindow]uint64, homeless []operation) {
+	type home struct {
+		at     time.Time
+		window *serverWindow
+	}
+	places := map[uint64][]home{}
+	for _, w := range k.windows {
+		for _, p := range w.places {
+			places[p.count] = append(places[p.count], home{p.at, w})
+		}
+	}
+	wanted := map[uint64][]operation{}
+	for _, op := range operations {
+		if !op.granted() {
+			continue
+		}
+		for count := op.count - op.n + 1; count <= op.count; count++ {
+			wanted[count] = append(wanted[count], op)
+		}
+	}
+	taken = map[*serverWindow]uint64{}
+	for count, rest := range wanted {
+		// As many as possible are matched: each place goes to the operation that ends first.
+		slices.SortFunc(rest, func(a, b operation) int { return a.end.Compare(b.end) })
+		slices.SortStableFunc(places[count], func(a, b home) int { return a.at.Compare(b.at) })
+		for _, h := range places[count] {
+			if i := slices.IndexFunc(rest, func(op operation) bool { return op.includes(h.at) }); i >= 0 {
+				rest = slices.Delete(rest, i, i+1)
+				taken[h.window]++
+			}
+		}
+		homeless = append(homeless, rest...)
+	}
+	return taken, homeless
+}
+
+// mayHaveCounted reports whether an operation may have added to the count of a window. A denied
+// hit did if the server assigned the count that it returned.
 func (k *keyHistory) mayHaveCounted(op operation) bool {
-	if op.err != nil || op.kind == opInc || op.allowed {
-		return !op.notSent
+	switch {
+	case op.notSent:
+		return false
+	case op.kind != opHit || op.err != nil || op.allowed:
+		return op.counts() || op.kind == opSet
 	}
-	return slices.ContainsFunc(k.assigned[op.count], op.includes)
-}
-
-// unmatched matches each time with an operation that includes it, and returns the operations that
-// remain. It matches as many as possible: each time goes to the operation that ends first.
-func unmatched(times []time.Time, operations []operation) []operation {
-	rest := slices.SortedFunc(slices.Values(operations), func(a, b operation) int { return a.end.Compare(b.end) })
-	for _, at := range slices.SortedFunc(slices.Values(times), time.Time.Compare) {
-		if i := slices.IndexFunc(rest, func(op operation) bool { return op.includes(at) }); i >= 0 {
-			rest = slices.Delete(rest, i, i+1)
-		}
-	}
-	return rest
+	return slices.ContainsFunc(k.windows, func(w *serverWindow) bool {
+		return slices.ContainsFunc(w.places, func(p place) bool { return p.count == op.count && op.includes(p.at) })
+	})
 }
 
 // mayDeny reports whether a client may have known a window that denies a hit: one that reached the
 // count, that was not over when the client read it, up to a round trip before the hit, and that was
-// not removed longer before than a client remembers denials.
+// not reset longer before than a client remembers denials.
 func (k *keyHistory) mayDeny(op operation) bool {
 	read := op.start.Add(-maxRoundTrip)
 	memory := min(max(op.key.scale/10, 10*time.Millisecond), time.Second)
-	return op.count > op.limit && slices.ContainsFunc(k.records, func(r *recordHistory) bool {
-		forgotten := !r.removed.IsZero() && r.removed.Before(read.Add(-memory))
-		return r.count >= op.count && !r.start.After(op.end) && r.end.After(read) && !forgotten
+	return op.count > op.limit && slices.ContainsFunc(k.windows, func(w *serverWindow) bool {
+		from := read
+		if w.reset {
+			from = from.Add(-memory)
+		}
+		return w.count >= op.count && !w.start.After(op.end) && w.end.After(from)
 	})
 }
 
@@ -104,39 +131,24 @@ func (k *keyHistory) hadCount(op operation) bool {
 			continue
 		}
 		switch {
-		case s.record == nil:
+		case s.window == nil:
 			if zero {
 				return true
 			}
-		case s.count == op.count && s.record.end.After(op.start):
+		case s.count == op.count && s.window.end.After(op.start):
 			return true
-		case zero && !s.record.end.After(until):
+		case zero && !s.window.end.After(until):
 			return true
 		}
 	}
 	return false
 }
 
-// outlives reports whether a window was active before an operation and still is after it.
+// outlives reports whether a window was open before an operation and still is after it.
 func (k *keyHistory) outlives(op operation) bool {
-	return slices.ContainsFunc(k.records, func(r *recordHistory) bool {
-		return r.start.Before(op.start) && r.end.After(op.end) && (r.removed.IsZero() || r.removed.After(op.end))
+	return slices.ContainsFunc(k.windows, func(w *serverWindow) bool {
+		return w.start.Before(op.start) && w.end.After(op.end)
 	})
-}
-
-// overlaps describes the windows that open before the previous one is over.
-func (k *keyHistory) overlaps() (wrong []string) {
-	var last *recordHistory
-	for _, s := range k.states {
-		if s.record == nil || s.record == last {
-			continue
-		}
-		if last != nil && last.removed.IsZero() && s.record.start.Before(last.end) {
-			wrong = append(wrong, fmt.Sprintf("%v opens before the end of %v", s.record, last))
-		}
-		last = s.record
-	}
-	return wrong
 }
 
 // format returns the history and the operations as lines in the order of time.
@@ -146,16 +158,14 @@ func (k *keyHistory) format(operations []operation) string {
 		text string
 	}
 	var lines []line
-	for _, r := range k.records {
-		lines = append(lines, line{r.start, fmt.Sprintf("    record %v", r)})
+	for _, w := range k.windows {
+		lines = append(lines, line{w.start, fmt.Sprintf("    window %v", w)})
+		for _, p := range w.places {
+			lines = append(lines, line{p.at, fmt.Sprintf("      %v: count %d", p.at.Format(timeFormat), p.count)})
+		}
 	}
 	for _, op := range operations {
 		lines = append(lines, line{op.start, fmt.Sprintf("  %v", op)})
-	}
-	for count, times := range k.assigned {
-		for _, at := range times {
-			lines = append(lines, line{at, fmt.Sprintf("      %v: count %d", at.Format(timeFormat), count)})
-		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	var b strings.Builder

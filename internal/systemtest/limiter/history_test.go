@@ -7,10 +7,17 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// history records what a server does to the records of windows. The zero value is empty.
+// maxBatch bounds how many of the hits of one request a history remembers.
+const maxBatch = 1 << 12
+
+// history records what a server does to the records of windows: when windows open and end there,
+// and which counts it gives to hits. It knows what the TTLs of slots mean, and nothing else of how
+// clients come to their requests. The zero value is empty.
 type history[T codec.Value] struct {
 	mu   sync.Mutex // guards keys, and the keyHistories until the clients are closed
 	keys map[modelKey]*keyHistory
@@ -18,37 +25,50 @@ type history[T codec.Value] struct {
 
 // keyHistory is the history of one key and scale. All slices are in the order of time.
 type keyHistory struct {
-	// replaced says that the windows are Set and Reset. A record can then have the name of an
-	// earlier one, which some clients still know. What they add to it at its end can count
-	// there and, once more, in the next window.
-	replaced bool
-	records  []*recordHistory
-	assigned map[uint64][]time.Time // when hits were given each count of a window
-	states   []windowState
-	ended    []time.Time // when a window was removed that was not over
-	errors   []string    // what must not happen
+	bands   slot.Bands // unless the windows are aligned
+	largest uint64
+	records map[string]*record // by name
+	windows []*serverWindow
+	states  []windowState
+	errors  []string // what must not happen
+
+	inserts, requests int // that were executed on the records
 }
 
-// recordHistory is the history of a record, from its INSERT until it is removed or its window is
-// over.
-type recordHistory struct {
-	name       string
-	start, end time.Time // of its window
+// record is a record on the server.
+type record struct {
+	count   uint64
+	expires time.Time
+	window  *serverWindow // the last one that it held
+}
+
+// serverWindow is a window as the server has kept it.
+type serverWindow struct {
+	name       string // of its record
+	bucket     int64  // if it is aligned
+	start, end time.Time
+	reset      bool // it was ended at end, before it was over
 	count      uint64
-	removed    time.Time // zero if it was not removed
+	places     []place
 }
 
-// windowState is the state of a window until the next windowState.
+// place is a count that the server has given to a hit.
+type place struct {
+	count uint64
+	at    time.Time
+}
+
+// windowState is the open window until the next windowState.
 type windowState struct {
 	start  time.Time
-	record *recordHistory // nil if there is no window
+	window *serverWindow // nil if there is none
 	count  uint64
 }
 
-func (r *recordHistory) String() string {
-	s := fmt.Sprintf("%s of %v, last count %d", r.name, r.start.Format(timeFormat), r.count)
-	if !r.removed.IsZero() {
-		s += ", removed at " + r.removed.Format(timeFormat)
+func (w *serverWindow) String() string {
+	s := fmt.Sprintf("%s from %v to %v, count %d", w.name, w.start.Format(timeFormat), w.end.Format(timeFormat), w.count)
+	if w.reset {
+		s += " (reset)"
 	}
 	return s
 }
@@ -66,32 +86,44 @@ func (h *history[T]) get(k modelKey) *keyHistory {
 		h.keys = map[modelKey]*keyHistory{}
 	}
 	if h.keys[k] == nil {
-		h.keys[k] = &keyHistory{replaced: k.key == replacedKey, assigned: map[uint64][]time.Time{}}
+		bands, _ := slot.BandsFor(k.scale, uint64(^T(0)))
+		h.keys[k] = &keyHistory{bands: bands, largest: uint64(^T(0)), records: map[string]*record{}}
 	}
 	return h.keys[k]
 }
 
+// windowsOf returns the windows of a key and scale.
+func (h *history[T]) windowsOf(k modelKey) []*serverWindow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.get(k).windows)
+}
+
 // observe is an observer of a mock server.
 func (h *history[T]) observe(e mockserver.Exec) {
-	text, id, ok := parseRecordName(e.Key)
-	if !ok || !e.Status {
-		return
-	}
-	scale, err := time.ParseDuration(text)
-	if err != nil {
+	name, ok := fixedwindow.ParseName([]byte(e.Key))
+	if !ok {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := h.get(modelKey{id.key, scale})
+	k := h.get(modelKey{name.Key, name.Scale})
+	k.requests++
+	if !e.Status {
+		return
+	}
 	switch r := e.Request.(type) {
 	case codec.Insert[T]:
-		k.insert(e, scale)
+		k.inserts++
+		k.insert(e, name, uint64(^r.Quota), time.Duration(r.TTL.Amount)*r.TTL.Unit.Duration())
 	case codec.Update[T]:
-		k.increase(e, uint64(r.Value))
+		k.update(e, name, r.Attribute, r.Change, uint64(r.Value))
 	case codec.Purge:
-		k.purge(e)
+		k.purge(e, name)
+	default:
+		return
 	}
+	k.addState(e.Time)
 }
 
 // removeAll records that the server has lost all records.
@@ -100,83 +132,120 @@ func (h *history[T]) removeAll() {
 	defer h.mu.Unlock()
 	now := time.Now()
 	for _, k := range h.keys {
-		for _, r := range k.records {
-			if r.removed.IsZero() {
-				r.removed = now
-			}
+		if w := k.open(now); w != nil {
+			w.end, w.reset = now, true
 		}
+		clear(k.records)
 		k.addState(now)
 	}
 }
 
-// window returns the record of the active window, which is the oldest live one. It returns nil if
-// there is none.
-func (k *keyHistory) window(now time.Time) *recordHistory {
-	for _, r := range k.records {
-		if r.removed.IsZero() && now.Before(r.end) {
-			return r
+// open returns the open window, or nil if there is none. Aligned windows do not end here.
+func (k *keyHistory) open(now time.Time) *serverWindow {
+	for _, w := range slices.Backward(k.windows) {
+		if now.Before(w.end) {
+			return w
 		}
 	}
 	return nil
 }
 
-// find returns the last record of a name, or nil if it was removed.
-func (k *keyHistory) find(name string) *recordHistory {
-	for _, r := range slices.Backward(k.records) {
-		if r.name == name && r.removed.IsZero() {
-			return r
+func (k *keyHistory) wrong(e mockserver.Exec, format string, args ...any) {
+	k.errors = append(k.errors, fmt.Sprintf("%v, connection %d, %T of %s: ", e.Time.Format(timeFormat), e.Conn, e.Request, e.Key)+
+		fmt.Sprintf(format, args...))
+}
+
+// begin opens a window in a record.
+func (k *keyHistory) begin(e mockserver.Exec, n fixedwindow.Name, r *record) {
+	w := &serverWindow{name: e.Key, start: e.Time, count: r.count, bucket: n.Bucket}
+	w.end = e.Time.Add(n.Scale)
+	if !n.Aligned {
+		if old := k.open(e.Time); old != nil {
+			k.wrong(e, "opens a window before the end of %v", old)
 		}
 	}
-	return nil
+	r.window = w
+	k.windows = append(k.windows, w)
 }
 
-func (k *keyHistory) insert(e mockserver.Exec, scale time.Duration) {
-	opens := k.window(e.Time) == nil
-	k.records = append(k.records, &recordHistory{name: e.Key, start: e.Time, end: e.Time.Add(scale), count: e.Quota})
-	if opens && e.Quota <= maxIncrement { // more than that is the count of a Set
-		k.assign(e.Time, 0, e.Quota)
-	}
-	k.addState(e.Time)
+func (k *keyHistory) insert(e mockserver.Exec, n fixedwindow.Name, count uint64, ttl time.Duration) {
+	r := &record{count: count, expires: e.Time.Add(ttl)}
+	k.records[e.Key] = r
+	k.begin(e, n, r)
+	r.window.assign(e.Time, 0, count)
 }
 
-func (k *keyHistory) increase(e mockserver.Exec, n uint64) {
-	r := k.find(e.Key)
+func (k *keyHistory) update(e mockserver.Exec, n fixedwindow.Name, a codec.Attribute, c codec.Change, value uint64) {
+	r := k.records[e.Key]
 	if r == nil {
+		k.wrong(e, "there is no such record")
 		return
 	}
-	r.count += n
-	if e.Quota != r.count {
-		k.errors = append(k.errors, fmt.Sprintf("%s has wrapped to %d at %v", e.Key, e.Quota, e.Time))
+	live := n.Aligned || e.Time.Before(r.window.end)
+	switch {
+	case a == codec.TimeToLive && c == codec.Patch:
+		k.patchTTL(e, n, r, live, value)
+	case a == codec.Quota && c == codec.Patch:
+		r.count = k.largest - value
+		if live {
+			k.wrong(e, "replaces the count of %v", r.window)
+		}
+	case a == codec.Quota && c == codec.Decrease:
+		r.count += value
+		if live {
+			r.window.assign(e.Time, r.count-value, r.count)
+		}
+	default:
+		k.wrong(e, "%v %v", a, c)
 	}
-	if r == k.window(e.Time) {
-		k.assign(e.Time, r.count-n, r.count)
+	if r.count != k.largest-e.Quota {
+		k.wrong(e, "the count is %d, not %d", k.largest-e.Quota, r.count)
 	}
-	k.addState(e.Time)
 }
 
-func (k *keyHistory) purge(e mockserver.Exec) {
-	r := k.find(e.Key)
+// patchTTL opens, extends or ends a window, or changes how long an idle record lives.
+func (k *keyHistory) patchTTL(e mockserver.Exec, n fixedwindow.Name, r *record, live bool, ttl uint64) {
+	r.expires = e.Time.Add(time.Duration(ttl) * k.bands.Unit)
+	opens := ttl == k.bands.Top
+	switch w := r.window; {
+	case n.Aligned || !opens && ttl >= k.bands.Margin:
+		k.wrong(e, "sets a TTL of %d", ttl)
+	case live && opens:
+		if e.Time.Sub(w.start) >= k.bands.Guard {
+			k.wrong(e, "extends %v", w)
+		}
+		w.end = e.Time.Add(n.Scale)
+	case live:
+		w.end, w.reset = e.Time, true
+	case opens:
+		k.begin(e, n, r)
+	}
+}
+
+func (k *keyHistory) purge(e mockserver.Exec, n fixedwindow.Name) {
+	r := k.records[e.Key]
 	if r == nil {
+		k.wrong(e, "there is no such record")
 		return
 	}
-	if r == k.window(e.Time) {
-		k.ended = append(k.ended, e.Time)
+	if !n.Aligned && e.Time.Before(r.window.end) {
+		k.wrong(e, "removes the record of %v", r.window)
 	}
-	r.removed = e.Time
-	k.addState(e.Time)
+	delete(k.records, e.Key)
 }
 
 // assign records that hits were given the counts after from, up to to.
-func (k *keyHistory) assign(at time.Time, from, to uint64) {
-	for count := from + 1; count <= to; count++ {
-		k.assigned[count] = append(k.assigned[count], at)
+func (w *serverWindow) assign(at time.Time, from, to uint64) {
+	w.count = to
+	for count := from + 1; count <= min(to, from+maxBatch); count++ {
+		w.places = append(w.places, place{count, at})
 	}
 }
 
 func (k *keyHistory) addState(at time.Time) {
-	s := windowState{start: at, record: k.window(at)}
-	if s.record != nil {
-		s.count = s.record.count
+	s := windowState{start: at, window: k.open(at)}
+	if s.window != nil {
+		s.count = s.window.count
 	}
 	k.states = append(k.states, s)
 }

@@ -2,7 +2,6 @@ package limiter_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -41,29 +41,24 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A call that opens a window names its bucket. If the call is executed more than a scale later,
-// here because a slow response holds it up, other clients look for the window in later buckets
-// only. They must not open a second one.
+// A lookup whose response is late is repeated: what it has shown may not be true any more.
 func TestWindowThatOpensLateIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale, limit = 200 * time.Millisecond, 5
-		srv := testkit.InMemory(t)
-		srv.Inject(mockserver.Fault{Op: codec.OpGet, Delay: 700 * time.Millisecond})
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1})))
-		late, other := throttr.NewRateLimit(client.Backend()), testkit.Limiter[uint16](t, srv)
-		var callers sync.WaitGroup
-		callers.Go(func() {
-			time.Sleep(500 * time.Microsecond) // during the lookup
-			client.Get(t.Context(), "slow")
-		})
+		var log history[uint16]
+		srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
+		late, other := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
+		time.Sleep(time.Second) // for the sweepers
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 700 * time.Millisecond, Times: 2})
+		start := time.Now()
 		allowed := testkit.Hits(t, late, limit, "k", scale, limit)
+		require.Equal(t, 700*time.Millisecond, time.Since(start))
 		n, err := other.Get(t.Context(), "k", scale)
 		require.NoError(t, err)
 		require.EqualValues(t, limit, n, "another client does not find the window")
 		allowed += testkit.Hits(t, other, limit, "k", scale, limit)
 		require.Equal(t, limit, allowed)
-		callers.Wait()
+		require.Len(t, log.windowsOf(modelKey{"k", scale}), 1)
 	})
 }
 
@@ -83,40 +78,52 @@ func TestWindowThatASetOpensLateIsFound(t *testing.T) {
 	})
 }
 
-// Two clients open a window at the same time, and the client with the younger record removes it. A
-// third client must not count hits there, even if the older window ends before the removal.
-func TestHitsInAYoungerRecordAreNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 5
-		srv := testkit.InMemory(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		slow := slowLimiter[uint16](t, srv, 20*time.Millisecond)
-		first, third := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
-		start := time.Now().Truncate(time.Second).Add(time.Second)
-		sleepUntil := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
-		sleepUntil(0)
-		testkit.Hits(t, third, 1, "k", time.Second, limit)
-		testkit.Hits(t, slow, 1, "k", time.Second, limit)
-		sleepUntil(1300 * time.Millisecond) // that window is over; first opens the next one about a millisecond later
-		testkit.Hits(t, first, 1, "k", time.Second, limit)
-		var callers sync.WaitGroup
-		var allowed atomic.Int64
-		callers.Go(func() { // its call is executed half a millisecond before the end of first's window
-			sleepUntil(2280500 * time.Microsecond)
-			allowed.Add(int64(testkit.Hits(t, slow, 2*limit, "k", time.Second, limit)))
+// Hits of a client that is far away arrive around the end of the window that they were meant for.
+func TestSlowClientAtTheEndOfAWindow(t *testing.T) {
+	for early := time.Duration(0); early <= 24*time.Millisecond; early += 500 * time.Microsecond {
+		synctest.Test(t, func(t *testing.T) {
+			const limit = 5
+			var log history[uint16]
+			srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			slow, near := slowLimiter[uint16](t, srv, 20*time.Millisecond), testkit.Limiter[uint16](t, srv)
+			start := time.Now()
+			testkit.Hits(t, near, 1, "k", time.Second, limit)
+			testkit.Hits(t, slow, 1, "k", time.Second, limit)
+			time.Sleep(time.Until(start.Add(1200 * time.Millisecond)))
+			testkit.Hits(t, near, 1, "k", time.Second, limit)
+			testkit.Hits(t, slow, 1, "k", time.Second, limit)
+			end := log.windowsOf(modelKey{"k", time.Second})[1].end
+			time.Sleep(time.Until(end.Add(-early)))
+			var callers sync.WaitGroup
+			var granted operations
+			for _, l := range []*throttr.RateLimit{slow, near} {
+				callers.Go(func() {
+					for range 2 * limit {
+						op := operation{kind: opHit, key: modelKey{"k", time.Second}, n: 1, limit: limit}
+						op.do(t.Context(), l, time.Minute)
+						if op.err != nil {
+							t.Error(op)
+						}
+						granted.add(op)
+						time.Sleep(5 * time.Millisecond)
+					}
+				})
+			}
+			callers.Wait()
+			k := log.of(modelKey{"k", time.Second})
+			require.Empty(t, k.errors)
+			require.Len(t, k.windows, 3)
+			taken, homeless := k.match(granted.of(modelKey{"k", time.Second}))
+			require.Empty(t, homeless)
+			require.EqualValues(t, limit, taken[k.windows[2]])
+			testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Second))
 		})
-		callers.Go(func() {
-			sleepUntil(2301200 * time.Microsecond)
-			allowed.Add(int64(testkit.Hits(t, third, 2*limit, "k", time.Second, limit)))
-		})
-		callers.Wait()
-		require.EqualValues(t, limit, allowed.Load())
-		testkit.RequireRemoved(t, srv, 5*time.Second)
-	})
+	}
 }
 
-// A client that has found no window must not add a large increment to the one that another client
-// opens meanwhile, because that could wrap the counter (H3).
+// A client that has found no window adds a large increment to the one that another client opens
+// meanwhile. It must not wrap the counter (H3).
 func TestLargeIncrementDoesNotWrapANewWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 190
@@ -140,17 +147,17 @@ func TestLargeIncrementDoesNotWrapANewWindow(t *testing.T) {
 	})
 }
 
-// An increment that is too large to be added to a counter without reading it, see
-// TestLargeIncrementDoesNotWrapANewWindow, is the initial count of a record.
+// Several clients open a window at the same time, with increments that do not all fit the limit.
 func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
+		var log history[uint16]
+		srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 		const clients, goroutines, increment, limit = 8, 3, 1500, 20_000
 		var callers sync.WaitGroup
 		var allowed atomic.Int64
-		for i := range clients { // some are in the next bucket already
-			l := testkit.Limiter[uint16](t, srv, testkit.ClockAhead(time.Duration(i)*100*time.Millisecond))
+		for i := range clients {
+			l := testkit.Limiter[uint16](t, srv, testkit.ClockAhead(time.Duration(i)*time.Hour))
 			for range goroutines {
 				callers.Go(func() {
 					res, err := l.HitN(t.Context(), "k", time.Second, limit, increment)
@@ -165,43 +172,40 @@ func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 		}
 		callers.Wait()
 		require.EqualValues(t, limit/increment, allowed.Load())
-		testkit.RequireRemoved(t, srv, 5*time.Second)
+		require.Len(t, log.windowsOf(modelKey{"k", time.Second}), 1)
+		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Second))
 	})
 }
 
-// A client that dies after it opened the younger of two records leaves it behind. All clients then
-// agree on the record with the higher count.
-//
-//evidence:bounds Lookups if two records are equally old
-func TestClientsAgreeOnOneOfTwoRecords(t *testing.T) {
-	t.Run("uint8", func(t *testing.T) { synctest.Test(t, testTwoRecords[uint8]) })
-	t.Run("uint64", func(t *testing.T) { synctest.Test(t, testTwoRecords[uint64]) })
+// No client opens a slot beside one that is live. If another program has made two live ones, all
+// clients use the older one.
+func TestClientsAgreeOnOneOfTwoLiveSlots(t *testing.T) {
+	t.Run("uint8", func(t *testing.T) { synctest.Test(t, testTwoSlots[uint8]) })
+	t.Run("uint64", func(t *testing.T) { synctest.Test(t, testTwoSlots[uint64]) })
 }
 
-func testTwoRecords[T codec.Value](t *testing.T) {
+func testTwoSlots[T codec.Value](t *testing.T) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-	time.Sleep(50 * time.Second)
-	opener := testkit.Limiter[T](t, srv, testkit.ClockAhead(30*time.Second)) // in the next bucket
+	opener := testkit.Limiter[T](t, srv)
 	require.Equal(t, 10, testkit.Hits(t, opener, 10, "k", time.Minute, 20))
 	names := testkit.Keys(srv)
 	require.Len(t, names, 1)
-	_, id, ok := parseRecordName(names[0])
+	b, ok := slot.BandsFor(time.Minute, uint64(^T(0)))
 	require.True(t, ok)
-	// Another record has nearly the same TTL.
-	time.Sleep(300 * time.Microsecond)
-	ttl, _ := srv.TTL(names[0])
-	unit, amount := codec.Nanoseconds, uint64(ttl+300*time.Microsecond)
-	if codec.Size[T]() == 1 {
-		unit, amount = codec.Seconds, 90
+	require.Equal(t, b.Tag(slot.A)+":1m0s:k", names[0])
+	time.Sleep(10 * time.Second)
+	unit := codec.Nanoseconds
+	for unit.Duration() != b.Unit {
+		unit++
 	}
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
-	ok, err := client.Insert(t.Context(), fmt.Sprintf("rl:1m0s:%d:k", id.id-1), 1, codec.TTL[T]{Amount: T(amount), Unit: unit})
+	ok, err := client.Insert(t.Context(), b.Tag(slot.B)+":1m0s:k", 3, codec.TTL[T]{Amount: T(b.Top), Unit: unit})
 	require.NoError(t, err)
 	require.True(t, ok)
 
-	a, b := testkit.Limiter[T](t, srv), testkit.Limiter[T](t, srv)
-	allowed := testkit.Hits(t, a, 6, "k", time.Minute, 20) + testkit.Hits(t, opener, 3, "k", time.Minute, 20) +
-		testkit.Hits(t, b, 6, "k", time.Minute, 20)
+	one, two := testkit.Limiter[T](t, srv), testkit.Limiter[T](t, srv)
+	allowed := testkit.Hits(t, one, 6, "k", time.Minute, 20) + testkit.Hits(t, opener, 3, "k", time.Minute, 20) +
+		testkit.Hits(t, two, 6, "k", time.Minute, 20)
 	require.Equal(t, 10, allowed)
 	n, err := testkit.Limiter[T](t, srv).Get(t.Context(), "k", time.Minute)
 	require.NoError(t, err)

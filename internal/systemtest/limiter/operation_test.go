@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -34,13 +36,13 @@ const (
 	opReset operationKind = "Reset"
 )
 
-// timeFormat is how operation and history print times.
+// timeFormat is how operations and histories print times.
 const timeFormat = "04:05.000000000"
 
 // randomOperation returns an operation that was not done yet.
-func randomOperation(r *rand.Rand) operation {
+func randomOperation(r *rand.Rand, scales []time.Duration) operation {
 	op := operation{
-		key: modelKey{string('a' + rune(r.IntN(3))), runScales[r.IntN(len(runScales))]},
+		key: modelKey{string('a' + rune(r.IntN(3))), scales[r.IntN(len(scales))]},
 		n:   1 + r.Uint64N(maxIncrement), limit: []uint64{5, 10, 20, 40}[r.IntN(4)],
 	}
 	switch n := r.IntN(40); {
@@ -90,6 +92,11 @@ func (op *operation) do(ctx context.Context, limiter *throttr.RateLimit, timeout
 // counts reports whether the operation adds to a window.
 func (op operation) counts() bool { return op.kind == opHit || op.kind == opInc }
 
+// granted reports whether the operation has got places in a window.
+func (op operation) granted() bool {
+	return op.err == nil && (op.kind == opInc || op.kind == opHit && op.allowed)
+}
+
 // replaces reports whether the operation ends a window.
 func (op operation) replaces() bool { return op.kind == opSet || op.kind == opReset }
 
@@ -99,4 +106,30 @@ func (op operation) includes(t time.Time) bool { return !t.Before(op.start) && !
 func (op operation) String() string {
 	return fmt.Sprintf("%s %s/%v n=%d limit=%d from %v to %v: %d, allowed %v, %v", op.kind, op.key.key, op.key.scale, op.n, op.limit,
 		op.start.Format(timeFormat), op.end.Format(timeFormat), op.count, op.allowed, op.err)
+}
+
+// operations are those of all callers, by key.
+type operations struct {
+	mu  sync.Mutex // guards all
+	all map[modelKey][]operation
+}
+
+func (o *operations) add(op operation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[modelKey][]operation{}
+	}
+	o.all[op.key] = append(o.all[op.key], op)
+}
+
+func (o *operations) of(k modelKey) []operation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.all[k])
+}
+
+// sleepUntilBucket sleeps until the next bucket of a scale begins.
+func sleepUntilBucket(scale time.Duration) {
+	time.Sleep(scale - time.Duration(time.Now().UnixNano())%scale)
 }

@@ -1,0 +1,82 @@
+package testkit
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// Distance connects to a server in memory that is far away, or that is slow. The delays can be
+// changed at any time. Bytes stay in order.
+type Distance struct {
+	Server *mockserver.Server
+	There  atomic.Int64 // how long a request travels, in nanoseconds
+	Back   atomic.Int64 // how long a response travels
+}
+
+// Far returns a Distance of half a round trip in each direction.
+func Far(srv *mockserver.Server, roundTrip time.Duration) *Distance {
+	d := &Distance{Server: srv}
+	d.There.Store(int64(roundTrip / 2))
+	d.Back.Store(int64(roundTrip / 2))
+	return d
+}
+
+// Dial is for Config.Dial. If the client closes a connection, what has not arrived yet is lost.
+func (d *Distance) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	theirs, err := d.Server.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, far := net.Pipe()
+	go carry(theirs, far, &d.There)
+	go carry(far, theirs, &d.Back)
+	return ours, nil
+}
+
+// parcel is what arrives at one time.
+type parcel struct {
+	bytes []byte
+	at    time.Time
+}
+
+// carry carries bytes with a delay, until either connection is closed. Then it closes both.
+func carry(to, from net.Conn, delay *atomic.Int64) {
+	parcels, lost, done := make(chan parcel, 1<<12), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer from.Close()
+		defer to.Close()
+		for {
+			select {
+			case p := <-parcels:
+				select {
+				case <-time.After(time.Until(p.at)):
+				case <-lost:
+					return
+				}
+				if _, err := to.Write(p.bytes); err != nil {
+					return
+				}
+			case <-lost:
+				return
+			}
+		}
+	}()
+	defer close(lost)
+	buf := make([]byte, 1<<14)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		select {
+		case parcels <- parcel{append([]byte(nil), buf[:n]...), time.Now().Add(time.Duration(delay.Load()))}:
+		case <-done:
+			return
+		}
+	}
+}
