@@ -34,6 +34,9 @@ type Hit struct {
 	// Must says that the hit has to be counted or to fail. Other hits may be decided by the
 	// count that is known, if that is over Limit.
 	Must bool
+	// Take says that the hit counts only if the count is at most Limit then. Otherwise it is
+	// refused, and changes nothing.
+	Take bool
 }
 
 // Batch describes the hits that share a request.
@@ -42,6 +45,7 @@ type Batch struct {
 	Sum   uint64    // of the increments
 	Limit uint64    // the highest of the limits
 	Must  bool      // a hit has Must
+	Takes bool      // a hit has Take
 	Now   time.Time // when the batch was begun
 	// Fresh says that Refresh has just succeeded: no batch was counted and no operation has
 	// run since.
@@ -71,13 +75,17 @@ type Result struct {
 	ExpiresAt time.Time     // when the window ends
 	Left      time.Duration // until ExpiresAt
 	ID        int64         // identifies the window
+	Refused   bool          // the hit has Take, and was not counted
 }
 
 // Outcome is the outcome of a batch. The batch was counted, or it failed, or its hits go back
 // to the front of the queue.
 type Outcome struct {
 	Counted bool
-	Result  Result // of the last hit of the batch, if Counted
+	// Full says that the batch was not counted after all, because the window can't hold it. All
+	// its hits are over their limits.
+	Full   bool
+	Result Result // of the last hit of the batch, if Counted
 	Err     error  // fails all hits of the batch
 	Sent    bool   // whether a batch that failed may have been counted
 }
@@ -100,6 +108,10 @@ type Window interface {
 	Refresh(ctx context.Context) error
 	// Count counts a batch of at least one hit.
 	Count(ctx context.Context, b Batch) Outcome
+	// GiveBack subtracts n from the window that the last batch was counted in. It is called
+	// right after a Count of a batch with Takes, of which some were refused. If it is too late,
+	// or if it fails, n stays counted until the window ends.
+	GiveBack(ctx context.Context, n uint64)
 }
 
 // Operation is a change of the window that no hit takes part in, such as setting its count. If

@@ -309,6 +309,7 @@ func (c *Coalescer) join(p *pending) {
 	c.sum.Sum += p.hit.Increment
 	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
 	c.sum.Must = c.sum.Must || p.hit.Must
+	c.sum.Takes = c.sum.Takes || p.hit.Take
 }
 
 // action is what the goroutine that runs a coalescer does next.
@@ -340,6 +341,7 @@ func (c *Coalescer) nextAction() action {
 // queue.
 func (c *Coalescer) countBatch(ctx context.Context) {
 	b := c.sum
+	surplus := uint64(0)
 	c.mu.Unlock()
 	o := c.window.Count(ctx, b)
 	c.mu.Lock()
@@ -351,12 +353,7 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 			c.finish(p, Result{}, o.Sent, err)
 		}
 	case o.Counted:
-		r := o.Result
-		r.Count -= min(r.Count, b.Sum)
-		for _, p := range c.batch {
-			r.Count += p.hit.Increment
-			c.finish(p, r, false, nil)
-		}
+		surplus = c.assign(o)
 	default:
 		for i := len(c.batch) - 1; i >= 0; i-- {
 			c.requeue(c.batch[i])
@@ -364,6 +361,34 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
+	if surplus > 0 {
+		c.mu.Unlock()
+		c.window.GiveBack(ctx, surplus)
+		c.mu.Lock()
+	}
+}
+
+// assign finishes the hits of a batch that was counted, each with its place in the window. A take
+// that is refused does not move the places of those after it. assign returns what the refused
+// takes have added to the window, which is to be given back.
+func (c *Coalescer) assign(o Outcome) (surplus uint64) {
+	r := o.Result
+	r.Count -= min(r.Count, c.sum.Sum)
+	for _, p := range c.batch {
+		if h := p.hit; h.Take && (o.Full || h.Limit < r.Count || h.Increment > h.Limit-r.Count) {
+			refused := r
+			refused.Refused = true
+			c.finish(p, refused, false, nil)
+			surplus += h.Increment
+			continue
+		}
+		r.Count += p.hit.Increment
+		c.finish(p, r, false, nil)
+	}
+	if o.Full {
+		return 0
+	}
+	return surplus
 }
 
 // requeue makes p, a hit of a batch that was not counted, the first element of the queue.
