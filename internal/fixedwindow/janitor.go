@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -322,14 +323,23 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, d := range j.queue {
-		if d.slots == nil {
-			continue
-		}
-		if w, ok := d.slots.current(); ok && w.latestEnd.Before(before) && w.latestEnd.After(end) {
-			end = w.latestEnd
+		if over := d.over(); over.Before(before) && over.After(end) {
+			end = over
 		}
 	}
 	return end
+}
+
+// over returns when a window is over for all clients, by the backend's clock. It returns the zero
+// time if none is known.
+func (d *duty[T]) over() time.Time {
+	if a := d.aligned; a != nil {
+		return a.timing.end(d.bucket).Add(a.scale)
+	}
+	if w, ok := d.slots.current(); ok {
+		return w.latestEnd
+	}
+	return time.Time{}
 }
 
 // close removes the records that are not in use. It is called when the backend is closed, with what
@@ -343,6 +353,8 @@ func (j *janitor[T]) close() {
 		d.index = -1
 	}
 	j.mu.Unlock()
+	now := j.backend.now()
+	all = slices.DeleteFunc(all, func(d *duty[T]) bool { return d.aligned != nil && d.over().After(now) })
 	var batches sync.WaitGroup
 	for len(all) > 0 && j.ctx.Err() == nil {
 		batch := all[:min(len(all), cleanBatch)]

@@ -407,7 +407,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 		return coalesce.Result{}, sent, err
 	}
 	b := coalesce.Batch{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
-	for range 2 * maxTries {
+	for range 4 * maxTries {
 		if err := s.find(ctx); err != nil {
 			return coalesce.Result{}, sent, err
 		}
