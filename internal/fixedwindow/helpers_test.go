@@ -171,3 +171,9 @@ func windowKeys(srv *mockserver.Server) (names []string) {
 	}
 	return names
 }
+
+// die ends all connections, and lets no other be made.
+func (g *gate) die() {
+	g.shut.Store(true)
+	g.srv.Disconnect()
+}
