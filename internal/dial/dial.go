@@ -46,7 +46,7 @@ func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 // ProbeSize returns the value size of the server at a: 1, 2, 4 or 8 bytes. Every error
 // matches [ErrConnect].
 func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, error) {
-	nc, size, _, err := connect[uint16](ctx, d, server, a, parking.NewState(parking.Never), new(atomic.Uint64))
+	nc, size, _, err := connect[uint16](ctx, d, server, a, parking.NewState(parking.Never, nil), new(atomic.Uint64))
 	if err != nil {
 		return 0, err
 	}
@@ -69,7 +69,7 @@ func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 	stop := context.AfterFunc(ctx, func() { opened.Close() }) // a net.Conn of the user may have no deadlines
 	size, err = probe[T](nc, r)
 	if size != codec.Size[T]() {
-		s = parking.NewState(parking.Never) // the caller will not use the server
+		s = parking.NewState(parking.Never, nil) // the caller will not use the server
 	}
 	if err == nil {
 		err = keepParkedSize(size, nc, r, s)

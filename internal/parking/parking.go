@@ -67,7 +67,8 @@ const (
 // State is what a client knows about the parking of a server, and what it intends. It is safe
 // for concurrent use.
 type State struct {
-	mode Mode
+	mode    Mode
+	changed func(parked bool) // called when parked changes; nil: nobody needs to know
 	// wanted says that the client parks the server whenever it is not parked.
 	wanted atomic.Bool
 	// held says that the client creates records for which the server should stay parked.
@@ -78,9 +79,11 @@ type State struct {
 	foreign atomic.Bool
 }
 
-// NewState returns the state of a server that was not seen yet.
-func NewState(m Mode) *State {
-	s := &State{mode: m}
+// NewState returns the state of a server that was not seen yet. If changed is not nil, it is
+// called when the server was found to be parked, or not to be parked any more. It must not
+// block.
+func NewState(m Mode, changed func(parked bool)) *State {
+	s := &State{mode: m, changed: changed}
 	s.wanted.Store(m == Always)
 	return s
 }
@@ -121,7 +124,7 @@ func (s *State) Appends() bool {
 
 // Learn is called with the success of an Update.
 func (s *State) Learn(parked bool) {
-	s.parked.Store(parked)
+	s.setParked(parked)
 	if parked {
 		s.foreign.Store(false)
 		if s.held.Load() {
@@ -141,7 +144,7 @@ type Record struct {
 // returns an error if send does, or if the server is not parked though that is wanted.
 func Keep[T codec.Value](s *State, r Record, send func(...codec.Request) (bool, error)) error {
 	if r.Found && r.Unit != unit {
-		s.parked.Store(false)
+		s.setParked(false)
 		s.foreign.Store(true)
 		return s.refused(ErrForeign)
 	}
@@ -170,6 +173,12 @@ func Keep[T codec.Value](s *State, r Record, send func(...codec.Request) (bool, 
 		return ErrNotParked
 	}
 	return nil
+}
+
+func (s *State) setParked(parked bool) {
+	if s.parked.Swap(parked) != parked && s.changed != nil {
+		s.changed(parked)
+	}
 }
 
 // refused returns err if the server is wanted to be parked.
