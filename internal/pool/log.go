@@ -14,6 +14,6 @@ func (p *Pool[T]) logLockedUp(lockedUp bool) {
 	if lockedUp {
 		p.log.Error(ErrLockedUp.Error())
 	} else {
-		p.log.Info("throttr: server has not locked up any more")
+		p.log.Info("throttr: server responds again")
 	}
 }

@@ -141,8 +141,9 @@ type Sweeper[T codec.Value] struct {
 	sweeps, removed atomic.Uint64
 	foreign         atomic.Int64
 
-	mu   sync.Mutex // guards last
-	last Result     // of the last sweep that was not broken
+	mu    sync.Mutex // guards what follows
+	last  Result     // of the last sweep that was not broken
+	began time.Time  // when the last sweep began
 }
 
 // New returns a Sweeper that does nothing yet.
@@ -254,12 +255,25 @@ func (s *Sweeper[T]) interval() time.Duration {
 	return max(interval, minInterval)
 }
 
+// sinceLast returns for how long this sweeper has not swept, or a long time.
+func (s *Sweeper[T]) sinceLast() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began.IsZero() {
+		return longestInterval
+	}
+	return time.Since(s.began)
+}
+
 // Sweep sweeps the server now, whoever is the leader. It slows down so that other clients'
 // requests pass, but not so much that it would not be done at the deadline. With an error, which
 // is nil if the sweep is complete, it returns what it did until then.
 func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
 	var r Result
 	start := time.Now()
+	s.mu.Lock()
+	s.began = start
+	s.mu.Unlock()
 	names, err := s.list(ctx, &r)
 	if cleanErr := s.clean(ctx, names, deadline, &r); err == nil {
 		err = cleanErr
