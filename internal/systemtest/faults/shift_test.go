@@ -41,7 +41,7 @@ type shiftScenario struct {
 
 	mu       sync.Mutex // guards what follows
 	shifted  time.Time  // when the response was lost or duplicated
-	detected time.Time  // when the client made another connection; zero if no caller had finished by then
+	detected time.Time  // when the client closed the connection; zero if a caller had finished by then
 	finished bool       // a caller has made all its calls
 	dials    int
 	wrong    int // calls that returned a wrong response
@@ -57,11 +57,12 @@ type shiftWorkload struct {
 	call         shiftedCall
 	canaryEvery  int  // Config.FenceEvery
 	maxWrong     int  // responses; 0 is what docs/reliability.md promises for hits
+	hits         bool // calls are hits
 	undetectable bool // all responses are statuses, and look alike
 }
 
 var shiftWorkloads = []shiftWorkload{
-	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit},
+	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit, hits: true},
 	{name: "UPDATEs", op: codec.OpUpdate, call: (*shiftScenario).update, undetectable: true},
 	{
 		name: "UPDATEs, `FenceEvery` 256", op: codec.OpUpdate, call: (*shiftScenario).update,
@@ -110,18 +111,35 @@ func (s *shiftScenario) any(r *rand.Rand, n int) (bool, error) {
 	}
 }
 
-// dial records when the client makes its second connection.
+// dial makes a connection. The first one is that of the calls; later ones may be for a sweep.
 func (s *shiftScenario) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	nc, err := s.srv.Dial(ctx)
 	s.mu.Lock()
-	if s.dials++; s.dials == 2 && !s.finished {
-		s.detected = time.Now()
+	defer s.mu.Unlock()
+	if s.dials++; s.dials > 1 || err != nil {
+		return nc, err
 	}
-	s.mu.Unlock()
-	return s.srv.Dial(ctx)
+	return shiftedConn{nc, s}, nil
+}
+
+// shiftedConn records when the client closes it.
+type shiftedConn struct {
+	net.Conn
+	s *shiftScenario
+}
+
+// Close implements [net.Conn].
+func (c shiftedConn) Close() error {
+	c.s.mu.Lock()
+	if c.s.detected.IsZero() && !c.s.finished {
+		c.s.detected = time.Now()
+	}
+	c.s.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // run makes all calls, and injects f once while they are in progress.
-func (s *shiftScenario) run(seed uint64, f mockserver.Fault, canaryEvery int, call shiftedCall) {
+func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.srv = testkit.InMemory(s, mockserver.WithObserver(s.executed.observe))
 	s.returned.executed = &s.executed
@@ -130,13 +148,15 @@ func (s *shiftScenario) run(seed uint64, f mockserver.Fault, canaryEvery int, ca
 			s.srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
 		}
 	}
-	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, FenceEvery: canaryEvery})
-	s.limiter = throttr.NewRateLimit(s.client.Backend())
+	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, FenceEvery: w.canaryEvery})
+	if w.hits { // a backend makes requests of its own, whose responses show the shift
+		s.limiter = throttr.NewRateLimit(s.client.Backend())
+	}
 	delay := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
 	remove := s.srv.Inject(delay)
 	var callers sync.WaitGroup
 	for c := range shiftCallers {
-		callers.Go(func() { s.makeCalls(rand.New(rand.NewPCG(seed, uint64(c+1))), c*shiftCalls, call) })
+		callers.Go(func() { s.makeCalls(rand.New(rand.NewPCG(seed, uint64(c+1))), c*shiftCalls, w.call) })
 	}
 	time.Sleep(time.Duration(5+r.IntN(10))*time.Millisecond + 1)
 	s.mu.Lock()
@@ -203,7 +223,7 @@ func measureShift(t *testing.T, w shiftWorkload, f mockserver.Fault) string {
 	for seed := range uint64(*faultSeeds) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &shiftScenario{T: t}
-			s.run(seed, f, w.canaryEvery, w.call)
+			s.run(seed, f, w)
 			require.False(t, t.Failed(), "seed %d", seed)
 			require.Equal(t, w.undetectable, s.detected.IsZero(), "seed %d: detected", seed)
 			wrong = append(wrong, s.wrong)
