@@ -31,11 +31,10 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 					p := start[uint16](t, srv, throttr.Config{Parking: mode}, testkit.ClockAhead(ahead))
 					for range 4 {
 						seed++
-						key, r := fmt.Sprint("own:", seed), rand.New(rand.NewPCG(6, seed))
-						p.work.Go(func() { own(l, p, r, key, scale) })
-						r = rand.New(rand.NewPCG(16, seed))
+						seed := seed
+						p.work.Go(func() { own(l, p, rand.New(rand.NewPCG(6, seed)), fmt.Sprint("own:", seed), scale) })
 						p.work.Go(func() {
-							for p.ctx.Err() == nil {
+							for r := rand.New(rand.NewPCG(16, seed)); p.ctx.Err() == nil; {
 								shared(l, p, fmt.Sprint("shared:", r.IntN(5)), scale, limit)
 								time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 							}
