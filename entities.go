@@ -118,7 +118,7 @@ func (n *Entities) Execute(ctx context.Context, entity, operation string, limit 
 	return f(ctx)
 }
 
-// Status returns the state of the window without counting. Allowed says whether one more
+// Status returns the decision that the window stands for, without counting. Allowed says whether one more
 // operation would be allowed now. ResetAt is zero if there is no window.
 func (n *Entities) Status(ctx context.Context, entity, operation string, limit uint64, scale time.Duration) (Result, error) {
 	if err := validate(entity, operation, scale); err != nil {
@@ -145,7 +145,7 @@ func (n *Entities) Reset(ctx context.Context, entity, operation string, scale ti
 	return n.limiter.reset(ctx, event(entity, operation, scale))
 }
 
-// entityKey joins entity and operation. The length of the entity makes the key unambiguous.
+// entityKey makes a key of entity and operation. The length of the entity makes it unambiguous.
 func entityKey(entity, operation string) string {
 	return strconv.Itoa(len(entity)) + ":" + entity + ":" + operation
 }

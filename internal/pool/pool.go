@@ -9,8 +9,8 @@
 //
 // Puddle limits the number of connections and makes and destroys them. It hands a resource to
 // one user at a time. Here that user is the pool, which holds each connection from the moment
-// it is made, shares it among all callers, and releases it for destruction when it is lost,
-// too old or idle.
+// it is made, shares it among all callers, and destroys it when it is lost, too
+// old or idle.
 package pool
 
 import (
@@ -77,7 +77,7 @@ type Pool[T codec.Value] struct {
 	o       Options[T]
 	log     *slog.Logger // has the name of the server
 	breaker breaker
-	parking *parking.State
+	parking *parking.Tracker
 	keeping atomic.Bool // keepParked is under way
 	silence silence
 
@@ -117,10 +117,11 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 		o:            o,
 		log:          o.Logger.With(slog.String("server", o.Server)),
 		breaker:      breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
+		parking:      parking.NewTracker(o.Parking),
 		streamPlaces: make(chan struct{}, o.MaxConns),
 		streams:      make(map[*stream[T]]struct{}),
 	}
-	p.parking = parking.NewState(o.Parking, p.logParked)
+	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.setLive(nil)
 	var err error

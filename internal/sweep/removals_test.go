@@ -106,7 +106,7 @@ func TestRemoverIsGivenEachTargetOnce(t *testing.T) {
 		require.Len(t, p.targets, n)
 		slices.Sort(p.targets)
 		require.Len(t, slices.Compact(p.targets), n)
-		require.LessOrEqual(t, p.mostTargets, maxBatch)
+		require.LessOrEqual(t, p.mostTargets, maxChunk)
 		require.Greater(t, p.mostRemoving, 10, "the next batch is looked at while one is removed")
 		require.Less(t, time.Since(start), 2*time.Second)
 		require.Zero(t, p.srv.Requests(codec.OpPurge), "that is left to the Remover")

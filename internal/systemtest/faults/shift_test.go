@@ -57,12 +57,12 @@ type shiftWorkload struct {
 	call         shiftedCall
 	canaryEvery  int  // Config.FenceEvery
 	maxWrong     int  // responses; 0 is what docs/reliability.md promises for hits
-	hits         bool // calls are hits
+	limited      bool // the calls are hits, so that the client has a backend
 	undetectable bool // all responses are statuses, and look alike
 }
 
 var shiftWorkloads = []shiftWorkload{
-	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit, hits: true},
+	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit, limited: true},
 	{name: "UPDATEs", op: codec.OpUpdate, call: (*shiftScenario).update, undetectable: true},
 	{
 		name: "UPDATEs, `FenceEvery` 256", op: codec.OpUpdate, call: (*shiftScenario).update,
@@ -138,7 +138,8 @@ func (c shiftedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// run makes all calls, and injects f once while they are in progress.
+// run makes all calls of w, and injects f once while they are in progress. A client that has a
+// backend sometimes makes QUERYs of its own, which would detect any shift.
 func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.srv = testkit.InMemory(s, mockserver.WithObserver(s.executed.observe))
@@ -149,7 +150,7 @@ func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
 		}
 	}
 	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, FenceEvery: w.canaryEvery})
-	if w.hits { // a backend makes requests of its own, whose responses show the shift
+	if w.limited {
 		s.limiter = throttr.NewRateLimit(s.client.Backend())
 	}
 	delay := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
@@ -188,15 +189,15 @@ func (s *shiftScenario) makeCalls(r *rand.Rand, first int, call shiftedCall) {
 	}
 }
 
-// TestShiftedResponses measures how many calls return wrong responses after one response is
-// lost or duplicated, until the client detects it and makes another connection.
+// TestShiftedResponsesAreDetected measures how many calls return wrong responses after one response
+// is lost or duplicated, until the client detects it and makes another connection.
 //
 // The response to a canary request is the id of the connection. If the id starts with the byte of
 // an EVENT, as one in 256 does, a shifted id looks like the start of a long EVENT. The shift is then
 // detected after Config.StallTimeout.
 //
 //evidence:outages Shifted responses do not decide hits
-func TestShiftedResponses(t *testing.T) {
+func TestShiftedResponsesAreDetected(t *testing.T) {
 	var table strings.Builder
 	rows := 0
 	table.WriteString("\n| calls | one response is | wrong, median | wrong, most | detected after, median | at most |\n|---|---|---|---|---|---|\n")
@@ -212,7 +213,7 @@ func TestShiftedResponses(t *testing.T) {
 		}
 	}
 	if rows == 2*len(shiftWorkloads) { // no row has failed, and -run has selected all
-		checkDocs(t, "shifts", table.String())
+		writeTable(t, "shifts", table.String())
 	}
 }
 
