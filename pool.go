@@ -93,11 +93,8 @@ func (s *servers[T]) connect(ctx context.Context) error {
 	}
 	connecting.Wait()
 	for i, err := range errs {
-		if err != nil && !errors.Is(err, ErrConnect) {
-			err = &dial.ConnectError{Server: s.all[i].name, Err: err}
-		}
 		if err != nil {
-			return err
+			return &ConnectError{Server: s.all[i].name, Err: err}
 		}
 	}
 	return nil

@@ -14,7 +14,11 @@ type ConnectError struct {
 
 // Error names the server and the reason.
 func (e *ConnectError) Error() string {
-	return ErrConnect.Error() + " to " + e.Server + ": " + Reason(e.Server, e.Err)
+	err := e.Err
+	for inner := (*ConnectError)(nil); errors.As(err, &inner); {
+		err = inner.Err
+	}
+	return ErrConnect.Error() + " to " + e.Server + ": " + Reason(e.Server, err)
 }
 
 // Unwrap returns [ErrConnect] and the reason.
