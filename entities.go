@@ -169,7 +169,7 @@ func (n *Entities) Execute(ctx context.Context, entity, operation string, limit 
 	return f(ctx)
 }
 
-// Status returns the state of the window without counting. Allowed says whether one more
+// Status returns the decision that the window stands for, without counting. Allowed says whether one more
 // operation would be allowed now. ResetAt is zero if there is no window.
 func (n *Entities) Status(ctx context.Context, entity, operation string, limit uint64, scale time.Duration) (Result, error) {
 	if err := n.validate(entity, operation, scale); err != nil {
@@ -196,7 +196,7 @@ func (n *Entities) Reset(ctx context.Context, entity, operation string, scale ti
 	return n.limiter.reset(ctx, n.event(entity, operation, scale))
 }
 
-// key joins an entity, an operation and the further parts. The length of the entity makes a key
+// key makes a key of an entity, an operation and the further parts. The length of the entity makes a key
 // without further parts unambiguous, and the first character distinguishes it from others.
 func (n *Entities) key(entity, operation string) string {
 	if len(n.parts) == 0 {

@@ -34,7 +34,7 @@ func TestSafeToRetryOfOtherErrors(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
+func TestTimeoutRecognizesDeadlinesAndStalls(t *testing.T) {
 	for _, err := range []error{
 		context.DeadlineExceeded, os.ErrDeadlineExceeded, throttr.ErrStalled,
 		&throttr.RequestError{Err: context.DeadlineExceeded},

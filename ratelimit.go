@@ -17,7 +17,7 @@ var ErrScale = window.ErrScale
 // RateLimit with a store of your own.
 type Backend = window.Backend
 
-// Window is the state of a window in a [Backend].
+// Window describes a window in a [Backend].
 type Window = window.Window
 
 // RateLimit counts hits in fixed windows, one for each key and scale. The scale is the length
@@ -184,7 +184,7 @@ func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Durati
 	return w.ExpiresAt, err
 }
 
-// Window returns the state of key's window, the zero Window if there is none. Errors are those
+// Window describes key's window. It returns the zero Window if there is none. Errors are those
 // of [RateLimit.Hit].
 func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration) (Window, error) {
 	if err := window.CheckScale(scale); err != nil {

@@ -119,7 +119,7 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 	}
 	cfg := load.Config{Goroutines: goroutines, Warmup: r.plan.warmup(), Duration: r.plan.duration}
 	if workload == embedded.name {
-		cfg.Batch = 100 // reading the clock takes as long as some hits
+		cfg.PerReading = 100 // reading the clock takes as long as some hits
 	}
 	runtime.GC()
 	res, err := load.Run(ctx, cfg, func(ctx context.Context, worker int, i uint64) error {

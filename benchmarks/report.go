@@ -24,7 +24,7 @@ contain the lowest and the highest round; if these differ much, the machine was 
 		fmt.Fprintf(w, "- %s\n", v)
 	}
 	fmt.Fprintf(w, "\n## Ratios\n\n")
-	rows(w, []string{"what", ">required", ">measured", "holds"}, r.claimRows())
+	rows(w, []string{"what", ">required", ">measured", "holds"}, r.requirementRows())
 	fmt.Fprintf(w, `
 *Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
 counts the bytes of the responses (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Client and
@@ -106,9 +106,9 @@ func (r *results) embeddedRows() (all [][]string) {
 	return all
 }
 
-// claimRows returns the claims.
-func (r *results) claimRows() (all [][]string) {
-	for _, c := range r.claims() {
+// requirementRows returns the requirements.
+func (r *results) requirementRows() (all [][]string) {
+	for _, c := range r.requirements() {
 		m := load.Median(c.measured)
 		holds := ""
 		if c.bound != "" {

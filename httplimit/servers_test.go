@@ -25,7 +25,7 @@ func newServerSite(t *testing.T, cfg httplimit.Config) *site {
 	return s
 }
 
-func TestLimitsOnAServer(t *testing.T) {
+func TestMiddlewareLimitsWithAServer(t *testing.T) {
 	s := newServerSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)}})
 	require.Equal(t, []int{202, 202, 429, 429}, s.statuses(4, alice))
 	require.Equal(t, []int{202}, s.statuses(1, bob))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// entry is the state of a window. Times are nanoseconds since the backend's origin.
+// entry is a window in a table. Times are nanoseconds since the backend's origin.
 type entry struct {
 	start, updated int64
 	count          uint64

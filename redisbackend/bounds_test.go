@@ -97,7 +97,7 @@ func TestInvalidScalesAreErrors(t *testing.T) {
 // isMistake reports whether err matches both the error of this package and that of package window.
 func isMistake(err, own, common error) bool { return errors.Is(err, own) && errors.Is(err, common) }
 
-func TestStartOfAlignedWindows(t *testing.T) {
+func TestAlignedWindowsStartAtMultiplesOfTheScale(t *testing.T) {
 	client := startServer(t).connect()
 	var now time.Time
 	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.Aligned), redisbackend.WithClock(func() time.Time { return now }))

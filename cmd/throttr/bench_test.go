@@ -98,7 +98,7 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 	})
 }
 
-func TestBenchOfRawOnly(t *testing.T) {
+func TestBenchMeasuresRawFramesAlone(t *testing.T) {
 	t.Parallel()
 	for w, frames := range map[string]load.Workload{"raw": load.Increase, "raw -frames hit": load.Hit, "raw -frames insert": load.Insert} {
 		s, srv := shellFor(t, 2)
@@ -115,7 +115,7 @@ func TestBenchOfRawOnly(t *testing.T) {
 	}
 }
 
-func TestBenchOfSeveralServers(t *testing.T) {
+func TestBenchCleansUpOnAllServers(t *testing.T) {
 	t.Parallel()
 	a := mockserver.RunT(t)
 	b := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))

@@ -127,7 +127,7 @@ var remains = map[int]struct{ text, seconds string }{
 	8: {"1h0m0s", "3599.999999999"},
 }
 
-func TestCounters(t *testing.T) {
+func TestCommandChangesCounters(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		s.prints(0, "jobs  inserted\n", "insert -ttl 1h jobs 100")
@@ -174,7 +174,7 @@ func TestTTLIsChangedInItsUnit(t *testing.T) {
 	})
 }
 
-func TestBuffers(t *testing.T) {
+func TestCommandSetsAndGetsBuffers(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		s.prints(0, "greeting  set\n", "set -ttl 1h greeting hello")
@@ -356,7 +356,7 @@ func TestFailedWriteIsAnError(t *testing.T) {
 	}
 }
 
-func TestUsageErrors(t *testing.T) {
+func TestUsageErrorsNameTheMistake(t *testing.T) {
 	t.Parallel()
 	s := shell{t, "127.0.0.1:1"} // never used
 	for line, words := range map[string]string{

@@ -167,15 +167,15 @@ func onOff(on bool) string {
 // setHazards parses a list of hazards to switch on or off.
 func (m *mock) setHazards(list string) error {
 	for item := range strings.SplitSeq(list, ",") {
-		name, state, _ := strings.Cut(item, "=")
-		if state != "on" && state != "off" {
+		name, setting, _ := strings.Cut(item, "=")
+		if setting != "on" && setting != "off" {
 			return fmt.Errorf("%q is not of the form grace=on or grace=off", item)
 		}
 		hazard, ok := hazardNamed(name)
 		if !ok {
 			return fmt.Errorf("there is no hazard %q", name)
 		}
-		m.hazards[hazard] = state == "on"
+		m.hazards[hazard] = setting == "on"
 	}
 	return nil
 }

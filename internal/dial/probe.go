@@ -60,7 +60,7 @@ func probe[T codec.Value](nc net.Conn, r *receiver) (size int, err error) {
 
 // keepParked receives the response to the probe's QUERY, and has the server stay parked, or
 // be parked if s wants that. The probe's INSERT may have set the server's timer.
-func keepParked[T codec.Value](nc net.Conn, r *receiver, s *parking.State) error {
+func keepParked[T codec.Value](nc net.Conn, r *receiver, s *parking.Tracker) error {
 	var query codec.QueryResponse[T]
 	err := r.next(eventLength[T], func(src []byte) (n int, err error) {
 		query, n, err = codec.DecodeQueryResponse[T](src)
@@ -100,7 +100,7 @@ func keepParked[T codec.Value](nc net.Conn, r *receiver, s *parking.State) error
 }
 
 // keepParkedSize is keepParked for a server whose values have size bytes.
-func keepParkedSize(size int, nc net.Conn, r *receiver, s *parking.State) error {
+func keepParkedSize(size int, nc net.Conn, r *receiver, s *parking.Tracker) error {
 	switch size {
 	case 1:
 		return keepParked[uint8](nc, r, s)

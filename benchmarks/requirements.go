@@ -7,8 +7,8 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// claim is a bound on the median of a figure.
-type claim struct {
+// requirement is a bound on the median of a figure.
+type requirement struct {
 	what     string
 	bound    string // "": there is none, the figure is only reported
 	holds    func(float64) bool
@@ -16,17 +16,17 @@ type claim struct {
 	format   string
 }
 
-func atLeast(what string, bound float64, measured []float64) claim {
-	return claim{what, fmt.Sprintf("≥ %v", bound), func(m float64) bool { return m >= bound }, measured, "%.2f"}
+func atLeast(what string, bound float64, measured []float64) requirement {
+	return requirement{what, fmt.Sprintf("≥ %v", bound), func(m float64) bool { return m >= bound }, measured, "%.2f"}
 }
 
-func atMost(what string, bound float64, measured []float64) claim {
-	return claim{what, fmt.Sprintf("≤ %v", bound), func(m float64) bool { return m <= bound }, measured, "%.2f"}
+func atMost(what string, bound float64, measured []float64) requirement {
+	return requirement{what, fmt.Sprintf("≤ %v", bound), func(m float64) bool { return m <= bound }, measured, "%.2f"}
 }
 
-// missing returns an error if a claim was not measured.
+// missing returns an error if a requirement was not measured.
 func (r *results) missing() error {
-	for _, c := range r.claims() {
+	for _, c := range r.requirements() {
 		if m := load.Median(c.measured); math.IsNaN(m) || math.IsInf(m, 0) {
 			return fmt.Errorf("not measured: %s", c.what)
 		}
@@ -34,8 +34,8 @@ func (r *results) missing() error {
 	return nil
 }
 
-// claims returns all claims.
-func (r *results) claims() []claim {
+// requirements returns all requirements.
+func (r *results) requirements() []requirement {
 	at := func(w workload, contender string, keys, goroutines int) measurement {
 		return measurement{w.name, contender, keys, goroutines}
 	}
@@ -46,7 +46,7 @@ func (r *results) claims() []claim {
 	throughput := func(a, b measurement) []float64 { return r.quotients(perSecond, a, b) }
 	processor := func(a, b measurement) []float64 { return r.quotients(cpu, a, b) }
 
-	var all []claim
+	var all []requirement
 	ofCode := func(pkg string) {
 		for _, b := range codeBenchmarks {
 			if b.pkg == pkg {
@@ -95,7 +95,7 @@ func (r *results) claims() []claim {
 		for _, s := range r.each(inProcess(memoryRateLimit, n, 1), perSecond) {
 			ns = append(ns, 1e9/s)
 		}
-		all = append(all, claim{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
+		all = append(all, requirement{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
 	}
 	ofCode("memory")
 	return all
