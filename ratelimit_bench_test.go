@@ -12,7 +12,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/servicetime"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -130,9 +129,7 @@ func BenchmarkWhatDoesParkingCost(b *testing.B) {
 }
 
 func benchmarkParking(b *testing.B, parking throttr.Parking, callers int, oneKey bool) {
-	thread, err := servicetime.New(3 * time.Microsecond)
-	require.NoError(b, err)
-	srv := mockserver.RunT(b, mockserver.WithValueSize(8), mockserver.WithThread(thread))
+	srv := mockserver.RunT(b, mockserver.WithValueSize(8), mockserver.WithServiceTime(3*time.Microsecond))
 	limiter := throttr.NewRateLimit(testkit.Connect[uint64](b, srv, throttr.Config{Parking: parking}).Backend())
 	var n atomic.Int64
 	hit := func() {
