@@ -56,14 +56,14 @@ func overflowError(increment, count uint64, size int) error {
 // scaleError is the error for a scale whose windows can't be kept.
 func scaleError(a window.Algorithm, scale time.Duration, size int) error {
 	fit := func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }
-	bound := "twice the scale and 45 s must fit in whole units (1 ns to 1 h), of which it is a multiple"
+	bound := "scales that are whole numbers of a unit (1 ns to 1 h), if twice the scale and 45 s are"
 	if a == window.Aligned {
 		fit = func(largest uint64) bool { _, ok := timingFor(scale, largest); return ok }
-		bound = "twice the scale and a margin must fit in whole units (1 ns to 1 h), of which it is a multiple"
+		bound = "scales that are whole numbers of half a unit (1 ns to 1 h), if twice the scale and a second are"
 	}
 	return &window.RangeError{
 		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("%s; a value is at most %d", bound, window.MaxValue(size)),
+		Bound: fmt.Sprintf("%s at most %d units", bound, window.MaxValue(size)),
 		Needs: window.SmallestSize(fit),
 	}
 }

@@ -325,7 +325,7 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 		if d.slots == nil {
 			continue
 		}
-		if w, ok := d.slots.current(); ok && w.latestEnd.Before(before) && w.latestEnd.After(end) {
+		if w, ok := d.slots.current(); ok && !w.latestEnd.After(before) && w.latestEnd.After(end) {
 			end = w.latestEnd
 		}
 	}

@@ -35,6 +35,7 @@ type slots[T codec.Value] struct {
 	// What Refresh has planned for the next Count. Calls of Refresh, Count and operations do not
 	// overlap.
 	plan   plan[T]
+	taken  taken[T]
 	failed int // INSERTs that have failed since a window was seen
 
 	// The mutex of the janitor guards the fields below.
@@ -77,8 +78,12 @@ func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	s.mu.Lock()
 	known, id, until := s.ok, s.state.slot, s.state.until
 	s.mu.Unlock()
-	if known {
-		return s.join(ctx, s.Join(slot.Window{Slot: id, Until: until}), b)
+	s.taken.conn = nil
+	switch a := s.Join(slot.Window{Slot: id, Until: until}); {
+	case known && b.Takes:
+		return s.joinTakes(ctx, a, b)
+	case known:
+		return s.join(ctx, a, b)
 	}
 	p := s.plan
 	s.plan = plan[T]{}
@@ -153,7 +158,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
 	}
 	out, w := s.Result(a, false, added, o, from.mono, to.mono)
-	return s.conclude(out, w, b, from, to)
+	return s.conclude(out, w, b, from, to, nil)
 }
 
 // begin opens a window that counts a batch.
@@ -175,21 +180,26 @@ func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coale
 		if out == slot.Lost {
 			s.failed++
 		}
-		return s.conclude(out, w, b, from, to)
+		return s.conclude(out, w, b, from, to, p.conn)
 	default:
 		out, w := s.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
-		return s.conclude(out, w, b, from, to)
+		return s.conclude(out, w, b, from, to, p.conn)
 	}
 }
 
-// conclude returns the outcome of a batch, and learns the window.
-func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, from, to moment) coalesce.Outcome {
+// conclude returns the outcome of a batch, and learns the window. C is the connection, if that
+// was the link's.
+func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, from, to moment, c *conn.Conn[T]) coalesce.Outcome {
 	if out == slot.Lost {
 		s.forget()
 		return coalesce.Outcome{}
 	}
 	s.failed = 0
 	st := stateOf(w, from, to)
+	if b.Takes {
+		st.conn = c
+		s.taken = taken[T]{c, w, from.mono}
+	}
 	s.learn(&st, s.backend.newID)
 	count := w.Count
 	if out == slot.Exhausted {
@@ -198,7 +208,7 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 		}
 		count = beyond(count, b.Sum)
 	}
-	return coalesce.Outcome{Counted: true, Result: st.result(s.scale, count, to.clock)}
+	return coalesce.Outcome{Counted: true, Full: out == slot.Exhausted, Result: st.result(s.scale, count, to.clock)}
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
@@ -337,7 +347,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	return ctx.Err()
 }
 
-// get reads the open window. It does not change what is known.
+// get reads the open window.
 func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	cl := s.call(conn.SingleRead)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
@@ -355,6 +365,8 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	st := stateOf(w, from, to)
 	if old, ok := s.current(); ok {
 		st.narrow(&old)
+	} else {
+		s.learn(&st, s.backend.newID) // so that it has an ID
 	}
 	return st.result(s.scale, w.Count, to.clock), nil
 }
