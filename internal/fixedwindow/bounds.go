@@ -17,11 +17,11 @@ import (
 func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
 
 // fits reports whether h can join a batch. If a counter can't hold a batch of several hits, its
-// count must be over all of their limits, so that all of them are denied. A hit fits an empty
-// batch, however large.
+// count must be over all of their limits, so that all of them are denied, even if the count of the
+// batch is not beyond 2^64-1. A hit fits an empty batch, however large.
 func fits(largest uint64, b coalesce.Batch, h coalesce.Hit) bool {
 	most := largest - max(b.Limit, h.Limit)
-	return b.Hits == 0 || b.Sum <= most && h.Increment <= most-b.Sum
+	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum
 }
 
 // beyond returns the count of a batch that a counter can't hold.
@@ -56,14 +56,14 @@ func overflowError(increment, count uint64, size int) error {
 // scaleError is the error for a scale whose windows can't be kept.
 func scaleError(a window.Algorithm, scale time.Duration, size int) error {
 	fit := func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }
-	bound := "scales that are whole numbers of a unit (1 ns to 1 h), if twice the scale and 45 s are"
+	bound := "scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units"
 	if a == window.Aligned {
 		fit = func(largest uint64) bool { _, ok := timingFor(scale, largest); return ok }
-		bound = "scales that are whole numbers of half a unit (1 ns to 1 h), if twice the scale and a second are"
+		bound = "scales of whole or half units (1 ns to 1 h) whose double and a second more are at most %d units"
 	}
 	return &window.RangeError{
 		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("%s at most %d units", bound, window.MaxValue(size)),
+		Bound: fmt.Sprintf(bound, window.MaxValue(size)),
 		Needs: window.SmallestSize(fit),
 	}
 }

@@ -144,11 +144,15 @@ func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, scale t
 type counting[T codec.Value] struct {
 	Server[T]
 	calls, dedicated atomic.Int64
+	before           func() // each call, if not nil
 }
 
 // Do implements Server.
 func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	c.calls.Add(1)
+	if c.before != nil {
+		c.before()
+	}
 	return c.Server.Do(ctx, cl)
 }
 
@@ -166,4 +170,10 @@ func windowKeys(srv *mockserver.Server) (names []string) {
 		}
 	}
 	return names
+}
+
+// die ends all connections, and lets no other be made.
+func (g *gate) die() {
+	g.shut.Store(true)
+	g.srv.Disconnect()
 }

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,14 +33,16 @@ type janitor[T codec.Value] struct {
 	backend *Backend[T]
 	ctx     context.Context // ends with the backend
 	link    *link[T]
-	max     int           // keys with records to remove
-	wake    chan struct{} // has an element if the first duty of the queue is a new one
-	places  chan struct{} // has an element for each batch that is being cleaned
+	max     int            // keys with records to remove
+	wake    chan struct{}  // has an element if the first duty of the queue is a new one
+	places  chan struct{}  // has an element for each batch that is being cleaned
+	batches sync.WaitGroup // those that due has returned and that are not done
 
 	// mu guards the fields below, and those of slots that say so.
 	mu     sync.Mutex
 	duties int          // in the queue, or being done
 	queue  dutyQueue[T] // those in the queue
+	closed bool         // close does what is in the queue
 }
 
 // duty is a key whose records are to be removed.
@@ -173,15 +176,7 @@ func (j *janitor[T]) run() {
 	for {
 		batch, wait := j.due()
 		if len(batch) > 0 {
-			select {
-			case j.places <- struct{}{}:
-			case <-j.ctx.Done():
-				return
-			}
-			if !j.backend.group.Go(func() {
-				defer func() { <-j.places }()
-				j.do(batch, (*slots[T]).cleanAction)
-			}) {
+			if !j.start(batch) {
 				return
 			}
 			continue
@@ -201,12 +196,38 @@ func (j *janitor[T]) run() {
 	}
 }
 
+// start does a batch that due has returned, in a goroutine. If the backend has been closed, it
+// queues the batch again and returns false.
+func (j *janitor[T]) start(batch []*duty[T]) bool {
+	select {
+	case j.places <- struct{}{}:
+		if j.backend.group.Go(func() {
+			defer j.batches.Done()
+			defer func() { <-j.places }()
+			j.do(batch, (*slots[T]).cleanAction)
+		}) {
+			return true
+		}
+	case <-j.ctx.Done():
+	}
+	defer j.batches.Done()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, d := range batch {
+		j.push(d)
+	}
+	return false
+}
+
 // due removes what is due from the queue, a batch at most, and returns it. It also returns how long
 // to wait for the first of the others, or less than 0 if there are none.
 func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
+	if j.closed {
+		return nil, -1
+	}
 	for len(j.queue) > 0 && len(batch) < cleanBatch {
 		d := j.queue[0]
 		if s := d.slots; s != nil && !d.due.After(now) && (s.underway > 0 || s.cleanAt.After(now)) {
@@ -228,6 +249,9 @@ func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 			break
 		}
 		batch = append(batch, heap.Pop(&j.queue).(*duty[T]))
+	}
+	if len(batch) > 0 {
+		j.batches.Add(1)
 	}
 	if len(j.queue) == 0 {
 		return batch, -1
@@ -270,10 +294,13 @@ func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History) s
 // cleanAction decides what cleaning the records does.
 func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	opened, changed := s.opened, s.changed()
+	opened, changed, closed := s.opened, s.changed(), s.janitor.closed
 	s.janitor.mu.Unlock()
-	if changed {
+	switch {
+	case changed:
 		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
+	case closed:
+		return s.discardAction(h)
 	}
 	return s.Clean(h, s.Below(h.Last, opened))
 }
@@ -322,14 +349,23 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, d := range j.queue {
-		if d.slots == nil {
-			continue
-		}
-		if w, ok := d.slots.current(); ok && !w.latestEnd.After(before) && w.latestEnd.After(end) {
-			end = w.latestEnd
+		if over := d.over(); !over.After(before) && over.After(end) {
+			end = over
 		}
 	}
 	return end
+}
+
+// over returns when a window is over for all clients, by the backend's clock. It returns the zero
+// time if none is known.
+func (d *duty[T]) over() time.Time {
+	if a := d.aligned; a != nil {
+		return a.timing.end(d.bucket).Add(a.scale)
+	}
+	if w, ok := d.slots.current(); ok {
+		return w.latestEnd
+	}
+	return time.Time{}
 }
 
 // close removes the records that are not in use. It is called when the backend is closed, with what
@@ -337,12 +373,24 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 // in them.
 func (j *janitor[T]) close() {
 	j.mu.Lock()
+	j.closed = true
+	j.mu.Unlock()
+	j.discard()
+	j.batches.Wait()
+	j.discard() // what those batches have queued again
+}
+
+// discard removes the records in the queue that are not in use.
+func (j *janitor[T]) discard() {
+	j.mu.Lock()
 	all := j.queue
 	j.queue = nil
 	for _, d := range all {
 		d.index = -1
 	}
 	j.mu.Unlock()
+	now := j.backend.now()
+	all = slices.DeleteFunc(all, func(d *duty[T]) bool { return d.aligned != nil && d.over().After(now) })
 	var batches sync.WaitGroup
 	for len(all) > 0 && j.ctx.Err() == nil {
 		batch := all[:min(len(all), cleanBatch)]

@@ -235,6 +235,7 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n ui
 type search[T codec.Value] struct {
 	conn     *conn.Conn[T]
 	history  slot.History
+	first    slot.ID // to look up: the one that will be opened next
 	lookups  int
 	failures int
 }
@@ -253,11 +254,11 @@ func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
 			f.conn, f.history = c, slot.History{}
 		}
 		cl := s.call(conn.Interruptible)
-		s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-		l := slot.Lookup{Sent: time.Now()}
+		s.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
+		l := slot.Lookup{First: f.first, Sent: time.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = time.Now()
-			l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
+			l.Slots[f.first], l.Slots[f.first.Other()] = s.observe(cl.Replies[0]), s.observe(cl.Replies[1])
 			s.backend.calls.Put(cl)
 			f.history = s.Extend(f.history, l)
 			return nil
@@ -271,7 +272,7 @@ func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
 // find looks the window up. If there is none, it plans the opening of one, after what has to be
 // done before.
 func (s *slots[T]) find(ctx context.Context) error {
-	var f search[T]
+	f := search[T]{first: s.next()}
 	for slow, paused := 0, false; ; {
 		if err := s.look(ctx, &f); err != nil {
 			return err
@@ -282,6 +283,7 @@ func (s *slots[T]) find(ctx context.Context) error {
 		a := s.Hit(f.history)
 		switch {
 		case a.Kind == slot.Again:
+			f.first = a.Slot
 			if err := sleepUntil(ctx, a.At); err != nil {
 				return err
 			}
@@ -303,6 +305,16 @@ func (s *slots[T]) find(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// next returns the slot that is opened next, as far as is known.
+func (s *slots[T]) next() slot.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.id == 0 {
+		return slot.A
+	}
+	return s.state.slot.Other()
 }
 
 // seen makes the window that the last lookup shows the known one. It returns false if there is
@@ -336,7 +348,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	}
 	o, _, err := s.act(ctx, f.conn, a, n)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.Claimed(f.history, a, o.shown, o.sent); ok {
+		if next, ok := s.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
@@ -419,7 +431,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 		return coalesce.Result{}, sent, err
 	}
 	b := coalesce.Batch{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
-	for range 2 * maxTries {
+	for range 4 * maxTries {
 		if err := s.find(ctx); err != nil {
 			return coalesce.Result{}, sent, err
 		}

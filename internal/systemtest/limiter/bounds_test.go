@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -28,8 +28,9 @@ func TestKeysOfAnyLength(t *testing.T) {
 		}
 		require.Len(t, testkit.Keys(srv), 14)
 		require.NoError(t, l.Reset(t.Context(), strings.Repeat("k", 10_000), time.Minute))
-		require.Len(t, testkit.Keys(srv), 13)
-		testkit.RequireRemoved(t, srv, 3*time.Minute)
+		require.Equal(t, 3, testkit.Hits(t, l, 4, strings.Repeat("k", 10_000), time.Minute, 3))
+		require.Len(t, testkit.Keys(srv), 15, "its next window is in the other slot")
+		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
 	})
 }
 
@@ -37,19 +38,81 @@ func TestShortestAndLongestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(8))
 		l := testkit.Limiter[uint64](t, srv)
-		for _, scale := range []time.Duration{time.Millisecond, time.Millisecond + 1, 100 * 365 * 24 * time.Hour, math.MaxInt64 - time.Minute} {
+		for _, scale := range []time.Duration{time.Millisecond, time.Millisecond + 1, 49 * 365 * 24 * time.Hour} {
 			require.Equal(t, 3, testkit.Hits(t, l, 5, "k", scale, 3), "%v", scale)
 			res, err := l.Hit(t.Context(), "k", scale, 3)
 			require.NoError(t, err)
 			require.Equal(t, scale, res.RetryAfter, "%v", scale)
 		}
-		_, err := l.Hit(t.Context(), "k", math.MaxInt64, 3)
-		require.ErrorIs(t, err, throttr.ErrRange)
+		for _, scale := range []time.Duration{50 * 365 * 24 * time.Hour, math.MaxInt64} {
+			_, err := l.Hit(t.Context(), "k", scale, 3)
+			require.ErrorIs(t, err, throttr.ErrRange)
+		}
 		for _, scale := range []time.Duration{-time.Second, 0, time.Millisecond - 1} {
-			_, err = l.Hit(t.Context(), "k", scale, 3)
+			_, err := l.Hit(t.Context(), "k", scale, 3)
 			require.ErrorIs(t, err, throttr.ErrScale)
 		}
 	})
+}
+
+// A scale whose TTLs do not fit a value is refused, with the size that would do. Nothing is sent.
+func TestScaleThatDoesNotFitAValueNamesTheSizeThatWould(t *testing.T) {
+	for _, test := range []struct {
+		scale time.Duration
+		needs int
+	}{
+		{100 * time.Millisecond, 2}, {200 * time.Millisecond, 2}, {time.Second + time.Microsecond, 4}, {90 * time.Second, 2},
+		{time.Second + 1, 8}, {60 * 365 * 24 * time.Hour, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log history[uint8]
+			srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithObserver(log.observe))
+			l := testkit.Limiter[uint8](t, srv)
+			for name, call := range map[string]func() error{
+				"Hit":   func() error { _, err := l.Hit(t.Context(), "k", test.scale, 5); return err },
+				"Set":   func() error { _, err := l.Set(t.Context(), "k", test.scale, 5); return err },
+				"Get":   func() error { _, err := l.Get(t.Context(), "k", test.scale); return err },
+				"Reset": func() error { return l.Reset(t.Context(), "k", test.scale) },
+			} {
+				var re *throttr.RangeError
+				require.ErrorAs(t, call(), &re, "%s, %v", name, test.scale)
+				require.Equal(t, "scale", re.Field)
+				require.Equal(t, test.needs, re.Needs, "%v: %v", test.scale, re)
+			}
+			require.Zero(t, log.of(modelKey{"k", test.scale}).requests)
+		})
+	}
+}
+
+// Limits, increments and counts go up to the largest value. A counter that is full denies.
+func TestCountsGoUpToTheLargestValue(t *testing.T) {
+	t.Run("uint8", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint8]) })
+	t.Run("uint16", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint16]) })
+	t.Run("uint32", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint32]) })
+	t.Run("uint64", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint64]) })
+}
+
+func testLargestCounts[T codec.Value](t *testing.T) {
+	largest := uint64(^T(0))
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+	l, other := testkit.Limiter[T](t, srv), testkit.Limiter[T](t, srv)
+	n, err := l.Set(t.Context(), "k", time.Minute, largest-3)
+	require.NoError(t, err)
+	require.Equal(t, largest-3, n)
+	require.Equal(t, 2, testkit.Hits(t, l, 2, "k", time.Minute, largest))
+	require.Equal(t, 1, testkit.Hits(t, other, 2, "k", time.Minute, largest), "the counter is full")
+	require.Zero(t, testkit.Hits(t, l, 2, "k", time.Minute, largest))
+	_, err = l.Inc(t.Context(), "k", time.Minute, 1)
+	require.ErrorIs(t, err, throttr.ErrRange)
+	n, err = other.Get(t.Context(), "k", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, largest, n)
+	time.Sleep(time.Minute)
+	res, err := l.HitN(t.Context(), "k", time.Minute, largest, largest)
+	require.NoError(t, err)
+	require.True(t, res.Allowed)
+	require.Zero(t, testkit.Hits(t, other, 2, "k", time.Minute, largest))
+	testkit.RequireRemoved(t, srv, testkit.Idle[T](t, time.Minute))
 }
 
 func TestLimitOfZeroDeniesAndIncrementOfZeroReads(t *testing.T) {
@@ -72,7 +135,7 @@ func TestLimitsOfOneKeyApplyAtTheSameTime(t *testing.T) {
 		for range 4 {
 			l := testkit.Limiter[uint8](t, srv)
 			for g := range 24 {
-				limit := []uint64{5, 60, 191}[g%3]
+				limit := []uint64{5, 60, 255}[g%3]
 				callers.Go(func() {
 					for range 30 {
 						res, err := l.Hit(t.Context(), "k", time.Minute, limit)
@@ -91,12 +154,12 @@ func TestLimitsOfOneKeyApplyAtTheSameTime(t *testing.T) {
 			}
 		}
 		callers.Wait()
-		sum := allowed[5] + allowed[60] + allowed[191]
-		require.LessOrEqual(t, sum, 191)
-		require.Greater(t, sum, 150, "%v: hits that a lower limit denies may be counted, but only a few", allowed)
+		sum := allowed[5] + allowed[60] + allowed[255]
+		require.LessOrEqual(t, sum, 255)
+		require.Greater(t, sum, 200, "%v: hits that a lower limit denies may be counted, but only a few", allowed)
 		require.LessOrEqual(t, allowed[5], 5)
 		require.LessOrEqual(t, allowed[5]+allowed[60], 60)
-		testkit.RequireRemoved(t, srv, 3*time.Minute)
+		testkit.RequireRemoved(t, srv, testkit.Idle[uint8](t, time.Minute))
 	})
 }
 
@@ -123,7 +186,7 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 		}
 		_, err = l.Get(t.Context(), "read only", time.Minute)
 		require.NoError(t, err)
-		testkit.RequireRemoved(t, srv, 3*time.Minute)
+		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
 		require.Zero(t, backend.Stats().Records)
 		require.LessOrEqual(t, backend.Stats().Windows, maxWindows)
 		require.Equal(t, 1, testkit.Hits(t, l, 1, "one more", time.Minute, 2))
@@ -139,47 +202,58 @@ func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 		for i := range 1000 {
 			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Second, 2)
 		}
-		testkit.RequireRemoved(t, srv, 5*time.Second)
+		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Second))
 		require.Zero(t, backend.Stats().Records)
 		require.Zero(t, backend.Stats().Windows)
 	})
 }
 
-// 64 clients that add to a counter at the same time must not wrap it (H3).
+// 64 clients add to a counter of one key at the same time, far beyond its limit. It must not wrap
+// (H3), however high the limit is.
 //
-//evidence:limits 64 clients at once do not wrap a counter of one byte (H3)
-func TestSixtyFourClientsDoNotWrapACounter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const clients, goroutines, limit = 64, 16, 191
-		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		var allowed atomic.Int64
-		hit := func(l *throttr.RateLimit) {
-			res, err := l.Hit(t.Context(), "k", time.Minute, limit)
-			if err != nil {
-				t.Errorf("hit: %v", err)
-			}
-			if res.Allowed {
-				allowed.Add(1)
-			}
-		}
-		limiters := make([]*throttr.RateLimit, clients)
-		for i := range limiters {
-			limiters[i] = throttr.NewRateLimit(testkit.Connect[uint8](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
-			hit(limiters[i]) // so that each client knows the window
-		}
-		var callers sync.WaitGroup
-		for range 20 {
-			for _, l := range limiters {
-				for range goroutines {
-					callers.Go(func() { hit(l) })
+//evidence:limits 64 clients at once on one key get exactly the limit, up to the largest value (H3)
+func TestSixtyFourClientsGetExactlyTheLimit(t *testing.T) {
+	t.Run("uint8", func(t *testing.T) { testSixtyFour[uint8](t, 20, 191, 254, 255) })
+	t.Run("uint16", func(t *testing.T) { testSixtyFour[uint16](t, 1000) })
+	t.Run("uint32", func(t *testing.T) { testSixtyFour[uint32](t, 1000) })
+	t.Run("uint64", func(t *testing.T) { testSixtyFour[uint64](t, 1000) })
+}
+
+func testSixtyFour[T codec.Value](t *testing.T, limits ...uint64) {
+	const clients, goroutines, rounds = 64, 8, 5
+	for _, limit := range limits {
+		synctest.Test(t, func(t *testing.T) {
+			var log history[T]
+			var granted operations
+			srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(log.observe))
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			hit := func(l *throttr.RateLimit) {
+				op := operation{kind: opHit, key: modelKey{"k", time.Minute}, n: 1, limit: limit}
+				op.do(t.Context(), l, time.Minute)
+				if op.err != nil {
+					t.Error(op)
 				}
+				granted.add(op)
 			}
-			callers.Wait()
-		}
-		require.EqualValues(t, limit, allowed.Load())
-		count, ok := srv.Counter(testkit.Keys(srv)[0])
-		require.True(t, ok)
-		require.Greater(t, count, uint64(limit), "the counter has wrapped")
-	})
+			limiters := make([]*throttr.RateLimit, clients)
+			var callers sync.WaitGroup
+			for i := range limiters {
+				limiters[i] = testkit.Limiter[T](t, srv, testkit.ClockAhead(time.Duration(i)*time.Hour))
+			}
+			for range rounds {
+				for _, l := range limiters {
+					for range goroutines {
+						callers.Go(func() { hit(l) })
+					}
+				}
+				callers.Wait()
+			}
+			k := log.of(modelKey{"k", time.Minute})
+			require.Empty(t, k.errors)
+			require.Len(t, k.windows, 1)
+			taken, homeless := k.match(granted.of(modelKey{"k", time.Minute}))
+			require.Empty(t, homeless)
+			require.Equal(t, limit, taken[k.windows[0]])
+		})
+	}
 }

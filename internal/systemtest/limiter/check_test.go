@@ -102,13 +102,13 @@ func (k *keyHistory) mayHaveCounted(op operation) bool {
 
 // mayDeny reports whether a client may have known a window that denies a hit: one that reached the
 // count, that was not over when the client read it, up to a round trip before the hit, and that was
-// not reset longer before than a client remembers denials.
+// neither reset nor lost longer before than a client remembers denials.
 func (k *keyHistory) mayDeny(op operation) bool {
 	read := op.start.Add(-maxRoundTrip)
 	memory := min(max(op.key.scale/10, 10*time.Millisecond), time.Second)
 	return op.count > op.limit && slices.ContainsFunc(k.windows, func(w *serverWindow) bool {
 		from := read
-		if w.reset {
+		if w.reset || w.lost {
 			from = from.Add(-memory)
 		}
 		return w.count >= op.count && !w.start.After(op.end) && w.end.After(from)

@@ -48,6 +48,7 @@ type serverWindow struct {
 	bucket     int64  // if it is aligned
 	start, end time.Time
 	reset      bool // it was ended at end, before it was over
+	lost       bool // the server lost it at end, before it was over
 	count      uint64
 	places     []place
 }
@@ -133,7 +134,7 @@ func (h *history[T]) removeAll() {
 	now := time.Now()
 	for _, k := range h.keys {
 		if w := k.open(now); w != nil {
-			w.end, w.reset = now, true
+			w.end, w.lost = now, true
 		}
 		clear(k.records)
 		k.addState(now)

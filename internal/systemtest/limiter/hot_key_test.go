@@ -66,7 +66,7 @@ func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
 
 func TestIncrementsAndLimitsOfOneKeyCanDiffer(t *testing.T) {
 	for name, opts := range hotKeyOptions {
-		t.Run(name+"/uint8", func(t *testing.T) { testIncrements[uint8](t, 150, opts) })
+		t.Run(name+"/uint8", func(t *testing.T) { testIncrements[uint8](t, 255, opts) })
 		t.Run(name+"/uint32", func(t *testing.T) { testIncrements[uint32](t, 4000, opts) })
 	}
 }
@@ -114,7 +114,7 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 	names := testkit.Keys(srv)
 	require.Len(t, names, 1)
 	count, _ := srv.Counter(names[0])
-	require.GreaterOrEqual(t, count, last)
+	require.GreaterOrEqual(t, uint64(^T(0))-count, last)
 }
 
 //evidence:limits Hits that come while a request is in flight share the next one

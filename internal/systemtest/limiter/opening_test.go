@@ -48,7 +48,8 @@ func TestWindowThatOpensLateIsFound(t *testing.T) {
 		var log history[uint16]
 		srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
 		late, other := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
-		time.Sleep(time.Second) // for the sweepers
+		testkit.Hits(t, late, 1, "another", time.Minute, 1) // so that it has a connection for lookups
+		time.Sleep(time.Second)                             // for the sweepers
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 700 * time.Millisecond, Times: 2})
 		start := time.Now()
 		allowed := testkit.Hits(t, late, limit, "k", scale, limit)

@@ -60,7 +60,7 @@ func (f *fleet) pauses(d time.Duration) (all []time.Duration) {
 }
 
 func TestOneProcessOfAFleetSweeps(t *testing.T) {
-	for name, interval := range map[string]time.Duration{"parked": time.Minute, "not parked": 9 * time.Second} {
+	for name, interval := range map[string]time.Duration{"parked": time.Minute, "not parked": 4500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t, mockserver.WithRealCollector())

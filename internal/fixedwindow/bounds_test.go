@@ -1,0 +1,100 @@
+package fixedwindow
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestBatchesFitBesideTheirLimits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		largest uint64
+		batch   coalesce.Batch
+		hit     coalesce.Hit
+		fits    bool
+	}{
+		{"a first hit of any size", 255, coalesce.Batch{}, coalesce.Hit{Limit: 255, Increment: 255}, true},
+		{"less than the room beside the limit", 255, coalesce.Batch{Hits: 1, Sum: 100, Limit: 100}, coalesce.Hit{Limit: 100, Increment: 54}, true},
+		{"all of it", 255, coalesce.Batch{Hits: 1, Sum: 100, Limit: 100}, coalesce.Hit{Limit: 100, Increment: 55}, false},
+		{"the highest limit decides", 255, coalesce.Batch{Hits: 1, Sum: 1, Limit: 10}, coalesce.Hit{Limit: 254, Increment: 1}, false},
+		{"of the batch, too", 255, coalesce.Batch{Hits: 1, Sum: 1, Limit: 254}, coalesce.Hit{Limit: 10, Increment: 1}, false},
+		{"nothing is added to too much", 255, coalesce.Batch{Hits: 1, Sum: 200, Limit: 100}, coalesce.Hit{Limit: 100}, false},
+		{"a sum that wraps", math.MaxUint64, coalesce.Batch{Hits: 1, Sum: 1 << 63}, coalesce.Hit{Increment: 1 << 63}, false},
+		{"a sum that wraps to a little", math.MaxUint64, coalesce.Batch{Hits: 1, Sum: 1 << 63}, coalesce.Hit{Increment: 1<<63 + 1}, false},
+	} {
+		require.Equal(t, c.fits, fits(c.largest, c.batch, c.hit), c.name)
+	}
+}
+
+func TestCountsBeyondAllLimits(t *testing.T) {
+	require.EqualValues(t, 300, beyond(200, 100))
+	require.EqualValues(t, uint64(math.MaxUint64), beyond(math.MaxUint64, 1))
+	require.EqualValues(t, uint64(math.MaxUint64), beyond(math.MaxUint64-5, 5))
+}
+
+func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+		keeps := func(scale time.Duration, size int) bool {
+			if a == window.Aligned {
+				_, ok := timingFor(scale, window.MaxValue(size))
+				return ok
+			}
+			_, ok := layoutFor(scale, window.MaxValue(size))
+			return ok
+		}
+		refused := 0
+		for _, scale := range []time.Duration{
+			time.Millisecond, 200 * time.Millisecond, 10500 * time.Millisecond, 1500 * time.Millisecond, 255 * time.Second,
+			time.Hour + 1, 40 * 365 * 24 * time.Hour, math.MaxInt64,
+		} {
+			for size := 1; size <= 8; size *= 2 {
+				if keeps(scale, size) {
+					continue
+				}
+				refused++
+				var re *window.RangeError
+				require.ErrorAs(t, scaleError(a, scale, size), &re)
+				if re.Needs == 0 {
+					require.False(t, keeps(scale, 8), "%v", scale)
+					continue
+				}
+				require.Greater(t, re.Needs, size)
+				require.True(t, keeps(scale, re.Needs), "%v in %d bytes", scale, re.Needs)
+				require.False(t, keeps(scale, re.Needs/2), "%v: %d bytes would do", scale, re.Needs/2)
+			}
+		}
+		require.Greater(t, refused, 5)
+	}
+}
+
+func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
+	for want, err := range map[string]error{
+		"throttr: scale 1.5s is out of range: 1-byte values hold scales of whole units (1 ns to 1 h) " +
+			"whose double and 45 s more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.PerKey, 1500*time.Millisecond, 1),
+		"throttr: scale 2m8s is out of range: 1-byte values hold scales of whole or half units (1 ns to 1 h) " +
+			"whose double and a second more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.Aligned, 128*time.Second, 1),
+		"throttr: limit 256 is out of range: 1-byte values hold at most 255; " +
+			"2-byte values (uint16) would do": checkCount("limit", 256, 1),
+		"throttr: count 18446744073709551615 is out of range: 4-byte values hold at most 4294967295; " +
+			"8-byte values (uint64) would do": checkCount("count", math.MaxUint64, 4),
+		"throttr: increment 100 is out of range: 1-byte values hold counts up to 255, and it is 200 already; " +
+			"2-byte values (uint16) would do": overflowError(100, 200, 1),
+		"throttr: increment 2 is out of range: 8-byte values hold counts up to 18446744073709551615, and it is 18446744073709551614 already; " +
+			"no value size would do": overflowError(2, math.MaxUint64-1, 8),
+	} {
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, window.ErrRange)
+	}
+	for _, size := range []int{1, 2, 4, 8} {
+		require.NoError(t, checkCount("limit", window.MaxValue(size), size))
+		if size < 8 {
+			require.Error(t, checkCount("limit", window.MaxValue(size)+1, size))
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package fixedwindow
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// closing closes a backend and returns how long that takes.
+func closing(b *Backend[uint16]) time.Duration {
+	began := time.Now()
+	b.Close()
+	return time.Since(began)
+}
+
+func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		o := options[uint16](t, srv)
+		o.MaxInFlight = 8 // so that it takes several calls
+		b := New(o)
+		for range 2 { // so that each key has two records
+			for i := range 400 {
+				hits(t, b, 1, fmt.Sprint(i), 10*time.Second, 1)
+			}
+			time.Sleep(10*time.Second + time.Millisecond)
+		}
+		require.Equal(t, Stats{Windows: 400, Records: 400}, b.Stats())
+		hits(t, b, 1, "open", time.Minute, 1)
+		require.Len(t, windowKeys(srv), 801)
+		require.Less(t, closing(b), closeTimeout)
+		require.Equal(t, []string{namesOf(t, "open", time.Minute, 2)[0]}, windowKeys(srv), "others may count in it")
+		require.Zero(t, closing(b))
+		require.Zero(t, srv.Expired())
+
+		for name, err := range changes(t.Context(), b) {
+			require.ErrorIs(t, err, window.ErrClosed, name)
+		}
+	})
+}
+
+func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b := New(options[uint16](t, srv))
+		hits(t, b, 1, "short", time.Second, 1)
+		hits(t, b, 1, "long", 3*time.Second, 1)
+		time.Sleep(100 * time.Millisecond)
+		require.Less(t, closing(b), closeWait+closeTimeout)
+		require.Equal(t, []string{namesOf(t, "long", 3*time.Second, 2)[0]}, windowKeys(srv))
+	})
+}
+
+// While Close waits for windows, other records become doomed, or are being removed.
+func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
+	l, _ := layoutFor(time.Second, maxValue[uint16]())
+	doomed := time.Duration(l.Top-l.Doom) * l.Unit
+	for before := -2 * time.Second; before <= 3*time.Second; before += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			b := New(options[uint16](t, srv))
+			for i := range 300 { // more than one batch
+				hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+			}
+			time.Sleep(doomed + before)
+			hits(t, b, 1, "short", time.Second, 1)
+			time.Sleep(100 * time.Millisecond)
+			require.LessOrEqual(t, closing(b), closeWait+closeTimeout)
+			require.Zero(t, len(windowKeys(srv)), "closed %v after they were doomed", before)
+		})
+	}
+}
+
+func TestCloseIsBoundedIfTheServerDoesNotRespond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b := New(options[uint16](t, srv))
+		hits(t, b, 1, "over", time.Second, 1)
+		time.Sleep(1100 * time.Millisecond)
+		remove := srv.Inject(mockserver.Fault{Delay: time.Hour})
+		defer remove()
+		hit := make(chan error, 1)
+		go func() {
+			_, _, err := b.Hit(t.Context(), "k", time.Minute, 1, 1)
+			hit <- err
+		}()
+		synctest.Wait()
+		require.LessOrEqual(t, closing(b), closeTimeout)
+		require.ErrorIs(t, <-hit, window.ErrClosed)
+	})
+}
+
+func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		o := options[uint16](t)
+		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
+		b := New(o)
+		hits(t, b, 1, "over", time.Second, 1)
+		time.Sleep(1100 * time.Millisecond)
+		g.die()
+		require.LessOrEqual(t, closing(b), closeTimeout)
+	})
+}
+
+func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b, other := New(options[uint16](t, srv)), client[uint16](t, srv)
+		for range 3 {
+			hits(t, b, 1, "k", time.Second, 10)
+			time.Sleep(time.Second + time.Millisecond)
+		}
+		stop := make(chan struct{})
+		done := make(chan uint64)
+		go func() { // another client hits all the time
+			total := uint64(0)
+			for {
+				select {
+				case <-stop:
+					done <- total
+					return
+				default:
+				}
+				_, _, err := other.Hit(t.Context(), "k", time.Second, 10, 1)
+				if err != nil {
+					t.Error(err)
+				}
+				total++
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		synctest.Wait()
+		b.Close()
+		time.Sleep(500 * time.Millisecond)
+		close(stop)
+		total := <-done
+		w, _, err := other.Get(t.Context(), "k", time.Second)
+		require.NoError(t, err)
+		require.LessOrEqual(t, w.Count, total)
+		require.NotZero(t, len(windowKeys(srv)))
+	})
+}
+
+func TestCloseRemovesAlignedRecordsThatAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		o := options[uint16](t, srv)
+		o.Algorithm = window.Aligned
+		b := New(o)
+		hits(t, b, 1, "k", time.Second, 1)
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(2500 * time.Millisecond)))
+		hits(t, b, 1, "k", time.Second, 1)
+		hits(t, b, 1, "open", time.Minute, 1)
+		time.Sleep(700 * time.Millisecond) // it is over for all clients a scale after its end
+		require.Less(t, closing(b), closeWait+closeTimeout)
+		require.Equal(t, 1, len(windowKeys(srv)), "%v", windowKeys(srv))
+	})
+}

@@ -1,0 +1,231 @@
+package fixedwindow
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// On a server whose records expire as on a real one, the records of many keys are removed in time,
+// by the client that has made them. It takes 18 requests for each key.
+//
+//evidence:bounds Requests to remove the records of an idle key
+func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
+	for _, test := range []struct {
+		size  int
+		scale time.Duration
+		run   func(t *testing.T, srv *mockserver.Server, keys int, scale time.Duration) (left func() Stats)
+	}{
+		{1, time.Second, makeIdle[uint8]}, {2, time.Second, makeIdle[uint16]},
+		{2, 10 * time.Second, makeIdle[uint16]}, {4, 200 * time.Millisecond, makeIdle[uint32]},
+	} {
+		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys = 3000
+				srv, requests := observed(t, mockserver.WithValueSize(test.size), mockserver.WithRealCollector())
+				stats := test.run(t, srv, keys, test.scale)
+				require.Equal(t, 2*keys, len(windowKeys(srv)))
+				require.Equal(t, keys, stats().Records)
+				requests.take()
+				// The records are idle until the TTL is below Doom, and then removed within some guards.
+				l, ok := layoutFor(test.scale, window.MaxValue(test.size))
+				require.True(t, ok)
+				left := time.Duration(l.Margin-l.Doom) * l.Unit
+				time.Sleep(left - 2*l.Unit)
+				require.NotZero(t, len(windowKeys(srv)))
+				time.Sleep(3*l.Unit + 4*l.Guard + time.Second)
+				require.Zero(t, len(windowKeys(srv)))
+				require.Zero(t, srv.Expired())
+				require.Zero(t, stats())
+				total := 0
+				for _, n := range requests.take() {
+					total += n
+				}
+				require.LessOrEqual(t, total, 18*keys)
+			})
+		})
+	}
+}
+
+// makeIdle opens two windows of many keys, one after the other.
+func makeIdle[T codec.Value](t *testing.T, srv *mockserver.Server, keys int, scale time.Duration) (left func() Stats) {
+	o := options[T](t, srv)
+	o.MaxWindows = 4 * keys
+	b := start(t, o)
+	for range 2 {
+		for i := range keys {
+			hits(t, b, 1, fmt.Sprint(i), scale, 1)
+		}
+		time.Sleep(scale + time.Millisecond)
+	}
+	return b.Stats
+}
+
+func TestRecordsInUseAreNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t, mockserver.WithRealCollector())
+		b := client[uint16](t, srv)
+		for range 600 { // for 10 minutes
+			hits(t, b, 1, "k", time.Second, 1)
+			time.Sleep(time.Second)
+		}
+		count := requests.take()
+		require.Equal(t, 2, count[codec.OpInsert])
+		require.Zero(t, count[codec.OpPurge])
+	})
+}
+
+func TestAKeyThatIsUsedAgainNeedsNoInsertUntilItsRecordsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t, mockserver.WithRealCollector())
+		b := client[uint16](t, srv)
+		for range 10 {
+			hits(t, b, 1, "k", time.Second, 1)
+			time.Sleep(25 * time.Second)
+		}
+		require.Equal(t, 2, requests.take()[codec.OpInsert])
+		time.Sleep(time.Minute)
+		require.Empty(t, windowKeys(srv))
+		hits(t, b, 1, "k", time.Second, 1)
+		require.Equal(t, 1, requests.take()[codec.OpInsert])
+		require.Zero(t, srv.Expired())
+	})
+}
+
+func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithRealCollector())
+		g := &gate{srv: srv}
+		o := options[uint16](t)
+		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
+		watcher, dies := client[uint16](t, srv), start(t, o)
+		hits(t, watcher, 1, "k", time.Second, 1)
+		time.Sleep(time.Second + time.Millisecond)
+		hits(t, dies, 1, "k", time.Second, 1)
+		g.die()
+		l, _ := layoutFor(time.Second, maxValue[uint16]())
+		time.Sleep(time.Duration(l.Top-l.Doom)*l.Unit + 5*time.Second)
+		require.Len(t, windowKeys(srv), 2, "the janitor is dead, and the watcher waits")
+		require.Equal(t, 1, watcher.Stats().Records)
+		time.Sleep(time.Duration(l.Doom-l.Watch) * l.Unit)
+		require.Empty(t, windowKeys(srv))
+		require.Zero(t, srv.Expired())
+		require.Zero(t, watcher.Stats().Records)
+	})
+}
+
+func TestRecordsAreRemovedWhenTheServerIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		g := &gate{srv: srv}
+		o := options[uint16](t)
+		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
+		b := start(t, o)
+		hits(t, b, 1, "k", time.Second, 1)
+		g.die()
+		time.Sleep(40 * time.Second) // doomed
+		require.Len(t, windowKeys(srv), 1)
+		require.Equal(t, 1, b.Stats().Records)
+		_, sent, err := b.Hit(t.Context(), "k", time.Second, 1, 1)
+		require.Error(t, err)
+		require.False(t, sent)
+		g.shut.Store(false)
+		time.Sleep(5 * time.Second)
+		require.Empty(t, windowKeys(srv))
+		require.Zero(t, b.Stats().Records)
+	})
+}
+
+func TestRecordsAreRemovedInCallsThatFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		o := options[uint16](t, srv)
+		o.MaxInFlight = 10
+		b := start(t, o)
+		for i := range 95 {
+			hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+		}
+		requests.take()
+		time.Sleep(time.Minute)
+		require.Empty(t, windowKeys(srv))
+		require.Equal(t, 95, requests.take()[codec.OpPurge])
+		require.Zero(t, srv.Expired())
+		require.Zero(t, b.Stats())
+	})
+}
+
+// A server that does not respond delays the janitor of another server by nothing.
+func TestServersHaveJanitorsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent, srv := inMemory(t), inMemory(t)
+		b := start(t, options[uint16](t, silent, srv))
+		hits(t, b, 1, "b", time.Second, 1)
+		hits(t, b, 1, "a", time.Second, 1)
+		require.Len(t, windowKeys(silent), 1)
+		require.Len(t, windowKeys(srv), 1)
+		remove := silent.Inject(mockserver.Fault{Delay: time.Hour})
+		time.Sleep(45 * time.Second)
+		require.Empty(t, windowKeys(srv))
+		require.Len(t, windowKeys(silent), 1)
+		remove()
+	})
+}
+
+// A late hit makes the free slot beside an open window over. So the next window would need an
+// INSERT.
+func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale, limit = 10 * time.Second, 10
+		srv, requests := observed(t)
+		b := client[uint16](t, srv)
+		for range 2 {
+			hits(t, b, 1, "k", scale, limit)
+			time.Sleep(scale + time.Millisecond)
+		}
+		hits(t, b, 1, "k", scale, limit)
+		names := namesOf(t, "k", scale, 2)
+		quota, _ := srv.Counter(names[slot.B])
+		require.EqualValues(t, 65535, quota, "A has the window, and B is free")
+		ttl, _ := srv.TTL(names[slot.B])
+		srv.Set(names[slot.B], 65534, ttl)
+		requests.take()
+		hits(t, client[uint16](t, srv), 1, "k", scale, limit) // its lookup shows it
+		time.Sleep(2 * time.Second)
+		quota, _ = srv.Counter(names[slot.B])
+		require.EqualValues(t, 65535, quota)
+		time.Sleep(scale)
+		hits(t, b, 1, "k", scale, limit)
+		require.Zero(t, requests.take()[codec.OpInsert])
+	})
+}
+
+func TestAlignedRecordsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t, mockserver.WithRealCollector())
+		o := options[uint16](t, srv)
+		o.Algorithm = window.Aligned
+		b := start(t, o)
+		for range 3 {
+			for i := range 300 {
+				hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		require.Empty(t, windowKeys(srv))
+		count := requests.take()
+		require.Equal(t, 900, count[codec.OpInsert])
+		require.Equal(t, 900, count[codec.OpPurge])
+		require.Zero(t, srv.Expired())
+		require.Zero(t, b.Stats())
+	})
+}

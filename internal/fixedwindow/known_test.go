@@ -1,0 +1,245 @@
+package fixedwindow
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+// A window of a minute was read at 100 s, and ends between 160 and 161 s.
+func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
+	const join, wait, decided = coalesce.Join, coalesce.Defer, coalesce.Decided
+	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
+	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Limit: limit, Increment: increment} }
+	must := func(increment uint64) coalesce.Hit {
+		return coalesce.Hit{Limit: maxValue[uint16](), Increment: increment, Must: true}
+	}
+	for _, c := range []struct {
+		name  string
+		known bool
+		count uint64
+		now   float64
+		fresh bool
+		batch coalesce.Batch
+		hit   coalesce.Hit
+		want  coalesce.Verdict
+	}{
+		{name: "no window is known", now: 101, hit: hit(10, 1), want: wait},
+		{name: "there is no window", now: 101, fresh: true, hit: hit(10, 1), want: join},
+		{name: "there is no window, and the batch is full", now: 101, fresh: true,
+			batch: coalesce.Batch{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
+
+		{name: "within the limit", known: true, count: 9, now: 101, hit: hit(10, 1), want: join},
+		{name: "at the limit", known: true, count: 10, now: 101, hit: hit(10, 1), want: join},
+		{name: "with others", known: true, count: 9, now: 101,
+			batch: coalesce.Batch{Hits: 1, Sum: 65523, Limit: 10}, hit: hit(10, 1), want: join},
+		{name: "a full batch", known: true, count: 9, now: 101,
+			batch: coalesce.Batch{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
+		{name: "may be over", known: true, count: 9, now: 160, hit: hit(10, 1), want: wait},
+		{name: "just not over", known: true, count: 9, now: 159.999, hit: hit(10, 1), want: join},
+		{name: "may be over, but was just read", known: true, count: 9, now: 160.5, fresh: true, hit: hit(10, 1), want: join},
+
+		{name: "full", known: true, count: 11, now: 101, hit: hit(10, 1), want: decided},
+		{name: "full for this hit, with others in the batch", known: true, count: 11, now: 101,
+			batch: coalesce.Batch{Hits: 5, Sum: 5, Limit: 50}, hit: hit(10, 1), want: decided},
+		{name: "full, read a moment ago", known: true, count: 11, now: 103.999, hit: hit(10, 1), want: decided},
+		{name: "full, read too long ago", known: true, count: 11, now: 104, hit: hit(10, 1), want: wait},
+		{name: "full, read in the future", known: true, count: 11, now: 99, hit: hit(10, 1), want: wait},
+		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: hit(10, 1), want: decided},
+
+		{name: "an increment of any size", known: true, count: 9, now: 101, hit: hit(10, 65535), want: join},
+		{name: "an Inc of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
+		{name: "an Inc that may not fit", known: true, count: 65535, now: 101, hit: must(1), want: join},
+		{name: "an Inc with others", known: true, count: 9, now: 101,
+			batch: coalesce.Batch{Hits: 1, Sum: 1, Limit: 10}, hit: must(1), want: wait},
+	} {
+		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
+		k.state = state{id: 7, count: c.count, seen: at(100), earliestEnd: at(160), latestEnd: at(161)}
+		c.batch.Now, c.batch.Fresh, c.batch.Read = at(c.now), c.fresh, c.fresh
+		verdict, r, err := k.Admit(c.batch, c.hit)
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.want, verdict, c.name)
+		if c.want == decided {
+			require.Equal(t, coalesce.Result{Count: c.count, ID: 7, ExpiresAt: at(161).Add(min(0, at(c.now+60).Sub(at(161)))), Left: min(time.Minute, at(161).Sub(at(c.now)))}, r, c.name)
+		} else {
+			require.Zero(t, r, c.name)
+		}
+	}
+}
+
+// Denial memory ends before the window may, so that no hit is denied in the next one.
+func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
+	end := time.Unix(160, 0)
+	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
+	k.state = state{count: 11, seen: end.Add(-time.Minute), earliestEnd: end, latestEnd: end.Add(time.Second)}
+	require.True(t, k.denies(end.Add(-1)))
+	require.False(t, k.denies(end))
+	k.denialMemory = -1
+	require.False(t, k.denies(end.Add(-time.Minute)))
+}
+
+func TestDenialMemoryFollowsTheScale(t *testing.T) {
+	b := client[uint16](t, inMemory(t))
+	for scale, want := range map[time.Duration]time.Duration{
+		time.Millisecond: 10 * time.Millisecond, time.Second: 100 * time.Millisecond,
+		10 * time.Second: time.Second, time.Hour: time.Second,
+	} {
+		require.Equal(t, want, b.denialMemoryOf(scale), "%v", scale)
+	}
+	b.denialMemory = time.Minute
+	require.Equal(t, time.Minute, b.denialMemoryOf(time.Second))
+	b.denialMemory = -1
+	require.Negative(t, b.denialMemoryOf(time.Second))
+}
+
+func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	for _, c := range []struct {
+		name           string
+		now, old, want [2]int
+		same           bool
+	}{
+		{"within", [2]int{3, 5}, [2]int{1, 9}, [2]int{3, 5}, true},
+		{"around", [2]int{1, 9}, [2]int{3, 5}, [2]int{3, 5}, true},
+		{"earlier", [2]int{1, 4}, [2]int{3, 5}, [2]int{3, 4}, true},
+		{"later", [2]int{4, 9}, [2]int{3, 5}, [2]int{4, 5}, true},
+		{"a point", [2]int{5, 9}, [2]int{3, 5}, [2]int{5, 5}, true},
+		{"another window", [2]int{6, 9}, [2]int{3, 5}, [2]int{6, 9}, false},
+		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
+	} {
+		k := &known[uint16]{}
+		ids := int64(0)
+		newID := func() int64 { ids++; return ids }
+		learn := func(s state) state {
+			s.until = s.earliestEnd
+			k.learn(&s, newID)
+			known, ok := k.current()
+			require.True(t, ok)
+			require.Equal(t, known, s)
+			require.Equal(t, s.earliestEnd, s.until)
+			return s
+		}
+		old := learn(state{earliestEnd: at(c.old[0]), latestEnd: at(c.old[1])})
+		now := learn(state{earliestEnd: at(c.now[0]), latestEnd: at(c.now[1])})
+		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.earliestEnd, now.latestEnd}, c.name)
+		require.Equal(t, c.same, old.id == now.id, c.name)
+
+		other := learn(state{earliestEnd: now.earliestEnd, latestEnd: now.latestEnd, slot: slot.B})
+		require.NotEqual(t, now.id, other.id, "the window of another slot")
+		bucket := learn(state{earliestEnd: now.earliestEnd, latestEnd: now.latestEnd, slot: slot.B, bucket: 1})
+		require.NotEqual(t, other.id, bucket.id, "another bucket")
+		k.forget()
+		require.NotEqual(t, bucket.id, learn(bucket).id, "a window after a Reset")
+	}
+}
+
+func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
+	end := time.Unix(160, 0)
+	k := &known[uint16]{ok: true, state: state{earliestEnd: end, latestEnd: end.Add(time.Second)}}
+	open := func(at time.Time) bool { _, ok := k.open(at); return ok }
+	require.True(t, open(end.Add(-1)))
+	require.False(t, open(end))
+	require.True(t, k.active(end.Add(time.Second-1)))
+	require.False(t, k.active(end.Add(time.Second)))
+	k.forget()
+	require.False(t, open(end.Add(-1)))
+	require.False(t, k.active(end.Add(-1)))
+}
+
+func TestEndOfAResultIsWithinAScale(t *testing.T) {
+	now := time.Unix(100, 0)
+	for end, left := range map[time.Duration]time.Duration{
+		-time.Second:     1,
+		0:                1,
+		time.Second:      time.Second,
+		10 * time.Second: 10 * time.Second,
+		11 * time.Second: 10 * time.Second,
+	} {
+		s := state{earliestEnd: now, latestEnd: now.Add(end)}
+		require.Equal(t, coalesce.Result{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.result(10*time.Second, 7, now), "%v", end)
+	}
+}
+
+// model is a counter that a server keeps, and which hits were granted.
+type model struct{ largest, count uint64 }
+
+// add adds a batch as a server does with DECREASE. It returns the count that the batch is given.
+func (m *model) add(sum uint64) (count uint64) {
+	if sum > m.largest-m.count {
+		return beyond(m.count, sum)
+	}
+	m.count += sum
+	return m.count
+}
+
+// Batches are formed by fits. Each of their hits has the place that it would have if it were counted
+// alone, or it is denied all the same.
+func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	exhausted, shared := 0, 0
+	for range 50_000 {
+		largest := uint64(math.MaxUint8)
+		if r.IntN(4) == 0 {
+			largest = math.MaxUint64
+		}
+		value := func() uint64 { // often small, or close to the largest
+			switch r.IntN(3) {
+			case 0:
+				return r.Uint64N(5)
+			case 1:
+				return largest - r.Uint64N(5)
+			default:
+				return r.Uint64N(largest) + r.Uint64N(2)
+			}
+		}
+		m := model{largest: largest, count: value()}
+		var b coalesce.Batch
+		var batch []coalesce.Hit
+		for range 1 + r.IntN(5) {
+			// The count of a denied hit is at most 2^64-1, so a limit of that much denies nothing.
+			h := coalesce.Hit{Limit: min(value(), math.MaxUint64-1), Increment: value()}
+			if !fits(largest, b, h) {
+				require.NotEmpty(t, batch, "a lone hit fits, seed %d", seed)
+				break
+			}
+			b.Hits++
+			b.Sum += h.Increment
+			b.Limit = max(b.Limit, h.Limit)
+			batch = append(batch, h)
+		}
+		if len(batch) > 1 {
+			shared++
+		}
+		before := m.count
+		count := m.add(b.Sum)
+		counted := m.count == before+b.Sum
+		if !counted {
+			exhausted++
+			require.Equal(t, before, m.count)
+		}
+		// The coalescer gives places backwards from the count of the batch.
+		granted := before
+		for i := len(batch) - 1; i >= 0; i-- {
+			h := batch[i]
+			if counted {
+				require.LessOrEqual(t, count, largest, "seed %d", seed)
+			} else {
+				require.Greater(t, count, h.Limit, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, batch, before)
+			}
+			if count <= h.Limit {
+				granted = max(granted, count)
+			}
+			count -= min(count, h.Increment)
+		}
+		require.LessOrEqual(t, granted, m.count, "seed %d", seed)
+	}
+	require.NotZero(t, exhausted)
+	require.NotZero(t, shared)
+}

@@ -1,0 +1,147 @@
+package fixedwindow
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
+)
+
+// namesOf returns the names of the slots of a key.
+func namesOf(t testing.TB, key string, scale time.Duration, size int) [2]string {
+	t.Helper()
+	b, ok := slot.BandsFor(scale, window.MaxValue(size))
+	require.True(t, ok)
+	names := slotNames(&b, key)
+	return [2]string{string(names[slot.A]), string(names[slot.B])}
+}
+
+// hash returns the hash of a key as it is part of names.
+func hash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+//evidence:limits The names of records are those of docs/rate-limiting.md
+func TestRecordNamesAreAsDocumented(t *testing.T) {
+	long := strings.Repeat("k", maxPlainKey+1)
+	aligned := func(key string, scale time.Duration, bucket int64) string {
+		prefix, suffix := alignedName(scale, key)
+		return fmt.Sprint(prefix, bucket, suffix)
+	}
+	require.Equal(t, [2]string{"wsA:1m0s:user:42", "wsB:1m0s:user:42"}, namesOf(t, "user:42", time.Minute, 2))
+	require.Equal(t, [2]string{"wiA:1s:", "wiB:1s:"}, namesOf(t, "", time.Second, 2))
+	require.Equal(t, [2]string{"whA:24h0m0s:#:\x00\xff", "whB:24h0m0s:#:\x00\xff"}, namesOf(t, "#:\x00\xff", 24*time.Hour, 1))
+	require.Equal(t, "wmA:1h0m0s:"+long[1:], namesOf(t, long[1:], time.Hour, 1)[slot.A])
+	require.Equal(t, "wmB#1h0m0s:"+hash(long), namesOf(t, long, time.Hour, 1)[slot.B])
+	require.Equal(t, "al:1m0s:31556736:user:42", aligned("user:42", time.Minute, 31556736))
+	require.Equal(t, "al:1.5s:-1:", aligned("", 1500*time.Millisecond, -1))
+	require.Equal(t, "ah:1h0m0s:7:"+hash(long), aligned(long, time.Hour, 7))
+}
+
+func TestAllRequestsOfAnActionFitAPacket(t *testing.T) {
+	for _, n := range []int{0, 1, 79, 80, 81, 255, 256, 10_000, 1 << 20} {
+		key := strings.Repeat("k", n)
+		for _, name := range namesOf(t, key, 49*365*24*time.Hour+time.Millisecond, 8) {
+			require.LessOrEqual(t, len(name), 110, "a key of %d bytes", n)
+		}
+		prefix, suffix := alignedName(math.MaxInt64, key)
+		require.LessOrEqual(t, len(fmt.Sprint(prefix, math.MinInt64, suffix)), 132, "a key of %d bytes", n)
+	}
+}
+
+// randomKey returns a key that looks like a part of names, often.
+func randomKey(r *rand.Rand) string {
+	parts := []string{":", "#", "w", "wsA", "wsB#", "1s", "1m0s", "al", "ah", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
+	var b strings.Builder
+	for range r.IntN(6) {
+		b.WriteString(parts[r.IntN(len(parts))])
+	}
+	return b.String()
+}
+
+//evidence:limits No two windows share a record
+func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	type identity struct {
+		key, tag string
+		scale    time.Duration
+		bucket   int64
+	}
+	seen := make(map[string]identity)
+	check := func(name string, is identity, n Name) {
+		t.Helper()
+		if was, ok := seen[name]; ok && was != is {
+			t.Fatalf("seed %d: %q is the name of %v and of %v", seed, name, was, is)
+		}
+		seen[name] = is
+		want := n
+		want.Hashed, want.Key, want.Scale = len(is.key) > maxPlainKey, is.key, is.scale
+		if want.Hashed {
+			want.Key = hash(is.key)
+		}
+		if !n.Aligned {
+			want.tag = is.tag
+		}
+		got, ok := ParseName([]byte(name))
+		require.True(t, ok, "seed %d: %q", seed, name)
+		require.Equal(t, want, got, "seed %d: %q", seed, name)
+	}
+	scales := []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
+	for range 4000 {
+		key, scale := randomKey(r), scales[r.IntN(len(scales))]
+		if b, ok := slot.BandsFor(scale, window.MaxValue(1<<r.IntN(4))); ok {
+			for id, name := range slotNames(&b, key) {
+				tag := b.Tag(slot.ID(id))
+				check(string(name), identity{key: key, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})
+			}
+		}
+		bucket := []int64{math.MinInt64, -11, -1, 0, 1, 11, 111, math.MaxInt64}[r.IntN(8)]
+		prefix, suffix := alignedName(scale, key)
+		check(fmt.Sprint(prefix, bucket, suffix), identity{key: key, tag: "aligned", scale: scale, bucket: bucket}, Name{Aligned: true, Bucket: bucket})
+	}
+}
+
+func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
+	for _, name := range []string{
+		"", "k", "w", "ws", "wsA", "wsA:", "wsA:1s", "wsAx1s:k", "wsC:1s:k", "wsa:1s:k", "xsA:1s:k", ":wsA:1s:k",
+		"wsA:60s:k", "wsA:1:k", "wsA::k", "wsA:0s:k", "wsA:-1s:k", "wsA: 1s:k", "wsA:+1s:k", "wsA:1m:k", "wsA:1000000000h0m0s:k",
+		"wsA:1s:" + strings.Repeat("x", maxPlainKey+1),
+		"wsA#1s:short", "wsA#1s:" + strings.Repeat("x", hashLength+1), "wsA#1s:", "wsA#1s",
+		"al:1s:k", "al:1s:x:k", "al:1s:07:k", "al:1s:+7:k", "al:1s:-0:k", "al:60s:7:k", "al:1s:9223372036854775808:k", "ah:1s:7:short",
+		"al:1s:7:" + strings.Repeat("x", maxPlainKey+1), "ax:1s:7:k", "al", "al:",
+		"throttr:sweeper", "rl:1s:7:k", "rh:1s:7:k",
+	} {
+		_, ok := ParseName([]byte(name))
+		require.False(t, ok, "%q", name)
+	}
+}
+
+// A name that is parsed is the name of the window that it says it is.
+func FuzzParseName(f *testing.F) {
+	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x"), "al:1.5s:-1:", "ah:1h0m0s:7:" + hash("y"), "wxA:1s:k"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, name []byte) {
+		n, ok := ParseName(name)
+		if !ok {
+			return
+		}
+		mark := map[bool]string{true: string(hashedMark), false: string(plainMark)}[n.Hashed]
+		again := n.tag + mark + n.Scale.String() + ":" + n.Key
+		if n.Aligned {
+			again = fmt.Sprintf("a%c:%v:%d:%s", map[bool]rune{true: 'h', false: 'l'}[n.Hashed], n.Scale, n.Bucket, n.Key)
+		}
+		require.Equal(t, string(name), again)
+	})
+}

@@ -1,0 +1,101 @@
+package fixedwindow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+)
+
+// entryOf returns an entry whose window is open until a time.
+func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
+	s := &slots[uint16]{}
+	s.ok, s.state.latestEnd = true, until
+	e := &entry[uint16]{key: key, scale: time.Minute, windows: s}
+	e.coalescer = g.New(s)
+	return e
+}
+
+// find returns the entry of a key.
+func (t *table[T]) findKey(key string) *entry[T] { return t.find(entryKey{key, time.Minute}) }
+
+func TestTableHasOneEntryForEachKeyAndScale(t *testing.T) {
+	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+	t.Cleanup(g.Close)
+	var tb table[uint16]
+	tb.init(1024, time.Now)
+	added := make(chan *entry[uint16], 8)
+	var all sync.WaitGroup
+	for range cap(added) {
+		all.Go(func() { added <- tb.add(entryOf(g, "k", time.Time{})) })
+	}
+	all.Wait()
+	first := <-added
+	for range cap(added) - 1 {
+		require.Same(t, first, <-added)
+	}
+	require.Same(t, first, tb.findKey("k"))
+	require.Nil(t, tb.find(entryKey{"k", time.Hour}))
+	require.Nil(t, tb.findKey("other"))
+	require.Equal(t, []time.Duration{time.Minute}, tb.scales("k"))
+	require.Empty(t, tb.scales("other"))
+	require.Equal(t, 1, tb.len())
+}
+
+func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
+	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+	t.Cleanup(g.Close)
+	now := time.Now()
+	var tb table[uint16]
+	tb.init(2*tableShards, time.Now) // two entries in each shard
+
+	busy := entryOf(g, "busy", now.Add(time.Hour))
+	release := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		busy.coalescer.Exclusive(t.Context(), func(context.Context) (coalesce.Result, bool, error) {
+			<-release
+			return coalesce.Result{}, false, nil
+		})
+	}()
+	require.Eventually(t, busy.coalescer.Busy, 5*time.Second, time.Millisecond)
+	tb.add(busy)
+
+	// keys returns keys in the shard of busy.
+	next := 0
+	key := func() string {
+		for {
+			if next++; tb.shard(fmt.Sprint(next)) == tb.shard("busy") {
+				return fmt.Sprint(next)
+			}
+		}
+	}
+	over, open, another := key(), key(), key()
+	tb.add(entryOf(g, over, now.Add(-time.Second)))
+	tb.add(entryOf(g, open, now.Add(time.Hour)))
+	require.Nil(t, tb.findKey(over), "its window is over")
+	require.NotNil(t, tb.findKey(open))
+	tb.add(entryOf(g, another, now.Add(time.Hour)))
+	require.Nil(t, tb.findKey(open), "its window can be looked up again")
+	require.NotNil(t, tb.findKey("busy"))
+	require.Equal(t, 2, tb.len())
+
+	tb.remove(busy)
+	require.NotNil(t, tb.findKey("busy"), "it is in use")
+	tb.remove(tb.findKey(another))
+	require.NotNil(t, tb.findKey(another), "its window is open")
+	close(release)
+	<-done
+	require.Eventually(t, func() bool { return !busy.coalescer.Busy() }, 5*time.Second, time.Millisecond)
+	busy.windows.(*slots[uint16]).forget()
+	tb.remove(entryOf(g, "busy", now))
+	require.NotNil(t, tb.findKey("busy"), "that was another entry")
+	tb.remove(busy)
+	require.Nil(t, tb.findKey("busy"))
+}
