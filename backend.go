@@ -13,15 +13,19 @@ import (
 )
 
 // ServerBackend is a [Backend] that keeps windows on Throttr servers, exactly, for any number
-// of clients whose clocks differ by less than a scale. Make one per client, with
-// [Client.Backend], and keep it: the hits of one backend share requests, those of two do not.
-// docs/rate-limiting.md says how it works and why.
+// of clients. Make one per client, with [Client.Backend], and keep it: the hits of one backend
+// share requests, those of two do not. docs/rate-limiting.md says how it works, and on which
+// conditions it is exact.
 //
-// Limits and counts go up to the largest value less 64. The scale must be a whole number of a
-// unit that fits a value, with room for a margin: 2 bytes do for whole milliseconds up to a
-// minute, whole seconds up to 18 hours, and so on. What does not fit is a [*RangeError], which
-// names the value size that would do. A margin of less than a second, such as that of scales
-// under 255 ms on uint8, takes a server that is parked; see [Parking].
+// Each backend has a connection of its own to each server, for opening windows. A server must
+// respond within a quarter of the scale, and within 500 ms, for a window to be opened. Set, and
+// Reset and Delete of an open window, take half a scale, and at most 1 s. The clocks of clients and
+// servers need not agree, except for aligned windows (see [WithAlgorithm]).
+//
+// Limits, increments and counts go up to the largest value. The scale must be a whole number of a
+// unit (1 ns to 1 h) in which about twice the scale and 45 s fit a value: 2 bytes do for whole
+// milliseconds up to 10 s, whole seconds up to 9 hours, and so on; 1 byte does for no scale
+// under a second. What does not fit is a [*RangeError], which names the value size that would do.
 //
 // All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
 // been counted.
@@ -51,8 +55,10 @@ type backendOptions struct {
 // BackendOption changes how [Client.Backend] works.
 type BackendOption func(*backendOptions)
 
-// WithClock sets the clock of the backend, which must be safe for concurrent use. Default:
-// time.Now. WithClock panics if now is nil.
+// WithClock sets the clock of the backend, which must be safe for concurrent use. The ends of
+// windows that the backend returns are times of this clock, and aligned windows start and end by
+// it. It does not change when other windows end. Default: time.Now. WithClock panics if now is
+// nil.
 func WithClock(now func() time.Time) BackendOption {
 	if now == nil {
 		panic("throttr: WithClock: now is nil")
@@ -61,8 +67,8 @@ func WithClock(now func() time.Time) BackendOption {
 }
 
 // WithAlgorithm sets when windows open and end. Aligned windows end by the clock of each
-// client. As clocks differ by less than a scale, their scale can be half as long as that of
-// others. All clients must use the same algorithm. Default: [window.PerKey].
+// client: the clocks must differ by less than a scale. Each aligned window costs the server an
+// INSERT, which is slow (H7). All clients must use the same algorithm. Default: [window.PerKey].
 func WithAlgorithm(a window.Algorithm) BackendOption {
 	return func(o *backendOptions) { o.algorithm = a }
 }
@@ -83,10 +89,10 @@ func WithDenialMemory(d time.Duration) BackendOption {
 }
 
 // WithMaxWindows bounds how many windows the backend remembers, and, at four times as many,
-// how many records it has yet to remove. Windows that are over are forgotten first, of a few
-// picked at random. The next hit on a window that was forgotten takes one more round trip. A
-// window that would leave too many records to remove is not opened, and the hit fails with
-// [ErrTooManyWindows]. Default, and with n below 1: 262144.
+// the keys whose records it has yet to remove. Windows that are over are forgotten first, of a
+// few picked at random. The next hit on a window that was forgotten takes one more round trip. If
+// there are too many keys with records to remove, no window is opened for a further one, and the
+// hit fails with [ErrTooManyWindows]. Default, and with n below 1: 262144.
 func WithMaxWindows(n int) BackendOption {
 	return func(o *backendOptions) { o.maxWindows = n }
 }
@@ -132,11 +138,12 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	return b
 }
 
-// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of windows
-// that are over. If a server is not parked (see [Parking]), Close first waits for windows that
-// are over within a second. The records of other windows are left to the sweepers of other
-// clients, which may still count in them. Close takes two seconds at most, even if a server does
-// not respond. The client stays open. Close always returns nil, and can be called more than once.
+// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys without
+// an open window. If a server is not parked (see [Parking]), Close first waits for windows that end
+// within a second. The records of other keys are left to other clients, which may still count in
+// them. Close takes 4 s at most: up to 1 s for windows to end and up to 3 s to remove records, even
+// if a server does not respond. The client stays open. Close always returns nil, and can be called
+// more than once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
@@ -150,7 +157,7 @@ func (b *ServerBackend[T]) Close() error {
 // BackendStats is what a [ServerBackend] remembers and has done.
 type BackendStats struct {
 	Windows int // windows, open ones and some that are over
-	Records int // records on the servers that the backend has yet to remove
+	Records int // keys, each with a scale, whose records the backend has yet to remove
 
 	// Every backend has a sweeper for each server, which removes the records of clients that
 	// have died. Of the sweepers of all clients, one at a time is at work.

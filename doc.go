@@ -22,8 +22,8 @@
 // scale. A window belongs to a key and a scale, opens with the key's first hit and ends one
 // scale later. With [WithAlgorithm], windows start and end at multiples of the scale instead,
 // for all keys. In each window at most limit hits are allowed, for any number of goroutines,
-// processes and machines that share the servers, if their clocks differ by less than a scale.
-// docs/rate-limiting.md explains how this holds on real servers.
+// processes and machines that share the servers. Their clocks need not agree.
+// docs/rate-limiting.md explains how this holds on real servers, and on which conditions.
 //
 // A denial is a [Result]. An error means that there is no decision; [WithPolicy] and
 // [WithFallback] make one in its place. An [Observer], such as [LogTo], receives every
@@ -60,8 +60,8 @@
 //
 // [Open] finds the size out by itself, for programs that only limit.
 //
-// The largest limit is the largest value less 64. The longest scale is as many whole units
-// (of 1 ns to 1 h) as a value can count. A [*RangeError] names the size that would do.
+// The largest limit is the largest value. A scale must be a whole number of a unit (1 ns to 1 h) in
+// which about twice the scale and 45 s fit a value. A [*RangeError] names the size that would do.
 //
 // # Errors
 //

@@ -27,8 +27,9 @@ type Window struct {
 	Left      time.Duration // from now until ExpiresAt; positive while the window is active
 	StartedAt time.Time     // when it opened; zero if the backend does not store it
 	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
-	// ID identifies the window among those of its key and scale: two Windows with different IDs
-	// describe different windows. 0 if the backend does not set it.
+	// ID tells windows of a key and scale apart: Windows of one backend with the same ID, if it is
+	// not 0, describe the same window. With different IDs, they can do so, too. 0 if the backend
+	// does not set it.
 	ID int64
 }
 

@@ -43,6 +43,7 @@ func TestFourthAttemptIn15MinutesIsRejected(t *testing.T) {
 	require.NoError(t, auth.login(t.Context(), "alice", "secret"), "a new window")
 }
 
+// A Reset takes a second of real time, whatever clock the server has.
 func TestSuccessfulLoginResetsAttempts(t *testing.T) {
 	auth, _ := newAuth(t)
 	for range 2 {
@@ -55,7 +56,8 @@ func TestSuccessfulLoginResetsAttempts(t *testing.T) {
 
 func TestLoginFailsIfServerDisconnects(t *testing.T) {
 	auth, srv := newAuth(t)
-	defer srv.Inject(mockserver.Fault{Op: codec.OpInsert, Disconnect: true})()
+	require.ErrorIs(t, auth.login(t.Context(), "alice", "guess"), errPassword)
+	defer srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Disconnect: true})() // a hit is an UPDATE and a QUERY
 	err := auth.login(t.Context(), "alice", "secret")
 	require.ErrorIs(t, err, throttr.ErrConnLost)
 	require.False(t, throttr.SafeToRetry(err), "the hit may have been counted")

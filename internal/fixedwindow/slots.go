@@ -17,9 +17,10 @@ const (
 	maxTries = 4
 	// maxLookups bounds the lookups of one hit or operation.
 	maxLookups = 64
-	// minPause and maxPause bound the pauses while the name of a record can't be used (H1).
-	minPause = 100 * time.Millisecond
-	maxPause = 2500 * time.Millisecond
+	// minPause and maxPause bound the pauses while the name of a record can't be used (H1). A hit
+	// is tried 8 times, with 6 pauses, which take longer than the 10 s of H1 together.
+	minPause = 250 * time.Millisecond
+	maxPause = 4 * time.Second
 )
 
 // slots keeps the windows of a key and scale in two records, as package slot describes.
