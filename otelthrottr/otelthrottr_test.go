@@ -435,6 +435,7 @@ func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
 	tel := newTelemetry(t)
 	for _, e := range []throttr.Event{
 		hit(throttr.EventAllowed, nil), hit(throttr.EventDenied, nil), hit(throttr.EventReset, nil),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Name = "login" }),
 	} {
 		require.Zero(t, testing.AllocsPerRun(500, func() { tel.Observe(t.Context(), e) }), e.Kind)
 	}
