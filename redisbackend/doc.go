@@ -1,14 +1,16 @@
 // Package redisbackend keeps rate-limit windows on Redis or Valkey, on one server or a cluster.
 // Any number of processes share exact windows, with one round trip per hit.
 //
-//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
+//	backend, err := redisbackend.Open(ctx, "redis://127.0.0.1:6379")
 //	if err != nil {
 //		return err
 //	}
-//	defer client.Close()
+//	defer backend.Close()
 //
-//	limiter := throttr.NewRateLimit(redisbackend.New(client))
+//	limiter := throttr.NewRateLimit(backend)
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
+//
+// [New] takes a client of your own.
 //
 // It needs Redis 6 or later, or Valkey. Windows follow the clock of the server, so the clocks of
 // clients need not agree.
