@@ -15,6 +15,14 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// The client logs every attempt to connect that fails.
+func init() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+// Printf implements the interface of redis.SetLogger.
+func (silent) Printf(context.Context, string, ...any) {}
+
 // conformance runs the suite. Each test has a prefix of its own.
 func conformance(t *testing.T, client redis.UniversalClient) {
 	t.Cleanup(func() { client.Close() })
