@@ -87,6 +87,23 @@ func (r *results) requirements() []requirement {
 		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryRateLimit, 1, 1), inProcess(goLimiter, 1, 1))),
 		atLeast("`RateLimit` on `memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryRateLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)
+	for _, keys := range r.plan.sparseKeys {
+		now, then := at(sparse, benchedOld, keys, sparseGoroutines), at(sparse, before, keys, sparseGoroutines)
+		what := fmt.Sprintf("`sparse`, %d keys, old server", keys)
+		all = append(all,
+			atMost(what+": INSERTs per opened window", 0, hundredths(r.each(now, perOpened(creationsOf)))),
+			atMost(what+": requests to open a window", 8, r.each(now, perOpened(openingOf))),
+		)
+		if r.plan.before != "" {
+			all = append(all, atLeast(what+" ÷ before: throughput", 4, throughput(now, then)))
+		}
+	}
+	if r.plan.before != "" {
+		for _, keys := range []int{fewKeys, 1} {
+			all = append(all, atLeast(fmt.Sprintf("`hit`, %s, 64 goroutines, old server ÷ before: throughput", plural(keys, "key")), 0.97,
+				throughput(at(hit, benchedOld, keys, 64), at(hit, before, keys, 64))))
+		}
+	}
 	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 105, []float64{r.perKey[memoryBackend.name]})
 	perKey.format = "%.0f"
 	all = append(all, perKey)

@@ -60,15 +60,17 @@ type adapter struct{ client rueidis.Client }
 
 // EvalSHA implements [rediswindow.Client].
 func (a adapter) EvalSHA(ctx context.Context, digest, key string, args []string) ([]int64, error) {
-	return a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(1).Key(key).Arg(args...).Build()).AsIntSlice()
+	numbers, err := a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(1).Key(key).Arg(args...).Build()).AsIntSlice()
+	return numbers, closedError(err)
 }
 
 // Eval implements [rediswindow.Client].
 func (a adapter) Eval(ctx context.Context, script, key string, args []string) ([]int64, error) {
-	return a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(args...).Build()).AsIntSlice()
+	numbers, err := a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(args...).Build()).AsIntSlice()
+	return numbers, closedError(err)
 }
 
 // HDel implements [rediswindow.Client].
 func (a adapter) HDel(ctx context.Context, key, field string) error {
-	return a.client.Do(ctx, a.client.B().Hdel().Key(key).Field(field).Build()).Error()
+	return closedError(a.client.Do(ctx, a.client.B().Hdel().Key(key).Field(field).Build()).Error())
 }

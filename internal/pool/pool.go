@@ -310,7 +310,7 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 	}
 	if err := r.Value().Err(); err != nil { // ended may have run before r was in live
 		r.Destroy()
-		return fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, err)
+		return &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
 	p.setLive(append(p.live, r))
 	return nil

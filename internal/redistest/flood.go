@@ -136,7 +136,7 @@ func (f *flood) count(k int, w window.Window, err error) {
 // missed, or if hits failed long after the failover. It logs the figures.
 func RequireFewMore(t testing.TB, f Failover) {
 	t.Helper()
-	t.Logf("| hits | allowed | errors | over | most of a window | until |\n%v", f)
+	t.Logf("hits, allowed, errors, over the limit, most of a window, errors until\n%v", f)
 	if f.Over > floodKeys*floodLimit/100 {
 		t.Errorf("%d hits of %d were allowed beyond the limits", f.Over, f.Allowed)
 	}

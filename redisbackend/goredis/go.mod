@@ -9,7 +9,9 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.2 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
+	golang.org/x/sync v0.1.0 // indirect
 )
 
 replace github.com/throttr-go/throttr => ../../

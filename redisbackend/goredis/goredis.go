@@ -15,6 +15,7 @@ package goredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -77,12 +78,21 @@ func (a adapter) eval(ctx context.Context, command, script, key string, args []s
 	}
 	cmd := once{redis.NewCmd(ctx, all...)}
 	a.client.Process(ctx, cmd)
-	return cmd.Int64Slice()
+	numbers, err := cmd.Int64Slice()
+	return numbers, closedError(err)
 }
 
 // HDel implements [rediswindow.Client].
 func (a adapter) HDel(ctx context.Context, key, field string) error {
-	return a.client.Process(ctx, once{redis.NewCmd(ctx, "hdel", key, field)})
+	return closedError(a.client.Process(ctx, once{redis.NewCmd(ctx, "hdel", key, field)}))
+}
+
+// closedError returns an error that also matches [window.ErrClosed] if the client was closed.
+func closedError(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("%w: %w", window.ErrClosed, err)
+	}
+	return err
 }
 
 // once is a command that the client sends again only if the server has not executed it.
