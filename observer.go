@@ -41,6 +41,7 @@ type Event struct {
 	Entity, Operation string
 	Scale             time.Duration // the length of the window
 	Increment         uint64        // of the hit; 0 for a Reset
+	Take              bool          // it was a take: Increment counts only if it was allowed
 	Result            Result        // of the hit if it was allowed or denied; else only its Limit
 	// Metadata is the map that the caller of Entities passed. It must not be changed, or used
 	// after Observe has returned.

@@ -65,17 +65,29 @@ func WithFallback(b Backend) Option { return func(r *RateLimit) { r.failover.fal
 func WithTimeout(d time.Duration) Option { return func(r *RateLimit) { r.failover.timeout = d } }
 
 // hit counts the hit that e describes in b, and waits no longer than the timeout.
-func (f *failover) hit(ctx context.Context, b Backend, e *Event, limit uint64) (Window, error) {
+func (f *failover) hit(ctx context.Context, b Backend, e *Event, limit uint64) (w Window, err error) {
 	if f.timeout <= 0 {
 		return b.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
 	}
+	err = f.bounded(ctx, func(ctx context.Context) (err error) {
+		w, err = b.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
+		return err
+	})
+	return w, err
+}
+
+// bounded makes a call whose ctx ends with the timeout.
+func (f *failover) bounded(ctx context.Context, call func(context.Context) error) error {
+	if f.timeout <= 0 {
+		return call(ctx)
+	}
 	limited, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 	defer cancel()
-	w, err := b.Hit(limited, e.Key, e.Scale, limit, e.Increment)
+	err := call(limited)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errTimeout) {
 		err = fmt.Errorf("%w after %v: %w", errTimeout, f.timeout, err)
 	}
-	return w, err
+	return err
 }
 
 var errTimeout = errors.New("throttr: backend timed out")
