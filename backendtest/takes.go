@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -349,7 +350,7 @@ func testHeld(c takes) {
 			return
 		}
 		held.Add(int64(n))
-		if i%8 == 0 {
+		if i/goroutines%8 == 7 {
 			return
 		}
 		ok, err := c.taker.GiveBack(c.Context(), "k", time.Hour, w.ID, n)
@@ -389,7 +390,7 @@ func testHeldOfSeveral(c takes) {
 			if windows[j].Count > limit {
 				c.Errorf("the count is %d, the limit %d", windows[j].Count, limit)
 			}
-			if i%2 == 0 {
+			if i/goroutines%4 == 3 {
 				continue
 			}
 			ok, err := c.taker.GiveBack(c.Context(), key(k), time.Hour, windows[j].ID, n)
@@ -432,23 +433,36 @@ func testOppositeOrder(c takes) {
 	}
 }
 
-// testTakesAtTheEnd makes takes, give-backs, and Resets while the clock advances. Whatever a
-// give-back finds, no window grants more than its limit.
+// testTakesAtTheEnd makes takes and Resets while the clock advances, and gives some of what was
+// granted back when the window may be over. Whatever a give-back finds, no window grants more than
+// its limit.
 func testTakesAtTheEnd(c takes) {
 	const scale = time.Minute
 	limit := c.bounded(20)
 	type holder struct {
 		id   int64
+		end  time.Time
 		n    uint64
 		back bool
 	}
-	held := make([]holder, 4000)
+	held := make([]holder, 6000)
+	giveBack := func(h *holder) {
+		over := c.Clock.Now().Sub(h.end) >= 0
+		var err error
+		if h.back, err = c.taker.GiveBack(c.Context(), "k", scale, h.id, h.n); err != nil || h.back && over {
+			c.Errorf("GiveBack returns %v, %v after the end of the window", h.back, err)
+		}
+	}
 	concurrently(len(held), func(i int) {
+		// Every goroutine gives back some of its own.
+		if before := i - 2*goroutines; i%2 == 0 && before >= 0 && held[before].n > 0 {
+			giveBack(&held[before])
+		}
 		switch {
-		case i%40 == 39:
+		case rand.IntN(12) == 0:
 			c.Clock.Advance(scale / 3)
 			return
-		case i%97 == 96:
+		case rand.IntN(50) == 0:
 			if err := c.Backend.Reset(c.Context(), "k", scale); err != nil {
 				c.Errorf("Reset: %v", err)
 			}
@@ -462,14 +476,7 @@ func testTakesAtTheEnd(c takes) {
 		if !granted {
 			return
 		}
-		held[i] = holder{id: w.ID, n: n}
-		if i%2 == 0 {
-			ok, err := c.taker.GiveBack(c.Context(), "k", scale, w.ID, n)
-			if err != nil {
-				c.Errorf("GiveBack: %v", err)
-			}
-			held[i].back = ok
-		}
+		held[i] = holder{id: w.ID, end: w.ExpiresAt, n: n}
 	})
 	sums := map[int64]uint64{}
 	for _, h := range held {
