@@ -153,8 +153,9 @@ type taking struct {
 
 	granted bool
 	results []Result
-	windows []Window     // of the backend that has granted
+	windows []Window     // of the backend that has decided
 	backend window.Taker // that has decided; nil: a policy
+	store   Backend      // the same
 }
 
 var errNoTaker = fmt.Errorf("throttr: the backend can't take: %w", errors.ErrUnsupported)
@@ -184,7 +185,10 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 		e := t.event
 		e.Key, e.Scale, e.Increment = l.Key, l.Scale, l.N
 		e.Duration, e.Take, e.Err = took, true, cause
+		var late *DeadlineError
 		switch {
+		case errors.As(err, &late):
+			e.Kind, e.Result, e.Err = EventDenied, Result{Limit: l.Limit, ResetAt: late.At, RetryAfter: time.Until(late.At)}, err
 		case err != nil:
 			e.Kind, e.Result, e.Err = EventFailed, Result{Limit: l.Limit}, err
 		case t.granted:
@@ -247,7 +251,7 @@ func (f *failover) takeFrom(ctx context.Context, b Backend, t *taking) (err erro
 	})
 	if err == nil {
 		t.granted, t.results = granted, takeResults(t.limits, windows, granted)
-		t.windows, t.backend = windows, taker
+		t.windows, t.backend, t.store = windows, taker, b
 	}
 	return err
 }
@@ -261,7 +265,7 @@ func (t *taking) degrade() {
 
 // decide decides on t by a policy.
 func (t *taking) decide(granted bool) {
-	t.granted, t.backend, t.windows = granted, nil, nil
+	t.granted, t.windows, t.backend, t.store = granted, nil, nil, nil
 	t.results = make([]Result, len(t.limits))
 	for i, l := range t.limits {
 		t.results[i] = Result{Allowed: granted, Limit: l.Limit}

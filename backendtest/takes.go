@@ -455,11 +455,11 @@ func testTakesAtTheEnd(c takes) {
 	}
 	concurrently(len(held), func(i int) {
 		// Every goroutine gives back some of its own.
-		if before := i - 2*goroutines; i%2 == 0 && before >= 0 && held[before].n > 0 {
+		if before := i - 4*goroutines; i/goroutines%3 > 0 && before >= 0 && held[before].n > 0 {
 			giveBack(&held[before])
 		}
 		switch {
-		case rand.IntN(12) == 0:
+		case rand.IntN(8) == 0:
 			c.Clock.Advance(scale / 3)
 			return
 		case rand.IntN(50) == 0:
