@@ -19,7 +19,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestBackendClose(t *testing.T) {
+func TestCloseOfABackendRemovesItsEndedWindowsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))

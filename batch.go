@@ -22,13 +22,13 @@ type Batch[T codec.Value] struct {
 	replies  []conn.Reply[T]
 	errs     []error // nil, or one per request
 	err      error   // of the first request that can't be encoded
-	state    batchState
+	phase    batchPhase
 }
 
-type batchState uint8
+type batchPhase uint8
 
 const (
-	batchOpen batchState = iota
+	batchOpen batchPhase = iota
 	batchUnderWay
 	batchDone
 )
@@ -74,7 +74,7 @@ func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
 
 func (r Reply[T]) reply() (conn.Reply[T], error) {
 	b := r.batch
-	if b == nil || b.state != batchDone || r.index >= len(b.replies) {
+	if b == nil || b.phase != batchDone || r.index >= len(b.replies) {
 		return conn.Reply[T]{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
 	}
 	if b.errs != nil && b.errs[r.index] != nil {
@@ -136,7 +136,7 @@ func (b *Batch[T]) Get(key string) BufferReply[T] {
 
 // add encodes a request. The first error is kept for Do to return.
 func (b *Batch[T]) add(key string, r codec.Request, err error) Reply[T] {
-	if err == nil && b.state != batchOpen {
+	if err == nil && b.phase != batchOpen {
 		err = fmt.Errorf("%w: %v added to a batch that has been sent: Reset it first", ErrBatch, r.Op())
 	}
 	if err == nil {
@@ -158,10 +158,10 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 	if b.err != nil {
 		return b.err
 	}
-	if b.state != batchOpen {
+	if b.phase != batchOpen {
 		return fmt.Errorf("%w: it has been sent: Reset it first", ErrBatch)
 	}
-	b.state = batchUnderWay
+	b.phase = batchUnderWay
 	b.replies = append(b.replies[:0], make([]conn.Reply[T], len(b.requests))...)
 	parts := c.split(b)
 	for more := len(parts) > 0; more; {
@@ -174,7 +174,7 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 			more = more || len(p.queued) > 0
 		}
 	}
-	b.state = batchDone
+	b.phase = batchDone
 	return outcome(parts)
 }
 

@@ -79,7 +79,7 @@ func TestBatchUsedOutOfOrder(t *testing.T) {
 	require.Equal(t, 4+1, srv.Requests(codec.OpPurge), "of the probe and the batch")
 }
 
-func TestBatchFailsInPart(t *testing.T) {
+func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		client := c.connect(t, throttr.Config{}, c.names...)
@@ -148,7 +148,7 @@ func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
 	})
 }
 
-func TestCanceledBatch(t *testing.T) {
+func TestCanceledBatchSaysWhatWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 2}))
@@ -175,7 +175,7 @@ func TestCanceledBatch(t *testing.T) {
 	})
 }
 
-func TestBatchAfterClose(t *testing.T) {
+func TestBatchFailsAfterClose(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	require.NoError(t, client.Close())

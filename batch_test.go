@@ -55,7 +55,7 @@ func (c *cluster) home(key string) string {
 	return ""
 }
 
-func TestBatchReplies(t *testing.T) {
+func TestRepliesOfABatchBelongToTheirRequests(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	var b throttr.Batch[uint16]
@@ -82,7 +82,7 @@ func TestBatchReplies(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), &b), "an empty batch")
 }
 
-func TestBatchOverSeveralServers(t *testing.T) {
+func TestBatchReachesTheServersOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 300
 		c := newCluster(t, 3)
@@ -158,7 +158,7 @@ func TestBatchLargerThanMaxInFlight(t *testing.T) {
 	require.EqualValues(t, 100, c.Quota)
 }
 
-func TestBatchOfLargeFrames(t *testing.T) {
+func TestBatchMayBeLargerThanAWrite(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	var b throttr.Batch[uint16]

@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestClientMethods(t *testing.T) {
+func TestMethodsReturnWhatTheServerDoes(t *testing.T) {
 	t.Run("uint8", testClientMethods[uint8])
 	t.Run("uint16", testClientMethods[uint16])
 	t.Run("uint32", testClientMethods[uint32])

@@ -26,7 +26,7 @@ func (c lingeringConn) Close() error {
 }
 
 // Each call to Close returns when the client has ended, not only the first.
-func TestConcurrentCloses(t *testing.T) {
+func TestEveryCloseWaitsForTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, throttr.Config{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -84,6 +84,14 @@ type Config struct {
 	// lock them up (H12). Default: ParkingAutomatic.
 	Parking Parking
 
+	// LazyConnect makes Connect and Open succeed although servers can't be reached. Requests to
+	// such a server fail at once with ErrUnavailable, so that the policy or fallback of a
+	// RateLimit decides. The server is tried in the background, at least twice a second, and
+	// used as soon as it responds. Connect waits for the first attempts, half a second at most.
+	// A server of another value size then is an error of every request to it, to which no
+	// policy applies, and ServerStats.Err. Default: servers must be there.
+	LazyConnect bool
+
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
 	// a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -22,7 +22,7 @@ func TestConnectToAnUnreachableServer(t *testing.T) {
 }
 
 // A server of another value size executes nothing but the probe.
-func TestValueSizeMismatch(t *testing.T) {
+func TestConnectRefusesAServerOfAnotherValueSize(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
 		cfg := throttr.Config{Servers: []string{srv.Addr()}}

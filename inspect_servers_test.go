@@ -29,7 +29,7 @@ func connectAll(t *testing.T, cfg throttr.Config, n int) (*throttr.Client[uint16
 	return client, servers
 }
 
-func TestInspectionOfSeveralServers(t *testing.T) {
+func TestInspectionReportsAllServersInOrder(t *testing.T) {
 	client, servers := connectAll(t, throttr.Config{}, 3)
 	ctx := t.Context()
 	for i := range 300 {
@@ -107,7 +107,7 @@ func TestServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
 	require.Len(t, servers[1].Keys(), 1)
 }
 
-func TestPublishUsesOneServer(t *testing.T) {
+func TestPublishGoesToTheServerOfTheChannel(t *testing.T) {
 	client, servers := connectAll(t, throttr.Config{}, 3)
 	ctx := t.Context()
 	published := func() (n int) {

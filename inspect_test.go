@@ -17,7 +17,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestInspection(t *testing.T) {
+func TestInspectionReportsWhatTheServerHolds(t *testing.T) {
 	t.Run("uint8", testInspection[uint8])
 	t.Run("uint16", testInspection[uint16])
 	t.Run("uint32", testInspection[uint32])

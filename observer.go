@@ -42,6 +42,7 @@ type Event struct {
 	// are what the key was made of.
 	Key               string
 	Entity, Operation string
+	Parts             []string      // further parts, see Entities.With; must not be changed
 	Scale             time.Duration // the length of the window
 	Increment         uint64        // of the hit; 0 for a Reset; what was used of a reservation
 	// Take says that it was a take, and not a hit: Increment counts only if it was allowed. Of takes

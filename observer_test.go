@@ -239,7 +239,7 @@ func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
 	}
 }
 
-func TestEventKindNames(t *testing.T) {
+func TestEventKindsHaveNames(t *testing.T) {
 	for k, want := range map[throttr.EventKind]string{
 		0:                    "unknown",
 		throttr.EventAllowed: "allowed",

@@ -333,7 +333,7 @@ func TestPoliciesApplyToHitsOnly(t *testing.T) {
 	}
 }
 
-func TestPolicyNames(t *testing.T) {
+func TestPoliciesHaveNames(t *testing.T) {
 	for p, want := range map[throttr.Policy]string{
 		throttr.ReturnError: "return an error",
 		throttr.AllowHits:   "allow hits",

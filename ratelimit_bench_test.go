@@ -11,7 +11,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/servicetime"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -118,9 +117,7 @@ func BenchmarkWhatDoesAWindowCost(b *testing.B) {
 // a server that is not parked with those on a server that is. Each request takes the server 3 µs.
 func BenchmarkWhatDoesParkingCost(b *testing.B) {
 	for _, parking := range []throttr.Parking{throttr.ParkingNever, throttr.ParkingAlways} {
-		thread, err := servicetime.New(3 * time.Microsecond)
-		require.NoError(b, err)
-		srv := mockserver.RunT(b, mockserver.WithValueSize(8), mockserver.WithThread(thread))
+		srv := mockserver.RunT(b, mockserver.WithValueSize(8), mockserver.WithServiceTime(3*time.Microsecond))
 		limiter := throttr.NewRateLimit(testkit.Connect[uint64](b, srv, throttr.Config{Parking: parking}).Backend())
 		var n atomic.Int64
 		for name, key := range map[string]func() string{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/waiting"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -202,77 +203,82 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 	}
 }
 
-// takeAll makes the takes of t in a backend, or, if that fails, in the fallback, or applies the
-// policy. The cause is the error of the backend, whatever the decision is.
-func (f *failover) takeAll(ctx context.Context, b Backend, t *taking) (cause, err error) {
-	if cause = t.event.Err; cause == nil {
-		cause = f.takeFrom(ctx, b, t)
-	}
-	if cause == nil {
-		return nil, nil
-	}
-	if !isOutage(ctx, cause) || errors.Is(cause, errors.ErrUnsupported) {
-		return cause, cause
-	}
-	err = cause
-	if f.fallback != nil {
-		second := f.takeFrom(ctx, f.fallback, t)
-		if second == nil {
-			t.degrade()
-			return cause, nil
-		}
-		err = fmt.Errorf("%w; and the fallback: %w", cause, second)
-		if !isOutage(ctx, second) {
-			return cause, err
-		}
-	}
-	if f.policy != AllowHits && f.policy != DenyHits {
-		return cause, err
-	}
-	t.decide(f.policy == AllowHits)
-	return err, nil
+// DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken. It
+// matches [context.DeadlineExceeded].
+type DeadlineError struct {
+	Key   string
+	Scale time.Duration // the length of the window
+	At    time.Time     // when the take could be granted at the earliest
 }
 
-// takeFrom makes the takes of t in a backend, and waits no longer than the timeout.
-func (f *failover) takeFrom(ctx context.Context, b Backend, t *taking) (err error) {
-	taker, ok := b.(window.Taker)
-	if !ok {
-		return errNoTaker
+// Error names the key and when its take could be granted.
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("throttr: key %.64q: the wait until %v at least would exceed the deadline of the context", e.Key, e.At)
+}
+
+// Unwrap returns [context.DeadlineExceeded].
+func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
+
+// defaultMaxWaiters is the default of WithMaxWaiters.
+const defaultMaxWaiters = 1024
+
+// WithMaxWaiters bounds how many callers of [RateLimit.Wait] wait for windows of one key and scale.
+// Further ones fail with [ErrOverloaded]. Default, and with n below 1: 1024.
+func WithMaxWaiters(n int) Option { return func(r *RateLimit) { r.maxWaiters = n } }
+
+// Wait waits until [RateLimit.Take] is granted. It is first come, first served: of the callers that
+// wait for windows of one key and scale with this RateLimit, only the first asks the backend, and
+// the others follow in the order of their calls. Other RateLimits and processes have queues of their
+// own.
+//
+// While the first caller waits for the end of a window, it asks every tenth of the scale, but at least
+// every second, and when a reservation of this RateLimit is settled: somebody may have given back or
+// reset the window.
+//
+// Wait fails at once, and nothing is taken, with a [*CostError] if n is more than limit, with a
+// [*DeadlineError] if all those before it and the current window leave no room before ctx's deadline,
+// and with [ErrOverloaded] if too many wait already: see [WithMaxWaiters]. Other errors are those of
+// ctx and of Take. A [Policy] that allows hits allows the take, and one that denies them makes Wait
+// continue, until the backend works again.
+func (r *RateLimit) Wait(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Result, error) {
+	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
+}
+
+// wait waits for the take that e describes, and reports the decision to the observer.
+func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result, err error) {
+	if err := window.CheckScale(e.Scale); err != nil {
+		return res, err
 	}
-	windows, granted := make([]Window, len(t.limits)), false
-	err = f.bounded(ctx, func(ctx context.Context) (err error) {
-		if len(t.limits) != 1 {
-			granted, err = taker.TakeAll(ctx, t.limits, windows)
-			return err
+	if err := checkCost(e.Key, e.Scale, limit, e.Increment); err != nil {
+		return res, err
+	}
+	begun := time.Now()
+	t := taking{limits: []Limit{{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}}, event: e}
+	var cause error
+	turn := waiting.Turn{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}
+	err = r.queues.Wait(ctx, turn, func(ctx context.Context) (a waiting.Answer, err error) {
+		if cause, err = r.failover.takeAll(ctx, r.backend, &t); err != nil {
+			return a, err
 		}
-		l := &t.limits[0]
-		windows[0], granted, err = taker.Take(ctx, l.Key, l.Scale, l.Limit, l.N)
-		return err
+		res := &t.results[0]
+		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
+		if a.Granted { // RetryAfter is 0
+			a.Left = min(time.Until(res.ResetAt), e.Scale)
+		}
+		return a, nil
 	})
-	if err == nil {
-		t.granted, t.results = granted, takeResults(t.limits, windows, granted)
-		t.windows, t.backend, t.store = windows, taker, b
+	var late *waiting.LateError
+	switch {
+	case errors.As(err, &late):
+		err = &DeadlineError{Key: e.Key, Scale: e.Scale, At: late.At}
+	case errors.Is(err, waiting.ErrFull):
+		err = fmt.Errorf("%w: %d callers wait for key %.64q already", ErrOverloaded, r.maxWaiters, e.Key)
 	}
-	return err
-}
-
-// degrade marks the results of t as those of a fallback or policy.
-func (t *taking) degrade() {
-	for i := range t.results {
-		t.results[i].Degraded = true
+	if r.observer != nil {
+		r.observeTakes(ctx, &t, time.Since(begun), cause, err)
 	}
-}
-
-// decide decides on t by a policy.
-func (t *taking) decide(granted bool) {
-	t.granted, t.windows, t.backend, t.store = granted, nil, nil, nil
-	t.results = make([]Result, len(t.limits))
-	for i, l := range t.limits {
-		t.results[i] = Result{Allowed: granted, Limit: l.Limit}
-		if !granted {
-			wait := min(l.Scale, maxDegradedRetryAfter)
-			t.results[i].RetryAfter, t.results[i].ResetAt = wait, time.Now().Add(wait)
-		}
+	if err != nil {
+		return Result{}, err
 	}
-	t.degrade()
+	return t.results[0], nil
 }

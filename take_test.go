@@ -13,6 +13,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -430,3 +431,34 @@ func TestObserverSeesTakes(t *testing.T) {
 }
 
 var _ window.Taker = (*failingTakes)(nil)
+
+func TestOpenBackendTakesIfWhatItHasOpenedDoes(t *testing.T) {
+	b, err := throttr.Open(t.Context(), "memory://")
+	require.NoError(t, err)
+	defer b.Close()
+	limits := []throttr.Limit{{Key: "k", Scale: time.Minute, Limit: 10, N: 3}, {Key: "l", Scale: time.Minute, Limit: 10, N: 3}}
+	for _, opts := range [][]throttr.Option{nil, {throttr.WithTimeout(time.Minute)}} { // direct, and through the interface
+		limiter := throttr.NewRateLimit(b, opts...)
+		res, err := limiter.Take(t.Context(), "k", time.Minute, 10, 1)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+		require.NoError(t, reserve(t, limiter, limits...).Commit(t.Context(), 1, 1))
+	}
+	require.EqualValues(t, 4, count(t, throttr.NewRateLimit(b), "k", time.Minute))
+
+	srv := mockserver.RunT(t)
+	servers, err := throttr.Open(t.Context(), "throttr://"+srv.Addr())
+	require.NoError(t, err)
+	defer servers.Close()
+	if _, takes := any((*throttr.ServerBackend[uint16])(nil)).(window.Taker); !takes {
+		_, err = throttr.NewRateLimit(servers).Reserve(t.Context(), limits...)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
+	lazy, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1?lazy=true")
+	require.NoError(t, err)
+	defer lazy.Close()
+	rv, err := throttr.NewRateLimit(lazy, throttr.WithPolicy(throttr.AllowHits)).Reserve(t.Context(), limits...)
+	require.NoError(t, err)
+	require.True(t, rv.OK() && rv.Results()[0].Degraded)
+	require.NoError(t, rv.Cancel(t.Context()))
+}

@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-func TestParseURL(t *testing.T) {
+func TestParseURLReturnsTheConfig(t *testing.T) {
 	for url, want := range map[string]throttr.Config{
 		"throttr://h1:9001":                     {Servers: []string{"h1:9001"}},
 		"throttr://h1":                          {Servers: []string{"h1:9000"}},

@@ -1,9 +1,11 @@
 package throttr_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,8 +35,28 @@ type line struct {
 	limit   uint64
 	all     sync.WaitGroup
 
-	mu    sync.Mutex // guards order
-	order []int      // in which they were granted
+	mu      sync.Mutex // guards granted
+	granted []place
+}
+
+// place is what a caller was granted.
+type place struct {
+	caller int
+	throttr.Result
+}
+
+// order returns the callers in the order of their places in the windows.
+func (l *line) order() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortFunc(l.granted, func(a, b place) int {
+		return cmp.Or(a.ResetAt.Compare(b.ResetAt), cmp.Compare(a.Count, b.Count))
+	})
+	callers := make([]int, len(l.granted))
+	for i, p := range l.granted {
+		callers[i] = p.caller
+	}
+	return callers
 }
 
 // join makes a caller wait behind the others.
@@ -51,10 +73,16 @@ func (l *line) join(ctx context.Context, i int, n uint64) {
 			l.t.Errorf("caller %d gets %+v", i, res)
 		}
 		l.mu.Lock()
-		l.order = append(l.order, i)
+		l.granted = append(l.granted, place{i, res})
 		l.mu.Unlock()
 	})
 	synctest.Wait()
+}
+
+func (l *line) served() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.granted)
 }
 
 //evidence:takes 400 callers that wait for 50 per 400 ms are served in order, within one scale of the best possible
@@ -67,8 +95,8 @@ func TestWaitingCallersAreServedInOrder(t *testing.T) {
 			l.join(t.Context(), i, 1)
 		}
 		l.all.Wait()
-		require.Len(t, l.order, callers)
-		require.IsIncreasing(t, l.order)
+		require.Len(t, l.granted, callers)
+		require.IsIncreasing(t, l.order())
 		best := (callers/limit - 1) * scale
 		took := time.Since(begun)
 		t.Logf("%v, best possible %v", took, best)
@@ -95,14 +123,14 @@ func TestCanceledWaitDelaysNobody(t *testing.T) {
 			for _, i := range cancelled {
 				cancels[i]()
 			}
-			for len(l.order) < 12-len(cancelled) {
+			for l.served() < 12-len(cancelled) {
 				time.Sleep(scale / 50)
 				synctest.Wait()
-				for len(times) < len(l.order) {
+				for len(times) < l.served() {
 					times = append(times, time.Since(begun))
 				}
 			}
-			require.IsIncreasing(t, l.order)
+			require.IsIncreasing(t, l.order())
 			l.all.Wait()
 		})
 		return times
@@ -213,7 +241,9 @@ func TestWaitRefusesWhatCannotBeGranted(t *testing.T) {
 
 func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
 	for name, free := range map[string]func(*testing.T, *throttr.RateLimit, *throttr.Reservation){
-		"Cancel": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) { require.NoError(t, rv.Cancel(t.Context())) },
+		"Cancel": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) {
+			require.NoError(t, rv.Cancel(t.Context()))
+		},
 		"Commit": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) {
 			require.NoError(t, rv.Commit(t.Context(), 1))
 		},
@@ -268,7 +298,7 @@ func TestLargeTakeIsNotOvertaken(t *testing.T) {
 			l.join(t.Context(), i, n)
 		}
 		l.all.Wait()
-		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, l.order)
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, l.order())
 	})
 }
 

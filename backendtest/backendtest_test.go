@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// faultVariable names the fault of the backend that TestBroken tests.
+// faultVariable names the fault of the backend that TestBrokenBackendOfAnotherProcess tests.
 const faultVariable = "BACKENDTEST_FAULT"
 
 // start returns a function that makes a backend with a fault.
@@ -48,8 +48,8 @@ func TestBoundedBackendsPass(t *testing.T) {
 	})
 }
 
-// TestBroken is run by TestFaultsAreFound in a process of its own. Otherwise it does nothing.
-func TestBroken(t *testing.T) {
+// TestBrokenBackendOfAnotherProcess is run by TestFaultsAreFound in a process of its own. Otherwise it does nothing.
+func TestBrokenBackendOfAnotherProcess(t *testing.T) {
 	f, skips := strings.CutPrefix(os.Getenv(faultVariable), "skips: ")
 	if f != "" {
 		backendtest.Run(t, start(window.PerKey, skips, fault(f)))
@@ -126,7 +126,7 @@ var rangeFaults = []fault{acceptsTooMuch, acceptsHighLimits, hidesErrRange, acce
 // race may need several attempts.
 func mustFail(t *testing.T, subtest string, f fault) {
 	t.Parallel()
-	name := "TestBroken/" + strings.ReplaceAll(subtest, " ", "_")
+	name := "TestBrokenBackendOfAnotherProcess/" + strings.ReplaceAll(subtest, " ", "_")
 	var output []byte
 	var err error
 	for attempt := 0; attempt < 5 && err == nil; attempt++ {

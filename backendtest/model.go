@@ -17,7 +17,7 @@ type modelID struct {
 	scale time.Duration
 }
 
-// modelWindow is the state of a window in the model.
+// modelWindow is a window in the model.
 type modelWindow struct {
 	count uint64
 	end   time.Time

@@ -33,7 +33,7 @@ func TestContendersLimitEachKey(t *testing.T) {
 	s := serve(t)
 	for _, w := range []workload{hit, embedded} {
 		for _, c := range w.contenders {
-			instance, err := c.start(t.Context(), setup{servers: s, limit: 3})
+			instance, err := c.start(t.Context(), setup{servers: s, limit: 3, scale: scale})
 			require.NoError(t, err)
 			for _, key := range []string{"a", "b"} {
 				for i := range 6 {
@@ -73,15 +73,45 @@ func TestContendersAreMeasured(t *testing.T) {
 	}
 }
 
+func TestSparseKeysAreMeasured(t *testing.T) {
+	s := serve(t)
+	r := &results{plan: plan{sparse: 500 * time.Millisecond, sparseKeys: []int{300}}, loads: map[measurement][]load.Result{}, redisCPU: map[measurement][]float64{}}
+	for _, c := range r.plan.comparisons(s) {
+		if c.workload == load.Sparse {
+			require.NoError(t, r.bench(t.Context(), s, c))
+		}
+	}
+	require.NoError(t, r.compare(t.Context(), s, sparse, 300, sparseGoroutines))
+	rows := r.sparseRows()
+	require.Len(t, rows, 3)
+	require.Equal(t, benchedOld, rows[0][0])
+	require.NotContains(t, rows[0], "-")
+	require.Equal(t, []string{"-", "-", "-", "-", "-"}, rows[1][5:10], "Redis counts no windows")
+}
+
 // invented returns results with figures that were not measured.
 func invented(perSecond func(m measurement, round int) float64) *results {
-	r := &results{plan: full, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{}}
+	r := &results{
+		plan: full, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{}, redisCPU: map[measurement][]float64{},
+	}
 	r.versions = []string{"a machine"}
 	set := func(m measurement) {
 		for round := range 3 {
 			r.loads[m] = append(r.loads[m], load.Result{
 				PerSecond: perSecond(m, round), P50: time.Microsecond, P99: 12345 * time.Nanosecond, CPUPerOperation: 1500, AllocsPerOperation: 0.004,
 			})
+		}
+	}
+	for _, keys := range full.sparseKeys {
+		m := measurement{sparse.name, benchedOld, keys, sparseGoroutines}
+		set(m)
+		for i := range r.loads[m] {
+			r.loads[m][i].Windows = &load.Windows{Hits: 20, Opened: 10, Requests: load.Requests{Query: 60, Update: 30, Insert: 10}}
+		}
+		for _, c := range sparse.contenders {
+			m := measurement{sparse.name, c.name, keys, sparseGoroutines}
+			set(m)
+			r.redisCPU[m] = []float64{9000}
 		}
 	}
 	for _, n := range full.goroutines {
@@ -129,6 +159,10 @@ func TestReportContainsFiguresAndClaims(t *testing.T) {
 		"| `memory`, bytes per key, of 1000000 keys of 16 bytes, the key included | ≤ 105 | 105 | **no** |",
 		"| `RateLimit` on `memory`, ns per hit, 1000 keys, 1 goroutine |  | 500000 (333333–1000000) |  |",
 		"| codec, QUERY decoded ÷ by hand: time | ≤ 1.5 | 1.25 (1.00–1.50) | yes |",
+		"| throttr, old server | 5000 | 2,000 | 1µs | 12.3µs | 2.00 | 10.00 | 8.00 | 1.00 | 164µs | 82.2µs |",
+		"| redis_rate | 20000 | 2,000 | 1µs | 12.3µs | - | - | - | - | - | 9µs |",
+		"| `sparse`, 5000 keys, old server: INSERTs per opened window | ≤ 0 | 1.00 | **no** |",
+		"| `sparse`, 5000 keys, old server: requests to open a window | ≤ 8 | 8.00 | yes |",
 		"| redis_rate | 512 | 2,000 | 1µs | 12.3µs | 1.5µs | 0.00 |",
 		"| RateLimit on throttr/memory | 2,000 | 2,000 | 0.00 | 105 |",
 		"- a machine",

@@ -13,6 +13,12 @@ const limit = 1 << 30
 // scale is the length of windows. Contenders without windows refill the limit in it.
 const scale = time.Hour
 
+// The limit and the scale of sparse keys, most of whose hits open a window.
+const (
+	sparseLimit = 20
+	sparseScale = time.Second
+)
+
 // contender is a way to count or to limit.
 type contender struct {
 	name   string // in tables and charts
@@ -26,6 +32,7 @@ type setup struct {
 	servers *servers
 	keys    int // number of keys that will be used
 	limit   int // of each key
+	scale   time.Duration
 }
 
 // instance is a contender that has been started.
@@ -64,6 +71,7 @@ var (
 	hit = workload{"hit", []contender{
 		throttrHit("throttr", mock), throttrHit("throttr, 3 µs server", slow), rueidisHit, goRedisHit, redisRate,
 	}}
+	sparse   = workload{"sparse", []contender{rueidisHit, redisRate}} // throttr bench measures throttr
 	embedded = workload{"hit in the process", []contender{
 		memoryBackend, memoryRateLimit, goLimiter, ulule, throttledGCRA, xTimeRate,
 	}}
@@ -74,3 +82,8 @@ var sequence = load.NewSequence("key:")
 
 // newKeys returns n keys.
 func newKeys(n int) load.Keys { return load.KeySet{Sequence: sequence, N: n}.Keys() }
+
+// newSparseKeys returns n keys that no other workload uses, whose windows would be longer.
+func newSparseKeys(n int) load.Keys {
+	return load.KeySet{Sequence: load.NewSequence("few:"), N: n}.Keys()
+}

@@ -26,7 +26,7 @@ var memoryBackend = contender{
 		m, most := newMemory(s), uint64(s.limit)
 		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
-				w, err := m.Hit(ctx, key, scale, most, 1)
+				w, err := m.Hit(ctx, key, s.scale, most, 1)
 				return w.Count <= most, err
 			},
 			close: func() { m.Close() },
@@ -39,7 +39,7 @@ var memoryRateLimit = contender{
 	does: "`RateLimit.Hit` on it: the same, with the decision and the time to retry after",
 	start: func(_ context.Context, s setup) (*instance, error) {
 		m := newMemory(s)
-		return &instance{do: hits(m, s.limit), close: func() { m.Close() }}, nil
+		return &instance{do: hits(m, s), close: func() { m.Close() }}, nil
 	},
 }
 
@@ -48,7 +48,7 @@ var goLimiter = contender{
 	does: "`Take` of its memorystore: a bucket per key that is refilled at each interval, counted from the first hit, which " +
 		"makes it a fixed window; in unbounded number, swept every 6 hours",
 	start: func(_ context.Context, s setup) (*instance, error) {
-		store, err := memorystore.New(&memorystore.Config{Tokens: uint64(s.limit), Interval: scale})
+		store, err := memorystore.New(&memorystore.Config{Tokens: uint64(s.limit), Interval: s.scale})
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ var ulule = contender{
 	name: "ulule/limiter", module: "github.com/ulule/limiter/v3",
 	does: "`Get` on its memory store: a fixed window per key; in unbounded number, cleaned every 30 s",
 	start: func(_ context.Context, s setup) (*instance, error) {
-		l := limiter.New(ululememory.NewStore(), limiter.Rate{Period: scale, Limit: int64(s.limit)})
+		l := limiter.New(ululememory.NewStore(), limiter.Rate{Period: s.scale, Limit: int64(s.limit)})
 		return &instance{do: func(ctx context.Context, key string) (bool, error) {
 			res, err := l.Get(ctx, key)
 			return !res.Reached, err
@@ -83,7 +83,7 @@ var throttledGCRA = contender{
 			return nil, err
 		}
 		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
-			MaxRate: throttled.PerDuration(s.limit, scale), MaxBurst: s.limit - 1,
+			MaxRate: throttled.PerDuration(s.limit, s.scale), MaxBurst: s.limit - 1,
 		})
 		if err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ var xTimeRate = contender{
 			mu.Lock()
 			l := limiters[key]
 			if l == nil {
-				l = rate.NewLimiter(rate.Limit(float64(s.limit)/scale.Seconds()), s.limit)
+				l = rate.NewLimiter(rate.Limit(float64(s.limit)/s.scale.Seconds()), s.limit)
 				limiters[key] = l
 			}
 			mu.Unlock()

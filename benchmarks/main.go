@@ -4,6 +4,7 @@
 //
 //	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
 //	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
+//	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
 // processes on free ports. The machine should do nothing else meanwhile.
@@ -29,6 +30,9 @@ type plan struct {
 	goroutines []int         // that share a client, for the charts
 	windows    []int         // numbers of windows in memory
 	filled     int           // number of keys whose memory is measured
+	sparseKeys []int         // numbers of keys that are hit seldom
+	sparse     time.Duration // of each measurement of them
+	before     string        // path of the command throttr of another version; "": there is none
 }
 
 // warmup returns how long each contender runs before it is measured, to open connections and
@@ -39,17 +43,24 @@ func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisec
 // goroutines, and the benchmarks of other packages.
 func (p plan) estimate() time.Duration {
 	round := 24*p.duration*time.Duration(len(p.goroutines)) + 20*time.Second
+	for _, keys := range p.sparseKeys {
+		clients := time.Duration(1)
+		if p.before != "" {
+			clients = 2
+		}
+		round += clients * (p.sparse + 15*time.Second + time.Duration(keys)*time.Millisecond/2)
+	}
 	return (time.Duration(p.rounds)*round + 30*time.Second).Round(30 * time.Second)
 }
 
 var (
 	full = plan{
 		rounds: 5, duration: time.Second, goroutines: []int{1, 4, 16, 64, 256, 512},
-		windows: []int{1e3, 1e5, 1e7}, filled: 1e6,
+		windows: []int{1e3, 1e5, 1e7}, filled: 1e6, sparseKeys: []int{5_000, 20_000}, sparse: 4 * time.Second,
 	}
 	quick = plan{
 		rounds: 1, duration: 50 * time.Millisecond, goroutines: []int{1, 64},
-		windows: []int{1e3, 1e5}, filled: 1e5,
+		windows: []int{1e3, 1e5}, filled: 1e5, sparseKeys: []int{500}, sparse: time.Second,
 	}
 )
 
@@ -57,6 +68,7 @@ func main() {
 	p := full
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
+	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
@@ -65,7 +77,7 @@ func main() {
 	}
 	flag.Parse()
 	if *isQuick {
-		p = quick
+		quick.before, p = p.before, quick
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 
@@ -14,6 +15,9 @@ const (
 	fewKeys  = 1000
 	manyKeys = 100_000
 )
+
+// sparseGoroutines is the number of goroutines that hit sparse keys.
+const sparseGoroutines = 64
 
 // oneKeyGoroutines are the numbers of goroutines that hit one key.
 var oneKeyGoroutines = []int{1, 64}
@@ -44,6 +48,7 @@ type results struct {
 	loads    map[measurement][]load.Result // by round
 	perKey   map[string]float64            // bytes per key, by contender
 	ratios   map[string][]float64          // by round, of codeBenchmarks
+	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per hit of sparse
 	versions []string
 }
 
@@ -51,7 +56,8 @@ type results struct {
 func measure(ctx context.Context, p plan, s *servers) (*results, error) {
 	defer runtime.KeepAlive(ballast)
 	r := &results{
-		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{}, versions: versions(ctx),
+		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{},
+		redisCPU: map[measurement][]float64{}, versions: versions(ctx),
 	}
 	if err := r.fill(ctx); err != nil {
 		return nil, err
@@ -89,7 +95,12 @@ func (r *results) round(ctx context.Context, s *servers) error {
 			return err
 		}
 	}
-	if err := r.compareWithRaw(ctx, s); err != nil {
+	for _, n := range r.plan.sparseKeys {
+		if err := r.compare(ctx, s, sparse, n, sparseGoroutines); err != nil {
+			return err
+		}
+	}
+	if err := r.runThrottrBench(ctx, s); err != nil {
 		return err
 	}
 	return r.runCodeBenchmarks(ctx)
@@ -109,7 +120,12 @@ func (r *results) compare(ctx context.Context, s *servers, w workload, keys, gor
 func (r *results) measure(ctx context.Context, s *servers, workload string, c contender, n, goroutines int) error {
 	m := measurement{workload, c.name, n, goroutines}
 	keys := newKeys(n)
-	instance, err := c.start(ctx, setup{servers: s, keys: n, limit: limit})
+	conditions := setup{servers: s, keys: n, limit: limit, scale: scale}
+	if workload == sparse.name {
+		keys = newSparseKeys(n)
+		conditions.limit, conditions.scale = sparseLimit, sparseScale
+	}
+	instance, err := c.start(ctx, conditions)
 	if err != nil {
 		return fmt.Errorf("%v: %w", m, err)
 	}
@@ -118,13 +134,17 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 		return fmt.Errorf("%v: %w", m, err)
 	}
 	cfg := load.Config{Goroutines: goroutines, Warmup: r.plan.warmup(), Duration: r.plan.duration}
+	if workload == sparse.name {
+		cfg.Warmup, cfg.Duration = 2*sparseScale, r.plan.sparse
+	}
 	if workload == embedded.name {
-		cfg.Batch = 100 // reading the clock takes as long as some hits
+		cfg.PerReading = 100 // reading the clock takes as long as some hits
 	}
 	runtime.GC()
+	before := s.redisCPU()
 	res, err := load.Run(ctx, cfg, func(ctx context.Context, worker int, i uint64) error {
 		allowed, err := instance.do(ctx, keys.Pick(worker, i))
-		if err == nil && !allowed {
+		if err == nil && !allowed && workload != sparse.name {
 			err = errDenied
 		}
 		return err
@@ -136,6 +156,11 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 		return fmt.Errorf("%v: %w", m, err)
 	}
 	r.loads[m] = append(r.loads[m], res)
+	if workload == sparse.name {
+		used := float64(s.redisCPU() - before)
+		elapsed := cfg.Warmup + res.Elapsed
+		r.redisCPU[m] = append(r.redisCPU[m], used/(res.PerSecond*elapsed.Seconds()))
+	}
 	fmt.Fprintf(os.Stderr, "%v: %.0f/s\n", m, res.PerSecond)
 	return nil
 }
@@ -148,7 +173,7 @@ func (r *results) fill(ctx context.Context) error {
 			continue // it has the records of memoryBackend
 		}
 		before := heap()
-		instance, err := c.start(ctx, setup{keys: n, limit: limit})
+		instance, err := c.start(ctx, setup{keys: n, limit: limit, scale: scale})
 		if err != nil {
 			return err
 		}
@@ -201,3 +226,22 @@ func p50(r load.Result) float64       { return float64(r.P50) }
 func p99(r load.Result) float64       { return float64(r.P99) }
 func cpu(r load.Result) float64       { return r.CPUPerOperation }
 func allocs(r load.Result) float64    { return r.AllocsPerOperation }
+
+// perOpened returns the figure of a number per opened window.
+func perOpened(n func(*load.Windows) uint64) figure {
+	return func(r load.Result) float64 {
+		if r.Windows == nil {
+			return math.NaN()
+		}
+		return r.Windows.PerWindow(float64(n(r.Windows)))
+	}
+}
+
+// Numbers of windows, and of what they take servers.
+func hitsOf(w *load.Windows) uint64      { return w.Hits }
+func requestsOf(w *load.Windows) uint64  { return w.Requests.All() }
+func openingOf(w *load.Windows) uint64   { return w.Opening() }
+func creationsOf(w *load.Windows) uint64 { return w.Requests.Creations() }
+
+// serverTimeOf is in nanoseconds.
+func serverTimeOf(w *load.Windows) uint64 { return uint64(w.Requests.ServerTime()) }

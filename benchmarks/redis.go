@@ -44,7 +44,7 @@ var rueidisHit = contender{
 			do: func(ctx context.Context, key string) (bool, error) {
 				res := client.DoMulti(ctx,
 					client.B().Incr().Key(key).Build(),
-					client.B().Pexpire().Key(key).Milliseconds(scale.Milliseconds()).Nx().Build(),
+					client.B().Pexpire().Key(key).Milliseconds(s.scale.Milliseconds()).Nx().Build(),
 					client.B().Pttl().Key(key).Build())
 				count, err := res[0].AsInt64()
 				for _, r := range res[1:] {
@@ -87,7 +87,7 @@ var goRedisHit = contender{
 			do: func(ctx context.Context, key string) (bool, error) {
 				pipe := client.Pipeline()
 				count := pipe.Incr(ctx, key)
-				pipe.Do(ctx, "pexpire", key, scale.Milliseconds(), "nx")
+				pipe.Do(ctx, "pexpire", key, s.scale.Milliseconds(), "nx")
 				pipe.PTTL(ctx, key)
 				_, err := pipe.Exec(ctx)
 				return count.Val() <= int64(s.limit), err
@@ -104,7 +104,7 @@ var redisRate = contender{
 	start: func(_ context.Context, s setup) (*instance, error) {
 		client := connectGoRedis(s)
 		limiter := redis_rate.NewLimiter(client)
-		rate := redis_rate.Limit{Rate: s.limit, Burst: s.limit, Period: scale}
+		rate := redis_rate.Limit{Rate: s.limit, Burst: s.limit, Period: s.scale}
 		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				res, err := limiter.Allow(ctx, key, rate)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
 // report writes the results as Markdown.
@@ -24,7 +25,7 @@ contain the lowest and the highest round; if these differ much, the machine was 
 		fmt.Fprintf(w, "- %s\n", v)
 	}
 	fmt.Fprintf(w, "\n## Ratios\n\n")
-	rows(w, []string{"what", ">required", ">measured", "holds"}, r.claimRows())
+	rows(w, []string{"what", ">required", ">measured", "holds"}, r.requirementRows())
 	fmt.Fprintf(w, `
 *Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
 counts the bytes of the responses (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Client and
@@ -51,6 +52,15 @@ request as a real Throttr server. CPU per operation is that of the client only, 
 		rows(w, strings.Fields("client >goroutines >operations/s >p50 >p99 >CPU/operation >allocations/operation"), r.networkRows(at.workload, at.keys, at.goroutines))
 		fmt.Fprintln(w)
 	}
+	fmt.Fprintf(w, "### Sparse keys\n\n")
+	rows(w, []string{"client", ">keys", ">hits/s", ">p50", ">p99", ">hits/window", ">requests/window", ">to open", ">INSERTs/window", ">server time/window", ">server time/hit"}, r.sparseRows())
+	fmt.Fprintf(w, `
+Windows of %v and a limit of %d, so that most hits open a window. No key is new. The "old server" is a mock server that
+takes as long for each request as a real one that has made %d records: %v, and %v for an INSERT. Requests are those
+per opened window; those "to open" are all but the UPDATE and QUERY of each further hit. Server time is what the requests
+take on such a server, or the processor time that Redis has used.
+
+`, sparseScale, sparseLimit, servicetime.OldAge, servicetime.Request, servicetime.Creation(servicetime.OldAge))
 	fmt.Fprintf(w, "## In the process\n\n")
 	rows(w, []string{"package", ">1 key, 1 goroutine", ">100,000 keys, 2 goroutines", ">allocations/hit", ">bytes/key"}, r.embeddedRows())
 	fmt.Fprintf(w, `
@@ -90,6 +100,34 @@ func (r *results) networkRows(w workload, keys int, goroutines []int) (all [][]s
 	return all
 }
 
+// sparseRows returns the figures of sparse keys.
+func (r *results) sparseRows() (all [][]string) {
+	contenders := []string{benchedOld}
+	if r.plan.before != "" {
+		contenders = append(contenders, before)
+	}
+	for _, c := range sparse.contenders {
+		contenders = append(contenders, c.name)
+	}
+	for _, keys := range r.plan.sparseKeys {
+		for _, name := range contenders {
+			m := measurement{sparse.name, name, keys, sparseGoroutines}
+			of := func(f figure) float64 { return load.Median(r.each(m, f)) }
+			per := func(n func(*load.Windows) uint64) string { return decimal(of(perOpened(n))) }
+			window := of(perOpened(serverTimeOf))
+			hit := load.Median(r.redisCPU[m])
+			if math.IsNaN(hit) {
+				hit = window / of(perOpened(hitsOf))
+			}
+			all = append(all, []string{
+				name, fmt.Sprint(keys), count(of(perSecond)), duration(of(p50)), duration(of(p99)),
+				per(hitsOf), per(requestsOf), per(openingOf), per(creationsOf), duration(window), duration(hit),
+			})
+		}
+	}
+	return all
+}
+
 // embeddedRows returns the figures of the packages in the process.
 func (r *results) embeddedRows() (all [][]string) {
 	for _, c := range embedded.contenders {
@@ -106,9 +144,9 @@ func (r *results) embeddedRows() (all [][]string) {
 	return all
 }
 
-// claimRows returns the claims.
-func (r *results) claimRows() (all [][]string) {
-	for _, c := range r.claims() {
+// requirementRows returns the requirements.
+func (r *results) requirementRows() (all [][]string) {
+	for _, c := range r.requirements() {
 		m := load.Median(c.measured)
 		holds := ""
 		if c.bound != "" {
@@ -163,6 +201,14 @@ func duration(ns float64) string {
 		return "-"
 	}
 	return load.FormatDuration(time.Duration(ns))
+}
+
+// decimal formats a number with two decimals.
+func decimal(f float64) string {
+	if math.IsNaN(f) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", f)
 }
 
 func plural(n int, what string) string {

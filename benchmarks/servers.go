@@ -10,13 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
-// serviceTime is the time that a real Throttr server takes for a request.
+// serviceTime is the time that the 3 µs server takes for a request, as a real server does.
 const serviceTime = 3 * time.Microsecond
+
+// oldServer are the flags of a mock server that takes as long as a real one that has made many
+// records.
+var oldServer = []string{"-service-time", servicetime.Request.String(), "-slow-creation", strconv.Itoa(servicetime.OldAge)}
 
 // servers are processes that listen on the loopback interface.
 type servers struct {
@@ -24,6 +31,7 @@ type servers struct {
 	command string // the path of the command throttr
 	mock    *process
 	slow    *process // a mock server that takes serviceTime for each request
+	old     *process // a mock server that is as slow as a real one that has made many records
 	redis   *process
 }
 
@@ -53,6 +61,9 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		return nil, err
 	}
 	if s.slow, err = s.startMock(ctx, "-service-time", serviceTime.String()); err != nil {
+		return nil, err
+	}
+	if s.old, err = s.startMock(ctx, oldServer...); err != nil {
 		return nil, err
 	}
 	for range 3 { // another process may get the port first
@@ -124,6 +135,22 @@ func (p *process) responds() bool {
 	return err == nil && string(reply) == "+PONG"
 }
 
+// redisCPU returns the processor time that Redis has used, if the system reports it.
+func (s *servers) redisCPU() time.Duration {
+	const user, system = 11, 12 // fields after the name, in hundredths of a second
+	if s == nil {
+		return 0
+	}
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.redis.cmd.Process.Pid))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= system {
+		return 0
+	}
+	u, _ := strconv.Atoi(fields[user])
+	k, _ := strconv.Atoi(fields[system])
+	return time.Duration(u+k) * time.Second / 100
+}
+
 func (p *process) start() error {
 	p.cmd.Stderr = &p.errs
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
@@ -143,7 +170,7 @@ func (p *process) end() error {
 // stop ends all servers. It returns an error if one of them failed.
 func (s *servers) stop() error {
 	var errs []error
-	for _, p := range []*process{s.mock, s.slow, s.redis} {
+	for _, p := range []*process{s.mock, s.slow, s.old, s.redis} {
 		if p != nil {
 			errs = append(errs, p.end())
 		}

@@ -59,16 +59,16 @@ func throttrHit(name string, server func(*servers) string) contender {
 			if err != nil {
 				return nil, err
 			}
-			return &instance{do: hits(client.Backend(), s.limit), close: func() { client.Close() }}, nil
+			return &instance{do: hits(client.Backend(), s), close: func() { client.Close() }}, nil
 		},
 	}
 }
 
 // hits returns an operation that hits a window of a backend.
-func hits(backend throttr.Backend, limit int) func(context.Context, string) (bool, error) {
-	limiter, most := throttr.NewRateLimit(backend), uint64(limit)
+func hits(backend throttr.Backend, s setup) func(context.Context, string) (bool, error) {
+	limiter, most := throttr.NewRateLimit(backend), uint64(s.limit)
 	return func(ctx context.Context, key string) (bool, error) {
-		res, err := limiter.Hit(ctx, key, scale, most)
+		res, err := limiter.Hit(ctx, key, s.scale, most)
 		return res.Allowed, err
 	}
 }

@@ -108,7 +108,7 @@ func TestDecodeErrorsNameOffsetFieldAndValue(t *testing.T) {
 	require.EqualError(t, err, "codec: malformed frame: frame of 65543 bytes at offset 0, at most 8096 are allowed")
 }
 
-func TestStringMethods(t *testing.T) {
+func TestStringMethodsNameTheValue(t *testing.T) {
 	for _, tt := range []struct {
 		value interface{ String() string }
 		want  string

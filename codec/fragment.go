@@ -41,9 +41,9 @@ type FragmentDecoder[E FragmentEntry[E]] struct {
 	// malformed. 0 is no bound. The fragments of real servers have less than 24 KiB.
 	MaxFragment uint64
 
-	state fragments[E]
-	part  []byte // the bytes of the next item that have arrived
-	taken bool   // part is complete, and was decoded by the last call
+	parser fragments[E]
+	part   []byte // the bytes of the next item that have arrived
+	taken  bool   // part is complete, and was decoded by the last call
 }
 
 // Decode decodes bytes of src up to the end of a fragment or of the response, and returns
@@ -59,19 +59,19 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 	if d.taken {
 		d.part, d.taken = d.part[:0], false
 	}
-	d.state.max = d.MaxFragment
-	for !d.state.done() {
+	d.parser.max = d.MaxFragment
+	for !d.parser.done() {
 		item := d.next(src, &n)
 		if item == nil {
 			return nil, n, ErrShort
 		}
-		ended, err := d.state.feed(item)
+		ended, err := d.parser.feed(item)
 		if err != nil {
 			return nil, 0, err
 		}
 		if ended {
 			d.taken = len(d.part) > 0
-			return d.state.entries, n, nil
+			return d.parser.entries, n, nil
 		}
 		d.part = d.part[:0]
 	}
@@ -79,12 +79,12 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 }
 
 // Done reports whether the response is complete.
-func (d *FragmentDecoder[E]) Done() bool { return d.state.done() }
+func (d *FragmentDecoder[E]) Done() bool { return d.parser.done() }
 
 // next returns the next item, or nil if it has not arrived yet. It adds the bytes that it
 // took from src[*n:] to *n. An item that lies in src as a whole is not copied.
 func (d *FragmentDecoder[E]) next(src []byte, n *int) []byte {
-	size, rest := d.state.size(), src[*n:]
+	size, rest := d.parser.size(), src[*n:]
 	if len(d.part) == 0 && uint64(len(rest)) >= size {
 		*n += int(size)
 		return rest[:size:size]

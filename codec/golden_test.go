@@ -161,7 +161,7 @@ func eachGolden(t *testing.T, do func(t *testing.T, g golden, src []byte)) {
 	}
 }
 
-func TestEncode(t *testing.T) {
+func TestEncodersReturnTheGoldenBytes(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		got, err := g.frame.AppendBinary(nil)
 		require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestEncodeKeepsEarlierBytes(t *testing.T) {
 	})
 }
 
-func TestDecode(t *testing.T) {
+func TestDecodersReturnTheGoldenFrames(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		got, n, err := g.decode(src)
 		require.NoError(t, err)

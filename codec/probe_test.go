@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestProbeBytes(t *testing.T) {
+func TestProbeHasTheRecordedBytes(t *testing.T) {
 	got, err := codec.AppendProbe([]byte("kept"), []byte("\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"))
 	require.NoError(t, err)
 	// The first 28 bytes are those of a recorded conversation with a server.
@@ -73,7 +73,7 @@ func TestProbeTailIsBounded(t *testing.T) {
 	require.Equal(t, dst, got)
 }
 
-func TestDecodeProbe(t *testing.T) {
+func TestDecodeProbeFindsTheValueSize(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		responses string

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"strconv"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
 // Unit is the unit of a TTL, one byte on the wire. A server stores and returns an unknown
@@ -87,12 +89,10 @@ func TTLOf[T Value](d time.Duration) (TTL[T], error) {
 	if u, ok := finestUnit(d, uint64(^T(0))); ok {
 		return TTL[T]{Amount: T(d / u.Duration()), Unit: u}, nil
 	}
-	need := 8
-	for _, size := range []int{4, 2} {
-		if _, ok := finestUnit(d, math.MaxUint64>>(64-8*size)); ok {
-			need = size
-		}
-	}
+	need := valuesize.Smallest(func(max uint64) bool {
+		_, ok := finestUnit(d, max)
+		return ok
+	})
 	return TTL[T]{}, fmt.Errorf("%w: %v is not exact in any unit with values of %d %s, a value size of %d would do",
 		ErrTTLRange, d, Size[T](), plural(Size[T](), "byte"), need)
 }

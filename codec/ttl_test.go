@@ -100,7 +100,7 @@ func TestTTLOfRejectsDurationsThatAreNotPositive(t *testing.T) {
 	}
 }
 
-func TestDurationSaturates(t *testing.T) {
+func TestDurationOfATTLStopsAtTheLongest(t *testing.T) {
 	for _, tt := range []struct {
 		ttl  codec.TTL[uint64]
 		want time.Duration

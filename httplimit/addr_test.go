@@ -31,7 +31,7 @@ func keyOf(t testing.TB, cfg httplimit.AddrConfig, remote string, lines ...strin
 	return key(r)
 }
 
-func TestRemoteAddr(t *testing.T) {
+func TestRemoteAddrIsTheKeyWithoutProxies(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.1:80":              "192.0.2.1",
 		"192.0.2.1":                 "192.0.2.1",
@@ -66,7 +66,7 @@ func TestRemoteAddr(t *testing.T) {
 	}
 }
 
-func TestPrefixes(t *testing.T) {
+func TestAddressesOfOnePrefixShareAKey(t *testing.T) {
 	for _, test := range []struct {
 		cfg          httplimit.AddrConfig
 		remote, want string
@@ -83,7 +83,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-func TestForwardedAddresses(t *testing.T) {
+func TestXForwardedForNamesTheClient(t *testing.T) {
 	proxies := prefixes("10.0.0.0/8", "2001:db8:aaaa::/48")
 	const proxy = "10.0.0.1:4711"
 	for name, test := range map[string]struct {
@@ -141,7 +141,7 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 }
 
-func TestForwarded(t *testing.T) {
+func TestForwardedHeaderNamesTheClient(t *testing.T) {
 	cfg := httplimit.AddrConfig{Proxies: prefixes("10.0.0.0/8"), Header: "Forwarded"}
 	const none = "10.0.0.1"
 	for line, want := range map[string]string{
@@ -189,7 +189,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-func TestProxyOnUnixSocket(t *testing.T) {
+func TestProxyOnAUnixSocketIsTrusted(t *testing.T) {
 	cfg := httplimit.AddrConfig{UnixProxy: true, Header: "X-Forwarded-For"}
 	for _, remote := range []string{"", "@", "@proxy", "/run/proxy.sock"} {
 		require.Equal(t, "192.0.2.1", keyOf(t, cfg, remote, "203.0.113.9, 192.0.2.1"), remote)
@@ -200,7 +200,7 @@ func TestProxyOnUnixSocket(t *testing.T) {
 	require.Equal(t, "", keyOf(t, cfg, "example.com:80", "203.0.113.9"))
 }
 
-func TestFormsOfProxyPrefixes(t *testing.T) {
+func TestProxyPrefixesMatchInEveryForm(t *testing.T) {
 	for _, p := range []string{"10.0.0.1/32", "10.1.2.3/8", "::ffff:10.0.0.0/104"} {
 		cfg := httplimit.AddrConfig{Proxies: prefixes(p), Header: "X-Forwarded-For"}
 		require.Equal(t, "192.0.2.1", keyOf(t, cfg, "10.0.0.1:80", "192.0.2.1"), p)

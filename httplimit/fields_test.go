@@ -62,7 +62,7 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	}
 }
 
-func TestPolicyFields(t *testing.T) {
+func TestPolicyFieldNamesEveryLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		limits []httplimit.Limit
 		field  string
@@ -119,7 +119,7 @@ func TestRemainingTimeIsWithinTheScaleWhateverTheClock(t *testing.T) {
 	}
 }
 
-func TestLegacyFields(t *testing.T) {
+func TestLegacyFieldsHaveSecondsOrATime(t *testing.T) {
 	for _, test := range []struct {
 		legacy httplimit.Legacy
 		reset  string
@@ -132,7 +132,7 @@ func TestLegacyFields(t *testing.T) {
 	require.Equal(t, "1893456061", s.get(alice).Header.Get("X-RateLimit-Reset"), "rounded up")
 }
 
-func TestHideFields(t *testing.T) {
+func TestHideFieldsLeavesOnlyRetryAfter(t *testing.T) {
 	s := newSite(t, httplimit.Config{HideFields: true, Limits: []httplimit.Limit{httplimit.PerHour(0)}})
 	res := s.get(alice)
 	require.Equal(t, 429, res.StatusCode)
@@ -157,7 +157,7 @@ func TestStackedMiddlewareSetsFieldsOfBoth(t *testing.T) {
 	require.Equal(t, "Origin", w.Header().Get("Vary"))
 }
 
-func TestAnswers(t *testing.T) {
+func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	type want struct {
 		status                   int
 		contentType, body, retry string
@@ -310,7 +310,7 @@ func TestCanceledBackendIsAFailure(t *testing.T) {
 	require.Equal(t, 503, s.get(alice).StatusCode)
 }
 
-func TestOverARealConnection(t *testing.T) {
+func TestDenialsReachARealClient(t *testing.T) {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}})
 	require.NoError(t, err)
 	srv := httptest.NewServer(limit(http.NotFoundHandler()))

@@ -64,7 +64,7 @@ func TestLimitHoldsForConcurrentRequests(t *testing.T) {
 	require.EqualValues(t, 100, served.Load())
 }
 
-func TestSeveralLimits(t *testing.T) {
+func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 	second, hour := httplimit.PerSecond(2), httplimit.PerHour(3)
 	type step struct {
 		advance  time.Duration
@@ -153,7 +153,7 @@ func TestHandlerFindsDecisionInContext(t *testing.T) {
 	}, d)
 }
 
-func TestFromContextWithoutMiddleware(t *testing.T) {
+func TestFromContextReturnsFalseWithoutMiddleware(t *testing.T) {
 	d, ok := httplimit.FromContext(t.Context())
 	require.False(t, ok)
 	require.Zero(t, d)
@@ -185,7 +185,7 @@ func TestSkipIsCalledForEachRequest(t *testing.T) {
 	require.Equal(t, []int{202}, s.statuses(1, alice, preflight))
 }
 
-func TestKeys(t *testing.T) {
+func TestRequestsOfOneKeyShareALimit(t *testing.T) {
 	long := strings.Repeat("k", 129)
 	digest := sha256.Sum256([]byte(long))
 	for name, test := range map[string]struct {
@@ -262,7 +262,7 @@ func TestNamesKeepCountsApart(t *testing.T) {
 	}
 }
 
-func TestPlans(t *testing.T) {
+func TestPlanOfARequestDecidesItsLimits(t *testing.T) {
 	plans := map[string]*httplimit.Plan{
 		"pro":      httplimit.MustPlan(httplimit.PerMinute(5)),
 		"internal": httplimit.MustPlan(),
@@ -276,7 +276,7 @@ func TestPlans(t *testing.T) {
 		httplimit.MustPlan(httplimit.PerHour(2), httplimit.PerSecond(1)).Limits())
 }
 
-func TestCost(t *testing.T) {
+func TestCostOfARequestIsCounted(t *testing.T) {
 	for name, test := range map[string]struct {
 		costs    []uint64
 		statuses []int

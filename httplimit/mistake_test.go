@@ -80,7 +80,7 @@ func TestScaleBelowOneMillisecondIsAnError(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestNilArguments(t *testing.T) {
+func TestNilArgumentsAreRefusedOrHaveDefaults(t *testing.T) {
 	limits := []httplimit.Limit{httplimit.PerHour(1)}
 	_, err := httplimit.New(nil, httplimit.Config{Limits: limits})
 	require.EqualError(t, err, "httplimit: invalid configuration: the RateLimit is nil")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cleanStep is the number of slots that a cleaning examines before it releases the shard's mutex.
+// cleanStep is the number of slots that a cleaning examines before it unlocks the shard's mutex.
 const cleanStep = 128
 
 // cleanLoop calls Clean every CleanPeriod until the backend is closed.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// entry is the state of a window. Times are nanoseconds since the backend's origin. The last
-// update is rounded down, see resolution.
+// entry is a window in a table. Times are nanoseconds since the backend's origin. The last update is
+// rounded down, see resolution.
 type entry struct {
 	start, updated int64
 	count          uint64

@@ -187,7 +187,7 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 	require.Zero(t, b.Len())
 }
 
-func TestDeleteOfAllScales(t *testing.T) {
+func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock)
 	c := caller{t, b}

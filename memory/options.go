@@ -26,7 +26,7 @@ const (
 	Evict
 )
 
-// Dropped is the last state of a window that was removed.
+// Dropped is a window that was removed, as it was last.
 type Dropped struct {
 	Key    string        // a hash of the key if it is longer than 128 bytes
 	Scale  time.Duration // the length of the window

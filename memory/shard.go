@@ -63,7 +63,7 @@ func (s *shard) find(k id) record {
 	return nil
 }
 
-// describe sets w to the state of a window. (A result would be copied.)
+// describe makes w describe a window. (A result would be copied.)
 func (s *shard) describe(w *window.Window, e *entry, now int64) {
 	at, base := s.reference.time, s.reference.nanos
 	end := e.end()

@@ -93,7 +93,7 @@ func (t *table) remove(slot int) {
 	t.tags[slot] = 0
 }
 
-// compact releases memory if most of it is not in use.
+// compact frees memory if most of it is not in use.
 func (t *table) compact() {
 	switch {
 	case t.n == 0:

@@ -41,7 +41,7 @@ func (ts *tables) ofNth(nth int) *table {
 	return &ts[i]
 }
 
-// compact releases the memory of tables that are mostly unused.
+// compact frees the memory of tables that are mostly unused.
 func (ts *tables) compact() {
 	for i := range ts {
 		ts[i].compact()

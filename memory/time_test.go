@@ -73,7 +73,7 @@ func TestCountsDoNotWrapAround(t *testing.T) {
 	require.EqualValues(t, uint64(math.MaxUint64), w.Count)
 }
 
-func TestClockThatGoesBack(t *testing.T) {
+func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := &anyClock{time.Date(2030, time.January, 1, 10, 0, 0, 0, time.UTC)}

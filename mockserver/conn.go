@@ -113,6 +113,15 @@ func (c *conn) read() {
 // buffered, the reader sends them itself, all together, which saves waking the writer.
 // It reports whether the connection goes on.
 func (c *conn) serve(data []byte) bool {
+	if t := c.srv.thread; t.Sleeps() {
+		t.Acquire()
+		c.out.hold(true)
+		ok := c.feed(data)
+		t.Release()
+		c.out.hold(false)
+		c.out.signal()
+		return ok
+	}
 	if !c.buffered {
 		ok := c.feed(data)
 		c.out.signal()
@@ -157,7 +166,6 @@ func (s *Server) execute(c *conn, n int) bool {
 	c.readBytes += uint64(n)
 	began := s.thread.Begin()
 	now := s.clock.now()
-	executed := 0
 	rest := c.in
 	for len(rest) > 0 && !c.gone {
 		n, err := s.step(c, rest, now)
@@ -172,9 +180,8 @@ func (s *Server) execute(c *conn, n int) bool {
 			break
 		}
 		rest = rest[n:]
-		executed++
 	}
-	s.thread.Spend(began, executed)
+	s.thread.Spend(began)
 	c.in = append(c.in[:0], rest...)
 	return !c.gone
 }
@@ -191,12 +198,14 @@ func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
 	if handle == nil {
 		return 0, unknownOp(op)
 	}
+	made := s.store.made
 	x := &c.x
 	*x = exchange{conn: c, op: op, out: x.out[:0]}
 	n, err := handle(x, src)
 	if err != nil {
 		return 0, err
 	}
+	s.thread.Owe(s.costs.Of(op, made))
 	if s.observer != nil {
 		s.observe(c, x)
 	}

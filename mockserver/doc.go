@@ -36,7 +36,8 @@
 //   - [Server.Send] sends bytes that no request asked for.
 //   - [Server.Refuse], [Server.Restart] and [Server.Recompile] act on the server.
 //
-// For a slow server, inject a [Fault] with a Delay.
+// For a slow server, inject a [Fault] with a Delay. [WithServiceTime] and [WithSlowCreation]
+// make the server as slow as a real one: requests wait until those before them are done.
 //
 // # Networks
 //

@@ -75,7 +75,7 @@ func TestDelayHoldsBackLaterResponses(t *testing.T) {
 	}, virtual)
 }
 
-func TestDelaysOverlap(t *testing.T) {
+func TestDelayedResponsesDoNotWaitForEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Delay: time.Second})
 		w := connect(t, srv)
@@ -186,7 +186,7 @@ func TestCutCountsBytesOfAllWrites(t *testing.T) {
 	})
 }
 
-func TestCutsInBothDirections(t *testing.T) {
+func TestCutsOfBothDirectionsAreIndependent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: 3})
 		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: 0})

@@ -56,7 +56,7 @@ func TestExpiryIsExactByDefault(t *testing.T) {
 	}, virtual)
 }
 
-func TestIncreaseWraps(t *testing.T) {
+func TestIncreaseBeyondTheLargestValueWraps(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w := connect(t, srv)
 		require.Equal(t, "0101", w.ask(insert("k", 65535, 1, codec.Hours), increase("k", 3)))

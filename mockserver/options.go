@@ -1,7 +1,6 @@
 package mockserver
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/throttr-go/throttr/internal/servicetime"
@@ -16,7 +15,8 @@ type options struct {
 	network   string
 	addr      string
 	split     int
-	thread    *servicetime.Thread
+	costs     servicetime.Costs
+	made      int // records that were made before, for costs
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -69,15 +69,6 @@ func WithRealCollector() Option {
 // WithSplit calls [Server.Split] before the server accepts connections.
 func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 
-// WithThread makes the server spend time on each request, one request at a time, as a
-// real server does. It serves the benchmarks of this module: the package of its
-// argument is internal. To delay responses in a test, use [Server.Inject] with a [Fault]
-// that has a Delay.
-//
-// [Start] refuses it together with [WithVirtualClock] or the network "memory". Each
-// server needs a Thread of its own.
-func WithThread(t *servicetime.Thread) Option { return func(o *options) { o.thread = t } }
-
 // WithObserver makes the server call f for each executed request, in the order of
 // execution and before the response is sent. The server is locked during the call: f
 // must be quick, and must not call methods of the server other than [Server.Now].
@@ -98,8 +89,5 @@ func (o *options) check() error {
 	default:
 		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
 	}
-	if o.thread != nil && (o.virtual || o.network == "memory") {
-		return errors.New("mockserver: WithThread needs the real clock and a socket")
-	}
-	return nil
+	return o.checkCosts()
 }

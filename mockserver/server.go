@@ -19,8 +19,9 @@ type Server struct {
 	overflow bool
 	network  string
 	split    atomic.Int64
-	thread   *servicetime.Thread
-	wg       sync.WaitGroup // every goroutine of the server
+	costs    servicetime.Costs
+	thread   *servicetime.Thread // spends the time of costs; nil: requests take none
+	wg       sync.WaitGroup      // every goroutine of the server
 
 	lifecycle sync.Mutex // held by Restart and Close; locked before mu
 
@@ -61,7 +62,8 @@ func Start(opts ...Option) (*Server, error) {
 		events:   o.hazards[Events],
 		overflow: o.hazards[Overflow],
 		network:  o.network,
-		thread:   o.thread,
+		costs:    o.costs,
+		thread:   o.thread(),
 		addr:     o.addr,
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
@@ -70,6 +72,7 @@ func Start(opts ...Option) (*Server, error) {
 	s.store = store{
 		wrap:      o.hazards[Wrap],
 		records:   make(map[string]*record),
+		made:      o.made,
 		collector: newCollector(&o, s.lockedUp),
 		garbler:   garbler{on: o.hazards[GarbledList]},
 		start:     s.since,

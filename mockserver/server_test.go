@@ -163,7 +163,7 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 	require.Equal(t, 5, srv.Requests(codec.OpQuery), "the counts can still be read")
 }
 
-func TestManyConcurrentClients(t *testing.T) {
+func TestRequestsOfConcurrentClientsAreAllExecuted(t *testing.T) {
 	const clients, rounds, batch = 8, 50, 20
 	executed := 0
 	srv := mockserver.RunT(t, mockserver.WithObserver(func(mockserver.Exec) { executed++ }))

@@ -1,23 +1,24 @@
 package mockserver_test
 
 import (
+	"encoding"
 	"io"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/servicetime"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 func TestServiceTimeIsSpentOnOneRequestAfterTheOther(t *testing.T) {
 	const each, n = 100 * time.Microsecond, 100
-	thread, err := servicetime.New(each)
-	require.NoError(t, err)
-	srv := mockserver.RunT(t, mockserver.WithThread(thread))
+	srv := mockserver.RunT(t, mockserver.WithServiceTime(each))
 	start := time.Now()
 	var clients sync.WaitGroup
 	for range 3 {
@@ -36,13 +37,81 @@ func TestServiceTimeIsSpentOnOneRequestAfterTheOther(t *testing.T) {
 	}
 	clients.Wait()
 	require.GreaterOrEqual(t, time.Since(start), 3*2*n*each)
+	require.Equal(t, 3*2*n*each, srv.Busy())
 }
 
-func TestServiceTimeNeedsTheRealClockAndASocket(t *testing.T) {
-	thread, err := servicetime.New(1)
-	require.NoError(t, err)
-	for _, other := range []mockserver.Option{mockserver.WithVirtualClock(), mockserver.WithAddr("memory", "")} {
-		_, err := mockserver.Start(mockserver.WithThread(thread), other)
-		require.ErrorContains(t, err, "WithThread")
+// In a bubble the clock stands for the server's thread: time passes only while it is busy.
+func TestServiceTimeInMemoryPassesInABubble(t *testing.T) {
+	const each, n = time.Microsecond, 100
+	synctest.Test(t, func(t *testing.T) {
+		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""), mockserver.WithServiceTime(each))
+		start := time.Now()
+		var clients sync.WaitGroup
+		for range 3 {
+			conn, err := srv.Dial(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+			clients.Go(func() {
+				if got := askReal(t, conn, 2, query("k"), query("k")); got != "0000" {
+					t.Error(got)
+				}
+				began := time.Since(start)
+				go conn.Write(flood(t, n))
+				if _, err := io.ReadFull(conn, make([]byte, n)); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start) - began; took < n*each {
+					t.Errorf("%d requests took %v", n, took)
+				}
+			})
+		}
+		clients.Wait()
+		require.Equal(t, 3*(2+n)*each, time.Since(start), "one after the other")
+		require.Equal(t, 3*(2+n)*each, srv.Busy())
+	})
+}
+
+func TestServiceTimeWithVirtualClockIsOnlyAddedUp(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		start := time.Now()
+		connect(t, srv).ask(query("k"), query("k"))
+		require.Equal(t, 2*time.Microsecond, srv.Busy())
+		require.Equal(t, mockserver.Epoch, srv.Now())
+		require.Zero(t, time.Since(start))
+	}, virtual, mockserver.WithServiceTime(time.Microsecond))
+}
+
+func TestCreationSlowsDown(t *testing.T) {
+	set := func(key string) uint16.Set {
+		return uint16.Set{Key: []byte(key), Value: []byte("v"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}}
 	}
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := connect(t, srv)
+		cost := func(requests ...encoding.BinaryAppender) time.Duration {
+			before := srv.Busy()
+			w.ask(requests...)
+			return srv.Busy() - before
+		}
+		require.Equal(t, 3*time.Microsecond, cost(insert("k", 1, 9, codec.Hours)))
+		slower := cost(insert("k", 1, 9, codec.Hours))
+		require.Equal(t, 3*time.Microsecond+32*time.Microsecond/20_000, slower, "it fails, and takes as long as one that does not")
+		require.Equal(t, slower, cost(insert("k", 1, 9, codec.Hours)), "what fails makes no record")
+		require.Equal(t, slower, cost(set("b")))
+		require.Greater(t, cost(set("b")), slower)
+		require.Equal(t, time.Microsecond, cost(query("k")))
+		require.NoError(t, srv.Restart(true))
+		w = connect(t, srv)
+		require.Equal(t, 3*time.Microsecond, cost(insert("k", 1, 9, codec.Hours)), "a restarted server is new")
+	}, virtual, mockserver.WithServiceTime(time.Microsecond), mockserver.WithSlowCreation(0))
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		connect(t, srv).ask(insert("k", 1, 9, codec.Hours), query("k"), purge("k"), insert("k", 1, 9, codec.Hours))
+		require.Equal(t, 2*140*time.Microsecond, srv.Busy())
+	}, virtual, mockserver.WithSlowCreation(41_000))
+}
+
+func TestServiceTimeIsBounded(t *testing.T) {
+	_, err := mockserver.Start(mockserver.WithServiceTime(time.Millisecond + 1))
+	require.ErrorContains(t, err, "service time is 0 to 1ms, not 1.000001ms")
+	_, err = mockserver.Start(mockserver.WithSlowCreation(-1))
+	require.ErrorContains(t, err, "-1 records")
 }

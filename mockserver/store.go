@@ -35,6 +35,7 @@ type store struct {
 	max       uint64 // the largest value
 	wrap      bool
 	records   map[string]*record
+	made      int // records that were made since the server started
 	collector collector
 	garbler   garbler
 	start     uint64 // when the server started, ns since 1970
@@ -59,6 +60,7 @@ func (st *store) catchUp(now uint64) {
 // add stores a record whose key is free.
 func (st *store) add(r *record) {
 	r.writes.mark(st.minute, 1)
+	st.made++
 	st.records[r.key] = r
 	st.collector.added(r)
 }
@@ -80,6 +82,7 @@ func (st *store) forget(r *record) {
 func (st *store) restart(keep bool, now uint64) {
 	c := &st.collector
 	c.locked = false
+	st.made = 0
 	if !keep {
 		clear(st.records)
 		c.events.clear()

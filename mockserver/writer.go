@@ -14,6 +14,7 @@ type outbox struct {
 	buf   []byte
 	items []item // the responses in buf
 	ended bool   // no more will come
+	held  bool   // nothing is sent yet
 }
 
 // item is a response in an outbox.
@@ -45,6 +46,13 @@ func (o *outbox) len() int {
 	return len(o.items)
 }
 
+// hold makes the writer keep all responses, or stops that. The caller signals the writer.
+func (o *outbox) hold(on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = on
+}
+
 // signal wakes the writer.
 func (o *outbox) signal() {
 	select {
@@ -68,6 +76,9 @@ func (o *outbox) finish() {
 func (o *outbox) pop(dst []byte) (frames []byte, wait time.Duration, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.held {
+		return dst, 0, false
+	}
 	n, size := 0, 0
 	for n < len(o.items) {
 		it := o.items[n]

@@ -180,7 +180,7 @@ func number(key string, n uint64) attribute.KeyValue {
 }
 
 // text returns an attribute for a string that may contain any bytes. It makes the string valid
-// UTF-8, because exporters drop a whole batch if one string is invalid.
+// UTF-8, because exporters drop all that they send together if one string is invalid.
 func text(key, value string) attribute.KeyValue {
 	return attribute.String(valid(key), valid(value))
 }

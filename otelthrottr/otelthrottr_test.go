@@ -200,7 +200,7 @@ func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
 	require.Len(t, tel.counts("throttr.resets"), 1)
 }
 
-func TestErrorTypes(t *testing.T) {
+func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
 	for want, errs := range map[string][]error{
 		"canceled":   {context.Canceled, &throttr.RequestError{Err: context.Canceled}},
 		"timeout":    {context.DeadlineExceeded, fmt.Errorf("of a conn: %w", throttr.ErrStalled)},

@@ -97,7 +97,7 @@ func TestInvalidScalesAreErrors(t *testing.T) {
 // isMistake reports whether err matches both the error of this package and that of package window.
 func isMistake(err, own, common error) bool { return errors.Is(err, own) && errors.Is(err, common) }
 
-func TestStartOfAlignedWindows(t *testing.T) {
+func TestAlignedWindowsStartAtMultiplesOfTheScale(t *testing.T) {
 	client := startServer(t).connect()
 	var now time.Time
 	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.Aligned), redisbackend.WithClock(func() time.Time { return now }))
@@ -136,5 +136,22 @@ func TestForeignDataIsAnError(t *testing.T) {
 	// Set replaces it.
 	if w, err := b.Set(t.Context(), "field", time.Minute, 5); err != nil || w.Count != 5 {
 		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
+	b := redisbackend.New(startServer(t).connect())
+	for _, c := range []struct {
+		scale time.Duration
+		limit uint64
+		want  error
+	}{
+		{time.Minute, 100, nil}, {time.Minute, redisbackend.MaxCount, nil}, {time.Minute, redisbackend.MaxCount + 1, redisbackend.ErrRange},
+		{60, 5, redisbackend.ErrScale}, {time.Millisecond + 1, 5, redisbackend.ErrScale}, {redisbackend.MaxScale + time.Second, 5, redisbackend.ErrScale},
+	} {
+		_, hit := b.Hit(t.Context(), "k", c.scale, c.limit, 1)
+		if checked := b.Check(c.scale, c.limit); !errors.Is(checked, c.want) || !errors.Is(hit, c.want) {
+			t.Errorf("%d in %v: Check returns %v, Hit %v, want %v", c.limit, c.scale, checked, hit, c.want)
+		}
 	}
 }

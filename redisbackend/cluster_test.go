@@ -56,7 +56,7 @@ func (s *server) command(t *testing.T, args ...string) string {
 	return text
 }
 
-func TestConformanceOfACluster(t *testing.T) {
+func TestBackendOnAClusterConforms(t *testing.T) {
 	nodes := startCluster(t)
 	client := nodes[1].connect()
 	conformance(t, client)

@@ -6,7 +6,7 @@ replace github.com/throttr-go/throttr => ../
 
 require (
 	github.com/redis/rueidis v1.0.79
-	github.com/throttr-go/throttr v0.0.0
+	github.com/throttr-go/throttr v0.1.0
 )
 
 require (

@@ -13,7 +13,7 @@ import (
 func sum(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
 
 //evidence:bounds Bytes of a key in the names in Redis
-func TestNamesInRedis(t *testing.T) {
+func TestNamesInRedisAreAsDocumented(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
 	for _, test := range []struct{ prefix, key, want string }{

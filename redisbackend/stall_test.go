@@ -87,7 +87,7 @@ func within(t *testing.T, result <-chan error) error {
 
 // If a call that dials is canceled, the other calls that wait for the connection succeed. A call
 // that waits for the connection ends with its context.
-func TestCancellationDuringDialing(t *testing.T) {
+func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
 	s := startOnSocket(t)
 	var slow atomic.Bool
 	dials, pass := make(chan bool, 10), make(chan bool)

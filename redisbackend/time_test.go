@@ -106,7 +106,7 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	}
 }
 
-func TestDeleteOfManyScales(t *testing.T) {
+func TestDeleteAcceptsManyScales(t *testing.T) {
 	b := redisbackend.New(startServer(t).connect())
 	var scales []time.Duration
 	for i := range 20_000 {

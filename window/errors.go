@@ -3,8 +3,9 @@ package window
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
 // The errors of backends. They distinguish mistakes in the program, and its end, from failures
@@ -54,15 +55,8 @@ func (e *RangeError) Error() string {
 func (e *RangeError) Unwrap() error { return ErrRange }
 
 // MaxValue returns the largest value that fits in size bytes, which is 1, 2, 4 or 8.
-func MaxValue(size int) uint64 { return math.MaxUint64 >> (64 - 8*size) }
+func MaxValue(size int) uint64 { return valuesize.Max(size) }
 
 // SmallestSize returns the smallest value size in bytes for which fits returns true, and 0
 // if there is none. It gives fits the [MaxValue] of each size. Use it for [RangeError.Needs].
-func SmallestSize(fits func(maxValue uint64) bool) int {
-	for size := 1; size <= 8; size *= 2 {
-		if fits(MaxValue(size)) {
-			return size
-		}
-	}
-	return 0
-}
+func SmallestSize(fits func(maxValue uint64) bool) int { return valuesize.Smallest(fits) }

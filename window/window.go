@@ -12,7 +12,7 @@
 //		})
 //	}
 //
-// This package imports only the standard library.
+// Outside of this module, it imports only the standard library.
 package window
 
 import (
@@ -20,15 +20,15 @@ import (
 	"time"
 )
 
-// Window is the state of a window. The zero Window means that there is no active window.
+// Window describes a window. The zero Window means that there is no active window.
 type Window struct {
 	Count     uint64        // the sum of the increments so far
 	ExpiresAt time.Time     // when the window ends, by the backend's clock
 	Left      time.Duration // from now until ExpiresAt; positive while the window is active
 	StartedAt time.Time     // when it opened; zero if the backend does not store it
 	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
-	// ID identifies the window among those of its key and scale: states with different IDs are
-	// of different windows. 0 if the backend does not set it. See [Taker].
+	// ID identifies the window among those of its key and scale: two Windows with different IDs
+	// describe different windows. 0 if the backend does not set it. See [Taker].
 	ID int64
 }
 
@@ -39,7 +39,7 @@ type Window struct {
 //   - A window is active from the time it opens until one scale later, exclusive. An aligned
 //     window (see [Algorithm]) is active until the next multiple of the scale.
 //   - An addition to a window that is not active opens a window with that count.
-//   - The Window that a method returns is the state right after the call.
+//   - The Window that a method returns describes the window right after the call.
 //   - No two concurrent calls that add to a window return the same Count: n callers that each add
 //     1 to a count of k get k+1, k+2, … k+n. Calls that add 0, and hits that are not counted, are
 //     excepted.

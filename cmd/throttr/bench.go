@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,40 +19,50 @@ var benchCommand = command{
 	name:  "bench",
 	short: "measure how fast the servers and the client are",
 	long: `A number of goroutines repeat one operation: "hit" on windows that never get full, "increase"
-and "query" on counters, or "insert" of new counters. "raw" is no client: it writes encoded
-frames, keeps operations outstanding, and counts the bytes of the responses. It shows the limit
-that servers and network set. With -compare raw, client and raw take turns over as many
-connections. Several numbers of -goroutines take turns, too.
+and "query" on counters, or "insert" of new counters. "sparse" hits windows of -scale of many
+keys, so that most hits open a window, and prints what an opened window takes the servers. The
+server time is that of a real server that has made many records.
 
-A ratio is one of operations/s: to raw with as many outstanding operations or, without
--compare, to the first row. CPU and allocations are those of the process. At the end, the command
-purges its records.
+"raw" is no client: it writes encoded frames, keeps operations outstanding, and counts the bytes
+of the responses. It shows the limit that servers and network set. With -compare raw, client and
+raw take turns over as many connections. For sparse, an operation of raw is as many requests of
+each kind as the client has sent per opened window. With -compare and the path of another
+program "throttr", such as an older one, the two programs take turns. Several numbers of
+-goroutines take turns, too.
+
+A ratio is one of operations/s: to the row that is compared or, without -compare, to the first
+row. Sparse compares opened windows/s with raw. CPU and allocations are those of the process. At
+the end, the command purges its records.
 `,
 	examples: []string{
 		"throttr bench -workload increase -duration 5s",
 		"throttr bench -workload hit -keys 1000 -goroutines 1,64,512 -compare raw",
 		"throttr bench -workload raw -frames query -outstanding 64 -json",
+		"throttr bench -workload sparse -compare /usr/local/bin/throttr",
 	},
 	timeout: "the `time` to connect and make keys; to purge them, the time of measuring is added",
 	define: func(f *flag.FlagSet) parser {
 		b := bench{workload: load.Hit, goroutines: []int{64}}
-		f.Func("workload", "the `operation`: hit, increase, query, insert or raw (default hit)", func(s string) (err error) {
-			b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), raw))
+		f.Func("workload", "the `operation`: hit, sparse, increase, query, insert or raw (default hit)", func(s string) (err error) {
+			b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), load.Sparse, raw))
 			return err
 		})
 		f.Func("frames", "the `operation` of raw: hit, increase, query or insert (default increase)", func(s string) (err error) {
 			b.frames, err = parseWorkload(s, load.Workloads)
 			return err
 		})
-		f.StringVar(&b.compare, "compare", "", "`raw`: take turns with raw, and print the ratio")
+		f.StringVar(&b.compare, "compare", "", "raw or the `path` of another program: take turns with it, and print the ratio")
 		f.Func("goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)", func(s string) (err error) {
 			b.goroutines, err = parseCounts(s)
 			return err
 		})
 		f.IntVar(&b.outstanding, "outstanding", 0, "the number of outstanding operations of raw, over all connections (default as -goroutines)")
 		f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
-		f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order")
-		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth")
+		f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order; of sparse: 20000 unless it is given")
+		durationVar(f, &b.scale, "scale", time.Second, "the `scale` of sparse")
+		f.Uint64Var(&b.limit, "limit", 20, "the `limit` of sparse")
+		f.BoolVar(&b.turns, "turns", false, "measure one turn for each duration on standard input; -compare starts the other program so")
+		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth, or four of sparse")
 		durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each row runs before")
 		return func(args []string) (action, error) {
 			if err := needArgs(args); err != nil {
@@ -68,12 +79,17 @@ const (
 	maxBenchConns       = 1 << 10
 	maxBenchKeys        = 10_000_000
 	maxBenchOutstanding = maxBenchConns * load.MaxResponses
+	maxSparseScale      = time.Minute
 	minBenchDuration    = 10 * time.Millisecond
 	maxBenchDuration    = time.Hour
 )
 
-// turns is the number of turns if there is more than one row.
-const turns = 10
+// The number of turns if there is more than one row. A turn of sparse takes some scales more than
+// its duration.
+const (
+	turns       = 10
+	sparseTurns = 4
+)
 
 // raw is the workload that [load.Raw] runs.
 const raw load.Workload = "raw"
@@ -105,6 +121,9 @@ type bench struct {
 	goroutines       []int
 	outstanding      int
 	conns, keys      int
+	scale            time.Duration // of sparse
+	limit            uint64        // of sparse
+	turns            bool          // takes turns with the program that has started this one
 	duration, warmup time.Duration
 }
 
@@ -112,14 +131,21 @@ type bench struct {
 func (b *bench) check(f *flag.FlagSet) error {
 	onlyRaw := b.workload == raw
 	switch {
-	case b.compare != "" && b.compare != string(raw):
-		return fmt.Errorf("-compare is raw, not %q", b.compare)
 	case onlyRaw && b.compare != "":
-		return errors.New("raw can't be compared with itself")
+		return errors.New("raw can't be compared")
+	case b.workload != load.Sparse && (isSet(f, "scale") || isSet(f, "limit")):
+		return errors.New("-scale and -limit are for -workload sparse")
+	case b.workload == load.Sparse && (b.scale < time.Millisecond || b.scale > maxSparseScale || b.limit == 0):
+		return fmt.Errorf("-scale is 1ms to %v, and -limit at least 1", maxSparseScale)
+	case b.turns && (onlyRaw || b.compare != "" || len(b.goroutines) > 1):
+		return errors.New("-turns is for one row of a client")
 	case !onlyRaw && isSet(f, "frames"):
 		return errors.New("-frames is for -workload raw")
-	case isSet(f, "outstanding") && !onlyRaw && b.compare == "":
+	case isSet(f, "outstanding") && !onlyRaw && b.compare != string(raw):
 		return errors.New("-outstanding is for raw")
+	}
+	if b.workload == load.Sparse && !isSet(f, "keys") {
+		b.keys = 20_000
 	}
 	if !onlyRaw {
 		b.frames = b.workload
@@ -145,11 +171,13 @@ func (b *bench) check(f *flag.FlagSet) error {
 	return nil
 }
 
-// contender is a client or raw.
+// contender is a client, raw or another program.
 type contender interface {
 	load.Contender
 	// prepare connects and makes the records.
 	prepare(ctx context.Context) error
+	// warmUp lets it run for a while.
+	warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error
 	// conns returns the number of connections per server.
 	conns() int
 	// cleanUp purges the records and disconnects.
@@ -159,30 +187,41 @@ type contender interface {
 // row is a row of the output.
 type row struct {
 	contender
-	raw        bool
+	raw, other bool
 	goroutines int // of raw: outstanding operations
 	results    []load.Result
 }
 
 // rows returns the rows: for each number of goroutines the client, raw, or the client and then
-// raw.
-func (b *bench) rows(cfg throttr.Config) (all []*row) {
+// what it is compared with.
+func (b *bench) rows(cfg throttr.Config, servers string) (all []*row) {
 	for _, n := range b.goroutines {
-		var conns func() int
-		if b.workload != raw {
+		r := &rawLoad{cfg: cfg, workload: b.frames, keys: newKeys(b.keys), outstanding: cmp.Or(b.outstanding, n)}
+		switch b.workload {
+		case raw:
+		case load.Sparse:
+			c := &sparseLoad{cfg: cfg, keys: newKeys(b.keys), goroutines: n, scale: b.scale, limit: b.limit}
+			all = append(all, &row{contender: c, goroutines: n})
+			r.maxConns, r.mix = c.conns, c.mix
+		default:
 			c := &clientLoad{cfg: cfg, workload: b.workload, keys: newKeys(b.keys), goroutines: n}
 			all = append(all, &row{contender: c, goroutines: n})
-			conns = c.conns
+			r.maxConns = c.conns
 		}
-		if b.workload == raw || b.compare != "" {
-			if b.outstanding > 0 {
-				n = b.outstanding
-			}
-			r := &rawLoad{cfg: cfg, workload: b.frames, keys: newKeys(b.keys), outstanding: n, maxConns: conns}
-			all = append(all, &row{contender: r, raw: true, goroutines: n})
+		switch {
+		case b.workload == raw, b.compare == string(raw):
+			all = append(all, &row{contender: r, raw: true, goroutines: r.outstanding})
+		case b.compare != "":
+			all = append(all, &row{contender: newOtherLoad(b, servers, n), other: true, goroutines: n})
 		}
 	}
 	return all
+}
+
+// warmUp is contender.warmUp of most.
+func warmUp(ctx context.Context, c load.Contender, d time.Duration, report func(load.Progress)) error {
+	_, err := c.Measure(ctx, load.Config{Duration: max(d, time.Millisecond), Progress: report})
+	return err
 }
 
 // run measures all rows, prints them, and cleans up.
@@ -192,7 +231,7 @@ func (b *bench) run(ctx context.Context, e *env) (bool, error) {
 		return false, err
 	}
 	cfg.MaxConns = b.conns
-	rows := b.rows(cfg)
+	rows := b.rows(cfg, e.servers)
 	p := newProgress(e.stderr)
 	defer func() {
 		p.clear()
@@ -204,6 +243,10 @@ func (b *bench) run(ctx context.Context, e *env) (bool, error) {
 		if err := b.prepare(ctx, e, p, r); err != nil {
 			return false, err
 		}
+	}
+	if b.turns {
+		p.clear()
+		return true, b.takeTurns(ctx, e, rows[0])
 	}
 	if err := b.measure(ctx, p, rows); err != nil {
 		return false, err
@@ -221,18 +264,18 @@ func (b *bench) prepare(ctx context.Context, e *env, p *progress, r *row) error 
 	if err != nil {
 		return err
 	}
-	_, err = r.Measure(ctx, load.Config{
-		Duration: max(b.warmup, time.Millisecond),
-		Progress: func(now load.Progress) { p.printf("%s: warming up, %.0f/s", b.title(r), now.PerSecond) },
-	})
-	return err
+	p.start("%s: warming up for %v", b.title(r), b.warmup)
+	return r.warmUp(ctx, b.warmup, func(now load.Progress) { p.printf("%s: warming up, %.0f/s", b.title(r), now.PerSecond) })
 }
 
 // measure measures all rows in turns.
 func (b *bench) measure(ctx context.Context, p *progress, rows []*row) error {
 	n := turns
-	if len(rows) == 1 {
+	switch {
+	case len(rows) == 1:
 		n = 1
+	case b.workload == load.Sparse:
+		n = sparseTurns
 	}
 	contenders := make([]load.Contender, len(rows))
 	for i, r := range rows {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -42,6 +43,7 @@ type benchClient interface {
 	queries(keys load.Keys) load.Operation
 	inserts(nextKey func(worker int) string) load.Operation
 	frames(load.Workload) load.Frames
+	mixed(load.Mix) load.Frames
 	insertAll(ctx context.Context, keys load.KeySet) error
 	purgeAll(ctx context.Context, keys load.KeySet) error
 }
@@ -84,10 +86,16 @@ func (l *clientLoad) Measure(ctx context.Context, cfg load.Config) (load.Result,
 	return load.Run(ctx, cfg, l.operation)
 }
 
-// conns returns the number of connections of the client to one server, the largest of them.
-func (l *clientLoad) conns() int {
+func (l *clientLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
+	return warmUp(ctx, l, d, report)
+}
+
+func (l *clientLoad) conns() int { return mostConns(l.client) }
+
+// mostConns returns the number of connections of a client to one server, the largest of them.
+func mostConns(c client) int {
 	n := 0
-	for _, s := range l.client.Stats().Servers {
+	for _, s := range c.Stats().Servers {
 		n = max(n, s.Conns)
 	}
 	return n
@@ -101,10 +109,8 @@ func (l *clientLoad) cleanUp(ctx context.Context) error {
 	l.drain(ctx)
 	switch l.workload {
 	case load.Hit:
-		return l.forEachKey(func(key string) error {
-			_, err := l.client.limiter().Delete(ctx, key, hitScale)
-			return err
-		})
+		l.client.Close() // nothing is done to its windows from now on
+		return purgeWindows(ctx, l.cfg, l.keys)
 	case load.Insert:
 		return load.ForEach(len(l.inserted), len(l.inserted), func(i int) error {
 			return l.client.purgeAll(ctx, l.inserted[i].KeySet)
@@ -187,6 +193,8 @@ func (c typed[T]) inserts(nextKey func(worker int) string) load.Operation {
 
 func (c typed[T]) frames(w load.Workload) load.Frames { return load.FramesOf[T](w) }
 
+func (c typed[T]) mixed(m load.Mix) load.Frames { return load.FramesOfMix[T](m) }
+
 // insertAll makes counters. Those that exist stay as they are.
 func (c typed[T]) insertAll(ctx context.Context, keys load.KeySet) error {
 	return c.inBatches(ctx, keys, func(b *throttr.Batch[T], key string) { b.Insert(key, 0, load.TTL[T]()) })
@@ -195,6 +203,44 @@ func (c typed[T]) insertAll(ctx context.Context, keys load.KeySet) error {
 // purgeAll purges those counters that exist.
 func (c typed[T]) purgeAll(ctx context.Context, keys load.KeySet) error {
 	return c.inBatches(ctx, keys, func(b *throttr.Batch[T], key string) { b.Purge(key) })
+}
+
+// purgeWindows purges the records of the windows of keys that only this program uses. No client
+// uses them any more.
+func purgeWindows(ctx context.Context, cfg throttr.Config, keys load.KeySet) error {
+	return forEachServer(ctx, cfg, func(_ int, c client) error {
+		var names []string
+		err := each(c.List(ctx), func(r throttr.ListEntry) {
+			if strings.Contains(r.Key, keys.Prefix()) {
+				names = append(names, r.Key)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return load.ForEach(len(names), batchSize, func(i int) error {
+			_, err := c.Purge(ctx, names[i])
+			return err
+		})
+	})
+}
+
+// forEachServer calls do with a client of each server.
+func forEachServer(ctx context.Context, cfg throttr.Config, do func(i int, c client) error) error {
+	for i, server := range cfg.Servers {
+		one := cfg
+		one.Servers = []string{server}
+		c, err := connectTo(ctx, one)
+		if err != nil {
+			return err
+		}
+		err = do(i, c)
+		c.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inBatches makes a request for each key.

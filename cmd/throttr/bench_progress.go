@@ -24,6 +24,12 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
+// start prints a line at once: the first of a phase.
+func (p *progress) start(format string, args ...any) {
+	p.last = time.Time{}
+	p.printf(format, args...)
+}
+
 // printf prints a line, unless the last one is less than a second old.
 func (p *progress) printf(format string, args ...any) {
 	const second = 990 * time.Millisecond // ticks are not quite even

@@ -37,8 +37,9 @@ type rawLoad struct {
 	workload    load.Workload
 	keys        load.KeySet
 	outstanding int
-	maxConns    func() int // per server; nil: those of cfg
-	connected   bool       // so that there can be records
+	maxConns    func() int      // per server; nil: those of cfg
+	mix         func() load.Mix // an operation of sparse
+	connected   bool            // so that there can be records
 	*load.Raw
 }
 
@@ -46,8 +47,11 @@ func (r *rawLoad) prepare(ctx context.Context) error {
 	if r.cfg.TLS != nil {
 		return errors.New("raw does not support TLS")
 	}
-	if r.workload == load.Hit {
+	switch r.workload {
+	case load.Hit:
 		r.keys = newRecordNames(r.keys.N, hitScale)
+	case load.Sparse:
+		r.keys = newRecordNames(r.keys.N, time.Second)
 	}
 	cfg := load.RawConfig{Conns: r.cfg.MaxConns, Outstanding: r.outstanding, Keys: r.keys}
 	if r.maxConns != nil {
@@ -56,9 +60,14 @@ func (r *rawLoad) prepare(ctx context.Context) error {
 	if r.workload == load.Insert {
 		cfg.Keys.N = 0
 	}
-	err := r.forEachServer(ctx, func(i int, c client) error {
+	err := forEachServer(ctx, r.cfg, func(i int, c client) error {
 		r.connected = true
-		cfg.Frames = c.frames(r.workload)
+		if r.workload == load.Sparse {
+			cfg.Frames = c.mixed(r.mix())
+			cfg.Outstanding = min(r.outstanding, cfg.Conns*len(r.cfg.Servers)*(load.MaxResponses/cfg.Frames.Responses))
+		} else {
+			cfg.Frames = c.frames(r.workload)
+		}
 		a, err := dial.ParseAddress(r.cfg.Servers[i])
 		if err != nil {
 			return err
@@ -72,22 +81,8 @@ func (r *rawLoad) prepare(ctx context.Context) error {
 	return err
 }
 
-// forEachServer calls do with a client of each server.
-func (r *rawLoad) forEachServer(ctx context.Context, do func(i int, c client) error) error {
-	for i, server := range r.cfg.Servers {
-		cfg := r.cfg
-		cfg.Servers = []string{server}
-		c, err := connectTo(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		err = do(i, c)
-		c.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func (r *rawLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
+	return warmUp(ctx, r, d, report)
 }
 
 func (r *rawLoad) conns() int { return r.Conns() }
@@ -99,7 +94,7 @@ func (r *rawLoad) cleanUp(ctx context.Context) error {
 	if !r.connected {
 		return nil
 	}
-	return r.forEachServer(ctx, func(server int, c client) error {
+	return forEachServer(ctx, r.cfg, func(server int, c client) error {
 		if r.workload != load.Insert {
 			return c.purgeAll(ctx, r.keys)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ import (
 // machine may do nothing for a while. It returns the output of the last one, without progress.
 func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
-	progress := regexp.MustCompile(`(?m)^[a-z ]+: (turn \d+ of \d+|warming up), .*\d/s\n`)
+	progress := regexp.MustCompile(`(?m)^[a-z ]+: ((turn \d+ of \d+|warming up), .*\d/s|warming up for .*)\n`)
 	for d := 50 * time.Millisecond; d < 10*time.Second; d *= 2 {
 		status, stdout, stderr = s.run("", append([]string{"bench", "-warmup", "1ms", "-duration", d.String()}, args...)...)
 		stderr = progress.ReplaceAllString(stderr, "")
@@ -98,7 +99,7 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 	})
 }
 
-func TestBenchOfRawOnly(t *testing.T) {
+func TestBenchMeasuresRawFramesAlone(t *testing.T) {
 	t.Parallel()
 	for w, frames := range map[string]load.Workload{"raw": load.Increase, "raw -frames hit": load.Hit, "raw -frames insert": load.Insert} {
 		s, srv := shellFor(t, 2)
@@ -115,7 +116,7 @@ func TestBenchOfRawOnly(t *testing.T) {
 	}
 }
 
-func TestBenchOfSeveralServers(t *testing.T) {
+func TestBenchCleansUpOnAllServers(t *testing.T) {
 	t.Parallel()
 	a := mockserver.RunT(t)
 	b := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))
@@ -132,9 +133,9 @@ func TestBenchOfSeveralServers(t *testing.T) {
 func TestBenchPrintsATable(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 4)
-	row := ` +\S+s +\S+s +\S+s +\S+s +\d+\.\d\d +0`
+	row := ` +\S+s +\S+s +\S+s +\d+\.\d\d`
 	for args, want := range map[string]string{
-		"-workload increase -compare raw -goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +p99\.9 +CPU/op +allocs/op +errors +ratio
+		"-workload increase -compare raw -goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +CPU/op +allocs/op +ratio
 increase +2 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
 raw increase +2 +1 +[1-9]\d*` + row + ` +-
 $`,
@@ -142,7 +143,7 @@ $`,
 query +1 +1 +[1-9]\d*` + row + ` +-
 query +8 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
 $`,
-		"-goroutines 1": `^workload .* errors
+		"-goroutines 1": `^workload .* allocs/op
 hit +1 +1 +[1-9]\d*` + row + `
 $`,
 	} {
@@ -196,9 +197,84 @@ func TestBenchEndsIfServerDisconnects(t *testing.T) {
 	}
 }
 
+func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
+	t.Parallel()
+	s, srv := shellFor(t, 2)
+	records := s.bench("-workload", "sparse", "-scale", "20ms", "-limit", "3", "-goroutines", "4", "-compare", "raw")
+	require.Len(t, records, 2)
+	w := records[0].Windows
+	require.GreaterOrEqual(t, w.Hits, records[0].Operations, "the warm-up is included")
+	require.Positive(t, w.Opened)
+	require.Positive(t, w.Denied)
+	require.Less(t, w.Opened, w.Hits)
+	require.Positive(t, w.Requests.Update)
+	require.Positive(t, w.Requests.Query)
+	require.True(t, records[1].Raw)
+	require.Nil(t, records[1].Windows)
+	require.InDelta(t, w.OpenedPerSecond(records[0].PerSecond)/records[1].PerSecond, *records[0].Ratio, 1e-9)
+	for _, key := range testkit.Keys(srv) {
+		require.NotContains(t, key, "bench:")
+	}
+	require.Regexp(t, `^workload .*
+sparse .*
+per window +hits  requests  to open  INSERT  UPDATE  QUERY  PURGE  server
+sparse +\d+\.\d\d +\d+\.\d\d .*s
+$`, s.benchTable("-workload", "sparse", "-scale", "10ms", "-keys", "10"))
+}
+
+// benchTable runs a short bench and returns its table.
+func (s shell) benchTable(args ...string) string {
+	s.t.Helper()
+	status, out, stderr := s.benchUntil(func(string, string) bool { return true }, args...)
+	require.Zero(s.t, status, stderr)
+	return out
+}
+
+// program returns the path of a program that does what this one does.
+func program(t *testing.T) string {
+	t.Helper()
+	test, err := os.Executable()
+	require.NoError(t, err)
+	path := t.TempDir() + "/throttr"
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nTHROTTR_TEST_PROGRAM=1 exec "+test+" \"$@\"\n"), 0o755))
+	return path
+}
+
+func TestBenchTakesTurnsWithAnotherProgram(t *testing.T) {
+	t.Parallel()
+	other := program(t)
+	for _, w := range []string{"increase", "sparse -scale 20ms -limit 3"} {
+		s, srv := shellFor(t, 4)
+		records := s.bench(append(strings.Fields("-goroutines 2 -compare "+other+" -workload"), strings.Fields(w)...)...)
+		require.Len(t, records, 2)
+		require.True(t, records[1].Other)
+		require.False(t, records[0].Other)
+		require.Equal(t, records[0].Turns, records[1].Turns)
+		require.Equal(t, records[0].Workload, records[1].Workload)
+		require.Equal(t, records[0].Windows == nil, records[1].Windows == nil)
+		require.InDelta(t, records[0].PerSecond/records[1].PerSecond, *records[0].Ratio, 1e-9)
+		for _, key := range testkit.Keys(srv) {
+			require.NotContains(t, key, "bench:")
+		}
+	}
+}
+
+func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
+	t.Parallel()
+	s, _ := shellFor(t, 2)
+	status, _, stderr := s.run("", "bench", "-warmup", "1ms", "-duration", "10ms", "-compare", t.TempDir()+"/missing")
+	require.Equal(t, statusError, status)
+	require.Contains(t, stderr, "no such file")
+	path := t.TempDir() + "/throttr"
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho flag provided but not defined: -turns >&2\nexit 2\n"), 0o755))
+	status, _, stderr = s.run("", "bench", "-warmup", "1ms", "-duration", "10ms", "-compare", path)
+	require.Equal(t, statusError, status)
+	require.Contains(t, stderr, path+" has ended: exit status 2, flag provided but not defined: -turns")
+}
+
 func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"hit", "insert", "raw", "raw -frames insert"} {
+	for _, w := range []string{"hit", "sparse -scale 10ms", "insert", "raw", "raw -frames insert"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -127,7 +127,7 @@ var remains = map[int]struct{ text, seconds string }{
 	8: {"1h0m0s", "3599.999999999"},
 }
 
-func TestCounters(t *testing.T) {
+func TestCommandChangesCounters(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		s.prints(0, "jobs  inserted\n", "insert -ttl 1h jobs 100")
@@ -174,7 +174,7 @@ func TestTTLIsChangedInItsUnit(t *testing.T) {
 	})
 }
 
-func TestBuffers(t *testing.T) {
+func TestCommandSetsAndGetsBuffers(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		s.prints(0, "greeting  set\n", "set -ttl 1h greeting hello")
@@ -356,7 +356,7 @@ func TestFailedWriteIsAnError(t *testing.T) {
 	}
 }
 
-func TestUsageErrors(t *testing.T) {
+func TestUsageErrorsNameTheMistake(t *testing.T) {
 	t.Parallel()
 	s := shell{t, "127.0.0.1:1"} // never used
 	for line, words := range map[string]string{
@@ -406,10 +406,13 @@ func TestUsageErrors(t *testing.T) {
 		"mock -hazard graze=on":               `no hazard "graze"`,
 		"mock -addr 127.0.0.1:0 -size 3":      "3",
 		"mock -service-time 1s":               "service time is 0 to 1ms, not 1s",
+		"mock -slow-creation -1":              `invalid value "-1" for flag -slow-creation: not a number of 0 or more`,
 		"bench x":                             `"x" is one argument too many`,
-		"bench -workload nonsense":            `invalid value "nonsense" for flag -workload: not one of hit increase query insert raw`,
-		"bench -compare hit":                  `-compare is raw, not "hit"`,
-		"bench -workload raw -compare raw":    "compared with itself",
+		"bench -workload nonsense":            `invalid value "nonsense" for flag -workload: not one of hit increase query insert sparse raw`,
+		"bench -workload raw -compare raw":    "raw can't be compared",
+		"bench -limit 3":                      "-scale and -limit are for -workload sparse",
+		"bench -workload sparse -scale 1us":   "-scale is 1ms to 1m0s, and -limit at least 1",
+		"bench -turns -compare raw":           "-turns is for one row of a client",
 		"bench -frames query":                 "-frames is for -workload raw",
 		"bench -workload raw -frames raw":     `invalid value "raw" for flag -frames: not one of hit increase query insert`,
 		"bench -outstanding 3":                "-outstanding is for raw",

@@ -6,10 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/servicetime"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -22,18 +22,22 @@ harmful behavior of real servers, which can be switched on and off. Their defaul
 ` + hazardList() + `
 docs/protocol.md describes them. When it ends, the server prints the requests that would have
 crashed or stalled a real server, or lost a response there. The exit status is then 2.
+
+With -slow-creation, an INSERT or SET takes 3us on a new server (0 records), more with each
+record that is made, and 140us on a server that has made 41000 records or more.
 `,
 	examples: []string{
 		"throttr mock -addr 127.0.0.1:9000 -size 2",
 		"throttr mock -unix /tmp/throttr.sock -hazard grace=off,lateexpiry=on",
-		"throttr mock -size 4 -service-time 3us",
+		"throttr mock -size 4 -service-time 2.7us -slow-creation 41000",
 	},
 	define: func(f *flag.FlagSet) parser {
-		m := mock{hazards: map[mockserver.Hazard]bool{}}
+		m := mock{made: -1, hazards: map[mockserver.Hazard]bool{}}
 		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
-		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 3us (default 0s: no time)")
+		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 2.7us (default 0s: no time)")
+		f.Func("slow-creation", "make INSERT and SET as slow as if the server had made a `number` of records (H7)", m.setMade)
 		f.Func("hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on", m.setHazards)
 		return func(args []string) (action, error) {
 			if err := needArgs(args); err != nil {
@@ -52,6 +56,7 @@ type mock struct {
 	addr, unix string
 	size       int
 	service    time.Duration
+	made       int                        // records, for the time that another one takes; negative: as other requests
 	hazards    map[mockserver.Hazard]bool // that were switched
 }
 
@@ -61,15 +66,12 @@ type mockRecord struct {
 	ValueSize int             `json:"value_size"`
 	Hazards   map[string]bool `json:"hazards"`
 	Service   float64         `json:"service_time_seconds,omitempty"`
+	Made      *int            `json:"slow_creation,omitempty"`
 }
 
 // serve runs the server until ctx ends.
 func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
-	opts, err := m.options()
-	if err != nil {
-		return false, err
-	}
-	srv, err := mockserver.Start(opts...)
+	srv, err := mockserver.Start(m.options()...)
 	if err != nil {
 		return false, errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
 	}
@@ -94,7 +96,7 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 	}
 }
 
-func (m *mock) options() ([]mockserver.Option, error) {
+func (m *mock) options() []mockserver.Option {
 	network, addr := "tcp", m.addr
 	if m.unix != "" {
 		network, addr = "unix", m.unix
@@ -103,20 +105,22 @@ func (m *mock) options() ([]mockserver.Option, error) {
 	for h, on := range m.hazards {
 		opts = append(opts, mockserver.WithHazard(h, on))
 	}
-	if m.service != 0 {
-		thread, err := servicetime.New(m.service)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, mockserver.WithThread(thread))
+	opts = append(opts, mockserver.WithServiceTime(m.service))
+	if m.made >= 0 {
+		opts = append(opts, mockserver.WithSlowCreation(m.made))
+	}
+	if m.service > 0 || m.made >= 0 {
 		runtime.GOMAXPROCS(1) // a real server has one thread
 	}
-	return opts, nil
+	return opts
 }
 
 // printSettings prints the address in the first line, and the other settings.
 func (m *mock) printSettings(out *output, addr string) {
 	record := mockRecord{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}, Service: m.service.Seconds()}
+	if m.made >= 0 {
+		record.Made = &m.made
+	}
 	var words []string
 	for _, h := range mockserver.Hazards() {
 		on, set := m.hazards[h]
@@ -136,6 +140,9 @@ func (m *mock) printSettings(out *output, addr string) {
 	settings := "values of " + sizeName(m.size) + ", hazards " + strings.Join(words, ",")
 	if m.service > 0 {
 		settings += ", " + m.service.String() + " for each request"
+	}
+	if m.made >= 0 {
+		settings += fmt.Sprintf(", slow creation after %d records", m.made)
 	}
 	out.add(nil, settings)
 }
@@ -167,15 +174,23 @@ func onOff(on bool) string {
 // setHazards parses a list of hazards to switch on or off.
 func (m *mock) setHazards(list string) error {
 	for item := range strings.SplitSeq(list, ",") {
-		name, state, _ := strings.Cut(item, "=")
-		if state != "on" && state != "off" {
+		name, setting, _ := strings.Cut(item, "=")
+		if setting != "on" && setting != "off" {
 			return fmt.Errorf("%q is not of the form grace=on or grace=off", item)
 		}
 		hazard, ok := hazardNamed(name)
 		if !ok {
 			return fmt.Errorf("there is no hazard %q", name)
 		}
-		m.hazards[hazard] = state == "on"
+		m.hazards[hazard] = setting == "on"
+	}
+	return nil
+}
+
+// setMade parses the number of records that the server has made.
+func (m *mock) setMade(text string) (err error) {
+	if m.made, err = strconv.Atoi(text); err != nil || m.made < 0 {
+		return errors.New("not a number of 0 or more")
 	}
 	return nil
 }

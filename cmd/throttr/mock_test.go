@@ -115,6 +115,22 @@ func TestMockSpendsServiceTime(t *testing.T) {
 	require.Zero(t, m.end(t, os.Interrupt))
 }
 
+func TestMockCreatesSlowly(t *testing.T) {
+	t.Parallel()
+	m := startMock(t, "-addr", "127.0.0.1:0", "-slow-creation", "41000")
+	require.Equal(t, "values of 2 bytes (uint16), hazards "+defaultHazards+", slow creation after 41000 records", m.settings)
+	conn, err := net.Dial("tcp", m.addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	start := time.Now()
+	_, err = conn.Write(bytes.Repeat([]byte("\x01\x00\x00\x06\x01\x00\x01k"), 100))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 100))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(start), 100*140*time.Microsecond)
+	require.Zero(t, m.end(t, os.Interrupt))
+}
+
 func TestMockPrintsSettingsAsJSON(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -44,11 +44,11 @@ func requireDemonstration(t *testing.T, args ...string) {
 	require.Contains(t, out.String(), "GET /healthz\n200 OK\n\n    ok\n")
 }
 
-func TestDemonstrationInMemory(t *testing.T) {
+func TestDemonstrationRunsInMemory(t *testing.T) {
 	requireDemonstration(t)
 }
 
-func TestDemonstrationOnServers(t *testing.T) {
+func TestDemonstrationRunsOnServers(t *testing.T) {
 	a, b := mockserver.RunT(t, mockserver.WithValueSize(2)), mockserver.RunT(t, mockserver.WithValueSize(2))
 	requireDemonstration(t, "-servers", a.Addr()+","+b.Addr())
 }
@@ -78,7 +78,7 @@ func TestServesBehindProxyUntilInterrupted(t *testing.T) {
 	require.Zero(t, <-ended, errs.String())
 }
 
-func TestInvalidArguments(t *testing.T) {
+func TestInvalidArgumentsAreExplained(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
 		status int

@@ -23,7 +23,7 @@ func newAuth(t *testing.T) (*auth, *mockserver.Server) {
 	return &auth{limiter: throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))}, srv
 }
 
-func TestThreeAttemptsIn15Minutes(t *testing.T) {
+func TestFourthAttemptIn15MinutesIsRejected(t *testing.T) {
 	auth, srv := newAuth(t)
 	for range attempts {
 		require.ErrorIs(t, auth.login(t.Context(), "alice", "guess"), errPassword)

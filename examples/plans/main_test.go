@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOutput(t *testing.T) {
+func TestOutputShowsPlansAndDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which no time passes
 		var out bytes.Buffer
 		require.NoError(t, run(t.Context(), &out))

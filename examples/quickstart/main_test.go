@@ -143,7 +143,7 @@ func (tr *trigger) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestDisconnectIsASentence(t *testing.T) {
+func TestLostServerIsReportedInASentence(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))
 	var errs bytes.Buffer

@@ -38,7 +38,7 @@ func TestResetReturnsToTheFirstPause(t *testing.T) {
 	requireNear(t, 2*time.Second, b.Next())
 }
 
-func TestPausesDiffer(t *testing.T) {
+func TestPausesHaveJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 100 {
 		seen[backoff.New(time.Second, time.Second).Next()] = true

@@ -46,13 +46,13 @@ const (
 	Exclusive
 )
 
-// The states of a call. It is pending first, then sent unless it fails before, and ends as
+// The phases of a call. It is unsent first, then sent unless it fails before, and ends as
 // done or as abandoned.
 const (
-	statePending   uint32 = iota // it is not queued yet, or waits to be written
-	stateSent                    // it is in a write, so that bytes of it may have left
-	stateDone                    // it has its replies, or has failed; its caller has it
-	stateAbandoned               // its caller has returned; the connection recycles it
+	phaseUnsent    uint32 = iota // it is not queued yet, or waits to be written
+	phaseSent                    // it is in a write, so that bytes of it may have left
+	phaseDone                    // it has its replies, or has failed; its caller has it
+	phaseAbandoned               // its caller has returned; the connection recycles it
 )
 
 // Call is one or more requests that travel together. One write sends them, and the call is
@@ -76,8 +76,8 @@ type Call[T codec.Value] struct {
 	kinds  []codec.Kind // the kinds of their responses
 	create bool         // there is an INSERT or SET
 
-	state atomic.Uint32
-	done  chan struct{} // gets one element when state becomes stateDone
+	phase atomic.Uint32
+	done  chan struct{} // gets one element when phase becomes phaseDone
 	err   error         // once done: why there are no replies
 	sent  bool          // once done: whether a failed call may have been executed
 
@@ -123,7 +123,7 @@ func (c *Call[T]) Rewind() {
 	clear(c.Replies)
 	c.Replies = c.Replies[:0]
 	c.err, c.sent = nil, false
-	c.state.Store(statePending)
+	c.phase.Store(phaseUnsent)
 }
 
 // Add encodes a request. On an error the call is unchanged. The type of the request is a
@@ -163,8 +163,8 @@ func (c *Call[T]) SetKey(key string) { c.Key = append(c.Key[:0], key...) }
 // Len returns the number of requests.
 func (c *Call[T]) Len() int { return len(c.kinds) }
 
-// ReadOnly reports whether no request changes anything, so that it does no harm to send
-// them twice.
+// ReadOnly reports whether no request changes anything, so that sending them twice does no
+// harm.
 func (c *Call[T]) ReadOnly() bool {
 	for _, k := range c.kinds {
 		if k == codec.KindStatus {
@@ -194,17 +194,17 @@ func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 	return true, c.sent, c.err
 }
 
-// claim marks a queued call as sent. It returns false if the call has been abandoned.
-func (c *Call[T]) claim() bool { return c.state.CompareAndSwap(statePending, stateSent) }
+// markSent marks a queued call as sent. It returns false if the call has been abandoned.
+func (c *Call[T]) markSent() bool { return c.phase.CompareAndSwap(phaseUnsent, phaseSent) }
 
 // finish returns c to its caller. It returns false if the call has been abandoned.
 func (c *Call[T]) finish() bool {
 	for {
-		s := c.state.Load()
-		if s == stateAbandoned {
+		s := c.phase.Load()
+		if s == phaseAbandoned {
 			return false
 		}
-		if c.state.CompareAndSwap(s, stateDone) {
+		if c.phase.CompareAndSwap(s, phaseDone) {
 			c.done <- struct{}{}
 			return true
 		}
@@ -212,22 +212,22 @@ func (c *Call[T]) finish() bool {
 }
 
 // isDone reports whether c has its replies or has failed.
-func (c *Call[T]) isDone() bool { return c.state.Load() == stateDone }
+func (c *Call[T]) isDone() bool { return c.phase.Load() == phaseDone }
 
 // abandon leaves c to its connection, and returns whether a byte of it may have been
 // sent. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call[T]) abandon() (sent, ok bool) {
 	queue, n := c.queue, c.Len() // c may be recycled as soon as it is abandoned
 	for {
-		switch s := c.state.Load(); {
-		case s == stateDone:
+		switch s := c.phase.Load(); {
+		case s == phaseDone:
 			return false, false
-		case !c.state.CompareAndSwap(s, stateAbandoned):
-		case s == stateSent:
+		case !c.phase.CompareAndSwap(s, phaseAbandoned):
+		case s == phaseSent:
 			return true, true
 		default:
 			if queue != nil {
-				queue.release(n)
+				queue.freePlaces(n)
 			}
 			return false, true
 		}
@@ -235,7 +235,7 @@ func (c *Call[T]) abandon() (sent, ok bool) {
 }
 
 // isAbandoned reports whether the caller of c has returned.
-func (c *Call[T]) isAbandoned() bool { return c.state.Load() == stateAbandoned }
+func (c *Call[T]) isAbandoned() bool { return c.phase.Load() == phaseAbandoned }
 
 // finisher ends calls: it returns them to their callers, or recycles them if they have
 // been abandoned. It is safe for concurrent use.

@@ -24,7 +24,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	cl.Stale = func() bool { return true }
 	cl.canary, cl.Unasked = true, true
 	cl.Replies = append(cl.Replies, Reply[uint16]{Value: []byte("x")})
-	require.True(t, cl.claim())
+	require.True(t, cl.markSent())
 
 	cl.reset()
 	require.Zero(t, cl.Op)
@@ -36,7 +36,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.Equal(t, Interruptible, cl.Atomicity)
 	require.Zero(t, cl.Bound)
 	require.False(t, cl.canary || cl.Unasked)
-	require.True(t, cl.claim())
+	require.True(t, cl.markSent())
 
 	cl.frames = make([]byte, 10_000)
 	cl.reset()

@@ -96,7 +96,7 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 		return err
 	case !write || shared || !waits:
 		c.inline.recall()
-	case c.inline.claim():
+	case c.inline.acquire():
 		cl.inline = c
 		if err := c.checkOpen(); err != nil {
 			c.Fail(err)

@@ -10,8 +10,8 @@
 //
 // # Invariants
 //
-//   - Responses come in the order in which requests are written, so calls enter flight in
-//     the order in which they are written.
+//   - Responses come in the order in which requests are written, so calls are put in flight
+//     in that order, too.
 //   - A call is done once: with its replies, or with an error.
 //   - A call that has failed says whether a byte of it may have left (sent). If not, it has
 //     not been executed. No call is ever written twice.

@@ -47,8 +47,8 @@ type inlineReader struct {
 	checkedOpen time.Time // when checkOpenDue last returned true; only the owner uses it
 }
 
-// claim makes a caller the owner, if there is none.
-func (r *inlineReader) claim() bool {
+// acquire makes a caller the owner, if there is none.
+func (r *inlineReader) acquire() bool {
 	if !r.owner.CompareAndSwap(readIdle, readInline) {
 		return false
 	}

@@ -322,7 +322,7 @@ func TestReadTurnHasOneOwner(t *testing.T) {
 				if i%3 == 0 {
 					wanted.Store(true)
 					turn.recall()
-				} else if turn.claim() {
+				} else if turn.acquire() {
 					calls.Add(1)
 					own()
 				}
@@ -342,7 +342,7 @@ func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
 		go func() {
 			for range 5 {
 				time.Sleep(inlineIdle)
-				if turn.claim() {
+				if turn.acquire() {
 					turn.release()
 				}
 			}
@@ -350,7 +350,7 @@ func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
 		turn.await()
 		require.GreaterOrEqual(t, time.Since(start), inlineIdle)
 		require.Equal(t, readGoroutine, turn.owner.Load())
-		require.False(t, turn.claim())
+		require.False(t, turn.acquire())
 		time.Sleep(10 * inlineIdle)
 	})
 }

@@ -30,7 +30,7 @@ const (
 // decides which calls a write carries, and which goroutine writes.
 //
 // Invariants:
-//   - Calls enter flight in the order in which their frames are written.
+//   - Calls are put in flight in the order in which their frames are written.
 //   - A goroutine owns the write side from push, await or accountFor until gather finds
 //     nothing to write, or until handOver. Only the owner calls gather, so that only one
 //     goroutine writes at a time.
@@ -59,7 +59,7 @@ type writeQueue[T codec.Value] struct {
 	launched       fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
 	inFlight       int                  // requests without a response
 	inFlightBytes  int                  // size of the calls in flight, each until its last response has come
-	offset         uint64               // size of all calls that have ever entered flight
+	offset         uint64               // size of all calls that were ever put in flight
 	received       uint64               // frames that the connection has received
 	lastDone       int                  // calls that the last read of the connection has completed
 	canaryAfter    int                  // requests until the next canary request
@@ -92,12 +92,12 @@ func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
 		q.uses++
 	}
 	q.finisher.load.add(n, 1)
-	return q.claimWriteSide(), shared, nil
+	return q.acquireWriteSide(), shared, nil
 }
 
-// claimWriteSide finds an owner for the write side if it has none. It returns true if this is
+// acquireWriteSide finds an owner for the write side if it has none. It returns true if this is
 // the calling goroutine. It wakes the writer goroutine if writes may block. The mutex is held.
-func (q *writeQueue[T]) claimWriteSide() bool {
+func (q *writeQueue[T]) acquireWriteSide() bool {
 	if q.owner != writeIdle {
 		return false
 	}
@@ -135,8 +135,8 @@ func (q *writeQueue[T]) await() bool {
 	}
 }
 
-// gather appends the frames of the next write to buf, and moves their calls from the queue
-// into flight. If there is nothing to write, the write side has no owner any more.
+// gather appends the frames of the next write to buf, and puts their calls in
+// flight. If there is nothing to write, the write side has no owner any more.
 func (q *writeQueue[T]) gather(buf []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,7 +156,7 @@ gathering:
 		case cl.Stale != nil && cl.Stale():
 			q.failQueued(ErrStale)
 			continue
-		case !cl.claim():
+		case !cl.markSent():
 			continue // it has just been abandoned
 		}
 		q.queued.Pop()
@@ -187,11 +187,11 @@ func (q *writeQueue[T]) failQueued(reason error) {
 	}
 }
 
-// release frees the places of a queued call of n requests that has been abandoned.
+// freePlaces frees the places of a queued call of n requests that has been abandoned.
 //
 // The call itself is dropped when it is the oldest, or when most queued calls have been
 // abandoned: callers that return soon must not fill the memory if the server does not read.
-func (q *writeQueue[T]) release(n int) {
+func (q *writeQueue[T]) freePlaces(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queuedRequests -= n
@@ -217,7 +217,7 @@ func (q *writeQueue[T]) dropAbandoned() {
 	}
 }
 
-// fits reports whether a call may enter flight now, behind size bytes of the same write.
+// fits reports whether a call may be put in flight now, behind size bytes of the same write.
 // The mutex is held.
 func (q *writeQueue[T]) fits(cl *Call[T], exclusive bool, size int) bool {
 	if q.inFlight > 0 && q.inFlight+cl.Len() > q.maxInFlight {
@@ -257,13 +257,13 @@ func (q *writeQueue[T]) newCanary() *Call[T] {
 	cl := q.finisher.calls.Get()
 	Add(cl, codec.WhoAmI{})
 	cl.canary = true
-	cl.state.Store(stateAbandoned)
+	cl.phase.Store(phaseAbandoned)
 	q.finisher.load.add(1, 1)
 	return cl
 }
 
-// fetch moves the calls that have entered flight since it was last called to into, which
-// must be empty.
+// fetch moves to into, which must be empty, the calls that were put in flight since it was
+// last called.
 func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -283,7 +283,7 @@ func (q *writeQueue[T]) accountFor(a arrivals) (write bool) {
 	if q.retire {
 		q.ready.Signal()
 	}
-	return q.queued.Len() > 0 && q.claimWriteSide()
+	return q.queued.Len() > 0 && q.acquireWriteSide()
 }
 
 // close ends the queue for the given reason, unless it is closed already.

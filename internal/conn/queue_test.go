@@ -244,7 +244,7 @@ func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
 		cl := l.call(Interruptible, 1, 10)
 		cl.Stale = func() bool {
 			cancel()
-			for cl.state.Load() != stateAbandoned {
+			for cl.phase.Load() != phaseAbandoned {
 				runtime.Gosched()
 			}
 			return true

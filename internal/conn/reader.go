@@ -22,7 +22,7 @@ const (
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
 // read side uses it, see inlineReader.
 type responseReader[T codec.Value] struct {
-	fetch      func(*fifo.Queue[*Call[T]]) // returns the calls that have entered flight since
+	fetch      func(*fifo.Queue[*Call[T]]) // returns the calls that were put in flight since
 	keepEvents bool                        // if false, EVENTs are dropped
 	eventCount *atomic.Uint64
 

@@ -202,7 +202,7 @@ func TestFramesBeforeACallWasWrittenDoNotCount(t *testing.T) {
 	})
 }
 
-func TestRepliesOfEachKind(t *testing.T) {
+func TestRepliesOfEachKindAreDecoded(t *testing.T) {
 	cl := new(CallPool[uint16]).Get()
 	require.NoError(t, Add(cl, codec.Purge{Key: []byte("k")}))
 	require.NoError(t, Add(cl, codec.Get{Key: []byte("k")}))

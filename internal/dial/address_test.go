@@ -8,7 +8,7 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 )
 
-func TestParseAddress(t *testing.T) {
+func TestParseAddressFindsTheNetwork(t *testing.T) {
 	for s, want := range map[string]dial.Address{
 		"h:1":                {Network: "tcp", Address: "h:1"},
 		":9000":              {Network: "tcp", Address: ":9000"},
@@ -22,7 +22,7 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-func TestParseAddressErrors(t *testing.T) {
+func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 	for s, want := range map[string]string{
 		"":              "is neither host:port nor unix:///path",
 		"h":             "is neither host:port nor unix:///path",

@@ -25,12 +25,12 @@ type Dialer struct {
 // Connect makes a connection to the server at a and probes it. Server is what errors call the
 // server. Early holds the bytes that came after the responses to the probe; conn.New takes
 // them. Each EVENT that came before them is added to events. Connect keeps the server parked
-// if it is, parks it if that is wanted, and has the state learn.
+// if it is, parks it if that is wanted, and tells s.
 //
 // Every error matches [ErrConnect]. That of a server of another value size is a
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
-func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.State, events *atomic.Uint64) (nc net.Conn, early []byte, err error) {
+func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.Tracker, events *atomic.Uint64) (nc net.Conn, early []byte, err error) {
 	nc, size, early, err := connect[T](ctx, d, server, a, s, events)
 	if err != nil {
 		return nil, nil, err
@@ -46,7 +46,7 @@ func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 // ProbeSize returns the value size of the server at a: 1, 2, 4 or 8 bytes. Every error
 // matches [ErrConnect].
 func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, error) {
-	nc, size, _, err := connect[uint16](ctx, d, server, a, parking.NewState(parking.Never), new(atomic.Uint64))
+	nc, size, _, err := connect[uint16](ctx, d, server, a, parking.NewTracker(parking.Never), new(atomic.Uint64))
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +55,7 @@ func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, e
 }
 
 // connect makes a connection and probes it within the Dialer's timeout.
-func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.State, events *atomic.Uint64) (nc net.Conn, size int, early []byte, err error) {
+func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.Tracker, events *atomic.Uint64) (nc net.Conn, size int, early []byte, err error) {
 	// The cause is a timeout, but not one of the caller's ctx.
 	timeout := fmt.Errorf("no response for %v: %w", d.Timeout, os.ErrDeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, timeout)
@@ -69,10 +69,12 @@ func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 	stop := context.AfterFunc(ctx, func() { opened.Close() }) // a net.Conn of the user may have no deadlines
 	size, err = probe[T](nc, r)
 	if size != codec.Size[T]() {
-		s = parking.NewState(parking.Never) // the caller will not use the server
+		s = parking.NewTracker(parking.Never) // the caller will not use the server
 	}
 	if err == nil {
 		err = keepParkedSize(size, nc, r, s)
+	} else {
+		err = hintProbe(err, r.head, d.TLS != nil)
 	}
 	if !stop() {
 		err = context.Cause(ctx)
@@ -88,7 +90,7 @@ func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 }
 
 func connectError(server string, err error) error {
-	return fmt.Errorf("%w to %s: %w", ErrConnect, server, err)
+	return &ConnectError{Server: server, Err: err}
 }
 
 // open makes a network connection, with TLS if there is a configuration for it.
@@ -104,7 +106,7 @@ func (d *Dialer) open(ctx context.Context, a Address) (net.Conn, error) {
 	tc := tls.Client(nc, conf)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		return nil, err
+		return nil, hintHandshake(err)
 	}
 	return tc, nil
 }

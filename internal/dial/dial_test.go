@@ -111,7 +111,7 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: split(c.bytes, size)}
 				var events atomic.Uint64
-				nc, early, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewState(parking.Automatic), &events)
+				nc, early, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), &events)
 				require.NoError(t, err, "%s in pieces of %d", name, size)
 				require.EqualValues(t, c.events, events.Load(), "%s in pieces of %d", name, size)
 				// What was not read with the last status is still on its way.
@@ -130,7 +130,7 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 func TestEarlyBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{pieces: [][]byte{join(success, bytes.Repeat(event(t, 1000), 100))}}
-		nc, early, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+		nc, early, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(early), 16<<10, "a connection's buffer holds them")
 		nc.Close()
@@ -148,7 +148,7 @@ func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
 		for _, size := range []int{1, len(response)} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: split(response, size)}
-				_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+				_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 				require.ErrorIs(t, err, dial.ErrConnect, "%q", response)
 				require.ErrorIs(t, err, codec.ErrMalformed, "%q", response)
 				p.conns.Wait() // the connection has been closed
@@ -163,7 +163,7 @@ func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
 	for n := range whole {
 		synctest.Test(t, func(t *testing.T) {
 			p := &peer{pieces: [][]byte{whole[:n]}, hangUp: true}
-			_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+			_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 			require.ErrorIs(t, err, dial.ErrConnect)
 			require.ErrorIs(t, err, io.EOF)
 			require.ErrorContains(t, err, "throttr: can't connect to s: ")
@@ -200,7 +200,7 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 }
 
 func connectAs[T codec.Value](ctx context.Context, d *dial.Dialer) (net.Conn, error) {
-	nc, _, err := dial.Connect[T](ctx, d, "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+	nc, _, err := dial.Connect[T](ctx, d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 	return nc, err
 }
 
@@ -226,7 +226,7 @@ func TestConnectOverAUnixSocket(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
 	a, err := dial.ParseAddress(srv.Addr())
 	require.NoError(t, err)
-	nc, _, err := dial.Connect[uint16](t.Context(), dialer(new(net.Dialer).DialContext), srv.Addr(), a, parking.NewState(parking.Automatic), new(atomic.Uint64))
+	nc, _, err := dial.Connect[uint16](t.Context(), dialer(new(net.Dialer).DialContext), srv.Addr(), a, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 	require.NoError(t, err)
 	nc.Close()
 }
@@ -237,7 +237,7 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 		require.Equal(t, somewhere, dial.Address{Network: network, Address: address})
 		return nil, refused
 	})
-	_, _, err := dial.Connect[uint16](t.Context(), d, "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+	_, _, err := dial.Connect[uint16](t.Context(), d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 	require.ErrorIs(t, err, dial.ErrConnect)
 	require.ErrorIs(t, err, refused)
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
@@ -251,7 +251,7 @@ func TestASilentServerIsBoundedByTheTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: pieces}
 				start := time.Now()
-				_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+				_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 				require.ErrorIs(t, err, dial.ErrConnect)
 				require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's deadline has not passed")
 				var timeout net.Error
@@ -271,7 +271,7 @@ func TestTheCallersContextEndsAProbe(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		_, _, err := dial.Connect[uint16](ctx, p.dialer(), "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+		_, _, err := dial.Connect[uint16](ctx, p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
@@ -287,7 +287,7 @@ func TestTheCallersContextEndsDialing(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		_, _, err := dial.Connect[uint16](ctx, d, "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+		_, _, err := dial.Connect[uint16](ctx, d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -305,7 +305,7 @@ func hello(t *testing.T, conf *tls.Config, address string) (serverName string) {
 	})
 	d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 	d.TLS = conf
-	_, _, err := dial.Connect[uint16](t.Context(), d, "s", dial.Address{Network: "tcp", Address: address}, parking.NewState(parking.Automatic), new(atomic.Uint64))
+	_, _, err := dial.Connect[uint16](t.Context(), d, "s", dial.Address{Network: "tcp", Address: address}, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 	require.ErrorIs(t, err, dial.ErrConnect)
 	server.Wait()
 	return serverName
@@ -326,7 +326,7 @@ func TestATLSHandshakeThatNeverEndsIsBoundedByTheTimeout(t *testing.T) {
 		d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 		d.TLS = &tls.Config{}
 		start := time.Now()
-		_, _, err := dial.Connect[uint16](t.Context(), d, "s", somewhere, parking.NewState(parking.Automatic), new(atomic.Uint64))
+		_, _, err := dial.Connect[uint16](t.Context(), d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		server.Wait() // the connection has been closed

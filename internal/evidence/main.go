@@ -1,5 +1,6 @@
-// Command evidence writes the tables of docs/evidence.md: what this module claims, and for each
-// claim the command that shows it. A test states its claim in a directive of its doc comment:
+// Command evidence writes the tables of docs/evidence.md: what this module guarantees, and for each
+// guarantee the command that shows it. A test states the guarantee in a directive of its doc
+// comment:
 //
 //	// TestFloodNeverExceedsTheLimit has many clients hit a few keys as fast as they can.
 //	//
@@ -12,6 +13,10 @@
 //	go run ./internal/evidence -write   # puts them into docs/evidence.md
 //	go run ./internal/evidence -check   # fails if docs/evidence.md has others
 //	go run ./internal/evidence -run     # runs every command
+//
+// It also measures the tables of docs/reliability.md, and puts them there:
+//
+//	go run ./internal/evidence -measure
 package main
 
 import (
@@ -32,11 +37,8 @@ import (
 	"strings"
 )
 
-const (
-	document = "docs/evidence.md"
-	begin    = "<!-- tables: written by go run ./internal/evidence -write -->\n"
-	end      = "<!-- /tables -->\n"
-)
+// tables is where the tables of all sections are.
+var tables = part{"docs/evidence.md", "<!-- tables: written by go run ./internal/evidence -write -->\n", "<!-- /tables -->\n"}
 
 // sections are the tables, in their order, by the word of the directive.
 var sections = []struct{ word, title string }{
@@ -45,14 +47,15 @@ var sections = []struct{ word, title string }{
 	{"client", "Client"},
 	{"bounds", "Bounds"},
 	{"codec", "Codec"},
+	{"takes", "Takes, reservations and waits"},
 	{"memory", "Memory"},
 	{"redis", "Redis"},
 	{"http", "HTTP"},
 	{"mockserver", "Mock server"},
 }
 
-// claim is one row.
-type claim struct {
+// guarantee is one row.
+type guarantee struct {
 	section string
 	text    string
 	folder  string // of the test's package, relative to the root, with slashes
@@ -61,7 +64,7 @@ type claim struct {
 }
 
 // command returns the shell command that shows c.
-func (c claim) command() string {
+func (c guarantee) command() string {
 	if c.module != "." {
 		return fmt.Sprintf("go test -C %s -run '^%s$' %s", c.module, c.test, c.pattern())
 	}
@@ -69,7 +72,7 @@ func (c claim) command() string {
 }
 
 // pattern returns the go command's name of c's package, seen from the folder of its module.
-func (c claim) pattern() string {
+func (c guarantee) pattern() string {
 	rel := strings.Trim(strings.TrimPrefix(c.folder, c.module), "/")
 	if rel == "" || rel == "." {
 		return "."
@@ -78,51 +81,40 @@ func (c claim) pattern() string {
 }
 
 func main() {
-	write := flag.Bool("write", false, "put the tables into "+document)
-	check := flag.Bool("check", false, "fail if "+document+" has other tables")
+	write := flag.Bool("write", false, "put the tables into "+tables.document)
+	check := flag.Bool("check", false, "fail if "+tables.document+" has other tables")
 	run := flag.Bool("run", false, "run every command")
+	measured := flag.Bool("measure", false, "measure the tables of "+measured)
 	flag.Parse()
-	if err := evidence(*write, *check, *run); err != nil {
+	if err := evidence(*write, *check, *run, *measured); err != nil {
 		fmt.Fprintln(os.Stderr, "evidence:", err)
 		os.Exit(1)
 	}
 }
 
-func evidence(write, check, run bool) error {
-	claims, err := find(".")
-	if err != nil {
+func evidence(write, check, run, measured bool) error {
+	if measured {
+		return measure()
+	}
+	guarantees, err := find(".")
+	switch {
+	case err != nil:
+		return err
+	case run:
+		return runAll(guarantees)
+	case write:
+		return tables.write(format(guarantees))
+	case check:
+		return tables.check(format(guarantees))
+	default:
+		_, err := os.Stdout.Write(format(guarantees))
 		return err
 	}
-	if run {
-		return runAll(claims)
-	}
-	tables := format(claims)
-	if !write && !check {
-		_, err := os.Stdout.Write(tables)
-		return err
-	}
-	old, err := os.ReadFile(document)
-	if err != nil {
-		return err
-	}
-	before, rest, ok1 := bytes.Cut(old, []byte(begin))
-	_, after, ok2 := bytes.Cut(rest, []byte(end))
-	if !ok1 || !ok2 {
-		return fmt.Errorf("%s does not have the lines %q and %q", document, begin, end)
-	}
-	updated := slices.Concat(before, []byte(begin), tables, []byte(end), after)
-	if check {
-		if !bytes.Equal(old, updated) {
-			return fmt.Errorf("%s is out of date: go run ./internal/evidence -write", document)
-		}
-		return nil
-	}
-	return os.WriteFile(document, updated, 0o644)
 }
 
-// find returns the claims of all tests below root, in the order of files and lines.
-func find(root string) ([]claim, error) {
-	var claims []claim
+// find returns the guarantees of all tests below root, in the order of files and lines.
+func find(root string) ([]guarantee, error) {
+	var guarantees []guarantee
 	module := "."
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -146,20 +138,20 @@ func find(root string) ([]claim, error) {
 		if inModule := path.Dir(filepath.ToSlash(name)); module != "." && !strings.HasPrefix(inModule+"/", module+"/") {
 			module = "."
 		}
-		found, err := claimsOf(name, module)
-		claims = append(claims, found...)
+		found, err := guaranteesOf(name, module)
+		guarantees = append(guarantees, found...)
 		return err
 	})
-	return claims, err
+	return guarantees, err
 }
 
-// claimsOf returns the claims of one file.
-func claimsOf(name, module string) ([]claim, error) {
+// guaranteesOf returns the guarantees of one file.
+func guaranteesOf(name, module string) ([]guarantee, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	var claims []claim
+	var guarantees []guarantee
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
 		if !ok || f.Doc == nil {
@@ -172,14 +164,14 @@ func claimsOf(name, module string) ([]claim, error) {
 			}
 			section, text, _ := strings.Cut(directive, " ")
 			if title(section) == "" || text == "" {
-				return nil, fmt.Errorf("%s: %s: want //evidence:section claim, with a known section", name, f.Name.Name)
+				return nil, fmt.Errorf("%s: %s: want //evidence:section guarantee, with a known section", name, f.Name.Name)
 			}
-			claims = append(claims, claim{
+			guarantees = append(guarantees, guarantee{
 				section: section, text: text, folder: path.Dir(filepath.ToSlash(name)), module: module, test: f.Name.Name,
 			})
 		}
 	}
-	return claims, nil
+	return guarantees, nil
 }
 
 // title returns the title of a section, "" if there is none of that word.
@@ -193,14 +185,14 @@ func title(word string) string {
 }
 
 // format returns the tables in Markdown.
-func format(claims []claim) []byte {
+func format(guarantees []guarantee) []byte {
 	var b bytes.Buffer
 	for _, s := range sections {
-		rows := slices.DeleteFunc(slices.Clone(claims), func(c claim) bool { return c.section != s.word })
+		rows := slices.DeleteFunc(slices.Clone(guarantees), func(c guarantee) bool { return c.section != s.word })
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n| claim | what shows it |\n|---|---|\n", s.title)
+		fmt.Fprintf(&b, "\n## %s\n\n| guarantee | what shows it |\n|---|---|\n", s.title)
 		for _, c := range rows {
 			fmt.Fprintf(&b, "| %s | `%s` |\n", c.text, c.command())
 		}
@@ -209,14 +201,14 @@ func format(claims []claim) []byte {
 	return b.Bytes()
 }
 
-// runAll runs the tests of all claims, package by package, and fails if one fails or does not
+// runAll runs the tests of all guarantees, package by package, and fails if one fails or does not
 // run.
-func runAll(claims []claim) error {
-	if len(claims) == 0 {
-		return errors.New("there are no claims")
+func runAll(guarantees []guarantee) error {
+	if len(guarantees) == 0 {
+		return errors.New("there are no guarantees")
 	}
-	packages := make(map[string][]claim)
-	for _, c := range claims {
+	packages := make(map[string][]guarantee)
+	for _, c := range guarantees {
 		packages[c.folder] = append(packages[c.folder], c)
 	}
 	for _, folder := range slices.Sorted(maps.Keys(packages)) {
@@ -227,20 +219,20 @@ func runAll(claims []claim) error {
 	return nil
 }
 
-// runPackage runs the tests of claims, which are in one package.
-func runPackage(claims []claim) error {
+// runPackage runs the tests of guarantees, which are in one package.
+func runPackage(guarantees []guarantee) error {
 	var tests []string
-	for _, c := range claims {
+	for _, c := range guarantees {
 		tests = append(tests, c.test)
 	}
-	fmt.Println(claims[0].folder, strings.Join(tests, " "))
-	cmd := exec.Command("go", "test", "-v", "-run", "^("+strings.Join(tests, "|")+")$", claims[0].pattern())
-	cmd.Dir = claims[0].module
+	fmt.Println(guarantees[0].folder, strings.Join(tests, " "))
+	cmd := exec.Command("go", "test", "-v", "-run", "^("+strings.Join(tests, "|")+")$", guarantees[0].pattern())
+	cmd.Dir = guarantees[0].module
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
 	}
-	for _, c := range claims {
+	for _, c := range guarantees {
 		if !bytes.Contains(out, []byte("--- PASS: "+c.test+" ")) {
 			return fmt.Errorf("%s: it did not run, or was skipped", c.command())
 		}

@@ -17,6 +17,9 @@ type Sequence struct {
 // NewSequence returns the sequence of all keys with a prefix.
 func NewSequence(prefix string) Sequence { return Sequence{prefix: prefix, step: 1} }
 
+// Prefix returns what all keys begin with.
+func (s Sequence) Prefix() string { return s.prefix }
+
 // Share returns the i-th of n sequences that have no key in common.
 func (s Sequence) Share(i, n int) Sequence {
 	return Sequence{prefix: s.prefix, first: s.first + i*s.step, step: n * s.step}

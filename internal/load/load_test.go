@@ -46,7 +46,7 @@ func TestOperationsAreNumberedByGoroutine(t *testing.T) {
 	for _, batch := range []int{0, 1, 7} {
 		synctest.Test(t, func(t *testing.T) {
 			var next [3]uint64
-			_, err := load.Run(t.Context(), load.Config{Goroutines: 3, Warmup: time.Second, Duration: time.Second, Batch: batch},
+			_, err := load.Run(t.Context(), load.Config{Goroutines: 3, Warmup: time.Second, Duration: time.Second, PerReading: batch},
 				func(ctx context.Context, worker int, i uint64) error {
 					if i != next[worker] {
 						t.Errorf("worker %d: %d instead of %d", worker, i, next[worker])
@@ -80,7 +80,7 @@ func TestFailedOperationsAreCountedSeparately(t *testing.T) {
 
 func TestOperationsOfBatchCountAsEquallyLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		res, err := load.Run(t.Context(), load.Config{Goroutines: 1, Duration: 100500 * time.Microsecond, Batch: 10},
+		res, err := load.Run(t.Context(), load.Config{Goroutines: 1, Duration: 100500 * time.Microsecond, PerReading: 10},
 			func(_ context.Context, _ int, i uint64) error {
 				if i%10 == 9 {
 					time.Sleep(10 * time.Millisecond)
@@ -166,7 +166,7 @@ func TestLoopDoesNotAllocate(t *testing.T) {
 func TestInvalidConfigIsAnError(t *testing.T) {
 	for _, cfg := range []load.Config{
 		{}, {Goroutines: 1}, {Duration: 1}, {Goroutines: -1, Duration: 1}, {Goroutines: 1, Duration: -1},
-		{Goroutines: 1, Duration: 1, Warmup: -1}, {Goroutines: 1, Duration: 1, Batch: -1},
+		{Goroutines: 1, Duration: 1, Warmup: -1}, {Goroutines: 1, Duration: 1, PerReading: -1},
 	} {
 		_, err := load.Run(t.Context(), cfg, sleep)
 		require.Error(t, err, cfg)
@@ -230,7 +230,7 @@ func BenchmarkLoop(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			n := uint64(b.N)
 			b.ReportAllocs()
-			load.Run(ctx, load.Config{Goroutines: 1, Duration: time.Hour, Batch: batch},
+			load.Run(ctx, load.Config{Goroutines: 1, Duration: time.Hour, PerReading: batch},
 				func(_ context.Context, _ int, i uint64) error {
 					if i == n {
 						cancel()

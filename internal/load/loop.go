@@ -31,9 +31,9 @@ type Config struct {
 	Goroutines int           // that repeat it, at least 1
 	Warmup     time.Duration // before operations count
 	Duration   time.Duration // while operations count, more than 0
-	// Batch is the number of operations between two readings of the clock. All of a batch
-	// count as equally long. It is for operations as short as a reading. Default: 1.
-	Batch int
+	// PerReading is the number of operations between two readings of the clock, which count
+	// as equally long. It is for operations as short as a reading. Default: 1.
+	PerReading int
 	// Progress, if not nil, is called about once a second.
 	Progress func(Progress)
 }
@@ -46,7 +46,7 @@ type Progress struct {
 	PerSecond  float64       // since the previous progress
 }
 
-// phase is the state of a measurement.
+// phase says how far a measurement is.
 type phase = uint32
 
 const (
@@ -58,24 +58,24 @@ const (
 // Run repeats op and returns when all operations have ended. Operations count that end within
 // the duration. If ctx ends first, Run returns the result until then and the cause.
 func Run(ctx context.Context, cfg Config, op Operation) (Result, error) {
-	if cfg.Batch < 0 {
-		return Result{}, errors.New("load: the batch is negative")
+	if cfg.PerReading < 0 {
+		return Result{}, errors.New("load: PerReading is negative")
 	}
-	batch := uint64(max(cfg.Batch, 1))
+	n := uint64(max(cfg.PerReading, 1))
 	return RunLoops(ctx, cfg, func(ctx context.Context, worker int, m *Meter) {
 		base := time.Now()
 		var start time.Duration
-		for i := uint64(0); !m.Over(); i += batch {
+		for i := uint64(0); !m.Over(); i += n {
 			var failed uint64
 			var failure error
-			for j := range batch {
+			for j := range n {
 				if err := op(ctx, worker, i+j); err != nil {
 					failed++
 					failure = err
 				}
 			}
 			now := time.Since(base)
-			m.Add(batch-failed, (now-start)/time.Duration(batch))
+			m.Add(n-failed, (now-start)/time.Duration(n))
 			if failed > 0 {
 				m.Fail(failed, failure)
 			}

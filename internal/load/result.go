@@ -26,6 +26,8 @@ type Result struct {
 	CPUPerOperation    float64 `json:"cpu_ns_per_operation"`
 	AllocsPerOperation float64 `json:"allocs_per_operation"`
 	BytesPerOperation  float64 `json:"bytes_per_operation"` // allocated
+
+	Windows *Windows `json:"windows,omitempty"` // of [Sparse] only
 }
 
 // newResult combines what the goroutines have counted. They have ended.
@@ -90,6 +92,7 @@ func Combine(results []Result) Result {
 		c.Errors += r.Errors
 		c.Elapsed += r.Elapsed
 		c.Max = max(c.Max, r.Max)
+		c.Windows = c.Windows.plus(r.Windows)
 		if c.FirstError == nil {
 			c.FirstError = r.FirstError
 		}

@@ -64,9 +64,9 @@ const (
 	Always
 )
 
-// State is what a client knows about the parking of a server, and what it intends. It is safe
+// Tracker is what a client knows about the parking of a server, and what it intends. It is safe
 // for concurrent use.
-type State struct {
+type Tracker struct {
 	mode Mode
 	// wanted says that the client parks the server whenever it is not parked.
 	wanted atomic.Bool
@@ -78,21 +78,21 @@ type State struct {
 	foreign atomic.Bool
 }
 
-// NewState returns the state of a server that was not seen yet.
-func NewState(m Mode) *State {
-	s := &State{mode: m}
+// NewTracker returns the Tracker of a server that was not seen yet.
+func NewTracker(m Mode) *Tracker {
+	s := &Tracker{mode: m}
 	s.wanted.Store(m == Always)
 	return s
 }
 
 // Parked reports whether the server was parked when this was last seen.
-func (s *State) Parked() bool { return s.parked.Load() }
+func (s *Tracker) Parked() bool { return s.parked.Load() }
 
 // Wanted reports whether the client parks the server if it is not parked.
-func (s *State) Wanted() bool { return s.wanted.Load() }
+func (s *Tracker) Wanted() bool { return s.wanted.Load() }
 
 // Want makes the client park the server from now on. It returns false if the mode is Never.
-func (s *State) Want() bool {
+func (s *Tracker) Want() bool {
 	if s.mode == Never {
 		return false
 	}
@@ -103,7 +103,7 @@ func (s *State) Want() bool {
 // Hold makes the client keep the server parked from the moment on at which anybody parks it,
 // and park it again if it is restarted. If the mode is Never, it does nothing: the client then
 // keeps the server parked as soon as a Query has shown that it is.
-func (s *State) Hold() {
+func (s *Tracker) Hold() {
 	if s.mode == Never {
 		return
 	}
@@ -115,12 +115,12 @@ func (s *State) Hold() {
 
 // Appends reports whether a call that creates records must end with an Update. A client that
 // holds the server can't know whether somebody has just parked it.
-func (s *State) Appends() bool {
+func (s *Tracker) Appends() bool {
 	return !s.foreign.Load() && (s.parked.Load() || s.wanted.Load() || s.held.Load())
 }
 
 // Learn is called with the success of an Update.
-func (s *State) Learn(parked bool) {
+func (s *Tracker) Learn(parked bool) {
 	s.parked.Store(parked)
 	if parked {
 		s.foreign.Store(false)
@@ -139,7 +139,7 @@ type Record struct {
 // Keep keeps a server parked, or parks it if that is wanted. It is given the reply to a Query.
 // Send sends requests in one write and returns whether the last of them has succeeded. Keep
 // returns an error if send does, or if the server is not parked though that is wanted.
-func Keep[T codec.Value](s *State, r Record, send func(...codec.Request) (bool, error)) error {
+func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool, error)) error {
 	if r.Found && r.Unit != unit {
 		s.parked.Store(false)
 		s.foreign.Store(true)
@@ -173,7 +173,7 @@ func Keep[T codec.Value](s *State, r Record, send func(...codec.Request) (bool, 
 }
 
 // refused returns err if the server is wanted to be parked.
-func (s *State) refused(err error) error {
+func (s *Tracker) refused(err error) error {
 	if s.Wanted() {
 		return err
 	}

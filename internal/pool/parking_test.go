@@ -75,7 +75,7 @@ func TestAHeldServerIsKeptParkedFromTheFirstCallOn(t *testing.T) {
 	})
 }
 
-func TestPark(t *testing.T) {
+func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, to(srv), pool.Options[uint16]{})

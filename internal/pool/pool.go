@@ -9,8 +9,8 @@
 //
 // Puddle limits the number of connections and makes and destroys them. It hands a resource to
 // one user at a time. Here that user is the pool, which holds each connection from the moment
-// it is made, shares it among all callers, and releases it for destruction when it is lost,
-// too old or idle.
+// it is made, shares it among all callers, and destroys it when it is lost, too
+// old or idle.
 package pool
 
 import (
@@ -74,7 +74,7 @@ type Options[T codec.Value] struct {
 type Pool[T codec.Value] struct {
 	o       Options[T]
 	breaker breaker
-	parking *parking.State
+	parking *parking.Tracker
 	keeping atomic.Bool // keepParked is under way
 	silence silence
 
@@ -113,7 +113,7 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
 		o:            o,
 		breaker:      breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
-		parking:      parking.NewState(o.Parking),
+		parking:      parking.NewTracker(o.Parking),
 		streamPlaces: make(chan struct{}, o.MaxConns),
 		streams:      make(map[*stream[T]]struct{}),
 	}
@@ -310,7 +310,7 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 	}
 	if err := r.Value().Err(); err != nil { // ended may have run before r was in live
 		r.Destroy()
-		return fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, err)
+		return &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
 	p.setLive(append(p.live, r))
 	return nil

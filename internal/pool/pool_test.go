@@ -520,7 +520,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 }
 
 // A connection that is ready at the moment of Close is closed, too.
-func TestCloseAmongAttempts(t *testing.T) {
+func TestCloseEndsConnectionsThatAreBeingMade(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
 			srv := inMemory(t)

@@ -27,8 +27,8 @@ const readSize = 16 << 10
 type Decoder = func(src []byte) (n int, done bool, err error)
 
 // Stream sends a request on a connection of its own and calls d with the parts of the response
-// as they arrive. The response can be of any length. At most MaxConns streams are open at a time; further ones
-// wait, and count as acquiring.
+// as they arrive. The response can be of any length. At most MaxConns streams are open at a
+// time; further ones wait, and count as acquiring.
 //
 // Sent reports whether a byte of the request has left. An error that matches
 // [codec.ErrTooLarge] says that the request can't be encoded. Nothing is sent twice.
@@ -160,7 +160,7 @@ func (p *Pool[T]) endStreams() {
 	}
 }
 
-// close releases all that belongs to the stream.
+// close closes the connection, and stops all that belongs to the stream.
 func (s *stream[T]) close() {
 	s.detach()
 	s.stall.Stop()

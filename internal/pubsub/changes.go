@@ -88,7 +88,7 @@ func (m *Manager[T]) apply(c *conn.Conn[T], subscribe, unsubscribe []*channel[T]
 // holds Manager.mu.
 func (ch *channel[T]) refused() (retry bool) {
 	for s := range ch.subscribers {
-		if s.state == confirmed {
+		if s.phase == confirmed {
 			retry = true
 		} else {
 			s.fail(ErrRefused)

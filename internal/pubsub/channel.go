@@ -7,10 +7,10 @@ import (
 )
 
 // channel is a channel that has subscribers, or still has to be unsubscribed from. All its
-// subscribers share one SUBSCRIBE (H10). On each connection it goes through these states:
+// subscribers share one SUBSCRIBE (H10). On each connection it goes through these phases:
 //
 //   - not subscribed, as every channel is on a new connection;
-//   - SUBSCRIBE outstanding. This state is skipped if the server has subscribed the
+//   - SUBSCRIBE outstanding. This phase is skipped if the server has subscribed the
 //     connection by itself;
 //   - subscribed, once the server has confirmed;
 //   - UNSUBSCRIBE outstanding, once the last subscriber has left. It counts as not
@@ -35,23 +35,23 @@ type subscriber[T codec.Value] struct {
 	result  chan error // receives one element: nil when confirmed, or why it failed
 
 	// Manager.mu guards the fields below.
-	state  subscriberState
+	phase  subscriberPhase
 	losses int // connections lost while it was waiting
 }
 
-// subscriberState says how far a subscriber is. It changes once, from waiting.
-type subscriberState uint8
+// subscriberPhase says how far a subscriber is. It changes once: waiting is the first.
+type subscriberPhase uint8
 
 const (
-	waiting   subscriberState = iota // the server has not confirmed yet
+	waiting   subscriberPhase = iota // the server has not confirmed yet
 	confirmed                        // the server has confirmed, on this or an earlier connection
 	failed                           // the subscription could not be made
 )
 
 // confirm ends the wait of a subscriber with success. The caller holds Manager.mu.
 func (s *subscriber[T]) confirm() {
-	if s.state == waiting {
-		s.state = confirmed
+	if s.phase == waiting {
+		s.phase = confirmed
 		s.result <- nil
 	}
 }
@@ -59,8 +59,8 @@ func (s *subscriber[T]) confirm() {
 // fail ends the wait of a subscriber with an error, and removes it from its channel. A
 // subscriber that is not waiting stays as it is. The caller holds Manager.mu.
 func (s *subscriber[T]) fail(err error) {
-	if s.state == waiting {
-		s.state = failed
+	if s.phase == waiting {
+		s.phase = failed
 		s.remove()
 		s.result <- err
 	}

@@ -169,7 +169,7 @@ func (m *Manager[T]) disconnected(err error) {
 	for _, ch := range m.channels {
 		ch.subscribed = false
 		for s := range ch.subscribers {
-			if s.state == confirmed {
+			if s.phase == confirmed {
 				ch.gap = true
 			} else if err != nil {
 				if s.losses++; s.losses > m.o.MaxRetries {

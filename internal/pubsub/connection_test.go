@@ -174,7 +174,7 @@ func TestReconnectBacksOff(t *testing.T) {
 	})
 }
 
-func TestUnreachableServer(t *testing.T) {
+func TestSubscribeFailsIfTheServerCanNotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
 		c := newClient(t, nil, srv)
@@ -352,7 +352,7 @@ func TestSilentServerIsNoticed(t *testing.T) {
 	})
 }
 
-func TestRefusedSubscription(t *testing.T) {
+func TestRefusedSubscriptionFailsUnlessItWasConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
 		c := newClient(t, nil, srv)
@@ -454,7 +454,7 @@ func TestCloseFailsWaitingSubscribers(t *testing.T) {
 	}
 }
 
-func TestCloseAtAnyTime(t *testing.T) {
+func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
 		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MinBackoff = time.Millisecond }, srv)

@@ -36,7 +36,7 @@ func TestMessagesAreDelivered(t *testing.T) {
 	}
 }
 
-func TestEmptyChannelName(t *testing.T) {
+func TestChannelNameMayBeEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
 		s := newClient(t, nil, srv).mustSubscribe(t, "")
@@ -195,7 +195,7 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 	})
 }
 
-func TestEventsBetweenResponses(t *testing.T) {
+func TestEventsMayComeBetweenResponses(t *testing.T) {
 	for _, split := range []int{0, 1, 7} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newServer(t, mockserver.WithSplit(split))
@@ -230,7 +230,7 @@ func TestEventsBetweenResponses(t *testing.T) {
 	}
 }
 
-func TestSeveralServers(t *testing.T) {
+func TestAllAndOwnCoverAllServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var servers []*mockserver.Server
 		var publish []func(channel, payload string)

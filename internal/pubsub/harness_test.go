@@ -48,7 +48,7 @@ func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ..
 			Server: srv.Addr(),
 			Open: func(ctx context.Context) (net.Conn, []byte, error) {
 				c.dials.Add(1)
-				return dial.Connect[uint16](ctx, dialer, srv.Addr(), dial.Address{}, parking.NewState(parking.Automatic), &c.counters.Events)
+				return dial.Connect[uint16](ctx, dialer, srv.Addr(), dial.Address{}, parking.NewTracker(parking.Automatic), &c.counters.Events)
 			},
 			OnFailure: func() { c.failures.Add(1) },
 			Calls:     calls,

@@ -213,7 +213,7 @@ func (m *Manager[T]) sendGap(ch *channel[T]) {
 		gap.Channel = m.id.String()
 	}
 	for s := range ch.subscribers {
-		if s.state == confirmed {
+		if s.phase == confirmed {
 			s.sub.pushGap(gap)
 		}
 	}

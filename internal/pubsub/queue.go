@@ -19,12 +19,12 @@ type queue struct {
 	limit      int
 	dropNewest bool // if the queue is full, the new message is dropped, not the oldest
 
-	gaps     []Message            // older than everything in entries; at most one per server
-	entries  fifo.Queue[delivery] // messages and gaps
-	messages int                  // entries that are not gaps
+	gaps     []Message            // older than everything in items; at most one per server
+	items    fifo.Queue[delivery] // messages and gaps
+	messages int                  // items that are not gaps
 }
 
-func (q *queue) empty() bool { return len(q.gaps) == 0 && q.entries.Len() == 0 }
+func (q *queue) empty() bool { return len(q.gaps) == 0 && q.items.Len() == 0 }
 
 // push adds a message, and reports whether the queue was full, so that a message was
 // dropped.
@@ -37,41 +37,41 @@ func (q *queue) push(d delivery) (dropped bool) {
 		dropped = true
 	}
 	q.messages++
-	q.entries.Push(d)
+	q.items.Push(d)
 	return dropped
 }
 
 // dropOldest removes the oldest message. The gaps before and after it stay.
 func (q *queue) dropOldest() {
 	q.keepGaps()
-	q.entries.Pop()
+	q.items.Pop()
 	q.messages--
 	q.keepGaps()
 }
 
-// keepGaps moves the oldest entries to gaps, as long as they are gaps.
+// keepGaps moves the oldest items to gaps, as long as they are gaps.
 func (q *queue) keepGaps() {
-	for q.entries.Len() > 0 && q.entries.At(0).Gap {
-		q.keepGap(q.entries.Pop().Message)
+	for q.items.Len() > 0 && q.items.At(0).Gap {
+		q.keepGap(q.items.Pop().Message)
 	}
 }
 
 // pushGap adds a gap.
 func (q *queue) pushGap(gap Message) {
-	for i := q.entries.Len() - 1; i >= 0 && q.entries.At(i).Gap; i-- {
-		if q.entries.At(i).Server == gap.Server {
-			q.entries.Set(i, delivery{Message: gap})
+	for i := q.items.Len() - 1; i >= 0 && q.items.At(i).Gap; i-- {
+		if q.items.At(i).Server == gap.Server {
+			q.items.Set(i, delivery{Message: gap})
 			return
 		}
 	}
-	if q.entries.Len() == 0 {
+	if q.items.Len() == 0 {
 		q.keepGap(gap)
 		return
 	}
-	q.entries.Push(delivery{Message: gap})
+	q.items.Push(delivery{Message: gap})
 }
 
-// keepGap adds a gap that is older than the entries.
+// keepGap adds a gap that is older than the items.
 func (q *queue) keepGap(gap Message) {
 	for i, older := range q.gaps {
 		if older.Server == gap.Server {
@@ -88,8 +88,8 @@ func (q *queue) pop() (d delivery, ok bool) {
 	case len(q.gaps) > 0:
 		d.Message = q.gaps[0]
 		q.gaps = q.gaps[1:]
-	case q.entries.Len() > 0:
-		d = q.entries.Pop()
+	case q.items.Len() > 0:
+		d = q.items.Pop()
 		if !d.Gap {
 			q.messages--
 		}

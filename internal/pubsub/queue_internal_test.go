@@ -13,12 +13,12 @@ import (
 type modelQueue struct {
 	limit      int
 	dropNewest bool
-	entries    []Message
+	items      []Message
 }
 
 func (q *modelQueue) push(m Message) (dropped bool) {
 	messages := 0
-	for _, e := range q.entries {
+	for _, e := range q.items {
 		if !e.Gap {
 			messages++
 		}
@@ -27,31 +27,31 @@ func (q *modelQueue) push(m Message) (dropped bool) {
 		if q.dropNewest {
 			return true
 		}
-		oldest := slices.IndexFunc(q.entries, func(e Message) bool { return !e.Gap })
-		q.entries = slices.Delete(q.entries, oldest, oldest+1)
+		oldest := slices.IndexFunc(q.items, func(e Message) bool { return !e.Gap })
+		q.items = slices.Delete(q.items, oldest, oldest+1)
 		// The gaps before and after it are neighbors now.
-		for i := 0; i < len(q.entries) && q.entries[i].Gap; {
+		for i := 0; i < len(q.items) && q.items[i].Gap; {
 			if !q.merge(i) {
 				i++
 			}
 		}
 	}
-	q.entries = append(q.entries, m)
+	q.items = append(q.items, m)
 	return dropped
 }
 
 func (q *modelQueue) pushGap(gap Message) {
-	q.entries = append(q.entries, gap)
-	q.merge(len(q.entries) - 1)
+	q.items = append(q.items, gap)
+	q.merge(len(q.items) - 1)
 }
 
 // merge moves entry i to the place of an older gap of the same server, if no message comes
 // between them. It reports whether there was one.
 func (q *modelQueue) merge(i int) bool {
-	for j := i - 1; j >= 0 && q.entries[j].Gap; j-- {
-		if q.entries[j].Server == q.entries[i].Server {
-			q.entries[j] = q.entries[i]
-			q.entries = slices.Delete(q.entries, i, i+1)
+	for j := i - 1; j >= 0 && q.items[j].Gap; j-- {
+		if q.items[j].Server == q.items[i].Server {
+			q.items[j] = q.items[i]
+			q.items = slices.Delete(q.items, i, i+1)
 			return true
 		}
 	}
@@ -67,10 +67,10 @@ func TestQueueEqualsModel(t *testing.T) {
 		var got, want []Message
 		pop := func() {
 			d, ok := q.pop()
-			require.Equal(t, len(model.entries) > 0, ok)
+			require.Equal(t, len(model.items) > 0, ok)
 			if ok {
-				got, want = append(got, d.Message), append(want, model.entries[0])
-				model.entries = model.entries[1:]
+				got, want = append(got, d.Message), append(want, model.items[0])
+				model.items = model.items[1:]
 			}
 		}
 		for i := range 100 {
@@ -86,7 +86,7 @@ func TestQueueEqualsModel(t *testing.T) {
 			default:
 				pop()
 			}
-			require.Equal(t, len(model.entries) == 0, q.empty())
+			require.Equal(t, len(model.items) == 0, q.empty())
 		}
 		for !q.empty() {
 			pop()
@@ -105,6 +105,6 @@ func TestGapsDoNotAccumulate(t *testing.T) {
 				q.push(delivery{Message: Message{Server: server}})
 			}
 		}
-		require.LessOrEqual(t, len(q.gaps)+q.entries.Len(), 2+3*2)
+		require.LessOrEqual(t, len(q.gaps)+q.items.Len(), 2+3*2)
 	}
 }

@@ -9,7 +9,7 @@
 //
 // The parts and their files:
 //
-//   - subscribe.go: the entry point;
+//   - subscribe.go: Subscribe, which begins a subscription;
 //   - manager.go: which channels there are, and who receives an EVENT;
 //   - channel.go: a channel and its subscribers;
 //   - connection.go: the goroutine that keeps the connection;

@@ -4,8 +4,8 @@
 // removed, only its own keys get another one.
 //
 // A score is the 64-bit FNV-1a hash of the server's text, a zero byte and the key, mixed by
-// the finalizer of SplitMix64. Scores are part of the module's released interface: programs
-// of different versions must agree where a key lives.
+// the finalizer of SplitMix64. Scores never change: programs of different versions must
+// agree where a key lives.
 package rendezvous
 
 const (

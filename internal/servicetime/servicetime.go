@@ -1,20 +1,30 @@
 // Package servicetime makes a mock server as slow as a real one, which executes
-// all requests in one thread and takes some 3 µs for each. The benchmarks of this
-// module need that: on a server that costs nothing, sending fewer and larger writes
-// gains nothing either.
+// all requests in one thread, takes some 3 µs for each, and up to 140 µs for each
+// that makes a record. The benchmarks of this module need that: on a server that
+// costs nothing, sending fewer and larger writes gains nothing either.
 package servicetime
 
 import (
-	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Max is the longest service time.
-const Max = time.Millisecond
+// Mode is how a [Thread] spends time.
+type Mode uint8
+
+// The modes.
+const (
+	// Spin keeps a processor busy, as a real server does. So short a time can't be slept.
+	Spin Mode = iota
+	// Sleep sleeps, which costs no time in a bubble of testing/synctest.
+	Sleep
+	// Add only adds the time to [Thread.Busy]. It is for a clock that does not move by itself.
+	Add
+)
 
 // Thread is the thread of a server. Its methods do nothing on a nil Thread.
 //
@@ -22,23 +32,31 @@ const Max = time.Millisecond
 // bytes, executes their requests, spends their time, sends the responses, and waits
 // for its next turn.
 type Thread struct {
-	each  time.Duration // the time of a request
-	back  *os.File      // a byte that is written here
+	mode Mode
+	busy atomic.Int64  // nanoseconds
+	owed time.Duration // by the requests that are being executed; used by one connection at a time
+
+	free  chan struct{} // Sleep: holds a token while no connection is served
+	back  *os.File      // Spin: a byte that is written here
 	front *os.File      // is read here
 	turns chan struct{} // and becomes a turn for one connection
 }
 
-// New returns a Thread that takes a time over 0, and up to [Max], for each request.
-func New(each time.Duration) (*Thread, error) {
-	if each <= 0 || each > Max {
-		return nil, fmt.Errorf("service time is 0 to %v, not %v", Max, each)
+// New returns a Thread.
+func New(mode Mode) *Thread {
+	t := &Thread{mode: mode}
+	if mode == Sleep {
+		t.free = make(chan struct{}, 1)
+		t.free <- struct{}{}
 	}
-	return &Thread{each: each}, nil
+	return t
 }
+
+func (t *Thread) is(mode Mode) bool { return t != nil && t.mode == mode }
 
 // Start begins to give out turns. It adds its goroutine, which [Thread.Close] ends, to wg.
 func (t *Thread) Start(wg *sync.WaitGroup) (err error) {
-	if t == nil {
+	if !t.is(Spin) {
 		return nil
 	}
 	t.turns = make(chan struct{})
@@ -63,7 +81,7 @@ func (t *Thread) run() {
 
 // Close ends the giving out of turns. [Thread.Wait] returns at once from then on.
 func (t *Thread) Close() {
-	if t != nil {
+	if t.is(Spin) {
 		t.back.Close()
 	}
 }
@@ -73,7 +91,7 @@ func (t *Thread) Close() {
 // to poll all descriptors, which it does not do while a goroutine can run. Without the
 // pipe, a connection that always has more to read would keep the others out.
 func (t *Thread) Wait() {
-	if t == nil {
+	if !t.is(Spin) {
 		return
 	}
 	t.back.Write([]byte{0}) // fails once the thread is closed
@@ -81,29 +99,63 @@ func (t *Thread) Wait() {
 }
 
 // ReadSize returns how many bytes are read from a connection at once: as many as a
-// real server reads, or otherwise if t is nil.
+// real server reads, or otherwise if t spends no time.
 func (t *Thread) ReadSize(otherwise int) int {
-	if t == nil {
+	if t == nil || t.mode == Add {
 		return otherwise
 	}
 	return codec.MaxFrame
 }
 
+// Sleeps reports whether the thread sleeps, so that a connection has to call
+// [Thread.Acquire] and [Thread.Release].
+func (t *Thread) Sleeps() bool { return t.is(Sleep) }
+
+// Acquire waits until no other connection is served. Connections are served in the order
+// of their calls.
+func (t *Thread) Acquire() { <-t.free }
+
+// Release spends what the connection owes, and lets the next connection be served.
+func (t *Thread) Release() {
+	time.Sleep(t.owed)
+	t.owed = 0
+	t.free <- struct{}{}
+}
+
 // Begin returns the time, for [Thread.Spend].
 func (t *Thread) Begin() (start time.Time) {
-	if t != nil {
+	if t.is(Spin) {
 		start = time.Now()
 	}
 	return start
 }
 
-// Spend returns when requests that began at start have taken their time. It spins: so
-// short a time can't be slept. The caller holds the server's lock, so that all other
-// connections wait.
-func (t *Thread) Spend(start time.Time, requests int) {
+// Owe adds a request that takes a time of d.
+func (t *Thread) Owe(d time.Duration) {
 	if t == nil {
 		return
 	}
-	for end := start.Add(time.Duration(requests) * t.each); time.Now().Before(end); {
+	t.busy.Add(int64(d))
+	if t.mode != Add {
+		t.owed += d
 	}
+}
+
+// Spend returns when requests that began at start have taken the time that they owe, if
+// the thread spins. The caller holds the server's lock, so that all other connections wait.
+func (t *Thread) Spend(start time.Time) {
+	if !t.is(Spin) {
+		return
+	}
+	for end := start.Add(t.owed); time.Now().Before(end); {
+	}
+	t.owed = 0
+}
+
+// Busy returns how much time all requests have taken.
+func (t *Thread) Busy() time.Duration {
+	if t == nil {
+		return 0
+	}
+	return time.Duration(t.busy.Load())
 }

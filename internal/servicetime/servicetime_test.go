@@ -3,6 +3,7 @@ package servicetime_test
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,25 +13,46 @@ import (
 )
 
 func TestServiceTimeIsBounded(t *testing.T) {
-	for _, each := range []time.Duration{-1, 0, servicetime.Max + 1} {
-		_, err := servicetime.New(each)
-		require.ErrorContains(t, err, "service time is 0 to 1ms, not "+each.String())
+	for _, each := range []time.Duration{-1, servicetime.Max + 1} {
+		require.ErrorContains(t, servicetime.Costs{Request: each}.Check(), "service time is 0 to 1ms, not "+each.String())
 	}
+	require.NoError(t, servicetime.Costs{Request: servicetime.Max}.Check())
+}
+
+func TestCreationSlowsDownAsServerMakesRecords(t *testing.T) {
+	for made, want := range map[int]time.Duration{
+		0: 3 * time.Microsecond, 10_000: 19 * time.Microsecond, 20_000: 35 * time.Microsecond,
+		30_500: 87500 * time.Nanosecond, servicetime.OldAge: 140 * time.Microsecond, 1 << 40: 140 * time.Microsecond,
+	} {
+		require.Equal(t, want, servicetime.Creation(made), made)
+	}
+	c := servicetime.Costs{Request: servicetime.Request, Creation: true}
+	for op := codec.OpInsert; op <= codec.OpWhoAmI; op++ {
+		want := servicetime.Request
+		if op == codec.OpInsert || op == codec.OpSet {
+			want = 140 * time.Microsecond
+		}
+		require.Equal(t, want, c.Of(op, 50_000), op)
+	}
+	c.Creation = false
+	require.Equal(t, servicetime.Request, c.Of(codec.OpInsert, 50_000))
 }
 
 func TestNilThreadDoesNothing(t *testing.T) {
 	var thread *servicetime.Thread
 	require.NoError(t, thread.Start(nil))
 	thread.Wait()
-	thread.Spend(thread.Begin(), 1<<40)
+	thread.Owe(time.Hour)
+	thread.Spend(thread.Begin())
+	require.Zero(t, thread.Busy())
+	require.False(t, thread.Sleeps())
 	require.Equal(t, 7, thread.ReadSize(7))
 	thread.Close()
 }
 
 func TestThreadServesOneConnectionAfterTheOther(t *testing.T) {
 	const each, rounds = 100 * time.Microsecond, 50
-	thread, err := servicetime.New(each)
-	require.NoError(t, err)
+	thread := servicetime.New(servicetime.Spin)
 	require.Equal(t, codec.MaxFrame, thread.ReadSize(1<<20))
 	var all, connections sync.WaitGroup
 	require.NoError(t, thread.Start(&all))
@@ -40,7 +62,9 @@ func TestThreadServesOneConnectionAfterTheOther(t *testing.T) {
 		connections.Go(func() {
 			for range rounds {
 				mu.Lock()
-				thread.Spend(thread.Begin(), 1)
+				began := thread.Begin()
+				thread.Owe(each)
+				thread.Spend(began)
 				mu.Unlock()
 				thread.Wait()
 			}
@@ -48,7 +72,43 @@ func TestThreadServesOneConnectionAfterTheOther(t *testing.T) {
 	}
 	connections.Wait()
 	require.GreaterOrEqual(t, time.Since(start), 3*rounds*each)
+	require.Equal(t, 3*rounds*each, thread.Busy())
 	thread.Close()
 	all.Wait()
 	thread.Wait()
+}
+
+func TestSleepingThreadServesOneConnectionAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each, rounds = time.Microsecond, 50
+		thread := servicetime.New(servicetime.Sleep)
+		require.True(t, thread.Sleeps())
+		var connections sync.WaitGroup
+		start := time.Now()
+		for range 3 {
+			connections.Go(func() {
+				for range rounds {
+					thread.Acquire()
+					thread.Owe(each)
+					thread.Spend(thread.Begin())
+					thread.Release()
+				}
+			})
+		}
+		connections.Wait()
+		require.Equal(t, 3*rounds*each, time.Since(start))
+		require.Equal(t, 3*rounds*each, thread.Busy())
+	})
+}
+
+func TestAddingThreadSpendsNoTime(t *testing.T) {
+	thread := servicetime.New(servicetime.Add)
+	require.NoError(t, thread.Start(nil))
+	require.Equal(t, 7, thread.ReadSize(7))
+	began := thread.Begin()
+	thread.Owe(time.Hour)
+	thread.Spend(began)
+	thread.Wait()
+	require.Equal(t, time.Hour, thread.Busy())
+	thread.Close()
 }

@@ -29,7 +29,7 @@ func TestLoadSurvivesFaultsWithoutLeaks(t *testing.T) {
 	require.NoError(t, waitForGoroutines(before))
 }
 
-func TestGrowthIsAnError(t *testing.T) {
+func TestGrowthFailsTheSoak(t *testing.T) {
 	series := func(heap, goroutines func(i int) int) []sample {
 		var all []sample
 		for i := range 30 {

@@ -9,66 +9,66 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchBytes bound the requests that travel together, so that those of
+	// maxChunk and maxChunkBytes bound the requests that travel together, so that those of
 	// other callers do not wait long behind them.
-	maxBatch      = 256
-	maxBatchBytes = 8000
+	maxChunk      = 256
+	maxChunkBytes = 8000
 	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
 	// of 8-byte values.
 	requestOverhead = 12
-	// cleanDuty is how many times as long as a batch takes the pause after it is.
+	// cleanDuty is how many times as long as a chunk takes the pause after it is.
 	cleanDuty = 4
 	// guard is how soon after its QUERY was sent a record may be prolonged.
 	guard = time.Second
 )
 
-// batch returns the most requests that travel together.
-func (s *Sweeper[T]) batch() int { return max(1, min(maxBatch, s.o.MaxInFlight)) }
+// chunkSize returns the most requests that travel together.
+func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
 // clean looks at records and does what the Rule decides. It is done earlier than at the deadline
 // if the records must be swept so often.
 func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *Result) error {
 	left := len(n.all)
 	begin := time.Now()
-	for batch := range n.batches(s.batch(), maxBatchBytes) {
+	for chunk := range n.chunks(s.chunkSize(), maxChunkBytes) {
 		start := time.Now()
-		if err := s.cleanBatch(ctx, batch, r); err != nil {
+		if err := s.cleanChunk(ctx, chunk, r); err != nil {
 			return err
 		}
-		if left -= len(batch); left == 0 {
+		if left -= len(chunk); left == 0 {
 			break
 		}
 		if r.interval > 0 && !s.o.Server.Parked() && begin.Add(r.interval/3).Before(deadline) {
 			deadline = begin.Add(r.interval / 3)
 		}
-		batches := (left + len(batch) - 1) / len(batch)
-		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), batches)) {
+		chunks := (left + len(chunk) - 1) / len(chunk)
+		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), chunks)) {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-// pauseAfter returns how long to pause after a batch that took so long, if so many batches are
+// pauseAfter returns how long to pause after a chunk that took so long, if so many chunks are
 // left to be done in the time that is left.
-func pauseAfter(took, left time.Duration, batches int) time.Duration {
-	return max(0, min(cleanDuty*took, left/time.Duration(batches)-took))
+func pauseAfter(took, left time.Duration, chunks int) time.Duration {
+	return max(0, min(cleanDuty*took, left/time.Duration(chunks)-took))
 }
 
 // query queries records. The call must be put back when the replies are not needed any more.
-func (s *Sweeper[T]) query(ctx context.Context, batch [][]byte) ([]conn.Reply[T], *conn.Call[T], error) {
+func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Reply[T], *conn.Call[T], error) {
 	cl := s.o.Calls.Get()
-	for _, name := range batch {
+	for _, name := range chunk {
 		conn.Add(cl, codec.Query{Key: name}) // names from a LIST are never too long
 	}
 	replies, err := s.do(ctx, cl)
 	return replies, cl, err
 }
 
-// cleanBatch looks at a batch of records and does what the Rule decides.
-func (s *Sweeper[T]) cleanBatch(ctx context.Context, batch [][]byte, r *Result) error {
+// cleanChunk looks at a chunk of records and does what the Rule decides.
+func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, r *Result) error {
 	now, sent := s.o.Now(), time.Now()
-	replies, queries, err := s.query(ctx, batch)
+	replies, queries, err := s.query(ctx, chunk)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *Sweeper[T]) cleanBatch(ctx context.Context, batch [][]byte, r *Result) 
 		if !reply.OK {
 			continue
 		}
-		d := s.o.Rule.Decide(batch[i], Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}, now)
+		d := s.o.Rule.Decide(chunk[i], Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}, now)
 		if d.Interval > 0 && (r.interval == 0 || d.Interval < r.interval) {
 			r.interval = d.Interval
 		}
@@ -87,11 +87,11 @@ func (s *Sweeper[T]) cleanBatch(ctx context.Context, batch [][]byte, r *Result) 
 		case d.Action == Leave:
 			continue
 		case d.Action == Remove:
-			conn.Add(changes, codec.Purge{Key: batch[i]})
+			conn.Add(changes, codec.Purge{Key: chunk[i]})
 		case d.Action == Prolong && !parked:
 			r.Kept++
 			// A PATCH would shorten a window that has been opened under the name meanwhile.
-			conn.Add(changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: batch[i]})
+			conn.Add(changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: chunk[i]})
 			changes.Stale = func() bool { return time.Since(sent) > guard }
 		default:
 			r.Kept++

@@ -33,7 +33,8 @@ type term[T codec.Value] struct {
 	age    time.Duration // rounded up to a second
 }
 
-// lookUp reads the leader's term. It joins in if somebody has parked the server.
+// lookUp reads the leader's term. If somebody has parked the server, it keeps the server parked,
+// too.
 func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
@@ -54,9 +55,9 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	return term[T]{exists: true, number: leader.Quota, age: time.Duration(age) * time.Second}, nil
 }
 
-// claim begins a term, and reports whether this sweeper leads it. Of those that claim the same
+// beginTerm begins a term, and reports whether this sweeper leads it. Of those that begin the same
 // one, the first does. If the others move its beginning, they do so by the time of a request.
-func (s *Sweeper[T]) claim(ctx context.Context, t term[T]) (leads bool, err error) {
+func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err error) {
 	cl := s.o.Calls.Get()
 	cl.Atomicity = conn.SingleRead
 	key := []byte(LeaderKey)

@@ -28,39 +28,39 @@ var errTooManyNames = errors.New("throttr: too many records for one sweep")
 // names are names of records.
 type names struct {
 	text []byte // all of them, one after the other
-	all  []entry
+	all  []span
 }
 
-// entry is one of names.
-type entry struct {
+// span is one of names.
+type span struct {
 	start, length int
 	expires       uint64 // as LIST told, ns since 1970
 }
 
 func (n *names) add(name []byte, expires uint64) {
-	n.all = append(n.all, entry{len(n.text), len(name), expires})
+	n.all = append(n.all, span{len(n.text), len(name), expires})
 	n.text = append(n.text, name...)
 }
 
-func (n *names) name(e entry) []byte { return n.text[e.start : e.start+e.length] }
+func (n *names) name(e span) []byte { return n.text[e.start : e.start+e.length] }
 
-// batches yields the names, each with at most so many names and bytes.
-func (n *names) batches(most, bytes int) iter.Seq[[][]byte] {
+// chunks yields the names, each with at most so many names and bytes.
+func (n *names) chunks(most, bytes int) iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
-		var batch [][]byte
+		var chunk [][]byte
 		size := 0
 		for _, e := range n.all {
-			if len(batch) > 0 && (len(batch) == most || size+e.length > bytes) {
-				if !yield(batch) {
+			if len(chunk) > 0 && (len(chunk) == most || size+e.length > bytes) {
+				if !yield(chunk) {
 					return
 				}
-				batch, size = batch[:0], 0
+				chunk, size = chunk[:0], 0
 			}
-			batch = append(batch, n.name(e))
+			chunk = append(chunk, n.name(e))
 			size += e.length + requestOverhead
 		}
-		if len(batch) > 0 {
-			yield(batch)
+		if len(chunk) > 0 {
+			yield(chunk)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 		return n, d.Done(), err
 	})
 	r.listing = time.Since(start)
-	slices.SortFunc(known.all, func(a, b entry) int { return cmp.Compare(a.expires, b.expires) })
+	slices.SortFunc(known.all, func(a, b span) int { return cmp.Compare(a.expires, b.expires) })
 	if err == nil {
 		err = s.countForeign(ctx, foreign, r)
 	}
@@ -106,8 +106,8 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 
 // countForeign counts the records that exist.
 func (s *Sweeper[T]) countForeign(ctx context.Context, foreign names, r *Result) error {
-	for batch := range foreign.batches(s.batch(), maxBatchBytes) {
-		replies, cl, err := s.query(ctx, batch)
+	for chunk := range foreign.chunks(s.chunkSize(), maxChunkBytes) {
+		replies, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err
 		}

@@ -208,7 +208,7 @@ func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
 	if term.age < interval {
 		return interval - term.age + rand.N(interval/jitter)
 	}
-	leads, err := s.claim(ctx, term)
+	leads, err := s.beginTerm(ctx, term)
 	if err != nil || !leads {
 		return spread(min(retryPause, interval))
 	}

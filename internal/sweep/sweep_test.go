@@ -64,7 +64,7 @@ func TestFirstOfThoseThatClaimATermLeadsIt(t *testing.T) {
 				terms = append(terms, term)
 			}
 			for j, s := range all {
-				leads, err := s.claim(t.Context(), terms[j])
+				leads, err := s.beginTerm(t.Context(), terms[j])
 				require.NoError(t, err)
 				require.Equal(t, j == 0, leads)
 			}
@@ -113,16 +113,16 @@ func TestBatchesAreBounded(t *testing.T) {
 		n.add(long, 0)
 	}
 	total := 0
-	for batch := range n.batches(256, maxBatchBytes) {
-		require.LessOrEqual(t, len(batch), 256)
+	for chunk := range n.chunks(256, maxChunkBytes) {
+		require.LessOrEqual(t, len(chunk), 256)
 		size := 0
-		for _, name := range batch {
+		for _, name := range chunk {
 			frame, err := codec.Update[uint64]{Key: name}.AppendBinary(nil)
 			require.NoError(t, err)
 			size += len(frame)
 		}
 		require.LessOrEqual(t, size, 8096)
-		total += len(batch)
+		total += len(chunk)
 	}
 	require.Equal(t, 1100, total)
 }

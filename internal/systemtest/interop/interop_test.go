@@ -1,6 +1,6 @@
 // Package interop_test is a suite for live servers:
 //
-//	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInterop -v ./internal/systemtest/interop
+//	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInteropLiveServers -v ./internal/systemtest/interop
 //
 // It finds out the value size of each server. It can share a server with other clients: its keys
 // and channels are random, it removes its records, none of which expires, and it publishes only

@@ -27,7 +27,7 @@ func connectBehindGate(t *testing.T, cfg throttr.Config) (*throttr.Client[uint16
 	return client, g
 }
 
-func TestFenceEvery(t *testing.T) {
+func TestFenceEveryAddsCanaryRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{FenceEvery: 10}))
@@ -39,7 +39,7 @@ func TestFenceEvery(t *testing.T) {
 	})
 }
 
-func TestMaxRetries(t *testing.T) {
+func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
 	for field, sent := range map[int]int{-1: 1, 0: 3, 1: 2, 5: 6} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := testkit.InMemory(t)
@@ -55,7 +55,7 @@ func TestMaxRetries(t *testing.T) {
 }
 
 //evidence:bounds The time to make a connection
-func TestConnectTimeout(t *testing.T) {
+func TestConnectTimeoutBoundsTheMakingOfAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, g := connectBehindGate(t, throttr.Config{ConnectTimeout: 7 * time.Second})
 		g.Hang.Store(true)
@@ -68,7 +68,7 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
-func TestStallTimeout(t *testing.T) {
+func TestSilentServerIsNoticedAfterStallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{StallTimeout: 20 * time.Second}))
@@ -115,7 +115,7 @@ func TestMaxConnIdleAndMaxConnAge(t *testing.T) {
 	})
 }
 
-func TestHealthInterval(t *testing.T) {
+func TestIdleConnectionsAreCheckedEveryHealthInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: 10 * time.Second}))

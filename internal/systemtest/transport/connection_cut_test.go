@@ -248,7 +248,7 @@ func (c limitedConn) Write(p []byte) (int, error) {
 
 // Several requests share a write, and the network accepts a part of it. Requests of which it
 // accepted nothing were not sent and are repeated. All others may have been executed.
-func TestPartialWrite(t *testing.T) {
+func TestRequestsOfAPartialWriteMayHaveBeenExecuted(t *testing.T) {
 	failed := map[codec.Op]int{}
 	for after := range 150 {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 // The methods decode long responses that a real server sent.
-func TestRecordedListings(t *testing.T) {
+func TestMethodsDecodeRecordedListings(t *testing.T) {
 	raw, err := os.ReadFile("../../../codec/testdata/responses-uint16.json")
 	require.NoError(t, err)
 	var rec struct {

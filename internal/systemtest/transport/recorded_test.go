@@ -20,7 +20,7 @@ import (
 // whatever pieces its bytes arrive.
 //
 //evidence:client The methods send what a real server was sent, and understand its responses
-func TestRecordedConversations(t *testing.T) {
+func TestMethodsMatchRecordedConversations(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for name, piece := range map[string]func() int{
 		"whole":         func() int { return 1 << 20 },

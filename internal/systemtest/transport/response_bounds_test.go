@@ -112,7 +112,7 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 // accepted, and one more entry is an error.
 //
 //evidence:bounds A response as long as allowed is accepted
-func TestLongestAllowedResponse(t *testing.T) {
+func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 	cfg := throttr.Config{MaxAnswer: minMaxAnswer}
 	stats := func(n int) *testkit.Fake[uint16] {
 		fragment := make([]codec.StatsEntry, n)

@@ -77,7 +77,7 @@ func as[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-func TestClientCertificate(t *testing.T) {
+func TestClientPresentsItsCertificate(t *testing.T) {
 	cert, roots := testkit.Certificate(t, time.Now().Add(time.Hour))
 	mine, clients := testkit.Certificate(t, time.Now().Add(time.Hour))
 	srv := mockserver.RunT(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// claim is a bound on the median of a figure.
-type claim struct {
+// requirement is a bound on the median of a figure.
+type requirement struct {
 	what     string
 	bound    string // "": there is none, the figure is only reported
 	holds    func(float64) bool
@@ -16,17 +16,17 @@ type claim struct {
 	format   string
 }
 
-func atLeast(what string, bound float64, measured []float64) claim {
-	return claim{what, fmt.Sprintf("≥ %v", bound), func(m float64) bool { return m >= bound }, measured, "%.2f"}
+func atLeast(what string, bound float64, measured []float64) requirement {
+	return requirement{what, fmt.Sprintf("≥ %v", bound), func(m float64) bool { return m >= bound }, measured, "%.2f"}
 }
 
-func atMost(what string, bound float64, measured []float64) claim {
-	return claim{what, fmt.Sprintf("≤ %v", bound), func(m float64) bool { return m <= bound }, measured, "%.2f"}
+func atMost(what string, bound float64, measured []float64) requirement {
+	return requirement{what, fmt.Sprintf("≤ %v", bound), func(m float64) bool { return m <= bound }, measured, "%.2f"}
 }
 
-// missing returns an error if a claim was not measured.
+// missing returns an error if a requirement was not measured.
 func (r *results) missing() error {
-	for _, c := range r.claims() {
+	for _, c := range r.requirements() {
 		if m := load.Median(c.measured); math.IsNaN(m) || math.IsInf(m, 0) {
 			return fmt.Errorf("not measured: %s", c.what)
 		}
@@ -34,8 +34,8 @@ func (r *results) missing() error {
 	return nil
 }
 
-// claims returns all claims.
-func (r *results) claims() []claim {
+// requirements returns all requirements.
+func (r *results) requirements() []requirement {
 	at := func(w workload, contender string, keys, goroutines int) measurement {
 		return measurement{w.name, contender, keys, goroutines}
 	}
@@ -46,7 +46,7 @@ func (r *results) claims() []claim {
 	throughput := func(a, b measurement) []float64 { return r.quotients(perSecond, a, b) }
 	processor := func(a, b measurement) []float64 { return r.quotients(cpu, a, b) }
 
-	var all []claim
+	var all []requirement
 	ofCode := func(pkg string) {
 		for _, b := range codeBenchmarks {
 			if b.pkg == pkg {
@@ -87,6 +87,23 @@ func (r *results) claims() []claim {
 		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryRateLimit, 1, 1), inProcess(goLimiter, 1, 1))),
 		atLeast("`RateLimit` on `memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryRateLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)
+	for _, keys := range r.plan.sparseKeys {
+		now, then := at(sparse, benchedOld, keys, sparseGoroutines), at(sparse, before, keys, sparseGoroutines)
+		what := fmt.Sprintf("`sparse`, %d keys, old server", keys)
+		all = append(all,
+			atMost(what+": INSERTs per opened window", 0, hundredths(r.each(now, perOpened(creationsOf)))),
+			atMost(what+": requests to open a window", 8, r.each(now, perOpened(openingOf))),
+		)
+		if r.plan.before != "" {
+			all = append(all, atLeast(what+" ÷ before: throughput", 4, throughput(now, then)))
+		}
+	}
+	if r.plan.before != "" {
+		for _, keys := range []int{fewKeys, 1} {
+			all = append(all, atLeast(fmt.Sprintf("`hit`, %s, 64 goroutines, old server ÷ before: throughput", plural(keys, "key")), 0.97,
+				throughput(at(hit, benchedOld, keys, 64), at(hit, before, keys, 64))))
+		}
+	}
 	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 105, []float64{r.perKey[memoryBackend.name]})
 	perKey.format = "%.0f"
 	all = append(all, perKey)
@@ -95,7 +112,7 @@ func (r *results) claims() []claim {
 		for _, s := range r.each(inProcess(memoryRateLimit, n, 1), perSecond) {
 			ns = append(ns, 1e9/s)
 		}
-		all = append(all, claim{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
+		all = append(all, requirement{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
 	}
 	ofCode("memory")
 	return all
