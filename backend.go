@@ -132,11 +132,11 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	return b
 }
 
-// Close ends the backend: further hits fail with [ErrClosed]. It waits for windows that are over
-// within a second, and removes the records of those that are over. The records of other windows
-// are left to the sweepers of other clients, which may still count in them. Close takes two
-// seconds at most, even if a server does not respond. The client stays open. It always returns nil, and can be called more than
-// once.
+// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of windows
+// that are over. If a server is not parked (see [Parking]), Close first waits for windows that
+// are over within a second. The records of other windows are left to the sweepers of other
+// clients, which may still count in them. Close takes two seconds at most, even if a server does
+// not respond. The client stays open. Close always returns nil, and can be called more than once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()

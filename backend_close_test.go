@@ -174,6 +174,19 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotWaitForWindowsOnAParkedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: throttr.ParkingAlways}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		testkit.Hits(t, limiter, 1, "short", time.Second, 5)
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.Zero(t, time.Since(start))
+		require.Len(t, testkit.Keys(srv), 1, "nothing expires: a sweeper will remove it")
+	})
+}
+
 // However many records there are to remove, and however slow the server is, Close returns
 // within a second.
 //

@@ -38,6 +38,8 @@ func (k EventKind) String() string {
 // Event is a hit, a take, a Reset or the settling of a reservation, as an [Observer] sees it.
 type Event struct {
 	Kind EventKind
+	// Name is the name of the limit, see RateLimit.Named.
+	Name string
 	// Key is the key in the backend. If the call came from [Entities], Entity and Operation
 	// are what the key was made of.
 	Key               string
@@ -89,4 +91,35 @@ func WithObserver(o Observer) Option {
 			})
 		}
 	}
+}
+
+// Named returns a RateLimit that is the same as r, except that its events have a name. Use it for
+// limits that should be separate in logs and metrics:
+//
+//	logins := limiter.Named("login")
+//
+// Names should be few, and chosen by the program. Windows do not depend on the name. Middleware of
+// package httplimit names its limits.
+func (r *RateLimit) Named(name string) *RateLimit {
+	named := *r
+	switch o := r.observer.(type) {
+	case nil:
+	case namedObserver:
+		named.observer = namedObserver{o.Observer, name}
+	default:
+		named.observer = namedObserver{o, name}
+	}
+	return &named
+}
+
+// namedObserver gives events a name.
+type namedObserver struct {
+	Observer
+	name string
+}
+
+// Observe implements [Observer].
+func (o namedObserver) Observe(ctx context.Context, e Event) {
+	e.Name = o.name
+	o.Observer.Observe(ctx, e)
 }

@@ -57,7 +57,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 		CanaryEvery: cfg.FenceEvery, MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxAnswer,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
 		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.RetryPause, MaxBackoff: cfg.MaxRetryPause,
-		Parking: parking.Mode(cfg.Parking),
+		Parking: parking.Mode(cfg.Parking), Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

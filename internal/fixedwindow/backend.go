@@ -212,8 +212,8 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, waits for windows that are over within a second, and removes
-// the records of those that are over. The records of other windows stay, because other clients
+// Close makes further calls fail, and removes the records of windows that are over. On servers
+// that are not parked, it first waits for windows that are over within a second. The records of other windows stay, because other clients
 // may count in them. Close then fails what is under way, and waits until all goroutines of the
 // backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
@@ -231,11 +231,15 @@ func (b *Backend[T]) Close() {
 	})
 }
 
-// awaitEnds waits for the windows that are over within closeWait.
+// awaitEnds waits for the windows that are over within closeWait, so that their records can be
+// removed before they expire. On a parked server they do not expire: sweepers remove them.
 func (b *Backend[T]) awaitEnds() {
 	now := b.now()
 	var wait time.Duration
 	for _, rp := range b.reapers {
+		if rp.server.Parked() {
+			continue
+		}
 		wait = max(wait, rp.lastEnd(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {

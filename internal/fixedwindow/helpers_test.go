@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -82,6 +83,7 @@ func (unswept) Stream(context.Context, codec.Request, func([]byte) (int, bool, e
 }
 func (unswept) Park(context.Context) (bool, error) { return false, nil }
 func (u unswept) Parked() bool                     { return u.parked }
+func (unswept) Logger() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
 // options returns settings for a backend on the given servers, without sweepers. The server of
 // a key is given by its first byte.

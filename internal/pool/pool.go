@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -59,6 +60,7 @@ type Options[T codec.Value] struct {
 	MaxBackoff     time.Duration // the longest
 
 	Parking parking.Mode
+	Logger  *slog.Logger // is told what happens to the server
 }
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.
@@ -73,6 +75,7 @@ type Options[T codec.Value] struct {
 //   - Once closed is true, live stays empty and streams are closed as they are made.
 type Pool[T codec.Value] struct {
 	o       Options[T]
+	log     *slog.Logger // has the name of the server
 	breaker breaker
 	parking *parking.Tracker
 	keeping atomic.Bool // keepParked is under way
@@ -112,11 +115,13 @@ type attempt struct {
 func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
 		o:            o,
+		log:          o.Logger.With(slog.String("server", o.Server)),
 		breaker:      breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
 		parking:      parking.NewTracker(o.Parking),
 		streamPlaces: make(chan struct{}, o.MaxConns),
 		streams:      make(map[*stream[T]]struct{}),
 	}
+	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.setLive(nil)
 	var err error
@@ -132,6 +137,9 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p.background.Go(p.maintain)
 	return p, nil
 }
+
+// Logger returns Options.Logger, with the name of the server.
+func (p *Pool[T]) Logger() *slog.Logger { return p.log }
 
 // Server returns Options.Server.
 func (p *Pool[T]) Server() string { return p.o.Server }
@@ -155,7 +163,11 @@ func (p *Pool[T]) Open(ctx context.Context) (nc net.Conn, early []byte, err erro
 		p.keepParkedSoon() // the probe may have set the server's timer
 	}
 	if ctx.Err() == nil {
-		err = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
+		var changed bool
+		err, changed = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
+		if changed {
+			p.logLockedUp(errors.Is(err, ErrLockedUp))
+		}
 	}
 	return nc, early, err
 }

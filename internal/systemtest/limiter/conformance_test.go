@@ -43,10 +43,11 @@ func TestServerBackendWithOptionsConforms(t *testing.T) {
 	}
 }
 
-// serverBackend returns a backend on a mock server. Both have the same virtual clock.
+// serverBackend returns a backend on a mock server. Both have the same virtual clock. The server is
+// parked: on any other one, Close would wait for the ends of windows by the real clock.
 func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(codec.Size[T]()))
-	client := testkit.Connect[T](t, srv, testkit.ParkedIfSmall[T](throttr.Config{}))
+	client := testkit.Connect[T](t, srv, throttr.Config{Parking: throttr.ParkingAlways})
 	opts = append(opts, throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))
 	s := backendtest.Subject{
 		Backend: client.Backend(opts...), Clock: srv, Algorithm: algorithm, SkipsDenied: true,
