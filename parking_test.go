@@ -100,3 +100,26 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 		require.Equal(t, []string{`level=INFO msg="throttr: server responds again" server=memory:1`}, lines())
 	})
 }
+
+func TestLoggerIsToldThatAServerCannotBeParked(t *testing.T) {
+	for _, p := range []throttr.Parking{throttr.ParkingAutomatic, throttr.ParkingAlways} {
+		t.Run(p.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				srv.Set("", 7, time.Minute) // in milliseconds
+				logger, lines := logLines()
+				testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: logger, Parking: p})).Backend()
+				time.Sleep(50 * time.Second)
+				if p == throttr.ParkingAutomatic {
+					require.Empty(t, lines(), "there is a record of somebody else: nobody wants the server to be parked")
+					return
+				}
+				const message = "throttr: the server can't be parked: the record with the empty key is somebody's data"
+				require.Equal(t, []string{`level=WARN msg="` + message + `" server=memory:1`}, lines(), "it is told once")
+				require.True(t, srv.Delete(""))
+				time.Sleep(time.Minute)
+				require.Equal(t, []string{`level=INFO msg="throttr: server is parked: no record expires there" server=memory:1`}, lines())
+			})
+		})
+	}
+}
