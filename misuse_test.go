@@ -68,6 +68,8 @@ func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 	webAddr, webTLSAddr := web.Listener.Addr().String(), webTLS.Listener.Addr().String()
 	redis, alerting := listen(t, redisPort), listen(t, alertingTLS)
 	closing := listen(t, closingTLS(&tls.Config{Certificates: webTLS.TLS.Certificates}))
+	hangingUp := listen(t, func(nc net.Conn) { io.ReadFull(nc, make([]byte, 1)) })
+	responding := listen(t, func(nc net.Conn) { nc.Write(make([]byte, 8)); io.Copy(io.Discard, nc) })
 	plain, err := mockserver.Start() // a TLS handshake is a violation
 	require.NoError(t, err)
 	defer plain.Close()
@@ -77,12 +79,14 @@ func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 	for _, c := range []struct{ mistake, url, text string }{
 		{"no server", "throttr://127.0.0.1:1",
 			"throttr: can't connect to 127.0.0.1:1: connect: connection refused"},
-		{"TLS against plain", "throttrs://" + plain.Addr(),
-			"throttr: can't connect to " + plain.Addr() + ": the server closed the connection during the TLS handshake; if it does not speak TLS, use throttr://"},
+		{"TLS against plain", "throttrs://" + plain.Addr(), // the server responds or hangs up, whichever comes first
+			"does not speak TLS"},
+		{"TLS against a server that hangs up", "throttrs://" + hangingUp,
+			"throttr: can't connect to " + hangingUp + ": the server closed the connection during the TLS handshake; if it does not speak TLS, use throttr://"},
+		{"TLS against a server that responds", "throttrs://" + responding,
+			"throttr: can't connect to " + responding + ": the server does not speak TLS: use throttr://, or leave Config.TLS nil"},
 		{"TLS against an HTTP port", "throttrs://" + webAddr,
 			"throttr: can't connect to " + webAddr + ": an HTTP server without TLS responds there, not a Throttr server"},
-		{"TLS against a Redis port", "throttrs://" + listen(t, func(nc net.Conn) { io.WriteString(nc, "-ERR unknown command\r\n") }),
-			"the server does not speak TLS: use throttr://, or leave Config.TLS nil"},
 		{"TLS with a certificate of somebody else", "throttrs://" + webTLSAddr,
 			"throttr: can't connect to " + webTLSAddr + ": tls: failed to verify certificate: x509: certificate signed by unknown authority"},
 		{"plain against TLS that sends an alert", "throttr://" + alerting,

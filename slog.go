@@ -15,7 +15,8 @@ import (
 //   - at level error: other failures
 //
 // The message is "rate limit: allowed", "… denied", "… failed" or "… reset". The attributes
-// are those of the following that the event has: entity and operation (for [Entities]) or key,
+// are those of the following that the event has: limit_name (see [RateLimit.Named]), entity,
+// operation and parts (for [Entities]) or key,
 // scale, took, limit, increment, count, retry_after, degraded, a group metadata with sorted
 // keys, and error.
 //
@@ -49,9 +50,15 @@ func logLevel(ctx context.Context, e Event) slog.Level {
 }
 
 func logAttrs(e Event) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 11)
+	attrs := make([]slog.Attr, 0, 13)
+	if e.Name != "" {
+		attrs = append(attrs, slog.String("limit_name", e.Name))
+	}
 	if e.Entity != "" || e.Operation != "" {
 		attrs = append(attrs, slog.String("entity", e.Entity), slog.String("operation", e.Operation))
+		if len(e.Parts) > 0 {
+			attrs = append(attrs, slog.Any("parts", e.Parts))
+		}
 	} else {
 		attrs = append(attrs, slog.String("key", e.Key))
 	}

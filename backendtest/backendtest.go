@@ -65,12 +65,15 @@ type Subject struct {
 	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
 	// then take place on a clock that is that much faster.
 	MinScale time.Duration
+	// MayLose says that GiveBack may return false although the window is open, and give nothing
+	// back. It is for a backend that is a window.Taker.
+	MayLose bool
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.
 	Close func()
 }
 
-// Run tests backends. For each subtest, it calls start for a new one, which should register
+// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start for a new one, which should register
 // its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	run(t, start, func(t *testing.T, f func(*testing.T)) { f(t) })
@@ -120,6 +123,7 @@ func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, fun
 		})
 	}
 	t.Run("vectors", func(t *testing.T) { testVectors(t, start, in) })
+	runTakes(t, start, in)
 }
 
 // bounded returns n, or MaxCount if that is less.

@@ -27,8 +27,13 @@ type Config struct {
 	// changes plans keeps its count.
 	Plan func(*http.Request) *Plan
 
-	// Key returns the key under which a request is counted. Default: [RemoteAddr].
+	// Key returns the key under which a request is counted. A digest of it is stored, logged and
+	// traced, as keys may be secret or personal, such as API keys and names. Default:
+	// [RemoteAddr], whose addresses are used as they are.
 	Key KeyFunc
+
+	// PlainKeys stores, logs and traces keys of Key as they are, if they have up to 128 bytes.
+	PlainKeys bool
 
 	// SkipEmptyKey serves requests for which Key returns "" without counting them.
 	// Default: they are counted together, like the requests of one client.
@@ -45,7 +50,8 @@ type Config struct {
 
 	// Name separates the counts of this middleware from those of other middleware over the
 	// same RateLimit. Middleware of the same name shares the counts of limits of the same
-	// name and scale. Default: "".
+	// name and scale. Events of the limit "hour" have the name "api/hour" if this is "api".
+	// Default: "", and the name of the limit alone.
 	Name string
 
 	// OnDenied responds to a request that exceeds a limit. The RateLimit fields and
@@ -85,13 +91,22 @@ const (
 	LegacyUnix
 )
 
-// New returns middleware that limits the requests to the handlers that it wraps. These
-// handlers share the limits. The middleware panics if the handler to wrap is nil.
+// New returns middleware that limits the requests to the handlers that it wraps. It is the Wrap
+// method of [NewMiddleware].
+func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handler, error) {
+	m, err := NewMiddleware(limiter, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return m.Wrap, nil
+}
+
+// NewMiddleware returns middleware that limits the requests to the handlers that it wraps.
 //
 // The error matches [ErrConfig]. It also matches [throttr.ErrScale] or [throttr.ErrRange] if the
 // RateLimit can't keep one of Config.Limits. Check the plans that Config.Plan returns with
 // [Plan.Check].
-func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handler, error) {
+func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) {
 	if limiter == nil {
 		return nil, fmt.Errorf("%w: the RateLimit is nil", ErrConfig)
 	}
@@ -110,16 +125,10 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 	}
 	cfg.Limits = nil // The caller may change the slice.
 	cfg.setDefaults()
-	m := &middleware{
+	return &Middleware{&middleware{
 		Config: cfg, limiter: limiter, plan: plan,
 		prefix: "http:" + strconv.Itoa(len(cfg.Name)) + ":" + cfg.Name,
-	}
-	return func(next http.Handler) http.Handler {
-		if next == nil {
-			panic("httplimit: the handler to wrap is nil")
-		}
-		return &handler{middleware: m, next: next}
-	}, nil
+	}}, nil
 }
 
 func (c *Config) setDefaults() {
@@ -127,7 +136,7 @@ func (c *Config) setDefaults() {
 		c.Plan = func(*http.Request) *Plan { return nil }
 	}
 	if c.Key == nil {
-		c.Key = RemoteAddr
+		c.Key, c.PlainKeys = RemoteAddr, true
 	}
 	if c.Skip == nil {
 		c.Skip = func(*http.Request) bool { return false }

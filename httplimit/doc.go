@@ -45,6 +45,13 @@
 // was authenticated. A client that can invent keys, such as API keys that nobody has checked,
 // has a limit of its own for each of them, and fills the backend.
 //
+// Of a key that Config.Key returns, a digest is stored, logged and traced, because it may be secret
+// or personal. [ByHeader] makes the digest itself, so that a Decision does not have the value of
+// the field either.
+//
+// [Middleware.Peek] and [Middleware.Reset] show and end the windows of a key, for example if a
+// customer asks.
+//
 // Behind a proxy, all requests come from the address of the proxy. Use [ByAddr] with the
 // addresses of the proxies and the header field that they set. ByAddr believes the part of the
 // field that those proxies have written and nothing else, so a client gains nothing by sending

@@ -2,10 +2,9 @@ package httplimit
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/throttr-go/throttr"
 )
@@ -16,6 +15,8 @@ type middleware struct {
 	limiter *throttr.RateLimit
 	plan    *Plan  // applies if Config.Plan returns nil
 	prefix  string // of every key
+
+	limiters sync.Map // of *throttr.RateLimit, by the name of a limit
 }
 
 // handler is a wrapped handler.
@@ -73,13 +74,13 @@ func isMistake(err error) bool {
 // in one limit fails, the others still apply.
 func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
-	cost, stored := m.Cost(r), storedKey(key)
+	cost := m.Cost(r)
 	var errs []error
 	for _, l := range plan.limits {
 		// An increment of limit+1 exceeds the limit as well as any larger one does, and a
 		// backend may be unable to add a larger one.
 		increment := min(cost, l.Limit.Limit+1)
-		res, err := m.limiter.HitN(r.Context(), m.prefix+l.keyPart+stored, l.Window, l.Limit.Limit, increment)
+		res, err := m.named(l.Name).HitN(r.Context(), m.storedKey(l, key), l.Window, l.Limit.Limit, increment)
 		if err != nil {
 			errs = append(errs, err)
 			if r.Context().Err() != nil {
@@ -94,18 +95,4 @@ func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 	}
 	d.Err = errors.Join(errs...)
 	return d
-}
-
-// maxKey is the length in bytes of the longest key that is stored unchanged.
-const maxKey = 128
-
-// storedKey returns the last part of the key that the backend sees. The parts before it include
-// their lengths, so different middleware and limits never share a key. The first character
-// distinguishes a digest from a key that looks like one.
-func storedKey(key string) string {
-	if len(key) <= maxKey {
-		return "k" + key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return "h" + base64.RawURLEncoding.EncodeToString(sum[:])
 }

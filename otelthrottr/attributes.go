@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -104,10 +105,10 @@ func labelsFrom(attrs []attribute.KeyValue) labels {
 	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}}
 }
 
-// allLabels returns the labels of every class.
-func allLabels() map[class]labels {
+// allLabels returns the labels of every class, with further attributes.
+func allLabels(more ...attribute.KeyValue) map[class]labels {
 	all := map[class]labels{}
-	add := func(c class) { all[c] = labelsFrom(c.attributes()) }
+	add := func(c class) { all[c] = labelsFrom(append(c.attributes(), more...)) }
 	add(class{outcome: allowed})
 	add(class{outcome: denied})
 	add(class{reset: true, outcome: done})
@@ -120,9 +121,40 @@ func allLabels() map[class]labels {
 	return all
 }
 
-// labelsOf returns the labels of an event, with the attributes that options add.
+// maxNames bounds for how many names labels are kept. Names should be few.
+const maxNames = 1 << 10
+
+// nameLabels keeps the labels of the limits that have a name.
+type nameLabels struct {
+	mu     sync.RWMutex // guards byName
+	byName map[string]map[class]labels
+}
+
+// of returns the labels of every class for a name, or nil if there are too many names.
+func (n *nameLabels) of(name string) map[class]labels {
+	n.mu.RLock()
+	all, kept := n.byName[name], len(n.byName)
+	n.mu.RUnlock()
+	if all != nil || kept >= maxNames {
+		return all
+	}
+	all = allLabels(text("throttr.limit_name", name))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byName == nil {
+		n.byName = make(map[string]map[class]labels)
+	}
+	n.byName[name] = all
+	return all
+}
+
+// labelsOf returns the labels of an event, with the name of the limit and the attributes that
+// options add.
 func (o *observer) labelsOf(c class, e throttr.Event) labels {
 	attrs := c.attributes()
+	if e.Name != "" {
+		attrs = append(attrs, text("throttr.limit_name", e.Name))
+	}
 	if o.operation && e.Operation != "" {
 		attrs = append(attrs, text("throttr.operation", e.Operation))
 	}
@@ -140,6 +172,9 @@ func (o *observer) event(c class, e throttr.Event) []attribute.KeyValue {
 // details returns the attributes of a span.
 func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
 	attrs := append(c.attributes(), attribute.Float64("throttr.scale", e.Scale.Seconds()))
+	if e.Name != "" {
+		attrs = append(attrs, text("throttr.limit_name", e.Name))
+	}
 	if e.Operation != "" {
 		attrs = append(attrs, text("throttr.operation", e.Operation))
 	}

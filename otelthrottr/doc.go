@@ -18,10 +18,12 @@
 //
 //	throttr.outcome    of a hit: allowed, denied, failed; of a reset: done, failed
 //	throttr.degraded   of a hit: true if the backend failed and a policy or a fallback has decided
+//	throttr.limit_name the name of the limit, if it has one: see [throttr.RateLimit.Named]; package
+//	                   httplimit names its limits
 //	error.type         if there was an error: canceled, timeout, overloaded, connection,
 //	                   closed, invalid, or _OTHER
 //
-// This makes at most 23 time series for throttr.hits, and usually two. The operations and entities
+// This makes at most 23 time series for throttr.hits for each name, and usually two. The operations and entities
 // of [throttr.Entities] multiply this number. They are attributes of metrics only with
 // [WithOperation] and [WithEntity]. Keys are never attributes of metrics.
 //

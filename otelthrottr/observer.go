@@ -23,14 +23,15 @@ var buckets = []float64{
 	0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 }
 
-// observer implements throttr.Observer. It is immutable.
+// observer implements throttr.Observer. All but named is immutable.
 type observer struct {
 	options
 	hits     metric.Int64Counter
 	duration metric.Float64Histogram
 	resets   metric.Int64Counter
 	tracer   trace.Tracer
-	labels   map[class]labels // of every class, without the attributes that options add
+	labels   map[class]labels // of every class, without a name and the attributes that options add
+	named    nameLabels       // the same for each name
 }
 
 // New returns an observer for [throttr.WithObserver]. It is safe for concurrent use. New returns
@@ -74,7 +75,11 @@ func (o *observer) instruments(m metric.Meter) (err error) {
 func (o *observer) Observe(ctx context.Context, e throttr.Event) {
 	end := time.Now()
 	c := classOf(e)
-	l, ok := o.labels[c]
+	known := o.labels
+	if e.Name != "" {
+		known = o.named.of(e.Name)
+	}
+	l, ok := known[c]
 	if !ok || e.Operation != "" && o.operation || e.Entity != "" && o.entity {
 		l = o.labelsOf(c, e)
 	}

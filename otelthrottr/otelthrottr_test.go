@@ -435,7 +435,39 @@ func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
 	tel := newTelemetry(t)
 	for _, e := range []throttr.Event{
 		hit(throttr.EventAllowed, nil), hit(throttr.EventDenied, nil), hit(throttr.EventReset, nil),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Name = "login" }),
 	} {
 		require.Zero(t, testing.AllocsPerRun(500, func() { tel.Observe(t.Context(), e) }), e.Kind)
 	}
+}
+
+// Limits with a name are series of their own, whatever other attributes there are.
+func TestTheNameOfALimitIsInMetricsAndTraces(t *testing.T) {
+	for want, opts := range map[string][]otelthrottr.Option{
+		"throttr.degraded=false,throttr.limit_name=api/hour,throttr.outcome=denied":                          nil,
+		"throttr.degraded=false,throttr.limit_name=api/hour,throttr.operation=upload,throttr.outcome=denied": {otelthrottr.WithOperation()},
+	} {
+		tel := newTelemetry(t, opts...)
+		named := hit(throttr.EventDenied, func(e *throttr.Event) { e.Name = "api/hour" })
+		for range 3 {
+			tel.Observe(t.Context(), named)
+		}
+		require.EqualValues(t, 3, tel.counts("throttr.hits")[want], "%v", tel.counts("throttr.hits"))
+		tel.Observe(t.Context(), hit(throttr.EventDenied, nil))
+		require.Len(t, tel.counts("throttr.hits"), 2, "limits without a name are another series")
+		span := tel.within(named)
+		require.Contains(t, span.Events[0].Attributes, attribute.String("throttr.limit_name", "api/hour"))
+	}
+}
+
+func TestManyNamesAreStillRight(t *testing.T) {
+	tel := newTelemetry(t)
+	for i := range 5000 {
+		tel.Observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Name = fmt.Sprint(i) }))
+	}
+	total := int64(0)
+	for _, n := range tel.counts("throttr.hits") {
+		total += n
+	}
+	require.EqualValues(t, 5000, total)
 }

@@ -28,8 +28,7 @@ type Window struct {
 	StartedAt time.Time     // when it opened; zero if the backend does not store it
 	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
 	// ID tells windows of a key and scale apart: Windows of one backend with the same ID, if it is
-	// not 0, describe the same window. With different IDs, they can do so, too. 0 if the backend
-	// does not set it.
+	// not 0, describe the same window. 0 if the backend does not set it. See [Taker].
 	ID int64
 }
 

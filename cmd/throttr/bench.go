@@ -60,7 +60,7 @@ the end, the command purges its records.
 		f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
 		f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order; of sparse: 20000 unless it is given")
 		durationVar(f, &b.scale, "scale", time.Second, "the `scale` of sparse")
-		f.Uint64Var(&b.limit, "limit", 20, "the `limit` of sparse")
+		countVar(f, &b.limit, "limit", 20, "the `limit` of sparse")
 		f.BoolVar(&b.turns, "turns", false, "measure one turn for each duration on standard input; -compare starts the other program so")
 		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth, or four of sparse")
 		durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each row runs before")

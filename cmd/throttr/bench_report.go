@@ -29,7 +29,7 @@ func (b *bench) report(out *output, rows []*row) error {
 			failure = results[i].Failure()
 		}
 	}
-	columns := []string{"workload", ">goroutines", ">conns", ">ops/s", ">p50", ">p99", ">CPU/op", ">allocs/op"}
+	columns := []string{"workload", ">goroutines", ">conns", ">ops/s", ">p50", ">p99", ">CPU/op", ">allocs"}
 	if failure != nil {
 		columns = append(columns, ">errors")
 	}

@@ -135,7 +135,7 @@ func TestBenchPrintsATable(t *testing.T) {
 	s, _ := shellFor(t, 4)
 	row := ` +\S+s +\S+s +\S+s +\d+\.\d\d`
 	for args, want := range map[string]string{
-		"-workload increase -compare raw -goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +CPU/op +allocs/op +ratio
+		"-workload increase -compare raw -goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +CPU/op +allocs +ratio
 increase +2 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
 raw increase +2 +1 +[1-9]\d*` + row + ` +-
 $`,
@@ -143,7 +143,7 @@ $`,
 query +1 +1 +[1-9]\d*` + row + ` +-
 query +8 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
 $`,
-		"-goroutines 1": `^workload .* allocs/op
+		"-goroutines 1": `^workload .* allocs
 hit +1 +1 +[1-9]\d*` + row + `
 $`,
 	} {

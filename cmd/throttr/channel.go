@@ -80,7 +80,7 @@ func (o *output) published(channel string, ok bool) {
 
 var channelsCommand = command{
 	name: "channels", args: "[channel...]",
-	short: "list the channels that have subscribers, or the subscribers of some channels",
+	short: "list channels with subscribers, or the subscribers of some",
 	long: `Every connection is subscribed to * and to its own id. The connections of this command are
 included.
 `,
@@ -133,14 +133,14 @@ type subscriberFigures struct {
 }
 
 func subscribers(ctx context.Context, out *output, c client, names []string) (bool, error) {
-	out.entries(c, "id", "since", ">read bytes", ">write bytes", "channel")
+	out.entries(c, "id", ">age", ">read bytes", ">write bytes", "channel")
 	all := true
 	for _, name := range names {
 		subs, ok, err := c.Channel(ctx, name)
 		for _, s := range subs {
 			f := subscriberFigures{s.Server, s.ID.String(), s.Since, s.ReadBytes, s.WriteBytes}
 			out.entry(s.Server, subscriberRecord{nameOf(name), true, &f},
-				f.ID, formatTime(s.Since), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
+				f.ID, formatAge(s.Since, time.Now()), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
 		}
 		if err != nil {
 			return false, err

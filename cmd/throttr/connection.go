@@ -14,7 +14,7 @@ import (
 
 var whoamiCommand = command{
 	name:  "whoami",
-	short: "print the id that each server gave to a connection of this command",
+	short: "print the id that each server gave to a connection",
 	long: `The connections are closed at the end of the command.
 `,
 	examples: []string{"throttr whoami"},
@@ -38,7 +38,7 @@ func whoami(ctx context.Context, e *env, c client) (bool, error) {
 
 var connectionsCommand = command{
 	name: "connections", args: "[id...]",
-	short: "list the open connections of the servers, or print all figures of some",
+	short: "list the open connections, or print all figures of some",
 	long: `The connections of this command are included.
 `,
 	no:       "no open connection has the id",
@@ -108,7 +108,7 @@ func address(c throttr.ConnectionEntry) string {
 }
 
 func connections(ctx context.Context, e *env, c client) (bool, error) {
-	e.out.entries(c, "id", "type", "kind", "address", "connected", ">requests", ">read bytes", ">write bytes")
+	e.out.entries(c, "id", "address", ">age", ">requests")
 	err := each(c.Connections(ctx), func(o throttr.ConnectionEntry) {
 		_, counts := fieldNames[uint64](o.Requests)
 		requests := uint64(0)
@@ -116,8 +116,7 @@ func connections(ctx context.Context, e *env, c client) (bool, error) {
 			requests += n
 		}
 		r := connectionOf(o)
-		e.out.entry(o.Server, r, r.ID, r.Type, r.Kind, cmp.Or(r.Address, "-"), formatTime(r.ConnectedAt),
-			number(requests), number(r.ReadBytes), number(r.WriteBytes))
+		e.out.entry(o.Server, r, r.ID, cmp.Or(r.Address, r.Kind), formatAge(r.ConnectedAt, time.Now()), number(requests))
 	})
 	return true, err
 }

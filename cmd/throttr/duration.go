@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -35,14 +37,71 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
-// parseDuration is [time.ParseDuration] with clearer errors.
+// parseDuration is [time.ParseDuration] with clearer errors and with days, such as 1d or 1d12h. A
+// day has 24 hours.
 func parseDuration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err == nil {
+	if d, err := withDays(text); err == nil {
 		return d, nil
 	}
 	if _, err := strconv.ParseFloat(text, 64); err == nil {
 		return 0, fmt.Errorf("a duration needs a unit, such as %ss", text)
 	}
-	return 0, errors.New("not a duration such as 60s or 1h30m")
+	return 0, errors.New("not a duration such as 60s, 1h30m or 7d")
+}
+
+// withDays is [time.ParseDuration] with days, which come first.
+func withDays(text string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	number, rest, ok := strings.Cut(text, "d")
+	if !ok {
+		return time.ParseDuration(text)
+	}
+	days, err := time.ParseDuration(number + "h") // of the same form
+	if strings.Trim(number, "-+.0123456789") != "" || err != nil || days > math.MaxInt64/24 || days < math.MinInt64/24 {
+		return 0, errors.New("not a number of days")
+	}
+	days *= day / time.Hour
+	if rest == "" {
+		return days, nil
+	}
+	part, err := time.ParseDuration(rest)
+	switch {
+	case err != nil:
+		return 0, err
+	case rest[0] == '-' || rest[0] == '+':
+		return 0, errors.New("a sign in the middle")
+	case number[0] == '-':
+		part = -part
+	}
+	if sum := days + part; (sum > days) == (part > 0) {
+		return sum, nil
+	}
+	return 0, errors.New("more than a duration holds")
+}
+
+// formatScale formats a duration without the units that are 0 at its end: 1m, and not 1m0s.
+func formatScale(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// formatAge formats how long ago a time was, with the two largest units. A time to come is 0s
+// ago: the clocks of servers differ.
+func formatAge(since, now time.Time) string {
+	d := max(now.Sub(since), 0)
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return formatScale(d.Truncate(time.Minute))
+	default:
+		return formatScale(d.Truncate(time.Second))
+	}
 }

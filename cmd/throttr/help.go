@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 )
 
 // helpError asks for help instead of an action.
@@ -52,14 +54,15 @@ func overview(b *bytes.Buffer) {
 	for _, c := range commands {
 		fmt.Fprintf(b, "  %-*s  %s\n", width, c.name, c.short)
 	}
-	fmt.Fprintf(b, "  %-*s  %s\n", width, "help", "print the help of a command; -markdown: of all commands, as Markdown")
+	fmt.Fprintf(b, "  %-*s  %s\n", width, "help", "print the help of a command, or of all as Markdown: -markdown")
 	b.WriteString("\nFlags of every command, also before its name:\n\n")
 	f := newFlags("")
 	(&globals{timeout: defaultTimeout}).define(f, timeoutUsage+" (subscribe and bench: a part of it, see their help)")
 	printFlags(b, f)
-	b.WriteString("\nThe value size of the servers is detected. Keys that are not printable are printed like \"a\\x00b\".\n" +
-		"\nExit status: 0; 1 if the outcome is negative (denied, not found, exists already); 2 after an error.\n" +
-		"\nExamples:\n\n")
+	b.WriteByte('\n')
+	reflow(b, "The value size of the servers is detected. Keys that are not printable are printed like \"a\\x00b\".\n"+
+		"\nExit status: 0; 1 if the outcome is negative (denied, not found, exists already); 2 after an error.\n")
+	b.WriteString("\nExamples:\n\n")
 	for _, c := range commands {
 		fmt.Fprintf(b, "  %s\n", c.examples[0])
 	}
@@ -73,10 +76,12 @@ func (c command) help(b *bytes.Buffer) {
 	}
 	b.WriteString("\n\n")
 	if c.long != "" {
-		b.WriteString(c.long + "\n")
+		reflow(b, c.long)
+		b.WriteByte('\n')
 	}
 	if c.no != "" {
-		fmt.Fprintf(b, "Exit status 1: %s.\n\n", c.no)
+		wrap(b, "Exit status 1: "+c.no+".", "")
+		b.WriteByte('\n')
 	}
 	b.WriteString("Flags:\n\n")
 	f, _ := c.flags(&globals{timeout: defaultTimeout})
@@ -91,9 +96,62 @@ func (c command) help(b *bytes.Buffer) {
 	}
 }
 
+// helpWidth is the length of the longest line of help, examples aside.
+const helpWidth = 80
+
+// printFlags prints the flags and their defaults.
 func printFlags(b *bytes.Buffer, f *flag.FlagSet) {
-	f.SetOutput(b)
-	f.PrintDefaults()
+	f.VisitAll(func(d *flag.Flag) {
+		if d.Usage == "" {
+			return
+		}
+		argument, usage := flag.UnquoteUsage(d)
+		if argument != "" {
+			argument = " " + argument
+		}
+		if d.DefValue != "" && d.DefValue != "0" && d.DefValue != "0s" && d.DefValue != "false" {
+			usage += fmt.Sprintf(" (default %s)", d.DefValue)
+		}
+		fmt.Fprintf(b, "  -%s%s\n", d.Name, argument)
+		wrap(b, usage, "        ")
+	})
+}
+
+// reflow prints paragraphs in lines of at most helpWidth. Lines that begin with a space stay as
+// they are.
+func reflow(b *bytes.Buffer, text string) {
+	var paragraph []string
+	end := func() {
+		if paragraph != nil {
+			wrap(b, strings.Join(paragraph, " "), "")
+			paragraph = nil
+		}
+	}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != ' ' {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		end()
+		b.WriteString(line + "\n")
+	}
+	end()
+}
+
+// wrap prints text in lines of at most helpWidth, each after an indent.
+func wrap(b *bytes.Buffer, text, indent string) {
+	line := indent
+	for _, word := range strings.Fields(text) {
+		if len(line) > len(indent) && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > helpWidth {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		if len(line) > len(indent) {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(line + "\n")
 }
 
 // markdown is the help of all commands as a Markdown document.

@@ -11,20 +11,20 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// entries starts a table of entries of all servers. If there are several servers, the first
-// column is the server.
+// entries starts a table of entries of all servers. If there are several servers, each has a
+// table of its own, below its address.
 func (o *output) entries(c client, names ...string) {
-	o.several = len(c.Stats().Servers) > 1
-	if o.several {
-		names = append([]string{"server"}, names...)
-	}
+	o.several, o.server, o.names = len(c.Stats().Servers) > 1, "", names
 	o.table(names...)
 }
 
 // entry prints a record of such a table.
 func (o *output) entry(server string, record any, fields ...string) {
-	if o.several {
-		fields = append([]string{server}, fields...)
+	if o.json == nil && o.several && server != o.server {
+		o.table("")
+		o.add(nil, server+":")
+		o.server = server
+		o.table(o.names...)
 	}
 	o.add(record, fields...)
 }

@@ -8,7 +8,7 @@ import (
 
 var hitCommand = command{
 	name: "hit", args: "-scale 1m -limit 100 key...",
-	short: "count a hit on each key's window, and print whether it is within the limit",
+	short: "count a hit on each key's window, and print the decision",
 	long: `The first hit of a key opens a window, which ends one scale later.
 
 This program ends before the window does. The record of the window then stays on the server
@@ -19,8 +19,9 @@ window.
 	examples: []string{"throttr hit -scale 1m -limit 100 user:42", "throttr hit -scale 1h -limit 5000 -n 10 -json user:42 user:43"},
 	define: func(f *flag.FlagSet) parser {
 		scale := durationFlag(f, "scale", "the `scale`, the length of a window, such as 1m")
-		limit := f.Uint64("limit", 0, "the number of `hits` that a window allows")
-		n := f.Uint64("n", 1, "the number of `hits` to count; 0 reads the window only")
+		var limit, n uint64
+		countVar(f, &limit, "limit", 0, "the number of `hits` that a window allows")
+		countVar(f, &n, "n", 1, "the number of `hits` to count; 0 reads the window only")
 		return func(keys []string) (action, error) {
 			if err := needFlags(f, "scale", "limit"); err != nil {
 				return nil, err
@@ -29,7 +30,7 @@ window.
 				return nil, err
 			}
 			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
-				return hit(ctx, e.out, c, keys, *scale, *limit, *n)
+				return hit(ctx, e.out, c, keys, *scale, limit, n)
 			}), nil
 		}
 	},
@@ -47,19 +48,19 @@ type hitRecord struct {
 }
 
 func hit(ctx context.Context, out *output, c client, keys []string, scale time.Duration, limit, n uint64) (bool, error) {
-	out.table("key", "decision", ">count", ">limit", ">remaining", ">retry after", "window ends")
+	out.table("key", "decision", ">count", ">limit", ">remaining", ">window ends in")
 	all := true
 	for _, key := range keys {
 		res, err := c.limiter().HitN(ctx, key, scale, limit, n)
 		if err != nil {
 			return false, err
 		}
-		decision, retry := "allowed", "-"
+		decision := "allowed"
 		if !res.Allowed {
-			all, decision, retry = false, "denied", formatDuration(res.RetryAfter)
+			all, decision = false, "denied"
 		}
 		out.add(hitRecord{keyOf(key), res.Allowed, res.Count, res.Limit, res.Remaining, res.RetryAfter.Seconds(), res.ResetAt.UTC()},
-			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), retry, formatTime(res.ResetAt))
+			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), formatDuration(max(time.Until(res.ResetAt), 0)))
 	}
 	return all, nil
 }

@@ -82,11 +82,17 @@ func printError(stderr io.Writer, name string, err error) {
 func parse(g *globals, args []string) (name string, act action, err error) {
 	flags := newFlags("throttr")
 	g.define(flags, timeoutUsage)
+	wantVersion := flags.Bool("version", false, "")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return "", nil, helpFor(overview)
 		}
 		return "", nil, err
+	}
+	if *wantVersion {
+		name, args = versionCommand.name, flags.Args()
+		act, err = versionCommand.parse(g, args)
+		return name, act, err
 	}
 	if flags.NArg() == 0 {
 		return "", nil, errors.New("no command given")

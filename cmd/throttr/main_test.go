@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -88,21 +87,19 @@ func forSizes(t *testing.T, f func(t *testing.T, size int)) {
 	}
 }
 
-var timestamp = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-
 func TestHitsAreAllowedUpToLimit(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
 		status, out, stderr := s.run("", "hit", "-scale", "1m", "-limit", "2", "a", "user:42")
 		require.Zero(t, status, stderr)
-		require.Equal(t, `key      decision  count  limit  remaining  retry after  window ends
-a        allowed       1      2          1            -  TIME
-user:42  allowed       1      2          1            -  TIME
-`, timestamp.ReplaceAllString(out, "TIME"))
+		require.Regexp(t, `^key      decision  count  limit  remaining  window ends in
+a        allowed       1      2          1 +(59\.\d+s|1m0s)
+user:42  allowed       1      2          1 +(59\.\d+s|1m0s)
+$`, out)
 
 		status, out, stderr = s.run("", "hit", "-scale=1m", "-limit=2", "-n=2", "a")
 		require.Equal(t, statusNo, status, stderr)
-		require.Regexp(t, `(?m)^a    denied        3      2          0 +(5\d\.\d+s|1m0s)  20\S+Z$`, out)
+		require.Regexp(t, `(?m)^a    denied        3      2          0 +(5\d\.\d+s|1m0s)$`, out)
 
 		status, out, _ = s.run("", "hit", "-json", "-scale", "1m", "-limit", "2", "a", "b")
 		require.Equal(t, statusNo, status, "one was denied")
@@ -360,41 +357,43 @@ func TestUsageErrorsNameTheMistake(t *testing.T) {
 	t.Parallel()
 	s := shell{t, "127.0.0.1:1"} // never used
 	for line, words := range map[string]string{
-		"":                                    `no command "`,
-		"nonsense":                            `there is no command "nonsense"`,
-		"help nonsense":                       `there is no command "nonsense"`,
-		"help hit reset":                      `"reset" is one argument too many`,
-		"hit -nonsense":                       "-nonsense",
-		"hit k":                               "-scale is missing",
-		"hit -scale 1m k":                     "-limit is missing",
-		"hit -scale 1m -limit 1":              "no key given",
-		"hit -scale x -limit 1 k":             `invalid value "x" for flag -scale: not a duration such as 60s`,
-		"hit -scale 60 -limit 1 k":            `invalid value "60" for flag -scale: a duration needs a unit, such as 60s`,
-		"reset -scale 1.5 k":                  "needs a unit, such as 1.5s",
-		"insert -ttl 60 k 1":                  "needs a unit, such as 60s",
-		"set -ttl 60 k v":                     "needs a unit, such as 60s",
-		"query -timeout 5 k":                  "needs a unit, such as 5s",
-		"-timeout 5 query k":                  "needs a unit, such as 5s",
-		"mock -service-time 3":                "needs a unit, such as 3s",
-		"bench -duration 5":                   "needs a unit, such as 5s",
-		"bench -warmup 5":                     "needs a unit, such as 5s",
-		"hit -scale 1m -limit -1 k":           `invalid value "-1"`,
-		"hit k -scale 1m -limit 1":            "-scale comes too late",
-		"reset k":                             "-scale is missing",
-		"insert k 1":                          "-ttl is missing",
-		"insert -ttl 1h k":                    "no quota given",
-		"insert -ttl 1h k x":                  `quota "x"`,
-		"insert -ttl 1h k 1 2":                `"2" is one argument too many`,
-		"query":                               "no key given",
-		"query k -json":                       "-json comes too late",
-		"update k":                            "no change given",
-		"update k 3":                          `change "3"`,
-		"update k +":                          `change "+"`,
-		"update k ++3":                        `change "++3"`,
-		"update k =1s":                        `value "1s"`,
-		"update -ttl k =1":                    `TTL "1": a duration needs a unit, such as 1s`,
-		"update -ttl k =5x":                   `TTL "5x": not a duration`,
-		"update k -ttl":                       "-ttl comes too late",
+		"":                          `no command "`,
+		"nonsense":                  `there is no command "nonsense"`,
+		"help nonsense":             `there is no command "nonsense"`,
+		"help hit reset":            `"reset" is one argument too many`,
+		"hit -nonsense":             "-nonsense",
+		"hit k":                     "-scale is missing",
+		"hit -scale 1m k":           "-limit is missing",
+		"hit -scale 1m -limit 1":    "no key given",
+		"hit -scale x -limit 1 k":   `invalid value "x" for flag -scale: not a duration such as 60s`,
+		"hit -scale 60 -limit 1 k":  `invalid value "60" for flag -scale: a duration needs a unit, such as 60s`,
+		"reset -scale 1.5 k":        "needs a unit, such as 1.5s",
+		"insert -ttl 60 k 1":        "needs a unit, such as 60s",
+		"set -ttl 60 k v":           "needs a unit, such as 60s",
+		"query -timeout 5 k":        "needs a unit, such as 5s",
+		"-timeout 5 query k":        "needs a unit, such as 5s",
+		"mock -service-time 3":      "needs a unit, such as 3s",
+		"bench -duration 5":         "needs a unit, such as 5s",
+		"bench -warmup 5":           "needs a unit, such as 5s",
+		"hit -scale 1m -limit -1 k": `invalid value "-1"`,
+		"hit k -scale 1m -limit 1":  "-scale comes too late",
+		"reset k":                   "-scale is missing",
+		"insert k 1":                "-ttl is missing",
+		"insert -ttl 1h k":          "no quota given",
+		"insert -ttl 1h k x":        `quota "x"`,
+		"insert -ttl 1h k 1 2":      `"2" is one argument too many`,
+		"query":                     "no key given",
+		"query k -json":             "-json comes too late",
+		"update k":                  "no change given",
+		"update k 3":                `change "3"`,
+		"update k +":                `change "+"`,
+		"update k ++3":              `change "++3"`,
+		"update k =1s":              `value "1s"`,
+		"update -ttl k =1":          `TTL "1": a duration needs a unit, such as 1s`,
+		"update -ttl k =5x":         `TTL "5x": not a duration`,
+		"update k -ttl":             "-ttl comes too late",
+		"hit -scale 1m -limit -2 k": `invalid value "-2" for flag -limit: it must be a whole number of 0 or more`,
+		"hit -scale 1m -limit 18446744073709551616 k": "for flag -limit: it is more than 18446744073709551615",
 		"purge":                               "no key given",
 		"set -ttl 1m k":                       "no value given",
 		"get":                                 "no key given",

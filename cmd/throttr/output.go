@@ -19,7 +19,9 @@ type output struct {
 	columns []column
 	heading []string   // precedes the first row
 	rows    [][]string // not printed yet
-	several bool       // there are several servers, and a column for them
+	several bool       // there are several servers, and a table for each
+	server  string     // whose table it is
+	names   []string   // of the columns of that table
 	err     error      // the first error of json
 }
 

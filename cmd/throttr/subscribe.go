@@ -62,7 +62,12 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 		return false, err
 	}
 	fmt.Fprintf(e.stderr, "subscribed to %s\n", quoted(channel))
-	e.out.entries(c, "time", "channel", "payload")
+	several := len(c.Stats().Servers) > 1
+	columns := []string{"time", "channel", "payload"}
+	if several {
+		columns = append([]string{"server"}, columns...)
+	}
+	e.out.table(columns...)
 	for printed := 0; n == 0 || printed < n; {
 		m, err := sub.Next(ctx)
 		if ctx.Err() != nil {
@@ -71,7 +76,7 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 		if err != nil {
 			return false, err
 		}
-		e.out.message(m, time.Now())
+		e.out.message(m, time.Now(), several)
 		if err := e.out.flush(); err != nil {
 			return false, err
 		}
@@ -85,13 +90,17 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 	return true, nil
 }
 
-func (o *output) message(m throttr.Message, now time.Time) {
-	if m.Gap {
-		o.entry(m.Server, messageRecord{Time: now.UTC(), Server: m.Server, named: nameOf(m.Channel), Gap: true},
-			formatTime(now), quoted(m.Channel), "(the connection was lost: messages can be missing)")
-		return
+// message prints a message, with its server if there are several.
+func (o *output) message(m throttr.Message, now time.Time, several bool) {
+	record := messageRecord{Time: now.UTC(), Server: m.Server, named: nameOf(m.Channel), Gap: m.Gap}
+	text := "(the connection was lost: messages can be missing)"
+	if !m.Gap {
+		payload := string(m.Payload)
+		record.Payload, record.PayloadBase64, text = &payload, unlessText(payload), quoted(payload)
 	}
-	payload := string(m.Payload)
-	o.entry(m.Server, messageRecord{now.UTC(), m.Server, nameOf(m.Channel), &payload, unlessText(payload), false},
-		formatTime(now), quoted(m.Channel), quoted(payload))
+	fields := []string{formatTime(now), quoted(m.Channel), text}
+	if several {
+		fields = append([]string{m.Server}, fields...)
+	}
+	o.add(record, fields...)
 }

@@ -16,6 +16,10 @@ func TestVersionPrintsModuleGoAndPlatform(t *testing.T) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok)
 	s.prints(0, "throttr  "+moduleVersion(info)+"  "+runtime.Version()+"  "+platform+"\n", "version")
+	for _, flag := range []string{"-version", "--version"} {
+		s.prints(0, "throttr  "+moduleVersion(info)+"  "+runtime.Version()+"  "+platform+"\n", flag)
+	}
+	s.fails("-version x", `"x" is one argument too many`)
 	status, out, stderr := s.run("", "version", "-json")
 	require.Zero(t, status, stderr)
 	var got map[string]string

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDurationsHaveDays(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"1d": day, "1.5d": 36 * time.Hour, "2d12h30m": 2*day + 12*time.Hour + 30*time.Minute, "-1d12h": -36 * time.Hour,
+		"0d": 0, "1d0s": day, "90s": 90 * time.Second, "106751d23h": 106751*day + 23*time.Hour,
+	} {
+		got, err := parseDuration(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"d", "1dd", "1d-1h", "1d+1h", "1hd", "1h2d", "1d2", "106752d", "106751d24h", "-106752d", "day"} {
+		_, err := parseDuration(text)
+		require.Error(t, err, text)
+	}
+	_, err := parseDuration("3")
+	require.EqualError(t, err, "a duration needs a unit, such as 3s")
+}
+
+func TestScalesAreShort(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Second: "1s", 70 * time.Second: "1m10s",
+		200 * time.Millisecond: "200ms", time.Hour + time.Second: "1h0m1s", 0: "0s",
+	} {
+		require.Equal(t, want, formatScale(d))
+	}
+}
+
+func TestAgesHaveTwoUnits(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 1500 * time.Millisecond: "1s", 61 * time.Second: "1m1s", 2*time.Hour + 59*time.Second: "2h",
+		49*time.Hour + time.Minute: "2d1h", math.MaxInt64: "106751d23h",
+	} {
+		require.Equal(t, want, formatAge(now.Add(-d), now))
+	}
+}

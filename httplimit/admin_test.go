@@ -1,0 +1,189 @@
+package httplimit_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// newMiddleware returns middleware over a memory backend, and its clock.
+func newMiddleware(t *testing.T, cfg httplimit.Config, opts ...throttr.Option) (*httplimit.Middleware, backendtest.Clock) {
+	t.Helper()
+	clock := backendtest.NewClock()
+	backend := memory.New(memory.WithClock(clock.Now), memory.WithCleanPeriod(0))
+	t.Cleanup(func() { backend.Close() })
+	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(backend, opts...), cfg)
+	require.NoError(t, err)
+	return m, clock
+}
+
+// request sends a request with a header field, and returns the status of the response.
+func request(m *httplimit.Middleware, field, value string) int {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set(field, value)
+	w := httptest.NewRecorder()
+	m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {})).ServeHTTP(w, r)
+	return w.Code
+}
+
+// Support sees why a customer is denied, and ends that.
+func TestSupportUnblocksACustomer(t *testing.T) {
+	free := httplimit.Limit{Name: "free", Limit: 7, Window: time.Hour}
+	m, clock := newMiddleware(t, httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerHour(5), httplimit.PerMinute(2)},
+		Key:    func(r *http.Request) string { return r.Header.Get("Account") },
+	})
+	for _, want := range []int{200, 200, 429} {
+		require.Equal(t, want, request(m, "Account", "ann"))
+	}
+	clock.Advance(10 * time.Second)
+	for range 2 { // Peek does not count
+		got, err := m.Peek(t.Context(), "ann")
+		require.NoError(t, err)
+		require.Equal(t, []httplimit.Outcome{
+			{Name: "minute", Window: time.Minute, Result: throttr.Result{Count: 3, Limit: 2, RetryAfter: 50 * time.Second, ResetAt: clock.Now().Add(50 * time.Second)}},
+			{Name: "hour", Window: time.Hour, Result: throttr.Result{Allowed: true, Count: 2, Limit: 5, Remaining: 3, ResetAt: clock.Now().Add(time.Hour - 10*time.Second)}},
+		}, got)
+	}
+	require.NoError(t, m.Reset(t.Context(), "ann", httplimit.PerMinute(2)))
+	require.Equal(t, 200, request(m, "Account", "ann"))
+	got, err := m.Peek(t.Context(), "ann", httplimit.PerHour(5))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, got[0].Count, "the other limit is as it was")
+
+	require.NoError(t, m.Reset(t.Context(), "ann"))
+	for _, key := range []string{"ann", "nobody"} {
+		got, err = m.Peek(t.Context(), key)
+		require.NoError(t, err)
+		require.Len(t, got, 2)
+		for _, o := range got {
+			require.Equal(t, throttr.Result{Allowed: true, Limit: o.Limit, Remaining: o.Limit}, o.Result)
+		}
+	}
+	got, err = m.Peek(t.Context(), "ann", free)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, got[0].Remaining, "a limit of a plan")
+	_, err = m.Peek(t.Context(), "ann", httplimit.Limit{})
+	require.ErrorIs(t, err, httplimit.ErrConfig)
+	require.ErrorIs(t, m.Reset(t.Context(), "ann", httplimit.Limit{}), httplimit.ErrConfig)
+}
+
+func TestPeekAndResetReturnTheErrorsOfTheBackend(t *testing.T) {
+	backend := memory.New()
+	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(backend), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(5)}})
+	require.NoError(t, err)
+	backend.Close()
+	_, err = m.Peek(t.Context(), "k")
+	require.ErrorIs(t, err, throttr.ErrClosed)
+	require.ErrorIs(t, m.Reset(t.Context(), "k"), throttr.ErrClosed)
+}
+
+// What a client sends in a header field is in no store, log or event.
+func TestKeysFromHeadersAreSeenByNobody(t *testing.T) {
+	const secret = "sk-live-0123456789"
+	for name, key := range map[string]httplimit.KeyFunc{
+		"ByHeader":     httplimit.ByHeader("x-api-key"),
+		"a KeyFunc":    func(r *http.Request) string { return r.Header.Get("X-Api-Key") },
+		"parts":        func(r *http.Request) string { return throttr.Key(r.Method, r.Header.Get("X-Api-Key")) },
+		"a long value": func(r *http.Request) string { return r.Header.Get("X-Api-Key") + string(make([]byte, 500)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			var events []throttr.Event
+			stored := &recorder{}
+			m, err := httplimit.NewMiddleware(throttr.NewRateLimit(stored,
+				throttr.WithObserver(throttr.LogTo(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))),
+				throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { events = append(events, e) })),
+			), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}, Key: key})
+			require.NoError(t, err)
+			request(m, "X-Api-Key", secret)
+			require.Len(t, stored.keys, 1)
+			require.NotContains(t, stored.keys[0], secret)
+			require.NotEmpty(t, log.String())
+			require.NotContains(t, log.String(), secret)
+			require.Len(t, events, 1)
+			require.NotContains(t, events[0].Key, secret)
+			require.ErrorIs(t, events[0].Err, errDown)
+			require.NotContains(t, events[0].Err.Error(), secret)
+		})
+	}
+}
+
+// recorder is a backend that records the keys that it is given, and fails.
+type recorder struct {
+	throttr.Backend
+	keys []string
+}
+
+func (r *recorder) Hit(_ context.Context, key string, _ time.Duration, _, _ uint64) (throttr.Window, error) {
+	r.keys = append(r.keys, key)
+	return throttr.Window{}, &throttr.RequestError{Call: "hit", Key: key, Err: errDown}
+}
+
+func TestByHeaderIsTheKeyOfAHeader(t *testing.T) {
+	key := httplimit.ByHeader("x-api-key")
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	require.Empty(t, key(r))
+	r.Header.Set("X-Api-Key", "a")
+	require.Equal(t, httplimit.HeaderKey("X-API-KEY", "a"), key(r))
+	require.NotEqual(t, httplimit.HeaderKey("X-API-KEY", "b"), key(r))
+	require.NotEqual(t, httplimit.HeaderKey("Authorization", "a"), key(r))
+	require.Contains(t, key(r), "X-Api-Key:")
+
+	m, _ := newMiddleware(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}, Key: key})
+	require.Equal(t, 200, request(m, "X-Api-Key", "a"))
+	require.Equal(t, 429, request(m, "X-Api-Key", "a"))
+	require.Equal(t, 200, request(m, "X-Api-Key", "b"))
+	require.NoError(t, m.Reset(t.Context(), httplimit.HeaderKey("X-API-Key", "a")))
+	require.Equal(t, 200, request(m, "X-Api-Key", "a"))
+}
+
+func TestPlainKeysAreStoredAsTheyAre(t *testing.T) {
+	stored := &recorder{}
+	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(stored), httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerHour(1)}, PlainKeys: true, Name: "api",
+		Key: func(r *http.Request) string { return r.Header.Get("Account") },
+	})
+	require.NoError(t, err)
+	request(m, "Account", "ann")
+	require.Equal(t, []string{"http:3:api4:hour:kann"}, stored.keys)
+}
+
+// Middleware and limits made by hand are separate series.
+func TestEventsHaveTheNameOfTheLimit(t *testing.T) {
+	var names []string
+	var log bytes.Buffer
+	observe := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+		names = append(names, e.Kind.String()+" "+e.Name)
+	}))
+	toLog := throttr.WithObserver(throttr.LogTo(slog.New(slog.NewTextHandler(&log, nil))))
+	backend := memory.New()
+	t.Cleanup(func() { backend.Close() })
+	limiter := throttr.NewRateLimit(backend, observe, toLog)
+	api, err := httplimit.NewMiddleware(limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(9), httplimit.PerHour(1)}, Name: "api"})
+	require.NoError(t, err)
+	site, err := httplimit.NewMiddleware(limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}})
+	require.NoError(t, err)
+	for range 2 {
+		request(api, "A", "b")
+	}
+	request(site, "A", "b")
+	limiter.Named("login").Hit(t.Context(), "k", time.Hour, 1)
+	limiter.Named("login").Named("logout").Hit(t.Context(), "k", time.Hour, 9)
+	limiter.Hit(t.Context(), "k", time.Hour, 9)
+	require.NoError(t, api.Reset(t.Context(), "k", httplimit.PerHour(1)))
+	require.Equal(t, []string{"allowed api/second", "allowed api/hour", "allowed api/second", "denied api/hour",
+		"allowed hour", "allowed login", "allowed logout", "allowed ", "reset api/hour"}, names)
+	require.Contains(t, log.String(), `msg="rate limit: denied" limit_name=api/hour`)
+}
