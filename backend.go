@@ -228,6 +228,39 @@ func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 	return b.windows.Check(scale, limit)
 }
 
+// Take implements [window.Taker]. A take takes one round trip if the window is known. If its count
+// may not be within the limit, it is read first.
+func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w Window, granted bool, err error) {
+	w, granted, sent, err := b.windows.Take(ctx, key, scale, limit, n)
+	if err != nil {
+		return Window{}, false, b.failed("take", key, codec.OpUpdate, sent, err)
+	}
+	return w, granted, nil
+}
+
+// TakeAll implements [window.Taker]. It makes one take after the other. If one is refused, it gives
+// back what it has taken, as GiveBack does.
+func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
+	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
+	if err != nil {
+		return false, b.failed("take", limits[0].Key, codec.OpUpdate, sent, err)
+	}
+	return granted, nil
+}
+
+// GiveBack implements [window.Taker]. Slots are used again, so a server is told to give back only
+// while its window is certainly the one that was taken from, and on the connection that has taken:
+// if that has ended, or if the window is over, n stays counted. If the unit of the TTL is as long as
+// the scale, as with values of one byte and a scale of 1 s, windows can't be told apart, and nothing
+// is given back.
+func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+	given, sent, err := b.windows.GiveBack(ctx, key, scale, id, n)
+	if err != nil {
+		return false, b.failed("give back", key, codec.OpUpdate, sent, err)
+	}
+	return given, nil
+}
+
 // failed returns the error of a call: a RequestError, unless it is the error of an argument.
 func (b *ServerBackend[T]) failed(call, key string, op codec.Op, sent bool, err error) error {
 	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) {

@@ -30,13 +30,19 @@ type model struct {
 	windows map[modelID]modelWindow
 }
 
+// newModel returns a model without windows.
+func newModel(c calls) model {
+	m := model{calls: c, windows: map[modelID]modelWindow{}}
+	for _, scale := range modelScales {
+		m.scales = append(m.scales, c.stretch(scale))
+	}
+	return m
+}
+
 // testModel makes random calls one after the other, advances the clock in between, and compares
 // the results with those of the model.
 func testModel(t *testing.T, s Subject) {
-	m := model{calls{t, s}, nil, map[modelID]modelWindow{}}
-	for _, scale := range modelScales {
-		m.scales = append(m.scales, s.stretch(scale))
-	}
+	m := newModel(calls{t, s})
 	random := rand.New(rand.NewPCG(3, 4))
 	for step := range 3000 {
 		id := modelID{fmt.Sprint("k", random.IntN(3)), m.scales[random.IntN(len(m.scales))]}

@@ -29,7 +29,7 @@ type takeModel struct {
 func testTakeModel(c takes) {
 	random := rand.New(rand.NewPCG(5, 6))
 	m := takeModel{
-		model: model{c.calls, map[modelID]modelWindow{}}, takes: c, random: random,
+		model: newModel(c.calls), takes: c, random: random,
 		serials: map[modelID]int{},
 	}
 	for step := range 3000 {
@@ -43,7 +43,7 @@ func testTakeModel(c takes) {
 }
 
 func (m *takeModel) any() modelID {
-	return modelID{fmt.Sprint("k", m.random.IntN(3)), modelScales[m.random.IntN(len(modelScales))]}
+	return modelID{fmt.Sprint("k", m.random.IntN(3)), m.scales[m.random.IntN(len(m.scales))]}
 }
 
 // takeStep makes a random call.

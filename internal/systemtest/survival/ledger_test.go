@@ -16,10 +16,10 @@ import (
 // ledger has what processes were told of their windows, and what is wrong with it. It knows
 // nothing of how windows are kept on servers.
 type ledger struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex           // guards what follows
 	allowed map[string][]attempt // hits, by key
 	openers map[string][]attempt // those that were told to be the first of their window, by key
-	checks  int                 // of counts that were certain
+	checks  int                  // of counts that were certain
 	wrong   []string
 }
 
