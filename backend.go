@@ -36,7 +36,10 @@ type ServerBackend[T codec.Value] struct {
 	ended   chan struct{} // closed when Close is done
 }
 
-var _ Backend = (*ServerBackend[uint64])(nil)
+var (
+	_ Backend        = (*ServerBackend[uint64])(nil)
+	_ window.Checker = (*ServerBackend[uint64])(nil)
+)
 
 // defaultMaxWindows is how many windows a backend remembers.
 const defaultMaxWindows = 1 << 18
@@ -94,19 +97,29 @@ func WithMaxWindows(n int) BackendOption {
 	return func(o *backendOptions) { o.maxWindows = n }
 }
 
-// Backend returns a [Backend] for [NewRateLimit] that keeps its windows on the client's
-// servers. One per client is enough, for all its keys and scales. Close it, or the client. It
-// panics if an option is nil.
-func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
+// backendOptionsOf applies options to the defaults. It panics if one is nil; of is who was given
+// them.
+func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 	var o backendOptions
 	for _, opt := range opts {
 		if opt == nil {
-			panic("throttr: Client.Backend with a nil BackendOption")
+			panic("throttr: " + of + " with a nil BackendOption")
 		}
 		opt(&o)
 	}
 	if o.maxWindows < 1 {
 		o.maxWindows = defaultMaxWindows
+	}
+	return o
+}
+
+// Backend returns a [Backend] for [NewRateLimit] that keeps its windows on the client's
+// servers. One per client is enough, for all its keys and scales. Close it, or the client. It
+// panics if an option is nil.
+func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
+	o := backendOptionsOf("Client.Backend", opts)
+	if o.now == nil {
+		o.now = time.Now
 	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
@@ -125,11 +138,12 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	return b
 }
 
-// Close ends the backend: further hits fail with [ErrClosed]. It waits for windows that end
-// within a second, and then removes the records of keys without an open window. The records of
-// other keys are left to other clients, which may still count in them. Close takes 4 s at most: up
-// to 1 s for windows to end and up to 3 s to remove records, even if a server does not respond.
-// The client stays open. Close always returns nil, and can be called more than once.
+// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys without
+// an open window. If a server is not parked (see [Parking]), Close first waits for windows that end
+// within a second. The records of other keys are left to other clients, which may still count in
+// them. Close takes 4 s at most: up to 1 s for windows to end and up to 3 s to remove records, even
+// if a server does not respond. The client stays open. Close always returns nil, and can be called
+// more than once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
@@ -159,7 +173,7 @@ func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.
 func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error) {
 	w, sent, err := b.windows.Hit(ctx, key, scale, limit, increment)
 	if err != nil {
-		return Window{}, b.failed(key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("hit", key, codec.OpUpdate, sent, err)
 	}
 	return w, nil
 }
@@ -168,7 +182,7 @@ func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error) {
 	w, sent, err := b.windows.Inc(ctx, key, scale, increment)
 	if err != nil {
-		return Window{}, b.failed(key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("inc", key, codec.OpUpdate, sent, err)
 	}
 	return w, nil
 }
@@ -177,7 +191,7 @@ func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Duration) (Window, error) {
 	w, sent, err := b.windows.Get(ctx, key, scale)
 	if err != nil {
-		return Window{}, b.failed(key, codec.OpQuery, sent, err)
+		return Window{}, b.failed("get", key, codec.OpQuery, sent, err)
 	}
 	return w, nil
 }
@@ -186,7 +200,7 @@ func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error) {
 	w, sent, err := b.windows.Set(ctx, key, scale, count)
 	if err != nil {
-		return Window{}, b.failed(key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("set", key, codec.OpUpdate, sent, err)
 	}
 	return w, nil
 }
@@ -194,7 +208,7 @@ func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Durat
 // Reset implements [Backend].
 func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Duration) error {
 	if sent, err := b.windows.Reset(ctx, key, scale); err != nil {
-		return b.failed(key, codec.OpUpdate, sent, err)
+		return b.failed("reset", key, codec.OpUpdate, sent, err)
 	}
 	return nil
 }
@@ -204,15 +218,22 @@ func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Dur
 func (b *ServerBackend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, sent, err := b.windows.Delete(ctx, key, scales...)
 	if err != nil {
-		return n, b.failed(key, codec.OpUpdate, sent, err)
+		return n, b.failed("delete", key, codec.OpUpdate, sent, err)
 	}
 	return n, nil
 }
 
-// failed returns err as a RequestError, unless it is the error of an argument.
-func (b *ServerBackend[T]) failed(key string, op codec.Op, sent bool, err error) error {
+// Check implements [window.Checker]. It assumes that a scale which needs a parked server has one.
+func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
+	return b.windows.Check(scale, limit)
+}
+
+// failed returns the error of a call: a RequestError, unless it is the error of an argument.
+func (b *ServerBackend[T]) failed(call, key string, op codec.Op, sent bool, err error) error {
 	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) {
-		return err
+		return callError(call, key, err)
 	}
-	return requestError(b.client.servers.of(key).name, op, sent, err)
+	failed := requestError(b.client.servers.of(key).name, op, sent, err)
+	failed.Call, failed.Key = call, key
+	return failed
 }

@@ -166,16 +166,30 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 		before, _ := srv.TTL(testkit.Keys(srv)[0])
 		start := time.Now()
 		require.NoError(t, client.Close())
-		require.Equal(t, time.Second, time.Since(start))
+		took := time.Since(start)
+		require.Equal(t, 2*time.Second, took, "the rest of the window, and two guards")
 		names := testkit.Keys(srv)
 		require.Len(t, names, 1, "the record of the long window remains")
 		left, _ := srv.TTL(names[0])
-		require.Equal(t, before-time.Second, left, "it was not prolonged")
+		require.Equal(t, before-took, left, "it was not prolonged")
+	})
+}
+
+func TestCloseDoesNotWaitForWindowsOnAParkedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: throttr.ParkingAlways}))
+		limiter := throttr.NewRateLimit(client.Backend())
+		testkit.Hits(t, limiter, 1, "short", time.Second, 5)
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.Zero(t, time.Since(start))
+		require.Len(t, testkit.Keys(srv), 1, "nothing expires: a sweeper will remove it")
 	})
 }
 
 // However many records there are to remove, and however slow the server is, Close returns
-// within a second.
+// within three seconds.
 //
 //evidence:bounds The duration of Close
 func TestCloseIsBounded(t *testing.T) {
@@ -192,9 +206,8 @@ func TestCloseIsBounded(t *testing.T) {
 		defer remove()
 		start := time.Now()
 		require.NoError(t, client.Close())
-		require.LessOrEqual(t, time.Since(start), time.Second)
-		require.Less(t, len(testkit.Keys(srv)), keys-5*256, "Close has removed what it could")
-		require.NotEmpty(t, testkit.Keys(srv))
+		require.LessOrEqual(t, time.Since(start), 3*time.Second)
+		require.Less(t, len(testkit.Keys(srv)), keys, "Close has removed what it could")
 	})
 }
 

@@ -63,7 +63,7 @@ func TestErrTooManyWindowsIsNotErrOverloaded(t *testing.T) {
 func TestDeleteReturnsHowManyWindowsItEnded(t *testing.T) {
 	srv := mockserver.RunT(t)
 	limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, throttr.Config{}).Backend())
-	for _, scale := range []time.Duration{time.Second, time.Minute, time.Hour} {
+	for _, scale := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
 		_, err := limiter.Hit(t.Context(), "k", scale, 5)
 		require.NoError(t, err)
 	}

@@ -47,7 +47,7 @@ type Client[T codec.Value] struct {
 }
 
 // Connect makes a client and a first connection to each server of cfg. It panics if ctx is
-// nil.
+// nil. With Config.LazyConnect it does not need the servers, and does not fail if ctx ends.
 //
 // Errors match [ErrConfig] or [ErrConnect]. The error of a server whose values are not of
 // type T is also a [*ValueSizeError].
@@ -59,15 +59,27 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client[T]{cfg: cfg, ended: make(chan struct{}), backends: make(map[*ServerBackend[T]]struct{})}
-	if c.servers, err = newServers(cfg, &c.calls); err != nil {
+	c, err := newClient[T](cfg)
+	if err != nil {
 		return nil, err
+	}
+	if cfg.LazyConnect {
+		c.servers.start(ctx)
+		return c, nil
 	}
 	if err := c.servers.connect(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// newClient makes a client without a connection. The Config has its defaults.
+func newClient[T codec.Value](cfg Config) (*Client[T], error) {
+	c := &Client[T]{cfg: cfg, ended: make(chan struct{}), backends: make(map[*ServerBackend[T]]struct{})}
+	var err error
+	c.servers, err = newServers(cfg, &c.calls)
+	return c, err
 }
 
 // Close ends the client's backends, subscriptions and connections, and returns when nothing of
@@ -193,7 +205,11 @@ func (c *Client[T]) newCall(key string) *conn.Call[T] {
 // do sends a call of one request to the server of a key and returns the response. If
 // encoding the request has failed, it returns that error.
 func (c *Client[T]) do(ctx context.Context, key string, call *conn.Call[T], op codec.Op, encoding error) (conn.Reply[T], error) {
-	return c.ask(ctx, c.servers.of(key), call, op, encoding)
+	reply, err := c.ask(ctx, c.servers.of(key), call, op, encoding)
+	if failed, ok := err.(*RequestError); ok {
+		failed.Key = key
+	}
+	return reply, err
 }
 
 // ask is do for a given server.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -84,6 +85,20 @@ type Config struct {
 	// lock them up (H12). Default: ParkingAutomatic.
 	Parking Parking
 
+	// Logger gets what happens to the servers, in few lines: that one has locked up (level
+	// error) or has not any more (info); that one is parked (info) or not any more (warn); and
+	// sweeps: those that have removed records of dead clients (info), have failed (warn), and
+	// all others (debug). Decisions are logged by [LogTo]. Default: nothing is logged.
+	Logger *slog.Logger
+
+	// LazyConnect makes Connect and Open succeed although servers can't be reached. Requests to
+	// such a server fail at once with ErrUnavailable, so that the policy or fallback of a
+	// RateLimit decides. The server is tried in the background, at least twice a second, and
+	// used as soon as it responds. Connect waits for the first attempts, half a second at most.
+	// A server of another value size then is an error of every request to it, to which no
+	// policy applies, and ServerStats.Err. Default: servers must be there.
+	LazyConnect bool
+
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
 	// a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -157,6 +172,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Parking > ParkingAlways {
 		return c, fmt.Errorf("%w: Parking is %v, must be automatic, never or always", ErrConfig, c.Parking)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext

@@ -1,13 +1,13 @@
 // Package throttr is the Go SDK for Throttr, an in-memory rate-limit server with a
 // binary protocol over TCP.
 //
-//	client, err := throttr.Connect[uint16](ctx, throttr.Config{Servers: []string{"127.0.0.1:9000"}})
+//	backend, err := throttr.Open(ctx, "throttr://127.0.0.1:9000")
 //	if err != nil {
 //		return err
 //	}
-//	defer client.Close()
+//	defer backend.Close()
 //
-//	limiter := throttr.NewRateLimit(client.Backend())
+//	limiter := throttr.NewRateLimit(backend)
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
 //	if err != nil {
 //		return err // no decision, for example because the server is down
@@ -27,8 +27,12 @@
 //
 // A denial is a [Result]. An error means that there is no decision; [WithPolicy] and
 // [WithFallback] make one in its place. An [Observer], such as [LogTo], receives every
-// decision. Package memory keeps windows in the process, without a server. Module
-// redisbackend keeps them on Redis. A custom [Backend] can keep them in any other store.
+// decision. [RateLimit.Check] tells at the start of a program whether the backend can keep a
+// limit. [Key] makes one key of several parts.
+//
+// [Open] returns a backend on Throttr servers of any value size, or in memory. Package memory
+// keeps windows in the process, without a server. Module redisbackend keeps them on Redis. A
+// custom [Backend] can keep them in any other store.
 //
 // [Entities] is a layer for applications: which entity may perform which operation, how
 // often. A denial is an error there, with all that a handler needs. Package httplimit is
@@ -43,7 +47,8 @@
 //
 // If there are several servers, each key lives on one of them, which depends on the key and
 // the servers' addresses alone. Requests to a server that can't be reached fail at once with
-// [ErrUnavailable] while the client tries to reach it in the background.
+// [ErrUnavailable] while the client tries to reach it in the background. With
+// Config.LazyConnect, that applies from the start of the program on.
 //
 // # Value sizes
 //
@@ -53,12 +58,15 @@
 // frames of the wrong size can crash a server. [ProbeValueSize] is for programs that learn
 // the size at run time.
 //
+// [Open] finds the size out by itself, for programs that only limit.
+//
 // The largest limit is the largest value. A scale must be a whole number of a unit (1 ns to 1 h) in
 // which about twice the scale and 45 s fit a value. A [*RangeError] names the size that would do.
 //
 // # Errors
 //
-// A request without a response is a [*RequestError]. [SafeToRetry] reports whether it has
+// A request without a response is a [*RequestError]. It names the call, the key and the server.
+// [SafeToRetry] reports whether it has
 // certainly not been executed, [Timeout] whether time ran out. The client itself repeats only
 // requests that were never sent and requests that only read.
 //

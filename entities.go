@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -21,6 +23,7 @@ var (
 // RateLimitError is a denial. It matches [ErrRateLimited].
 type RateLimitError struct {
 	Entity, Operation string
+	Parts             []string // further parts, see Entities.With; must not be changed
 	Limit             uint64
 	Window            time.Duration  // the scale: the length of the window
 	Count             uint64         // hits in the window so far, this one included
@@ -32,8 +35,12 @@ type RateLimitError struct {
 
 // Error names the entity, the operation, the limit, the window and the time to wait.
 func (e *RateLimitError) Error() string {
-	return fmt.Sprintf("%v: %s may %s %d times in %v; retry in %v",
-		ErrRateLimited, strconv.Quote(e.Entity), strconv.Quote(e.Operation), e.Limit, e.Window, e.RetryAfter)
+	parts := ""
+	if len(e.Parts) > 0 {
+		parts = fmt.Sprintf(" with %q", e.Parts)
+	}
+	return fmt.Sprintf("%v: %q%s may %q %d times in %v; retry in %v",
+		ErrRateLimited, e.Entity, parts, e.Operation, e.Limit, e.Window, e.RetryAfter)
 }
 
 // Unwrap returns [ErrRateLimited].
@@ -42,7 +49,7 @@ func (e *RateLimitError) Unwrap() error { return ErrRateLimited }
 // ValidationError is an invalid argument of a method of [Entities]. Nothing was counted. It
 // matches [ErrValidation], and, if the window is too short, [ErrScale].
 type ValidationError struct {
-	Field  string // "entity", "operation" or "window"
+	Field  string // "entity", "operation", "part" or "window"
 	Reason string // what is wrong with it
 }
 
@@ -57,7 +64,39 @@ func (e *ValidationError) Unwrap() error { return ErrValidation }
 // Is reports whether target is [ErrScale] and the window is too short.
 func (e *ValidationError) Is(target error) bool { return target == ErrScale && e.Field == "window" }
 
-// maxName is the greatest length of an entity or operation in bytes.
+// Key makes one key of several parts, such as a user and an address:
+//
+//	throttr.Key("user", "42", "ip", "2001:db8::1")   // user:42:ip:2001\:db8\:\:1
+//
+// The parts are separated by colons. A colon or backslash in a part is written with a backslash
+// before it. So two lists of parts never have the same key, whatever bytes they have. (A list of
+// no parts has the key of one empty part.)
+func Key(parts ...string) string {
+	size := len(parts)
+	special := false
+	for _, p := range parts {
+		size += len(p)
+		special = special || strings.ContainsAny(p, `:\`)
+	}
+	if !special {
+		return strings.Join(parts, ":")
+	}
+	b := make([]byte, 0, size+8)
+	for i, p := range parts {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		for _, c := range []byte(p) {
+			if c == ':' || c == '\\' {
+				b = append(b, '\\')
+			}
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+// maxName is the greatest length of an entity, an operation or a further part in bytes.
 const maxName = 1024
 
 // Entities limits how often an entity, such as a user, may do an operation, such as an
@@ -65,7 +104,7 @@ const maxName = 1024
 // has all that a handler needs.
 //
 // An entity and an operation are any text of 1 to 1024 bytes. No two pairs of entity and
-// operation share a limit.
+// operation share a limit. [Entities.With] adds further parts.
 //
 // Its methods return three kinds of errors:
 //   - a [*ValidationError] is a mistake in the program
@@ -75,6 +114,7 @@ const maxName = 1024
 //     to so high a limit ([*RangeError])
 type Entities struct {
 	limiter *RateLimit
+	parts   []string
 }
 
 // NewEntities returns an Entities that counts with limiter. Its keys look like
@@ -87,14 +127,25 @@ func NewEntities(limiter *RateLimit) *Entities {
 	return &Entities{limiter: limiter}
 }
 
+// With returns an Entities whose limits are for an entity, an operation and further parts. With an
+// address as such a part, each address that an entity uses has a limit of its own:
+//
+//	err := entities.With(ip).Check(ctx, "user:42", "login", 5, time.Hour, nil)
+//
+// Each part is any text of 1 to 1024 bytes. Their keys begin with a plus sign, and are otherwise
+// made by [Key]. With called on the result adds more parts.
+func (n *Entities) With(parts ...string) *Entities {
+	return &Entities{limiter: n.limiter, parts: slices.Concat(n.parts, parts)}
+}
+
 // Check counts one operation of entity. It returns nil if there were at most limit of them in
 // the window of the given scale, this one included. The observer gets metadata, and the error
 // a copy of it.
 func (n *Entities) Check(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, metadata map[string]any) error {
-	if err := validate(entity, operation, scale); err != nil {
+	if err := n.validate(entity, operation, scale); err != nil {
 		return err
 	}
-	e := event(entity, operation, scale)
+	e := n.event(entity, operation, scale)
 	e.Increment, e.Metadata = 1, metadata
 	res, err := n.limiter.hit(ctx, &e, limit)
 	if err != nil {
@@ -104,7 +155,7 @@ func (n *Entities) Check(ctx context.Context, entity, operation string, limit ui
 		return nil
 	}
 	return &RateLimitError{
-		Entity: entity, Operation: operation, Limit: limit, Window: scale, Count: res.Count,
+		Entity: entity, Operation: operation, Parts: n.parts, Limit: limit, Window: scale, Count: res.Count,
 		RetryAfter: res.RetryAfter, ResetAt: res.ResetAt, Metadata: maps.Clone(metadata), Degraded: res.Degraded,
 	}
 }
@@ -121,10 +172,10 @@ func (n *Entities) Execute(ctx context.Context, entity, operation string, limit 
 // Status returns the decision that the window stands for, without counting. Allowed says whether one more
 // operation would be allowed now. ResetAt is zero if there is no window.
 func (n *Entities) Status(ctx context.Context, entity, operation string, limit uint64, scale time.Duration) (Result, error) {
-	if err := validate(entity, operation, scale); err != nil {
+	if err := n.validate(entity, operation, scale); err != nil {
 		return Result{}, err
 	}
-	w, err := n.limiter.Window(ctx, entityKey(entity, operation), scale)
+	w, err := n.limiter.Window(ctx, n.key(entity, operation), scale)
 	if err != nil {
 		return Result{}, err
 	}
@@ -139,33 +190,50 @@ func (n *Entities) Status(ctx context.Context, entity, operation string, limit u
 
 // Reset ends the window. The next operation opens another one.
 func (n *Entities) Reset(ctx context.Context, entity, operation string, scale time.Duration) error {
-	if err := validate(entity, operation, scale); err != nil {
+	if err := n.validate(entity, operation, scale); err != nil {
 		return err
 	}
-	return n.limiter.reset(ctx, event(entity, operation, scale))
+	return n.limiter.reset(ctx, n.event(entity, operation, scale))
 }
 
-// entityKey makes a key of entity and operation. The length of the entity makes it unambiguous.
-func entityKey(entity, operation string) string {
-	return strconv.Itoa(len(entity)) + ":" + entity + ":" + operation
+// key makes a key of an entity, an operation and the further parts. The length of the entity makes a key
+// without further parts unambiguous, and the first character distinguishes it from others.
+func (n *Entities) key(entity, operation string) string {
+	if len(n.parts) == 0 {
+		return strconv.Itoa(len(entity)) + ":" + entity + ":" + operation
+	}
+	return "+" + Key(append([]string{entity, operation}, n.parts...)...)
 }
 
-func event(entity, operation string, scale time.Duration) Event {
-	return Event{Key: entityKey(entity, operation), Entity: entity, Operation: operation, Scale: scale}
+func (n *Entities) event(entity, operation string, scale time.Duration) Event {
+	return Event{Key: n.key(entity, operation), Entity: entity, Operation: operation, Parts: n.parts, Scale: scale}
 }
 
-func validate(entity, operation string, scale time.Duration) error {
-	for _, f := range []struct{ field, value string }{{"entity", entity}, {"operation", operation}} {
-		switch {
-		case f.value == "":
-			return &ValidationError{Field: f.field, Reason: "is empty"}
-		case len(f.value) > maxName:
-			return &ValidationError{Field: f.field, Reason: fmt.Sprintf("is %d bytes, at most %d are allowed", len(f.value), maxName)}
+func (n *Entities) validate(entity, operation string, scale time.Duration) error {
+	if err := validateName("entity", entity); err != nil {
+		return err
+	}
+	if err := validateName("operation", operation); err != nil {
+		return err
+	}
+	for _, p := range n.parts {
+		if err := validateName("part", p); err != nil {
+			return err
 		}
 	}
 	if scale < window.MinScale {
 		reason := fmt.Sprintf("of %v is shorter than %v; did you forget the unit?", scale, window.MinScale)
 		return &ValidationError{Field: "window", Reason: reason}
+	}
+	return nil
+}
+
+func validateName(field, value string) error {
+	switch {
+	case value == "":
+		return &ValidationError{Field: field, Reason: "is empty"}
+	case len(value) > maxName:
+		return &ValidationError{Field: field, Reason: fmt.Sprintf("is %d bytes, at most %d are allowed", len(value), maxName)}
 	}
 	return nil
 }

@@ -336,3 +336,63 @@ func BenchmarkEntitiesCheck(b *testing.B) {
 		}
 	})
 }
+
+func TestKeysOfSeveralPartsAreNeverTheSame(t *testing.T) {
+	require.Equal(t, "user:42", throttr.Key("user", "42"))
+	require.Equal(t, `user:42:ip:2001\:db8\:\:1`, throttr.Key("user", "42", "ip", "2001:db8::1"))
+	parts := []string{"", "a", ":", `\`, `\:`, `:\`, "a:", ":a", "\x00", "\xff"}
+	seen := map[string][]string{}
+	var all func(prefix []string, more int)
+	all = func(prefix []string, more int) {
+		if len(prefix) > 0 {
+			key := throttr.Key(prefix...)
+			if other, ok := seen[key]; ok {
+				t.Fatalf("%q has the key of %q", prefix, other)
+			}
+			seen[key] = prefix
+		}
+		if more > 0 {
+			for _, p := range parts {
+				all(append(prefix[:len(prefix):len(prefix)], p), more-1)
+			}
+		}
+	}
+	all(nil, 4)
+	require.Len(t, seen, 10+100+1000+10000)
+	require.Zero(t, testing.AllocsPerRun(100, func() { throttr.Key("user") }))
+}
+
+func TestFurtherPartsDivideTheLimitsOfEntities(t *testing.T) {
+	ctx := t.Context()
+	backend := memory.New()
+	t.Cleanup(func() { backend.Close() })
+	var events []throttr.Event
+	entities := throttr.NewEntities(throttr.NewRateLimit(backend, throttr.WithObserver(throttr.ObserverFunc(
+		func(_ context.Context, e throttr.Event) { events = append(events, e) }))))
+	a, b := entities.With("10.0.0.1"), entities.With("10.0.0.2")
+	for _, n := range []*throttr.Entities{entities, a, b, a.With("x"), entities.With("10.0.0.1", "x", "y")} {
+		require.NoError(t, n.Check(ctx, "user:42", "login", 1, time.Hour, nil), "each has a limit of its own")
+		require.ErrorIs(t, n.Check(ctx, "user:42", "login", 1, time.Hour, nil), throttr.ErrRateLimited)
+	}
+	require.ErrorIs(t, entities.With("10.0.0.1", "x").Check(ctx, "user:42", "login", 1, time.Hour, nil), throttr.ErrRateLimited,
+		"With can be called on a result of With")
+	require.NoError(t, a.Reset(ctx, "user:42", "login", time.Hour))
+	s, err := a.Status(ctx, "user:42", "login", 1, time.Hour)
+	require.NoError(t, err)
+	require.True(t, s.Allowed)
+	s, err = b.Status(ctx, "user:42", "login", 1, time.Hour)
+	require.NoError(t, err)
+	require.False(t, s.Allowed)
+
+	var denied *throttr.RateLimitError
+	require.ErrorAs(t, b.Check(ctx, "user:42", "login", 1, time.Hour, nil), &denied)
+	require.Equal(t, []string{"10.0.0.2"}, denied.Parts)
+	require.ErrorContains(t, denied, `"user:42" with ["10.0.0.2"] may "login" 1 times in 1h0m0s`)
+	last := events[len(events)-1]
+	require.Equal(t, []string{"10.0.0.2"}, last.Parts)
+	require.Equal(t, `+user\:42:login:10.0.0.2`, last.Key)
+
+	var invalid *throttr.ValidationError
+	require.ErrorAs(t, entities.With("").Check(ctx, "user:42", "login", 1, time.Hour, nil), &invalid)
+	require.Equal(t, "part", invalid.Field)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -75,8 +76,14 @@ type RangeError = window.RangeError
 // [ErrValueSizeMismatch].
 type ValueSizeError = dial.ValueSizeError
 
+// ConnectError is a connection to a server that could not be made. Its fields are Server, as in
+// Config.Servers, and Err. It matches [ErrConnect].
+type ConnectError = dial.ConnectError
+
 // RequestError is a request, or a batch of requests, that got no response.
 type RequestError struct {
+	Call   string   // the call of a backend, such as "hit"; empty for a method of a client
+	Key    string   // of the call or the request, if it has one
 	Server string   // as in Config.Servers
 	Op     codec.Op // of a single request; 0 for a batch
 	// Sent says whether any byte of the request was handed to the network. If false, the
@@ -86,23 +93,69 @@ type RequestError struct {
 }
 
 // requestError makes a RequestError of what the internal packages return.
-func requestError(server string, op codec.Op, sent bool, err error) error {
+func requestError(server string, op codec.Op, sent bool, err error) *RequestError {
 	return &RequestError{Server: server, Op: op, Sent: sent, Err: err}
 }
 
-// Error names the server and the request, and says whether the request may have been executed
-// and why it failed.
+// Error names the call, the key and the server, and says why there was no response and whether the
+// request may have been executed.
 func (e *RequestError) Error() string {
-	what := "batch"
-	if e.Op != 0 {
-		what = e.Op.String()
+	call := e.Call
+	switch {
+	case call != "":
+	case e.Op != 0:
+		call = e.Op.String()
+	default:
+		call = "batch"
 	}
 	fate := "not sent"
 	if e.Sent {
 		fate = "may have been executed"
 	}
-	return fmt.Sprintf("throttr: %s to %s (%s): %v", what, e.Server, fate, e.Err)
+	return fmt.Sprintf("throttr: %s: server %s%s (%s)", callText(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
 }
+
+// failureText returns what follows the name of a server: what is wrong with it. It repeats neither
+// the name nor what the words before say.
+func failureText(server string, err error) string {
+	var connect *ConnectError
+	switch {
+	case errors.Is(err, ErrLockedUp):
+		return " accepts connections but answers nothing: locked up (H12); only a restart helps"
+	case errors.As(err, &connect):
+		return " unavailable: " + dial.Reason(server, connect.Err)
+	case errors.Is(err, ErrUnavailable):
+		return " unavailable: " + strings.TrimPrefix(dial.Reason(server, err), "server is unavailable: ")
+	}
+	return ": " + dial.Reason(server, err)
+}
+
+// maxKeyText is how many characters of a key are part of the text of an error.
+const maxKeyText = 64
+
+// callText names a call and its key.
+func callText(call, key string) string {
+	if key == "" {
+		return call
+	}
+	return fmt.Sprintf("%s %.*q", call, maxKeyText, key)
+}
+
+// argumentError is an argument that a call of a backend can't have. Its text names the call and
+// the key.
+type argumentError struct {
+	call, key string
+	err       error
+}
+
+// callError returns err with the names of a call and its key.
+func callError(call, key string, err error) error { return &argumentError{call, key, err} }
+
+func (e *argumentError) Error() string {
+	return "throttr: " + callText(e.call, e.key) + ": " + strings.TrimPrefix(e.err.Error(), "throttr: ")
+}
+
+func (e *argumentError) Unwrap() error { return e.err }
 
 // Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }

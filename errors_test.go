@@ -18,13 +18,13 @@ import (
 func TestRequestErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	lost := fmt.Errorf("%w: %w", throttr.ErrConnLost, io.EOF)
 	err := error(&throttr.RequestError{Server: "h:1", Op: codec.OpInsert, Sent: true, Err: lost})
-	require.EqualError(t, err, "throttr: INSERT to h:1 (may have been executed): throttr: connection lost: EOF")
+	require.EqualError(t, err, "throttr: INSERT: server h:1: connection lost: EOF (may have been executed)")
 	require.ErrorIs(t, err, throttr.ErrConnLost)
 	require.ErrorIs(t, err, io.EOF)
 	require.False(t, throttr.SafeToRetry(err))
 
 	err = &throttr.RequestError{Server: "h:1", Err: throttr.ErrOverloaded}
-	require.EqualError(t, err, "throttr: batch to h:1 (not sent): throttr: too many requests are waiting")
+	require.EqualError(t, err, "throttr: batch: server h:1: too many requests are waiting (not sent)")
 	require.True(t, throttr.SafeToRetry(fmt.Errorf("wrapped: %w", err)))
 }
 

@@ -39,6 +39,7 @@ type Event struct {
 	// are what the key was made of.
 	Key               string
 	Entity, Operation string
+	Parts             []string      // further parts, see Entities.With; must not be changed
 	Scale             time.Duration // the length of the window
 	Increment         uint64        // of the hit; 0 for a Reset
 	Result            Result        // of the hit if it was allowed or denied; else only its Limit

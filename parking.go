@@ -37,6 +37,14 @@ func (p Parking) String() string {
 	return fmt.Sprintf("Parking(%d)", uint8(p))
 }
 
+// MarshalText returns what String returns. Errors match [ErrConfig].
+func (p Parking) MarshalText() ([]byte, error) {
+	if int(p) >= len(parkingNames) {
+		return nil, fmt.Errorf("%w: %v is not automatic, never or always", ErrConfig, p)
+	}
+	return []byte(p.String()), nil
+}
+
 // UnmarshalText parses what String returns. Errors match [ErrConfig].
 func (p *Parking) UnmarshalText(text []byte) error {
 	for i, name := range parkingNames {

@@ -48,7 +48,8 @@ type failover struct {
 
 // WithPolicy sets the decision on a hit if the backend fails. It applies to hits, not to other
 // methods. It does not apply if the failure is not the backend's: the caller's ctx has ended, a
-// scale or limit is out of range, the client or backend has been closed. The Result of a
+// scale or limit is out of range, the client or backend has been closed, or a server's value size
+// is not the client's. The Result of a
 // policy is marked Degraded. Default: [ReturnError].
 func WithPolicy(p Policy) Option { return func(r *RateLimit) { r.failover.policy = p } }
 
@@ -115,5 +116,6 @@ func (f *failover) decide(ctx context.Context, e *Event, limit uint64, cause err
 func isOutage(ctx context.Context, err error) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() == nil && (!ok || time.Now().Before(deadline)) &&
-		!errors.Is(err, ErrRange) && !errors.Is(err, ErrScale) && !errors.Is(err, ErrClosed)
+		!errors.Is(err, ErrRange) && !errors.Is(err, ErrScale) && !errors.Is(err, ErrClosed) &&
+		!errors.Is(err, ErrValueSizeMismatch)
 }

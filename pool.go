@@ -3,9 +3,9 @@ package throttr
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -21,6 +21,7 @@ type server[T codec.Value] struct {
 	name          string // as in Config.Servers
 	pool          *pool.Pool[T]
 	subscriptions *pubsub.Manager[T]
+	attempted     <-chan struct{} // closed at the end of the first attempt of a lazy client; or nil
 }
 
 // servers are those of a client. A key lives on one of them.
@@ -56,7 +57,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 		CanaryEvery: cfg.FenceEvery, MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxAnswer,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
 		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.RetryPause, MaxBackoff: cfg.MaxRetryPause,
-		Parking: parking.Mode(cfg.Parking),
+		Parking: parking.Mode(cfg.Parking), Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -92,14 +93,40 @@ func (s *servers[T]) connect(ctx context.Context) error {
 	}
 	connecting.Wait()
 	for i, err := range errs {
-		if err != nil && !errors.Is(err, ErrConnect) {
-			err = fmt.Errorf("%w to %s: %w", ErrConnect, s.all[i].name, err)
-		}
 		if err != nil {
-			return err
+			return &ConnectError{Server: s.all[i].name, Err: err}
 		}
 	}
 	return nil
+}
+
+// startWait is how long a lazy start waits for the first attempts to connect. Most of them have
+// ended by then, so that a program whose servers are there begins to count with its first hit.
+const startWait = 500 * time.Millisecond
+
+// start has connections made in the background. It waits for the first attempts, but not for
+// longer than startWait, and not beyond the end of ctx.
+func (s *servers[T]) start(ctx context.Context) {
+	attempts := make([]<-chan struct{}, len(s.all))
+	for i, one := range s.all {
+		one.attempted = one.pool.Start()
+		attempts[i] = one.attempted
+	}
+	awaitAll(ctx, attempts)
+}
+
+// awaitAll waits until all attempts have ended, but not for longer than startWait, and not beyond
+// the end of ctx.
+func awaitAll(ctx context.Context, attempts []<-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	for _, ended := range attempts {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // close ends all connections and subscriptions, and returns when nothing of them is left.

@@ -59,7 +59,12 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if r.observer == nil && r.failover.timeout <= 0 {
 		// Hits need not go through the Backend interface. That applies to a memory.Backend
 		// itself only: a type that embeds one may have a Hit of its own, which must be called.
-		r.memory, _ = backend.(*memory.Backend)
+		switch b := backend.(type) {
+		case *memory.Backend:
+			r.memory = b
+		case *OpenBackend:
+			r.memory = b.memory()
+		}
 	}
 	return r
 }
@@ -111,7 +116,7 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 // hit counts the hit that e describes, and reports the decision to the observer.
 func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, error) {
 	if err := window.CheckScale(e.Scale); err != nil {
-		return Result{}, err
+		return Result{}, callError("hit", e.Key, err)
 	}
 	if r.observer == nil {
 		res, _, err := r.hitBackend(ctx, e, limit)
@@ -159,7 +164,7 @@ func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 // Errors are those of [RateLimit.Hit].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (uint64, error) {
 	if err := window.CheckScale(scale); err != nil {
-		return 0, err
+		return 0, callError("inc", key, err)
 	}
 	w, err := r.backend.Inc(ctx, key, scale, increment)
 	return w.Count, err
@@ -183,7 +188,7 @@ func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Durati
 // of [RateLimit.Hit].
 func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration) (Window, error) {
 	if err := window.CheckScale(scale); err != nil {
-		return Window{}, err
+		return Window{}, callError("get", key, err)
 	}
 	return r.backend.Get(ctx, key, scale)
 }
@@ -193,7 +198,7 @@ func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration)
 // [RateLimit.Hit].
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
 	if err := window.CheckScale(scale); err != nil {
-		return 0, err
+		return 0, callError("set", key, err)
 	}
 	w, err := r.backend.Set(ctx, key, scale, count)
 	return w.Count, err
@@ -208,7 +213,7 @@ func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) 
 // reset ends the window that e describes, and reports that to the observer.
 func (r *RateLimit) reset(ctx context.Context, e Event) error {
 	if err := window.CheckScale(e.Scale); err != nil {
-		return err
+		return callError("reset", e.Key, err)
 	}
 	begun := time.Now()
 	err := r.backend.Reset(ctx, e.Key, e.Scale)
@@ -222,13 +227,31 @@ func (r *RateLimit) reset(ctx context.Context, e Event) error {
 	return err
 }
 
+// Check returns an error if the backend, or the fallback of [WithFallback], can't keep a limit of
+// so many hits in windows of the given scale. Every hit would return that error, so check limits
+// when the program starts. The error matches [ErrScale], or is a [*RangeError]. Of a backend that
+// does not implement [window.Checker], only the least scale is known.
+func (r *RateLimit) Check(scale time.Duration, limit uint64) error {
+	if err := window.CheckScale(scale); err != nil {
+		return err
+	}
+	for _, b := range []Backend{r.backend, r.failover.fallback} {
+		if c, ok := b.(window.Checker); ok {
+			if err := c.Check(scale, limit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Delete ends key's windows of the given scales and returns how many there were. Without
 // scales, it ends those of all scales that the backend knows. Errors are those of
 // [RateLimit.Hit].
 func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	for _, scale := range scales {
 		if err := window.CheckScale(scale); err != nil {
-			return 0, err
+			return 0, callError("delete", key, err)
 		}
 	}
 	return r.backend.Delete(ctx, key, scales...)

@@ -1,6 +1,7 @@
 package throttr_test
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -116,38 +117,50 @@ func BenchmarkWhatDoesAWindowCost(b *testing.B) {
 // BenchmarkWhatDoesParkingCost compares windows that are opened, and hits on a known window, on
 // a server that is not parked with those on a server that is. Each request takes the server 3 µs.
 func BenchmarkWhatDoesParkingCost(b *testing.B) {
-	for _, parking := range []throttr.Parking{throttr.ParkingNever, throttr.ParkingAlways} {
-		srv := mockserver.RunT(b, mockserver.WithValueSize(8), mockserver.WithServiceTime(3*time.Microsecond))
-		limiter := throttr.NewRateLimit(testkit.Connect[uint64](b, srv, throttr.Config{Parking: parking}).Backend())
-		var n atomic.Int64
-		for name, key := range map[string]func() string{
-			"window opened": func() string { return strconv.FormatInt(n.Add(1), 10) },
-			"hit":           func() string { return "k" },
-		} {
-			for _, callers := range []int{1, 32} {
-				b.Run(name+"/parking "+parking.String()+"/"+strconv.Itoa(callers)+" callers", func(b *testing.B) {
-					b.ReportAllocs()
-					before := srv.Requests(codec.OpUpdate) + srv.Requests(codec.OpQuery) + srv.Requests(codec.OpInsert)
-					b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
-					if callers == 1 {
-						for b.Loop() {
-							if _, err := limiter.Hit(b.Context(), key(), time.Hour, 1<<40); err != nil {
-								b.Fatal(err)
-							}
-						}
-					} else {
-						b.RunParallel(func(pb *testing.PB) {
-							for pb.Next() {
-								if _, err := limiter.Hit(b.Context(), key(), time.Hour, 1<<40); err != nil {
-									b.Error(err)
-								}
-							}
-						})
-					}
-					after := srv.Requests(codec.OpUpdate) + srv.Requests(codec.OpQuery) + srv.Requests(codec.OpInsert)
-					b.ReportMetric(float64(after-before)/float64(b.N), "requests/op")
+	for _, what := range []string{"hit", "window opened"} {
+		for _, callers := range []int{1, 32} {
+			for _, parking := range []throttr.Parking{throttr.ParkingNever, throttr.ParkingAlways} {
+				b.Run(fmt.Sprintf("%s/%d callers/parking %v", what, callers, parking), func(b *testing.B) {
+					benchmarkParking(b, parking, callers, what == "hit")
 				})
 			}
 		}
 	}
+}
+
+func benchmarkParking(b *testing.B, parking throttr.Parking, callers int, oneKey bool) {
+	srv := mockserver.RunT(b, mockserver.WithValueSize(8), mockserver.WithServiceTime(3*time.Microsecond))
+	limiter := throttr.NewRateLimit(testkit.Connect[uint64](b, srv, throttr.Config{Parking: parking}).Backend())
+	var n atomic.Int64
+	hit := func() {
+		key := "k"
+		if !oneKey {
+			key = strconv.FormatInt(n.Add(1), 10)
+		}
+		if _, err := limiter.Hit(b.Context(), key, time.Hour, 1<<40); err != nil {
+			b.Error(err)
+		}
+	}
+	requests := func() (n int) {
+		for _, op := range []codec.Op{codec.OpInsert, codec.OpQuery, codec.OpUpdate} {
+			n += srv.Requests(op)
+		}
+		return n
+	}
+	hit()
+	before := requests()
+	b.ReportAllocs()
+	if callers == 1 {
+		for b.Loop() {
+			hit()
+		}
+	} else {
+		b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				hit()
+			}
+		})
+	}
+	b.ReportMetric(float64(requests()-before)/float64(b.N), "requests/op")
 }

@@ -19,6 +19,11 @@ type ServerStats struct {
 	Parked   bool // the server was parked when this was last seen, see Parking
 	LockedUp bool // the server accepts connections and answers nothing, see ErrLockedUp
 
+	// Err is why there is no connection: the last attempt to connect has failed. It matches
+	// ErrValueSizeMismatch if the server's value size is not the client's. It is nil if there
+	// is a connection, and before a request needs one.
+	Err error
+
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
 	Dials    uint64 // attempts to connect
@@ -46,6 +51,6 @@ func (s *server[T]) stats() ServerStats {
 	return ServerStats{
 		Server: s.name, Conns: conns, InFlight: p.InFlight, Waiting: p.Queued, Acquiring: p.Acquiring,
 		Answered: p.Answered, Events: p.Events, Dials: p.Dials, Failures: p.Failures, Retries: p.Retries,
-		InlineReads: p.InlineReads, Parked: p.Parked, LockedUp: p.LockedUp,
+		InlineReads: p.InlineReads, Parked: p.Parked, LockedUp: p.LockedUp, Err: p.Err,
 	}
 }

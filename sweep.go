@@ -29,8 +29,10 @@ type Swept struct {
 // the errors, joined: each is a [*RequestError].
 func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]Swept, error) {
 	return each(c.servers.all, func(s *server[T]) ([]Swept, error) {
+		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
+		defer remover.Close()
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s.pool, Rule: &fixedwindow.Rule[T]{}, Calls: &c.calls, Now: time.Now,
+			Server: s.pool, Rule: &fixedwindow.Rule[T]{}, Remover: remover, Calls: &c.calls, Now: time.Now,
 			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))

@@ -18,8 +18,8 @@ import (
 // A host without a port gets 9000. Parameters are max_conns, max_in_flight, fence_every,
 // max_waiting, max_answer and max_retries, which are numbers, and connect_timeout,
 // stall_timeout, max_conn_age, max_conn_idle, health_interval, retry_pause and
-// max_retry_pause, which are durations such as 500ms, and parking, which is automatic, never
-// or always: the fields of [Config]. Anything else is an error that matches [ErrConfig].
+// max_retry_pause, which are durations such as 500ms, lazy, which is true or false, and
+// parking, which is automatic, never or always: the fields of [Config]. Anything else is an error that matches [ErrConfig].
 func ParseURL(s string) (Config, error) {
 	var cfg Config
 	var err error
@@ -95,6 +95,8 @@ func (c *Config) setParameters(query string) error {
 			*numbers[name], err = strconv.Atoi(v[0])
 		case durations[name] != nil:
 			*durations[name], err = time.ParseDuration(v[0])
+		case name == "lazy":
+			c.LazyConnect, err = strconv.ParseBool(v[0])
 		case name == "parking":
 			err = c.Parking.UnmarshalText([]byte(v[0]))
 		default:

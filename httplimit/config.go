@@ -88,8 +88,9 @@ const (
 // New returns middleware that limits the requests to the handlers that it wraps. These
 // handlers share the limits. The middleware panics if the handler to wrap is nil.
 //
-// The error matches [ErrConfig]. It also matches [throttr.ErrScale] if the scale of a limit is
-// less than 1 ms.
+// The error matches [ErrConfig]. It also matches [throttr.ErrScale] or [throttr.ErrRange] if the
+// RateLimit can't keep one of Config.Limits. Check the plans that Config.Plan returns with
+// [Plan.Check].
 func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handler, error) {
 	if limiter == nil {
 		return nil, fmt.Errorf("%w: the RateLimit is nil", ErrConfig)
@@ -102,6 +103,9 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 	}
 	plan, err := NewPlan(cfg.Limits...)
 	if err != nil {
+		return nil, err
+	}
+	if err := plan.Check(limiter); err != nil {
 		return nil, err
 	}
 	cfg.Limits = nil // The caller may change the slice.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -109,6 +110,17 @@ func MustPlan(limits ...Limit) *Plan {
 		panic(err)
 	}
 	return p
+}
+
+// Check returns an error if limiter can't keep one of the limits. The error matches [ErrConfig], and
+// [throttr.ErrScale] or [throttr.ErrRange].
+func (p *Plan) Check(limiter *throttr.RateLimit) error {
+	for _, l := range p.limits {
+		if err := limiter.Check(l.Window, l.Limit.Limit); err != nil {
+			return fmt.Errorf("%w: limit %q: %w", ErrConfig, l.Name, err)
+		}
+	}
+	return nil
 }
 
 // Limits returns the limits of the plan, the shortest scale first.

@@ -33,10 +33,42 @@ func TestMiddlewareLimitsWithAServer(t *testing.T) {
 	require.InDelta(t, 60, number(t, s.get(bob).Header, "Retry-After"), 20)
 }
 
-func TestLimitTooLargeForTheServerIs500(t *testing.T) {
-	s := newServerSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerMinute(1000)}, OnFailure: httplimit.Serve})
+// Plans are not known when the middleware is made.
+func TestPlanTooLargeForTheServerIs500(t *testing.T) {
+	large := httplimit.MustPlan(httplimit.PerMinute(1000))
+	s := newServerSite(t, httplimit.Config{
+		Limits: []httplimit.Limit{httplimit.PerMinute(100)}, OnFailure: httplimit.Serve,
+		Plan: func(*http.Request) *httplimit.Plan { return large },
+	})
 	require.Equal(t, []int{500, 500}, s.statuses(2, alice))
 	require.Zero(t, s.served)
+	require.ErrorIs(t, large.Check(s.limiter), throttr.ErrRange)
+	require.NoError(t, httplimit.MustPlan(httplimit.PerMinute(100)).Check(s.limiter))
+}
+
+func TestLimitsThatTheBackendCantKeepAreRefusedAtTheStart(t *testing.T) {
+	for _, c := range []struct {
+		size  int
+		limit httplimit.Limit
+		match error
+		text  string
+	}{
+		{1, httplimit.PerMinute(192), throttr.ErrRange, `limit "minute": throttr: limit 192 is out of range`},
+		{2, httplimit.PerHour(100_000), throttr.ErrRange, `limit "hour": throttr: limit 100000 is out of range`},
+		{2, httplimit.Limit{Name: "odd", Limit: 5, Window: 90500 * time.Millisecond}, throttr.ErrRange, `limit "odd": throttr: scale 1m30.5s is out of range`},
+		{2, httplimit.Limit{Name: "day", Limit: 5, Window: 24*time.Hour + time.Second}, throttr.ErrRange, `limit "day": throttr: scale 24h0m1s is out of range`},
+		{8, httplimit.Limit{Name: "unit", Limit: 5, Window: 60}, throttr.ErrScale, "did you forget the unit?"},
+	} {
+		srv := mockserver.RunT(t, mockserver.WithValueSize(c.size))
+		backend, err := throttr.Open(t.Context(), "throttr://"+srv.Addr())
+		require.NoError(t, err)
+		t.Cleanup(func() { backend.Close() })
+		wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{Limits: []httplimit.Limit{c.limit}})
+		require.Nil(t, wrap)
+		require.ErrorIs(t, err, httplimit.ErrConfig)
+		require.ErrorIs(t, err, c.match)
+		require.ErrorContains(t, err, c.text)
+	}
 }
 
 func TestCostLargerThanServerValuesIsDenied(t *testing.T) {

@@ -138,3 +138,20 @@ func TestForeignDataIsAnError(t *testing.T) {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
+
+func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
+	b := redisbackend.New(startServer(t).connect())
+	for _, c := range []struct {
+		scale time.Duration
+		limit uint64
+		want  error
+	}{
+		{time.Minute, 100, nil}, {time.Minute, redisbackend.MaxCount, nil}, {time.Minute, redisbackend.MaxCount + 1, redisbackend.ErrRange},
+		{60, 5, redisbackend.ErrScale}, {time.Millisecond + 1, 5, redisbackend.ErrScale}, {redisbackend.MaxScale + time.Second, 5, redisbackend.ErrScale},
+	} {
+		_, hit := b.Hit(t.Context(), "k", c.scale, c.limit, 1)
+		if checked := b.Check(c.scale, c.limit); !errors.Is(checked, c.want) || !errors.Is(hit, c.want) {
+			t.Errorf("%d in %v: Check returns %v, Hit %v, want %v", c.limit, c.scale, checked, hit, c.want)
+		}
+	}
+}

@@ -222,5 +222,5 @@ func failed(method, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("redisbackend: %s %.64q: %w", method, key, err)
+	return fmt.Errorf("redisbackend: %s %.64q: %w", method, key, closedError(err))
 }

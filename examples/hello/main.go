@@ -7,13 +7,19 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/memory"
 )
 
 func main() {
-	limiter := throttr.NewRateLimit(memory.New())
+	ctx := context.Background()
+	backend, err := throttr.Open(ctx, "memory://") // in this process
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+
+	limiter := throttr.NewRateLimit(backend)
 	for range 4 {
-		res, err := limiter.Hit(context.Background(), "user:42", time.Minute, 3)
+		res, err := limiter.Hit(ctx, "user:42", time.Minute, 3)
 		if err != nil {
 			log.Fatal(err) // no decision
 		}

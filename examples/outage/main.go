@@ -1,6 +1,6 @@
 // Command outage shows what happens to hits while a server is down, under each policy. It stops a
 // mock server for a second while callers hit it, and counts the decisions of the server and of the
-// policy.
+// policy. Then it starts to hit a server that is not there yet.
 //
 //	go run ./examples/outage
 package main
@@ -72,8 +72,10 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "\nThe columns allowed and denied count the hits that the policy or the fallback decided.")
-	return err
+	if _, err := fmt.Fprintln(out, "\nThe columns allowed and denied count the hits that the policy or the fallback decided."); err != nil {
+		return err
+	}
+	return showStart(ctx, out)
 }
 
 // measure counts the outcomes of hits before, during and after an outage.

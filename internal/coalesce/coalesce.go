@@ -86,8 +86,8 @@ type Outcome struct {
 	// its hits are over their limits.
 	Full   bool
 	Result Result // of the last hit of the batch, if Counted
-	Err     error  // fails all hits of the batch
-	Sent    bool   // whether a batch that failed may have been counted
+	Err    error  // fails all hits of the batch
+	Sent   bool   // whether a batch that failed may have been counted
 }
 
 // Window is the window that a coalescer's hits are counted in: the active window of a key and

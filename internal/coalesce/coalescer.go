@@ -363,7 +363,7 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 	c.batch = c.batch[:0]
 	if surplus > 0 {
 		c.mu.Unlock()
-		c.window.GiveBack(ctx, surplus)
+		c.window.GiveBack(c.group.ctx, surplus)
 		c.mu.Lock()
 	}
 }

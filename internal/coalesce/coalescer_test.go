@@ -29,19 +29,20 @@ type fake struct {
 	mostSum uint64 // of a batch; 0 means no limit
 	noWait  bool   // requests take no time
 
-	mu       sync.Mutex
-	known    bool
-	denying  bool // hits over the limit are denied from memory
-	asking   bool // hits over the limit are denied by a Refresh that is newer
-	count    uint64
-	id       int64
-	requests []coalesce.Batch   // given to Count
-	ctxs     []context.Context  // likewise
-	reads    int                // calls of Refresh
-	readErr  error              // of the next Refresh
-	outcomes []coalesce.Outcome // of the next calls of Count, instead of counting
-	busy     bool               // a request or operation is under way
-	overlaps int                // how often one began while another was under way
+	mu        sync.Mutex
+	known     bool
+	denying   bool // hits over the limit are denied from memory
+	asking    bool // hits over the limit are denied by a Refresh that is newer
+	count     uint64
+	id        int64
+	requests  []coalesce.Batch   // given to Count
+	ctxs      []context.Context  // likewise
+	reads     int                // calls of Refresh
+	readErr   error              // of the next Refresh
+	outcomes  []coalesce.Outcome // of the next calls of Count, instead of counting
+	givenBack []uint64           // by each call of GiveBack
+	busy      bool               // a request or operation is under way
+	overlaps  int                // how often one began while another was under way
 }
 
 func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
@@ -132,6 +133,18 @@ func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	}
 	f.count += b.Sum
 	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
+}
+
+func (f *fake) GiveBack(ctx context.Context, n uint64) {
+	f.begin()
+	defer f.end()
+	if f.wait(ctx) != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count -= n
+	f.givenBack = append(f.givenBack, n)
 }
 
 // set is an operation that opens a window with a count.
@@ -842,4 +855,51 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRefusedTakesCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		increments := []uint64{4, 9, 5, 3, 1} // of a limit of 10: 4, 5 and 1 fit
+		results := make([]coalesce.Result, len(increments))
+		errs := make([]error, len(increments))
+		first := make(chan struct{})
+		go func() { // the others form one batch behind it
+			defer close(first)
+			_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 100})
+			require.NoError(t, err)
+		}()
+		synctest.Wait()
+		var all sync.WaitGroup
+		for i, n := range increments {
+			all.Go(func() {
+				results[i], _, errs[i] = s.Do(t.Context(), coalesce.Hit{Limit: 10, Increment: n, Take: true})
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		<-first
+		counts, refused := []uint64{}, []bool{}
+		for i, r := range results {
+			require.NoError(t, errs[i])
+			counts, refused = append(counts, r.Count), append(refused, r.Refused)
+		}
+		require.Equal(t, []bool{false, true, false, true, false}, refused)
+		require.Equal(t, []uint64{4, 4, 9, 9, 10}, counts, "a refusal moves nobody's place")
+		time.Sleep(latency)
+		require.EqualValues(t, 10, s.count)
+		require.Equal(t, []uint64{12}, s.givenBack)
+	})
+}
+
+func TestTakesAreRefusedIfTheWindowIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.outcomes = []coalesce.Outcome{{Counted: true, Full: true, Result: coalesce.Result{Count: 260}}}
+		r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 255, Increment: 10, Take: true})
+		require.NoError(t, err)
+		require.True(t, r.Refused)
+		require.EqualValues(t, 250, r.Count)
+		require.Empty(t, s.givenBack, "nothing was counted")
+	})
 }

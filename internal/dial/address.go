@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 )
 
@@ -25,11 +26,19 @@ func ParseAddress(s string) (Address, error) {
 	if strings.Contains(s, "://") {
 		return Address{}, errors.New("a URL is not an address: use the Config that ParseURL makes of it")
 	}
-	switch _, port, err := net.SplitHostPort(s); {
-	case err != nil:
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		var addrError *net.AddrError
+		if errors.As(err, &addrError) && addrError.Err == "missing port in address" {
+			return Address{}, fmt.Errorf("%q is neither host:port nor unix:///path: it has no port; the usual one is 9000", s)
+		}
 		return Address{}, fmt.Errorf("%q is neither host:port nor unix:///path: %w", s, err)
+	}
+	switch n, err := strconv.ParseUint(port, 10, 16); {
 	case port == "":
-		return Address{}, fmt.Errorf("%q has no port", s)
+		return Address{}, fmt.Errorf("%q has no port; the usual one is 9000", s)
+	case err != nil || n == 0:
+		return Address{}, fmt.Errorf("%q has the port %q, which is not a number from 1 to 65535", s, port)
 	}
 	return Address{Network: "tcp", Address: s}, nil
 }

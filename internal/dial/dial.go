@@ -73,6 +73,8 @@ func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 	}
 	if err == nil {
 		err = keepParkedSize(size, nc, r, s)
+	} else {
+		err = hintProbe(err, r.head, d.TLS != nil)
 	}
 	if !stop() {
 		err = context.Cause(ctx)
@@ -88,7 +90,7 @@ func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Add
 }
 
 func connectError(server string, err error) error {
-	return fmt.Errorf("%w to %s: %w", ErrConnect, server, err)
+	return &ConnectError{Server: server, Err: err}
 }
 
 // open makes a network connection, with TLS if there is a configuration for it.
@@ -104,7 +106,7 @@ func (d *Dialer) open(ctx context.Context, a Address) (net.Conn, error) {
 	tc := tls.Client(nc, conf)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		return nil, err
+		return nil, hintHandshake(err)
 	}
 	return tc, nil
 }

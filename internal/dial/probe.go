@@ -11,8 +11,13 @@ import (
 )
 
 const (
-	// tailSize is the length of the random end of a probe's key in bytes.
+	// tailSize is the length of the end of a probe's key in bytes. It is random but for lineEnd.
 	tailSize = 16
+	// headSize is how many of the first bytes are kept for hints.
+	headSize = 5
+	// lineEnd ends the tail, and so the key of the probe's record. Servers of protocols that are
+	// made of lines, such as HTTP and Redis, then respond with an error instead of waiting.
+	lineEnd = "\r\n\r\n"
 	// bufferSize bounds the bytes that are held while the probe's responses are awaited, and
 	// so those that are returned with them. It exceeds codec.MaxFrame, so that every EVENT fits.
 	bufferSize = 16 << 10
@@ -23,6 +28,7 @@ const (
 func probe[T codec.Value](nc net.Conn, r *receiver) (size int, err error) {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
+	copy(tail[tailSize-len(lineEnd):], lineEnd)
 	frames, err := codec.AppendProbe(nil, tail)
 	if err != nil {
 		return 0, err
@@ -111,6 +117,7 @@ func keepParkedSize(size int, nc net.Conn, r *receiver, s *parking.Tracker) erro
 type receiver struct {
 	nc     net.Conn
 	buf    []byte // received and not yet decoded
+	head   []byte // what was received first
 	silent bool   // nothing has been received
 	events *atomic.Uint64
 }
@@ -156,6 +163,9 @@ func (r *receiver) receive() error {
 		r.buf = append(make([]byte, 0, bufferSize), r.buf...)
 	}
 	n, err := r.nc.Read(r.buf[len(r.buf):cap(r.buf)])
+	if r.silent {
+		r.head = append(r.head, r.buf[len(r.buf) : len(r.buf)+n][:min(n, headSize)]...)
+	}
 	r.buf = r.buf[:len(r.buf)+n]
 	if n == 0 && err != nil {
 		return err

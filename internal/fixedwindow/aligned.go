@@ -144,7 +144,32 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		}
 		count = beyond(count, b.Sum)
 	}
-	return coalesce.Outcome{Counted: true, Result: s.result(a.scale, count, a.backend.now())}
+	return coalesce.Outcome{Counted: true, Full: !added, Result: s.result(a.scale, count, a.backend.now())}
+}
+
+// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
+// be given back to another one, unless it is reset.
+func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
+	if old, ok := a.current(); ok {
+		a.giveBack(ctx, old.id, n) // what fails stays counted until the window ends
+	}
+}
+
+// giveBack gives n back to the window with an ID.
+func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool, err error) {
+	old, ok := a.open(a.backend.now())
+	if !ok || old.id != id {
+		return false, nil
+	}
+	cl := a.call(old.bucket, conn.Interruptible)
+	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)
+	cl.Stale = func() bool { return !a.backend.now().Before(old.latestEnd) }
+	if _, err := a.do(ctx, cl); err != nil {
+		return false, err
+	}
+	given = cl.Replies[0].OK
+	a.backend.calls.Put(cl)
+	return given, nil
 }
 
 // get reads the open window. It does not change what is known.

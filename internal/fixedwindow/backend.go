@@ -38,6 +38,8 @@ const (
 	// closeTimeout is how long Close may take after that to remove the records of windows that
 	// are over. It takes two guards.
 	closeTimeout = 3 * time.Second
+	// closeStall is how long Close waits for a response.
+	closeStall = time.Second
 )
 
 // Server executes calls, and can be swept. A *pool.Pool is one.
@@ -119,7 +121,8 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Rule: &Rule[T]{}, Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
+			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: l, requests: b.maxRequests},
+			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		b.sweepers = append(b.sweepers, sweeper)
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
@@ -251,16 +254,16 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, waits for windows that are over within a second, and removes
-// the records of those that are over. The records of other windows stay, because other clients
+// Close makes further calls fail, and removes the records of windows that are over. On servers
+// that are not parked, it first waits for windows that are over within a second. The records of other windows stay, because other clients
 // may count in them. Close then fails what is under way, and waits until all goroutines of the
 // backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()
 		b.awaitEnds()
-		timeout := time.AfterFunc(closeTimeout, b.group.Cancel)
-		defer timeout.Stop()
+		stop := b.limitClosing()
+		defer stop()
 		var last sync.WaitGroup
 		for _, j := range b.janitors {
 			last.Go(j.close)
@@ -273,11 +276,46 @@ func (b *Backend[T]) Close() {
 	})
 }
 
-// awaitEnds waits for the windows that are over within closeWait.
+// limitClosing ends the backend's context if Close takes too long, or if no server responds. It
+// returns a function to stop that.
+func (b *Backend[T]) limitClosing() (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		before := b.answered()
+		for start := time.Now(); time.Since(start) < closeTimeout; {
+			select {
+			case <-time.After(closeStall):
+			case <-done:
+				return
+			}
+			now := b.answered()
+			if now == before {
+				break
+			}
+			before = now
+		}
+		b.group.Cancel()
+	}()
+	return func() { close(done) }
+}
+
+// answered returns how many calls of all links have their replies.
+func (b *Backend[T]) answered() (n uint64) {
+	for _, l := range b.links {
+		n += l.answered.Load()
+	}
+	return n
+}
+
+// awaitEnds waits for the windows that are over within closeWait, so that their records can be
+// removed before they expire. On a parked server they do not expire: sweepers remove them.
 func (b *Backend[T]) awaitEnds() {
 	now := b.now()
 	var wait time.Duration
 	for _, j := range b.janitors {
+		if j.link.server.Parked() {
+			continue // no record expires
+		}
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {

@@ -158,7 +158,7 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 	if !s.ok || s.action.Kind != slot.Claim {
 		return step[T]{}, false
 	}
-	a, ok := s.Claimed(s.history, s.action, s.outcome.shown, s.outcome.sent)
+	a, ok := s.Claimed(s.history, s.action, s.outcome.claimed, s.outcome.shown, s.outcome.sent)
 	return step[T]{cleaning: s.cleaning, action: a}, ok
 }
 

@@ -26,6 +26,8 @@ type keeper interface {
 	set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error)
 	// reset ends the open window and returns it.
 	reset(ctx context.Context) (r coalesce.Result, sent bool, err error)
+	// giveBack gives n back to the window with an ID. It returns false if that is not possible.
+	giveBack(ctx context.Context, id int64, n uint64) (given bool, err error)
 	// active reports whether a window is known that is not certainly over.
 	active(now time.Time) bool
 }

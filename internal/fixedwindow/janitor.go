@@ -349,7 +349,7 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, d := range j.queue {
-		if over := d.over(); over.Before(before) && over.After(end) {
+		if over := d.over(); !over.After(before) && over.After(end) {
 			end = over
 		}
 	}

@@ -30,7 +30,10 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const keys = 3000
+				keys := 3000
+				if raceDetector {
+					keys = 600 // it takes some ten times as long
+				}
 				srv, requests := observed(t, mockserver.WithValueSize(test.size), mockserver.WithRealCollector())
 				stats := test.run(t, srv, keys, test.scale)
 				require.Equal(t, 2*keys, len(windowKeys(srv)))

@@ -17,6 +17,7 @@ type state struct {
 	// The window ends between these times, by the backend's clock.
 	earliestEnd, latestEnd time.Time
 
+	conn   any       // where takes were counted; nil if there were none
 	slot   slot.ID   // unless the window is aligned
 	until  time.Time // earliestEnd by the monotonic clock, unless the window is aligned
 	bucket int64     // of an aligned window
@@ -36,7 +37,12 @@ func (s *state) narrow(old *state) (same bool) {
 		old.earliestEnd.After(s.latestEnd) || s.earliestEnd.After(old.latestEnd) {
 		return false
 	}
-	s.id = old.id
+	if s.conn == nil {
+		s.conn = old.conn
+	}
+	if old.conn == nil || s.conn == old.conn {
+		s.id = old.id // otherwise what was taken on the old connection can't be given back
+	}
 	if old.earliestEnd.After(s.earliestEnd) {
 		s.earliestEnd, s.until = old.earliestEnd, old.until
 	}
@@ -67,11 +73,16 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	switch {
 	case b.Fresh && !k.ok:
 		// There is no window. The batch opens one.
+		if h.Take && h.Increment > h.Limit {
+			return coalesce.Decided, coalesce.Result{Refused: true}, nil
+		}
 	case !k.ok || !b.Fresh && !b.Now.Before(s.earliestEnd):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || s.count <= h.Limit:
+	case h.Must || !over(h, s.count):
 	case b.Read || k.denies(b.Now):
-		return coalesce.Decided, s.result(k.scale, s.count, b.Now), nil
+		r := s.result(k.scale, s.count, b.Now)
+		r.Refused = h.Take
+		return coalesce.Decided, r, nil
 	default: // the window may have been reset
 		return coalesce.Defer, coalesce.Result{}, nil
 	}
@@ -79,6 +90,15 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 		return coalesce.Defer, coalesce.Result{}, nil
 	}
 	return coalesce.Join, coalesce.Result{}, nil
+}
+
+// over reports whether a hit is over its limit in a window with a count. Of the others, only takes
+// depend on the hit.
+func over(h coalesce.Hit, count uint64) bool {
+	if h.Take {
+		return count > h.Limit || h.Increment > h.Limit-count
+	}
+	return count > h.Limit
 }
 
 // denies reports whether hits over the limit are denied from memory: the window was read not long
@@ -92,7 +112,10 @@ func (k *known[T]) denies(now time.Time) bool {
 func (k *known[T]) learn(s *state, newID func() int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.ok || !s.narrow(&k.state) {
+	if k.ok {
+		s.narrow(&k.state)
+	}
+	if s.id == 0 {
 		s.id = newID()
 	}
 	k.state, k.ok = *s, true

@@ -107,7 +107,8 @@ func (r *records[T]) observe(reply conn.Reply[T]) slot.Observation {
 // outcome is what the replies to an action say.
 type outcome struct {
 	inserted, armed, added bool
-	purged                 int // records
+	claimed                [2]bool // which slots a DECREASE has counted in
+	purged                 int     // records
 	shown                  [2]slot.Observation
 	sent, received         time.Time
 }
@@ -121,7 +122,7 @@ func (r *records[T]) outcome(a slot.Action, requests []slot.Request, replies []c
 		case slot.PatchTTL:
 			o.armed = o.armed || q.Slot == a.Slot && ok
 		case slot.Decrease:
-			o.added = ok
+			o.added, o.claimed[q.Slot] = ok, ok
 		case slot.Query:
 			o.shown[q.Slot] = r.observe(replies[i])
 		case slot.Purge:

@@ -157,4 +157,3 @@ func TestOutcomesOfActions(t *testing.T) {
 		require.Equal(t, test.want, r.outcome(test.action, requests, replies), "%v %s", test.action.Kind, test.replies)
 	}
 }
-

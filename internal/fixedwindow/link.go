@@ -29,7 +29,8 @@ type link[T codec.Value] struct {
 	server Server[T]
 	calls  *conn.CallPool[T]
 
-	current atomic.Pointer[conn.Conn[T]]
+	current  atomic.Pointer[conn.Conn[T]]
+	answered atomic.Uint64 // calls that have their replies
 	// lock has an element while current is being replaced. It is a channel because its holder
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
@@ -80,6 +81,7 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 	switch {
 	case err == nil:
 		l.server.TakeParking(cl)
+		l.answered.Add(1)
 		return true, nil
 	case done:
 		l.calls.Put(cl)

@@ -17,9 +17,10 @@ const (
 	maxTries = 4
 	// maxLookups bounds the lookups of one hit or operation.
 	maxLookups = 64
-	// minPause and maxPause bound the pauses while the name of a record can't be used (H1).
-	minPause = 100 * time.Millisecond
-	maxPause = 2500 * time.Millisecond
+	// minPause and maxPause bound the pauses while the name of a record can't be used (H1). A hit
+	// is tried 8 times, with 6 pauses, which take longer than the 10 s of H1 together.
+	minPause = 250 * time.Millisecond
+	maxPause = 4 * time.Second
 )
 
 // slots keeps the windows of a key and scale in two records, as package slot describes.
@@ -35,6 +36,7 @@ type slots[T codec.Value] struct {
 	// What Refresh has planned for the next Count. Calls of Refresh, Count and operations do not
 	// overlap.
 	plan   plan[T]
+	taken  taken[T]
 	failed int // INSERTs that have failed since a window was seen
 
 	// The mutex of the janitor guards the fields below.
@@ -77,8 +79,12 @@ func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	s.mu.Lock()
 	known, id, until := s.ok, s.state.slot, s.state.until
 	s.mu.Unlock()
-	if known {
-		return s.join(ctx, s.Join(slot.Window{Slot: id, Until: until}), b)
+	s.taken.conn = nil
+	switch a := s.Join(slot.Window{Slot: id, Until: until}); {
+	case known && b.Takes:
+		return s.joinTakes(ctx, a, b)
+	case known:
+		return s.join(ctx, a, b)
 	}
 	p := s.plan
 	s.plan = plan[T]{}
@@ -153,7 +159,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
 	}
 	out, w := s.Result(a, false, added, o, from.mono, to.mono)
-	return s.conclude(out, w, b, from, to)
+	return s.conclude(out, w, b, from, to, nil)
 }
 
 // begin opens a window that counts a batch.
@@ -175,21 +181,26 @@ func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coale
 		if out == slot.Lost {
 			s.failed++
 		}
-		return s.conclude(out, w, b, from, to)
+		return s.conclude(out, w, b, from, to, p.conn)
 	default:
 		out, w := s.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
-		return s.conclude(out, w, b, from, to)
+		return s.conclude(out, w, b, from, to, p.conn)
 	}
 }
 
-// conclude returns the outcome of a batch, and learns the window.
-func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, from, to moment) coalesce.Outcome {
+// conclude returns the outcome of a batch, and learns the window. C is the connection, if that
+// was the link's.
+func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, from, to moment, c *conn.Conn[T]) coalesce.Outcome {
 	if out == slot.Lost {
 		s.forget()
 		return coalesce.Outcome{}
 	}
 	s.failed = 0
 	st := stateOf(w, from, to)
+	if b.Takes {
+		st.conn = c
+		s.taken = taken[T]{c, w, from.mono}
+	}
 	s.learn(&st, s.backend.newID)
 	count := w.Count
 	if out == slot.Exhausted {
@@ -198,7 +209,7 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 		}
 		count = beyond(count, b.Sum)
 	}
-	return coalesce.Outcome{Counted: true, Result: st.result(s.scale, count, to.clock)}
+	return coalesce.Outcome{Counted: true, Full: out == slot.Exhausted, Result: st.result(s.scale, count, to.clock)}
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
@@ -225,6 +236,7 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n ui
 type search[T codec.Value] struct {
 	conn     *conn.Conn[T]
 	history  slot.History
+	first    slot.ID // to look up: the one that will be opened next
 	lookups  int
 	failures int
 }
@@ -243,11 +255,11 @@ func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
 			f.conn, f.history = c, slot.History{}
 		}
 		cl := s.call(conn.Interruptible)
-		s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-		l := slot.Lookup{Sent: time.Now()}
+		s.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
+		l := slot.Lookup{First: f.first, Sent: time.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = time.Now()
-			l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
+			l.Slots[f.first], l.Slots[f.first.Other()] = s.observe(cl.Replies[0]), s.observe(cl.Replies[1])
 			s.backend.calls.Put(cl)
 			f.history = s.Extend(f.history, l)
 			return nil
@@ -261,7 +273,7 @@ func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
 // find looks the window up. If there is none, it plans the opening of one, after what has to be
 // done before.
 func (s *slots[T]) find(ctx context.Context) error {
-	var f search[T]
+	f := search[T]{first: s.next()}
 	for slow, paused := 0, false; ; {
 		if err := s.look(ctx, &f); err != nil {
 			return err
@@ -272,6 +284,7 @@ func (s *slots[T]) find(ctx context.Context) error {
 		a := s.Hit(f.history)
 		switch {
 		case a.Kind == slot.Again:
+			f.first = a.Slot
 			if err := sleepUntil(ctx, a.At); err != nil {
 				return err
 			}
@@ -293,6 +306,16 @@ func (s *slots[T]) find(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// next returns the slot that is opened next, as far as is known.
+func (s *slots[T]) next() slot.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.id == 0 {
+		return slot.A
+	}
+	return s.state.slot.Other()
 }
 
 // seen makes the window that the last lookup shows the known one. It returns false if there is
@@ -326,7 +349,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	}
 	o, _, err := s.act(ctx, f.conn, a, n)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.Claimed(f.history, a, o.shown, o.sent); ok {
+		if next, ok := s.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
@@ -337,7 +360,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	return ctx.Err()
 }
 
-// get reads the open window. It does not change what is known.
+// get reads the open window.
 func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	cl := s.call(conn.SingleRead)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
@@ -355,6 +378,8 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	st := stateOf(w, from, to)
 	if old, ok := s.current(); ok {
 		st.narrow(&old)
+	} else {
+		s.learn(&st, s.backend.newID) // so that it has an ID
 	}
 	return st.result(s.scale, w.Count, to.clock), nil
 }

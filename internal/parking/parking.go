@@ -67,7 +67,8 @@ const (
 // Tracker is what a client knows about the parking of a server, and what it intends. It is safe
 // for concurrent use.
 type Tracker struct {
-	mode Mode
+	mode    Mode
+	changed func(parked bool) // called when parked changes; nil: nobody needs to know
 	// wanted says that the client parks the server whenever it is not parked.
 	wanted atomic.Bool
 	// held says that the client creates records for which the server should stay parked.
@@ -84,6 +85,10 @@ func NewTracker(m Mode) *Tracker {
 	s.wanted.Store(m == Always)
 	return s
 }
+
+// OnChange has changed called when the server is found to be parked, or not to be parked any more.
+// It must be set before use, and must not block.
+func (s *Tracker) OnChange(changed func(parked bool)) { s.changed = changed }
 
 // Parked reports whether the server was parked when this was last seen.
 func (s *Tracker) Parked() bool { return s.parked.Load() }
@@ -121,7 +126,7 @@ func (s *Tracker) Appends() bool {
 
 // Learn is called with the success of an Update.
 func (s *Tracker) Learn(parked bool) {
-	s.parked.Store(parked)
+	s.setParked(parked)
 	if parked {
 		s.foreign.Store(false)
 		if s.held.Load() {
@@ -141,7 +146,7 @@ type Record struct {
 // returns an error if send does, or if the server is not parked though that is wanted.
 func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool, error)) error {
 	if r.Found && r.Unit != unit {
-		s.parked.Store(false)
+		s.setParked(false)
 		s.foreign.Store(true)
 		return s.refused(ErrForeign)
 	}
@@ -170,6 +175,12 @@ func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool
 		return ErrNotParked
 	}
 	return nil
+}
+
+func (s *Tracker) setParked(parked bool) {
+	if s.parked.Swap(parked) != parked && s.changed != nil {
+		s.changed(parked)
+	}
 }
 
 // refused returns err if the server is wanted to be parked.

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
 		}},
 		MaxConns: 2, MaxInFlight: 512, MaxQueued: 1000, MaxResponse: 16 << 10, StallTimeout: time.Second,
 		HealthInterval: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)

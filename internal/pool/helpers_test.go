@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ func newPool(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
 	setDefault(&o.HealthInterval, 30*time.Second)
 	setDefault(&o.MinBackoff, 100*time.Millisecond)
 	setDefault(&o.MaxBackoff, 5*time.Second)
+	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
 	setDefault(&o.Dialer, &dial.Dialer{})
 	setDefault(&o.Dialer.Timeout, 5*time.Second)
 	o.Dialer.Dial = d

@@ -26,10 +26,12 @@ type silence struct {
 
 // check is called with the outcome of an attempt to connect that its caller has not canceled,
 // when the attempt began, and how many frames all connections have received up to now. If the
-// server has locked up, the returned error also matches ErrLockedUp.
-func (s *silence) check(err error, start time.Time, received uint64) error {
+// server has locked up, the returned error also matches ErrLockedUp. It reports whether that has
+// changed.
+func (s *silence) check(err error, start time.Time, received uint64) (_ error, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.lockedUp
 	switch {
 	case !errors.Is(err, dial.ErrSilent):
 		s.since, s.lockedUp = time.Time{}, false
@@ -39,9 +41,9 @@ func (s *silence) check(err error, start time.Time, received uint64) error {
 		s.lockedUp = true
 	}
 	if s.lockedUp {
-		return fmt.Errorf("%w: %w", ErrLockedUp, err)
+		return fmt.Errorf("%w: %w", ErrLockedUp, err), !before
 	}
-	return err
+	return err, before
 }
 
 // isLockedUp reports whether the server has locked up.

@@ -34,13 +34,16 @@ func TestTwoSilentAttemptsMakeALockUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s silence
+				before := false
 				for i, a := range attempts {
 					start := time.Now().Add(-a.begins)
 					time.Sleep(5 * time.Second)
-					err := s.check(a.err, start, a.received)
+					err, changed := s.check(a.err, start, a.received)
 					require.ErrorIs(t, err, a.err, i)
 					require.Equal(t, a.lockedUp, errors.Is(err, ErrLockedUp), i)
 					require.Equal(t, a.lockedUp, s.isLockedUp(), i)
+					require.Equal(t, a.lockedUp != before, changed, i)
+					before = a.lockedUp
 				}
 			})
 		})

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -60,6 +61,7 @@ type Options[T codec.Value] struct {
 	MaxBackoff     time.Duration // the longest
 
 	Parking parking.Mode
+	Logger  *slog.Logger // is told what happens to the server
 }
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.
@@ -74,6 +76,7 @@ type Options[T codec.Value] struct {
 //   - Once closed is true, live stays empty and streams are closed as they are made.
 type Pool[T codec.Value] struct {
 	o       Options[T]
+	log     *slog.Logger // has the name of the server
 	breaker breaker
 	parking *parking.Tracker
 	keeping atomic.Bool // keepParked is under way
@@ -114,12 +117,14 @@ type attempt struct {
 func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
 		o:            o,
+		log:          o.Logger.With(slog.String("server", o.Server)),
 		breaker:      breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
 		parking:      parking.NewTracker(o.Parking),
 		streamPlaces: make(chan struct{}, o.MaxConns),
 		streams:      make(map[*stream[T]]struct{}),
 		dedicated:    make(map[*conn.Conn[T]]struct{}),
 	}
+	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.setLive(nil)
 	var err error
@@ -135,6 +140,9 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p.background.Go(p.maintain)
 	return p, nil
 }
+
+// Logger returns Options.Logger, with the name of the server.
+func (p *Pool[T]) Logger() *slog.Logger { return p.log }
 
 // Server returns Options.Server.
 func (p *Pool[T]) Server() string { return p.o.Server }
@@ -158,7 +166,11 @@ func (p *Pool[T]) Open(ctx context.Context) (nc net.Conn, early []byte, err erro
 		p.keepParkedSoon() // the probe may have set the server's timer
 	}
 	if ctx.Err() == nil {
-		err = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
+		var changed bool
+		err, changed = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
+		if changed {
+			p.logLockedUp(errors.Is(err, ErrLockedUp))
+		}
 	}
 	return nc, early, err
 }
@@ -313,7 +325,7 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 	}
 	if err := r.Value().Err(); err != nil { // ended may have run before r was in live
 		r.Destroy()
-		return fmt.Errorf("%w to %s: %w", dial.ErrConnect, p.o.Server, err)
+		return &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
 	p.setLive(append(p.live, r))
 	return nil

@@ -12,6 +12,8 @@ type Stats struct {
 	Parked   bool // the server was parked when this was last seen
 	LockedUp bool // the server has locked up
 
+	Err error // why calls fail at once, see Pool.Err
+
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
 	Dials    uint64 // attempts to connect
@@ -31,6 +33,7 @@ func (p *Pool[T]) Stats() Stats {
 		Retries:  p.retries.Load(),
 		Parked:   p.Parked(),
 		LockedUp: p.silence.isLockedUp(),
+		Err:      p.Err(),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ type Kind uint8
 // The kinds, with the requests of their batches. X is the slot of the action, Y the other one.
 // ADD is DECREASE, as counters count down.
 const (
-	Again  Kind = iota // wait until At, and look up again: QUERY A, QUERY B
+	Again  Kind = iota // wait until At, and look up again: QUERY X, QUERY Y
 	Done               // there is nothing to do
 	Join               // ADD X, QUERY X
 	Open               // TTL X := T, ADD X, QUERY X, free Y
@@ -89,7 +89,7 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 	x, y := a.Slot, a.Slot.Other()
 	switch a.Kind {
 	case Again:
-		dst = append(dst, Request{Query, A, 0}, Request{Query, B, 0})
+		dst = append(dst, Request{Query, x, 0}, Request{Query, y, 0})
 	case Join:
 		dst = append(dst, Request{Decrease, x, n}, Request{Query, x, 0})
 	case Open: // rule 6

@@ -55,6 +55,7 @@ func (c *client) hits(a *actor) {
 func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 	var h History
 	shut, faults := never, c.faults
+	first := ID(c.rng.IntN(2))
 	for {
 		if c.known.Open(c.time()) || c.trusts() {
 			action := c.bands.Join(c.known)
@@ -70,7 +71,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 		if c.redial(actions) {
 			h = History{}
 		}
-		l, ok := c.lookup(a, *actions)
+		l, ok := c.lookup(a, *actions, first)
 		if !ok {
 			h = History{}
 			a.sleep(c.bands.Guard / 4)
@@ -89,6 +90,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 		action := c.decide(c.bands.Hit, h)
 		switch action.Kind {
 		case Again:
+			first = action.Slot
 			a.sleepUntil(action.At.Sub(epoch))
 		case Join:
 			c.redial(pool)
@@ -269,14 +271,16 @@ func (c *client) returnHits(a *actor, at attempt) {
 	}
 }
 
-// lookup looks both slots up.
-func (c *client) lookup(a *actor, on *conn) (Lookup, bool) {
-	m := Action{Kind: Again}
+// lookup looks both slots up, beginning with the first one.
+func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
+	m := Action{Kind: Again, Slot: first}
 	b := a.send(on, m, c.bands.Requests(nil, m, 0), never, false)
 	if !b.ok {
 		return Lookup{}, false
 	}
-	return Lookup{Slots: [2]Observation{b.replies[0].record, b.replies[1].record}, Sent: b.sent, Received: b.received}, true
+	l := Lookup{First: first, Sent: b.sent, Received: b.received}
+	l.Slots[first], l.Slots[first.Other()] = b.replies[0].record, b.replies[1].record
+	return l, true
 }
 
 // remove makes an action towards removing records.
@@ -285,13 +289,16 @@ func (c *client) remove(a *actor, actions **conn, h History, action Action) {
 	if !b.ok || action.Kind != Claim {
 		return
 	}
+	var added [2]bool
 	var claim [2]Observation
 	for i, op := range c.bands.Requests(nil, action, 0) {
 		if op.Verb == Query {
 			claim[op.Slot] = b.replies[i].record
+		} else {
+			added[op.Slot] = b.replies[i].ok || c.off[ruleClaimAdded]
 		}
 	}
-	next, ok := c.bands.Claimed(h, action, claim, b.sent)
+	next, ok := c.bands.Claimed(h, action, added, claim, b.sent)
 	if c.off[ruleRetireFirst] && claim[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(claim[A]) == Over {
 		ok, next.Slots[A] = true, true
 	}
@@ -310,7 +317,7 @@ func (c *client) reset(a *actor, actions **conn) {
 		if c.redial(actions) {
 			h = History{}
 		}
-		l, ok := c.lookup(a, *actions)
+		l, ok := c.lookup(a, *actions, ID(c.rng.IntN(2)))
 		if !ok {
 			h = History{}
 			continue
@@ -348,7 +355,7 @@ func (c *client) discard(a *actor, actions **conn) {
 		if c.redial(actions) {
 			h = History{}
 		}
-		l, ok := c.lookup(a, *actions)
+		l, ok := c.lookup(a, *actions, ID(c.rng.IntN(2)))
 		if !ok {
 			h = History{}
 			continue
@@ -381,7 +388,7 @@ func (c *client) janitor(a *actor) {
 			h = History{}
 		}
 		duties := c.duties
-		l, ok := c.lookup(a, actions)
+		l, ok := c.lookup(a, actions, ID(c.rng.IntN(2)))
 		if !ok {
 			h = History{}
 			continue

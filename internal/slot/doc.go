@@ -65,7 +65,9 @@
 //     none that rests on the records it has lost.
 //  5. All clients that see the same states open the same slot. Create prefers A, and a free slot is
 //     opened only beside one that is over: a late hit can make a free slot over at any time, and
-//     that must not change which slot is opened.
+//     that must not change which slot is opened. The lookup must have read the slot before the
+//     other one: another client may open the other slot, and so free this one, while a lookup is
+//     executed.
 //  6. Open sets the TTL of its slot first and frees the other one last, so that an Open of which
 //     only a part is executed is harmless.
 //  7. Doomed slots are not opened, and only doomed slots are removed. So a slot that is over is

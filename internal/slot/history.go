@@ -68,5 +68,5 @@ func (b *Bands) again(h History, gap time.Duration, ids ...ID) Action {
 	if !at.Add(2*trip).Before(last.Sent.Add(gap)) && soon.Before(at) {
 		at = soon
 	}
-	return Action{Kind: Again, At: at}
+	return Action{Kind: Again, Slot: last.First, At: at}
 }

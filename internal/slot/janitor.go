@@ -90,10 +90,12 @@ func (b *Bands) Discard(h History) Action {
 		return Action{Kind: Done}
 	}
 	for id, state := range s {
-		switch state {
-		case Free:
+		if state == Free {
 			return b.by(Action{Kind: Spoil, Slot: ID(id)}, h.Last.Sent)
-		case Over:
+		}
+	}
+	for id, state := range s {
+		if state == Over {
 			return b.retire(h, ID(id))
 		}
 	}

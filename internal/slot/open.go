@@ -18,14 +18,24 @@ func (b *Bands) Hit(h History) Action {
 	case s[B] == Doomed:
 		return b.remove(h, [2]bool{B: true})
 	case s[A] == Free && s[B] == Over:
-		return b.by(Action{Kind: Open, Slot: A}, sent)
+		return b.open(h, A)
 	case s[A] == Over && s[B] == Free:
-		return b.by(Action{Kind: Open, Slot: B}, sent)
+		return b.open(h, B)
 	case s[A] == Over:
 		return b.retire(h, A)
 	default:
 		return b.spoil(h)
 	}
+}
+
+// open returns the action that opens a slot. If the slot was read after the other one, the two may
+// never have been like this at the same time: another client may have opened the other slot in
+// between, and so have freed this one (rule 5). Then the slots are looked up in the other order.
+func (b *Bands) open(h History, id ID) Action {
+	if h.Last.First != id {
+		return Action{Kind: Again, Slot: id, At: h.Last.Received}
+	}
+	return b.by(Action{Kind: Open, Slot: id}, h.Last.Sent)
 }
 
 // spoil returns the action for two free slots. Either they were not read at the same time, or all

@@ -20,11 +20,13 @@ func (b *Bands) remove(h History, slots [2]bool) Action {
 }
 
 // Claimed returns the removal of the slots for which a Claim has succeeded, or false if there are
-// none. Shown is what its QUERYs showed, and h is the history that led to it.
-func (b *Bands) Claimed(h History, a Action, shown [2]Observation, sent time.Time) (Action, bool) {
+// none. Added are the statuses of its ADDs, and shown is what its QUERYs showed. (The counter may
+// hold only one ADD more: then others see the same count as the client that has claimed it.) h is
+// the history that led to the claim.
+func (b *Bands) Claimed(h History, a Action, added [2]bool, shown [2]Observation, sent time.Time) (Action, bool) {
 	next := b.by(Action{Kind: Remove}, sent)
 	for id, o := range shown {
-		next.Slots[id] = a.Slots[id] && b.State(o) == Doomed && o.Count == h.Last.Slots[id].Count+1
+		next.Slots[id] = a.Slots[id] && added[id] && b.State(o) == Doomed && o.Count == h.Last.Slots[id].Count+1
 	}
 	return next, next.Slots != [2]bool{}
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// endless is the violation of a run that does not end.
+const endless = "endless"
+
 // grace is for how long a server that is not parked keeps the name of an expired record (H1).
 const grace = 10 * time.Second
 
@@ -133,7 +136,7 @@ type reply struct {
 // execute executes a request.
 func (s *server) execute(client string, action Action, op Request) reply {
 	if s.requests++; s.requests > 200000 {
-		s.fail("endless")
+		s.fail(endless)
 	}
 	s.advance()
 	id := op.Slot

@@ -24,6 +24,9 @@ var observations = map[State]Observation{
 // lookedUp returns the history of two lookups that show the same, a time apart.
 func lookedUp(a, b State, apart time.Duration) History {
 	first := Lookup{Slots: [2]Observation{observations[a], observations[b]}, Sent: epoch, Received: epoch.Add(time.Millisecond)}
+	if a == Over && b == Free {
+		first.First = B
+	}
 	last := first
 	last.Sent, last.Received = first.Received.Add(apart), first.Received.Add(apart+time.Millisecond)
 	return bands.Extend(bands.Extend(History{}, first), last)
@@ -186,13 +189,15 @@ func TestOnlyOneClaimSucceeds(t *testing.T) {
 	require.Equal(t, "claim A B", describe(a))
 	one, two := observations[Doomed], observations[Doomed]
 	one.Count, two.Count = one.Count+1, two.Count+2
-	next, ok := bands.Claimed(h, a, [2]Observation{one, two}, epoch)
+	next, ok := bands.Claimed(h, a, [2]bool{true, true}, [2]Observation{one, two}, epoch)
 	require.True(t, ok)
 	require.Equal(t, [2]bool{A: true}, next.Slots)
 	for _, o := range []Observation{two, observations[Doomed], observations[Live], {}} {
-		_, ok = bands.Claimed(h, a, [2]Observation{o, o}, epoch)
+		_, ok = bands.Claimed(h, a, [2]bool{true, true}, [2]Observation{o, o}, epoch)
 		require.False(t, ok, "%+v", o)
 	}
+	_, ok = bands.Claimed(h, a, [2]bool{}, [2]Observation{one, one}, epoch)
+	require.False(t, ok, "the counter could not hold the claim")
 }
 
 func TestExhaustedRecordsAreRefilledBeforeTheyAreClaimed(t *testing.T) {
@@ -266,4 +271,13 @@ func TestSlotsThatChangeAreNotStable(t *testing.T) {
 		require.False(t, bands.stable(h, A), "%+v", now)
 		require.True(t, bands.stable(h, B))
 	}
+}
+
+func TestSlotThatWasReadLastIsNotOpened(t *testing.T) {
+	l := Lookup{Slots: [2]Observation{observations[Over], observations[Free]}, Sent: epoch, Received: epoch.Add(time.Millisecond)}
+	a := bands.Hit(bands.Extend(History{}, l))
+	require.Equal(t, Action{Kind: Again, Slot: B, At: l.Received}, a)
+	require.Equal(t, []Request{{Query, B, 0}, {Query, A, 0}}, bands.Requests(nil, a, 0))
+	l.First = a.Slot
+	require.Equal(t, "open B", describe(bands.Hit(bands.Extend(History{}, l))))
 }

@@ -61,8 +61,9 @@ func (b *Bands) State(o Observation) State {
 	}
 }
 
-// Lookup is what one batch showed: QUERY A, QUERY B.
+// Lookup is what one batch showed: QUERY of the first slot, QUERY of the other one.
 type Lookup struct {
+	First    ID
 	Slots    [2]Observation
 	Sent     time.Time // when the batch was sent: nothing is older
 	Received time.Time // when the last reply arrived: nothing is newer

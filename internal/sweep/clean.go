@@ -28,11 +28,23 @@ func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlig
 // clean looks at records and does what the Rule decides. It is done earlier than at the deadline
 // if the records must be swept so often.
 func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *Result) error {
+	removals := newRemovals(s.o.Remover)
+	err := s.cleanAll(ctx, n, deadline, removals, r)
+	records, removalErr := removals.wait()
+	r.Removed += records
+	if err == nil {
+		err = removalErr
+	}
+	return err
+}
+
+// cleanAll is clean, but does not wait for the removals that it starts.
+func (s *Sweeper[T]) cleanAll(ctx context.Context, n names, deadline time.Time, removals *removals, r *Result) error {
 	left := len(n.all)
 	begin := time.Now()
 	for chunk := range n.chunks(s.chunkSize(), maxChunkBytes) {
 		start := time.Now()
-		if err := s.cleanChunk(ctx, chunk, r); err != nil {
+		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
 			return err
 		}
 		if left -= len(chunk); left == 0 {
@@ -66,51 +78,80 @@ func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Reply[T]
 }
 
 // cleanChunk looks at a chunk of records and does what the Rule decides.
-func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, r *Result) error {
+func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
 	now, sent := s.o.Now(), time.Now()
 	replies, queries, err := s.query(ctx, chunk)
 	if err != nil {
 		return err
 	}
-	parked := s.o.Server.Parked()
-	changes := s.o.Calls.Get()
-	var actions []Action // of changes
+	p := plan[T]{changes: s.o.Calls.Get()}
 	for i, reply := range replies {
-		if !reply.OK {
-			continue
+		if reply.OK {
+			o := Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}
+			s.plan(&p, chunk[i], s.o.Rule.Decide(chunk[i], o, now), r)
 		}
-		d := s.o.Rule.Decide(chunk[i], Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}, now)
-		if d.Interval > 0 && (r.interval == 0 || d.Interval < r.interval) {
-			r.interval = d.Interval
-		}
-		switch {
-		case d.Action == Leave:
-			continue
-		case d.Action == Remove:
-			conn.Add(changes, codec.Purge{Key: chunk[i]})
-		case d.Action == Prolong && !parked:
-			r.Kept++
-			// A PATCH would shorten a window that has been opened under the name meanwhile.
-			conn.Add(changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: chunk[i]})
-			changes.Stale = func() bool { return time.Since(sent) > guard }
-		default:
-			r.Kept++
-			continue
-		}
-		actions = append(actions, d.Action)
 	}
 	s.o.Calls.Put(queries)
-	if len(actions) == 0 || s.o.DryRun {
-		s.o.Calls.Put(changes)
-		r.count(actions, func(int) bool { return true })
+	if p.prolongs {
+		p.changes.Stale = func() bool { return time.Since(sent) > guard }
+	}
+	return s.execute(ctx, &p, removals, r)
+}
+
+// plan is what a sweep does about a chunk of records.
+type plan[T codec.Value] struct {
+	changes  *conn.Call[T]
+	actions  []Action // those of changes
+	prolongs bool     // there is a Prolong among them
+	targets  []string // for the Remover
+}
+
+// plan adds what was decided about a record to p.
+func (s *Sweeper[T]) plan(p *plan[T], name []byte, d Decision, r *Result) {
+	if d.Interval > 0 && (r.interval == 0 || d.Interval < r.interval) {
+		r.interval = d.Interval
+	}
+	switch {
+	case d.Action == Leave:
+		return
+	case d.Action == Remove && s.o.Remover != nil:
+		p.targets = append(p.targets, d.Target)
+		return
+	case d.Action == Remove:
+		conn.Add(p.changes, codec.Purge{Key: name})
+	case d.Action == Prolong && !s.o.Server.Parked():
+		r.Kept++
+		p.prolongs = true
+		// A PATCH would shorten a window that has been opened under the name meanwhile.
+		conn.Add(p.changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: name})
+	default:
+		r.Kept++
+		return
+	}
+	p.actions = append(p.actions, d.Action)
+}
+
+// execute does what was planned, and takes the call of p.
+func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals, r *Result) error {
+	if s.o.DryRun {
+		r.count(p.actions, func(int) bool { return true })
+		r.Removed += len(p.targets)
+		s.o.Calls.Put(p.changes)
 		return nil
 	}
-	replies, err = s.do(ctx, changes)
+	if len(p.targets) > 0 {
+		removals.start(ctx, p.targets)
+	}
+	if len(p.actions) == 0 {
+		s.o.Calls.Put(p.changes)
+		return nil
+	}
+	replies, err := s.do(ctx, p.changes)
 	if err != nil {
 		return err
 	}
-	r.count(actions, func(i int) bool { return replies[i].OK })
-	s.o.Calls.Put(changes)
+	r.count(p.actions, func(i int) bool { return replies[i].OK })
+	s.o.Calls.Put(p.changes)
 	return nil
 }
 

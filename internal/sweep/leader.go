@@ -29,8 +29,11 @@ func termTTL[T codec.Value]() codec.TTL[T] {
 // term is what a sweeper knows of the present leader's term.
 type term[T codec.Value] struct {
 	exists bool
-	number T
-	age    time.Duration // rounded up to a second
+	// foreign says that the record is somebody's data. Nobody can be elected then, so that each
+	// sweeper leads.
+	foreign bool
+	number  T
+	age     time.Duration // rounded up to a second; of a foreign record: since this sweeper's last one
 }
 
 // lookUp reads the leader's term. If somebody has parked the server, it keeps the server parked,
@@ -51,13 +54,19 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	if !leader.OK {
 		return term[T]{age: longestInterval}, nil
 	}
-	age := termTTL[T]().Amount - min(leader.TTL.Amount, termTTL[T]().Amount)
+	if leader.TTL.Unit != termTTL[T]().Unit || leader.TTL.Amount > termTTL[T]().Amount {
+		return term[T]{foreign: true, age: s.sinceLast()}, nil
+	}
+	age := termTTL[T]().Amount - leader.TTL.Amount
 	return term[T]{exists: true, number: leader.Quota, age: time.Duration(age) * time.Second}, nil
 }
 
 // beginTerm begins a term, and reports whether this sweeper leads it. Of those that begin the same
 // one, the first does. If the others move its beginning, they do so by the time of a request.
 func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err error) {
+	if t.foreign {
+		return true, nil
+	}
 	cl := s.o.Calls.Get()
 	cl.Atomicity = conn.SingleRead
 	key := []byte(LeaderKey)

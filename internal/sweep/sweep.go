@@ -9,14 +9,15 @@
 //
 //  1. A LIST, on a connection of its own, tells names (names.go).
 //  2. A QUERY of each record that may be over tells what is to be done. The [Rule] decides.
-//  3. A PURGE removes the record, or an UPDATE prolongs it until its name is of no use any more
-//     (clean.go).
+//  3. A PURGE removes the record, or a [Remover] does if that takes more steps (removals.go). Or
+//     an UPDATE prolongs it until its name is of no use any more (clean.go).
 //
 // Records that are not known to the Rule are never touched.
 package sweep
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -35,9 +36,9 @@ const (
 	minInterval   = 250 * time.Millisecond
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
-	parkedInterval = 2 * time.Minute
+	parkedInterval = time.Minute
 	// listDuty is how many times as long as a LIST the interval is at least, unless the Rule
-	// needs a shorter one.
+	// needs a shorter one for a server that is not parked.
 	listDuty = 50
 	// jitter divides an interval: the sweepers of a fleet come within this part of it.
 	jitter = 10
@@ -59,6 +60,8 @@ type Server[T codec.Value] interface {
 	Park(ctx context.Context) (sent bool, err error)
 	// Parked reports whether no record expires on the server.
 	Parked() bool
+	// Logger is told of sweeps.
+	Logger() *slog.Logger
 }
 
 // Rule knows records. It must be safe for concurrent use.
@@ -84,7 +87,7 @@ type Action uint8
 const (
 	Leave   Action = iota // nothing
 	Keep                  // nothing now; the record is over, and is to be removed later
-	Remove                // remove it
+	Remove                // remove it, by a PURGE or by the Remover
 	Prolong               // prolong it, if the server is not parked: it is over, and expires too soon
 )
 
@@ -92,15 +95,19 @@ const (
 type Decision struct {
 	Action   Action
 	Increase uint64 // by how many units Prolong increases the TTL
+	// Target is what a Remover is given for a Remove. Records that are removed together have
+	// the same one.
+	Target string
 	// Interval is the longest time between two sweeps that records of this kind allow on a
 	// server that is not parked. 0 if the record is not known after all.
 	Interval time.Duration
 }
 
-// Options are the settings of a Sweeper. All but DryRun must be set.
+// Options are the settings of a Sweeper. All but Remover and DryRun must be set.
 type Options[T codec.Value] struct {
 	Server      Server[T]
 	Rule        Rule
+	Remover     Remover // does what is decided by Remove; nil: one PURGE for each record
 	Calls       *conn.CallPool[T]
 	Now         func() time.Time // the clock that the Rule is given
 	MaxInFlight int              // how many requests fit one call, at least
@@ -134,8 +141,9 @@ type Sweeper[T codec.Value] struct {
 	sweeps, removed atomic.Uint64
 	foreign         atomic.Int64
 
-	mu   sync.Mutex // guards last
-	last Result     // of the last sweep that was not broken
+	mu    sync.Mutex // guards what follows
+	last  Result     // of the last sweep that was not broken
+	began time.Time  // when the last sweep began
 }
 
 // New returns a Sweeper that does nothing yet.
@@ -232,12 +240,12 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // interval returns how old the last sweep must be for another. With the jitter, the time
 // between two sweeps is at most what the records need, however long a sweep takes.
 func (s *Sweeper[T]) interval() time.Duration {
-	if s.o.Server.Parked() {
-		return parkedInterval
-	}
 	s.mu.Lock()
 	last := s.last
 	s.mu.Unlock()
+	if s.o.Server.Parked() {
+		return min(max(parkedInterval, listDuty*last.listing), longestInterval)
+	}
 	interval := max(usualInterval, listDuty*last.listing)
 	for _, need := range []time.Duration{time.Duration(s.need.Load()), last.interval, longestInterval} {
 		if need > 0 {
@@ -247,15 +255,30 @@ func (s *Sweeper[T]) interval() time.Duration {
 	return max(interval, minInterval)
 }
 
+// sinceLast returns for how long this sweeper has not swept, or a long time.
+func (s *Sweeper[T]) sinceLast() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began.IsZero() {
+		return longestInterval
+	}
+	return time.Since(s.began)
+}
+
 // Sweep sweeps the server now, whoever is the leader. It slows down so that other clients'
 // requests pass, but not so much that it would not be done at the deadline. With an error, which
 // is nil if the sweep is complete, it returns what it did until then.
 func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
 	var r Result
+	start := time.Now()
+	s.mu.Lock()
+	s.began = start
+	s.mu.Unlock()
 	names, err := s.list(ctx, &r)
 	if cleanErr := s.clean(ctx, names, deadline, &r); err == nil {
 		err = cleanErr
 	}
+	s.log(ctx, r, time.Since(start), err)
 	s.removed.Add(uint64(r.Removed))
 	if err != nil {
 		return r, err
@@ -266,4 +289,28 @@ func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, err
 	s.last = r
 	s.mu.Unlock()
 	return r, nil
+}
+
+// log logs a sweep. Those that have changed nothing are of interest to few.
+func (s *Sweeper[T]) log(ctx context.Context, r Result, took time.Duration, err error) {
+	level, message := slog.LevelDebug, "throttr: server swept"
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		level, message = slog.LevelWarn, "throttr: sweep failed"
+	case r.Removed > 0 || r.Prolonged > 0:
+		level = slog.LevelInfo
+	}
+	attrs := []slog.Attr{
+		slog.Int("records", r.Records), slog.Int("removed", r.Removed), slog.Int("prolonged", r.Prolonged),
+		slog.Int("kept", r.Kept), slog.Int("foreign", r.Foreign), slog.Duration("took", took),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	if s.o.DryRun {
+		attrs = append(attrs, slog.Bool("dry_run", true))
+	}
+	s.o.Server.Logger().LogAttrs(ctx, level, message, attrs...)
 }

@@ -1,8 +1,11 @@
 package sweep
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,35 +16,6 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// link is a Server with one connection.
-type link struct {
-	conn   *conn.Conn[uint16]
-	parked bool
-}
-
-func connect(t *testing.T, srv *mockserver.Server, calls *conn.CallPool[uint16]) *link {
-	nc, err := srv.Dial(t.Context())
-	require.NoError(t, err)
-	c := conn.New(nc, nil, conn.Options[uint16]{
-		MaxInFlight: 512, MaxQueued: 512, StallTimeout: time.Minute, Calls: calls, Counters: &conn.Counters{},
-	})
-	t.Cleanup(func() { c.Close(errors.New("the test is over")) })
-	return &link{conn: c}
-}
-
-func (l *link) Do(ctx context.Context, cl *conn.Call[uint16]) (owned, sent bool, err error) {
-	if err := l.conn.Enqueue(cl, true); err != nil {
-		return true, false, err
-	}
-	return cl.Wait(ctx)
-}
-
-func (l *link) Stream(context.Context, codec.Request, func([]byte) (int, bool, error)) (bool, error) {
-	return false, errors.New("no streams")
-}
-func (l *link) Park(context.Context) (bool, error) { l.parked = true; return true, nil }
-func (l *link) Parked() bool                       { return l.parked }
 
 func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper[uint16]) {
 	for range n {
@@ -76,6 +50,38 @@ func TestFirstOfThoseThatClaimATermLeadsIt(t *testing.T) {
 	})
 }
 
+// A record of somebody else with the leader's key would make each sweeper believe that another
+// one has just swept.
+func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
+	for name, ttl := range map[string]codec.TTL[uint16]{
+		"unit": {Amount: 100, Unit: codec.Hours},
+		"TTL":  {Amount: 65_535, Unit: codec.Seconds},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for _, s := range sweepers(t, srv, 2) {
+					l := s.o.Server.(*link)
+					l.neverParks = true
+					cl := s.o.Calls.Get()
+					conn.Add(cl, codec.Insert[uint16]{Key: []byte(LeaderKey), Quota: 7, TTL: ttl})
+					_, err := s.do(ctx, cl)
+					require.NoError(t, err)
+					s.o.Rule = kept(time.Hour)
+					go s.Run(ctx)
+				}
+				<-ctx.Done()
+				synctest.Wait()
+				require.InDelta(t, 2*time.Minute/usualInterval, srv.Requests(codec.OpList), 2)
+				n, _ := srv.Counter(LeaderKey)
+				require.EqualValues(t, 7, n, "it was left alone")
+			})
+		})
+	}
+}
+
 func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	l := &link{}
 	s := New(Options[uint16]{Server: l})
@@ -92,7 +98,11 @@ func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	s.Need(time.Millisecond)
 	require.Equal(t, minInterval, s.interval())
 	l.parked = true
-	require.Equal(t, parkedInterval, s.interval())
+	require.Equal(t, parkedInterval, s.interval(), "nothing expires")
+	s.last.listing = 2 * time.Second
+	require.Equal(t, 100*time.Second, s.interval(), "a slow server is swept less often")
+	s.last.listing = time.Minute
+	require.Equal(t, longestInterval, s.interval())
 }
 
 func TestPausesLeaveTimeForOthersButEndInTime(t *testing.T) {
@@ -125,4 +135,62 @@ func TestBatchesAreBounded(t *testing.T) {
 		total += len(chunk)
 	}
 	require.Equal(t, 1100, total)
+}
+
+// kept is a Rule that knows all records and leaves them, but wants sweeps at an interval.
+type kept time.Duration
+
+func (kept) Inspect([]byte, time.Time) (removable, ours bool) { return true, true }
+
+func (k kept) Decide([]byte, Observation, time.Time) Decision {
+	return Decision{Action: Keep, Interval: time.Duration(k)}
+}
+
+// With so many records, the pauses that let others' requests pass, and those between two LISTs,
+// would add up to more than the interval.
+func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 5 * time.Second
+		records := 120_000
+		if race {
+			records /= 10
+		}
+		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+		for i := range records {
+			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
+		}
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 5 * time.Millisecond})
+		srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: 900 * time.Millisecond})
+		var calls conn.CallPool[uint16]
+		l := connect(t, srv, &calls)
+		l.neverParks = true
+		s := New(Options[uint16]{Server: l, Rule: kept(interval), Calls: &calls, Now: time.Now, MaxInFlight: 512})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		s.Run(ctx)
+		require.GreaterOrEqual(t, len(l.lists), 6)
+		for i := 1; i < len(l.lists); i++ {
+			require.LessOrEqual(t, l.lists[i].Sub(l.lists[i-1]), interval)
+		}
+	})
+}
+
+func TestSweepsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := sweeperOfPairs(t, 2, false)
+		var lines bytes.Buffer
+		s.o.Server.(*link).log = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		log := func() string {
+			s.Sweep(t.Context(), time.Now())
+			defer lines.Reset()
+			_, line, _ := strings.Cut(lines.String(), " ")
+			return strings.TrimSpace(line)
+		}
+		const message = `msg="throttr: server swept" `
+		require.Equal(t, "level=INFO "+message+"records=4 removed=4 prolonged=0 kept=0 foreign=1 took=1s", log())
+		require.Equal(t, "level=DEBUG "+message+"records=0 removed=0 prolonged=0 kept=0 foreign=1 took=0s", log())
+		p.srv.Set("pair:1:a", 0, time.Hour)
+		p.fail = "pair:1"
+		require.Equal(t, `level=WARN msg="throttr: sweep failed" records=1 removed=0 prolonged=0 kept=0 foreign=1 took=1s error="a pair that can't be removed"`, log())
+	})
 }

@@ -41,7 +41,7 @@ type shiftScenario struct {
 
 	mu       sync.Mutex // guards what follows
 	shifted  time.Time  // when the response was lost or duplicated
-	detected time.Time  // when the client made another connection; zero if no caller had finished by then
+	detected time.Time  // when the client closed the connection; zero if a caller had finished by then
 	finished bool       // a caller has made all its calls
 	dials    int
 	wrong    int // calls that returned a wrong response
@@ -111,14 +111,31 @@ func (s *shiftScenario) any(r *rand.Rand, n int) (bool, error) {
 	}
 }
 
-// dial records when the client makes its second connection.
+// dial makes a connection. The first one is that of the calls; later ones may be for a sweep.
 func (s *shiftScenario) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	nc, err := s.srv.Dial(ctx)
 	s.mu.Lock()
-	if s.dials++; s.dials == 2 && !s.finished {
-		s.detected = time.Now()
+	defer s.mu.Unlock()
+	if s.dials++; s.dials > 1 || err != nil {
+		return nc, err
 	}
-	s.mu.Unlock()
-	return s.srv.Dial(ctx)
+	return shiftedConn{nc, s}, nil
+}
+
+// shiftedConn records when the client closes it.
+type shiftedConn struct {
+	net.Conn
+	s *shiftScenario
+}
+
+// Close implements [net.Conn].
+func (c shiftedConn) Close() error {
+	c.s.mu.Lock()
+	if c.s.detected.IsZero() && !c.s.finished {
+		c.s.detected = time.Now()
+	}
+	c.s.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // run makes all calls of w, and injects f once while they are in progress. A client that has a

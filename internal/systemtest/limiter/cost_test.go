@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -53,11 +54,28 @@ func countRequests(t *testing.T, key string) (srv *mockserver.Server, count func
 
 //evidence:limits A window costs a server the requests that docs/operations.md names
 func TestRequestsOfAWindow(t *testing.T) {
-	hit := requests{updates: 1, queries: 1}
-	removal := requests{queries: 1, purges: 1}
-	for algorithm, opening := range map[window.Algorithm]requests{
-		window.PerKey:  {inserts: 1, updates: 1, queries: 10},
-		window.Aligned: {inserts: 1, updates: 1, queries: 2},
+	type step struct {
+		name string
+		wait time.Duration
+		want requests
+	}
+	hit := step{"a hit on a known window", time.Second, requests{updates: 1, queries: 1}}
+	for algorithm, steps := range map[window.Algorithm][]step{
+		window.PerKey: {
+			{"the first window of a key", 0, requests{inserts: 1, queries: 2}},
+			hit,
+			{"the second window", time.Minute, requests{inserts: 1, updates: 2, queries: 2}},
+			hit,
+			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
+			hit,
+			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
+		},
+		window.Aligned: {
+			{"the first window of a key", 0, requests{inserts: 1, updates: 1, queries: 2}},
+			hit,
+			{"the second window", time.Minute, requests{inserts: 1, updates: 1, queries: 2}},
+			hit,
+		},
 	} {
 		for parking, parks := range map[throttr.Parking]int{throttr.ParkingNever: 0, throttr.ParkingAutomatic: 1, throttr.ParkingAlways: 1} {
 			t.Run(fmt.Sprintf("%v/parking %v", algorithm, parking), func(t *testing.T) {
@@ -65,27 +83,72 @@ func TestRequestsOfAWindow(t *testing.T) {
 					srv, count := countRequests(t, "k")
 					cfg := throttr.Config{HealthInterval: time.Hour, Parking: parking}
 					limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend(throttr.WithAlgorithm(algorithm)))
-					time.Sleep(time.Second) // for the sweeper, which may park the server
-					count()
-					opening.parks = parks
-					for _, step := range []struct {
-						name string
-						do   func()
-						want requests
-					}{
-						{"first hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, opening},
-						{"second hit", func() { testkit.Hits(t, limiter, 1, "k", time.Minute, 10) }, hit},
-						{"removal", func() { time.Sleep(5 * time.Minute) }, removal},
-					} {
-						step.do()
+					testkit.Hits(t, limiter, 1, "another", time.Minute, 10) // so that there are connections
+					sleepUntilBucket(time.Minute)
+					for _, step := range steps {
+						time.Sleep(step.wait)
+						count()
+						testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
 						got := count()
-						if step.want == removal { // the sweeper also looks at the record, and keeps the server parked
-							got.queries, got.parks = min(got.queries, removal.queries), 0
-						}
+						step.want.parks = parks * step.want.inserts
 						require.Equal(t, step.want, got, step.name)
 					}
+					testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
 				})
 			})
 		}
 	}
+}
+
+// A key that returns within the idle time uses its two records for all of its windows.
+//
+//evidence:limits The windows of keys that return cost no INSERT and at most 8 requests each
+func TestRequestsOfReturningKeys(t *testing.T) {
+	t.Run("uint8", func(t *testing.T) { testReturningKeys[uint8](t, time.Second) })
+	t.Run("uint16", func(t *testing.T) { testReturningKeys[uint16](t, 200*time.Millisecond) })
+	t.Run("uint32", func(t *testing.T) { testReturningKeys[uint32](t, time.Second) })
+	t.Run("uint64", func(t *testing.T) { testReturningKeys[uint64](t, 10*time.Second) })
+}
+
+func testReturningKeys[T codec.Value](t *testing.T, scale time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys, rounds = 50, 30
+		var log history[T]
+		srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(log.observe))
+		limiter := testkit.Limiter[T](t, srv)
+		cost := func() (inserts, requests int) {
+			for i := range keys {
+				k := log.of(modelKey{fmt.Sprint(i), scale})
+				inserts, requests = inserts+k.inserts, requests+k.requests
+			}
+			return inserts, requests
+		}
+		var callers sync.WaitGroup
+		round := func() {
+			for i := range keys {
+				callers.Go(func() {
+					time.Sleep(rand.N(scale / 2))
+					testkit.Hits(t, limiter, 1, fmt.Sprint(i), scale, 5)
+				})
+			}
+			callers.Wait()
+			time.Sleep(scale + rand.N(15*time.Second))
+		}
+		round()
+		round()
+		inserts, before := cost()
+		require.Equal(t, 2*keys, inserts, "each key has two records")
+		for range rounds {
+			round()
+		}
+		inserts, after := cost()
+		require.Equal(t, 2*keys, inserts)
+		sweeps := (after - before) - 7*keys*rounds // the sweeper looks at the records, too
+		t.Logf("%.2f requests for each window, %d of %d for sweeps", float64(after-before)/(keys*rounds), sweeps, after-before)
+		require.LessOrEqual(t, after-before, 8*keys*rounds)
+		for i := range keys {
+			require.Len(t, log.windowsOf(modelKey{fmt.Sprint(i), scale}), rounds+2)
+		}
+		testkit.RequireRemoved(t, srv, testkit.Idle[T](t, scale))
+	})
 }

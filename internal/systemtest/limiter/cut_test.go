@@ -1,7 +1,9 @@
 package limiter_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,38 +12,103 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// A connection is cut at each byte in turn. Whatever a call returns is true of the count on the
-// server.
-func TestCutConnectionReportsWhetherHitsWereCounted(t *testing.T) {
-	for _, d := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
-		t.Run(d.String(), func(t *testing.T) {
-			for after := 0; ; after++ {
-				cut := false
-				synctest.Test(t, func(t *testing.T) { cut = testCutCalls(t, mockserver.Cut{Direction: d, After: after, Times: 1}) })
-				if !cut || t.Failed() {
-					require.Greater(t, after, 70)
-					return
-				}
-			}
-		})
+// connections counts the bytes of a client's connections, in the order of dialing.
+type connections struct {
+	mu  sync.Mutex // guards all, and what it points to
+	all []*[2]int  // by direction
+}
+
+// dial returns a Dial that counts the bytes of connections to srv.
+func (c *connections) dial(srv *mockserver.Server) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		nc, err := srv.Dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		bytes := &[2]int{}
+		c.all = append(c.all, bytes)
+		return countedConn{nc, c, bytes}, nil
 	}
 }
 
-// testCutCalls makes calls on a connection that is cut. It returns false if the cut came too late
-// for any of them.
-func testCutCalls(t *testing.T, cut mockserver.Cut) bool {
-	ctx, what := t.Context(), fmt.Sprintf("cut after %d bytes", cut.After)
-	srv := testkit.InMemory(t)
-	other := testkit.Limiter[uint16](t, srv)
-	srv.Cut(cut)
-	client, err := throttr.Connect[uint16](ctx, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{Servers: []string{srv.Addr()}})))
-	if err != nil {
-		return true // the probe was cut
+// count counts n bytes.
+func (c *connections) count(bytes *[2]int, d mockserver.Direction, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bytes[d] += n
+}
+
+// countedConn is a connection whose bytes are counted.
+type countedConn struct {
+	net.Conn
+	all   *connections
+	bytes *[2]int
+}
+
+// Read implements net.Conn.
+func (c countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.all.count(c.bytes, mockserver.ToClient, n)
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.all.count(c.bytes, mockserver.FromClient, n)
+	return n, err
+}
+
+// cutEverywhere runs a test without a cut, and then with a cut at each byte of the first
+// connection, which hits share, and of the second one, on which windows are looked up and opened.
+func cutEverywhere(t *testing.T, test func(*testing.T, *mockserver.Cut) *connections) {
+	var whole *connections
+	synctest.Test(t, func(t *testing.T) { whole = test(t, nil) })
+	require.GreaterOrEqual(t, len(whole.all), 2)
+	probe, err := codec.AppendProbe(nil, make([]byte, 16)) // if it is cut, it can leave a record
+	require.NoError(t, err)
+	for number, bytes := range whole.all[:2] {
+		for _, d := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
+			from := []int{len(probe) + 2, codec.ProbeResponses + 1}[d]
+			require.Greater(t, bytes[d], from)
+			t.Run(fmt.Sprintf("connection %d, %v", number, d), func(t *testing.T) {
+				step := 1
+				if testkit.Race {
+					step = 5
+				}
+				for after := from; after < bytes[d]+20 && !t.Failed(); after += step {
+					synctest.Test(t, func(t *testing.T) { test(t, &mockserver.Cut{Direction: d, After: after, Skip: number, Times: 1}) })
+				}
+			})
+		}
 	}
+}
+
+// A connection is cut at each byte in turn. Whatever a call returns is true of the count on the
+// server.
+func TestCutConnectionReportsWhetherHitsWereCounted(t *testing.T) {
+	cutEverywhere(t, testCutCalls)
+}
+
+// testCutCalls makes calls on a connection that is cut, unless c is nil.
+func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
+	ctx, what := t.Context(), fmt.Sprintf("%+v", c)
+	srv, conns := testkit.InMemory(t), new(connections)
+	other := testkit.Limiter[uint16](t, srv)
+	if c != nil {
+		srv.Cut(*c)
+	}
+	client, err := throttr.Connect[uint16](ctx, testkit.WithoutRetries(throttr.Config{
+		Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1,
+	}))
+	require.NoError(t, err)
 	defer client.Close()
 	l := throttr.NewRateLimit(client.Backend())
 	count := func(key string) uint64 {
@@ -79,58 +146,60 @@ func testCutCalls(t *testing.T, cut mockserver.Cut) bool {
 	check("hit of another key", "hit", hit, 1)
 	check("set of another key", "set", set, 7)
 	require.LessOrEqual(t, failures, 1, what)
-	testkit.RequireRemoved(t, srv, 3*time.Minute)
-	return failures > 0
+	testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
+	return conns
 }
 
-// Two clients open a window at the same time, and the connection of the second one is cut at each
+// Two clients open a window at the same time, and a connection of the second one is cut at each
 // byte in turn.
 func TestCutWhileTwoClientsOpenAWindow(t *testing.T) {
-	for after := 0; ; after++ {
-		cut := true
-		synctest.Test(t, func(t *testing.T) {
-			cut = testCutOpening(t, mockserver.Cut{Direction: mockserver.FromClient, After: after, Times: 1})
-		})
-		if !cut || t.Failed() {
-			return
-		}
-	}
+	cutEverywhere(t, testCutOpening)
 }
 
-// testCutOpening returns false if the cut came too late for the hit.
-func testCutOpening(t *testing.T, c mockserver.Cut) (cut bool) {
-	what := fmt.Sprintf("cut after %d bytes", c.After)
-	srv := testkit.InMemory(t)
-	first := testkit.Limiter[uint16](t, srv, testkit.ClockAhead(40*time.Second)) // in the next bucket
-	srv.Cut(c)
-	client, err := throttr.Connect[uint16](t.Context(), testkit.Over(srv, testkit.WithoutRetries(throttr.Config{Servers: []string{srv.Addr()}})))
-	if err != nil {
-		return true // the probe was cut
+// testCutOpening lets two clients hit, one of which has a connection that is cut, unless c is nil.
+func testCutOpening(t *testing.T, c *mockserver.Cut) *connections {
+	what := fmt.Sprintf("%+v", c)
+	var log history[uint16]
+	srv, conns := testkit.InMemory(t, mockserver.WithObserver(log.observe)), new(connections)
+	first := testkit.Limiter[uint16](t, srv)
+	testkit.Hits(t, first, 1, "another", time.Second, 10) // so that it has its connections
+	if c != nil {
+		srv.Cut(*c)
 	}
+	client, err := throttr.Connect[uint16](t.Context(), testkit.WithoutRetries(throttr.Config{
+		Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1,
+	}))
+	require.NoError(t, err)
 	defer client.Close()
 	second := throttr.NewRateLimit(client.Backend())
 	remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-	time.Sleep(40 * time.Second)
 	var callers sync.WaitGroup
 	callers.Go(func() { testkit.Hits(t, first, 1, "k", time.Minute, 10) })
 	time.Sleep(100 * time.Microsecond)
-	_, err = second.Hit(t.Context(), "k", time.Minute, 10)
+	sent := uint64(0)
+	for range 2 {
+		_, err = second.Hit(t.Context(), "k", time.Minute, 10)
+		k := log.of(modelKey{"k", time.Minute})
+		if err == nil {
+			sent++
+			continue
+		}
+		callers.Wait()
+		count := uint64(0)
+		for _, w := range k.windows {
+			count += w.count
+		}
+		if throttr.SafeToRetry(err) {
+			require.Equal(t, 1+sent, count, "%s: %v", what, err)
+		}
+		sent = count - 1
+	}
 	callers.Wait()
 	remove()
-	sum := uint64(0)
-	for _, name := range testkit.Keys(srv) {
-		n, _ := srv.Counter(name)
-		sum += n
-	}
-	switch {
-	case err == nil:
-		require.Equal(t, uint64(2), sum, what)
-	case throttr.SafeToRetry(err):
-		require.Equal(t, uint64(1), sum, "%s: %v", what, err)
-	}
-	res, hitErr := first.Hit(t.Context(), "k", time.Minute, 10)
-	require.NoError(t, hitErr)
-	require.LessOrEqual(t, res.Count, uint64(3), what)
-	testkit.RequireRemoved(t, srv, 3*time.Minute)
-	return err != nil
+	k := log.of(modelKey{"k", time.Minute})
+	require.Empty(t, k.errors, what)
+	require.Len(t, k.windows, 1, what)
+	require.Equal(t, 1+sent, k.windows[0].count, what)
+	testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
+	return conns
 }

@@ -1,6 +1,7 @@
 package survival_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -17,9 +18,13 @@ import (
 
 // forgedList returns a LIST in which all records of srv have expired, and others do not exist.
 func forgedList(t *testing.T, srv *mockserver.Server) []byte {
+	names := srv.Keys()
+	for _, name := range srv.Keys() {
+		names = append(names, name+"0", name[:len(name)/2])
+	}
 	var entries []codec.ListEntry[uint16]
-	for _, key := range append(srv.Keys(), "rl:1s:7:never", "", "never", "rl:1s:946684801:never") {
-		entries = append(entries, codec.ListEntry[uint16]{Key: []byte(key), Unit: codec.Seconds, Expires: 1})
+	for _, name := range append(names, "", "never") {
+		entries = append(entries, codec.ListEntry[uint16]{Key: []byte(name), Unit: codec.Seconds, Expires: 1})
 	}
 	b, err := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{entries}}.AppendBinary(nil)
 	require.NoError(t, err)
@@ -27,58 +32,74 @@ func forgedList(t *testing.T, srv *mockserver.Server) []byte {
 }
 
 func TestWrongListsDoNoHarm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHistory()
-		srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithHazard(mockserver.GarbledList, true),
-			mockserver.WithObserver(h.executed))
-		srv.Set("somebody's", 7, 24*time.Hour)
-		sweeper := newSweeper(t, srv, throttr.ParkingNever, time.Now)
-		begin := func(seed uint64) *process[uint16] {
-			p := start[uint16](t, srv, throttr.Config{Parking: throttr.ParkingNever})
-			p.hit(rand.New(rand.NewPCG(8, seed)), keys(100), time.Second, 20*time.Millisecond, 10)
-			return p
+	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { wrongLists(t, mode) })
+		})
+	}
+}
+
+func wrongLists(t *testing.T, mode throttr.Parking) {
+	const scale, limit = time.Second, 10
+	l := newLedger()
+	srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithHazard(mockserver.GarbledList, true))
+	srv.Set("somebody's", 7, 24*time.Hour)
+	cfg := throttr.Config{Parking: mode}
+	sweeper := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(cfg)))
+	begin := func(seed uint64) *process[uint16] {
+		p := start[uint16](t, srv, cfg)
+		for i := range seed % 2 * 4 {
+			r := rand.New(rand.NewPCG(8, seed<<4|i))
+			p.work.Go(func() { own(l, p, r, fmt.Sprint("own:", seed, ":", i), scale) })
 		}
-		r := rand.New(rand.NewPCG(8, 8))
-		broken := 0
-		for i := range uint64(300) {
-			p := begin(i)
-			time.Sleep(time.Duration(r.IntN(700)) * time.Millisecond)
-			if i%2 == 0 {
-				p.end()
+		r := rand.New(rand.NewPCG(18, seed))
+		p.work.Go(func() {
+			for p.ctx.Err() == nil {
+				shared(l, p, fmt.Sprint("shared:", r.IntN(100)), scale, limit)
+				time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
 			}
-			list := forgedList(t, srv)
-			var undo func()
-			switch r.IntN(5) {
-			case 0:
-				undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
-			case 1:
-				undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list[:r.IntN(len(list)-1)+1]})
-			case 2:
-				list[9+r.IntN(len(list)-9)] ^= byte(1 + r.IntN(255))
-				undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
-			case 3:
-				undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Disconnect: true})
-			default:
-				undo = func() {}
-			}
-			if _, err := sweeper.Sweep(t.Context(), time.Now()); err != nil {
-				broken++
-			}
-			undo()
+		})
+		return p
+	}
+	r := rand.New(rand.NewPCG(8, 8))
+	broken, removed := 0, 0
+	for i := range uint64(unlessRace(300)) {
+		p := begin(i)
+		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+		if i%2 == 0 {
 			p.end()
 		}
-		require.Greater(t, broken, 50)
-		h.mu.Lock()
-		require.Empty(t, h.wrong)
-		require.Greater(t, h.removed, 1000)
-		h.mu.Unlock()
-		_, ok := srv.Counter("somebody's")
-		require.True(t, ok)
-		start[uint16](t, srv, throttr.Config{Parking: throttr.ParkingNever})
-		time.Sleep(time.Minute)
-		require.Equal(t, []string{"somebody's"}, testkit.Keys(srv))
-		require.Zero(t, srv.Expired())
-	})
+		list := forgedList(t, srv)
+		undo := func() {}
+		switch r.IntN(5) {
+		case 0:
+			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
+		case 1:
+			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list[:r.IntN(len(list)-1)+1]})
+		case 2:
+			list[9+r.IntN(len(list)-9)] ^= byte(1 + r.IntN(255))
+			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
+		case 3:
+			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Disconnect: true})
+		}
+		swept, err := sweeper.Sweep(t.Context(), false)
+		if err != nil {
+			broken++
+		}
+		removed += swept[0].Removed
+		undo()
+		p.end()
+	}
+	require.Greater(t, broken, unlessRace(50))
+	require.Greater(t, removed, unlessRace(500))
+	l.require(t, scale, limit)
+	n, ok := srv.Counter("somebody's")
+	require.True(t, ok)
+	require.EqualValues(t, 7, n)
+	start[uint16](t, srv, cfg)
+	time.Sleep(sweepTime)
+	require.Equal(t, []string{"somebody's"}, testkit.Keys(srv))
+	require.Zero(t, srv.Expired())
 }
 
 func TestServerIsParkedThoughListsAreGarbled(t *testing.T) {

@@ -160,7 +160,7 @@ func TestReplacedConnectionsAreBounded(t *testing.T) {
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
 			MaxConns: 1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond, StallTimeout: time.Hour,
 		}))
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 10 * time.Second})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Delay: 10 * time.Second})
 		most := 0
 		var callers sync.WaitGroup
 		for range 30 {

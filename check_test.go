@@ -1,0 +1,74 @@
+package throttr_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// limits are some that a server of small values can't keep, and some that it can.
+var limits = []struct {
+	scale time.Duration
+	limit uint64
+}{
+	{time.Minute, 100}, {time.Second, 191}, {time.Second, 192}, {time.Hour, 65471}, {time.Hour, 65472}, {time.Hour, 100_000},
+	{90500 * time.Millisecond, 5}, {24*time.Hour + time.Second, 5}, {24 * time.Hour, 5}, {time.Minute, math.MaxUint64},
+	{60, 5}, {0, 5}, {-time.Second, 5}, {time.Millisecond, 5},
+}
+
+// Check foretells what a hit returns.
+func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
+	backends := map[string]throttr.Backend{}
+	m := memory.New()
+	t.Cleanup(func() { m.Close() })
+	backends["memory"] = m
+	for size, name := range map[int]string{1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"} {
+		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
+		backends[name] = openURL(t, "throttr://"+srv.Addr()+"?parking=always")
+	}
+	for name, b := range backends {
+		l := throttr.NewRateLimit(b)
+		for _, c := range limits {
+			_, err := l.Hit(t.Context(), "k", c.scale, c.limit)
+			checked := l.Check(c.scale, c.limit)
+			require.Equal(t, err == nil, checked == nil, "%s, %d in %v: %v, but Check: %v", name, c.limit, c.scale, err, checked)
+			require.ErrorIs(t, b.(window.Checker).Check(60, 1), throttr.ErrScale)
+		}
+	}
+}
+
+func TestCheckNamesTheSizeThatWouldDo(t *testing.T) {
+	srv := mockserver.RunT(t)
+	l := throttr.NewRateLimit(openURL(t, "throttr://"+srv.Addr()))
+	var refused *throttr.RangeError
+	require.ErrorAs(t, l.Check(time.Hour, 100_000), &refused)
+	require.Equal(t, 4, refused.Needs)
+	require.ErrorAs(t, l.Check(90500*time.Millisecond, 1), &refused)
+	require.Equal(t, "scale", refused.Field)
+	require.Zero(t, srv.Requests(0x01)-srv.Requests(0x04)/4, "Check opens no window")
+}
+
+func TestCheckKnowsTheFallbackToo(t *testing.T) {
+	m := memory.New()
+	t.Cleanup(func() { m.Close() })
+	srv := mockserver.RunT(t)
+	l := throttr.NewRateLimit(m, throttr.WithFallback(openURL(t, "throttr://"+srv.Addr())))
+	require.NoError(t, l.Check(time.Hour, 1000))
+	require.ErrorIs(t, l.Check(time.Hour, 100_000), throttr.ErrRange)
+}
+
+// plain is a backend that implements nothing but the interface.
+type plain struct{ throttr.Backend }
+
+func TestCheckOfABackendThatCantTell(t *testing.T) {
+	l := throttr.NewRateLimit(plain{})
+	require.NoError(t, l.Check(time.Hour, math.MaxUint64))
+	require.ErrorIs(t, l.Check(60, 1), throttr.ErrScale)
+}

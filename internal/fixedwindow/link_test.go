@@ -1,0 +1,339 @@
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// slotsOf returns what a backend remembers of a key whose scale is a second.
+func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
+	t.Helper()
+	e, err := b.entry(t.Context(), key, time.Second)
+	require.NoError(t, err)
+	return e.windows.(*slots[uint16])
+}
+
+// oneHit is a batch of one hit.
+func oneHit() coalesce.Batch { return coalesce.Batch{Hits: 1, Sum: 1, Limit: 10, Now: time.Now()} }
+
+func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		o := options[uint16](t, srv)
+		server := &counting[uint16]{Server: o.Servers[0]}
+		o.Servers[0] = server
+		b := start(t, o)
+		l := slotsOf(t, b, "k").link
+		hits(t, b, 1, "other", time.Second, 10)
+		first := l.current.Load()
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 2 * time.Second})
+		began := time.Now()
+		_, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+		require.ErrorIs(t, err, conn.ErrLost)
+		require.True(t, sent)
+		require.Equal(t, slotsOf(t, b, "k").Guard, time.Since(began))
+		require.False(t, first.Open())
+		require.ErrorIs(t, first.Err(), errLate)
+		remove()
+
+		requests.take()
+		w, _, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, w.Count, "the window that was opened is looked up")
+		require.Zero(t, requests.take()[codec.OpInsert])
+		require.EqualValues(t, 2, server.dedicated.Load())
+		require.NotSame(t, first, l.current.Load())
+	})
+}
+
+func TestActionsAreNotSentLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		b := client[uint16](t, srv)
+		s := slotsOf(t, b, "k")
+		for after, counted := range map[time.Duration]bool{0: true, s.Guard/2 - 1: true, s.Guard / 2: false, s.Guard: false} {
+			require.NoError(t, s.Refresh(t.Context()))
+			time.Sleep(after)
+			out := s.Count(t.Context(), oneHit())
+			require.NoError(t, out.Err)
+			require.Equal(t, counted, out.Counted, "%v after the lookup", after)
+			changed := requests.take()
+			require.Equal(t, counted, changed[codec.OpInsert]+changed[codec.OpUpdate] > 0)
+			time.Sleep(s.Scale)
+			s.forget()
+		}
+	})
+}
+
+func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
+	for name, ends := range map[string]func(*mockserver.Server, *conn.Conn[uint16]){
+		"retired":    func(_ *mockserver.Server, c *conn.Conn[uint16]) { c.Retire() },
+		"failed":     func(_ *mockserver.Server, c *conn.Conn[uint16]) { c.Fail(errors.New("test")) },
+		"lost":       func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Disconnect() },
+		"restarted":  func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Restart(false) },
+		"data kept":  func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Restart(true) },
+		"recompiled": func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Recompile(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv, requests := observed(t)
+				b := client[uint16](t, srv)
+				s := slotsOf(t, b, "k")
+				for range 3 { // Create A, Create B and Open A
+					require.NoError(t, s.Refresh(t.Context()))
+					require.NotNil(t, s.plan.conn)
+					requests.take()
+					ends(srv, s.plan.conn)
+					synctest.Wait()
+					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
+						require.NoError(t, b.servers[0].(*pool.Pool[uint16]).Connect(t.Context()))
+					}
+					out := s.Count(t.Context(), oneHit())
+					require.NoError(t, out.Err)
+					require.False(t, out.Counted)
+					require.Empty(t, requests.take(), "nothing was sent on another connection")
+
+					require.NoError(t, s.Refresh(t.Context()))
+					out = s.Count(t.Context(), oneHit())
+					require.NoError(t, out.Err)
+					require.True(t, out.Counted)
+					require.EqualValues(t, 1, out.Result.Count)
+					time.Sleep(s.Scale + time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// The order of a server's requests shows that each action follows a lookup on its connection.
+func TestEachConnectionLooksUpBeforeItActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		lookedUp := map[int]map[string]int{} // for each connection and record: the QUERYs without an INSERT since
+		srv := inMemory(t, mockserver.WithObserver(func(e mockserver.Exec) {
+			if _, ok := ParseName([]byte(e.Key)); !ok {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			on := lookedUp[e.Conn]
+			if on == nil {
+				on = map[string]int{}
+				lookedUp[e.Conn] = on
+			}
+			switch e.Op {
+			case codec.OpQuery:
+				on[e.Key]++
+			case codec.OpInsert, codec.OpPurge:
+				if on[e.Key] == 0 {
+					t.Errorf("connection %d: op %v of %s without a lookup", e.Conn, e.Op, e.Key)
+				}
+			}
+		}))
+		b := client[uint16](t, srv)
+		for i := range 40 {
+			if i%3 == 2 {
+				slotsOf(t, b, "k").link.current.Load().Fail(errors.New("test"))
+			}
+			_, _, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+			require.NoError(t, err)
+			time.Sleep(time.Duration(i%4) * 400 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Minute)
+		require.Empty(t, windowKeys(srv))
+	})
+}
+
+func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		b := client[uint16](t, srv)
+		s := slotsOf(t, b, "k")
+		remove := srv.Inject(mockserver.Fault{Delay: s.Guard/2 + time.Millisecond})
+		_, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+		require.ErrorIs(t, err, conn.ErrStale)
+		require.ErrorContains(t, err, "the server responds after 251ms, and a window of 1s takes a response within 250ms")
+		require.False(t, sent)
+		require.Zero(t, requests.take()[codec.OpInsert])
+		remove()
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+
+		srv.Inject(mockserver.Fault{Delay: s.Guard/2 - time.Millisecond})
+		time.Sleep(s.Scale + time.Millisecond)
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10), "a little less is not too slow")
+	})
+}
+
+func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
+	for _, test := range []struct {
+		delay time.Duration
+		ok    bool
+	}{
+		{1400 * time.Millisecond, true}, // less than a guard after the end of the window
+		{1501 * time.Millisecond, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			b := client[uint16](t, srv)
+			hits(t, b, 1, "k", time.Second, 10)
+			remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: test.delay})
+			w, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+			if test.ok {
+				require.NoError(t, err)
+				require.EqualValues(t, 2, w.Count)
+				return
+			}
+			require.ErrorIs(t, err, conn.ErrStale)
+			require.True(t, sent)
+			remove()
+			require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+		})
+	}
+}
+
+func TestLookupsOfManyKeysShareAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		o := options[uint16](t, srv)
+		server := &counting[uint16]{Server: o.Servers[0]}
+		o.Servers[0] = server
+		b := start(t, o)
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() { hits(t, b, 3, string(rune('a'+i)), time.Second, 10) })
+		}
+		all.Wait()
+		require.EqualValues(t, 1, server.dedicated.Load())
+	})
+}
+
+func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		hang := make(chan struct{})
+		calls := &conn.CallPool[uint16]{}
+		p := newPool(t, calls, parking.Never, g.dial)
+		require.NoError(t, p.Connect(t.Context()))
+		l := newLink[uint16](hanging{p, hang}, calls)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var first sync.WaitGroup
+		first.Go(func() {
+			_, err := l.connect(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := l.connect(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the first one")
+		first.Wait()
+		close(hang)
+		c, err := l.connect(t.Context())
+		require.NoError(t, err)
+		again, err := l.connect(t.Context())
+		require.NoError(t, err)
+		require.Same(t, c, again)
+		l.close()
+		require.False(t, c.Open())
+	})
+}
+
+// hanging is a Server whose Dedicated waits until the channel is closed.
+type hanging struct {
+	Server[uint16]
+	until chan struct{}
+}
+
+// Dedicated implements Server.
+func (h hanging) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
+	select {
+	case <-h.until:
+		return h.Server.Dedicated(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// What creates a record on a parked server must be followed by the UPDATE that parks it again, in
+// the same call.
+func TestCreateKeepsAServerParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type exec struct {
+			conn int
+			op   codec.Op
+			key  string
+		}
+		var mu sync.Mutex
+		var log []exec
+		srv := inMemory(t, mockserver.WithRealCollector(), mockserver.WithObserver(func(e mockserver.Exec) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, exec{e.Conn, e.Op, e.Key})
+		}))
+		o := options[uint16](t)
+		p := newPool(t, o.Calls, parking.Always, srv.Dial)
+		o.Servers = []Server[uint16]{p}
+		b := start(t, o)
+		w, _, err := b.Hit(t.Context(), "k", time.Second, 10, 3)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, w.Count)
+		require.Equal(t, 9, hits(t, b, 9, "k", time.Second, 12))
+		require.True(t, p.Parked())
+		created := 0
+		mu.Lock()
+		for i, e := range log {
+			if _, ok := ParseName([]byte(e.key)); ok && e.op == codec.OpInsert {
+				created++
+				require.Equal(t, exec{e.conn, codec.OpUpdate, ""}, log[i+1])
+			}
+		}
+		mu.Unlock()
+		require.Equal(t, 1, created)
+
+		// A server that was restarted is parked again.
+		require.NoError(t, srv.Restart(false))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 12))
+		time.Sleep(time.Second)
+		require.True(t, p.Parked())
+		require.Contains(t, srv.Keys(), "")
+	})
+}
+
+// The records of a client that has died expire. Then the names can't be used for up to 10 s (H1).
+func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
+	for _, after := range []time.Duration{0, 2 * time.Second, 9 * time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			b := client[uint16](t, srv)
+			srv.Set(namesOf(t, "k", time.Second, 2)[slot.A], 100, time.Second)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, 1, srv.Expired())
+			time.Sleep(after)
+			began := time.Now()
+			require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+			left := 10*time.Second - after
+			require.GreaterOrEqual(t, time.Since(began), left)
+			require.LessOrEqual(t, time.Since(began), left+maxPause)
+		})
+	}
+}

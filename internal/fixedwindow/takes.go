@@ -1,0 +1,93 @@
+package fixedwindow
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+// taken is the last batch with takes that was counted.
+type taken[T codec.Value] struct {
+	conn   *conn.Conn[T] // nil if there was none
+	window slot.Window
+	sent   time.Time
+}
+
+// joinTakes counts a batch with takes in the known window. Unlike other batches, it goes out on
+// the link: what is given back has to follow it on the same connection (rule 11).
+func (s *slots[T]) joinTakes(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
+	c, err := s.link.connect(ctx)
+	if err != nil {
+		return coalesce.Outcome{Err: err}
+	}
+	cl := s.call(conn.SingleRead)
+	name := s.names[a.Slot]
+	addUpdate(cl, name, codec.Quota, codec.Decrease, b.Sum)
+	conn.Add(cl, codec.Query{Key: name})
+	from := s.backend.moment(s.backend.now())
+	sent, err := s.link.do(ctx, c, cl)
+	to := s.backend.moment(s.backend.now())
+	if err != nil {
+		return coalesce.Outcome{Err: err, Sent: sent}
+	}
+	added, o := cl.Replies[0].OK, s.observe(cl.Replies[1])
+	s.backend.calls.Put(cl)
+	if !to.mono.Before(a.By) {
+		s.forget()
+		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
+	}
+	out, w := s.Result(a, false, added, o, from.mono, to.mono)
+	return s.conclude(out, w, b, from, to, c)
+}
+
+// GiveBack implements [coalesce.Window].
+func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
+	t := s.taken
+	if t.conn == nil {
+		return
+	}
+	if a, ok := s.ReturnHits(t.window, t.sent, time.Now()); ok {
+		s.act(ctx, t.conn, a, n) // what fails stays counted until the window ends
+	}
+}
+
+// giveBack gives n back to the window with an ID. It returns false if the window is not known to be
+// open, or if it can't be told from a later one: then n stays counted.
+func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool, err error) {
+	old, ok := s.known.open(s.backend.now())
+	c, _ := old.conn.(*conn.Conn[T])
+	if !ok || old.id != id || c == nil || !c.Open() {
+		return false, nil
+	}
+	cl := s.call(conn.Interruptible)
+	s.add(cl, slot.Request{Verb: slot.Query, Slot: old.slot})
+	from := s.backend.moment(s.backend.now())
+	if _, err := s.link.do(ctx, c, cl); err != nil {
+		return false, nil // nothing was given back
+	}
+	to := s.backend.moment(s.backend.now())
+	o := s.observe(cl.Replies[0])
+	s.backend.calls.Put(cl)
+	w, live := s.WindowOf(old.slot, o, from.mono, to.mono)
+	if !live || !s.SameWindow(w, slot.Window{Slot: old.slot, Until: old.until, Latest: old.until.Add(old.latestEnd.Sub(old.earliestEnd))}) {
+		return false, nil
+	}
+	a, ok := s.ReturnHits(w, from.mono, time.Now())
+	if !ok {
+		return false, nil
+	}
+	if _, _, err := s.act(ctx, c, a, n); err != nil {
+		if err == errAgain {
+			return false, nil
+		}
+		return false, err
+	}
+	st := stateOf(w, from, to)
+	st.count -= min(st.count, n)
+	s.learn(&st, s.backend.newID)
+	return true, nil
+}

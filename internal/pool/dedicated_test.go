@@ -1,0 +1,314 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// dedicated returns a dedicated connection.
+func (s subject) dedicated() *conn.Conn[uint16] {
+	s.t.Helper()
+	c, err := s.Dedicated(s.t.Context())
+	require.NoError(s.t, err)
+	return c
+}
+
+// on makes a QUERY on a connection.
+func (s subject) on(c *conn.Conn[uint16]) error {
+	cl := s.calls.Get()
+	if err := conn.Add(cl, codec.Query{Key: []byte("k")}); err != nil {
+		return err
+	}
+	if err := c.Enqueue(cl, true); err != nil {
+		return err
+	}
+	_, _, err := cl.Wait(s.t.Context())
+	return err
+}
+
+func TestDedicatedConnectionsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1})
+		first, second := s.dedicated(), s.dedicated()
+		require.NotSame(t, first, second)
+		require.Equal(t, 1, s.Stats().Conns)
+		require.Equal(t, 3, srv.Conns())
+		require.NoError(t, s.query(t.Context(), "k").err)
+		require.NoError(t, s.on(first))
+		srv.Inject(mockserver.Fault{Delay: time.Second})
+		wait := s.start(20, func(int) { s.query(t.Context(), "k") })
+		synctest.Wait()
+		require.Zero(t, first.Load())
+		require.Zero(t, second.Load())
+		wait()
+	})
+}
+
+func TestDedicatedConnectionsAreClosedWithThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		c := s.dedicated()
+		srv.Inject(mockserver.Fault{Delay: 2 * time.Second})
+		waiting := make(chan error)
+		go func() { waiting <- s.on(c) }()
+		synctest.Wait()
+		s.Close()
+		require.ErrorIs(t, <-waiting, window.ErrClosed)
+		select {
+		case <-c.Done():
+		default:
+			t.Error("something of the connection is left")
+		}
+		_, err := s.Dedicated(t.Context())
+		require.ErrorIs(t, err, window.ErrClosed)
+		time.Sleep(3 * time.Second)
+		require.Zero(t, srv.Conns())
+	})
+}
+
+func TestClosingThePoolEndsTheDialingOfADedicatedConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{})
+		g.hang.Store(true)
+		failed := make(chan error)
+		go func() {
+			_, err := s.Dedicated(t.Context())
+			failed <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		s.Close()
+		require.ErrorIs(t, <-failed, window.ErrClosed)
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestDialingOfADedicatedConnectionEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{})
+		g.hang.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Dedicated(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, s.Stats().Failures, "it is no fault of the server")
+	})
+}
+
+func TestDedicatedConnectionsRespectTheCircuitBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := behindGate(t, pool.Options[uint16]{})
+		g.fail.Store(true)
+		_, err := s.Dedicated(t.Context())
+		require.ErrorIs(t, err, errGate)
+		dials := s.Stats().Dials
+		for range 10 {
+			_, err = s.Dedicated(t.Context())
+			require.ErrorIs(t, err, pool.ErrUnavailable)
+		}
+		require.Equal(t, dials, s.Stats().Dials, "the circuit is open")
+		g.fail.Store(false)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, s.on(s.dedicated()))
+	})
+}
+
+func TestFailuresToMakeDedicatedConnectionsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		s := connect(t, g.dial, pool.Options[uint16]{})
+		g.fail.Store(true)
+		_, err := s.Dedicated(t.Context())
+		require.ErrorIs(t, err, errGate)
+		require.EqualValues(t, 1, s.Stats().Failures)
+		require.NoError(t, s.query(t.Context(), "k").err, "shared connections work")
+	})
+}
+
+func TestDedicatedConnectionsAreRetired(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options pool.Options[uint16]
+		use     bool
+		retired time.Duration // how long it lasts, to a minute
+	}{
+		{"old", pool.Options[uint16]{MaxConnAge: 10 * time.Minute, MaxConnIdle: -1}, true, 10 * time.Minute},
+		{"idle", pool.Options[uint16]{MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute}, false, 5 * time.Minute},
+		{"in use", pool.Options[uint16]{MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute}, true, time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				s := connect(t, to(srv), test.options)
+				c := s.dedicated()
+				began := time.Now()
+				for c.Open() && time.Since(began) < 2*time.Hour {
+					if test.use {
+						require.NoError(t, s.on(c))
+					}
+					time.Sleep(10 * time.Second)
+				}
+				require.InDelta(t, test.retired, time.Since(began), float64(time.Minute))
+				require.ErrorIs(t, s.on(c), conn.ErrGone)
+				<-c.Done()
+			})
+		})
+	}
+}
+
+func TestRetiredConnectionsFinishTheirCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConnAge: time.Minute})
+		c := s.dedicated()
+		time.Sleep(time.Minute - 2*time.Second)
+		srv.Inject(mockserver.Fault{Key: "k", Delay: 4 * time.Second, Times: 1})
+		waiting := make(chan error)
+		go func() { waiting <- s.on(c) }()
+		time.Sleep(3 * time.Second)
+		require.False(t, c.Open())
+		require.NoError(t, <-waiting)
+		<-c.Done()
+	})
+}
+
+// A server that has gone silent is noticed although the connection has nothing to do.
+func TestDedicatedConnectionsArePinged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		c := s.dedicated()
+		time.Sleep(2 * time.Minute)
+		require.True(t, c.Open())
+		srv.HalfOpen()
+		time.Sleep(30*time.Second + 5*time.Second + time.Second)
+		require.False(t, c.Open())
+		require.ErrorIs(t, c.Err(), conn.ErrStalled)
+	})
+}
+
+func TestEndsOfDedicatedConnectionsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{})
+		c := s.dedicated()
+		c.Fail(errors.New("test"))
+		<-c.Done()
+		require.NoError(t, s.query(t.Context(), "k").err)
+		require.Equal(t, 1, s.Stats().Conns)
+		synctest.Wait()
+		require.Equal(t, 1, srv.Conns())
+	})
+}
+
+func TestCallsOnADedicatedConnectionKeepTheServerParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithRealCollector())
+		s := connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
+		c := s.dedicated()
+		updates := srv.Requests(codec.OpUpdate)
+		do := func(r codec.Request) *conn.Call[uint16] {
+			cl := s.calls.Get()
+			require.NoError(t, conn.Add(cl, r))
+			s.AddParking(cl)
+			require.NoError(t, c.Enqueue(cl, true))
+			_, _, err := cl.Wait(t.Context())
+			require.NoError(t, err)
+			s.TakeParking(cl)
+			return cl
+		}
+		cl := do(codec.Insert[uint16]{Key: []byte("k"), Quota: 7, TTL: codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}})
+		require.Len(t, cl.Replies, 1)
+		require.True(t, cl.Replies[0].OK)
+		require.Equal(t, 1, srv.Requests(codec.OpUpdate)-updates)
+		cl = do(codec.Query{Key: []byte("k")})
+		require.Len(t, cl.Replies, 1)
+		require.EqualValues(t, 7, cl.Replies[0].Quota)
+		require.Equal(t, 1, srv.Requests(codec.OpUpdate)-updates, "a QUERY creates nothing")
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, srv.Expired())
+	})
+}
+
+// A connection that is ended must not deliver what it has written later: it sends a reset.
+func TestDedicatedConnectionsEndWithAReset(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	srv := inMemory(t)
+	ends := make(chan error, 2) // of reads, one for each connection
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			nc, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { ends <- forward(t, nc, srv) })
+		}
+	})
+	s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
+	}, pool.Options[uint16]{MaxConns: 1})
+	c := s.dedicated()
+	c.Close(errors.New("test"))
+	require.ErrorContains(t, <-ends, "reset")
+	s.Close()
+	require.NoError(t, <-ends, "shared connections end in the ordinary way")
+	listener.Close()
+	serving.Wait()
+}
+
+// forward copies bytes between a network connection and a server in memory, and returns how the
+// network connection ends.
+func forward(t *testing.T, nc net.Conn, srv *mockserver.Server) error {
+	defer nc.Close()
+	inner, err := srv.Dial(t.Context())
+	if err != nil {
+		return err
+	}
+	var copying sync.WaitGroup
+	copying.Go(func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := inner.Read(buf)
+			if err != nil {
+				return
+			}
+			nc.Write(buf[:n])
+		}
+	})
+	defer copying.Wait()
+	defer inner.Close()
+	buf := make([]byte, 4096)
+	for {
+		n, err := nc.Read(buf)
+		if err != nil {
+			if err.Error() == "EOF" {
+				return nil
+			}
+			return err
+		}
+		if _, err := inner.Write(buf[:n]); err != nil {
+			return err
+		}
+	}
+}

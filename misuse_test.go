@@ -1,0 +1,174 @@
+package throttr_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// listen serves connections until the end of the test, and returns the address.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				serve(nc)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// redisPort responds to lines as Redis does.
+func redisPort(nc net.Conn) {
+	for lines := bufio.NewScanner(nc); lines.Scan(); {
+		if lines.Text() != "" {
+			io.WriteString(nc, "-ERR unknown command\r\n")
+		}
+	}
+}
+
+// alertingTLS responds to what is no handshake with an alert, as many TLS servers do.
+func alertingTLS(nc net.Conn) {
+	io.ReadFull(nc, make([]byte, 1))
+	nc.Write([]byte{21, 3, 1, 0, 2, 2, 70})
+	io.Copy(io.Discard, nc)
+}
+
+// closingTLS closes the connection if it gets no handshake, as other TLS servers do.
+func closingTLS(conf *tls.Config) func(net.Conn) {
+	return func(nc net.Conn) { tls.Server(nc, conf).Handshake() }
+}
+
+//evidence:client The usual mistakes are named in the text of the error
+func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	webTLS := httptest.NewTLSServer(http.NotFoundHandler())
+	defer webTLS.Close()
+	webAddr, webTLSAddr := web.Listener.Addr().String(), webTLS.Listener.Addr().String()
+	redis, alerting := listen(t, redisPort), listen(t, alertingTLS)
+	closing := listen(t, closingTLS(&tls.Config{Certificates: webTLS.TLS.Certificates}))
+	plain, err := mockserver.Start() // a TLS handshake is a violation
+	require.NoError(t, err)
+	defer plain.Close()
+	large := mockserver.RunT(t, mockserver.WithValueSize(8)).Addr()
+	const config = "throttr: invalid configuration: "
+
+	for _, c := range []struct{ mistake, url, text string }{
+		{"no server", "throttr://127.0.0.1:1",
+			"throttr: can't connect to 127.0.0.1:1: connect: connection refused"},
+		{"TLS against plain", "throttrs://" + plain.Addr(),
+			"throttr: can't connect to " + plain.Addr() + ": the server closed the connection during the TLS handshake; if it does not speak TLS, use throttr://"},
+		{"TLS against an HTTP port", "throttrs://" + webAddr,
+			"throttr: can't connect to " + webAddr + ": an HTTP server without TLS responds there, not a Throttr server"},
+		{"TLS against a Redis port", "throttrs://" + listen(t, func(nc net.Conn) { io.WriteString(nc, "-ERR unknown command\r\n") }),
+			"the server does not speak TLS: use throttr://, or leave Config.TLS nil"},
+		{"TLS with a certificate of somebody else", "throttrs://" + webTLSAddr,
+			"throttr: can't connect to " + webTLSAddr + ": tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		{"plain against TLS that sends an alert", "throttr://" + alerting,
+			"throttr: can't connect to " + alerting + ": the server wants TLS: use throttrs://, or set Config.TLS"},
+		{"plain against TLS that hangs up", "throttr://" + closing,
+			"throttr: can't connect to " + closing + ": the server closed the connection and sent nothing; if it wants TLS, use throttrs://"},
+		{"an HTTP port", "throttr://" + webAddr,
+			"throttr: can't connect to " + webAddr + ": an HTTP server responds there, not a Throttr server"},
+		{"a Redis port", "throttr://" + redis,
+			"throttr: can't connect to " + redis + ": a Redis server responds there, not a Throttr server: use package redisbackend"},
+		{"no port", "throttr://h:", config + `Servers: "h:" has no port; the usual one is 9000`},
+		{"a port that is no number", "throttr://h:x", config + `Servers: "h:x" has the port "x", which is not a number from 1 to 65535`},
+		{"the name of a service", "throttr://h:http", config + `Servers: "h:http" has the port "http", which is not a number from 1 to 65535`},
+		{"a port that is too large", "throttr://h:65536", config + `Servers: "h:65536" has the port "65536", which is not a number from 1 to 65535`},
+		{"port 0", "throttr://h:0", config + `Servers: "h:0" has the port "0", which is not a number from 1 to 65535`},
+		{"no scheme", "127.0.0.1:9000", config + "URL has no scheme, want throttr://, throttrs:// or unix://"},
+		{"another scheme", "redis://h:6379", config + `URL scheme is "redis", want throttr, throttrs or unix`},
+		{"a password", "throttr://:secret@h:9000", config + "URL has credentials, which Throttr does not know"},
+	} {
+		t.Run(c.mistake, func(t *testing.T) {
+			b, err := throttr.Open(t.Context(), c.url)
+			require.Nil(t, b)
+			require.ErrorContains(t, err, c.text)
+			require.NotContains(t, err.Error(), "secret")
+			requireSaidOnce(t, err)
+		})
+	}
+
+	t.Run("an address without a port", func(t *testing.T) {
+		_, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{"h"}})
+		require.EqualError(t, err, config+`Servers: "h" is neither host:port nor unix:///path: it has no port; the usual one is 9000`)
+	})
+	t.Run("another value size", func(t *testing.T) {
+		_, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{large}})
+		require.EqualError(t, err, "throttr: can't connect to "+large+": value size mismatch: the client's values are 2 bytes wide, those of "+large+" 8 bytes (use uint64)")
+	})
+}
+
+// requireSaidOnce checks that a text does not begin anew for each error that it is made of.
+func requireSaidOnce(t *testing.T, err error) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(err.Error(), "throttr: "), "%v", err)
+	require.NotContains(t, err.Error(), "\n")
+}
+
+// A text names the call, the key and the server, and each of them once.
+func TestErrorsOfCallsNameTheCallAndTheKeyOnce(t *testing.T) {
+	ctx := t.Context()
+	srv := mockserver.RunT(t)
+	client := testkit.Connect[uint16](t, srv, testkit.WithoutRetries(throttr.Config{}))
+	l := throttr.NewRateLimit(client.Backend())
+	calls := map[string]func(key string, scale time.Duration) error{
+		"hit":    func(key string, scale time.Duration) error { _, err := l.Hit(ctx, key, scale, 1); return err },
+		"inc":    func(key string, scale time.Duration) error { _, err := l.Inc(ctx, key, scale, 1); return err },
+		"get":    func(key string, scale time.Duration) error { _, err := l.Get(ctx, key, scale); return err },
+		"set":    func(key string, scale time.Duration) error { _, err := l.Set(ctx, key, scale, 1); return err },
+		"reset":  func(key string, scale time.Duration) error { return l.Reset(ctx, key, scale) },
+		"delete": func(key string, scale time.Duration) error { _, err := l.Delete(ctx, key, scale); return err },
+	}
+	for call, do := range calls {
+		require.EqualError(t, do("user:42", 60), `throttr: `+call+` "user:42": invalid scale: 60ns is less than 1ms; did you forget the unit?`)
+		err := do("user:42", 90500*time.Millisecond)
+		require.ErrorIs(t, err, throttr.ErrRange)
+		require.ErrorContains(t, err, `throttr: `+call+` "user:42": scale 1m30.5s is out of range`)
+		requireSaidOnce(t, err)
+	}
+
+	addr := srv.Addr()
+	require.NoError(t, srv.Close())
+	for call, do := range calls {
+		require.Eventually(t, func() bool { // until the client has noticed
+			return strings.HasPrefix(do("user:42", time.Minute).Error(),
+				`throttr: `+call+` "user:42": server `+addr+` unavailable: connect: connection refused`)
+		}, 10*time.Second, time.Millisecond)
+		requireSaidOnce(t, do("user:42", time.Minute))
+		require.ErrorContains(t, do(strings.Repeat("k", 1000), time.Minute), `throttr: `+call+` "`+strings.Repeat("k", 64)+`": server`)
+	}
+	_, _, err := client.Query(ctx, "user:42")
+	require.EqualError(t, err, `throttr: QUERY "user:42": server `+addr+` unavailable: connect: connection refused (not sent)`)
+	_, err = client.WhoAmI(ctx)
+	require.EqualError(t, err, `throttr: WHOAMI: server `+addr+` unavailable: connect: connection refused (not sent)`)
+	var failed *throttr.RequestError
+	require.ErrorAs(t, calls["reset"]("user:42", time.Minute), &failed)
+	require.Equal(t, "reset", failed.Call)
+	require.Equal(t, "user:42", failed.Key)
+	require.Equal(t, addr, failed.Server)
+	require.NoError(t, client.Close())
+	require.EqualError(t, calls["reset"]("user:42", time.Minute), `throttr: reset "user:42": server `+addr+`: closed (not sent)`)
+}

@@ -1,0 +1,332 @@
+package throttr_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// openURL opens a backend that is closed at the end of the test.
+func openURL(t *testing.T, url string, opts ...throttr.BackendOption) *throttr.OpenBackend {
+	t.Helper()
+	b, err := throttr.Open(t.Context(), url, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// openOver opens a backend over a network of the test. It must be closed in the bubble.
+func openOver(t *testing.T, cfg throttr.Config) *throttr.OpenBackend {
+	t.Helper()
+	b, err := throttr.OpenConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	return b
+}
+
+func TestOpenFindsTheValueSize(t *testing.T) {
+	for size := 1; size <= 8; size *= 2 {
+		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
+		b := openURL(t, "throttr://"+srv.Addr())
+		require.Equal(t, 3, testkit.Hits(t, throttr.NewRateLimit(b), 5, "user:42", time.Minute, 3))
+		s := b.Stats()
+		require.Equal(t, size, s.ValueSize)
+		require.Equal(t, 1, s.Windows)
+		require.Len(t, s.Servers, 1)
+		require.Equal(t, srv.Addr(), s.Servers[0].Server)
+		require.NoError(t, s.Servers[0].Err)
+	}
+}
+
+func TestEveryMethodOfAnOpenedBackendReachesTheServers(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithValueSize(4))
+	for _, url := range []string{"throttr://" + srv.Addr(), "throttr://" + srv.Addr() + "?lazy=true", "memory://"} {
+		l := throttr.NewRateLimit(openURL(t, url))
+		ctx := t.Context()
+		n, err := l.Inc(ctx, url, time.Minute, 4)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, n)
+		n, err = l.Get(ctx, url, time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, n)
+		n, err = l.Set(ctx, url, time.Minute, 2)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n)
+		require.NoError(t, l.Reset(ctx, url, time.Minute))
+		n, err = l.Get(ctx, url, time.Minute)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		testkit.Hits(t, l, 1, url, time.Hour, 1)
+		deleted, err := l.Delete(ctx, url)
+		require.NoError(t, err)
+		require.Equal(t, 1, deleted)
+	}
+}
+
+func TestOpenInMemory(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := openURL(t, "memory://", throttr.WithClock(func() time.Time { return now }), throttr.WithAlgorithm(window.Aligned))
+	l := throttr.NewRateLimit(b)
+	require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2))
+	at, err := l.ExpiresAt(t.Context(), "k", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, time.Unix(1020, 0), at, "the clock and the algorithm are those of the options")
+	require.Equal(t, throttr.OpenStats{BackendStats: throttr.BackendStats{Windows: 1}}, b.Stats())
+	require.NoError(t, b.Close())
+	_, err = l.Hit(t.Context(), "k", time.Minute, 2)
+	require.ErrorIs(t, err, throttr.ErrClosed)
+}
+
+func TestAnOpenedBackendInMemoryIsAsFastAsAnyOther(t *testing.T) {
+	l := throttr.NewRateLimit(openURL(t, "memory://"))
+	allocs := testing.AllocsPerRun(100, func() { l.Hit(t.Context(), "k", time.Hour, 10) })
+	require.Zero(t, allocs)
+}
+
+func TestOpenRefusesWhatItCantUse(t *testing.T) {
+	for _, url := range []string{"", "127.0.0.1:9000", "memory://x", "memory://?lazy=true", "throttr://h:x", "throttr://h?lazy=perhaps", "redis://h:6379"} {
+		b, err := throttr.Open(t.Context(), url)
+		require.ErrorIs(t, err, throttr.ErrConfig, url)
+		require.Nil(t, b)
+	}
+	_, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1")
+	require.ErrorIs(t, err, throttr.ErrConnect)
+	require.Panics(t, func() { throttr.Open(t.Context(), "memory://", nil) })
+	require.Panics(t, func() { throttr.OpenConfig(t.Context(), throttr.Config{LazyConnect: true}, nil) })
+}
+
+func TestServersOfDifferentSizesCantBeUsedTogether(t *testing.T) {
+	var servers []string
+	for _, size := range []int{4, 8} {
+		servers = append(servers, mockserver.RunT(t, mockserver.WithValueSize(size)).Addr())
+	}
+	_, err := throttr.OpenConfig(t.Context(), throttr.Config{Servers: servers})
+	require.ErrorIs(t, err, throttr.ErrConnect)
+	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+	require.ErrorContains(t, err, servers[0]+" has 4-byte values and "+servers[1]+" 8-byte values")
+}
+
+// lazyStarts are the ways to start while servers are away. Each returns a backend and closes it.
+func lazyStarts[T codec.Value]() map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error) {
+	return map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error){
+		"Connect": func(t *testing.T, cfg throttr.Config) (throttr.Backend, func() error) {
+			client, err := throttr.Connect[T](t.Context(), cfg)
+			require.NoError(t, err)
+			return client.Backend(), client.Close
+		},
+		"Open": func(t *testing.T, cfg throttr.Config) (throttr.Backend, func() error) {
+			b := openOver(t, cfg)
+			return b, b.Close
+		},
+	}
+}
+
+// A program that starts while its servers are away serves by its policy, however long that takes,
+// and counts on the servers within a second of their return.
+func TestAPodThatStartsBeforeItsServersServesByItsPolicyAndCountsWithinASecondOfTheirReturn(t *testing.T) {
+	for _, size := range []struct {
+		name   string
+		bytes  int
+		starts map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error)
+	}{
+		{"uint8", 1, lazyStarts[uint8]()}, {"uint16", 2, lazyStarts[uint16]()},
+		{"uint32", 4, lazyStarts[uint32]()}, {"uint64", 8, lazyStarts[uint64]()},
+	} {
+		for name, start := range size.starts {
+			for _, outage := range []time.Duration{0, 10 * time.Millisecond, 3 * time.Second, time.Hour} {
+				t.Run(name+" "+size.name+" "+outage.String(), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { startDuringAnOutage(t, size.bytes, outage, start) })
+				})
+			}
+		}
+	}
+}
+
+func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start func(*testing.T, throttr.Config) (throttr.Backend, func() error)) {
+	gate := &testkit.Gate{Server: testkit.InMemory(t, mockserver.WithValueSize(size))}
+	gate.Fail.Store(outage > 0)
+	begun := time.Now()
+	backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, LazyConnect: true, Dial: gate.Dial})
+	defer end()
+	require.Zero(t, time.Since(begun), "the first attempt has failed at once")
+	limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits))
+	strict := throttr.NewRateLimit(backend)
+	for time.Since(begun) < outage {
+		at := time.Now()
+		res, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
+		require.NoError(t, err)
+		require.True(t, res.Allowed && res.Degraded)
+		_, err = strict.Hit(t.Context(), "k", time.Minute, 1)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.ErrorIs(t, err, testkit.ErrGate)
+		require.True(t, throttr.SafeToRetry(err))
+		require.Zero(t, time.Since(at), "hits do not wait")
+		time.Sleep(outage / 10)
+	}
+	gate.Fail.Store(false)
+	if outage > 0 {
+		time.Sleep(time.Second)
+	}
+	require.Equal(t, 3, testkit.Hits(t, strict, 5, "k", time.Minute, 3))
+	res, err := limiter.Hit(t.Context(), "k", time.Minute, 3)
+	require.NoError(t, err)
+	require.False(t, res.Allowed || res.Degraded)
+}
+
+// If the network swallows the attempts to connect, neither the start nor a hit waits for them.
+func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
+	for name, start := range lazyStarts[uint16]() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := &testkit.Gate{Server: testkit.InMemory(t)}
+				gate.Hang.Store(true)
+				begun := time.Now()
+				backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, LazyConnect: true, Dial: gate.Dial})
+				defer end()
+				require.Equal(t, 500*time.Millisecond, time.Since(begun))
+				_, err := throttr.NewRateLimit(backend).Hit(t.Context(), "k", time.Minute, 1)
+				require.ErrorIs(t, err, throttr.ErrUnavailable)
+				require.Equal(t, 500*time.Millisecond, time.Since(begun))
+			})
+		})
+	}
+}
+
+func TestTheEndOfACtxEndsTheWaitOfALazyStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := &testkit.Gate{Server: testkit.InMemory(t)}
+		gate.Hang.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		b, err := throttr.OpenConfig(ctx, throttr.Config{LazyConnect: true, Dial: gate.Dial})
+		require.NoError(t, err)
+		require.Equal(t, 100*time.Millisecond, time.Since(begun))
+		require.NoError(t, b.Close(), "Close ends the attempts")
+		require.Equal(t, 100*time.Millisecond, time.Since(begun))
+		_, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Hit(t.Context(), "k", time.Minute, 1)
+		require.ErrorIs(t, err, throttr.ErrClosed)
+	})
+}
+
+// A server that can't be reached does not keep a lazy start from using the others.
+func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(8))
+		b := openOver(t, throttr.Config{Servers: []string{"a:1", "b:1"}, LazyConnect: true,
+			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+				if address == "a:1" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return srv.Dial(ctx)
+			}})
+		defer b.Close()
+		require.Equal(t, 8, b.Stats().ValueSize)
+		require.Error(t, b.Stats().Servers[0].Err)
+		require.NoError(t, b.Stats().Servers[1].Err)
+		byServer := map[bool]int{}
+		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			_, err := throttr.NewRateLimit(b).Hit(t.Context(), key, time.Minute, 1)
+			byServer[err == nil]++
+		}
+		require.Positive(t, byServer[true])
+		require.Positive(t, byServer[false])
+	})
+}
+
+// No policy hides that the servers are not the right ones.
+func TestAWrongValueSizeIsAnErrorOfEveryHitAndOfStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
+		client, err := throttr.Connect[uint16](t.Context(), testkit.Over(srv, throttr.Config{LazyConnect: true}))
+		require.NoError(t, err)
+		defer client.Close()
+		fallback := memory.New(memory.WithClock(time.Now))
+		defer fallback.Close()
+		l := throttr.NewRateLimit(client.Backend(), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(fallback))
+		for range 10 {
+			_, err := l.Hit(t.Context(), "k", time.Minute, 1)
+			require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+			require.ErrorIs(t, client.Stats().Servers[0].Err, throttr.ErrValueSizeMismatch)
+			time.Sleep(time.Minute)
+		}
+		require.Less(t, srv.Requests(codec.OpInsert), 200, "a probe costs the server an INSERT, so there are few")
+	})
+}
+
+func TestALazyOpenOfServersOfDifferentSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		small, large := testkit.InMemory(t, mockserver.WithValueSize(1)), testkit.InMemory(t, mockserver.WithValueSize(8))
+		b := openOver(t, throttr.Config{Servers: []string{"small:1", "large:1"}, LazyConnect: true,
+			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+				if address == "small:1" {
+					return small.Dial(ctx)
+				}
+				return large.Dial(ctx)
+			}})
+		defer b.Close()
+		time.Sleep(time.Second)
+		wrong := 0
+		for _, s := range b.Stats().Servers {
+			if s.Err != nil {
+				require.ErrorIs(t, s.Err, throttr.ErrValueSizeMismatch)
+				wrong++
+			}
+		}
+		require.Equal(t, 1, wrong)
+	})
+}
+
+func TestALazyOpenCanBeClosedBeforeItsServersCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
+		gate := &testkit.Gate{Server: testkit.InMemory(t)}
+		gate.Fail.Store(true)
+		b := openOver(t, throttr.Config{LazyConnect: true, Dial: gate.Dial})
+		require.Zero(t, b.Stats().ValueSize)
+		require.ErrorIs(t, b.Stats().Servers[0].Err, testkit.ErrGate)
+		require.NoError(t, b.Close())
+		require.NoError(t, b.Close())
+		gate.Fail.Store(false)
+		time.Sleep(time.Hour)
+		require.Zero(t, gate.Server.Conns())
+	})
+}
+
+func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := &testkit.Gate{Server: testkit.InMemory(t)}
+		gate.Fail.Store(true)
+		b := openOver(t, throttr.Config{LazyConnect: true, Dial: gate.Dial})
+		defer b.Close()
+		_, err := b.Hit(t.Context(), "k", 60, 1, 1)
+		require.ErrorIs(t, err, throttr.ErrScale)
+		_, err = b.Delete(t.Context(), "k", time.Minute, 60)
+		require.ErrorIs(t, err, throttr.ErrScale)
+		require.ErrorIs(t, b.Check(60, 1), throttr.ErrScale)
+		require.NoError(t, b.Check(time.Minute, 1<<60))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = b.Get(ended, "k", time.Minute)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, b.Reset(t.Context(), "k", time.Minute), throttr.ErrUnavailable)
+		_, err = b.Set(t.Context(), "k", time.Minute, 1)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		_, err = b.Inc(t.Context(), "k", time.Minute, 1)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+
+		gate.Fail.Store(false)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, b.Check(time.Minute, 1<<60), throttr.ErrRange)
+	})
+}

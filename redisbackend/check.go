@@ -1,0 +1,22 @@
+package redisbackend
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+var _ window.Checker = (*Backend)(nil)
+
+// Check implements [window.Checker]. The error matches [ErrScale] or [ErrRange].
+func (b *Backend) Check(scale time.Duration, limit uint64) error {
+	_, err := fieldOf(scale)
+	if err == nil {
+		err = checkCount("limit", limit)
+	}
+	if err != nil {
+		return fmt.Errorf("redisbackend: %w", err)
+	}
+	return nil
+}
