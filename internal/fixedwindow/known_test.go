@@ -184,7 +184,7 @@ func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	exhausted, shared := 0, 0
-	for range 50_000 {
+	for range 20_000 {
 		largest := uint64(math.MaxUint8)
 		if r.IntN(4) == 0 {
 			largest = math.MaxUint64
