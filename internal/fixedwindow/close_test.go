@@ -62,7 +62,7 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 	l, _ := layoutFor(time.Second, maxValue[uint16]())
 	doomed := time.Duration(l.Top-l.Doom) * l.Unit
-	for before := -2 * time.Second; before <= 3*time.Second; before += 100 * time.Millisecond {
+	for before := -2 * time.Second; before <= 3*time.Second; before += 300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
 			b := New(options[uint16](t, srv))

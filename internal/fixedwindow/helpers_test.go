@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -89,7 +90,7 @@ func newPool[T codec.Value](t testing.TB, calls *conn.CallPool[T], mode parking.
 		},
 		Calls: calls, MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
 		StallTimeout: 5 * time.Second, MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute, HealthInterval: 30 * time.Second,
-		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Parking: mode,
+		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Parking: mode, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)

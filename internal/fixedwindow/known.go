@@ -14,6 +14,7 @@ type state struct {
 	id    int64     // identifies the window
 	count uint64    // when the window was last read
 	seen  time.Time // when that was, at the earliest
+	read  time.Time // when that was, at the latest
 	// The window ends between these times, by the backend's clock.
 	earliestEnd, latestEnd time.Time
 
@@ -31,8 +32,9 @@ func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesc
 }
 
 // narrow narrows the end of a window to what was known of it before. It returns false, and
-// changes nothing, if the two contradict each other: they are different windows.
-func (s *state) narrow(old *state) (same bool) {
+// changes nothing, if the two contradict each other: they are different windows. The window keeps
+// its ID if it is certainly the same.
+func (s *state) narrow(old *state, guard time.Duration) (same bool) {
 	if s.slot != old.slot || s.bucket != old.bucket ||
 		old.earliestEnd.After(s.latestEnd) || s.earliestEnd.After(old.latestEnd) {
 		return false
@@ -40,8 +42,8 @@ func (s *state) narrow(old *state) (same bool) {
 	if s.conn == nil {
 		s.conn = old.conn
 	}
-	if old.conn == nil || s.conn == old.conn {
-		s.id = old.id // otherwise what was taken on the old connection can't be given back
+	if s.follows(old, guard) && (old.conn == nil || s.conn == old.conn) {
+		s.id = old.id
 	}
 	if old.earliestEnd.After(s.earliestEnd) {
 		s.earliestEnd, s.until = old.earliestEnd, old.until
@@ -52,10 +54,19 @@ func (s *state) narrow(old *state) (same bool) {
 	return true
 }
 
+// follows reports whether a window is certainly the same as one of the same slot whose end may be
+// the same. Another window of the slot takes two Resets in between. So it is opened two guards
+// later at least, and ends two guards later.
+func (s *state) follows(old *state, guard time.Duration) bool {
+	blur := s.latestEnd.Sub(s.earliestEnd) + old.latestEnd.Sub(old.earliestEnd)
+	return guard == 0 || s.read.Sub(old.seen) < guard || blur < 2*guard
+}
+
 // known is what is known of the open window of a key and scale. It decides whether a hit needs a
 // request.
 type known[T codec.Value] struct {
 	scale        time.Duration
+	guard        time.Duration // of the slots; 0 if windows are aligned
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
 	// mu guards the fields below. They change only during Refresh, Count and operations, which do
@@ -113,7 +124,7 @@ func (k *known[T]) learn(s *state, newID func() int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ok {
-		s.narrow(&k.state)
+		s.narrow(&k.state, k.guard)
 	}
 	if s.id == 0 {
 		s.id = newID()

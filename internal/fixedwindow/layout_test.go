@@ -136,15 +136,15 @@ func TestOutcomesOfActions(t *testing.T) {
 		replies string
 		want    outcome
 	}{
-		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q++", outcome{armed: true, added: true, shown: [2]slot.Observation{slot.A: seen}}},
-		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q--", outcome{armed: true, added: true, shown: [2]slot.Observation{slot.A: seen}}},
-		{slot.Action{Kind: slot.Open, Slot: slot.B}, "-+q++", outcome{added: true, shown: [2]slot.Observation{slot.B: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q++", outcome{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q--", outcome{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.B}, "-+q++", outcome{added: true, claimed: [2]bool{slot.B: true}, shown: [2]slot.Observation{slot.B: seen}}},
 		{slot.Action{Kind: slot.Open, Slot: slot.B}, "+-q++", outcome{armed: true, shown: [2]slot.Observation{slot.B: seen}}},
 		{slot.Action{Kind: slot.Open, Slot: slot.B}, "---++", outcome{}},
 		{slot.Action{Kind: slot.Create, Slot: slot.A}, "+", outcome{inserted: true}},
 		{slot.Action{Kind: slot.Create, Slot: slot.A, Frees: true}, "-++", outcome{}},
-		{slot.Action{Kind: slot.Join, Slot: slot.B}, "+q", outcome{added: true, shown: [2]slot.Observation{slot.B: seen}}},
-		{slot.Action{Kind: slot.Claim, Slots: [2]bool{true, true}}, "+q+-", outcome{added: true, shown: [2]slot.Observation{slot.A: seen}}},
+		{slot.Action{Kind: slot.Join, Slot: slot.B}, "+q", outcome{added: true, claimed: [2]bool{slot.B: true}, shown: [2]slot.Observation{slot.B: seen}}},
+		{slot.Action{Kind: slot.Claim, Slots: [2]bool{true, true}}, "+q+-", outcome{added: true, claimed: [2]bool{true, true}, shown: [2]slot.Observation{slot.A: seen}}},
 		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "+-", outcome{purged: 1}},
 		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "++", outcome{purged: 2}},
 	} {

@@ -55,7 +55,7 @@ type plan[T codec.Value] struct {
 
 func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) *slots[T] {
 	return &slots[T]{
-		known:   known[T]{scale: l.Scale, denialMemory: b.denialMemoryOf(l.Scale)},
+		known:   known[T]{scale: l.Scale, guard: l.Guard, denialMemory: b.denialMemoryOf(l.Scale)},
 		records: records[T]{l, slotNames(&l.Bands, e.key)},
 		entry:   e, backend: b, server: b.servers[server], link: b.links[server], janitor: b.janitors[server],
 	}
@@ -118,7 +118,7 @@ func (s *slots[T]) ask(ctx context.Context, cl *conn.Call[T], now time.Time) (fr
 // stateOf returns the state of a window that was read between two moments.
 func stateOf(w slot.Window, from, to moment) state {
 	return state{
-		count: w.Count, seen: from.clock, slot: w.Slot, until: w.Until,
+		count: w.Count, seen: from.clock, read: to.clock, slot: w.Slot, until: w.Until,
 		earliestEnd: from.clock.Add(w.Until.Sub(from.mono)),
 		latestEnd:   to.clock.Add(w.Latest.Sub(to.mono)),
 	}
@@ -377,7 +377,7 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	}
 	st := stateOf(w, from, to)
 	if old, ok := s.current(); ok {
-		st.narrow(&old)
+		st.narrow(&old, s.guard)
 	} else {
 		s.learn(&st, s.backend.newID) // so that it has an ID
 	}

@@ -73,11 +73,14 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	o := s.observe(cl.Replies[0])
 	s.backend.calls.Put(cl)
 	w, live := s.WindowOf(old.slot, o, from.mono, to.mono)
-	if !live || !s.SameWindow(w, slot.Window{Slot: old.slot, Until: old.until, Latest: old.until.Add(old.latestEnd.Sub(old.earliestEnd))}) {
+	if !live {
 		return false, nil
 	}
+	st := stateOf(w, from, to)
+	s.learn(&st, s.backend.newID)
+	w.Until = st.until
 	a, ok := s.ReturnHits(w, from.mono, time.Now())
-	if !ok {
+	if !ok || st.id != id {
 		return false, nil
 	}
 	if _, _, err := s.act(ctx, c, a, n); err != nil {
@@ -86,7 +89,6 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 		}
 		return false, err
 	}
-	st := stateOf(w, from, to)
 	st.count -= min(st.count, n)
 	s.learn(&st, s.backend.newID)
 	return true, nil

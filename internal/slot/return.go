@@ -15,12 +15,3 @@ func (b *Bands) ReturnHits(w Window, sent, now time.Time) (Action, bool) {
 	}
 	return a, now.Before(a.By)
 }
-
-// SameWindow reports whether two windows that were read at different times are certainly the same
-// one, so that hits that were counted in the first can be returned within a guard of reading the
-// second, on the same connection. Another window of the same slot ends two guards later at least:
-// it takes two Resets to open one.
-func (b *Bands) SameWindow(a, c Window) bool {
-	blur := a.Latest.Sub(a.Until) + c.Latest.Sub(c.Until)
-	return a.Slot == c.Slot && !a.Until.After(c.Latest) && !c.Until.After(a.Latest) && blur < 2*b.Guard
-}

@@ -49,7 +49,7 @@ func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
 		Backend: client.Backend(append(opts, throttr.WithAlgorithm(algorithm))...), Clock: backendtest.BubbleClock{},
-		Algorithm: algorithm, SkipsDenied: true, MaxCount: uint64(^T(0)),
+		Algorithm: algorithm, SkipsDenied: true, MayLose: true, MaxCount: uint64(^T(0)),
 	}
 	switch codec.Size[T]() { // ends of windows are known to a unit of the TTL
 	case 1:
