@@ -92,6 +92,7 @@ func (m *takeModel) takeSome(ids []modelID) {
 	}
 	var windows []window.Window
 	var granted bool
+	before := m.Clock.Now()
 	if len(ids) == 1 {
 		windows = make([]window.Window, 1)
 		windows[0], granted = m.takes.take(ids[0].key, ids[0].scale, limits[0].Limit, limits[0].N)
@@ -108,11 +109,17 @@ func (m *takeModel) takeSome(ids []modelID) {
 			if !active {
 				m.opening(id)
 				w.end = m.end(id.scale)
+				if first := m.Algorithm.Start(before, id.scale).Add(id.scale); windows[i].ExpiresAt.Before(w.end) && !windows[i].ExpiresAt.Before(first) {
+					w.end = windows[i].ExpiresAt // another take of them has waited
+				}
 			}
 			w.count += n
 			m.windows[id] = w
 			m.held = append(m.held, holding{id, windows[i].ID, m.serials[id], n})
 		}
+	}
+	if !m.Clock.Now().Equal(before) {
+		return // the states are of different times
 	}
 	for i, id := range ids {
 		if w, active := m.windows[id]; active {

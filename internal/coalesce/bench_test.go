@@ -40,6 +40,8 @@ func (r *remote) Count(_ context.Context, b coalesce.Batch) coalesce.Outcome {
 	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: <-r.counts}}
 }
 
+func (r *remote) Refuse(uint64) {}
+
 func (r *remote) GiveBack(context.Context, uint64) {}
 
 // BenchmarkLoneHit has one caller. A request is two switches between goroutines.

@@ -108,9 +108,11 @@ type Window interface {
 	Refresh(ctx context.Context) error
 	// Count counts a batch of at least one hit.
 	Count(ctx context.Context, b Batch) Outcome
+	// Refuse is told that takes of the last batch were refused, which have added n. It is called
+	// right after Count, with the coalescer locked, so that Admit knows the count without them.
+	Refuse(n uint64)
 	// GiveBack subtracts n from the window that the last batch was counted in. It is called
-	// right after a Count of a batch with Takes, of which some were refused. If it is too late,
-	// or if it fails, n stays counted until the window ends.
+	// after Refuse. If it is too late, or if it fails, n stays counted until the window ends.
 	GiveBack(ctx context.Context, n uint64)
 }
 

@@ -353,7 +353,9 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 			c.finish(p, Result{}, o.Sent, err)
 		}
 	case o.Counted:
-		surplus = c.assign(o)
+		if surplus = c.assign(o); surplus > 0 {
+			c.window.Refuse(surplus)
+		}
 	default:
 		for i := len(c.batch) - 1; i >= 0; i-- {
 			c.requeue(c.batch[i])

@@ -135,6 +135,8 @@ func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
 }
 
+func (f *fake) Refuse(uint64) {}
+
 func (f *fake) GiveBack(ctx context.Context, n uint64) {
 	f.begin()
 	defer f.end()
@@ -886,7 +888,7 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 		}
 		require.Equal(t, []bool{false, true, false, true, false}, refused)
 		require.Equal(t, []uint64{4, 4, 9, 9, 10}, counts, "a refusal moves nobody's place")
-		time.Sleep(latency)
+		time.Sleep(2 * latency)
 		require.EqualValues(t, 10, s.count)
 		require.Equal(t, []uint64{12}, s.givenBack)
 	})

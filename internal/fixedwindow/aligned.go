@@ -161,24 +161,35 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	if !ok || old.id != id {
 		return false, nil
 	}
-	cl := a.call(old.bucket, conn.Interruptible)
+	cl := a.call(old.bucket, conn.SingleRead)
 	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)
+	conn.Add(cl, codec.Query{Key: cl.Key})
 	cl.Stale = func() bool { return !a.backend.now().Before(old.latestEnd) }
+	now := a.backend.now()
 	if _, err := a.do(ctx, cl); err != nil {
 		return false, err
 	}
-	given = cl.Replies[0].OK
+	given, reply := cl.Replies[0].OK, cl.Replies[1]
 	a.backend.calls.Put(cl)
+	if reply.OK {
+		a.learnBucket(old.bucket, uint64(^reply.Quota), now)
+	}
 	return given, nil
 }
 
-// get reads the open window. It does not change what is known.
+// get reads the open window.
 func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
 	s, found, err := a.query(ctx)
 	if !found || err != nil {
 		return coalesce.Result{}, err
 	}
-	s.latestEnd = a.timing.end(s.bucket)
+	s.earliestEnd = a.timing.end(s.bucket)
+	s.latestEnd = s.earliestEnd
+	if old, ok := a.current(); ok {
+		s.narrow(&old, a.guard)
+	} else {
+		a.learn(&s, a.backend.newID) // so that it has an ID
+	}
 	return s.result(a.scale, s.count, a.backend.now()), nil
 }
 

@@ -132,6 +132,13 @@ func (k *known[T]) learn(s *state, newID func() int64) {
 	k.state, k.ok = *s, true
 }
 
+// Refuse implements [coalesce.Window].
+func (k *known[T]) Refuse(n uint64) {
+	k.mu.Lock()
+	k.state.count -= min(k.state.count, n)
+	k.mu.Unlock()
+}
+
 // forget forgets the known window, because it is over or was reset.
 func (k *known[T]) forget() {
 	k.mu.Lock()
@@ -151,6 +158,12 @@ func (k *known[T]) open(now time.Time) (s state, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state, k.ok && now.Before(k.state.earliestEnd)
+}
+
+// count returns the last known count of the open window. It returns false if none is known.
+func (k *known[T]) count(now time.Time) (n uint64, ok bool) {
+	s, ok := k.open(now)
+	return s.count, ok
 }
 
 // active reports whether a window is known that is not certainly over.

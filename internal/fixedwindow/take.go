@@ -37,12 +37,23 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 	return windowOf(r), !r.Refused, false, nil
 }
 
-// TakeAll makes all takes, or none of them if one is refused. It makes one after the other, in an
-// order that is the same for all callers: so of those that want the same windows, one gets ahead.
-// If one is refused, it gives back what it has taken. What can't be given back stays counted until
-// the window ends.
+// TakeAll makes all takes, or none of them if one is refused. It reads the windows first, unless
+// they are known to have room. Then it makes one take after the other, in an order that is the same
+// for all callers: so of those that want the same windows, one gets ahead. If one is refused after
+// all, it gives back what it has taken. What can't be given back stays counted until the window
+// ends.
 func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (granted, sent bool, err error) {
 	takes := takesOf(limits)
+	defer func() {
+		for _, t := range takes {
+			for _, i := range t.indexes {
+				windows[i] = t.window
+			}
+		}
+	}()
+	if fit, err := b.fit(ctx, takes); !fit || err != nil {
+		return false, false, err
+	}
 	for i := range takes {
 		t := &takes[i]
 		t.window, granted, sent, err = b.Take(ctx, t.Key, t.Scale, t.Limit.Limit, t.N)
@@ -52,22 +63,44 @@ func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows
 		for j := range takes[:i] {
 			b.undo(ctx, &takes[j])
 		}
-		if err != nil {
-			return false, sent || i > 0, err
-		}
-		for j := i + 1; j < len(takes); j++ {
-			if takes[j].window, _, err = b.Get(ctx, takes[j].Key, takes[j].Scale); err != nil {
-				return false, false, err
-			}
-		}
-		break
+		return false, sent || err != nil && i > 0, err
 	}
-	for _, t := range takes {
-		for _, i := range t.indexes {
-			windows[i] = t.window
-		}
+	return true, false, nil
+}
+
+// fit reports whether all takes fit their windows, as far as is known. If one does not, it has read
+// all windows.
+func (b *Backend[T]) fit(ctx context.Context, takes []take) (bool, error) {
+	known := true
+	for i := range takes {
+		known = known && b.knownToFit(&takes[i])
 	}
-	return granted || len(takes) == 0, false, nil
+	if known && len(takes) > 0 {
+		return true, nil
+	}
+	fit := true
+	for i := range takes {
+		t := &takes[i]
+		if err := checkCount("limit", t.Limit.Limit, codec.Size[T]()); err != nil {
+			return false, err
+		}
+		var err error
+		if t.window, _, err = b.Get(ctx, t.Key, t.Scale); err != nil {
+			return false, err
+		}
+		fit = fit && t.N <= t.Limit.Limit && t.window.Count <= t.Limit.Limit-t.N
+	}
+	return fit, nil
+}
+
+// knownToFit reports whether a take fits a window that is known to be open.
+func (b *Backend[T]) knownToFit(t *take) bool {
+	e := b.table.find(entryKey{t.Key, t.Scale})
+	if e == nil || t.N > t.Limit.Limit {
+		return false
+	}
+	count, ok := e.windows.count(b.now())
+	return ok && count <= t.Limit.Limit-t.N
 }
 
 // undo gives back what a take of a TakeAll has taken, even if ctx has ended.
