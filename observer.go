@@ -12,11 +12,12 @@ type EventKind uint8
 const (
 	EventAllowed EventKind = iota + 1 // a hit was allowed
 	EventDenied                       // a hit was denied
-	EventFailed                       // a hit or Reset returned an error
+	EventFailed                       // a hit, take or Reset returned an error
 	EventReset                        // a window was reset
+	EventSettled                      // a reservation was settled, or that failed
 )
 
-// String returns the kind's name: "allowed", "denied", "failed" or "reset".
+// String returns the kind's name: "allowed", "denied", "failed", "reset" or "settled".
 func (k EventKind) String() string {
 	switch k {
 	case EventAllowed:
@@ -27,12 +28,14 @@ func (k EventKind) String() string {
 		return "failed"
 	case EventReset:
 		return "reset"
+	case EventSettled:
+		return "settled"
 	default:
 		return "unknown"
 	}
 }
 
-// Event is a hit or a Reset, as an [Observer] sees it.
+// Event is a hit, a take, a Reset or the settling of a reservation, as an [Observer] sees it.
 type Event struct {
 	Kind EventKind
 	// Name is the name of the limit, see RateLimit.Named.
@@ -43,8 +46,12 @@ type Event struct {
 	Entity, Operation string
 	Parts             []string      // further parts, see Entities.With; must not be changed
 	Scale             time.Duration // the length of the window
-	Increment         uint64        // of the hit; 0 for a Reset
-	Result            Result        // of the hit if it was allowed or denied; else only its Limit
+	Increment         uint64        // of the hit; 0 for a Reset; what was used of a reservation
+	// Take says that it was a take, and not a hit: Increment counts only if it was allowed. Of takes
+	// of several limits, each has an event if they are allowed, and those that deny them otherwise.
+	Take     bool
+	Reserved uint64 // what a reservation that was settled had taken
+	Result   Result // of the hit if it was allowed or denied; else only its Limit
 	// Metadata is the map that the caller of Entities passed. It must not be changed, or used
 	// after Observe has returned.
 	Metadata map[string]any
@@ -65,7 +72,7 @@ type ObserverFunc func(ctx context.Context, e Event)
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
 
-// WithObserver makes o observe every hit and every Reset. Several observers are called in the
+// WithObserver makes o observe every hit, take and Reset, and every reservation that is settled. Several observers are called in the
 // order of the options. A nil o is ignored. A RateLimit without observers spends no time on
 // events. WithObserver panics if o is a nil ObserverFunc.
 func WithObserver(o Observer) Option {

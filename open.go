@@ -42,6 +42,7 @@ type OpenBackend struct {
 var (
 	_ Backend        = (*OpenBackend)(nil)
 	_ window.Checker = (*OpenBackend)(nil)
+	_ window.Taker   = (*OpenBackend)(nil)
 )
 
 // opened is what an OpenBackend passes its calls on to.
@@ -321,6 +322,50 @@ func (b *OpenBackend) Delete(ctx context.Context, key string, scales ...time.Dur
 		return o.Delete(ctx, key, scales...)
 	}
 	return 0, b.unopened(ctx, "delete", key, scales...)
+}
+
+// Take implements [window.Taker].
+func (b *OpenBackend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, bool, error) {
+	o := b.opened.Load()
+	if o == nil {
+		return Window{}, false, b.unopened(ctx, "take", key, scale)
+	}
+	taker, ok := o.Backend.(window.Taker)
+	if !ok {
+		return Window{}, false, errNoTaker
+	}
+	return taker.Take(ctx, key, scale, limit, n)
+}
+
+// TakeAll implements [window.Taker].
+func (b *OpenBackend) TakeAll(ctx context.Context, limits []Limit, windows []Window) (bool, error) {
+	o := b.opened.Load()
+	if o == nil {
+		for _, l := range limits {
+			if err := b.unopened(ctx, "take", l.Key, l.Scale); err != nil {
+				return false, err
+			}
+		}
+		return true, ctx.Err()
+	}
+	taker, ok := o.Backend.(window.Taker)
+	if !ok {
+		return false, errNoTaker
+	}
+	return taker.TakeAll(ctx, limits, windows)
+}
+
+// GiveBack implements [window.Taker].
+func (b *OpenBackend) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+	o := b.opened.Load()
+	if o == nil {
+		return false, b.unopened(ctx, "give back", key, scale)
+	}
+	taker, ok := o.Backend.(window.Taker)
+	if !ok {
+		return false, errNoTaker
+	}
+	return taker.GiveBack(ctx, key, scale, id, n)
 }
 
 // Check implements [window.Checker]. While the value size is unknown, because no server has been

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // Policy is the decision on a hit if the backend fails.
@@ -66,17 +68,29 @@ func WithFallback(b Backend) Option { return func(r *RateLimit) { r.failover.fal
 func WithTimeout(d time.Duration) Option { return func(r *RateLimit) { r.failover.timeout = d } }
 
 // hit counts the hit that e describes in b, and waits no longer than the timeout.
-func (f *failover) hit(ctx context.Context, b Backend, e *Event, limit uint64) (Window, error) {
+func (f *failover) hit(ctx context.Context, b Backend, e *Event, limit uint64) (w Window, err error) {
 	if f.timeout <= 0 {
 		return b.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
 	}
+	err = f.bounded(ctx, func(ctx context.Context) (err error) {
+		w, err = b.Hit(ctx, e.Key, e.Scale, limit, e.Increment)
+		return err
+	})
+	return w, err
+}
+
+// bounded makes a call whose ctx ends with the timeout.
+func (f *failover) bounded(ctx context.Context, call func(context.Context) error) error {
+	if f.timeout <= 0 {
+		return call(ctx)
+	}
 	limited, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 	defer cancel()
-	w, err := b.Hit(limited, e.Key, e.Scale, limit, e.Increment)
+	err := call(limited)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), errTimeout) {
 		err = fmt.Errorf("%w after %v: %w", errTimeout, f.timeout, err)
 	}
-	return w, err
+	return err
 }
 
 var errTimeout = errors.New("throttr: backend timed out")
@@ -118,4 +132,79 @@ func isOutage(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && (!ok || time.Now().Before(deadline)) &&
 		!errors.Is(err, ErrRange) && !errors.Is(err, ErrScale) && !errors.Is(err, ErrClosed) &&
 		!errors.Is(err, ErrValueSizeMismatch)
+}
+
+// takeAll makes the takes of t in a backend, or, if that fails, in the fallback, or applies the
+// policy. The cause is the error of the backend, whatever the decision is.
+func (f *failover) takeAll(ctx context.Context, b Backend, t *taking) (cause, err error) {
+	if cause = t.event.Err; cause == nil {
+		cause = f.takeFrom(ctx, b, t)
+	}
+	if cause == nil {
+		return nil, nil
+	}
+	if !isOutage(ctx, cause) || errors.Is(cause, errors.ErrUnsupported) {
+		return cause, cause
+	}
+	err = cause
+	if f.fallback != nil {
+		second := f.takeFrom(ctx, f.fallback, t)
+		if second == nil {
+			t.degrade()
+			return cause, nil
+		}
+		err = fmt.Errorf("%w; and the fallback: %w", cause, second)
+		if !isOutage(ctx, second) {
+			return cause, err
+		}
+	}
+	if f.policy != AllowHits && f.policy != DenyHits {
+		return cause, err
+	}
+	t.decide(f.policy == AllowHits)
+	return err, nil
+}
+
+// takeFrom makes the takes of t in a backend, and waits no longer than the timeout.
+func (f *failover) takeFrom(ctx context.Context, b Backend, t *taking) (err error) {
+	taker, ok := b.(window.Taker)
+	if !ok {
+		return errNoTaker
+	}
+	windows, granted := make([]Window, len(t.limits)), false
+	err = f.bounded(ctx, func(ctx context.Context) (err error) {
+		if len(t.limits) != 1 {
+			granted, err = taker.TakeAll(ctx, t.limits, windows)
+			return err
+		}
+		l := &t.limits[0]
+		windows[0], granted, err = taker.Take(ctx, l.Key, l.Scale, l.Limit, l.N)
+		return err
+	})
+	if err == nil {
+		t.granted, t.results = granted, takeResults(t.limits, windows, granted)
+		t.windows, t.backend, t.store = windows, taker, b
+	}
+	return err
+}
+
+// degrade marks the results of t as those of a fallback or policy.
+func (t *taking) degrade() {
+	for i := range t.results {
+		t.results[i].Degraded = true
+	}
+}
+
+// decide decides on t by a policy.
+func (t *taking) decide(granted bool) {
+	t.granted, t.windows, t.backend, t.store = granted, nil, nil, nil
+	t.results = make([]Result, len(t.limits))
+	for i, l := range t.limits {
+		t.results[i] = Result{Allowed: granted, Limit: l.Limit}
+		if !granted {
+			wait := min(l.Scale, maxDegradedRetryAfter)
+			t.results[i].RetryAfter, t.results[i].ResetAt = wait, time.Now().Add(wait)
+		}
+	}
+	t.degrade()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/waiting"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -38,6 +39,9 @@ type RateLimit struct {
 	memory   *memory.Backend // the backend, if hits use [memory.Backend.HitCount]; or nil
 	failover failover
 	observer Observer
+
+	maxWaiters int             // of a queue
+	queues     *waiting.Queues // of callers of Wait
 }
 
 // Option is an option of [NewRateLimit].
@@ -49,13 +53,17 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if backend == nil {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
-	r := &RateLimit{backend: backend}
+	r := &RateLimit{backend: backend, maxWaiters: defaultMaxWaiters}
 	for i, opt := range opts {
 		if opt == nil {
 			panic(fmt.Sprintf("throttr: NewRateLimit: option %d is nil", i+1))
 		}
 		opt(r)
 	}
+	if r.maxWaiters < 1 {
+		r.maxWaiters = defaultMaxWaiters
+	}
+	r.queues = waiting.New(r.maxWaiters)
 	if r.observer == nil && r.failover.timeout <= 0 {
 		// Hits need not go through the Backend interface. That applies to a memory.Backend
 		// itself only: a type that embeds one may have a Hit of its own, which must be called.
@@ -201,6 +209,7 @@ func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, co
 		return 0, callError("set", key, err)
 	}
 	w, err := r.backend.Set(ctx, key, scale, count)
+	r.queues.Refresh(key, scale)
 	return w.Count, err
 }
 
@@ -217,6 +226,7 @@ func (r *RateLimit) reset(ctx context.Context, e Event) error {
 	}
 	begun := time.Now()
 	err := r.backend.Reset(ctx, e.Key, e.Scale)
+	r.queues.Refresh(e.Key, e.Scale)
 	if r.observer != nil {
 		e.Kind, e.Err, e.Duration = EventReset, err, time.Since(begun)
 		if err != nil {

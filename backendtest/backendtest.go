@@ -61,12 +61,15 @@ type Subject struct {
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
+	// MayLose says that GiveBack may return false although the window is open, and give nothing
+	// back. It is for a backend that is a window.Taker.
+	MayLose bool
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.
 	Close func()
 }
 
-// Run tests backends. For each subtest, it calls start for a new one, which should register
+// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start for a new one, which should register
 // its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	for _, test := range []struct {
@@ -93,6 +96,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, start(t)) })
 	}
 	t.Run("vectors", func(t *testing.T) { testVectors(t, start) })
+	runTakes(t, start)
 }
 
 // bounded returns n, or MaxCount if that is less.

@@ -87,12 +87,29 @@ func TestFaultsAreFound(t *testing.T) {
 		}},
 		{"a call whose context has ended does nothing", []fault{ignoresContext, checksContextTooLate, hidesContextError}},
 		{"a scale under 1 ms is refused with window.ErrScale", []fault{acceptsShortScales, hidesErrScale, deletesShortScales}},
-		{"a number over MaxCount is refused with window.ErrRange", rangeFaults},
+		{"a number over MaxCount is refused with window.ErrRange", []fault{acceptsTooMuch, acceptsHighLimits, hidesErrRange}},
 		{"a call after Close fails with window.ErrClosed", []fault{worksAfterClose, getsAfterClose, hidesErrClosed}},
 		{"random calls agree with a model", []fault{
 			endsLate, endsEarlySilently, slides, sharesScales, comparesFirst, losesCountWhenDenied, zeroOpensNothing, incStopsAtTen,
 			getOpens, setKeepsEnd, setAdds, resetDoesNothing, deleteCountsOver, deleteIgnoresScales, deleteNeedsScales,
 			"skips: " + losesCountWhenDenied, "skips: " + skipsAtLimit, "skips: " + incStopsAtTen,
+		}},
+		{"a take that is refused changes nothing", []fault{refusalCounts, refusalCountsPart, refusalOpens, takesTooMuch, refusesLast}},
+		{"a take of 0 counts nothing", []fault{takeOfNoneOpens, takeOfNoneRefused}},
+		{"takes of several windows are granted all or none", []fault{keepsFirst, opensFirst, refusalCounts}},
+		{"several takes of one window count as their sum", []fault{checksEach}},
+		{"what is given back can be taken again", []fault{givesNothingBack, givesBackTwice, endsEmpty, deniesGivingBack}},
+		{"nothing is given back to another window", []fault{givesBackToAny, repeatsIDs}},
+		{"the ID of a window is that of no other", []fault{repeatsIDs, forgetsIDs, changesIDs}},
+		{"concurrent takes are granted up to the limit", []fault{takesSlowly, refusesLast, refusalCounts}},
+		{"concurrent takes and give-backs leave what is held", []fault{givesBackSlowly, givesBackTwice, givesNothingBack, refusalCounts}},
+		{"concurrent takes of several windows leave what is granted", []fault{keepsFirst, takesSlowly, refusalCounts}},
+		{"of takes in opposite order one is granted", []fault{takesOneByOne, takesSlowly}},
+		{"takes that end windows and others overlap exceed no limit", []fault{givesBackToAny, takesTooMuch}},
+		{"a number over MaxCount is refused by takes with window.ErrRange", []fault{acceptsHighTakes, hidesErrRange}},
+		{"random takes agree with a model", []fault{
+			refusalCounts, refusalOpens, takesTooMuch, refusesLast, takeOfNoneOpens, takeOfNoneRefused, keepsFirst, opensFirst,
+			checksEach, givesNothingBack, givesBackTwice, givesBackToAny, endsEmpty, deniesGivingBack,
 		}},
 		{"vectors", []fault{endsLate, endsEarly, slides, comparesFirst, skipsAtLimit, setKeepsEnd, setAdds}},
 	} {
@@ -103,7 +120,7 @@ func TestFaultsAreFound(t *testing.T) {
 }
 
 // rangeFaults are faults of a backend that has a bound.
-var rangeFaults = []fault{acceptsTooMuch, acceptsHighLimits, hidesErrRange}
+var rangeFaults = []fault{acceptsTooMuch, acceptsHighLimits, hidesErrRange, acceptsHighTakes}
 
 // mustFail fails the test if a subtest of the suite passes for a backend with a fault. A data
 // race may need several attempts.

@@ -19,7 +19,7 @@ type method struct {
 
 // methods returns a call of each method that has a scale.
 func methods(b window.Backend) []method {
-	return []method{
+	all := []method{
 		{"Hit", func(ctx context.Context, key string, scale time.Duration) error {
 			_, err := b.Hit(ctx, key, scale, 5, 1)
 			return err
@@ -39,6 +39,32 @@ func methods(b window.Backend) []method {
 		{"Reset", b.Reset},
 		{"Delete", func(ctx context.Context, key string, scale time.Duration) error {
 			_, err := b.Delete(ctx, key, scale)
+			return err
+		}},
+	}
+	if taker, ok := b.(window.Taker); ok {
+		all = append(all, takeMethods(taker)...)
+	}
+	return all
+}
+
+func takeMethods(b window.Taker) []method {
+	return []method{
+		{"Take", func(ctx context.Context, key string, scale time.Duration) error {
+			_, _, err := b.Take(ctx, key, scale, 5, 1)
+			return err
+		}},
+		{"a take of 0", func(ctx context.Context, key string, scale time.Duration) error {
+			_, _, err := b.Take(ctx, key, scale, 5, 0)
+			return err
+		}},
+		{"TakeAll", func(ctx context.Context, key string, scale time.Duration) error {
+			limits := []window.Limit{{Key: key, Scale: time.Hour, Limit: 5, N: 1}, {Key: key, Scale: scale, Limit: 5, N: 1}}
+			_, err := b.TakeAll(ctx, limits, make([]window.Window, 2))
+			return err
+		}},
+		{"GiveBack", func(ctx context.Context, key string, scale time.Duration) error {
+			_, err := b.GiveBack(ctx, key, scale, 1, 1)
 			return err
 		}},
 	}
@@ -85,17 +111,24 @@ func testScales(t *testing.T, s Subject) {
 	}
 }
 
+// wantRange fails the test unless err matches window.ErrRange.
+func (c calls) wantRange(call string, n uint64, err error) {
+	c.Helper()
+	if !errors.Is(err, window.ErrRange) {
+		c.Errorf("%s of %d returns error %v, want window.ErrRange", call, n, err)
+	}
+}
+
 // testRange is for backends with a bound.
 func testRange(t *testing.T, s Subject) {
 	if s.MaxCount == 0 || s.MaxCount == math.MaxUint64 {
 		return
 	}
+	c := calls{t, s}
 	b, ctx, over := s.Backend, t.Context(), s.MaxCount+1
 	want := func(name string, err error) {
 		t.Helper()
-		if !errors.Is(err, window.ErrRange) {
-			t.Errorf("%s of %d returns error %v, want window.ErrRange", name, over, err)
-		}
+		c.wantRange(name, over, err)
 	}
 	_, err := b.Hit(ctx, "k", time.Minute, over, 1)
 	want("Hit with a limit", err)
@@ -105,7 +138,6 @@ func testRange(t *testing.T, s Subject) {
 	want("Inc with an increment", err)
 	_, err = b.Set(ctx, "k", time.Minute, over)
 	want("Set with a count", err)
-	c := calls{t, s}
 	c.none(c.get("k", time.Minute))
 }
 

@@ -26,8 +26,9 @@ type plain struct {
 	hits   atomic.Int64
 	closed atomic.Bool
 
-	mu      sync.Mutex // guards windows
+	mu      sync.Mutex // guards what follows
 	windows map[plainID]*window.Window
+	last    int64 // ID of the window that was opened last
 }
 
 var _ window.Backend = (*plain)(nil)
@@ -192,6 +193,7 @@ func (p *plain) open(id plainID, scale time.Duration, count uint64) *window.Wind
 	}
 	w := &window.Window{Count: count, StartedAt: a.Start(now, scale), UpdatedAt: now}
 	w.ExpiresAt = w.StartedAt.Add(scale)
+	p.identify(w)
 	if p.is(endsEarly) {
 		w.ExpiresAt = w.ExpiresAt.Add(-time.Millisecond)
 	}
@@ -298,6 +300,9 @@ func (p *plain) Inc(ctx context.Context, key string, scale time.Duration, increm
 		w.Count = count
 	}
 	w.UpdatedAt = p.now()
+	if p.is(changesIDs) {
+		p.identify(w)
+	}
 	if p.is(slides) {
 		w.ExpiresAt = p.now().Add(scale)
 	}
@@ -315,7 +320,11 @@ func (p *plain) Get(ctx context.Context, key string, scale time.Duration) (windo
 	defer p.mu.Unlock()
 	id := p.id(key, scale)
 	if w := p.active(id); w != nil {
-		return p.state(w, scale), nil
+		c := p.state(w, scale)
+		if p.is(forgetsIDs) {
+			c.ID = 0
+		}
+		return c, nil
 	}
 	if w := p.windows[id]; w != nil && p.is(getReturnsOver) {
 		return p.state(w, scale), nil

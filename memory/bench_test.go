@@ -237,3 +237,63 @@ func heap() uint64 {
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
 }
+
+// How much longer does a take take than a hit, and one of three windows? Each is the fastest of many
+// short runs, one after the other, so that other programs hardly matter.
+func BenchmarkTake(b *testing.B) {
+	m := newBench(b)
+	limiter := throttr.NewRateLimit(m)
+	ctx := context.Background()
+	var windows [3]window.Window
+	three := []throttr.Limit{
+		{Key: "user:42", Scale: time.Hour, Limit: math.MaxUint64, N: 1},
+		{Key: "team:7", Scale: time.Hour, Limit: math.MaxUint64, N: 1},
+		{Key: "everybody", Scale: time.Hour, Limit: math.MaxUint64, N: 1},
+	}
+	calls := []func() error{
+		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, math.MaxUint64); return err },
+		func() error { _, err := limiter.Take(ctx, "user:42", time.Hour, math.MaxUint64, 1); return err },
+		func() error { _, _, err := limiter.TakeAll(ctx, three...); return err },
+		func() error { _, err := m.Hit(ctx, "user:42", time.Hour, 100, 1); return err },
+		func() error { _, err := m.TakeAll(ctx, three, windows[:]); return err },
+		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, 0); return err },
+		func() error { _, err := limiter.Take(ctx, "user:42", time.Hour, 1, 1); return err },
+	}
+	const runs = 200
+	fastest := make([]time.Duration, len(calls))
+	for b.Loop() {
+		for i, call := range calls {
+			begun := time.Now()
+			for range runs {
+				if err := call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if took := time.Since(begun); fastest[i] == 0 || took < fastest[i] {
+				fastest[i] = took
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(fastest[0])/runs, "hit-ns")
+	b.ReportMetric(float64(fastest[1])/float64(fastest[0]), "take/hit")
+	b.ReportMetric(float64(fastest[2])/float64(fastest[0]), "three/hit")
+	b.ReportMetric(float64(fastest[4])/float64(fastest[3]), "backend-three/hit")
+	b.ReportMetric(float64(fastest[6])/float64(fastest[5]), "refused-take/denied-hit")
+}
+
+// A take does not allocate.
+func TestTakeDoesNotAllocate(t *testing.T) {
+	m := memory.New()
+	defer m.Close()
+	limiter := throttr.NewRateLimit(m)
+	for name, limit := range map[string]uint64{"granted": math.MaxUint64, "refused": 1} {
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := limiter.Take(t.Context(), "user:42", time.Hour, limit, 1); err != nil {
+				t.Error(err)
+			}
+		}); n > 0 {
+			t.Errorf("a take that is %s makes %v allocations", name, n)
+		}
+	}
+}

@@ -66,7 +66,7 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 		}
 		if b.beforeDrop != nil {
 			d := Dropped{Key: string(t.at(slot).key()), Scale: e.scale}
-			s.describe(&d.Window, e, now)
+			s.describe(&d.Window, &e, now)
 			dropped = append(dropped, d)
 		}
 		t.remove(slot)

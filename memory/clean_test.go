@@ -113,7 +113,7 @@ func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
 	require.Len(t, seen, 10_000)
 	end := start.Add(2 * time.Second)
 	require.Equal(t, memory.Dropped{Key: "k4", Scale: 2 * time.Second, Window: window.Window{
-		Count: 4, ExpiresAt: end, StartedAt: start, UpdatedAt: start,
+		Count: 4, ExpiresAt: end, StartedAt: start, UpdatedAt: start, ID: seen["k4"].Window.ID,
 	}}, seen["k4"])
 }
 

@@ -13,12 +13,12 @@ import (
 // Hit.
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	count uint64, left time.Duration, end time.Time, err error) {
-	count, _, left, end, err = b.count(ctx, key, scale, limit, increment)
+	count, _, left, end, _, err = b.count(ctx, key, scale, limit, increment)
 	return count, left, end, err
 }
 
 // count counts a hit. It returns the count, for how long the window has been open, for how
-// long it stays open, and when it ends.
+// long it stays open, when it ends, and its id.
 //
 // If the clock is read, that takes half of the time of a hit. It is read under the mutex, so
 // that the order of times is the order of counts. The mutex is unlocked without a defer, which
@@ -29,12 +29,12 @@ func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration,
 // so late that the window is over, the hit counts in that window nevertheless. It is within
 // the window's limit, so no window gets more than its limit, and no hit is denied wrongly.
 func (b *Backend) count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
-	count uint64, passed, left time.Duration, end time.Time, err error) {
+	count uint64, passed, left time.Duration, end time.Time, windowID int64, err error) {
 	if scale < window.MinScale {
-		return 0, 0, 0, end, scaleError(scale)
+		return 0, 0, 0, end, 0, scaleError(scale)
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, 0, 0, end, err
+		return 0, 0, 0, end, 0, err
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
@@ -49,15 +49,20 @@ func (b *Backend) count(ctx context.Context, key string, scale time.Duration, li
 		r.set(e)
 	} else if e, err = b.open(s, k, r, increment, now); err != nil {
 		s.mu.Unlock()
-		return 0, 0, 0, end, err
+		return 0, 0, 0, end, 0, err
 	}
 	ends := e.end()
+	end = s.timeOf(ends)
+	s.mu.Unlock()
+	return e.count, minus(now, e.start), minus(ends, now), end, e.id(), nil
+}
+
+// timeOf returns the time of day of the end of a window. The mutex is held.
+func (s *shard) timeOf(ends int64) time.Time {
 	if ends != s.lastEnd.nanos {
 		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
 	}
-	end = s.lastEnd.time
-	s.mu.Unlock()
-	return e.count, minus(now, e.start), minus(ends, now), end, nil
+	return s.lastEnd.time
 }
 
 // hitTime returns the time of a hit on an entry's window: that of the coarse clock if it is

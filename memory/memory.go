@@ -49,7 +49,10 @@ type Backend struct {
 	cleaner   sync.WaitGroup
 }
 
-var _ window.Backend = (*Backend)(nil)
+var (
+	_ window.Backend = (*Backend)(nil)
+	_ window.Taker   = (*Backend)(nil)
+)
 
 // New returns an empty backend. It has a goroutine, which [Backend.Close] stops. In a bubble of
 // testing/synctest, make the backend in the bubble, or use WithClock(time.Now). New panics if
@@ -81,7 +84,7 @@ func New(opts ...Option) *Backend {
 	b.shardMax = b.maxKeys / len(b.shards)
 	for i := range b.shards {
 		s := &b.shards[i]
-		s.windows, s.firstEnd = newTables(), math.MaxInt64
+		s.windows, s.firstEnd, s.index = newTables(), math.MaxInt64, uint16(i)
 		s.reference = timestamp{time: b.origin}
 		s.lastEnd = s.reference
 	}
@@ -117,11 +120,11 @@ func (b *Backend) Close() error {
 // [window.ErrScale], or is [ErrFull] or [ErrClosed]; in each case, the hit was not counted.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (w window.Window, err error) {
 	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
-	n, passed, left, end, err := b.count(ctx, key, scale, 0, increment)
+	n, passed, left, end, id, err := b.count(ctx, key, scale, 0, increment)
 	if err != nil {
 		return w, err
 	}
-	w.Count, w.ExpiresAt, w.Left = n, end, left
+	w.Count, w.ExpiresAt, w.Left, w.ID = n, end, left, id
 	w.StartedAt, w.UpdatedAt = end.Add(-passed-left), end.Add(-left)
 	return w, nil
 }
@@ -147,7 +150,7 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	now := s.now(b)
 	if r := s.find(k); r != nil {
 		if e := r.entry(); e.active(now) {
-			s.describe(&w, e, now)
+			s.describe(&w, &e, now)
 		}
 	}
 	return w, nil
@@ -164,7 +167,7 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 	now := s.now(b)
 	e, err := b.open(s, k, s.find(k), count, now)
 	if err == nil {
-		s.describe(&w, e, now)
+		s.describe(&w, &e, now)
 	}
 	return w, err
 }
@@ -226,10 +229,14 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 		}
 		r = s.windows.forKey(k.key).insert(k)
 	}
-	e := entry{start: now, updated: now, count: count, scale: k.scale}
+	if s.generation++; s.generation == 0 {
+		s.generation++ // so that no id is 0
+	}
+	e := entry{start: now, count: count, scale: k.scale, generation: s.generation}
 	if b.algorithm == window.Aligned {
 		e.start = int64(b.algorithm.Start(s.reference.time, k.scale).Sub(b.origin))
 	}
+	e.update(now)
 	r.set(e)
 	s.firstEnd = min(s.firstEnd, e.end())
 	return e, nil

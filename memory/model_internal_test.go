@@ -98,7 +98,7 @@ func (m *model) call() {
 	default:
 		w := m.active(k, true)
 		w.Count, w.UpdatedAt = w.Count+increment, time.Now()
-		n, passed, left, end, err := b.count(ctx, k.key, k.scale, limit, increment)
+		n, passed, left, end, _, err := b.count(ctx, k.key, k.scale, limit, increment)
 		require.NoError(m, err)
 		require.Equal(m, w.Count, n)
 		require.True(m, w.ExpiresAt.Equal(end))

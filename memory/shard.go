@@ -22,13 +22,15 @@ const (
 
 // shard is a part of the windows. Its mutex guards all of its fields.
 type shard struct {
-	mu        sync.Mutex
-	closed    bool
-	lastEnd   timestamp // the end that count returned last; hits on a hot key return it again
-	nextSweep int64     // when the next sweep may be made
-	firstEnd  int64     // no window ends before this
-	windows   tables
-	reference timestamp // the time from which other times of day are computed
+	mu         sync.Mutex
+	closed     bool
+	index      uint16    // in Backend.shards
+	generation uint32    // of the window that was opened last
+	lastEnd    timestamp // the end that count returned last; hits on a hot key return it again
+	nextSweep  int64     // when the next sweep may be made
+	firstEnd   int64     // no window ends before this
+	windows    tables
+	reference  timestamp // the time from which other times of day are computed
 
 	_ [32]byte // up to the end of a cache line, so that neighbors share none
 }
@@ -62,10 +64,10 @@ func (s *shard) find(k id) record {
 }
 
 // describe makes w describe a window. (A result would be copied.)
-func (s *shard) describe(w *window.Window, e entry, now int64) {
+func (s *shard) describe(w *window.Window, e *entry, now int64) {
 	at, base := s.reference.time, s.reference.nanos
 	end := e.end()
-	w.Count = e.count
+	w.Count, w.ID = e.count, e.id()
 	w.Left = minus(end, now)
 	w.ExpiresAt = at.Add(minus(end, base))
 	w.StartedAt = at.Add(minus(e.start, base))

@@ -30,9 +30,10 @@ func TestClockMayBeInAnyYear(t *testing.T) {
 			clock := &anyClock{now}
 			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
 			end := a.Start(now, time.Minute).Add(time.Minute)
+			w := c.hit("k", time.Minute)
 			require.Equal(t, window.Window{
-				Count: 1, ExpiresAt: end, Left: end.Sub(now), StartedAt: end.Add(-time.Minute), UpdatedAt: now,
-			}, c.hit("k", time.Minute), "%v, %v", now, a)
+				Count: 1, ExpiresAt: end, Left: end.Sub(now), StartedAt: end.Add(-time.Minute), UpdatedAt: now, ID: w.ID,
+			}, w, "%v, %v", now, a)
 			clock.now = end.Add(-1)
 			require.EqualValues(t, 2, c.hit("k", time.Minute).Count)
 			clock.now = end

@@ -28,7 +28,7 @@ type Window struct {
 	StartedAt time.Time     // when it opened; zero if the backend does not store it
 	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
 	// ID identifies the window among those of its key and scale: two Windows with different IDs
-	// describe different windows. 0 if the backend does not set it.
+	// describe different windows. 0 if the backend does not set it. See [Taker].
 	ID int64
 }
 

@@ -47,6 +47,7 @@ var sections = []struct{ word, title string }{
 	{"client", "Client"},
 	{"bounds", "Bounds"},
 	{"codec", "Codec"},
+	{"takes", "Takes, reservations and waits"},
 	{"memory", "Memory"},
 	{"redis", "Redis"},
 	{"http", "HTTP"},

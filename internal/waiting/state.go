@@ -1,0 +1,70 @@
+package waiting
+
+import "time"
+
+// state is what a queue knows of its window.
+type state struct {
+	known bool
+	count uint64
+	end   time.Time // of the window
+	ask   time.Time // when to ask again although the window is open
+	after time.Time // a little later than end
+}
+
+const (
+	minRecheck = time.Millisecond
+	maxRecheck = time.Second
+)
+
+// after returns the state after an answer to a turn.
+func after(a Answer, t Turn, now time.Time) state {
+	left, scale, count := max(a.Left, 0), t.Scale, a.Count
+	if !a.Granted { // whatever the count is: a policy that refuses knows none
+		count = max(count, t.Limit-t.N+1)
+	}
+	return state{
+		known: true, count: count,
+		end: now.Add(left), after: now.Add(max(left+jitter(scale), minRecheck)),
+		ask: now.Add(min(max(scale/10, minRecheck), maxRecheck)),
+	}
+}
+
+// pause returns for how long to wait before asking for a turn: 0 if it may be granted now.
+func (s state) pause(t Turn, now time.Time) time.Duration {
+	if !s.known || s.count <= t.Limit-t.N {
+		return 0
+	}
+	at := s.after
+	if s.ask.Before(at) {
+		at = s.ask
+	}
+	return max(0, at.Sub(now))
+}
+
+// line computes when turns come at the earliest: one after the other, and each in the first window
+// that has room for it. Nobody else may take something, and windows open when others end.
+type line struct {
+	known bool
+	at    time.Time // when the window is open, or opens
+	end   time.Time // when it ends
+	count uint64
+}
+
+func (s state) line(now time.Time) line {
+	if s.known && !now.Before(s.end) {
+		return line{} // what the next window has is not known
+	}
+	return line{known: s.known, at: now, end: s.end, count: s.count}
+}
+
+// add adds a turn to the line, and returns when it comes at the earliest.
+func (l *line) add(t Turn) time.Time {
+	if !l.known {
+		return l.at
+	}
+	if l.count > t.Limit-t.N {
+		l.at, l.end, l.count = l.end, l.end.Add(t.Scale), 0
+	}
+	l.count += t.N
+	return l.at
+}

@@ -1,0 +1,108 @@
+package memory_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// If there is no room for one of several windows, none of them is taken from.
+func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithMaxKeys(3))
+	c := caller{t, b}
+	c.set("a", time.Minute, 0)
+	limits := []window.Limit{
+		{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4},
+		{Key: "c", Scale: time.Minute, Limit: 10, N: 4}, {Key: "d", Scale: time.Minute, Limit: 10, N: 4},
+	}
+	windows := make([]window.Window, 4)
+	_, err := b.TakeAll(t.Context(), limits, windows)
+	require.ErrorIs(t, err, memory.ErrFull)
+	require.Equal(t, 1, b.Len())
+	w := c.get("a", time.Minute)
+	require.Zero(t, w.Count)
+	require.Equal(t, time.Minute, w.Left)
+	granted, err := b.TakeAll(t.Context(), limits[:3], windows[:3])
+	require.NoError(t, err)
+	require.True(t, granted)
+}
+
+// The records of windows move while others are opened.
+func TestTakesOfManyWindowsAtOnce(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	limits := make([]window.Limit, 5000)
+	for i := range limits {
+		limits[i] = window.Limit{Key: string(rune('a'+i%50)) + string(rune('a'+i/50)), Scale: time.Minute, Limit: 2, N: 1}
+	}
+	windows := make([]window.Window, len(limits))
+	for round := range uint64(3) {
+		granted, err := b.TakeAll(t.Context(), limits, windows)
+		require.NoError(t, err)
+		require.Equal(t, round < 2, granted)
+		for i := range windows {
+			require.Equal(t, min(round+1, 2), windows[i].Count)
+		}
+	}
+}
+
+func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	c := caller{t, b}
+	w := c.set("k", time.Minute, math.MaxUint64-1)
+	_, err := b.Inc(t.Context(), "k", time.Minute, 5)
+	require.NoError(t, err)
+	ok, err := b.GiveBack(t.Context(), "k", time.Minute, w.ID, 5)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.EqualValues(t, uint64(math.MaxUint64), c.get("k", time.Minute).Count)
+}
+
+// TakeCount and TakeCounts return what Take and TakeAll do.
+func TestFastTakesDecideAsOthersDo(t *testing.T) {
+	for _, a := range algorithms {
+		clock := backendtest.NewClock()
+		b, other := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		for i := range 500 {
+			n, limit := uint64(i%4), uint64(7-i%3)
+			w, want, err := other.Take(t.Context(), "k", time.Second, limit, n)
+			require.NoError(t, err)
+			if i%2 == 0 {
+				count, left, end, granted, err := b.TakeCount(t.Context(), "k", time.Second, limit, n)
+				require.NoError(t, err)
+				require.Equal(t, want, granted)
+				require.Equal(t, w.Count, count)
+				require.Equal(t, w.Left, left)
+				require.True(t, w.ExpiresAt.Equal(end))
+			} else {
+				windows := make([]window.Window, 1)
+				granted, err := b.TakeCounts(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: limit, N: n}}, windows)
+				require.NoError(t, err)
+				require.Equal(t, want, granted)
+				require.Equal(t, window.Window{Count: w.Count, ExpiresAt: w.ExpiresAt, Left: w.Left, ID: windows[0].ID}, windows[0])
+			}
+			clock.Advance(37 * time.Millisecond)
+		}
+	}
+}
+
+func TestUpdatedAtIsRoundedDown(t *testing.T) {
+	for _, scale := range []time.Duration{time.Second, 4 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 1 << 62} {
+		clock := backendtest.NewClock()
+		c := caller{t, newBackend(t, clock)}
+		c.hit("k", scale)
+		for range 100 {
+			clock.Advance(scale/150 + 7)
+			c.hit("k", scale)
+			early := clock.Now().Sub(c.get("k", scale).UpdatedAt)
+			require.GreaterOrEqual(t, early, time.Duration(0))
+			require.LessOrEqual(t, early, scale>>31)
+		}
+	}
+}

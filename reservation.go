@@ -1,0 +1,139 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Reservation is what [RateLimit.Reserve] has taken. Settle it once, with Commit or Cancel: both may
+// be called more than once and from any goroutine, but only the first call does something. A
+// reservation that is never settled stays counted, as reserved, until its windows end.
+type Reservation struct {
+	limiter *RateLimit
+	taking  taking
+	settled atomic.Bool
+}
+
+// Reserve makes all takes or none, like [RateLimit.TakeAll], and remembers their windows, so that
+// what turns out not to be needed can be given back:
+//
+//	rv, err := limiter.Reserve(ctx, throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 100_000, N: estimate})
+//	if err != nil {
+//		return err
+//	}
+//	if !rv.OK() {
+//		return tooMany(rv.Results())
+//	}
+//	defer rv.Cancel(ctx) // does nothing after Commit
+//	used, err := answer(ctx, prompt)
+//	if err != nil {
+//		return err
+//	}
+//	return rv.Commit(ctx, used)
+//
+// Errors are those of [RateLimit.Take]. If a fallback has granted the reservation, it is settled
+// there. If a [Policy] has, it is counted nowhere, and settling it does nothing.
+func (r *RateLimit) Reserve(ctx context.Context, limits ...Limit) (*Reservation, error) {
+	return r.reserve(ctx, taking{limits: append([]Limit(nil), limits...)})
+}
+
+func (r *RateLimit) reserve(ctx context.Context, t taking) (*Reservation, error) {
+	if err := r.takeAll(ctx, &t); err != nil {
+		return nil, err
+	}
+	return &Reservation{limiter: r, taking: t}, nil
+}
+
+// OK reports whether the takes were granted.
+func (v *Reservation) OK() bool { return v.taking.granted }
+
+// Results returns the results of the takes, as of Reserve. They must not be changed.
+func (v *Reservation) Results() []Result { return v.taking.results }
+
+// settleTimeout bounds how long settling takes, if there is no [WithTimeout].
+const settleTimeout = 5 * time.Second
+
+// Commit settles the reservation with what was really used: one number for each limit, in their
+// order. Without numbers, all that was reserved was used.
+//
+// What was not used is given back to the window that it was taken from. If that window is over,
+// there is nothing to give back. What was used beyond the reservation is counted in the window that
+// is open now, even beyond its limit: it delays others, but it has happened.
+//
+// Commit gives back even if ctx has ended, as that of a request often has. It takes 5 s at most, or
+// what [WithTimeout] says. If there is an error, some of it may have been done. It is never tried
+// again: what was given back twice would allow more than the limit.
+//
+// A wrong number of numbers is an error that matches [ErrConfig], and settles nothing. Commit does
+// nothing, and returns nil, if the reservation was not granted or is settled.
+func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
+	if len(actual) != 0 && len(actual) != len(v.taking.limits) {
+		return fmt.Errorf("%w: Commit of a reservation of %d limits with %d numbers", ErrConfig, len(v.taking.limits), len(actual))
+	}
+	return v.settle(ctx, func(i int) uint64 {
+		if len(actual) == 0 {
+			return v.taking.limits[i].N
+		}
+		return actual[i]
+	})
+}
+
+// Cancel settles the reservation with nothing used: see [Reservation.Commit].
+func (v *Reservation) Cancel(ctx context.Context) error {
+	return v.settle(ctx, func(int) uint64 { return 0 })
+}
+
+// settle settles each take with what was used of it.
+func (v *Reservation) settle(ctx context.Context, used func(i int) uint64) error {
+	if !v.taking.granted || !v.settled.CompareAndSwap(false, true) || v.taking.backend == nil {
+		return nil
+	}
+	timeout := v.limiter.failover.timeout
+	if timeout <= 0 {
+		timeout = settleTimeout
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	var errs []error
+	for i := range v.taking.limits {
+		begun := time.Now()
+		n := used(i)
+		err := v.settleOne(limited, i, n)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		v.observe(ctx, i, n, time.Since(begun), err)
+	}
+	return errors.Join(errs...)
+}
+
+// settleOne settles a take of which some is used: it gives the rest back, or counts the overrun.
+func (v *Reservation) settleOne(ctx context.Context, i int, used uint64) error {
+	t, l := &v.taking, &v.taking.limits[i]
+	switch {
+	case used < l.N:
+		_, err := t.backend.GiveBack(ctx, l.Key, l.Scale, t.windows[i].ID, l.N-used)
+		return err
+	case used > l.N:
+		_, err := t.store.Inc(ctx, l.Key, l.Scale, used-l.N)
+		return err
+	}
+	return nil
+}
+
+// observe reports to the observer that a take was settled, and to those that wait for its window
+// that there is more of it.
+func (v *Reservation) observe(ctx context.Context, i int, used uint64, took time.Duration, err error) {
+	l := &v.taking.limits[i]
+	v.limiter.queues.Refresh(l.Key, l.Scale)
+	if v.limiter.observer == nil {
+		return
+	}
+	e := v.taking.event
+	e.Kind, e.Key, e.Scale, e.Increment, e.Take = EventSettled, l.Key, l.Scale, used, true
+	e.Reserved, e.Result, e.Duration, e.Err = l.N, Result{Limit: l.Limit}, took, err
+	v.limiter.observer.Observe(ctx, e)
+}

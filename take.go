@@ -1,0 +1,284 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Limit is a take for [RateLimit.TakeAll] and [RateLimit.Reserve]: N of the window of Key and
+// Scale, if the count stays within Limit.
+type Limit = window.Limit
+
+// CostError is a take of more than the whole limit, which no window can grant. Nothing was asked
+// of the backend, and nothing was counted.
+type CostError struct {
+	Key      string
+	Scale    time.Duration // the length of the window
+	Limit, N uint64
+}
+
+// Error names the key, the limit and the cost.
+func (e *CostError) Error() string {
+	return fmt.Sprintf("throttr: key %.64q: %d can never be taken, as the limit is %d in %v", e.Key, e.N, e.Limit, e.Scale)
+}
+
+// checkCost returns a CostError if a take can never be granted.
+func checkCost(key string, scale time.Duration, limit, n uint64) error {
+	if n <= limit {
+		return nil
+	}
+	return &CostError{Key: key, Scale: scale, Limit: limit, N: n}
+}
+
+// Take counts n in key's window if the count stays within limit, and nothing otherwise. So, unlike
+// a hit that is denied, a take that is refused costs nobody anything: at 8 of 10, a take of 5 is
+// refused, and then a take of 2 is granted.
+//
+// A refusal is a Result with Allowed false, whose Count and Remaining are those of the window, and
+// not an error. A take of 0 opens no window. If n is more than limit, the error is a [*CostError].
+// If the backend can't take, it matches [errors.ErrUnsupported]. Other errors are those of
+// [RateLimit.Hit]; if there is one, the take may have been counted.
+func (r *RateLimit) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (res Result, err error) {
+	if n > limit {
+		return res, checkCost(key, scale, limit, n)
+	}
+	if r.memory == nil {
+		return r.take(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
+	}
+	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, n)
+	if err != nil {
+		return r.take(ctx, Event{Key: key, Scale: scale, Increment: n, Err: err}, limit)
+	}
+	res.setTaken(count, limit, left, end, granted)
+	return res, nil
+}
+
+// take makes the take that e describes, and reports the decision to the observer. If e has an
+// error, the backend has failed with it already.
+func (r *RateLimit) take(ctx context.Context, e Event, limit uint64) (Result, error) {
+	t := taking{limits: []Limit{{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}}, event: e}
+	if err := r.takeAll(ctx, &t); err != nil {
+		return Result{}, err
+	}
+	return t.results[0], nil
+}
+
+// setTaken sets r to the decision on a take. After it, the window has the given count.
+func (r *Result) setTaken(count, limit uint64, left time.Duration, end time.Time, granted bool) {
+	r.Allowed, r.Count, r.Limit, r.ResetAt = granted, count, limit, end
+	if count < limit {
+		r.Remaining = limit - count
+	}
+	if !granted {
+		r.RetryAfter = left
+	}
+}
+
+// TakeAll makes all takes, or none of them if one is refused: then refused traffic of one limit
+// uses up nothing of the others. The results are those of the limits, in their order. If ok is
+// false, Allowed says for each limit whether it would have granted its take, and nothing was
+// counted. If several limits are on the same key and scale, each applies to the sum of what they
+// take.
+//
+// Without limits, TakeAll returns true. Errors are those of [RateLimit.Take].
+func (r *RateLimit) TakeAll(ctx context.Context, limits ...Limit) (ok bool, results []Result, err error) {
+	if r.memory == nil {
+		// Not limits itself: the interface call would make every caller allocate it.
+		t := taking{limits: slices.Clone(limits)}
+		err := r.takeAll(ctx, &t)
+		return t.granted, t.results, err
+	}
+	if err := checkCosts(limits); err != nil {
+		return false, nil, err
+	}
+	var few [4]Window
+	windows := few[:]
+	if len(limits) > len(few) {
+		windows = make([]Window, len(limits))
+	}
+	windows = windows[:len(limits)]
+	granted, err := r.memory.TakeCounts(ctx, limits, windows)
+	if err != nil {
+		t := taking{limits: slices.Clone(limits), event: Event{Err: err}}
+		err = r.takeAll(ctx, &t)
+		return t.granted, t.results, err
+	}
+	return granted, takeResults(limits, windows, granted), nil
+}
+
+func checkCosts(limits []Limit) error {
+	for i := range limits {
+		l := &limits[i]
+		if n := window.Total(limits, i); n > l.Limit {
+			return checkCost(l.Key, l.Scale, l.Limit, n)
+		}
+	}
+	return nil
+}
+
+// takeResults returns the results of takes that leave the given windows.
+func takeResults(limits []Limit, windows []Window, granted bool) []Result {
+	results := make([]Result, len(limits))
+	for i := range limits {
+		w, limit := &windows[i], limits[i].Limit
+		fits := granted || w.Count <= limit-window.Total(limits, i)
+		results[i].setTaken(w.Count, limit, w.Left, w.ExpiresAt, fits)
+	}
+	return results
+}
+
+// Peek returns what [RateLimit.Take] would return now, but takes nothing and opens no window: Count
+// and Remaining are without n. If there is no window, ResetAt is zero. It works with every backend,
+// and no policy applies. Another caller may take what Peek has seen. Errors are those of Take.
+func (r *RateLimit) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (res Result, err error) {
+	if err := checkCost(key, scale, limit, n); err != nil {
+		return res, err
+	}
+	w, err := r.Window(ctx, key, scale)
+	if err == nil {
+		res.setTaken(w.Count, limit, w.Left, w.ExpiresAt, w.Count <= limit-n)
+	}
+	return res, err
+}
+
+// taking is a call that takes.
+type taking struct {
+	limits []Limit
+	event  Event // what the events of the limits have in common; its Err: the backend has failed
+
+	granted bool
+	results []Result
+	windows []Window     // of the backend that has decided
+	backend window.Taker // that has decided; nil: a policy
+	store   Backend      // the same
+}
+
+var errNoTaker = fmt.Errorf("throttr: the backend can't take: %w", errors.ErrUnsupported)
+
+// takeAll makes the takes of t, and reports the decisions to the observer.
+func (r *RateLimit) takeAll(ctx context.Context, t *taking) error {
+	for i := range t.limits {
+		if err := window.CheckScale(t.limits[i].Scale); err != nil {
+			return err
+		}
+	}
+	if err := checkCosts(t.limits); err != nil {
+		return err
+	}
+	begun := time.Now()
+	cause, err := r.failover.takeAll(ctx, r.backend, t)
+	if r.observer != nil {
+		r.observeTakes(ctx, t, time.Since(begun), cause, err)
+	}
+	return err
+}
+
+// observeTakes reports takes: if they are granted, each of them, and otherwise those that were
+// refused or have failed. The cause is the error of the backend, whatever the decision is.
+func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Duration, cause, err error) {
+	for i, l := range t.limits {
+		e := t.event
+		e.Key, e.Scale, e.Increment = l.Key, l.Scale, l.N
+		e.Duration, e.Take, e.Err = took, true, cause
+		var late *DeadlineError
+		switch {
+		case errors.As(err, &late):
+			e.Kind, e.Result, e.Err = EventDenied, Result{Limit: l.Limit, ResetAt: late.At, RetryAfter: time.Until(late.At)}, err
+		case err != nil:
+			e.Kind, e.Result, e.Err = EventFailed, Result{Limit: l.Limit}, err
+		case t.granted:
+			e.Kind, e.Result = EventAllowed, t.results[i]
+		case t.results[i].Allowed:
+			continue // not counted, as another limit has refused
+		default:
+			e.Kind, e.Result = EventDenied, t.results[i]
+		}
+		r.observer.Observe(ctx, e)
+	}
+}
+
+// DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken. It
+// matches [context.DeadlineExceeded].
+type DeadlineError struct {
+	Key   string
+	Scale time.Duration // the length of the window
+	At    time.Time     // when the take could be granted at the earliest
+}
+
+// Error names the key and when its take could be granted.
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("throttr: key %.64q: the wait until %v at least would exceed the deadline of the context", e.Key, e.At)
+}
+
+// Unwrap returns [context.DeadlineExceeded].
+func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
+
+// defaultMaxWaiters is the default of WithMaxWaiters.
+const defaultMaxWaiters = 1024
+
+// WithMaxWaiters bounds how many callers of [RateLimit.Wait] wait for windows of one key and scale.
+// Further ones fail with [ErrOverloaded]. Default, and with n below 1: 1024.
+func WithMaxWaiters(n int) Option { return func(r *RateLimit) { r.maxWaiters = n } }
+
+// Wait waits until [RateLimit.Take] is granted. It is first come, first served: of the callers that
+// wait for windows of one key and scale with this RateLimit, only the first asks the backend, and
+// the others follow in the order of their calls. Other RateLimits and processes have queues of their
+// own.
+//
+// While the first caller waits for the end of a window, it asks every tenth of the scale, but at least
+// every second, and when a reservation of this RateLimit is settled: somebody may have given back or
+// reset the window.
+//
+// Wait fails at once, and nothing is taken, with a [*CostError] if n is more than limit, with a
+// [*DeadlineError] if all those before it and the current window leave no room before ctx's deadline,
+// and with [ErrOverloaded] if too many wait already: see [WithMaxWaiters]. Other errors are those of
+// ctx and of Take. A [Policy] that allows hits allows the take, and one that denies them makes Wait
+// continue, until the backend works again.
+func (r *RateLimit) Wait(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Result, error) {
+	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
+}
+
+// wait waits for the take that e describes, and reports the decision to the observer.
+func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result, err error) {
+	if err := window.CheckScale(e.Scale); err != nil {
+		return res, err
+	}
+	if err := checkCost(e.Key, e.Scale, limit, e.Increment); err != nil {
+		return res, err
+	}
+	begun := time.Now()
+	t := taking{limits: []Limit{{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}}, event: e}
+	var cause error
+	turn := waiting.Turn{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}
+	err = r.queues.Wait(ctx, turn, func(ctx context.Context) (a waiting.Answer, err error) {
+		if cause, err = r.failover.takeAll(ctx, r.backend, &t); err != nil {
+			return a, err
+		}
+		res := &t.results[0]
+		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
+		if a.Granted { // RetryAfter is 0
+			a.Left = min(time.Until(res.ResetAt), e.Scale)
+		}
+		return a, nil
+	})
+	var late *waiting.LateError
+	switch {
+	case errors.As(err, &late):
+		err = &DeadlineError{Key: e.Key, Scale: e.Scale, At: late.At}
+	case errors.Is(err, waiting.ErrFull):
+		err = fmt.Errorf("%w: %d callers wait for key %.64q already", ErrOverloaded, r.maxWaiters, e.Key)
+	}
+	if r.observer != nil {
+		r.observeTakes(ctx, &t, time.Since(begun), cause, err)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return t.results[0], nil
+}

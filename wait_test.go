@@ -1,0 +1,374 @@
+package throttr_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// inBubble calls f with a limiter in memory, in virtual time.
+func inBubble(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit), opts ...throttr.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		backend := memory.New(memory.WithClock(time.Now))
+		defer backend.Close()
+		f(t, throttr.NewRateLimit(backend, opts...))
+	})
+}
+
+// line is callers that wait, one after the other.
+type line struct {
+	t       *testing.T
+	limiter *throttr.RateLimit
+	scale   time.Duration
+	limit   uint64
+	all     sync.WaitGroup
+
+	mu      sync.Mutex // guards granted
+	granted []place
+}
+
+// place is what a caller was granted.
+type place struct {
+	caller int
+	throttr.Result
+}
+
+// order returns the callers in the order of their places in the windows.
+func (l *line) order() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortFunc(l.granted, func(a, b place) int {
+		return cmp.Or(a.ResetAt.Compare(b.ResetAt), cmp.Compare(a.Count, b.Count))
+	})
+	callers := make([]int, len(l.granted))
+	for i, p := range l.granted {
+		callers[i] = p.caller
+	}
+	return callers
+}
+
+// join makes a caller wait behind the others.
+func (l *line) join(ctx context.Context, i int, n uint64) {
+	l.all.Go(func() {
+		res, err := l.limiter.Wait(ctx, "k", l.scale, l.limit, n)
+		if err != nil {
+			if ctx.Err() == nil {
+				l.t.Errorf("caller %d: %v", i, err)
+			}
+			return
+		}
+		if !res.Allowed || res.Count > l.limit {
+			l.t.Errorf("caller %d gets %+v", i, res)
+		}
+		l.mu.Lock()
+		l.granted = append(l.granted, place{i, res})
+		l.mu.Unlock()
+	})
+	synctest.Wait()
+}
+
+func (l *line) served() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.granted)
+}
+
+//evidence:takes 400 callers that wait for 50 per 400 ms are served in order, within one scale of the best possible
+func TestWaitingCallersAreServedInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		const callers, limit, scale = 400, 50, 400 * time.Millisecond
+		l := &line{t: t, limiter: limiter, scale: scale, limit: limit}
+		begun := time.Now()
+		for i := range callers {
+			l.join(t.Context(), i, 1)
+		}
+		l.all.Wait()
+		require.Len(t, l.granted, callers)
+		require.IsIncreasing(t, l.order())
+		best := (callers/limit - 1) * scale
+		took := time.Since(begun)
+		t.Logf("%v, best possible %v", took, best)
+		require.GreaterOrEqual(t, took, best)
+		require.LessOrEqual(t, took, best+scale)
+	})
+}
+
+//evidence:takes A caller that stops waiting delays nobody
+func TestCanceledWaitDelaysNobody(t *testing.T) {
+	served := func(cancelled ...int) (times []time.Duration) {
+		inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+			const scale = time.Second
+			l := &line{t: t, limiter: limiter, scale: scale, limit: 3}
+			begun := time.Now()
+			cancels := map[int]context.CancelFunc{}
+			for i := range 12 {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				cancels[i] = cancel
+				l.join(ctx, i, 1)
+			}
+			time.Sleep(scale / 2)
+			for _, i := range cancelled {
+				cancels[i]()
+			}
+			for l.served() < 12-len(cancelled) {
+				time.Sleep(scale / 50)
+				synctest.Wait()
+				for len(times) < l.served() {
+					times = append(times, time.Since(begun))
+				}
+			}
+			require.IsIncreasing(t, l.order())
+			l.all.Wait()
+		})
+		return times
+	}
+	all := served()
+	for _, cancelled := range [][]int{{5}, {3}, {11}, {3, 4, 5}, {4, 7, 9}} { // 3 is the first that waits
+		times := served(cancelled...)
+		require.Len(t, times, 12-len(cancelled))
+		for i := range times {
+			require.LessOrEqual(t, times[i], all[i]+time.Second/50, "place %d without %v", i, cancelled)
+		}
+	}
+}
+
+func TestWaitFailsAtOnceIfTheDeadlineIsTooEarly(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		const scale = time.Minute
+		begun := time.Now()
+		wait := func(timeout time.Duration, n uint64) error {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			_, err := limiter.Wait(ctx, "k", scale, 2, n)
+			return err
+		}
+		require.NoError(t, wait(time.Second, 2))
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, wait(time.Second, 1), &late)
+		require.Equal(t, "k", late.Key)
+		require.Equal(t, scale, late.Scale)
+		require.Equal(t, begun.Add(scale), late.At)
+		require.ErrorIs(t, late, context.DeadlineExceeded)
+		require.True(t, throttr.Timeout(late))
+
+		// With others in the line, its end is two windows later.
+		l := &line{t: t, limiter: limiter, scale: scale, limit: 2}
+		for i := range 4 {
+			l.join(t.Context(), i, 1)
+		}
+		require.ErrorAs(t, wait(2*scale-time.Second, 1), &late)
+		require.ErrorAs(t, wait(3*scale-time.Second, 1), &late)
+		require.Equal(t, begun.Add(3*scale), late.At)
+		require.Zero(t, time.Since(begun), "it took time")
+		n, err := limiter.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n, "what fails takes nothing")
+		require.NoError(t, wait(4*scale, 1))
+		l.all.Wait()
+	})
+}
+
+// Those that wait learn that they wait in vain when the first one learns when the window ends.
+func TestWaitFailsAsSoonAsItIsKnownToBeInVain(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		const scale = time.Minute
+		l := &line{t: t, limiter: limiter, scale: scale, limit: 1}
+		l.join(t.Context(), 0, 1)
+		l.join(t.Context(), 1, 1) // waits for the next window
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), scale+time.Second)
+		defer cancel()
+		_, err := limiter.Wait(ctx, "k", scale, 1, 1)
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Zero(t, time.Since(begun))
+		l.all.Wait()
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		_, err := limiter.Take(t.Context(), "k", time.Minute, 1, 1)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
+		time.AfterFunc(10*time.Second, cancel)
+		_, err = limiter.Wait(ctx, "k", time.Minute, 1, 1)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 10*time.Second, time.Since(begun))
+		_, err = limiter.Wait(ctx, "other", time.Minute, 1, 1)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestWaitIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		l := &line{t: t, limiter: limiter, scale: time.Second, limit: 1}
+		for i := range 4 { // one is granted, three wait
+			l.join(t.Context(), i, 1)
+		}
+		_, err := limiter.Wait(t.Context(), "k", time.Second, 1, 1)
+		require.ErrorIs(t, err, throttr.ErrOverloaded)
+		_, err = limiter.Wait(t.Context(), "k", time.Minute, 1, 1)
+		require.NoError(t, err, "another scale has a line of its own")
+		l.all.Wait()
+	}, throttr.WithMaxWaiters(3))
+}
+
+func TestWaitRefusesWhatCannotBeGranted(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		var cost *throttr.CostError
+		_, err := limiter.Wait(t.Context(), "k", time.Second, 10, 11)
+		require.ErrorAs(t, err, &cost)
+		require.Equal(t, &throttr.CostError{Key: "k", Scale: time.Second, Limit: 10, N: 11}, cost)
+		_, err = limiter.Wait(t.Context(), "k", 60, 10, 1)
+		require.ErrorIs(t, err, throttr.ErrScale)
+	})
+}
+
+func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
+	for name, free := range map[string]func(*testing.T, *throttr.RateLimit, *throttr.Reservation){
+		"Cancel": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) {
+			require.NoError(t, rv.Cancel(t.Context()))
+		},
+		"Commit": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) {
+			require.NoError(t, rv.Commit(t.Context(), 1))
+		},
+		"Reset": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
+			require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour))
+		},
+		"Set": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
+			_, err := limiter.Set(t.Context(), "k", time.Hour, 0)
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+				rv, err := limiter.Reserve(t.Context(), throttr.Limit{Key: "k", Scale: time.Hour, Limit: 2, N: 2})
+				require.NoError(t, err)
+				l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
+				begun := time.Now()
+				l.join(t.Context(), 0, 1)
+				free(t, limiter, rv)
+				l.all.Wait()
+				require.Zero(t, time.Since(begun))
+			})
+		})
+	}
+}
+
+// Somebody else, whom this limiter can't notice, resets the window.
+func TestWaitingCallersAskInBetween(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
+		backend := memory.New(memory.WithClock(time.Now))
+		defer backend.Close()
+		limiter, other := throttr.NewRateLimit(backend), throttr.NewRateLimit(backend)
+		for _, scale := range []time.Duration{time.Second, time.Hour} {
+			_, err := limiter.Take(t.Context(), "k", scale, 1, 1)
+			require.NoError(t, err)
+			l := &line{t: t, limiter: limiter, scale: scale, limit: 1}
+			l.join(t.Context(), 0, 1)
+			time.Sleep(scale / 100)
+			require.NoError(t, other.Reset(t.Context(), "k", scale))
+			begun := time.Now()
+			l.all.Wait()
+			require.LessOrEqual(t, time.Since(begun), min(scale/10, time.Second))
+		}
+	})
+}
+
+// A large take at the head of the line is not overtaken by small ones behind it.
+func TestLargeTakeIsNotOvertaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		l := &line{t: t, limiter: limiter, scale: time.Second, limit: 10}
+		for i, n := range []uint64{6, 10, 1, 1, 10, 3} {
+			l.join(t.Context(), i, n)
+		}
+		l.all.Wait()
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, l.order())
+	})
+}
+
+// failingTakes is a backend whose takes fail until it is told not to.
+type failingTakes struct {
+	*memory.Backend
+	mu  sync.Mutex // guards err
+	err error
+}
+
+func (f *failingTakes) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failingTakes) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return throttr.Window{}, false, err
+	}
+	return f.Backend.Take(ctx, key, scale, limit, n)
+}
+
+func (f *failingTakes) TakeAll(ctx context.Context, limits []throttr.Limit, windows []throttr.Window) (bool, error) {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	return f.Backend.TakeAll(ctx, limits, windows)
+}
+
+func TestWaitWhileTheBackendFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
+		down := errors.New("down")
+		b := &failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: down}
+		defer b.Close()
+		_, err := throttr.NewRateLimit(b).Wait(t.Context(), "k", time.Minute, 1, 1)
+		require.ErrorIs(t, err, down)
+		res, err := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Wait(t.Context(), "k", time.Minute, 1, 1)
+		require.NoError(t, err)
+		require.True(t, res.Allowed && res.Degraded)
+
+		begun := time.Now()
+		time.AfterFunc(10*time.Second, func() { b.fail(nil) })
+		res, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits)).Wait(t.Context(), "k", time.Minute, 1, 1)
+		require.NoError(t, err)
+		require.True(t, res.Allowed && !res.Degraded)
+		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
+	})
+}
+
+func TestManyCallersWaitConcurrently(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		var all sync.WaitGroup
+		for i := range 300 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i%20)*100*time.Millisecond)
+				defer cancel()
+				_, err := limiter.Wait(ctx, []string{"a", "b"}[i%2], 100*time.Millisecond, 7, uint64(1+i%5))
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.NotPanics(t, func() { _, _ = limiter.Wait(t.Context(), "a", 100*time.Millisecond, math.MaxUint64, 1) })
+	})
+}
