@@ -17,6 +17,10 @@ var (
 	getLua string
 	//go:embed delete.lua
 	deleteLua string
+	//go:embed take.lua
+	takeLua string
+	//go:embed giveback.lua
+	giveBackLua string
 )
 
 // The client sends the digest of a script, and sends the script only to a server that does not
@@ -26,4 +30,7 @@ var (
 	setScript    = rueidis.NewLuaScript(windowLua + setLua)
 	getScript    = rueidis.NewLuaScript(windowLua + getLua)
 	deleteScript = rueidis.NewLuaScript(windowLua + deleteLua)
+
+	takeScript     = rueidis.NewLuaScript(windowLua + takeLua)
+	giveBackScript = rueidis.NewLuaScript(windowLua + giveBackLua)
 )
