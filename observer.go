@@ -120,6 +120,8 @@ type namedObserver struct {
 
 // Observe implements [Observer].
 func (o namedObserver) Observe(ctx context.Context, e Event) {
-	e.Name = o.name
+	if e.Name == "" {
+		e.Name = o.name
+	}
 	o.Observer.Observe(ctx, e)
 }

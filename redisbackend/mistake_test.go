@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -52,18 +50,13 @@ func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 	}
 }
 
-func TestRequestsAreNotServedIfRedisCannotKeepTheLimit(t *testing.T) {
+func TestMiddlewareIsRefusedIfRedisCannotKeepTheLimit(t *testing.T) {
 	limiter := throttr.NewRateLimit(redisbackend.New(startServer(t).connect()), throttr.WithPolicy(throttr.AllowHits))
-	limit, err := httplimit.New(limiter, httplimit.Config{
+	_, err := httplimit.New(limiter, httplimit.Config{
 		Limits: []httplimit.Limit{{Name: "x", Limit: 1, Window: time.Second + time.Nanosecond}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	if w.Code != http.StatusInternalServerError {
-		t.Errorf("the status is %d, want 500", w.Code)
+	if !errors.Is(err, window.ErrScale) {
+		t.Errorf("the error is %v", err)
 	}
 }
 

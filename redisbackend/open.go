@@ -7,11 +7,15 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // OpenBackend is a [Backend] with a client of its own, which Close closes.
-type OpenBackend struct{ *Backend }
+type OpenBackend struct {
+	*Backend
+	client rueidis.Client
+}
 
 // Open connects to a Redis server, or a cluster, and returns a backend on it:
 //
@@ -22,7 +26,7 @@ type OpenBackend struct{ *Backend }
 // The URL is that of rueidis.ParseURL. For all other settings make a client, and use [New]. Open
 // returns when ctx ends. It panics if an option is nil.
 func Open(ctx context.Context, url string, opts ...Option) (*OpenBackend, error) {
-	newOptions(opts) // panics before anything is opened
+	rediswindow.New(adapter{}, opts...) // panics before anything is opened
 	parsed, err := rueidis.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("redisbackend: %w", err)
@@ -41,7 +45,7 @@ func Open(ctx context.Context, url string, opts ...Option) (*OpenBackend, error)
 		if r.err != nil {
 			return nil, fmt.Errorf("redisbackend: can't connect: %w", r.err)
 		}
-		return &OpenBackend{New(r.client, opts...)}, nil
+		return &OpenBackend{New(r.client, opts...), r.client}, nil
 	case <-ctx.Done():
 		go func() {
 			if r := <-made; r.err == nil {

@@ -115,34 +115,31 @@ func evidence(write, check, run, measured bool) error {
 // find returns the guarantees of all tests below root, in the order of files and lines.
 func find(root string) ([]guarantee, error) {
 	var guarantees []guarantee
-	module := "."
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
+		switch base := d.Name(); {
+		case err != nil:
 			return err
-		}
-		if d.IsDir() {
-			if base := d.Name(); base == "testdata" || strings.HasPrefix(base, ".") && base != "." {
-				return filepath.SkipDir
-			}
-			folder := filepath.ToSlash(name)
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
-				module = folder
-			} else if module != "." && !strings.HasPrefix(folder+"/", module+"/") {
-				module = "."
-			}
+		case d.IsDir() && (base == "testdata" || strings.HasPrefix(base, ".") && base != "."):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
-		if !strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		if inModule := path.Dir(filepath.ToSlash(name)); module != "." && !strings.HasPrefix(inModule+"/", module+"/") {
-			module = "."
-		}
-		found, err := guaranteesOf(name, module)
+		found, err := guaranteesOf(name, moduleOf(path.Dir(filepath.ToSlash(name))))
 		guarantees = append(guarantees, found...)
 		return err
 	})
 	return guarantees, err
+}
+
+// moduleOf returns the folder of the module that a folder belongs to.
+func moduleOf(folder string) string {
+	for folder != "." {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			break
+		}
+		folder = path.Dir(folder)
+	}
+	return folder
 }
 
 // guaranteesOf returns the guarantees of one file.

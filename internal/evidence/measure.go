@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // measured is the document whose tables come from measurements. Their figures vary from run to
@@ -34,10 +35,41 @@ func measure() error {
 		if err != nil {
 			return err
 		}
-		p := part{measured, "<!-- " + m.table + ": written by go run ./internal/evidence -measure -->\n", "<!-- /" + m.table + " -->\n"}
-		if err := p.write(table); err != nil {
+		if err := measuredPart(m.table).write(table); err != nil {
 			return err
 		}
 	}
-	return nil
+	return measureFailovers()
+}
+
+// measuredPart is where the table of that name is.
+func measuredPart(table string) part {
+	return part{measured, "<!-- " + table + ": written by go run ./internal/evidence -measure -->\n", "<!-- /" + table + " -->\n"}
+}
+
+// failoverRuns is how often the failover of a cluster is measured with each client of Redis.
+const failoverRuns = 3
+
+// measureFailovers runs the tests that log rows of the table of failovers. They need redis-server.
+func measureFailovers() error {
+	table := "\n| client | hits | allowed | errors | over the limit | most of a window | errors until |\n|---|---:|---:|---:|---:|---:|---:|\n"
+	for _, client := range []struct{ name, module string }{{"rueidis", "redisbackend"}, {"go-redis", "redisbackend/goredis"}} {
+		cmd := exec.Command("go", "test", "-C", client.module, "-run", "^TestFailoverAllowsFewHitsMore$", "-v",
+			fmt.Sprint("-count=", failoverRuns), ".")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%v: %w\n%s", cmd, err, out)
+		}
+		rows := 0
+		for line := range strings.Lines(string(out)) {
+			if row := strings.TrimSpace(line); strings.HasPrefix(row, "| ") {
+				table += "| " + client.name + " " + row + "\n"
+				rows++
+			}
+		}
+		if rows != failoverRuns {
+			return fmt.Errorf("%v: %d rows, want %d: was it skipped?\n%s", cmd, rows, failoverRuns, out)
+		}
+	}
+	return measuredPart("failovers").write([]byte(table))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
@@ -20,6 +21,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/otelthrottr"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/redisbackend/goredis"
 )
 
 // requireLimit hits a key three times and fails the test unless two hits are allowed.
@@ -89,6 +91,9 @@ func TestRedisLimits(t *testing.T) {
 	client := connect(t, socket)
 	defer client.Close()
 	requireLimit(t, throttr.NewRateLimit(redisbackend.New(client)))
+	other := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	defer other.Close()
+	requireLimit(t, throttr.NewRateLimit(goredis.New(other, goredis.WithPrefix("goredis:"))))
 }
 
 // connect returns a client of the Redis server that listens on a socket, or is about to.

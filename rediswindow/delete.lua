@@ -1,5 +1,5 @@
 -- KEYS: the hash. ARGV: time or '', scales (none: all scales of the hash).
--- Removes the windows of the scales. Returns how many of them were active.
+-- Removes the windows of the scales. Returns how many of them were active, as the only element.
 local key, time, deleted = KEYS[1], now(ARGV[1]), 0
 local fields, first = ARGV, 2
 if #ARGV < 2 then fields, first = redis.call('HKEYS', key), 1 end
@@ -10,4 +10,4 @@ for i = first, #fields do
     redis.call('HDEL', key, fields[i])
   end
 end
-return deleted
+return {deleted}

@@ -1,4 +1,4 @@
-package redisbackend
+package rediswindow
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -82,7 +80,7 @@ func (b *Backend) groups(limits []window.Limit) [][]int {
 	for i := range all {
 		all[i] = i
 	}
-	if len(limits) == 1 || b.client.Mode() != rueidis.ClientModeCluster {
+	if len(limits) == 1 || !b.client.Cluster() {
 		return [][]int{all}
 	}
 	bySlot := map[uint16][]int{}
@@ -120,39 +118,20 @@ func (b *Backend) takeGroup(ctx context.Context, limits []window.Limit, windows 
 		args = append(args, strconv.FormatInt(l.Scale.Microseconds(), 10), strconv.FormatUint(l.Limit, 10),
 			strconv.FormatUint(min(l.N, MaxCount+1), 10)) // more than the limit is refused in any case
 	}
-	response, err := b.do(ctx, func(ctx context.Context) rueidis.RedisResult {
-		return takeScript.Exec(ctx, b.client, keys, args)
-	}).ToArray()
+	response, err := b.run(ctx, takeScript, keys, args)
 	if err != nil {
 		return false, err
 	}
-	return readTakes(response, limits, windows, group)
-}
-
-// readTakes decodes the response of the script of takes.
-func readTakes(response []rueidis.RedisMessage, limits []window.Limit, windows []window.Window, group []int) (bool, error) {
-	if len(response) != 2+len(group) {
-		return false, fmt.Errorf("script returned %d values", len(response))
-	}
-	granted, err := response[0].AsInt64()
-	if err != nil {
-		return false, err
-	}
-	now, err := response[1].AsInt64()
-	if err != nil {
-		return false, err
+	if len(response) != 2+4*len(group) {
+		return false, fmt.Errorf("script returned %v", response)
 	}
 	for j, i := range group {
-		v, err := response[2+j].AsIntSlice()
-		if err != nil {
-			return false, err
-		}
 		windows[i] = window.Window{}
-		if len(v) == 4 {
-			windows[i] = describe(limits[i].Scale, v[0], v[1], now, v[2], v[3])
+		if v := response[2+4*j:]; v[0] >= 0 {
+			windows[i] = describe(limits[i].Scale, v[0], v[1], response[1], v[2], v[3])
 		}
 	}
-	return granted == 1, nil
+	return response[0] == 1, nil
 }
 
 // undo gives back what a group was granted, and removes the windows that it has opened if they have
@@ -191,8 +170,9 @@ func (b *Backend) giveBack(ctx context.Context, key string, scale time.Duration,
 		empty = "1"
 	}
 	n = min(n, MaxCount)
-	ok, err := b.exec(ctx, giveBackScript, key, field, now, strconv.FormatInt(id, 10), strconv.FormatUint(n, 10), empty).AsInt64()
-	return ok == 1, err
+	args := []string{field, now, strconv.FormatInt(id, 10), strconv.FormatUint(n, 10), empty}
+	response, err := b.run(ctx, giveBackScript, []string{b.name(key)}, args)
+	return len(response) == 1 && response[0] == 1, err
 }
 
 // slotOf returns the slot of a hash tag in a cluster: its CRC-16 (polynomial 1021) modulo 16384.

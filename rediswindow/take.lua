@@ -1,7 +1,7 @@
 -- KEYS: the hash of each take. ARGV: time or '', aligned, grace, ID of windows that open, and then
 -- scale, limit and n of each take.
 -- Makes all takes if all windows have room for them. Returns whether it did, the time, and for each
--- take count, start, last update and ID of its active window, or nothing if there is none.
+-- take count, start, last update and ID of its active window, or a count of -1 if there is none.
 local time, granted, windows = now(ARGV[1]), 1, {}
 local function name(i) return KEYS[i] .. ' ' .. ARGV[3 * i + 2] end
 for i = 1, #KEYS do
@@ -33,7 +33,11 @@ for i = 1, #KEYS do
     end
     w.taken = 0
   end
-  result[i + 2] = {}
-  if w.start then result[i + 2] = {w.count, w.start, w.updated, tonumber(w.id) or 0} end
+  local at = 4 * i - 2
+  if w.start then
+    result[at + 1], result[at + 2], result[at + 3], result[at + 4] = w.count, w.start, w.updated, tonumber(w.id) or 0
+  else
+    result[at + 1], result[at + 2], result[at + 3], result[at + 4] = -1, 0, 0, 0
+  end
 end
 return result

@@ -1,0 +1,113 @@
+package redistest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slots is the number of hash slots of a cluster.
+const slots = 16384
+
+// Cluster is a cluster of primaries and as many replicas, one for each primary.
+type Cluster struct {
+	Primaries, Replicas []*Server
+}
+
+// StartCluster starts a cluster that ends with the test. A primary is replaced by its replica when
+// it has not responded for the timeout.
+func StartCluster(t testing.TB, primaries int, timeout time.Duration) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for i := range 2 * primaries {
+		s := startNode(t, timeout)
+		if i < primaries {
+			c.Primaries = append(c.Primaries, s)
+			first, last := i*slots/primaries, (i+1)*slots/primaries-1
+			must(t, s, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+		} else {
+			c.Replicas = append(c.Replicas, s)
+		}
+		if i > 0 {
+			one := c.Primaries[0]
+			must(t, s, "CLUSTER", "MEET", "127.0.0.1", one.Port, busPort(one.Port))
+		}
+	}
+	c.await(t, "the nodes do not know each other", func(s *Server) bool {
+		return strings.Contains(must(t, s, "CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d", 2*primaries))
+	})
+	for i, s := range c.Replicas {
+		must(t, s, "CLUSTER", "REPLICATE", must(t, c.Primaries[i], "CLUSTER", "MYID"))
+	}
+	c.await(t, "the cluster is not up", func(s *Server) bool {
+		return strings.Contains(must(t, s, "CLUSTER", "INFO"), "cluster_state:ok")
+	})
+	for _, s := range c.Replicas {
+		eventually(t, "a replica does not follow its primary", func() bool {
+			return strings.Contains(must(t, s, "INFO", "replication"), "master_link_status:up")
+		})
+	}
+	return c
+}
+
+func startNode(t testing.TB, timeout time.Duration) *Server {
+	t.Helper()
+	return start(t, func(port string) []string {
+		return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
+			"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10), "--repl-diskless-sync-delay", "0"}
+	})
+}
+
+// busPort returns the port of the cluster's bus of the node with a port.
+func busPort(port string) string {
+	n, _ := strconv.Atoi(port)
+	return strconv.Itoa(n + busOffset)
+}
+
+// Addrs returns the addresses of all nodes.
+func (c *Cluster) Addrs() (all []string) {
+	for _, s := range slices.Concat(c.Primaries, c.Replicas) {
+		all = append(all, s.Addr)
+	}
+	return all
+}
+
+// FailOver kills a primary, and returns when its replica has taken over.
+func (c *Cluster) FailOver(t testing.TB, primary int) {
+	t.Helper()
+	c.Primaries[primary].Kill()
+	eventually(t, "the replica does not take over", func() bool {
+		return strings.Contains(must(t, c.Replicas[primary], "INFO", "replication"), "role:master")
+	})
+}
+
+// await waits until ok returns true for every node.
+func (c *Cluster) await(t testing.TB, failure string, ok func(*Server) bool) {
+	t.Helper()
+	for _, s := range slices.Concat(c.Primaries, c.Replicas) {
+		eventually(t, failure, func() bool { return ok(s) })
+	}
+}
+
+// eventually fails the test if ok does not return true within half a minute.
+func eventually(t testing.TB, failure string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > 30*time.Second {
+			t.Fatal(failure)
+		}
+	}
+}
+
+// must sends a command that must succeed.
+func must(t testing.TB, s *Server, args ...string) string {
+	t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}

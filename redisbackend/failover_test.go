@@ -1,0 +1,44 @@
+package redisbackend_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// connectTo returns a client that is closed at the end of the test.
+func connectTo(t *testing.T, option rueidis.ClientOption) rueidis.Client {
+	t.Helper()
+	option.DisableCache = true
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+//evidence:redis The conformance suite passes behind Sentinel
+func TestBackendBehindSentinelConforms(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, redistest.Start(t))
+	conformance(t, connectTo(t, rueidis.ClientOption{
+		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: redistest.SentinelName},
+	}))
+}
+
+// Redis replicates asynchronously: a replica that takes over may have missed the last hits.
+//
+//evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
+func TestFailoverAllowsFewHitsMore(t *testing.T) {
+	c := redistest.StartCluster(t, 3, time.Second)
+	var backends []window.Backend
+	for range 2 {
+		backends = append(backends, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
+	}
+	redistest.RequireFewMore(t, redistest.FloodFailover(t, c, backends...))
+}

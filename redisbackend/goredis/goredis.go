@@ -1,0 +1,130 @@
+// Package goredis keeps rate-limit windows on Redis or Valkey with the client go-redis, on one
+// server, behind Sentinel or on a cluster. Any number of processes share exact windows, with one
+// round trip per hit.
+//
+//	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}})
+//	defer client.Close()
+//
+//	limiter := throttr.NewRateLimit(goredis.New(client))
+//	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
+//
+// The windows are those of package redisbackend, which uses the client rueidis: both can share
+// them. Package [rediswindow] documents errors, data and accuracy.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Backend is a [window.Backend] on Redis. Make one with [New].
+type Backend = rediswindow.Backend
+
+// Option is an option of [New].
+type Option = rediswindow.Option
+
+// New returns a backend that keeps its windows on the server or cluster of client: a
+// [redis.Client], also of Sentinel, or a [redis.ClusterClient]. The caller still owns the client,
+// may use it for other things, and closes it. New panics if client or an option is nil.
+//
+// A hit that the server may have executed is never sent again, whatever the MaxRetries of the
+// client is.
+func New(client redis.UniversalClient, opts ...Option) *Backend {
+	if client == nil {
+		panic("goredis: New: client is nil")
+	}
+	return rediswindow.New(adapter{client}, opts...)
+}
+
+// WithPrefix sets the prefix of the names of the backend's keys in Redis, see
+// [rediswindow.WithPrefix].
+func WithPrefix(prefix string) Option { return rediswindow.WithPrefix(prefix) }
+
+// WithAlgorithm sets when windows open and end. All backends that share windows must have the
+// same algorithm. Default: [window.PerKey].
+func WithAlgorithm(a window.Algorithm) Option { return rediswindow.WithAlgorithm(a) }
+
+// WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It
+// panics if now is nil.
+func WithClock(now func() time.Time) Option { return rediswindow.WithClock(now) }
+
+// adapter is a [rediswindow.Client].
+type adapter struct{ client redis.UniversalClient }
+
+// EvalSHA implements [rediswindow.Client].
+func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error) {
+	return a.eval(ctx, "evalsha", digest, keys, args)
+}
+
+// Eval implements [rediswindow.Client].
+func (a adapter) Eval(ctx context.Context, script string, keys, args []string) ([]int64, error) {
+	return a.eval(ctx, "eval", script, keys, args)
+}
+
+func (a adapter) eval(ctx context.Context, command, script string, keys, args []string) ([]int64, error) {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, command, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	for _, arg := range args {
+		all = append(all, arg)
+	}
+	cmd := once{redis.NewCmd(ctx, all...)}
+	a.client.Process(ctx, cmd)
+	numbers, err := cmd.Int64Slice()
+	return numbers, closedError(err)
+}
+
+// Cluster implements [rediswindow.Client].
+func (a adapter) Cluster() bool {
+	_, ok := a.client.(*redis.ClusterClient)
+	return ok
+}
+
+// HDel implements [rediswindow.Client].
+func (a adapter) HDel(ctx context.Context, key, field string) error {
+	return closedError(a.client.Process(ctx, once{redis.NewCmd(ctx, "hdel", key, field)}))
+}
+
+// closedError returns an error that also matches [window.ErrClosed] if the client was closed.
+func closedError(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("%w: %w", window.ErrClosed, err)
+	}
+	return err
+}
+
+// once is a command that the client sends again only if the server has not executed it.
+type once struct{ *redis.Cmd }
+
+// NoRetry reports whether the server may have executed the command. The client asks before it
+// sends the command again.
+func (c once) NoRetry() bool { return !notExecuted(c.Err()) }
+
+// notExecuted reports whether a command that has failed with err has certainly not been executed:
+// there was no connection, or the server has rejected the command.
+func notExecuted(err error) bool {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return true
+	}
+	if err == nil {
+		return false
+	}
+	for _, rejection := range []string{"LOADING ", "READONLY ", "CLUSTERDOWN ", "TRYAGAIN ", "MASTERDOWN "} {
+		if strings.HasPrefix(err.Error(), rejection) {
+			return true
+		}
+	}
+	return false
+}

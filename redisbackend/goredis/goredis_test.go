@@ -1,0 +1,122 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/redisbackend/goredis"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The client logs every attempt to connect that fails.
+func init() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+// Printf implements the interface of redis.SetLogger.
+func (silent) Printf(context.Context, string, ...any) {}
+
+// conformance runs the suite. Each test has a prefix of its own.
+func conformance(t *testing.T, client redis.UniversalClient) {
+	t.Cleanup(func() { client.Close() })
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+		t.Run(a.String(), func(t *testing.T) {
+			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+				clock := backendtest.NewClock()
+				b := goredis.New(client, goredis.WithPrefix(t.Name()+":"), goredis.WithClock(clock.Now), goredis.WithAlgorithm(a))
+				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: 1<<53 - 1}
+			})
+		})
+	}
+}
+
+//evidence:redis The conformance suite passes with go-redis, on a single server
+func TestBackendOnAServerConforms(t *testing.T) {
+	conformance(t, redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr}))
+}
+
+//evidence:redis The conformance suite passes with go-redis, behind Sentinel
+func TestBackendBehindSentinelConforms(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, redistest.Start(t))
+	conformance(t, redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: redistest.SentinelName, SentinelAddrs: []string{sentinel.Addr},
+	}))
+}
+
+//evidence:redis The conformance suite passes with go-redis, on a cluster of six nodes
+func TestBackendOnAClusterConforms(t *testing.T) {
+	c := redistest.StartCluster(t, 3, time.Second)
+	conformance(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}))
+}
+
+// Redis replicates asynchronously: a replica that takes over may have missed the last hits.
+//
+//evidence:redis go-redis: a failover of a primary of a cluster amid a flood allows few hits more than the limits
+func TestFailoverAllowsFewHitsMore(t *testing.T) {
+	c := redistest.StartCluster(t, 3, time.Second)
+	var backends []window.Backend
+	for range 2 {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+		t.Cleanup(func() { client.Close() })
+		backends = append(backends, goredis.New(client))
+	}
+	redistest.RequireFewMore(t, redistest.FloodFailover(t, c, backends...))
+}
+
+// A proxy cuts each connection after the server has executed a hit.
+//
+//evidence:redis A hit that go-redis may have sent is never sent again
+func TestHitIsNotRepeated(t *testing.T) {
+	s := redistest.Start(t)
+	cut := redistest.CutResponses(t, s)
+	client := redis.NewClient(&redis.Options{Addr: cut.Addr, MaxRetries: 5})
+	defer client.Close()
+	b := goredis.New(client)
+	cut.Pass(true)
+	if _, err := b.Hit(t.Context(), "k", time.Hour, 10, 1); err != nil {
+		t.Fatal(err)
+	}
+	cut.Pass(false)
+	for i := range 5 {
+		if _, err := b.Hit(t.Context(), "k", time.Hour, 10, 1); err == nil {
+			t.Fatalf("hit %d got a response", i)
+		}
+	}
+	cut.Pass(true)
+	w, err := b.Get(t.Context(), "k", time.Hour)
+	if err != nil || w.Count != 6 {
+		t.Fatalf("the count is %d, want 6: %v", w.Count, err)
+	}
+}
+
+func TestCallEndsWithItsContext(t *testing.T) {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer client.Close()
+	b := goredis.New(client)
+	if _, err := s.Do("CLIENT", "PAUSE", "2000", "ALL"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := b.Hit(ctx, "k", time.Hour, 10, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
+		t.Fatalf("%v after %v", err, time.Since(start))
+	}
+}
+
+func TestNewPanicsIfTheClientIsNil(t *testing.T) {
+	defer func() {
+		if got := fmt.Sprint(recover()); got != "goredis: New: client is nil" {
+			t.Errorf("panics with %q", got)
+		}
+	}()
+	goredis.New(nil)
+}

@@ -1,0 +1,67 @@
+// Package rediswindow keeps rate-limit windows on Redis or Valkey, through any client. It imports
+// no client. Modules that adapt one are redisbackend, for rueidis, and redisbackend/goredis, for
+// go-redis. For another client, implement [Client], which has four methods:
+//
+//	limiter := throttr.NewRateLimit(rediswindow.New(client))
+//	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
+//
+// It needs Redis 6 or later, or Valkey. Windows follow the clock of the server, so the clocks of
+// clients need not agree.
+//
+// # Errors
+//
+// A scale or a number that the backend does not accept is a mistake in the program. The error
+// matches [window.ErrScale] or [window.ErrRange], and no throttr.Policy applies to it: see
+// [ErrScale] and [ErrRange]. All other errors are those of ctx or of the client. An error does
+// not say whether the hit was counted.
+//
+// A call returns when its ctx ends, but Redis may still execute it later.
+//
+// # Data in Redis
+//
+// All windows of a key are one hash, whatever their scales. A hit therefore accesses one key in
+// one slot of a cluster, and Delete finds every scale. The name of the hash of key user:42 is
+//
+//	throttr:{k:user:42}
+//
+// A key that is longer than 128 bytes or contains braces is represented by its SHA-256:
+//
+//	throttr:{h:<64 hexadecimal digits>}
+//
+// The text between the braces is the hash tag. Each field of the hash is a window. The name of
+// the field is the scale. The value is the count, the start, the last update and a random ID,
+// separated by spaces. The scale is in microseconds, the times in microseconds since 1970:
+//
+//	60000000 → 3 1893456000000000 1893456012345678 4627519830275
+//
+// A window is active until start + scale. Expiry in Redis only frees memory: a hash expires one
+// second after the last end of its windows. The fields of windows that are over are removed with
+// it, or earlier if a key has had 16 scales or more.
+//
+// # Commands
+//
+//   - Hit and Inc run a script that adds to the active window, or opens one. Only a script that
+//     opens a window reads the expiry of the hash, and extends it if necessary.
+//   - Set runs a script that opens a window.
+//   - Take and TakeAll run one script, in a cluster one for each slot of the keys.
+//   - GiveBack runs a script that subtracts from the window with the ID.
+//   - Get runs a script that reads a window, and the time, to tell whether it is active.
+//   - Reset sends HDEL for the field.
+//   - Delete runs a script that removes fields and counts the active windows among them.
+//
+// Scripts are sent by their digest. If a server does not have a script, for example after a
+// restart, the first call needs a second round trip. A request that Redis may have executed is
+// never sent again, neither by this package nor by the clients of these modules.
+//
+// # Accuracy
+//
+// Counts are as durable as the data in Redis. In each of these cases more hits than the limit can
+// be allowed:
+//
+//   - A failover to a replica loses what was not replicated, and continues with the clock of the
+//     replica.
+//   - A restart without persistence loses all windows.
+//   - A server whose memory is full evicts windows, unless its maxmemory-policy is noeviction.
+//
+// If the clock of a server is changed, the ends of its windows change with it.
+package rediswindow

@@ -1,0 +1,56 @@
+package rediswindow
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+)
+
+var (
+	//go:embed window.lua
+	windowLua string
+	//go:embed hit.lua
+	hitLua string
+	//go:embed set.lua
+	setLua string
+	//go:embed get.lua
+	getLua string
+	//go:embed delete.lua
+	deleteLua string
+	//go:embed take.lua
+	takeLua string
+	//go:embed giveback.lua
+	giveBackLua string
+)
+
+// script is a script with its digest. It returns an array of numbers.
+type script struct{ source, digest string }
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source, hex.EncodeToString(sum[:])}
+}
+
+var (
+	hitScript    = newScript(windowLua + hitLua)
+	setScript    = newScript(windowLua + setLua)
+	getScript    = newScript(windowLua + getLua)
+	deleteScript = newScript(windowLua + deleteLua)
+
+	takeScript     = newScript(windowLua + takeLua)
+	giveBackScript = newScript(windowLua + giveBackLua)
+)
+
+// run runs a script on keys. It sends the digest, and sends the script only to a server that does
+// not have it.
+func (b *Backend) run(ctx context.Context, s *script, keys, args []string) ([]int64, error) {
+	return do(ctx, func(ctx context.Context) ([]int64, error) {
+		numbers, err := b.client.EvalSHA(ctx, s.digest, keys, args)
+		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			numbers, err = b.client.Eval(ctx, s.source, keys, args)
+		}
+		return numbers, err
+	})
+}
