@@ -47,15 +47,22 @@ func (e *echo) Close() error {
 	return nil
 }
 
-// allocations returns the number of allocations of a request with the given response.
+// allocations returns the number of allocations of a request with the given response, on a server
+// that is not parked.
 func allocations(t *testing.T, response []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
+	return allocationsWith(t, throttr.ParkingNever, response, request)
+}
+
+func allocationsWith(t *testing.T, p throttr.Parking, response []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
 	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+		Parking: p,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			return &echo{response: response, responses: make(chan []byte, 4)}, nil
 		},
 	})
 	require.NoError(t, err)
 	defer client.Close()
+	require.Equal(t, p == throttr.ParkingAlways, client.Stats().Servers[0].Parked)
 	return testing.AllocsPerRun(2000, func() {
 		if err := request(t.Context(), client); err != nil {
 			t.Error(err)
@@ -80,6 +87,11 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 			return err
 		}),
 		"Insert": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
+			_, err := c.Insert(ctx, "user:42:requests", 1, testkit.Minute)
+			return err
+		}),
+		// The first status is that of the INSERT, the second one keeps the server parked.
+		"Insert on a parked server": allocationsWith(t, throttr.ParkingAlways, []byte{1, 1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
 			_, err := c.Insert(ctx, "user:42:requests", 1, testkit.Minute)
 			return err
 		}),

@@ -86,9 +86,10 @@ type Config struct {
 	Parking Parking
 
 	// Logger gets what happens to the servers, in few lines: that one has locked up (level
-	// error) or has not any more (info); that one is parked (info) or not any more (warn); and
-	// sweeps: those that have removed records of dead clients (info), have failed (warn), and
-	// all others (debug). Decisions are logged by [LogTo]. Default: nothing is logged.
+	// error) or responds again (info); that one is parked (info), is not any more, or can't be
+	// (warn); and sweeps: those that have removed records of dead clients (info), have failed
+	// (warn), and all others (debug). Decisions are logged by [LogTo]. Default: nothing is
+	// logged.
 	Logger *slog.Logger
 
 	// LazyConnect makes Connect and Open succeed although servers can't be reached. Requests to

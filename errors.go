@@ -121,7 +121,7 @@ func failureText(server string, err error) string {
 	var connect *ConnectError
 	switch {
 	case errors.Is(err, ErrLockedUp):
-		return " has locked up (H12): it accepts connections but answers nothing; only a restart helps"
+		return " accepts connections but answers nothing: locked up (H12); only a restart helps"
 	case errors.As(err, &connect):
 		return " unavailable: " + dial.Reason(server, connect.Err)
 	case errors.Is(err, ErrUnavailable):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,18 +51,34 @@ func TestParkingIsTextInJSON(t *testing.T) {
 	require.ErrorIs(t, err, throttr.ErrConfig)
 }
 
-// logLines returns a logger, and what returns its lines since the last call, without the time.
-func logLines() (logger *slog.Logger, lines func() []string) {
-	var b bytes.Buffer
-	logger = slog.New(slog.NewTextHandler(&b, nil))
-	return logger, func() (all []string) {
-		for line := range strings.Lines(b.String()) {
-			_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
-			all = append(all, line)
-		}
-		b.Reset()
-		return all
+// logFile is what a logger writes to. It is safe for concurrent use.
+type logFile struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (f *logFile) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.text.Write(p)
+}
+
+// lines returns the lines since the last call, without the time.
+func (f *logFile) lines() (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for line := range strings.Lines(f.text.String()) {
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, line)
 	}
+	f.text.Reset()
+	return all
+}
+
+// logLines returns a logger, and what returns its lines since the last call.
+func logLines() (logger *slog.Logger, lines func() []string) {
+	var f logFile
+	return slog.New(slog.NewTextHandler(&f, nil)), f.lines
 }
 
 func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
@@ -99,4 +116,27 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{`level=INFO msg="throttr: server responds again" server=memory:1`}, lines())
 	})
+}
+
+func TestLoggerIsToldThatAServerCannotBeParked(t *testing.T) {
+	for _, p := range []throttr.Parking{throttr.ParkingAutomatic, throttr.ParkingAlways} {
+		t.Run(p.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				srv.Set("", 7, time.Minute) // in milliseconds
+				logger, lines := logLines()
+				testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: logger, Parking: p})).Backend()
+				time.Sleep(50 * time.Second)
+				if p == throttr.ParkingAutomatic {
+					require.Empty(t, lines(), "there is a record of somebody else: nobody wants the server to be parked")
+					return
+				}
+				const message = "throttr: the server can't be parked: the record with the empty key is somebody's data"
+				require.Equal(t, []string{`level=WARN msg="` + message + `" server=memory:1`}, lines(), "it is told once")
+				require.True(t, srv.Delete(""))
+				time.Sleep(time.Minute)
+				require.Equal(t, []string{`level=INFO msg="throttr: server is parked: no record expires there" server=memory:1`}, lines())
+			})
+		})
+	}
 }

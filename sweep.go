@@ -25,8 +25,9 @@ type Swept struct {
 // again are prolonged if they would expire. A dry run changes nothing. Sweep never touches the
 // records of open windows and of other programs.
 //
-// The requests of others pass in between, for which Sweep takes up to half a minute. It returns what was found on each server, in the order of Config.Servers, and
-// the errors, joined: each is a [*RequestError].
+// Sweep pauses so that the requests of others pass, and takes up to half a minute for that. It
+// returns what was found on each server, in the order of Config.Servers, and the errors, joined:
+// each is a [*RequestError].
 func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]Swept, error) {
 	return each(c.servers.all, func(s *server[T]) ([]Swept, error) {
 		sweeper := sweep.New(sweep.Options[T]{

@@ -76,9 +76,10 @@ func dialScript[T codec.Value](script []byte, piece int, probed bool) func(conte
 	}
 }
 
-// probeResponse returns the response to a probe of a server with a value size.
+// probeResponse returns the response to a probe of a server with a value size, and to the QUERY
+// that follows it: the server is not parked.
 func probeResponse(size int) []byte {
-	return map[int][]byte{1: {1, 1, 0, 0, 0}, 2: {1, 0, 1, 0, 0}, 4: {1, 0, 0, 1, 0}, 8: {1, 0, 0, 0, 1}}[size]
+	return map[int][]byte{1: {1, 1, 0, 0, 0, 0}, 2: {1, 0, 1, 0, 0, 0}, 4: {1, 0, 0, 1, 0, 0}, 8: {1, 0, 0, 0, 1, 0}}[size]
 }
 
 // checkBatch sends three requests, and script is the response. If it has a response for

@@ -2,14 +2,16 @@
 // server, behind Sentinel or on a cluster. Any number of processes share exact windows, with one
 // round trip per hit.
 //
-//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
+//	backend, err := redisbackend.Open(ctx, "redis://127.0.0.1:6379")
 //	if err != nil {
 //		return err
 //	}
-//	defer client.Close()
+//	defer backend.Close()
 //
-//	limiter := throttr.NewRateLimit(redisbackend.New(client))
+//	limiter := throttr.NewRateLimit(backend)
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
+//
+// [New] takes a client of your own.
 //
 // Package redisbackend/goredis, a module of its own, does the same with go-redis. Both keep the
 // same windows, those of package [rediswindow], which documents errors, data and accuracy.

@@ -68,7 +68,7 @@ const (
 // for concurrent use.
 type Tracker struct {
 	mode    Mode
-	changed func(parked bool) // called when parked changes; nil: nobody needs to know
+	changed func(parked bool, err error) // see OnChange; nil: nobody needs to know
 	// wanted says that the client parks the server whenever it is not parked.
 	wanted atomic.Bool
 	// held says that the client creates records for which the server should stay parked.
@@ -77,6 +77,8 @@ type Tracker struct {
 	parked atomic.Bool
 	// foreign says that the record with the empty key was somebody's data when last seen.
 	foreign atomic.Bool
+	// failed says that changed was told why the server can't be parked.
+	failed atomic.Bool
 }
 
 // NewTracker returns the Tracker of a server that was not seen yet.
@@ -86,9 +88,10 @@ func NewTracker(m Mode) *Tracker {
 	return s
 }
 
-// OnChange has changed called when the server is found to be parked, or not to be parked any more.
-// It must be set before use, and must not block.
-func (s *Tracker) OnChange(changed func(parked bool)) { s.changed = changed }
+// OnChange has changed called when the server is found to be parked, or not to be parked any more;
+// and once, with an error, if it is to be parked and that fails. It must be called before use.
+// changed must not block.
+func (s *Tracker) OnChange(changed func(parked bool, err error)) { s.changed = changed }
 
 // Parked reports whether the server was parked when this was last seen.
 func (s *Tracker) Parked() bool { return s.parked.Load() }
@@ -172,21 +175,27 @@ func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool
 	}
 	s.Learn(ok)
 	if !ok {
-		return ErrNotParked
+		return s.refused(ErrNotParked)
 	}
 	return nil
 }
 
 func (s *Tracker) setParked(parked bool) {
+	if parked {
+		s.failed.Store(false)
+	}
 	if s.parked.Swap(parked) != parked && s.changed != nil {
-		s.changed(parked)
+		s.changed(parked, nil)
 	}
 }
 
 // refused returns err if the server is wanted to be parked.
 func (s *Tracker) refused(err error) error {
-	if s.Wanted() {
-		return err
+	if !s.Wanted() {
+		return nil
 	}
-	return nil
+	if !s.failed.Swap(true) && s.changed != nil {
+		s.changed(false, err)
+	}
+	return err
 }

@@ -1,10 +1,14 @@
 package pool
 
-// logParked logs that the server was found to be parked, or not to be parked any more.
-func (p *Pool[T]) logParked(parked bool) {
-	if parked {
+// logParked logs that the server was found to be parked, or not to be parked any more, or why it
+// can't be parked.
+func (p *Pool[T]) logParked(parked bool, err error) {
+	switch {
+	case err != nil:
+		p.log.Warn(err.Error())
+	case parked:
 		p.log.Info("throttr: server is parked: no record expires there")
-	} else {
+	default:
 		p.log.Warn("throttr: server is not parked any more: records expire there")
 	}
 }

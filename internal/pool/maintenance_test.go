@@ -53,6 +53,7 @@ func TestAnOldConnectionIsKeptUntilThereIsAnother(t *testing.T) {
 				require.NoError(t, s.purge(t.Context(), "k").err)
 			}
 			require.Equal(t, 1, s.Stats().Conns)
+			time.Sleep(time.Second / 2) // the maintenance is not at work now
 			g.fail.Store(false)
 			dials := s.Stats().Dials
 			time.Sleep(5 * time.Second)

@@ -24,8 +24,8 @@ const (
 	absentEvery = time.Minute      // all are killed
 	absentTime  = 10 * time.Second // and start again after this time
 	killKeys    = 2000
-	// cleanTime is enough for a sweep of a parked server after the end.
-	cleanTime = 4 * time.Minute
+	// cleanTime is enough for a sweep of a parked server once no client can use the names again.
+	cleanTime = 5 * time.Minute
 )
 
 // killSoak kills processes and starts others.

@@ -38,6 +38,7 @@ func forEachSize(t *testing.T, test func(t *testing.T, size int, a window.Algori
 	}
 }
 
+//evidence:outages A server survives 10 minutes of clients that are killed and restarted; nothing of the dead is left (H12)
 func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
 	forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
 		switch size {
@@ -86,14 +87,22 @@ func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint6
 	require.Zero(t, srv.Expired(), "records that expired")
 }
 
+//evidence:outages A server survives the absence of all clients, for 3 s to a day, and is cleaned up by the next one
 func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 	for _, absence := range []time.Duration{3 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
-		forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
-			if size == 1 {
-				absent[uint8](t, a, absence)
-			} else {
-				absent[uint16](t, a, absence)
-			}
+		t.Run(absence.String(), func(t *testing.T) {
+			forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+				switch size {
+				case 1:
+					absent[uint8](t, a, absence)
+				case 2:
+					absent[uint16](t, a, absence)
+				case 4:
+					absent[uint32](t, a, absence)
+				case 8:
+					absent[uint64](t, a, absence)
+				}
+			})
 		})
 	}
 }
@@ -122,4 +131,41 @@ func absent[T codec.Value](t *testing.T, a window.Algorithm, absence time.Durati
 	require.NotZero(t, stats.Sweeps)
 	require.NotZero(t, stats.Orphans)
 	require.Zero(t, stats.Foreign)
+}
+
+// The shortest margins are less than a second. Their records would expire if anything was done
+// before the server is parked.
+func TestRestartedServerIsParkedBeforeRecordsExpire(t *testing.T) {
+	t.Run("uint8", func(t *testing.T) { synctest.Test(t, restarts[uint8]) })
+	t.Run("uint16", func(t *testing.T) { synctest.Test(t, restarts[uint16]) })
+}
+
+func restarts[T codec.Value](t *testing.T) {
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
+	begin := func(seed uint64) *process[T] {
+		p := start[T](t, srv, throttr.Config{})
+		r := rand.New(rand.NewPCG(10, seed))
+		for _, scale := range []time.Duration{200 * time.Millisecond, 240 * time.Millisecond, time.Second, time.Minute} {
+			p.hit(r, keys(50), scale, 10*time.Millisecond, 100)
+		}
+		return p
+	}
+	running := []*process[T]{begin(0), begin(1)}
+	time.Sleep(5 * time.Second)
+	r := rand.New(rand.NewPCG(11, 11))
+	for i := range uint64(30) {
+		running[i%2].end()
+		running[i%2] = begin(2 + i)
+		time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
+		require.Zero(t, srv.Expired(), "records that expired")
+		require.False(t, srv.LockedUp())
+		require.NoError(t, srv.Restart(false))
+		inserts := srv.Requests(codec.OpInsert)
+		time.Sleep(2 * time.Second)
+		require.Greater(t, srv.Requests(codec.OpInsert), inserts+10, "the clients go on")
+		for _, p := range running {
+			require.True(t, p.client.Stats().Servers[0].Parked)
+		}
+		require.Contains(t, srv.Keys(), "")
+	}
 }

@@ -18,6 +18,8 @@ import (
 
 // Processes whose clocks are 0.9 scales apart are killed and restarted. They hit, set and reset,
 // while others sweep without a pause.
+//
+//evidence:outages Sweeps lose no window and grant no hit too many, with clocks 0.9 scales apart, Set and Reset
 func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
 		t.Run(mode.String(), func(t *testing.T) {
