@@ -264,7 +264,7 @@ func WithMaxWaiters(n int) Option { return func(r *RateLimit) { r.maxWaiters = n
 // ctx and of Take. A [Policy] that allows hits allows the take, and one that denies them makes Wait
 // continue, until the backend works again.
 func (r *RateLimit) Wait(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Result, error) {
-	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
+	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n, Waited: true}, limit)
 }
 
 // wait waits for the take that e describes, and reports the decision to the observer.

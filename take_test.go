@@ -1,8 +1,10 @@
 package throttr_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -419,6 +421,8 @@ func TestObserverSeesTakes(t *testing.T) {
 		e.Reserved = l.N
 		return e
 	}
+	waited := event(throttr.EventAllowed, narrow, 1, throttr.Result{Allowed: true, Count: 2, Remaining: 3})
+	waited.Waited = true
 	costs := event(throttr.EventDenied, narrow, 6, throttr.Result{})
 	costs.Err = err
 	require.Equal(t, []throttr.Event{
@@ -427,8 +431,7 @@ func TestObserverSeesTakes(t *testing.T) {
 		event(throttr.EventDenied, narrow, 5, throttr.Result{Count: 5, RetryAfter: time.Second}),
 		settled(wide, 2), settled(narrow, 1),
 		event(throttr.EventAllowed, wide, 1, throttr.Result{Allowed: true, Count: 3, Remaining: 97}),
-		event(throttr.EventAllowed, narrow, 1, throttr.Result{Allowed: true, Count: 2, Remaining: 3}),
-		costs,
+		waited, costs,
 	}, events)
 }
 
@@ -463,4 +466,31 @@ func TestOpenBackendTakesIfWhatItHasOpenedDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, rv.OK() && rv.Results()[0].Degraded)
 	require.NoError(t, rv.Cancel(t.Context()))
+}
+
+func TestLogOfTakes(t *testing.T) {
+	b, _ := newMemory(t)
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "took" {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	limiter := throttr.NewRateLimit(&lossy{Backend: b}, throttr.WithObserver(throttr.LogTo(logger)))
+	limit := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 5, N: 4, Name: "tokens"}
+	rv := reserve(t, limiter, limit)
+	_, err := limiter.Take(t.Context(), "k", time.Minute, 5, 2)
+	require.NoError(t, err)
+	require.NoError(t, rv.Commit(t.Context(), 5))
+	_, err = limiter.Wait(t.Context(), "w", time.Minute, 5, 1)
+	require.NoError(t, err)
+	require.Error(t, reserve(t, limiter, throttr.Limit{Key: "x", Scale: time.Minute, Limit: 5, N: 4}).Cancel(t.Context()))
+	require.Equal(t, `level=DEBUG msg="rate limit: allowed" limit_name=tokens key=k scale=1m0s limit=5 increment=4 take=true count=4
+level=INFO msg="rate limit: denied" key=k scale=1m0s limit=5 increment=2 take=true count=4 retry_after=1m0s
+level=DEBUG msg="rate limit: settled" limit_name=tokens key=k scale=1m0s limit=5 increment=5 reserved=4
+level=DEBUG msg="rate limit: allowed" key=w scale=1m0s limit=5 increment=1 waited=true count=1
+level=DEBUG msg="rate limit: allowed" key=x scale=1m0s limit=5 increment=4 take=true count=4
+level=WARN msg="rate limit: settled" key=x scale=1m0s limit=5 increment=0 reserved=4 error="no answer"
+`, log.String())
 }
