@@ -45,7 +45,7 @@
 //   - Set runs a script that opens a window.
 //   - Take and TakeAll run one script, in a cluster one for each slot of the keys.
 //   - GiveBack runs a script that subtracts from the window with the ID.
-//   - Get runs a script that reads a window, and the time, to tell whether it is active.
+//   - Get runs a script that reads a window, and the time, which says whether it is active.
 //   - Reset sends HDEL for the field.
 //   - Delete runs a script that removes fields and counts the active windows among them.
 //
