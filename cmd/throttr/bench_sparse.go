@@ -19,6 +19,7 @@ type sparseLoad struct {
 	client     client
 	tallies    []tally      // by goroutine
 	last       load.Windows // of the last measurement
+	idle       time.Time    // when it ended
 }
 
 // tally counts what the hits of one goroutine did to windows.
@@ -33,12 +34,23 @@ func (l *sparseLoad) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// warmUp opens two windows of each key, so that no key is new to the servers. Then it hits
-// keys as the measurement does.
+// warmUp hits keys as the measurement does.
 func (l *sparseLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
+	return warmUp(ctx, l, d, report)
+}
+
+// maxSparseIdle is how long keys are not hit before the client may remove their records.
+const maxSparseIdle = 5 * time.Second
+
+// renew opens two windows of each key, so that no key is new to the servers.
+func (l *sparseLoad) renew(ctx context.Context) error {
 	for range 2 {
-		err := load.ForEach(l.keys.N, l.goroutines, func(i int) error {
-			_, err := l.client.limiter().Hit(ctx, l.keys.Key(i), l.scale, l.limit)
+		err := load.ForEach(l.keys.N, l.goroutines, func(i int) (err error) {
+			for range 3 { // a busy server can be too slow for a window of a new key
+				if _, err = l.client.limiter().Hit(ctx, l.keys.Key(i), l.scale, l.limit); err == nil || ctx.Err() != nil {
+					break
+				}
+			}
 			return err
 		})
 		if err != nil {
@@ -48,12 +60,19 @@ func (l *sparseLoad) warmUp(ctx context.Context, d time.Duration, report func(lo
 			return err
 		}
 	}
-	return warmUp(ctx, l, d, report)
+	return nil
 }
 
 // Measure implements load.Contender. The warm-up takes at least two scales: the windows of the
-// turn before have ended, and the first hit of each key opens one.
+// turn before have ended, and the first hit of each key opens one. While others had their turns,
+// records may have been removed.
 func (l *sparseLoad) Measure(ctx context.Context, cfg load.Config) (res load.Result, err error) {
+	if time.Since(l.idle) > maxSparseIdle {
+		if err := l.renew(ctx); err != nil {
+			return res, err
+		}
+	}
+	defer func() { l.idle = time.Now() }()
 	before, err := l.requests(ctx)
 	if err != nil {
 		return res, err
@@ -71,7 +90,7 @@ func (l *sparseLoad) Measure(ctx context.Context, cfg load.Config) (res load.Res
 	if err != nil {
 		return res, err
 	}
-	after, err := l.awaitQuiet(ctx)
+	after, err := l.settle(ctx)
 	if err != nil {
 		return res, err
 	}
@@ -93,10 +112,10 @@ func (t *tally) add(r throttr.Result) {
 	}
 }
 
-// awaitQuiet waits until all windows have ended and the servers are quiet, so that the requests
+// settle waits until all windows have ended and the servers are quiet, so that the requests
 // that remove records belong to the windows that made them. It returns the requests that the
 // servers have counted. It waits for some scales at most: there may be other clients.
-func (l *sparseLoad) awaitQuiet(ctx context.Context) (load.Requests, error) {
+func (l *sparseLoad) settle(ctx context.Context) (load.Requests, error) {
 	const poll, quiet = 100 * time.Millisecond, 20 // requests per poll
 	end := time.Now().Add(4*l.scale + time.Second)
 	if err := pause(ctx, l.scale); err != nil {
