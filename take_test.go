@@ -494,3 +494,49 @@ level=DEBUG msg="rate limit: allowed" key=x scale=1m0s limit=5 increment=4 take=
 level=WARN msg="rate limit: settled" key=x scale=1m0s limit=5 increment=0 reserved=4 error="no answer"
 `, log.String())
 }
+
+func TestEntitiesTakeAndWait(t *testing.T) {
+	b, clock := newMemory(t)
+	var events []throttr.Event
+	entities := throttr.NewEntities(throttr.NewRateLimit(b, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+		events = append(events, e)
+	}))))
+	metadata := map[string]any{"plan": "free"}
+	reserve := func(cost uint64) (*throttr.Reservation, error) {
+		return entities.Reserve(t.Context(), "acme", "tokens", 100, time.Minute, cost, metadata)
+	}
+	rv, err := reserve(80)
+	require.NoError(t, err)
+	require.True(t, rv.OK())
+	_, err = reserve(30)
+	var denied *throttr.RateLimitError
+	require.ErrorAs(t, err, &denied)
+	require.Equal(t, &throttr.RateLimitError{
+		Entity: "acme", Operation: "tokens", Limit: 100, Window: time.Minute, Count: 80,
+		RetryAfter: time.Minute, ResetAt: denied.ResetAt, Metadata: metadata,
+	}, denied)
+	var cost *throttr.CostError
+	_, err = reserve(101)
+	require.ErrorAs(t, err, &cost)
+	metadata["plan"] = "changed"
+	require.NoError(t, rv.Commit(t.Context(), 10))
+	require.NoError(t, entities.Wait(t.Context(), "acme", "tokens", 100, time.Minute, 90, nil))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Second))
+	defer cancel()
+	var late *throttr.DeadlineError
+	require.ErrorAs(t, entities.Wait(ctx, "acme", "tokens", 100, time.Minute, 1, nil), &late)
+	var invalid *throttr.ValidationError
+	require.ErrorAs(t, entities.Wait(ctx, "", "tokens", 100, time.Minute, 1, nil), &invalid)
+	_, err = entities.Reserve(ctx, "acme", "", 100, time.Minute, 1, nil)
+	require.ErrorAs(t, err, &invalid)
+	clock.Advance(time.Minute)
+
+	kinds := []throttr.EventKind{throttr.EventAllowed, throttr.EventDenied, throttr.EventDenied, throttr.EventSettled, throttr.EventAllowed, throttr.EventDenied}
+	require.Len(t, events, len(kinds))
+	for i, e := range events {
+		require.Equal(t, kinds[i], e.Kind, i)
+		require.Equal(t, "acme", e.Entity)
+		require.Equal(t, "tokens", e.Operation)
+	}
+	require.Equal(t, "free", events[3].Metadata["plan"])
+}
