@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/realclock"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -30,10 +31,11 @@ import (
 // All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
 // been counted.
 type ServerBackend[T codec.Value] struct {
-	client  *Client[T]
-	windows *fixedwindow.Backend[T]
-	closing atomic.Bool
-	ended   chan struct{} // closed when Close is done
+	client      *Client[T]
+	windows     *fixedwindow.Backend[T]
+	forgetClock func() // the backend does not read the real clock any more
+	closing     atomic.Bool
+	ended       chan struct{} // closed when Close is done
 }
 
 var (
@@ -118,15 +120,16 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // panics if an option is nil.
 func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	o := backendOptionsOf("Client.Backend", opts)
+	forgetClock := func() {}
 	if o.now == nil {
-		o.now = time.Now
+		o.now, forgetClock = time.Now, realclock.Add(c.cfg.Servers)
 	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
-	b := &ServerBackend[T]{client: c, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
+	b := &ServerBackend[T]{client: c, forgetClock: forgetClock, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
 		Servers: servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
 		Now: o.now, Algorithm: o.algorithm,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
@@ -134,6 +137,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	})}
 	if !c.register(b) { // the client is closed
 		b.windows.Close()
+		forgetClock()
 	}
 	return b
 }
@@ -147,6 +151,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
+		b.forgetClock()
 		b.client.deregister(b) // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}
@@ -173,7 +178,7 @@ func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.
 func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error) {
 	w, sent, err := b.windows.Hit(ctx, key, scale, limit, increment)
 	if err != nil {
-		return Window{}, b.failed("hit", key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("hit", key, sent, err)
 	}
 	return w, nil
 }
@@ -182,7 +187,7 @@ func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error) {
 	w, sent, err := b.windows.Inc(ctx, key, scale, increment)
 	if err != nil {
-		return Window{}, b.failed("inc", key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("inc", key, sent, err)
 	}
 	return w, nil
 }
@@ -191,7 +196,7 @@ func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Duration) (Window, error) {
 	w, sent, err := b.windows.Get(ctx, key, scale)
 	if err != nil {
-		return Window{}, b.failed("get", key, codec.OpQuery, sent, err)
+		return Window{}, b.failed("get", key, sent, err)
 	}
 	return w, nil
 }
@@ -200,7 +205,7 @@ func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error) {
 	w, sent, err := b.windows.Set(ctx, key, scale, count)
 	if err != nil {
-		return Window{}, b.failed("set", key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("set", key, sent, err)
 	}
 	return w, nil
 }
@@ -208,7 +213,7 @@ func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Durat
 // Reset implements [Backend].
 func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Duration) error {
 	if sent, err := b.windows.Reset(ctx, key, scale); err != nil {
-		return b.failed("reset", key, codec.OpUpdate, sent, err)
+		return b.failed("reset", key, sent, err)
 	}
 	return nil
 }
@@ -218,7 +223,7 @@ func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Dur
 func (b *ServerBackend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, sent, err := b.windows.Delete(ctx, key, scales...)
 	if err != nil {
-		return n, b.failed("delete", key, codec.OpUpdate, sent, err)
+		return n, b.failed("delete", key, sent, err)
 	}
 	return n, nil
 }
@@ -262,11 +267,11 @@ func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.
 }
 
 // failed returns the error of a call: a RequestError, unless it is the error of an argument.
-func (b *ServerBackend[T]) failed(call, key string, op codec.Op, sent bool, err error) error {
+func (b *ServerBackend[T]) failed(call, key string, sent bool, err error) error {
 	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) {
 		return callError(call, key, err)
 	}
-	failed := requestError(b.client.servers.of(key).name, op, sent, err)
+	failed := requestError(b.client.servers.of(key).name, 0, sent, err)
 	failed.Call, failed.Key = call, key
 	return failed
 }

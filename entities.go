@@ -26,7 +26,7 @@ type RateLimitError struct {
 	Parts             []string // further parts, see Entities.With; must not be changed
 	Limit             uint64
 	Window            time.Duration  // the scale: the length of the window
-	Count             uint64         // hits in the window so far, this one included
+	Count             uint64         // hits in the window so far, this one included; without a take
 	RetryAfter        time.Duration  // until the window ends
 	ResetAt           time.Time      // when it ends
 	Metadata          map[string]any // a copy of the caller's
@@ -154,10 +154,48 @@ func (n *Entities) Check(ctx context.Context, entity, operation string, limit ui
 	if res.Allowed {
 		return nil
 	}
+	return n.denial(&e, res)
+}
+
+// denial returns the error of a hit or take that was denied.
+func (n *Entities) denial(e *Event, res Result) error {
 	return &RateLimitError{
-		Entity: entity, Operation: operation, Parts: n.parts, Limit: limit, Window: scale, Count: res.Count,
-		RetryAfter: res.RetryAfter, ResetAt: res.ResetAt, Metadata: maps.Clone(metadata), Degraded: res.Degraded,
+		Entity: e.Entity, Operation: e.Operation, Parts: n.parts, Limit: res.Limit, Window: e.Scale, Count: res.Count,
+		RetryAfter: res.RetryAfter, ResetAt: res.ResetAt, Metadata: maps.Clone(e.Metadata), Degraded: res.Degraded,
 	}
+}
+
+// Reserve takes cost of the window, as [RateLimit.Reserve] does: commit what was really used, or
+// cancel. A refusal is a [*RateLimitError], and costs nothing. A cost of more than limit is a
+// [*CostError].
+func (n *Entities) Reserve(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, cost uint64,
+	metadata map[string]any) (*Reservation, error) {
+	if err := n.validate(entity, operation, scale); err != nil {
+		return nil, err
+	}
+	e := n.event(entity, operation, scale)
+	e.Metadata = maps.Clone(metadata) // it is used again when the reservation is settled
+	limits := []Limit{{Key: e.Key, Scale: scale, Limit: limit, N: cost}}
+	v, err := n.limiter.reserve(ctx, taking{limits: limits, event: e})
+	if err != nil {
+		return nil, err
+	}
+	if !v.OK() {
+		return nil, n.denial(&e, v.Results()[0])
+	}
+	return v, nil
+}
+
+// Wait waits until cost of the window is taken, as [RateLimit.Wait] does, with the same errors.
+func (n *Entities) Wait(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, cost uint64,
+	metadata map[string]any) error {
+	if err := n.validate(entity, operation, scale); err != nil {
+		return err
+	}
+	e := n.event(entity, operation, scale)
+	e.Increment, e.Waited, e.Metadata = cost, true, metadata
+	_, err := n.limiter.wait(ctx, e, limit)
+	return err
 }
 
 // Execute runs f if [Entities.Check] returns nil, and returns f's error, or Check's.

@@ -41,7 +41,7 @@ type env struct {
 
 // commands are all commands, in the order of the help.
 var commands = []command{
-	hitCommand, resetCommand,
+	hitCommand, takeCommand, waitCommand, resetCommand,
 	insertCommand, queryCommand, updateCommand, purgeCommand,
 	setCommand, getCommand,
 	listCommand, statCommand, infoCommand, sweepCommand,
