@@ -122,7 +122,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	o := backendOptionsOf("Client.Backend", opts)
 	forgetClock := func() {}
 	if o.now == nil {
-		o.now, forgetClock = time.Now, realclock.Add(c.cfg.Servers)
+		forgetClock = realclock.Add(c.cfg.Servers)
 	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
@@ -238,7 +238,7 @@ func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w Window, granted bool, err error) {
 	w, granted, sent, err := b.windows.Take(ctx, key, scale, limit, n)
 	if err != nil {
-		return Window{}, false, b.failed("take", key, codec.OpUpdate, sent, err)
+		return Window{}, false, b.failed("take", key, sent, err)
 	}
 	return w, granted, nil
 }
@@ -248,7 +248,7 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
 	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
 	if err != nil {
-		return false, b.failed("take", limits[0].Key, codec.OpUpdate, sent, err)
+		return false, b.failed("take", limits[0].Key, sent, err)
 	}
 	return granted, nil
 }
@@ -261,7 +261,7 @@ func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, w
 func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
 	given, sent, err := b.windows.GiveBack(ctx, key, scale, id, n)
 	if err != nil {
-		return false, b.failed("give back", key, codec.OpUpdate, sent, err)
+		return false, b.failed("give back", key, sent, err)
 	}
 	return given, nil
 }

@@ -1,11 +1,10 @@
 package fixedwindow
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -13,26 +12,25 @@ import (
 // of a key and scale at a time of the server. The Window is zero if it is not active. Inspect
 // returns false if the record does not belong to that key and scale.
 func Inspect[T codec.Value](name, key string, scale time.Duration, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
-		t, known := timingFor(a, scale, maxValue[T]())
-		if !known {
-			continue
-		}
-		prefix, suffix := recordName(key, t)
-		rest, hasPrefix := strings.CutPrefix(name, prefix)
-		number, hasSuffix := strings.CutSuffix(rest, suffix)
-		bucket, err := strconv.ParseInt(number, 10, 64)
-		if !hasPrefix || !hasSuffix || err != nil {
-			continue
-		}
-		end := now.Add(ttl - t.duration(t.margin))
-		if a == window.Aligned {
-			end = t.bucketEnd(bucket)
-		}
-		if !end.After(now) {
-			return window.Window{}, true
-		}
-		return window.Window{Count: quota, ExpiresAt: end, Left: end.Sub(now)}, true
+	n, ok := ParseName([]byte(name))
+	part, hashed := keyPart(key)
+	if !ok || n.Key != part || n.Hashed != hashed || n.Scale != scale {
+		return w, false
 	}
-	return window.Window{}, false
+	largest := uint64(^T(0))
+	if n.Aligned {
+		if end := time.Unix(0, (n.Bucket+1)*int64(scale)); end.After(now) {
+			w = window.Window{Count: largest - quota, ExpiresAt: end, Left: end.Sub(now)}
+		}
+		return w, true
+	}
+	l, ok := layoutFor(scale, largest)
+	if !ok || n.tag != l.Tag(n.Slot) {
+		return w, false // of clients of other rules
+	}
+	if l.State(l.Observe(quota, uint64(ttl/l.Unit))) == slot.Live {
+		left := ttl - time.Duration(l.Margin)*l.Unit
+		w = window.Window{Count: largest - quota, ExpiresAt: now.Add(left), Left: left}
+	}
+	return w, true
 }
