@@ -105,7 +105,8 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// TLS, if not nil, is used for all connections, for a TLS proxy in front of a server.
 	// Its ServerName defaults to the host of the address. Exact windows (see ServerBackend)
-	// need a proxy that does not split writes.
+	// need a proxy that does not split writes. A handshake with a Throttr server itself, which
+	// does not speak TLS, can crash it (H6).
 	TLS *tls.Config
 }
 
