@@ -52,7 +52,10 @@ func (b *Backend) count(ctx context.Context, key string, scale time.Duration, li
 		return 0, 0, 0, end, 0, err
 	}
 	ends := e.end()
-	end = s.timeOf(ends)
+	if ends != s.lastEnd.nanos { // timeOf would not be inlined
+		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
+	}
+	end = s.lastEnd.time
 	s.mu.Unlock()
 	return e.count, minus(now, e.start), minus(ends, now), end, e.id(), nil
 }
@@ -73,7 +76,7 @@ func (s *shard) hitTime(b *Backend, e *entry, limit, increment uint64) int64 {
 	}
 	last, ok := b.coarse.longBefore(e.end(), e.scale)
 	if ok && last-s.reference.nanos < referenceMaxAge {
-		return max(last, e.updated)
+		return max(last, e.updated())
 	}
 	now := s.now(b)
 	b.coarse.start(now)

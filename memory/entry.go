@@ -7,22 +7,34 @@ import (
 	"time"
 )
 
-// entry is a window in a table. Times are nanoseconds since the backend's origin. The last update is
-// rounded down, see resolution.
+// entry is a window in a table. Times are nanoseconds since the backend's origin.
 type entry struct {
-	start, updated int64
-	count          uint64
-	scale          time.Duration
-	generation     uint32 // differs from that of the windows that the shard opened before and after
+	start int64
+	// meta has, in its higher half, the generation: it differs from that of the windows that the
+	// shard opened before and after. The lower half is the time from the start to the last update,
+	// see resolution.
+	meta  uint64
+	count uint64
+	scale time.Duration
 }
 
 // id returns the identity of the window. If a shard opens 2^32 windows, one of them has the
 // generation of the first; but it hardly starts in the same nanosecond of four seconds, too.
-func (e *entry) id() int64 { return int64(e.generation)<<32 | e.start&math.MaxUint32 }
+func (e *entry) id() int64 { return int64(e.meta&^math.MaxUint32) | e.start&math.MaxUint32 }
+
+// updated returns the time of the last update, rounded down.
+func (e *entry) updated() int64 { return e.start + int64(e.meta&math.MaxUint32)<<resolution(e.scale) }
+
+// update sets the last update. If the clock went back to before the start, it is the start.
+func (e *entry) update(now int64) {
+	e.meta = e.meta&^math.MaxUint32 | uint64(max(0, now-e.start))>>resolution(e.scale)
+}
 
 // resolution returns the resolution of the last update of windows of the given scale: 1<<resolution
 // nanoseconds. So the time from the start to the last update takes four bytes.
-func resolution(scale time.Duration) int { return max(0, bits.Len64(uint64(scale))-32) }
+func resolution(scale time.Duration) uint {
+	return uint(bits.Len32(uint32(uint64(scale) >> 32)))
+}
 
 // end returns when the window ends, or the largest time if the end is beyond it.
 func (e *entry) end() int64 {
@@ -53,15 +65,6 @@ func (e *entry) add(increment uint64, now int64) {
 	}
 }
 
-// update sets the last update. If the clock went back to before the start, it is the start.
-func (e *entry) update(now int64) {
-	e.updated = e.start
-	if now > e.start {
-		r := resolution(e.scale)
-		e.updated += (now - e.start) >> r << r
-	}
-}
-
 // minus returns a - b, or the largest or smallest Duration if the difference is beyond it.
 func minus(a, b int64) time.Duration {
 	d := a - b
@@ -74,9 +77,8 @@ func minus(a, b int64) time.Duration {
 	return time.Duration(d)
 }
 
-// record is the encoding of an entry and its id in a table: 8 bytes for the start, 4 for the time
-// from then to the last update, 4 for the generation, 8 each for count and scale, 4 for the hash,
-// 1 for the length of the key, then the key.
+// record is the encoding of an entry and its id in a table: 8 bytes each for start, meta, count and
+// scale, 4 for the hash, 1 for the length of the key, then the key.
 type record []byte
 
 const (
@@ -87,21 +89,18 @@ const (
 
 func (r record) entry() entry {
 	_ = r[keyOffset]
-	e := entry{
-		start:      int64(binary.LittleEndian.Uint64(r[0:])),
-		generation: binary.LittleEndian.Uint32(r[12:]),
-		count:      binary.LittleEndian.Uint64(r[16:]),
-		scale:      time.Duration(binary.LittleEndian.Uint64(r[24:])),
+	return entry{
+		start: int64(binary.LittleEndian.Uint64(r[0:])),
+		meta:  binary.LittleEndian.Uint64(r[8:]),
+		count: binary.LittleEndian.Uint64(r[16:]),
+		scale: time.Duration(binary.LittleEndian.Uint64(r[24:])),
 	}
-	e.updated = e.start + int64(binary.LittleEndian.Uint32(r[8:]))<<resolution(e.scale)
-	return e
 }
 
 func (r record) set(e entry) {
 	_ = r[keyOffset]
 	binary.LittleEndian.PutUint64(r[0:], uint64(e.start))
-	binary.LittleEndian.PutUint32(r[8:], uint32((e.updated-e.start)>>resolution(e.scale)))
-	binary.LittleEndian.PutUint32(r[12:], e.generation)
+	binary.LittleEndian.PutUint64(r[8:], e.meta)
 	binary.LittleEndian.PutUint64(r[16:], e.count)
 	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
 }

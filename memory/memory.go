@@ -245,7 +245,7 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 	if s.generation++; s.generation == 0 {
 		s.generation++ // so that no id is 0
 	}
-	e := entry{start: now, count: count, scale: k.scale, generation: s.generation}
+	e := entry{start: now, count: count, scale: k.scale, meta: uint64(s.generation) << 32}
 	if b.algorithm == window.Aligned {
 		e.start = int64(b.algorithm.Start(s.reference.time, k.scale).Sub(b.origin))
 	}

@@ -54,7 +54,8 @@ type options struct {
 // long to read as [time.Now]. The wall clock is read once a second. If it is set, the times of
 // day in results are wrong for a little more than a second. If a RateLimit has neither an
 // observer nor a timeout, most of the hits that it allows read no clock at all: the UpdatedAt
-// of their windows is up to 0.1 s early.
+// of their windows is up to 0.1 s early. UpdatedAt is also rounded down, by less than a 2^31st of
+// the scale.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
 // WithCleanPeriod sets the interval at which windows that are over are removed. With 0 or

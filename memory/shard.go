@@ -71,7 +71,7 @@ func (s *shard) describe(w *window.Window, e *entry, now int64) {
 	w.Left = minus(end, now)
 	w.ExpiresAt = at.Add(minus(end, base))
 	w.StartedAt = at.Add(minus(e.start, base))
-	w.UpdatedAt = at.Add(minus(e.updated, base))
+	w.UpdatedAt = at.Add(minus(e.updated(), base))
 }
 
 // remove removes a window and reports whether it was active.
