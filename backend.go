@@ -243,8 +243,9 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 	return w, granted, nil
 }
 
-// TakeAll implements [window.Taker]. It makes one take after the other. If one is refused, it gives
-// back what it has taken, as GiveBack does.
+// TakeAll implements [window.Taker]. It reads the windows first, unless they are known to have room,
+// and makes one take after the other. If one is refused, it gives back what it has taken, as
+// GiveBack does.
 func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
 	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
 	if err != nil {
@@ -255,9 +256,8 @@ func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, w
 
 // GiveBack implements [window.Taker]. Slots are used again, so a server is told to give back only
 // while its window is certainly the one that was taken from, and on the connection that has taken:
-// if that has ended, or if the window is over, n stays counted. If the unit of the TTL is as long as
-// the scale, as with values of one byte and a scale of 1 s, windows can't be told apart, and nothing
-// is given back.
+// if that has ended, or if the window is over, n stays counted. So it does after a guard if the unit
+// of the TTL is too coarse to tell windows apart, such as a minute: see docs/reservations.md.
 func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
 	given, sent, err := b.windows.GiveBack(ctx, key, scale, id, n)
 	if err != nil {

@@ -60,7 +60,8 @@ const settleTimeout = 5 * time.Second
 // order. Without numbers, all that was reserved was used.
 //
 // What was not used is given back to the window that it was taken from. If that window is over,
-// there is nothing to give back. What was used beyond the reservation is counted in the window that
+// there is nothing to give back. If the backend can't tell, as a server whose connection has
+// ended, it stays counted until the window ends; that is no error. What was used beyond the reservation is counted in the window that
 // is open now, even beyond its limit: it delays others, but it has happened.
 //
 // Commit gives back even if ctx has ended, as that of a request often has. It takes 5 s at most, or

@@ -42,8 +42,9 @@ func checkCost(key string, scale time.Duration, limit, n uint64) error {
 //
 // A refusal is a Result with Allowed false, whose Count and Remaining are those of the window, and
 // not an error. A take of 0 opens no window. If n is more than limit, the error is a [*CostError].
-// If the backend can't take, it matches [errors.ErrUnsupported]. Other errors are those of
-// [RateLimit.Hit]; if there is one, the take may have been counted.
+// If the backend is no [window.Taker], it matches [errors.ErrUnsupported]; all backends of this
+// module are. Other errors are those of [RateLimit.Hit]; if there is one, the take may have been
+// counted.
 func (r *RateLimit) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (res Result, err error) {
 	if n > limit || r.memory == nil {
 		return r.take(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)

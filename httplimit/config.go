@@ -45,8 +45,8 @@ type Config struct {
 
 	// CountRefusals counts denied requests, too: a request is a hit in one limit after the other,
 	// up to the one that denies it, and counts in all of these. Default: a request that a limit
-	// denies counts in none of them. Backends that can't take (errors.ErrUnsupported, see
-	// window.Taker) always count refusals.
+	// denies counts in none of them. Backends that are no window.Taker always count refusals; all
+	// backends of this module are one.
 	CountRefusals bool
 
 	// Cost returns the increment of a request. A request of cost 0 is not counted, but it

@@ -19,7 +19,7 @@
 // A request is counted in all limits, or in none if one of them denies it: refused traffic of one
 // limit uses up nothing of the others. Of 50 requests in a second with the limits above, 10 are
 // served, the limit "second" denies 40, and both counts are 10. With Config.CountRefusals, and with
-// backends that can't take, a request is counted in one limit after the other, the shortest scale
+// backends that are no window.Taker, a request is counted in one limit after the other, the shortest scale
 // first, up to the one that denies it. A denied request never makes a window longer.
 //
 // A handler can give back what its request was counted, with [Decision.Refund]: for example to

@@ -13,8 +13,7 @@ var takeCommand = command{
 	name: "take", args: "-scale 1m -limit 100 key...",
 	short: "take from the windows of all keys or of none, print the decision",
 	long: `Unlike a hit, a take that is refused counts nothing. If one key refuses, nothing is taken from
-the others. Hits and takes share a window. At present, Throttr servers can't take: then the command
-fails.
+the others. Hits and takes share a window.
 `,
 	no:       "a take was refused",
 	examples: []string{"throttr take -scale 1m -limit 1000 -n 250 tokens:acme", "throttr take -scale 1h -limit 100 -json user:42 team:7"},
@@ -33,8 +32,7 @@ var waitCommand = command{
 	name: "wait", args: "-scale 1m -limit 100 key...",
 	short: "wait until a take of each key is granted, one key after the other",
 	long: `For scripts that share a limit: the command after it runs when there is room. It waits for as long
-as -timeout, which is for all keys together, and ends at once if that can't be enough. At present,
-Throttr servers can't take: then the command fails.
+as -timeout, which is for all keys together, and ends at once if that can't be enough.
 `,
 	no:       "it would take longer than -timeout",
 	examples: []string{"throttr -timeout 10m wait -scale 1m -limit 100 provider && ./send-mail"},
