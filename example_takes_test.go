@@ -143,8 +143,12 @@ func ExampleWithMaxWaiters() {
 	limiter.Take(ctx, "report", time.Hour, 1, 1)
 	first := make(chan error)
 	go func() {
-		_, err := limiter.Wait(ctx, "report", time.Hour, 1, 1)
-		first <- err
+		for {
+			if _, err := limiter.Wait(ctx, "report", time.Hour, 1, 1); !errors.Is(err, throttr.ErrOverloaded) {
+				first <- err
+				return
+			}
+		}
 	}()
 	for {
 		short, stop := context.WithTimeout(ctx, time.Minute)

@@ -15,7 +15,7 @@ import (
 // orphans puts records of windows on srv that nobody uses any more, and one of another program.
 func orphans(srv *mockserver.Server, n int) {
 	for i := range n {
-		srv.Set(fmt.Sprintf("rl:1s:%d:user:%d", time.Now().Unix()-60, i), 5, 20*time.Second)
+		srv.Set(fmt.Sprintf("wiA:1s:user:%d", i), 5, 15*time.Second)
 	}
 	srv.Set("jobs", 1, time.Hour)
 }

@@ -148,7 +148,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 }
 
 // GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
-// be given back to another one, unless it is reset.
+// be given back to another one, unless it is reset just then.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
 	if old, ok := a.current(); ok {
 		a.giveBack(ctx, old.id, n) // what fails stays counted until the window ends
@@ -160,6 +160,10 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	old, ok := a.open(a.backend.now())
 	if !ok || old.id != id {
 		return false, nil
+	}
+	present, found, err := a.query(ctx)
+	if err != nil || !found || present.bucket != old.bucket || present.count < max(n, old.count) {
+		return false, nil // it may have been reset, and the counter must not wrap (H3)
 	}
 	cl := a.call(old.bucket, conn.SingleRead)
 	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)

@@ -58,8 +58,7 @@ func (s *state) narrow(old *state, guard time.Duration) (same bool) {
 // the same. Another window of the slot takes two Resets in between. So it is opened two guards
 // later at least, and ends two guards later.
 func (s *state) follows(old *state, guard time.Duration) bool {
-	blur := s.latestEnd.Sub(s.earliestEnd) + old.latestEnd.Sub(old.earliestEnd)
-	return guard == 0 || s.read.Sub(old.seen) < guard || blur < 2*guard
+	return guard == 0 || s.read.Sub(old.seen) < guard || s.latestEnd.Before(old.earliestEnd.Add(2*guard))
 }
 
 // known is what is known of the open window of a key and scale. It decides whether a hit needs a

@@ -2,10 +2,12 @@ package faults_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -33,17 +35,29 @@ func (x *executions) observe(e mockserver.Exec) {
 	switch r := e.Request.(type) {
 	case codec.Subscribe:
 		e.Key = fmt.Sprintf("%s on %d", r.Channel, e.Conn)
+	case codec.Insert[uint16]:
+		x.count(e, math.MaxUint16-r.Quota)
 	case codec.Update[uint16]:
-		if part := strings.SplitN(e.Key, ":", 4); len(part) == 4 && e.Status { // rl:scale:bucket:key
-			x.increased[part[3]] += int(r.Value)
-			for i := range uint64(r.Value) {
-				x.assigned[windowCount{part[3], e.Quota - i}]++
-			}
+		if r.Change == codec.Decrease {
+			x.count(e, r.Value)
 		}
 	}
 	e.Request = nil // its bytes are valid only now
 	id := e.Op.String() + " " + e.Key
 	x.requests[id] = append(x.requests[id], e)
+}
+
+// count records that a request has counted n hits, if its key is that of a window. Counters count
+// down. The caller holds mu.
+func (x *executions) count(e mockserver.Exec, n uint16) {
+	name, ok := fixedwindow.ParseName([]byte(e.Key))
+	if !ok || !e.Status {
+		return
+	}
+	x.increased[name.Key] += int(n)
+	for i := range uint64(n) {
+		x.assigned[windowCount{name.Key, math.MaxUint16 - e.Quota - i}]++
+	}
 }
 
 // assignments returns how many hits the server gave a count to.
