@@ -37,8 +37,12 @@ func (l *sparseLoad) prepare(ctx context.Context) (err error) {
 // keys as the measurement does.
 func (l *sparseLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
 	for range 2 {
-		err := load.ForEach(l.keys.N, l.goroutines, func(i int) error {
-			_, err := l.client.limiter().Hit(ctx, l.keys.Key(i), l.scale, l.limit)
+		err := load.ForEach(l.keys.N, l.goroutines, func(i int) (err error) {
+			for range 3 { // a busy server can be too slow for a window of a new key
+				if _, err = l.client.limiter().Hit(ctx, l.keys.Key(i), l.scale, l.limit); err == nil || ctx.Err() != nil {
+					break
+				}
+			}
 			return err
 		})
 		if err != nil {

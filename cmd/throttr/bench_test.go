@@ -200,7 +200,7 @@ func TestBenchEndsIfServerDisconnects(t *testing.T) {
 func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2)
-	records := s.bench("-workload", "sparse", "-scale", "20ms", "-limit", "3", "-goroutines", "4", "-compare", "raw")
+	records := s.bench("-workload", "sparse", "-scale", "200ms", "-limit", "3", "-goroutines", "4", "-compare", "raw")
 	require.Len(t, records, 2)
 	w := records[0].Windows
 	require.GreaterOrEqual(t, w.Hits, records[0].Operations, "the warm-up is included")
@@ -219,7 +219,7 @@ func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
 sparse .*
 per window +hits  requests  to open  INSERT  UPDATE  QUERY  PURGE  server
 sparse +\d+\.\d\d +\d+\.\d\d .*s
-$`, s.benchTable("-workload", "sparse", "-scale", "10ms", "-keys", "10"))
+$`, s.benchTable("-workload", "sparse", "-scale", "200ms", "-keys", "10"))
 }
 
 // benchTable runs a short bench and returns its table.
@@ -243,7 +243,7 @@ func program(t *testing.T) string {
 func TestBenchTakesTurnsWithAnotherProgram(t *testing.T) {
 	t.Parallel()
 	other := program(t)
-	for _, w := range []string{"increase", "sparse -scale 20ms -limit 3"} {
+	for _, w := range []string{"increase", "sparse -scale 200ms -limit 3"} {
 		s, srv := shellFor(t, 4)
 		records := s.bench(append(strings.Fields("-goroutines 2 -compare "+other+" -workload"), strings.Fields(w)...)...)
 		require.Len(t, records, 2)
@@ -274,7 +274,7 @@ func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
 
 func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"hit", "sparse -scale 10ms", "insert", "raw", "raw -frames insert"} {
+	for _, w := range []string{"hit", "sparse -scale 200ms -limit 1000000", "insert", "raw", "raw -frames insert"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
