@@ -19,6 +19,7 @@ type sparseLoad struct {
 	client     client
 	tallies    []tally      // by goroutine
 	last       load.Windows // of the last measurement
+	idle       time.Time    // when it ended
 }
 
 // tally counts what the hits of one goroutine did to windows.
@@ -33,9 +34,16 @@ func (l *sparseLoad) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// warmUp opens two windows of each key, so that no key is new to the servers. Then it hits
-// keys as the measurement does.
+// warmUp hits keys as the measurement does.
 func (l *sparseLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
+	return warmUp(ctx, l, d, report)
+}
+
+// maxSparseIdle is how long keys are not hit before the client may remove their records.
+const maxSparseIdle = 5 * time.Second
+
+// renew opens two windows of each key, so that no key is new to the servers.
+func (l *sparseLoad) renew(ctx context.Context) error {
 	for range 2 {
 		err := load.ForEach(l.keys.N, l.goroutines, func(i int) (err error) {
 			for range 3 { // a busy server can be too slow for a window of a new key
@@ -52,12 +60,19 @@ func (l *sparseLoad) warmUp(ctx context.Context, d time.Duration, report func(lo
 			return err
 		}
 	}
-	return warmUp(ctx, l, d, report)
+	return nil
 }
 
 // Measure implements load.Contender. The warm-up takes at least two scales: the windows of the
-// turn before have ended, and the first hit of each key opens one.
+// turn before have ended, and the first hit of each key opens one. While others had their turns,
+// records may have been removed.
 func (l *sparseLoad) Measure(ctx context.Context, cfg load.Config) (res load.Result, err error) {
+	if time.Since(l.idle) > maxSparseIdle {
+		if err := l.renew(ctx); err != nil {
+			return res, err
+		}
+	}
+	defer func() { l.idle = time.Now() }()
 	before, err := l.requests(ctx)
 	if err != nil {
 		return res, err
