@@ -166,7 +166,7 @@ func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.
 func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error) {
 	w, sent, err := b.windows.Hit(ctx, key, scale, limit, increment)
 	if err != nil {
-		return Window{}, b.failed("hit", key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("hit", key, sent, err)
 	}
 	return w, nil
 }
@@ -175,7 +175,7 @@ func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error) {
 	w, sent, err := b.windows.Inc(ctx, key, scale, increment)
 	if err != nil {
-		return Window{}, b.failed("inc", key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("inc", key, sent, err)
 	}
 	return w, nil
 }
@@ -184,7 +184,7 @@ func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Duration) (Window, error) {
 	w, sent, err := b.windows.Get(ctx, key, scale)
 	if err != nil {
-		return Window{}, b.failed("get", key, codec.OpQuery, sent, err)
+		return Window{}, b.failed("get", key, sent, err)
 	}
 	return w, nil
 }
@@ -193,7 +193,7 @@ func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Durat
 func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error) {
 	w, sent, err := b.windows.Set(ctx, key, scale, count)
 	if err != nil {
-		return Window{}, b.failed("set", key, codec.OpUpdate, sent, err)
+		return Window{}, b.failed("set", key, sent, err)
 	}
 	return w, nil
 }
@@ -201,7 +201,7 @@ func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Durat
 // Reset implements [Backend].
 func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Duration) error {
 	if sent, err := b.windows.Reset(ctx, key, scale); err != nil {
-		return b.failed("reset", key, codec.OpUpdate, sent, err)
+		return b.failed("reset", key, sent, err)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Dur
 func (b *ServerBackend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, sent, err := b.windows.Delete(ctx, key, scales...)
 	if err != nil {
-		return n, b.failed("delete", key, codec.OpUpdate, sent, err)
+		return n, b.failed("delete", key, sent, err)
 	}
 	return n, nil
 }
@@ -222,11 +222,11 @@ func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 }
 
 // failed returns the error of a call: a RequestError, unless it is the error of an argument.
-func (b *ServerBackend[T]) failed(call, key string, op codec.Op, sent bool, err error) error {
+func (b *ServerBackend[T]) failed(call, key string, sent bool, err error) error {
 	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) {
 		return callError(call, key, err)
 	}
-	failed := requestError(b.client.servers.of(key).name, op, sent, err)
+	failed := requestError(b.client.servers.of(key).name, 0, sent, err)
 	failed.Call, failed.Key = call, key
 	return failed
 }

@@ -60,6 +60,21 @@ func TestErrTooManyWindowsIsNotErrOverloaded(t *testing.T) {
 	})
 }
 
+// The lookup of a window fails here, which is a QUERY, although the call is a hit.
+func TestErrorOfABackendNamesTheCallAndNoSingleRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		b := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{}))).Backend()
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
+		_, err := b.Hit(t.Context(), "k", time.Minute, 5, 1)
+		var failed *throttr.RequestError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, "hit", failed.Call)
+		require.Equal(t, "k", failed.Key)
+		require.Zero(t, failed.Op)
+	})
+}
+
 func TestDeleteReturnsHowManyWindowsItEnded(t *testing.T) {
 	srv := mockserver.RunT(t)
 	limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, throttr.Config{}).Backend())

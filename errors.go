@@ -85,7 +85,7 @@ type RequestError struct {
 	Call   string   // the call of a backend, such as "hit"; empty for a method of a client
 	Key    string   // of the call or the request, if it has one
 	Server string   // as in Config.Servers
-	Op     codec.Op // of a single request; 0 for a batch
+	Op     codec.Op // of a single request; 0 for a batch, and for a call of a backend, which makes several requests
 	// Sent says whether any byte of the request was handed to the network. If false, the
 	// request has certainly not been executed; if true, it may have been.
 	Sent bool

@@ -223,7 +223,7 @@ func (b *OpenBackend) ask(server int, attempted func()) {
 }
 
 // learned makes a client of servers of the given value size, unless there is one. It waits for
-// the first attempt to connect to the server that has told the size.
+// the first attempt to connect to the server that has reported its size.
 func (b *OpenBackend) learned(size, server int) {
 	b.mu.Lock()
 	first := !b.sized && !b.closed
@@ -247,7 +247,7 @@ func (b *OpenBackend) learned(size, server int) {
 	b.cancel() // the others need not be asked
 }
 
-// fail stores why a server has not told its value size.
+// fail stores why a server has not reported its value size.
 func (b *OpenBackend) fail(server int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

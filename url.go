@@ -19,7 +19,8 @@ import (
 // max_waiting, max_answer and max_retries, which are numbers, and connect_timeout,
 // stall_timeout, max_conn_age, max_conn_idle, health_interval, retry_pause and
 // max_retry_pause, which are durations such as 500ms, lazy, which is true or false, and
-// parking, which is automatic, never or always: the fields of [Config]. Anything else is an error that matches [ErrConfig].
+// parking, which is automatic, never or always: the fields of [Config]. Anything else is an error
+// that matches [ErrConfig].
 func ParseURL(s string) (Config, error) {
 	var cfg Config
 	var err error

@@ -28,7 +28,8 @@ func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
 // Now returns the server's time, in UTC.
 func (s *Server) Now() time.Time { return timeOf(s.clock.now()) }
 
-// Advance moves a virtual clock forward. Records expire on the way. It panics if the server has the real clock, or if d is negative.
+// Advance moves a virtual clock forward. Records expire on the way. It panics if the server has the
+// real clock, or if d is negative.
 func (s *Server) Advance(d time.Duration) {
 	if !s.clock.virtual {
 		panic("mockserver: Advance needs WithVirtualClock")

@@ -42,7 +42,7 @@ type conn struct {
 
 	// Guarded by Server.mu.
 	halfOpen              bool   // what the client sends is lost, and nothing is sent
-	gone                  bool   // nothing more is executed or answered
+	gone                  bool   // no more requests are executed
 	since                 uint64 // ns since 1970
 	subscribed            int    // how many subscriptions it has
 	requests              [lastOp + 1]uint64

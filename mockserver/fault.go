@@ -20,7 +20,7 @@ type Fault struct {
 	// Delay is how long after its execution the response is sent, by the real clock.
 	// Responses keep their order, so those behind it wait, too.
 	Delay time.Duration
-	// Drop loses the response: each later one answers the wrong request.
+	// Drop loses the response: each later one belongs to the wrong request.
 	Drop bool
 	// Duplicate sends the response twice.
 	Duplicate bool

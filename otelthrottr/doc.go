@@ -23,9 +23,9 @@
 //	error.type         if there was an error: canceled, timeout, overloaded, connection,
 //	                   closed, invalid, or _OTHER
 //
-// This makes at most 23 time series for throttr.hits for each name, and usually two. The operations and entities
-// of [throttr.Entities] multiply this number. They are attributes of metrics only with
-// [WithOperation] and [WithEntity]. Keys are never attributes of metrics.
+// This makes at most 23 time series for throttr.hits for each name, and usually two. The
+// operations and entities of [throttr.Entities] multiply this number. They are attributes of
+// metrics only with [WithOperation] and [WithEntity]. Keys are never attributes of metrics.
 //
 // # Traces
 //

@@ -43,7 +43,7 @@
 //   - Hit and Inc run a script that adds to the active window, or opens one. Only a script that
 //     opens a window reads the expiry of the hash, and extends it if necessary.
 //   - Set runs a script that opens a window.
-//   - Get runs a script that reads a window, and the time, to tell whether it is active.
+//   - Get runs a script that reads a window, and the time, which says whether it is active.
 //   - Reset sends HDEL for the field.
 //   - Delete runs a script that removes fields and counts the active windows among them.
 //

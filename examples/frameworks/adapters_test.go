@@ -37,7 +37,9 @@ func chiSite(t *testing.T, m *httplimit.Middleware) string {
 	router.Get("/health", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 	router.Group(func(limited chi.Router) {
 		frameworks.Chi(limited, m)
-		limited.Get("/", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, hello(httplimit.FromContext(r.Context()))) })
+		limited.Get("/", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, hello(httplimit.FromContext(r.Context())))
+		})
 	})
 	return serve(t, router)
 }

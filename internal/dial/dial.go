@@ -25,7 +25,7 @@ type Dialer struct {
 // Connect makes a connection to the server at a and probes it. Server is what errors call the
 // server. Early holds the bytes that came after the responses to the probe; conn.New takes
 // them. Each EVENT that came before them is added to events. Connect keeps the server parked
-// if it is, parks it if that is wanted, and tells s.
+// if it is, parks it if that is wanted, and updates s.
 //
 // Every error matches [ErrConnect]. That of a server of another value size is a
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that

@@ -3,7 +3,7 @@
 // A server removes expired records when its one timer fires, and some constellations of
 // expiries lock it up for good (H12). An UPDATE of the TTL of the record with the empty key
 // sets the timer to that record's new expiry. A server is parked if it has such a record,
-// whose TTL is as long as its values can tell, and if its clients repeat the UPDATE after
+// whose TTL is as long as its values allow, and if its clients repeat the UPDATE after
 // every request that may have set the timer: INSERT, SET of a new key, and the value-size
 // probe, which is an INSERT. Records then stay until they are removed by PURGE.
 //

@@ -93,11 +93,11 @@ func (p *Pool[T]) sendPark(ctx context.Context, requests ...codec.Request) (last
 		p.o.Calls.Put(cl)
 		return last, false, err
 	}
-	owned, sent, err := cl.Wait(ctx)
+	done, sent, err := cl.Wait(ctx)
 	if err == nil {
 		last, sent = cl.Replies[cl.Len()-1], true
 	}
-	if owned {
+	if done {
 		p.o.Calls.Put(cl)
 	}
 	return last, sent, err

@@ -2,7 +2,7 @@
 //
 // A caller's call goes to the connection with the least load (growth.go), and is sent again
 // if it fails and that is safe (call.go). While the server can't be reached, callers fail at
-// once and the pool tries again in the background (breaker.go), and tells whether it has locked
+// once and the pool tries again in the background (breaker.go), and knows whether it has locked
 // up (lockup.go). Connections that are too old or idle are replaced or closed (maintenance.go).
 // A request whose response can be of any length has a connection to itself (stream.go). If the
 // server is parked, the pool keeps it so (parking.go).
@@ -60,7 +60,7 @@ type Options[T codec.Value] struct {
 	MaxBackoff     time.Duration // the longest
 
 	Parking parking.Mode
-	Logger  *slog.Logger // is told what happens to the server
+	Logger  *slog.Logger // logs what happens to the server
 }
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.

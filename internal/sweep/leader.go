@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/internal/parking"
 )
 
-// LeaderKey is the key of the record that makes one sweeper the leader. Its TTL tells when the
+// LeaderKey is the key of the record that makes one sweeper the leader. Its TTL says when the
 // last sweep began, and its count is the number of the leader's term. It is never removed.
 const LeaderKey = "throttr:sweeper"
 
@@ -17,7 +17,7 @@ const LeaderKey = "throttr:sweeper"
 const longestInterval = 220 * time.Second
 
 // termTTL returns the TTL that the record begins each term with, in seconds. It is so long, as
-// far as a T can tell, that the record does not expire if all clients stop for a while.
+// far as a T allows, that the record does not expire if all clients stop for a while.
 func termTTL[T codec.Value]() codec.TTL[T] {
 	seconds := uint64(240)
 	if codec.Size[T]() > 1 {
@@ -89,11 +89,11 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err 
 // do sends a call and returns its replies. They are valid until the call is put back. After an
 // error the call must not be used any more.
 func (s *Sweeper[T]) do(ctx context.Context, cl *conn.Call[T]) ([]conn.Reply[T], error) {
-	owned, _, err := s.o.Server.Do(ctx, cl)
+	done, _, err := s.o.Server.Do(ctx, cl)
 	if err == nil {
 		return cl.Replies, nil
 	}
-	if owned {
+	if done {
 		s.o.Calls.Put(cl)
 	}
 	return nil, err

@@ -34,7 +34,7 @@ type names struct {
 // span is one of names.
 type span struct {
 	start, length int
-	expires       uint64 // as LIST told, ns since 1970
+	expires       uint64 // as the LIST says, ns since 1970
 }
 
 func (n *names) add(name []byte, expires uint64) {

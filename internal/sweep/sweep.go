@@ -7,8 +7,8 @@
 //
 // What a LIST says is a hint, because it can be wrong (H14). So a sweep has three steps:
 //
-//  1. A LIST, on a connection of its own, tells names (names.go).
-//  2. A QUERY of each record that may be over tells what is to be done. The [Rule] decides.
+//  1. A LIST, on a connection of its own, has the names (names.go).
+//  2. A QUERY of each record that may be over shows what is to be done. The [Rule] decides.
 //  3. A PURGE removes the record, or a [Remover] does if that takes more steps (removals.go). Or
 //     an UPDATE prolongs it until its name is of no use any more (clean.go).
 //
@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
@@ -50,9 +51,9 @@ const (
 
 // Server is a server that can be swept. A *pool.Pool is one.
 type Server[T codec.Value] interface {
-	// Do sends a call and waits for its replies. If owned is false, the call must not be
+	// Do sends a call and waits for its replies. If done is false, the call must not be
 	// touched any more.
-	Do(ctx context.Context, cl *conn.Call[T]) (owned, sent bool, err error)
+	Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error)
 	// Stream sends a request on a connection of its own. It passes the response to decode as
 	// it arrives.
 	Stream(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error)) (sent bool, err error)
@@ -60,7 +61,7 @@ type Server[T codec.Value] interface {
 	Park(ctx context.Context) (sent bool, err error)
 	// Parked reports whether no record expires on the server.
 	Parked() bool
-	// Logger is told of sweeps.
+	// Logger logs sweeps.
 	Logger() *slog.Logger
 }
 
@@ -183,15 +184,7 @@ func (s *Sweeper[T]) Run(ctx context.Context) {
 }
 
 // pause waits for a time. It returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
+func pause(ctx context.Context, d time.Duration) bool { return backoff.Sleep(ctx, d) == nil }
 
 // sleep waits for a time, or until Need is called. It returns false if ctx has ended.
 func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {

@@ -60,23 +60,6 @@ func (f *Fake[T]) Dial(context.Context, string, string) (net.Conn, error) {
 	}}, nil
 }
 
-// Listen serves TCP until the end of the test and returns the address.
-func (f *Fake[T]) Listen(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	f.serving.Go(func() {
-		for nc, err := l.Accept(); err == nil; nc, err = l.Accept() {
-			f.serving.Go(func() { f.serve(nc) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		f.serving.Wait()
-	})
-	return l.Addr().String()
-}
-
 // Wait waits until no connection is served any more.
 func (f *Fake[T]) Wait() { f.serving.Wait() }
 
