@@ -67,13 +67,15 @@ func (l *sparseLoad) renew(ctx context.Context) error {
 // turn before have ended, and the first hit of each key opens one. While others had their turns,
 // records may have been removed.
 func (l *sparseLoad) Measure(ctx context.Context, cfg load.Config) (res load.Result, err error) {
+	count := l.requests
 	if time.Since(l.idle) > maxSparseIdle {
 		if err := l.renew(ctx); err != nil {
 			return res, err
 		}
+		count = l.settle
 	}
 	defer func() { l.idle = time.Now() }()
-	before, err := l.requests(ctx)
+	before, err := count(ctx)
 	if err != nil {
 		return res, err
 	}
