@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/realclock"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,10 +27,11 @@ import (
 // All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
 // been counted.
 type ServerBackend[T codec.Value] struct {
-	client  *Client[T]
-	windows *fixedwindow.Backend[T]
-	closing atomic.Bool
-	ended   chan struct{} // closed when Close is done
+	client      *Client[T]
+	windows     *fixedwindow.Backend[T]
+	forgetClock func() // the backend does not read the real clock any more
+	closing     atomic.Bool
+	ended       chan struct{} // closed when Close is done
 }
 
 var (
@@ -112,15 +114,16 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // panics if an option is nil.
 func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	o := backendOptionsOf("Client.Backend", opts)
+	forgetClock := func() {}
 	if o.now == nil {
-		o.now = time.Now
+		o.now, forgetClock = time.Now, realclock.Add(c.cfg.Servers)
 	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
-	b := &ServerBackend[T]{client: c, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
+	b := &ServerBackend[T]{client: c, forgetClock: forgetClock, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
 		Servers: servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
 		Now: o.now, Algorithm: o.algorithm,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
@@ -128,6 +131,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	})}
 	if !c.register(b) { // the client is closed
 		b.windows.Close()
+		forgetClock()
 	}
 	return b
 }
@@ -140,6 +144,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
+		b.forgetClock()
 		b.client.deregister(b) // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}

@@ -50,6 +50,7 @@ type Event struct {
 	// Take says that it was a take, and not a hit: Increment counts only if it was allowed. Of takes
 	// of several limits, each has an event if they are allowed, and those that deny them otherwise.
 	Take     bool
+	Waited   bool   // the take was one of RateLimit.Wait: Duration includes the wait
 	Reserved uint64 // what a reservation that was settled had taken
 	Result   Result // of the hit if it was allowed or denied; else only its Limit
 	// Metadata is the map that the caller of Entities passed. It must not be changed, or used
@@ -120,6 +121,8 @@ type namedObserver struct {
 
 // Observe implements [Observer].
 func (o namedObserver) Observe(ctx context.Context, e Event) {
-	e.Name = o.name
+	if e.Name == "" {
+		e.Name = o.name
+	}
 	o.Observer.Observe(ctx, e)
 }

@@ -132,8 +132,8 @@ func (v *Reservation) observe(ctx context.Context, i int, used uint64, took time
 	if v.limiter.observer == nil {
 		return
 	}
-	e := v.taking.event
-	e.Kind, e.Key, e.Scale, e.Increment, e.Take = EventSettled, l.Key, l.Scale, used, true
+	e := v.taking.eventOf(i)
+	e.Kind, e.Increment = EventSettled, used
 	e.Reserved, e.Result, e.Duration, e.Err = l.N, Result{Limit: l.Limit}, took, err
 	v.limiter.observer.Observe(ctx, e)
 }

@@ -9,15 +9,16 @@ import (
 )
 
 // LogTo returns an [Observer] that logs every event:
-//   - at level debug: allowed hits
-//   - at level info: denied hits, resets, and hits that failed as the caller canceled ctx
-//   - at level warn: hits that were allowed or denied although the backend failed
+//   - at level debug: allowed hits and takes, and reservations that were settled
+//   - at level info: denied ones, resets, and those that failed as the caller canceled ctx
+//   - at level warn: hits and takes that were allowed or denied although the backend failed, and
+//     reservations that could not be settled
 //   - at level error: other failures
 //
-// The message is "rate limit: allowed", "… denied", "… failed" or "… reset". The attributes
+// The message is "rate limit: allowed", "… denied", "… failed", "… reset" or "… settled". The attributes
 // are those of the following that the event has: limit_name (see [RateLimit.Named]), entity,
 // operation and parts (for [Entities]) or key,
-// scale, took, limit, increment, count, retry_after, degraded, a group metadata with sorted
+// scale, took, limit, increment, reserved, take, waited, count, retry_after, degraded, a group metadata with sorted
 // keys, and error.
 //
 // LogTo panics if logger is nil.
@@ -42,7 +43,9 @@ func logLevel(ctx context.Context, e Event) slog.Level {
 		return slog.LevelError
 	case e.Result.Degraded:
 		return slog.LevelWarn
-	case e.Kind == EventAllowed:
+	case e.Kind == EventSettled && e.Err != nil:
+		return slog.LevelWarn
+	case e.Kind == EventAllowed, e.Kind == EventSettled:
 		return slog.LevelDebug
 	default:
 		return slog.LevelInfo
@@ -50,7 +53,7 @@ func logLevel(ctx context.Context, e Event) slog.Level {
 }
 
 func logAttrs(e Event) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 13)
+	attrs := make([]slog.Attr, 0, 15)
 	if e.Name != "" {
 		attrs = append(attrs, slog.String("limit_name", e.Name))
 	}
@@ -65,6 +68,14 @@ func logAttrs(e Event) []slog.Attr {
 	attrs = append(attrs, slog.Duration("scale", e.Scale), slog.Duration("took", e.Duration))
 	if e.Kind != EventReset && (e.Increment > 0 || e.Result.Limit > 0) { // a failed Reset has neither
 		attrs = append(attrs, slog.Uint64("limit", e.Result.Limit), slog.Uint64("increment", e.Increment))
+	}
+	switch {
+	case e.Kind == EventSettled:
+		attrs = append(attrs, slog.Uint64("reserved", e.Reserved))
+	case e.Waited:
+		attrs = append(attrs, slog.Bool("waited", true))
+	case e.Take:
+		attrs = append(attrs, slog.Bool("take", true))
 	}
 	if e.Kind == EventAllowed || e.Kind == EventDenied {
 		attrs = append(attrs, slog.Uint64("count", e.Result.Count))

@@ -45,10 +45,7 @@ func checkCost(key string, scale time.Duration, limit, n uint64) error {
 // If the backend can't take, it matches [errors.ErrUnsupported]. Other errors are those of
 // [RateLimit.Hit]; if there is one, the take may have been counted.
 func (r *RateLimit) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (res Result, err error) {
-	if n > limit {
-		return res, checkCost(key, scale, limit, n)
-	}
-	if r.memory == nil {
+	if n > limit || r.memory == nil {
 		return r.take(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
 	}
 	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, n)
@@ -163,29 +160,55 @@ var errNoTaker = fmt.Errorf("throttr: the backend can't take: %w", errors.ErrUns
 
 // takeAll makes the takes of t, and reports the decisions to the observer.
 func (r *RateLimit) takeAll(ctx context.Context, t *taking) error {
+	if err := r.checkTakes(ctx, t); err != nil {
+		return err
+	}
+	begun := time.Now()
+	cause, err := r.failover.takeAll(ctx, r.backend, t)
+	r.observeTakes(ctx, t, time.Since(begun), cause, err)
+	return err
+}
+
+// checkTakes returns the error of takes that need no backend. A cost that is too high is a denial.
+func (r *RateLimit) checkTakes(ctx context.Context, t *taking) error {
 	for i := range t.limits {
 		if err := window.CheckScale(t.limits[i].Scale); err != nil {
 			return err
 		}
 	}
-	if err := checkCosts(t.limits); err != nil {
+	if _, ok := r.backend.(window.Taker); !ok {
+		return errNoTaker
+	}
+	err := checkCosts(t.limits)
+	if err == nil || r.observer == nil {
 		return err
 	}
-	begun := time.Now()
-	cause, err := r.failover.takeAll(ctx, r.backend, t)
-	if r.observer != nil {
-		r.observeTakes(ctx, t, time.Since(begun), cause, err)
+	for i, l := range t.limits {
+		if window.Total(t.limits, i) > l.Limit {
+			e := t.eventOf(i)
+			e.Kind, e.Result, e.Err = EventDenied, Result{Limit: l.Limit}, err
+			r.observer.Observe(ctx, e)
+		}
 	}
 	return err
+}
+
+// eventOf returns what the events of a take have in common.
+func (t *taking) eventOf(i int) Event {
+	e, l := t.event, &t.limits[i]
+	e.Key, e.Scale, e.Increment, e.Name, e.Take = l.Key, l.Scale, l.N, l.Name, true
+	return e
 }
 
 // observeTakes reports takes: if they are granted, each of them, and otherwise those that were
 // refused or have failed. The cause is the error of the backend, whatever the decision is.
 func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Duration, cause, err error) {
+	if r.observer == nil || errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
 	for i, l := range t.limits {
-		e := t.event
-		e.Key, e.Scale, e.Increment = l.Key, l.Scale, l.N
-		e.Duration, e.Take, e.Err = took, true, cause
+		e := t.eventOf(i)
+		e.Duration, e.Err = took, cause
 		var late *DeadlineError
 		switch {
 		case errors.As(err, &late):
@@ -241,19 +264,16 @@ func WithMaxWaiters(n int) Option { return func(r *RateLimit) { r.maxWaiters = n
 // ctx and of Take. A [Policy] that allows hits allows the take, and one that denies them makes Wait
 // continue, until the backend works again.
 func (r *RateLimit) Wait(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Result, error) {
-	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
+	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n, Waited: true}, limit)
 }
 
 // wait waits for the take that e describes, and reports the decision to the observer.
 func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result, err error) {
-	if err := window.CheckScale(e.Scale); err != nil {
-		return res, err
-	}
-	if err := checkCost(e.Key, e.Scale, limit, e.Increment); err != nil {
+	t := taking{limits: []Limit{{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}}, event: e}
+	if err := r.checkTakes(ctx, &t); err != nil {
 		return res, err
 	}
 	begun := time.Now()
-	t := taking{limits: []Limit{{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}}, event: e}
 	var cause error
 	turn := waiting.Turn{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}
 	err = r.queues.Wait(ctx, turn, func(ctx context.Context) (a waiting.Answer, err error) {
@@ -274,9 +294,7 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 	case errors.Is(err, waiting.ErrFull):
 		err = fmt.Errorf("%w: %d callers wait for key %.64q already", ErrOverloaded, r.maxWaiters, e.Key)
 	}
-	if r.observer != nil {
-		r.observeTakes(ctx, &t, time.Since(begun), cause, err)
-	}
+	r.observeTakes(ctx, &t, time.Since(begun), cause, err)
 	if err != nil {
 		return Result{}, err
 	}

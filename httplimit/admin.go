@@ -80,10 +80,14 @@ func (m *middleware) named(limit string) *throttr.RateLimit {
 	if l, ok := m.limiters.Load(limit); ok {
 		return l.(*throttr.RateLimit)
 	}
-	name := limit
-	if m.Name != "" {
-		name = m.Name + "/" + limit
-	}
-	l, _ := m.limiters.LoadOrStore(limit, m.limiter.Named(name))
+	l, _ := m.limiters.LoadOrStore(limit, m.limiter.Named(m.eventName(limit)))
 	return l.(*throttr.RateLimit)
+}
+
+// eventName returns the name of the events of a limit.
+func (m *middleware) eventName(limit string) string {
+	if m.Name == "" {
+		return limit
+	}
+	return m.Name + "/" + limit
 }

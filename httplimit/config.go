@@ -43,9 +43,15 @@ type Config struct {
 	// check or a CORS preflight. Default: no request is skipped.
 	Skip func(*http.Request) bool
 
+	// CountRefusals counts denied requests, too: a request is a hit in one limit after the other,
+	// up to the one that denies it, and counts in all of these. Default: a request that a limit
+	// denies counts in none of them. Backends that can't take (errors.ErrUnsupported, see
+	// window.Taker) always count refusals.
+	CountRefusals bool
+
 	// Cost returns the increment of a request. A request of cost 0 is not counted, but it
 	// is denied if a limit has been exceeded. A request that costs more than a limit is
-	// denied, and fills the window. Default: 1.
+	// denied; with CountRefusals, it fills the window. Default: 1.
 	Cost func(*http.Request) uint64
 
 	// Name separates the counts of this middleware from those of other middleware over the
@@ -125,10 +131,12 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	}
 	cfg.Limits = nil // The caller may change the slice.
 	cfg.setDefaults()
-	return &Middleware{&middleware{
+	m := &middleware{
 		Config: cfg, limiter: limiter, plan: plan,
 		prefix: "http:" + strconv.Itoa(len(cfg.Name)) + ":" + cfg.Name,
-	}}, nil
+	}
+	m.hits.Store(cfg.CountRefusals)
+	return &Middleware{m}, nil
 }
 
 func (c *Config) setDefaults() {

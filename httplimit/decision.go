@@ -2,6 +2,8 @@ package httplimit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -11,16 +13,36 @@ import (
 type Decision struct {
 	Key     string // the key under which the request was counted; may be empty
 	Allowed bool   // no limit has denied the request
-	// Strictest is the outcome of the limit that has denied the request. If none has, it is
-	// the outcome with the least remaining, and of two with the same remaining the one with
-	// the longer scale. It is the zero Outcome if the backend has failed for all limits.
+	// Strictest is the outcome of the limit that has denied the request, and of several the one
+	// with the longest RetryAfter. If none has, it is the outcome with the least remaining, and
+	// of two with the same remaining the one with the longer scale. It is the zero Outcome if
+	// the backend has failed for all limits.
 	Strictest Outcome
-	// Outcomes are those of all limits in which the request was counted, the shortest scale
-	// first. If the request was denied, the last limit has denied it.
+	// Outcomes are those of all limits, the shortest scale first. With Config.CountRefusals, they
+	// are those in which the request was counted, up to the one that has denied it.
 	Outcomes []Outcome
 	// Err says why the request could not be counted in some limits. It is nil if it was
-	// counted in all of them.
+	// counted in all of them, or denied.
 	Err error
+
+	reservation *throttr.Reservation // of what was counted; nil: it was counted as hits
+}
+
+// Refund gives back what the request was counted, for requests that should not count after all:
+// for example to limit failed logins only. Only the first call does something, and only if the
+// request was counted in windows that are still open. It does not depend on the end of ctx.
+//
+// Responses have their header fields from before. If the request was counted as hits, the error
+// matches [errors.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
+// then the request may stay counted.
+func (d Decision) Refund(ctx context.Context) error {
+	switch {
+	case d.reservation != nil:
+		return d.reservation.Cancel(ctx)
+	case len(d.Outcomes) == 0 || !d.Allowed:
+		return nil
+	}
+	return fmt.Errorf("httplimit: the request was counted as hits, which can't be refunded: %w", errors.ErrUnsupported)
 }
 
 // Outcome is the result of one limit for a request.
@@ -39,9 +61,11 @@ func (d *Decision) add(o Outcome) {
 	d.Outcomes = append(d.Outcomes, o)
 	switch {
 	case !o.Allowed:
+		if d.Allowed || o.RetryAfter > d.Strictest.RetryAfter {
+			d.Strictest = o
+		}
 		d.Allowed = false
-		d.Strictest = o
-	case o.known() && (d.Strictest.Name == "" || o.Remaining <= d.Strictest.Remaining):
+	case d.Allowed && o.known() && (d.Strictest.Name == "" || o.Remaining <= d.Strictest.Remaining):
 		d.Strictest = o
 	}
 }

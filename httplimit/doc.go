@@ -16,11 +16,14 @@
 //
 // # Several limits
 //
-// A request is counted in one limit after the other, the shortest scale first. Counting stops
-// at the first limit that denies the request. Requests that a short limit denies therefore do
-// not use up a long one: of 50 requests in a second with the limits above, 10 are served, the
-// limit "second" denies 40, and the count of "hour" is 10. A denied request counts in the limit
-// that denies it. This never makes the window longer.
+// A request is counted in all limits, or in none if one of them denies it: refused traffic of one
+// limit uses up nothing of the others. Of 50 requests in a second with the limits above, 10 are
+// served, the limit "second" denies 40, and both counts are 10. With Config.CountRefusals, and with
+// backends that can't take, a request is counted in one limit after the other, the shortest scale
+// first, up to the one that denies it. A denied request never makes a window longer.
+//
+// A handler can give back what its request was counted, with [Decision.Refund]: for example to
+// limit failed logins only.
 //
 // # Header fields
 //
@@ -30,8 +33,7 @@
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy lists all limits of the request. RateLimit lists those in which the request
-// was counted: how much remains, and when the window ends. (The package net/http writes the
+// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how much remains, and when the window ends. (The package net/http writes the
 // names as Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
 //
 // The fields are added to those that are already there, so middleware can be stacked: for

@@ -56,7 +56,7 @@ func ExampleNew() {
 	//   RateLimit: "minute";r=0;t=60, "hour";r=98;t=3600
 	// 429 Too Many Requests
 	//   RateLimit-Policy: "minute";q=2;w=60, "hour";q=100;w=3600
-	//   RateLimit: "minute";r=0;t=60
+	//   RateLimit: "minute";r=0;t=60, "hour";r=98;t=3600
 	//   Retry-After: 60
 }
 
@@ -168,4 +168,35 @@ func ExampleDenyProblem() {
 	res := get(limit(http.HandlerFunc(hello)), "192.0.2.1:4711")
 	io.Copy(os.Stdout, res.Body)
 	// Output: {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["hour"]}
+}
+
+// Only failed logins count: five a minute from each address.
+func ExampleDecision_Refund() {
+	backend := memory.New()
+	defer backend.Close()
+	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
+		Limits:    []httplimit.Limit{httplimit.PerMinute(5)},
+		OnFailure: httplimit.Refuse,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	login := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "correct" {
+			http.Error(w, "Wrong password.", http.StatusUnauthorized)
+			return
+		}
+		if d, ok := httplimit.FromContext(r.Context()); ok {
+			if err := d.Refund(r.Context()); err != nil {
+				log.Print(err) // the login stays counted
+			}
+		}
+		fmt.Fprintln(w, "Welcome.")
+	}))
+	for _, password := range []string{"correct", "correct", "correct", "1", "2", "correct", "3", "4", "5", "6", "correct"} {
+		w := httptest.NewRecorder()
+		login.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/login?password="+password, nil))
+		fmt.Print(w.Code, " ")
+	}
+	// Output: 200 200 200 401 401 200 401 401 401 429 429
 }

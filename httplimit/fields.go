@@ -23,8 +23,12 @@ func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	header.Set("X-RateLimit-Remaining", strconv.FormatUint(s.Remaining, 10))
 	reset := seconds(m.left(s))
 	if m.Legacy == LegacyUnix {
-		reset = s.ResetAt.Unix()
-		if s.ResetAt.Nanosecond() > 0 {
+		at := s.ResetAt
+		if at.IsZero() { // there is no window
+			at = m.Clock().Add(m.left(s))
+		}
+		reset = at.Unix()
+		if at.Nanosecond() > 0 {
 			reset++
 		}
 	}
@@ -59,8 +63,11 @@ func (m *middleware) limitField(plan *Plan, d *Decision) string {
 // left returns the time until the window ends, at most the whole scale. For a denial it does not
 // read the clock again, because the result must agree with Retry-After.
 func (m *middleware) left(o *Outcome) time.Duration {
-	if !o.Allowed {
+	switch {
+	case !o.Allowed:
 		return o.RetryAfter
+	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
+		return o.Window
 	}
 	return min(max(0, o.ResetAt.Sub(m.Clock())), o.Window)
 }

@@ -36,7 +36,7 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 			"Ratelimit": `"second";r=0;t=1, "hour";r=48;t=3600`, "X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1",
 		}},
 		{time.Millisecond, 429, fields{
-			"Ratelimit": `"second";r=0;t=1`, "X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1", "Retry-After": "1",
+			"Ratelimit": `"second";r=0;t=1, "hour";r=48;t=3600`, "X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1", "Retry-After": "1",
 		}},
 		{998 * time.Millisecond, 202, fields{
 			"Ratelimit": `"second";r=1;t=1, "hour";r=47;t=3599`, "X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "1", "X-Ratelimit-Reset": "1",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/throttr-go/throttr"
 )
@@ -16,7 +17,8 @@ type middleware struct {
 	plan    *Plan  // applies if Config.Plan returns nil
 	prefix  string // of every key
 
-	limiters sync.Map // of *throttr.RateLimit, by the name of a limit
+	limiters sync.Map    // of *throttr.RateLimit, by the name of a limit
+	hits     atomic.Bool // requests count as hits: CountRefusals is true, or the backend can't take
 }
 
 // handler is a wrapped handler.
@@ -70,11 +72,62 @@ func isMistake(err error) bool {
 	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale)
 }
 
-// count counts a request in the limits of a plan, up to the first that denies it. If counting
-// in one limit fails, the others still apply.
+// count counts a request in the limits of a plan.
 func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
-	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
 	cost := m.Cost(r)
+	if m.hits.Load() {
+		return m.hit(r, plan, key, cost)
+	}
+	d := m.take(r, plan, key, cost)
+	if errors.Is(d.Err, errors.ErrUnsupported) {
+		m.hits.Store(true)
+		return m.hit(r, plan, key, cost)
+	}
+	return d
+}
+
+// take counts a request in all limits of a plan if none of them denies it, and in none otherwise.
+func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) Decision {
+	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
+	limits := make([]throttr.Limit, len(plan.limits))
+	for i, l := range plan.limits {
+		limits[i] = throttr.Limit{
+			Key: m.storedKey(l, key), Scale: l.Window, Limit: l.Limit.Limit, N: cost, Name: m.eventName(l.Name),
+		}
+	}
+	var tooMuch *throttr.CostError
+	d.reservation, d.Err = m.limiter.Reserve(r.Context(), limits...)
+	switch {
+	case errors.As(d.Err, &tooMuch):
+		d.Err = nil
+		m.denyCost(r.Context(), &d, plan, limits)
+	case d.Err == nil:
+		for i, l := range plan.limits {
+			d.add(Outcome{Name: l.Name, Window: l.Window, Result: d.reservation.Results()[i]})
+		}
+	}
+	return d
+}
+
+// denyCost denies a request that costs more than a limit. It is counted in none.
+func (m *middleware) denyCost(ctx context.Context, d *Decision, plan *Plan, limits []throttr.Limit) {
+	for i, l := range plan.limits {
+		limit := limits[i]
+		tooMuch := limit.N > limit.Limit
+		res, err := m.limiter.Peek(ctx, limit.Key, limit.Scale, limit.Limit, min(limit.N, limit.Limit))
+		if tooMuch {
+			res.Limit, res.Allowed, res.RetryAfter = limit.Limit, false, l.Window
+		}
+		if err == nil || tooMuch {
+			d.add(Outcome{Name: l.Name, Window: l.Window, Result: res})
+		}
+	}
+}
+
+// hit counts a request in the limits of a plan, up to the first that denies it. If counting in one
+// limit fails, the others still apply.
+func (m *middleware) hit(r *http.Request, plan *Plan, key string, cost uint64) Decision {
+	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
 	var errs []error
 	for _, l := range plan.limits {
 		// An increment of limit+1 exceeds the limit as well as any larger one does, and a

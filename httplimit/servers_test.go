@@ -53,7 +53,7 @@ func TestLimitsThatTheBackendCantKeepAreRefusedAtTheStart(t *testing.T) {
 		match error
 		text  string
 	}{
-		{1, httplimit.PerMinute(192), throttr.ErrRange, `limit "minute": throttr: limit 192 is out of range`},
+		{1, httplimit.PerMinute(300), throttr.ErrRange, `limit "minute": throttr: limit 300 is out of range`},
 		{2, httplimit.PerHour(100_000), throttr.ErrRange, `limit "hour": throttr: limit 100000 is out of range`},
 		{2, httplimit.Limit{Name: "odd", Limit: 5, Window: 90500 * time.Millisecond}, throttr.ErrRange, `limit "odd": throttr: scale 1m30.5s is out of range`},
 		{2, httplimit.Limit{Name: "day", Limit: 5, Window: 24*time.Hour + time.Second}, throttr.ErrRange, `limit "day": throttr: scale 24h0m1s is out of range`},

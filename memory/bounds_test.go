@@ -55,7 +55,7 @@ func TestErrFullNamesTheBound(t *testing.T) {
 	c.hit("a", time.Minute)
 	_, err := c.Set(t.Context(), "b", time.Minute, 1)
 	require.ErrorIs(t, err, memory.ErrFull)
-	require.EqualError(t, err, "memory: too many keys: at most 1")
+	require.EqualError(t, err, `memory: set "b": too many keys: at most 1`)
 	_, err = c.Hit(t.Context(), "a", time.Hour, 1, 1)
 	require.ErrorIs(t, err, memory.ErrFull, "another scale is another window")
 	require.Zero(t, c.get("b", time.Minute))

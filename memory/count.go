@@ -14,7 +14,7 @@ import (
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	count uint64, left time.Duration, end time.Time, err error) {
 	count, _, left, end, _, err = b.count(ctx, key, scale, limit, increment)
-	return count, left, end, err
+	return count, left, end, failed("hit", key, err)
 }
 
 // count counts a hit. It returns the count, for how long the window has been open, for how

@@ -118,11 +118,16 @@ func (b *Backend) Close() error {
 
 // Hit implements [window.Backend]. Every hit is counted. The error is that of ctx, matches
 // [window.ErrScale], or is [ErrFull] or [ErrClosed]; in each case, the hit was not counted.
-func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (w window.Window, err error) {
+func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (window.Window, error) {
+	return b.add(ctx, "hit", key, scale, increment)
+}
+
+// add counts an increment for a call of Hit or Inc.
+func (b *Backend) add(ctx context.Context, call, key string, scale time.Duration, increment uint64) (w window.Window, err error) {
 	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
 	n, passed, left, end, id, err := b.count(ctx, key, scale, 0, increment)
 	if err != nil {
-		return w, err
+		return w, failed(call, key, err)
 	}
 	w.Count, w.ExpiresAt, w.Left, w.ID = n, end, left, id
 	w.StartedAt, w.UpdatedAt = end.Add(-passed-left), end.Add(-left)
@@ -132,12 +137,13 @@ func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, i
 // Inc implements [window.Backend]. A count stays at the largest uint64. Errors are those of
 // [Backend.Hit].
 func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
-	return b.Hit(ctx, key, scale, math.MaxUint64, increment)
+	return b.add(ctx, "inc", key, scale, increment)
 }
 
 // Get implements [window.Backend]. The error is that of ctx, matches [window.ErrScale], or is
 // [ErrClosed].
 func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, err error) {
+	defer func() { err = failed("get", key, err) }()
 	if err := check(ctx, scale); err != nil {
 		return w, err
 	}
@@ -158,6 +164,7 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 
 // Set implements [window.Backend]. Errors are those of [Backend.Hit].
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
+	defer func() { err = failed("set", key, err) }()
 	if err := check(ctx, scale); err != nil {
 		return w, err
 	}
@@ -174,13 +181,19 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 
 // Reset implements [window.Backend]. Errors are those of [Backend.Get].
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
-	_, err := b.Delete(ctx, key, scale)
-	return err
+	_, err := b.delete(ctx, key, scale)
+	return failed("reset", key, err)
 }
 
 // Delete implements [window.Backend]. Without scales, it examines every window of one shard, of
 // up to 256, whose key has about the same length. Errors are those of [Backend.Get].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
+	n, err := b.delete(ctx, key, scales...)
+	return n, failed("delete", key, err)
+}
+
+// delete is Delete, whose errors do not name the call.
+func (b *Backend) delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	if len(scales) == 0 {
 		if err := ctx.Err(); err != nil {
 			return 0, err

@@ -179,9 +179,18 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 		_, getErr := b.Get(t.Context(), "k", scale)
 		_, setErr := b.Set(t.Context(), "k", scale, 1)
 		_, deleteErr := b.Delete(t.Context(), "k", scale)
-		for _, err := range []error{hitErr, countErr, getErr, setErr, deleteErr, b.Reset(t.Context(), "k", scale)} {
-			require.ErrorIs(t, err, window.ErrScale)
-			require.EqualError(t, err, fmt.Sprintf("memory: throttr: invalid scale: %v is less than 1ms; did you forget the unit?", scale))
+		_, incErr := b.Inc(t.Context(), "k", scale, 1)
+		_, _, takeErr := b.Take(t.Context(), "k", scale, 1, 1)
+		_, giveBackErr := b.GiveBack(t.Context(), "k", scale, 1, 1)
+		for _, c := range []struct {
+			call string
+			err  error
+		}{
+			{"hit", hitErr}, {"hit", countErr}, {"inc", incErr}, {"get", getErr}, {"set", setErr}, {"delete", deleteErr},
+			{"reset", b.Reset(t.Context(), "k", scale)}, {"take", takeErr}, {"give back", giveBackErr},
+		} {
+			require.ErrorIs(t, c.err, window.ErrScale)
+			require.EqualError(t, c.err, fmt.Sprintf(`memory: %s "k": invalid scale: %v is less than 1ms; did you forget the unit?`, c.call, scale))
 		}
 	}
 	require.Zero(t, b.Len())

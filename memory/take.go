@@ -13,7 +13,7 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 	limits := [1]window.Limit{{Key: key, Scale: scale, Limit: limit, N: n}}
 	var windows [1]window.Window
 	granted, err = b.TakeAll(ctx, limits[:], windows[:])
-	return windows[0], granted, err
+	return windows[0], granted, failed("take", key, err)
 }
 
 // TakeCount is [Backend.Take] for a caller that needs only the count, the time left and the end
@@ -22,10 +22,10 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
 	count uint64, left time.Duration, end time.Time, granted bool, err error) {
 	if scale < window.MinScale {
-		return 0, 0, end, false, scaleError(scale)
+		return 0, 0, end, false, failed("take", key, scaleError(scale))
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, 0, end, false, err
+		return 0, 0, end, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock() // unlocked without a defer, like in count
@@ -53,7 +53,7 @@ func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration
 	}
 	if err != nil || !active {
 		s.mu.Unlock()
-		return 0, 0, end, granted && err == nil, err
+		return 0, 0, end, granted && err == nil, failed("take", key, err)
 	}
 	ends := e.end()
 	end = s.timeOf(ends)
@@ -265,13 +265,13 @@ func undo(limits []window.Limit, all []taking) {
 // for a uint64 stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration, windowID int64, n uint64) (bool, error) {
 	if err := check(ctx, scale); err != nil {
-		return false, err
+		return false, failed("give back", key, err)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return false, ErrClosed
+		return false, failed("give back", key, ErrClosed)
 	}
 	r := s.find(k)
 	if r == nil {

@@ -3,6 +3,8 @@ package mockserver
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/realclock"
 )
 
 // Epoch is where a virtual clock starts.
@@ -28,8 +30,11 @@ func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
 // Now returns the server's time, in UTC.
 func (s *Server) Now() time.Time { return timeOf(s.clock.now()) }
 
-// Advance moves a virtual clock forward. Records expire on the way. It panics if the server has the
-// real clock, or if d is negative.
+// Advance moves a virtual clock forward. Records expire on the way. It panics if the server has
+// the real clock, or if d is negative.
+//
+// Backends have to read the same clock, see throttr.WithClock. If one on a TCP or Unix socket does
+// not, [RunT] fails the test.
 func (s *Server) Advance(d time.Duration) {
 	if !s.clock.virtual {
 		panic("mockserver: Advance needs WithVirtualClock")
@@ -37,8 +42,11 @@ func (s *Server) Advance(d time.Duration) {
 	if d < 0 {
 		panic("mockserver: Advance can't turn the clock back")
 	}
+	// Servers in memory have names that are not unique.
+	twoClocks := s.network != "memory" && realclock.Used(s.Addr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.twoClocks = s.twoClocks || twoClocks
 	s.clock.moved.Add(uint64(d))
 	s.store.catchUp(s.clock.now())
 }

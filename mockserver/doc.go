@@ -3,11 +3,20 @@
 // injects faults on demand, and has a clock that tests can advance.
 //
 //	func TestLimits(t *testing.T) {
-//		srv := mockserver.RunT(t, mockserver.WithValueSize(2))
-//		client, err := throttr.Connect[uint16](ctx, throttr.Config{Servers: []string{srv.Addr()}})
-//		…
-//		quota, ok := srv.Counter("user:42")
+//		srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+//		backend, err := throttr.Open(t.Context(), "throttr://"+srv.Addr(), throttr.WithClock(srv.Now))
+//		require.NoError(t, err)
+//		t.Cleanup(func() { backend.Close() })
+//
+//		limiter := throttr.NewRateLimit(backend)
+//		res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1) // is allowed
+//		res, err = limiter.Hit(t.Context(), "user:42", time.Minute, 1)  // is denied
+//		srv.Advance(time.Minute)
+//		res, err = limiter.Hit(t.Context(), "user:42", time.Minute, 1)  // is allowed
 //	}
+//
+// The records of a window do not have the name of the key: package mocklimit finds a window.
+// [Server.Counter] returns what a Client of package throttr has stored under a key.
 //
 // [RunT] closes the server at the end of the test, and fails the test for each
 // [Violation]: an event that would have crashed or silenced a real server. With [Start],

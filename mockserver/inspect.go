@@ -2,6 +2,7 @@ package mockserver
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -11,6 +12,13 @@ func (s *Server) lockStore() (*store, func()) {
 	s.mu.Lock()
 	s.store.catchUp(s.clock.now())
 	return &s.store, s.mu.Unlock
+}
+
+// ValueSize returns the width of quotas and amounts of time in bytes, see [WithValueSize].
+func (s *Server) ValueSize() int {
+	st, unlock := s.lockStore()
+	defer unlock()
+	return bits.Len64(st.max) / 8
 }
 
 // Set creates a counter that lives for ttl. It replaces whatever is under key, a dead

@@ -53,6 +53,7 @@ func errorType(err error) string {
 // class holds the parts of an event that are attributes of metrics. There are few classes.
 type class struct {
 	reset    bool
+	settled  bool
 	outcome  string
 	degraded bool
 	err      string // an element of errorTypes
@@ -68,16 +69,28 @@ func classOf(e throttr.Event) class {
 		c.outcome = denied
 	case throttr.EventReset:
 		c.reset, c.outcome = true, done
+	case throttr.EventSettled:
+		c.settled, c.outcome = true, done
+		if c.err != "" {
+			c.outcome = failed
+		}
 	default:
 		c.reset, c.outcome = e.Increment == 0 && e.Result.Limit == 0, failed
 	}
 	return c
 }
 
-// name returns the name of spans and events of the class.
-func (c class) name() string {
-	if c.reset {
+// name returns the name of the span or event of e, which is of the class.
+func (c class) name(e throttr.Event) string {
+	switch {
+	case c.reset:
 		return "throttr.reset"
+	case c.settled:
+		return "throttr.settle"
+	case e.Waited:
+		return "throttr.wait"
+	case e.Take:
+		return "throttr.take"
 	}
 	return "throttr.hit"
 }
@@ -85,7 +98,7 @@ func (c class) name() string {
 func (c class) attributes() []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 12)
 	attrs = append(attrs, attribute.String("throttr.outcome", c.outcome))
-	if !c.reset {
+	if !c.reset && !c.settled {
 		attrs = append(attrs, attribute.Bool("throttr.degraded", c.degraded))
 	}
 	if c.err != "" {
@@ -112,11 +125,13 @@ func allLabels(more ...attribute.KeyValue) map[class]labels {
 	add(class{outcome: allowed})
 	add(class{outcome: denied})
 	add(class{reset: true, outcome: done})
+	add(class{settled: true, outcome: done})
 	for _, err := range errorTypes[1:] {
 		add(class{outcome: allowed, degraded: true, err: err})
 		add(class{outcome: denied, degraded: true, err: err})
 		add(class{outcome: failed, err: err})
 		add(class{reset: true, outcome: failed, err: err})
+		add(class{settled: true, outcome: failed, err: err})
 	}
 	return all
 }
@@ -180,6 +195,9 @@ func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
 	}
 	if !c.reset {
 		attrs = append(attrs, number("throttr.limit", e.Result.Limit), number("throttr.increment", e.Increment))
+	}
+	if c.settled {
+		attrs = append(attrs, number("throttr.reserved", e.Reserved))
 	}
 	if c.outcome == allowed || c.outcome == denied {
 		attrs = append(attrs, number("throttr.count", e.Result.Count))

@@ -10,13 +10,15 @@
 //
 // # Metrics
 //
-//	throttr.hits          counter, {hit}     hits that were decided, and hits that failed
-//	throttr.hit.duration  histogram, s       durations of hits, whatever their outcome
+//	throttr.hits          counter, {hit}     hits and takes that were decided, and those that failed
+//	throttr.hit.duration  histogram, s       durations of hits and takes, whatever their outcome
+//	throttr.wait.duration histogram, s       durations of waits (RateLimit.Wait) instead
+//	throttr.settlements   counter, {settlement}  takes of reservations that were settled, or could not be
 //	throttr.resets        counter, {reset}   windows that were reset, and resets that failed
 //
 // A hit counts as one, whatever its increment. The attributes have few values:
 //
-//	throttr.outcome    of a hit: allowed, denied, failed; of a reset: done, failed
+//	throttr.outcome    of a hit: allowed, denied, failed; of a reset or settlement: done, failed
 //	throttr.degraded   of a hit: true if the backend failed and a policy or a fallback has decided
 //	throttr.limit_name the name of the limit, if it has one: see [throttr.RateLimit.Named]; package
 //	                   httplimit names its limits
@@ -29,13 +31,14 @@
 //
 // # Traces
 //
-// If the span in the context of a hit or reset is recording, it receives an event throttr.hit or
-// throttr.reset. With [WithSpans] it gets a child span instead. In addition to the attributes
+// If the span in the context of a call is recording, it receives an event throttr.hit, throttr.take,
+// throttr.wait, throttr.settle or throttr.reset. With [WithSpans] it gets a child span instead. In addition to the attributes
 // above, these have:
 //
 //	throttr.operation                    of Entities
 //	throttr.limit, throttr.increment     of a hit
 //	throttr.count                        of a hit that was decided
+//	throttr.reserved                     of a settlement, whose increment is what was used
 //	throttr.scale, throttr.duration      in seconds; a span has no throttr.duration
 //	throttr.retry_after                  in seconds, of a denial
 //	error.message                        if there was an error

@@ -23,12 +23,17 @@ var buckets = []float64{
 	0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 }
 
+// waitBuckets are the boundaries of throttr.wait.duration in seconds.
+var waitBuckets = []float64{1e-3, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+
 // observer implements throttr.Observer. All but named is immutable.
 type observer struct {
 	options
 	hits     metric.Int64Counter
 	duration metric.Float64Histogram
+	waits    metric.Float64Histogram
 	resets   metric.Int64Counter
+	settled  metric.Int64Counter
 	tracer   trace.Tracer
 	labels   map[class]labels // of every class, without a name and the attributes that options add
 	named    nameLabels       // the same for each name
@@ -66,6 +71,14 @@ func (o *observer) instruments(m metric.Meter) (err error) {
 		metric.WithDescription("Durations of hits."), metric.WithExplicitBucketBoundaries(buckets...)); err != nil {
 		return err
 	}
+	if o.waits, err = m.Float64Histogram("throttr.wait.duration", metric.WithUnit("s"),
+		metric.WithDescription("Durations of waits for takes."), metric.WithExplicitBucketBoundaries(waitBuckets...)); err != nil {
+		return err
+	}
+	if o.settled, err = m.Int64Counter("throttr.settlements", metric.WithUnit("{settlement}"),
+		metric.WithDescription("Takes of reservations that were settled, and those that could not be settled.")); err != nil {
+		return err
+	}
 	o.resets, err = m.Int64Counter("throttr.resets", metric.WithUnit("{reset}"),
 		metric.WithDescription("Windows that were reset, and resets that failed."))
 	return err
@@ -83,22 +96,28 @@ func (o *observer) Observe(ctx context.Context, e throttr.Event) {
 	if !ok || e.Operation != "" && o.operation || e.Entity != "" && o.entity {
 		l = o.labelsOf(c, e)
 	}
-	if c.reset {
+	switch {
+	case c.reset:
 		o.resets.Add(ctx, 1, l.add...)
-	} else {
+	case c.settled:
+		o.settled.Add(ctx, 1, l.add...)
+	case e.Waited:
+		o.hits.Add(ctx, 1, l.add...)
+		o.waits.Record(ctx, e.Duration.Seconds(), l.record...)
+	default:
 		o.hits.Add(ctx, 1, l.add...)
 		o.duration.Record(ctx, e.Duration.Seconds(), l.record...)
 	}
 	if o.spans {
 		o.span(ctx, c, e, end)
 	} else if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.AddEvent(c.name(), trace.WithTimestamp(end), trace.WithAttributes(o.event(c, e)...))
+		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(o.event(c, e)...))
 	}
 }
 
 // span makes a span for an event that occurred at end.
 func (o *observer) span(ctx context.Context, c class, e throttr.Event, end time.Time) {
-	_, span := o.tracer.Start(ctx, c.name(), trace.WithTimestamp(end.Add(-e.Duration)))
+	_, span := o.tracer.Start(ctx, c.name(e), trace.WithTimestamp(end.Add(-e.Duration)))
 	if span.IsRecording() {
 		span.SetAttributes(o.details(c, e)...)
 		if c.outcome == failed {

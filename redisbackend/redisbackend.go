@@ -59,16 +59,19 @@ func WithClock(now func() time.Time) Option { return rediswindow.WithClock(now) 
 type adapter struct{ client rueidis.Client }
 
 // EvalSHA implements [rediswindow.Client].
-func (a adapter) EvalSHA(ctx context.Context, digest, key string, args []string) ([]int64, error) {
-	numbers, err := a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(1).Key(key).Arg(args...).Build()).AsIntSlice()
+func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error) {
+	numbers, err := a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).AsIntSlice()
 	return numbers, closedError(err)
 }
 
 // Eval implements [rediswindow.Client].
-func (a adapter) Eval(ctx context.Context, script, key string, args []string) ([]int64, error) {
-	numbers, err := a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(args...).Build()).AsIntSlice()
+func (a adapter) Eval(ctx context.Context, script string, keys, args []string) ([]int64, error) {
+	numbers, err := a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).AsIntSlice()
 	return numbers, closedError(err)
 }
+
+// Cluster implements [rediswindow.Client].
+func (a adapter) Cluster() bool { return a.client.Mode() == rueidis.ClientModeCluster }
 
 // HDel implements [rediswindow.Client].
 func (a adapter) HDel(ctx context.Context, key, field string) error {

@@ -37,7 +37,10 @@ type Backend struct {
 	client Client
 }
 
-var _ window.Backend = (*Backend)(nil)
+var (
+	_ window.Backend = (*Backend)(nil)
+	_ window.Taker   = (*Backend)(nil)
+)
 
 // New returns a backend that keeps its windows on the server or cluster of client. The caller
 // still owns the client, may use it for other things, and closes it. New panics if client or an
@@ -113,7 +116,7 @@ func (b *Backend) write(ctx context.Context, s *script, key string, scale time.D
 	if b.algorithm == window.Aligned {
 		aligned = "1"
 	}
-	return b.window(ctx, s, key, scale, field, now, aligned, b.grace(), strconv.FormatUint(n, 10))
+	return b.window(ctx, s, key, scale, field, now, aligned, b.grace(), strconv.FormatUint(n, 10), newID())
 }
 
 func (b *Backend) read(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
@@ -141,32 +144,37 @@ func (b *Backend) delete(ctx context.Context, key string, scales []time.Duration
 		}
 		args = append(args, field)
 	}
-	deleted, err := b.run(ctx, deleteScript, b.name(key), args)
+	deleted, err := b.run(ctx, deleteScript, []string{b.name(key)}, args)
 	if err != nil || len(deleted) == 0 {
 		return 0, err
 	}
 	return int(deleted[0]), nil
 }
 
-// window runs a script that returns a window or nothing. The response is count, start, time and
-// last update. The last update is omitted if it equals the time.
+// window runs a script that returns a window or nothing. The response is count, start, time, last
+// update and ID.
 func (b *Backend) window(ctx context.Context, s *script, key string, scale time.Duration, args ...string) (window.Window, error) {
-	response, err := b.run(ctx, s, b.name(key), args)
+	response, err := b.run(ctx, s, []string{b.name(key)}, args)
 	if err != nil || len(response) == 0 {
 		return window.Window{}, err
 	}
-	if len(response) < 3 {
+	if len(response) != 5 {
 		return window.Window{}, fmt.Errorf("script returned %v", response)
 	}
-	start, now := response[1], response[2]
+	return describe(scale, response[0], response[1], response[2], response[3], response[4]), nil
+}
+
+// describe returns a window of the given scale. Times are in microseconds since 1970.
+func describe(scale time.Duration, count, start, now, updated, id int64) window.Window {
 	end := start + scale.Microseconds()
 	return window.Window{
-		Count:     uint64(response[0]),
+		Count:     uint64(count),
 		ExpiresAt: time.UnixMicro(end),
 		Left:      time.Duration(end-now) * time.Microsecond,
 		StartedAt: time.UnixMicro(start),
-		UpdatedAt: time.UnixMicro(response[len(response)-1]),
-	}, nil
+		UpdatedAt: time.UnixMicro(updated),
+		ID:        id,
+	}
 }
 
 // time returns the time argument of a script: empty for the time of the server.

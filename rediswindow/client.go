@@ -8,12 +8,15 @@ import "context"
 // sent again: a hit would be counted twice. A call may ignore the end of its ctx, since [Backend]
 // does not wait for it any longer.
 type Client interface {
-	// EvalSHA runs the script with this digest on a key, and returns the numbers of its reply. If
+	// EvalSHA runs the script with this digest on keys, and returns the numbers of its reply. If
 	// the server does not have the script, the text of the error begins with NOSCRIPT, as that of
 	// the server does.
-	EvalSHA(ctx context.Context, digest, key string, args []string) ([]int64, error)
-	// Eval runs a script on a key, as EvalSHA does.
-	Eval(ctx context.Context, script, key string, args []string) ([]int64, error)
+	EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error)
+	// Eval runs a script on keys, as EvalSHA does.
+	Eval(ctx context.Context, script string, keys, args []string) ([]int64, error)
 	// HDel removes a field of the hash with this key.
 	HDel(ctx context.Context, key, field string) error
+	// Cluster reports whether the client is one of a cluster. Then all keys of a script are in the
+	// same slot.
+	Cluster() bool
 }

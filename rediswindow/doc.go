@@ -1,6 +1,6 @@
 // Package rediswindow keeps rate-limit windows on Redis or Valkey, through any client. It imports
 // no client. Modules that adapt one are redisbackend, for rueidis, and redisbackend/goredis, for
-// go-redis. For another client, implement [Client], which has three methods:
+// go-redis. For another client, implement [Client], which has four methods:
 //
 //	limiter := throttr.NewRateLimit(rediswindow.New(client))
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
@@ -29,10 +29,10 @@
 //	throttr:{h:<64 hexadecimal digits>}
 //
 // The text between the braces is the hash tag. Each field of the hash is a window. The name of
-// the field is the scale. The value is the count, the start and the last update, separated by
-// spaces. The scale is in microseconds, the times in microseconds since 1970:
+// the field is the scale. The value is the count, the start, the last update and a random ID,
+// separated by spaces. The scale is in microseconds, the times in microseconds since 1970:
 //
-//	60000000 → 3 1893456000000000 1893456012345678
+//	60000000 → 3 1893456000000000 1893456012345678 4627519830275
 //
 // A window is active until start + scale. Expiry in Redis only frees memory: a hash expires one
 // second after the last end of its windows. The fields of windows that are over are removed with
@@ -43,6 +43,8 @@
 //   - Hit and Inc run a script that adds to the active window, or opens one. Only a script that
 //     opens a window reads the expiry of the hash, and extends it if necessary.
 //   - Set runs a script that opens a window.
+//   - Take and TakeAll run one script, in a cluster one for each slot of the keys.
+//   - GiveBack runs a script that subtracts from the window with the ID.
 //   - Get runs a script that reads a window, and the time, which says whether it is active.
 //   - Reset sends HDEL for the field.
 //   - Delete runs a script that removes fields and counts the active windows among them.

@@ -15,10 +15,13 @@ const maxPlain = 128
 //     tag, which decides on the slot in a cluster.
 //   - The hash tag depends on the key alone, and differs for different keys.
 //   - The first letter of the hash tag distinguishes keys from digests of keys.
-func (b *Backend) name(key string) string {
+func (b *Backend) name(key string) string { return b.prefix + "{" + hashTag(key) + "}" }
+
+// hashTag returns the hash tag of a key.
+func hashTag(key string) string {
 	if len(key) > maxPlain || strings.ContainsAny(key, "{}") {
 		sum := sha256.Sum256([]byte(key))
-		return b.prefix + "{h:" + hex.EncodeToString(sum[:]) + "}"
+		return "h:" + hex.EncodeToString(sum[:])
 	}
-	return b.prefix + "{k:" + key + "}"
+	return "k:" + key
 }

@@ -19,6 +19,10 @@ var (
 	getLua string
 	//go:embed delete.lua
 	deleteLua string
+	//go:embed take.lua
+	takeLua string
+	//go:embed giveback.lua
+	giveBackLua string
 )
 
 // script is a script with its digest. It returns an array of numbers.
@@ -34,15 +38,18 @@ var (
 	setScript    = newScript(windowLua + setLua)
 	getScript    = newScript(windowLua + getLua)
 	deleteScript = newScript(windowLua + deleteLua)
+
+	takeScript     = newScript(windowLua + takeLua)
+	giveBackScript = newScript(windowLua + giveBackLua)
 )
 
-// run runs a script on a key. It sends the digest, and sends the script only to a server that does
+// run runs a script on keys. It sends the digest, and sends the script only to a server that does
 // not have it.
-func (b *Backend) run(ctx context.Context, s *script, key string, args []string) ([]int64, error) {
+func (b *Backend) run(ctx context.Context, s *script, keys, args []string) ([]int64, error) {
 	return do(ctx, func(ctx context.Context) ([]int64, error) {
-		numbers, err := b.client.EvalSHA(ctx, s.digest, key, args)
+		numbers, err := b.client.EvalSHA(ctx, s.digest, keys, args)
 		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			numbers, err = b.client.Eval(ctx, s.source, key, args)
+			numbers, err = b.client.Eval(ctx, s.source, keys, args)
 		}
 		return numbers, err
 	})

@@ -1,6 +1,6 @@
 -- The common part of all scripts. The windows of a key are one hash. Each field is a window: its
--- name is the scale, its value is "<count> <start> <last update>". Times are in microseconds since
--- 1970.
+-- name is the scale, its value is "<count> <start> <last update> <ID>". Times are in microseconds since
+-- 1970. The ID is a random number, which is '' in windows of earlier versions.
 
 -- The largest count: it exceeds every limit, and doubles are exact up to it.
 local most = 9007199254740992
@@ -12,12 +12,12 @@ local function now(given)
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- parse returns count, start and last update of a window, or nil if the window is not active.
+-- parse returns count, start, last update and ID of a window, or nil if the window is not active.
 local function parse(value, scale, time)
-  local count, start, updated = string.match(value, '^(%d+) (-?%d+) (-?%d+)$')
+  local count, start, updated, id = string.match(value, '^(%d+) (-?%d+) (-?%d+) ?(%d*)$')
   if not count then error('not a window: ' .. value) end
   start = tonumber(start)
-  if time < start + scale then return tonumber(count), start, tonumber(updated) end
+  if time < start + scale then return tonumber(count), start, tonumber(updated), id end
 end
 
 -- prune removes windows that are over.
@@ -28,21 +28,21 @@ local function prune(key, time)
   end
 end
 
-local function write(key, field, count, start, time)
-  redis.call('HSET', key, field, string.format('%.0f %.0f %.0f', count, start, time))
+local function write(key, field, count, start, time, id)
+  redis.call('HSET', key, field, string.format('%.0f %.0f %.0f %s', count, start, time, id))
 end
 
 -- open writes a new window to a field and returns its start. The hash expires grace milliseconds
 -- after the end of its last window. When the number of fields has doubled, from 16 on, open removes
 -- the fields of windows that are over.
-local function open(key, field, count, time, aligned, grace)
+local function open(key, field, count, time, aligned, grace, id)
   local scale, start = tonumber(field), time
   if aligned == '1' then start = time - time % scale end
   local fields = redis.call('HLEN', key)
   if fields >= 16 and bit.band(fields, fields - 1) == 0 and redis.call('HEXISTS', key, field) == 0 then
     prune(key, time)
   end
-  write(key, field, count, start, time)
+  write(key, field, count, start, time, id)
   local left = math.ceil((start + scale - time) / 1000) + tonumber(grace)
   if redis.call('PTTL', key) < left then redis.call('PEXPIRE', key, string.format('%.0f', left)) end
   return start

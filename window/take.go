@@ -12,6 +12,8 @@ type Limit struct {
 	Scale time.Duration // the length of the window
 	Limit uint64        // the highest count, N included
 	N     uint64        // what to take
+	// Name is the name of the limit in the events of a RateLimit. Backends ignore it.
+	Name string
 }
 
 // Taker is an optional interface of a [Backend]. A take counts only if it is granted, so a refusal

@@ -1,7 +1,7 @@
 // Job limits background work. Three workers send e-mails from a queue. A provider accepts 5 mails
-// in 2 s, and each customer may send 6 in a minute. If the provider's limit is exceeded, a worker
-// waits and tries again. If a customer's limit is exceeded, the mail is postponed. The program
-// exits after about 2 s.
+// in 2 s, and each customer may send 6 in a minute. If the provider's limit is reached, the workers
+// wait in line. If a customer's limit is exceeded, the mail is postponed. The program exits after
+// about 2 s.
 //
 //	go run ./examples/job
 package main
@@ -48,7 +48,7 @@ func main() {
 
 // run puts mails into a queue and starts workers that send them.
 func run(ctx context.Context, out io.Writer) error {
-	backend := memory.New() // or client.Backend(), if the workers are several processes
+	backend := memory.New() // or a backend on Redis, if the workers are several processes
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
 	s := &sender{limiter: limiter, entities: throttr.NewEntities(limiter), out: out, start: time.Now()}
@@ -96,28 +96,14 @@ func (s *sender) work(ctx context.Context, queue <-chan mail) error {
 	return nil
 }
 
-// send waits until the provider accepts a mail, and sends it.
+// send waits until the provider accepts a mail, and sends it. The workers wait in the order in which
+// they come.
 func (s *sender) send(ctx context.Context, m mail) error {
-	if err := wait(ctx, s.limiter, "provider", providerScale, providerLimit); err != nil {
+	if _, err := s.limiter.Wait(ctx, "provider", providerScale, providerLimit, 1); err != nil {
 		return err
 	}
 	s.report(&s.sent, "mail %2d of %-5s sent", m.n, m.customer) // A real program sends it here.
 	return nil
-}
-
-// wait waits until a hit is allowed.
-func wait(ctx context.Context, limiter *throttr.RateLimit, key string, scale time.Duration, limit uint64) error {
-	for {
-		res, err := limiter.Hit(ctx, key, scale, limit)
-		if err != nil || res.Allowed {
-			return err
-		}
-		select {
-		case <-time.After(res.RetryAfter):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // report increments a count and prints a line.

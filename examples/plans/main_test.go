@@ -14,14 +14,14 @@ func TestOutputShowsPlansAndDenials(t *testing.T) {
 		require.NoError(t, run(t.Context(), &out))
 		require.Equal(t, `anonymous:
   200  "burst";r=0;t=10, "hour";r=1;t=3600
-  429  "burst";r=0;t=10
+  429  "burst";r=0;t=10, "hour";r=1;t=3600
 anonymous, with an invented API key:
-  429  "burst";r=0;t=10
+  429  "burst";r=0;t=10, "hour";r=1;t=3600
 fred, free plan:
   200  "burst";r=2;t=10, "hour";r=3;t=3600
   200  "burst";r=1;t=10, "hour";r=2;t=3600
   200  "burst";r=0;t=10, "hour";r=1;t=3600
-  429  "burst";r=0;t=10
+  429  "burst";r=0;t=10, "hour";r=1;t=3600
 petra, paid plan:
   200  "burst";r=9;t=10, "hour";r=4999;t=3600
   200  "burst";r=8;t=10, "hour";r=4998;t=3600
@@ -33,8 +33,8 @@ monitoring, no limits:
   200  (no limit)
   200  (no limit)
 fred, after the upgrade:
-  200  "burst";r=5;t=10, "hour";r=4996;t=3600
-  200  "burst";r=4;t=10, "hour";r=4995;t=3600
+  200  "burst";r=6;t=10, "hour";r=4996;t=3600
+  200  "burst";r=5;t=10, "hour";r=4995;t=3600
 `, out.String())
 	})
 }

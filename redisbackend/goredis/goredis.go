@@ -61,18 +61,21 @@ func WithClock(now func() time.Time) Option { return rediswindow.WithClock(now) 
 type adapter struct{ client redis.UniversalClient }
 
 // EvalSHA implements [rediswindow.Client].
-func (a adapter) EvalSHA(ctx context.Context, digest, key string, args []string) ([]int64, error) {
-	return a.eval(ctx, "evalsha", digest, key, args)
+func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error) {
+	return a.eval(ctx, "evalsha", digest, keys, args)
 }
 
 // Eval implements [rediswindow.Client].
-func (a adapter) Eval(ctx context.Context, script, key string, args []string) ([]int64, error) {
-	return a.eval(ctx, "eval", script, key, args)
+func (a adapter) Eval(ctx context.Context, script string, keys, args []string) ([]int64, error) {
+	return a.eval(ctx, "eval", script, keys, args)
 }
 
-func (a adapter) eval(ctx context.Context, command, script, key string, args []string) ([]int64, error) {
-	all := make([]any, 0, 4+len(args))
-	all = append(all, command, script, 1, key)
+func (a adapter) eval(ctx context.Context, command, script string, keys, args []string) ([]int64, error) {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, command, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
 	for _, arg := range args {
 		all = append(all, arg)
 	}
@@ -80,6 +83,12 @@ func (a adapter) eval(ctx context.Context, command, script, key string, args []s
 	a.client.Process(ctx, cmd)
 	numbers, err := cmd.Int64Slice()
 	return numbers, closedError(err)
+}
+
+// Cluster implements [rediswindow.Client].
+func (a adapter) Cluster() bool {
+	_, ok := a.client.(*redis.ClusterClient)
+	return ok
 }
 
 // HDel implements [rediswindow.Client].

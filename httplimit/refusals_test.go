@@ -1,0 +1,136 @@
+package httplimit_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+//evidence:http Refused requests use up no limit
+func TestRefusedRequestsUseUpNothing(t *testing.T) {
+	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(3), httplimit.PerMinute(5), httplimit.PerHour(100)}})
+	used := func() (counts [3]uint64) {
+		for i, l := range []struct {
+			key   string
+			scale time.Duration
+		}{{"6:second", time.Second}, {"6:minute", time.Minute}, {"4:hour", time.Hour}} {
+			n, err := s.limiter.Get(t.Context(), "http:0:"+l.key+":k192.0.2.1", l.scale)
+			require.NoError(t, err)
+			counts[i] = n
+		}
+		return counts
+	}
+	require.Equal(t, []int{202, 202, 202, 429, 429, 429}, s.statuses(6, alice))
+	require.Equal(t, [3]uint64{3, 3, 3}, used(), "the shortest limit refuses")
+	s.clock.Advance(time.Second)
+	require.Equal(t, []int{202, 202, 429, 429}, s.statuses(4, alice))
+	require.Equal(t, [3]uint64{2, 5, 5}, used(), "a longer limit refuses")
+}
+
+func TestStrictestOfSeveralDenials(t *testing.T) {
+	var last httplimit.Decision
+	s := newSite(t, httplimit.Config{
+		Limits:   []httplimit.Limit{httplimit.PerSecond(2), httplimit.PerMinute(2), httplimit.PerHour(9)},
+		OnDenied: func(_ http.ResponseWriter, _ *http.Request, d httplimit.Decision, _ http.Handler) { last = d },
+	})
+	s.statuses(3, alice)
+	require.Equal(t, "minute", last.Strictest.Name, "a retry after a second would be in vain")
+	require.Len(t, last.Outcomes, 3)
+	require.True(t, last.Outcomes[2].Allowed)
+}
+
+func TestCostsAreFreeIfRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		costs    []uint64
+		statuses []int
+		used     uint64
+	}{
+		"it adds up":                {[]uint64{2, 2, 1, 1}, []int{202, 429, 202, 429}, 3},
+		"0 is served":               {[]uint64{0, 3, 1, 0}, []int{202, 202, 429, 202}, 3},
+		"more than the limit":       {[]uint64{4, 3, 1}, []int{429, 202, 429}, 3},
+		"the largest cost":          {[]uint64{1<<64 - 1, 1}, []int{429, 202}, 1},
+		"0 after more than allowed": {[]uint64{9, 0}, []int{429, 202}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var cost uint64
+			s := newSite(t, httplimit.Config{Cost: func(*http.Request) uint64 { return cost }, Legacy: httplimit.LegacyUnix})
+			for i, c := range test.costs {
+				cost = c
+				res := s.get(alice)
+				require.Equal(t, test.statuses[i], res.StatusCode, i)
+				require.Greater(t, number(t, res.Header, "X-RateLimit-Reset"), int(s.clock.Now().Unix()))
+			}
+			n, err := s.limiter.Get(t.Context(), "http:0:6:minute:k192.0.2.1", time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, test.used, n)
+		})
+	}
+}
+
+// login is a site that limits failed logins: those with a password are not counted.
+func login(t *testing.T, cfg httplimit.Config, backend throttr.Backend) (func(password string) int, *error) {
+	cfg.Limits = []httplimit.Limit{httplimit.PerMinute(3)}
+	limit, err := httplimit.New(throttr.NewRateLimit(backend), cfg)
+	require.NoError(t, err)
+	refund := new(error)
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		d, _ := httplimit.FromContext(r.Context())
+		*refund = d.Refund(r.Context())
+	}))
+	return func(password string) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?password="+password, nil))
+		return w.Code
+	}, refund
+}
+
+func TestRefundedRequestsDoNotCount(t *testing.T) {
+	clock := backendtest.NewClock()
+	backend := memory.New(memory.WithClock(clock.Now))
+	defer backend.Close()
+	post, refund := login(t, httplimit.Config{Clock: clock.Now}, backend)
+	for range 10 {
+		require.Equal(t, 200, post("secret"))
+		require.NoError(t, *refund)
+	}
+	for range 3 {
+		require.Equal(t, 401, post("guess"))
+	}
+	require.Equal(t, 429, post("guess"))
+	require.Equal(t, 429, post("secret"))
+	clock.Advance(time.Minute)
+	require.Equal(t, 200, post("secret"))
+}
+
+func TestHitsCannotBeRefunded(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg     httplimit.Config
+		backend func(*memory.Backend) throttr.Backend
+	}{
+		"CountRefusals":     {httplimit.Config{CountRefusals: true}, func(b *memory.Backend) throttr.Backend { return b }},
+		"backend of others": {httplimit.Config{}, func(b *memory.Backend) throttr.Backend { return struct{ window.Backend }{b} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := memory.New()
+			defer b.Close()
+			post, refund := login(t, test.cfg, test.backend(b))
+			require.Equal(t, 200, post("secret"))
+			require.ErrorIs(t, *refund, errors.ErrUnsupported)
+		})
+	}
+	require.NoError(t, httplimit.Decision{}.Refund(t.Context()))
+}

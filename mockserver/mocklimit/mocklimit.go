@@ -1,0 +1,72 @@
+// Package mocklimit finds the windows of rate limits on a mock server, for tests that look at the
+// server rather than ask the RateLimit:
+//
+//	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
+//	backend, err := throttr.Open(ctx, "throttr://"+srv.Addr(), throttr.WithClock(srv.Now))
+//	…
+//	limiter := throttr.NewRateLimit(backend)
+//	limiter.Hit(ctx, "user:42", time.Minute, 100)
+//	w, ok := mocklimit.Window(srv, "user:42", time.Minute) // w.Count is 1
+//
+// The names of the records of a window, and what their numbers mean, are not part of the interface
+// of this module.
+package mocklimit
+
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Window returns the active window of a key and scale on srv, whichever client keeps it, and false
+// if there is none. It counts no request.
+func Window(srv *mockserver.Server, key string, scale time.Duration) (w window.Window, ok bool) {
+	each(srv, key, scale, func(_ string, found window.Window) {
+		if found.Count >= w.Count && found.Left > 0 {
+			w, ok = found, true
+		}
+	})
+	return w, ok
+}
+
+// Records returns the names of the records that srv has of a key and scale, also of windows that are
+// over, sorted. They can be given to [mockserver.Server.Delete], or to a [mockserver.Fault] as its
+// Key.
+func Records(srv *mockserver.Server, key string, scale time.Duration) []string {
+	var names []string
+	each(srv, key, scale, func(name string, _ window.Window) { names = append(names, name) })
+	return names
+}
+
+// each calls f for each record of a key and scale, with its window if that is active.
+func each(srv *mockserver.Server, key string, scale time.Duration, f func(name string, w window.Window)) {
+	inspect := inspector(srv.ValueSize())
+	now := srv.Now()
+	for _, name := range srv.Keys() {
+		quota, isCounter := srv.Counter(name)
+		ttl, exists := srv.TTL(name)
+		if !isCounter || !exists {
+			continue
+		}
+		if w, ours := inspect(name, key, scale, quota, ttl, now); ours {
+			f(name, w)
+		}
+	}
+}
+
+// inspector returns fixedwindow.Inspect for servers of a value size.
+func inspector(size int) func(name, key string, scale time.Duration, quota uint64, ttl time.Duration, now time.Time) (window.Window, bool) {
+	switch size {
+	case codec.Size[uint8]():
+		return fixedwindow.Inspect[uint8]
+	case codec.Size[uint16]():
+		return fixedwindow.Inspect[uint16]
+	case codec.Size[uint32]():
+		return fixedwindow.Inspect[uint32]
+	default:
+		return fixedwindow.Inspect[uint64]
+	}
+}

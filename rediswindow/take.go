@@ -1,0 +1,192 @@
+package rediswindow
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// Take implements [window.Taker] with one script. Its errors are those of Hit.
+func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
+	limits := []window.Limit{{Key: key, Scale: scale, Limit: limit, N: n}}
+	windows := make([]window.Window, 1)
+	granted, err := b.takeAll(ctx, limits, windows)
+	return windows[0], granted, failed("take", key, err)
+}
+
+// TakeAll implements [window.Taker]. On one server it is one script. In a cluster it is one script
+// for each slot of the keys, in the order of the slots: if one of them refuses, the others give back.
+// Until then, other callers may be refused what was taken. If a script fails, what it has taken stays
+// counted until the windows end. Its errors are those of Hit.
+func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
+	if len(limits) == 0 {
+		return true, ctx.Err()
+	}
+	granted, err := b.takeAll(ctx, limits, windows)
+	return granted, failed("take", limits[0].Key, err)
+}
+
+// GiveBack implements [window.Taker]. Its errors are those of Hit.
+func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+	ok, err := b.giveBack(ctx, key, scale, id, n, false)
+	return ok, failed("give back", key, err)
+}
+
+// newID returns a random ID of windows. So two windows of a key and scale hardly have the same one,
+// whoever opens them.
+func newID() string { return strconv.FormatInt(1+rand.Int64N(1<<43), 10) }
+
+func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
+	for i := range limits {
+		if _, err := fieldOf(limits[i].Scale); err != nil {
+			return false, err
+		}
+		if err := checkCount("limit", limits[i].Limit); err != nil {
+			return false, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	id := newID()
+	groups := b.groups(limits)
+	for g, group := range groups {
+		granted, err := b.takeGroup(ctx, limits, windows, group, id)
+		if granted && err == nil {
+			continue
+		}
+		// What is not given back now, because of an error, stays counted.
+		ctx := context.WithoutCancel(ctx)
+		for _, before := range groups[:g] {
+			b.undo(ctx, limits, windows, before, id)
+		}
+		if err != nil {
+			return false, err
+		}
+		return false, b.readOthers(ctx, limits, windows, group)
+	}
+	return true, nil
+}
+
+// groups returns the indices of limits, in groups that a script can access: in a cluster those of a
+// slot, in the order of the slots, so that of several callers one gets what it needs.
+func (b *Backend) groups(limits []window.Limit) [][]int {
+	all := make([]int, len(limits))
+	for i := range all {
+		all[i] = i
+	}
+	if len(limits) == 1 || !b.client.Cluster() {
+		return [][]int{all}
+	}
+	bySlot := map[uint16][]int{}
+	var slots []uint16
+	for i := range limits {
+		s := slotOf(hashTag(limits[i].Key))
+		if bySlot[s] == nil {
+			slots = append(slots, s)
+		}
+		bySlot[s] = append(bySlot[s], i)
+	}
+	slices.Sort(slots)
+	groups := make([][]int, len(slots))
+	for i, s := range slots {
+		groups[i] = bySlot[s]
+	}
+	return groups
+}
+
+// takeGroup makes the takes of a group, all or none.
+func (b *Backend) takeGroup(ctx context.Context, limits []window.Limit, windows []window.Window, group []int, id string) (bool, error) {
+	now, err := b.time()
+	if err != nil {
+		return false, err
+	}
+	aligned := "0"
+	if b.algorithm == window.Aligned {
+		aligned = "1"
+	}
+	keys := make([]string, len(group))
+	args := append(make([]string, 0, 4+3*len(group)), now, aligned, b.grace(), id)
+	for j, i := range group {
+		l := &limits[i]
+		keys[j] = b.name(l.Key)
+		args = append(args, strconv.FormatInt(l.Scale.Microseconds(), 10), strconv.FormatUint(l.Limit, 10),
+			strconv.FormatUint(min(l.N, MaxCount+1), 10)) // more than the limit is refused in any case
+	}
+	response, err := b.run(ctx, takeScript, keys, args)
+	if err != nil {
+		return false, err
+	}
+	if len(response) != 2+4*len(group) {
+		return false, fmt.Errorf("script returned %v", response)
+	}
+	for j, i := range group {
+		windows[i] = window.Window{}
+		if v := response[2+4*j:]; v[0] >= 0 {
+			windows[i] = describe(limits[i].Scale, v[0], v[1], response[1], v[2], v[3])
+		}
+	}
+	return response[0] == 1, nil
+}
+
+// undo gives back what a group was granted, and removes the windows that it has opened if they have
+// nothing else.
+func (b *Backend) undo(ctx context.Context, limits []window.Limit, windows []window.Window, group []int, id string) {
+	for _, i := range group {
+		if l, w := &limits[i], &windows[i]; l.N > 0 {
+			_, _ = b.giveBack(ctx, l.Key, l.Scale, w.ID, l.N, strconv.FormatInt(w.ID, 10) == id)
+		}
+	}
+}
+
+// readOthers reads the windows of all limits that are not in the group that has refused.
+func (b *Backend) readOthers(ctx context.Context, limits []window.Limit, windows []window.Window, refused []int) (err error) {
+	for i := range limits {
+		if !slices.Contains(refused, i) {
+			if windows[i], err = b.read(ctx, limits[i].Key, limits[i].Scale); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Backend) giveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64, remove bool) (bool, error) {
+	field, err := fieldOf(scale)
+	if err != nil {
+		return false, err
+	}
+	now, err := b.time()
+	if err != nil {
+		return false, err
+	}
+	empty := "0"
+	if remove {
+		empty = "1"
+	}
+	n = min(n, MaxCount)
+	args := []string{field, now, strconv.FormatInt(id, 10), strconv.FormatUint(n, 10), empty}
+	response, err := b.run(ctx, giveBackScript, []string{b.name(key)}, args)
+	return len(response) == 1 && response[0] == 1, err
+}
+
+// slotOf returns the slot of a hash tag in a cluster: its CRC-16 (polynomial 1021) modulo 16384.
+func slotOf(tag string) uint16 {
+	crc := uint16(0)
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			carry := crc & 0x8000
+			crc <<= 1
+			if carry != 0 {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return crc % 16384
+}
