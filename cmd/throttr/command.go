@@ -36,6 +36,7 @@ type env struct {
 	*globals
 	stdin  io.Reader
 	out    *output
+	stdout io.Writer // what out writes to; for terminals
 	stderr io.Writer
 }
 
@@ -44,7 +45,7 @@ var commands = []command{
 	hitCommand, takeCommand, waitCommand, resetCommand,
 	insertCommand, queryCommand, updateCommand, purgeCommand,
 	setCommand, getCommand,
-	listCommand, statCommand, infoCommand, sweepCommand,
+	listCommand, topCommand, statCommand, infoCommand, sweepCommand,
 	publishCommand, subscribeCommand, channelsCommand,
 	connectionsCommand, whoamiCommand,
 	benchCommand,

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/throttr-go/throttr"
 )
@@ -47,35 +46,6 @@ func noArgs(f func(ctx context.Context, e *env, c client) (bool, error)) func(*f
 			return withClient(f), needArgs(args)
 		}
 	}
-}
-
-var listCommand = command{
-	name:  "list",
-	short: "list all counters and buffers",
-	long: `Each server lists its records in an order of its own. Bytes are those of the value. A record
-can be listed for up to 10 s after it has expired.
-`,
-	examples: []string{"throttr list", "throttr list -json -timeout 5m"},
-	define:   noArgs(list),
-}
-
-// listRecord is the JSON of a counter or buffer in a list.
-type listRecord struct {
-	Server string `json:"server"`
-	keyed
-	Kind      string    `json:"kind"`
-	Unit      string    `json:"unit"`
-	ExpiresAt time.Time `json:"expires_at"`
-	BytesUsed uint64    `json:"bytes_used"`
-}
-
-func list(ctx context.Context, e *env, c client) (bool, error) {
-	e.out.entries(c, "kind", ">bytes", "expires", "key")
-	err := each(c.List(ctx), func(r throttr.ListEntry) {
-		e.out.entry(r.Server, listRecord{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
-			r.Kind.String(), number(r.BytesUsed), formatTime(r.ExpiresAt), quoted(r.Key))
-	})
-	return true, err
 }
 
 var statCommand = command{

@@ -35,33 +35,6 @@ func (s shell) yes(line string) string {
 	return out
 }
 
-func TestListContainsAllRecords(t *testing.T) {
-	forSizes(t, func(t *testing.T, size int) {
-		s, _ := shellFor(t, size, mockserver.WithVirtualClock())
-		require.Empty(t, s.yes("list"))
-		s.yes("insert -ttl 1h jobs 5")
-		s.yes("set -ttl 1m greeting hello")
-		status, _, _ := s.run("", "set", "-ttl", "2m", "a b", "x")
-		require.Zero(t, status)
-		heading, rows, _ := strings.Cut(s.yes("list"), "\n")
-		require.Equal(t, "kind     bytes  expires               key", heading)
-		require.ElementsMatch(t, []string{
-			fmt.Sprintf("counter      %d  2030-01-01T01:00:00Z  jobs", size),
-			"buffer       5  2030-01-01T00:01:00Z  greeting",
-			`buffer       1  2030-01-01T00:02:00Z  "a b"`,
-		}, strings.Split(strings.TrimSuffix(rows, "\n"), "\n"))
-		list := objects(t, s.yes("list -json"))
-		require.Len(t, list, 3)
-		for _, o := range list {
-			require.Equal(t, s.servers, o["server"])
-			require.Contains(t, o["expires_at"], "2030-01-01T0")
-			require.Contains(t, []any{"counter", "buffer"}, o["kind"])
-			require.NotEmpty(t, o["unit"])
-			require.NotZero(t, o["bytes_used"])
-		}
-	})
-}
-
 func TestListOfSeveralServersNamesServers(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t), mockserver.RunT(t)

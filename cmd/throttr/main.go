@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return statusError
 	}
 	out := newOutput(stdout, g.json)
-	ok, err := act(ctx, &env{globals: g, stdin: stdin, out: out, stderr: stderr})
+	ok, err := act(ctx, &env{globals: g, stdin: stdin, out: out, stdout: stdout, stderr: stderr})
 	if flushErr := out.flush(); err == nil {
 		err = flushErr
 	}

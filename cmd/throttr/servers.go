@@ -19,6 +19,8 @@ type client interface {
 	limiter() *throttr.RateLimit // of one Backend per client
 	insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error)
 	query(ctx context.Context, key string) (counter, bool, error)
+	queryAll(ctx context.Context, keys []string) ([]counter, error)
+	largest() uint64 // value
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
 	get(ctx context.Context, key string) (buffer, bool, error)
@@ -43,6 +45,7 @@ type client interface {
 
 // counter is a [throttr.Counter] of any value size.
 type counter struct {
+	found bool // set by queryAll only
 	quota uint64
 	ttl   time.Duration
 	unit  codec.Unit
@@ -171,6 +174,29 @@ func (c typed[T]) query(ctx context.Context, key string) (counter, bool, error) 
 	a, ok, err := c.Query(ctx, key)
 	return counter{quota: uint64(a.Quota), ttl: a.TTL.Duration(), unit: a.TTL.Unit}, ok, err
 }
+
+// queryAll reads counters in one batch.
+func (c typed[T]) queryAll(ctx context.Context, keys []string) ([]counter, error) {
+	var b throttr.Batch[T]
+	replies := make([]throttr.CounterReply[T], len(keys))
+	for i, key := range keys {
+		replies[i] = b.Query(key)
+	}
+	if err := c.Do(ctx, &b); err != nil {
+		return nil, err
+	}
+	all := make([]counter, len(keys))
+	for i, r := range replies {
+		a, found, err := r.Counter()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = counter{found, uint64(a.Quota), a.TTL.Duration(), a.TTL.Unit}
+	}
+	return all, nil
+}
+
+func (c typed[T]) largest() uint64 { return uint64(^T(0)) }
 
 func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error) {
 	field := "quota"

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+)
+
+var listCommand = command{
+	name: "list", args: "[prefix]",
+	short: "list open windows, counters and buffers",
+	long: `With a prefix, it lists only what has a key that begins so. Each server lists its records in an
+order of its own. Of a window with a key over 80 bytes, only "#" and a hash of the key is known.
+
+The command reads each window and counter with a QUERY, which takes a server 3us, besides the
+LIST of all records. With -records, it prints the records as they are listed: those of windows,
+open or not, under their names. A record can be listed for up to 10 s after it has expired.
+`,
+	examples: []string{"throttr list", "throttr list user:", "throttr list -records -json -timeout 5m"},
+	define: func(f *flag.FlagSet) parser {
+		records := f.Bool("records", false, "print all records under their names, and read none")
+		return func(args []string) (action, error) {
+			prefix := ""
+			if len(args) > 0 {
+				prefix, args = args[0], args[1:]
+			}
+			if *records {
+				return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+					return true, listRecords(ctx, e, c, prefix)
+				}), needArgs(args)
+			}
+			return withTimeout(func(ctx context.Context, e *env) (bool, error) {
+				return true, list(ctx, e, prefix)
+			}), needArgs(args)
+		}
+	},
+}
+
+// listRecord is the JSON of a counter or buffer in a list of records.
+type listRecord struct {
+	Server string `json:"server"`
+	keyed
+	Kind      string    `json:"kind"`
+	Unit      string    `json:"unit"`
+	ExpiresAt time.Time `json:"expires_at"`
+	BytesUsed uint64    `json:"bytes_used"`
+}
+
+// listRecords lists all records.
+func listRecords(ctx context.Context, e *env, c client, prefix string) error {
+	e.out.entries(c, "kind", ">bytes", "expires", "key")
+	return each(c.List(ctx), func(r throttr.ListEntry) {
+		if strings.HasPrefix(r.Key, prefix) {
+			e.out.entry(r.Server, listRecord{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
+				r.Kind.String(), number(r.BytesUsed), formatTime(r.ExpiresAt), quoted(r.Key))
+		}
+	})
+}
+
+// listed is the JSON of a window, a counter or a buffer in a list.
+type listed struct {
+	Server string `json:"server"`
+	keyed
+	Kind          string  `json:"kind"`
+	Count         *uint64 `json:"count,omitempty"` // of a window or a counter
+	ScaleSeconds  float64 `json:"scale_seconds,omitempty"`
+	EndsInSeconds float64 `json:"ends_in_seconds"`
+	Bytes         *uint64 `json:"bytes,omitempty"` // of a buffer
+}
+
+// list lists the open windows, the counters and the buffers of all servers.
+func list(ctx context.Context, e *env, prefix string) error {
+	cfg, err := config(e.servers)
+	if err != nil {
+		return err
+	}
+	e.out.several = len(cfg.Servers) > 1
+	e.out.names = []string{"kind", ">count", ">scale", ">ends in", "key"}
+	e.out.table(e.out.names...)
+	return forEachServer(ctx, cfg, func(_ int, c client) error {
+		l := lister{out: e.out, client: c}
+		err := each(c.List(ctx), func(r throttr.ListEntry) { l.add(ctx, r, prefix) })
+		l.read(ctx)
+		if l.err != nil {
+			err = l.err
+		}
+		return err
+	})
+}
+
+// lister prints the records of one server.
+type lister struct {
+	out     *output
+	client  client
+	pending []throttr.ListEntry // to read
+	err     error               // the first one
+}
+
+// add prints a record, at once or with the next ones that are read.
+func (l *lister) add(ctx context.Context, r throttr.ListEntry, prefix string) {
+	key := r.Key
+	if w, ok := parseWindow(r.Key); ok {
+		key = w.key()
+	}
+	if !strings.HasPrefix(key, prefix) {
+		return
+	}
+	l.pending = append(l.pending, r)
+	if len(l.pending) == batchSize {
+		l.read(ctx)
+	}
+}
+
+// read reads the pending records, and prints those that are still there.
+func (l *lister) read(ctx context.Context) {
+	if l.err != nil || len(l.pending) == 0 {
+		return
+	}
+	names := make([]string, len(l.pending))
+	for i, r := range l.pending {
+		names[i] = r.Key
+	}
+	counters, err := l.client.queryAll(ctx, names)
+	if err != nil {
+		l.err = err
+		return
+	}
+	now := time.Now()
+	for i, r := range l.pending {
+		if counters[i].found {
+			l.print(r, counters[i], now)
+		}
+	}
+	l.pending = l.pending[:0]
+}
+
+// print prints a record, unless it is one of a window that is not open.
+func (l *lister) print(r throttr.ListEntry, c counter, now time.Time) {
+	o := listed{Server: r.Server, keyed: keyOf(r.Key), Kind: r.Kind.String(), EndsInSeconds: c.ttl.Seconds()}
+	count, scale, endsIn := "-", "-", c.ttl
+	w, ok := parseWindow(r.Key)
+	switch {
+	case ok:
+		open, isOpen := w.window(c, l.client.largest(), now)
+		if !isOpen {
+			return
+		}
+		o.keyed, o.Kind, o.Count, o.ScaleSeconds, o.EndsInSeconds = keyOf(w.key()), "window", &open.count, w.Scale.Seconds(), open.endsIn.Seconds()
+		count, scale, endsIn = number(open.count), formatScale(w.Scale), open.endsIn
+	case r.Kind == throttr.KindBuffer:
+		o.Bytes = &r.BytesUsed
+		count = fmt.Sprintf("%d B", r.BytesUsed)
+	default:
+		o.Count, count = &c.quota, number(c.quota)
+	}
+	l.out.entry(r.Server, o, o.Kind, count, scale, formatRemaining(endsIn, c.unit), quoted(o.Key))
+}
+
+// formatRemaining formats a time with the precision of its unit.
+func formatRemaining(d time.Duration, u codec.Unit) string {
+	return formatScale(d.Truncate(max(u.Duration(), time.Millisecond)))
+}
