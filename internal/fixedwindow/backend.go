@@ -354,16 +354,26 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 		if !ok {
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}
+		b.needSweeps(i, t.sweepInterval())
 		e.windows = newAligned(b, i, e, t)
 	} else {
 		l, ok := b.layouts.get(scale, maxValue[T]())
 		if !ok {
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}
+		b.needSweeps(i, l.sweepInterval())
 		e.windows = newSlots(b, i, e, l)
 	}
 	e.coalescer = b.group.New(e.windows)
 	return e, nil
+}
+
+// needSweeps tells the sweeper of a server how often it has to come for records of a scale, unless
+// the server is parked.
+func (b *Backend[T]) needSweeps(server int, interval time.Duration) {
+	if len(b.sweepers) > 0 {
+		b.sweepers[server].Need(interval)
+	}
 }
 
 // windowOf returns the window that a coalescer's result shows.

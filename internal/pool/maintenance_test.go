@@ -120,7 +120,11 @@ func TestAgeAndIdlenessCanBeUnlimited(t *testing.T) {
 			MaxConns: 2, MaxInFlight: 2, MaxConnAge: -1, MaxConnIdle: -1, HealthInterval: time.Hour,
 		})
 		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		s.inParallel(4, func(int) { s.query(t.Context(), "k") })
+		s.inParallel(20, func(int) {
+			for range 20 {
+				s.query(t.Context(), "k")
+			}
+		})
 		remove()
 		require.Equal(t, 2, srv.Conns())
 		time.Sleep(1000 * time.Hour)

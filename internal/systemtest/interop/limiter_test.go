@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...stri
 	limiter := throttr.NewRateLimit(backend)
 	t.Cleanup(func() {
 		for _, k := range keys {
-			if err := limiter.Reset(s.ctx, k, scale); err != nil {
+			if err := limiter.Reset(s.ctx, k, scale); err != nil && !errors.Is(err, throttr.ErrClosed) {
 				t.Errorf("reset: %v", err)
 			}
 		}
@@ -36,12 +37,18 @@ func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...stri
 	return limiter, backend
 }
 
-// awaitRemoval waits until a backend has removed the records of its windows, which end within a
-// scale.
-func (s *suite[T]) awaitRemoval(t *testing.T, backend *throttr.ServerBackend[T]) {
+// leavesNothing closes backends when their windows are over, and requires that they leave no
+// records of a key.
+func (s *suite[T]) leavesNothing(t *testing.T, key string, backends ...*throttr.ServerBackend[T]) {
 	t.Helper()
-	require.Eventually(t, func() bool { return backend.Stats().Records == 0 },
-		10*s.scale()+10*time.Second, 20*time.Millisecond, "records that were not removed")
+	time.Sleep(s.scale() + time.Second) // the TTLs of some servers have a unit of a second
+	for _, b := range backends {
+		require.NoError(t, b.Close())
+	}
+	for e, err := range s.client.List(s.ctx) {
+		require.NoError(t, err)
+		require.NotContains(t, e.Key, key)
+	}
 }
 
 // testWindows fills three windows of one key, one after the other.
@@ -80,38 +87,27 @@ func testWindows[T codec.Value](t *testing.T, s *suite[T]) {
 			require.NoError(t, err)
 		}
 	}
-	s.awaitRemoval(t, backend)
+	s.leavesNothing(t, k, backend)
 }
 
-// testSharedWindows counts the hits that are allowed in each window, while four clients, whose
-// clocks differ, hit two keys as fast as they can.
+// testSharedWindows counts the hits that are allowed while four clients, whose clocks differ, hit
+// two keys as fast as they can.
 func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	const clients, goroutines, limit, fullWindows = 4, 8, 40, 2
 	keys, scale := []string{s.run + "a", s.run + "b"}, s.scale()
 	var mu sync.Mutex
-	allowed := map[string]map[int64]uint64{keys[0]: {}, keys[1]: {}}
-	decided := func(key string, window int64, count, limit uint64) {
+	allowed := map[string]int{} // hits of each key
+	decided := func(key string, _ int64, count, limit uint64) {
 		if count <= limit {
 			mu.Lock()
 			defer mu.Unlock()
-			allowed[key][window]++
+			allowed[key]++
 		}
 	}
 	enough := func() bool { // windows of each key have reached the limit
 		mu.Lock()
 		defer mu.Unlock()
-		for _, windows := range allowed {
-			n := 0
-			for _, hits := range windows {
-				if hits >= limit {
-					n++
-				}
-			}
-			if n < fullWindows {
-				return false
-			}
-		}
-		return true
+		return allowed[keys[0]] >= fullWindows*limit && allowed[keys[1]] >= fullWindows*limit
 	}
 	start, end := time.Now(), time.Now().Add(20*scale+10*time.Second)
 	var callers sync.WaitGroup
@@ -138,15 +134,10 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	elapsed := time.Since(start)
 	require.True(t, enough(), "windows that reached the limit: %v", allowed)
 	require.GreaterOrEqual(t, elapsed, (fullWindows-1)*scale, "windows are a scale apart")
-	for key, windows := range allowed {
-		for window, n := range windows {
-			require.LessOrEqual(t, n, uint64(limit), "%s: hits allowed in window %d", key, window)
-		}
-		require.LessOrEqual(t, len(windows), int(elapsed/scale)+1, "%s: windows overlap", key)
+	for key, n := range allowed {
+		require.LessOrEqual(t, n, limit*(int(elapsed/scale)+1), "%s: hits allowed in %v", key, elapsed)
 	}
-	for _, b := range backends {
-		s.awaitRemoval(t, b)
-	}
+	s.leavesNothing(t, s.run, backends...)
 }
 
 func testSetAndReset[T codec.Value](t *testing.T, s *suite[T]) {

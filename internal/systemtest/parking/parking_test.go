@@ -338,7 +338,7 @@ func TestALockedUpServerIsNamed(t *testing.T) {
 			_, _, err = client.Query(t.Context(), "k")
 		}
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.ErrorContains(t, err, "server memory:1 has locked up (H12)")
+		require.ErrorContains(t, err, "server memory:1 accepts connections but answers nothing: locked up (H12); only a restart helps")
 		require.ErrorContains(t, err, "accepts connections but answers nothing")
 		require.ErrorContains(t, err, "only a restart helps")
 		require.True(t, throttr.SafeToRetry(err))

@@ -95,7 +95,7 @@ func TestTooManyHitsOnAKeyAreRejected(t *testing.T) {
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxWaiting: 50}))
 		limiter := throttr.NewRateLimit(client.Backend())
 		require.Equal(t, 1, testkit.Hits(t, limiter, 1, "hot", time.Minute, 100))
-		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: time.Second})
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 400 * time.Millisecond})
 		errs := make([]error, 200)
 		var callers sync.WaitGroup
 		for i := range errs {
