@@ -244,7 +244,7 @@ func TestCloseDuringHits(t *testing.T) {
 				callers.Wait()
 				records := len(testkit.Keys(srv))
 				require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
-				require.LessOrEqual(t, backend.Stats().Records, records)
+				require.LessOrEqual(t, backend.Stats().Records, 20, "some of them may not have been created")
 			})
 		})
 	}

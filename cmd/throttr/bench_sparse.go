@@ -72,7 +72,7 @@ func (l *sparseLoad) Measure(ctx context.Context, cfg load.Config) (res load.Res
 		if err := l.renew(ctx); err != nil {
 			return res, err
 		}
-		count = l.settle
+		count = l.awaitQuiet
 	}
 	defer func() { l.idle = time.Now() }()
 	before, err := count(ctx)
@@ -92,7 +92,7 @@ func (l *sparseLoad) Measure(ctx context.Context, cfg load.Config) (res load.Res
 	if err != nil {
 		return res, err
 	}
-	after, err := l.settle(ctx)
+	after, err := l.awaitQuiet(ctx)
 	if err != nil {
 		return res, err
 	}
@@ -114,10 +114,10 @@ func (t *tally) add(r throttr.Result) {
 	}
 }
 
-// settle waits until all windows have ended and the servers are quiet, so that the requests
+// awaitQuiet waits until all windows have ended and the servers are quiet, so that the requests
 // that remove records belong to the windows that made them. It returns the requests that the
 // servers have counted. It waits for some scales at most: there may be other clients.
-func (l *sparseLoad) settle(ctx context.Context) (load.Requests, error) {
+func (l *sparseLoad) awaitQuiet(ctx context.Context) (load.Requests, error) {
 	const poll, quiet = 100 * time.Millisecond, 20 // requests per poll
 	end := time.Now().Add(4*l.scale + time.Second)
 	if err := pause(ctx, l.scale); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// sweepMargin is how long before its end a sweeper's visit has to begin, beside the guards: for
+// sweepMargin is how long before its end a sweep has to begin, beside the guards: for
 // requests, and for the clocks of timers.
 const sweepMargin = time.Second
 

@@ -241,8 +241,8 @@ type search[T codec.Value] struct {
 	failures int
 }
 
-// look looks both slots up once more. It tries again if a connection ends.
-func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
+// lookUp looks both slots up once more. It tries again if a connection ends.
+func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 	if f.lookups++; f.lookups > maxLookups {
 		return s.slowError(f.history.Last)
 	}
@@ -275,7 +275,7 @@ func (s *slots[T]) look(ctx context.Context, f *search[T]) error {
 func (s *slots[T]) find(ctx context.Context) error {
 	f := search[T]{first: s.next()}
 	for slow, paused := 0, false; ; {
-		if err := s.look(ctx, &f); err != nil {
+		if err := s.lookUp(ctx, &f); err != nil {
 			return err
 		}
 		if s.seen(&f) {
@@ -390,7 +390,7 @@ func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 	s.plan = plan[T]{}
 	var f search[T]
 	for tries := 0; ; {
-		if err := s.look(ctx, &f); err != nil {
+		if err := s.lookUp(ctx, &f); err != nil {
 			return r, sent, err
 		}
 		w, live := s.Live(f.history.Last)
