@@ -39,7 +39,7 @@ const (
 	// are over. It takes two guards.
 	closeTimeout = 3 * time.Second
 	// closeStall is how long Close waits for a response.
-	closeStall = time.Second
+	closeStall = 1500 * time.Millisecond
 )
 
 // Server executes calls, and can be swept. A *pool.Pool is one.

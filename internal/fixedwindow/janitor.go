@@ -310,7 +310,16 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 func (s *slots[T]) changed() bool { return s.underway > 0 || s.changes != s.duty.changes }
 
 // discardAction decides how the records are removed that are not in use when the backend closes.
-func (s *slots[T]) discardAction(h slot.History) slot.Action { return s.Discard(h) }
+// Those of a key are left to the client that has opened its last window.
+func (s *slots[T]) discardAction(h slot.History) slot.Action {
+	s.janitor.mu.Lock()
+	opened := s.opened
+	s.janitor.mu.Unlock()
+	if s.Below(h.Last, opened) == s.Watch {
+		return slot.Action{Kind: slot.Done}
+	}
+	return s.Discard(h)
+}
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
 func (s *slots[T]) idle() time.Duration {

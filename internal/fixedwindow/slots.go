@@ -389,12 +389,18 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
 	s.plan = plan[T]{}
 	var f search[T]
+	var id slot.ID // of the window to end
 	for tries := 0; ; {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return r, sent, err
 		}
 		w, live := s.Live(f.history.Last)
+		if live && !r.ExpiresAt.IsZero() && w.Slot != id {
+			s.forget()
+			return r, sent, nil // it has ended, and another one has been opened since
+		}
 		if live && r.ExpiresAt.IsZero() {
+			id = w.Slot
 			s.seen(&f)
 			st, _ := s.current()
 			r = st.result(s.scale, w.Count, s.backend.now())

@@ -73,7 +73,7 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	o := s.observe(cl.Replies[0])
 	s.backend.calls.Put(cl)
 	w, live := s.WindowOf(old.slot, o, from.mono, to.mono)
-	if !live {
+	if !live || w.Count < n { // the counter must not wrap (H3)
 		return false, nil
 	}
 	st := stateOf(w, from, to)
