@@ -11,7 +11,7 @@ import (
 )
 
 // Remover removes the records of one server that a [Rule] has decided to remove. Those of slots
-// take several lookups and actions, so it has a connection to itself.
+// take several lookups and actions, which go out on a link.
 type Remover[T codec.Value] struct {
 	link     *link[T]
 	layouts  layouts

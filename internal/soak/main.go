@@ -19,7 +19,7 @@
 //
 // About every other second, one of four processes is killed and another starts; once a minute
 // all are killed, and start again after 10 s. The exit status is 1 if the server locks up, if a
-// record expires, or if the records of the dead are not removed within 4 minutes after the end.
+// record expires, or if the records of the dead are not removed within 5 minutes after the end.
 package main
 
 import (
