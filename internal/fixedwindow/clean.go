@@ -20,8 +20,7 @@ type cleaning[T codec.Value] struct {
 	decide func(slot.History) slot.Action
 
 	history slot.History
-	claimed slot.History // the history that led to the last claim
-	again   time.Time    // when to look again
+	again   time.Time // when to look again
 
 	// The results.
 	done    bool      // there is nothing more to do now
