@@ -111,11 +111,12 @@ func testOverload[T codec.Value](t *testing.T, there bool) {
 		for c := range 4 {
 			client := testkit.Connect[T](t, srv, throttr.Config{Dial: distance.Dial})
 			backend := client.Backend(testkit.ClockAhead(time.Duration(c) * time.Hour))
-			limiters = append(limiters, throttr.NewRateLimit(backend))
+			limiter := throttr.NewRateLimit(backend)
+			limiters = append(limiters, limiter)
 			denying := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.DenyHits))
 			hit := func(key modelKey) {
 				op := operation{kind: opHit, key: key, n: 1, limit: limit}
-				op.do(t.Context(), limiters[c], time.Minute)
+				op.do(t.Context(), limiter, time.Minute)
 				granted.add(op)
 				mu.Lock()
 				if op.err == nil {

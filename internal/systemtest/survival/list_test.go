@@ -92,7 +92,7 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		p.end()
 	}
 	require.Greater(t, broken, unlessRace(50))
-	require.Greater(t, removed, unlessRace(500))
+	require.Greater(t, removed, unlessRace(250))
 	l.require(t, scale, limit)
 	n, ok := srv.Counter("somebody's")
 	require.True(t, ok)

@@ -74,7 +74,9 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 					p.end()
 				}
 				l.require(t, scale, limit)
-				require.NotZero(t, removed[0]+removed[1])
+				if !testkit.Race { // with the race detector, there is no time for a record to be doomed
+					require.NotZero(t, removed[0]+removed[1])
+				}
 				require.Zero(t, srv.Expired())
 				t.Log(removed, "records were removed by sweepers")
 			})
