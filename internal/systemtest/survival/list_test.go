@@ -64,6 +64,17 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 	}
 	r := rand.New(rand.NewPCG(8, 8))
 	broken, removed := 0, 0
+	swept := time.Now() // when the last complete sweep began
+	sweep := func() {
+		begin := time.Now()
+		result, err := sweeper.Sweep(t.Context(), false)
+		removed += result[0].Removed
+		if err != nil {
+			broken++
+			return
+		}
+		swept = begin
+	}
 	for i := range uint64(unlessRace(300)) {
 		p := begin(i)
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
@@ -83,12 +94,12 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		case 3:
 			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Disconnect: true})
 		}
-		swept, err := sweeper.Sweep(t.Context(), false)
-		if err != nil {
-			broken++
-		}
-		removed += swept[0].Removed
+		sweep()
 		undo()
+		// Orphans expire if no LIST is complete for as long as they can be removed.
+		for time.Since(swept) > 4*time.Second {
+			sweep()
+		}
 		p.end()
 	}
 	require.Greater(t, broken, unlessRace(50))
