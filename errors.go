@@ -151,10 +151,12 @@ type argumentError struct {
 // callError returns err with the names of a call and its key.
 func callError(call, key string, err error) error { return &argumentError{call, key, err} }
 
+// Error names the call and the key.
 func (e *argumentError) Error() string {
 	return "throttr: " + callText(e.call, e.key) + ": " + strings.TrimPrefix(e.err.Error(), "throttr: ")
 }
 
+// Unwrap returns what is wrong with the argument.
 func (e *argumentError) Unwrap() error { return e.err }
 
 // Unwrap returns the reason.

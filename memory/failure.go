@@ -25,4 +25,5 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("memory: %s %.64q: %s", f.call, f.key, text)
 }
 
+// Unwrap returns the error of the call.
 func (f *failure) Unwrap() error { return f.err }

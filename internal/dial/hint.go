@@ -14,7 +14,10 @@ type hinted struct {
 	err  error
 }
 
+// Error returns the hint.
 func (e *hinted) Error() string { return e.hint }
+
+// Unwrap returns the error that the hint is about.
 func (e *hinted) Unwrap() error { return e.err }
 
 // tlsAlert is the first byte of an alert, which a TLS server sends if it gets no handshake. Its

@@ -29,17 +29,8 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 		return nil, err
 	}
 	defer p.background.Done()
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	nc, early, err := p.Open(opening)
+	nc, early, err := p.openAlone(ctx)
 	if err != nil {
-		if p.ctx.Err() != nil {
-			return nil, window.ErrClosed
-		}
-		if ctx.Err() == nil {
-			p.CountFailure()
-		}
 		return nil, err
 	}
 	resetOnClose(nc)

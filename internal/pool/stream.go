@@ -102,23 +102,14 @@ type stream[T codec.Value] struct {
 	err error // why the stream ended
 }
 
-// openStream makes a connection. Unlike that of a shared connection, its making ends with ctx.
+// openStream makes a connection for a stream.
 func (p *Pool[T]) openStream(ctx context.Context) (*stream[T], error) {
 	if err := p.beginOpening(); err != nil {
 		return nil, err
 	}
 	defer p.background.Done()
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	nc, early, err := p.Open(opening)
+	nc, early, err := p.openAlone(ctx)
 	if err != nil {
-		if p.ctx.Err() != nil {
-			return nil, window.ErrClosed
-		}
-		if ctx.Err() == nil {
-			p.CountFailure()
-		}
 		return nil, err
 	}
 	s := &stream[T]{pool: p, nc: nc, buf: make([]byte, 0, readSize)}
@@ -136,7 +127,26 @@ func (p *Pool[T]) openStream(ctx context.Context) (*stream[T], error) {
 	return s, nil
 }
 
-// beginOpening returns why no stream can be opened now, or has Close wait for background.Done.
+// openAlone makes a connection that is not shared. Unlike that of a shared connection, its making
+// ends with ctx. It is called between beginOpening and background.Done.
+func (p *Pool[T]) openAlone(ctx context.Context) (nc net.Conn, early []byte, err error) {
+	opening, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	nc, early, err = p.Open(opening)
+	switch {
+	case err == nil:
+		return nc, early, nil
+	case p.ctx.Err() != nil:
+		return nil, nil, window.ErrClosed
+	case ctx.Err() == nil:
+		p.CountFailure()
+	}
+	return nil, nil, err
+}
+
+// beginOpening returns why no connection can be made now that is not shared, or has Close wait for
+// background.Done.
 func (p *Pool[T]) beginOpening() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
