@@ -80,11 +80,8 @@ func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	known, id, until := s.ok, s.state.slot, s.state.until
 	s.mu.Unlock()
 	s.taken.conn = nil
-	switch a := s.Join(slot.Window{Slot: id, Until: until}); {
-	case known && b.Takes:
-		return s.joinTakes(ctx, a, b)
-	case known:
-		return s.join(ctx, a, b)
+	if known {
+		return s.join(ctx, s.Join(slot.Window{Slot: id, Until: until}), b)
 	}
 	p := s.plan
 	s.plan = plan[T]{}
@@ -148,7 +145,15 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 	name := s.names[a.Slot]
 	addUpdate(cl, name, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: name})
-	from, to, sent, err := s.ask(ctx, cl, b.Now)
+	var from, to moment
+	var c *conn.Conn[T] // nil if it does not matter
+	var sent bool
+	var err error
+	if b.Takes {
+		from, to, c, sent, err = s.askOnLink(ctx, cl)
+	} else {
+		from, to, sent, err = s.ask(ctx, cl, b.Now)
+	}
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
@@ -159,7 +164,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
 	}
 	out, w := s.Result(a, false, added, o, from.mono, to.mono)
-	return s.conclude(out, w, b, from, to, nil)
+	return s.conclude(out, w, b, from, to, c)
 }
 
 // begin opens a window that counts a batch.
@@ -244,7 +249,7 @@ type search[T codec.Value] struct {
 // lookUp looks both slots up once more. It tries again if a connection ends.
 func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 	if f.lookups++; f.lookups > maxLookups {
-		return s.slowError(f.history.Last)
+		return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", conn.ErrStale, maxLookups, s.scale)
 	}
 	for {
 		c, err := s.link.connect(ctx)

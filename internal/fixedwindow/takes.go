@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 )
@@ -17,31 +16,16 @@ type taken[T codec.Value] struct {
 	sent   time.Time
 }
 
-// joinTakes counts a batch with takes in the known window. Unlike other batches, it goes out on
-// the link: what is given back has to follow it on the same connection (rule 11).
-func (s *slots[T]) joinTakes(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
-	c, err := s.link.connect(ctx)
-	if err != nil {
-		return coalesce.Outcome{Err: err}
+// askOnLink is ask for a batch with takes, on the link: what is given back has to follow it on the
+// same connection (rule 11).
+func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (from, to moment, c *conn.Conn[T], sent bool, err error) {
+	if c, err = s.link.connect(ctx); err != nil {
+		s.backend.calls.Put(cl)
+		return from, to, nil, false, err
 	}
-	cl := s.call(conn.SingleRead)
-	name := s.names[a.Slot]
-	addUpdate(cl, name, codec.Quota, codec.Decrease, b.Sum)
-	conn.Add(cl, codec.Query{Key: name})
-	from := s.backend.moment(s.backend.now())
-	sent, err := s.link.do(ctx, c, cl)
-	to := s.backend.moment(s.backend.now())
-	if err != nil {
-		return coalesce.Outcome{Err: err, Sent: sent}
-	}
-	added, o := cl.Replies[0].OK, s.observe(cl.Replies[1])
-	s.backend.calls.Put(cl)
-	if !to.mono.Before(a.By) {
-		s.forget()
-		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
-	}
-	out, w := s.Result(a, false, added, o, from.mono, to.mono)
-	return s.conclude(out, w, b, from, to, c)
+	from = s.backend.moment(s.backend.now())
+	sent, err = s.link.do(ctx, c, cl)
+	return from, s.backend.moment(s.backend.now()), c, sent, err
 }
 
 // GiveBack implements [coalesce.Window].
