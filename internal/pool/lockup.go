@@ -13,13 +13,18 @@ import (
 // connection nor on one that exists. Such a server has locked up (H12).
 var ErrLockedUp = errors.New("throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps")
 
-// silence notices that a server has locked up: two attempts to connect, one after the other,
-// were accepted and got no byte until they timed out, and no connection has received anything
-// since the first of them.
+// minSilence is how long a server has sent nothing before it counts as locked up. A server that is
+// busy with a LIST of many records is silent for seconds.
+const minSilence = 10 * time.Second
+
+// silence notices that a server has locked up: attempts to connect, one after the other, were
+// accepted and got no byte until they timed out, for minSilence at least, and no connection has
+// received anything since the first of them.
 type silence struct {
 	// mu guards what follows.
 	mu       sync.Mutex
-	since    time.Time // when the first of the silent attempts ended; zero if there is none
+	begin    time.Time // of the first of the silent attempts
+	since    time.Time // when that ended; zero if there is none
 	received uint64    // what all connections had received by then
 	lockedUp bool
 }
@@ -36,8 +41,8 @@ func (s *silence) check(err error, start time.Time, received uint64) (_ error, c
 	case !errors.Is(err, dial.ErrSilent):
 		s.since, s.lockedUp = time.Time{}, false
 	case s.since.IsZero() || received != s.received:
-		s.since, s.received, s.lockedUp = time.Now(), received, false
-	case !start.Before(s.since):
+		s.begin, s.since, s.received, s.lockedUp = start, time.Now(), received, false
+	case !start.Before(s.since) && time.Since(s.begin) >= minSilence:
 		s.lockedUp = true
 	}
 	if s.lockedUp {
