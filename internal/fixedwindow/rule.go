@@ -62,15 +62,20 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 }
 
 // decideAligned decides about the record of an aligned window. Its client removes it a scale after
-// its window has ended. The sweeper removes it if it is over for longer.
+// its window has ended. The sweeper removes it if it is over for longer. If clocks differ, that may
+// be later than the TTL allows: then the sweeper prolongs the record, which does not move the end of
+// its window.
 func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now time.Time) sweep.Decision {
 	t, ok := r.timing(n)
 	if !ok || o.Unit != t.unit || o.Left > t.ttl {
 		return sweep.Decision{}
 	}
 	d := sweep.Decision{Interval: t.sweepInterval()}
-	if t.unusable(n.Bucket, now) {
+	switch short := t.marginUnits() / 2; {
+	case t.unusable(n.Bucket, now):
 		d.Action, d.Target = sweep.Remove, string(name)
+	case o.Left < short:
+		d.Action, d.Increase = sweep.Prolong, t.marginUnits()-o.Left
 	}
 	return d
 }
@@ -112,6 +117,9 @@ func (t timing) unusable(bucket int64, now time.Time) bool {
 func (t timing) margin() time.Duration {
 	return time.Duration(t.ttl)*t.unit.Duration() - 2*t.scale
 }
+
+// marginUnits returns the margin in units of the TTL, rounded down.
+func (t timing) marginUnits() uint64 { return uint64(t.margin() / t.unit.Duration()) }
 
 // sweepInterval returns at which interval a server that is not parked must be swept.
 func (t timing) sweepInterval() time.Duration {
