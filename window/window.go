@@ -30,6 +30,12 @@ type Window struct {
 	// ID tells windows of a key and scale apart: Windows of one backend with the same ID, if it is
 	// not 0, describe the same window. 0 if the backend does not set it. See [Taker].
 	ID int64
+	// Refused says that the hit was refused and did not count: Count is without it. Only algorithms
+	// whose refused hits do not count set it (see [Algorithm]).
+	Refused bool
+	// RetryAfter is when a hit that was refused would be granted if nobody else hit meanwhile. Only
+	// algorithms set it for which that is not when the window ends; otherwise it is 0.
+	RetryAfter time.Duration
 }
 
 // Backend keeps windows. A window is identified by a key and a scale. The scale is the length
@@ -76,7 +82,7 @@ type Backend interface {
 	Delete(ctx context.Context, key string, scales ...time.Duration) (int, error)
 }
 
-// Algorithm is when windows open and end.
+// Algorithm is how hits are counted: when windows open and end, and whether refused hits count.
 type Algorithm uint8
 
 const (
@@ -88,6 +94,18 @@ const (
 	// of an hour end on the hour, for all keys at once. Twice the limit may be allowed in a
 	// short time, if the key is hit just before and just after the end of a window.
 	Aligned
+	// TokenBucket refills continuously: it holds up to limit tokens, and gains limit tokens per
+	// scale. A hit takes as many tokens as its increment, or is refused if there are fewer, and
+	// then takes none. In any interval, at most limit + interval·limit/scale hits are allowed.
+	TokenBucket
+	// Sliding estimates the hits of the last scale: those of the present aligned window, and
+	// those of the one before, weighted by how much of it lies in the last scale. A refused hit
+	// does not count. In one scale, up to twice the limit less one can be allowed in the worst case.
+	Sliding
+	// SlidingLog remembers the time of every hit that was allowed. In any interval of one scale, at
+	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to the
+	// limit, which is at most 10,000 by default.
+	SlidingLog
 )
 
 // String returns the algorithm's name.
@@ -97,6 +115,12 @@ func (a Algorithm) String() string {
 		return "per-key fixed window"
 	case Aligned:
 		return "aligned fixed window"
+	case TokenBucket:
+		return "token bucket"
+	case Sliding:
+		return "sliding window"
+	case SlidingLog:
+		return "sliding log"
 	default:
 		return "unknown algorithm"
 	}
