@@ -34,7 +34,9 @@ var (
 // Backend is a [window.Backend] on Redis. Make one with [New].
 type Backend struct {
 	options
-	client Client
+	client  Client
+	rolling rolling // nil: the algorithm has windows
+	suffix  string  // of the names of hashes
 }
 
 var (
@@ -49,12 +51,20 @@ func New(client Client, opts ...Option) *Backend {
 	if client == nil {
 		panic("redisbackend: New: client is nil")
 	}
-	return &Backend{options: newOptions(opts), client: client}
+	b := &Backend{options: newOptions(opts), client: client}
+	if b.rolling = rollingOf(&b.options); b.rolling != nil {
+		b.suffix = b.rolling.scripts().suffix
+	}
+	return b
 }
 
-// Hit implements [window.Backend]. Every hit is counted. The error matches that of ctx,
+// Hit implements [window.Backend]. Every hit is counted, unless the algorithm is a rolling one. The error matches that of ctx,
 // [ErrScale] or [ErrRange], or it is an error of the client.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
+	if b.rolling != nil {
+		w, err := b.hitRolling(ctx, key, scale, limit, increment)
+		return w, failed("hit", key, err)
+	}
 	w, err := b.write(ctx, hitScript, key, scale, limit, "increment", increment)
 	return w, failed("hit", key, err)
 }
@@ -79,6 +89,10 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (win
 
 // Reset implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
+	if b.rolling != nil {
+		_, err := b.delete(ctx, key, []time.Duration{scale})
+		return failed("reset", key, err)
+	}
 	field, err := fieldOf(scale)
 	if err == nil {
 		_, err = do(ctx, func(ctx context.Context) (struct{}, error) {
@@ -108,6 +122,9 @@ func (b *Backend) write(ctx context.Context, s *script, key string, scale time.D
 	if err := checkCount(name, n); err != nil {
 		return window.Window{}, err
 	}
+	if b.rolling != nil {
+		return b.countRolling(ctx, key, scale, n, s == setScript)
+	}
 	now, err := b.time()
 	if err != nil {
 		return window.Window{}, err
@@ -128,6 +145,9 @@ func (b *Backend) read(ctx context.Context, key string, scale time.Duration) (wi
 	if err != nil {
 		return window.Window{}, err
 	}
+	if b.rolling != nil {
+		return b.readRolling(ctx, key, field, scale, now)
+	}
 	return b.window(ctx, getScript, key, scale, field, now)
 }
 
@@ -136,7 +156,10 @@ func (b *Backend) delete(ctx context.Context, key string, scales []time.Duration
 	if err != nil {
 		return 0, err
 	}
-	args := append(make([]string, 0, 1+len(scales)), now)
+	s, args := deleteScript, append(make([]string, 0, 2+len(scales)), now)
+	if b.rolling != nil {
+		s, args = b.rolling.scripts().delete, append(args, b.grace())
+	}
 	for _, scale := range scales {
 		field, err := fieldOf(scale)
 		if err != nil {
@@ -144,7 +167,7 @@ func (b *Backend) delete(ctx context.Context, key string, scales []time.Duration
 		}
 		args = append(args, field)
 	}
-	deleted, err := b.run(ctx, deleteScript, []string{b.name(key)}, args)
+	deleted, err := b.run(ctx, s, []string{b.name(key)}, args)
 	if err != nil || len(deleted) == 0 {
 		return 0, err
 	}

@@ -13,7 +13,7 @@ var _ window.Checker = (*Backend)(nil)
 func (b *Backend) Check(scale time.Duration, limit uint64) error {
 	_, err := fieldOf(scale)
 	if err == nil {
-		err = checkCount("limit", limit)
+		err = b.check("limit", limit)
 	}
 	if err != nil {
 		return fmt.Errorf("redisbackend: %w", err)

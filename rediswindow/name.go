@@ -15,7 +15,8 @@ const maxPlain = 128
 //     tag, which decides on the slot in a cluster.
 //   - The hash tag depends on the key alone, and differs for different keys.
 //   - The first letter of the hash tag distinguishes keys from digests of keys.
-func (b *Backend) name(key string) string { return b.prefix + "{" + hashTag(key) + "}" }
+//   - Rolling algorithms have suffixes of their own, so that no other algorithm reads what they store.
+func (b *Backend) name(key string) string { return b.prefix + "{" + hashTag(key) + "}" + b.suffix }
 
 // hashTag returns the hash tag of a key.
 func hashTag(key string) string {

@@ -8,8 +8,12 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// DefaultPrefix is the default of [WithPrefix].
-const DefaultPrefix = "throttr:"
+const (
+	// DefaultPrefix is the default of [WithPrefix].
+	DefaultPrefix = "throttr:"
+	// DefaultMaxLog is the default of [WithMaxLog].
+	DefaultMaxLog = 10_000
+)
 
 // Option is an option of [New].
 type Option func(*options)
@@ -17,11 +21,12 @@ type Option func(*options)
 type options struct {
 	prefix    string
 	algorithm window.Algorithm
+	maxLog    uint64           // the largest limit of sliding logs
 	now       func() time.Time // nil: the time of the server
 }
 
 func newOptions(opts []Option) options {
-	o := options{prefix: DefaultPrefix}
+	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog}
 	for i, opt := range opts {
 		if opt == nil {
 			panic(fmt.Sprintf("redisbackend: New: option %d is nil", i+1))
@@ -40,9 +45,20 @@ func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = esc
 // hash tag there, and no two pairs of prefix and key have the same name.
 var escape = strings.NewReplacer("%", "%25", "{", "%7B")
 
-// WithAlgorithm sets when windows open and end. All backends that share windows must have the
-// same algorithm. Default: [window.PerKey].
+// WithAlgorithm sets how hits are counted. Backends with the same prefix must have the same algorithm
+// to share what they count, and do not disturb each other if they have not, except that [window.PerKey]
+// and [window.Aligned] share their windows. Default: [window.PerKey].
 func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
+
+// WithMaxLog sets the largest limit of backends with the algorithm [window.SlidingLog]. A key takes up to
+// some 10 bytes of Redis for each hit of its limit. A larger limit is a [window.RangeError], and Inc and
+// Set count no more than n. WithMaxLog panics if n is 0. Default: [DefaultMaxLog].
+func WithMaxLog(n uint64) Option {
+	if n == 0 {
+		panic("redisbackend: WithMaxLog: n is 0")
+	}
+	return func(o *options) { o.maxLog = min(n, 1<<30) }
+}
 
 // WithClock makes the backend read the time from now, in microseconds, which must be safe for
 // concurrent use. It is meant for tests. Windows are only exact if the clocks of all backends that

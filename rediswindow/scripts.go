@@ -9,6 +9,8 @@ import (
 )
 
 var (
+	//go:embed time.lua
+	timeLua string
 	//go:embed window.lua
 	windowLua string
 	//go:embed hit.lua
@@ -23,6 +25,25 @@ var (
 	takeLua string
 	//go:embed giveback.lua
 	giveBackLua string
+
+	//go:embed rolling/rolling.lua
+	rollingLua string
+	//go:embed rolling/bucket.lua
+	bucketLua string
+	//go:embed rolling/sliding.lua
+	slidingLua string
+	//go:embed rolling/log.lua
+	logLua string
+	//go:embed rolling/take.lua
+	rollingTakeLua string
+	//go:embed rolling/count.lua
+	rollingCountLua string
+	//go:embed rolling/get.lua
+	rollingGetLua string
+	//go:embed rolling/delete.lua
+	rollingDeleteLua string
+	//go:embed rolling/giveback.lua
+	rollingGiveBackLua string
 )
 
 // script is a script with its digest. It returns an array of numbers.
@@ -34,13 +55,13 @@ func newScript(source string) *script {
 }
 
 var (
-	hitScript    = newScript(windowLua + hitLua)
-	setScript    = newScript(windowLua + setLua)
-	getScript    = newScript(windowLua + getLua)
-	deleteScript = newScript(windowLua + deleteLua)
+	hitScript    = newScript(timeLua + windowLua + hitLua)
+	setScript    = newScript(timeLua + windowLua + setLua)
+	getScript    = newScript(timeLua + windowLua + getLua)
+	deleteScript = newScript(timeLua + windowLua + deleteLua)
 
-	takeScript     = newScript(windowLua + takeLua)
-	giveBackScript = newScript(windowLua + giveBackLua)
+	takeScript     = newScript(timeLua + windowLua + takeLua)
+	giveBackScript = newScript(timeLua + windowLua + giveBackLua)
 )
 
 // run runs a script on keys. It sends the digest, and sends the script only to a server that does

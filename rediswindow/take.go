@@ -42,18 +42,15 @@ func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration,
 func newID() string { return strconv.FormatInt(1+rand.Int64N(1<<43), 10) }
 
 func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
-	for i := range limits {
-		if _, err := fieldOf(limits[i].Scale); err != nil {
-			return false, err
-		}
-		if err := checkCount("limit", limits[i].Limit); err != nil {
-			return false, err
-		}
-	}
-	if err := ctx.Err(); err != nil {
+	if err := b.checkTakes(ctx, limits); err != nil {
 		return false, err
 	}
-	id := newID()
+	id := ""
+	if b.rolling == nil {
+		id = newID()
+	} else if first := sumUp(limits); first != nil {
+		return b.takeSums(ctx, limits, windows, first)
+	}
 	groups := b.groups(limits)
 	for g, group := range groups {
 		granted, err := b.takeGroup(ctx, limits, windows, group, id)
@@ -71,6 +68,19 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []
 		return false, b.readOthers(ctx, limits, windows, group)
 	}
 	return true, nil
+}
+
+// checkTakes returns the error of takes that no script needs to find.
+func (b *Backend) checkTakes(ctx context.Context, limits []window.Limit) error {
+	for i := range limits {
+		if _, err := fieldOf(limits[i].Scale); err != nil {
+			return err
+		}
+		if err := b.check("limit", limits[i].Limit); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // groups returns the indices of limits, in groups that a script can access: in a cluster those of a
@@ -102,6 +112,9 @@ func (b *Backend) groups(limits []window.Limit) [][]int {
 
 // takeGroup makes the takes of a group, all or none.
 func (b *Backend) takeGroup(ctx context.Context, limits []window.Limit, windows []window.Window, group []int, id string) (bool, error) {
+	if b.rolling != nil {
+		return b.takeRolling(ctx, limits, windows, group, true)
+	}
 	now, err := b.time()
 	if err != nil {
 		return false, err
@@ -164,6 +177,9 @@ func (b *Backend) giveBack(ctx context.Context, key string, scale time.Duration,
 	now, err := b.time()
 	if err != nil {
 		return false, err
+	}
+	if b.rolling != nil {
+		return b.giveBackRolling(ctx, key, field, now, id, n)
 	}
 	empty := "0"
 	if remove {

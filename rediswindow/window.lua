@@ -5,13 +5,6 @@
 -- The largest count: it exceeds every limit, and doubles are exact up to it.
 local most = 9007199254740992
 
--- now returns the given time, or the time of the server if it is ''.
-local function now(given)
-  if given ~= '' then return tonumber(given) end
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
-
 -- parse returns count, start, last update and ID of a window, or nil if the window is not active.
 local function parse(value, scale, time)
   local count, start, updated, id = string.match(value, '^(%d+) (-?%d+) (-?%d+) ?(%d*)$')

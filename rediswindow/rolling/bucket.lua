@@ -1,0 +1,116 @@
+-- Token buckets. A field of the hash is a bucket: its name is the scale. Its value has five doubles,
+-- which are times in microseconds unless they say otherwise, and T:
+--
+--   full    when the bucket is full, the whole microseconds
+--   part    the rest of it, in 2^-32 µs
+--   epoch   a number that changes when takes of before can't be given back any more
+--   live    until when the hash lives at least
+--   back    the sum of all that was given back
+--   T       how long a token takes: "<whole microseconds> <2^-32 µs>"
+--
+-- If T is '', no take has told the limit: part is then a number of hits, which were counted at full.
+-- The arguments of a take are scale, T, the time of all tokens less those it takes, and the time of
+-- those it takes, both as two numbers.
+local width, second, epochs = 6, 4294967296, 65536
+
+local function load(key, field, time)
+  local s = {key = key, field = field, time = time}
+  local value = redis.call('HGET', key, field)
+  if value then
+    s.full, s.part, s.epoch, s.live, s.back = struct.unpack('<ddddd', value)
+    s.T = string.sub(value, 41)
+  else
+    s.full, s.part, s.epoch, s.live, s.back, s.T = time, 0, time % epochs, -longest, 0, ''
+  end
+  return s
+end
+
+local function save(s, grace)
+  local keep = s.full > s.live
+  if keep then s.live = s.full + s.field end
+  redis.call('HSET', s.key, s.field, struct.pack('<ddddd', s.full, s.part, s.epoch, s.live, s.back) .. s.T)
+  if keep then extend(s.key, s.live - s.time, grace) end
+end
+
+-- refill removes what is over: a bucket is never more than full.
+local function refill(s)
+  if s.full < s.time then s.full, s.part = s.time, 0 end
+end
+
+-- spend takes tokens of a time.
+local function spend(s, whole, part)
+  part = s.part + part
+  if part >= second then whole, part = whole + 1, part - second end
+  s.full, s.part = math.min(s.full + whole, s.time + longest), part
+end
+
+-- cost returns the time of n tokens. It is exact up to 2^21 of them, and otherwise rounded up.
+local function cost(n, T)
+  local whole, part = string.match(T, '^(%d+) (%d+)$')
+  part = n * part
+  local carry = math.floor(part / second)
+  if part < most then part = part - carry * second else carry, part = carry + 2, 0 end
+  return math.min(n * whole + carry, longest), part
+end
+
+-- know is told T by a take or a peek.
+local function know(s, T)
+  if s.T == '' then
+    local n = s.part
+    s.T, s.part = T, 0
+    spend(s, cost(n, T))
+  elseif s.T ~= T then
+    s.T, s.epoch = T, (s.epoch + 1) % epochs
+  end
+  refill(s)
+end
+
+local function fits(s, at)
+  know(s, ARGV[at + 1])
+  local latest = s.time + ARGV[at + 2]
+  return s.full < latest or s.full == latest and s.part <= tonumber(ARGV[at + 3])
+end
+
+local function take(s, at) spend(s, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])) end
+
+local function count(s, n)
+  if s.T ~= '' then
+    refill(s)
+    return spend(s, cost(n, s.T))
+  end
+  local before = s.full + s.field > s.time and s.part or 0
+  s.full, s.part = s.time, math.min(before + n, most)
+end
+
+local function clear(s)
+  s.full, s.part, s.epoch = s.time, 0, (s.epoch + 1) % epochs
+end
+
+local function active(s)
+  if s.T == '' then return s.part > 0 and s.full + s.field > s.time end
+  return s.full > s.time or s.full == s.time and s.part > 0
+end
+
+-- giveback gives back the time of n tokens, less what has come back of them since they were taken.
+-- The place is when the bucket had been full before, and what had been given back by then, modulo
+-- 2^46. What was given back since may have moved the take forward.
+local function giveback(s, place, n)
+  if s.T == '' then return false end
+  local from = (place - s.back - s.full + 35184372088832) % 70368744177664 - 35184372088832 + s.full
+  local whole, part = cost(n, s.T)
+  whole = whole - math.max(s.time - from, 0)
+  if whole < 0 or whole == 0 and part == 0 then return false end
+  s.full, s.part = s.full - whole, s.part - part
+  if s.part < 0 then s.full, s.part = s.full - 1, s.part + second end
+  refill(s)
+  s.back = (s.back + whole + (part > 0 and 1 or 0)) % 70368744177664
+  return true
+end
+
+local function show(s, result, taken)
+  local n = #result
+  result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.full, s.part, s.epoch, s.back
+  if taken then return end
+  local whole, part = string.match(s.T, '^(%d+) (%d+)$')
+  result[n + 5], result[n + 6] = tonumber(whole or 0), tonumber(part or 0)
+end

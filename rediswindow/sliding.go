@@ -1,0 +1,62 @@
+package rediswindow
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// sliding keeps sliding windows. See sliding.lua for what is stored.
+type sliding struct{}
+
+var slidingScripts = newRollingScripts(":sliding", slidingLua, 4)
+
+func (sliding) scripts() *rollingScripts { return slidingScripts }
+
+func (sliding) check(string, uint64) error { return nil }
+
+func (sliding) appendTake(args []string, l *window.Limit) []string { return appendLimit(args, l) }
+
+// appendLimit appends scale, limit and n.
+func appendLimit(args []string, l *window.Limit) []string {
+	return append(args, strconv.FormatInt(l.Scale.Microseconds(), 10), strconv.FormatUint(l.Limit, 10),
+		strconv.FormatUint(min(l.N, MaxCount+1), 10)) // more than the limit is refused in any case
+}
+
+func (s sliding) taken(l *window.Limit, granted bool, now int64, state []int64) window.Window {
+	w := s.counted(l.Scale, l.N, now, state)
+	if !granted {
+		refuse(&w, l, slidingWait(l, now, state[0], uint64(state[1]), uint64(state[2])))
+	}
+	return w
+}
+
+func (sliding) counted(scale time.Duration, _ uint64, now int64, state []int64) window.Window {
+	start, hits, before, epoch := state[0], uint64(state[1]), uint64(state[2]), state[3]
+	length := scale.Microseconds()
+	end, left := start+length, min(start+length-now, length)
+	weight, more := mulDiv(before, uint64(left), uint64(length))
+	if more {
+		weight++
+	}
+	if hits > 0 {
+		end += length
+	}
+	return rest(hits+weight, now, end, takeID(start/length, epoch))
+}
+
+// slidingWait returns after how long a take fits that is not more than its limit. The aligned window
+// that began at start has the given hits, and the one before had some, too.
+func slidingWait(l *window.Limit, now, start int64, hits, before uint64) time.Duration {
+	if l.N > l.Limit {
+		return 0
+	}
+	length := l.Scale.Microseconds()
+	room := l.Limit - l.N
+	if hits > room { // not until the next aligned window, in which these are the hits before
+		start, hits, before = start+length, 0, hits
+	}
+	weight, _ := mulDiv(room-hits, uint64(length), max(before, room-hits, 1)) // how long before its end they fit
+	return max(time.Duration(start+length-int64(weight)-now)*time.Microsecond, 0)
+}
