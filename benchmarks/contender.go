@@ -71,6 +71,7 @@ var (
 	hit = workload{"hit", []contender{
 		throttrHit("throttr", mock), throttrHit("throttr, 3 µs server", slow), rueidisHit, goRedisHit, redisRate,
 	}}
+	bucket   = workload{"token bucket", []contender{redisBucket, goRedisBucket, redisRate}}
 	sparse   = workload{"sparse", []contender{rueidisHit, redisRate}} // throttr bench measures throttr
 	embedded = workload{"hit in the process", []contender{
 		memoryBackend, memoryRateLimit, goLimiter, ulule, throttledGCRA, xTimeRate,

@@ -4,6 +4,10 @@ go 1.26.0
 
 replace github.com/throttr-go/throttr => ../
 
+replace github.com/throttr-go/throttr/redisbackend => ../redisbackend
+
+replace github.com/throttr-go/throttr/redisbackend/goredis => ../redisbackend/goredis
+
 require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/redis/go-redis/v9 v9.23.0
@@ -11,7 +15,9 @@ require (
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/stretchr/testify v1.12.1
 	github.com/throttled/throttled/v2 v2.15.0
-	github.com/throttr-go/throttr v0.0.0-00010101000000-000000000000
+	github.com/throttr-go/throttr v0.1.0
+	github.com/throttr-go/throttr/redisbackend v0.0.0-00010101000000-000000000000
+	github.com/throttr-go/throttr/redisbackend/goredis v0.0.0-00010101000000-000000000000
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/time v0.16.0
 	gonum.org/v1/plot v0.17.0

@@ -4,6 +4,7 @@
 //
 //	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
 //	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
+//	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
@@ -70,6 +71,7 @@ func main() {
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
 	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
+	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
 			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", full.estimate())
@@ -81,7 +83,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, p, !*isQuick); err != nil {
+	action := func() error { return run(ctx, p, !*isQuick) }
+	if *buckets {
+		action = func() error { return runBuckets(ctx, p) }
+	}
+	if err := action(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
 		os.Exit(1)
 	}

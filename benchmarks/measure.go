@@ -19,6 +19,9 @@ const (
 // sparseGoroutines is the number of goroutines that hit sparse keys.
 const sparseGoroutines = 64
 
+// bucketGoroutines is the number of goroutines that hit token buckets.
+const bucketGoroutines = 64
+
 // oneKeyGoroutines are the numbers of goroutines that hit one key.
 var oneKeyGoroutines = []int{1, 64}
 
@@ -48,7 +51,7 @@ type results struct {
 	loads    map[measurement][]load.Result // by round
 	perKey   map[string]float64            // bytes per key, by contender
 	ratios   map[string][]float64          // by round, of codeBenchmarks
-	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per hit of sparse
+	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per operation
 	versions []string
 }
 
@@ -79,6 +82,9 @@ func (r *results) round(ctx context.Context, s *servers) error {
 				return err
 			}
 		}
+	}
+	if err := r.compare(ctx, s, bucket, fewKeys, bucketGoroutines); err != nil {
+		return err
 	}
 	for _, n := range oneKeyGoroutines {
 		if err := r.compare(ctx, s, hit, 1, n); err != nil {
@@ -156,11 +162,8 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 		return fmt.Errorf("%v: %w", m, err)
 	}
 	r.loads[m] = append(r.loads[m], res)
-	if workload == sparse.name {
-		used := float64(s.redisCPU() - before)
-		elapsed := cfg.Warmup + res.Elapsed
-		r.redisCPU[m] = append(r.redisCPU[m], used/(res.PerSecond*elapsed.Seconds()))
-	}
+	used, elapsed := float64(s.redisCPU()-before), cfg.Warmup+res.Elapsed
+	r.redisCPU[m] = append(r.redisCPU[m], used/(res.PerSecond*elapsed.Seconds()))
 	fmt.Fprintf(os.Stderr, "%v: %.0f/s\n", m, res.PerSecond)
 	return nil
 }
@@ -214,6 +217,19 @@ func (r *results) quotients(f figure, a, b measurement) []float64 {
 	}
 	for i := range all {
 		all[i] /= divisors[i]
+	}
+	return all
+}
+
+// bothCPU returns the quotient of the CPU time per operation of two measurements in each round: that of
+// the process and that of Redis.
+func (r *results) bothCPU(a, b measurement) []float64 {
+	all, divisors := r.each(a, cpu), r.each(b, cpu)
+	if len(all) != len(divisors) {
+		return nil
+	}
+	for i := range all {
+		all[i] = (all[i] + r.redisCPU[a][i]) / (divisors[i] + r.redisCPU[b][i])
 	}
 	return all
 }

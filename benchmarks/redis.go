@@ -6,6 +6,11 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/redisbackend/goredis"
+	"github.com/throttr-go/throttr/window"
 )
 
 // connectRueidis returns a client with defaults, but without the client-side cache, which does
@@ -91,6 +96,43 @@ var goRedisHit = contender{
 				pipe.PTTL(ctx, key)
 				_, err := pipe.Exec(ctx)
 				return count.Val() <= int64(s.limit), err
+			},
+			close: func() { client.Close() },
+		}, nil
+	},
+}
+
+// redisBucket is what redisRate does with the backend of package redisbackend.
+var redisBucket = contender{
+	name: "throttr on Redis", module: "github.com/redis/rueidis",
+	does: "a token bucket, which is GCRA, in a Lua script on Redis, exact, in one round trip of rueidis",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client, err := connectRueidis(s)
+		if err != nil {
+			return nil, err
+		}
+		limiter := throttr.NewRateLimit(redisbackend.New(client, redisbackend.WithAlgorithm(window.TokenBucket)))
+		return &instance{
+			do: func(ctx context.Context, key string) (bool, error) {
+				res, err := limiter.Hit(ctx, key, s.scale, uint64(s.limit))
+				return res.Allowed, err
+			},
+			close: client.Close,
+		}, nil
+	},
+}
+
+// goRedisBucket is the same with the backend of package goredis.
+var goRedisBucket = contender{
+	name: "throttr on Redis, go-redis", module: "github.com/redis/go-redis/v9",
+	does: "the same in one round trip of go-redis",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client := connectGoRedis(s)
+		limiter := throttr.NewRateLimit(goredis.New(client, goredis.WithAlgorithm(window.TokenBucket)))
+		return &instance{
+			do: func(ctx context.Context, key string) (bool, error) {
+				res, err := limiter.Hit(ctx, key, s.scale, uint64(s.limit))
+				return res.Allowed, err
 			},
 			close: func() { client.Close() },
 		}, nil

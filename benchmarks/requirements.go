@@ -43,6 +43,7 @@ func (r *results) requirements() []requirement {
 		return at(w, contender, fewKeys, goroutines)
 	}
 	inProcess := func(c contender, keys, goroutines int) measurement { return at(embedded, c.name, keys, goroutines) }
+	buckets := func(c contender) measurement { return at(bucket, c.name, fewKeys, bucketGoroutines) }
 	throughput := func(a, b measurement) []float64 { return r.quotients(perSecond, a, b) }
 	processor := func(a, b measurement) []float64 { return r.quotients(cpu, a, b) }
 
@@ -84,6 +85,8 @@ func (r *results) requirements() []requirement {
 	}
 	all = append(all,
 		atLeast("`hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 2.5, throughput(few(hit, "throttr", 64), few(hit, redisRate.name, 64))),
+		atLeast("token bucket, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 1.5, throughput(buckets(redisBucket), buckets(redisRate))),
+		atMost("token bucket, 1000 keys, 64 goroutines ÷ redis_rate: CPU per hit, of the process and of Redis", 1, r.bothCPU(buckets(redisBucket), buckets(redisRate))),
 		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryRateLimit, 1, 1), inProcess(goLimiter, 1, 1))),
 		atLeast("`RateLimit` on `memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryRateLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)

@@ -14,7 +14,11 @@ import (
 // scales over 17 minutes, more, so that a scale is less than 2^62 units.
 type bucket struct{}
 
-var bucketScripts = newRollingScripts(":bucket", bucketLua, 4)
+var bucketScripts = func() *rollingScripts {
+	s := newRollingScripts(":bucket", bucketLua, 4)
+	s.hit = newScript(bucketHitLua)
+	return s
+}()
 
 func (bucket) scripts() *rollingScripts { return bucketScripts }
 
@@ -76,13 +80,13 @@ func (b bucket) taken(l *window.Limit, granted bool, now int64, state []int64) w
 	return w
 }
 
-func (b bucket) counted(scale time.Duration, n uint64, now int64, state []int64) window.Window {
+func (b bucket) counted(scale time.Duration, now int64, state []int64) window.Window {
 	u := unitsOf(scale)
 	token := uint64(state[4])<<u | uint64(state[5])>>(fraction-u)
 	if token == 0 { // no take has told the limit
-		return rest(uint64(state[1]), now, state[0]+scale.Microseconds(), takeID(state[0]+state[3], state[2]))
+		return rest(uint64(state[1]), now, state[0]+scale.Microseconds())
 	}
-	return b.describe(scale, token, n, now, state)
+	return b.describe(scale, token, 0, now, state)
 }
 
 // describe describes a bucket from which n tokens have just been taken.
@@ -99,19 +103,18 @@ func (bucket) describe(scale time.Duration, token, n uint64, now int64, state []
 		}
 		count = min(q, count)
 	}
-	// The bucket was last full, if nothing else was taken, when what was taken now began to come back.
-	taken, takenPart := split(scale, min(n, 1<<63/token)*token)
-	from := full - int64(taken)
-	if part < int64(takenPart) {
-		from--
-	}
-	if n == 0 {
-		from = now
-	}
-	w := rest(count, now, full, takeID(from+back, epoch))
+	w := rest(count, now, full)
 	if count > 0 {
 		w.Left = nanoseconds(full-now, part)
 		w.ExpiresAt = time.UnixMicro(now).Add(w.Left)
+	}
+	if n > 0 { // what was taken begins to come back when the bucket was full without it
+		whole, rest := split(scale, n*token)
+		from := full - int64(whole)
+		if part < int64(rest) {
+			from--
+		}
+		w.ID = takeID(from+back, epoch)
 	}
 	return w
 }

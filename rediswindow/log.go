@@ -25,16 +25,18 @@ func (l log) check(field string, n uint64) error {
 func (log) appendTake(args []string, l *window.Limit) []string { return appendLimit(args, l) }
 
 func (l log) taken(limit *window.Limit, granted bool, now int64, state []int64) window.Window {
-	w := l.counted(limit.Scale, limit.N, now, state)
-	if !granted {
+	w := l.counted(limit.Scale, now, state)
+	switch {
+	case granted && limit.N > 0:
+		w.ID = takeID(now, state[3])
+	case !granted && limit.N <= limit.Limit && w.Count > limit.Limit-limit.N:
+		refuse(&w, limit, time.Duration(state[2]-now)*time.Microsecond+limit.Scale)
+	case !granted:
 		refuse(&w, limit, 0)
-		if limit.N <= limit.Limit && w.Count > limit.Limit-limit.N {
-			w.RetryAfter = time.Duration(state[2]-now)*time.Microsecond + limit.Scale
-		}
 	}
 	return w
 }
 
-func (log) counted(scale time.Duration, _ uint64, now int64, state []int64) window.Window {
-	return rest(uint64(state[0]), now, state[1]+scale.Microseconds(), takeID(now, state[3]))
+func (log) counted(scale time.Duration, now int64, state []int64) window.Window {
+	return rest(uint64(state[0]), now, state[1]+scale.Microseconds())
 }

@@ -22,14 +22,16 @@ type rolling interface {
 	// taken describes what a take has left, or has found if it was refused. A take that was refused
 	// because of another one may fit: then RetryAfter is 0.
 	taken(l *window.Limit, granted bool, now int64, state []int64) window.Window
-	// counted describes a state after n hits were counted.
-	counted(scale time.Duration, n uint64, now int64, state []int64) window.Window
+	// counted describes a state.
+	counted(scale time.Duration, now int64, state []int64) window.Window
 }
 
 // rollingScripts are the scripts of a rolling algorithm.
 type rollingScripts struct {
-	suffix                             string // of the names of the hashes
-	size                               int    // of what a take leaves
+	suffix string // of the names of the hashes
+	size   int    // of what a take leaves
+	// hit is a faster take of one limit, or nil. It returns nothing but 2 if only take can do it.
+	hit                                *script
 	take, count, get, delete, giveBack *script
 }
 
@@ -108,7 +110,13 @@ func (b *Backend) takeRolling(ctx context.Context, limits []window.Limit, window
 		args = b.rolling.appendTake(args, &limits[i])
 	}
 	scripts := b.rolling.scripts()
-	response, err := b.run(ctx, scripts.take, names, args)
+	var response []int64
+	if fast := scripts.hit; fast != nil && make && len(group) == 1 {
+		response, err = b.run(ctx, fast, names, args)
+	}
+	if err == nil && (len(response) == 0 || response[0] == 2) {
+		response, err = b.run(ctx, scripts.take, names, args)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -188,7 +196,7 @@ func (b *Backend) countRolling(ctx context.Context, key string, scale time.Durat
 	if err != nil || len(response) == 0 {
 		return w, err
 	}
-	return b.rolling.counted(scale, n, response[0], response[1:]), nil
+	return b.rolling.counted(scale, response[0], response[1:]), nil
 }
 
 func (b *Backend) readRolling(ctx context.Context, key, field string, scale time.Duration, now string) (w window.Window, err error) {
@@ -196,7 +204,7 @@ func (b *Backend) readRolling(ctx context.Context, key, field string, scale time
 	if err != nil || len(response) == 0 {
 		return w, err
 	}
-	return b.rolling.counted(scale, 0, response[0], response[1:]), nil
+	return b.rolling.counted(scale, response[0], response[1:]), nil
 }
 
 // The ID of a take has the lower bits of a place and an epoch. The epoch changes when all hits of a key
@@ -221,12 +229,12 @@ func (b *Backend) giveBackRolling(ctx context.Context, key, field, now string, i
 }
 
 // rest describes a count of which nothing is left after a time in microseconds.
-func rest(count uint64, now, end, id int64) window.Window {
+func rest(count uint64, now, end int64) window.Window {
 	if count == 0 {
 		return window.Window{}
 	}
 	return window.Window{
-		Count: count, ExpiresAt: time.UnixMicro(end), Left: time.Duration(end-now) * time.Microsecond, ID: id,
+		Count: count, ExpiresAt: time.UnixMicro(end), Left: time.Duration(end-now) * time.Microsecond,
 	}
 }
 

@@ -30,6 +30,8 @@ var (
 	rollingLua string
 	//go:embed rolling/bucket.lua
 	bucketLua string
+	//go:embed rolling/bucket_hit.lua
+	bucketHitLua string
 	//go:embed rolling/sliding.lua
 	slidingLua string
 	//go:embed rolling/log.lua

@@ -25,15 +25,18 @@ func appendLimit(args []string, l *window.Limit) []string {
 }
 
 func (s sliding) taken(l *window.Limit, granted bool, now int64, state []int64) window.Window {
-	w := s.counted(l.Scale, l.N, now, state)
-	if !granted {
+	w := s.counted(l.Scale, now, state)
+	switch {
+	case !granted:
 		refuse(&w, l, slidingWait(l, now, state[0], uint64(state[1]), uint64(state[2])))
+	case l.N > 0:
+		w.ID = takeID(state[0]/l.Scale.Microseconds(), state[3])
 	}
 	return w
 }
 
-func (sliding) counted(scale time.Duration, _ uint64, now int64, state []int64) window.Window {
-	start, hits, before, epoch := state[0], uint64(state[1]), uint64(state[2]), state[3]
+func (sliding) counted(scale time.Duration, now int64, state []int64) window.Window {
+	start, hits, before := state[0], uint64(state[1]), uint64(state[2])
 	length := scale.Microseconds()
 	end, left := start+length, min(start+length-now, length)
 	weight, more := mulDiv(before, uint64(left), uint64(length))
@@ -43,7 +46,7 @@ func (sliding) counted(scale time.Duration, _ uint64, now int64, state []int64) 
 	if hits > 0 {
 		end += length
 	}
-	return rest(hits+weight, now, end, takeID(start/length, epoch))
+	return rest(hits+weight, now, end)
 }
 
 // slidingWait returns after how long a take fits that is not more than its limit. The aligned window
