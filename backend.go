@@ -28,7 +28,7 @@ import (
 // milliseconds up to 10 s, whole seconds up to 9 hours, and so on; 1 byte does for no scale
 // under a second. What does not fit is a [*RangeError], which names the value size that would do.
 //
-// All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
+// All other errors but [ErrScale] and [errors.ErrUnsupported] are a [*RequestError], which says whether the hit may have
 // been counted.
 type ServerBackend[T codec.Value] struct {
 	client      *Client[T]
@@ -68,9 +68,14 @@ func WithClock(now func() time.Time) BackendOption {
 	return func(o *backendOptions) { o.now = now }
 }
 
-// WithAlgorithm sets when windows open and end. Aligned windows end by the clock of each
-// client: the clocks must differ by less than a scale. Each aligned window costs the server an
-// INSERT, which is slow (H7). All clients must use the same algorithm. Default: [window.PerKey].
+// WithAlgorithm sets how hits are counted: [window.PerKey], [window.Aligned] or [window.Sliding]. With
+// the others, every call fails with an error that matches [errors.ErrUnsupported], and so does Check.
+//
+// Aligned and sliding windows end by the clock of each client: the clocks must differ by less than a
+// scale. Each aligned window costs the server an INSERT, which is slow (H7), and so does each part of a
+// sliding one, which is an aligned window, too. If the clocks differ by more than half a scale, or by
+// more than 5 s, a sliding window may miss some of the hits of the window before. All clients must use
+// the same algorithm. Default: [window.PerKey].
 func WithAlgorithm(a window.Algorithm) BackendOption {
 	return func(o *backendOptions) { o.algorithm = a }
 }
@@ -228,6 +233,9 @@ func (b *ServerBackend[T]) Delete(ctx context.Context, key string, scales ...tim
 	return n, nil
 }
 
+// Algorithm implements [window.Teller].
+func (b *ServerBackend[T]) Algorithm() window.Algorithm { return b.windows.Algorithm() }
+
 // Check implements [window.Checker]. It assumes that a scale which needs a parked server has one.
 func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 	return b.windows.Check(scale, limit)
@@ -268,7 +276,7 @@ func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.
 
 // failed returns the error of a call: a RequestError, unless it is the error of an argument.
 func (b *ServerBackend[T]) failed(call, key string, sent bool, err error) error {
-	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) {
+	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, errors.ErrUnsupported) {
 		return callError(call, key, err)
 	}
 	failed := requestError(b.client.servers.of(key).name, 0, sent, err)

@@ -100,7 +100,7 @@ func (b *Backend) takeRolling(ctx context.Context, limits []window.Limit, window
 		return false, err
 	}
 	grace := ""
-	if make {
+	if make = make && (len(group) > 1 || limits[group[0]].N > 0); make {
 		grace = b.grace()
 	}
 	var keys [1]string

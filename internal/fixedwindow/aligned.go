@@ -19,6 +19,8 @@ import (
 // Slots can't keep aligned windows. Their guards rest on windows that last for a scale, and an
 // aligned window that opens shortly before its end does not.
 //
+// A sliding window is two aligned ones: see sliding.go.
+//
 // Counters count down, as in slots.
 type aligned[T codec.Value] struct {
 	known[T]
@@ -34,10 +36,10 @@ type aligned[T codec.Value] struct {
 
 func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing) *aligned[T] {
 	a := &aligned[T]{
-		known:  known[T]{scale: t.scale, denialMemory: b.denialMemoryOf(t.scale)},
+		known:  known[T]{scale: t.scale, sliding: t.sliding, denialMemory: b.denialMemoryOf(t.scale)},
 		timing: t, entry: e, backend: b, server: b.servers[server], janitor: b.janitors[server],
 	}
-	a.prefix, a.suffix = alignedName(t.scale, e.key)
+	a.prefix, a.suffix = alignedName(t.scale, t.sliding, e.key)
 	return a
 }
 
@@ -46,8 +48,13 @@ func (a *aligned[T]) call(bucket int64, atomicity conn.Atomicity) *conn.Call[T] 
 	cl := a.backend.calls.Get()
 	cl.Atomicity = atomicity
 	cl.Bound = conn.TTLBound{Known: true, Unit: a.timing.unit, Most: a.timing.ttl}
-	cl.Key = append(strconv.AppendInt(append(cl.Key[:0], a.prefix...), bucket, 10), a.suffix...)
+	cl.Key = a.appendName(cl.Key[:0], bucket)
 	return cl
+}
+
+// appendName appends the name of the record of a bucket.
+func (a *aligned[T]) appendName(dst []byte, bucket int64) []byte {
+	return append(strconv.AppendInt(append(dst, a.prefix...), bucket, 10), a.suffix...)
 }
 
 // do sends a call for the record of a bucket. After an error the call must not be used any more.
@@ -65,9 +72,9 @@ func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 }
 
 // learnBucket makes the window of a bucket the known one.
-func (a *aligned[T]) learnBucket(bucket int64, count uint64, seen time.Time) state {
+func (a *aligned[T]) learnBucket(bucket int64, count uint64, before slide, seen time.Time) state {
 	end := a.timing.end(bucket)
-	s := state{bucket: bucket, count: count, seen: seen, earliestEnd: end, latestEnd: end}
+	s := state{bucket: bucket, count: count, slide: before, seen: seen, earliestEnd: end, latestEnd: end}
 	a.learn(&s, a.backend.newID)
 	return s
 }
@@ -78,16 +85,27 @@ func (a *aligned[T]) Refresh(ctx context.Context) error {
 	return err
 }
 
-// query reads the record of the present bucket.
+// query reads the record of the present bucket, and that of the one before if windows are sliding. It
+// returns false if there is no hit in them.
 func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error) {
 	s.seen = a.backend.now()
 	s.bucket = a.timing.bucket(s.seen)
 	cl := a.call(s.bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
+	if a.sliding {
+		a.addBefore(cl, s.bucket)
+	}
 	if _, err := a.do(ctx, cl); err != nil {
 		return s, false, err
 	}
-	found, s.count = cl.Replies[0].OK, uint64(^cl.Replies[0].Quota)
+	if found = cl.Replies[0].OK; found {
+		s.count = uint64(^cl.Replies[0].Quota)
+	}
+	if a.sliding {
+		s.slide = a.slideOf(cl.Replies[1], s.bucket, s.seen)
+		s.absent = !found
+		found = found || s.before > 0
+	}
 	a.backend.calls.Put(cl)
 	return s, found, nil
 }
@@ -102,15 +120,18 @@ func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
 		a.forget()
 		return r, nil
 	}
-	s = a.learnBucket(s.bucket, s.count, s.seen)
-	return s.result(a.scale, s.count, a.backend.now()), nil
+	s = a.learnBucket(s.bucket, s.count, s.slide, s.seen)
+	return a.result(&s, a.backend.now()), nil
 }
 
 // Count implements [coalesce.Window].
 func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	bucket := a.timing.bucket(a.backend.now())
 	old, known := a.current()
-	known = known && old.bucket == bucket
+	if known = known && old.bucket == bucket; !known {
+		old.slide = slide{}
+	}
+	known = known && !old.absent
 	cl := a.call(bucket, conn.SingleRead)
 	if !known {
 		if err := a.janitor.addAligned(a, bucket); err != nil {
@@ -122,6 +143,11 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: cl.Key})
+	n := cl.Len()
+	before := old.slide
+	if a.sliding && !before.final {
+		a.addBefore(cl, bucket)
+	}
 	sent, err := a.do(ctx, cl)
 	switch {
 	case errors.Is(err, conn.ErrStale):
@@ -129,22 +155,28 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
-	n := len(cl.Replies)
 	added, reply := cl.Replies[n-2].OK, cl.Replies[n-1]
+	if a.sliding && !before.final {
+		before = a.slideOf(cl.Replies[n], bucket, b.Now)
+	}
+	before.absent = false
 	a.backend.calls.Put(cl)
 	if !reply.OK { // it has been reset
 		a.forget()
 		return coalesce.Outcome{}
 	}
-	s := a.learnBucket(bucket, uint64(^reply.Quota), b.Now)
-	count := s.count
+	s := a.learnBucket(bucket, uint64(^reply.Quota), before, b.Now)
+	r := a.result(&s, a.backend.now())
+	if a.sliding {
+		r.Count = a.estimate(&s, b.Now) // when nobody could have been counted later
+	}
 	if !added {
 		if b.Must {
-			return coalesce.Outcome{Err: overflowError(b.Sum, count, codec.Size[T]())}
+			return coalesce.Outcome{Err: overflowError(b.Sum, s.count, codec.Size[T]())}
 		}
-		count = beyond(count, b.Sum)
+		r.Count = beyond(r.Count, b.Sum)
 	}
-	return coalesce.Outcome{Counted: true, Full: !added, Result: s.result(a.scale, count, a.backend.now())}
+	return coalesce.Outcome{Counted: true, Full: !added, Result: r}
 }
 
 // GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
@@ -176,7 +208,7 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	given, reply := cl.Replies[0].OK, cl.Replies[1]
 	a.backend.calls.Put(cl)
 	if reply.OK {
-		a.learnBucket(old.bucket, uint64(^reply.Quota), now)
+		a.learnBucket(old.bucket, uint64(^reply.Quota), old.slide, now)
 	}
 	return given, nil
 }
@@ -189,6 +221,9 @@ func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
 	}
 	s.earliestEnd = a.timing.end(s.bucket)
 	s.latestEnd = s.earliestEnd
+	if a.sliding {
+		return a.result(&s, a.backend.now()), nil
+	}
 	if old, ok := a.current(); ok {
 		s.narrow(&old, a.guard)
 	} else {
@@ -209,6 +244,9 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 		a.insert(cl, count)
+		if a.sliding {
+			conn.Add(cl, codec.Purge{Key: a.nameBefore(cl, bucket)})
+		}
 		sent, err = a.do(ctx, cl)
 		if errors.Is(err, conn.ErrStale) {
 			continue
@@ -222,8 +260,8 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		if !inserted {
 			return r, true, fmt.Errorf("%w: the record of an aligned window can't be created", conn.ErrProtocol)
 		}
-		s := a.learnBucket(bucket, count, now)
-		return s.result(a.scale, count, a.backend.now()), true, nil
+		s := a.learnBucket(bucket, count, slide{}, now)
+		return a.result(&s, a.backend.now()), true, nil
 	}
 	return r, sent, err
 }
@@ -234,8 +272,12 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 		return r, false, err
 	}
 	a.forget()
-	cl := a.call(a.timing.bucket(a.backend.now()), conn.Interruptible)
+	bucket := a.timing.bucket(a.backend.now())
+	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
+	if a.sliding {
+		conn.Add(cl, codec.Purge{Key: a.nameBefore(cl, bucket)})
+	}
 	if sent, err = a.do(ctx, cl); err == nil {
 		a.backend.calls.Put(cl)
 	}
@@ -245,7 +287,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 // removalTime returns when to remove the record of a bucket: when its window is over by the clocks
 // of all clients.
 func (a *aligned[T]) removalTime(bucket int64) time.Time {
-	return time.Now().Add(a.timing.end(bucket).Add(a.scale).Sub(a.backend.now()))
+	return time.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
 }
 
 // removeAligned removes records of aligned windows that are over. No client uses their names

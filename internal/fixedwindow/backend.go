@@ -10,11 +10,13 @@
 //	link.go       is the connection for lookups and for what rests on them
 //	janitor.go    removes the records of keys that are not in use any more (clean.go)
 //
-// Aligned windows have records of their own (aligned.go). How windows are kept in records is in
+// Aligned windows have records of their own (aligned.go), and two of them make a sliding window
+// (sliding.go). How windows are kept in records is in
 // layout.go, timing.go and names.go.
 package fixedwindow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -152,6 +154,10 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, l
 	if err := checkCount("increment", increment, size); err != nil {
 		return window.Window{}, false, err
 	}
+	if b.sliding() {
+		w, _, sent, err = b.Take(ctx, key, scale, limit, increment)
+		return w, sent, err
+	}
 	return b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
 }
 
@@ -216,7 +222,7 @@ func (b *Backend[T]) Reset(ctx context.Context, key string, scale time.Duration)
 // Delete ends the active windows of a key and returns how many there were: those of the given
 // scales, or, if none is given, those of all scales that the backend remembers.
 func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
-	if err := b.group.Check(ctx); err != nil {
+	if err := cmp.Or(b.unsupported(), b.group.Check(ctx)); err != nil {
 		return 0, false, err
 	}
 	if len(scales) == 0 {
@@ -349,8 +355,11 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 	}
 	i := b.pick(key)
 	e := &entry[T]{key: key, scale: scale}
-	if b.algorithm == window.Aligned {
-		t, ok := timingFor(scale, maxValue[T]())
+	if err := b.unsupported(); err != nil {
+		return nil, err
+	}
+	if b.aligned() {
+		t, ok := timingFor(scale, b.sliding(), maxValue[T]())
 		if !ok {
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}

@@ -82,7 +82,7 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("a sync.Pool loses elements")
 	}
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
 		o := options[uint16](t, inMemory(t))
 		o.Algorithm = algorithm
 		server := &instant{Server: o.Servers[0]}
@@ -93,7 +93,7 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 		server.ttl = uint16(l.Top - 1)
 		hits(t, b, 1, "k", time.Hour, 10_000)
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			if w, _, err := b.Hit(t.Context(), "k", time.Hour, 10_000, 1); err != nil || w.Count != uint64(server.count) {
+			if w, _, err := b.Hit(t.Context(), "k", time.Hour, 10_000, 1); err != nil || w.Count < uint64(server.count) {
 				t.Error(w, err)
 			}
 		}), "%v", algorithm)

@@ -57,9 +57,13 @@ func overflowError(increment, count uint64, size int) error {
 func scaleError(a window.Algorithm, scale time.Duration, size int) error {
 	fit := func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }
 	bound := "scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units"
-	if a == window.Aligned {
-		fit = func(largest uint64) bool { _, ok := timingFor(scale, largest); return ok }
+	switch a {
+	case window.Aligned:
+		fit = func(largest uint64) bool { _, ok := timingFor(scale, false, largest); return ok }
 		bound = "scales of whole or half units (1 ns to 1 h) whose double and a second more are at most %d units"
+	case window.Sliding:
+		fit = func(largest uint64) bool { _, ok := timingFor(scale, true, largest); return ok }
+		bound = "scales of whole units or thirds (1 ns to 1 h) whose triple and a second more are at most %d units"
 	}
 	return &window.RangeError{
 		Field: "scale", Value: scale.String(), Size: size,

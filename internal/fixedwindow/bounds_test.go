@@ -39,10 +39,10 @@ func TestCountsBeyondAllLimits(t *testing.T) {
 }
 
 func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
 		keeps := func(scale time.Duration, size int) bool {
-			if a == window.Aligned {
-				_, ok := timingFor(scale, window.MaxValue(size))
+			if a != window.PerKey {
+				_, ok := timingFor(scale, a == window.Sliding, window.MaxValue(size))
 				return ok
 			}
 			_, ok := layoutFor(scale, window.MaxValue(size))

@@ -30,6 +30,9 @@ type keeper interface {
 	giveBack(ctx context.Context, id int64, n uint64) (given bool, err error)
 	// count returns the last known count of the open window. It returns false if none is known.
 	count(now time.Time) (n uint64, ok bool)
+	// wait returns after how long a take of n that was refused fits a sliding window. It returns 0 for
+	// other windows.
+	wait(limit, n uint64, now time.Time) time.Duration
 	// active reports whether a window is known that is not certainly over.
 	active(now time.Time) bool
 }

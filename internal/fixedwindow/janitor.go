@@ -369,7 +369,7 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 // time if none is known.
 func (d *duty[T]) over() time.Time {
 	if a := d.aligned; a != nil {
-		return a.timing.end(d.bucket).Add(a.scale)
+		return a.timing.useEnd(d.bucket)
 	}
 	if w, ok := d.slots.current(); ok {
 		return w.latestEnd

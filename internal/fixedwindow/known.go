@@ -22,6 +22,7 @@ type state struct {
 	slot   slot.ID   // unless the window is aligned
 	until  time.Time // earliestEnd by the monotonic clock, unless the window is aligned
 	bucket int64     // of an aligned window
+	slide            // of a sliding window
 }
 
 // result returns the window with a count. Its end is never too early, and never more than a scale
@@ -66,6 +67,7 @@ func (s *state) follows(old *state, guard time.Duration) bool {
 type known[T codec.Value] struct {
 	scale        time.Duration
 	guard        time.Duration // of the slots; 0 if windows are aligned
+	sliding      bool
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
 	// mu guards the fields below. They change only during Refresh, Count and operations, which do
@@ -88,9 +90,9 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 		}
 	case !k.ok || !b.Fresh && !b.Now.Before(s.earliestEnd):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || !over(h, s.count):
+	case h.Must || !over(h, k.estimate(s, b.Now)):
 	case b.Read || k.denies(b.Now):
-		r := s.result(k.scale, s.count, b.Now)
+		r := k.result(s, b.Now)
 		r.Refused = h.Take
 		return coalesce.Decided, r, nil
 	default: // the window may have been reset
@@ -162,7 +164,7 @@ func (k *known[T]) open(now time.Time) (s state, ok bool) {
 // count returns the last known count of the open window. It returns false if none is known.
 func (k *known[T]) count(now time.Time) (n uint64, ok bool) {
 	s, ok := k.open(now)
-	return s.count, ok
+	return k.estimate(&s, now), ok
 }
 
 // active reports whether a window is known that is not certainly over.

@@ -23,6 +23,8 @@ var hashLength = base64.RawURLEncoding.EncodedLen(sha256.Size)
 //	w<unit><slot>#<scale>:<hash>      the same for a key over 80 bytes: its SHA-256 in base64
 //	al:<scale>:<bucket>:<key>         an aligned window
 //	ah:<scale>:<bucket>:<hash>
+//	sl:<scale>:<bucket>:<key>         an aligned window of sliding ones, which counts no refused hits
+//	sh:<scale>:<bucket>:<hash>
 //
 // No scale or bucket contains a colon, so two windows never share a name.
 const (
@@ -60,11 +62,16 @@ func appendSlotName(dst []byte, tag string, hashed bool, scale time.Duration, ke
 }
 
 // alignedName returns the parts before and after the bucket in the names of the records of a key
-// with aligned windows.
-func alignedName(scale time.Duration, key string) (prefix, suffix string) {
+// with aligned windows, or sliding ones.
+func alignedName(scale time.Duration, sliding bool, key string) (prefix, suffix string) {
 	part, hashed := keyPart(key)
 	prefix = "al:"
-	if hashed {
+	switch {
+	case sliding && hashed:
+		prefix = "sh:"
+	case sliding:
+		prefix = "sl:"
+	case hashed:
 		prefix = "ah:"
 	}
 	return prefix + scale.String() + ":", ":" + part
@@ -76,6 +83,7 @@ type Name struct {
 	Hashed  bool
 	Scale   time.Duration
 	Aligned bool
+	Sliding bool    // if Aligned: the window is a part of a sliding one
 	Slot    slot.ID // unless Aligned
 	Bucket  int64   // if Aligned: the window begins this many scales after 1970 began
 	tag     string
@@ -88,8 +96,8 @@ func ParseName(name []byte) (n Name, ok bool) {
 		return n, false
 	}
 	switch {
-	case string(name[:3]) == "al:", string(name[:3]) == "ah:":
-		n.Aligned, n.Hashed = true, name[1] == 'h'
+	case string(name[:3]) == "al:", string(name[:3]) == "ah:", string(name[:3]) == "sl:", string(name[:3]) == "sh:":
+		n.Aligned, n.Sliding, n.Hashed = true, name[0] == 's', name[1] == 'h'
 	case name[0] == 'w' && (name[2] == 'A' || name[2] == 'B') && (name[3] == plainMark || name[3] == hashedMark):
 		n.Slot, n.Hashed = slot.ID(name[2]-'A'), name[3] == hashedMark
 	default:

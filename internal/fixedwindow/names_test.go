@@ -35,7 +35,7 @@ func hash(key string) string {
 func TestRecordNamesAreAsDocumented(t *testing.T) {
 	long := strings.Repeat("k", maxPlainKey+1)
 	aligned := func(key string, scale time.Duration, bucket int64) string {
-		prefix, suffix := alignedName(scale, key)
+		prefix, suffix := alignedName(scale, false, key)
 		return fmt.Sprint(prefix, bucket, suffix)
 	}
 	require.Equal(t, [2]string{"wsA:1m0s:user:42", "wsB:1m0s:user:42"}, namesOf(t, "user:42", time.Minute, 2))
@@ -54,14 +54,14 @@ func TestAllRequestsOfAnActionFitAPacket(t *testing.T) {
 		for _, name := range namesOf(t, key, 49*365*24*time.Hour+time.Millisecond, 8) {
 			require.LessOrEqual(t, len(name), 110, "a key of %d bytes", n)
 		}
-		prefix, suffix := alignedName(math.MaxInt64, key)
+		prefix, suffix := alignedName(math.MaxInt64, false, key)
 		require.LessOrEqual(t, len(fmt.Sprint(prefix, math.MinInt64, suffix)), 132, "a key of %d bytes", n)
 	}
 }
 
 // randomKey returns a key that looks like a part of names, often.
 func randomKey(r *rand.Rand) string {
-	parts := []string{":", "#", "w", "wsA", "wsB#", "1s", "1m0s", "al", "ah", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
+	parts := []string{":", "#", "w", "wsA", "wsB#", "1s", "1m0s", "al", "ah", "sl", "sh", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
 	var b strings.Builder
 	for range r.IntN(6) {
 		b.WriteString(parts[r.IntN(len(parts))])
@@ -107,8 +107,11 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 			}
 		}
 		bucket := []int64{math.MinInt64, -11, -1, 0, 1, 11, 111, math.MaxInt64}[r.IntN(8)]
-		prefix, suffix := alignedName(scale, key)
-		check(fmt.Sprint(prefix, bucket, suffix), identity{key: key, tag: "aligned", scale: scale, bucket: bucket}, Name{Aligned: true, Bucket: bucket})
+		for sliding, tag := range map[bool]string{false: "aligned", true: "sliding"} {
+			prefix, suffix := alignedName(scale, sliding, key)
+			is := identity{key: key, tag: tag, scale: scale, bucket: bucket}
+			check(fmt.Sprint(prefix, bucket, suffix), is, Name{Aligned: true, Sliding: sliding, Bucket: bucket})
+		}
 	}
 }
 
@@ -119,6 +122,7 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 		"wsA:1s:" + strings.Repeat("x", maxPlainKey+1),
 		"wsA#1s:short", "wsA#1s:" + strings.Repeat("x", hashLength+1), "wsA#1s:", "wsA#1s",
 		"al:1s:k", "al:1s:x:k", "al:1s:07:k", "al:1s:+7:k", "al:1s:-0:k", "al:60s:7:k", "al:1s:9223372036854775808:k", "ah:1s:7:short",
+		"sl:1s:k", "sl:60s:7:k", "sh:1s:7:short", "sx:1s:7:k", "sl", "sl:",
 		"al:1s:7:" + strings.Repeat("x", maxPlainKey+1), "ax:1s:7:k", "al", "al:",
 		"throttr:sweeper", "rl:1s:7:k", "rh:1s:7:k",
 	} {
@@ -129,7 +133,7 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 
 // A name that is parsed is the name of the window that it says it is.
 func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x"), "al:1.5s:-1:", "ah:1h0m0s:7:" + hash("y"), "wxA:1s:k"} {
+	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x"), "al:1.5s:-1:", "ah:1h0m0s:7:" + hash("y"), "sl:1s:7:k", "sh:1s:7:" + hash("z"), "wxA:1s:k"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, name []byte) {
@@ -140,7 +144,8 @@ func FuzzParseName(f *testing.F) {
 		mark := map[bool]string{true: string(hashedMark), false: string(plainMark)}[n.Hashed]
 		again := n.tag + mark + n.Scale.String() + ":" + n.Key
 		if n.Aligned {
-			again = fmt.Sprintf("a%c:%v:%d:%s", map[bool]rune{true: 'h', false: 'l'}[n.Hashed], n.Scale, n.Bucket, n.Key)
+			kind := map[bool]rune{true: 's', false: 'a'}[n.Sliding]
+			again = fmt.Sprintf("%c%c:%v:%d:%s", kind, map[bool]rune{true: 'h', false: 'l'}[n.Hashed], n.Scale, n.Bucket, n.Key)
 		}
 		require.Equal(t, string(name), again)
 	})

@@ -95,7 +95,7 @@ func (r *Rule[T]) timing(n Name) (timing, bool) {
 	if window.CheckScale(n.Scale) != nil {
 		return timing{}, false
 	}
-	t, ok := timingFor(n.Scale, maxValue[T]())
+	t, ok := timingFor(n.Scale, n.Sliding, maxValue[T]())
 	most := int64(maxTTL/n.Scale) - 4 // so that its end is a time
 	return t, ok && -most < n.Bucket && n.Bucket < most
 }
@@ -110,12 +110,12 @@ func (l *layout) sweepInterval() time.Duration {
 // unusable reports whether no client uses the name of a bucket's record again, if clocks differ by
 // less than a scale, and requests take less than a few seconds.
 func (t timing) unusable(bucket int64, now time.Time) bool {
-	return !now.Before(t.end(bucket + 1).Add(min(5*time.Second, t.margin()/4)))
+	return !now.Before(t.useEnd(bucket).Add(min(5*time.Second, t.margin()/4)))
 }
 
 // margin returns for how long a record exists at least after its window is over for all clients.
 func (t timing) margin() time.Duration {
-	return time.Duration(t.ttl)*t.unit.Duration() - 2*t.scale
+	return time.Duration(t.ttl)*t.unit.Duration() - t.uses()*t.scale
 }
 
 // marginUnits returns the margin in units of the TTL, rounded down.

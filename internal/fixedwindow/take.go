@@ -21,7 +21,9 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 	}
 	if n == 0 {
 		w, sent, err = b.Get(ctx, key, scale)
-		return w, err == nil && w.Count <= limit, sent, err
+		granted = err == nil && w.Count <= limit
+		w.Refused = b.sliding() && err == nil && !granted
+		return w, granted, sent, err
 	}
 	e, err := b.entry(ctx, key, scale)
 	if err != nil {
@@ -34,7 +36,11 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 	if err != nil {
 		return w, false, sent, queueError(err)
 	}
-	return windowOf(r), !r.Refused, false, nil
+	w = windowOf(r)
+	if r.Refused && b.sliding() {
+		w.Refused, w.RetryAfter = true, e.windows.wait(limit, n, b.now())
+	}
+	return w, !r.Refused, false, nil
 }
 
 // TakeAll makes all takes, or none of them if one is refused. It reads the windows first, unless

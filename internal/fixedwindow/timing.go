@@ -16,36 +16,40 @@ const (
 	maxTTL = time.Duration(1<<63 - 1)
 )
 
-// timing is how aligned windows of a scale are kept in records. It follows from the scale and the
-// value size alone, so that all clients agree.
+// timing is how aligned windows of a scale are kept in records. It follows from the scale, the value
+// size and the algorithm alone, so that all clients agree.
 //
 // Aligned windows end with their bucket, by each client's own clock. Clocks differ by less than a
-// scale, so the record lives for one scale more, and then for a margin in which it is removed.
+// scale, so the record lives for one scale more, and then for a margin in which it is removed. A
+// sliding window reads the record of a bucket for another scale.
 type timing struct {
-	scale time.Duration
-	unit  codec.Unit
-	ttl   uint64 // in units
+	scale   time.Duration
+	sliding bool
+	unit    codec.Unit
+	ttl     uint64 // in units
 }
 
 // timingFor returns the timing of a scale for values up to the largest. It returns false if no
-// unit holds twice the scale and a margin. Of the units that do, it is the finest one whose margin
-// is at least a minute, so that there is time to remove the record (H12). If there is none, it is
-// the one with the longest margin.
-func timingFor(scale time.Duration, largest uint64) (t timing, ok bool) {
-	if scale <= 0 || scale > maxTTL/2 {
-		return t, false
+// unit holds twice the scale and a margin, or three times the scale if the windows are sliding. Of the
+// units that do, it is the finest one whose margin is at least a minute, so that there is time to
+// remove the record (H12). If there is none, it is the one with the longest margin.
+func timingFor(scale time.Duration, sliding bool, largest uint64) (t timing, ok bool) {
+	t = timing{scale: scale, sliding: sliding}
+	if scale <= 0 || scale > maxTTL/t.uses() {
+		return timing{}, false
 	}
+	use := t.uses() * scale
 	var best time.Duration
 	for u := codec.Nanoseconds; u <= codec.Hours && best < fairMargin; u++ {
 		unit := u.Duration()
-		span, most := uint64(2*scale/unit), min(largest, uint64(maxTTL/unit))
-		if 2*scale%unit != 0 || span >= most {
+		span, most := uint64(use/unit), min(largest, uint64(maxTTL/unit))
+		if use%unit != 0 || span >= most {
 			continue
 		}
 		margin := min(max(1, uint64(fullMargin/unit)), most-span)
 		if lasts := time.Duration(margin) * unit; lasts > best {
 			best = lasts
-			t = timing{scale: scale, unit: u, ttl: span + margin}
+			t.unit, t.ttl = u, span+margin
 		}
 	}
 	return t, best >= minMargin
@@ -53,6 +57,17 @@ func timingFor(scale time.Duration, largest uint64) (t timing, ok bool) {
 
 // minMargin is the least time to remove a record.
 const minMargin = time.Second
+
+// uses returns for how many scales a record is used, if clocks differ by as much as they may.
+func (t timing) uses() time.Duration {
+	if t.sliding {
+		return 3
+	}
+	return 2
+}
+
+// useEnd returns when the record of a bucket is not used any more, whatever the clocks of clients show.
+func (t timing) useEnd(bucket int64) time.Time { return t.end(bucket).Add((t.uses() - 1) * t.scale) }
 
 // bucket returns the number of the bucket in which now lies.
 func (t timing) bucket(now time.Time) int64 {

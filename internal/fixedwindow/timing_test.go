@@ -40,7 +40,7 @@ func TestTimingOfAlignedWindows(t *testing.T) {
 		{math.MinInt64/2 - 1, 8, 0, 0}, // twice that wraps around
 		{math.MinInt64, 8, 0, 0},
 	} {
-		got, ok := timingFor(c.scale, window.MaxValue(c.size))
+		got, ok := timingFor(c.scale, false, window.MaxValue(c.size))
 		require.Equal(t, c.ttl > 0, ok, "%v in %d bytes: %+v", c.scale, c.size, got)
 		if ok {
 			require.Equal(t, timing{scale: c.scale, unit: c.unit, ttl: c.ttl}, got, "%v in %d bytes", c.scale, c.size)
@@ -56,7 +56,11 @@ func TestTimingLeavesTimeToRemoveRecords(t *testing.T) {
 		unit := codec.Unit(1 + r.IntN(6)).Duration()
 		scale := time.Duration(r.Int64()) / unit >> r.IntN(60) * unit
 		for size := 1; size <= 8; size *= 2 {
-			tm, ok := timingFor(scale, window.MaxValue(size))
+			uses, sliding := time.Duration(2), r.IntN(2) == 0
+			if sliding {
+				uses = 3
+			}
+			tm, ok := timingFor(scale, sliding, window.MaxValue(size))
 			if !ok {
 				continue
 			}
@@ -65,8 +69,8 @@ func TestTimingLeavesTimeToRemoveRecords(t *testing.T) {
 			require.LessOrEqual(t, tm.ttl, window.MaxValue(size), what)
 			require.LessOrEqual(t, tm.ttl, uint64(maxTTL/tm.unit.Duration()), what)
 			lasts := time.Duration(tm.ttl) * tm.unit.Duration()
-			require.GreaterOrEqual(t, lasts-2*scale, minMargin, what)
-			require.Zero(t, 2*scale%tm.unit.Duration(), what)
+			require.GreaterOrEqual(t, lasts-uses*scale, minMargin, what)
+			require.Zero(t, uses*scale%tm.unit.Duration(), what)
 		}
 	}
 	require.Greater(t, found, 10_000)

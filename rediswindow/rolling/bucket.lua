@@ -56,7 +56,7 @@ end
 -- know is told T by a take or a peek.
 local function know(s, T)
   if s.T == '' then
-    local n = s.part
+    local n = s.full + s.field > s.time and s.part or 0
     s.T, s.part = T, 0
     spend(s, cost(n, T))
   elseif s.T ~= T then

@@ -1,0 +1,103 @@
+package fixedwindow
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+)
+
+// A sliding window estimates the hits of the last scale: those of the present bucket, and those of the
+// one before, weighted by how much of it lies in the last scale. Their records are those of aligned
+// windows that have names of their own, since a refused hit is not counted in them: all hits are takes.
+//
+// Each call that counts also reads the record of the bucket before, in the same round trip, until that
+// is final: no client counts there any more, and nothing is given back. A hit that depends on a record
+// which was read earlier is refused at worst: its weight only falls.
+
+// maxSettle bounds how long after the end of a bucket its count is taken for final.
+const maxSettle = 5 * time.Second
+
+// slide is what is known of a sliding window, beside the present bucket.
+type slide struct {
+	before uint64 // the count of the bucket before
+	final  bool   // before does not change any more, unless the window is set or reset
+	absent bool   // there is no record of the present bucket
+}
+
+// nameBefore returns the name of the record of the bucket before, which lives as long as the key of cl.
+func (a *aligned[T]) nameBefore(cl *conn.Call[T], bucket int64) []byte {
+	n := len(cl.Key)
+	both := a.appendName(cl.Key, bucket-1)
+	cl.Key = both[:n]
+	return both[n:]
+}
+
+// addBefore adds a request that reads the record of the bucket before.
+func (a *aligned[T]) addBefore(cl *conn.Call[T], bucket int64) {
+	conn.Add(cl, codec.Query{Key: a.nameBefore(cl, bucket)})
+}
+
+// slideOf returns what the reply to that request says, which was sent at a time.
+func (a *aligned[T]) slideOf(reply conn.Reply[T], bucket int64, sent time.Time) (s slide) {
+	if reply.OK {
+		s.before = uint64(^reply.Quota)
+	}
+	s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.scale/2, maxSettle)
+	return s
+}
+
+// estimate returns the count of a window: of a sliding window, rounded up.
+func (k *known[T]) estimate(s *state, now time.Time) uint64 {
+	if s.before == 0 {
+		return s.count
+	}
+	left := min(max(s.latestEnd.Sub(now), 0), k.scale)
+	hi, lo := bits.Mul64(s.before, uint64(left))
+	weight, rest := bits.Div64(hi, lo, uint64(k.scale))
+	if rest > 0 {
+		weight++
+	}
+	return beyond(s.count, weight)
+}
+
+// result returns a window. A sliding one ends when its count is 0 if nobody hits.
+func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
+	if !k.sliding {
+		return s.result(k.scale, s.count, now)
+	}
+	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.latestEnd, ID: s.id}
+	if s.count > 0 {
+		r.ExpiresAt = r.ExpiresAt.Add(k.scale)
+	}
+	if r.Left = r.ExpiresAt.Sub(now); r.Count == 0 || r.Left <= 0 {
+		return coalesce.Result{}
+	}
+	return r
+}
+
+// wait returns after how long a take that was refused fits a sliding window. It returns 0 for other
+// windows.
+func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
+	s, ok := k.current()
+	switch {
+	case !k.sliding || !ok && n <= limit:
+		return 0
+	case n > limit:
+		if r := k.result(&s, now); ok && r.Left > 0 {
+			return r.Left
+		}
+		return k.scale
+	}
+	end, room, before := s.latestEnd, limit-n, s.before
+	if s.count > room { // not before the next bucket, in which the hits of this one are those before
+		end, before, s.count = end.Add(k.scale), s.count, 0
+	}
+	// The hits before may weigh as much as there is room. They do for so long before the end.
+	room -= s.count
+	hi, lo := bits.Mul64(room, uint64(k.scale))
+	left, _ := bits.Div64(hi, lo, max(before, room, 1))
+	return max(end.Add(-time.Duration(left)).Sub(now), 0)
+}

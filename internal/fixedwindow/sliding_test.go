@@ -1,0 +1,349 @@
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// slidingClient returns a backend of its own with sliding windows.
+func slidingClient[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend[T] {
+	t.Helper()
+	o := options[T](t, srv)
+	o.Algorithm = window.Sliding
+	return start(t, o)
+}
+
+// alignTo sleeps until the time is a multiple of the scale.
+func alignTo(scale time.Duration) { time.Sleep(time.Until(time.Now().Truncate(scale).Add(scale))) }
+
+func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b, other := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
+		const scale = 10 * time.Second
+		alignTo(scale)
+		check := func(b *Backend[uint16], limit, n uint64, granted bool, count uint64, left, retry time.Duration) {
+			t.Helper()
+			w, _, err := b.Hit(t.Context(), "k", scale, limit, n)
+			require.NoError(t, err)
+			require.Equal(t, granted, !w.Refused)
+			require.Equal(t, count, w.Count)
+			require.Equal(t, left, w.Left)
+			require.Equal(t, retry, w.RetryAfter)
+		}
+		time.Sleep(4 * time.Second)
+		check(b, 10, 6, true, 6, 16*time.Second, 0)
+		check(other, 10, 2, true, 8, 16*time.Second, 0)
+		check(b, 10, 3, false, 8, 16*time.Second, 7250*time.Millisecond) // at 1.25 s of the next bucket, 8 weigh 7
+		check(b, 10, 11, false, 8, 16*time.Second, 16*time.Second)
+		time.Sleep(7249 * time.Millisecond)
+		check(b, 10, 3, false, 8, 8751*time.Millisecond, time.Millisecond)
+		time.Sleep(time.Millisecond)
+		check(b, 10, 3, true, 10, 18750*time.Millisecond, 0)
+		check(other, 10, 1, false, 10, 18750*time.Millisecond, 1250*time.Millisecond)
+		time.Sleep(1250 * time.Millisecond)
+		check(other, 10, 1, true, 10, 17500*time.Millisecond, 0)
+		w, _, err := b.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, w.Count)
+		time.Sleep(17500*time.Millisecond - 1)
+		w, _, err = b.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, w.Count)
+		time.Sleep(1)
+		w, _, err = b.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.Zero(t, w)
+	})
+}
+
+func TestSlidingWindowTakesOneRoundTripPerHit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, seen := observed(t)
+		o := options[uint16](t, srv)
+		o.Algorithm = window.Sliding
+		server := &counting[uint16]{Server: o.Servers[0]}
+		o.Servers[0] = server
+		b := start(t, o)
+		const scale = 10 * time.Second
+		alignTo(scale)
+		require.Equal(t, 10, hits(t, b, 10, "k", scale, 1000))
+		time.Sleep(scale)
+		require.Equal(t, 1, hits(t, b, 1, "k", scale, 1000))
+		for _, queries := range []int{20, 20, 11} { // before and after the count of the bucket before is final
+			seen.take()
+			was := server.calls.Load()
+			require.Equal(t, 10, hits(t, b, 10, "k", scale, 1000))
+			require.EqualValues(t, 10, server.calls.Load()-was)
+			require.Equal(t, queries, seen.take()[codec.OpQuery])
+			time.Sleep(maxSettle - time.Second)
+		}
+	})
+}
+
+// Many clients hit at random times. In no two buckets more hits are granted than in the worst case, and
+// never more than the estimate allows, which is computed here from what was granted.
+//
+//evidence:limits Sliding windows on servers stay within their bound
+func TestSlidingWindowsStayWithinTheirBound(t *testing.T) {
+	for _, delay := range []time.Duration{0, 100 * time.Millisecond} {
+		t.Run(fmt.Sprintf("requests take %v", delay), func(t *testing.T) {
+			t.Run("uint8", func(t *testing.T) { testSlidingBound[uint8](t, delay) })
+			t.Run("uint16", func(t *testing.T) { testSlidingBound[uint16](t, delay) })
+			t.Run("uint32", func(t *testing.T) { testSlidingBound[uint32](t, delay) })
+			t.Run("uint64", func(t *testing.T) { testSlidingBound[uint64](t, delay) })
+		})
+	}
+}
+
+// testSlidingBound has requests take up to a delay.
+func testSlidingBound[T codec.Value](t *testing.T, delay time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale, limit, clients, buckets = 4 * time.Second, 40, 8, 12
+		srv := inMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+		type grant struct{ from, to time.Time } // it was counted between these times
+		var mu sync.Mutex                       // guards grants
+		var grants []grant
+		alignTo(scale)
+		begin := time.Now()
+		var all sync.WaitGroup
+		for c := range clients {
+			o := options[T](t, srv)
+			o.Algorithm = window.Sliding
+			o.Servers[0] = &counting[T]{Server: o.Servers[0], before: func() { time.Sleep(time.Duration(rand.Int64N(int64(delay + 1)))) }}
+			b := start(t, o)
+			random := rand.New(rand.NewPCG(uint64(c), 7))
+			all.Go(func() {
+				for time.Since(begin) < buckets*scale {
+					from := time.Now()
+					w, _, err := b.Hit(t.Context(), "k", scale, limit, 1)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !w.Refused {
+						mu.Lock()
+						grants = append(grants, grant{from, time.Now()})
+						mu.Unlock()
+						if w.Count > limit {
+							t.Errorf("granted at %d", w.Count)
+						}
+					}
+					time.Sleep(time.Duration(random.Int64N(int64(scale / 40))))
+				}
+			})
+		}
+		all.Wait()
+		var count [buckets + 1]int
+		for _, g := range grants {
+			n := int(g.from.Sub(begin) / scale)
+			if g.to.Sub(begin)/scale == g.from.Sub(begin)/scale {
+				count[n]++
+			}
+		}
+		for i, n := range count {
+			if n > limit {
+				t.Errorf("bucket %d has %d", i, n)
+			}
+		}
+		if len(grants) < buckets*limit/2 || len(grants) > (buckets+1)*limit {
+			t.Errorf("%d grants", len(grants))
+		}
+		if delay > 0 {
+			return // it is not known when the hits were counted
+		}
+		for i, g := range grants { // is it within the estimate?
+			bucket := g.from.Sub(begin) / scale
+			before, own := 0, 0
+			for j, o := range grants {
+				switch o.from.Sub(begin) / scale {
+				case bucket - 1:
+					before++
+				case bucket:
+					if j <= i {
+						own++
+					}
+				}
+			}
+			left := (bucket+1)*scale - g.to.Sub(begin)
+			if float64(own)+float64(before)*float64(left)/float64(scale) > limit {
+				t.Errorf("grant %d: %d of the bucket before, %v before the end, and %d", i, before, left, own)
+			}
+		}
+	})
+}
+
+func TestSlidingWindowDoesNotCountWhatItRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		a, b := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
+		const scale = 10 * time.Second
+		alignTo(scale)
+		require.Equal(t, 5, hits(t, a, 5, "k", scale, 10))
+		for range 20 {
+			w, _, err := b.Hit(t.Context(), "k", scale, 10, 6)
+			require.NoError(t, err)
+			require.True(t, w.Refused)
+			require.EqualValues(t, 5, w.Count)
+		}
+		w, _, err := a.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, w.Count)
+		require.NoError(t, errOf(b.Hit(t.Context(), "k", scale, 10, 5)))
+		w, _, err = a.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, w.Count)
+	})
+}
+
+func errOf(w window.Window, _ bool, err error) error {
+	if err == nil && w.Refused {
+		return fmt.Errorf("refused: %+v", w)
+	}
+	return err
+}
+
+func TestSlidingWindowIsSetAndResetByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		a, b := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
+		const scale = 10 * time.Second
+		alignTo(scale)
+		require.Equal(t, 10, hits(t, a, 10, "k", scale, 10))
+		time.Sleep(scale + 6*time.Second) // the count before is final
+		require.Equal(t, 6, hits(t, a, 6, "k", scale, 10))
+		require.Error(t, errOf(a.Hit(t.Context(), "k", scale, 10, 1)))
+		_, err := b.Reset(t.Context(), "k", scale)
+		require.NoError(t, err)
+		time.Sleep(time.Second) // denials are remembered for that long
+		require.NoError(t, errOf(a.Hit(t.Context(), "k", scale, 10, 10)))
+		w, _, err := b.Set(t.Context(), "k", scale, 3)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, w.Count)
+		time.Sleep(time.Second)
+		require.NoError(t, errOf(a.Hit(t.Context(), "k", scale, 10, 7)))
+		n, _, err := b.Delete(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		w, _, err = a.Get(t.Context(), "k", scale)
+		require.NoError(t, err)
+		require.Zero(t, w)
+	})
+}
+
+func TestRecordsOfSlidingWindowsAreRemovedBeforeTheyExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b := slidingClient[uint16](t, srv)
+		const scale = 10 * time.Second
+		alignTo(scale)
+		for range 20 {
+			hits(t, b, 3, "k", scale, 1000)
+			require.LessOrEqual(t, len(windowKeys(srv)), 4)
+			time.Sleep(scale / 2)
+		}
+		time.Sleep(3 * scale)
+		require.Empty(t, windowKeys(srv))
+		require.Empty(t, srv.Expired())
+	})
+}
+
+func TestAlgorithmsThatServersCannotKeep(t *testing.T) {
+	for _, a := range []window.Algorithm{window.TokenBucket, window.SlidingLog, 99} {
+		o := options[uint16](t, inMemory(t))
+		o.Algorithm = a
+		b := start(t, o)
+		_, _, hit := b.Hit(t.Context(), "k", time.Second, 1, 1)
+		_, _, inc := b.Inc(t.Context(), "k", time.Second, 1)
+		_, _, get := b.Get(t.Context(), "k", time.Second)
+		_, _, set := b.Set(t.Context(), "k", time.Second, 1)
+		_, reset := b.Reset(t.Context(), "k", time.Second)
+		_, _, del := b.Delete(t.Context(), "k")
+		_, _, _, take := b.Take(t.Context(), "k", time.Second, 1, 1)
+		_, _, takeAll := b.TakeAll(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: 1, N: 1}}, make([]window.Window, 1))
+		for i, err := range []error{b.Check(time.Second, 1), hit, inc, get, set, reset, del, take, takeAll} {
+			require.ErrorIs(t, err, errors.ErrUnsupported, "%d", i)
+			require.ErrorContains(t, err, a.String())
+			require.ErrorContains(t, err, window.Sliding.String())
+		}
+	}
+	require.ErrorIs(t, func() error {
+		o := options[uint16](t, inMemory(t))
+		o.Algorithm = window.TokenBucket
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _, err := start(t, o).Hit(ctx, "k", 60, 1, 1)
+		return err
+	}(), window.ErrScale)
+}
+
+// A client whose clock is late still counts in the bucket before.
+func TestSlidingWindowSeesLateHitsOfTheBucketBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		a := slidingClient[uint16](t, srv)
+		o := options[uint16](t, srv)
+		o.Algorithm = window.Sliding
+		o.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
+		late := start(t, o)
+		const scale = 20 * time.Second
+		alignTo(scale)
+		require.Equal(t, 2, hits(t, a, 2, "k", scale, 10))
+		time.Sleep(scale)
+		require.NoError(t, errOf(a.Hit(t.Context(), "k", scale, 10, 1))) // 2 weigh 2
+		require.NoError(t, errOf(late.Hit(t.Context(), "k", scale, 10, 5)))
+		w, _, err := a.Hit(t.Context(), "k", scale, 10, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, w.Count) // 7 weigh 7
+
+		time.Sleep(scale + time.Second) // for late, the bucket before is the one with 7 for another second
+		w, _, err = late.Hit(t.Context(), "k", scale, 10, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2+1+1, w.Count) // with 2 of its own bucket, 7 weigh 1
+	})
+}
+
+func TestGiveBackToSlidingWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b := slidingClient[uint16](t, srv)
+		const scale = 10 * time.Second
+		alignTo(scale)
+		w, granted, _, err := b.Take(t.Context(), "k", scale, 10, 10)
+		require.NoError(t, err)
+		require.True(t, granted)
+		given, _, err := b.GiveBack(t.Context(), "k", scale, w.ID, 4)
+		require.NoError(t, err)
+		require.True(t, given)
+		require.Error(t, errOf(b.Hit(t.Context(), "k", scale, 10, 5)))
+		require.NoError(t, errOf(b.Hit(t.Context(), "k", scale, 10, 4)))
+		time.Sleep(scale)
+		given, _, err = b.GiveBack(t.Context(), "k", scale, w.ID, 4)
+		require.NoError(t, err)
+		require.False(t, given, "the bucket is over")
+		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
+		windows := make([]window.Window, 2)
+		granted, _, err = b.TakeAll(t.Context(), limits, windows)
+		require.NoError(t, err)
+		require.False(t, granted, "10 weigh 10")
+		w, _, err = b.Get(t.Context(), "l", scale)
+		require.NoError(t, err)
+		require.Zero(t, w)
+		time.Sleep(scale / 10)
+		granted, _, err = b.TakeAll(t.Context(), limits, windows)
+		require.NoError(t, err)
+		require.True(t, granted)
+	})
+}
