@@ -58,6 +58,9 @@ func New(client Client, opts ...Option) *Backend {
 	return b
 }
 
+// Algorithm implements [window.Teller].
+func (b *Backend) Algorithm() window.Algorithm { return b.algorithm }
+
 // Hit implements [window.Backend]. Every hit is counted, unless the algorithm is a rolling one. The error matches that of ctx,
 // [ErrScale] or [ErrRange], or it is an error of the client.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {

@@ -49,9 +49,11 @@ func New(client redis.UniversalClient, opts ...Option) *Backend {
 // [rediswindow.WithPrefix].
 func WithPrefix(prefix string) Option { return rediswindow.WithPrefix(prefix) }
 
-// WithAlgorithm sets when windows open and end. All backends that share windows must have the
-// same algorithm. Default: [window.PerKey].
+// WithAlgorithm sets how hits are counted, see [rediswindow.WithAlgorithm]. Default: [window.PerKey].
 func WithAlgorithm(a window.Algorithm) Option { return rediswindow.WithAlgorithm(a) }
+
+// WithMaxLog sets the largest limit of sliding logs, see [rediswindow.WithMaxLog]. It panics if n is 0.
+func WithMaxLog(n uint64) Option { return rediswindow.WithMaxLog(n) }
 
 // WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It
 // panics if now is nil.
