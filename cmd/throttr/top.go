@@ -71,7 +71,7 @@ type top struct {
 
 // run shows views until ctx ends or the user quits.
 func (t *top) run(ctx context.Context, e *env) (bool, error) {
-	cfg, err := config(e.servers)
+	cfg, err := e.config()
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,3 @@
+module github.com/throttr-go/throttr/examples/kubernetes
+
+go 1.25.0
