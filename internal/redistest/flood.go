@@ -36,8 +36,8 @@ func (f Failover) String() string {
 }
 
 // FloodFailover hits windows of an hour until each of them is full. When half of all hits are
-// allowed, it calls fail, which makes a primary of the cluster fail. The backends share the windows;
-// each has its own client.
+// allowed, it calls fail, which makes a primary of the cluster fail. The backends share the
+// windows; each has its own client.
 func FloodFailover(t testing.TB, fail func(), backends ...window.Backend) Failover {
 	t.Helper()
 	f := &flood{allowed: make([]int, floodKeys), full: make([]bool, floodKeys), half: make(chan struct{})}
