@@ -141,8 +141,10 @@ func TestInfoIsALivenessProbe(t *testing.T) {
 		took   time.Duration
 		stderr string
 	}{
-		"healthy":   {func(*testing.T, *mockserver.Server) {}, statusOK, 0, ""},
-		"slow":      {func(_ *testing.T, srv *mockserver.Server) { srv.Inject(mockserver.Fault{Op: codec.OpInfo, Delay: time.Second}) }, statusOK, time.Second, ""},
+		"healthy": {func(*testing.T, *mockserver.Server) {}, statusOK, 0, ""},
+		"slow": {func(_ *testing.T, srv *mockserver.Server) {
+			srv.Inject(mockserver.Fault{Op: codec.OpInfo, Delay: time.Second})
+		}, statusOK, time.Second, ""},
 		"down":      {func(_ *testing.T, srv *mockserver.Server) { srv.Refuse(true) }, statusError, 0, "can't connect to memory:1"},
 		"locked up": {lockUp, statusError, 2 * time.Second, "not done after 2s, see -timeout"},
 		"restarted": {func(t *testing.T, srv *mockserver.Server) { lockUp(t, srv); require.NoError(t, srv.Restart(false)) }, statusOK, 0, ""},

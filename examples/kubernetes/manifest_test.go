@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,14 +118,14 @@ func TestProbeRuns(t *testing.T) {
 	out, err := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/throttr").CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	mock := exec.Command(program, "mock")
+	mock := exec.CommandContext(t.Context(), program, "mock", "-addr", "127.0.0.1:0")
 	stdout, err := mock.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, mock.Start())
 	first, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 
-	args := append([]string(nil), command[1:]...)
+	args := slices.Clone(command[1:])
 	args[address-1] = strings.TrimSpace(first)
 	out, err = exec.Command(program, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
