@@ -79,7 +79,6 @@ type Pool[T codec.Value] struct {
 	log     *slog.Logger // has the name of the server
 	breaker breaker
 	parking *parking.Tracker
-	keeping atomic.Bool // keepParked is under way
 	silence silence
 
 	counters                 conn.Counters
@@ -104,6 +103,8 @@ type Pool[T codec.Value] struct {
 	acquiring int                               // callers that wait for a connection or a stream's place
 	streams   map[*stream[T]]struct{}
 	dedicated map[*conn.Conn[T]]struct{} // those of Dedicated that have not ended
+	keeping   bool                       // keepParked runs in the background
+	keepDue   bool                       // keepParkedSoon was called since it began
 }
 
 // attempt is an attempt to make a connection. All callers that need one share it.

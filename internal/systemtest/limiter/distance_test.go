@@ -49,7 +49,7 @@ func testFarAway[T codec.Value](t *testing.T, trip, scale time.Duration) {
 	}
 	works := trip < min(scale/2, time.Second)/2
 	for i := range windows {
-		hit(modelKey{fmt.Sprint(i), time.Hour}) // so that there are connections
+		hit(modelKey{fmt.Sprint(i), scale}) // so that there are connections
 		first := hit(key)
 		if !works {
 			require.ErrorContains(t, first.err, fmt.Sprintf("the server responds after %v, and a window of %v takes a response within %v",
