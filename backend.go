@@ -18,7 +18,7 @@ import (
 // share requests, those of two do not. docs/rate-limiting.md says how it works, and on which
 // conditions it is exact.
 //
-// Each backend has a connection of its own to each server, for opening windows. A server must
+// Each backend has some connections of its own to each server, for opening windows. A server must
 // respond within a quarter of the scale, and within 500 ms, for a window to be opened. Set, and
 // Reset and Delete of an open window, take half a scale, and at most 1 s. The clocks of clients and
 // servers need not agree, except for aligned windows (see [WithAlgorithm]).
