@@ -108,8 +108,8 @@ const (
 	// weight falls to 1.
 	Sliding
 	// SlidingLog remembers the time of every hit that was allowed. In any interval of one scale, at
-	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to the
-	// limit, which is at most 10,000 by default.
+	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to
+	// the limit, which is at most 10,000 by default.
 	SlidingLog
 )
 
