@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
 )
 
 // aligned keeps the aligned windows of a key and scale, each in a record of its own. The name of
@@ -26,7 +28,6 @@ type aligned[T codec.Value] struct {
 	known[T]
 	timing         timing
 	entry          *entry[T]
-	backend        *Backend[T]
 	server         Server[T]
 	janitor        *janitor[T]
 	prefix, suffix string // of the names of the records
@@ -36,8 +37,9 @@ type aligned[T codec.Value] struct {
 
 func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing) *aligned[T] {
 	a := &aligned[T]{
-		known:  known[T]{scale: t.scale, sliding: t.sliding, denialMemory: b.denialMemoryOf(t.scale)},
-		timing: t, entry: e, backend: b, server: b.servers[server], janitor: b.janitors[server],
+		// A record that has the name of a bucket has the same window.
+		known:  known[T]{backend: b, scale: t.scale, guard: math.MaxInt64, sliding: t.sliding, denialMemory: b.denialMemoryOf(t.scale)},
+		timing: t, entry: e, server: b.servers[server], janitor: b.janitors[server],
 	}
 	a.prefix, a.suffix = alignedName(t.scale, t.sliding, e.key)
 	return a
@@ -71,11 +73,16 @@ func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 	conn.Add(cl, codec.Insert[T]{Key: cl.Key, Quota: ^T(count), TTL: codec.TTL[T]{Amount: T(a.timing.ttl), Unit: a.timing.unit}})
 }
 
-// learnBucket makes the window of a bucket the known one.
-func (a *aligned[T]) learnBucket(bucket int64, count uint64, before slide, seen time.Time) state {
+// window returns the window of a bucket, with the count that it had at a time.
+func (a *aligned[T]) window(bucket int64, count uint64, before slide, at time.Time) state {
 	end := a.timing.end(bucket)
-	s := state{bucket: bucket, count: count, slide: before, seen: seen, earliestEnd: end, latestEnd: end}
-	a.learn(&s, a.backend.newID)
+	return state{bucket: bucket, slide: before, Window: slot.Window{Count: count, Sent: at, Received: at, Until: end, Latest: end}}
+}
+
+// learnBucket makes the window of a bucket the known one.
+func (a *aligned[T]) learnBucket(bucket int64, count uint64, before slide, at time.Time) state {
+	s := a.window(bucket, count, before, at)
+	a.learn(&s)
 	return s
 }
 
@@ -88,23 +95,23 @@ func (a *aligned[T]) Refresh(ctx context.Context) error {
 // query reads the record of the present bucket, and that of the one before if windows are sliding. It
 // returns false if there is no hit in them.
 func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error) {
-	s.seen = a.backend.now()
-	s.bucket = a.timing.bucket(s.seen)
-	cl := a.call(s.bucket, conn.Interruptible)
+	now := a.backend.now()
+	bucket := a.timing.bucket(now)
+	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	if a.sliding {
-		a.addBefore(cl, s.bucket)
+		a.addBefore(cl, bucket)
 	}
 	if _, err := a.do(ctx, cl); err != nil {
 		return s, false, err
 	}
-	if found = cl.Replies[0].OK; found {
-		s.count = uint64(^cl.Replies[0].Quota)
-	}
+	s = a.window(bucket, uint64(^cl.Replies[0].Quota), slide{}, now)
+	found = cl.Replies[0].OK
 	if a.sliding {
-		s.slide = a.slideOf(cl.Replies[1], s.bucket, s.seen)
-		s.absent = !found
-		found = found || s.before > 0
+		s.slide = a.slideOf(cl.Replies[1], bucket, now)
+		if s.absent = !found; s.absent {
+			s.Count, found = 0, s.before > 0
+		}
 	}
 	a.backend.calls.Put(cl)
 	return s, found, nil
@@ -120,7 +127,7 @@ func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
 		a.forget()
 		return r, nil
 	}
-	s = a.learnBucket(s.bucket, s.count, s.slide, s.seen)
+	a.learn(&s)
 	return a.result(&s, a.backend.now()), nil
 }
 
@@ -128,10 +135,11 @@ func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
 func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	bucket := a.timing.bucket(a.backend.now())
 	old, known := a.current()
-	if known = known && old.bucket == bucket; !known {
-		old.slide = slide{}
+	var before slide
+	if known = known && old.bucket == bucket; known {
+		before = old.slide
 	}
-	known = known && !old.absent
+	known = known && !before.absent
 	cl := a.call(bucket, conn.SingleRead)
 	if !known {
 		if err := a.janitor.addAligned(a, bucket); err != nil {
@@ -144,7 +152,6 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	n := cl.Len()
-	before := old.slide
 	if a.sliding && !before.final {
 		a.addBefore(cl, bucket)
 	}
@@ -166,17 +173,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		return coalesce.Outcome{}
 	}
 	s := a.learnBucket(bucket, uint64(^reply.Quota), before, b.Now)
-	r := a.result(&s, a.backend.now())
-	if a.sliding {
-		r.Count = a.estimate(&s, b.Now) // when nobody could have been counted later
-	}
-	if !added {
-		if b.Must {
-			return coalesce.Outcome{Err: overflowError(b.Sum, s.count, codec.Size[T]())}
-		}
-		r.Count = beyond(r.Count, b.Sum)
-	}
-	return coalesce.Outcome{Counted: true, Full: !added, Result: r}
+	return a.outcomeOf(&s, b, added, a.backend.now())
 }
 
 // GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
@@ -194,13 +191,13 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 		return false, nil
 	}
 	present, found, err := a.query(ctx)
-	if err != nil || !found || present.bucket != old.bucket || present.count < max(n, old.count) {
+	if err != nil || !found || present.bucket != old.bucket || present.Count < max(n, old.Count) {
 		return false, nil // it may have been reset, and the counter must not wrap (H3)
 	}
 	cl := a.call(old.bucket, conn.SingleRead)
 	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	cl.Stale = func() bool { return !a.backend.now().Before(old.latestEnd) }
+	cl.Stale = func() bool { return !a.backend.now().Before(old.Latest) }
 	now := a.backend.now()
 	if _, err := a.do(ctx, cl); err != nil {
 		return false, err
@@ -215,21 +212,13 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 
 // get reads the open window.
 func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
+	forgets := a.forgotten()
 	s, found, err := a.query(ctx)
 	if !found || err != nil {
 		return coalesce.Result{}, err
 	}
-	s.earliestEnd = a.timing.end(s.bucket)
-	s.latestEnd = s.earliestEnd
-	if a.sliding {
-		return a.result(&s, a.backend.now()), nil
-	}
-	if old, ok := a.current(); ok {
-		s.narrow(&old, a.guard)
-	} else {
-		a.learn(&s, a.backend.newID) // so that it has an ID
-	}
-	return s.result(a.scale, s.count, a.backend.now()), nil
+	a.meet(&s, forgets)
+	return a.result(&s, a.backend.now()), nil
 }
 
 // set replaces the record of the present bucket, in one call that nothing interrupts.
@@ -271,7 +260,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 	if r, err = a.read(ctx); err != nil || r.ExpiresAt.IsZero() {
 		return r, false, err
 	}
-	a.forget()
+	defer a.forget()
 	bucket := a.timing.bucket(a.backend.now())
 	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})

@@ -372,7 +372,7 @@ func (d *duty[T]) over() time.Time {
 		return a.timing.useEnd(d.bucket)
 	}
 	if w, ok := d.slots.current(); ok {
-		return w.latestEnd
+		return w.Latest
 	}
 	return time.Time{}
 }

@@ -52,24 +52,24 @@ func (a *aligned[T]) slideOf(reply conn.Reply[T], bucket int64, sent time.Time) 
 // estimate returns the count of a window: of a sliding window, rounded up.
 func (k *known[T]) estimate(s *state, now time.Time) uint64 {
 	if s.before == 0 {
-		return s.count
+		return s.Count
 	}
-	left := min(max(s.latestEnd.Sub(now), 0), k.scale)
+	left := min(max(s.Latest.Sub(now), 0), k.scale)
 	hi, lo := bits.Mul64(s.before, uint64(left))
 	weight, rest := bits.Div64(hi, lo, uint64(k.scale))
 	if rest > 0 {
 		weight++
 	}
-	return beyond(s.count, weight)
+	return beyond(s.Count, weight)
 }
 
 // result returns a window. A sliding one ends when its count is 0 if nobody hits.
 func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
 	if !k.sliding {
-		return s.result(k.scale, s.count, now)
+		return s.result(k.scale, s.Count, now)
 	}
-	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.latestEnd, ID: s.id}
-	if s.count > 0 {
+	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.Latest, ID: s.id}
+	if s.Count > 0 {
 		r.ExpiresAt = r.ExpiresAt.Add(k.scale)
 	}
 	if r.Left = r.ExpiresAt.Sub(now); r.Count == 0 || r.Left <= 0 {
@@ -91,12 +91,12 @@ func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 		}
 		return k.scale
 	}
-	end, room, before := s.latestEnd, limit-n, s.before
-	if s.count > room { // not before the next bucket, in which the hits of this one are those before
-		end, before, s.count = end.Add(k.scale), s.count, 0
+	end, room, before := s.Latest, limit-n, s.before
+	if s.Count > room { // not before the next bucket, in which the hits of this one are those before
+		end, before, s.Count = end.Add(k.scale), s.Count, 0
 	}
 	// The hits before may weigh as much as there is room. They do for so long before the end.
-	room -= s.count
+	room -= s.Count
 	hi, lo := bits.Mul64(room, uint64(k.scale))
 	left, _ := bits.Div64(hi, lo, max(before, room, 1))
 	return max(end.Add(-time.Duration(left)).Sub(now), 0)
