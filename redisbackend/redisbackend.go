@@ -17,6 +17,8 @@ const (
 	MaxScale = rediswindow.MaxScale
 	// DefaultPrefix is the default of [WithPrefix].
 	DefaultPrefix = rediswindow.DefaultPrefix
+	// DefaultMaxLog is the default of [WithMaxLog].
+	DefaultMaxLog = rediswindow.DefaultMaxLog
 )
 
 var (

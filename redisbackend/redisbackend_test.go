@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -17,13 +18,20 @@ func TestConformance(t *testing.T) {
 
 // conformance runs the suite on one server. Each test has a prefix of its own.
 func conformance(t *testing.T, client rueidis.Client) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
+		most, exact := uint64(redisbackend.MaxCount), time.Duration(0)
+		if a == window.SlidingLog {
+			most = redisbackend.DefaultMaxLog
+		}
+		if a.Rolling() {
+			exact = time.Microsecond // the resolution of time in Redis
+		}
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
 				b := redisbackend.New(client, redisbackend.WithPrefix(t.Name()+":"),
 					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a))
-				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: redisbackend.MaxCount}
+				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket}
 			})
 		})
 	}

@@ -63,20 +63,16 @@ func (bucket) appendTake(args []string, l *window.Limit) []string {
 
 func (b bucket) taken(l *window.Limit, granted bool, now int64, state []int64) window.Window {
 	token := tokenTime(l.Scale, l.Limit)
-	n := l.N
-	if !granted {
-		n = 0
-	}
-	w := b.describe(l.Scale, token, n, now, state)
+	w := b.describe(l.Scale, token, granted && l.N > 0, now, state)
 	if granted {
 		return w
 	}
 	var wait time.Duration
 	if l.N <= l.Limit {
 		whole, part := split(l.Scale, token*(l.Limit-l.N))
-		wait = nanoseconds(state[0]-now-int64(whole), state[1]-int64(part))
+		wait = roundUp(state[0]-now-int64(whole), state[1]-int64(part))
 	}
-	refuse(&w, l, max(wait, 0))
+	refuse(&w, l, wait)
 	return w
 }
 
@@ -86,11 +82,11 @@ func (b bucket) counted(scale time.Duration, now int64, state []int64) window.Wi
 	if token == 0 { // no take has told the limit
 		return rest(uint64(state[1]), now, state[0]+scale.Microseconds())
 	}
-	return b.describe(scale, token, 0, now, state)
+	return b.describe(scale, token, false, now, state)
 }
 
-// describe describes a bucket from which n tokens have just been taken.
-func (bucket) describe(scale time.Duration, token, n uint64, now int64, state []int64) window.Window {
+// describe describes a bucket, from which tokens have just been taken or not.
+func (bucket) describe(scale time.Duration, token uint64, taken bool, now int64, state []int64) window.Window {
 	full, part, epoch, back := state[0], state[1], state[2], state[3]
 	u := unitsOf(scale)
 	hi, lo := bits.Mul64(uint64(full-now), 1<<u)
@@ -105,21 +101,20 @@ func (bucket) describe(scale time.Duration, token, n uint64, now int64, state []
 	}
 	w := rest(count, now, full)
 	if count > 0 {
-		w.Left = nanoseconds(full-now, part)
+		w.Left = roundUp(full-now, part)
 		w.ExpiresAt = time.UnixMicro(now).Add(w.Left)
 	}
-	if n > 0 { // what was taken begins to come back when the bucket was full without it
-		whole, rest := split(scale, n*token)
-		from := full - int64(whole)
-		if part < int64(rest) {
-			from--
-		}
-		w.ID = takeID(from+back, epoch)
+	if taken {
+		w.ID = takeID(full+back, epoch)
 	}
 	return w
 }
 
-// nanoseconds returns a time in microseconds and 2^-32 µs, rounded up.
-func nanoseconds(whole, part int64) time.Duration {
-	return time.Duration(whole*1000 + (part*1000+1<<fraction-1)>>fraction)
+// roundUp returns a time in microseconds and 2^-32 µs, rounded up to microseconds: Redis has no
+// finer time.
+func roundUp(whole, part int64) time.Duration {
+	if part > 0 {
+		whole++
+	}
+	return time.Duration(whole) * time.Microsecond
 }

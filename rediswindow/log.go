@@ -29,10 +29,12 @@ func (l log) taken(limit *window.Limit, granted bool, now int64, state []int64) 
 	switch {
 	case granted && limit.N > 0:
 		w.ID = takeID(now, state[3])
-	case !granted && limit.N <= limit.Limit && w.Count > limit.Limit-limit.N:
-		refuse(&w, limit, time.Duration(state[2]-now)*time.Microsecond+limit.Scale)
 	case !granted:
-		refuse(&w, limit, 0)
+		wait := time.Duration(state[2]-now)*time.Microsecond + limit.Scale
+		if limit.N <= limit.Limit && w.Count <= limit.Limit-limit.N {
+			wait = 0
+		}
+		refuse(&w, limit, wait)
 	}
 	return w
 }

@@ -20,7 +20,7 @@ type rolling interface {
 	// appendTake appends the arguments of a take.
 	appendTake(args []string, l *window.Limit) []string
 	// taken describes what a take has left, or has found if it was refused. A take that was refused
-	// because of another one may fit: then RetryAfter is 0.
+	// because of another one is not Refused itself.
 	taken(l *window.Limit, granted bool, now int64, state []int64) window.Window
 	// counted describes a state.
 	counted(scale time.Duration, now int64, state []int64) window.Window
@@ -100,7 +100,7 @@ func (b *Backend) takeRolling(ctx context.Context, limits []window.Limit, window
 		return false, err
 	}
 	grace := ""
-	if make = make && (len(group) > 1 || limits[group[0]].N > 0); make {
+	if make {
 		grace = b.grace()
 	}
 	var keys [1]string
@@ -111,7 +111,7 @@ func (b *Backend) takeRolling(ctx context.Context, limits []window.Limit, window
 	}
 	scripts := b.rolling.scripts()
 	var response []int64
-	if fast := scripts.hit; fast != nil && make && len(group) == 1 {
+	if fast := scripts.hit; fast != nil && make && len(group) == 1 && limits[group[0]].N > 0 {
 		response, err = b.run(ctx, fast, names, args)
 	}
 	if err == nil && (len(response) == 0 || response[0] == 2) {
@@ -238,16 +238,18 @@ func rest(count uint64, now, end int64) window.Window {
 	}
 }
 
-// refuse makes w the window of a take that was refused. It would fit after wait, if it is not more than
-// its limit.
+// refuse makes w the window of a take that was refused. If it is not more than its limit, it fits after
+// wait: then it was refused because of another one if wait is not more than 0.
 func refuse(w *window.Window, l *window.Limit, wait time.Duration) {
-	w.Refused, w.RetryAfter = true, wait
-	if l.N > l.Limit {
+	switch {
+	case l.N <= l.Limit:
+		w.RetryAfter = max(wait, 0)
+	case w.Left > 0:
 		w.RetryAfter = w.Left
-		if w.Left == 0 {
-			w.RetryAfter = l.Scale
-		}
+	default:
+		w.RetryAfter = l.Scale
 	}
+	w.Refused = w.RetryAfter > 0
 }
 
 // mulDiv returns a·b/c, rounded down, and whether there was a rest. The result must fit.

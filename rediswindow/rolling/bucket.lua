@@ -1,26 +1,29 @@
--- Token buckets. A field of the hash is a bucket: its name is the scale. Its value has five doubles,
--- which are times in microseconds unless they say otherwise, and T:
+-- Token buckets. A field of the hash is a bucket: its name is the scale. Its value, with all times in
+-- microseconds, is:
 --
---   full    when the bucket is full, the whole microseconds
---   part    the rest of it, in 2^-32 µs
---   epoch   a number that changes when takes of before can't be given back any more
---   live    until when the hash lives at least
---   back    the sum of all that was given back
+--   full    when the bucket is full, the whole microseconds (a double)
+--   part    the rest of it, in 2^-32 µs (a double)
+--   epoch   a number that changes when takes of before can't be given back any more (two bytes)
+--   live    until when the hash lives at least (a double)
+--   start   the start of the epoch (a double)
+--   back    the time of all that was given back in the epoch, rounded up (a double)
 --   T       how long a token takes: "<whole microseconds> <2^-32 µs>"
+--
+-- An epoch ends when the bucket is full, when all hits are forgotten, and when T changes.
 --
 -- If T is '', no take has told the limit: part is then a number of hits, which were counted at full.
 -- The arguments of a take are scale, T, the time of all tokens less those it takes, and the time of
 -- those it takes, both as two numbers.
-local width, second, epochs = 6, 4294967296, 65536
+local width, second, epochs, format = 6, 4294967296, 65536, '<ddHddd'
 
 local function load(key, field, time)
   local s = {key = key, field = field, time = time}
   local value = redis.call('HGET', key, field)
   if value then
-    s.full, s.part, s.epoch, s.live, s.back = struct.unpack('<ddddd', value)
-    s.T = string.sub(value, 41)
+    s.full, s.part, s.epoch, s.live, s.start, s.back = struct.unpack(format, value)
+    s.T = string.sub(value, 43)
   else
-    s.full, s.part, s.epoch, s.live, s.back, s.T = time, 0, time % epochs, -longest, 0, ''
+    s.full, s.part, s.epoch, s.live, s.start, s.back, s.T = time, 0, time % epochs, -longest, time, 0, ''
   end
   return s
 end
@@ -28,13 +31,19 @@ end
 local function save(s, grace)
   local keep = s.full > s.live
   if keep then s.live = s.full + s.field end
-  redis.call('HSET', s.key, s.field, struct.pack('<ddddd', s.full, s.part, s.epoch, s.live, s.back) .. s.T)
+  redis.call('HSET', s.key, s.field, struct.pack(format, s.full, s.part, s.epoch, s.live, s.start, s.back) .. s.T)
   if keep then extend(s.key, s.live - s.time, grace) end
 end
 
+-- begin begins an epoch.
+local function begin(s) s.epoch, s.start, s.back = (s.epoch + 1) % epochs, s.time, 0 end
+
 -- refill removes what is over: a bucket is never more than full.
 local function refill(s)
-  if s.full < s.time then s.full, s.part = s.time, 0 end
+  if s.full < s.time then
+    s.full, s.part = s.time, 0
+    begin(s)
+  end
 end
 
 -- spend takes tokens of a time.
@@ -57,10 +66,11 @@ end
 local function know(s, T)
   if s.T == '' then
     local n = s.full + s.field > s.time and s.part or 0
-    s.T, s.part = T, 0
+    s.T, s.part, s.told = T, 0, n > 0
     spend(s, cost(n, T))
   elseif s.T ~= T then
-    s.T, s.epoch = T, (s.epoch + 1) % epochs
+    s.T = T
+    begin(s)
   end
   refill(s)
 end
@@ -71,7 +81,11 @@ local function fits(s, at)
   return s.full < latest or s.full == latest and s.part <= tonumber(ARGV[at + 3])
 end
 
-local function take(s, at) spend(s, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])) end
+local function take(s, at)
+  local whole, part = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  spend(s, whole, part)
+  return whole > 0 or part > 0 or s.told
+end
 
 local function count(s, n)
   if s.T ~= '' then
@@ -83,7 +97,8 @@ local function count(s, n)
 end
 
 local function clear(s)
-  s.full, s.part, s.epoch = s.time, 0, (s.epoch + 1) % epochs
+  s.full, s.part = s.time, 0
+  begin(s)
 end
 
 local function active(s)
@@ -91,19 +106,28 @@ local function active(s)
   return s.full > s.time or s.full == s.time and s.part > 0
 end
 
--- giveback gives back the time of n tokens, less what has come back of them since they were taken.
--- The place is when the bucket had been full before, and what had been given back by then, modulo
--- 2^46. What was given back since may have moved the take forward.
+-- giveback gives back the time of n tokens, less what has come back of them since they were taken. The
+-- place of a take is when the bucket was to be full after it, plus what had been given back in its epoch
+-- by then, modulo 2^46.
+--
+-- Let V be when the bucket would be full without these tokens, and without all others that were given
+-- back. What is given back must not be more than full - V. That is at least the time of n tokens if the
+-- bucket would not have been full since they were taken. Otherwise, all that was taken until then would
+-- have come back by the place - back, even if what was given back since was taken before: so it is at
+-- least place - back - time. If that is less, and something was given back in the epoch, it may have been
+-- taken later. Then nothing is given back, rather than a part.
 local function giveback(s, place, n)
   if s.T == '' then return false end
-  local from = (place - s.back - s.full + 35184372088832) % 70368744177664 - 35184372088832 + s.full
+  local left = (place - s.back - s.full + 35184372088832) % 70368744177664 - 35184372088832 + s.full - s.time
   local whole, part = cost(n, s.T)
-  whole = whole - math.max(s.time - from, 0)
-  if whole < 0 or whole == 0 and part == 0 then return false end
+  if s.time > s.start and (whole > left or whole == left and part > 0) then
+    if s.back > 0 or left <= 0 then return false end
+    whole, part = left, 0
+  end
+  s.back = (s.back + whole + (part > 0 and 1 or 0)) % 70368744177664
   s.full, s.part = s.full - whole, s.part - part
   if s.part < 0 then s.full, s.part = s.full - 1, s.part + second end
-  refill(s)
-  s.back = (s.back + whole + (part > 0 and 1 or 0)) % 70368744177664
+  if s.full < s.time then s.full, s.part = s.time, 0 end
   return true
 end
 

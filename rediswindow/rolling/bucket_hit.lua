@@ -8,16 +8,14 @@ else
   time = tonumber(time)
 end
 local key, field, T = KEYS[1], ARGV[3], ARGV[4]
-local full, part, epoch, live, back = time, 0, time % 65536, -4503599627370496, 0
+local full, part, epoch, live, start, back = time, 0, time % 65536, -4503599627370496, time, 0
 local value = call('HGET', key, field)
 if value then
-  full, part, epoch, live, back = struct.unpack('<ddddd', value)
-  local old = string.sub(value, 41)
-  if old ~= T then
-    if old == '' and part > 0 then return {2} end -- take.lua has to convert the hits
-    epoch = (epoch + 1) % 65536
-  end
-  if full < time then full, part = time, 0 end
+  full, part, epoch, live, start, back = struct.unpack('<ddHddd', value)
+  local old = string.sub(value, 43)
+  if old == '' and part > 0 then return {2} end -- take.lua has to convert the hits
+  if full < time then full, part, old = time, 0 end
+  if old ~= T then epoch, start, back = (epoch + 1) % 65536, time, 0 end
 end
 local latest = time + ARGV[5]
 if full > latest or full == latest and part > tonumber(ARGV[6]) then return {0, time, full, part, epoch, back} end
@@ -25,7 +23,7 @@ full, part = full + ARGV[7], part + ARGV[8]
 if part >= second then full, part = full + 1, part - second end
 local extend = full > live
 if extend then live = full + field end
-call('HSET', key, field, struct.pack('<ddddd', full, part, epoch, live, back) .. T)
+call('HSET', key, field, struct.pack('<ddHddd', full, part, epoch, live, start, back) .. T)
 if extend then
   local left = math.ceil((live - time) / 1000) + ARGV[2]
   if call('PTTL', key) < left then call('PEXPIRE', key, string.format('%.0f', left)) end

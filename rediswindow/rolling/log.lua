@@ -44,7 +44,7 @@ end
 local function fits(s, at)
   local limit, n = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local surplus = s.hits + n - limit
-  if surplus > 0 then s.first = s.over + surplus - 1 end -- the hit that has to be over before it fits
+  if surplus > 0 and n <= limit then s.first = s.over + surplus - 1 end -- the hit that has to be over
   return surplus <= 0
 end
 
@@ -63,8 +63,9 @@ local function count(s, n, bound)
 end
 
 local function take(s, at)
-  local limit, n = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  count(s, n, limit)
+  local n = tonumber(ARGV[at + 2])
+  if n > 0 then count(s, n, tonumber(ARGV[at + 1])) end
+  return n > 0
 end
 
 local function clear(s)

@@ -5,7 +5,7 @@
 --   load(key, field, time)    returns what is stored of a scale, a table
 --   save(s, grace)            stores it, for as long as it is needed and grace milliseconds
 --   fits(s, at)               reports whether the take with the arguments from at on fits
---   take(s, at)               makes that take
+--   take(s, at)               makes that take, and reports whether that changes what is stored
 --   count(s, n, bound)        counts n hits, whether they fit or not, but no more than the bound
 --   clear(s)                  forgets all hits, and the takes that could be given back
 --   active(s)                 reports whether there are hits

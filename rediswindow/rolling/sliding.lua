@@ -42,7 +42,11 @@ local function fits(s, at) return s.hits + weight(s) + ARGV[at + 2] <= tonumber(
 
 local function count(s, n) s.hits = math.min(s.hits + n, most) end
 
-local function take(s, at) count(s, tonumber(ARGV[at + 2])) end
+local function take(s, at)
+  local n = tonumber(ARGV[at + 2])
+  count(s, n)
+  return n > 0
+end
 
 local function clear(s) s.hits, s.before, s.epoch = 0, 0, (s.epoch + 1) % epochs end
 

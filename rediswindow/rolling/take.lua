@@ -10,7 +10,7 @@ for i = 1, #KEYS do
   if not fits(s, at) then result[1] = 0 end
 end
 for i = 1, #KEYS do
-  if result[1] == 1 and ARGV[2] ~= '' then take(states[i], (i - 1) * width + 3) save(states[i], ARGV[2]) end
+  if result[1] == 1 and ARGV[2] ~= '' and take(states[i], (i - 1) * width + 3) then save(states[i], ARGV[2]) end
   show(states[i], result, true)
 end
 return result
