@@ -79,14 +79,14 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 
 // Result is the decision on a hit.
 type Result struct {
-	Allowed    bool
+	Allowed bool
+	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
+	Degraded   bool
 	Count      uint64        // hits in the window so far, this one included
 	Limit      uint64        // as given
 	Remaining  uint64        // how many more hits of 1 would be allowed now
 	RetryAfter time.Duration // 0 if allowed; until the window ends if denied
 	ResetAt    time.Time     // when the window ends
-	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
-	Degraded bool
 }
 
 // String formats the decision.

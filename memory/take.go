@@ -10,10 +10,17 @@ import (
 
 // Take implements [window.Taker]. Errors are those of [Backend.Hit].
 func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, granted bool, err error) {
-	limits := [1]window.Limit{{Key: key, Scale: scale, Limit: limit, N: n}}
-	var windows [1]window.Window
-	granted, err = b.TakeAll(ctx, limits[:], windows[:])
-	return windows[0], granted, failed("take", key, err)
+	if err := check(ctx, scale); err != nil {
+		return w, false, failed("take", key, err)
+	}
+	s, k := b.locate(key, scale)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, now, granted, err := b.take(s, k, limit, n)
+	if err == nil && e.scale != 0 {
+		s.describe(&w, &e, now)
+	}
+	return w, granted, failed("take", key, err)
 }
 
 // TakeCount is [Backend.Take] for a caller that needs only the count, the time left and the end
@@ -21,39 +28,15 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 // long.
 func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
 	count uint64, left time.Duration, end time.Time, granted bool, err error) {
-	if scale < window.MinScale {
-		return 0, 0, end, false, failed("take", key, scaleError(scale))
-	}
-	if err := ctx.Err(); err != nil {
+	if err := check(ctx, scale); err != nil {
 		return 0, 0, end, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
-	s.mu.Lock() // unlocked without a defer, like in count
-	var e entry
-	r := s.find(k)
-	if r != nil {
-		e = r.entry()
-	}
-	now := s.hitTime(b, &e, limit, n)
-	active := e.active(now)
-	if !active {
-		e.count = 0
-	}
-	granted = n <= limit && e.count <= limit-n
-	switch {
-	case s.closed:
-		err = ErrClosed
-	case !granted || n == 0:
-	case active:
-		e.add(n, now)
-		r.set(e)
-	default:
-		e, err = b.open(s, k, r, n, now)
-		active = true
-	}
-	if err != nil || !active {
+	s.mu.Lock() // unlocked without a defer, like in HitCount
+	e, now, granted, err := b.take(s, k, limit, n)
+	if err != nil || e.scale == 0 {
 		s.mu.Unlock()
-		return 0, 0, end, granted && err == nil, failed("take", key, err)
+		return 0, 0, end, granted, failed("take", key, err)
 	}
 	ends := e.end()
 	end = s.timeOf(ends)
@@ -61,20 +44,56 @@ func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration
 	return e.count, minus(ends, now), end, granted, nil
 }
 
+// take takes n of a window if its count stays within limit. It returns the window, which has a
+// scale of 0 if it is not active, and the time. The mutex is held.
+func (b *Backend) take(s *shard, k id, limit, n uint64) (e entry, now int64, granted bool, err error) {
+	r := s.find(k)
+	if r != nil {
+		e = r.entry()
+	}
+	now = s.hitTime(b, &e, limit, n)
+	if !e.active(now) {
+		e = entry{}
+	}
+	granted = n <= limit && e.count <= limit-n
+	switch {
+	case s.closed:
+		return e, now, false, ErrClosed
+	case !granted || n == 0:
+	case e.scale != 0:
+		e.add(n, now)
+		r.setCount(&e)
+	default:
+		e, err = b.open(s, k, r, n, now)
+	}
+	return e, now, granted && err == nil, err
+}
+
+// Taken is what [Backend.TakeCounts] returns of a window. It is zero if there is no window.
+type Taken struct {
+	Count uint64
+	Left  time.Duration
+	End   time.Time
+}
+
+// TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left and the end
+// of each window. If the takes are granted, the time left may be up to 0.1 s too long.
+func (b *Backend) TakeCounts(ctx context.Context, limits []window.Limit, taken []Taken) (granted bool, err error) {
+	return b.takeAll(ctx, limits, func(i int, s *shard, e entry, now int64) {
+		ends := e.end()
+		taken[i] = Taken{e.count, minus(ends, now), s.timeOf(ends)}
+	})
+}
+
 // TakeAll implements [window.Taker]. It holds the mutexes of all shards of the windows at once.
 // Errors are those of [Backend.Hit].
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (granted bool, err error) {
-	return b.takeAll(ctx, limits, windows, false)
+	clear(windows)
+	return b.takeAll(ctx, limits, func(i int, s *shard, e entry, now int64) { s.describe(&windows[i], &e, now) })
 }
 
-// TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left, the end and
-// the ID of each window.
-func (b *Backend) TakeCounts(ctx context.Context, limits []window.Limit, windows []window.Window) (granted bool, err error) {
-	return b.takeAll(ctx, limits, windows, true)
-}
-
-// takeAll makes all takes or none, and describes their windows.
-func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []window.Window, brief bool) (granted bool, err error) {
+// takeAll makes all takes or none. It describes the windows that are active then.
+func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, describe func(i int, s *shard, e entry, now int64)) (granted bool, err error) {
 	for i := range limits {
 		if limits[i].Scale < window.MinScale {
 			return false, scaleError(limits[i].Scale)
@@ -84,19 +103,21 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []
 		return false, err
 	}
 	var few [4]taking
-	all := few[:0]
+	all := few[:]
 	if len(limits) > len(few) {
-		all = make([]taking, 0, len(limits))
+		all = make([]taking, len(limits))
 	}
 	all = all[:len(limits)]
-	for i := range limits {
+	for i := range all {
 		all[i].shard, all[i].id = b.locate(limits[i].Key, limits[i].Scale)
 	}
 	var fewShards [len(few)]*shard
 	shards := lockAll(fewShards[:0], all)
 	if granted, err = b.takeLocked(limits, all); err == nil {
 		for i := range all {
-			all[i].describe(&windows[i], brief)
+			if t := &all[i]; t.entry.scale != 0 {
+				describe(i, t.shard, t.entry, t.now)
+			}
 		}
 	}
 	for _, s := range shards {
@@ -164,20 +185,6 @@ func (b *Backend) takeLocked(limits []window.Limit, all []taking) (granted bool,
 	return granted, nil
 }
 
-// describe sets w to the state of the window of a take. If brief is true, it sets only what
-// TakeCounts returns.
-func (t *taking) describe(w *window.Window, brief bool) {
-	switch {
-	case t.entry.scale == 0:
-		*w = window.Window{}
-	case brief:
-		ends := t.entry.end()
-		w.Count, w.ID, w.Left, w.ExpiresAt = t.entry.count, t.entry.id(), minus(ends, t.now), t.shard.timeOf(ends)
-	default:
-		t.shard.describe(w, &t.entry, t.now)
-	}
-}
-
 // isRepeated reports whether two takes are of the same window.
 func isRepeated(all []taking) bool {
 	for i := range all {
@@ -216,7 +223,7 @@ func (b *Backend) addAll(limits []window.Limit, all []taking, refresh bool) erro
 		case n == 0:
 		case t.entry.scale != 0:
 			t.entry.add(n, t.now)
-			t.record.set(t.entry)
+			t.record.setCount(&t.entry)
 		default:
 			e, err := b.open(t.shard, t.id, t.record, n, t.now)
 			if err != nil {

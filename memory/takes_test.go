@@ -81,11 +81,11 @@ func TestFastTakesDecideAsOthersDo(t *testing.T) {
 				require.Equal(t, w.Left, left)
 				require.True(t, w.ExpiresAt.Equal(end))
 			} else {
-				windows := make([]window.Window, 1)
-				granted, err := b.TakeCounts(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: limit, N: n}}, windows)
+				taken := make([]memory.Taken, 1)
+				granted, err := b.TakeCounts(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: limit, N: n}}, taken)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
-				require.Equal(t, window.Window{Count: w.Count, ExpiresAt: w.ExpiresAt, Left: w.Left, ID: windows[0].ID}, windows[0])
+				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[0])
 			}
 			clock.Advance(37 * time.Millisecond)
 		}
