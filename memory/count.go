@@ -3,8 +3,6 @@ package memory
 import (
 	"context"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 // HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end

@@ -131,11 +131,15 @@ func (b *Backend) add(ctx context.Context, call, key string, scale time.Duration
 	s.mu.Lock()
 	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
 	e, now, err := b.hit(s, k, 0, increment)
-	if err == nil {
-		s.describe(&w, &e, now)
+	if err != nil {
+		s.mu.Unlock()
+		return w, failed(call, key, err)
 	}
+	end := s.timeOf(e.end())
 	s.mu.Unlock()
-	return w, failed(call, key, err)
+	w.Count, w.ExpiresAt, w.Left, w.ID = e.count, end, minus(e.end(), now), e.id()
+	w.StartedAt, w.UpdatedAt = end.Add(minus(e.start, e.end())), end.Add(-w.Left)
+	return w, nil
 }
 
 // Inc implements [window.Backend]. A count stays at the largest uint64. Errors are those of

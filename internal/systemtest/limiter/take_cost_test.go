@@ -124,7 +124,7 @@ func (c *costed) reserve(keys ...string) {
 //evidence:takes A take costs servers the requests and round trips that docs/reservations.md names
 func TestRequestsOfTakes(t *testing.T) {
 	const denialMemory = time.Second
-	three := []string{"a", "b", "c"}
+	three := []string{"a", "b", "x"}
 	synctest.Test(t, func(t *testing.T) {
 		c := newCosted(t, 1, window.PerKey)
 		c.costs("a take, first window of a key", takeCost{inserts: 1, queries: 2, trips: 2}, func() { c.take(c.limiter, true, 1, "a") })
@@ -136,7 +136,7 @@ func TestRequestsOfTakes(t *testing.T) {
 		c.take(c.other, true, 4, "a")
 		c.costs("a take that does not fit any more", takeCost{updates: 2, queries: 1, trips: 2}, func() { c.take(c.limiter, false, 4, "a") })
 	})
-	for servers, trips := range map[int]int{1: 1, 2: 2} {
+	for servers, trips := range map[int]int{1: 1, 2: 2} { // of two servers, the first one has one of the keys
 		synctest.Test(t, func(t *testing.T) {
 			c := newCosted(t, servers, window.PerKey)
 			for _, key := range three {
@@ -148,6 +148,26 @@ func TestRequestsOfTakes(t *testing.T) {
 			c.costs(name("three takes, one does not fit, just read"), takeCost{}, func() { c.take(c.limiter, false, 8, three...) })
 			time.Sleep(denialMemory)
 			c.costs(name("three takes, one does not fit, read a while ago"), takeCost{queries: 3, trips: trips}, func() { c.take(c.limiter, false, 8, three...) })
+			for _, key := range three {
+				c.take(c.other, true, 4, key)
+			}
+			// On two servers, the first one refuses, and the second one is not asked.
+			asked := map[int]int{1: 3, 2: 1}[servers]
+			c.costs(name("three takes, none fits any more"), takeCost{updates: 2 * asked, queries: asked, trips: 2}, func() { c.take(c.limiter, false, 4, three...) })
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCosted(t, 1, window.PerKey)
+		c.costs("three takes, first windows", takeCost{inserts: 3, queries: 12, trips: 9}, func() { c.take(c.limiter, true, 1, three...) })
+		c.costs("three takes, two known windows", takeCost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c := newCosted(t, 1, window.Aligned)
+		for _, key := range three {
+			c.take(c.limiter, true, 1, key)
+		}
+		c.costs("a take, known aligned window", takeCost{updates: 1, queries: 1, trips: 1}, func() { c.take(c.limiter, true, 1, "a") })
+		c.costs("a take and a give-back, known aligned window", takeCost{updates: 2, queries: 3, trips: 3}, func() { c.reserve("a") })
+		c.costs("three takes, known aligned windows", takeCost{updates: 3, queries: 3, trips: 3}, func() { c.take(c.limiter, true, 1, three...) })
+	})
 }
