@@ -65,6 +65,7 @@ func testCutGiveBacks[T codec.Value](t *testing.T, algorithm window.Algorithm) {
 			lossy++
 			lost += n
 		}
+		require.LessOrEqual(t, n, uint64(8+5), "a cut loses what one call has taken, at most")
 		if c == nil {
 			require.Zero(t, n, "nothing is lost without a cut")
 			require.Zero(t, m.failed)
@@ -89,10 +90,10 @@ func (m *cutTakes) run() (lost uint64) {
 	m.use([]uint64{3}, []uint64{0})
 
 	for _, key := range []string{"a", "b"} {
+		// What was added by a take that was refused can be lost, too: then the count may exceed the limit.
 		n, err := m.other.Get(m.Context(), key, cutScale)
 		require.NoError(m, err, m.what)
 		require.GreaterOrEqual(m, n, m.held[key], "%s: more of %s is held than is counted", m.what, key)
-		require.LessOrEqual(m, n, uint64(cutLimit), m.what)
 		lost += n - m.held[key]
 		for {
 			res, err := m.other.Take(m.Context(), key, cutScale, cutLimit, 1)
