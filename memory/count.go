@@ -2,17 +2,23 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
 // HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end
-// of the window. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
+// of a fixed window: with a rolling algorithm, it returns an error that matches
+// [errors.ErrUnsupported], see [Backend.TakeCount]. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
 // count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
 // Hit.
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	count uint64, left time.Duration, end time.Time, err error) {
 	if err := check(ctx, scale); err != nil {
 		return 0, 0, end, failed("hit", key, err)
+	}
+	if b.rolling {
+		return 0, 0, end, failed("hit", key, errNotFixed)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
@@ -29,6 +35,9 @@ func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration,
 	s.mu.Unlock()
 	return e.count, minus(ends, now), end, nil
 }
+
+// errNotFixed is the error of a HitCount or TakeCounts with a rolling algorithm.
+var errNotFixed = fmt.Errorf("memory: this call is for fixed windows: %w", errors.ErrUnsupported)
 
 // hit counts a hit, and returns its window and its time. The mutex is held.
 //

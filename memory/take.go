@@ -10,6 +10,9 @@ import (
 
 // Take implements [window.Taker]. Errors are those of [Backend.Hit].
 func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, granted bool, err error) {
+	if b.rolling {
+		return b.hitRolling(ctx, "take", key, scale, limit, n)
+	}
 	if err := check(ctx, scale); err != nil {
 		return w, false, failed("take", key, err)
 	}
@@ -25,9 +28,13 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 
 // TakeCount is [Backend.Take] for a caller that needs only the count, the time left and the end
 // of the window, like [Backend.HitCount]. If the take is granted, left may be up to 0.1 s too
-// long.
+// long. With a rolling algorithm it is never too long. If the take is refused then, left is the
+// RetryAfter of the window.
 func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
 	count uint64, left time.Duration, end time.Time, granted bool, err error) {
+	if b.rolling {
+		return b.takeCountRolling(ctx, key, scale, limit, n)
+	}
 	if err := check(ctx, scale); err != nil {
 		return 0, 0, end, false, failed("take", key, err)
 	}
@@ -77,8 +84,12 @@ type Taken struct {
 }
 
 // TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left and the end
-// of each window. If the takes are granted, the time left may be up to 0.1 s too long.
+// of each fixed window. If the takes are granted, the time left may be up to 0.1 s too long. With a
+// rolling algorithm, the error matches [errors.ErrUnsupported].
 func (b *Backend) TakeCounts(ctx context.Context, limits []window.Limit, taken []Taken) (granted bool, err error) {
+	if b.rolling {
+		return false, errNotFixed
+	}
 	if len(limits) <= fewTakes && ctx.Err() == nil && b.takeFew(limits, taken) {
 		return true, nil
 	}
@@ -195,6 +206,9 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, taken []Ta
 		if limits[i].Scale < window.MinScale {
 			return false, scaleError(limits[i].Scale)
 		}
+		if err := b.checkLimit(limits[i].Limit); err != nil {
+			return false, err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -214,16 +228,20 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, taken []Ta
 	for _, s := range shards {
 		s.mu.Lock()
 	}
-	granted, added, err := b.takeLocked(limits, all)
-	for i := 0; err == nil && i < len(all); i++ {
-		t, n := &all[i], uint64(0)
-		if granted && !added {
-			n = limits[i].N
-		}
-		if taken != nil {
-			t.count(n, &taken[i])
-		} else {
-			t.describe(n, &windows[i])
+	var added bool
+	if b.rolling {
+		granted, err = b.rollAll(limits, all, windows)
+	} else if granted, added, err = b.takeLocked(limits, all); err == nil {
+		for i := range all {
+			t, n := &all[i], uint64(0)
+			if granted && !added {
+				n = limits[i].N
+			}
+			if taken != nil {
+				t.count(n, &taken[i])
+			} else {
+				t.describe(n, &windows[i])
+			}
 		}
 	}
 	for _, s := range shards {
@@ -238,8 +256,9 @@ type taking struct {
 	id     id
 	record record // nil: none
 	now    int64
-	active bool // the record has an active window
-	opened bool // the take has opened it
+	active bool  // the record has an active window
+	opened bool  // the take has opened it
+	entry  entry // before the take, with a rolling algorithm
 }
 
 // takeLocked decides on all takes. If they are granted and a window has to be opened for one, or
@@ -388,6 +407,10 @@ func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration,
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.rolling {
+		ok, err := b.giveBackRolling(s, k, windowID, n)
+		return ok, failed("give back", key, err)
+	}
 	if s.closed {
 		return false, failed("give back", key, ErrClosed)
 	}

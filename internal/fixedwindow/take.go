@@ -30,7 +30,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 	}
 	r, sent, err := e.coalescer.Do(ctx, coalesce.Hit{Limit: limit, Increment: n, Take: true})
 	if errors.Is(err, coalesce.ErrAttempts) {
-		err = staleError(scale)
+		err = overError(scale)
 	}
 	if err != nil {
 		return w, false, sent, queueError(err)
@@ -126,7 +126,8 @@ func (t *take[T]) fits() bool {
 }
 
 // takesOf returns the takes of limits, of which some may have the same window. Their order is the
-// same for all clients: so of callers that want the same windows, one gets ahead of the others.
+// same for all clients: so of callers that want the same windows, one gets ahead of the others. It
+// is the order of servers and scales, so that takes with the same link follow each other.
 func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	for i, l := range limits {
 		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })
@@ -139,7 +140,7 @@ func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 		takes[k].Limit.Limit = min(takes[k].Limit.Limit, l.Limit)
 	}
 	slices.SortFunc(takes, func(x, y take[T]) int {
-		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Key, y.Key), cmp.Compare(x.Scale, y.Scale))
+		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Scale, y.Scale), cmp.Compare(x.Key, y.Key))
 	})
 	return takes
 }

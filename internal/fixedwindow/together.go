@@ -10,12 +10,12 @@ import (
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
-// maxTogether bounds the takes that are made together, so that their call fits one read of a server.
+// maxTogether bounds the takes that are made together, so that a call fits one read of a server.
 const maxTogether = 12
 
-// takeTogether makes takes of known windows with one call for each server, one server after the
-// other. If one is refused, it gives back the others, with one call for each server. If a window is
-// known to have no room, it reads all of them, unless that was done not long ago.
+// takeTogether makes takes of known windows with one call for each link, one link after the other. If
+// one is refused, it gives back the others, with one call for each link. If a window is known to have
+// no room, it reads all of them, unless that was done not long ago.
 //
 // It is not done if a window is not known, if a hit or take on one of them is in flight, as others
 // then share the next request, or if windows are aligned.
@@ -88,10 +88,10 @@ func release[T codec.Value](takes []take[T]) {
 	}
 }
 
-// nextServer returns how many of the takes are on the server of the first one.
-func nextServer[T codec.Value](takes []take[T]) int {
+// ofLink returns how many of the takes have the link of the first one.
+func ofLink[T codec.Value](takes []take[T]) int {
 	n := 1
-	for n < len(takes) && takes[n].server == takes[0].server {
+	for n < len(takes) && takes[n].slots.link == takes[0].slots.link {
 		n++
 	}
 	return n
@@ -108,10 +108,10 @@ func (b *Backend[T]) callFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
 	return cl
 }
 
-// readTogether reads the known windows, with one call for each server.
+// readTogether reads the known windows, with one call for each link.
 func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 	for len(takes) > 0 {
-		n := nextServer(takes)
+		n := ofLink(takes)
 		part := takes[:n]
 		takes = takes[n:]
 		cl := b.callFor(part, conn.Interruptible)
@@ -119,8 +119,8 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		for i := range part {
 			s := part[i].slots
 			known, _ := s.current()
-			ids[i] = known.slot
-			s.add(cl, slot.Request{Verb: slot.Query, Slot: known.slot})
+			ids[i] = known.Slot
+			s.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
 		}
 		from, to, _, err := part[0].slots.ask(ctx, cl, b.now())
 		if err != nil {
@@ -140,13 +140,13 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
-		part = part[:nextServer(part)]
+		part = part[:ofLink(part)]
 		lost, fit, sent, err := b.countOn(ctx, part)
 		if begun += len(part); !lost && fit && err == nil {
 			continue
 		}
 		for asked := takes[:begun]; len(asked) > 0; {
-			n := nextServer(asked)
+			n := ofLink(asked)
 			b.giveBackTogether(context.WithoutCancel(ctx), asked[:n])
 			asked = asked[n:]
 		}
@@ -155,7 +155,7 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, 
 	return true, true, false, nil
 }
 
-// countOn makes the takes of windows on one server. Lost says that a window was over by then, and
+// countOn makes the takes of windows with one link. Lost says that a window was over by then, and
 // fit that all takes are within their limits.
 func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, sent bool, err error) {
 	now := b.now()
@@ -163,7 +163,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	for i := range part {
 		t := &part[i]
 		known, _ := t.slots.current()
-		t.action = t.slots.Join(slot.Window{Slot: known.slot, Until: known.until})
+		t.action = t.slots.Join(slot.Window{Slot: known.Slot, Until: known.until})
 		t.slots.addJoin(cl, t.action, t.N)
 	}
 	from, to, c, sent, err := part[0].slots.askOnLink(ctx, cl)
@@ -194,7 +194,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	return lost, fit, sent, err
 }
 
-// giveBackTogether gives back what takes on one server have taken. What fails stays counted until the
+// giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
 // windows end.
 func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 	cl := b.callFor(part, conn.SingleRead)
