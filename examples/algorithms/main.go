@@ -40,7 +40,7 @@ func run(ctx context.Context, out io.Writer) error {
 		times []time.Duration
 	}{
 		{"A bursty caller: a request at 0 s, and then bursts of 9", bursty()},
-		{"A steady caller: a request each 0.75 s, which is a third too many", steady()},
+		{"A steady caller: a request each half second, which is twice as many as the limit", steady()},
 	} {
 		fmt.Fprintf(out, "\n%s:\n\n%-20s  %s  most in any %v\n", caller.name, "", ruler(), scale)
 		fmt.Fprintf(out, "%-20s  %s\n", "sent", chart(caller.times, caller.times))
@@ -69,7 +69,7 @@ func bursty() []time.Duration {
 
 // steady returns the times of requests that come one by one.
 func steady() (times []time.Duration) {
-	for at := time.Duration(0); at < length; at += 750 * time.Millisecond {
+	for at := time.Duration(0); at < length; at += scale / (2 * limit) {
 		times = append(times, at)
 	}
 	return times

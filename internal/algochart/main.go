@@ -39,7 +39,7 @@ func charts() []chart {
 	}
 	return []chart{
 		{"algorithms-bursty", "A bursty caller: 1 hit at 0 s, and then bursts of 150 hits in a second", bursty},
-		{"algorithms-steady", "A steady caller: 15 hits a second, which is half as many again as the limit", evenly(0, length, 600)},
+		{"algorithms-steady", "A steady caller: 16 hits a second", evenly(0, length, 640)},
 	}
 }
 

@@ -18,7 +18,7 @@ type bound func(r rate, allowed []intervals.Hit) error
 
 // bounds are those of the algorithms.
 var bounds = map[window.Algorithm]bound{
-	window.PerKey:      inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
+	window.PerKey:      inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
 	window.Aligned:     inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
 	window.Sliding:     inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
 	window.SlidingLog:  inEveryScale(func(limit uint64) uint64 { return limit }),
@@ -86,7 +86,7 @@ func TestLimitsHoldInEveryInterval(t *testing.T) {
 // TestWorstCasesAreReached shows that the bounds of the documents are not too high.
 func TestWorstCasesAreReached(t *testing.T) {
 	for algorithm, most := range map[window.Algorithm]uint64{
-		window.PerKey: 200, window.Aligned: 200, window.Sliding: 199, window.SlidingLog: 100, window.TokenBucket: 199,
+		window.PerKey: 199, window.Aligned: 200, window.Sliding: 199, window.SlidingLog: 100, window.TokenBucket: 199,
 	} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			worst, random := uint64(0), rand.New(rand.NewPCG(5, 6))

@@ -12,38 +12,51 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestSlidingIsCloseToAnExactLog measures the error of Sliding, for hits at random times: by how much
-// what it allows in the long run differs from what an exact log allows; how many decisions are not
-// those of an exact log of what Sliding itself has allowed; and the most that it allows in any
-// interval of a scale. docs/algorithms.md has the figures.
+// slidingError is how far Sliding is from an exact log.
+type slidingError struct {
+	allowed float64 // how much more it allows than a log that gets the same hits, in %
+	count   float64 // by how much its count is wrong on average, in % of the limit
+	differs float64 // decisions that are not those of a log of what it has allowed itself, in %
+	most    uint64  // hits in any interval of a scale
+}
+
+// slidingErrorOf measures with hits at random times, demand·limit in a scale on average.
+func slidingErrorOf(t *testing.T, r rate, demand float64, hits int) (e slidingError) {
+	random := func() caller { return atRandom(rand.New(rand.NewPCG(11, 12)), r, demand) }
+	exact := call(newReferenceLog(r), random(), hits)
+	own := referenceLog{rate: r}
+	sliding := inMemory(t, window.Sliding, r)
+	allowed := call(func(at time.Duration, n uint64) decision {
+		own.forget(at)
+		fits := own.sum+n <= r.limit
+		d := sliding(at, n)
+		if d.allowed != fits {
+			e.differs++
+		}
+		if d.allowed {
+			own.hits, own.sum = append(own.hits, intervals.Hit{At: at, N: n}), own.sum+n
+		}
+		e.count += math.Abs(float64(d.count) - float64(own.sum))
+		return d
+	}, random(), hits)
+	e.allowed = 100 * (float64(len(allowed))/float64(len(exact)) - 1)
+	e.count *= 100 / float64(hits) / float64(r.limit)
+	e.differs *= 100 / float64(hits)
+	e.most = intervals.Busiest(allowed, r.scale).Hits
+	return e
+}
+
+// TestSlidingIsCloseToAnExactLog measures the error of Sliding. docs/algorithms.md has the figures.
 //
-//evidence:limits Sliding windows allow as many random hits as an exact log, to 1 %
+//evidence:limits Sliding windows allow as many hits at random times as an exact log, to 1.5 %, and their count is wrong by less than 3 % of the limit on average, with limits of 100 and more
 func TestSlidingIsCloseToAnExactLog(t *testing.T) {
-	for _, r := range []rate{{time.Minute, 10}, {time.Minute, 100}, {time.Minute, 1000}} {
+	for _, limit := range []uint64{10, 100, 1000} {
 		for _, demand := range []float64{0.5, 0.8, 1, 1.25, 2, 5} {
-			random := func() caller { return atRandom(rand.New(rand.NewPCG(11, 12)), r, demand) }
-			hits := hitsOf(20)
-			exact := call(newReferenceLog(r), random(), hits)
-
-			own, wrong := referenceLog{rate: r}, 0
-			sliding := inMemory(t, window.Sliding, r)
-			allowed := call(func(at time.Duration, n uint64) decision {
-				d := sliding(at, n)
-				own.forget(at)
-				if d.allowed != (own.sum+n <= r.limit) {
-					wrong++
-				}
-				if d.allowed {
-					own.hits, own.sum = append(own.hits, intervals.Hit{At: at, N: n}), own.sum+n
-				}
-				return d
-			}, random(), hits)
-
-			differs := float64(len(allowed))/float64(len(exact)) - 1
-			t.Logf("%4d in %v, demand %.0f %%: allows %+.2f %% of what an exact log does; %.2f %% of the decisions differ; at most %d in a scale",
-				r.limit, r.scale, 100*demand, 100*differs, 100*float64(wrong)/float64(hits), intervals.Busiest(allowed, r.scale).Hits)
-			if r.limit >= 100 {
-				require.Less(t, math.Abs(differs), 0.01)
+			e := slidingErrorOf(t, rate{time.Minute, limit}, demand, hitsOf(5))
+			t.Logf("| %d | %.0f %% | %+.1f %% | %.1f %% | %.1f %% | %d |", limit, 100*demand, e.allowed, e.count, e.differs, e.most)
+			if limit >= 100 {
+				require.Less(t, math.Abs(e.allowed), 1.5)
+				require.Less(t, e.count, 3.0)
 			}
 		}
 	}
