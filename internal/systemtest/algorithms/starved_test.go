@@ -13,8 +13,8 @@ import (
 
 // starves returns an error if a caller that was refused, and waits for exactly as long as it was told,
 // is refused again, or if it need not have waited for as long.
-func starves(start func(rate) limiter) error {
-	random := rand.New(rand.NewPCG(7, 8))
+func starves(algorithm window.Algorithm, start func(rate) limiter) error {
+	random, rates := rand.New(rand.NewPCG(7, 8)), ratesOf(algorithm)
 	for _, p := range patterns {
 		for _, r := range rates {
 			l, next := start(r), p.start(random, r)
@@ -51,16 +51,16 @@ func TestCallerThatWaitsForRetryAfterIsAllowed(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
-			require.NoError(t, starves(func(r rate) limiter { return inMemory(t, algorithm, r) }))
+			require.NoError(t, starves(algorithm, func(r rate) limiter { return inMemory(t, algorithm, r) }))
 		})
 	}
 }
 
 func TestWrongRetryAfterIsFound(t *testing.T) {
 	for algorithm, start := range references {
-		require.NoError(t, starves(start), "%v", algorithm)
+		require.NoError(t, starves(algorithm, start), "%v", algorithm)
 		for _, wrong := range []time.Duration{-1, 1} {
-			require.Error(t, starves(func(r rate) limiter {
+			require.Error(t, starves(algorithm, func(r rate) limiter {
 				l := start(r)
 				return func(at time.Duration, n uint64) decision {
 					d := l(at, n)
@@ -82,6 +82,7 @@ func TestNothingIsWasted(t *testing.T) {
 	for _, algorithm := range []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
+			rates := ratesOf(algorithm)
 			for _, p := range patterns {
 				for _, r := range rates {
 					calls := hitsOf(len(patterns) * len(rates))
