@@ -52,8 +52,8 @@ type opened struct {
 	check  func(scale time.Duration, limit uint64) error
 	stats  func() OpenStats
 	close  func() error
-	// attempted returns, for a server of a lazy client, what is closed at the end of the first
-	// attempt to connect.
+	// attempted returns, for a server of a lazy client, a channel that is closed at the end of the
+	// first attempt to connect.
 	attempted func(server int) <-chan struct{}
 }
 
@@ -203,8 +203,8 @@ func openLazily(ctx context.Context, cfg Config, opts []BackendOption) *OpenBack
 // errNotYet says that the first attempt to connect is still under way.
 var errNotYet = fmt.Errorf("%w: no response yet", ErrConnect)
 
-// ask asks a server for its value size until it, or another one, has answered. It calls attempted
-// after the first attempt.
+// ask asks a server for its value size until this server, or another one, has responded. It calls
+// attempted after the first attempt.
 func (b *OpenBackend) ask(server int, attempted func()) {
 	defer attempted()
 	name := b.cfg.Servers[server]

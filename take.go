@@ -11,8 +11,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Limit is a take for [RateLimit.TakeAll] and [RateLimit.Reserve]: N of the window of Key and
-// Scale, if the count stays within Limit.
+// Limit is a take for [RateLimit.TakeAll] and [RateLimit.Reserve]: it adds N to the count of the
+// window of Key and Scale, if the count stays within Limit.
 type Limit = window.Limit
 
 // CostError is a take of more than the whole limit, which no window can grant. Nothing was asked
@@ -148,13 +148,13 @@ func (r *RateLimit) Peek(ctx context.Context, key string, scale time.Duration, l
 // taking is a call that takes.
 type taking struct {
 	limits []Limit
-	event  Event // what the events of the limits have in common; its Err: the backend has failed
+	event  Event // what the events of the limits have in common; Err is set if the backend has failed
 
 	granted bool
 	results []Result
 	windows []Window     // of the backend that has decided
-	backend window.Taker // that has decided; nil: a policy
-	store   Backend      // the same
+	backend window.Taker // the backend that has decided; nil if a policy has
+	store   Backend      // backend, as a Backend
 }
 
 var errNoTaker = fmt.Errorf("throttr: the backend can't take: %w", errors.ErrUnsupported)
@@ -219,7 +219,7 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 		case t.granted:
 			e.Kind, e.Result = EventAllowed, t.results[i]
 		case t.results[i].Allowed:
-			continue // not counted, as another limit has refused
+			continue // not counted, because another limit has refused
 		default:
 			e.Kind, e.Result = EventDenied, t.results[i]
 		}
@@ -227,8 +227,8 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 	}
 }
 
-// DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken. It
-// matches [context.DeadlineExceeded].
+// DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken.
+// It matches [context.DeadlineExceeded].
 type DeadlineError struct {
 	Key   string
 	Scale time.Duration // the length of the window
@@ -252,18 +252,22 @@ func WithMaxWaiters(n int) Option { return func(r *RateLimit) { r.maxWaiters = n
 
 // Wait waits until [RateLimit.Take] is granted. It is first come, first served: of the callers that
 // wait for windows of one key and scale with this RateLimit, only the first asks the backend, and
-// the others follow in the order of their calls. Other RateLimits and processes have queues of their
-// own.
+// the others follow in the order of their calls. Other RateLimits and processes have queues of
+// their own.
 //
-// While the first caller waits for the end of a window, it asks every tenth of the scale, but at least
-// every second, and when a reservation of this RateLimit is settled: somebody may have given back or
-// reset the window.
+// While the first caller waits for the end of a window, it asks every tenth of the scale, but at
+// least every second, because others may give back or reset the window. It also asks when a
+// reservation of this RateLimit is settled.
 //
-// Wait fails at once, and nothing is taken, with a [*CostError] if n is more than limit, with a
-// [*DeadlineError] if all those before it and the current window leave no room before ctx's deadline,
-// and with [ErrOverloaded] if too many wait already: see [WithMaxWaiters]. Other errors are those of
-// ctx and of Take. A [Policy] that allows hits allows the take, and one that denies them makes Wait
-// continue, until the backend works again.
+// Wait fails at once, and takes nothing, in these cases:
+//
+//   - n is more than limit: a [*CostError]
+//   - the callers before it take so much that its turn comes after ctx's deadline: a
+//     [*DeadlineError]
+//   - too many wait already, see [WithMaxWaiters]: [ErrOverloaded]
+//
+// Other errors are those of ctx and of Take. A [Policy] that allows hits allows the take, and one
+// that denies them makes Wait continue, until the backend works again.
 func (r *RateLimit) Wait(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Result, error) {
 	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n, Waited: true}, limit)
 }

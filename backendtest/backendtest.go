@@ -73,8 +73,8 @@ type Subject struct {
 	Close func()
 }
 
-// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start for a new one, which should register
-// its cleanup with t.Cleanup.
+// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start
+// for a new one, which should register its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	run(t, start, func(t *testing.T, f func(*testing.T)) { f(t) })
 }

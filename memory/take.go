@@ -67,8 +67,8 @@ func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []
 	return b.takeAll(ctx, limits, windows, false)
 }
 
-// TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left, the end and
-// the ID of each window.
+// TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left, the end
+// and the ID of each window.
 func (b *Backend) TakeCounts(ctx context.Context, limits []window.Limit, windows []window.Window) (granted bool, err error) {
 	return b.takeAll(ctx, limits, windows, true)
 }

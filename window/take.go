@@ -33,7 +33,8 @@ type Limit struct {
 //     is not given back stays counted until the window ends.
 //
 // A backend that forwards to another one may implement Taker and return an error that matches
-// [errors.ErrUnsupported] if the other one is no Taker. It never replaces a take by a Get and a Hit.
+// [errors.ErrUnsupported] if the other one is no Taker. It never replaces a take by a Get and a
+// Hit.
 type Taker interface {
 	// Take takes n of the window of a key and scale, if its count stays within limit. It returns
 	// the state of the window after that, which is the zero Window if the take was not counted

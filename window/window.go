@@ -98,13 +98,13 @@ const (
 	// scale. A hit takes as many tokens as its increment, or is refused if there are fewer, and
 	// then takes none. In any interval, at most limit + interval·limit/scale hits are allowed.
 	TokenBucket
-	// Sliding estimates the hits of the last scale: those of the present aligned window, and
-	// those of the one before, weighted by how much of it lies in the last scale. A refused hit
-	// does not count. In one scale, up to twice the limit less one can be allowed in the worst case.
+	// Sliding estimates the hits of the last scale: those of the present aligned window, and those
+	// of the one before, weighted by how much of it lies in the last scale. A refused hit does not
+	// count. In one scale, up to twice the limit less one can be allowed in the worst case.
 	Sliding
 	// SlidingLog remembers the time of every hit that was allowed. In any interval of one scale, at
-	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to the
-	// limit, which is at most 10,000 by default.
+	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to
+	// the limit, which is at most 10,000 by default.
 	SlidingLog
 )
 

@@ -52,7 +52,7 @@ type line struct {
 
 func (s state) line(now time.Time) line {
 	if s.known && !now.Before(s.end) {
-		return line{} // what the next window has is not known
+		return line{} // how much room the next window has is not known
 	}
 	return line{known: s.known, at: now, end: s.end, count: s.count}
 }
