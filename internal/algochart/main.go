@@ -1,7 +1,7 @@
 // Command algochart draws the charts of docs/algorithms.md: which hits of a bursty and of a steady
 // caller each algorithm of package memory allows.
 //
-//	go run ./internal/algochart -write   # writes docs/charts/*.svg
+//	go run ./internal/algochart -write   # writes them to docs/charts
 package main
 
 import (
