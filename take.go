@@ -125,8 +125,8 @@ func takeResults(limits []Limit, windows []Window, granted bool) []Result {
 	results := make([]Result, len(limits))
 	for i := range limits {
 		w, limit := &windows[i], limits[i].Limit
-		fits := granted || w.Count <= limit-window.Total(limits, i)
-		results[i].setTaken(w.Count, limit, w.Left, w.ExpiresAt, fits)
+		fits := granted || !w.Refused && w.Count <= limit-window.Total(limits, i)
+		results[i].setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, fits)
 	}
 	return results
 }
@@ -138,11 +138,22 @@ func (r *RateLimit) Peek(ctx context.Context, key string, scale time.Duration, l
 	if err := checkCost(key, scale, limit, n); err != nil {
 		return res, err
 	}
-	w, err := r.Window(ctx, key, scale)
+	if err := window.CheckScale(scale); err != nil {
+		return res, callError("peek", key, err)
+	}
+	w, err := window.Peek(ctx, r.backend, key, scale, limit, n)
 	if err == nil {
-		res.setTaken(w.Count, limit, w.Left, w.ExpiresAt, w.Count <= limit-n)
+		res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	}
 	return res, err
+}
+
+// retryAfter returns when what was refused would be granted if nobody else hit.
+func retryAfter(w *Window) time.Duration {
+	if w.RetryAfter > 0 {
+		return w.RetryAfter
+	}
+	return w.Left
 }
 
 // taking is a call that takes.
@@ -286,7 +297,8 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 			return a, err
 		}
 		res := &t.results[0]
-		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
+		rolling := window.AlgorithmOf(t.store).Rolling()
+		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter, Rolling: rolling}
 		if a.Granted { // RetryAfter is 0
 			a.Left = min(time.Until(res.ResetAt), e.Scale)
 		}
