@@ -50,11 +50,12 @@ func slidingErrorOf(t *testing.T, r rate, demand float64, hits int) (e slidingEr
 //
 //evidence:limits Sliding windows allow as many hits at random times as an exact log, to 1.5 %, and their count is wrong by less than 3 % of the limit on average, with limits of 100 and more
 func TestSlidingIsCloseToAnExactLog(t *testing.T) {
+	hits := hitsOf(5)
 	for _, limit := range []uint64{10, 100, 1000} {
 		for _, demand := range []float64{0.5, 0.8, 1, 1.25, 2, 5} {
-			e := slidingErrorOf(t, rate{time.Minute, limit}, demand, hitsOf(5))
+			e := slidingErrorOf(t, rate{time.Minute, limit}, demand, hits)
 			t.Logf("| %d | %.0f %% | %+.1f %% | %.1f %% | %.1f %% | %d |", limit, 100*demand, e.allowed, e.count, e.differs, e.most)
-			if limit >= 100 {
+			if limit >= 100 && hits >= 100_000 { // fewer show how it begins
 				require.Less(t, math.Abs(e.allowed), 1.5)
 				require.Less(t, e.count, 3.0)
 			}
