@@ -20,6 +20,7 @@ type network struct {
 	lose              float64       // the part of the requests that are lost, and of the answers
 	imprecise         time.Duration // how much too late the ends of windows may be
 
+	broken           atomic.Bool // everything is lost
 	takes, giveBacks atomic.Int64
 	seen             *windows
 }
@@ -32,7 +33,7 @@ func (n *network) way(ctx context.Context) error {
 	if n.longest > n.shortest {
 		d += rand.N(n.longest - n.shortest)
 	}
-	if rand.Float64() < n.lose {
+	if n.broken.Load() || rand.Float64() < n.lose {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -88,12 +89,12 @@ func (n *network) GiveBack(ctx context.Context, key string, scale time.Duration,
 // windows are the windows of one key that were open, and how many hits were allowed in each.
 type windows struct {
 	mu    sync.Mutex // guards what follows
-	ends  map[int64]time.Time
 	all   []span
 	stray int // hits that were allowed while no window was open
 }
 
 type span struct {
+	id         int64
 	start, end time.Time
 	allowed    uint64
 }
@@ -102,27 +103,26 @@ type span struct {
 func (ws *windows) add(w window.Window) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if _, ok := ws.ends[w.ID]; ok {
-		return
+	if len(ws.all) == 0 || ws.all[len(ws.all)-1].id != w.ID {
+		ws.all = append(ws.all, span{id: w.ID, start: w.StartedAt, end: w.ExpiresAt})
 	}
-	if ws.ends == nil {
-		ws.ends = map[int64]time.Time{}
-	}
-	ws.ends[w.ID] = w.ExpiresAt
-	ws.all = append(ws.all, span{start: w.StartedAt, end: w.ExpiresAt})
 }
 
-// allow counts n that were allowed now.
-func (ws *windows) allow(n uint64, at time.Time) {
+// allow counts a hit of n that was allowed. If it got a place of a block, it was allowed when the clock
+// was read, which is Left before the end. Otherwise the backend has allowed it, in the window that it
+// says.
+func (ws *windows) allow(n uint64, w window.Window) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for i := len(ws.all) - 1; i >= 0; i-- {
-		if s := &ws.all[i]; !at.Before(s.start) && at.Before(s.end) {
+	at, fromBlock := w.ExpiresAt.Add(-w.Left), w.StartedAt.IsZero()
+	for i := range ws.all {
+		s := &ws.all[i]
+		if fromBlock && !at.Before(s.start) && at.Before(s.end) || !fromBlock && s.id == w.ID {
 			s.allowed += n
 			return
 		}
 	}
-	ws.stray += int(n)
+	ws.stray++
 }
 
 // newStore returns where windows are kept. It must be closed.
