@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -37,6 +38,7 @@ type Window = window.Window
 type RateLimit struct {
 	backend  Backend
 	memory   *memory.Backend // the backend, if hits use [memory.Backend.HitCount]; or nil
+	leases   *lease.Backend  // the same
 	failover failover
 	observer Observer
 
@@ -70,6 +72,8 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		switch b := backend.(type) {
 		case *memory.Backend:
 			r.memory = b
+		case *lease.Backend:
+			r.leases = b
 		case *OpenBackend:
 			r.memory = b.memory()
 		}
@@ -110,10 +114,17 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.memory == nil {
+	var count uint64
+	var left time.Duration
+	var end time.Time
+	switch {
+	case r.memory != nil:
+		count, left, end, err = r.memory.HitCount(ctx, key, scale, limit, increment)
+	case r.leases != nil:
+		count, left, end, err = r.leases.HitCount(ctx, key, scale, limit, increment)
+	default:
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
-	count, left, end, err := r.memory.HitCount(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}

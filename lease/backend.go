@@ -154,36 +154,63 @@ func (b *Backend) check(ctx context.Context) error {
 // and Count is what it would be with the hit. A Count within the limit is the hit's place, and not the
 // count of the backend, which has the places of all blocks.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	if increment == 0 {
-		if err := b.check(ctx); err != nil {
-			return window.Window{}, err
+	a, err := b.hit(ctx, key, scale, limit, increment)
+	return a.window(), err
+}
+
+// HitCount is Hit for callers that need only the count, the time that is left of the window, and its end.
+func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
+	count uint64, left time.Duration, end time.Time, err error,
+) {
+	a, err := b.hit(ctx, key, scale, limit, increment)
+	return a.count, a.left, a.expires, err
+}
+
+func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limit, n uint64) (answer, error) {
+	a, v, err := b.spend(ctx, key, scale, limit, n)
+	if v == granted || err != nil {
+		return a, err
+	}
+	if v == pass {
+		var w window.Window
+		ok := true
+		if n == 0 { // opens a window, unlike a take
+			w, err = b.inner.Hit(ctx, key, scale, limit, 0)
+		} else {
+			w, ok, err = b.inner.Take(ctx, key, scale, limit, n)
 		}
-		return b.inner.Hit(ctx, key, scale, limit, 0)
+		if a = answerOf(w); ok || err != nil {
+			return a, err
+		}
 	}
-	w, granted, err := b.Take(ctx, key, scale, limit, increment)
-	if err != nil || granted {
-		return w, err
+	if a.left <= 0 { // there is no window
+		a.left, a.expires = scale, time.Now().Add(scale)
 	}
-	if w.Left <= 0 { // there is no window
-		w.Left, w.ExpiresAt = scale, time.Now().Add(scale)
-	}
-	w.Count = denied(w.Count, limit, increment)
-	return w, nil
+	a.count = denied(a.count, limit, n)
+	return a, nil
 }
 
 // Take implements [window.Taker]. Like a hit, a take gets places of a block.
 func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
+	a, v, err := b.spend(ctx, key, scale, limit, n)
+	if v == pass && err == nil {
+		return b.inner.Take(ctx, key, scale, limit, n)
+	}
+	return a.window(), v == granted, err
+}
+
+// spend takes n places of blocks. The verdict is pass if the key is not hot.
+func (b *Backend) spend(ctx context.Context, key string, scale time.Duration, limit, n uint64) (a answer, v verdict, err error) {
 	if err := b.check(ctx); err != nil {
-		return window.Window{}, false, err
+		return a, refused, err
 	}
-	if n > 0 && n <= limit && n <= max(b.maxLease/needShare, 1) {
-		if e := b.entry(key, scale, limit); e != nil {
-			if w, v, err := e.spend(ctx, n); v != pass {
-				return w, v == granted, err
-			}
-		}
+	if n == 0 || n > limit || n > max(b.maxLease/needShare, 1) {
+		return a, pass, nil
 	}
-	return b.inner.Take(ctx, key, scale, limit, n)
+	if e := b.entry(key, scale, limit); e != nil {
+		return e.spend(ctx, n)
+	}
+	return a, pass, nil
 }
 
 // entry returns the entry of a key. It returns nil if the key is not hot.

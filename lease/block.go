@@ -77,7 +77,24 @@ func (b *block) usable(now time.Duration) bool {
 	return now < b.until && (b.kind != places || b.left() > 0)
 }
 
-// window returns the window with a count.
-func (b *block) window(count uint64, now time.Duration) window.Window {
-	return window.Window{Count: count, ExpiresAt: b.expires, Left: max(b.over-now, 1), ID: b.id}
+// answer is what a hit or take is told.
+type answer struct {
+	count   uint64 // its last place; if it is refused, the count of the window
+	left    time.Duration
+	expires time.Time
+	id      int64 // of the window
+	asked   bool  // the backend has said so, and not a block
+}
+
+// answer returns the answer to a hit at a time.
+func (b *block) answer(count uint64, now time.Duration) answer {
+	return answer{count: count, left: max(b.over-now, 1), expires: b.expires, id: b.id}
+}
+
+func answerOf(w window.Window) answer {
+	return answer{count: w.Count, left: w.Left, expires: w.ExpiresAt, id: w.ID, asked: true}
+}
+
+func (a *answer) window() window.Window {
+	return window.Window{Count: a.count, ExpiresAt: a.expires, Left: a.left, ID: a.id}
 }

@@ -68,9 +68,8 @@ func newEntry(b *Backend, hash uint64, key string, scale time.Duration, limit ui
 	return e
 }
 
-// spend takes n places of the current block. The Window has the last of them as its Count; if they
-// are refused, it has the count of the window.
-func (e *entry) spend(ctx context.Context, n uint64) (w window.Window, v verdict, err error) {
+// spend takes n places of the current block.
+func (e *entry) spend(ctx context.Context, n uint64) (a answer, v verdict, err error) {
 	for {
 		b := e.current.Load()
 		switch b.kind {
@@ -87,40 +86,40 @@ func (e *entry) spend(ctx context.Context, n uint64) (w window.Window, v verdict
 				e.prefetch()
 			}
 			if now < b.until {
-				return b.window(b.first+last, now), granted, nil
+				return b.answer(b.first+last, now), granted, nil
 			}
 			e.backend.giveBack(e, b, n, now)
 		case refusal:
 			b.note()
 			if now := e.backend.now(); now < b.until && (b.count > e.limit || n > e.limit-b.count) {
-				return b.window(b.count, now), refused, nil
+				return b.answer(b.count, now), refused, nil
 			}
 		case through:
 			b.note()
 			if e.backend.now() < b.until {
-				return w, pass, nil
+				return a, pass, nil
 			}
 		}
-		if w, v, err = e.refill(ctx, b, n); v != again || err != nil {
-			return w, v, err
+		if a, v, err = e.refill(ctx, b, n); v != again || err != nil {
+			return a, v, err
 		}
 	}
 }
 
 // refill replaces a block that did not have n places. It waits for a take if there is no next block.
-func (e *entry) refill(ctx context.Context, b *block, n uint64) (w window.Window, v verdict, err error) {
+func (e *entry) refill(ctx context.Context, b *block, n uint64) (a answer, v verdict, err error) {
 	e.mu.Lock()
 	switch {
 	case e.closed:
 		e.mu.Unlock()
-		return w, pass, nil
+		return a, pass, nil
 	case e.current.Load() != b:
 		e.mu.Unlock()
-		return w, again, nil
+		return a, again, nil
 	case e.next != nil:
 		e.use(e.next)
 		e.mu.Unlock()
-		return w, again, nil
+		return a, again, nil
 	}
 	t, mine := e.taking, false
 	if t == nil {
@@ -130,7 +129,7 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64) (w window.Window
 	}
 	e.mu.Unlock()
 	if t == nil {
-		return w, pass, nil
+		return a, pass, nil
 	}
 	select {
 	case <-t.done:
@@ -138,17 +137,17 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64) (w window.Window
 		if mine && !e.backend.run(func() { e.abandon(t) }) {
 			e.backend.lost.Add(n)
 		}
-		return w, refused, ctx.Err()
+		return a, refused, ctx.Err()
 	}
 	switch {
 	case t.err != nil:
-		return w, refused, t.err
+		return a, refused, t.err
 	case !mine:
-		return w, again, nil
+		return a, again, nil
 	case t.granted:
-		return t.window, granted, nil
+		return answerOf(t.window), granted, nil
 	default:
-		return t.window, refused, nil
+		return answerOf(t.window), refused, nil
 	}
 }
 

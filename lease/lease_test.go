@@ -294,9 +294,9 @@ func (w world) play(t *testing.T, store lease.Store) *windows {
 			all.Go(func() {
 				for time.Now().Before(death) {
 					k := 1 + rand.Uint64N(w.most)
-					got, err := b.Hit(t.Context(), key, w.scale, w.limit, k)
+					got, asked, err := b.HitAndSource(t.Context(), key, w.scale, w.limit, k)
 					if err == nil && got.Count <= w.limit {
-						ws.allow(k, got)
+						ws.allow(k, got, asked)
 					}
 					if err != nil && !errors.Is(err, errLost) {
 						t.Errorf("hit: %v", err)

@@ -111,13 +111,13 @@ func (ws *windows) add(w window.Window) {
 // allow counts a hit of n that was allowed. If it got a place of a block, it was allowed when the clock
 // was read, which is Left before the end. Otherwise the backend has allowed it, in the window that it
 // says.
-func (ws *windows) allow(n uint64, w window.Window) {
+func (ws *windows) allow(n uint64, w window.Window, asked bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	at, fromBlock := w.ExpiresAt.Add(-w.Left), w.StartedAt.IsZero()
+	at := w.ExpiresAt.Add(-w.Left)
 	for i := range ws.all {
 		s := &ws.all[i]
-		if fromBlock && !at.Before(s.start) && at.Before(s.end) || !fromBlock && s.id == w.ID {
+		if !asked && !at.Before(s.start) && at.Before(s.end) || asked && s.id == w.ID {
 			s.allowed += n
 			return
 		}
