@@ -35,23 +35,16 @@ const (
 var ruleNames = [...]string{"none", "place first", "from sending", "precision", "drift", "one step", "once", "same window",
 	"own limit", "age", "dropping", "dropping what is under way"}
 
-// fixed values of the model.
-const (
-	modelScale     = 1000 * time.Millisecond
-	modelAge       = 300 * time.Millisecond
-	modelPrecision = 20 * time.Millisecond
-	modelLimits    = 2
-)
+const modelLimits = 2
 
 // modelLimit are the limits of the callers. The windows are the same.
-var modelLimit = [modelLimits]uint64{40, 24}
+var modelLimit = [modelLimits]uint64{20, 12}
 
 // modelWindow is a window at the store.
 type modelWindow struct {
 	id         int64
 	start, end time.Duration // end: unless it was reset
 	reset      time.Duration // 0: it was not
-	resetBy    int           // the process
 	count      uint64
 	allowed    [modelLimits]uint64 // to callers of each limit
 }
@@ -75,7 +68,7 @@ type modelProcess struct {
 	asking [modelLimits]bool
 	drops  int
 	dead   bool
-	resets []int64 // windows that its own Reset has ended, by the time it was answered
+	resets map[int64]time.Duration // when its own Reset of a window had been answered
 }
 
 // event is a step that is due.
@@ -88,6 +81,9 @@ type event struct {
 type modelRun struct {
 	rand    *rand.Rand
 	without rule
+
+	scale, age, precision, step time.Duration
+
 	now     time.Duration
 	events  []event
 	windows []*modelWindow
@@ -110,16 +106,18 @@ func (m *modelRun) after(d time.Duration, what string, run func()) {
 func (m *modelRun) way() time.Duration {
 	switch m.rand.IntN(12) {
 	case 0:
-		return time.Duration(m.rand.Int64N(int64(400 * time.Millisecond)))
+		return time.Duration(m.rand.Int64N(int64(m.scale / 2)))
+	case 1, 2, 3:
+		return 0
 	default:
-		return time.Duration(m.rand.Int64N(int64(15 * time.Millisecond)))
+		return time.Duration(m.rand.Int64N(int64(m.scale / 64)))
 	}
 }
 
 // pause is how long a process stops between two steps.
 func (m *modelRun) pause() time.Duration {
 	if m.rand.IntN(10) == 0 {
-		return time.Duration(m.rand.Int64N(int64(modelScale)))
+		return time.Duration(m.rand.Int64N(int64(m.scale)))
 	}
 	return 0
 }
@@ -140,7 +138,7 @@ func (m *modelRun) window() *modelWindow {
 func (m *modelRun) take(limit, n uint64) (w *modelWindow, granted bool) {
 	w = m.window()
 	if w == nil {
-		w = &modelWindow{id: int64(len(m.windows) + 1), start: m.now, end: m.now + modelScale}
+		w = &modelWindow{id: int64(len(m.windows) + 1), start: m.now, end: m.now + m.scale}
 		m.windows, m.open = append(m.windows, w), w
 	}
 	if w.count+n > limit {
@@ -162,7 +160,7 @@ func (m *modelRun) ask(p *modelProcess, limit int, n uint64) {
 		w, granted := m.take(modelLimit[limit], n)
 		m.log("store: take of %d within %d of window %d: %v, count %d", n, modelLimit[limit], w.id, granted, w.count)
 		left, count := w.end-m.now, w.count
-		left += time.Duration(m.rand.Int64N(int64(modelPrecision)))
+		left += time.Duration(m.rand.Int64N(int64(m.precision + 1)))
 		lost := m.rand.IntN(20) == 0
 		m.after(m.way(), "answer", func() {
 			p.asking[limit] = false
@@ -185,7 +183,7 @@ func (m *modelRun) install(p *modelProcess, b *modelBlock, sent, left time.Durat
 	if m.without == fromSending {
 		sent = p.clock(m.now)
 	}
-	precision := modelPrecision
+	precision := m.precision
 	if m.without == precisionRule {
 		precision = 0
 	}
@@ -193,7 +191,7 @@ func (m *modelRun) install(p *modelProcess, b *modelBlock, sent, left time.Durat
 		left += left / drift
 	}
 	b.dies = diesAt(sent, left, precision)
-	b.until = untilOf(sent, b.dies, modelAge)
+	b.until = untilOf(sent, b.dies, m.age)
 	if m.without == ageRule {
 		b.until = b.dies
 	}
@@ -250,14 +248,9 @@ func (m *modelRun) hit(p *modelProcess, limit int) {
 	if m.without == ownLimit && p.blocks[1-limit] != nil && m.rand.IntN(2) == 0 {
 		own = 1 - limit
 	}
-	b := p.blocks[own]
-	begun := m.now
+	b, begun := p.blocks[own], m.now
 	early := p.clock(m.now) // without the rule
-	if m.without == placeFirst {
-		m.after(m.pause(), "place", func() { m.place(p, b, limit, begun, early) })
-		return
-	}
-	m.place(p, b, limit, begun, 0)
+	m.after(m.pause(), "place", func() { m.place(p, b, limit, begun, early) })
 }
 
 // place takes a place of a block, and decides on the hit when the process goes on.
@@ -296,19 +289,16 @@ func (m *modelRun) allow(p *modelProcess, b *modelBlock, limit int, place uint64
 	switch {
 	case m.now >= w.end:
 		m.fail("place %d of window %d is used %v after its end", place, w.id, m.now-w.end)
-	case w.reset > 0 && time.Duration(float64(m.now-w.reset)*(1-2.0/drift)) >= modelAge:
+	case w.reset > 0 && time.Duration(float64(m.now-w.reset)*(1-2.0/drift)) >= m.age:
 		m.fail("place %d of window %d is used %v after its Reset", place, w.id, m.now-w.reset)
 	case place > modelLimit[limit]:
 		m.fail("place %d is used with limit %d", place, modelLimit[limit])
 	}
-	for _, id := range p.resets {
-		if id == w.id && begun > w.reset && m.resetKnown(p, w, begun) {
-			m.fail("window %d is used after an own Reset", w.id)
-		}
+	if done, ok := p.resets[w.id]; ok && begun > done {
+		m.fail("window %d is used after an own Reset", w.id)
 	}
-	sum := uint64(0)
 	for i, most := range modelLimit { // callers with limits of at most one of them
-		sum = 0
+		sum := uint64(0)
 		for j, other := range modelLimit {
 			if other <= most {
 				sum += w.allowed[j]
@@ -319,14 +309,6 @@ func (m *modelRun) allow(p *modelProcess, b *modelBlock, limit int, place uint64
 		}
 	}
 }
-
-// resetKnown reports whether a hit began after the process's Reset had returned.
-func (m *modelRun) resetKnown(_ *modelProcess, w *modelWindow, begun time.Duration) bool {
-	return begun > w.reset+modelResetAnswer
-}
-
-// modelResetAnswer is the longest that the answer to a Reset takes.
-const modelResetAnswer = 400 * time.Millisecond
 
 func (m *modelRun) fail(format string, args ...any) {
 	if m.fault == "" {
@@ -353,13 +335,13 @@ func (m *modelRun) reset(i int) {
 		w := m.window()
 		m.log("store: Reset by process %d", i)
 		if w != nil {
-			w.reset, w.resetBy = m.now, i
+			w.reset = m.now
 			m.open = nil
 		}
 		m.after(m.way(), "reset done", func() {
 			drop()
 			if w != nil {
-				p.resets = append(p.resets, w.id)
+				p.resets[w.id] = m.now
 			}
 		})
 	})
@@ -367,9 +349,14 @@ func (m *modelRun) reset(i int) {
 
 // run makes random steps and returns the fault, or "".
 func (m *modelRun) run(steps int) string {
+	m.scale = []time.Duration{time.Second, 100 * time.Second}[m.rand.IntN(2)]
+	m.age = []time.Duration{m.scale / 3, 10 * m.scale}[m.rand.IntN(2)]
+	m.precision = []time.Duration{0, m.scale / 50}[m.rand.IntN(2)]
+	m.step = m.scale / 100
 	for range 3 {
 		m.procs = append(m.procs, &modelProcess{
 			ahead: time.Duration(m.rand.Int64N(int64(time.Hour))), speed: 1 + (m.rand.Float64()-0.5)/drift,
+			resets: map[int64]time.Duration{},
 		})
 	}
 	for range steps {
@@ -391,7 +378,7 @@ func (m *modelRun) run(steps int) string {
 			e.run()
 			continue
 		}
-		step := time.Duration(m.rand.Int64N(int64(12 * time.Millisecond)))
+		step := time.Duration(m.rand.Int64N(int64(m.step)))
 		if next >= 0 {
 			step = min(step, m.events[next].at-m.now)
 		}
@@ -406,27 +393,23 @@ func (m *modelRun) something() {
 	i := m.rand.IntN(len(m.procs))
 	p := m.procs[i]
 	limit := m.rand.IntN(modelLimits)
-	if m.without == ownLimit || m.rand.IntN(3) > 0 {
-		limit = m.rand.IntN(modelLimits)
-	}
 	switch b := p.blocks[limit]; {
 	case p.dead:
 		if m.rand.IntN(20) == 0 {
-			*p = modelProcess{ahead: p.ahead, speed: p.speed}
+			m.procs[i] = &modelProcess{ahead: p.ahead, speed: p.speed, resets: map[int64]time.Duration{}}
 		}
 	case m.rand.IntN(100) == 0:
 		m.reset(i)
 	case m.rand.IntN(150) == 0:
 		m.log("process %d dies", i)
 		p.dead = true
-		fresh := *p
-		m.procs[i] = &modelProcess{ahead: fresh.ahead, speed: fresh.speed, dead: true}
 	case m.rand.IntN(30) == 0 && b != nil:
 		p.blocks[limit] = nil // idle
 		m.retire(p, b)
-	case p.dead:
 	default:
-		m.hit(p, limit)
+		for range 1 + m.rand.IntN(3) {
+			m.hit(p, limit)
+		}
 	}
 }
 
