@@ -90,13 +90,13 @@ var (
 // New returns a backend that takes places from b ahead of hits, and gives back what it has not used
 // after age. If age is 0, it is [DefaultAge].
 //
-// B keeps fixed windows, per key or aligned. Others, such as token buckets, allow more than they should
-// if what is taken is used later. If b has a method Precision(scale time.Duration) time.Duration, it
+// B keeps fixed windows, per key or aligned: a rolling algorithm would allow too much if what is taken is
+// used later. If b has a method Precision(scale time.Duration) time.Duration, it
 // returns how much later than the end of a window its ExpiresAt may be; otherwise that is at most 1 ms.
 //
-// New panics if b is nil or age is negative. Close the Backend after use, and before b.
+// New panics if b is nil or keeps rolling windows, or if age is negative. Close the Backend after use, and before b.
 func New(b Store, age time.Duration, opts ...Option) *Backend {
-	if b == nil || age < 0 {
+	if b == nil || age < 0 || window.AlgorithmOf(b).Rolling() {
 		panic(fmt.Sprintf("throttr: lease.New with backend %v and age %v", b, age))
 	}
 	l := &Backend{inner: b, age: age, epoch: time.Now(), closed: make(chan struct{})}
@@ -150,20 +150,21 @@ func (b *Backend) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Hit implements [window.Backend]. A hit gets a place of a block, or is refused: then it counts nothing,
-// and Count is what it would be with the hit. A Count within the limit is the hit's place, and not the
-// count of the backend, which has the places of all blocks.
+// Hit implements [window.Backend]. A hit gets a place of a block, or is Refused: then it counts nothing.
+// Count is the hit's place, and not the count of the backend, which has the places of all blocks. If the
+// hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
 	a, err := b.hit(ctx, key, scale, limit, increment)
 	return a.window(), err
 }
 
 // HitCount is Hit for callers that need only the count, the time that is left of the window, and its end.
+// A RateLimit calls it, as a [window.Window] takes long to copy.
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
-	count uint64, left time.Duration, end time.Time, err error,
+	count uint64, left time.Duration, end time.Time, granted bool, err error,
 ) {
 	a, err := b.hit(ctx, key, scale, limit, increment)
-	return a.count, a.left, a.expires, err
+	return a.count, a.left, a.expires, !a.refused, err
 }
 
 func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limit, n uint64) (answer, error) {
@@ -186,7 +187,7 @@ func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limi
 	if a.left <= 0 { // there is no window
 		a.left, a.expires = scale, time.Now().Add(scale)
 	}
-	a.count = denied(a.count, limit, n)
+	a.refused = true
 	return a, nil
 }
 
@@ -378,6 +379,9 @@ func (b *Backend) Check(scale time.Duration, limit uint64) error {
 	}
 	return window.CheckScale(scale)
 }
+
+// Algorithm returns that of the backend.
+func (b *Backend) Algorithm() window.Algorithm { return window.AlgorithmOf(b.inner) }
 
 // Stats is what a [Backend] has taken ahead. Places of all keys are added up.
 type Stats struct {

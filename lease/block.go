@@ -84,6 +84,7 @@ type answer struct {
 	expires time.Time
 	id      int64 // of the window
 	asked   bool  // the backend has said so, and not a block
+	refused bool
 }
 
 // answer returns the answer to a hit at a time.
@@ -96,5 +97,5 @@ func answerOf(w window.Window) answer {
 }
 
 func (a *answer) window() window.Window {
-	return window.Window{Count: a.count, ExpiresAt: a.expires, Left: a.left, ID: a.id}
+	return window.Window{Count: a.count, ExpiresAt: a.expires, Left: a.left, ID: a.id, Refused: a.refused}
 }

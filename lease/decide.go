@@ -1,9 +1,6 @@
 package lease
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 const (
 	// share is the part of the places left that one block may take, so that other processes
@@ -76,14 +73,4 @@ func returnable(left, size, first uint64) uint64 {
 		return left - 1
 	}
 	return left
-}
-
-// denied returns the count of a hit of n that is refused: what it would be with the hit, and more than
-// limit, even if other processes have given back meanwhile. It does not wrap around.
-func denied(count, limit, n uint64) uint64 {
-	sum := max(count, limit-min(limit, n-1)) + n
-	if sum < n {
-		return math.MaxUint64
-	}
-	return sum
 }

@@ -372,7 +372,7 @@ func (d *duty[T]) over() time.Time {
 		return a.timing.end(d.bucket).Add(a.scale)
 	}
 	if w, ok := d.slots.current(); ok {
-		return w.latestEnd
+		return w.Latest
 	}
 	return time.Time{}
 }
