@@ -48,3 +48,12 @@ func (b *Backend[T]) unsupported() error {
 			errors.ErrUnsupported, b.algorithm, window.PerKey, window.Aligned, window.Sliding)
 	}
 }
+
+// Precision returns how much later than the end of a window of a scale its ExpiresAt may be, but for
+// the time that the call took.
+func (b *Backend[T]) Precision(scale time.Duration) time.Duration {
+	if l, ok := b.layouts.get(scale, maxValue[T]()); ok && !b.aligned() {
+		return l.Unit
+	}
+	return 0
+}
