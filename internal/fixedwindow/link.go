@@ -35,7 +35,15 @@ type link[T codec.Value] struct {
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
 	lock chan struct{}
+
+	// decided is closed when the sweeper has decided whether to park the server; nil if there is
+	// none. Nothing waits for it after decideBy.
+	decided  <-chan struct{}
+	decideBy time.Time
 }
+
+// maxDecide bounds how long the first windows wait until the server is parked, or is not to be.
+const maxDecide = time.Second
 
 func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
 	return &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
@@ -61,6 +69,29 @@ func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
 	}
 	l.current.Store(c)
 	return c, nil
+}
+
+// awaitDecision waits until it is decided whether the server is parked. It is called before a record
+// is created, and reports whether it has waited.
+func (l *link[T]) awaitDecision(ctx context.Context) (waited bool, err error) {
+	select {
+	case <-l.decided:
+		return false, nil
+	default:
+	}
+	wait := time.Until(l.decideBy)
+	if wait <= 0 {
+		return false, nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-l.decided:
+	case <-timer.C:
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+	return true, nil
 }
 
 // close ends the connection.

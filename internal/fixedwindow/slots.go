@@ -307,8 +307,14 @@ func (s *slots[T]) find(ctx context.Context) error {
 			}
 			paused = true
 		default:
-			s.plan = plan[T]{f.conn, a}
-			return nil
+			waited, err := s.link.awaitDecision(ctx)
+			if err != nil {
+				return err
+			}
+			if !waited {
+				s.plan = plan[T]{f.conn, a}
+				return nil
+			}
 		}
 	}
 }
