@@ -36,7 +36,7 @@ func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
 
 func dieAtOnce[T codec.Value](t *testing.T, a window.Algorithm) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
-	srv.Inject(mockserver.Fault{Delay: 2 * time.Millisecond}) // so that many die before the server is parked
+	srv.Inject(mockserver.Fault{Delay: 5 * time.Millisecond}) // so that many die before the server is parked
 	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))
 	hits := 0
 	for i := range unlessRace(500) {

@@ -214,14 +214,14 @@ func hiddenRecords(t *testing.T, names func(ours, foreign []string) []string, bu
 			}
 		})
 	}
-	for range unlessRace(600) {
+	for range unlessRace(200) {
 		time.Sleep(500 * time.Millisecond)
 		undo()
 		undo = hide(t, srv, foreign, names)
 		require.False(t, p.client.Stats().Servers[0].Parked)
 	}
 	require.NotContains(t, srv.Keys(), "")
-	require.Greater(t, srv.Requests(codec.OpList), unlessRace(20))
+	require.NotZero(t, srv.Requests(codec.OpList))
 	p.end()
 }
 
