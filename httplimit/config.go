@@ -27,9 +27,9 @@ type Config struct {
 	// changes plans keeps its count.
 	Plan func(*http.Request) *Plan
 
-	// Key returns the key under which a request is counted. A digest of it is stored, logged and
-	// traced, as keys may be secret or personal, such as API keys and names. Default:
-	// [RemoteAddr], whose addresses are used as they are.
+	// Key returns the key under which a request is counted. The middleware stores, logs and
+	// traces a digest of the key, because keys may be secret or personal, such as API keys and
+	// names. Default: [RemoteAddr], whose addresses are used as they are.
 	Key KeyFunc
 
 	// PlainKeys stores, logs and traces keys of Key as they are, if they have up to 128 bytes.

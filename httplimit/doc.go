@@ -18,9 +18,10 @@
 //
 // A request is counted in all limits, or in none if one of them denies it: refused traffic of one
 // limit uses up nothing of the others. Of 50 requests in a second with the limits above, 10 are
-// served, the limit "second" denies 40, and both counts are 10. With Config.CountRefusals, and with
-// backends that are no window.Taker, a request is counted in one limit after the other, the shortest scale
-// first, up to the one that denies it. A denied request never makes a window longer.
+// served, the limit "second" denies 40, and both limits have counted 10. With Config.CountRefusals,
+// and with backends that are no window.Taker, a request is counted in one limit after the other,
+// the shortest scale first, up to the one that denies it. A denied request never makes a window
+// longer.
 //
 // A handler can give back what its request was counted, with [Decision.Refund]: for example to
 // limit failed logins only.
@@ -33,8 +34,9 @@
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how much remains, and when the window ends. (The package net/http writes the
-// names as Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
+// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how
+// much remains, and when the window ends. (The package net/http writes the names as
+// Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
 //
 // The fields are added to those that are already there, so middleware can be stacked: for
 // example one that counts by address around one that counts by account. Give their limits
@@ -47,9 +49,9 @@
 // was authenticated. A client that can invent keys, such as API keys that nobody has checked,
 // has a limit of its own for each of them, and fills the backend.
 //
-// Of a key that Config.Key returns, a digest is stored, logged and traced, because it may be secret
-// or personal. [ByHeader] makes the digest itself, so that a Decision does not have the value of
-// the field either.
+// A key that Config.Key returns may be secret or personal. So the middleware stores, logs and
+// traces a digest of it. [ByHeader] makes the digest itself, so that a Decision does not have the
+// value of the field either.
 //
 // [Middleware.Peek] and [Middleware.Reset] show and end the windows of a key, for example if a
 // customer asks.

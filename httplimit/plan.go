@@ -112,8 +112,8 @@ func MustPlan(limits ...Limit) *Plan {
 	return p
 }
 
-// Check returns an error if limiter can't keep one of the limits. The error matches [ErrConfig], and
-// [throttr.ErrScale] or [throttr.ErrRange].
+// Check returns an error if limiter can't keep one of the limits. The error matches [ErrConfig],
+// and [throttr.ErrScale] or [throttr.ErrRange].
 func (p *Plan) Check(limiter *throttr.RateLimit) error {
 	for _, l := range p.limits {
 		if err := limiter.Check(l.Window, l.Limit.Limit); err != nil {

@@ -2,13 +2,16 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
 // HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end
-// of the window. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
+// of a fixed window: with a rolling algorithm, it returns an error that matches
+// [errors.ErrUnsupported], see [Backend.TakeCount]. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
 // count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
 // Hit.
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
@@ -16,6 +19,9 @@ func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration,
 	count, _, left, end, _, err = b.count(ctx, key, scale, limit, increment)
 	return count, left, end, failed("hit", key, err)
 }
+
+// errNotFixed is the error of a HitCount with a rolling algorithm.
+var errNotFixed = fmt.Errorf("memory: HitCount is for fixed windows: %w", errors.ErrUnsupported)
 
 // count counts a hit. It returns the count, for how long the window has been open, for how
 // long it stays open, when it ends, and its id.
@@ -32,6 +38,9 @@ func (b *Backend) count(ctx context.Context, key string, scale time.Duration, li
 	count uint64, passed, left time.Duration, end time.Time, windowID int64, err error) {
 	if scale < window.MinScale {
 		return 0, 0, 0, end, 0, scaleError(scale)
+	}
+	if b.rolling {
+		return 0, 0, 0, end, 0, errNotFixed
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, 0, 0, end, 0, err

@@ -51,12 +51,6 @@ func (e *entry) active(now int64) bool {
 	return now < e.end() && minus(e.start, now) < e.scale
 }
 
-// over reports whether the window has been over for age, or starts too far in the future.
-func (e *entry) over(now int64, age time.Duration) bool {
-	end := e.end()
-	return !e.active(now) && (now < end || minus(now, end) >= age)
-}
-
 // add adds increment to the count, which stays at the largest uint64.
 func (e *entry) add(increment uint64, now int64) {
 	e.update(now)

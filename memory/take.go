@@ -10,6 +10,9 @@ import (
 
 // Take implements [window.Taker]. Errors are those of [Backend.Hit].
 func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, granted bool, err error) {
+	if b.rolling {
+		return b.hitRolling(ctx, "take", key, scale, limit, n)
+	}
 	limits := [1]window.Limit{{Key: key, Scale: scale, Limit: limit, N: n}}
 	var windows [1]window.Window
 	granted, err = b.TakeAll(ctx, limits[:], windows[:])
@@ -18,11 +21,15 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 
 // TakeCount is [Backend.Take] for a caller that needs only the count, the time left and the end
 // of the window, like [Backend.HitCount]. If the take is granted, left may be up to 0.1 s too
-// long.
+// long. With a rolling algorithm it is never too long. If the take is refused then, left is the
+// RetryAfter of the window.
 func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
 	count uint64, left time.Duration, end time.Time, granted bool, err error) {
 	if scale < window.MinScale {
 		return 0, 0, end, false, failed("take", key, scaleError(scale))
+	}
+	if b.rolling {
+		return b.takeCountRolling(ctx, key, scale, limit, n)
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, 0, end, false, failed("take", key, err)
@@ -67,8 +74,8 @@ func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []
 	return b.takeAll(ctx, limits, windows, false)
 }
 
-// TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left, the end and
-// the ID of each window.
+// TakeCounts is [Backend.TakeAll] for a caller that needs only the count, the time left, the end
+// and the ID of each window.
 func (b *Backend) TakeCounts(ctx context.Context, limits []window.Limit, windows []window.Window) (granted bool, err error) {
 	return b.takeAll(ctx, limits, windows, true)
 }
@@ -78,6 +85,9 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []
 	for i := range limits {
 		if limits[i].Scale < window.MinScale {
 			return false, scaleError(limits[i].Scale)
+		}
+		if err := b.checkLimit(limits[i].Limit); err != nil {
+			return false, err
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -94,7 +104,9 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []
 	}
 	var fewShards [len(few)]*shard
 	shards := lockAll(fewShards[:0], all)
-	if granted, err = b.takeLocked(limits, all); err == nil {
+	if b.rolling {
+		granted, err = b.rollAll(limits, all, windows)
+	} else if granted, err = b.takeLocked(limits, all); err == nil {
 		for i := range all {
 			all[i].describe(&windows[i], brief)
 		}
@@ -270,6 +282,10 @@ func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration,
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.rolling {
+		ok, err := b.giveBackRolling(s, k, windowID, n)
+		return ok, failed("give back", key, err)
+	}
 	if s.closed {
 		return false, failed("give back", key, ErrClosed)
 	}

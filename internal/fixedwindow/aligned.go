@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
 )
 
 // aligned keeps the aligned windows of a key and scale, each in a record of its own. The name of
@@ -24,7 +26,6 @@ type aligned[T codec.Value] struct {
 	known[T]
 	timing         timing
 	entry          *entry[T]
-	backend        *Backend[T]
 	server         Server[T]
 	janitor        *janitor[T]
 	prefix, suffix string // of the names of the records
@@ -34,8 +35,9 @@ type aligned[T codec.Value] struct {
 
 func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing) *aligned[T] {
 	a := &aligned[T]{
-		known:  known[T]{scale: t.scale, denialMemory: b.denialMemoryOf(t.scale)},
-		timing: t, entry: e, backend: b, server: b.servers[server], janitor: b.janitors[server],
+		// A record that has the name of a bucket has the same window.
+		known:  known[T]{backend: b, scale: t.scale, guard: math.MaxInt64, denialMemory: b.denialMemoryOf(t.scale)},
+		timing: t, entry: e, server: b.servers[server], janitor: b.janitors[server],
 	}
 	a.prefix, a.suffix = alignedName(t.scale, e.key)
 	return a
@@ -64,11 +66,16 @@ func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 	conn.Add(cl, codec.Insert[T]{Key: cl.Key, Quota: ^T(count), TTL: codec.TTL[T]{Amount: T(a.timing.ttl), Unit: a.timing.unit}})
 }
 
-// learnBucket makes the window of a bucket the known one.
-func (a *aligned[T]) learnBucket(bucket int64, count uint64, seen time.Time) state {
+// window returns the window of a bucket, with the count that it had at a time.
+func (a *aligned[T]) window(bucket int64, count uint64, at time.Time) state {
 	end := a.timing.end(bucket)
-	s := state{bucket: bucket, count: count, seen: seen, earliestEnd: end, latestEnd: end}
-	a.learn(&s, a.backend.newID)
+	return state{bucket: bucket, Window: slot.Window{Count: count, Sent: at, Received: at, Until: end, Latest: end}}
+}
+
+// learnBucket makes the window of a bucket the known one.
+func (a *aligned[T]) learnBucket(bucket int64, count uint64, at time.Time) state {
+	s := a.window(bucket, count, at)
+	a.learn(&s)
 	return s
 }
 
@@ -80,16 +87,16 @@ func (a *aligned[T]) Refresh(ctx context.Context) error {
 
 // query reads the record of the present bucket.
 func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error) {
-	s.seen = a.backend.now()
-	s.bucket = a.timing.bucket(s.seen)
-	cl := a.call(s.bucket, conn.Interruptible)
+	now := a.backend.now()
+	bucket := a.timing.bucket(now)
+	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	if _, err := a.do(ctx, cl); err != nil {
 		return s, false, err
 	}
-	found, s.count = cl.Replies[0].OK, uint64(^cl.Replies[0].Quota)
+	reply := cl.Replies[0]
 	a.backend.calls.Put(cl)
-	return s, found, nil
+	return a.window(bucket, uint64(^reply.Quota), now), reply.OK, nil
 }
 
 // read makes the window of the present bucket the known one, if there is one, and returns it.
@@ -102,8 +109,8 @@ func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
 		a.forget()
 		return r, nil
 	}
-	s = a.learnBucket(s.bucket, s.count, s.seen)
-	return s.result(a.scale, s.count, a.backend.now()), nil
+	a.learn(&s)
+	return s.result(a.scale, s.Count, a.backend.now()), nil
 }
 
 // Count implements [coalesce.Window].
@@ -112,7 +119,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	old, known := a.current()
 	known = known && old.bucket == bucket
 	if !known {
-		if waited, err := a.janitor.link.awaitDecision(ctx); waited || err != nil {
+		if waited, err := a.janitor.parking.await(ctx); waited || err != nil {
 			return coalesce.Outcome{Err: err}
 		}
 	}
@@ -142,14 +149,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		return coalesce.Outcome{}
 	}
 	s := a.learnBucket(bucket, uint64(^reply.Quota), b.Now)
-	count := s.count
-	if !added {
-		if b.Must {
-			return coalesce.Outcome{Err: overflowError(b.Sum, count, codec.Size[T]())}
-		}
-		count = beyond(count, b.Sum)
-	}
-	return coalesce.Outcome{Counted: true, Full: !added, Result: s.result(a.scale, count, a.backend.now())}
+	return a.outcomeOf(&s, b, added, a.backend.now())
 }
 
 // GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
@@ -167,13 +167,13 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 		return false, nil
 	}
 	present, found, err := a.query(ctx)
-	if err != nil || !found || present.bucket != old.bucket || present.count < max(n, old.count) {
+	if err != nil || !found || present.bucket != old.bucket || present.Count < max(n, old.Count) {
 		return false, nil // it may have been reset, and the counter must not wrap (H3)
 	}
 	cl := a.call(old.bucket, conn.SingleRead)
 	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	cl.Stale = func() bool { return !a.backend.now().Before(old.latestEnd) }
+	cl.Stale = func() bool { return !a.backend.now().Before(old.Latest) }
 	now := a.backend.now()
 	if _, err := a.do(ctx, cl); err != nil {
 		return false, err
@@ -188,23 +188,18 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 
 // get reads the open window.
 func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
+	forgets := a.forgotten()
 	s, found, err := a.query(ctx)
 	if !found || err != nil {
 		return coalesce.Result{}, err
 	}
-	s.earliestEnd = a.timing.end(s.bucket)
-	s.latestEnd = s.earliestEnd
-	if old, ok := a.current(); ok {
-		s.narrow(&old, a.guard)
-	} else {
-		a.learn(&s, a.backend.newID) // so that it has an ID
-	}
-	return s.result(a.scale, s.count, a.backend.now()), nil
+	a.meet(&s, forgets)
+	return s.result(a.scale, s.Count, a.backend.now()), nil
 }
 
 // set replaces the record of the present bucket, in one call that nothing interrupts.
 func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
-	if _, err := a.janitor.link.awaitDecision(ctx); err != nil {
+	if _, err := a.janitor.parking.await(ctx); err != nil {
 		return r, false, err
 	}
 	for range maxTries {
@@ -241,7 +236,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 	if r, err = a.read(ctx); err != nil || r.ExpiresAt.IsZero() {
 		return r, false, err
 	}
-	a.forget()
+	defer a.forget()
 	cl := a.call(a.timing.bucket(a.backend.now()), conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
 	if sent, err = a.do(ctx, cl); err == nil {

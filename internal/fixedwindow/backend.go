@@ -92,7 +92,7 @@ type Backend[T codec.Value] struct {
 	group    *coalesce.Group
 	table    table[T]
 	layouts  layouts
-	links    []*link[T]          // one for each server
+	links    []*links[T]         // those of each server
 	janitors []*janitor[T]       // one for each server
 	sweepers []*sweep.Sweeper[T] // one for each server, or none
 	ids      atomic.Int64        // the last ID of a window
@@ -113,19 +113,19 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	b.table.init(o.MaxWindows, b.now)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
-		l := newLink(s, o.Calls)
-		j := newJanitor(b, l, keys)
+		l := newLinks(s, o.Calls)
+		j := newJanitor(b, l.janitor, keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.Go(j.run)
 		if o.WithoutSweeper {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: l, requests: b.maxRequests},
+			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: l.janitor, requests: b.maxRequests},
 			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		b.sweepers = append(b.sweepers, sweeper)
-		l.decided, l.decideBy = sweeper.Decided(), time.Now().Add(maxDecide)
+		j.parking = decision{sweeper.Decided(), time.Now().Add(maxDecide)}
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b
@@ -172,7 +172,7 @@ func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration,
 	}
 	r, sent, err := e.coalescer.Do(ctx, h)
 	if errors.Is(err, coalesce.ErrAttempts) {
-		return window.Window{}, sent, staleError(scale)
+		return window.Window{}, sent, overError(scale)
 	}
 	if err != nil {
 		return window.Window{}, sent, queueError(err)
@@ -272,7 +272,7 @@ func (b *Backend[T]) Close() {
 		last.Wait()
 		b.group.Close()
 		for _, l := range b.links {
-			l.close()
+			l.each((*link[T]).close)
 		}
 	})
 }
@@ -303,7 +303,7 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 // answered returns how many calls of all links have their replies.
 func (b *Backend[T]) answered() (n uint64) {
 	for _, l := range b.links {
-		n += l.answered.Load()
+		l.each(func(l *link[T]) { n += l.answered.Load() })
 	}
 	return n
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,6 +325,40 @@ func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
 	})
 }
 
+// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are refused.
+func TestHitsOfTheLargestLimitFailIfTheCounterCannotHoldThem(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		synctest.Test(t, func(t *testing.T) {
+			const limit = math.MaxUint64
+			o := options[uint64](t, inMemory(t, mockserver.WithValueSize(8)))
+			o.Algorithm = algorithm
+			b := start(t, o)
+			_, _, err := b.Set(t.Context(), "k", time.Minute, limit-3)
+			require.NoError(t, err)
+			require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, limit))
+			for range 2 {
+				_, _, err = b.Hit(t.Context(), "k", time.Minute, limit, 3)
+				require.ErrorIs(t, err, window.ErrRange)
+				_, _, err = b.Hit(t.Context(), "k", time.Minute, limit, limit)
+				require.ErrorIs(t, err, window.ErrRange)
+				_, granted, _, err := b.Take(t.Context(), "k", time.Minute, limit, 3)
+				require.NoError(t, err)
+				require.False(t, granted)
+				require.Zero(t, hits(t, b, 1, "k", time.Minute, limit-3))
+			}
+			_, granted, _, err := b.Take(t.Context(), "k", time.Minute, limit, 1)
+			require.NoError(t, err)
+			require.True(t, granted)
+			require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, limit))
+			_, _, err = b.Hit(t.Context(), "k", time.Minute, limit, 1)
+			require.ErrorIs(t, err, window.ErrRange)
+			w, _, err := b.Get(t.Context(), "k", time.Minute)
+			require.NoError(t, err)
+			require.EqualValues(t, uint64(limit), w.Count, "%v", algorithm)
+		})
+	}
+}
+
 func TestIncFailsIfTheCounterCannotHoldIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -486,4 +522,123 @@ func TestDeleteEndsTheWindowsThatAreRemembered(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count)
 	})
+}
+
+// A window can have a count of 0 at its end. Then both slots look free, and the next window takes a
+// guard more. It is exact.
+func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
+	const scale, limit = time.Second, 5
+	for name, open := range map[string]func(t *testing.T, b *Backend[uint16]){
+		"an increment of 0": func(t *testing.T, b *Backend[uint16]) {
+			_, _, err := b.Hit(t.Context(), "k", scale, limit, 0)
+			require.NoError(t, err)
+		},
+		"set to 0": func(t *testing.T, b *Backend[uint16]) {
+			hits(t, b, 1, "k", scale, limit)
+			w, _, err := b.Set(t.Context(), "k", scale, 0)
+			require.NoError(t, err)
+			require.Zero(t, w.Count)
+		},
+		"given back": func(t *testing.T, b *Backend[uint16]) {
+			w, granted, _, err := b.Take(t.Context(), "k", scale, limit, 3)
+			require.NoError(t, err)
+			require.True(t, granted)
+			given, _, err := b.GiveBack(t.Context(), "k", scale, w.ID, 3)
+			require.NoError(t, err)
+			require.True(t, given)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+				clients := []*Backend[uint16]{client[uint16](t, srv), client[uint16](t, srv), client[uint16](t, srv)}
+				for range 4 { // in both slots
+					open(t, clients[0])
+					w, _, err := clients[1].Get(t.Context(), "k", scale)
+					require.NoError(t, err)
+					require.Zero(t, w.Count)
+					require.NotZero(t, w.Left)
+					time.Sleep(w.Left)
+					ended := time.Now()
+					var callers sync.WaitGroup
+					var allowed atomic.Int64
+					for _, b := range clients {
+						callers.Go(func() { allowed.Add(int64(hits(t, b, limit, "k", scale, limit))) })
+					}
+					callers.Wait()
+					require.EqualValues(t, limit, allowed.Load())
+					require.Less(t, time.Since(ended), scale/2+50*time.Millisecond, "a guard")
+					time.Sleep(scale)
+				}
+			})
+		})
+	}
+}
+
+// held is a Server that holds back the replies to calls.
+type held struct {
+	Server[uint16]
+	release chan struct{} // nil: none
+}
+
+// Do implements Server.
+func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+	release := h.release
+	done, sent, err = h.Server.Do(ctx, cl)
+	if release != nil {
+		<-release
+	}
+	return done, sent, err
+}
+
+// A Get whose replies come after those of a Reset or Set must not bring the old count back: hits
+// would be denied by it.
+func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
+	const scale, limit = 10 * time.Second, 3
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		for name, change := range map[string]func(context.Context, *Backend[uint16]) error{
+			"Reset": func(ctx context.Context, b *Backend[uint16]) error {
+				_, err := b.Reset(ctx, "k", scale)
+				return err
+			},
+			"Set": func(ctx context.Context, b *Backend[uint16]) error {
+				_, _, err := b.Set(ctx, "k", scale, 1)
+				return err
+			},
+		} {
+			t.Run(fmt.Sprintf("%v, %s", algorithm, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := inMemory(t)
+					o := options[uint16](t, srv)
+					o.Algorithm, o.DenialMemory = algorithm, time.Minute
+					server := &held{Server: o.Servers[0], release: make(chan struct{})}
+					other := start(t, o)
+					o.Servers = []Server[uint16]{server}
+					b := start(t, o)
+					hits(t, other, 2*limit, "k", scale, limit)
+
+					e, err := b.entry(t.Context(), "k", scale) // so that Get and Reset have one entry
+					require.NoError(t, err)
+					var get sync.WaitGroup
+					get.Go(func() {
+						w, _, err := b.Get(t.Context(), "k", scale)
+						if err != nil || w.Count <= limit || w.ID == 0 {
+							t.Errorf("%+v, %v", w, err)
+						}
+					})
+					synctest.Wait()
+					release := server.release
+					server.release = nil
+					require.NoError(t, change(t.Context(), b))
+					close(release)
+					get.Wait()
+					if name == "Reset" {
+						require.False(t, e.windows.active(time.Now()))
+					}
+					require.Positive(t, hits(t, b, limit, "k", scale, limit))
+				})
+			})
+		}
+	}
 }

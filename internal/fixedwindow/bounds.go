@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
@@ -68,8 +68,11 @@ func scaleError(a window.Algorithm, scale time.Duration, size int) error {
 	}
 }
 
-// staleError is the error of hits that were not counted, or may not have been, because the window
+// ErrTooLate says that a window could not be opened, ended or counted in while that was possible.
+var ErrTooLate = errors.New("throttr: too late")
+
+// overError is the error of hits that were not counted, or may not have been, because the window
 // was over by the time that they could be.
-func staleError(scale time.Duration) error {
-	return fmt.Errorf("%w: a window of %v was over by then", conn.ErrStale, scale)
+func overError(scale time.Duration) error {
+	return fmt.Errorf("%w: a window of %v was over by then", ErrTooLate, scale)
 }

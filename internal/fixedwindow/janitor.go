@@ -37,6 +37,7 @@ type janitor[T codec.Value] struct {
 	wake    chan struct{}  // has an element if the first duty of the queue is a new one
 	places  chan struct{}  // has an element for each batch that is being cleaned
 	batches sync.WaitGroup // those that due has returned and that are not done
+	parking decision       // is set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
 	mu     sync.Mutex
@@ -372,7 +373,7 @@ func (d *duty[T]) over() time.Time {
 		return a.timing.end(d.bucket).Add(a.scale)
 	}
 	if w, ok := d.slots.current(); ok {
-		return w.latestEnd
+		return w.Latest
 	}
 	return time.Time{}
 }

@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -11,68 +12,50 @@ import (
 
 // state is what is known of an open window.
 type state struct {
-	id    int64     // identifies the window
-	count uint64    // when the window was last read
-	seen  time.Time // when that was, at the earliest
-	read  time.Time // when that was, at the latest
-	// The window ends between these times, by the backend's clock.
-	earliestEnd, latestEnd time.Time
-
-	conn   any       // where takes were counted; nil if there were none
-	slot   slot.ID   // unless the window is aligned
-	until  time.Time // earliestEnd by the monotonic clock, unless the window is aligned
-	bucket int64     // of an aligned window
+	slot.Window           // its times are those of the backend's clock
+	id          int64     // identifies the window
+	conn        any       // where takes were counted; nil if there were none
+	until       time.Time // Until by the monotonic clock, unless the window is aligned
+	bucket      int64     // of an aligned window
 }
 
-// result returns the window with a count. Its end is never too early, and never more than a scale
-// away.
+// result returns the window with a count. Its end is never more than a scale away.
 func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
-	left := min(max(s.latestEnd.Sub(now), 1), scale)
+	left := min(max(s.Latest.Sub(now), 1), scale)
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
 }
 
-// narrow narrows the end of a window to what was known of it before. It returns false, and
-// changes nothing, if the two contradict each other: they are different windows. The window keeps
-// its ID if it is certainly the same.
-func (s *state) narrow(old *state, guard time.Duration) (same bool) {
-	if s.slot != old.slot || s.bucket != old.bucket ||
-		old.earliestEnd.After(s.latestEnd) || s.earliestEnd.After(old.latestEnd) {
-		return false
+// narrow narrows the end of a window to what was known of it before. The window keeps its ID if it is
+// certainly the same.
+func (s *state) narrow(old *state, guard time.Duration) {
+	if s.bucket != old.bucket {
+		return
 	}
 	if s.conn == nil {
 		s.conn = old.conn
 	}
-	if s.follows(old, guard) && (old.conn == nil || s.conn == old.conn) {
+	if s.Narrow(old.Window, guard) && (old.conn == nil || s.conn == old.conn) {
 		s.id = old.id
 	}
-	if old.earliestEnd.After(s.earliestEnd) {
-		s.earliestEnd, s.until = old.earliestEnd, old.until
+	if s.Until.Equal(old.Until) {
+		s.until = old.until
 	}
-	if old.latestEnd.Before(s.latestEnd) {
-		s.latestEnd = old.latestEnd
-	}
-	return true
-}
-
-// follows reports whether a window is certainly the same as one of the same slot whose end may be
-// the same. Another window of the slot takes two Resets in between. So it is opened two guards
-// later at least, and ends two guards later.
-func (s *state) follows(old *state, guard time.Duration) bool {
-	return guard == 0 || s.read.Sub(old.seen) < guard || s.latestEnd.Before(old.earliestEnd.Add(2*guard))
 }
 
 // known is what is known of the open window of a key and scale. It decides whether a hit needs a
 // request.
 type known[T codec.Value] struct {
+	backend      *Backend[T]
 	scale        time.Duration
-	guard        time.Duration // of the slots; 0 if windows are aligned
+	guard        time.Duration // of the slots
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
 	// mu guards the fields below. They change only during Refresh, Count and operations, which do
-	// not overlap.
-	mu    sync.Mutex
-	ok    bool // there is a known window
-	state state
+	// not overlap, and in meet.
+	mu      sync.Mutex
+	ok      bool // there is a known window
+	state   state
+	forgets uint64 // counts calls of forget
 }
 
 // Admit implements [coalesce.Window].
@@ -86,11 +69,11 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 		if h.Take && h.Increment > h.Limit {
 			return coalesce.Decided, coalesce.Result{Refused: true}, nil
 		}
-	case !k.ok || !b.Fresh && !b.Now.Before(s.earliestEnd):
+	case !k.ok || !b.Fresh && !b.Now.Before(s.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || !over(h, s.count):
+	case h.Must || !over(h, s.Count):
 	case b.Read || k.denies(b.Now):
-		r := s.result(k.scale, s.count, b.Now)
+		r := s.result(k.scale, s.Count, b.Now)
 		r.Refused = h.Take
 		return coalesce.Decided, r, nil
 	default: // the window may have been reset
@@ -114,27 +97,65 @@ func over(h coalesce.Hit, count uint64) bool {
 // denies reports whether hits over the limit are denied from memory: the window was read not long
 // ago, and has certainly not ended since. The caller holds mu, and the window is known.
 func (k *known[T]) denies(now time.Time) bool {
-	age := now.Sub(k.state.seen)
-	return age >= 0 && age < k.denialMemory && now.Before(k.state.earliestEnd)
+	age := now.Sub(k.state.Sent)
+	return age >= 0 && age < k.denialMemory && k.state.Open(now)
 }
 
 // learn makes a window the known one. It gets a new ID if it is another one than was known.
-func (k *known[T]) learn(s *state, newID func() int64) {
+func (k *known[T]) learn(s *state) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.identify(s)
+	k.state, k.ok = *s, true
+}
+
+// identify compares a window with the known one, and gives it an ID. The caller holds mu.
+func (k *known[T]) identify(s *state) {
 	if k.ok {
 		s.narrow(&k.state, k.guard)
 	}
 	if s.id == 0 {
-		s.id = newID()
+		s.id = k.backend.newID()
 	}
-	k.state, k.ok = *s, true
+}
+
+// meet is learn for a window that was read while hits and operations could be under way. It becomes
+// the known one only if none is known, and if forget has not been called since the requests were
+// sent, when forgotten was returned: the window may have been reset.
+func (k *known[T]) meet(s *state, forgets uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.identify(s)
+	if !k.ok && k.forgets == forgets {
+		k.state, k.ok = *s, true
+	}
+}
+
+// forgotten returns how often forget has been called.
+func (k *known[T]) forgotten() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.forgets
+}
+
+// outcomeOf returns the outcome of a batch that was counted in a window, or that its counter can't
+// hold. If the counter can't hold hits, they are beyond their limits. A limit of 2^64-1 has no count
+// beyond it, so those hits fail.
+func (k *known[T]) outcomeOf(s *state, b coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
+	count := s.Count
+	if !counted {
+		if b.Must || !b.Takes && b.Limit == math.MaxUint64 {
+			return coalesce.Outcome{Err: overflowError(b.Sum, count, codec.Size[T]())}
+		}
+		count = beyond(count, b.Sum)
+	}
+	return coalesce.Outcome{Counted: true, Full: !counted, Result: s.result(k.scale, count, now)}
 }
 
 // Refuse implements [coalesce.Window].
 func (k *known[T]) Refuse(n uint64) {
 	k.mu.Lock()
-	k.state.count -= min(k.state.count, n)
+	k.state.Count -= min(k.state.Count, n)
 	k.mu.Unlock()
 }
 
@@ -142,6 +163,7 @@ func (k *known[T]) Refuse(n uint64) {
 func (k *known[T]) forget() {
 	k.mu.Lock()
 	k.ok = false
+	k.forgets++
 	k.mu.Unlock()
 }
 
@@ -156,18 +178,18 @@ func (k *known[T]) current() (s state, ok bool) {
 func (k *known[T]) open(now time.Time) (s state, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state, k.ok && now.Before(k.state.earliestEnd)
+	return k.state, k.ok && k.state.Open(now)
 }
 
 // count returns the last known count of the open window. It returns false if none is known.
 func (k *known[T]) count(now time.Time) (n uint64, ok bool) {
 	s, ok := k.open(now)
-	return s.count, ok
+	return s.Count, ok
 }
 
 // active reports whether a window is known that is not certainly over.
 func (k *known[T]) active(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.ok && now.Before(k.state.latestEnd)
+	return k.ok && now.Before(k.state.Latest)
 }

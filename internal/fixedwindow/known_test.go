@@ -60,7 +60,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 			batch: coalesce.Batch{Hits: 1, Sum: 1, Limit: 10}, hit: must(1), want: wait},
 	} {
 		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
-		k.state = state{id: 7, count: c.count, seen: at(100), earliestEnd: at(160), latestEnd: at(161)}
+		k.state = state{id: 7, Window: slot.Window{Count: c.count, Sent: at(100), Until: at(160), Latest: at(161)}}
 		c.batch.Now, c.batch.Fresh, c.batch.Read = at(c.now), c.fresh, c.fresh
 		verdict, r, err := k.Admit(c.batch, c.hit)
 		require.NoError(t, err, c.name)
@@ -77,7 +77,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
 	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
-	k.state = state{count: 11, seen: end.Add(-time.Minute), earliestEnd: end, latestEnd: end.Add(time.Second)}
+	k.state.Window = slot.Window{Count: 11, Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}
 	require.True(t, k.denies(end.Add(-1)))
 	require.False(t, k.denies(end))
 	k.denialMemory = -1
@@ -113,36 +113,38 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		{"another window", [2]int{6, 9}, [2]int{3, 5}, [2]int{6, 9}, false},
 		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
 	} {
-		k := &known[uint16]{}
-		ids := int64(0)
-		newID := func() int64 { ids++; return ids }
+		k := &known[uint16]{backend: &Backend[uint16]{}, guard: time.Hour}
+		window := func(from, to time.Time) state { return state{Window: slot.Window{Until: from, Latest: to}} }
 		learn := func(s state) state {
-			s.until = s.earliestEnd
-			k.learn(&s, newID)
+			s.until = s.Until
+			k.learn(&s)
 			known, ok := k.current()
 			require.True(t, ok)
 			require.Equal(t, known, s)
-			require.Equal(t, s.earliestEnd, s.until)
+			require.Equal(t, s.Until, s.until)
 			return s
 		}
-		old := learn(state{earliestEnd: at(c.old[0]), latestEnd: at(c.old[1])})
-		now := learn(state{earliestEnd: at(c.now[0]), latestEnd: at(c.now[1])})
-		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.earliestEnd, now.latestEnd}, c.name)
+		old := learn(window(at(c.old[0]), at(c.old[1])))
+		now := learn(window(at(c.now[0]), at(c.now[1])))
+		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.Until, now.Latest}, c.name)
 		require.Equal(t, c.same, old.id == now.id, c.name)
 
-		other := learn(state{earliestEnd: now.earliestEnd, latestEnd: now.latestEnd, slot: slot.B})
+		next := window(now.Until, now.Latest)
+		next.Slot = slot.B
+		other := learn(next)
 		require.NotEqual(t, now.id, other.id, "the window of another slot")
-		bucket := learn(state{earliestEnd: now.earliestEnd, latestEnd: now.latestEnd, slot: slot.B, bucket: 1})
+		next.bucket = 1
+		bucket := learn(next)
 		require.NotEqual(t, other.id, bucket.id, "another bucket")
 		k.forget()
-		again := learn(state{earliestEnd: now.earliestEnd, latestEnd: now.latestEnd, slot: slot.B, bucket: 1})
+		again := learn(next)
 		require.NotEqual(t, bucket.id, again.id, "a window after a Reset")
 	}
 }
 
 func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known[uint16]{ok: true, state: state{earliestEnd: end, latestEnd: end.Add(time.Second)}}
+	k := &known[uint16]{ok: true, state: state{Window: slot.Window{Until: end, Latest: end.Add(time.Second)}}}
 	open := func(at time.Time) bool { _, ok := k.open(at); return ok }
 	require.True(t, open(end.Add(-1)))
 	require.False(t, open(end))
@@ -162,7 +164,7 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 		10 * time.Second: 10 * time.Second,
 		11 * time.Second: 10 * time.Second,
 	} {
-		s := state{earliestEnd: now, latestEnd: now.Add(end)}
+		s := state{Window: slot.Window{Until: now, Latest: now.Add(end)}}
 		require.Equal(t, coalesce.Result{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.result(10*time.Second, 7, now), "%v", end)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -24,7 +26,7 @@ var (
 // the connection of its lookup. So if a server has been restarted, no action reaches it that rests
 // on the records it has lost.
 //
-// The calls of all keys share the connection, so that they share writes and reads, too.
+// The calls of many keys share the connection, so that they share writes and reads, too.
 type link[T codec.Value] struct {
 	server Server[T]
 	calls  *conn.CallPool[T]
@@ -35,18 +37,43 @@ type link[T codec.Value] struct {
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
 	lock chan struct{}
-
-	// decided is closed when the sweeper has decided whether to park the server; nil if there is
-	// none. Nothing waits for it after decideBy.
-	decided  <-chan struct{}
-	decideBy time.Time
 }
-
-// maxDecide bounds how long the first windows wait until the server is parked, or is not to be.
-const maxDecide = time.Second
 
 func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
 	return &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
+}
+
+// linkClasses is the number of links for actions of hits and operations.
+const linkClasses = 11
+
+// links are the links to one server. An action that is late ends the connection of its link, and so
+// all that is under way on it. Actions share a link only if their guards differ by a factor of two
+// at most: so an action of a short scale ends nothing of a long one. What is taken is given back on
+// the connection on which it was counted, and so takes go out on these links, too.
+type links[T codec.Value] struct {
+	all     [linkClasses]*link[T]
+	janitor *link[T]
+}
+
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) *links[T] {
+	ls := &links[T]{janitor: newLink(s, calls)}
+	for i := range ls.all {
+		ls.all[i] = newLink(s, calls)
+	}
+	return ls
+}
+
+// of returns the link of a guard.
+func (ls *links[T]) of(guard time.Duration) *link[T] {
+	return ls.all[min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses)-1]
+}
+
+// each calls f with each link.
+func (ls *links[T]) each(f func(*link[T])) {
+	for _, l := range ls.all {
+		f(l)
+	}
+	f(ls.janitor)
 }
 
 // connect returns the connection. It makes another one if the last one takes no more calls.
@@ -69,29 +96,6 @@ func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
 	}
 	l.current.Store(c)
 	return c, nil
-}
-
-// awaitDecision waits until it is decided whether the server is parked. It is called before a record
-// is created, and reports whether it has waited.
-func (l *link[T]) awaitDecision(ctx context.Context) (waited bool, err error) {
-	select {
-	case <-l.decided:
-		return false, nil
-	default:
-	}
-	wait := time.Until(l.decideBy)
-	if wait <= 0 {
-		return false, nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-l.decided:
-	case <-timer.C:
-	case <-ctx.Done():
-		return true, ctx.Err()
-	}
-	return true, nil
 }
 
 // close ends the connection.

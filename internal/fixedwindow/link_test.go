@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
 // slotsOf returns what a backend remembers of a key whose scale is a second.
@@ -165,7 +167,7 @@ func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
 		s := slotsOf(t, b, "k")
 		remove := srv.Inject(mockserver.Fault{Delay: s.Guard/2 + time.Millisecond})
 		_, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
-		require.ErrorIs(t, err, conn.ErrStale)
+		require.ErrorIs(t, err, ErrTooLate)
 		require.ErrorContains(t, err, "the server responds after 251ms, and a window of 1s takes a response within 250ms")
 		require.False(t, sent)
 		require.Zero(t, requests.take()[codec.OpInsert])
@@ -197,7 +199,7 @@ func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 				require.EqualValues(t, 2, w.Count)
 				return
 			}
-			require.ErrorIs(t, err, conn.ErrStale)
+			require.ErrorIs(t, err, ErrTooLate)
 			require.True(t, sent)
 			remove()
 			require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
@@ -336,4 +338,110 @@ func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
 			require.LessOrEqual(t, time.Since(began), left+maxPause)
 		})
 	}
+}
+
+// The pauses after failed INSERTs are those of one name and its grace: they do not delay a hit that
+// comes later.
+func TestPausesEndWithTheGraceOfAName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := client[uint16](t, inMemory(t))
+		s := slotsOf(t, b, "k")
+		s.failed, s.failedAt = 8, time.Now()
+		time.Sleep(maxPause - time.Millisecond)
+		began := time.Now()
+		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+		require.Equal(t, time.Millisecond, time.Since(began))
+		require.Zero(t, s.failed)
+
+		s = slotsOf(t, b, "other")
+		s.failed, s.failedAt = 8, time.Now()
+		time.Sleep(time.Hour)
+		began = time.Now()
+		require.Equal(t, 1, hits(t, b, 1, "other", time.Second, 10))
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// A batch of hits that waits to be written until its window is over is sent nevertheless. It counts
+// in no window in which it was not meant to, as far as callers see: nothing is granted by it.
+func TestHitsThatAreWrittenLateGrantNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 3
+		srv := inMemory(t)
+		o := options[uint16](t, srv)
+		server := &counting[uint16]{Server: o.Servers[0]}
+		o.Servers[0] = server
+		b, other := start(t, o), client[uint16](t, srv)
+		hits(t, b, 1, "k", time.Second, limit)
+		server.before = func() {
+			time.Sleep(1700 * time.Millisecond) // as in a queue
+			server.before = nil
+		}
+		var late sync.WaitGroup
+		late.Go(func() {
+			_, sent, err := b.Hit(t.Context(), "k", time.Second, limit, 1)
+			if !errors.Is(err, ErrTooLate) || !sent {
+				t.Errorf("sent %v: %v", sent, err)
+			}
+		})
+		time.Sleep(1600 * time.Millisecond)
+		require.Equal(t, 1, hits(t, other, 1, "k", time.Second, limit), "the next window")
+		late.Wait()
+		require.LessOrEqual(t, hits(t, other, limit, "k", time.Second, limit), limit-1)
+	})
+}
+
+// An action that is late ends its connection. The takes and actions of scales that are much longer
+// have another one.
+func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const short, long = 200 * time.Millisecond, time.Minute
+		srv := inMemory(t)
+		b := client[uint16](t, srv)
+		take := func(n uint64) window.Window {
+			w, granted, _, err := b.Take(t.Context(), "long", long, 1000, n)
+			if !granted || err != nil {
+				t.Error(granted, err)
+			}
+			return w
+		}
+		take(1)
+		link := b.links[0].of(time.Second).current.Load()
+		hits(t, b, 1, "short", short, 10)
+		time.Sleep(2 * short)
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 300 * time.Millisecond})
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				for range 10 {
+					take(1)
+				}
+			})
+		}
+		for i := range 10 {
+			all.Go(func() {
+				_, _, err := b.Hit(t.Context(), fmt.Sprint(i), short, 10, 1)
+				if !errors.Is(err, conn.ErrLost) {
+					t.Errorf("it is not late: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		remove()
+		w := take(1)
+		require.EqualValues(t, 202, w.Count)
+		require.Same(t, link, b.links[0].of(time.Second).current.Load())
+		given, _, err := b.GiveBack(t.Context(), "long", long, w.ID, 100)
+		require.NoError(t, err)
+		require.True(t, given)
+	})
+}
+
+func TestLinksAreThoseOfGuards(t *testing.T) {
+	ls := newLinks[uint16](nil, nil)
+	require.Same(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard*51/100))
+	require.NotSame(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard/2))
+	require.Same(t, ls.of(slot.MaxGuard/2), ls.of(slot.MaxGuard/3))
+	least := window.MinScale / 2
+	require.Same(t, ls.all[linkClasses-1], ls.of(least))
 }

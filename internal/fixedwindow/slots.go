@@ -28,16 +28,18 @@ type slots[T codec.Value] struct {
 	known[T]
 	records[T]
 	entry   *entry[T]
-	backend *Backend[T]
 	server  Server[T] // counts in known windows
 	link    *link[T]
 	janitor *janitor[T]
 
 	// What Refresh has planned for the next Count. Calls of Refresh, Count and operations do not
 	// overlap.
-	plan   plan[T]
-	taken  taken[T]
-	failed int // INSERTs that have failed since a window was seen
+	plan  plan[T]
+	taken taken[T]
+	// INSERTs that have failed since a window was seen, and when the last one did. Their name is
+	// in its grace (H1), or other clients were faster.
+	failed   int
+	failedAt time.Time
 
 	// The mutex of the janitor guards the fields below.
 	duty     *duty[T]  // nil if there are no records to remove
@@ -55,9 +57,9 @@ type plan[T codec.Value] struct {
 
 func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) *slots[T] {
 	return &slots[T]{
-		known:   known[T]{scale: l.Scale, guard: l.Guard, denialMemory: b.denialMemoryOf(l.Scale)},
+		known:   known[T]{backend: b, scale: l.Scale, guard: l.Guard, denialMemory: b.denialMemoryOf(l.Scale)},
 		records: records[T]{l, slotNames(&l.Bands, e.key)},
-		entry:   e, backend: b, server: b.servers[server], link: b.links[server], janitor: b.janitors[server],
+		entry:   e, server: b.servers[server], link: b.links[server].of(l.Guard), janitor: b.janitors[server],
 	}
 }
 
@@ -66,7 +68,7 @@ func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) 
 func (s *slots[T]) Refresh(ctx context.Context) error {
 	s.plan = plan[T]{}
 	if old, ok := s.known.open(s.backend.now()); ok {
-		if live, err := s.read(ctx, old.slot); live || err != nil {
+		if live, err := s.read(ctx, old.Slot); live || err != nil {
 			return err
 		}
 	}
@@ -77,7 +79,7 @@ func (s *slots[T]) Refresh(ctx context.Context) error {
 // Count implements [coalesce.Window]. It takes one round trip if the window is known.
 func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	s.mu.Lock()
-	known, id, until := s.ok, s.state.slot, s.state.until
+	known, id, until := s.ok, s.state.Slot, s.state.until
 	s.mu.Unlock()
 	s.taken.conn = nil
 	if known {
@@ -114,11 +116,11 @@ func (s *slots[T]) ask(ctx context.Context, cl *conn.Call[T], now time.Time) (fr
 
 // stateOf returns the state of a window that was read between two moments.
 func stateOf(w slot.Window, from, to moment) state {
-	return state{
-		count: w.Count, seen: from.clock, read: to.clock, slot: w.Slot, until: w.Until,
-		earliestEnd: from.clock.Add(w.Until.Sub(from.mono)),
-		latestEnd:   to.clock.Add(w.Latest.Sub(to.mono)),
-	}
+	s := state{Window: w, until: w.Until}
+	s.Sent, s.Received = from.clock, to.clock
+	s.Until = from.clock.Add(w.Until.Sub(from.mono))
+	s.Latest = to.clock.Add(w.Latest.Sub(to.mono))
+	return s
 }
 
 // read reads the count of the known window. It returns false if that is not open any more.
@@ -134,12 +136,16 @@ func (s *slots[T]) read(ctx context.Context, id slot.ID) (live bool, err error) 
 	w, live := s.WindowOf(id, o, from.mono, to.mono)
 	if live {
 		st := stateOf(w, from, to)
-		s.learn(&st, s.backend.newID)
+		s.learn(&st)
 	}
 	return live, nil
 }
 
 // join counts a batch in the known window.
+//
+// A batch that waits to be written for longer than a.By is sent nevertheless. Rule 3 is about what
+// rests on a lookup. A batch of hits rests on its own QUERY (rule 1), and a reply that comes after
+// a.By grants nothing (rule 2).
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
 	cl := s.call(conn.SingleRead)
 	name := s.names[a.Slot]
@@ -161,7 +167,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 	s.backend.calls.Put(cl)
 	if !to.mono.Before(a.By) {
 		s.forget()
-		return coalesce.Outcome{Err: staleError(s.scale), Sent: true}
+		return coalesce.Outcome{Err: overError(s.scale), Sent: true}
 	}
 	out, w := s.Result(a, false, added, o, from.mono, to.mono)
 	return s.conclude(out, w, b, from, to, c)
@@ -184,7 +190,7 @@ func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coale
 	case p.action.Kind == slot.Create:
 		out, w := s.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
 		if out == slot.Lost {
-			s.failed++
+			s.failed, s.failedAt = s.failed+1, time.Now()
 		}
 		return s.conclude(out, w, b, from, to, p.conn)
 	default:
@@ -206,15 +212,8 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 		st.conn = c
 		s.taken = taken[T]{c, w, from.mono}
 	}
-	s.learn(&st, s.backend.newID)
-	count := w.Count
-	if out == slot.Exhausted {
-		if b.Must {
-			return coalesce.Outcome{Err: overflowError(b.Sum, count, codec.Size[T]())}
-		}
-		count = beyond(count, b.Sum)
-	}
-	return coalesce.Outcome{Counted: true, Full: out == slot.Exhausted, Result: st.result(s.scale, count, to.clock)}
+	s.learn(&st)
+	return s.outcomeOf(&st, b, out == slot.Counted, to.clock)
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
@@ -249,7 +248,7 @@ type search[T codec.Value] struct {
 // lookUp looks both slots up once more. It tries again if a connection ends.
 func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 	if f.lookups++; f.lookups > maxLookups {
-		return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", conn.ErrStale, maxLookups, s.scale)
+		return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.scale)
 	}
 	for {
 		c, err := s.link.connect(ctx)
@@ -279,7 +278,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 // done before.
 func (s *slots[T]) find(ctx context.Context) error {
 	f := search[T]{first: s.next()}
-	for slow, paused := 0, false; ; {
+	for slow := 0; ; {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return err
 		}
@@ -301,13 +300,12 @@ func (s *slots[T]) find(ctx context.Context) error {
 			if slow++; slow >= maxTries {
 				return s.slowError(f.history.Last)
 			}
-		case a.Kind == slot.Create && s.failed > 1 && !paused:
-			if err := backoff.Sleep(ctx, min(minPause<<min(s.failed-2, 10), maxPause)); err != nil {
+		case a.Kind == slot.Create && time.Now().Before(s.createAt()):
+			if err := sleepUntil(ctx, s.createAt()); err != nil {
 				return err
 			}
-			paused = true
 		default:
-			waited, err := s.link.awaitDecision(ctx)
+			waited, err := s.janitor.parking.await(ctx)
 			if err != nil {
 				return err
 			}
@@ -319,14 +317,20 @@ func (s *slots[T]) find(ctx context.Context) error {
 	}
 }
 
+// createAt returns when to try an INSERT, after others have failed.
+func (s *slots[T]) createAt() time.Time {
+	if s.failed < 2 {
+		return time.Time{}
+	}
+	return s.failedAt.Add(min(minPause<<min(s.failed-2, 10), maxPause))
+}
+
 // next returns the slot that is opened next, as far as is known.
 func (s *slots[T]) next() slot.ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state.id == 0 {
-		return slot.A
+	if st, _ := s.current(); st.id != 0 {
+		return st.Slot.Other()
 	}
-	return s.state.slot.Other()
+	return slot.A
 }
 
 // seen makes the window that the last lookup shows the known one. It returns false if there is
@@ -339,9 +343,8 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	}
 	s.failed = 0
 	now := s.backend.moment(s.backend.now())
-	from, to := now.at(l.Sent), now.at(l.Received)
-	st := stateOf(w, from, to)
-	s.learn(&st, s.backend.newID)
+	st := stateOf(w, now.at(l.Sent), now.at(l.Received))
+	s.learn(&st)
 	if s.Untidy(l) {
 		s.janitor.cleanSoon(s)
 	}
@@ -373,6 +376,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 
 // get reads the open window.
 func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
+	forgets := s.forgotten()
 	cl := s.call(conn.SingleRead)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	from, to, _, err := s.ask(ctx, cl, s.backend.now())
@@ -387,11 +391,7 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 		return coalesce.Result{}, nil
 	}
 	st := stateOf(w, from, to)
-	if old, ok := s.current(); ok {
-		st.narrow(&old, s.guard)
-	} else {
-		s.learn(&st, s.backend.newID) // so that it has an ID
-	}
+	s.meet(&st, forgets)
 	return st.result(s.scale, w.Count, to.clock), nil
 }
 
@@ -399,46 +399,37 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 // whether it may have been ended.
 func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
 	s.plan = plan[T]{}
+	defer s.forget()
 	var f search[T]
-	var id slot.ID // of the window to end
-	for tries := 0; ; {
+	var e slot.Ending
+	for slow := 0; ; {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return r, sent, err
 		}
-		w, live := s.Live(f.history.Last)
-		if live && !r.ExpiresAt.IsZero() && w.Slot != id {
-			s.forget()
-			return r, sent, nil // it has ended, and another one has been opened since
-		}
-		if live && r.ExpiresAt.IsZero() {
-			id = w.Slot
+		found := e.Found
+		a := s.Reset(f.history, &e)
+		if e.Found && !found {
 			s.seen(&f)
 			st, _ := s.current()
-			r = st.result(s.scale, w.Count, s.backend.now())
+			r = st.result(s.scale, st.Count, s.backend.now())
 		}
-		s.forget()
-		a := s.Reset(f.history)
 		switch {
-		case live && w.Count == 0:
-			// Its slot would look free. The hit that is added ends with the window.
-			a = s.Join(w)
 		case a.Kind == slot.Done:
 			return r, sent, nil
+		case time.Since(f.history.Last.Sent) >= s.Guard/2:
+			if slow++; slow >= maxTries {
+				return r, sent, s.slowError(f.history.Last)
+			}
 		case a.Kind == slot.Again:
 			if err := sleepUntil(ctx, a.At); err != nil {
 				return r, sent, err
 			}
-			continue
-		case a.Kind == slot.End && s.Late(a, time.Now()):
-			if tries++; tries >= maxTries {
-				return r, sent, s.slowError(f.history.Last)
+		default:
+			if err := s.step(ctx, &f, a); err != nil {
+				return r, true, err
 			}
-			continue
+			sent = true
 		}
-		if err := s.step(ctx, &f, a); err != nil {
-			return r, true, err
-		}
-		sent = true
 	}
 }
 
@@ -460,12 +451,12 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 			return out.Result, sent, out.Err
 		}
 	}
-	return coalesce.Result{}, sent, staleError(s.scale)
+	return coalesce.Result{}, sent, overError(s.scale)
 }
 
 // slowError is the error if a window can't be opened or ended because responses take too long.
 func (s *slots[T]) slowError(l slot.Lookup) error {
-	return fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v", conn.ErrStale,
+	return fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v", ErrTooLate,
 		l.Received.Sub(l.Sent).Round(time.Millisecond), s.scale, s.Guard/2)
 }
 

@@ -15,7 +15,7 @@ import (
 // entryOf returns an entry whose window is open until a time.
 func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
-	s.ok, s.state.latestEnd = true, until
+	s.ok, s.state.Latest = true, until
 	e := &entry[uint16]{key: key, scale: time.Minute, windows: s}
 	e.coalescer = g.New(s)
 	return e

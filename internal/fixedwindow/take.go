@@ -29,7 +29,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 	}
 	r, sent, err := e.coalescer.Do(ctx, coalesce.Hit{Limit: limit, Increment: n, Take: true})
 	if errors.Is(err, coalesce.ErrAttempts) {
-		err = staleError(scale)
+		err = overError(scale)
 	}
 	if err != nil {
 		return w, false, sent, queueError(err)

@@ -48,7 +48,7 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 		return false, nil
 	}
 	cl := s.call(conn.Interruptible)
-	s.add(cl, slot.Request{Verb: slot.Query, Slot: old.slot})
+	s.add(cl, slot.Request{Verb: slot.Query, Slot: old.Slot})
 	from := s.backend.moment(s.backend.now())
 	if _, err := s.link.do(ctx, c, cl); err != nil {
 		return false, nil // nothing was given back
@@ -56,12 +56,12 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	to := s.backend.moment(s.backend.now())
 	o := s.observe(cl.Replies[0])
 	s.backend.calls.Put(cl)
-	w, live := s.WindowOf(old.slot, o, from.mono, to.mono)
+	w, live := s.WindowOf(old.Slot, o, from.mono, to.mono)
 	if !live || w.Count < n { // the counter must not wrap (H3)
 		return false, nil
 	}
 	st := stateOf(w, from, to)
-	s.learn(&st, s.backend.newID)
+	s.learn(&st)
 	w.Until = st.until
 	a, ok := s.ReturnHits(w, from.mono, time.Now())
 	if !ok || st.id != id {
@@ -73,7 +73,6 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 		}
 		return false, err
 	}
-	st.count -= min(st.count, n)
-	s.learn(&st, s.backend.newID)
+	s.Refuse(n)
 	return true, nil
 }

@@ -54,17 +54,40 @@ func (p *Pool[T]) trimPark(cl *conn.Call[T]) {
 	}
 }
 
-// keepParkedSoon runs keepParked in the background, unless that is under way.
+// keepParkedSoon runs keepParked in the background. If that is under way, it runs once more: the
+// server's timer may have been set after its UPDATE.
 func (p *Pool[T]) keepParkedSoon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || !p.keeping.CompareAndSwap(false, true) {
+	p.keepDue = true
+	if p.closed || p.keeping {
 		return
 	}
+	p.keeping = true
 	p.background.Go(func() {
-		defer p.keeping.Store(false)
-		p.keepParked(p.ctx) // what fails is done by the next connection, or by the maintenance
+		for p.beginKeeping() {
+			if _, err := p.keepParked(p.ctx); err != nil {
+				p.endKeeping() // what fails is done by the next connection, or by the maintenance
+				return
+			}
+		}
 	})
+}
+
+// beginKeeping reports whether keepParked has to run once more. If not, keepParkedSoon starts it
+// from now on.
+func (p *Pool[T]) beginKeeping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keeping = p.keepDue
+	p.keepDue = false
+	return p.keeping
+}
+
+func (p *Pool[T]) endKeeping() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keeping, p.keepDue = false, false
 }
 
 // keepParked learns whether the server is parked, keeps it parked, and parks it if that is

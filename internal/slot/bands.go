@@ -3,8 +3,8 @@ package slot
 import "time"
 
 const (
-	// maxGuard is the longest guard. With it, a client 400 ms away can open windows.
-	maxGuard = time.Second
+	// MaxGuard is the longest guard. With it, a client 400 ms away can open windows.
+	MaxGuard = time.Second
 	// minDoom and doomGuards leave a janitor, and then the watchers, time for several attempts to
 	// remove a record before it expires (H12).
 	minDoom    = 10 * time.Second
@@ -59,7 +59,7 @@ func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 	if scale <= 0 || scale > maxTTL {
 		return Bands{}, false
 	}
-	guard := min(scale/2, maxGuard)
+	guard := min(scale/2, MaxGuard)
 	for _, u := range units {
 		if scale%u.unit != 0 {
 			continue

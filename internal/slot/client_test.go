@@ -9,24 +9,63 @@ import (
 type client struct {
 	*world
 	name   string
+	ids    int
 	dead   bool
 	done   bool      // it makes no more hits
-	known  Window    // the open window, as it knows it
+	known  view      // the open window, as it knows it
 	opened time.Time // when it last opened a window, at the latest
 	duty   bool      // its janitor has records to remove, or may have
 	duties int       // its actions: a lookup of the janitor before the last one is repeated
 	idle   *actor    // the janitor, while it has no duty
 }
 
+// view is what a client knows of the open window.
+type view struct {
+	Window
+	id   int   // identifies the window
+	conn *conn // where hits of it were counted; nil if there were none
+}
+
 // attempt is a batch of hits.
 type attempt struct {
 	n       uint64
 	sent    time.Time
-	window  Window
+	window  Window // as the batch showed it
+	id      int
 	granted uint64
 	opened  *opened // the window in which they were counted
 	conn    *conn
 }
+
+// learn makes a window the known one, as package fixedwindow does. It gets a new ID, unless it is
+// certainly the one that was known.
+func (c *client) learn(w Window, on *conn) {
+	v := view{Window: w, conn: on}
+	if !c.known.Until.IsZero() {
+		old := c.known
+		if v.conn == nil {
+			v.conn = old.conn
+		}
+		same := v.Narrow(old.Window, c.bands.Guard)
+		if c.off[ruleReturnSame] {
+			same = v.Slot == old.Slot && !old.Until.After(w.Latest) && !w.Until.After(old.Latest)
+		}
+		if same && (old.conn == nil || v.conn == old.conn) {
+			v.id = old.id
+		}
+	}
+	if v.id == 0 {
+		c.ids++
+		v.id = c.ids
+	}
+	c.known = v
+	if s := &c.server; s.open != nil && s.open.slot == w.Slot && v.Until.After(epoch.Add(s.ends())) {
+		c.fail("%s takes the window to be open until %v, but it ends at %v", c.name, v.Until.Sub(epoch), s.ends())
+	}
+}
+
+// forget forgets the known window.
+func (c *client) forget() { c.known = view{} }
 
 // hits hits, returns some of the hits, and resets.
 func (c *client) hits(a *actor) {
@@ -38,9 +77,16 @@ func (c *client) hits(a *actor) {
 			c.reset(a, &actions)
 		default:
 			n := 1 + uint64(c.rng.IntN(int(c.largestHit)))
+			if c.chance(c.emptyRate) {
+				n = 0
+			}
 			at, ok := c.hit(a, n, &actions, &pool)
 			c.world.hits++
-			if ok && at.granted > 0 && c.chance(c.returnRate) {
+			switch {
+			case !ok || at.granted == 0 || !c.chance(c.returnRate):
+			case c.chance(c.laterRate):
+				c.returnLater(a, at)
+			default:
 				c.returnHits(a, at)
 			}
 		}
@@ -58,7 +104,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 	first := ID(c.rng.IntN(2))
 	for {
 		if c.known.Open(c.time()) || c.trusts() {
-			action := c.bands.Join(c.known)
+			action := c.bands.Join(c.known.Window)
 			if c.off[ruleUntil] {
 				action.By = c.time().Add(c.bands.Scale)
 			}
@@ -78,11 +124,15 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			continue
 		}
 		h = c.extend(h, l)
-		if _, live := c.bands.Live(l); !live && shut == never {
+		w, live := c.bands.Live(l)
+		if !live && shut == never {
 			shut = c.now
 		} else if live && shut != never {
 			c.waited(c.now-shut, faults)
 			shut = never
+		}
+		if live {
+			c.learn(w, nil)
 		}
 		if c.bands.Untidy(l) {
 			c.addDuty(false)
@@ -94,7 +144,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			a.sleepUntil(action.At.Sub(epoch))
 		case Join:
 			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, action, n); !again {
+			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Window), n); !again {
 				return at, ok
 			}
 			h = History{}
@@ -146,7 +196,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		c.opened = c.time()
 	}
 	if !b.ok {
-		c.known = Window{}
+		c.forget()
 		return at, false, false
 	}
 	var armed, added bool
@@ -172,19 +222,19 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 	}
 	if c.off[ruleSeenLive] && added {
 		outcome = Counted
-		w = c.known
+		w = c.known.Window
 		w.Slot, w.Count = action.Slot, seen.record.Count
 	}
 	if outcome == Lost {
-		c.known = Window{}
+		c.forget()
 		return at, false, true
 	}
-	c.known = w
+	c.learn(w, on)
 	if outcome == Exhausted {
 		c.denied++
 		return at, false, false
 	}
-	at = attempt{n: n, sent: b.sent, window: w, opened: seen.window, conn: on}
+	at = attempt{n: n, sent: b.sent, window: w, id: c.known.id, opened: seen.window, conn: on}
 	if before := w.Count - n; before < c.limit {
 		at.granted = min(n, c.limit-before)
 	}
@@ -271,6 +321,37 @@ func (c *client) returnHits(a *actor, at attempt) {
 	}
 }
 
+// returnLater returns hits to the window with an ID, which is read first.
+func (c *client) returnLater(a *actor, at attempt) {
+	a.sleep(c.upTo(c.bands.Scale))
+	n := 1 + uint64(c.rng.IntN(int(at.granted)))
+	known := c.known
+	if known.id != at.id || known.conn != at.conn || !known.Open(c.time()) {
+		return
+	}
+	ops := []Request{{Query, known.Slot, 0}}
+	b := a.send(at.conn, Action{Kind: Again, Slot: known.Slot}, ops, never, false)
+	if !b.ok {
+		return
+	}
+	w, live := c.bands.WindowOf(known.Slot, b.replies[0].record, b.sent, b.received)
+	if !live || w.Count < n {
+		return
+	}
+	c.learn(w, nil)
+	action, ok := c.bands.ReturnHits(c.known.Window, b.sent, c.time())
+	if !ok || c.known.id != at.id {
+		return
+	}
+	if of := b.replies[0].window; of != at.opened {
+		c.fail("%s returns hits of window %d to another one", a.name, at.opened.id)
+		return
+	}
+	at.opened.held -= n
+	c.returned++
+	a.send(at.conn, action, c.bands.Requests(nil, action, n), c.by(action), true)
+}
+
 // lookup looks both slots up, beginning with the first one.
 func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
 	m := Action{Kind: Again, Slot: first}
@@ -285,7 +366,11 @@ func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
 
 // remove makes an action towards removing records.
 func (c *client) remove(a *actor, actions **conn, h History, action Action) {
-	b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
+	n := uint64(0)
+	if action.Kind == Join { // of a Reset
+		n = 1
+	}
+	b := a.send(*actions, action, c.bands.Requests(nil, action, n), c.by(action), true)
 	if !b.ok || action.Kind != Claim {
 		return
 	}
@@ -312,7 +397,9 @@ func (c *client) remove(a *actor, actions **conn, h History, action Action) {
 
 // reset ends the open window.
 func (c *client) reset(a *actor, actions **conn) {
+	defer c.forget()
 	var h History
+	var e Ending
 	for range 20 {
 		if c.redial(actions) {
 			h = History{}
@@ -323,7 +410,7 @@ func (c *client) reset(a *actor, actions **conn) {
 			continue
 		}
 		h = c.extend(h, l)
-		switch action := c.decide(c.bands.Reset, h); action.Kind {
+		switch action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, h); action.Kind {
 		case Done:
 			return
 		case Again:
@@ -333,13 +420,9 @@ func (c *client) reset(a *actor, actions **conn) {
 			a.sleepUntil(action.At.Sub(epoch))
 		case End:
 			c.addDuty(true)
-			b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
+			a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 			c.addDuty(true)
 			c.opened = c.time()
-			if b.ok {
-				c.known = Window{}
-				return
-			}
 		default:
 			c.addDuty(false)
 			c.remove(a, actions, h, action)

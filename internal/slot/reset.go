@@ -1,12 +1,24 @@
 package slot
 
-// Reset returns what a client does that wants to end the open window (rule 10). It is finished
-// after an End, or if there is no window, which is Done. A Set is a Reset, and then hits that
-// ignore the limit.
-func (b *Bands) Reset(h History) Action {
+// Ending is what a Reset has found so far. It begins as the zero Ending.
+type Ending struct {
+	Found  bool   // there is a window to end
+	Window Window // as it was first seen
+}
+
+// Reset returns what a client does that wants to end the open window (rule 10). It is finished if
+// that is Done. A Set is a Reset, and then hits that ignore the limit.
+func (b *Bands) Reset(h History, e *Ending) Action {
 	w, ok := b.Live(h.Last)
-	if !ok || w.Count == 0 {
-		return Action{Kind: Done}
+	if ok && !e.Found {
+		*e = Ending{true, w}
+	}
+	if !ok || w.Slot != e.Window.Slot {
+		return Action{Kind: Done} // it has ended, and another one may have been opened since
+	}
+	if w.Count == 0 {
+		// Its slot would look free after an End. The hit that is added ends with the window.
+		return b.Join(w)
 	}
 	x, y := w.Slot, w.Slot.Other()
 	switch b.State(h.Last.Slots[y]) {

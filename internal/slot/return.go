@@ -6,8 +6,8 @@ import "time"
 // when the batch was sent that counted them. The action goes out on the connection of that batch,
 // once: if its outcome is unknown, the hits stay counted until the window ends (rule 11).
 //
-// If all hits of a window are returned, its slot looks free after its end, and the next window
-// waits for a guard (see spoil). So the hit with place 1 should not be returned.
+// All hits of a window can be returned, and a window can be opened with none. Its slot then looks
+// free after its end, which costs the next window a guard (see spoil), and nothing else.
 func (b *Bands) ReturnHits(w Window, sent, now time.Time) (Action, bool) {
 	a := b.by(Action{Kind: Return, Slot: w.Slot}, sent)
 	if w.Until.Before(a.By) {

@@ -39,6 +39,7 @@ type server struct {
 	last     *opened // the window before
 	cut      bool    // last ended early: by a Reset or a restart
 	windows  int
+	empty    int // windows that ended with a count of 0
 	epoch    int // counts restarts
 	expired  int // records that expired
 	requests int
@@ -87,6 +88,9 @@ func (s *server) state(id ID) State { return s.bands.State(s.read(id)) }
 // end ends the open window.
 func (s *server) end(cut bool, how string) {
 	s.log("window %d on %v %s: %d counted, %d held", s.open.id, s.open.slot, how, s.open.count, s.open.held)
+	if s.open.count == 0 && !cut {
+		s.empty++
+	}
 	if ends := s.ends(); !cut && ends-s.open.start > s.bands.Scale+s.bands.Guard {
 		s.fail("window lasts %v", ends-s.open.start)
 	}

@@ -90,17 +90,23 @@ func TestWhatAHitDoes(t *testing.T) {
 func TestWhatAResetDoes(t *testing.T) {
 	for b, want := range map[State]string{Absent: "again, then end A", Free: "again, then end A", Doomed: "again, then end A",
 		Over: "again, then retire B", Live: "again, then again"} {
-		got := describe(bands.Reset(lookedUp(Live, b, bands.Guard/2)))
+		var e Ending
+		got := describe(bands.Reset(lookedUp(Live, b, bands.Guard/2), &e))
 		// Lookups that are a guard apart do not show that it is the same window.
-		require.Equal(t, Again, bands.Reset(lookedUp(Live, Absent, bands.Guard)).Kind)
+		require.Equal(t, Again, bands.Reset(lookedUp(Live, Absent, bands.Guard), &e).Kind)
 		h := lookedUp(Live, b, bands.Guard/2)
 		l := h.Last
 		l.Sent, l.Received = l.Sent.Add(bands.Guard/2), l.Received.Add(bands.Guard/2)
-		require.Equal(t, want, got+", then "+describe(bands.Reset(bands.Extend(h, l))), "B is %v", b)
+		require.Equal(t, want, got+", then "+describe(bands.Reset(bands.Extend(h, l), &e)), "B is %v", b)
 	}
 	for _, a := range []State{Absent, Free, Over, Doomed} {
-		require.Equal(t, Done, bands.Reset(lookedUp(a, Over, bands.Guard)).Kind)
+		require.Equal(t, Done, bands.Reset(lookedUp(a, Over, bands.Guard), &Ending{}).Kind)
 	}
+	empty := lookedUp(Live, Absent, bands.Guard)
+	empty.Last.Slots[A].Count = 0
+	require.Equal(t, Join, bands.Reset(empty, &Ending{}).Kind, "a slot that would look free")
+	other := Ending{Found: true, Window: Window{Slot: B}}
+	require.Equal(t, Done, bands.Reset(lookedUp(Live, Absent, bands.Guard/2), &other).Kind, "another window")
 }
 
 func TestBatches(t *testing.T) {
@@ -148,7 +154,7 @@ func TestWindowsEndBetweenUntilAndLatest(t *testing.T) {
 		Slots: [2]Observation{B: observations[Live]}, Sent: epoch, Received: epoch.Add(20 * time.Millisecond),
 	})
 	require.True(t, ok)
-	require.Equal(t, Window{Slot: B, Count: 3, Until: epoch.Add(499 * time.Millisecond), Latest: epoch.Add(520 * time.Millisecond)}, w)
+	require.Equal(t, Window{Slot: B, Count: 3, Sent: w.Sent, Received: w.Received, Until: epoch.Add(499 * time.Millisecond), Latest: epoch.Add(520 * time.Millisecond)}, w)
 	require.True(t, w.Open(epoch.Add(498*time.Millisecond)))
 	require.False(t, w.Open(epoch.Add(499*time.Millisecond)))
 
@@ -239,13 +245,14 @@ func TestEndsNeedLookupsLessThanAGuardApart(t *testing.T) {
 	// Without latency, the second lookup would come exactly a guard after the first one.
 	for _, trip := range []time.Duration{0, time.Nanosecond, time.Millisecond, bands.Guard / 8} {
 		var h History
+		var e Ending
 		at := epoch
 		kinds := []Kind{}
 		for range 4 {
 			h = bands.Extend(h, Lookup{
 				Slots: [2]Observation{observations[Live], observations[Free]}, Sent: at, Received: at.Add(trip),
 			})
-			a := bands.Reset(h)
+			a := bands.Reset(h, &e)
 			kinds = append(kinds, a.Kind)
 			if a.Kind != Again {
 				break

@@ -6,6 +6,8 @@ import "time"
 type Window struct {
 	Slot  ID
 	Count uint64
+	// The batch that showed the window was sent and its last reply arrived at these times.
+	Sent, Received time.Time
 	// Until is the earliest time at which the window can end, if nobody resets it. Until then,
 	// hits need no lookup (rule 12).
 	Until time.Time
@@ -17,20 +19,13 @@ type Window struct {
 
 // Live returns the open window, if there is one.
 func (b *Bands) Live(l Lookup) (w Window, ok bool) {
-	s := b.states(l)
-	switch {
-	case s[A] == Live && s[B] == Live:
-		// One has ended while the slots were read. All clients choose the same: the older one.
-		if l.Slots[B].TTL < l.Slots[A].TTL {
-			return b.window(B, l.Slots[B], l.Sent, l.Received), true
-		}
-		return b.window(A, l.Slots[A], l.Sent, l.Received), true
-	case s[A] == Live:
-		return b.window(A, l.Slots[A], l.Sent, l.Received), true
-	case s[B] == Live:
-		return b.window(B, l.Slots[B], l.Sent, l.Received), true
+	s, id := b.states(l), A
+	if s[A] != Live || s[B] == Live && l.Slots[B].TTL < l.Slots[A].TTL {
+		// If both are live, one has ended while the slots were read. All clients choose the
+		// same: the older one.
+		id = B
 	}
-	return Window{}, false
+	return b.WindowOf(id, l.Slots[id], l.Sent, l.Received)
 }
 
 // WindowOf returns the window that a QUERY of a slot showed between two times. It returns false if
@@ -46,9 +41,29 @@ func (b *Bands) WindowOf(id ID, o Observation, from, to time.Time) (w Window, ok
 func (b *Bands) window(id ID, o Observation, from, to time.Time) Window {
 	left := o.TTL - b.Margin
 	return Window{
-		Slot: id, Count: o.Count,
+		Slot: id, Count: o.Count, Sent: from, Received: to,
 		Until: from.Add(b.duration(left)), Latest: to.Add(b.duration(left + 1)),
 	}
+}
+
+// Narrow narrows when a window can end to what was known of it before. If the two contradict each
+// other, they are different windows, and nothing changes. It reports whether they are certainly the
+// same. (A window that was opened after Resets by others, and may be the same, ends later: then only
+// Latest can be too early.)
+func (w *Window) Narrow(old Window, guard time.Duration) (same bool) {
+	if w.Slot != old.Slot || old.Until.After(w.Latest) || w.Until.After(old.Latest) {
+		return false
+	}
+	// Another window of the slot takes two Resets in between. So it opens two guards later at
+	// least, and ends two guards later.
+	same = w.Received.Sub(old.Sent) < guard || w.Latest.Before(old.Until.Add(2*guard))
+	if old.Until.After(w.Until) {
+		w.Until = old.Until
+	}
+	if old.Latest.Before(w.Latest) {
+		w.Latest = old.Latest
+	}
+	return same
 }
 
 // Open reports whether a window is certainly open, if nobody has reset it.
@@ -86,11 +101,14 @@ func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, receive
 	return Counted, w
 }
 
-// Created returns the outcome of a Create that counts n hits, and the window. If the INSERT has failed, another client
-// has opened the window, or the name is in its grace (H1).
+// Created returns the outcome of a Create that counts n hits, and the window. If the INSERT has
+// failed, another client has opened the window, or the name is in its grace (H1).
 func (b *Bands) Created(a Action, inserted bool, n uint64, sent, received time.Time) (Outcome, Window) {
 	if !inserted {
 		return Lost, Window{}
 	}
-	return Counted, Window{Slot: a.Slot, Count: n, Until: sent.Add(b.Scale), Latest: received.Add(b.Scale)}
+	return Counted, Window{
+		Slot: a.Slot, Count: n, Sent: sent, Received: received,
+		Until: sent.Add(b.Scale), Latest: received.Add(b.Scale),
+	}
 }

@@ -35,6 +35,8 @@ type world struct {
 	granted uint64
 	denied  uint64
 	hits    int
+
+	returned int // batches of hits that were returned to the window with an ID
 }
 
 // event is something that happens at a time.

@@ -30,11 +30,11 @@ func termTTL[T codec.Value]() codec.TTL[T] {
 // term is what a sweeper knows of the present leader's term.
 type term[T codec.Value] struct {
 	exists bool
-	// foreign says that the record is somebody's data. Nobody can be elected then, so that each
-	// sweeper leads.
+	// foreign says that the record is somebody's data. Then there is no leader, and each sweeper
+	// sweeps by itself.
 	foreign bool
 	number  T
-	age     time.Duration // rounded up to a second; of a foreign record: since this sweeper's last one
+	age     time.Duration // rounded up to a second; if foreign, the time since this sweeper's last sweep
 }
 
 // unfinished reports whether the sweep of the term is not complete: its leader is at it, has failed,
@@ -53,8 +53,7 @@ func (t term[T]) due(interval time.Duration) time.Duration {
 // next returns the number of the next term.
 func (t term[T]) next() T { return t.number + 1 + t.number%2 }
 
-// lookUp reads the leader's term. If somebody has parked the server, it keeps the server parked,
-// too.
+// lookUp reads the present term. If another client has parked the server, lookUp keeps it parked.
 func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
@@ -63,19 +62,19 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	if err != nil {
 		return term[T]{}, err
 	}
-	leader, parked := replies[0], replies[1]
+	record, parked := replies[0], replies[1]
 	s.o.Calls.Put(cl)
 	if parked.TTL.Amount > 0 && isParking(parked) && !s.o.Server.Parked() {
 		s.o.Server.Park(ctx)
 	}
-	if !leader.OK {
+	if !record.OK {
 		return term[T]{age: longestInterval}, nil
 	}
-	if !isTerm(leader) {
+	if !isTerm(record) {
 		return term[T]{foreign: true, age: s.sinceLast()}, nil
 	}
-	age := termTTL[T]().Amount - leader.TTL.Amount
-	return term[T]{exists: true, number: leader.Quota, age: time.Duration(age) * time.Second}, nil
+	age := termTTL[T]().Amount - record.TTL.Amount
+	return term[T]{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil
 }
 
 // isTerm reports whether the reply to a QUERY of LeaderKey shows a term.
@@ -90,10 +89,10 @@ func isParking[T codec.Value](r conn.Reply[T]) bool {
 	return parking.Record{Found: r.OK, Unit: r.TTL.Unit, Quota: uint64(r.Quota)}.Parks()
 }
 
-// beginTerm begins the term after t, and reports whether this sweeper leads it. Of those that begin
-// the same one, the first does. If the others move its beginning, they do so by the time of a
-// request.
-func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err error) {
+// beginTerm begins the term after t, and reports whether this sweeper is its leader. If several
+// sweepers begin the same term, the first is the leader. The others can make the record younger, by
+// the time of a request.
+func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err error) {
 	if t.foreign {
 		return true, nil
 	}
@@ -111,9 +110,9 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err 
 	if err != nil {
 		return false, err
 	}
-	leads = replies[0].OK && replies[0].Quota == t.number
+	leader = replies[0].OK && replies[0].Quota == t.number
 	s.o.Calls.Put(cl)
-	return leads, nil
+	return leader, nil
 }
 
 // endTerm says that the sweep of the term after t is complete. If it fails, the next sweep comes

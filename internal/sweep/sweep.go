@@ -39,8 +39,8 @@ const (
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
 	parkedInterval = time.Minute
-	// listDuty is how many times as long as a LIST the interval is at least, unless the Rule
-	// needs a shorter one for a server that is not parked.
+	// listDuty is the shortest interval, as a multiple of the time that a LIST takes, unless the
+	// Rule needs a shorter one for a server that is not parked.
 	listDuty = 50
 	// jitter divides an interval: the sweepers of a fleet come within this part of it.
 	jitter = 10
@@ -53,7 +53,7 @@ const (
 // Server is a server that can be swept. A *pool.Pool is one.
 type Server[T codec.Value] interface {
 	// Do sends a call and waits for its replies. If done is false, the call must not be
-	// touched any more.
+	// used any more.
 	Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error)
 	// Stream sends a request on a connection of its own. It passes the response to decode as
 	// it arrives.
@@ -111,7 +111,7 @@ type Decision struct {
 type Options[T codec.Value] struct {
 	Server      Server[T]
 	Rule        Rule
-	Remover     Remover // does what is decided by Remove; nil: one PURGE for each record
+	Remover     Remover // carries out the action Remove; nil: one PURGE for each record
 	Calls       *conn.CallPool[T]
 	Now         func() time.Time // the clock that the Rule is given
 	MaxInFlight int              // how many requests fit one call, at least
@@ -159,7 +159,7 @@ func New[T codec.Value](o Options[T]) *Sweeper[T] {
 	return &Sweeper[T]{o: o, wake: make(chan struct{}, 1), decided: make(chan struct{})}
 }
 
-// Need says that the server must be swept at that interval unless it is parked.
+// Need says that the server must be swept at least once per interval, unless it is parked.
 func (s *Sweeper[T]) Need(interval time.Duration) {
 	for {
 		old := s.need.Load()
@@ -226,8 +226,8 @@ func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
 // returns how long to wait for the next step.
 func (s *Sweeper[T]) lead(ctx context.Context, t term[T], within time.Duration) time.Duration {
 	interval := s.interval()
-	leads, err := s.beginTerm(ctx, t)
-	if err != nil || !leads {
+	leader, err := s.beginTerm(ctx, t)
+	if err != nil || !leader {
 		return spread(min(retryPause, interval))
 	}
 	start := time.Now()

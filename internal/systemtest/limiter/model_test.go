@@ -38,18 +38,19 @@ func (m model) window(k modelKey) modelWindow {
 	return modelWindow{end: time.Now().Add(k.scale)}
 }
 
-func (m model) hit(k modelKey, limit, maxCount, n uint64) modelWindow {
-	w := m.window(k)
+// hit returns false if the counter can't hold a hit whose limit no count exceeds.
+func (m model) hit(k modelKey, limit, maxCount, n uint64) (w modelWindow, ok bool) {
+	w = m.window(k)
 	m[k] = w
 	if w.count > limit {
-		return w
+		return w, true
 	}
 	full := n > maxCount-w.count
 	w.count += min(n, math.MaxUint64-w.count)
 	if !full {
 		m[k] = w
 	}
-	return w
+	return w, !full || limit < math.MaxUint64
 }
 
 func (m model) inc(k modelKey, maxCount, n uint64) (w modelWindow, ok bool) {
@@ -113,8 +114,12 @@ func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 		switch op := r.IntN(16); {
 		case op < 6:
 			res, err := limiter.HitN(ctx, k.key, k.scale, limit, n)
+			w, ok := m.hit(k, limit, maxCount, n)
+			if !ok {
+				require.ErrorIs(t, err, throttr.ErrRange, "hit: "+what)
+				continue
+			}
 			require.NoError(t, err, what)
-			w := m.hit(k, limit, maxCount, n)
 			want := throttr.Result{Allowed: w.count <= limit, Count: w.count, Limit: limit, ResetAt: w.end}
 			if want.Allowed {
 				want.Remaining = limit - w.count
