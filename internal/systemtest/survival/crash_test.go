@@ -42,6 +42,7 @@ func dieAtOnce[T codec.Value](t *testing.T, a window.Algorithm) {
 	for i := range unlessRace(500) {
 		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
 		p.work.Go(func() {
+			r := rand.New(rand.NewPCG(23, uint64(i)))
 			for p.ctx.Err() == nil {
 				if _, err := p.limiter.Hit(p.ctx, fmt.Sprint("user:", r.IntN(1000)), time.Second, 100); err == nil {
 					hits++
