@@ -85,6 +85,7 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		fit = fit && t.fits()
 	}
 	if !fit {
+		b.refuse(takes)
 		return false, false, nil
 	}
 	for i := range takes {
@@ -99,6 +100,24 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		return false, sent || err != nil && i > 0, err
 	}
 	return true, false, nil
+}
+
+// refuse marks the sliding windows that have no room for their takes.
+func (b *Backend[T]) refuse(takes []take[T]) {
+	for i := range takes {
+		if t := &takes[i]; b.sliding() && !t.fits() {
+			t.window.Refused, t.window.RetryAfter = true, b.waitFor(t)
+		}
+	}
+}
+
+// waitFor returns after how long a take fits its sliding window.
+func (b *Backend[T]) waitFor(t *take[T]) time.Duration {
+	e, err := b.lookUpEntry(t.Key, t.Scale)
+	if err != nil {
+		return 0
+	}
+	return e.windows.wait(t.Limit.Limit, t.N, b.now())
 }
 
 // undo gives back what a take of a TakeAll has taken, even if ctx has ended.
