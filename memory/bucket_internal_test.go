@@ -131,10 +131,12 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 		for range 60 {
 			n := 1 + random.Uint64N(limit)
 			if !e.active(now) {
-				e = entry{scale: b.scale}
+				e, takes = entry{scale: b.scale}, nil
 			}
 			if e.takeTokens(now, limit, n).granted {
-				e.meta |= 1 << 32
+				if e.generation() == 0 {
+					e.setGeneration(1)
+				}
 				takes = append(takes, taken{m.takeID(&e), b.full(&e, now), n})
 			}
 			now += random.Int64N(1 + int64(b.scale)/4)
@@ -146,7 +148,7 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 			takes = append(takes[:i], takes[i+1:]...)
 			present := new(big.Rat).SetInt64(now)
 			full, left := b.full(&e, now), new(big.Rat).Sub(h.after, present)
-			ok := e.giveBackTokens(now, h.id-e.shift(), h.n)
+			ok := e.giveBackTokens(now, h.id-m.shift(&e), h.n)
 			if !ok {
 				require.Negative(t, left.Cmp(rat(1, 1)), "nothing is given back, and %v ns are left", left)
 				continue
@@ -163,9 +165,10 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 			late := new(big.Rat).Sub(b.full(&e, now), want)
 			require.GreaterOrEqual(t, late.Sign(), 0, "too much is given back")
 			require.Negative(t, late.Cmp(rat(1, 1)), "too little is given back")
+			takes = nil // what is left of them is only known up to a tick
 		}
 	}
-	require.Greater(t, back, 3000)
+	require.Greater(t, back, 1500)
 }
 
 // A bucket that owes more than it can hold owes almost as much as it holds.
