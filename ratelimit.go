@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -39,6 +40,7 @@ type RateLimit struct {
 	backend  Backend
 	memory   *memory.Backend // the backend, if calls need not use the interface; or nil
 	counting *memory.Backend // the same, if hits use [memory.Backend.HitCount], and not TakeCount; or nil
+	leases   *lease.Backend  // the backend, if hits use [lease.Backend.HitCount]; or nil
 	failover failover
 	observer Observer
 
@@ -72,6 +74,8 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		switch b := backend.(type) {
 		case *memory.Backend:
 			r.memory = b
+		case *lease.Backend:
+			r.leases = b
 		case *OpenBackend:
 			r.memory = b.memory()
 		}
@@ -84,7 +88,9 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 
 // Result is the decision on a hit.
 type Result struct {
-	Allowed   bool
+	Allowed bool
+	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
+	Degraded  bool
 	Count     uint64 // hits in the window so far, this one included if it counts
 	Limit     uint64 // as given
 	Remaining uint64 // how many more hits of 1 would be allowed now
@@ -92,8 +98,6 @@ type Result struct {
 	// algorithm, until the same hit would be allowed.
 	RetryAfter time.Duration
 	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
-	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
-	Degraded bool
 }
 
 // String formats the decision.
@@ -130,10 +134,18 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 
 // hitRolling is HitN for other backends than those in memory with fixed windows.
 func (r *RateLimit) hitRolling(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.memory == nil {
+	var count uint64
+	var left time.Duration
+	var end time.Time
+	var granted bool
+	switch {
+	case r.memory != nil:
+		count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment)
+	case r.leases != nil:
+		count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment)
+	default:
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
-	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}
