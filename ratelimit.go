@@ -84,7 +84,9 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 
 // Result is the decision on a hit.
 type Result struct {
-	Allowed   bool
+	Allowed bool
+	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
+	Degraded  bool
 	Count     uint64 // hits in the window so far, this one included if it counts
 	Limit     uint64 // as given
 	Remaining uint64 // how many more hits of 1 would be allowed now
@@ -92,8 +94,6 @@ type Result struct {
 	// algorithm, until the same hit would be allowed.
 	RetryAfter time.Duration
 	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
-	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
-	Degraded bool
 }
 
 // String formats the decision.

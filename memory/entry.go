@@ -25,9 +25,11 @@ func (e *entry) id() int64 { return int64(e.meta&^math.MaxUint32) | e.start&math
 // updated returns the time of the last update, rounded down.
 func (e *entry) updated() int64 { return e.start + int64(e.meta&math.MaxUint32)<<resolution(e.scale) }
 
-// update sets the last update. If the clock went back to before the start, it is the start.
+// update sets the last update, unless it was later: the coarse clock may be behind.
 func (e *entry) update(now int64) {
-	e.meta = e.meta&^math.MaxUint32 | uint64(max(0, now-e.start))>>resolution(e.scale)
+	if passed := uint64(max(0, now-e.start)) >> resolution(e.scale); passed > e.meta&math.MaxUint32 {
+		e.meta = e.meta&^math.MaxUint32 | passed
+	}
 }
 
 // resolution returns the resolution of the last update of windows of the given scale: 1<<resolution
@@ -97,6 +99,13 @@ func (r record) set(e entry) {
 	binary.LittleEndian.PutUint64(r[8:], e.meta)
 	binary.LittleEndian.PutUint64(r[16:], e.count)
 	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
+}
+
+// setCount stores what add has changed.
+func (r record) setCount(e *entry) {
+	_ = r[keyOffset]
+	binary.LittleEndian.PutUint64(r[8:], e.meta)
+	binary.LittleEndian.PutUint64(r[16:], e.count)
 }
 
 func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashOffset:]) }

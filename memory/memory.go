@@ -136,13 +136,21 @@ func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limi
 
 // add counts an increment for a call of Hit or Inc.
 func (b *Backend) add(ctx context.Context, call, key string, scale time.Duration, increment uint64) (w window.Window, err error) {
-	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
-	n, passed, left, end, id, err := b.count(ctx, key, scale, 0, increment)
-	if err != nil {
+	if err := check(ctx, scale); err != nil {
 		return w, failed(call, key, err)
 	}
-	w.Count, w.ExpiresAt, w.Left, w.ID = n, end, left, id
-	w.StartedAt, w.UpdatedAt = end.Add(-passed-left), end.Add(-left)
+	s, k := b.locate(key, scale)
+	s.mu.Lock()
+	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
+	e, now, err := b.hit(s, k, 0, increment)
+	if err != nil {
+		s.mu.Unlock()
+		return w, failed(call, key, err)
+	}
+	end := s.timeOf(e.end())
+	s.mu.Unlock()
+	w.Count, w.ExpiresAt, w.Left, w.ID = e.count, end, minus(e.end(), now), e.id()
+	w.StartedAt, w.UpdatedAt = end.Add(minus(e.start, e.end())), end.Add(-w.Left)
 	return w, nil
 }
 
