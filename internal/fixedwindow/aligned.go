@@ -152,8 +152,8 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	return a.outcomeOf(&s, b, added, a.backend.now())
 }
 
-// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing
-// can be given back to another one, unless it is reset just then.
+// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
+// be given back to another one, unless it is reset just then.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
 	if old, ok := a.current(); ok {
 		a.giveBack(ctx, old.id, n) // what fails stays counted until the window ends

@@ -257,10 +257,10 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, and removes the records of windows that are over. On servers that
-// are not parked, it first waits for windows that are over within a second. The records of other
-// windows stay, because other clients may count in them. Close then fails what is under way, and
-// waits until all goroutines of the backend have ended. It may be called more than once.
+// Close makes further calls fail, and removes the records of windows that are over. On servers
+// that are not parked, it first waits for windows that are over within a second. The records of other windows stay, because other clients
+// may count in them. Close then fails what is under way, and waits until all goroutines of the
+// backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()

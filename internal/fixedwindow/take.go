@@ -145,8 +145,8 @@ func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	return takes
 }
 
-// recall sets the window of a take to what is known of it. Recent says that this may refuse the
-// take without asking the server.
+// recall sets the window of a take to what is known of it. Recent says that this may refuse the take
+// without asking the server.
 func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
 	e := b.table.find(entryKey{t.Key, t.Scale})
 	if e == nil {

@@ -13,9 +13,9 @@ import (
 // maxTogether bounds the takes that are made together, so that a call fits one read of a server.
 const maxTogether = 12
 
-// takeTogether makes takes of known windows with one call for each link, one link after the other.
-// If one is refused, it gives back the others, with one call for each link. If a window is known to
-// have no room, it reads all of them, unless that was done not long ago.
+// takeTogether makes takes of known windows with one call for each link, one link after the other. If
+// one is refused, it gives back the others, with one call for each link. If a window is known to have
+// no room, it reads all of them, unless that was done not long ago.
 //
 // It is not done if a window is not known, if a hit or take on one of them is in flight, as others
 // then share the next request, or if windows are aligned.
@@ -194,8 +194,8 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	return lost, fit, sent, err
 }
 
-// giveBackTogether gives back what takes with one link have taken. What fails stays counted until
-// the windows end.
+// giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
+// windows end.
 func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 	cl := b.callFor(part, conn.SingleRead)
 	var link *link[T]

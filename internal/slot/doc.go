@@ -7,9 +7,8 @@
 // # Slots and bands
 //
 // A key and scale has two records, the slots A and B. They take turns: while one holds the open
-// window, the other one waits for the next window. So opening a window creates no record. The
-// remaining TTL of a record, which a QUERY shows rounded down to a unit, says what the record
-// means:
+// window, the other one waits for the next window. So opening a window creates no record. The remaining
+// TTL of a record, which a QUERY shows rounded down to a unit, says what the record means:
 //
 //	TTL
 //	 T  ┬ a window opens here
