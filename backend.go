@@ -132,7 +132,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		servers[i] = s.pool
 	}
 	b := &ServerBackend[T]{client: c, forgetClock: forgetClock, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
 		Now: o.now, Algorithm: o.algorithm,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory, WithoutCoalescing: o.withoutCoalescing,
@@ -245,9 +245,8 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 	return w, granted, nil
 }
 
-// TakeAll implements [window.Taker]. It reads the windows first, unless they are known to have
-// room, and makes one take after the other. If one is refused, it gives back what it has taken, as
-// GiveBack does.
+// TakeAll implements [window.Taker]. If all windows are known, it takes one round trip for each
+// server that is asked. If a take is refused, it gives back the others, as GiveBack does.
 func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
 	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
 	if err != nil {

@@ -213,16 +213,12 @@ func (n *Entities) Status(ctx context.Context, entity, operation string, limit u
 	if err := n.validate(entity, operation, scale); err != nil {
 		return Result{}, err
 	}
-	w, err := n.limiter.Window(ctx, n.key(entity, operation), scale)
+	w, err := window.Peek(ctx, n.limiter.backend, n.key(entity, operation), scale, limit, 1)
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Allowed: w.Count < limit, Count: w.Count, Limit: limit, ResetAt: w.ExpiresAt}
-	if res.Allowed {
-		res.Remaining = limit - w.Count
-	} else {
-		res.RetryAfter = w.Left
-	}
+	var res Result
+	res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	return res, nil
 }
 

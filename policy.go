@@ -50,8 +50,9 @@ type failover struct {
 
 // WithPolicy sets the decision on a hit or take if the backend fails. It applies to no other
 // methods. It does not apply if the failure is not the backend's: the caller's ctx has ended, a
-// scale or limit is out of range, the client or backend has been closed, or a server's value size
-// is not the client's. The Result of a policy is marked Degraded. Default: [ReturnError].
+// scale or limit is out of range, the backend does not support what is asked of it, the client or
+// backend has been closed, or a server's value size is not the client's. The Result of a
+// policy is marked Degraded. Default: [ReturnError].
 func WithPolicy(p Policy) Option { return func(r *RateLimit) { r.failover.policy = p } }
 
 // WithFallback makes b count a hit if the backend fails. A backend of package memory as b
@@ -97,13 +98,13 @@ var errTimeout = errors.New("throttr: backend timed out")
 // decide returns the decision on a hit that the backend has failed to count. The cause is the
 // backend's error.
 func (f *failover) decide(ctx context.Context, e *Event, limit uint64, cause error) (res Result, err error) {
-	if !isOutage(ctx, cause) {
+	if !isOutage(ctx, cause) || errors.Is(cause, errors.ErrUnsupported) {
 		return Result{}, cause
 	}
 	if f.fallback != nil {
 		w, err := f.hit(ctx, f.fallback, e, limit)
 		if err == nil {
-			res.set(w.Count, limit, w.Left, w.ExpiresAt)
+			res.setHit(&w, limit)
 			res.Degraded = true
 			return res, nil
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -86,28 +87,44 @@ func (r *Result) setTaken(count, limit uint64, left time.Duration, end time.Time
 //
 // Without limits, TakeAll returns true. Errors are those of [RateLimit.Take].
 func (r *RateLimit) TakeAll(ctx context.Context, limits ...Limit) (ok bool, results []Result, err error) {
-	if r.memory == nil {
+	// TakeAll is inlined, so that the results are on the caller's stack if it does not keep them.
+	return r.takeEach(ctx, limits, make([]Result, 0, fewLimits))
+}
+
+// fewLimits is up to how many limits TakeAll does not allocate for.
+const fewLimits = 4
+
+// takeEach is TakeAll. It returns the results in a slice, if that has room for them.
+func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Result) (ok bool, _ []Result, err error) {
+	if r.counting == nil {
 		// Not limits itself: the interface call would make every caller allocate it.
 		t := taking{limits: slices.Clone(limits)}
 		err := r.takeAll(ctx, &t)
 		return t.granted, t.results, err
 	}
-	if err := checkCosts(limits); err != nil {
-		return false, nil, err
+	var few [fewLimits]memory.Taken
+	taken := few[:]
+	if len(limits) > fewLimits {
+		taken, results = make([]memory.Taken, len(limits)), make([]Result, len(limits))
 	}
-	var few [4]Window
-	windows := few[:]
-	if len(limits) > len(few) {
-		windows = make([]Window, len(limits))
+	results = results[:len(limits)]
+	granted, err := r.counting.TakeCounts(ctx, limits, taken)
+	if !granted {
+		if cost := checkCosts(limits); cost != nil {
+			return false, nil, cost
+		}
 	}
-	windows = windows[:len(limits)]
-	granted, err := r.memory.TakeCounts(ctx, limits, windows)
 	if err != nil {
 		t := taking{limits: slices.Clone(limits), event: Event{Err: err}}
 		err = r.takeAll(ctx, &t)
 		return t.granted, t.results, err
 	}
-	return granted, takeResults(limits, windows, granted), nil
+	for i := range limits {
+		w, limit := &taken[i], limits[i].Limit
+		fits := granted || w.Count <= limit-window.Total(limits, i)
+		results[i].setTaken(w.Count, limit, w.Left, w.End, fits)
+	}
+	return granted, results, nil
 }
 
 func checkCosts(limits []Limit) error {
@@ -125,8 +142,8 @@ func takeResults(limits []Limit, windows []Window, granted bool) []Result {
 	results := make([]Result, len(limits))
 	for i := range limits {
 		w, limit := &windows[i], limits[i].Limit
-		fits := granted || w.Count <= limit-window.Total(limits, i)
-		results[i].setTaken(w.Count, limit, w.Left, w.ExpiresAt, fits)
+		fits := granted || !w.Refused && w.Count <= limit-window.Total(limits, i)
+		results[i].setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, fits)
 	}
 	return results
 }
@@ -138,11 +155,22 @@ func (r *RateLimit) Peek(ctx context.Context, key string, scale time.Duration, l
 	if err := checkCost(key, scale, limit, n); err != nil {
 		return res, err
 	}
-	w, err := r.Window(ctx, key, scale)
+	if err := window.CheckScale(scale); err != nil {
+		return res, callError("peek", key, err)
+	}
+	w, err := window.Peek(ctx, r.backend, key, scale, limit, n)
 	if err == nil {
-		res.setTaken(w.Count, limit, w.Left, w.ExpiresAt, w.Count <= limit-n)
+		res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	}
 	return res, err
+}
+
+// retryAfter returns when what was refused would be granted if nobody else hit.
+func retryAfter(w *Window) time.Duration {
+	if w.RetryAfter > 0 {
+		return w.RetryAfter
+	}
+	return w.Left
 }
 
 // taking is a call that takes.
@@ -286,7 +314,8 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 			return a, err
 		}
 		res := &t.results[0]
-		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
+		rolling := window.AlgorithmOf(t.store).Rolling()
+		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter, Rolling: rolling}
 		if a.Granted { // RetryAfter is 0
 			a.Left = min(time.Until(res.ResetAt), e.Scale)
 		}

@@ -455,10 +455,7 @@ func TestOpenBackendTakesIfWhatItHasOpenedDoes(t *testing.T) {
 	servers, err := throttr.Open(t.Context(), "throttr://"+srv.Addr())
 	require.NoError(t, err)
 	defer servers.Close()
-	if _, takes := any((*throttr.ServerBackend[uint16])(nil)).(window.Taker); !takes {
-		_, err = throttr.NewRateLimit(servers).Reserve(t.Context(), limits...)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-	}
+	require.NoError(t, reserve(t, throttr.NewRateLimit(servers), limits...).Commit(t.Context(), 1, 1))
 	lazy, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1?lazy=true")
 	require.NoError(t, err)
 	defer lazy.Close()

@@ -1,73 +1,37 @@
 package main
 
 import (
-	"bytes"
-	"context"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
-// serversTake says that Throttr servers can take.
-var _, serversTake = any((*throttr.ServerBackend[uint16])(nil)).(window.Taker)
-
-func TestTakesOfServersThatCannotTake(t *testing.T) {
-	if serversTake {
-		t.Skip("servers can take")
-	}
+func TestTakesFromServersAreGrantedUpToTheLimit(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, _ := shellFor(t, size)
-		s.fails("take -scale 1m -limit 10 a b", "the backend can't take")
-		s.fails("wait -scale 1m -limit 10 a", "the backend can't take")
-	})
-}
-
-// memoryClient is a client that can only limit, in memory.
-type memoryClient struct {
-	client
-	limits *throttr.RateLimit
-}
-
-func (c memoryClient) limiter() *throttr.RateLimit { return c.limits }
-
-func TestTakesAreGrantedUpToTheLimit(t *testing.T) {
-	backend := memory.New()
-	defer backend.Close()
-	c := memoryClient{limits: throttr.NewRateLimit(backend)}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	scale := time.Minute
-	call := func(wait bool, limit, n uint64, keys ...string) (bool, string) {
-		var out bytes.Buffer
-		o := newOutput(&out, false)
-		arguments := takeArguments{scale: &scale, limit: limit, n: n}
-		f := arguments.take
-		if wait {
-			f = arguments.wait
+		expect := func(status int, line string, lines ...string) {
+			t.Helper()
+			got, out, stderr := s.run("", strings.Split(line, " ")...)
+			require.Empty(t, stderr, line)
+			require.Equal(t, status, got, line)
+			for _, want := range lines {
+				require.Regexp(t, `(?m)^`+want, out, line)
+			}
 		}
-		ok, err := f(ctx, o, c, keys)
-		require.NoError(t, err)
-		require.NoError(t, o.flush())
-		return ok, out.String()
-	}
-	ok, out := call(false, 5, 3, "a", "b")
-	require.True(t, ok)
-	require.Regexp(t, `(?m)^a +granted +3 +5 +2 `, out)
-	ok, out = call(false, 5, 3, "new", "a")
-	require.False(t, ok)
-	require.Regexp(t, `(?m)^new +not taken +0 +5 +5 +-$`, out)
-	require.Regexp(t, `(?m)^a +refused +3 +5 +2 `, out)
-	ok, out = call(true, 5, 2, "a", "b")
-	require.True(t, ok)
-	require.Regexp(t, `(?m)^b +granted +5 +5 +0 `, out)
-	ok, out = call(true, 5, 1, "new", "a", "never")
-	require.False(t, ok)
-	require.Regexp(t, `(?m)^new +granted +1 +5 +4 `, out)
-	require.Regexp(t, `(?m)^a +refused `, out)
-	require.NotContains(t, out, "never")
+		expect(0, "take -scale 1m -limit 5 -n 3 a b", `a +granted +3 +5 +2 `, `b +granted +3 +5 +2 `)
+		expect(statusNo, "take -scale 1m -limit 5 -n 3 new a", `new +not taken +0 +5 +5 +-$`, `a +refused +3 +5 +2 `)
+		expect(statusNo, "take -json -scale 1m -limit 5 -n 3 b new", `{"key":"b","allowed":false,"count":3,"limit":5,"remaining":2,`,
+			`{"key":"new","allowed":false,"count":0,"limit":5,"remaining":5,`)
+		s.fails("take -scale 1m -limit 5 -n 6 a", "6", "5")
+
+		expect(0, "wait -scale 1m -limit 5 -n 2 a b", `a +granted +5 +5 +0 `, `b +granted +5 +5 +0 `)
+		_, out, _ := s.run("", strings.Split("-timeout 20s wait -scale 1m -limit 5 new a never", " ")...)
+		require.NotContains(t, out, "never")
+		expect(statusNo, "-timeout 20s wait -scale 1m -limit 5 new a never", `new +granted +2 +5 +3 `, `a +refused `)
+		for range 2 { // the second one waits for the next window
+			expect(0, "wait -scale 2s -limit 1 soon", `soon +granted +1 +1 +0 `)
+		}
+		s.fails("wait -scale 1m -limit 5 -n 6 a", "6", "5")
+	})
 }

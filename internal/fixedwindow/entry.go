@@ -28,8 +28,9 @@ type keeper interface {
 	reset(ctx context.Context) (r coalesce.Result, sent bool, err error)
 	// giveBack gives n back to the window with an ID. It returns false if that is not possible.
 	giveBack(ctx context.Context, id int64, n uint64) (given bool, err error)
-	// count returns the last known count of the open window. It returns false if none is known.
-	count(now time.Time) (n uint64, ok bool)
+	// last returns what is known of the open window, and whether that is so recent that it can
+	// refuse a take. It returns false if no window is known.
+	last(now time.Time) (r coalesce.Result, recent, ok bool)
 	// active reports whether a window is known that is not certainly over.
 	active(now time.Time) bool
 }

@@ -181,10 +181,15 @@ func (k *known[T]) open(now time.Time) (s state, ok bool) {
 	return k.state, k.ok && k.state.Open(now)
 }
 
-// count returns the last known count of the open window. It returns false if none is known.
-func (k *known[T]) count(now time.Time) (n uint64, ok bool) {
-	s, ok := k.open(now)
-	return s.Count, ok
+// last returns what is known of the open window, and whether that is so recent that it can refuse a
+// take. It returns false if no window is known.
+func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ok || !k.state.Open(now) {
+		return r, false, false
+	}
+	return k.state.result(k.scale, k.state.Count, now), k.denies(now), true
 }
 
 // active reports whether a window is known that is not certainly over.

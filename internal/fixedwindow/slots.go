@@ -131,14 +131,20 @@ func (s *slots[T]) read(ctx context.Context, id slot.ID) (live bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	o := s.observe(cl.Replies[0])
+	live = s.learnRead(id, cl.Replies[0], from, to)
 	s.backend.calls.Put(cl)
-	w, live := s.WindowOf(id, o, from.mono, to.mono)
+	return live, nil
+}
+
+// learnRead learns from the reply to a QUERY of the known window. It returns false if that is not
+// open any more.
+func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) bool {
+	w, live := s.WindowOf(id, s.observe(reply), from.mono, to.mono)
 	if live {
 		st := stateOf(w, from, to)
 		s.learn(&st)
 	}
-	return live, nil
+	return live
 }
 
 // join counts a batch in the known window.
@@ -148,9 +154,7 @@ func (s *slots[T]) read(ctx context.Context, id slot.ID) (live bool, err error) 
 // a.By grants nothing (rule 2).
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
 	cl := s.call(conn.SingleRead)
-	name := s.names[a.Slot]
-	addUpdate(cl, name, codec.Quota, codec.Decrease, b.Sum)
-	conn.Add(cl, codec.Query{Key: name})
+	s.addJoin(cl, a, b.Sum)
 	var from, to moment
 	var c *conn.Conn[T] // nil if it does not matter
 	var sent bool
@@ -163,13 +167,24 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
-	added, o := cl.Replies[0].OK, s.observe(cl.Replies[1])
-	s.backend.calls.Put(cl)
+	defer s.backend.calls.Put(cl)
+	return s.joined(a, b, cl.Replies, from, to, c)
+}
+
+// addJoin adds the requests that count n in a window.
+func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
+	name := s.names[a.Slot]
+	addUpdate(cl, name, codec.Quota, codec.Decrease, n)
+	conn.Add(cl, codec.Query{Key: name})
+}
+
+// joined returns the outcome of a batch, given the replies to what addJoin has added.
+func (s *slots[T]) joined(a slot.Action, b coalesce.Batch, replies []conn.Reply[T], from, to moment, c *conn.Conn[T]) coalesce.Outcome {
 	if !to.mono.Before(a.By) {
 		s.forget()
 		return coalesce.Outcome{Err: overError(s.scale), Sent: true}
 	}
-	out, w := s.Result(a, false, added, o, from.mono, to.mono)
+	out, w := s.Result(a, false, replies[0].OK, s.observe(replies[1]), from.mono, to.mono)
 	return s.conclude(out, w, b, from, to, c)
 }
 

@@ -41,7 +41,8 @@ type Turn struct {
 type Answer struct {
 	Granted bool
 	Count   uint64        // of the window; with N if granted
-	Left    time.Duration // until the window ends
+	Left    time.Duration // until the window ends; if Rolling and not Granted, until it would be granted
+	Rolling bool          // there are no windows that end: room comes back bit by bit
 }
 
 // Queues are the queues of all keys and scales. A queue exists while callers wait.

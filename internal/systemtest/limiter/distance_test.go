@@ -18,14 +18,18 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
+// farScales are the scales for which servers are tried that are far away.
+var farScales = []time.Duration{
+	200 * time.Millisecond, 500 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour,
+}
+
 // A window can be opened if its server responds within half a guard, which is half a scale, but at
 // most a second. A hit on a known window takes one round trip, one that opens a window two.
 //
 //evidence:limits Servers 1 to 200 ms away, scales of 200 ms to 1 h: exact, or an error that names the time
 func TestWindowsOnServersFarAway(t *testing.T) {
-	scales := []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour}
 	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
-		for _, scale := range scales {
+		for _, scale := range farScales {
 			t.Run(fmt.Sprintf("%v away, scale %v", trip, scale), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { testFarAway[uint16](t, trip, scale) })
 			})
