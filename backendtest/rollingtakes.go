@@ -157,8 +157,8 @@ func testRollingGiveBackToAnother(c rolling) {
 	}
 }
 
-// testRollingGiveBackLater makes random takes and gives them back later. Whatever is given back when,
-// no interval has more than its limit.
+// testRollingGiveBackLater makes random takes and gives them back later. Whatever is given back
+// when, no interval has more than its limit.
 func testRollingGiveBackLater(c rolling) {
 	random := rand.New(rand.NewPCG(11, 12))
 	unit := c.stretch(time.Millisecond)
