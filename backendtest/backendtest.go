@@ -64,8 +64,8 @@ type Subject struct {
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
-	// RefusesHits says that hits over the limit are refused and count nothing, although the algorithm
-	// is one of fixed windows: Refused is set. SkipsDenied must be set, too.
+	// RefusesHits says that hits over the limit are refused and count nothing, although the
+	// algorithm is one of fixed windows: Refused is set. SkipsDenied must be set, too.
 	RefusesHits bool
 	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
 	// then take place on a clock that is that much faster.
