@@ -391,6 +391,22 @@ func (b *OpenBackend) Check(scale time.Duration, limit uint64) error {
 	return window.CheckScale(scale)
 }
 
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: see
+// [ServerBackend.Precision]. It is 0 in memory, and the scale while the value size is unknown.
+func (b *OpenBackend) Precision(scale time.Duration) time.Duration {
+	o := b.opened.Load()
+	if o == nil {
+		return scale
+	}
+	p, ok := o.Backend.(interface {
+		Precision(scale time.Duration) time.Duration
+	})
+	if !ok {
+		return 0
+	}
+	return p.Precision(scale)
+}
+
 // OpenStats is what an [OpenBackend] is doing and has done.
 type OpenStats struct {
 	// ValueSize is that of the servers in bytes. It is 0 in memory, and while no server has been

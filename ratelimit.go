@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -39,6 +40,7 @@ type RateLimit struct {
 	backend  Backend
 	memory   *memory.Backend // the backend, if calls need not use the interface; or nil
 	counting *memory.Backend // the same, if hits use [memory.Backend.HitCount], and not TakeCount; or nil
+	leases   *lease.Backend  // the backend, if hits use [lease.Backend.HitCount]; or nil
 	failover failover
 	observer Observer
 
@@ -72,6 +74,8 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		switch b := backend.(type) {
 		case *memory.Backend:
 			r.memory = b
+		case *lease.Backend:
+			r.leases = b
 		case *OpenBackend:
 			r.memory = b.memory()
 		}
@@ -130,10 +134,18 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 
 // hitRolling is HitN for other backends than those in memory with fixed windows.
 func (r *RateLimit) hitRolling(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.memory == nil {
+	var count uint64
+	var left time.Duration
+	var end time.Time
+	var granted bool
+	switch {
+	case r.memory != nil:
+		count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment)
+	case r.leases != nil:
+		count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment)
+	default:
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
-	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}

@@ -64,6 +64,9 @@ type Subject struct {
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
+	// RefusesHits says that hits over the limit are refused and count nothing, although the algorithm
+	// is one of fixed windows: Refused is set. SkipsDenied must be set, too.
+	RefusesHits bool
 	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
 	// then take place on a clock that is that much faster.
 	MinScale time.Duration
@@ -148,6 +151,14 @@ func (s Subject) bounded(n uint64) uint64 {
 		return min(n, s.MaxCount)
 	}
 	return n
+}
+
+// asCounted returns what a backend whose hits are never refused would return for a hit of n.
+func (s Subject) asCounted(w window.Window, n uint64) window.Window {
+	if s.RefusesHits && w.Refused {
+		w.Count, w.Refused = w.Count+n, false
+	}
+	return w
 }
 
 // wrongEnd reports whether got is not a correct ExpiresAt of a window that ends at want.

@@ -19,7 +19,7 @@ func (c calls) hit(key string, scale time.Duration, limit, increment uint64) win
 	if err != nil {
 		c.Fatalf("Hit(%q, %v, %d, %d): %v", key, scale, limit, increment, err)
 	}
-	return w
+	return c.asCounted(w, increment)
 }
 
 func (c calls) inc(key string, scale time.Duration, increment uint64) window.Window {

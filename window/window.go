@@ -30,8 +30,8 @@ type Window struct {
 	// ID tells windows of a key and scale apart: Windows of one backend with the same ID, if it is
 	// not 0, describe the same window. 0 if the backend does not set it. See [Taker].
 	ID int64
-	// Refused says that the hit was refused and did not count: Count is without it. Only algorithms
-	// whose refused hits do not count set it (see [Algorithm]).
+	// Refused says that the hit was refused and did not count: Count is without it. Only backends
+	// whose refused hits do not count set it: see [Algorithm], and package lease.
 	Refused bool
 	// RetryAfter is when a hit that was refused would be granted if nobody else hit meanwhile. Only
 	// algorithms set it for which that is not when the window ends; otherwise it is 0.

@@ -320,8 +320,14 @@ func (s *slots[T]) find(ctx context.Context) error {
 				return err
 			}
 		default:
-			s.plan = plan[T]{f.conn, a}
-			return nil
+			waited, err := s.janitor.parking.await(ctx)
+			if err != nil {
+				return err
+			}
+			if !waited {
+				s.plan = plan[T]{f.conn, a}
+				return nil
+			}
 		}
 	}
 }
