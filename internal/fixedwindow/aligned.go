@@ -52,15 +52,6 @@ func (a *aligned[T]) call(bucket int64, atomicity conn.Atomicity) *conn.Call[T] 
 	return cl
 }
 
-// do sends a call for the record of a bucket. After an error the call must not be used any more.
-func (a *aligned[T]) do(ctx context.Context, cl *conn.Call[T]) (sent bool, err error) {
-	done, sent, err := a.server.Do(ctx, cl)
-	if done && err != nil {
-		a.backend.calls.Put(cl)
-	}
-	return sent, err
-}
-
 // insert adds a request that creates the record with a count.
 func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 	conn.Add(cl, codec.Insert[T]{Key: cl.Key, Quota: ^T(count), TTL: codec.TTL[T]{Amount: T(a.timing.ttl), Unit: a.timing.unit}})
@@ -91,7 +82,7 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	bucket := a.timing.bucket(now)
 	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	if _, err := a.do(ctx, cl); err != nil {
+	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return s, false, err
 	}
 	reply := cl.Replies[0]
@@ -129,7 +120,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	sent, err := a.do(ctx, cl)
+	sent, err := a.backend.do(ctx, a.server, cl)
 	switch {
 	case errors.Is(err, conn.ErrStale):
 		return coalesce.Outcome{}
@@ -170,7 +161,7 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	cl.Stale = func() bool { return !a.backend.now().Before(old.Latest) }
 	now := a.backend.now()
-	if _, err := a.do(ctx, cl); err != nil {
+	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return false, err
 	}
 	given, reply := cl.Replies[0].OK, cl.Replies[1]
@@ -204,7 +195,7 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 		a.insert(cl, count)
-		sent, err = a.do(ctx, cl)
+		sent, err = a.backend.do(ctx, a.server, cl)
 		if errors.Is(err, conn.ErrStale) {
 			continue
 		}
@@ -231,7 +222,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 	defer a.forget()
 	cl := a.call(a.timing.bucket(a.backend.now()), conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
-	if sent, err = a.do(ctx, cl); err == nil {
+	if sent, err = a.backend.do(ctx, a.server, cl); err == nil {
 		a.backend.calls.Put(cl)
 	}
 	return r, sent, err

@@ -130,6 +130,15 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	return b
 }
 
+// do sends a call on any connection of a server. After an error the call must not be used any more.
+func (b *Backend[T]) do(ctx context.Context, s Server[T], cl *conn.Call[T]) (sent bool, err error) {
+	done, sent, err := s.Do(ctx, cl)
+	if done && err != nil {
+		b.calls.Put(cl)
+	}
+	return sent, err
+}
+
 // newID returns an ID for a window that was not known.
 func (b *Backend[T]) newID() int64 { return b.ids.Add(1) }
 

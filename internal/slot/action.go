@@ -14,7 +14,7 @@ const (
 	Open               // TTL X := T, ADD X, QUERY X, free Y
 	Create             // INSERT X with the hits counted, free Y if it is idle
 	Tidy               // free Y, beside the window of X
-	Spoil              // ADD 1 to X, which is free: it becomes over
+	Spoil              // ADD 1 to X, which is free, or live with a count of 0: it is over then, or at its end
 	Retire             // TTL X := D-1: it becomes doomed
 	Refill             // count X := 1 less than the largest, for each of Slots: a claim fits again
 	Claim              // ADD 1 to X, QUERY X, for each of Slots
