@@ -242,8 +242,8 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 		cl.Key = append(strconv.AppendInt(append(cl.Key[:0], d.aligned.prefix...), d.bucket, 10), d.aligned.suffix...)
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 	}
-	done, _, err := j.link.server.Do(j.ctx, cl)
-	if done {
+	_, err := j.backend.do(j.ctx, j.link.server, cl)
+	if err == nil {
 		j.backend.calls.Put(cl)
 	}
 	j.mu.Lock()

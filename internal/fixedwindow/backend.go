@@ -364,14 +364,16 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}
 		b.needSweeps(i, t.sweepInterval())
-		e.windows = newAligned(b, i, e, t)
+		a := newAligned(b, i, e, t)
+		e.windows, e.known = a, &a.known
 	} else {
 		l, ok := b.layouts.get(scale, maxValue[T]())
 		if !ok {
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}
 		b.needSweeps(i, l.sweepInterval())
-		e.windows = newSlots(b, i, e, l)
+		s := newSlots(b, i, e, l)
+		e.windows, e.known = s, &s.known
 	}
 	e.coalescer = b.group.New(e.windows)
 	return e, nil

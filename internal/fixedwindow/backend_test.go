@@ -634,7 +634,7 @@ func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 					close(release)
 					get.Wait()
 					if name == "Reset" {
-						require.False(t, e.windows.active(time.Now()))
+						require.False(t, e.known.active(time.Now()))
 					}
 					require.Positive(t, hits(t, b, limit, "k", scale, limit))
 				})

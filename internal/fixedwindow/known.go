@@ -181,12 +181,6 @@ func (k *known[T]) open(now time.Time) (s state, ok bool) {
 	return k.state, k.ok && k.state.Open(now)
 }
 
-// count returns the last known count of the open window. It returns false if none is known.
-func (k *known[T]) count(now time.Time) (n uint64, ok bool) {
-	s, ok := k.open(now)
-	return s.Count, ok
-}
-
 // active reports whether a window is known that is not certainly over.
 func (k *known[T]) active(now time.Time) bool {
 	k.mu.Lock()

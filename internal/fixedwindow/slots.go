@@ -355,7 +355,7 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	now := s.backend.moment(s.backend.now())
 	st := stateOf(w, now.at(l.Sent), now.at(l.Received))
 	s.learn(&st)
-	if s.Untidy(l) {
+	if _, ok := s.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
 	}
 	return true

@@ -99,8 +99,8 @@ func (b *Backend[T]) knownToFit(t *take) bool {
 	if e == nil || t.N > t.Limit.Limit {
 		return false
 	}
-	count, ok := e.windows.count(b.now())
-	return ok && count <= t.Limit.Limit-t.N
+	s, ok := e.known.open(b.now())
+	return ok && s.Count <= t.Limit.Limit-t.N
 }
 
 // undo gives back what a take of a TakeAll has taken, even if ctx has ended.

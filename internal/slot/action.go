@@ -23,12 +23,6 @@ const (
 	Return             // INCREASE X: returns hits
 )
 
-// String returns the kind's name.
-func (k Kind) String() string {
-	return [...]string{"again", "done", "join", "open", "create", "tidy", "spoil", "retire",
-		"refill", "claim", "remove", "end", "return"}[k]
-}
-
 // Action is what to do next: one batch, which is written at once. All but Join go out on the
 // connection of their lookup (rule 4).
 type Action struct {
@@ -44,17 +38,9 @@ type Action struct {
 	By time.Time
 }
 
-// Deadline returns until when an action has to be written. Later, its replies would hardly arrive
-// in time, so the lookup has to be repeated.
-func (b *Bands) Deadline(a Action) time.Time {
-	if a.Kind == Join {
-		return a.By
-	}
-	return a.By.Add(-b.Guard / 2)
-}
-
-// Late reports whether it is too late to write an action.
-func (b *Bands) Late(a Action, now time.Time) bool { return !now.Before(b.Deadline(a)) }
+// Deadline returns until when an action that rests on a lookup has to be written. Later, its replies
+// would hardly arrive in time, so the lookup has to be repeated.
+func (b *Bands) Deadline(a Action) time.Time { return a.By.Add(-b.Guard / 2) }
 
 // by returns an action that must have been executed within a guard of its lookup (rule 3).
 func (b *Bands) by(a Action, sent time.Time) Action {

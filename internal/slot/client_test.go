@@ -133,7 +133,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 		if live {
 			c.learn(w, nil)
 		}
-		if c.bands.Untidy(l) {
+		if _, ok := c.bands.Untidy(l); ok {
 			c.addDuty(false)
 		}
 		action := c.decide(c.bands.Hit, h)

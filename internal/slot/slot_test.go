@@ -145,8 +145,7 @@ func TestActionsAreNotLate(t *testing.T) {
 	a := bands.Hit(lookedUp(Free, Over, 0))
 	sent := lookedUp(Free, Over, 0).Last.Sent
 	require.Equal(t, sent.Add(bands.Guard), a.By)
-	require.False(t, bands.Late(a, sent.Add(bands.Guard/2-1)))
-	require.True(t, bands.Late(a, sent.Add(bands.Guard/2)))
+	require.Equal(t, sent.Add(bands.Guard/2), bands.Deadline(a))
 }
 
 func TestWindowsEndBetweenUntilAndLatest(t *testing.T) {
