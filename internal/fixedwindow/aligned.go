@@ -72,7 +72,7 @@ func (a *aligned[T]) learnBucket(bucket int64, count uint64, at time.Time) state
 
 // Refresh implements [coalesce.Window].
 func (a *aligned[T]) Refresh(ctx context.Context) error {
-	_, err := a.read(ctx)
+	_, _, err := a.read(ctx)
 	return err
 }
 
@@ -91,17 +91,15 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 }
 
 // read makes the window of the present bucket the known one, if there is one, and returns it.
-func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
-	s, found, err := a.query(ctx)
-	if err != nil {
-		return r, err
-	}
-	if !found {
+func (a *aligned[T]) read(ctx context.Context) (s state, found bool, err error) {
+	s, found, err = a.query(ctx)
+	switch {
+	case found:
+		a.learn(&s)
+	case err == nil:
 		a.forget()
-		return r, nil
 	}
-	a.learn(&s)
-	return s.result(a.scale, s.Count, a.backend.now()), nil
+	return s, found, err
 }
 
 // Count implements [coalesce.Window].
@@ -138,8 +136,8 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	return a.outcomeOf(&s, b, added, a.backend.now())
 }
 
-// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
-// be given back to another one, unless it is reset just then.
+// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing
+// can be given back to another one, unless it is reset just then.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
 	if old, ok := a.current(); ok {
 		a.giveBack(ctx, old.id, n) // what fails stays counted until the window ends
@@ -216,10 +214,12 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 
 // reset removes the record of the present bucket and returns its window, if there was one.
 func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
-	if r, err = a.read(ctx); err != nil || r.ExpiresAt.IsZero() {
+	s, found, err := a.read(ctx)
+	if !found || err != nil {
 		return r, false, err
 	}
 	defer a.forget()
+	r = s.result(a.scale, s.Count, a.backend.now())
 	cl := a.call(a.timing.bucket(a.backend.now()), conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
 	if sent, err = a.backend.do(ctx, a.server, cl); err == nil {

@@ -325,7 +325,8 @@ func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
 	})
 }
 
-// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are refused.
+// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are
+// refused.
 func TestHitsOfTheLargestLimitFailIfTheCounterCannotHoldThem(t *testing.T) {
 	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
 		synctest.Test(t, func(t *testing.T) {

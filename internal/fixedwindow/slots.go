@@ -100,8 +100,9 @@ func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
 	return cl
 }
 
-// ask sends a call on connection c of the link, or on any connection if c is nil. It returns when the
-// call was sent and when the replies arrived. After an error the call must not be used any more.
+// ask sends a call on connection c of the link, or on any connection if c is nil. It returns when
+// the call was sent and when the replies arrived. After an error the call must not be used any
+// more.
 func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (from, to moment, sent bool, err error) {
 	from = s.backend.moment(now)
 	if c != nil {
@@ -121,8 +122,8 @@ func stateOf(w slot.Window, from, to moment) state {
 	return s
 }
 
-// read reads a window, on a connection as ask does, and learns it. It returns false if it is not open
-// any more.
+// read reads a window, on a connection as ask does, and learns it. It returns false if it is not
+// open any more.
 func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slot.Window, live bool, err error) {
 	cl := s.call(conn.Interruptible)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: id})

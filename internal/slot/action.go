@@ -38,8 +38,8 @@ type Action struct {
 	By time.Time
 }
 
-// Deadline returns until when an action that rests on a lookup has to be written. Later, its replies
-// would hardly arrive in time, so the lookup has to be repeated.
+// Deadline returns until when an action that rests on a lookup has to be written. Later, its
+// replies would hardly arrive in time, so the lookup has to be repeated.
 func (b *Bands) Deadline(a Action) time.Time { return a.By.Add(-b.Guard / 2) }
 
 // by returns an action that must have been executed within a guard of its lookup (rule 3).

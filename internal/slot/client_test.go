@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// client is a simulated client of one key and scale. Two actors run it: one makes hits, the other is
-// the janitor.
+// client is a simulated client of one key and scale. Two actors run it: one makes hits, the other
+// is the janitor.
 type client struct {
 	*world
 	name   string

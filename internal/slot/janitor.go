@@ -59,9 +59,9 @@ func (b *Bands) NextCleaning(l Lookup, below uint64) (at time.Time) {
 	return at
 }
 
-// Untidy returns the open window beside a slot that is over: hits have arrived late, or the client that
-// opened the window has died. Clean the slots soon then. It returns false if there is none, or if too
-// little time is left for a Tidy, which must be executed before the window ends.
+// Untidy returns the open window beside a slot that is over: hits have arrived late, or the client
+// that opened the window has died. Clean the slots soon then. It returns false if there is none, or
+// if too little time is left for a Tidy, which must be executed before the window ends.
 func (b *Bands) Untidy(l Lookup) (Window, bool) {
 	w, ok := b.Live(l)
 	return w, ok && b.State(l.Slots[w.Slot.Other()]) == Over && w.Until.After(l.Received.Add(2*b.Guard))
