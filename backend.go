@@ -18,7 +18,7 @@ import (
 // share requests, those of two do not. docs/rate-limiting.md says how it works, and on which
 // conditions it is exact.
 //
-// Each backend has a connection of its own to each server, for opening windows. A server must
+// Each backend has some connections of its own to each server, for opening windows. A server must
 // respond within a quarter of the scale, and within 500 ms, for a window to be opened. Set, and
 // Reset and Delete of an open window, take half a scale, and at most 1 s. The clocks of clients and
 // servers need not agree, except for aligned windows (see [WithAlgorithm]).
@@ -26,7 +26,8 @@ import (
 // Limits, increments and counts go up to the largest value. The scale must be a whole number of a
 // unit (1 ns to 1 h) in which about twice the scale and 45 s fit a value: 2 bytes do for whole
 // milliseconds up to 10 s, whole seconds up to 9 hours, and so on; 1 byte does for no scale
-// under a second. What does not fit is a [*RangeError], which names the value size that would do.
+// under a second. Any other scale or number is a [*RangeError], which names the value size that
+// would do.
 //
 // All other errors but [ErrScale] are a [*RequestError], which says whether the hit may have
 // been counted.
@@ -91,16 +92,17 @@ func WithDenialMemory(d time.Duration) BackendOption {
 }
 
 // WithMaxWindows bounds how many windows the backend remembers, and, at four times as many,
-// the keys whose records it has yet to remove. Windows that are over are forgotten first, of a
-// few picked at random. The next hit on a window that was forgotten takes one more round trip. If
-// there are too many keys with records to remove, no window is opened for a further one, and the
-// hit fails with [ErrTooManyWindows]. Default, and with n below 1: 262144.
+// the keys whose records it has yet to remove. To remember another window, the backend picks a few
+// windows at random and forgets one of them, preferably one that is over. The next hit on a window
+// that was forgotten takes one more round trip. If there are too many keys with records to remove,
+// no window is opened for a further key, and the hit fails with [ErrTooManyWindows]. Default, and
+// with n below 1: 262144.
 func WithMaxWindows(n int) BackendOption {
 	return func(o *backendOptions) { o.maxWindows = n }
 }
 
-// backendOptionsOf applies options to the defaults. It panics if one is nil; of is who was given
-// them.
+// backendOptionsOf applies options to the defaults. It panics if one is nil, with the name of the
+// function that was given them.
 func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 	var o backendOptions
 	for _, opt := range opts {
@@ -130,7 +132,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		servers[i] = s.pool
 	}
 	b := &ServerBackend[T]{client: c, forgetClock: forgetClock, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
 		Now: o.now, Algorithm: o.algorithm,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory, WithoutCoalescing: o.withoutCoalescing,
@@ -142,12 +144,12 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 	return b
 }
 
-// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys without
-// an open window. If a server is not parked (see [Parking]), Close first waits for windows that end
-// within a second. The records of other keys are left to other clients, which may still count in
-// them. Close takes 4 s at most: up to 1 s for windows to end and up to 3 s to remove records, even
-// if a server does not respond. The client stays open. Close always returns nil, and can be called
-// more than once.
+// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
+// without an open window. If a server is not parked (see [Parking]), Close first waits for windows
+// that end within a second. The records of other keys are left to other clients, which may still
+// count in them. Close takes 4 s at most: up to 1 s for windows to end and up to 3 s to remove
+// records, even if a server does not respond. The client stays open. Close always returns nil, and
+// can be called more than once.
 func (b *ServerBackend[T]) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
@@ -233,6 +235,13 @@ func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 	return b.windows.Check(scale, limit)
 }
 
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: the unit
+// in which servers store the time that is left, and for takes also the time that the call took. It is 0
+// if windows are aligned, and for scales that can't be kept. See package lease.
+func (b *ServerBackend[T]) Precision(scale time.Duration) time.Duration {
+	return b.windows.Precision(scale)
+}
+
 // Take implements [window.Taker]. A take takes one round trip if the window is known. If its count
 // may not be within the limit, it is read first.
 func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w Window, granted bool, err error) {
@@ -243,9 +252,8 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 	return w, granted, nil
 }
 
-// TakeAll implements [window.Taker]. It reads the windows first, unless they are known to have room,
-// and makes one take after the other. If one is refused, it gives back what it has taken, as
-// GiveBack does.
+// TakeAll implements [window.Taker]. If all windows are known, it takes one round trip for each
+// server that is asked. If a take is refused, it gives back the others, as GiveBack does.
 func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
 	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
 	if err != nil {
@@ -254,10 +262,11 @@ func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, w
 	return granted, nil
 }
 
-// GiveBack implements [window.Taker]. Slots are used again, so a server is told to give back only
-// while its window is certainly the one that was taken from, and on the connection that has taken:
-// if that has ended, or if the window is over, n stays counted. So it does after a guard if the unit
-// of the TTL is too coarse to tell windows apart, such as a minute: see docs/reservations.md.
+// GiveBack implements [window.Taker]. It subtracts n only if the window is certainly the one that
+// was taken from, because the records of a window are used again for later ones. Otherwise n stays
+// counted until the window ends. That happens if the connection of the take has ended, and, if the
+// unit of the TTL is coarse, such as a minute, half a scale or a second after the take. See
+// docs/reservations.md.
 func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
 	given, sent, err := b.windows.GiveBack(ctx, key, scale, id, n)
 	if err != nil {

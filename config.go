@@ -70,8 +70,8 @@ type Config struct {
 	// MaxConnIdle is how long a connection stays open without a request, if its server
 	// has another one. Negative: for ever. Default: 5 min.
 	MaxConnIdle time.Duration
-	// HealthInterval is how often connections are checked for age and idleness, and
-	// idle ones with a QUERY. Default: 30 s.
+	// HealthInterval is the time between two checks of all connections, for their age and for
+	// how long they were idle. An idle connection is sent a QUERY. Default: 30 s.
 	HealthInterval time.Duration
 
 	// RetryPause is the first pause before a server that could not be reached is tried
@@ -85,19 +85,22 @@ type Config struct {
 	// lock them up (H12). Default: ParkingAutomatic.
 	Parking Parking
 
-	// Logger gets what happens to the servers, in few lines: that one has locked up (level
-	// error) or responds again (info); that one is parked (info), is not any more, or can't be
-	// (warn); and sweeps: those that have removed records of dead clients (info), have failed
-	// (warn), and all others (debug). Decisions are logged by [LogTo]. Default: nothing is
-	// logged.
+	// Logger logs what happens to the servers:
+	//
+	//   - a server has locked up (level error), or responds again (info)
+	//   - a server is parked (info), is not parked any more or can't be (warn)
+	//   - a sweep has removed records of dead clients (info), has failed (warn), or had
+	//     nothing to do (debug)
+	//
+	// [LogTo] logs decisions. Default: nothing is logged.
 	Logger *slog.Logger
 
 	// LazyConnect makes Connect and Open succeed although servers can't be reached. Requests to
 	// such a server fail at once with ErrUnavailable, so that the policy or fallback of a
 	// RateLimit decides. The server is tried in the background, at least twice a second, and
 	// used as soon as it responds. Connect waits for the first attempts, half a second at most.
-	// A server of another value size then is an error of every request to it, to which no
-	// policy applies, and ServerStats.Err. Default: servers must be there.
+	// If a server has another value size, every request to it fails with
+	// ErrValueSizeMismatch, to which no policy applies. Default: servers must be there.
 	LazyConnect bool
 
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of

@@ -27,8 +27,13 @@
 //
 // A denial is a [Result]. An error means that there is no decision; [WithPolicy] and
 // [WithFallback] make one in its place. An [Observer], such as [LogTo], receives every
-// decision. [RateLimit.Check] tells at the start of a program whether the backend can keep a
+// decision. [RateLimit.Check] reports, when a program starts, whether the backend can keep a
 // limit. [Key] makes one key of several parts.
+//
+// A hit is counted first and compared then, so that denied hits count. [RateLimit.Take] counts only
+// what is granted. [RateLimit.TakeAll] takes from several limits or from none,
+// [RateLimit.Reserve] takes an estimate whose rest can be given back, and [RateLimit.Wait] waits
+// for its turn.
 //
 // [Open] returns a backend on Throttr servers of any value size, or in memory. Package memory
 // keeps windows in the process, without a server. Module redisbackend keeps them on Redis. A
@@ -66,9 +71,9 @@
 // # Errors
 //
 // A request without a response is a [*RequestError]. It names the call, the key and the server.
-// [SafeToRetry] reports whether it has
-// certainly not been executed, [Timeout] whether time ran out. The client itself repeats only
-// requests that were never sent and requests that only read.
+// [SafeToRetry] reports whether the request has certainly not been executed, and [Timeout] whether
+// time ran out. The client itself repeats only requests that were never sent and requests that
+// only read.
 //
 // # Testing
 //

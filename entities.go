@@ -165,9 +165,9 @@ func (n *Entities) denial(e *Event, res Result) error {
 	}
 }
 
-// Reserve takes cost of the window, as [RateLimit.Reserve] does: commit what was really used, or
-// cancel. A refusal is a [*RateLimitError], and costs nothing. A cost of more than limit is a
-// [*CostError].
+// Reserve takes cost from the window, as [RateLimit.Reserve] does. The caller then commits what was
+// really used, or cancels. A refusal is a [*RateLimitError], and costs nothing. A cost of more than
+// limit is a [*CostError].
 func (n *Entities) Reserve(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, cost uint64,
 	metadata map[string]any) (*Reservation, error) {
 	if err := n.validate(entity, operation, scale); err != nil {
@@ -186,7 +186,7 @@ func (n *Entities) Reserve(ctx context.Context, entity, operation string, limit 
 	return v, nil
 }
 
-// Wait waits until cost of the window is taken, as [RateLimit.Wait] does, with the same errors.
+// Wait waits until cost is taken from the window, as [RateLimit.Wait] does, with the same errors.
 func (n *Entities) Wait(ctx context.Context, entity, operation string, limit uint64, scale time.Duration, cost uint64,
 	metadata map[string]any) error {
 	if err := n.validate(entity, operation, scale); err != nil {
@@ -207,22 +207,18 @@ func (n *Entities) Execute(ctx context.Context, entity, operation string, limit 
 	return f(ctx)
 }
 
-// Status returns the decision that the window stands for, without counting. Allowed says whether one more
-// operation would be allowed now. ResetAt is zero if there is no window.
+// Status returns the state of the window without counting. Allowed says whether one more operation
+// would be allowed now. ResetAt is zero if there is no window.
 func (n *Entities) Status(ctx context.Context, entity, operation string, limit uint64, scale time.Duration) (Result, error) {
 	if err := n.validate(entity, operation, scale); err != nil {
 		return Result{}, err
 	}
-	w, err := n.limiter.Window(ctx, n.key(entity, operation), scale)
+	w, err := window.Peek(ctx, n.limiter.backend, n.key(entity, operation), scale, limit, 1)
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Allowed: w.Count < limit, Count: w.Count, Limit: limit, ResetAt: w.ExpiresAt}
-	if res.Allowed {
-		res.Remaining = limit - w.Count
-	} else {
-		res.RetryAfter = w.Left
-	}
+	var res Result
+	res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	return res, nil
 }
 
@@ -234,8 +230,8 @@ func (n *Entities) Reset(ctx context.Context, entity, operation string, scale ti
 	return n.limiter.reset(ctx, n.event(entity, operation, scale))
 }
 
-// key makes a key of an entity, an operation and the further parts. The length of the entity makes a key
-// without further parts unambiguous, and the first character distinguishes it from others.
+// key makes a key of an entity, an operation and the further parts. The length of the entity makes
+// a key without further parts unambiguous, and the first character distinguishes it from others.
 func (n *Entities) key(entity, operation string) string {
 	if len(n.parts) == 0 {
 		return strconv.Itoa(len(entity)) + ":" + entity + ":" + operation

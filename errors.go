@@ -48,8 +48,9 @@ var (
 	// waiting already. The request was not sent, or only by an earlier attempt: see
 	// RequestError.Sent.
 	ErrOverloaded = conn.ErrQueueFull
-	// ErrTooManyWindows says that a backend has as many records to remove as WithMaxWindows
-	// allows, so that it opens no further window. The hit was not counted.
+	// ErrTooManyWindows says that a backend has as many keys with records to remove as
+	// WithMaxWindows allows, so that it opens no window of a further key. The hit was not
+	// counted.
 	ErrTooManyWindows = fixedwindow.ErrTooManyWindows
 	// ErrBatch says that a batch was used out of order: sent twice, or asked for replies
 	// before it was sent.
@@ -85,7 +86,7 @@ type RequestError struct {
 	Call   string   // the call of a backend, such as "hit"; empty for a method of a client
 	Key    string   // of the call or the request, if it has one
 	Server string   // as in Config.Servers
-	Op     codec.Op // of a single request; 0 for a batch, and for a call of a backend, which makes several requests
+	Op     codec.Op // of a single request; 0 for a batch, and for a call of a backend
 	// Sent says whether any byte of the request was handed to the network. If false, the
 	// request has certainly not been executed; if true, it may have been.
 	Sent bool
@@ -115,8 +116,8 @@ func (e *RequestError) Error() string {
 	return fmt.Sprintf("throttr: %s: server %s%s (%s)", callText(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
 }
 
-// failureText returns what follows the name of a server: what is wrong with it. It repeats neither
-// the name nor what the words before say.
+// failureText returns the text that follows the name of a server: what is wrong with the server. It
+// does not repeat the name.
 func failureText(server string, err error) string {
 	var connect *ConnectError
 	switch {

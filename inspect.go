@@ -30,8 +30,8 @@ func (c *Client[T]) Stat(ctx context.Context, key string) (KeyStats, bool, error
 //   - "*" is on all servers, and only the connections to that one server receive the message.
 //     A client that is subscribed to [AllChannel] has a connection to each server and receives
 //     the message once.
-//   - A connection's id is known only to the server that gave it, which may be another one;
-//     then the result is false. Publish with a client of that server alone.
+//   - The channel of a connection exists only on the server of that connection. If Publish sends
+//     the message to another server, the result is false. Use a client of that server alone.
 func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte) (bool, error) {
 	call := c.newCall(channel)
 	reply, err := c.do(ctx, channel, call, codec.OpPublish,

@@ -47,8 +47,9 @@ type Event struct {
 	Parts             []string      // further parts, see Entities.With; must not be changed
 	Scale             time.Duration // the length of the window
 	Increment         uint64        // of the hit; 0 for a Reset; what was used of a reservation
-	// Take says that it was a take, and not a hit: Increment counts only if it was allowed. Of takes
-	// of several limits, each has an event if they are allowed, and those that deny them otherwise.
+	// Take says that it was a take, and not a hit: Increment counts only if it was allowed. A
+	// take of several limits has an event for each limit if it is allowed, and otherwise one for
+	// each limit that denies it.
 	Take     bool
 	Waited   bool   // the take was one of RateLimit.Wait: Duration includes the wait
 	Reserved uint64 // what a reservation that was settled had taken
@@ -73,9 +74,9 @@ type ObserverFunc func(ctx context.Context, e Event)
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
 
-// WithObserver makes o observe every hit, take and Reset, and every reservation that is settled. Several observers are called in the
-// order of the options. A nil o is ignored. A RateLimit without observers spends no time on
-// events. WithObserver panics if o is a nil ObserverFunc.
+// WithObserver makes o observe every hit, take and Reset, and every reservation that is settled.
+// Several observers are called in the order of the options. A nil o is ignored. A RateLimit without
+// observers spends no time on events. WithObserver panics if o is a nil ObserverFunc.
 func WithObserver(o Observer) Option {
 	if f, ok := o.(ObserverFunc); ok && f == nil {
 		panic("throttr: WithObserver: ObserverFunc is nil")

@@ -21,7 +21,8 @@ import (
 // OpenBackend is the [Backend] that [Open] returns. Its windows are on Throttr servers, as those
 // of a [ServerBackend], or in memory. It is safe for concurrent use. Close it after use.
 type OpenBackend struct {
-	opened atomic.Pointer[opened] // nil until the value size is known
+	opened    atomic.Pointer[opened] // nil until the value size is known
+	algorithm window.Algorithm
 
 	// What follows is for a lazy start.
 	cfg     Config // with its defaults
@@ -42,7 +43,9 @@ type OpenBackend struct {
 var (
 	_ Backend        = (*OpenBackend)(nil)
 	_ window.Checker = (*OpenBackend)(nil)
+	_ window.Peeker  = (*OpenBackend)(nil)
 	_ window.Taker   = (*OpenBackend)(nil)
+	_ window.Teller  = (*OpenBackend)(nil)
 )
 
 // opened is what an OpenBackend passes its calls on to.
@@ -52,8 +55,8 @@ type opened struct {
 	check  func(scale time.Duration, limit uint64) error
 	stats  func() OpenStats
 	close  func() error
-	// attempted returns, for a server of a lazy client, what is closed at the end of the first
-	// attempt to connect.
+	// attempted returns, for a server of a lazy client, a channel that is closed at the end of the
+	// first attempt to connect.
 	attempted func(server int) <-chan struct{}
 }
 
@@ -92,7 +95,7 @@ func OpenConfig(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenBa
 	if ctx == nil {
 		panic("throttr: OpenConfig: ctx is nil")
 	}
-	backendOptionsOf("OpenConfig", opts) // panics here rather than in the background
+	algorithm := backendOptionsOf("OpenConfig", opts).algorithm // panics here rather than in the background
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -104,14 +107,14 @@ func OpenConfig(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenBa
 	if err != nil {
 		return nil, err
 	}
-	b := new(OpenBackend)
+	b := &OpenBackend{algorithm: algorithm}
 	b.opened.Store(o)
 	return b, nil
 }
 
 // openMemory returns a backend in memory.
 func openMemory(o backendOptions) *OpenBackend {
-	b := new(OpenBackend)
+	b := &OpenBackend{algorithm: o.algorithm}
 	m := memory.New(memory.WithClock(o.now), memory.WithAlgorithm(o.algorithm))
 	b.opened.Store(&opened{
 		Backend: m, memory: m, check: m.Check, close: m.Close,
@@ -186,7 +189,7 @@ func openedBackend[T codec.Value](client *Client[T], opts []BackendOption) *open
 func openLazily(ctx context.Context, cfg Config, opts []BackendOption) *OpenBackend {
 	b := &OpenBackend{
 		cfg: cfg, options: opts, dialer: cfg.dialer(), ring: rendezvous.New(cfg.Servers),
-		causes: make([]error, len(cfg.Servers)),
+		causes: make([]error, len(cfg.Servers)), algorithm: backendOptionsOf("Open", opts).algorithm,
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	attempts := make([]<-chan struct{}, len(cfg.Servers))
@@ -203,8 +206,8 @@ func openLazily(ctx context.Context, cfg Config, opts []BackendOption) *OpenBack
 // errNotYet says that the first attempt to connect is still under way.
 var errNotYet = fmt.Errorf("%w: no response yet", ErrConnect)
 
-// ask asks a server for its value size until it, or another one, has answered. It calls attempted
-// after the first attempt.
+// ask asks a server for its value size until this server, or another one, has responded. It calls
+// attempted after the first attempt.
 func (b *OpenBackend) ask(server int, attempted func()) {
 	defer attempted()
 	name := b.cfg.Servers[server]
@@ -355,6 +358,17 @@ func (b *OpenBackend) TakeAll(ctx context.Context, limits []Limit, windows []Win
 	return taker.TakeAll(ctx, limits, windows)
 }
 
+// Peek implements [window.Peeker].
+func (b *OpenBackend) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, error) {
+	if o := b.opened.Load(); o != nil {
+		return window.Peek(ctx, o.Backend, key, scale, limit, n)
+	}
+	return Window{}, b.unopened(ctx, "peek", key, scale)
+}
+
+// Algorithm implements [window.Teller].
+func (b *OpenBackend) Algorithm() window.Algorithm { return b.algorithm }
+
 // GiveBack implements [window.Taker].
 func (b *OpenBackend) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
 	o := b.opened.Load()
@@ -375,6 +389,22 @@ func (b *OpenBackend) Check(scale time.Duration, limit uint64) error {
 		return o.check(scale, limit)
 	}
 	return window.CheckScale(scale)
+}
+
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: see
+// [ServerBackend.Precision]. It is 0 in memory, and the scale while the value size is unknown.
+func (b *OpenBackend) Precision(scale time.Duration) time.Duration {
+	o := b.opened.Load()
+	if o == nil {
+		return scale
+	}
+	p, ok := o.Backend.(interface {
+		Precision(scale time.Duration) time.Duration
+	})
+	if !ok {
+		return 0
+	}
+	return p.Precision(scale)
 }
 
 // OpenStats is what an [OpenBackend] is doing and has done.

@@ -38,7 +38,7 @@ func (p Policy) String() string {
 	}
 }
 
-// maxDegradedRetryAfter bounds the RetryAfter of a hit that is denied as the backend fails.
+// maxDegradedRetryAfter bounds the RetryAfter of a hit that is denied because the backend fails.
 const maxDegradedRetryAfter = time.Second
 
 // failover is what a RateLimit does if its backend fails.
@@ -48,10 +48,10 @@ type failover struct {
 	timeout  time.Duration // how long a hit waits for a backend; 0: until its ctx ends
 }
 
-// WithPolicy sets the decision on a hit if the backend fails. It applies to hits, not to other
+// WithPolicy sets the decision on a hit or take if the backend fails. It applies to no other
 // methods. It does not apply if the failure is not the backend's: the caller's ctx has ended, a
-// scale or limit is out of range, the client or backend has been closed, or a server's value size
-// is not the client's. The Result of a
+// scale or limit is out of range, the backend does not support what is asked of it, the client or
+// backend has been closed, or a server's value size is not the client's. The Result of a
 // policy is marked Degraded. Default: [ReturnError].
 func WithPolicy(p Policy) Option { return func(r *RateLimit) { r.failover.policy = p } }
 
@@ -98,13 +98,13 @@ var errTimeout = errors.New("throttr: backend timed out")
 // decide returns the decision on a hit that the backend has failed to count. The cause is the
 // backend's error.
 func (f *failover) decide(ctx context.Context, e *Event, limit uint64, cause error) (res Result, err error) {
-	if !isOutage(ctx, cause) {
+	if !isOutage(ctx, cause) || errors.Is(cause, errors.ErrUnsupported) {
 		return Result{}, cause
 	}
 	if f.fallback != nil {
 		w, err := f.hit(ctx, f.fallback, e, limit)
 		if err == nil {
-			res.set(w.Count, limit, w.Left, w.ExpiresAt)
+			res.setHit(&w, limit)
 			res.Degraded = true
 			return res, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -31,12 +32,15 @@ type Window = window.Window
 // has another window.
 //
 // These are per-key windows. Backends can also keep aligned windows, which start and end at
-// multiples of the scale: see the type Algorithm in package window.
+// multiples of the scale, and can count by a rolling algorithm, such as a token bucket, whose denied hits
+// do not count: see the type Algorithm in package window.
 //
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
 	backend  Backend
-	memory   *memory.Backend // the backend, if hits use [memory.Backend.HitCount]; or nil
+	memory   *memory.Backend // the backend, if calls need not use the interface; or nil
+	counting *memory.Backend // the same, if hits use [memory.Backend.HitCount], and not TakeCount; or nil
+	leases   *lease.Backend  // the backend, if hits use [lease.Backend.HitCount]; or nil
 	failover failover
 	observer Observer
 
@@ -70,8 +74,13 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		switch b := backend.(type) {
 		case *memory.Backend:
 			r.memory = b
+		case *lease.Backend:
+			r.leases = b
 		case *OpenBackend:
 			r.memory = b.memory()
+		}
+		if r.memory != nil && !r.memory.Algorithm().Rolling() {
+			r.counting = r.memory
 		}
 	}
 	return r
@@ -79,14 +88,16 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 
 // Result is the decision on a hit.
 type Result struct {
-	Allowed    bool
-	Count      uint64        // hits in the window so far, this one included
-	Limit      uint64        // as given
-	Remaining  uint64        // how many more hits of 1 would be allowed now
-	RetryAfter time.Duration // 0 if allowed; until the window ends if denied
-	ResetAt    time.Time     // when the window ends
+	Allowed bool
 	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
-	Degraded bool
+	Degraded  bool
+	Count     uint64 // hits in the window so far, this one included if it counts
+	Limit     uint64 // as given
+	Remaining uint64 // how many more hits of 1 would be allowed now
+	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a rolling
+	// algorithm, until the same hit would be allowed.
+	RetryAfter time.Duration
+	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
 }
 
 // String formats the decision.
@@ -110,14 +121,35 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.memory == nil {
-		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
+	if r.counting == nil {
+		return r.hitRolling(ctx, key, scale, limit, increment)
 	}
-	count, left, end, err := r.memory.HitCount(ctx, key, scale, limit, increment)
+	count, left, end, err := r.counting.HitCount(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}
 	res.set(count, limit, left, end)
+	return res, nil
+}
+
+// hitRolling is HitN for other backends than those in memory with fixed windows.
+func (r *RateLimit) hitRolling(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
+	var count uint64
+	var left time.Duration
+	var end time.Time
+	var granted bool
+	switch {
+	case r.memory != nil:
+		count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment)
+	case r.leases != nil:
+		count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment)
+	default:
+		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
+	}
+	if err != nil {
+		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+	}
+	res.setTaken(count, limit, left, end, granted)
 	return res, nil
 }
 
@@ -150,7 +182,7 @@ func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, er
 func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res Result, cause, err error) {
 	w, cause := r.failover.hit(ctx, r.backend, e, limit)
 	if cause == nil {
-		res.set(w.Count, limit, w.Left, w.ExpiresAt)
+		res.setHit(&w, limit)
 		return res, nil, nil
 	}
 	res, err = r.failover.decide(ctx, e, limit, cause)
@@ -166,6 +198,15 @@ func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 	} else {
 		r.RetryAfter = left
 	}
+}
+
+// setHit sets r to the decision on a hit that leaves w.
+func (r *Result) setHit(w *Window, limit uint64) {
+	if w.Refused {
+		r.setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, false)
+		return
+	}
+	r.set(w.Count, limit, w.Left, w.ExpiresAt)
 }
 
 // Inc adds increment to key's window, opening one if there is none, and returns the count.

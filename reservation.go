@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Reservation is what [RateLimit.Reserve] has taken. Settle it once, with Commit or Cancel: both may
-// be called more than once and from any goroutine, but only the first call does something. A
-// reservation that is never settled stays counted, as reserved, until its windows end.
+// Reservation is what [RateLimit.Reserve] has taken. To settle it means to replace what was
+// reserved by what was really used, with Commit or Cancel. Both may be called more than once and
+// from any goroutine, but only the first call does something. A reservation that is never settled
+// stays counted, as reserved, until its windows end.
 type Reservation struct {
 	limiter *RateLimit
 	taking  taking
@@ -59,17 +60,19 @@ const settleTimeout = 5 * time.Second
 // Commit settles the reservation with what was really used: one number for each limit, in their
 // order. Without numbers, all that was reserved was used.
 //
-// What was not used is given back to the window that it was taken from. If that window is over,
-// there is nothing to give back. If the backend can't tell, as a server whose connection has
-// ended, it stays counted until the window ends; that is no error. What was used beyond the reservation is counted in the window that
-// is open now, even beyond its limit: it delays others, but it has happened.
+//   - What was not used is given back to the window that it was taken from. If that window is over,
+//     there is nothing to give back. If the backend can't be sure which window is open, nothing is
+//     given back, and Commit returns no error: what was reserved stays counted until the window
+//     ends. See docs/reservations.md.
+//   - What was used beyond the reservation is counted in the window that is open now, even beyond
+//     its limit.
 //
-// Commit gives back even if ctx has ended, as that of a request often has. It takes 5 s at most, or
-// what [WithTimeout] says. If there is an error, some of it may have been done. It is never tried
-// again: what was given back twice would allow more than the limit.
+// Commit works even if ctx has ended, and takes 5 s at most, or what [WithTimeout] says. After an
+// error, some of it may have been done. Commit is never tried again, because giving back twice
+// would allow more than the limit.
 //
-// A wrong number of numbers is an error that matches [ErrConfig], and settles nothing. Commit does
-// nothing, and returns nil, if the reservation was not granted or is settled.
+// If actual has another length than the limits, the error matches [ErrConfig], and nothing is
+// settled. Commit does nothing, and returns nil, if the reservation was not granted or is settled.
 func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 	if len(actual) != 0 && len(actual) != len(v.taking.limits) {
 		return fmt.Errorf("%w: Commit of a reservation of %d limits with %d numbers", ErrConfig, len(v.taking.limits), len(actual))
@@ -125,8 +128,8 @@ func (v *Reservation) settleOne(ctx context.Context, i int, used uint64) error {
 	return nil
 }
 
-// observe reports to the observer that a take was settled, and to those that wait for its window
-// that there is more of it.
+// observe reports to the observer that a take was settled. Callers that wait for its window ask the
+// backend again.
 func (v *Reservation) observe(ctx context.Context, i int, used uint64, took time.Duration, err error) {
 	l := &v.taking.limits[i]
 	v.limiter.queues.Refresh(l.Key, l.Scale)

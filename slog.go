@@ -10,16 +10,15 @@ import (
 
 // LogTo returns an [Observer] that logs every event:
 //   - at level debug: allowed hits and takes, and reservations that were settled
-//   - at level info: denied ones, resets, and those that failed as the caller canceled ctx
+//   - at level info: denied hits and takes, resets, and calls whose ctx the caller has canceled
 //   - at level warn: hits and takes that were allowed or denied although the backend failed, and
 //     reservations that could not be settled
 //   - at level error: other failures
 //
-// The message is "rate limit: allowed", "… denied", "… failed", "… reset" or "… settled". The attributes
-// are those of the following that the event has: limit_name (see [RateLimit.Named]), entity,
-// operation and parts (for [Entities]) or key,
-// scale, took, limit, increment, reserved, take, waited, count, retry_after, degraded, a group metadata with sorted
-// keys, and error.
+// The message is "rate limit: allowed", "… denied", "… failed", "… reset" or "… settled". The
+// attributes are those of the following that the event has: limit_name (see [RateLimit.Named]),
+// entity, operation and parts (for [Entities]) or key, scale, took, limit, increment, reserved,
+// take, waited, count, retry_after, degraded, a group metadata with sorted keys, and error.
 //
 // LogTo panics if logger is nil.
 func LogTo(logger *slog.Logger) Observer {

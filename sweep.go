@@ -19,11 +19,11 @@ type Swept struct {
 	Foreign   int    // records of other programs, up to 256
 }
 
-// Sweep removes the records of windows that are over and that their clients have not removed,
-// from all servers. Every [ServerBackend] does so by itself; Sweep is for operators of servers
-// that have none at the moment. On a server that is not parked, records whose names may be used
-// again are prolonged if they would expire. A dry run changes nothing. Sweep never touches the
-// records of open windows and of other programs.
+// Sweep removes, from all servers, the records of windows that are over and that their clients
+// have not removed. Every [ServerBackend] does so by itself. Sweep is for servers that no program
+// with a ServerBackend uses at the moment. On a server that is not parked, it prolongs records that
+// would expire although clients may use their names again. A dry run changes nothing. Sweep never
+// touches the records of open windows and of other programs.
 //
 // Sweep pauses so that the requests of others pass, and takes up to half a minute for that. It
 // returns what was found on each server, in the order of Config.Servers, and the errors, joined:

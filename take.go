@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
-// Limit is a take for [RateLimit.TakeAll] and [RateLimit.Reserve]: N of the window of Key and
-// Scale, if the count stays within Limit.
+// Limit is a take for [RateLimit.TakeAll] and [RateLimit.Reserve]: it adds N to the count of the
+// window of Key and Scale, if the count stays within Limit.
 type Limit = window.Limit
 
 // CostError is a take of more than the whole limit, which no window can grant. Nothing was asked
@@ -86,28 +87,44 @@ func (r *Result) setTaken(count, limit uint64, left time.Duration, end time.Time
 //
 // Without limits, TakeAll returns true. Errors are those of [RateLimit.Take].
 func (r *RateLimit) TakeAll(ctx context.Context, limits ...Limit) (ok bool, results []Result, err error) {
-	if r.memory == nil {
+	// TakeAll is inlined, so that the results are on the caller's stack if it does not keep them.
+	return r.takeEach(ctx, limits, make([]Result, 0, fewLimits))
+}
+
+// fewLimits is up to how many limits TakeAll does not allocate for.
+const fewLimits = 4
+
+// takeEach is TakeAll. It returns the results in a slice, if that has room for them.
+func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Result) (ok bool, _ []Result, err error) {
+	if r.counting == nil {
 		// Not limits itself: the interface call would make every caller allocate it.
 		t := taking{limits: slices.Clone(limits)}
 		err := r.takeAll(ctx, &t)
 		return t.granted, t.results, err
 	}
-	if err := checkCosts(limits); err != nil {
-		return false, nil, err
+	var few [fewLimits]memory.Taken
+	taken := few[:]
+	if len(limits) > fewLimits {
+		taken, results = make([]memory.Taken, len(limits)), make([]Result, len(limits))
 	}
-	var few [4]Window
-	windows := few[:]
-	if len(limits) > len(few) {
-		windows = make([]Window, len(limits))
+	results = results[:len(limits)]
+	granted, err := r.counting.TakeCounts(ctx, limits, taken)
+	if !granted {
+		if cost := checkCosts(limits); cost != nil {
+			return false, nil, cost
+		}
 	}
-	windows = windows[:len(limits)]
-	granted, err := r.memory.TakeCounts(ctx, limits, windows)
 	if err != nil {
 		t := taking{limits: slices.Clone(limits), event: Event{Err: err}}
 		err = r.takeAll(ctx, &t)
 		return t.granted, t.results, err
 	}
-	return granted, takeResults(limits, windows, granted), nil
+	for i := range limits {
+		w, limit := &taken[i], limits[i].Limit
+		fits := granted || w.Count <= limit-window.Total(limits, i)
+		results[i].setTaken(w.Count, limit, w.Left, w.End, fits)
+	}
+	return granted, results, nil
 }
 
 func checkCosts(limits []Limit) error {
@@ -125,8 +142,8 @@ func takeResults(limits []Limit, windows []Window, granted bool) []Result {
 	results := make([]Result, len(limits))
 	for i := range limits {
 		w, limit := &windows[i], limits[i].Limit
-		fits := granted || w.Count <= limit-window.Total(limits, i)
-		results[i].setTaken(w.Count, limit, w.Left, w.ExpiresAt, fits)
+		fits := granted || !w.Refused && w.Count <= limit-window.Total(limits, i)
+		results[i].setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, fits)
 	}
 	return results
 }
@@ -138,23 +155,34 @@ func (r *RateLimit) Peek(ctx context.Context, key string, scale time.Duration, l
 	if err := checkCost(key, scale, limit, n); err != nil {
 		return res, err
 	}
-	w, err := r.Window(ctx, key, scale)
+	if err := window.CheckScale(scale); err != nil {
+		return res, callError("peek", key, err)
+	}
+	w, err := window.Peek(ctx, r.backend, key, scale, limit, n)
 	if err == nil {
-		res.setTaken(w.Count, limit, w.Left, w.ExpiresAt, w.Count <= limit-n)
+		res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	}
 	return res, err
+}
+
+// retryAfter returns when what was refused would be granted if nobody else hit.
+func retryAfter(w *Window) time.Duration {
+	if w.RetryAfter > 0 {
+		return w.RetryAfter
+	}
+	return w.Left
 }
 
 // taking is a call that takes.
 type taking struct {
 	limits []Limit
-	event  Event // what the events of the limits have in common; its Err: the backend has failed
+	event  Event // what the events of the limits have in common; Err is set if the backend has failed
 
 	granted bool
 	results []Result
 	windows []Window     // of the backend that has decided
-	backend window.Taker // that has decided; nil: a policy
-	store   Backend      // the same
+	backend window.Taker // the backend that has decided; nil if a policy has
+	store   Backend      // backend, as a Backend
 }
 
 var errNoTaker = fmt.Errorf("throttr: the backend can't take: %w", errors.ErrUnsupported)
@@ -219,7 +247,7 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 		case t.granted:
 			e.Kind, e.Result = EventAllowed, t.results[i]
 		case t.results[i].Allowed:
-			continue // not counted, as another limit has refused
+			continue // not counted, because another limit has refused
 		default:
 			e.Kind, e.Result = EventDenied, t.results[i]
 		}
@@ -227,8 +255,8 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 	}
 }
 
-// DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken. It
-// matches [context.DeadlineExceeded].
+// DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken.
+// It matches [context.DeadlineExceeded].
 type DeadlineError struct {
 	Key   string
 	Scale time.Duration // the length of the window
@@ -252,18 +280,22 @@ func WithMaxWaiters(n int) Option { return func(r *RateLimit) { r.maxWaiters = n
 
 // Wait waits until [RateLimit.Take] is granted. It is first come, first served: of the callers that
 // wait for windows of one key and scale with this RateLimit, only the first asks the backend, and
-// the others follow in the order of their calls. Other RateLimits and processes have queues of their
-// own.
+// the others follow in the order of their calls. Other RateLimits and processes have queues of
+// their own.
 //
-// While the first caller waits for the end of a window, it asks every tenth of the scale, but at least
-// every second, and when a reservation of this RateLimit is settled: somebody may have given back or
-// reset the window.
+// While the first caller waits for the end of a window, it asks every tenth of the scale, but at
+// least every second, because others may give back or reset the window. It also asks when a
+// reservation of this RateLimit is settled.
 //
-// Wait fails at once, and nothing is taken, with a [*CostError] if n is more than limit, with a
-// [*DeadlineError] if all those before it and the current window leave no room before ctx's deadline,
-// and with [ErrOverloaded] if too many wait already: see [WithMaxWaiters]. Other errors are those of
-// ctx and of Take. A [Policy] that allows hits allows the take, and one that denies them makes Wait
-// continue, until the backend works again.
+// Wait fails at once, and takes nothing, in these cases:
+//
+//   - n is more than limit: a [*CostError]
+//   - the callers before it take so much that its turn comes after ctx's deadline: a
+//     [*DeadlineError]
+//   - too many wait already, see [WithMaxWaiters]: [ErrOverloaded]
+//
+// Other errors are those of ctx and of Take. A [Policy] that allows hits allows the take, and one
+// that denies them makes Wait continue, until the backend works again.
 func (r *RateLimit) Wait(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Result, error) {
 	return r.wait(ctx, Event{Key: key, Scale: scale, Increment: n, Waited: true}, limit)
 }
@@ -282,7 +314,8 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 			return a, err
 		}
 		res := &t.results[0]
-		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
+		rolling := window.AlgorithmOf(t.store).Rolling()
+		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter, Rolling: rolling}
 		if a.Granted { // RetryAfter is 0
 			a.Left = min(time.Until(res.ResetAt), e.Scale)
 		}

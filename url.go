@@ -15,12 +15,15 @@ import (
 //	throttrs://host:port                        (TLS)
 //	unix:///path/to/socket?stall_timeout=2s
 //
-// A host without a port gets 9000. Parameters are max_conns, max_in_flight, fence_every,
-// max_waiting, max_answer and max_retries, which are numbers, and connect_timeout,
-// stall_timeout, max_conn_age, max_conn_idle, health_interval, retry_pause and
-// max_retry_pause, which are durations such as 500ms, lazy, which is true or false, and
-// parking, which is automatic, never or always: the fields of [Config]. Anything else is an error
-// that matches [ErrConfig].
+// A host without a port gets 9000. Parameters are the fields of [Config]:
+//
+//   - numbers: max_conns, max_in_flight, fence_every, max_waiting, max_answer, max_retries
+//   - durations, such as 500ms: connect_timeout, stall_timeout, max_conn_age, max_conn_idle,
+//     health_interval, retry_pause, max_retry_pause
+//   - lazy: true or false
+//   - parking: automatic, never or always
+//
+// Anything else is an error that matches [ErrConfig].
 func ParseURL(s string) (Config, error) {
 	var cfg Config
 	var err error

@@ -52,16 +52,21 @@ func (c *clock) Advance(d time.Duration) {
 type Subject struct {
 	Backend window.Backend
 	Clock   Clock
-	// Algorithm is when the backend's windows open and end.
+	// Algorithm is that of the backend. The tests are those of fixed windows, or those of rolling
+	// algorithms, with the vectors of this one.
 	Algorithm window.Algorithm
-	// Exact is how much later than the end of a window its ExpiresAt may be. It must not be
-	// earlier. Default: 0.
+	// Exact is how much later than the end of a window its ExpiresAt may be, and how much longer than
+	// necessary a RetryAfter. They must not be earlier or shorter. Default: 0.
 	Exact time.Duration
 	// MaxCount is the largest limit, increment and count that the backend accepts, 100 or
-	// more. Larger ones must fail with window.ErrRange. Default: no bound.
+	// more. Larger ones must fail with window.ErrRange; with a rolling algorithm, larger limits must.
+	// Default: no bound.
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
+	// RefusesHits says that hits over the limit are refused and count nothing, although the algorithm
+	// is one of fixed windows: Refused is set. SkipsDenied must be set, too.
+	RefusesHits bool
 	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
 	// then take place on a clock that is that much faster.
 	MinScale time.Duration
@@ -73,8 +78,8 @@ type Subject struct {
 	Close func()
 }
 
-// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start for a new one, which should register
-// its cleanup with t.Cleanup.
+// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start
+// for a new one, which should register its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	run(t, start, func(t *testing.T, f func(*testing.T)) { f(t) })
 }
@@ -101,6 +106,18 @@ func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, fun
 		name string
 		run  func(*testing.T, Subject)
 	}{
+		{"a call whose context has ended does nothing", testContext},
+		{"a scale under 1 ms is refused with window.ErrScale", testScales},
+		{"a call after Close fails with window.ErrClosed", testClosed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in(t, func(t *testing.T) { test.run(t, start(t)) })
+		})
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Subject)
+	}{
 		{"a window ends one scale after its start", testEnd},
 		{"a window has a start and the time of its last hit", testTimes},
 		{"keys and scales are independent", testIndependence},
@@ -112,18 +129,20 @@ func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, fun
 		{"counts do not wrap around", testLargest},
 		{"Set replaces the window", testSet},
 		{"Reset and Delete end windows", testDelete},
-		{"a call whose context has ended does nothing", testContext},
-		{"a scale under 1 ms is refused with window.ErrScale", testScales},
 		{"a number over MaxCount is refused with window.ErrRange", testRange},
-		{"a call after Close fails with window.ErrClosed", testClosed},
 		{"random calls agree with a model", testModel},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			in(t, func(t *testing.T) { test.run(t, start(t)) })
+			in(t, func(t *testing.T) {
+				if s := start(t); !s.Algorithm.Rolling() {
+					test.run(t, s)
+				}
+			})
 		})
 	}
 	t.Run("vectors", func(t *testing.T) { testVectors(t, start, in) })
 	runTakes(t, start, in)
+	runRolling(t, start, in)
 }
 
 // bounded returns n, or MaxCount if that is less.
@@ -132,6 +151,14 @@ func (s Subject) bounded(n uint64) uint64 {
 		return min(n, s.MaxCount)
 	}
 	return n
+}
+
+// asCounted returns what a backend whose hits are never refused would return for a hit of n.
+func (s Subject) asCounted(w window.Window, n uint64) window.Window {
+	if s.RefusesHits && w.Refused {
+		w.Count, w.Refused = w.Count+n, false
+	}
+	return w
 }
 
 // wrongEnd reports whether got is not a correct ExpiresAt of a window that ends at want.

@@ -94,6 +94,11 @@ func (m model) step(random *rand.Rand, id modelID) {
 		got := m.hit(id.key, id.scale, limit, n)
 		if w := m.windows[id]; m.SkipsDenied && w.count > limit && got.Count == w.count {
 			n = 0
+		} else if m.RefusesHits && n > 0 && w.count+n > limit {
+			if got.Count != w.count+n {
+				m.Errorf("a hit of %d that is refused returns count %d, want %d without it", n, got.Count-n, w.count)
+			}
+			return
 		}
 		m.added(id, got, n)
 	}

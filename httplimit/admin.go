@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -35,17 +36,9 @@ func (m *Middleware) Peek(ctx context.Context, key string, limits ...Limit) ([]O
 	}
 	outcomes := make([]Outcome, 0, len(plan.limits))
 	for _, l := range plan.limits {
-		w, err := m.m.named(l.Name).Window(ctx, m.m.storedKey(l, key), l.Window)
+		o, err := m.m.peek(ctx, l, key, 1)
 		if err != nil {
 			return nil, err
-		}
-		o := Outcome{Name: l.Name, Window: l.Window, Result: throttr.Result{
-			Allowed: w.Count < l.Limit.Limit, Count: w.Count, Limit: l.Limit.Limit, ResetAt: w.ExpiresAt,
-		}}
-		if o.Allowed {
-			o.Remaining = o.Limit - o.Count
-		} else {
-			o.RetryAfter = w.Left
 		}
 		outcomes = append(outcomes, o)
 	}
@@ -62,7 +55,7 @@ func (m *Middleware) Reset(ctx context.Context, key string, limits ...Limit) err
 	}
 	var errs []error
 	for _, l := range plan.limits {
-		errs = append(errs, m.m.named(l.Name).Reset(ctx, m.m.storedKey(l, key), l.Window))
+		errs = append(errs, m.m.named(l).Reset(ctx, m.m.storedKey(l, key), l.Window))
 	}
 	return errors.Join(errs...)
 }
@@ -75,13 +68,20 @@ func (m *Middleware) planOf(limits []Limit) (*Plan, error) {
 	return NewPlan(limits...)
 }
 
+// limiterName is a RateLimit, and the name of a limit.
+type limiterName struct {
+	limiter *throttr.RateLimit
+	limit   string
+}
+
 // named returns the RateLimit for a limit, whose events have its name.
-func (m *middleware) named(limit string) *throttr.RateLimit {
-	if l, ok := m.limiters.Load(limit); ok {
-		return l.(*throttr.RateLimit)
+func (m *middleware) named(l planned) *throttr.RateLimit {
+	of := limiterName{cmp.Or(l.Limiter, m.limiter), l.Name}
+	if named, ok := m.limiters.Load(of); ok {
+		return named.(*throttr.RateLimit)
 	}
-	l, _ := m.limiters.LoadOrStore(limit, m.limiter.Named(m.eventName(limit)))
-	return l.(*throttr.RateLimit)
+	named, _ := m.limiters.LoadOrStore(of, of.limiter.Named(m.eventName(l.Name)))
+	return named.(*throttr.RateLimit)
 }
 
 // eventName returns the name of the events of a limit.

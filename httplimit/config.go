@@ -27,9 +27,9 @@ type Config struct {
 	// changes plans keeps its count.
 	Plan func(*http.Request) *Plan
 
-	// Key returns the key under which a request is counted. A digest of it is stored, logged and
-	// traced, as keys may be secret or personal, such as API keys and names. Default:
-	// [RemoteAddr], whose addresses are used as they are.
+	// Key returns the key under which a request is counted. The middleware stores, logs and
+	// traces a digest of the key, because keys may be secret or personal, such as API keys and
+	// names. Default: [RemoteAddr], whose addresses are used as they are.
 	Key KeyFunc
 
 	// PlainKeys stores, logs and traces keys of Key as they are, if they have up to 128 bytes.
@@ -46,7 +46,8 @@ type Config struct {
 	// CountRefusals counts denied requests, too: a request is a hit in one limit after the other,
 	// up to the one that denies it, and counts in all of these. Default: a request that a limit
 	// denies counts in none of them. Backends that are no window.Taker always count refusals; all
-	// backends of this module are one.
+	// backends of this module are one. With token buckets and sliding windows, a limit never counts
+	// what it denies.
 	CountRefusals bool
 
 	// Cost returns the increment of a request. A request of cost 0 is not counted, but it
@@ -67,8 +68,9 @@ type Config struct {
 
 	// OnFailure responds to a request that no limit has denied, if the backend has failed
 	// to count it in at least one limit. It is not called if the client has disconnected,
-	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale). The
-	// latter is a mistake in the program, and the response is 500. Default: [Serve].
+	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale,
+	// errors.ErrUnsupported). The latter is a mistake in the program, and the response is 500.
+	// Default: [Serve].
 	OnFailure Answer
 
 	// HideFields omits RateLimit and RateLimit-Policy.
@@ -109,9 +111,9 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 
 // NewMiddleware returns middleware that limits the requests to the handlers that it wraps.
 //
-// The error matches [ErrConfig]. It also matches [throttr.ErrScale] or [throttr.ErrRange] if the
-// RateLimit can't keep one of Config.Limits. Check the plans that Config.Plan returns with
-// [Plan.Check].
+// The error matches [ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
+// [errors.ErrUnsupported] if the RateLimit can't keep one of Config.Limits. Check the plans that
+// Config.Plan returns with [Plan.Check].
 func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) {
 	if limiter == nil {
 		return nil, fmt.Errorf("%w: the RateLimit is nil", ErrConfig)

@@ -25,7 +25,7 @@ type Decision struct {
 	// counted in all of them, or denied.
 	Err error
 
-	reservation *throttr.Reservation // of what was counted; nil: it was counted as hits
+	reservations []*throttr.Reservation // of what was counted; none: it was counted as hits
 }
 
 // Refund gives back what the request was counted, for requests that should not count after all:
@@ -37,12 +37,21 @@ type Decision struct {
 // then the request may stay counted.
 func (d Decision) Refund(ctx context.Context) error {
 	switch {
-	case d.reservation != nil:
-		return d.reservation.Cancel(ctx)
+	case len(d.reservations) > 0:
+		return d.cancel(ctx)
 	case len(d.Outcomes) == 0 || !d.Allowed:
 		return nil
 	}
 	return fmt.Errorf("httplimit: the request was counted as hits, which can't be refunded: %w", errors.ErrUnsupported)
+}
+
+// cancel gives back all that was taken.
+func (d *Decision) cancel(ctx context.Context) error {
+	var errs []error
+	for _, rv := range d.reservations {
+		errs = append(errs, rv.Cancel(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // Outcome is the result of one limit for a request.

@@ -18,9 +18,10 @@
 //
 // A request is counted in all limits, or in none if one of them denies it: refused traffic of one
 // limit uses up nothing of the others. Of 50 requests in a second with the limits above, 10 are
-// served, the limit "second" denies 40, and both counts are 10. With Config.CountRefusals, and with
-// backends that are no window.Taker, a request is counted in one limit after the other, the shortest scale
-// first, up to the one that denies it. A denied request never makes a window longer.
+// served, the limit "second" denies 40, and both limits have counted 10. With Config.CountRefusals,
+// and with backends that are no window.Taker, a request is counted in one limit after the other,
+// the shortest scale first, up to the one that denies it. A denied request never makes a window
+// longer.
 //
 // A handler can give back what its request was counted, with [Decision.Refund]: for example to
 // limit failed logins only.
@@ -33,8 +34,14 @@
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how much remains, and when the window ends. (The package net/http writes the
-// names as Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
+// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how much
+// remains, and when the window ends. (The package net/http writes the names as Ratelimit-Policy and
+// Ratelimit. Field names are not case-sensitive.)
+//
+// Token buckets and sliding windows, see [throttr.WithAlgorithm], do not end at a time. If the request
+// is served, t is then until the whole quota is there again, and at most w. If it is denied, t is until
+// this very request would be served, like Retry-After. A limit has the algorithm of the RateLimit of the
+// middleware, or of its own, see [Limit].
 //
 // The fields are added to those that are already there, so middleware can be stacked: for
 // example one that counts by address around one that counts by account. Give their limits
@@ -47,9 +54,9 @@
 // was authenticated. A client that can invent keys, such as API keys that nobody has checked,
 // has a limit of its own for each of them, and fills the backend.
 //
-// Of a key that Config.Key returns, a digest is stored, logged and traced, because it may be secret
-// or personal. [ByHeader] makes the digest itself, so that a Decision does not have the value of
-// the field either.
+// A key that Config.Key returns may be secret or personal. So the middleware stores, logs and
+// traces a digest of it. [ByHeader] makes the digest itself, so that a Decision does not have the
+// value of the field either.
 //
 // [Middleware.Peek] and [Middleware.Reset] show and end the windows of a key, for example if a
 // customer asks.
@@ -68,7 +75,7 @@
 // [throttr.WithPolicy] and [throttr.WithFallback].
 //
 // A limit that the backend cannot keep is a mistake in the program: the error matches
-// [throttr.ErrRange] or [throttr.ErrScale]. The response is then 500, whatever the policies and
-// OnFailure say, because the limit would never hold. The [throttr.Observer] of the RateLimit
+// [throttr.ErrRange], [throttr.ErrScale] or [errors.ErrUnsupported]. The response is then 500, whatever
+// the policies and OnFailure say, because the limit would never hold. The [throttr.Observer] of the RateLimit
 // receives the error.
 package httplimit

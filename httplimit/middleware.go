@@ -17,7 +17,7 @@ type middleware struct {
 	plan    *Plan  // applies if Config.Plan returns nil
 	prefix  string // of every key
 
-	limiters sync.Map    // of *throttr.RateLimit, by the name of a limit
+	limiters sync.Map    // of *throttr.RateLimit, by limiterName
 	hits     atomic.Bool // requests count as hits: CountRefusals is true, or the backend can't take
 }
 
@@ -69,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // isMistake reports whether err says that the backend cannot keep a limit. To serve such
 // requests would leave them without a limit for good.
 func isMistake(err error) bool {
-	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale)
+	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // count counts a request in the limits of a plan.
@@ -79,49 +79,15 @@ func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 		return m.hit(r, plan, key, cost)
 	}
 	d := m.take(r, plan, key, cost)
+	if !isMistake(d.Err) {
+		return d
+	}
+	d.cancel(r.Context()) // it is counted as hits, or not at all
 	if errors.Is(d.Err, errors.ErrUnsupported) {
 		m.hits.Store(true)
 		return m.hit(r, plan, key, cost)
 	}
 	return d
-}
-
-// take counts a request in all limits of a plan if none of them denies it, and in none otherwise.
-func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) Decision {
-	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
-	limits := make([]throttr.Limit, len(plan.limits))
-	for i, l := range plan.limits {
-		limits[i] = throttr.Limit{
-			Key: m.storedKey(l, key), Scale: l.Window, Limit: l.Limit.Limit, N: cost, Name: m.eventName(l.Name),
-		}
-	}
-	var tooMuch *throttr.CostError
-	d.reservation, d.Err = m.limiter.Reserve(r.Context(), limits...)
-	switch {
-	case errors.As(d.Err, &tooMuch):
-		d.Err = nil
-		m.denyCost(r.Context(), &d, plan, limits)
-	case d.Err == nil:
-		for i, l := range plan.limits {
-			d.add(Outcome{Name: l.Name, Window: l.Window, Result: d.reservation.Results()[i]})
-		}
-	}
-	return d
-}
-
-// denyCost denies a request that costs more than a limit. It is counted in none.
-func (m *middleware) denyCost(ctx context.Context, d *Decision, plan *Plan, limits []throttr.Limit) {
-	for i, l := range plan.limits {
-		limit := limits[i]
-		tooMuch := limit.N > limit.Limit
-		res, err := m.limiter.Peek(ctx, limit.Key, limit.Scale, limit.Limit, min(limit.N, limit.Limit))
-		if tooMuch {
-			res.Limit, res.Allowed, res.RetryAfter = limit.Limit, false, l.Window
-		}
-		if err == nil || tooMuch {
-			d.add(Outcome{Name: l.Name, Window: l.Window, Result: res})
-		}
-	}
 }
 
 // hit counts a request in the limits of a plan, up to the first that denies it. If counting in one
@@ -133,7 +99,7 @@ func (m *middleware) hit(r *http.Request, plan *Plan, key string, cost uint64) D
 		// An increment of limit+1 exceeds the limit as well as any larger one does, and a
 		// backend may be unable to add a larger one.
 		increment := min(cost, l.Limit.Limit+1)
-		res, err := m.named(l.Name).HitN(r.Context(), m.storedKey(l, key), l.Window, l.Limit.Limit, increment)
+		res, err := m.named(l).HitN(r.Context(), m.storedKey(l, key), l.Window, l.Limit.Limit, increment)
 		if err != nil {
 			errs = append(errs, err)
 			if r.Context().Err() != nil {

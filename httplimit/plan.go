@@ -11,8 +11,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Limit allows a number of requests per window. The first request that is counted opens a
-// window, which ends one scale later.
+// Limit allows a number of requests per window. How they are counted depends on the algorithm of
+// the RateLimit's backend: see [throttr.WithAlgorithm]. By default, the first request that is counted
+// opens a window, which ends one scale later.
 type Limit struct {
 	// Name identifies the limit to clients: 1 to 64 printable ASCII characters.
 	Name string
@@ -22,6 +23,10 @@ type Limit struct {
 	// Window is the scale: the length of a window, at least 1 ms. In header fields it is in
 	// whole seconds, rounded up.
 	Window time.Duration
+	// Limiter counts this limit in place of the RateLimit of the middleware: for example one whose
+	// backend has another algorithm, such as window.TokenBucket. Default: nil, that of the
+	// middleware.
+	Limiter *throttr.RateLimit
 }
 
 // PerSecond allows n requests a second. Its name is "second".
@@ -67,6 +72,7 @@ func (l Limit) validate() error {
 // from Config.Plan. The zero Plan has no limits.
 type Plan struct {
 	limits []planned // the shortest scale first
+	groups [][]int   // the indexes of the limits that have the same Limiter
 	policy string    // the RateLimit-Policy field
 }
 
@@ -99,7 +105,22 @@ func NewPlan(limits ...Limit) (*Plan, error) {
 	}
 	slices.SortStableFunc(p.limits, func(a, b planned) int { return cmp.Compare(a.Window, b.Window) })
 	p.policy = policyField(p.limits)
+	p.groups = groups(p.limits)
 	return p, nil
+}
+
+// groups returns the indexes of the limits that have the same Limiter.
+func groups(limits []planned) (groups [][]int) {
+	of := map[*throttr.RateLimit]int{}
+	for i, l := range limits {
+		g, ok := of[l.Limiter]
+		if !ok {
+			g = len(groups)
+			of[l.Limiter], groups = g, append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
 }
 
 // MustPlan is [NewPlan] for limits that are known to be valid. It panics if NewPlan returns an
@@ -112,11 +133,12 @@ func MustPlan(limits ...Limit) *Plan {
 	return p
 }
 
-// Check returns an error if limiter can't keep one of the limits. The error matches [ErrConfig], and
-// [throttr.ErrScale] or [throttr.ErrRange].
+// Check returns an error if limiter, or the Limiter that a limit has, can't keep one of the limits. The
+// error matches [ErrConfig], and [throttr.ErrScale], [throttr.ErrRange], or [errors.ErrUnsupported]: the
+// backend can't do its algorithm.
 func (p *Plan) Check(limiter *throttr.RateLimit) error {
 	for _, l := range p.limits {
-		if err := limiter.Check(l.Window, l.Limit.Limit); err != nil {
+		if err := cmp.Or(l.Limiter, limiter).Check(l.Window, l.Limit.Limit); err != nil {
 			return fmt.Errorf("%w: limit %q: %w", ErrConfig, l.Name, err)
 		}
 	}

@@ -54,22 +54,22 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 	for range cleanStep {
 		t, slot := c.next(&s.windows)
 		if t == nil {
-			s.windows.compact()
+			s.compact()
 			return removed, dropped, false
 		}
 		if t.tags[slot] == 0 {
 			continue
 		}
 		e := t.at(slot).entry()
-		if !e.over(now, b.keyOlderThan) {
+		if !b.over(&e, now) {
 			continue
 		}
 		if b.beforeDrop != nil {
 			d := Dropped{Key: string(t.at(slot).key()), Scale: e.scale}
-			s.describe(&d.Window, &e, now)
+			s.describeDropped(b, &d.Window, &e, now)
 			dropped = append(dropped, d)
 		}
-		t.remove(slot)
+		s.drop(t, slot)
 		removed++
 	}
 	return removed, dropped, true
@@ -77,7 +77,7 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 
 // sweep removes all windows that are over, to make room, and returns their number. The mutex is
 // held.
-func (s *shard) sweep(now int64) int {
+func (s *shard) sweep(b *Backend, now int64) int {
 	before := s.windows.len()
 	s.firstEnd = math.MaxInt64
 	s.nextSweep = now + int64(before)*int64(sweepPause)
@@ -86,10 +86,10 @@ func (s *shard) sweep(now int64) int {
 		if t.tags[slot] == 0 {
 			continue
 		}
-		if e := t.at(slot).entry(); e.active(now) {
-			s.firstEnd = min(s.firstEnd, e.end())
+		if e := t.at(slot).entry(); b.active(&e, now) {
+			s.firstEnd = min(s.firstEnd, b.end(&e))
 		} else {
-			t.remove(slot)
+			s.drop(t, slot)
 		}
 	}
 	return before - s.windows.len()

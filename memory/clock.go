@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"time"
-
-	"github.com/throttr-go/throttr/window"
-)
+import "time"
 
 // referenceMaxAge is the greatest age of a shard's reference time.
 const referenceMaxAge = int64(time.Second)
@@ -33,11 +29,11 @@ func (s *shard) now(b *Backend) int64 {
 	return s.reference.nanos
 }
 
-// readClock reads the clock. Aligned windows follow the wall clock. Per-key windows follow the
+// readClock reads the clock. Aligned and sliding windows follow the wall clock. Others follow the
 // monotonic clock, if the clock's times have a monotonic reading.
 func (b *Backend) readClock() timestamp {
 	t := b.clock()
-	if b.algorithm == window.Aligned {
+	if b.aligned {
 		t = t.Round(0)
 	}
 	return timestamp{t, int64(t.Sub(b.origin))}

@@ -2,23 +2,44 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 // HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end
-// of the window. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
+// of a fixed window: with a rolling algorithm, it returns an error that matches
+// [errors.ErrUnsupported], see [Backend.TakeCount]. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
 // count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
 // Hit.
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	count uint64, left time.Duration, end time.Time, err error) {
-	count, _, left, end, _, err = b.count(ctx, key, scale, limit, increment)
-	return count, left, end, failed("hit", key, err)
+	if err := check(ctx, scale); err != nil {
+		return 0, 0, end, failed("hit", key, err)
+	}
+	if b.rolling {
+		return 0, 0, end, failed("hit", key, errNotFixed)
+	}
+	s, k := b.locate(key, scale)
+	s.mu.Lock()
+	e, now, err := b.hit(s, k, limit, increment)
+	if err != nil {
+		s.mu.Unlock()
+		return 0, 0, end, failed("hit", key, err)
+	}
+	ends := e.end()
+	if ends != s.lastEnd.nanos { // timeOf would not be inlined
+		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
+	}
+	end = s.lastEnd.time
+	s.mu.Unlock()
+	return e.count, minus(ends, now), end, nil
 }
 
-// count counts a hit. It returns the count, for how long the window has been open, for how
-// long it stays open, when it ends, and its id.
+// errNotFixed is the error of a HitCount or TakeCounts with a rolling algorithm.
+var errNotFixed = fmt.Errorf("memory: this call is for fixed windows: %w", errors.ErrUnsupported)
+
+// hit counts a hit, and returns its window and its time. The mutex is held.
 //
 // If the clock is read, that takes half of the time of a hit. It is read under the mutex, so
 // that the order of times is the order of counts. The mutex is unlocked without a defer, which
@@ -28,36 +49,19 @@ func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration,
 // has a long time left. Such a hit is allowed whatever the exact time. If the coarse clock is
 // so late that the window is over, the hit counts in that window nevertheless. It is within
 // the window's limit, so no window gets more than its limit, and no hit is denied wrongly.
-func (b *Backend) count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
-	count uint64, passed, left time.Duration, end time.Time, windowID int64, err error) {
-	if scale < window.MinScale {
-		return 0, 0, 0, end, 0, scaleError(scale)
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, 0, 0, end, 0, err
-	}
-	s, k := b.locate(key, scale)
-	s.mu.Lock()
-	var e entry
+func (b *Backend) hit(s *shard, k id, limit, increment uint64) (e entry, now int64, err error) {
 	r := s.find(k)
 	if r != nil {
 		e = r.entry()
 	}
-	now := s.hitTime(b, &e, limit, increment)
+	now = s.hitTime(b, &e, limit, increment)
 	if e.active(now) {
 		e.add(increment, now)
-		r.set(e)
-	} else if e, err = b.open(s, k, r, increment, now); err != nil {
-		s.mu.Unlock()
-		return 0, 0, 0, end, 0, err
+		r.setCount(&e)
+		return e, now, nil
 	}
-	ends := e.end()
-	if ends != s.lastEnd.nanos { // timeOf would not be inlined
-		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
-	}
-	end = s.lastEnd.time
-	s.mu.Unlock()
-	return e.count, minus(now, e.start), minus(ends, now), end, e.id(), nil
+	e, err = b.open(s, k, r, increment, now)
+	return e, now, err
 }
 
 // timeOf returns the time of day of the end of a window. The mutex is held.
@@ -76,7 +80,7 @@ func (s *shard) hitTime(b *Backend, e *entry, limit, increment uint64) int64 {
 	}
 	last, ok := b.coarse.longBefore(e.end(), e.scale)
 	if ok && last-s.reference.nanos < referenceMaxAge {
-		return max(last, e.updated())
+		return max(last, e.start)
 	}
 	now := s.now(b)
 	b.coarse.start(now)

@@ -25,9 +25,11 @@ func (e *entry) id() int64 { return int64(e.meta&^math.MaxUint32) | e.start&math
 // updated returns the time of the last update, rounded down.
 func (e *entry) updated() int64 { return e.start + int64(e.meta&math.MaxUint32)<<resolution(e.scale) }
 
-// update sets the last update. If the clock went back to before the start, it is the start.
+// update sets the last update, unless it was later: the coarse clock may be behind.
 func (e *entry) update(now int64) {
-	e.meta = e.meta&^math.MaxUint32 | uint64(max(0, now-e.start))>>resolution(e.scale)
+	if passed := uint64(max(0, now-e.start)) >> resolution(e.scale); passed > e.meta&math.MaxUint32 {
+		e.meta = e.meta&^math.MaxUint32 | passed
+	}
 }
 
 // resolution returns the resolution of the last update of windows of the given scale: 1<<resolution
@@ -49,12 +51,6 @@ func (e *entry) end() int64 {
 // window gets more than its limit, and no key is denied for longer than two scales.
 func (e *entry) active(now int64) bool {
 	return now < e.end() && minus(e.start, now) < e.scale
-}
-
-// over reports whether the window has been over for age, or starts too far in the future.
-func (e *entry) over(now int64, age time.Duration) bool {
-	end := e.end()
-	return !e.active(now) && (now < end || minus(now, end) >= age)
 }
 
 // add adds increment to the count, which stays at the largest uint64.
@@ -103,6 +99,13 @@ func (r record) set(e entry) {
 	binary.LittleEndian.PutUint64(r[8:], e.meta)
 	binary.LittleEndian.PutUint64(r[16:], e.count)
 	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
+}
+
+// setCount stores what add has changed.
+func (r record) setCount(e *entry) {
+	_ = r[keyOffset]
+	binary.LittleEndian.PutUint64(r[8:], e.meta)
+	binary.LittleEndian.PutUint64(r[16:], e.count)
 }
 
 func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashOffset:]) }

@@ -38,12 +38,15 @@ type Backend struct {
 	options
 	origin    time.Time // the times of entries are nanoseconds since origin
 	monotonic bool      // windows depend on the monotonic clock only
+	aligned   bool      // windows depend on the wall clock
+	rolling   bool      // the algorithm is a rolling one: see rolling.go
 	coarse    coarseClock
 	seed      maphash.Seed
 	secret    string // part of the hash of a long key
 	shards    []shard
 	shardMax  int   // windows per shard
 	errFull   error // ErrFull, with the bound
+	errLogs   error // ErrFull, for too many times in logs
 	closed    chan struct{}
 	closeOnce sync.Once
 	cleaner   sync.WaitGroup
@@ -70,23 +73,27 @@ func New(opts ...Option) *Backend {
 		}
 		opt(&b.options)
 	}
-	b.monotonic = b.clock == nil && b.algorithm == window.PerKey
+	b.rolling = b.algorithm.Rolling()
+	b.aligned = b.algorithm == window.Aligned || b.algorithm == window.Sliding
+	b.monotonic = b.clock == nil && !b.aligned
 	if b.clock == nil {
 		b.clock = time.Now
 	}
 	b.origin = b.clock()
 	b.coarse.last.Store(stopped)
-	if b.monotonic {
+	if b.monotonic && !b.rolling {
 		b.coarse.enable(b.origin)
 	}
 	b.errFull = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
 	b.shardMax = b.maxKeys / len(b.shards)
+	b.setBounds()
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.windows, s.firstEnd, s.index = newTables(), math.MaxInt64, uint16(i)
 		s.reference = timestamp{time: b.origin}
 		s.lastEnd = s.reference
+		s.log = b.newLog()
 	}
 	b.cleaner.Go(b.cleanLoop)
 	return b
@@ -110,33 +117,49 @@ func (b *Backend) Close() error {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.windows, s.closed = newTables(), true
+		s.windows, s.log, s.closed = newTables(), b.newLog(), true
 		s.mu.Unlock()
 	}
 	return nil
 }
 
-// Hit implements [window.Backend]. Every hit is counted. The error is that of ctx, matches
-// [window.ErrScale], or is [ErrFull] or [ErrClosed]; in each case, the hit was not counted.
-func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, _, increment uint64) (window.Window, error) {
+// Hit implements [window.Backend]. Every hit is counted, except with a rolling algorithm. The error is
+// that of ctx, matches [window.ErrScale] or [window.ErrRange], or is [ErrFull] or [ErrClosed]; in each
+// case, the hit was not counted.
+func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
+	if b.rolling {
+		w, _, err := b.hitRolling(ctx, "hit", key, scale, limit, increment)
+		return w, err
+	}
 	return b.add(ctx, "hit", key, scale, increment)
 }
 
 // add counts an increment for a call of Hit or Inc.
 func (b *Backend) add(ctx context.Context, call, key string, scale time.Duration, increment uint64) (w window.Window, err error) {
-	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
-	n, passed, left, end, id, err := b.count(ctx, key, scale, 0, increment)
-	if err != nil {
+	if err := check(ctx, scale); err != nil {
 		return w, failed(call, key, err)
 	}
-	w.Count, w.ExpiresAt, w.Left, w.ID = n, end, left, id
-	w.StartedAt, w.UpdatedAt = end.Add(-passed-left), end.Add(-left)
+	s, k := b.locate(key, scale)
+	s.mu.Lock()
+	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
+	e, now, err := b.hit(s, k, 0, increment)
+	if err != nil {
+		s.mu.Unlock()
+		return w, failed(call, key, err)
+	}
+	end := s.timeOf(e.end())
+	s.mu.Unlock()
+	w.Count, w.ExpiresAt, w.Left, w.ID = e.count, end, minus(e.end(), now), e.id()
+	w.StartedAt, w.UpdatedAt = end.Add(minus(e.start, e.end())), end.Add(-w.Left)
 	return w, nil
 }
 
 // Inc implements [window.Backend]. A count stays at the largest uint64. Errors are those of
 // [Backend.Hit].
 func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
+	if b.rolling {
+		return b.incRolling(ctx, "inc", key, scale, increment, false)
+	}
 	return b.add(ctx, "inc", key, scale, increment)
 }
 
@@ -150,6 +173,9 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.rolling {
+		return w, b.getRolling(s, k, &w)
+	}
 	if s.closed {
 		return w, ErrClosed
 	}
@@ -164,6 +190,9 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 
 // Set implements [window.Backend]. Errors are those of [Backend.Hit].
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
+	if b.rolling {
+		return b.incRolling(ctx, "set", key, scale, count, true)
+	}
 	defer func() { err = failed("set", key, err) }()
 	if err := check(ctx, scale); err != nil {
 		return w, err

@@ -67,6 +67,20 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 	return w
 }
 
+//evidence:memory The conformance suite passes with token buckets, sliding windows and sliding logs
+func TestRollingConformance(t *testing.T) {
+	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.Sliding: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLimit} {
+		t.Run(a.String(), func(t *testing.T) {
+			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+				clock := backendtest.NewClock()
+				return backendtest.Subject{
+					Backend: newBackend(t, clock, memory.WithAlgorithm(a)), Clock: clock, Algorithm: a, MaxCount: largest,
+				}
+			})
+		})
+	}
+}
+
 //evidence:memory Of 100,000 concurrent hits exactly 1,000 are allowed
 func TestExactlyTheLimitIsAllowed(t *testing.T) {
 	const goroutines, hits, limit = 64, 100_000, 1000

@@ -31,8 +31,9 @@ type shard struct {
 	firstEnd   int64     // no window ends before this
 	windows    tables
 	reference  timestamp // the time from which other times of day are computed
+	log        *log      // of the algorithm SlidingLog; nil otherwise
 
-	_ [32]byte // up to the end of a cache line, so that neighbors share none
+	_ [24]byte // up to the end of a cache line, so that neighbors share none
 }
 
 // locate returns the shard of a key, which does not depend on the scale, and the id of the
@@ -74,6 +75,32 @@ func (s *shard) describe(w *window.Window, e *entry, now int64) {
 	w.UpdatedAt = at.Add(minus(e.updated(), base))
 }
 
+// describeDropped makes w describe a window that is over.
+func (s *shard) describeDropped(b *Backend, w *window.Window, e *entry, now int64) {
+	if !b.rolling {
+		s.describe(w, e, now)
+		return
+	}
+	end := b.end(e)
+	w.Left, w.ExpiresAt = minus(end, now), s.reference.time.Add(minus(end, s.reference.nanos))
+}
+
+// drop removes the record in a slot of a table, and its log.
+func (s *shard) drop(t *table, slot int) {
+	if s.log != nil {
+		s.log.release(t.at(slot))
+	}
+	t.remove(slot)
+}
+
+// compact frees the memory of tables and of the log that is mostly unused.
+func (s *shard) compact() {
+	s.windows.compact()
+	if s.log != nil {
+		s.log.compact(&s.windows)
+	}
+}
+
 // remove removes a window and reports whether it was active.
 func (s *shard) remove(b *Backend, k id) (bool, error) {
 	s.mu.Lock()
@@ -87,8 +114,8 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 		return false, nil
 	}
 	e := t.at(slot).entry()
-	t.remove(slot)
-	return e.active(s.now(b)), nil
+	s.drop(t, slot)
+	return b.active(&e, s.now(b)), nil
 }
 
 // removeKey removes a key's windows of all scales, and returns how many of them were active.
@@ -102,10 +129,10 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 	t := s.windows.forKey(key)
 	for slot := len(t.tags) - 1; slot >= 0; slot-- {
 		if t.tags[slot] != 0 && string(t.at(slot).key()) == key {
-			if e := t.at(slot).entry(); e.active(now) {
+			if e := t.at(slot).entry(); b.active(&e, now) {
 				n++
 			}
-			t.remove(slot)
+			s.drop(t, slot)
 		}
 	}
 	return n, nil
@@ -122,20 +149,20 @@ func (s *shard) makeRoom(b *Backend, now int64) bool {
 	if !mayBeOver && b.overflow == Refuse {
 		return false
 	}
-	t, victim, over := s.sample(now)
-	if !over && mayBeOver && now >= s.nextSweep && s.sweep(now) > 0 {
+	t, victim, over := s.sample(b, now)
+	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) > 0 {
 		return true
 	}
 	if !over && b.overflow == Refuse {
 		return false
 	}
-	t.remove(victim)
+	s.drop(t, victim)
 	return true
 }
 
 // sample picks random windows, of all tables with equal probability. It returns one that is
 // over, or else the one with the fewest hits, as made-up keys have few.
-func (s *shard) sample(now int64) (t *table, victim int, over bool) {
+func (s *shard) sample(b *Backend, now int64) (t *table, victim int, over bool) {
 	fewest := uint64(0)
 	for range samples {
 		u := s.windows.ofNth(rand.IntN(s.windows.len()))
@@ -144,11 +171,11 @@ func (s *shard) sample(now int64) (t *table, victim int, over bool) {
 			slot = rand.IntN(len(u.tags))
 		}
 		e := u.at(slot).entry()
-		if !e.active(now) {
+		if !b.active(&e, now) {
 			return u, slot, true
 		}
-		if t == nil || e.count < fewest {
-			t, victim, fewest = u, slot, e.count
+		if n := s.count(b, &e, now); t == nil || n < fewest {
+			t, victim, fewest = u, slot, n
 		}
 	}
 	return t, victim, false

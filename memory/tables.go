@@ -49,7 +49,8 @@ func (ts *tables) compact() {
 }
 
 // cursor iterates over the slots of tables, each table from its last slot to its first. If a record
-// is removed, records after it fill its slot: they have been visited. The zero cursor is at the start.
+// is removed, records after it fill its slot: they have been visited. The zero cursor is at the
+// start.
 type cursor struct {
 	table     int
 	remaining int // slots of the table that have not been visited

@@ -2,6 +2,8 @@ package memory_test
 
 import (
 	"math"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,14 +83,52 @@ func TestFastTakesDecideAsOthersDo(t *testing.T) {
 				require.Equal(t, w.Left, left)
 				require.True(t, w.ExpiresAt.Equal(end))
 			} else {
-				windows := make([]window.Window, 1)
-				granted, err := b.TakeCounts(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: limit, N: n}}, windows)
+				taken := make([]memory.Taken, 1)
+				granted, err := b.TakeCounts(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: limit, N: n}}, taken)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
-				require.Equal(t, window.Window{Count: w.Count, ExpiresAt: w.ExpiresAt, Left: w.Left, ID: windows[0].ID}, windows[0])
+				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[0])
 			}
 			clock.Advance(37 * time.Millisecond)
 		}
+	}
+}
+
+// TakeCounts makes a few takes in another way than TakeAll, and undoes them if one is refused.
+func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, a := range algorithms {
+		clock := backendtest.NewClock()
+		b, other := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		keys := []string{"a", "b", "c", "d", "e", strings.Repeat("long", 50)}
+		outcomes := map[bool]int{}
+		for range 3000 {
+			limits := make([]window.Limit, random.IntN(6))
+			for i := range limits {
+				limits[i] = window.Limit{Key: keys[random.IntN(len(keys))], Scale: time.Second, Limit: 4 + random.Uint64N(9), N: random.Uint64N(3)}
+			}
+			windows, taken := make([]window.Window, len(limits)), make([]memory.Taken, len(limits))
+			want, err := other.TakeAll(t.Context(), limits, windows)
+			require.NoError(t, err)
+			granted, err := b.TakeCounts(t.Context(), limits, taken)
+			require.NoError(t, err)
+			require.Equal(t, want, granted)
+			for i, w := range windows {
+				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[i])
+			}
+			for _, key := range keys {
+				want, err := other.Get(t.Context(), key, time.Second)
+				require.NoError(t, err)
+				got, err := b.Get(t.Context(), key, time.Second)
+				require.NoError(t, err)
+				got.ID = want.ID
+				require.Equal(t, want, got)
+			}
+			outcomes[granted]++
+			clock.Advance(time.Duration(random.IntN(20)) * time.Millisecond)
+		}
+		require.Greater(t, outcomes[true], 300)
+		require.Greater(t, outcomes[false], 300)
 	}
 }
 

@@ -31,9 +31,9 @@
 //
 // # Traces
 //
-// If the span in the context of a call is recording, it receives an event throttr.hit, throttr.take,
-// throttr.wait, throttr.settle or throttr.reset. With [WithSpans] it gets a child span instead. In addition to the attributes
-// above, these have:
+// If the span in the context of a call is recording, it receives an event throttr.hit,
+// throttr.take, throttr.wait, throttr.settle or throttr.reset. With [WithSpans] it gets a child
+// span instead. In addition to the attributes above, these have:
 //
 //	throttr.operation                    of Entities
 //	throttr.limit, throttr.increment     of a hit

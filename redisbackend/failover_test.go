@@ -36,9 +36,15 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 //evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	c := redistest.StartCluster(t, 3, time.Second)
-	var backends []window.Backend
+	fail := func() { c.FailOver(t, 0) }
+	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+}
+
+// backendsOn returns two backends on a cluster, each with a client of its own.
+func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) {
+	t.Helper()
 	for range 2 {
 		backends = append(backends, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
 	}
-	redistest.RequireFewMore(t, redistest.FloodFailover(t, c, backends...))
+	return backends
 }

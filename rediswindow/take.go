@@ -20,9 +20,9 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 }
 
 // TakeAll implements [window.Taker]. On one server it is one script. In a cluster it is one script
-// for each slot of the keys, in the order of the slots: if one of them refuses, the others give back.
-// Until then, other callers may be refused what was taken. If a script fails, what it has taken stays
-// counted until the windows end. Its errors are those of Hit.
+// for each slot of the keys, in the order of the slots: if one of them refuses, the others give
+// back. Until then, other callers may be refused what was taken. If a script fails, what it has
+// taken stays counted until the windows end. Its errors are those of Hit.
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
 	if len(limits) == 0 {
 		return true, ctx.Err()

@@ -33,17 +33,20 @@ func CheckScale(scale time.Duration) error {
 }
 
 // RangeError is a scale, limit, increment or count that does not fit the value size of a
-// server. It matches [ErrRange].
+// server, or is over a bound of the backend. It matches [ErrRange].
 type RangeError struct {
 	Field string // "scale", "limit", "increment" or "count"
 	Value string // the value that was given
 	Bound string // the values that are possible
-	Size  int    // the server's value size in bytes
+	Size  int    // the server's value size in bytes; 0 if the bound does not depend on it
 	Needs int    // the smallest value size in bytes that would do; 0 if none
 }
 
 // Error names the field, the bound, and the size that would do.
 func (e *RangeError) Error() string {
+	if e.Size == 0 {
+		return fmt.Sprintf("throttr: %s %s is out of range: it may be %s", e.Field, e.Value, e.Bound)
+	}
 	would := "no value size would do"
 	if e.Needs > 0 {
 		would = fmt.Sprintf("%d-byte values (uint%d) would do", e.Needs, 8*e.Needs)

@@ -19,7 +19,8 @@ type Limit struct {
 // Taker is an optional interface of a [Backend]. A take counts only if it is granted, so a refusal
 // costs nothing. What was taken can be given back.
 //
-// In addition to what holds for every backend, a Taker satisfies the following:
+// In addition to what holds for every backend, a Taker satisfies the following, except that IDs of
+// rolling algorithms differ, see [Algorithm.Rolling]:
 //   - A take of n is granted if the count of the active window, or 0 if there is none, is at most
 //     limit-n. Then n is counted, as by Inc. Otherwise nothing changes, and no window opens.
 //   - A take of 0 counts nothing and opens no window, even if it is granted.
@@ -33,7 +34,8 @@ type Limit struct {
 //     is not given back stays counted until the window ends.
 //
 // A backend that forwards to another one may implement Taker and return an error that matches
-// [errors.ErrUnsupported] if the other one is no Taker. It never replaces a take by a Get and a Hit.
+// [errors.ErrUnsupported] if the other one is no Taker. It never replaces a take by a Get and a
+// Hit.
 type Taker interface {
 	// Take takes n of the window of a key and scale, if its count stays within limit. It returns
 	// the state of the window after that, which is the zero Window if the take was not counted
@@ -49,6 +51,24 @@ type Taker interface {
 	// GiveBack gives n back to the window that id identifies. It returns false if the window is
 	// over, or if the backend can't give back to it any more: then n stays counted.
 	GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error)
+}
+
+// Peeker is a [Taker] that tells what a take would return without making it. It is optional. A backend
+// of a rolling algorithm should be one, as Get does not know the limit: see [Peek].
+type Peeker interface {
+	// Peek returns the state of the window of a key and scale. Refused says whether Take would be
+	// refused, and RetryAfter when it would be granted then. Nothing changes.
+	Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, error)
+}
+
+// Peek is the method Peek of a backend that is a [Peeker]. For others, the count that Get returns decides.
+func Peek(ctx context.Context, b Backend, key string, scale time.Duration, limit, n uint64) (Window, error) {
+	if p, ok := b.(Peeker); ok {
+		return p.Peek(ctx, key, scale, limit, n)
+	}
+	w, err := b.Get(ctx, key, scale)
+	w.Refused = err == nil && (n > limit || w.Count > limit-n)
+	return w, err
 }
 
 // Total returns what all limits together take from the window of limits[i], or the largest uint64

@@ -30,8 +30,8 @@ type Window struct {
 	// ID tells windows of a key and scale apart: Windows of one backend with the same ID, if it is
 	// not 0, describe the same window. 0 if the backend does not set it. See [Taker].
 	ID int64
-	// Refused says that the hit was refused and did not count: Count is without it. Only algorithms
-	// whose refused hits do not count set it (see [Algorithm]).
+	// Refused says that the hit was refused and did not count: Count is without it. Only backends
+	// whose refused hits do not count set it: see [Algorithm], and package lease.
 	Refused bool
 	// RetryAfter is when a hit that was refused would be granted if nobody else hit meanwhile. Only
 	// algorithms set it for which that is not when the window ends; otherwise it is 0.
@@ -41,7 +41,8 @@ type Window struct {
 // Backend keeps windows. A window is identified by a key and a scale. The scale is the length
 // of the window. The same key with another scale is another window.
 //
-// Every backend satisfies the following:
+// Every backend satisfies the following, except that windows of rolling algorithms differ, see
+// [Algorithm.Rolling]:
 //   - A window is active from the time it opens until one scale later, exclusive. An aligned
 //     window (see [Algorithm]) is active until the next multiple of the scale.
 //   - An addition to a window that is not active opens a window with that count.
@@ -83,6 +84,7 @@ type Backend interface {
 }
 
 // Algorithm is how hits are counted: when windows open and end, and whether refused hits count.
+// TokenBucket, Sliding and SlidingLog are rolling algorithms: see [Algorithm.Rolling].
 type Algorithm uint8
 
 const (
@@ -97,14 +99,17 @@ const (
 	// TokenBucket refills continuously: it holds up to limit tokens, and gains limit tokens per
 	// scale. A hit takes as many tokens as its increment, or is refused if there are fewer, and
 	// then takes none. In any interval, at most limit + interval·limit/scale hits are allowed.
+	// If a call has another limit than the one before, the same part of the bucket is full.
 	TokenBucket
 	// Sliding estimates the hits of the last scale: those of the present aligned window, and
 	// those of the one before, weighted by how much of it lies in the last scale. A refused hit
-	// does not count. In one scale, up to twice the limit less one can be allowed in the worst case.
+	// does not count. In one scale, up to twice the limit less one can be allowed in the worst case:
+	// with a limit of 100, 100 hits just before the end of an aligned window, and then 99 while their
+	// weight falls to 1.
 	Sliding
 	// SlidingLog remembers the time of every hit that was allowed. In any interval of one scale, at
-	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to the
-	// limit, which is at most 10,000 by default.
+	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to
+	// the limit, which is at most 10,000 by default.
 	SlidingLog
 )
 
@@ -124,6 +129,41 @@ func (a Algorithm) String() string {
 	default:
 		return "unknown algorithm"
 	}
+}
+
+// Rolling reports whether a is TokenBucket, Sliding or SlidingLog. These algorithms have no windows
+// that end at a time: room for hits comes back bit by bit. What [Backend] and [Taker] say about
+// windows applies to them as follows:
+//   - Hit decides like Take: it counts if the count stays within limit. Otherwise nothing changes, the
+//     Window has Refused set and the Count without the hit, and RetryAfter is when the same hit would
+//     be granted if nobody else hit. An increment over limit is never granted: RetryAfter is then Left,
+//     or the scale if the count is 0.
+//   - Count is rounded up to a whole number, so a hit of n is granted if Count is at most limit-n. It
+//     falls as time passes. Calls can return the same Count.
+//   - ExpiresAt is when the count is 0 if nobody hits: then there is no active window. Nothing opens a
+//     window with a count of 0, and one whose count falls to 0 ends.
+//   - StartedAt and UpdatedAt are zero. The ID that a take returns identifies the take, and not the
+//     window. The ID that other methods return identifies nothing.
+//   - Inc counts even beyond the limit. Set forgets what was counted, and counts hits now. A backend
+//     may store fewer than the given number, but not fewer than the limit, and one that needs the
+//     limit for what it stores may forget the hits of Inc and Set after a scale, if no hit or take has
+//     told it.
+//   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never what
+//     has come back by itself since.
+func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog }
+
+// Teller is a [Backend] that tells its algorithm. It is optional.
+type Teller interface {
+	// Algorithm returns the algorithm of all windows of the backend.
+	Algorithm() Algorithm
+}
+
+// AlgorithmOf returns the algorithm of a backend. It is PerKey if the backend is no [Teller].
+func AlgorithmOf(b Backend) Algorithm {
+	if t, ok := b.(Teller); ok {
+		return t.Algorithm()
+	}
+	return PerKey
 }
 
 // zeroUnix is the zero time.Time in seconds since 1970.

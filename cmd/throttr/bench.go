@@ -226,7 +226,7 @@ func warmUp(ctx context.Context, c load.Contender, d time.Duration, report func(
 
 // run measures all rows, prints them, and cleans up.
 func (b *bench) run(ctx context.Context, e *env) (bool, error) {
-	cfg, err := config(e.servers)
+	cfg, err := e.config()
 	if err != nil {
 		return false, err
 	}

@@ -35,6 +35,10 @@ func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...strin
 	return status, stdout, stderr
 }
 
+// tooBusy is what a sparse bench prints on a machine that is too busy for windows of 200 ms: to open
+// one, a server must respond within 50 ms.
+var tooBusy = regexp.MustCompile(`^throttr bench: \d+ operations failed, the first: throttr: hit "bench:.*(in time|takes a response within|whenever the hit was about to be counted).*\n$`)
+
 // failed returns true if a bench has printed an error.
 func failed(_, stderr string) bool { return stderr != "" }
 
@@ -51,15 +55,18 @@ func (s shell) bench(args ...string) (records []load.Report) {
 		}
 		return !slices.ContainsFunc(records, idle)
 	}, append([]string{"-json", "-keys", "50"}, args...)...)
-	require.Empty(s.t, stderr)
-	require.Zero(s.t, status)
+	busy := tooBusy.MatchString(stderr)
+	if !busy {
+		require.Empty(s.t, stderr)
+		require.Zero(s.t, status)
+	}
 	for _, r := range records {
 		require.Positive(s.t, r.Operations)
 		require.Positive(s.t, r.PerSecond)
 		require.Positive(s.t, r.P50)
 		require.LessOrEqual(s.t, r.P50, r.P99)
 		require.LessOrEqual(s.t, r.P99, r.P999)
-		require.Zero(s.t, r.Errors)
+		require.True(s.t, busy || r.Errors == 0)
 	}
 	return records
 }
@@ -226,7 +233,7 @@ $`, s.benchTable("-workload", "sparse", "-scale", "200ms", "-keys", "10"))
 func (s shell) benchTable(args ...string) string {
 	s.t.Helper()
 	status, out, stderr := s.benchUntil(func(string, string) bool { return true }, args...)
-	require.Zero(s.t, status, stderr)
+	require.True(s.t, status == statusOK || tooBusy.MatchString(stderr), stderr)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 )
@@ -69,6 +70,7 @@ type globals struct {
 	servers string
 	timeout time.Duration
 	json    bool
+	dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default; for tests
 }
 
 // timeoutUsage is the usage of -timeout in most commands.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -129,14 +131,53 @@ func TestInfoTellsWhetherAServerIsParked(t *testing.T) {
 	require.Equal(t, true, objects(t, s.yes("info -json"))[0]["parked"])
 }
 
+// docs/server.md has manifests that run this command, and restart the server if its status is not 0.
+//
+//evidence:outages The liveness probe succeeds on a slow server, and fails within 2 s on one that has locked up or is down
 func TestInfoIsALivenessProbe(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer silent.Close() // it accepts connections, and never responds
-	s := shell{t, silent.Addr().String()}
-	start := time.Now()
-	s.fails("info -timeout 200ms", "200ms")
-	require.Less(t, time.Since(start), 2*time.Second)
+	for name, c := range map[string]struct {
+		fail   func(t *testing.T, srv *mockserver.Server)
+		status int
+		took   time.Duration
+		stderr string
+	}{
+		"healthy": {func(*testing.T, *mockserver.Server) {}, statusOK, 0, ""},
+		"slow": {func(_ *testing.T, srv *mockserver.Server) {
+			srv.Inject(mockserver.Fault{Op: codec.OpInfo, Delay: time.Second})
+		}, statusOK, time.Second, ""},
+		"down":      {func(_ *testing.T, srv *mockserver.Server) { srv.Refuse(true) }, statusError, 0, "can't connect to memory:1"},
+		"locked up": {lockUp, statusError, 2 * time.Second, "not done after 2s, see -timeout"},
+		"restarted": {func(t *testing.T, srv *mockserver.Server) { lockUp(t, srv); require.NoError(t, srv.Restart(false)) }, statusOK, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), mockserver.WithRealCollector())
+				require.NoError(t, err)
+				defer srv.Close()
+				c.fail(t, srv)
+				dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
+				g := &globals{servers: srv.Addr(), timeout: defaultTimeout, dial: dial}
+				var stdout, stderr strings.Builder
+				start := time.Now()
+				status := runWith(t.Context(), g, []string{"info", "-timeout", "2s"}, nil, &stdout, &stderr)
+				require.Equal(t, c.status, status, stderr.String())
+				require.Equal(t, c.took, time.Since(start))
+				require.Contains(t, stderr.String(), c.stderr)
+				require.Equal(t, c.status == statusOK, strings.Contains(stdout.String(), "version"))
+			})
+		})
+	}
+}
+
+// lockUp locks a server up: records expire within microseconds of each other.
+func lockUp(t *testing.T, srv *mockserver.Server) {
+	t.Helper()
+	for i := range 20 {
+		srv.Set(fmt.Sprint("twin:", i), 1, 20*time.Second)
+		time.Sleep(time.Microsecond)
+	}
+	time.Sleep(40 * time.Second)
+	require.True(t, srv.LockedUp())
 }
 
 func TestConnectionsAreListed(t *testing.T) {

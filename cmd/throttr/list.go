@@ -75,7 +75,7 @@ type listed struct {
 
 // list lists the open windows, the counters and the buffers of all servers.
 func list(ctx context.Context, e *env, prefix string) error {
-	cfg, err := config(e.servers)
+	cfg, err := e.config()
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,11 @@ func main() {
 
 // run is the program. It returns the exit status, soon after ctx has ended.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	g := &globals{servers: os.Getenv("THROTTR_SERVERS"), timeout: defaultTimeout}
+	return runWith(ctx, &globals{servers: os.Getenv("THROTTR_SERVERS"), timeout: defaultTimeout}, args, stdin, stdout, stderr)
+}
+
+// runWith is run with these defaults of the flags.
+func runWith(ctx context.Context, g *globals, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	name, act, err := parse(g, args)
 	var help *helpError
 	switch {

@@ -60,7 +60,7 @@ type buffer struct {
 // withClient returns an action that connects, calls f, and disconnects.
 func withClient(f func(ctx context.Context, e *env, c client) (bool, error)) action {
 	return withTimeout(func(ctx context.Context, e *env) (bool, error) {
-		c, err := connect(ctx, e.servers)
+		c, err := connect(ctx, e.globals)
 		if err != nil {
 			return false, err
 		}
@@ -88,8 +88,8 @@ func withTimeout(f action) action {
 
 // connect connects to servers of any value size, which must be the same for all. Each server
 // is asked for its value size once if that is 2 bytes, and twice otherwise.
-func connect(ctx context.Context, servers string) (client, error) {
-	cfg, err := config(servers)
+func connect(ctx context.Context, g *globals) (client, error) {
+	cfg, err := g.config()
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +118,15 @@ func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 	return c, err
 }
 
-// config parses addresses, separated by commas, or a URL.
-func config(servers string) (throttr.Config, error) {
+// config returns the settings of a client of the servers.
+func (g *globals) config() (throttr.Config, error) {
+	cfg, err := parseServers(g.servers)
+	cfg.Dial = g.dial
+	return cfg, err
+}
+
+// parseServers parses addresses, separated by commas, or a URL.
+func parseServers(servers string) (throttr.Config, error) {
 	scheme, _, hasScheme := strings.Cut(servers, "://")
 	many := strings.Contains(servers, ",")
 	switch {

@@ -49,7 +49,7 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 	var c client
 	var sub *throttr.Subscription
 	_, err := withTimeout(func(ctx context.Context, e *env) (_ bool, err error) {
-		if c, err = connect(ctx, e.servers); err != nil {
+		if c, err = connect(ctx, e.globals); err != nil {
 			return false, err
 		}
 		sub, err = c.Subscribe(ctx, channel)

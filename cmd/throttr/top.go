@@ -69,9 +69,9 @@ type top struct {
 	once   bool
 }
 
-// run shows views until ctx ends or the user quits.
+// run prints views until ctx ends or the user quits.
 func (t *top) run(ctx context.Context, e *env) (bool, error) {
-	cfg, err := config(e.servers)
+	cfg, err := e.config()
 	if err != nil {
 		return false, err
 	}
@@ -98,20 +98,20 @@ func closeAll(servers []*topServer) {
 	}
 }
 
-// watch takes a sample of all servers at each interval, and shows it. The first one of -once is
+// watch samples all servers at each interval, and prints a view. With -once, the first sample is
 // only the base of rates.
 func (t *top) watch(ctx context.Context, e *env, servers []*topServer, screen *screen) error {
 	tick := time.NewTicker(t.every)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		v, err := t.take(ctx, e, servers)
+		v, err := t.sampleAll(ctx, e, servers)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && n == 0:
 			return err
 		case n > 0 || !t.once:
-			if err := t.show(e, v, screen); err != nil {
+			if err := t.print(e, v, screen); err != nil {
 				return err
 			}
 		}
@@ -124,7 +124,7 @@ func (t *top) watch(ctx context.Context, e *env, servers []*topServer, screen *s
 			return nil
 		case <-tick.C:
 		case <-screen.resized():
-			if err := t.show(e, v, screen); err != nil {
+			if err := t.print(e, v, screen); err != nil {
 				return err
 			}
 			goto wait
@@ -134,8 +134,9 @@ func (t *top) watch(ctx context.Context, e *env, servers []*topServer, screen *s
 	}
 }
 
-// take takes a sample of all servers. The error is that of a server, if there is none without.
-func (t *top) take(ctx context.Context, e *env, servers []*topServer) (*view, error) {
+// sampleAll samples all servers, and makes a view of the samples. It fails only if all servers
+// fail.
+func (t *top) sampleAll(ctx context.Context, e *env, servers []*topServer) (*view, error) {
 	if e.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.timeout)
@@ -168,8 +169,8 @@ func (t *top) take(ctx context.Context, e *env, servers []*topServer) (*view, er
 	return v, failure
 }
 
-// show shows a view on the screen, or prints it.
-func (t *top) show(e *env, v *view, screen *screen) error {
+// print prints a view, on the screen if there is one.
+func (t *top) print(e *env, v *view, screen *screen) error {
 	switch {
 	case e.out.json != nil:
 		e.out.add(t.record(v))

@@ -96,8 +96,8 @@ func (s *sender) work(ctx context.Context, queue <-chan mail) error {
 	return nil
 }
 
-// send waits until the provider accepts a mail, and sends it. The workers wait in the order in which
-// they come.
+// send waits until the provider accepts a mail, and sends it. The workers wait in the order in
+// which they come.
 func (s *sender) send(ctx context.Context, m mail) error {
 	if _, err := s.limiter.Wait(ctx, "provider", providerScale, providerLimit, 1); err != nil {
 		return err

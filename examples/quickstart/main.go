@@ -67,8 +67,8 @@ func quickstart(ctx context.Context, servers string, out io.Writer) error {
 	return nil
 }
 
-// windowRecords returns the number of records of windows. The client keeps two others, with an empty
-// name and the name throttr:sweeper.
+// windowRecords returns the number of records of windows. The client keeps two others, with an
+// empty name and the name throttr:sweeper.
 func windowRecords(srv *mockserver.Server) (n int) {
 	for _, key := range srv.Keys() {
 		if strings.HasPrefix(key, "w") {

@@ -1,7 +1,7 @@
 // Tokens limits what customers spend on a language model. A request may cost up to an estimate, and
-// what it really costs is known when it is over. So the program reserves the estimate, and commits the
-// actual cost: what was not used is there for others at once. Each customer may use 1,000 tokens a
-// minute. The model is made up. The program exits at once.
+// what it really costs is known when it is over. So the program reserves the estimate, and commits
+// the actual cost: what was not used is there for others at once. Each customer may use 1,000
+// tokens a minute. The model is made up. The program exits at once.
 //
 //	go run ./examples/tokens
 package main

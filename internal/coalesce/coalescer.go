@@ -22,8 +22,8 @@ const (
 // Coalescer gathers the hits of one key and scale. Get one from [Group.New].
 //
 // One goroutine at a time runs a coalescer: it forms batches, has them counted, and finishes
-// their hits. It is the caller of a hit that finds the coalescer idle and its window known, or a
-// goroutine of the group that ends when the queue is empty.
+// their hits. It is the caller of a hit that finds the coalescer idle and its window known, the
+// caller of TryHold, or a goroutine of the group that ends when the queue is empty.
 type Coalescer struct {
 	group  *Group
 	window Window
@@ -111,6 +111,27 @@ func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent
 	}
 	c.mu.Lock()
 	return c.enqueue(ctx, Hit{}, op)
+}
+
+// TryHold lets the caller count in the window, if the coalescer is idle: until Release, hits and
+// operations are queued. It returns false if the coalescer is not idle.
+func (c *Coalescer) TryHold() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running || c.uncertain {
+		return false
+	}
+	c.running = true
+	return true
+}
+
+// Release ends what TryHold has begun. Uncertain says that the store may count something later that
+// the caller has sent.
+func (c *Coalescer) Release(uncertain bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uncertain = c.uncertain || uncertain
+	c.continueQueue()
 }
 
 // Busy reports whether any hit or operation is not finished.

@@ -65,7 +65,7 @@ type Call[T codec.Value] struct {
 	Key       []byte     // scratch space for a key on its way into a frame
 	Replies   []Reply[T] // once done without an error: one for each request
 	Parks     bool       // the last request keeps the server parked; the pool appends it and drops its reply
-	Unasked   bool       // no caller needs it: it does not count as a use of the connection
+	Unasked   bool       // made by the client itself: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use

@@ -87,22 +87,23 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	return c
 }
 
-// Enqueue queues a call. On ErrQueueFull or ErrGone it still belongs to its caller. Waits
-// says that the caller does nothing but Wait next; then it may read its response itself.
+// Enqueue queues a call, and writes it if no other goroutine is writing. On ErrQueueFull or ErrGone
+// it still belongs to its caller. Waits says that the caller does nothing but Wait next; then it
+// may read its response itself.
 func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
-	write, shared, err := c.queue.push(cl)
+	writes, shared, err := c.queue.push(cl)
 	switch {
 	case err != nil:
 		return err
-	case !write || shared || !waits:
-		c.inline.recall()
+	case !writes || shared || !waits:
+		c.inline.recall() // the reader goroutine reads the response
 	case c.inline.acquire():
-		cl.inline = c
+		cl.inline = c // Wait reads the response
 		if err := c.checkOpen(); err != nil {
 			c.Fail(err)
 		}
 	}
-	if write {
+	if writes {
 		if shared {
 			// Callers that are about to queue a call can share the write. With 64 callers
 			// it makes BenchmarkCallersShareAWrite three times as fast.
@@ -147,8 +148,9 @@ func (c *Conn[T]) readLoop(early int) {
 	c.Fail(err)
 }
 
-// lone reports whether callers are likely to come one after the other, so that they can
-// read for themselves. The calling goroutine owns the read side.
+// lone reports whether the next caller is likely to be alone, so that it can read its own response:
+// the last read has completed one call, and no other is queued or in flight. The calling goroutine
+// owns the read side.
 func (c *Conn[T]) lone() bool {
 	return c.socket != nil && c.options.OnEvent == nil &&
 		c.reader.arrived.calls == 1 && !c.reader.partial() && c.queue.quiet()
@@ -179,8 +181,9 @@ func (c *Conn[T]) releaseRead() {
 	}
 }
 
-// checkOpen checks that the connection has not ended while nobody was reading, if it is time
-// to. It reads what there is. The calling goroutine owns the read side.
+// checkOpen reads what there is, so that the end of the connection is noticed although nobody has
+// read for a while. It does nothing if the last check is recent. The calling goroutine owns the
+// read side.
 func (c *Conn[T]) checkOpen() error {
 	if !c.inline.checkOpenDue() {
 		return nil
@@ -211,12 +214,12 @@ func (c *Conn[T]) received(n int) error {
 	if err != nil {
 		c.Fail(err) // before callers send their calls again
 	}
-	write := c.queue.accountFor(c.reader.arrived)
+	writes := c.queue.accountFor(c.reader.arrived)
 	for _, e := range c.reader.events {
 		c.options.OnEvent(e)
 	}
 	c.finisher.finish(c.reader.done...)
-	if write {
+	if writes {
 		c.writer.writeNonblocking()
 	}
 	return err
@@ -249,7 +252,7 @@ func (c *Conn[T]) Retire() { c.queue.closeWhenEmpty() }
 // Done returns a channel that is closed when nothing of the connection is left.
 func (c *Conn[T]) Done() <-chan struct{} { return c.done }
 
-// Open reports whether the connection takes calls.
+// Open reports whether the connection accepts calls.
 func (c *Conn[T]) Open() bool { return c.queue.open() }
 
 // Err returns why the connection ends or has ended, or nil.

@@ -13,7 +13,7 @@ var (
 	// ErrQueueFull says that Options.MaxQueued requests were queued already. The call
 	// was not queued.
 	ErrQueueFull = errors.New("throttr: too many requests are waiting")
-	// ErrGone says that a connection takes no more calls.
+	// ErrGone says that a connection accepts no more calls.
 	ErrGone = errors.New("throttr: connection is closing")
 	// ErrStale says that a call was not sent because Call.Stale returned true.
 	ErrStale = errors.New("throttr: the request waited to be sent for too long")

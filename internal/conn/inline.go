@@ -30,12 +30,12 @@ const (
 )
 
 // inlineReader decides which goroutine owns the read side of a connection, and thereby its
-// responseReader.
+// responseReader: the reader goroutine, a caller, or nobody.
 //
-// The owner gives the read side up with release and then checks whether a response is due. A
-// caller queues its call first and then checks for an owner. So one of the two notices the
-// other, and recalls the reader goroutine. This goroutine does not end while another one
-// owns the read side.
+// No response is left unread. An owner first releases the read side, and then checks whether a
+// response is due. A caller first queues its call, and then checks for an owner. So at least one of
+// the two notices that the reader goroutine is needed, and recalls it. The reader goroutine does
+// not end while a caller owns the read side.
 //
 // It has no mutex: all fields are safe for concurrent use, except for checkedOpen.
 type inlineReader struct {
@@ -102,8 +102,8 @@ func (r *inlineReader) checkOpenDue() bool {
 
 // contextWatch interrupts the reads of an inline reader when its context ends.
 //
-// A context is registered once if it is that of several calls in succession, so that a
-// caller that passes the same one each time does not pay for it.
+// A context stays registered if two calls in succession have the same one. So a caller that
+// always passes the same context does not pay for a registration each time.
 type contextWatch struct {
 	nc net.Conn
 

@@ -56,7 +56,7 @@ type writeQueue[T codec.Value] struct {
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
 	queuedRequests int                  // requests of these, without those of abandoned calls
 	abandoned      int                  // how many of these calls have been abandoned
-	launched       fifo.Queue[*Call[T]] // calls in flight that fetch has not returned yet
+	launched       fifo.Queue[*Call[T]] // calls in flight that the reader has not fetched yet
 	inFlight       int                  // requests without a response
 	inFlightBytes  int                  // size of the calls in flight, each until its last response has come
 	offset         uint64               // size of all calls that were ever put in flight
@@ -70,9 +70,9 @@ type writeQueue[T codec.Value] struct {
 	since time.Time // when idleFor last found that uses had changed
 }
 
-// push queues a call. If write is true, the caller owns the write side. Shared reports
+// push queues a call. If writes is true, the caller owns the write side. Shared reports
 // whether other callers are using the connection, too.
-func (q *writeQueue[T]) push(cl *Call[T]) (write, shared bool, err error) {
+func (q *writeQueue[T]) push(cl *Call[T]) (writes, shared bool, err error) {
 	n := cl.Len()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,7 +125,7 @@ func (q *writeQueue[T]) await() bool {
 	defer q.mu.Unlock()
 	for {
 		switch {
-		case q.owner == writeInline:
+		case q.owner == writeInline: // wait until it hands over, or has nothing left to write
 		case q.closed != nil, q.retire && q.inFlight == 0 && q.queued.Len() == 0:
 			return false
 		case q.owner == writeGoroutine:
@@ -257,13 +257,13 @@ func (q *writeQueue[T]) newCanary() *Call[T] {
 	cl := q.finisher.calls.Get()
 	Add(cl, codec.WhoAmI{})
 	cl.canary = true
-	cl.phase.Store(phaseAbandoned)
+	cl.phase.Store(phaseAbandoned) // nobody waits for it: the finisher recycles it
 	q.finisher.load.add(1, 1)
 	return cl
 }
 
-// fetch moves to into, which must be empty, the calls that were put in flight since it was
-// last called.
+// fetch moves the calls that were put in flight since the last fetch to the reader's queue, which
+// must be empty.
 func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,8 +271,8 @@ func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 }
 
 // accountFor frees the places of the responses that have arrived. If calls are queued and no
-// goroutine owns the write side, write is true, and the calling goroutine owns it.
-func (q *writeQueue[T]) accountFor(a arrivals) (write bool) {
+// goroutine owns the write side, writes is true, and the calling goroutine owns it.
+func (q *writeQueue[T]) accountFor(a arrivals) (writes bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.received += uint64(a.frames)
@@ -352,8 +352,8 @@ func (q *writeQueue[T]) stalled() (bool, int) {
 }
 
 // drain fails the calls that are left, after the queue has been closed and nobody reads or
-// writes any more. A call may have been executed if the network has accepted a byte of it;
-// it has accepted the given number of bytes in all. Fetched are those that fetch has returned.
+// writes any more. The reader has fetched some of those in flight. A call in flight may have been
+// executed if it begins within the bytes that the network has accepted in all.
 func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

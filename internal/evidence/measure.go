@@ -39,7 +39,10 @@ func measure() error {
 			return err
 		}
 	}
-	return measureFailovers()
+	if err := measureRedis("failovers", "TestFailoverAllowsFewHitsMore"); err != nil {
+		return err
+	}
+	return measureRedis("partitions", "TestPrimaryThatComesBackAllowsFewHitsMore")
 }
 
 // measuredPart is where the table of that name is.
@@ -47,15 +50,15 @@ func measuredPart(table string) part {
 	return part{measured, "<!-- " + table + ": written by go run ./internal/evidence -measure -->\n", "<!-- /" + table + " -->\n"}
 }
 
-// failoverRuns is how often the failover of a cluster is measured with each client of Redis.
-const failoverRuns = 3
+// redisRuns is how often each test of a cluster is run with each client of Redis.
+const redisRuns = 3
 
-// measureFailovers runs the tests that log rows of the table of failovers. They need redis-server.
-func measureFailovers() error {
+// measureRedis runs the tests of that name, which log rows of a table. They need redis-server.
+func measureRedis(name, test string) error {
 	table := "\n| client | hits | allowed | errors | over the limit | most of a window | errors until |\n|---|---:|---:|---:|---:|---:|---:|\n"
 	for _, client := range []struct{ name, module string }{{"rueidis", "redisbackend"}, {"go-redis", "redisbackend/goredis"}} {
-		cmd := exec.Command("go", "test", "-C", client.module, "-run", "^TestFailoverAllowsFewHitsMore$", "-v",
-			fmt.Sprint("-count=", failoverRuns), ".")
+		cmd := exec.Command("go", "test", "-C", client.module, "-run", "^"+test+"$", "-v",
+			fmt.Sprint("-count=", redisRuns), ".")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%v: %w\n%s", cmd, err, out)
@@ -67,9 +70,9 @@ func measureFailovers() error {
 				rows++
 			}
 		}
-		if rows != failoverRuns {
-			return fmt.Errorf("%v: %d rows, want %d: was it skipped?\n%s", cmd, rows, failoverRuns, out)
+		if rows != redisRuns {
+			return fmt.Errorf("%v: %d rows, want %d: was it skipped?\n%s", cmd, rows, redisRuns, out)
 		}
 	}
-	return measuredPart("failovers").write([]byte(table))
+	return measuredPart(name).write([]byte(table))
 }

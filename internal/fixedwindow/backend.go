@@ -57,6 +57,7 @@ type Server[T codec.Value] interface {
 // WithoutSweeper must be set.
 type Options[T codec.Value] struct {
 	Servers   []Server[T]
+	Names     []string             // of the servers: TakeAll asks them in the order of their names
 	Pick      func(key string) int // the index of the server where a key lives
 	Calls     *conn.CallPool[T]
 	Now       func() time.Time // the clock of ends of windows; nil means time.Now
@@ -81,6 +82,7 @@ type Options[T codec.Value] struct {
 // [conn.ErrQueueFull], or they are those of ctx or a Server.
 type Backend[T codec.Value] struct {
 	servers       []Server[T]
+	names         []string
 	pick          func(key string) int
 	calls         *conn.CallPool[T]
 	now           func() time.Time
@@ -102,7 +104,7 @@ type Backend[T codec.Value] struct {
 // New returns a backend and starts its goroutines. Close it after use.
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
-		servers: o.Servers, pick: o.Pick, calls: o.Calls, now: o.Now, separateClock: o.Now != nil,
+		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls, now: o.Now, separateClock: o.Now != nil,
 		algorithm: o.Algorithm, denialMemory: o.DenialMemory,
 		maxRequests: max(1, min(cleanBatch, o.MaxInFlight)),
 	}

@@ -22,3 +22,12 @@ func (b *Backend[T]) Check(scale time.Duration, limit uint64) error {
 	}
 	return checkCount("limit", limit, codec.Size[T]())
 }
+
+// Precision returns how much later than the end of a window of a scale its ExpiresAt may be, but for
+// the time that the call took.
+func (b *Backend[T]) Precision(scale time.Duration) time.Duration {
+	if l, ok := b.layouts.get(scale, maxValue[T]()); ok && b.algorithm != window.Aligned {
+		return l.Unit
+	}
+	return 0
+}

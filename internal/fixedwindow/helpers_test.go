@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -108,6 +109,7 @@ func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options
 	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, newPool(t, o.Calls, parking.Never, s.Dial))
+		o.Names = append(o.Names, fmt.Sprint("server", len(o.Names)))
 	}
 	if len(servers) > 1 {
 		o.Pick = func(key string) int { return int(key[0]) % len(servers) }

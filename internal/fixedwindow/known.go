@@ -181,6 +181,17 @@ func (k *known[T]) open(now time.Time) (s state, ok bool) {
 	return k.state, k.ok && k.state.Open(now)
 }
 
+// last returns what is known of the open window, and whether that is so recent that it can refuse a
+// take. It returns false if no window is known.
+func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ok || !k.state.Open(now) {
+		return r, false, false
+	}
+	return k.state.result(k.scale, k.state.Count, now), k.denies(now), true
+}
+
 // active reports whether a window is known that is not certainly over.
 func (k *known[T]) active(now time.Time) bool {
 	k.mu.Lock()

@@ -131,14 +131,19 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slo
 	if err != nil {
 		return w, false, err
 	}
-	o := s.observe(cl.Replies[0])
+	w, live = s.learnRead(id, cl.Replies[0], from, to)
 	s.backend.calls.Put(cl)
-	if w, live = s.WindowOf(id, o, from.mono, to.mono); live {
+	return w, live, nil
+}
+
+// learnRead learns a window from the reply to a QUERY. It returns false if it is not open any more.
+func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) (w slot.Window, live bool) {
+	if w, live = s.WindowOf(id, s.observe(reply), from.mono, to.mono); live {
 		st := stateOf(w, from, to)
 		s.learn(&st)
 		w.Until = st.until
 	}
-	return w, live, nil
+	return w, live
 }
 
 // join counts a batch in the known window.
@@ -147,27 +152,36 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slo
 // rests on a lookup. A batch of hits rests on its own QUERY (rule 1), and a reply that comes after
 // a.By grants nothing (rule 2).
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
-	var c *conn.Conn[T]
-	if b.Takes { // what is given back has to follow them on the same connection (rule 11)
-		var err error
-		if c, err = s.link.connect(ctx); err != nil {
-			return coalesce.Outcome{Err: err}
-		}
-		b.Now = s.backend.now()
-	}
 	cl := s.call(conn.SingleRead)
-	s.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: b.Sum}, slot.Request{Verb: slot.Query, Slot: a.Slot})
-	from, to, sent, err := s.ask(ctx, c, cl, b.Now)
+	s.addJoin(cl, a, b.Sum)
+	var from, to moment
+	var c *conn.Conn[T] // nil if it does not matter
+	var sent bool
+	var err error
+	if b.Takes {
+		from, to, c, sent, err = s.askOnLink(ctx, cl)
+	} else {
+		from, to, sent, err = s.ask(ctx, nil, cl, b.Now)
+	}
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
-	added, o := cl.Replies[0].OK, s.observe(cl.Replies[1])
-	s.backend.calls.Put(cl)
+	defer s.backend.calls.Put(cl)
+	return s.joined(a, b, cl.Replies, from, to, c)
+}
+
+// addJoin adds the requests that count n in a window.
+func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
+	s.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
+}
+
+// joined returns the outcome of a batch, given the replies to what addJoin has added.
+func (s *slots[T]) joined(a slot.Action, b coalesce.Batch, replies []conn.Reply[T], from, to moment, c *conn.Conn[T]) coalesce.Outcome {
 	if !to.mono.Before(a.By) {
 		s.forget()
 		return coalesce.Outcome{Err: overError(s.scale), Sent: true}
 	}
-	out, w := s.Result(a, false, added, o, from.mono, to.mono)
+	out, w := s.Result(a, false, replies[0].OK, s.observe(replies[1]), from.mono, to.mono)
 	return s.conclude(out, w, b, from, to, c)
 }
 

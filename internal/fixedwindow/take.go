@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,13 +27,19 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 	return windowOf(r), err == nil && !r.Refused, sent, err
 }
 
-// TakeAll makes all takes, or none of them if one is refused. It reads the windows first, unless
-// they are known to have room. Then it makes one take after the other, in an order that is the same
-// for all callers: so of those that want the same windows, one gets ahead. If one is refused after
-// all, it gives back what it has taken. What can't be given back stays counted until the window
+// TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
+// them together, and otherwise in turn. What can't be given back stays counted until the window
 // ends.
 func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (granted, sent bool, err error) {
-	takes := takesOf(limits)
+	if err := b.group.Check(ctx); err != nil {
+		return false, false, err
+	}
+	for i := range limits {
+		if err := checkCount("limit", limits[i].Limit, codec.Size[T]()); err != nil {
+			return false, false, err
+		}
+	}
+	takes := b.takesOf(limits)
 	defer func() {
 		for _, t := range takes {
 			for _, i := range t.indexes {
@@ -40,8 +47,28 @@ func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows
 			}
 		}
 	}()
-	if fit, err := b.fit(ctx, takes); !fit || err != nil {
-		return false, false, err
+	if done, granted, sent, err := b.takeTogether(ctx, takes); done {
+		return granted, sent, err
+	}
+	return b.takeInTurn(ctx, takes)
+}
+
+// takeInTurn makes one take after the other. It first reads the windows that are not known to have
+// room.
+func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
+	fit := true
+	for i := range takes {
+		t := &takes[i]
+		if known, _ := b.recall(t); known && t.fits() {
+			continue
+		}
+		if t.window, _, err = b.Get(ctx, t.Key, t.Scale); err != nil {
+			return false, false, err
+		}
+		fit = fit && t.fits()
+	}
+	if !fit {
+		return false, false, nil
 	}
 	for i := range takes {
 		t := &takes[i]
@@ -57,43 +84,8 @@ func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows
 	return true, false, nil
 }
 
-// fit reports whether all takes fit their windows, as far as is known. If one does not, it has read
-// all windows.
-func (b *Backend[T]) fit(ctx context.Context, takes []take) (bool, error) {
-	known := true
-	for i := range takes {
-		known = known && b.knownToFit(&takes[i])
-	}
-	if known && len(takes) > 0 {
-		return true, nil
-	}
-	fit := true
-	for i := range takes {
-		t := &takes[i]
-		if err := checkCount("limit", t.Limit.Limit, codec.Size[T]()); err != nil {
-			return false, err
-		}
-		var err error
-		if t.window, _, err = b.Get(ctx, t.Key, t.Scale); err != nil {
-			return false, err
-		}
-		fit = fit && t.N <= t.Limit.Limit && t.window.Count <= t.Limit.Limit-t.N
-	}
-	return fit, nil
-}
-
-// knownToFit reports whether a take fits a window that is known to be open.
-func (b *Backend[T]) knownToFit(t *take) bool {
-	e := b.table.find(entryKey{t.Key, t.Scale})
-	if e == nil || t.N > t.Limit.Limit {
-		return false
-	}
-	s, ok := e.known.open(b.now())
-	return ok && s.Count <= t.Limit.Limit-t.N
-}
-
 // undo gives back what a take of a TakeAll has taken, even if ctx has ended.
-func (b *Backend[T]) undo(ctx context.Context, t *take) {
+func (b *Backend[T]) undo(ctx context.Context, t *take[T]) {
 	if t.N == 0 {
 		return
 	}
@@ -104,29 +96,56 @@ func (b *Backend[T]) undo(ctx context.Context, t *take) {
 }
 
 // take is what a TakeAll takes of one window.
-type take struct {
+type take[T codec.Value] struct {
 	window.Limit
 	indexes []int // in the limits of TakeAll
-	window  window.Window
+	server  int
+	window  window.Window // as far as is known
+
+	// What follows is for takes that are made together.
+	slots     *slots[T]
+	action    slot.Action
+	counted   bool // the server has counted N
+	uncertain bool // the server may count N later
 }
 
-// takesOf returns the takes of limits, of which some may have the same window, ordered by key and
-// scale.
-func takesOf(limits []window.Limit) (takes []take) {
+// fits reports whether the window has room for the take.
+func (t *take[T]) fits() bool {
+	return t.N <= t.Limit.Limit && t.window.Count <= t.Limit.Limit-t.N
+}
+
+// takesOf returns the takes of limits, of which some may have the same window. Their order is the
+// same for all clients: so of callers that want the same windows, one gets ahead of the others. It
+// is the order of servers and scales, so that takes with the same link follow each other.
+func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	for i, l := range limits {
-		k := slices.IndexFunc(takes, func(t take) bool { return t.Key == l.Key && t.Scale == l.Scale })
+		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })
 		if k < 0 {
 			l.N = window.Total(limits, i)
-			takes = append(takes, take{Limit: l, indexes: []int{i}})
+			takes = append(takes, take[T]{Limit: l, indexes: []int{i}, server: b.pick(l.Key)})
 			continue
 		}
 		takes[k].indexes = append(takes[k].indexes, i)
 		takes[k].Limit.Limit = min(takes[k].Limit.Limit, l.Limit)
 	}
-	slices.SortFunc(takes, func(a, b take) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Scale, b.Scale))
+	slices.SortFunc(takes, func(x, y take[T]) int {
+		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Scale, y.Scale), cmp.Compare(x.Key, y.Key))
 	})
 	return takes
+}
+
+// recall sets the window of a take to what is known of it. Recent says that this may refuse the take
+// without asking the server.
+func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
+	e := b.table.find(entryKey{t.Key, t.Scale})
+	if e == nil {
+		return false, false
+	}
+	r, recent, known := e.known.last(b.now())
+	if known {
+		t.window = windowOf(r)
+	}
+	return known, recent
 }
 
 // GiveBack gives n back to the window with an ID. It returns false if the window is over, if its

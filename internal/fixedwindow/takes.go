@@ -15,6 +15,17 @@ type taken[T codec.Value] struct {
 	window slot.Window
 }
 
+// askOnLink is ask for a call with takes, on the link: what is given back has to follow it on the same
+// connection (rule 11).
+func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (from, to moment, c *conn.Conn[T], sent bool, err error) {
+	if c, err = s.link.connect(ctx); err != nil {
+		s.backend.calls.Put(cl)
+		return from, to, nil, false, err
+	}
+	from, to, sent, err = s.ask(ctx, c, cl, s.backend.now())
+	return from, to, c, sent, err
+}
+
 // GiveBack implements [coalesce.Window].
 func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 	t := s.taken

@@ -13,8 +13,13 @@ import (
 // silently drops those beyond 1024 (H4); one place is kept free.
 const MaxResponses = 1023
 
-// responseTimeout is how long responses may take after the end of a measurement.
-const responseTimeout = 5 * time.Second
+// responseTimeout is how long responses may take after the end of a measurement, and drainTimeout
+// after the end of its context. Without the latter, a server could execute the last requests after
+// those that clean up.
+const (
+	responseTimeout = 5 * time.Second
+	drainTimeout    = time.Second
+)
 
 // RawConfig says what a [Raw] sends.
 type RawConfig struct {
@@ -69,7 +74,7 @@ func (r *Raw) Measure(ctx context.Context, cfg Config) (Result, error) {
 	res, err := RunLoops(ctx, cfg, func(ctx context.Context, i int, m *Meter) {
 		c := r.conns[i]
 		c.SetDeadline(deadline)
-		defer context.AfterFunc(ctx, func() { c.Close() })()
+		defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Now().Add(drainTimeout)) })()
 		if err := c.run(m); err != nil {
 			cancel(err)
 		}

@@ -116,6 +116,22 @@ func TestRawEndsWithContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
+// What is sent to clean up must not overtake the last requests.
+func TestRawThatIsInterruptedWaitsForItsLastRequests(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	srv := mockserver.RunT(t, mockserver.WithServiceTime(100*time.Microsecond), mockserver.WithObserver(func(mockserver.Exec) { interrupt() }))
+	a, err := dial.ParseAddress(srv.Addr())
+	require.NoError(t, err)
+	raw, err := load.NewRaw(t.Context(), load.RawConfig{
+		Servers: []dial.Address{a}, Conns: 1, Outstanding: 1000, Frames: load.FramesOf[uint16](load.Insert), Keys: load.KeySet{Sequence: load.NewSequence("k")},
+	})
+	require.NoError(t, err)
+	defer raw.Close()
+	_, err = raw.Measure(ctx, load.Config{Duration: time.Minute})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, srv.Keys(), raw.Used(0)[0].N)
+}
+
 func TestRawStaysBelowResponseLimitOfServer(t *testing.T) {
 	_, addresses := servers(t, load.NewSequence("k"))
 	for w, most := range map[load.Workload]int{load.Increase: 1023, load.Hit: 511} {

@@ -77,7 +77,7 @@ type Tracker struct {
 	parked atomic.Bool
 	// foreign says that the record with the empty key was somebody's data when last seen.
 	foreign atomic.Bool
-	// failed says that changed was told why the server can't be parked.
+	// failed says that changed was called with the reason why the server can't be parked.
 	failed atomic.Bool
 }
 

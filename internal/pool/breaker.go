@@ -13,8 +13,8 @@ import (
 // connect that fails opens it: callers then fail at once. Attempts go on in the background,
 // and the first that succeeds closes the circuit.
 //
-// The circuit is never half open, so that a caller's request tests the server. A connection and
-// its probe are test enough, and no caller waits for them.
+// There is no half-open state, in which a caller's request would test the server. A connection and
+// its probe are enough of a test, and no caller waits for them.
 type breaker struct {
 	minBackoff, maxBackoff time.Duration
 

@@ -46,7 +46,7 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 // Wait waits until a call that Send has queued is done. A call that fails is sent again,
 // MaxRetries times at most, if it was certainly not executed or only reads. Sent reports
 // whether a failed call may have been executed. If done is false, ctx has ended and the call
-// is abandoned: the caller must not touch it any more.
+// is abandoned: the caller must not use it any more.
 func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
 	for try := 0; ; try++ {
 		done, sentNow, err := cl.Wait(ctx)

@@ -12,10 +12,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Dedicated makes a connection for calls that rest on the replies to earlier ones, and so must
-// reach the server on the same connection or not at all. It is not one of those that the pool
-// shares, and not counted as one. The pool pings it while it has nothing to do, retires it when
-// it is too old or idle, and ends it when the pool is closed.
+// Dedicated makes a connection for calls that depend on the replies to earlier ones, and so must
+// reach the server on the same connection or not at all. Other callers do not share it, and it does
+// not count as one of MaxConns. The pool pings it while it has nothing to do, retires it when it is
+// too old or idle, and ends it when the pool is closed.
 //
 // It ends with a reset: bytes that the server's host has not acknowledged by then never arrive.
 //

@@ -29,10 +29,10 @@ type silence struct {
 	lockedUp bool
 }
 
-// check is called with the outcome of an attempt to connect that its caller has not canceled,
-// when the attempt began, and how many frames all connections have received up to now. If the
-// server has locked up, the returned error also matches ErrLockedUp. It reports whether that has
-// changed.
+// check is called after each attempt to connect, unless its caller has canceled it. Err is the
+// outcome of the attempt, start is when it began, and received is how many frames all connections
+// have received up to now. If the server has locked up, the returned error also matches
+// ErrLockedUp. Changed reports whether the server has just locked up, or responds again.
 func (s *silence) check(err error, start time.Time, received uint64) (_ error, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,17 +1,17 @@
 // Package pool keeps the connections to one server. Any number of callers share them.
 //
-// A caller's call goes to the connection with the least load (growth.go), and is sent again
-// if it fails and that is safe (call.go). While the server can't be reached, callers fail at
-// once and the pool tries again in the background (breaker.go), and knows whether it has locked
-// up (lockup.go). Connections that are too old or idle are replaced or closed (maintenance.go).
-// A request whose response can be of any length has a connection to itself (stream.go), and so
-// have calls that rest on each other (dedicated.go). If the server is parked, the pool keeps it so
-// (parking.go).
+//   - A call goes to the connection with the least load (growth.go). If it fails, it is sent again
+//     if that is safe (call.go).
+//   - While the server can't be reached, callers fail at once, and the pool tries again in the
+//     background (breaker.go). It notices if the server has locked up (lockup.go).
+//   - Connections that are too old or idle are replaced or closed (maintenance.go).
+//   - A request whose response can be of any length has a connection to itself (stream.go). So do
+//     calls that depend on the replies to earlier ones (dedicated.go).
+//   - If the server is parked, the pool keeps it parked (parking.go).
 //
-// Puddle limits the number of connections and makes and destroys them. It hands a resource to
+// Puddle limits the number of connections, and makes and destroys them. It hands a resource to
 // one user at a time. Here that user is the pool, which holds each connection from the moment
-// it is made, shares it among all callers, and destroys it when it is lost, too
-// old or idle.
+// it is made, shares it among all callers, and destroys it when it is lost, too old or idle.
 package pool
 
 import (
@@ -324,7 +324,7 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		p.CountFailure()
 		return err
 	}
-	if err := r.Value().Err(); err != nil { // ended may have run before r was in live
+	if err := r.Value().Err(); err != nil { // it may have ended before it was in live
 		r.Destroy()
 		return &dial.ConnectError{Server: p.o.Server, Err: err}
 	}

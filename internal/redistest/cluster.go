@@ -79,8 +79,14 @@ func (c *Cluster) Addrs() (all []string) {
 func (c *Cluster) FailOver(t testing.TB, primary int) {
 	t.Helper()
 	c.Primaries[primary].Kill()
-	eventually(t, "the replica does not take over", func() bool {
-		return strings.Contains(must(t, c.Replicas[primary], "INFO", "replication"), "role:master")
+	awaitRole(t, c.Replicas[primary], "master")
+}
+
+// awaitRole waits until a server has a role: "master" or "slave", as Redis calls them.
+func awaitRole(t testing.TB, s *Server, role string) {
+	t.Helper()
+	eventually(t, s.Addr+" does not become a "+role, func() bool {
+		return strings.Contains(must(t, s, "INFO", "replication"), "role:"+role)
 	})
 }
 

@@ -19,14 +19,14 @@ const (
 	floodTimeout = time.Minute
 )
 
-// Failover is what a flood of hits has seen while a primary of a cluster was killed.
+// Failover is what a flood of hits has seen while a replica of a cluster took over.
 type Failover struct {
 	Hits    int // that returned a decision
 	Allowed int
 	Errors  int           // hits that returned an error, which Redis may have counted
 	Over    int           // hits allowed beyond the limit of their window
 	Most    int           // the same, of the window with the most of them
-	Until   time.Duration // from the kill until the last error
+	Until   time.Duration // from the failure until the last error
 	first   error
 }
 
@@ -36,9 +36,9 @@ func (f Failover) String() string {
 }
 
 // FloodFailover hits windows of an hour until each of them is full. When half of all hits are
-// allowed, it kills a primary of the cluster, whose replica takes over. The backends share the
+// allowed, it calls fail, which makes a primary of the cluster fail. The backends share the
 // windows; each has its own client.
-func FloodFailover(t testing.TB, c *Cluster, backends ...window.Backend) Failover {
+func FloodFailover(t testing.TB, fail func(), backends ...window.Backend) Failover {
 	t.Helper()
 	f := &flood{allowed: make([]int, floodKeys), full: make([]bool, floodKeys), half: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), floodTimeout)
@@ -53,9 +53,9 @@ func FloodFailover(t testing.TB, c *Cluster, backends ...window.Backend) Failove
 		t.Fatalf("half of the hits are not allowed in time: %v", f.first)
 	}
 	f.mu.Lock()
-	f.killed = time.Now()
+	f.failed = time.Now()
 	f.mu.Unlock()
-	c.FailOver(t, 0)
+	fail()
 	callers.Wait()
 	if ctx.Err() != nil {
 		t.Fatalf("not all windows are full after %v: %+v, %v", floodTimeout, f.Failover, f.first)
@@ -75,7 +75,7 @@ type flood struct {
 	allowed []int  // per key
 	full    []bool // per key: a hit was denied
 	done    int    // keys that are full
-	killed  time.Time
+	failed  time.Time
 	half    chan struct{} // closed when half of all hits are allowed
 }
 
@@ -118,7 +118,7 @@ func (f *flood) count(k int, w window.Window, err error) {
 		if f.first == nil {
 			f.first = err
 		}
-		f.Until = time.Since(f.killed)
+		f.Until = time.Since(f.failed)
 		return
 	case w.Count <= floodLimit:
 		f.allowed[k]++
@@ -141,6 +141,6 @@ func RequireFewMore(t testing.TB, f Failover) {
 		t.Errorf("%d hits of %d were allowed beyond the limits", f.Over, f.Allowed)
 	}
 	if f.Until > 20*time.Second {
-		t.Errorf("hits failed until %v after the primary was killed", f.Until)
+		t.Errorf("hits failed until %v after the primary has failed", f.Until)
 	}
 }

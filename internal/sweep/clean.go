@@ -16,7 +16,8 @@ const (
 	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
 	// of 8-byte values.
 	requestOverhead = 12
-	// cleanDuty is how many times as long as a chunk takes the pause after it is.
+	// cleanDuty is the length of the pause after a chunk, as a multiple of the time that the
+	// chunk takes.
 	cleanDuty = 4
 	// guard is how soon after its QUERY was sent a record may be prolonged.
 	guard = time.Second
@@ -25,8 +26,8 @@ const (
 // chunkSize returns the most requests that travel together.
 func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
-// clean looks at records and does what the Rule decides. It is done earlier than at the deadline
-// if the records must be swept so often.
+// clean looks at records and does what the Rule decides. It ends by the deadline, or earlier if the
+// records need sweeps more often.
 func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *Result) error {
 	removals := newRemovals(s.o.Remover)
 	err := s.cleanAll(ctx, n, deadline, removals, r)
@@ -61,8 +62,8 @@ func (s *Sweeper[T]) cleanAll(ctx context.Context, n names, deadline time.Time, 
 	return nil
 }
 
-// pauseAfter returns how long to pause after a chunk that took so long, if so many chunks are
-// left to be done in the time that is left.
+// pauseAfter returns how long to pause after a chunk. Took is the time that the chunk took, and
+// left is the time for the remaining chunks.
 func pauseAfter(took, left time.Duration, chunks int) time.Duration {
 	return max(0, min(cleanDuty*took, left/time.Duration(chunks)-took))
 }

@@ -29,15 +29,14 @@ func termTTL[T codec.Value]() codec.TTL[T] {
 // term is what a sweeper knows of the present leader's term.
 type term[T codec.Value] struct {
 	exists bool
-	// foreign says that the record is somebody's data. Nobody can be elected then, so that each
-	// sweeper leads.
+	// foreign says that the record is somebody's data. Then there is no leader, and each sweeper
+	// sweeps by itself.
 	foreign bool
 	number  T
-	age     time.Duration // rounded up to a second; of a foreign record: since this sweeper's last one
+	age     time.Duration // rounded up to a second; if foreign, the time since this sweeper's last sweep
 }
 
-// lookUp reads the leader's term. If somebody has parked the server, it keeps the server parked,
-// too.
+// lookUp reads the present term. If another client has parked the server, lookUp keeps it parked.
 func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
@@ -46,24 +45,25 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	if err != nil {
 		return term[T]{}, err
 	}
-	leader, parked := replies[0], replies[1]
+	record, parked := replies[0], replies[1]
 	s.o.Calls.Put(cl)
 	if parked.OK && parked.TTL.Amount > 0 && parking.Is("", parked.TTL.Unit) && !s.o.Server.Parked() {
 		s.o.Server.Park(ctx)
 	}
-	if !leader.OK {
+	if !record.OK {
 		return term[T]{age: longestInterval}, nil
 	}
-	if leader.TTL.Unit != termTTL[T]().Unit || leader.TTL.Amount > termTTL[T]().Amount {
+	if record.TTL.Unit != termTTL[T]().Unit || record.TTL.Amount > termTTL[T]().Amount {
 		return term[T]{foreign: true, age: s.sinceLast()}, nil
 	}
-	age := termTTL[T]().Amount - leader.TTL.Amount
-	return term[T]{exists: true, number: leader.Quota, age: time.Duration(age) * time.Second}, nil
+	age := termTTL[T]().Amount - record.TTL.Amount
+	return term[T]{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil
 }
 
-// beginTerm begins a term, and reports whether this sweeper leads it. Of those that begin the same
-// one, the first does. If the others move its beginning, they do so by the time of a request.
-func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err error) {
+// beginTerm begins the term after t, and reports whether this sweeper is its leader. If several
+// sweepers begin the same term, the first is the leader. The others can make the record younger, by
+// the time of a request.
+func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err error) {
 	if t.foreign {
 		return true, nil
 	}
@@ -81,9 +81,9 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leads bool, err 
 	if err != nil {
 		return false, err
 	}
-	leads = replies[0].OK && replies[0].Quota == t.number
+	leader = replies[0].OK && replies[0].Quota == t.number
 	s.o.Calls.Put(cl)
-	return leads, nil
+	return leader, nil
 }
 
 // do sends a call and returns its replies. They are valid until the call is put back. After an

@@ -34,8 +34,8 @@ func newRemovals(r Remover) *removals {
 	return &removals{remover: r, places: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
 }
 
-// start has the records of those targets removed that this sweep has not met before. It waits
-// while too many calls run.
+// start makes the Remover remove the records of those targets that this sweep has not removed
+// already. It waits while too many calls run.
 func (r *removals) start(ctx context.Context, targets []string) {
 	var fresh []string
 	for _, t := range targets {

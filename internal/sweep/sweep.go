@@ -38,8 +38,8 @@ const (
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
 	parkedInterval = time.Minute
-	// listDuty is how many times as long as a LIST the interval is at least, unless the Rule
-	// needs a shorter one for a server that is not parked.
+	// listDuty is the shortest interval, as a multiple of the time that a LIST takes, unless the
+	// Rule needs a shorter one for a server that is not parked.
 	listDuty = 50
 	// jitter divides an interval: the sweepers of a fleet come within this part of it.
 	jitter = 10
@@ -52,7 +52,7 @@ const (
 // Server is a server that can be swept. A *pool.Pool is one.
 type Server[T codec.Value] interface {
 	// Do sends a call and waits for its replies. If done is false, the call must not be
-	// touched any more.
+	// used any more.
 	Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error)
 	// Stream sends a request on a connection of its own. It passes the response to decode as
 	// it arrives.
@@ -108,7 +108,7 @@ type Decision struct {
 type Options[T codec.Value] struct {
 	Server      Server[T]
 	Rule        Rule
-	Remover     Remover // does what is decided by Remove; nil: one PURGE for each record
+	Remover     Remover // carries out the action Remove; nil: one PURGE for each record
 	Calls       *conn.CallPool[T]
 	Now         func() time.Time // the clock that the Rule is given
 	MaxInFlight int              // how many requests fit one call, at least
@@ -152,7 +152,7 @@ func New[T codec.Value](o Options[T]) *Sweeper[T] {
 	return &Sweeper[T]{o: o, wake: make(chan struct{}, 1)}
 }
 
-// Need says that the server must be swept at that interval unless it is parked.
+// Need says that the server must be swept at least once per interval, unless it is parked.
 func (s *Sweeper[T]) Need(interval time.Duration) {
 	for {
 		old := s.need.Load()
@@ -209,8 +209,8 @@ func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
 	if term.age < interval {
 		return interval - term.age + rand.N(interval/jitter)
 	}
-	leads, err := s.beginTerm(ctx, term)
-	if err != nil || !leads {
+	leader, err := s.beginTerm(ctx, term)
+	if err != nil || !leader {
 		return spread(min(retryPause, interval))
 	}
 	start := time.Now()

@@ -4,11 +4,12 @@ import "time"
 
 // state is what a queue knows of its window.
 type state struct {
-	known bool
-	count uint64
-	end   time.Time // of the window
-	ask   time.Time // when to ask again although the window is open
-	after time.Time // a little later than end
+	known   bool
+	rolling bool // end is when the turn that was refused would be granted
+	count   uint64
+	end     time.Time // of the window
+	ask     time.Time // when to ask again although the window is open
+	after   time.Time // a little later than end
 }
 
 const (
@@ -19,12 +20,19 @@ const (
 // after returns the state after an answer to a turn.
 func after(a Answer, t Turn, now time.Time) state {
 	left, scale, count := max(a.Left, 0), t.Scale, a.Count
+	if a.Rolling && a.Granted {
+		return state{}
+	}
+	least, jittered := minRecheck, scale
+	if a.Rolling {
+		least, jittered = minRecheck/10, min(left, scale)
+	}
 	if !a.Granted { // whatever the count is: a policy that refuses knows none
 		count = max(count, t.Limit-t.N+1)
 	}
 	return state{
-		known: true, count: count,
-		end: now.Add(left), after: now.Add(max(left+jitter(scale), minRecheck)),
+		known: true, rolling: a.Rolling, count: count,
+		end: now.Add(left), after: now.Add(max(left+jitter(jittered), least)),
 		ask: now.Add(min(max(scale/10, minRecheck), maxRecheck)),
 	}
 }
@@ -44,22 +52,29 @@ func (s state) pause(t Turn, now time.Time) time.Duration {
 // line computes when turns come at the earliest: one after the other, and each in the first window
 // that has room for it. Nobody else may take something, and windows open when others end.
 type line struct {
-	known bool
-	at    time.Time // when the window is open, or opens
-	end   time.Time // when it ends
-	count uint64
+	known   bool
+	rolling bool
+	at      time.Time // when the window is open, or opens
+	end     time.Time // when it ends
+	count   uint64
 }
 
 func (s state) line(now time.Time) line {
 	if s.known && !now.Before(s.end) {
-		return line{} // what the next window has is not known
+		return line{} // how much room the next window has is not known
 	}
-	return line{known: s.known, at: now, end: s.end, count: s.count}
+	return line{known: s.known, rolling: s.rolling, at: now, end: s.end, count: s.count}
 }
 
 // add adds a turn to the line, and returns when it comes at the earliest.
 func (l *line) add(t Turn) time.Time {
 	if !l.known {
+		return l.at
+	}
+	if l.rolling { // when the turns after the first one come is not known
+		if l.known = false; l.count > t.Limit-t.N {
+			l.at = l.end
+		}
 		return l.at
 	}
 	if l.count > t.Limit-t.N {

@@ -37,11 +37,12 @@ type Turn struct {
 	N     uint64 // at most Limit
 }
 
-// Answer is what the store has answered to a caller.
+// Answer is the result of a take.
 type Answer struct {
 	Granted bool
 	Count   uint64        // of the window; with N if granted
-	Left    time.Duration // until the window ends
+	Left    time.Duration // until the window ends; if Rolling and not Granted, until it would be granted
+	Rolling bool          // there are no windows that end: room comes back bit by bit
 }
 
 // Queues are the queues of all keys and scales. A queue exists while callers wait.
@@ -124,7 +125,7 @@ func (qs *Queues) join(w *waiter) (*queue, *list.Element, error) {
 	return q, place, w.err
 }
 
-// pass makes it the turn of the first waiter, and forgets the queue if there is none. The mutex is
+// pass gives the turn to the first waiter, or removes the queue if there is none. The mutex is
 // held.
 func (qs *Queues) pass(q *queue, k id) {
 	first := q.waiters.Front()
@@ -223,8 +224,8 @@ func (q *queue) failLate(now time.Time) {
 	}
 }
 
-// Refresh makes the first waiter of a key and scale ask now: something was given back, or the window
-// was reset.
+// Refresh makes the first waiter of a key and scale ask now: something was given back, or the
+// window was reset.
 func (qs *Queues) Refresh(key string, scale time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

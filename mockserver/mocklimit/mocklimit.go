@@ -32,9 +32,9 @@ func Window(srv *mockserver.Server, key string, scale time.Duration) (w window.W
 	return w, ok
 }
 
-// Records returns the names of the records that srv has of a key and scale, also of windows that are
-// over, sorted. They can be given to [mockserver.Server.Delete], or to a [mockserver.Fault] as its
-// Key.
+// Records returns the names of the records that srv has of a key and scale, also of windows that
+// are over, sorted. They can be given to [mockserver.Server.Delete], or to a [mockserver.Fault] as
+// its Key.
 func Records(srv *mockserver.Server, key string, scale time.Duration) []string {
 	var names []string
 	each(srv, key, scale, func(name string, _ window.Window) { names = append(names, name) })

@@ -61,13 +61,19 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 //evidence:redis go-redis: a failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	c := redistest.StartCluster(t, 3, time.Second)
-	var backends []window.Backend
+	fail := func() { c.FailOver(t, 0) }
+	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+}
+
+// backendsOn returns two backends on a cluster, each with a client of its own.
+func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) {
+	t.Helper()
 	for range 2 {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 		t.Cleanup(func() { client.Close() })
 		backends = append(backends, goredis.New(client))
 	}
-	redistest.RequireFewMore(t, redistest.FloodFailover(t, c, backends...))
+	return backends
 }
 
 // A proxy cuts each connection after the server has executed a hit.

@@ -67,14 +67,15 @@ func (c countedConn) Write(p []byte) (int, error) {
 }
 
 // cutEverywhere runs a test without a cut, and then with a cut at each byte of the first
-// connection, which hits share, and of the second one, on which windows are looked up and opened.
+// connection, which hits share, and of the second one, on which windows are looked up and opened,
+// unless they are aligned.
 func cutEverywhere(t *testing.T, test func(*testing.T, *mockserver.Cut) *connections) {
 	var whole *connections
 	synctest.Test(t, func(t *testing.T) { whole = test(t, nil) })
-	require.GreaterOrEqual(t, len(whole.all), 2)
+	require.NotEmpty(t, whole.all)
 	probe, err := codec.AppendProbe(nil, make([]byte, 16)) // if it is cut, it can leave a record
 	require.NoError(t, err)
-	for number, bytes := range whole.all[:2] {
+	for number, bytes := range whole.all[:min(2, len(whole.all))] {
 		for _, d := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
 			from := []int{len(probe) + 2, codec.ProbeResponses + 1}[d]
 			require.Greater(t, bytes[d], from)

@@ -1,0 +1,259 @@
+package backendtest
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+func testRollingTake(c rolling) {
+	scale := c.stretch(10 * time.Second)
+	w, granted := c.take("k", scale, 10, 8)
+	c.state(w, 8)
+	c.decided(w, true, 0)
+	again, grantedAgain := c.take("k", scale, 10, 3)
+	c.state(again, 8)
+	if !granted || grantedAgain || !again.Refused || again.RetryAfter <= 0 || w.ID == 0 {
+		c.Errorf("takes return %v, %+v and %v, %+v", granted, w, grantedAgain, again)
+	}
+	hit := c.hit("k", scale, 10, 3)
+	if hit.RetryAfter != again.RetryAfter {
+		c.Errorf("a hit returns RetryAfter %v, a take %v", hit.RetryAfter, again.RetryAfter)
+	}
+	w, granted = c.take("k", scale, 10, 0)
+	c.state(w, 8)
+	if !granted {
+		c.Errorf("a take of 0 is refused")
+	}
+	if w, granted = c.take("none", scale, 10, 11); granted {
+		c.Errorf("a take of 11 of 10 is granted")
+	}
+	c.state(w, 0)
+	c.none(c.get("none", scale))
+}
+
+func testRollingAllOrNone(c rolling) {
+	limits := spread(10)
+	for n := range uint64(3) {
+		windows, granted := c.takeAll(limits...)
+		if !granted {
+			c.Errorf("the takes are refused: %+v", windows)
+		}
+		for _, w := range windows {
+			c.state(w, n+1)
+		}
+	}
+	for i := range limits { // each of them refuses all
+		limits := spread(10)
+		limits[i].N = 8
+		windows, granted := c.takeAll(limits...)
+		if granted {
+			c.Errorf("the takes are granted, although take %d is over its limit", i)
+		}
+		for j, w := range windows {
+			c.state(w, 3)
+			c.state(c.get(limits[j].Key, limits[j].Scale), 3)
+			if w.Refused != (i == j) || (w.RetryAfter > 0) != (i == j) {
+				c.Errorf("take %d is refused: take %d returns %+v", i, j, w)
+			}
+		}
+	}
+	for _, refusing := range []int{0, 1, 2} {
+		limits := []window.Limit{{Key: "new1", N: 1}, {Key: "new2", N: 2}, {Key: "new3", N: 3}}
+		for i := range limits {
+			limits[i].Scale, limits[i].Limit = time.Minute, 3
+		}
+		limits[refusing].N = 4
+		windows, granted := c.takeAll(limits...)
+		if granted {
+			c.Errorf("the takes are granted")
+		}
+		for i := range limits {
+			c.state(windows[i], 0)
+			c.none(c.get(limits[i].Key, time.Minute))
+		}
+	}
+	if _, granted := c.takeAll(); !granted {
+		c.Errorf("no takes are refused")
+	}
+}
+
+func testRollingRepeated(c rolling) {
+	const scale = time.Minute
+	limit := func(key string, limit, n uint64) window.Limit {
+		return window.Limit{Key: key, Scale: scale, Limit: limit, N: n}
+	}
+	if windows, granted := c.takeAll(limit("k", 10, 3), limit("k", 10, 4)); !granted {
+		c.Errorf("takes of 3 and 4 of 10 are refused")
+	} else {
+		c.state(windows[0], 7)
+		c.state(windows[1], 7)
+	}
+	if _, granted := c.takeAll(limit("k", 10, 3), limit("k", 10, 1)); granted {
+		c.Errorf("takes of 3 and 1 with 3 left are granted")
+	}
+	c.state(c.get("k", scale), 7)
+	if _, granted := c.takeAll(limit("new", 10, 4), limit("new", 6, 3)); granted {
+		c.Errorf("takes of 4 and 3 of 6 are granted")
+	}
+	c.none(c.get("new", scale))
+	windows, _ := c.takeAll(limit("b", 10, 3), limit("b", 10, 4), limit("b", 10, 2))
+	if c.giveBack("b", scale, windows[1].ID, 4, true) {
+		c.state(c.get("b", scale), 5)
+	}
+}
+
+func testRollingGiveBack(c rolling) {
+	const scale = time.Minute
+	w, _ := c.take("k", scale, 12, 12)
+	if c.giveBack("k", scale, w.ID, 4, true) {
+		c.state(c.get("k", scale), 8)
+		c.hits("k", scale, 12, 5, false, 8)
+		c.hits("k", scale, 12, 4, true, 12)
+	}
+	w, _ = c.take("all", scale, 12, 12)
+	if c.giveBack("all", scale, w.ID, 12, true) {
+		c.state(c.get("all", scale), 0)
+		c.hits("all", scale, 12, 12, true, 12)
+	}
+	a, _ := c.take("three", scale, 12, 3)
+	b, _ := c.take("three", scale, 12, 3)
+	d, _ := c.take("three", scale, 12, 3)
+	for i, id := range []int64{b.ID, a.ID, d.ID} {
+		if !c.giveBack("three", scale, id, 3, true) {
+			return
+		}
+		c.state(c.get("three", scale), uint64(6-3*i))
+	}
+	c.giveBack("none", scale, a.ID, 3, false)
+	c.none(c.get("none", scale))
+	w, _ = c.take("zero", scale, 12, 5)
+	c.giveBack("zero", scale, 0, 5, false)
+	c.state(c.get("zero", scale), 5)
+}
+
+func testRollingGiveBackToAnother(c rolling) {
+	const scale, limit = time.Minute, 10
+	for name, end := range map[string]func(key string){
+		"its end":       func(string) { c.Clock.Advance(2*scale + c.Exact) },
+		"Reset":         func(key string) { c.reset(key, scale) },
+		"Delete":        func(key string) { c.delete(key, scale) },
+		"Delete of all": func(key string) { c.delete(key) },
+		"Set":           func(key string) { c.set(key, scale, 4) },
+	} {
+		w, _ := c.take(name, scale, limit, 8)
+		end(name)
+		before := c.get(name, scale)
+		c.giveBack(name, scale, w.ID, 8, false)
+		c.state(c.get(name, scale), before.Count)
+		next, granted := c.take(name, scale, limit, 2)
+		if !granted {
+			c.Errorf("after %s a take is refused", name)
+		}
+		c.giveBack(name, scale, w.ID, 8, false)
+		c.state(c.get(name, scale), next.Count)
+	}
+}
+
+// testRollingGiveBackLater makes random takes and gives them back later. Whatever is given back when,
+// no interval has more than its limit.
+func testRollingGiveBackLater(c rolling) {
+	random := rand.New(rand.NewPCG(11, 12))
+	unit := c.stretch(time.Millisecond)
+	scale := 1000 * unit
+	const limit = 10
+	type taken struct {
+		grant
+		id   int64
+		left uint64 // of n
+	}
+	var all []taken
+	for range 3000 {
+		n := 1 + random.Uint64N(5)
+		if w, granted := c.take("k", scale, limit, n); granted {
+			all = append(all, taken{grant{c.Clock.Now(), n}, w.ID, n})
+		}
+		if len(all) > 0 && random.IntN(3) == 0 {
+			h := &all[len(all)-1-random.IntN(min(4, len(all)))]
+			back := random.Uint64N(h.left + 1)
+			ok, err := c.taker.GiveBack(c.Context(), "k", scale, h.id, back)
+			if err != nil || ok && back > 0 && c.Clock.Now().Sub(h.at) >= 2*scale {
+				c.Fatalf("GiveBack returns %v, %v %v after the take", ok, err, c.Clock.Now().Sub(h.at))
+			}
+			if h.left -= back; ok {
+				h.n -= back
+			}
+		}
+		c.Clock.Advance(time.Duration(random.Int64N(120)) * unit)
+	}
+	grants := make([]grant, len(all))
+	for i := range all {
+		grants[i] = all[i].grant
+	}
+	c.checkIntervals(grants, scale, limit)
+}
+
+// testRollingHeld gives back most of what is granted, at one time.
+func testRollingHeld(c rolling) {
+	limit := c.bounded(200)
+	var held atomic.Int64
+	concurrently(20_000, func(i int) {
+		n := uint64(1 + i%5)
+		w, granted, err := c.taker.Take(c.Context(), "k", time.Hour, limit, n)
+		if err != nil {
+			c.Errorf("Take: %v", err)
+		}
+		if !granted {
+			return
+		}
+		held.Add(int64(n))
+		if i/goroutines%8 == 7 {
+			return
+		}
+		ok, err := c.taker.GiveBack(c.Context(), "k", time.Hour, w.ID, n)
+		if err != nil || !ok && !c.MayLose {
+			c.Errorf("GiveBack returns %v, %v", ok, err)
+		}
+		if ok {
+			held.Add(-int64(n))
+		}
+	})
+	c.state(c.get("k", time.Hour), uint64(held.Load()))
+}
+
+func testRollingOppositeOrder(c rolling) { testOppositeOrder(c.takes) }
+
+func testRollingPeek(c rolling) {
+	peeker, ok := c.Backend.(window.Peeker)
+	if !ok {
+		return
+	}
+	scale := c.stretch(10 * time.Second)
+	peek := func(limit, n uint64) window.Window {
+		w, err := peeker.Peek(c.Context(), "k", scale, limit, n)
+		if err != nil {
+			c.Fatalf("Peek: %v", err)
+		}
+		return w
+	}
+	for _, n := range []uint64{0, 1, 10} {
+		if w := peek(10, n); w.Refused {
+			c.Errorf("Peek of %d returns %+v", n, w)
+		}
+		c.none(c.get("k", scale))
+	}
+	c.take("k", scale, 10, 8)
+	c.Clock.Advance(scale / 100)
+	was := c.get("k", scale)
+	c.state(peek(10, 2), 8)
+	for _, n := range []uint64{1, 2, 3, 10, 11} {
+		w := peek(10, n)
+		c.state(w, 8)
+		c.still("k", scale, was)
+		if taken := c.hit("k", scale, 10, max(n, 3)); w.Refused != (n > 2) || w.Refused && w.RetryAfter != taken.RetryAfter {
+			c.Errorf("Peek of %d returns %+v, Hit %+v", n, w, taken)
+		}
+	}
+}

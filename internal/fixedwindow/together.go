@@ -1,0 +1,233 @@
+package fixedwindow
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+// maxTogether bounds the takes that are made together, so that a call fits one read of a server.
+const maxTogether = 12
+
+// takeTogether makes takes of known windows with one call for each link, one link after the other. If
+// one is refused, it gives back the others, with one call for each link. If a window is known to have
+// no room, it reads all of them, unless that was done not long ago.
+//
+// It is not done if a window is not known, if a hit or take on one of them is in flight, as others
+// then share the next request, or if windows are aligned.
+func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
+	switch known, recent, fit := b.recallAll(takes); {
+	case !known:
+		return false, false, false, nil
+	case !fit && recent:
+		return true, false, false, nil
+	case !hold(b, takes):
+		return false, false, false, nil
+	}
+	defer release(takes)
+	known, recent, fit := b.recallAll(takes)
+	if known && !fit && !recent {
+		if err := b.readTogether(ctx, takes); err != nil {
+			return true, false, false, err
+		}
+		known, _, fit = b.recallAll(takes)
+	}
+	switch {
+	case !known:
+		return false, false, false, nil
+	case !fit:
+		return true, false, false, nil
+	}
+	return b.countTogether(ctx, takes)
+}
+
+// recallAll sets the windows of takes to what is known of them, and reports whether all takes fit.
+func (b *Backend[T]) recallAll(takes []take[T]) (known, recent, fit bool) {
+	recent, fit = true, true
+	for i := range takes {
+		knownOne, recentOne := b.recall(&takes[i])
+		if !knownOne {
+			return false, false, false
+		}
+		recent, fit = recent && recentOne, fit && takes[i].fits()
+	}
+	return true, recent, fit
+}
+
+// hold holds the coalescers of takes. It returns false, and holds none, if the takes can't be made
+// together.
+func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
+	if len(takes) > maxTogether {
+		return false
+	}
+	for i := range takes {
+		t := &takes[i]
+		e := b.table.find(entryKey{t.Key, t.Scale})
+		if e == nil || t.N == 0 {
+			release(takes[:i])
+			return false
+		}
+		s, ok := e.windows.(*slots[T])
+		if !ok || !e.coalescer.TryHold() {
+			release(takes[:i])
+			return false
+		}
+		t.slots = s
+	}
+	return true
+}
+
+// release releases the coalescers of takes.
+func release[T codec.Value](takes []take[T]) {
+	for i := range takes {
+		takes[i].slots.entry.coalescer.Release(takes[i].uncertain)
+	}
+}
+
+// ofLink returns how many of the takes have the link of the first one.
+func ofLink[T codec.Value](takes []take[T]) int {
+	n := 1
+	for n < len(takes) && takes[n].slots.link == takes[0].slots.link {
+		n++
+	}
+	return n
+}
+
+// callFor returns an empty call for the records of takes.
+func (b *Backend[T]) callFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
+	cl := takes[0].slots.call(a)
+	for i := range takes {
+		other := takes[i].slots.bound()
+		cl.Bound.Known = cl.Bound.Known && other.Unit == cl.Bound.Unit
+		cl.Bound.Most = max(cl.Bound.Most, other.Most)
+	}
+	return cl
+}
+
+// readTogether reads the known windows, with one call for each link.
+func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
+	for len(takes) > 0 {
+		n := ofLink(takes)
+		part := takes[:n]
+		takes = takes[n:]
+		cl := b.callFor(part, conn.Interruptible)
+		ids := make([]slot.ID, n)
+		for i := range part {
+			s := part[i].slots
+			known, _ := s.current()
+			ids[i] = known.Slot
+			s.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
+		}
+		from, to, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
+		if err != nil {
+			return err
+		}
+		for i := range part {
+			s := part[i].slots
+			if _, live := s.learnRead(ids[i], cl.Replies[i], from, to); !live {
+				s.forget()
+			}
+		}
+		b.calls.Put(cl)
+	}
+	return nil
+}
+
+// countTogether makes the takes. It is not done if a window was over by then.
+func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
+	for begun := 0; begun < len(takes); {
+		part := takes[begun:]
+		part = part[:ofLink(part)]
+		lost, fit, sent, err := b.countOn(ctx, part)
+		if begun += len(part); !lost && fit && err == nil {
+			continue
+		}
+		for asked := takes[:begun]; len(asked) > 0; {
+			n := ofLink(asked)
+			b.giveBackTogether(context.WithoutCancel(ctx), asked[:n])
+			asked = asked[n:]
+		}
+		return !lost || err != nil, false, sent || err != nil && begun > len(part), err
+	}
+	return true, true, false, nil
+}
+
+// countOn makes the takes of windows with one link. Lost says that a window was over by then, and
+// fit that all takes are within their limits.
+func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, sent bool, err error) {
+	now := b.now()
+	cl := b.callFor(part, conn.SingleRead)
+	for i := range part {
+		t := &part[i]
+		known, _ := t.slots.current()
+		t.action = t.slots.Join(slot.Window{Slot: known.Slot, Until: known.until})
+		t.slots.addJoin(cl, t.action, t.N)
+	}
+	from, to, c, sent, err := part[0].slots.askOnLink(ctx, cl)
+	if err != nil {
+		for i := range part {
+			part[i].uncertain = sent
+		}
+		return false, false, sent, err
+	}
+	fit = true
+	for i := range part {
+		t := &part[i]
+		batch := coalesce.Batch{Hits: 1, Sum: t.N, Limit: t.Limit.Limit, Takes: true, Now: now}
+		o := t.slots.joined(t.action, batch, cl.Replies[2*i:], from, to, c)
+		if o.Err != nil {
+			sent, err = true, o.Err
+			continue
+		}
+		lost = lost || !o.Counted
+		t.counted = o.Counted && !o.Full
+		t.window = windowOf(o.Result)
+		fit = fit && t.counted && t.window.Count <= t.Limit.Limit
+		if o.Full {
+			t.window.Count -= t.N
+		}
+	}
+	b.calls.Put(cl)
+	return lost, fit, sent, err
+}
+
+// giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
+// windows end.
+func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
+	cl := b.callFor(part, conn.SingleRead)
+	var link *link[T]
+	var c *conn.Conn[T]
+	var deadline, by time.Time
+	for i := range part {
+		t := &part[i]
+		if !t.counted {
+			continue
+		}
+		s := t.slots
+		a, ok := s.ReturnHits(s.taken.window, time.Now())
+		if t.counted = ok; !ok {
+			continue
+		}
+		s.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})
+		deadline, by = earlier(deadline, s.Deadline(a)), earlier(by, a.By)
+		link, c = s.link, s.taken.conn
+	}
+	if c == nil {
+		b.calls.Put(cl)
+		return
+	}
+	if _, err := link.doBy(ctx, c, cl, deadline, by); err != nil {
+		return
+	}
+	b.calls.Put(cl)
+	for i := range part {
+		if t := &part[i]; t.counted {
+			t.slots.Refuse(t.N)
+			t.window.Count -= min(t.window.Count, t.N)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package algorithms_test checks the limits of all algorithms over every interval of time.
+package algorithms_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/intervals"
+	"github.com/throttr-go/throttr/window"
+)
+
+// bound is what an algorithm guarantees for the hits that it has allowed. It returns an error that
+// names an interval with more.
+type bound func(r rate, allowed []intervals.Hit) error
+
+// bounds are those of the algorithms.
+var bounds = map[window.Algorithm]bound{
+	window.PerKey:      inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
+	window.Aligned:     inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
+	window.Sliding:     inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
+	window.SlidingLog:  inEveryScale(func(limit uint64) uint64 { return limit }),
+	window.TokenBucket: beyondTheRate,
+}
+
+// inEveryScale is a bound on the hits in any interval as long as the scale.
+func inEveryScale(most func(limit uint64) uint64) bound {
+	return func(r rate, allowed []intervals.Hit) error {
+		if busiest := intervals.Busiest(allowed, r.scale); busiest.Hits > most(r.limit) {
+			return fmt.Errorf("%v: in the %v from %v on, %d hits were allowed", r, r.scale, busiest.From, busiest.Hits)
+		}
+		return nil
+	}
+}
+
+// beyondTheRate is the bound of token buckets: in any interval, limit and what refills meanwhile.
+func beyondTheRate(r rate, allowed []intervals.Hit) error {
+	if worst := intervals.Burst(allowed, r.scale, r.limit); worst.Hits > r.limit {
+		return fmt.Errorf("%v: in an interval from %v on, %d hits more were allowed than refill in it", r, worst.From, worst.Hits)
+	}
+	return nil
+}
+
+// holds returns an error if the bound of an algorithm does not hold for all patterns of arrival and all
+// rates, which make a million hits together. It calls report with what was allowed for each.
+func holds(algorithm window.Algorithm, start func(rate) limiter, report func(pattern string, r rate, allowed []intervals.Hit)) error {
+	random, rates := rand.New(rand.NewPCG(3, 4)), ratesOf(algorithm)
+	for _, p := range patterns {
+		for _, r := range rates {
+			allowed := call(start(r), p.start(random, r), hitsOf(len(patterns)*len(rates)))
+			if err := bounds[algorithm](r, allowed); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			report(p.name, r, allowed)
+		}
+	}
+	return nil
+}
+
+// TestLimitsHoldInEveryInterval makes a million hits with each algorithm, at random times and at the
+// worst ones, on a virtual clock. It logs the most that were allowed in any interval of a scale.
+//
+//evidence:limits Each algorithm keeps its bound in every interval, not only in aligned ones, for a million hits at random and adversarial times
+func TestLimitsHoldInEveryInterval(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			t.Parallel()
+			var most intervals.Interval
+			var rateOf rate
+			var of string
+			err := holds(algorithm, func(r rate) limiter { return inMemory(t, algorithm, r) },
+				func(pattern string, r rate, allowed []intervals.Hit) {
+					busiest := intervals.Busiest(allowed, r.scale)
+					if rateOf.limit == 0 || busiest.Hits*rateOf.limit > most.Hits*r.limit {
+						most, rateOf, of = busiest, r, pattern
+					}
+				})
+			require.NoError(t, err)
+			t.Logf("at most %d in %v, where the limit is %v (hits %s)", most.Hits, rateOf.scale, rateOf, of)
+		})
+	}
+}
+
+// TestWorstCasesAreReached shows that the bounds of the documents are not too high.
+func TestWorstCasesAreReached(t *testing.T) {
+	for algorithm, most := range map[window.Algorithm]uint64{
+		window.PerKey: 199, window.Aligned: 200, window.Sliding: 199, window.SlidingLog: 100, window.TokenBucket: 199,
+	} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			worst, random := uint64(0), rand.New(rand.NewPCG(5, 6))
+			for _, p := range patterns {
+				r := rate{time.Second, 100}
+				allowed := call(inMemory(t, algorithm, r), p.start(random, r), 2000)
+				worst = max(worst, intervals.Busiest(allowed, r.scale).Hits)
+			}
+			require.Equal(t, most, worst)
+		})
+	}
+}
+
+// TestReferenceLimitersKeepTheBounds shows that the bounds follow from the definitions.
+func TestReferenceLimitersKeepTheBounds(t *testing.T) {
+	ignore := func(string, rate, []intervals.Hit) {}
+	for algorithm, start := range references {
+		require.NoError(t, holds(algorithm, start, ignore), "%v", algorithm)
+	}
+}
+
+// TestFaultyLimitersAreFound plants a fault in each limiter.
+func TestFaultyLimitersAreFound(t *testing.T) {
+	ignore := func(string, rate, []intervals.Hit) {}
+	for _, f := range faulty {
+		err := holds(f.algorithm, f.start, ignore)
+		require.Error(t, err, "%v: %s", f.algorithm, f.fault)
+		t.Logf("%v: %s: %v", f.algorithm, f.fault, err)
+	}
+}

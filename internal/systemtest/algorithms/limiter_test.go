@@ -1,0 +1,79 @@
+package algorithms_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// rate is what a limiter allows.
+type rate struct {
+	scale time.Duration
+	limit uint64
+}
+
+func (r rate) String() string { return fmt.Sprintf("%d in %v", r.limit, r.scale) }
+
+// ratesOf returns the rates of the tests of an algorithm.
+func ratesOf(algorithm window.Algorithm) []rate {
+	rates := []rate{
+		{time.Second, 100},
+		{time.Minute, 1000},
+		{7 * time.Second, 3}, // not a whole number of nanoseconds per hit
+		{time.Hour, 1},
+		{time.Millisecond, 7000},
+	}
+	if algorithm == window.SlidingLog {
+		return rates
+	}
+	return append(rates, rate{time.Millisecond, 7_000_000}) // less than a nanosecond per hit
+}
+
+// decision is that of a limiter on a hit.
+type decision struct {
+	allowed    bool
+	retryAfter time.Duration // 0 if allowed
+	count      uint64        // with the hit if it was allowed; 0 if the limiter does not tell
+}
+
+// limiter decides on a hit of n, at a time that is not before that of the hit before. Time 0 is a
+// multiple of every scale.
+type limiter func(at time.Duration, n uint64) decision
+
+// algorithms are those of package memory.
+var algorithms = []window.Algorithm{window.PerKey, window.Aligned, window.Sliding, window.SlidingLog, window.TokenBucket}
+
+// inMemory returns a limiter of package memory. It makes hits and takes in turns, in each of the ways
+// in which a RateLimit can: they must be the same.
+func inMemory(t *testing.T, algorithm window.Algorithm, r rate) limiter {
+	t.Helper()
+	now := time.Unix(0, 0)
+	backend := memory.New(memory.WithAlgorithm(algorithm), memory.WithClock(func() time.Time { return now }))
+	t.Cleanup(func() { backend.Close() })
+	ctx := t.Context()
+	plain := throttr.NewRateLimit(backend)
+	observed := throttr.NewRateLimit(backend, throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {})))
+	ways := []func(n uint64) (throttr.Result, error){
+		func(n uint64) (throttr.Result, error) { return plain.HitN(ctx, "k", r.scale, r.limit, n) },
+		func(n uint64) (throttr.Result, error) { return plain.Take(ctx, "k", r.scale, r.limit, n) },
+		func(n uint64) (throttr.Result, error) { return observed.HitN(ctx, "k", r.scale, r.limit, n) },
+		func(n uint64) (throttr.Result, error) { return observed.Take(ctx, "k", r.scale, r.limit, n) },
+	}
+	calls := 0
+	return func(at time.Duration, n uint64) decision {
+		now = time.Unix(0, int64(at))
+		calls++
+		res, err := ways[calls%len(ways)](n)
+		if err != nil { // require takes as long as a hit
+			require.NoError(t, err)
+		}
+		return decision{res.Allowed, res.RetryAfter, res.Count}
+	}
+}

@@ -1,0 +1,25 @@
+package lease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// A key that is not hot behaves as in the backend, except that denied hits are refused and count
+// nothing. The blocks of hot keys are tested by the other tests: Count is a place,
+// Get shows the places of blocks, and a hit can be denied although places are left.
+func TestConformance(t *testing.T) {
+	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
+		store := memory.New(memory.WithClock(time.Now))
+		leases := lease.New(store, time.Hour, lease.WithKeys(func(string) bool { return false }))
+		t.Cleanup(func() {
+			leases.Close()
+			store.Close()
+		})
+		return backendtest.Subject{Backend: leases, Clock: backendtest.BubbleClock{}, SkipsDenied: true, RefusesHits: true}
+	})
+}

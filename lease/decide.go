@@ -1,0 +1,76 @@
+package lease
+
+import "time"
+
+const (
+	// share is the part of the places left that one block may take, so that other processes
+	// find some, too.
+	share = 8
+	// slow is how many times the goal a block lasts before blocks become smaller.
+	slow = 4
+	// drift is the part of a time by which the clocks of a process and a server may differ.
+	drift = 1000
+)
+
+// goalFor returns how long a block should last: a block that is spent sooner makes the next one
+// larger.
+func goalFor(age time.Duration) time.Duration { return max(age/8, time.Millisecond) }
+
+// sizeAfter returns the size of blocks after one of the given size was spent.
+func sizeAfter(size, spent uint64, took, goal time.Duration) uint64 {
+	switch {
+	case took < goal && spent >= size: // a smaller one says nothing
+		return size + min(size, 1<<62)
+	case took > slow*goal:
+		return max(size/2, 1)
+	}
+	return size
+}
+
+// blockSize returns how many places to take. Size is what the speed of the hits asks for, need what
+// the caller needs, waiting what other callers wait for, count the last known count, and most how
+// many may be held.
+func blockSize(size, need, waiting, limit, count, most uint64) uint64 {
+	left := limit - min(limit, count)
+	n := max(min(size, left/share), min(waiting, left))
+	return max(min(n, most), need)
+}
+
+// smaller returns how many places to take after a take of n was refused in a window with a count.
+// It returns false if what is needed does not fit either.
+func smaller(n, need, limit, count uint64) (uint64, bool) {
+	left := limit - min(limit, count)
+	if n <= need || need > left {
+		return 0, false
+	}
+	return max(min(n/2, left/share), need), true
+}
+
+// markOf returns the place of a block whose taking starts the take of the next block: a quarter is
+// left.
+func markOf(size uint64) uint64 { return size - size/4 }
+
+// diesAt returns when a block dies: its window may be over. Left is what the answer to the take says
+// is left of the window, by at most precision too much. It was true after the take was sent. Times are
+// those of the monotonic clock.
+func diesAt(sent, left, precision time.Duration) time.Duration {
+	return sent + left - left/drift - precision
+}
+
+// untilOf returns until when a block is used: until it dies, but not longer than age, because
+// somebody may have reset its window.
+func untilOf(sent, dies, age time.Duration) time.Duration { return min(dies, sent+age) }
+
+// denialFor returns for how long a refusal is remembered.
+func denialFor(scale, age time.Duration) time.Duration {
+	return min(age, max(scale/10, 10*time.Millisecond))
+}
+
+// returnable returns how many of the places of a block can be given back. The first place of a window
+// stays: without any, servers take the window for an unused one.
+func returnable(left, size, first uint64) uint64 {
+	if left == size && first == 0 && left > 0 {
+		return left - 1
+	}
+	return left
+}

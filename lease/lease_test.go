@@ -1,0 +1,342 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/window"
+)
+
+const key, age = "k", 100 * time.Millisecond
+
+// run runs a test in virtual time, with where windows are kept.
+func run(t *testing.T, f func(t *testing.T, store lease.Store)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		defer store.Close()
+		f(t, store)
+	})
+}
+
+// open returns a backend that is closed at the end of the test.
+func open(t *testing.T, store lease.Store, opts ...lease.Option) *lease.Backend {
+	b := lease.New(store, age, opts...)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+// hit makes a hit and returns whether it is allowed.
+func hit(t testing.TB, b window.Backend, scale time.Duration, limit, n uint64) bool {
+	t.Helper()
+	w, err := b.Hit(t.Context(), key, scale, limit, n)
+	require.NoError(t, err)
+	return !w.Refused
+}
+
+// heat makes a key hot.
+func heat(t testing.TB, b *lease.Backend, scale time.Duration, limit uint64) {
+	t.Helper()
+	for range 2 * lease.HotHits {
+		require.True(t, hit(t, b, scale, limit, 1))
+	}
+	require.Equal(t, 1, b.Stats().Keys)
+}
+
+func TestHotKeyIsServedFromBlocks(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		n := &network{Store: store, shortest: time.Millisecond, seen: new(windows)}
+		b := open(t, n)
+		const limit = 10_000
+		for i := range uint64(limit) {
+			w, err := b.Hit(t.Context(), key, time.Hour, limit, 1)
+			require.NoError(t, err)
+			require.Equal(t, i+1, w.Count)
+			time.Sleep(10 * time.Microsecond)
+		}
+		require.False(t, hit(t, b, time.Hour, limit, 1), "the limit is used")
+		require.Less(t, n.takes.Load(), int64(400))
+		s := b.Stats()
+		require.Zero(t, s.Held+s.Lost)
+	})
+}
+
+func TestColdKeysGoToTheBackend(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		n := &network{Store: store, seen: new(windows)}
+		b := open(t, n)
+		for i := range 200 {
+			require.True(t, hit(t, b, time.Hour, 1000, 1))
+			time.Sleep(age / (lease.HotHits / 2))
+			require.Equal(t, int64(i+1), n.takes.Load())
+		}
+		require.Zero(t, b.Stats())
+	})
+}
+
+func TestIdleBlocksAreGivenBack(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store)
+		heat(t, b, time.Hour, 10_000)
+		time.Sleep(5 * age)
+		w, err := b.Get(t.Context(), key, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, uint64(2*lease.HotHits), w.Count, "only hits are counted")
+		s := b.Stats()
+		require.Zero(t, s.Keys)
+		require.Zero(t, s.Held)
+		require.Zero(t, s.Lost)
+		require.NotZero(t, s.Returned)
+	})
+}
+
+func TestCloseGivesBack(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := lease.New(store, age)
+		heat(t, b, time.Hour, 10_000)
+		require.NoError(t, b.Close())
+		w, err := store.Get(t.Context(), key, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, uint64(2*lease.HotHits), w.Count)
+		require.NoError(t, b.Close())
+		_, err = b.Hit(t.Context(), key, time.Hour, 10_000, 1)
+		require.ErrorIs(t, err, window.ErrClosed)
+	})
+}
+
+func TestDeniedHitsCountNothing(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store)
+		require.True(t, hit(t, b, time.Hour, 100, 95))
+		for range 200 { // the key becomes hot
+			require.False(t, hit(t, b, time.Hour, 100, 6))
+		}
+		for range 5 {
+			require.True(t, hit(t, b, time.Hour, 100, 1))
+		}
+		require.False(t, hit(t, b, time.Hour, 100, 1))
+		w, err := store.Get(t.Context(), key, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, uint64(100), w.Count)
+	})
+}
+
+func TestHitOverTheLimitIsDenied(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store)
+		for _, limit := range []uint64{0, 4} {
+			w, err := b.Hit(t.Context(), key, time.Hour, limit, 5)
+			require.NoError(t, err)
+			require.True(t, w.Refused)
+			require.Equal(t, time.Hour, w.Left)
+		}
+		w, err := store.Get(t.Context(), key, time.Hour)
+		require.NoError(t, err)
+		require.Zero(t, w)
+	})
+}
+
+func TestOtherLimitsHaveBlocksOfTheirOwn(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store)
+		heat(t, b, time.Hour, 10_000)
+		small := 0
+		for range 500 {
+			if hit(t, b, time.Hour, 200, 1) {
+				small++
+			}
+		}
+		require.LessOrEqual(t, small, 200-2*lease.HotHits)
+		require.Greater(t, small, 0)
+		require.True(t, hit(t, b, time.Hour, 10_000, 1))
+	})
+}
+
+func TestOwnSetAndResetDropBlocks(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store)
+		heat(t, b, time.Hour, 10_000)
+		require.NoError(t, b.Reset(t.Context(), key, time.Hour))
+		w, err := b.Hit(t.Context(), key, time.Hour, 10_000, 1)
+		require.NoError(t, err)
+		require.LessOrEqual(t, w.Count, uint64(64), "a place of the new window")
+		_, err = b.Set(t.Context(), key, time.Hour, 10_000)
+		require.NoError(t, err)
+		require.False(t, hit(t, b, time.Hour, 10_000, 1))
+		n, err := b.Delete(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.True(t, hit(t, b, time.Hour, 10_000, 1))
+	})
+}
+
+func TestSetOfOthersShowsWithinTheAge(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store)
+		heat(t, b, time.Hour, 1_000_000)
+		for range 20 { // until blocks are large
+			for range 1000 {
+				hit(t, b, time.Hour, 1_000_000, 1)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		_, err := store.Set(t.Context(), key, time.Hour, 1_000_000)
+		require.NoError(t, err)
+		require.True(t, hit(t, b, time.Hour, 1_000_000, 1), "a place of a block")
+		for range 100 {
+			time.Sleep(age / 100)
+			hit(t, b, time.Hour, 1_000_000, 1)
+		}
+		require.False(t, hit(t, b, time.Hour, 1_000_000, 1))
+		require.NoError(t, store.Reset(t.Context(), key, time.Hour))
+		time.Sleep(age)
+		require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
+	})
+}
+
+func TestMaxLeaseBoundsWhatIsHeld(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		n := &network{Store: store, shortest: time.Millisecond, seen: new(windows)}
+		b := open(t, n, lease.WithMaxLease(50))
+		for range 10_000 {
+			require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
+			require.LessOrEqual(t, b.Stats().Held, uint64(50))
+			time.Sleep(100 * time.Microsecond)
+		}
+	})
+}
+
+func TestMaxKeysBoundsTheBlocks(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := open(t, store, lease.WithMaxKeys(3), lease.WithKeys(func(key string) bool { return key != "k0" }))
+		for range 200 {
+			for i := range 10 {
+				_, err := b.Hit(t.Context(), fmt.Sprint("k", i), time.Hour, 1000, 1)
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, 3, b.Stats().Keys)
+		for i := range 10 {
+			w, err := b.Get(t.Context(), fmt.Sprint("k", i), time.Hour)
+			require.NoError(t, err)
+			if i == 0 {
+				require.Equal(t, uint64(200), w.Count, "a key that has no leases")
+			}
+			require.GreaterOrEqual(t, w.Count, uint64(200))
+		}
+	})
+}
+
+func TestErrorsOfTheBackendAreReturned(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		n := &network{Store: store, shortest: time.Millisecond, longest: 2 * time.Millisecond, seen: new(windows)}
+		b := open(t, n)
+		heat(t, b, time.Hour, 1_000_000)
+		n.broken.Store(true)
+		var failed error
+		for range 1000 {
+			if _, failed = b.Hit(t.Context(), key, time.Hour, 1_000_000, 1); failed != nil {
+				break
+			}
+		}
+		require.ErrorIs(t, failed, errLost)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		_, err := b.Hit(ctx, key, time.Hour, 1_000_000, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(begun), 2*time.Millisecond)
+		n.broken.Store(false)
+		time.Sleep(time.Second)
+		require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
+	})
+}
+
+// world is how processes and their network behave.
+type world struct {
+	processes, callers int
+	limit              uint64
+	scale              time.Duration
+	shortest, longest  time.Duration // of a way
+	pause              time.Duration // between the hits of a caller, at most
+	lose               float64
+	imprecise          time.Duration
+	stumble            time.Duration // how long processes stop at most
+	deaths             bool
+	most               uint64 // places of a hit
+	for_               time.Duration
+}
+
+// play lets processes make hits, and returns the windows.
+func (w world) play(t *testing.T, store lease.Store) *windows {
+	ws := new(windows)
+	var all sync.WaitGroup
+	end := time.Now().Add(w.for_)
+	for range w.processes {
+		n := &network{Store: store, shortest: w.shortest, longest: w.longest, lose: w.lose, imprecise: w.imprecise, seen: ws}
+		b := open(t, n)
+		if w.stumble > 0 {
+			b.Stumble(200, w.stumble)
+		}
+		death := end
+		if w.deaths && rand.IntN(3) == 0 {
+			death = time.Now().Add(rand.N(w.for_))
+		}
+		for range w.callers {
+			all.Go(func() {
+				for time.Now().Before(death) {
+					k := 1 + rand.Uint64N(w.most)
+					got, asked, err := b.HitAndSource(t.Context(), key, w.scale, w.limit, k)
+					if err == nil && !got.Refused {
+						ws.allow(k, got, asked)
+					}
+					if err != nil && !errors.Is(err, errLost) {
+						t.Errorf("hit: %v", err)
+					}
+					time.Sleep(rand.N(w.pause))
+				}
+			})
+		}
+	}
+	all.Wait()
+	return ws
+}
+
+func TestProcessesTogetherNeverExceedTheLimit(t *testing.T) {
+	for name, w := range map[string]world{
+		"quick network":  {shortest: 100 * time.Microsecond, longest: 200 * time.Microsecond},
+		"slow network":   {shortest: 10 * time.Millisecond, longest: 100 * time.Millisecond},
+		"lost answers":   {shortest: time.Millisecond, longest: 10 * time.Millisecond, lose: 0.05},
+		"imprecise ends": {shortest: time.Millisecond, longest: 10 * time.Millisecond, imprecise: 50 * time.Millisecond},
+		"stops":          {shortest: time.Millisecond, longest: 10 * time.Millisecond, stumble: 300 * time.Millisecond},
+		"deaths":         {shortest: time.Millisecond, longest: 10 * time.Millisecond, deaths: true},
+		"everything": {shortest: 100 * time.Microsecond, longest: 50 * time.Millisecond, imprecise: 20 * time.Millisecond,
+			stumble: 300 * time.Millisecond, lose: 0.02, deaths: true},
+	} {
+		for _, most := range []uint64{1, 5} {
+			t.Run(fmt.Sprintf("%s/%d", name, most), func(t *testing.T) {
+				run(t, func(t *testing.T, store lease.Store) {
+					w.processes, w.callers, w.limit, w.scale, w.most = 8, 4, 2000, 500*time.Millisecond, most
+					w.pause, w.for_ = 4*time.Millisecond, 5*time.Second
+					ws := w.play(t, store)
+					require.GreaterOrEqual(t, len(ws.all), 8)
+					used := uint64(0)
+					for i, s := range ws.all {
+						require.LessOrEqual(t, s.allowed, w.limit, "window %d", i)
+						used += s.allowed
+					}
+					require.Zero(t, ws.stray, "hits that were allowed while no window was open")
+					t.Logf("%.1f %% used of %d windows", 100*float64(used)/float64(w.limit*uint64(len(ws.all))), len(ws.all))
+				})
+			})
+		}
+	}
+}

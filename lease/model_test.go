@@ -1,0 +1,447 @@
+package lease
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The model: processes that share windows at a store, on one clock, in steps that anything can happen
+// between. Requests and answers travel for some time, and can be lost; processes stop and die; others
+// reset windows. All decisions are those of decide.go. After a run, nothing was allowed beyond a limit, or
+// after the end of a window.
+
+// rule is a rule that a run leaves out.
+type rule uint8
+
+const (
+	none           rule = iota
+	placeFirst          // the clock is read after the place is taken
+	fromSending         // blocks live from when their take was sent, and not from its answer
+	precisionRule       // the precision of the end is subtracted
+	driftRule           // the clocks may differ
+	oneStep             // what is left of a block is taken in one step
+	once                // a give-back is never repeated
+	sameWindow          // only the window that was taken from gets places back
+	ownLimit            // a block serves one limit
+	ageRule             // blocks end with their age
+	dropping            // an own Reset drops the blocks
+	droppingFlight      // and what is under way
+	rules
+)
+
+var ruleNames = [...]string{"none", "place first", "from sending", "precision", "drift", "one step", "once", "same window",
+	"own limit", "age", "dropping", "dropping what is under way"}
+
+const modelLimits = 2
+
+// modelLimit are the limits of the callers. The windows are the same.
+var modelLimit = [modelLimits]uint64{20, 12}
+
+// modelWindow is a window at the store.
+type modelWindow struct {
+	id         int64
+	start, end time.Duration // end: unless it was reset
+	reset      time.Duration // 0: it was not
+	count      uint64
+	allowed    [modelLimits]uint64 // to callers of each limit
+}
+
+// modelBlock is a block of a process.
+type modelBlock struct {
+	id          int64
+	limit       int // of modelLimit
+	size, first uint64
+	spent       uint64
+	until, dies time.Duration // of the process's clock
+	window      *modelWindow
+	drops       int
+}
+
+// modelProcess is a process. Its clock is ahead, and a little fast or slow.
+type modelProcess struct {
+	ahead  time.Duration
+	speed  float64
+	blocks [modelLimits]*modelBlock
+	asking [modelLimits]bool
+	drops  int
+	dead   bool
+	resets map[int64]time.Duration // when its own Reset of a window had been answered
+}
+
+// event is a step that is due.
+type event struct {
+	at   time.Duration
+	what string
+	run  func()
+}
+
+type modelRun struct {
+	rand    *rand.Rand
+	without rule
+
+	scale, age, precision, step time.Duration
+
+	now     time.Duration
+	events  []event
+	windows []*modelWindow
+	open    *modelWindow
+	procs   []*modelProcess
+	trace   []string
+	fault   string
+}
+
+func (m *modelRun) log(format string, args ...any) {
+	m.trace = append(m.trace, fmt.Sprintf("%8v  ", m.now.Truncate(10*time.Microsecond))+fmt.Sprintf(format, args...))
+}
+
+// after runs a step after a time.
+func (m *modelRun) after(d time.Duration, what string, run func()) {
+	m.events = append(m.events, event{m.now + d, what, run})
+}
+
+// way is how long something travels or a process takes. Now and then that is long.
+func (m *modelRun) way() time.Duration {
+	switch m.rand.IntN(12) {
+	case 0:
+		return time.Duration(m.rand.Int64N(int64(m.scale / 2)))
+	case 1, 2, 3:
+		return 0
+	default:
+		return time.Duration(m.rand.Int64N(int64(m.scale / 64)))
+	}
+}
+
+// pause is how long a process stops between two steps.
+func (m *modelRun) pause() time.Duration {
+	if m.rand.IntN(10) == 0 {
+		return time.Duration(m.rand.Int64N(int64(m.scale)))
+	}
+	return 0
+}
+
+func (p *modelProcess) clock(now time.Duration) time.Duration {
+	return time.Duration(float64(now)*p.speed) + p.ahead
+}
+
+// window returns the open window of the store.
+func (m *modelRun) window() *modelWindow {
+	if m.open != nil && m.now >= m.open.end {
+		m.open = nil
+	}
+	return m.open
+}
+
+// take is a take at the store.
+func (m *modelRun) take(limit, n uint64) (w *modelWindow, granted bool) {
+	w = m.window()
+	if w == nil {
+		w = &modelWindow{id: int64(len(m.windows) + 1), start: m.now, end: m.now + m.scale}
+		m.windows, m.open = append(m.windows, w), w
+	}
+	if w.count+n > limit {
+		return w, false
+	}
+	w.count += n
+	return w, true
+}
+
+// ask lets a process take a block.
+func (m *modelRun) ask(p *modelProcess, limit int, n uint64) {
+	p.asking[limit] = true
+	sent, drops := p.clock(m.now), p.drops
+	if m.rand.IntN(20) == 0 { // the request is lost
+		m.after(m.way(), "no answer", func() { p.asking[limit] = false })
+		return
+	}
+	m.after(m.way(), "take", func() {
+		w, granted := m.take(modelLimit[limit], n)
+		m.log("store: take of %d within %d of window %d: %v, count %d", n, modelLimit[limit], w.id, granted, w.count)
+		left, count := w.end-m.now, w.count
+		left += time.Duration(m.rand.Int64N(int64(m.precision + 1)))
+		lost := m.rand.IntN(20) == 0
+		m.after(m.way(), "answer", func() {
+			p.asking[limit] = false
+			if lost || p.dead {
+				return
+			}
+			if !granted {
+				if less, ok := smaller(n, 1, modelLimit[limit], count); ok {
+					m.ask(p, limit, less)
+				}
+				return
+			}
+			m.install(p, &modelBlock{id: w.id, limit: limit, size: n, first: count - n, window: w, drops: drops}, sent, left)
+		})
+	})
+}
+
+// install makes a block that was taken the block of a process.
+func (m *modelRun) install(p *modelProcess, b *modelBlock, sent, left time.Duration) {
+	if m.without == fromSending {
+		sent = p.clock(m.now)
+	}
+	precision := m.precision
+	if m.without == precisionRule {
+		precision = 0
+	}
+	if m.without == driftRule {
+		left += left / drift
+	}
+	b.dies = diesAt(sent, left, precision)
+	b.until = untilOf(sent, b.dies, m.age)
+	if m.without == ageRule {
+		b.until = b.dies
+	}
+	if b.drops != p.drops && m.without != droppingFlight {
+		m.retire(p, b)
+		return
+	}
+	old := p.blocks[b.limit]
+	p.blocks[b.limit] = b
+	if old != nil {
+		m.retire(p, old)
+	}
+}
+
+// retire takes what is left of a block and gives it back.
+func (m *modelRun) retire(p *modelProcess, b *modelBlock) {
+	left := b.size - min(b.spent, b.size)
+	back := func() {
+		n := returnable(left, b.size, b.first)
+		if p.clock(m.now) < b.dies && n > 0 {
+			m.giveBack(p, b, n)
+		}
+	}
+	if m.without == oneStep { // others take places in between
+		m.after(m.pause(), "give back", func() {
+			b.spent = retired
+			back()
+		})
+		return
+	}
+	b.spent = retired
+	back()
+}
+
+// giveBack gives n places back.
+func (m *modelRun) giveBack(p *modelProcess, b *modelBlock, n uint64) {
+	lost := m.rand.IntN(4) == 0
+	m.after(m.way(), "give back", func() {
+		w := m.window()
+		if w == nil || w != b.window && m.without != sameWindow {
+			return
+		}
+		w.count -= min(n, w.count)
+		m.log("store: %d given back to window %d, count %d", n, w.id, w.count)
+		if lost && m.without == once && !p.dead {
+			m.giveBack(p, b, n)
+		}
+	})
+}
+
+// hit lets a process make a hit.
+func (m *modelRun) hit(p *modelProcess, limit int) {
+	own := limit
+	if m.without == ownLimit && p.blocks[1-limit] != nil && m.rand.IntN(2) == 0 {
+		own = 1 - limit
+	}
+	b, begun := p.blocks[own], m.now
+	early := p.clock(m.now) // without the rule
+	m.after(m.pause(), "place", func() { m.place(p, b, limit, begun, early) })
+}
+
+// place takes a place of a block, and decides on the hit when the process goes on.
+func (m *modelRun) place(p *modelProcess, b *modelBlock, limit int, begun, early time.Duration) {
+	if p.dead {
+		return
+	}
+	if b == nil || b.spent >= b.size {
+		if !p.asking[limit] {
+			m.ask(p, limit, blockSize(1+m.rand.Uint64N(16), 1, 0, modelLimit[limit], 0, 8))
+		}
+		return
+	}
+	b.spent++
+	place := b.first + b.spent
+	m.after(m.pause(), "clock", func() {
+		now := p.clock(m.now)
+		if m.without == placeFirst {
+			now = early
+		}
+		if p.dead || now >= b.until {
+			if !p.dead && now < b.dies {
+				m.giveBack(p, b, 1)
+			}
+			return
+		}
+		m.allow(p, b, limit, place, begun)
+	})
+}
+
+// allow allows a hit, and checks it.
+func (m *modelRun) allow(p *modelProcess, b *modelBlock, limit int, place uint64, begun time.Duration) {
+	w := b.window
+	m.log("place %d of window %d is allowed with limit %d", place, w.id, modelLimit[limit])
+	w.allowed[limit]++
+	switch {
+	case m.now >= w.end:
+		m.fail("place %d of window %d is used %v after its end", place, w.id, m.now-w.end)
+	case w.reset > 0 && time.Duration(float64(m.now-w.reset)*(1-2.0/drift)) >= m.age:
+		m.fail("place %d of window %d is used %v after its Reset", place, w.id, m.now-w.reset)
+	case place > modelLimit[limit]:
+		m.fail("place %d is used with limit %d", place, modelLimit[limit])
+	}
+	if done, ok := p.resets[w.id]; ok && begun > done {
+		m.fail("window %d is used after an own Reset", w.id)
+	}
+	for i, most := range modelLimit { // callers with limits of at most one of them
+		sum := uint64(0)
+		for j, other := range modelLimit {
+			if other <= most {
+				sum += w.allowed[j]
+			}
+		}
+		if sum > most {
+			m.fail("%d are allowed in window %d, whose limit is %d", sum, w.id, modelLimit[i])
+		}
+	}
+}
+
+func (m *modelRun) fail(format string, args ...any) {
+	if m.fault == "" {
+		m.fault = fmt.Sprintf(format, args...)
+		m.log("FAULT: %s", m.fault)
+	}
+}
+
+// reset resets the window, for a process.
+func (m *modelRun) reset(i int) {
+	p := m.procs[i]
+	drop := func() {
+		if m.without != dropping {
+			for j, b := range p.blocks {
+				if p.blocks[j] = nil; b != nil {
+					m.retire(p, b)
+				}
+			}
+		}
+		p.drops++
+	}
+	drop()
+	m.after(m.way(), "reset", func() {
+		w := m.window()
+		m.log("store: Reset by process %d", i)
+		if w != nil {
+			w.reset = m.now
+			m.open = nil
+		}
+		m.after(m.way(), "reset done", func() {
+			drop()
+			if w != nil {
+				p.resets[w.id] = m.now
+			}
+		})
+	})
+}
+
+// run makes random steps and returns the fault, or "".
+func (m *modelRun) run(steps int) string {
+	m.scale = []time.Duration{time.Second, 100 * time.Second}[m.rand.IntN(2)]
+	m.age = []time.Duration{m.scale / 3, 10 * m.scale}[m.rand.IntN(2)]
+	m.precision = []time.Duration{0, m.scale / 50}[m.rand.IntN(2)]
+	m.step = m.scale / 100
+	for range 3 {
+		m.procs = append(m.procs, &modelProcess{
+			ahead: time.Duration(m.rand.Int64N(int64(time.Hour))), speed: 1 + (m.rand.Float64()-0.5)/drift,
+			resets: map[int64]time.Duration{},
+		})
+	}
+	for range steps {
+		if m.fault != "" {
+			break
+		}
+		// The next thing is something that is due, or something new.
+		next := -1
+		for i := range m.events {
+			if next < 0 || m.events[i].at < m.events[next].at {
+				next = i
+			}
+		}
+		if next >= 0 && (m.events[next].at <= m.now || m.rand.IntN(2) == 0) {
+			e := m.events[next]
+			m.events[next] = m.events[len(m.events)-1]
+			m.events = m.events[:len(m.events)-1]
+			m.now = max(m.now, e.at)
+			e.run()
+			continue
+		}
+		step := time.Duration(m.rand.Int64N(int64(m.step)))
+		if next >= 0 {
+			step = min(step, m.events[next].at-m.now)
+		}
+		m.now += step
+		m.something()
+	}
+	return m.fault
+}
+
+// something lets a process do something.
+func (m *modelRun) something() {
+	i := m.rand.IntN(len(m.procs))
+	p := m.procs[i]
+	limit := m.rand.IntN(modelLimits)
+	switch b := p.blocks[limit]; {
+	case p.dead:
+		if m.rand.IntN(20) == 0 {
+			m.procs[i] = &modelProcess{ahead: p.ahead, speed: p.speed, resets: map[int64]time.Duration{}}
+		}
+	case m.rand.IntN(100) == 0:
+		m.reset(i)
+	case m.rand.IntN(150) == 0:
+		m.log("process %d dies", i)
+		p.dead = true
+	case m.rand.IntN(30) == 0 && b != nil:
+		p.blocks[limit] = nil // idle
+		m.retire(p, b)
+	default:
+		for range 1 + m.rand.IntN(3) {
+			m.hit(p, limit)
+		}
+	}
+}
+
+func modelOf(seed uint64, without rule) *modelRun {
+	return &modelRun{rand: rand.New(rand.NewPCG(seed, 1)), without: without}
+}
+
+//evidence:limits Leases in a model: nothing is over with all rules, and something without each
+func TestModelNeverExceedsTheLimit(t *testing.T) {
+	runs := uint64(3000)
+	if testing.Short() {
+		runs = 300
+	}
+	for seed := range runs {
+		m := modelOf(seed, none)
+		if fault := m.run(600); fault != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, fault, strings.Join(m.trace, "\n"))
+		}
+	}
+}
+
+func TestModelFailsWithoutEachRule(t *testing.T) {
+	for without := none + 1; without < rules; without++ {
+		t.Run(ruleNames[without], func(t *testing.T) {
+			for seed := range uint64(20_000) {
+				m := modelOf(seed, without)
+				if fault := m.run(600); fault != "" {
+					t.Logf("seed %d: %s", seed, fault)
+					return
+				}
+			}
+			t.Error("nothing is over without it")
+		})
+	}
+}

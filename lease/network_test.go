@@ -1,0 +1,129 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// network is a backend that is some distance away. The tests use it in virtual time.
+type network struct {
+	lease.Store                     // where windows are kept
+	shortest, longest time.Duration // of a way
+	lose              float64       // the part of the requests that are lost, and of the answers
+	imprecise         time.Duration // how much too late the ends of windows may be
+
+	broken           atomic.Bool // everything is lost
+	takes, giveBacks atomic.Int64
+	seen             *windows
+}
+
+var errLost = errors.New("the connection is lost")
+
+// way is the way of a request or an answer.
+func (n *network) way(ctx context.Context) error {
+	d := n.shortest
+	if n.longest > n.shortest {
+		d += rand.N(n.longest - n.shortest)
+	}
+	if n.broken.Load() || rand.Float64() < n.lose {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d + 10*n.longest):
+			return errLost
+		}
+	}
+	time.Sleep(d)
+	return nil
+}
+
+// blur makes the end of a window as imprecise as it may be.
+func (n *network) blur(w *window.Window) {
+	if n.imprecise > 0 && w.ID != 0 {
+		late := rand.N(n.imprecise)
+		w.ExpiresAt, w.Left = w.ExpiresAt.Add(late), w.Left+late
+	}
+}
+
+func (n *network) Precision(time.Duration) time.Duration { return n.imprecise }
+
+func (n *network) Take(ctx context.Context, key string, scale time.Duration, limit, k uint64) (w window.Window, ok bool, err error) {
+	n.takes.Add(1)
+	if err := n.way(ctx); err != nil {
+		return w, false, err
+	}
+	w, ok, err = n.Store.Take(context.WithoutCancel(ctx), key, scale, limit, k)
+	if err == nil && ok {
+		n.seen.add(w)
+	}
+	n.blur(&w)
+	if lost := n.way(ctx); lost != nil {
+		return window.Window{}, false, lost
+	}
+	if w.ID != 0 {
+		w.Left = time.Until(w.ExpiresAt)
+	}
+	return w, ok, err
+}
+
+func (n *network) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, k uint64) (ok bool, err error) {
+	n.giveBacks.Add(1)
+	if err := n.way(ctx); err != nil {
+		return false, err
+	}
+	ok, err = n.Store.GiveBack(context.WithoutCancel(ctx), key, scale, id, k)
+	if lost := n.way(ctx); lost != nil {
+		return false, lost
+	}
+	return ok, err
+}
+
+// windows are the windows of one key that were open, and how many hits were allowed in each.
+type windows struct {
+	mu    sync.Mutex // guards what follows
+	all   []span
+	stray int // hits that were allowed while no window was open
+}
+
+type span struct {
+	id         int64
+	start, end time.Time
+	allowed    uint64
+}
+
+// add adds a window that was just taken from.
+func (ws *windows) add(w window.Window) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.all) == 0 || ws.all[len(ws.all)-1].id != w.ID {
+		ws.all = append(ws.all, span{id: w.ID, start: w.StartedAt, end: w.ExpiresAt})
+	}
+}
+
+// allow counts a hit of n that was allowed. If it got a place of a block, it was allowed when the clock
+// was read, which is Left before the end. Otherwise the backend has allowed it, in the window that it
+// says.
+func (ws *windows) allow(n uint64, w window.Window, asked bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	at := w.ExpiresAt.Add(-w.Left)
+	for i := range ws.all {
+		s := &ws.all[i]
+		if !asked && !at.Before(s.start) && at.Before(s.end) || asked && s.id == w.ID {
+			s.allowed += n
+			return
+		}
+	}
+	ws.stray++
+}
+
+// newStore returns where windows are kept. It must be closed.
+func newStore() *memory.Backend { return memory.New(memory.WithCleanPeriod(0)) }

@@ -1,0 +1,137 @@
+package lease
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	ways    = 4    // entries that a key can be in
+	cells   = 1024 // of the counters of keys that have no entry
+	hotHits = 32   // hits within the age that make a key hot
+)
+
+// table has the entries of hot keys. Each hash has a set of ways in which its entry can be, so finding
+// one takes no lock.
+type table struct {
+	seed maphash.Seed
+	ways []atomic.Pointer[entry]
+	most int
+
+	mu sync.Mutex // guards changes of ways, and n
+	n  int
+
+	// Of keys without an entry: how often they were hit, and since when. A cell has the upper bits
+	// of the hash, and a count. A key in its place reduces the count of another one first.
+	counts [cells]atomic.Uint64
+	since  [cells]atomic.Int64
+}
+
+const countBits = 16
+
+func newTable(most int) *table {
+	sets := 1 << bits.Len(uint(most-1))
+	return &table{seed: maphash.MakeSeed(), ways: make([]atomic.Pointer[entry], ways*sets), most: most}
+}
+
+// hash returns the hash of a key, scale and limit.
+func (t *table) hash(key string, scale time.Duration, limit uint64) uint64 {
+	h := maphash.String(t.seed, key) ^ uint64(scale)*0x9e3779b97f4a7c15 ^ bits.RotateLeft64(limit*0xff51afd7ed558ccd, 32)
+	return h ^ h>>32
+}
+
+// set returns the ways of a hash.
+func (t *table) set(hash uint64) []atomic.Pointer[entry] {
+	i := int(hash%uint64(len(t.ways)/ways)) * ways
+	return t.ways[i : i+ways : i+ways]
+}
+
+// find returns the entry of a key, or nil.
+func (t *table) find(hash uint64, key string, scale time.Duration, limit uint64) *entry {
+	set := t.set(hash)
+	for i := range set {
+		if e := set[i].Load(); e != nil && e.hash == hash && e.scale == scale && e.limit == limit && e.key == key {
+			return e
+		}
+	}
+	return nil
+}
+
+// heat counts a hit on a key without an entry, and reports whether the key is hot. Hits that are counted
+// at the same time may be lost.
+func (t *table) heat(hash uint64, now func() time.Duration, age time.Duration) bool {
+	cell := &t.counts[hash%cells]
+	tag := hash >> countBits << countBits
+	old := cell.Load()
+	count := old & (1<<countBits - 1)
+	switch {
+	case count == 0 || old^tag < 1<<countBits && count >= hotHits: // the latter: not in time
+		if cell.CompareAndSwap(old, tag|1) {
+			t.since[hash%cells].Store(int64(now()))
+		}
+		return false
+	case old^tag >= 1<<countBits:
+		cell.CompareAndSwap(old, old-1)
+		return false
+	case count+1 < hotHits:
+		cell.CompareAndSwap(old, old+1)
+		return false
+	}
+	cell.CompareAndSwap(old, old+1)
+	return now()-time.Duration(t.since[hash%cells].Load()) < age
+}
+
+// add adds the entry of a key that has none, unless there is no place for it.
+func (t *table) add(e *entry) (added bool, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n >= t.most || t.find(e.hash, e.key, e.scale, e.limit) != nil {
+		return false, false
+	}
+	set := t.set(e.hash)
+	for i := range set {
+		if set[i].Load() == nil {
+			set[i].Store(e)
+			t.n++
+			return true, t.n == 1
+		}
+	}
+	return false, false
+}
+
+// remove removes an entry, and returns how many are left.
+func (t *table) remove(e *entry) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	set := t.set(e.hash)
+	for i := range set {
+		if set[i].Load() == e {
+			set[i].Store(nil)
+			t.n--
+		}
+	}
+	return t.n
+}
+
+// len returns how many entries there are.
+func (t *table) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
+}
+
+// all returns the entries for which match returns true.
+func (t *table) all(match func(*entry) bool) (found []*entry) {
+	if t.len() == 0 {
+		return nil
+	}
+	for i := range t.ways {
+		if e := t.ways[i].Load(); e != nil && match(e) {
+			found = append(found, e)
+		}
+	}
+	return found
+}

@@ -1,0 +1,286 @@
+package memory
+
+import (
+	"math"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// A sliding log has the time of each hit that was granted and is less than a scale ago, in a chain of
+// blocks of the shard:
+//   - start is the time of the last hit, so entry.end is when the log is empty.
+//   - The lower half of meta is the first block of the chain.
+//   - The higher half of count is the last block. Below it are 29 bits with the number of times, and 3
+//     bits with the place of the first time in the first block.
+//
+// A log without times has no blocks.
+
+const (
+	// blockTimes is the number of times in a block, which is as long as a cache line.
+	blockTimes = 7
+	// maxLogged is the largest number of times of a log.
+	maxLogged = 1<<29 - 1
+)
+
+// block is a part of a chain.
+type block struct {
+	times [blockTimes]int64
+	next  uint64 // the next block of the chain, or of the unused ones
+}
+
+// log is the blocks of a shard, whose mutex guards it.
+type log struct {
+	blocks []block // the first one is never used
+	unused uint32  // the first of the unused blocks; 0: none
+	used   int
+	most   int // the largest number of blocks in use
+}
+
+// newLog returns the log of a shard, or nil if the algorithm needs none.
+func (b *Backend) newLog() *log {
+	if b.algorithm != window.SlidingLog {
+		return nil
+	}
+	times := max(b.maxTimes/len(b.shards), int(b.maxLimit)+blockTimes)
+	return &log{blocks: make([]block, 1), most: min((times+blockTimes-1)/blockTimes, math.MaxUint32-1)}
+}
+
+// chain is where the times of an entry are.
+type chain struct {
+	first, last uint32
+	offset      int // of the first time in the first block
+	n           int // times
+}
+
+func (e *entry) chain() chain {
+	return chain{uint32(e.meta), uint32(e.count >> 32), int(e.count & 7), int(e.count >> 3 & maxLogged)}
+}
+
+func (e *entry) setChain(c chain) {
+	e.meta = e.meta&^math.MaxUint32 | uint64(c.first)
+	e.count = uint64(c.last)<<32 | uint64(c.n)<<3 | uint64(c.offset)
+}
+
+// logged returns the number of times.
+func (e *entry) logged() uint64 { return e.count >> 3 & maxLogged }
+
+// blocks returns the number of blocks of a chain.
+func (c *chain) blocks() int { return (c.offset + c.n + blockTimes - 1) / blockTimes }
+
+// take decides on a take of n. It does not add them: see append. The log must have been trimmed.
+func (l *log) take(e *entry, now int64, limit, n uint64) (v verdict) {
+	c := e.chain()
+	v.count = uint64(c.n)
+	switch {
+	case n > limit:
+		v.wait = e.leftOrScale(now)
+	case v.count > limit-n: // wait until so many are left
+		v.wait = e.scale - minus(now, l.nth(&c, int(v.count-(limit-n))))
+	default:
+		v.granted, v.changed = true, n > 0
+		v.count += n
+	}
+	return v
+}
+
+// nth returns the nth time of a chain, the first of which is 1.
+func (l *log) nth(c *chain, n int) int64 {
+	i, at := c.offset+n-1, c.first
+	for ; i >= blockTimes; i -= blockTimes {
+		at = uint32(l.blocks[at].next)
+	}
+	return l.blocks[at].times[i]
+}
+
+// needs returns how many more blocks e needs for n more times.
+func (l *log) needs(e *entry, n uint64) int {
+	c := e.chain()
+	before := c.blocks()
+	c.n += int(n)
+	return c.blocks() - before
+}
+
+// append adds n times of now to e. There must be enough blocks.
+func (l *log) append(e *entry, now int64, n uint64) {
+	c := e.chain()
+	if c.n == 0 {
+		c = chain{}
+	} else {
+		now = max(now, e.start) // the clock may have gone back
+	}
+	for range n {
+		i := (c.offset + c.n) % blockTimes
+		if i == 0 {
+			at := l.allocate()
+			if c.n == 0 {
+				c.first = at
+			} else {
+				l.blocks[c.last].next = uint64(at)
+			}
+			c.last = at
+		}
+		l.blocks[c.last].times[i] = now
+		c.n++
+	}
+	e.start = now
+	e.setChain(c)
+}
+
+// allocate returns an unused block.
+func (l *log) allocate() uint32 {
+	l.used++
+	if at := l.unused; at > 0 {
+		l.unused = uint32(l.blocks[at].next)
+		return at
+	}
+	l.blocks = append(l.blocks, block{})
+	return uint32(len(l.blocks) - 1)
+}
+
+// free makes n blocks from first to last unused.
+func (l *log) free(first, last uint32, n int) {
+	l.blocks[last].next = uint64(l.unused)
+	l.unused = first
+	l.used -= n
+}
+
+// trim removes the times of e that are a scale or more ago.
+func (l *log) trim(e *entry, now int64) {
+	c := e.chain()
+	if c.n == 0 {
+		return
+	}
+	if !e.active(now) {
+		l.free(c.first, c.last, c.blocks())
+		e.setChain(chain{})
+		return
+	}
+	for minus(now, l.blocks[c.first].times[c.offset]) >= e.scale {
+		c.n--
+		if c.offset++; c.offset == blockTimes {
+			next := uint32(l.blocks[c.first].next)
+			l.free(c.first, c.first, 1)
+			c.first, c.offset = next, 0
+		}
+	}
+	e.setChain(c)
+}
+
+// release makes the blocks of a record unused.
+func (l *log) release(r record) {
+	e := r.entry()
+	l.shorten(&e, e.logged())
+	r.set(e)
+}
+
+// shorten removes the last n times of e.
+func (l *log) shorten(e *entry, n uint64) {
+	c := e.chain()
+	if c.n == 0 || n == 0 {
+		return
+	}
+	kept := c
+	kept.n -= int(min(n, uint64(c.n)))
+	if kept.n == 0 {
+		l.free(c.first, c.last, c.blocks())
+		e.setChain(chain{})
+		e.start = int64(minus(e.start, int64(e.scale))) // the window is over
+		return
+	}
+	if kept.last = c.first; kept.blocks() < c.blocks() {
+		for range kept.blocks() - 1 {
+			kept.last = uint32(l.blocks[kept.last].next)
+		}
+		l.free(uint32(l.blocks[kept.last].next), c.last, c.blocks()-kept.blocks())
+	} else {
+		kept.last = c.last
+	}
+	e.start = l.blocks[kept.last].times[(kept.offset+kept.n-1)%blockTimes]
+	e.setChain(kept)
+}
+
+// giveBack removes n of the times of e that are at. It returns false if there is none.
+func (l *log) giveBack(e *entry, at int64, n uint64) bool {
+	c := e.chain()
+	from, i := place{c.first, c.offset}, 0
+	for ; i < c.n && l.time(from) != at; i++ {
+		from = l.after(from)
+	}
+	if i == c.n {
+		return false
+	}
+	to, removed := from, uint64(0)
+	for ; i < c.n; i++ {
+		if t := l.time(from); t == at && removed < n {
+			removed++
+		} else {
+			l.blocks[to.block].times[to.i] = t
+			to = l.after(to)
+		}
+		from = l.after(from)
+	}
+	l.shorten(e, removed)
+	return true
+}
+
+// place is the place of a time.
+type place struct {
+	block uint32
+	i     int
+}
+
+func (l *log) time(p place) int64 { return l.blocks[p.block].times[p.i] }
+
+// after returns the place after p.
+func (l *log) after(p place) place {
+	if p.i++; p.i < blockTimes {
+		return p
+	}
+	return place{uint32(l.blocks[p.block].next), 0}
+}
+
+// compact frees memory if most of the blocks are unused. The tables have the records of all chains.
+func (l *log) compact(ts *tables) {
+	if 4*l.used >= len(l.blocks) {
+		return
+	}
+	old := *l
+	*l = log{blocks: make([]block, 1, 1+l.used+l.used/4), most: l.most}
+	var c cursor
+	for t, slot := c.next(ts); t != nil; t, slot = c.next(ts) {
+		if t.tags[slot] == 0 {
+			continue
+		}
+		e := t.at(slot).entry()
+		moved, at := e, place{e.chain().first, e.chain().offset}
+		moved.setChain(chain{})
+		for range e.logged() {
+			l.append(&moved, old.time(at), 1)
+			at = old.after(at)
+		}
+		if e.logged() > 0 {
+			t.at(slot).set(moved)
+		}
+	}
+}
+
+// appendLog adds n times to the log of k, whose record is r. It makes room for them if necessary, which
+// can move the record: it returns where the record is then. The mutex is held.
+func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uint64) (record, error) {
+	for s.log.used+s.log.needs(e, n) > s.log.most {
+		r.set(*e)
+		if !s.makeRoom(b, now) {
+			if t := s.windows.forKey(k.key); e.logged() == 0 {
+				s.drop(t, t.find(k))
+			}
+			return nil, b.errLogs
+		}
+		if r = s.find(k); r == nil { // it was the one that was removed
+			r = s.windows.forKey(k.key).insert(k)
+			*e = entry{scale: k.scale}
+			s.renew(e)
+		}
+	}
+	s.log.append(e, now, n)
+	return r, nil
+}

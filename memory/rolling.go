@@ -1,0 +1,421 @@
+package memory
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// This file has what the rolling algorithms have in common: see [window.Algorithm.Rolling]. Each keeps
+// the state of a window in an entry, in a way of its own, and has a file of its own. The higher half of
+// the entry's meta is the generation, as with fixed windows. An entry with the generation 0 is new: it
+// has only a scale.
+
+var (
+	_ window.Peeker = (*Backend)(nil)
+	_ window.Teller = (*Backend)(nil)
+)
+
+// Algorithm implements [window.Teller].
+func (b *Backend) Algorithm() window.Algorithm { return b.algorithm }
+
+// verdict is the decision on a take.
+type verdict struct {
+	granted bool
+	changed bool          // the entry has changed
+	count   uint64        // after the take if it is granted, before it otherwise
+	wait    time.Duration // until the take would be granted if it is refused
+}
+
+// decide decides on a take of n. If it is granted, decide adds it to e, except to that of a log: see
+// store. The mutex is held.
+func (s *shard) decide(b *Backend, e *entry, now int64, limit, n uint64) verdict {
+	switch b.algorithm {
+	case window.TokenBucket:
+		return e.takeTokens(now, limit, n)
+	case window.Sliding:
+		return e.takeSliding(now, s.aligned(b, e), limit, n)
+	default:
+		return s.log.take(e, now, limit, n)
+	}
+}
+
+// count returns the count of e. The mutex is held.
+func (s *shard) count(b *Backend, e *entry, now int64) uint64 {
+	switch b.algorithm {
+	case window.TokenBucket:
+		return e.tokens(now)
+	case window.Sliding:
+		return e.estimate(now)
+	case window.SlidingLog:
+		return e.logged()
+	default:
+		return e.count
+	}
+}
+
+// active reports whether the window of e has not ended: see entry.active.
+func (b *Backend) active(e *entry, now int64) bool {
+	if b.algorithm == window.Sliding {
+		return e.slidingActive(now)
+	}
+	return e.active(now)
+}
+
+// end returns when the window of e ends.
+func (b *Backend) end(e *entry) int64 {
+	if b.algorithm == window.Sliding {
+		return e.slidingEnd()
+	}
+	return e.end()
+}
+
+// over reports whether the window of e has been over for KeyOlderThan, or starts too far in the future.
+func (b *Backend) over(e *entry, now int64) bool {
+	end := b.end(e)
+	return !b.active(e, now) && (now < end || minus(now, end) >= b.keyOlderThan)
+}
+
+// takeID returns the ID of the take that was added to e last: a time that the algorithm chooses, moved
+// by an amount that differs for each generation. So giveBack finds the time, and an ID of another
+// generation leads to a time that is not near.
+func (b *Backend) takeID(e *entry) int64 {
+	at := e.start
+	if b.algorithm == window.TokenBucket && e.excess() > 0 {
+		at-- // rounded down
+	}
+	return at + e.shift()
+}
+
+// shift returns the amount that moves the IDs of e.
+func (e *entry) shift() int64 { return int64(e.generation() * 0x9e3779b97f4a7c15) }
+
+func (e *entry) generation() uint64 { return e.meta >> 32 }
+
+// renew gives e the next generation. The mutex is held.
+func (s *shard) renew(e *entry) {
+	if s.generation++; s.generation == 0 {
+		s.generation++ // so that no generation is 0
+	}
+	e.meta = e.meta&math.MaxUint32 | uint64(s.generation)<<32
+}
+
+// load finds the record and the entry of k. The entry is new if there is no active window. The mutex
+// is held.
+func (s *shard) load(b *Backend, k id) (r record, e entry, now int64, err error) {
+	if s.closed {
+		return nil, e, 0, ErrClosed
+	}
+	if r = s.find(k); r != nil {
+		e = r.entry()
+	}
+	now = s.now(b)
+	if s.log != nil && r != nil {
+		s.log.trim(&e, now)
+		r.set(e)
+	}
+	if !b.active(&e, now) {
+		e = entry{scale: k.scale}
+	}
+	return r, e, now, nil
+}
+
+// store stores the entry of k after n was added to it. If r is nil, it inserts a record, and makes
+// room for it if necessary. The mutex is held.
+func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64) error {
+	if r == nil {
+		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
+			return b.errFull
+		}
+		r = s.windows.forKey(k.key).insert(k)
+	}
+	if e.generation() == 0 {
+		s.renew(e)
+	}
+	if s.log != nil {
+		var err error
+		if r, err = b.appendLog(s, k, r, e, now, n); err != nil {
+			return err
+		}
+	}
+	r.set(*e)
+	s.firstEnd = min(s.firstEnd, b.end(e))
+	return nil
+}
+
+// outcome is a window after a call, and whether the call was granted.
+type outcome struct {
+	granted bool
+	count   uint64
+	left    time.Duration
+	wait    time.Duration
+	end     time.Time
+	id      int64
+}
+
+// describe sets o to the state of e. The mutex is held.
+func (o *outcome) describe(b *Backend, s *shard, e *entry, now int64, v verdict) {
+	o.granted, o.count, o.wait = v.granted, v.count, v.wait
+	if e.generation() == 0 || !b.active(e, now) {
+		return
+	}
+	end := b.end(e)
+	o.left, o.end, o.id = minus(end, now), s.timeOf(end), b.takeID(e)
+}
+
+// window sets w to the outcome of a hit or take.
+func (o *outcome) window(w *window.Window) {
+	*w = window.Window{Count: o.count, ExpiresAt: o.end, Left: o.left, ID: o.id, Refused: !o.granted, RetryAfter: o.wait}
+}
+
+// takeRolling makes a take, or only decides on it if peek is true.
+func (b *Backend) takeRolling(ctx context.Context, key string, scale time.Duration, limit, n uint64, peek bool, o *outcome) error {
+	if err := b.checkRolling(ctx, scale, limit); err != nil {
+		return err
+	}
+	s, k := b.locate(key, scale)
+	s.mu.Lock() // unlocked without a defer, like in Backend.count
+	r, e, now, err := s.load(b, k)
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	before := e
+	v := s.decide(b, &e, now, limit, n)
+	switch {
+	case peek:
+		e = before
+	case v.changed:
+		err = b.store(s, k, r, &e, now, n)
+	}
+	o.describe(b, s, &e, now, v)
+	s.mu.Unlock()
+	return err
+}
+
+// hitRolling is Hit or Take.
+func (b *Backend) hitRolling(ctx context.Context, call, key string, scale time.Duration, limit, n uint64) (w window.Window, granted bool, err error) {
+	var o outcome
+	if err := b.takeRolling(ctx, key, scale, limit, n, false, &o); err != nil {
+		return w, false, failed(call, key, err)
+	}
+	o.window(&w)
+	return w, o.granted, nil
+}
+
+// takeCountRolling is TakeCount.
+func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
+	count uint64, left time.Duration, end time.Time, granted bool, err error) {
+	var o outcome
+	if err := b.takeRolling(ctx, key, scale, limit, n, false, &o); err != nil {
+		return 0, 0, end, false, failed("take", key, err)
+	}
+	if !o.granted {
+		o.left = o.wait
+	}
+	return o.count, o.left, o.end, o.granted, nil
+}
+
+// Peek implements [window.Peeker]. Errors are those of [Backend.Get].
+func (b *Backend) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, err error) {
+	if !b.rolling {
+		return window.Peek(ctx, struct{ window.Backend }{b}, key, scale, limit, n)
+	}
+	var o outcome
+	if err := b.takeRolling(ctx, key, scale, limit, n, true, &o); err != nil {
+		return w, failed("peek", key, err)
+	}
+	if o.granted {
+		o.count -= min(n, o.count)
+	}
+	o.window(&w)
+	return w, nil
+}
+
+// incRolling is Inc, or Set if set is true: what was counted before is forgotten then.
+func (b *Backend) incRolling(ctx context.Context, call, key string, scale time.Duration, n uint64, set bool) (w window.Window, err error) {
+	defer func() { err = failed(call, key, err) }()
+	if err := check(ctx, scale); err != nil {
+		return w, err
+	}
+	s, k := b.locate(key, scale)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, e, now, err := s.load(b, k)
+	if err != nil {
+		return w, err
+	}
+	if set && r != nil {
+		s.drop(s.windows.forKey(k.key), s.windows.forKey(k.key).find(k))
+		r, e = nil, entry{scale: scale}
+	}
+	if n > 0 {
+		n = s.addRolling(b, &e, now, n)
+		if err := b.store(s, k, r, &e, now, n); err != nil {
+			return w, err
+		}
+	}
+	b.describeRolling(s, &w, &e, now)
+	return w, nil
+}
+
+// addRolling adds n to e, beyond any limit, and returns how many a log is to store. The mutex is held.
+func (s *shard) addRolling(b *Backend, e *entry, now int64, n uint64) uint64 {
+	switch b.algorithm {
+	case window.TokenBucket:
+		e.addTokens(now, n)
+	case window.Sliding:
+		e.addSliding(now, s.aligned(b, e), n)
+	default:
+		n = min(n, b.maxLimit-min(b.maxLimit, e.logged()))
+	}
+	return n
+}
+
+// describeRolling makes w describe a window if it is active. The mutex is held.
+func (b *Backend) describeRolling(s *shard, w *window.Window, e *entry, now int64) {
+	if e.generation() == 0 || !b.active(e, now) {
+		return
+	}
+	end := b.end(e)
+	w.Count, w.ID = s.count(b, e, now), b.takeID(e)
+	w.Left, w.ExpiresAt = minus(end, now), s.timeOf(end)
+}
+
+// getRolling is Get for an entry that may be over. The mutex is held.
+func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
+	_, e, now, err := s.load(b, k)
+	if err == nil {
+		b.describeRolling(s, w, &e, now)
+	}
+	return err
+}
+
+// giveBackRolling gives n back to the take with an ID. The mutex is held.
+func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool, error) {
+	r, e, now, err := s.load(b, k)
+	if err != nil || e.generation() == 0 {
+		return false, err
+	}
+	at, ok := takeID-e.shift(), false
+	switch b.algorithm {
+	case window.TokenBucket:
+		ok = e.giveBackTokens(now, at, n)
+	case window.Sliding:
+		ok = e.giveBackSliding(now, at, n)
+	default:
+		ok = s.log.giveBack(&e, at, n)
+	}
+	if ok {
+		r.set(e)
+		s.firstEnd = min(s.firstEnd, b.end(&e))
+	}
+	return ok, nil
+}
+
+// rollAll makes all takes or none, and describes their windows. The mutexes of all shards are held.
+func (b *Backend) rollAll(limits []window.Limit, all []taking, windows []window.Window) (granted bool, err error) {
+	granted = true
+	for i := range all {
+		n := limits[i].N
+		if len(all) > 1 {
+			n = window.Total(limits, i)
+		}
+		v, err := b.rollOne(&all[i], limits[i].Limit, n, &windows[i])
+		if err != nil {
+			return false, err
+		}
+		granted = granted && v.granted
+	}
+	if !granted {
+		return false, nil
+	}
+	for i := range all {
+		if granted, err = b.addOne(&all[i], &limits[i], &windows[i]); !granted || err != nil {
+			b.undoAll(limits[:i], all[:i])
+			return false, err
+		}
+	}
+	for i := range all { // a window may be that of several takes
+		takeID := windows[i].ID
+		if _, err := b.rollOne(&all[i], limits[i].Limit, 0, &windows[i]); err != nil {
+			return false, err
+		}
+		windows[i].ID = takeID
+	}
+	return true, nil
+}
+
+// rollOne decides on one of several takes, and describes its window before it. The mutex is held.
+func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict, error) {
+	_, e, now, err := t.shard.load(b, t.id)
+	if err != nil {
+		return verdict{}, err
+	}
+	before := e
+	v := t.shard.decide(b, &e, now, limit, n)
+	var o outcome
+	o.describe(b, t.shard, &before, now, v)
+	o.window(w)
+	if v.granted {
+		w.Count -= min(n, w.Count)
+	}
+	return v, nil
+}
+
+// addOne makes one of several takes. It keeps in t what undoAll needs. The mutex is held.
+func (b *Backend) addOne(t *taking, l *window.Limit, w *window.Window) (granted bool, err error) {
+	r, e, now, err := t.shard.load(b, t.id)
+	if err != nil {
+		return false, err
+	}
+	t.entry, t.opened = e, r == nil
+	v := t.shard.decide(b, &e, now, l.Limit, l.N)
+	if v.changed {
+		err = b.store(t.shard, t.id, r, &e, now, l.N)
+	}
+	w.ID = 0
+	if e.generation() > 0 {
+		w.ID = b.takeID(&e)
+	}
+	return v.granted, err
+}
+
+// undoAll undoes takes, the last one first. Their windows may have been removed to make room. The
+// mutexes are held.
+func (b *Backend) undoAll(limits []window.Limit, all []taking) {
+	for i := len(all) - 1; i >= 0; i-- {
+		t := &all[i]
+		r := t.shard.find(t.id)
+		switch {
+		case r == nil || limits[i].N == 0:
+		case t.opened:
+			tab := t.shard.windows.forKey(t.id.key)
+			t.shard.drop(tab, tab.find(t.id))
+		case b.algorithm == window.SlidingLog:
+			e := r.entry()
+			t.shard.log.shorten(&e, limits[i].N)
+			r.set(e)
+		default:
+			r.set(t.entry)
+		}
+	}
+}
+
+// checkRolling returns the error of a hit or take that must not be made.
+func (b *Backend) checkRolling(ctx context.Context, scale time.Duration, limit uint64) error {
+	if err := check(ctx, scale); err != nil {
+		return err
+	}
+	return b.checkLimit(limit)
+}
+
+// plus returns a + b, neither of which is negative, or the largest Duration if the sum is larger.
+func plus(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,162 @@
+package memory
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// The entry of a sliding window has the counts of two aligned windows: the last one that was hit, and
+// the one before.
+//   - start is the start of the later one.
+//   - The lower 48 bits of count are its count.
+//   - The higher 16 bits of count and the lower half of meta are the count of the one before.
+
+// maxSliding is the largest count of an aligned window of a sliding window, and so the largest limit.
+const maxSliding = 1<<48 - 1
+
+// sliding is the state of a sliding window at a time.
+type sliding struct {
+	start             int64 // of the present aligned window
+	previous, current uint64
+}
+
+func (e *entry) sliding() sliding {
+	return sliding{e.start, e.count>>48<<32 | e.meta&math.MaxUint32, e.count & maxSliding}
+}
+
+func (e *entry) setSliding(w sliding) {
+	e.start = w.start
+	e.count = w.previous>>32<<48 | w.current
+	e.meta = e.meta&^math.MaxUint32 | w.previous&math.MaxUint32
+}
+
+// aligned returns the start of the present aligned window for an entry that is new. The mutex is held.
+func (s *shard) aligned(b *Backend, e *entry) int64 {
+	if e.generation() > 0 {
+		return 0
+	}
+	return int64(window.Aligned.Start(s.reference.time, e.scale).Sub(b.origin))
+}
+
+// at returns the state of e at a time. If e is new, aligned is the start of the present aligned window.
+func (e *entry) at(now, aligned int64) sliding {
+	if e.generation() == 0 {
+		return sliding{start: aligned}
+	}
+	w := e.sliding()
+	if minus(now, w.start) >= e.scale {
+		w = sliding{start: w.start + int64(e.scale), previous: w.current}
+	}
+	return w
+}
+
+// left returns for how long the present aligned window continues.
+func (w *sliding) left(now int64, scale time.Duration) time.Duration {
+	return plus(scale-max(0, min(scale, minus(now, w.start))), max(0, minus(w.start, now)))
+}
+
+// count returns the estimate: the count of the previous aligned window is weighted by the part of it
+// that is less than a scale ago, and rounded up.
+func (w *sliding) count(now int64, scale time.Duration) uint64 {
+	hi, lo := bits.Mul64(w.previous, uint64(min(scale, w.left(now, scale))))
+	weighted, rest := bits.Div64(hi, lo, uint64(scale))
+	if rest > 0 {
+		weighted++
+	}
+	return weighted + w.current
+}
+
+// wait returns how long it takes until n of limit fit, if they do not now.
+func (w *sliding) wait(now int64, scale time.Duration, limit, n uint64) time.Duration {
+	room, left := limit-n, w.left(now, scale)
+	if w.current <= room {
+		return left - weighs(w.previous, room-w.current, scale)
+	}
+	return plus(left, scale-weighs(w.current, room, scale))
+}
+
+// weighs returns for how long at most count weighs room or less before its weight is 0. Room is less
+// than count.
+func weighs(count, room uint64, scale time.Duration) time.Duration {
+	hi, lo := bits.Mul64(room, uint64(scale))
+	d, _ := bits.Div64(hi, lo, count)
+	return time.Duration(d)
+}
+
+// takeSliding takes n if the estimate stays within limit.
+func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
+	w := e.at(now, aligned)
+	v.count = w.count(now, e.scale)
+	switch {
+	case n > limit:
+		if v.wait = e.scale; e.generation() > 0 {
+			v.wait = minus(e.slidingEnd(), now)
+		}
+	case v.count > limit-n:
+		v.wait = w.wait(now, e.scale, limit, n)
+	default:
+		v.granted = true
+		v.count += n
+		if w.current += n; n > 0 {
+			e.setSliding(w)
+			v.changed = true
+		}
+	}
+	return v
+}
+
+// addSliding adds n to the present aligned window. Its count stays at maxSliding.
+func (e *entry) addSliding(now, aligned int64, n uint64) {
+	w := e.at(now, aligned)
+	w.current += min(n, maxSliding-w.current)
+	e.setSliding(w)
+}
+
+// giveBackSliding gives n back to the aligned window that started at at.
+func (e *entry) giveBackSliding(now, at int64, n uint64) bool {
+	w := e.sliding()
+	switch at {
+	case w.start:
+		w.current -= min(n, w.current)
+	case w.start - int64(e.scale):
+		if minus(now, w.start) >= e.scale {
+			return false
+		}
+		w.previous -= min(n, w.previous)
+	default:
+		return false
+	}
+	e.setSliding(w)
+	return true
+}
+
+// estimate returns the count.
+func (e *entry) estimate(now int64) uint64 {
+	if e.generation() == 0 {
+		return 0
+	}
+	w := e.at(now, 0)
+	return w.count(now, e.scale)
+}
+
+// slidingEnd returns when the count is 0: one scale after the end of the last aligned window that has
+// hits.
+func (e *entry) slidingEnd() int64 {
+	w := e.sliding()
+	end := w.start
+	if w.current > 0 {
+		end = int64(plus(time.Duration(max(end, 0)), e.scale)) + min(end, 0)
+	}
+	if w.current > 0 || w.previous > 0 {
+		end = int64(plus(time.Duration(max(end, 0)), e.scale)) + min(end, 0)
+	}
+	return end
+}
+
+// slidingActive is active for a sliding window.
+func (e *entry) slidingActive(now int64) bool {
+	return now < e.slidingEnd() && minus(e.start, now) < e.scale
+}
