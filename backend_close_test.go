@@ -161,7 +161,7 @@ func TestCloseRepeatsAFailedRemoval(t *testing.T) {
 func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: throttr.ParkingNever}))
 		limiter := throttr.NewRateLimit(client.Backend())
 		testkit.Hits(t, limiter, 1, "long", time.Minute, 5)
 		testkit.Hits(t, limiter, 1, "short", time.Second, 5)

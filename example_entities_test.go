@@ -52,9 +52,9 @@ func ExampleRateLimit_Delete() {
 	// 0 <nil>
 }
 
-// hangUp makes srv close every connection on which it gets an UPDATE.
+// hangUp makes srv close every connection on which it gets a QUERY.
 func hangUp(srv *mockserver.Server) {
-	srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Disconnect: true})
+	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
 }
 
 func ExampleWithPolicy() {

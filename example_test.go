@@ -40,13 +40,16 @@ func Example() {
 }
 
 // exampleServer is a mock server with a clock that moves by Advance alone, a client of
-// it and a limiter that goes by its clock. They live until end is called.
+// it and a limiter that goes by its clock. They live until end is called. The server is not parked,
+// so that it has no records but those of the example.
 func exampleServer() (srv *mockserver.Server, client *throttr.Client[uint16], limiter *throttr.RateLimit, end func()) {
 	srv, err := mockserver.Start(mockserver.WithVirtualClock())
 	if err != nil {
 		panic(err)
 	}
-	client, err = throttr.Connect[uint16](context.Background(), throttr.Config{Servers: []string{srv.Addr()}})
+	client, err = throttr.Connect[uint16](context.Background(), throttr.Config{
+		Servers: []string{srv.Addr()}, Parking: throttr.ParkingNever,
+	})
 	if err != nil {
 		panic(err)
 	}

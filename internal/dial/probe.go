@@ -69,7 +69,7 @@ func keepParked[T codec.Value](nc net.Conn, r *receiver, s *parking.Tracker) err
 	if err != nil {
 		return err
 	}
-	record := parking.Record{Found: query.Found, Unit: query.TTL.Unit}
+	record := parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}
 	err = parking.Keep[T](s, record, func(requests ...codec.Request) (ok bool, err error) {
 		var frames []byte
 		for _, q := range requests {

@@ -107,6 +107,11 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	bucket := a.timing.bucket(a.backend.now())
 	old, known := a.current()
 	known = known && old.bucket == bucket
+	if !known {
+		if waited, err := a.janitor.parking.await(ctx); waited || err != nil {
+			return coalesce.Outcome{Err: err}
+		}
+	}
 	cl := a.call(bucket, conn.SingleRead)
 	if !known {
 		if err := a.janitor.addAligned(a, bucket); err != nil {
@@ -183,6 +188,9 @@ func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
 
 // set replaces the record of the present bucket, in one call that nothing interrupts.
 func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+	if _, err := a.janitor.parking.await(ctx); err != nil {
+		return r, false, err
+	}
 	for range maxTries {
 		now := a.backend.now()
 		bucket := a.timing.bucket(now)

@@ -127,6 +127,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		b.sweepers = append(b.sweepers, sweeper)
+		j.parking = decision{sweeper.Decided(), time.Now().Add(maxDecide)}
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b

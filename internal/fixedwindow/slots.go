@@ -337,6 +337,9 @@ func (s *slots[T]) find(ctx context.Context) error {
 		case a.Kind == slot.Create && time.Now().Before(s.createAt()):
 			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
 		}
+		if waited, err := s.janitor.parking.await(ctx); waited || err != nil {
+			return slot.Action{Kind: slot.Again, Slot: f.first}, err
+		}
 		s.plan = plan[T]{f.conn, a}
 		return slot.Action{Kind: slot.Done}, nil
 	})

@@ -18,9 +18,12 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// unit is the unit of the TTL of the record. A record with the empty key and another unit is
-// somebody's data.
-const unit = codec.Hours
+// unit and mark are the unit of the TTL of the record and its quota. A record with the empty key
+// and another unit or quota is somebody's data. Buffers have the quota 0.
+const (
+	unit = codec.Hours
+	mark = 'P'
+)
 
 // maxHours is the longest TTL of the record, 100 years. What a server adds to its clock must
 // fit 64-bit nanoseconds (H13).
@@ -38,7 +41,7 @@ func hours[T codec.Value]() T { return T(min(uint64(^T(0)), maxHours)) }
 
 // Insert is the request that creates the record.
 func Insert[T codec.Value]() codec.Insert[T] {
-	return codec.Insert[T]{TTL: codec.TTL[T]{Amount: hours[T](), Unit: unit}}
+	return codec.Insert[T]{Quota: mark, TTL: codec.TTL[T]{Amount: hours[T](), Unit: unit}}
 }
 
 // Update is the request that sets the server's timer. It succeeds if the server is parked.
@@ -48,9 +51,6 @@ func Update[T codec.Value]() codec.Update[T] {
 
 // Query is the request whose reply Keep needs. Its frame is the same for all value sizes.
 func Query() codec.Query { return codec.Query{} }
-
-// Is reports whether a record is the one that parks a server.
-func Is(key string, u codec.Unit) bool { return key == "" && u == unit }
 
 // Mode says when a server is parked.
 type Mode uint8
@@ -99,6 +99,9 @@ func (s *Tracker) Parked() bool { return s.parked.Load() }
 // Wanted reports whether the client parks the server if it is not parked.
 func (s *Tracker) Wanted() bool { return s.wanted.Load() }
 
+// May reports whether the client may park the server: the mode is not Never.
+func (s *Tracker) May() bool { return s.mode != Never }
+
 // Want makes the client park the server from now on. It returns false if the mode is Never.
 func (s *Tracker) Want() bool {
 	if s.mode == Never {
@@ -142,13 +145,17 @@ func (s *Tracker) Learn(parked bool) {
 type Record struct {
 	Found bool
 	Unit  codec.Unit
+	Quota uint64
 }
+
+// Parks reports whether the record is one that parks a server.
+func (r Record) Parks() bool { return r.Found && r.Unit == unit && r.Quota == mark }
 
 // Keep keeps a server parked, or parks it if that is wanted. It is given the reply to a Query.
 // Send sends requests in one write and returns whether the last of them has succeeded. Keep
 // returns an error if send does, or if the server is not parked though that is wanted.
 func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool, error)) error {
-	if r.Found && r.Unit != unit {
+	if r.Found && !r.Parks() {
 		s.setParked(false)
 		s.foreign.Store(true)
 		return s.refused(ErrForeign)

@@ -13,6 +13,9 @@ import (
 // not expire.
 func (p *Pool[T]) Parked() bool { return p.parking.Parked() }
 
+// MayPark reports whether Park parks the server: Options.Parking is not Never.
+func (p *Pool[T]) MayPark() bool { return p.parking.May() }
+
 // Park parks the server, and has the pool park it again if it is restarted. A server that is
 // parked stays parked: records outlive their TTLs there, and without parking they would lock
 // it up. Park does nothing if Options.Parking is Never.
@@ -94,7 +97,7 @@ func (p *Pool[T]) keepParked(ctx context.Context) (sent bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r := parking.Record{Found: last.OK, Unit: last.TTL.Unit}
+	r := parking.Record{Found: last.OK, Unit: last.TTL.Unit, Quota: uint64(last.Quota)}
 	err = parking.Keep[T](p.parking, r, func(requests ...codec.Request) (bool, error) {
 		last, sentNow, err := p.sendPark(ctx, requests...)
 		sent = sent || sentNow

@@ -26,21 +26,9 @@ const (
 // chunkSize returns the most requests that travel together.
 func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
-// clean looks at records and does what the Rule decides. It ends by the deadline, or earlier if the
-// records need sweeps more often.
-func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, r *Result) error {
-	removals := newRemovals(s.o.Remover)
-	err := s.cleanAll(ctx, n, deadline, removals, r)
-	records, removalErr := removals.wait()
-	r.Removed += records
-	if err == nil {
-		err = removalErr
-	}
-	return err
-}
-
-// cleanAll is clean, but does not wait for the removals that it starts.
-func (s *Sweeper[T]) cleanAll(ctx context.Context, n names, deadline time.Time, removals *removals, r *Result) error {
+// clean looks at records and does what the Rule decides. It does not wait for the removals that it
+// starts. It ends by the deadline, or earlier if the records need sweeps more often.
+func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, removals *removals, r *Result) error {
 	left := len(n.all)
 	begin := time.Now()
 	for chunk := range n.chunks(s.chunkSize(), maxChunkBytes) {
@@ -89,7 +77,11 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 	for i, reply := range replies {
 		if reply.OK {
 			o := Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}
-			s.plan(&p, chunk[i], s.o.Rule.Decide(chunk[i], o, now), r)
+			d := s.o.Rule.Decide(chunk[i], o, now)
+			if d.Interval > 0 {
+				r.evidence.ours++
+			}
+			s.plan(&p, chunk[i], d, r)
 		}
 	}
 	s.o.Calls.Put(queries)

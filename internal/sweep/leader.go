@@ -10,7 +10,8 @@ import (
 )
 
 // LeaderKey is the key of the record that makes one sweeper the leader. Its TTL says when the
-// last sweep began, and its count is the number of the leader's term. It is never removed.
+// last sweep began. Its count is the number of the leader's term, which is odd until the sweep is
+// complete. It is never removed.
 const LeaderKey = "throttr:sweeper"
 
 // longestInterval is less than the TTL of the leader's record.
@@ -36,6 +37,22 @@ type term[T codec.Value] struct {
 	age     time.Duration // rounded up to a second; if foreign, the time since this sweeper's last sweep
 }
 
+// unfinished reports whether the sweep of the term is not complete: its leader is at it, has failed,
+// or has died.
+func (t term[T]) unfinished() bool { return t.exists && t.number%2 != 0 }
+
+// due returns how old the term is when the next one begins. A sweep takes half an interval. If it
+// takes much longer, the leader has died.
+func (t term[T]) due(interval time.Duration) time.Duration {
+	if t.unfinished() {
+		return min(interval, interval*5/8+time.Second)
+	}
+	return interval
+}
+
+// next returns the number of the next term.
+func (t term[T]) next() T { return t.number + 1 + t.number%2 }
+
 // lookUp reads the present term. If another client has parked the server, lookUp keeps it parked.
 func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	cl := s.o.Calls.Get()
@@ -47,17 +64,29 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	}
 	record, parked := replies[0], replies[1]
 	s.o.Calls.Put(cl)
-	if parked.OK && parked.TTL.Amount > 0 && parking.Is("", parked.TTL.Unit) && !s.o.Server.Parked() {
+	if parked.TTL.Amount > 0 && isParking(parked) && !s.o.Server.Parked() {
 		s.o.Server.Park(ctx)
 	}
 	if !record.OK {
 		return term[T]{age: longestInterval}, nil
 	}
-	if record.TTL.Unit != termTTL[T]().Unit || record.TTL.Amount > termTTL[T]().Amount {
+	if !isTerm(record) {
 		return term[T]{foreign: true, age: s.sinceLast()}, nil
 	}
 	age := termTTL[T]().Amount - record.TTL.Amount
 	return term[T]{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil
+}
+
+// isTerm reports whether the reply to a QUERY of LeaderKey shows a term.
+func isTerm[T codec.Value](r conn.Reply[T]) bool {
+	most := termTTL[T]()
+	return r.OK && r.TTL.Unit == most.Unit && r.TTL.Amount <= most.Amount
+}
+
+// isParking reports whether the reply to a QUERY of the empty key shows the record that parks the
+// server.
+func isParking[T codec.Value](r conn.Reply[T]) bool {
+	return parking.Record{Found: r.OK, Unit: r.TTL.Unit, Quota: uint64(r.Quota)}.Parks()
 }
 
 // beginTerm begins the term after t, and reports whether this sweeper is its leader. If several
@@ -73,9 +102,9 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err
 	if t.exists {
 		conn.Add(cl, codec.Query{Key: key})
 		conn.Add(cl, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch, Value: termTTL[T]().Amount, Key: key})
-		conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: key})
+		conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next(), Key: key})
 	} else {
-		conn.Add(cl, codec.Insert[T]{Key: key, TTL: termTTL[T]()})
+		conn.Add(cl, codec.Insert[T]{Key: key, Quota: t.next(), TTL: termTTL[T]()})
 	}
 	replies, err := s.do(ctx, cl)
 	if err != nil {
@@ -84,6 +113,19 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err
 	leader = replies[0].OK && replies[0].Quota == t.number
 	s.o.Calls.Put(cl)
 	return leader, nil
+}
+
+// endTerm says that the sweep of the term after t is complete. If it fails, the next sweep comes
+// sooner.
+func (s *Sweeper[T]) endTerm(ctx context.Context, t term[T]) {
+	if t.foreign {
+		return
+	}
+	cl := s.o.Calls.Get()
+	conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next() + 1, Key: []byte(LeaderKey)})
+	if _, err := s.do(ctx, cl); err == nil {
+		s.o.Calls.Put(cl)
+	}
 }
 
 // do sends a call and returns its replies. They are valid until the call is put back. After an

@@ -81,5 +81,6 @@ func (l *link) Park(context.Context) (bool, error) {
 	return l.parked, nil
 }
 
+func (l *link) MayPark() bool        { return !l.neverParks }
 func (l *link) Parked() bool         { return l.parked }
 func (l *link) Logger() *slog.Logger { return l.log }

@@ -3,27 +3,22 @@ package sweep
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/parking"
 )
 
 const (
 	// maxFragment bounds the bytes of a fragment of a LIST. Those of real servers have less
 	// than 24 KiB.
 	maxFragment = 4 << 20
-	// maxNames bounds the records that one sweep looks at.
+	// maxNames bounds the records of the Rule that one sweep looks at.
 	maxNames = 1 << 20
 	// maxForeign bounds the foreign records that a sweep counts.
 	maxForeign = 256
 )
-
-// errTooManyNames says that a LIST has more records than a sweep looks at.
-var errTooManyNames = errors.New("throttr: too many records for one sweep")
 
 // names are names of records.
 type names struct {
@@ -70,26 +65,25 @@ func (n *names) chunks(most, bytes int) iter.Seq[[][]byte] {
 // returns what has arrived.
 func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	start := time.Now()
-	var known, foreign names
+	var known, others names
 	d := codec.ListDecoder[T]{MaxFragment: maxFragment}
 	now, parked := s.o.Now(), s.o.Server.Parked()
-	_, err := s.o.Server.Stream(ctx, codec.List{}, func(src []byte) (int, bool, error) {
+	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte) (int, bool, error) {
+		if r.evidence.wanted && !r.evidence.counted {
+			n, err := r.evidence.decodeInfo(src)
+			return n, false, err
+		}
 		entries, n, err := d.Decode(src)
 		for _, e := range entries {
-			if string(e.Key) == LeaderKey || parking.Is(string(e.Key), e.Unit) {
-				continue
-			}
 			removable, ours := s.o.Rule.Inspect(e.Key, now)
 			switch {
 			case !ours || e.Buffer:
-				if len(foreign.all) < 2*maxForeign { // some may not exist
-					foreign.add(e.Key, 0)
+				if len(others.all) < 2*maxForeign { // some may not exist
+					others.add(e.Key, 0)
 				}
-			case len(known.all) == maxNames:
-				return n, false, errTooManyNames
 			default:
 				r.Records++
-				if removable || !parked {
+				if (removable || !parked) && len(known.all) < maxNames {
 					known.add(e.Key, e.Expires)
 				}
 			}
@@ -99,27 +93,40 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	r.listing = time.Since(start)
 	slices.SortFunc(known.all, func(a, b span) int { return cmp.Compare(a.expires, b.expires) })
 	if err == nil {
-		err = s.countForeign(ctx, foreign, r)
+		err = s.countForeign(ctx, others, r)
 	}
 	return known, err
 }
 
-// countForeign counts the records that exist. If there are more than it looks at, it counts one at
-// least: most of them may have been invented by the server (H14), but not all need be.
-func (s *Sweeper[T]) countForeign(ctx context.Context, foreign names, r *Result) error {
-	for chunk := range foreign.chunks(s.chunkSize(), maxChunkBytes) {
+// countForeign counts the records that exist and that are not known to the Rule, except for those of
+// sweepers and of parking. If there are more than it looks at, it counts one at least: most of them
+// may have been invented by the server (H14), but not all need be.
+func (s *Sweeper[T]) countForeign(ctx context.Context, others names, r *Result) error {
+	var leader, parking bool // were found
+	for chunk := range others.chunks(s.chunkSize(), maxChunkBytes) {
 		replies, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err
 		}
-		for _, reply := range replies {
-			if reply.OK && r.Foreign < maxForeign {
+		for i, reply := range replies {
+			name := string(chunk[i])
+			switch {
+			case name == LeaderKey && isTerm(reply):
+				leader = true
+			case name == "" && isParking(reply):
+				parking = true
+			case reply.OK && r.Foreign < maxForeign:
 				r.Foreign++
 			}
 		}
 		s.o.Calls.Put(cl)
 	}
-	if len(foreign.all) == 2*maxForeign {
+	for _, found := range []bool{leader, parking} {
+		if found {
+			r.evidence.ours++
+		}
+	}
+	if len(others.all) == 2*maxForeign {
 		r.Foreign = max(r.Foreign, 1)
 	}
 	return nil

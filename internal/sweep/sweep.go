@@ -12,7 +12,8 @@
 //  3. A PURGE removes the record, or a [Remover] does if that takes more steps (removals.go). Or
 //     an UPDATE prolongs it until its name is of no use any more (clean.go).
 //
-// Records that are not known to the Rule are never touched.
+// Records that are not known to the Rule are never touched. A server that has none is parked by its
+// sweepers (park.go).
 package sweep
 
 import (
@@ -29,8 +30,8 @@ import (
 )
 
 const (
-	// startDelay is the longest time before the first sweep. A program that makes one hit
-	// and ends does not sweep.
+	// startDelay is the longest time before the first sweep, unless it decides whether to park
+	// the server. A program that makes one hit and ends does not sweep.
 	startDelay = 100 * time.Millisecond
 	// minInterval and usualInterval are between two sweeps of a server that is not parked, of
 	// whatever process. A Rule that needs more than one in minInterval does not get them.
@@ -59,6 +60,8 @@ type Server[T codec.Value] interface {
 	Stream(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error)) (sent bool, err error)
 	// Park parks the server, unless the client must not.
 	Park(ctx context.Context) (sent bool, err error)
+	// MayPark reports whether Park parks the server.
+	MayPark() bool
 	// Parked reports whether no record expires on the server.
 	Parked() bool
 	// Logger logs sweeps.
@@ -124,6 +127,7 @@ type Result struct {
 	Foreign   int // records that the Rule does not know, up to 256
 	listing   time.Duration
 	interval  time.Duration // the shortest that the records need; 0 if there are none
+	evidence  evidence
 }
 
 // Stats is what a Sweeper has done.
@@ -138,6 +142,9 @@ type Sweeper[T codec.Value] struct {
 	o    Options[T]
 	wake chan struct{} // holds an element if need has become shorter
 
+	decided chan struct{} // closed by decide, once
+	once    sync.Once
+
 	need            atomic.Int64 // the shortest interval that Need was called with; 0: it was not
 	sweeps, removed atomic.Uint64
 	foreign         atomic.Int64
@@ -149,7 +156,7 @@ type Sweeper[T codec.Value] struct {
 
 // New returns a Sweeper that does nothing yet.
 func New[T codec.Value](o Options[T]) *Sweeper[T] {
-	return &Sweeper[T]{o: o, wake: make(chan struct{}, 1)}
+	return &Sweeper[T]{o: o, wake: make(chan struct{}, 1), decided: make(chan struct{})}
 }
 
 // Need says that the server must be swept at least once per interval, unless it is parked.
@@ -176,10 +183,13 @@ func (s *Sweeper[T]) Stats() Stats {
 
 // Run sweeps the server whenever it is this process's turn, until ctx ends.
 func (s *Sweeper[T]) Run(ctx context.Context) {
-	if !pause(ctx, spread(startDelay)) {
+	wait, led := s.first(ctx)
+	s.decide()
+	if !led && !pause(ctx, spread(startDelay)) {
 		return
 	}
-	for s.sleep(ctx, s.step(ctx)) {
+	for s.sleep(ctx, wait) {
+		wait = s.step(ctx)
 	}
 }
 
@@ -201,25 +211,38 @@ func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {
 // step sweeps if the last sweep of the fleet is long enough ago. It returns how long to wait for
 // the next step.
 func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
-	term, err := s.lookUp(ctx)
+	t, err := s.lookUp(ctx)
 	interval := s.interval()
 	if err != nil {
 		return spread(min(retryPause, interval))
 	}
-	if term.age < interval {
-		return interval - term.age + rand.N(interval/jitter)
+	if due := t.due(interval); t.age < due {
+		return due - t.age + rand.N(interval/jitter)
 	}
-	leader, err := s.beginTerm(ctx, term)
+	return s.lead(ctx, t, interval/2)
+}
+
+// lead begins the term after t and sweeps, which may take so long that others' requests pass. It
+// returns how long to wait for the next step.
+func (s *Sweeper[T]) lead(ctx context.Context, t term[T], within time.Duration) time.Duration {
+	interval := s.interval()
+	leader, err := s.beginTerm(ctx, t)
 	if err != nil || !leader {
 		return spread(min(retryPause, interval))
 	}
 	start := time.Now()
 	for range maxTries {
-		r, err := s.Sweep(ctx, start.Add(interval/2))
-		if err == nil && r.Foreign == 0 {
-			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
+		_, err := s.sweep(ctx, start.Add(within), func(n names, r Result) {
+			if s.onlyOurs(n, r) {
+				s.o.Server.Park(ctx) // if it fails, the next sweep tries again
+			}
+			s.decide()
+		})
+		if err == nil {
+			s.endTerm(ctx, t)
+			break
 		}
-		if err == nil || !pause(ctx, min(retryPause, interval)) {
+		if !pause(ctx, min(retryPause, interval)) {
 			break
 		}
 	}
@@ -262,14 +285,30 @@ func (s *Sweeper[T]) sinceLast() time.Duration {
 // requests pass, but not so much that it would not be done at the deadline. With an error, which
 // is nil if the sweep is complete, it returns what it did until then.
 func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
+	return s.sweep(ctx, deadline, nil)
+}
+
+// sweep is Sweep. If decide is not nil, it is called when all records have been seen without an
+// error, and before removals are waited for. It decides whether to park the server.
+func (s *Sweeper[T]) sweep(ctx context.Context, deadline time.Time, decide func(names, Result)) (Result, error) {
 	var r Result
+	r.evidence.wanted = decide != nil && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
 	s.mu.Lock()
 	s.began = start
 	s.mu.Unlock()
 	names, err := s.list(ctx, &r)
-	if cleanErr := s.clean(ctx, names, deadline, &r); err == nil {
+	removals := newRemovals(s.o.Remover)
+	if cleanErr := s.clean(ctx, names, deadline, removals, &r); err == nil {
 		err = cleanErr
+	}
+	if err == nil && decide != nil {
+		decide(names, r)
+	}
+	removed, removalErr := removals.wait()
+	r.Removed += removed
+	if err == nil {
+		err = removalErr
 	}
 	s.log(ctx, r, time.Since(start), err)
 	s.removed.Add(uint64(r.Removed))

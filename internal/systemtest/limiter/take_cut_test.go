@@ -45,7 +45,7 @@ const (
 
 func testCutGiveBacks[T codec.Value](t *testing.T, algorithm window.Algorithm) {
 	runs, lossy, lost := 0, 0, uint64(0)
-	cutEverywhere(t, func(t *testing.T, c *mockserver.Cut) *connections {
+	cutEverywhere(t, codec.Size[T](), func(t *testing.T, c *mockserver.Cut) *connections {
 		srv, conns := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), new(connections)
 		other := testkit.Limiter[T](t, srv, throttr.WithAlgorithm(algorithm))
 		testkit.Hits(t, other, 1, "another", cutScale, cutLimit) // so that it has its connections

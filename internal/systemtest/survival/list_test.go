@@ -3,6 +3,8 @@ package survival_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,9 +14,21 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
+
+// listOf returns a LIST of counters whose TTLs are over.
+func listOf(t *testing.T, names []string) []byte {
+	var entries []codec.ListEntry[uint16]
+	for _, name := range names {
+		entries = append(entries, codec.ListEntry[uint16]{Key: []byte(name), Unit: codec.Seconds, Expires: 1})
+	}
+	b, err := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{entries}}.AppendBinary(nil)
+	require.NoError(t, err)
+	return b
+}
 
 // forgedList returns a LIST in which all records of srv have expired, and others do not exist.
 func forgedList(t *testing.T, srv *mockserver.Server) []byte {
@@ -22,13 +36,7 @@ func forgedList(t *testing.T, srv *mockserver.Server) []byte {
 	for _, name := range srv.Keys() {
 		names = append(names, name+"0", name[:len(name)/2])
 	}
-	var entries []codec.ListEntry[uint16]
-	for _, name := range append(names, "", "never") {
-		entries = append(entries, codec.ListEntry[uint16]{Key: []byte(name), Unit: codec.Seconds, Expires: 1})
-	}
-	b, err := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{entries}}.AppendBinary(nil)
-	require.NoError(t, err)
-	return b
+	return listOf(t, append(names, "", "never"))
 }
 
 //evidence:outages Wrong, truncated and garbled LISTs make no sweep remove a record that is needed (H14)
@@ -134,5 +142,101 @@ func TestServerIsParkedThoughListsAreGarbled(t *testing.T) {
 		require.Zero(t, p.backend.Stats().Foreign)
 		p.end()
 		churn.Wait()
+	})
+}
+
+// hidden are ways in which a LIST can hide foreign records. Each returns the names of the LIST, given
+// those of our records and of the foreign ones.
+var hidden = map[string]func(ours, foreign []string) []string{
+	"nothing is listed": func(_, _ []string) []string { return nil },
+	"left out":          func(ours, _ []string) []string { return ours },
+	"garbled": func(ours, foreign []string) []string {
+		for _, name := range foreign {
+			ours = append(ours, strings.Repeat("\xff", len(name)))
+		}
+		return ours
+	},
+	"names that do not exist": func(ours, foreign []string) []string {
+		for i := range foreign {
+			ours = append(ours, fmt.Sprint(ours[0], i))
+		}
+		return ours
+	},
+	"our names twice": func(ours, foreign []string) []string { return append(ours, ours[:len(foreign)]...) },
+	"the leader's name twice": func(ours, foreign []string) []string {
+		for range foreign {
+			ours = append(ours, sweep.LeaderKey)
+		}
+		return ours
+	},
+}
+
+// hide makes LISTs of srv hide the foreign records, until undo is called.
+func hide(t *testing.T, srv *mockserver.Server, foreign []string, names func(ours, foreign []string) []string) (undo func()) {
+	ours := slices.DeleteFunc(srv.Keys(), func(name string) bool { return slices.Contains(foreign, name) })
+	return srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: listOf(t, names(ours, foreign))})
+}
+
+//evidence:outages Wrong, truncated and garbled LISTs do not hide the records of others, so that their server is not parked (H14)
+func TestServerWithHiddenForeignRecordsIsNotParked(t *testing.T) {
+	for name, names := range hidden {
+		for _, busy := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/busy %v", name, busy), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { hiddenRecords(t, names, busy) })
+			})
+		}
+	}
+}
+
+func hiddenRecords(t *testing.T, names func(ours, foreign []string) []string, busy bool) {
+	srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithHazard(mockserver.GarbledList, busy))
+	foreign := []string{"somebody's", "jobs"}
+	for _, name := range foreign {
+		srv.Set(name, 7, 24*time.Hour)
+	}
+	first := start[uint16](t, srv, throttr.Config{Parking: throttr.ParkingNever})
+	for i := range 20 {
+		testkit.Hits(t, first.limiter, 1, fmt.Sprint("key:", i), time.Minute, 100)
+	}
+	srv.Delete(sweep.LeaderKey)
+	undo := hide(t, srv, foreign, names)
+	p := start[uint16](t, srv, throttr.Config{})
+	scale, n := time.Minute, 20
+	if busy {
+		scale, n = time.Second, 1_000_000
+	}
+	for i := range uint64(4) {
+		r := rand.New(rand.NewPCG(21, i))
+		p.work.Go(func() {
+			for p.ctx.Err() == nil {
+				p.limiter.Hit(p.ctx, fmt.Sprint("key:", r.IntN(n)), scale, 100)
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	for range unlessRace(200) {
+		time.Sleep(500 * time.Millisecond)
+		undo()
+		undo = hide(t, srv, foreign, names)
+		require.False(t, p.client.Stats().Servers[0].Parked)
+	}
+	require.NotContains(t, srv.Keys(), "")
+	require.NotZero(t, srv.Requests(codec.OpList))
+	p.end()
+}
+
+func TestServerIsParkedOnceForeignRecordsAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithRealCollector())
+		srv.Set("somebody's", 7, 24*time.Hour)
+		p := start[uint16](t, srv, throttr.Config{})
+		for i := range uint64(4) {
+			p.hit(rand.New(rand.NewPCG(22, i)), keys(1000), time.Second, 10*time.Millisecond, 10)
+		}
+		time.Sleep(time.Minute)
+		require.False(t, p.client.Stats().Servers[0].Parked)
+		srv.Delete("somebody's")
+		time.Sleep(25 * time.Second)
+		require.True(t, p.client.Stats().Servers[0].Parked)
 	})
 }

@@ -57,7 +57,7 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 					client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: mode}))
 					sweeping.Go(func() {
 						for ctx.Err() == nil {
-							removed[i] += sweep(ctx, client).Removed
+							removed[i] += sweepOnce(ctx, client).Removed
 							time.Sleep(10 * time.Millisecond)
 						}
 					})
@@ -84,8 +84,8 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 	}
 }
 
-// sweep sweeps the only server of a client. It ignores errors, which the test has caused.
-func sweep(ctx context.Context, client *throttr.Client[uint16]) throttr.Swept {
+// sweepOnce sweeps the only server of a client. It ignores errors, which the test has caused.
+func sweepOnce(ctx context.Context, client *throttr.Client[uint16]) throttr.Swept {
 	all, _ := client.Sweep(ctx, false)
 	if len(all) == 0 {
 		return throttr.Swept{}

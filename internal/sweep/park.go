@@ -1,0 +1,119 @@
+package sweep
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+const (
+	// maxHurried bounds the records of a server that is listed at the start of a process. A LIST of
+	// so many takes the server 0.1 s. A program that makes one hit and ends must not list a large
+	// server, as another one may start each second.
+	maxHurried = 10_000
+	// abandonedAge is how old an unfinished term is at least if its leader has probably died, on
+	// a server of so many records.
+	abandonedAge = 2 * time.Second
+)
+
+// evidence is what a sweep has seen that tells whether all records of the server are ours: those
+// that the Rule knows, the leader's, and the one that parks the server.
+//
+// A LIST can hide records, because the names of some can be wrong (H14). So it must name as many
+// different records of ours, all of which a QUERY finds, as there are records according to an INFO
+// that the server has executed together with the LIST.
+type evidence struct {
+	wanted  bool   // the sweep decides whether to park the server
+	counted bool   // there was an INFO
+	records uint64 // according to the INFO
+	ours    int    // records of ours that QUERYs have found
+}
+
+// Decided returns a channel that is closed when the sweeper has decided whether to park the server,
+// or if that takes long. If no record is created before, none can expire.
+func (s *Sweeper[T]) Decided() <-chan struct{} { return s.decided }
+
+// decide closes the channel of Decided.
+func (s *Sweeper[T]) decide() { s.once.Do(func() { close(s.decided) }) }
+
+// first parks the server if it holds nothing but our records, unless another process has decided
+// that already. It reports whether this sweeper was the leader, and how long to wait then.
+//
+// Without it, processes that die soon after their first hit, one after the other, would leave
+// records that expire (H12).
+func (s *Sweeper[T]) first(ctx context.Context) (wait time.Duration, led bool) {
+	if s.o.Server.Parked() || !s.o.Server.MayPark() {
+		return 0, false
+	}
+	t, err := s.lookUp(ctx)
+	abandoned := t.unfinished() && t.age >= abandonedAge
+	if err != nil || t.foreign || s.o.Server.Parked() || t.exists && !abandoned {
+		return 0, false // a complete sweep has not parked the server: there are records of others
+	}
+	if n, err := s.countRecords(ctx); err != nil || n > maxHurried {
+		return 0, false
+	}
+	return s.lead(ctx, t, 0), true
+}
+
+// countRecords returns the number of records. The request has a connection of its own, because
+// servers of old protocols never respond to it.
+func (s *Sweeper[T]) countRecords(ctx context.Context) (records uint64, err error) {
+	var e evidence
+	_, err = s.o.Server.Stream(ctx, codec.Info{}, func(src []byte) (int, bool, error) {
+		n, err := e.decodeInfo(src)
+		return n, err == nil, err
+	})
+	return e.records, err
+}
+
+func (e *evidence) decodeInfo(src []byte) (n int, err error) {
+	m, n, err := codec.DecodeInfoResponse(src)
+	if err == nil {
+		e.records, e.counted = m.Keys, true
+	}
+	return n, err
+}
+
+// infoAndList is an INFO and a LIST in one write. The server executes what one read returns without
+// other requests in between.
+type infoAndList struct{ codec.List }
+
+// AppendBinary implements [codec.Request].
+func (l infoAndList) AppendBinary(dst []byte) ([]byte, error) {
+	dst, err := codec.Info{}.AppendBinary(dst)
+	if err != nil {
+		return dst, err
+	}
+	return l.List.AppendBinary(dst)
+}
+
+// request returns the request for a LIST. If evidence is wanted, there is an INFO before it.
+func (e *evidence) request() codec.Request {
+	if e.wanted {
+		return infoAndList{}
+	}
+	return codec.List{}
+}
+
+// onlyOurs reports whether a sweep that is complete has shown that all records of the server are
+// ours.
+func (s *Sweeper[T]) onlyOurs(n names, r Result) bool {
+	e := r.evidence
+	return e.counted && e.records == uint64(e.ours) && !n.repeat()
+}
+
+// repeat reports whether a name is there twice.
+func (n *names) repeat() bool {
+	all := slices.Clone(n.all)
+	slices.SortFunc(all, func(a, b span) int { return bytes.Compare(n.name(a), n.name(b)) })
+	for i := 1; i < len(all); i++ {
+		if bytes.Equal(n.name(all[i-1]), n.name(all[i])) {
+			return true
+		}
+	}
+	return false
+}

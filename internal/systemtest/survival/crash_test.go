@@ -1,0 +1,107 @@
+package survival_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Nobody else is alive, and no process lives long enough to remove a record.
+//
+//evidence:outages A server survives 500 processes that are killed within 90 ms of their start, one after the other (H12)
+func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
+	forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+		switch size {
+		case 1:
+			dieAtOnce[uint8](t, a)
+		case 2:
+			dieAtOnce[uint16](t, a)
+		case 4:
+			dieAtOnce[uint32](t, a)
+		case 8:
+			dieAtOnce[uint64](t, a)
+		}
+	})
+}
+
+func dieAtOnce[T codec.Value](t *testing.T, a window.Algorithm) {
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
+	srv.Inject(mockserver.Fault{Delay: 5 * time.Millisecond}) // so that many die before the server is parked
+	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))
+	hits := 0
+	for i := range unlessRace(500) {
+		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+		p.work.Go(func() {
+			r := rand.New(rand.NewPCG(23, uint64(i)))
+			for p.ctx.Err() == nil {
+				if _, err := p.limiter.Hit(p.ctx, fmt.Sprint("user:", r.IntN(1000)), time.Second, 100); err == nil {
+					hits++
+				}
+			}
+		})
+		time.Sleep(10*time.Millisecond + time.Duration(r.Int64N(int64(80*time.Millisecond))))
+		p.end()
+		time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
+		require.False(t, srv.LockedUp(), "after %d processes", i+1)
+	}
+	require.NotZero(t, hits)
+	time.Sleep(time.Hour)
+	require.Zero(t, srv.Expired(), "records that expired")
+}
+
+// oneHit is a process that makes one hit and ends.
+func oneHit(t *testing.T, srv *mockserver.Server) {
+	p := start[uint16](t, srv, throttr.Config{})
+	begin := time.Now()
+	_, err := p.limiter.Hit(t.Context(), "k", time.Hour, 1000)
+	require.NoError(t, err)
+	require.Less(t, time.Since(begin), 20*time.Millisecond)
+	require.NoError(t, p.client.Close())
+	p.end()
+}
+
+func TestProgramsThatMakeOneHitDoNotListServersRepeatedly(t *testing.T) {
+	for name, c := range map[string]struct{ records, infos, lists int }{
+		"few foreign records":  {5, 2, 1}, // an INFO goes with the LIST
+		"many foreign records": {11_000, 20, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t, mockserver.WithRealCollector())
+				for i := range c.records {
+					srv.Set(fmt.Sprint("foreign:", i), 1, 24*time.Hour)
+				}
+				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+				for range 20 {
+					oneHit(t, srv)
+					time.Sleep(3 * time.Second)
+				}
+				require.Equal(t, c.infos, srv.Requests(codec.OpInfo))
+				require.Equal(t, c.lists, srv.Requests(codec.OpList))
+				require.NotContains(t, srv.Keys(), "")
+			})
+		})
+	}
+}
+
+func TestServerThatIsParkedIsNotListedAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithRealCollector())
+		oneHit(t, srv)
+		require.Contains(t, srv.Keys(), "", "the server is parked before the first window is opened")
+		infos, lists := srv.Requests(codec.OpInfo), srv.Requests(codec.OpList)
+		oneHit(t, srv)
+		require.Equal(t, infos, srv.Requests(codec.OpInfo))
+		require.Equal(t, lists, srv.Requests(codec.OpList))
+	})
+}
