@@ -235,9 +235,9 @@ func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 	return b.windows.Check(scale, limit)
 }
 
-// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: the unit
-// in which servers store the time that is left, and for takes also the time that the call took. It is 0
-// if windows are aligned, and for scales that can't be kept. See package lease.
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: the
+// unit in which servers store the time that is left, and for takes also the time that the call
+// took. It is 0 if windows are aligned, and for scales that can't be kept. See package lease.
 func (b *ServerBackend[T]) Precision(scale time.Duration) time.Duration {
 	return b.windows.Precision(scale)
 }

@@ -32,8 +32,8 @@ type Window = window.Window
 // has another window.
 //
 // These are per-key windows. Backends can also keep aligned windows, which start and end at
-// multiples of the scale, and can count by a rolling algorithm, such as a token bucket, whose denied hits
-// do not count: see the type Algorithm in package window.
+// multiples of the scale, and can count by a rolling algorithm, such as a token bucket, whose
+// denied hits do not count: see the type Algorithm in package window.
 //
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
@@ -94,8 +94,8 @@ type Result struct {
 	Count     uint64 // hits in the window so far, this one included if it counts
 	Limit     uint64 // as given
 	Remaining uint64 // how many more hits of 1 would be allowed now
-	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a rolling
-	// algorithm, until the same hit would be allowed.
+	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a
+	// rolling algorithm, until the same hit would be allowed.
 	RetryAfter time.Duration
 	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
 }
