@@ -252,8 +252,9 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 	return w, granted, nil
 }
 
-// TakeAll implements [window.Taker]. If all windows are known, it takes one round trip for each
-// server that is asked. If a take is refused, it gives back the others, as GiveBack does.
+// TakeAll implements [window.Taker]. If all windows are known and their scales are at least 2 s, it
+// takes one round trip for each server that is asked. If a take is refused, it gives back the others,
+// as GiveBack does.
 func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
 	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
 	if err != nil {
