@@ -122,7 +122,15 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
 	if r.counting == nil {
-		return r.hitRolling(ctx, key, scale, limit, increment)
+		if r.leases == nil {
+			return r.hitRolling(ctx, key, scale, limit, increment)
+		}
+		count, left, end, granted, err := r.leases.HitCount(ctx, key, scale, limit, increment)
+		if err != nil {
+			return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+		}
+		res.setTaken(count, limit, left, end, granted)
+		return res, nil
 	}
 	count, left, end, err := r.counting.HitCount(ctx, key, scale, limit, increment)
 	if err != nil {
@@ -132,20 +140,12 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 	return res, nil
 }
 
-// hitRolling is HitN for other backends than those in memory with fixed windows.
+// hitRolling is HitN for other backends than those in memory with fixed windows, and leases.
 func (r *RateLimit) hitRolling(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	var count uint64
-	var left time.Duration
-	var end time.Time
-	var granted bool
-	switch {
-	case r.memory != nil:
-		count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment)
-	case r.leases != nil:
-		count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment)
-	default:
+	if r.memory == nil {
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
+	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}

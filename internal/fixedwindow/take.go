@@ -3,7 +3,6 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -26,22 +25,15 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 		w.Refused = b.sliding() && err == nil && !granted
 		return w, granted, sent, err
 	}
-	e, err := b.entry(ctx, key, scale)
-	if err != nil {
-		return w, false, false, err
-	}
-	r, sent, err := e.coalescer.Do(ctx, coalesce.Hit{Limit: limit, Increment: n, Take: true})
-	if errors.Is(err, coalesce.ErrAttempts) {
-		err = overError(scale)
-	}
-	if err != nil {
-		return w, false, sent, queueError(err)
-	}
+	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: n, Take: true})
 	w = windowOf(r)
-	if r.Refused && b.sliding() {
-		w.Refused, w.RetryAfter = true, e.windows.wait(limit, n, b.now())
+	if err == nil && r.Refused && b.sliding() {
+		w.Refused = true
+		if e := b.table.find(entryKey{key, scale}); e != nil {
+			w.RetryAfter = e.windows.wait(limit, n, b.now())
+		}
 	}
-	return w, !r.Refused, false, nil
+	return w, err == nil && !r.Refused, sent, err
 }
 
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
@@ -177,7 +169,7 @@ func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
 	if e == nil {
 		return false, false
 	}
-	r, recent, known := e.windows.last(b.now())
+	r, recent, known := e.known.last(b.now())
 	if known {
 		t.window = windowOf(r)
 	}
