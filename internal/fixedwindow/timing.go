@@ -51,8 +51,16 @@ func timingFor(scale time.Duration, largest uint64) (t timing, ok bool) {
 	return t, best >= minMargin
 }
 
-// minMargin is the least time to remove a record.
-const minMargin = time.Second
+const (
+	// minMargin is the least time to remove a record, on a server that is parked.
+	minMargin = time.Second
+	// minSweptMargin is the least time on a server that is not. Sweeps come every 2 s then. The age
+	// of the last one is known in whole seconds.
+	minSweptMargin = 12 * time.Second
+)
+
+// needsParking reports whether the records can be kept only on servers that are parked.
+func (t timing) needsParking() bool { return t.margin() < minSweptMargin }
 
 // bucket returns the number of the bucket in which now lies.
 func (t timing) bucket(now time.Time) int64 {

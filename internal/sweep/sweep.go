@@ -34,8 +34,9 @@ const (
 	// the server. A program that makes one hit and ends does not sweep.
 	startDelay = 100 * time.Millisecond
 	// minInterval and usualInterval are between two sweeps of a server that is not parked, of
-	// whatever process. A Rule that needs more than one in minInterval does not get them.
-	minInterval   = 250 * time.Millisecond
+	// whatever process. A Rule that needs more than one in minInterval does not get them: the age
+	// of the last one is known in whole seconds, rounded up.
+	minInterval   = 1200 * time.Millisecond
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
 	parkedInterval = time.Minute

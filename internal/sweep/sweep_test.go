@@ -92,9 +92,9 @@ func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	require.Equal(t, 16*time.Second, s.interval(), "a slow server is swept less often, but often enough")
 	s.last.interval = 5 * time.Second
 	require.Equal(t, 4*time.Second, s.interval(), "others' records need it")
-	s.Need(time.Second)
+	s.Need(2 * time.Second)
 	s.Need(time.Minute)
-	require.Equal(t, 800*time.Millisecond, s.interval())
+	require.Equal(t, 1600*time.Millisecond, s.interval())
 	s.Need(time.Millisecond)
 	require.Equal(t, minInterval, s.interval())
 	l.parked = true
