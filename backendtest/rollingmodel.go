@@ -32,20 +32,49 @@ func newRollingState(a window.Algorithm, scale int64, limit uint64) rollingState
 }
 
 // bucketState is a token bucket in which a token comes back every each.
-type bucketState struct{ each, full int64 }
+type bucketState struct {
+	each, full int64
+	taken      []grant // since it was full last
+}
 
 func (s *bucketState) count(now int64) (uint64, int64) {
 	return uint64((max(0, s.full-now) + s.each - 1) / s.each), s.full
 }
 
-func (s *bucketState) add(now int64, n uint64) { s.full = max(s.full, now) + int64(n)*s.each }
-
-func (s *bucketState) giveBack(now, _, end int64, n uint64) bool {
-	if end <= now {
-		return false
+func (s *bucketState) add(now int64, n uint64) {
+	if s.full <= now {
+		s.full, s.taken = now, nil
 	}
-	s.full = max(now, s.full-min(int64(n)*s.each, end-now))
-	return true
+	s.full += int64(n) * s.each
+	s.taken = append(s.taken, grant{time.Unix(0, now), n})
+}
+
+func (s *bucketState) giveBack(now, taken, end int64, n uint64) bool {
+	for i := range s.taken {
+		if h := &s.taken[i]; h.at.UnixNano() == taken && h.n >= n {
+			h.n -= n
+			return end > now
+		}
+	}
+	return false
+}
+
+// least returns when the bucket would be full if nothing had been taken that was given back.
+func (s *bucketState) least() (full int64) {
+	for _, h := range s.taken {
+		full = max(full, h.at.UnixNano()) + int64(h.n)*s.each
+	}
+	return full
+}
+
+// adopt makes the state that of the window after something was given back. A backend may give less
+// back.
+func (s *bucketState) adopt(c rolling, w window.Window) {
+	full := c.Clock.Now().Add(w.Left).UnixNano()
+	if full < min(s.full, s.least()) || full > s.full {
+		c.Errorf("after a give-back the bucket is full at %v, want %v to %v", full, s.least(), s.full)
+	}
+	s.full = full
 }
 
 // slidingState is the hits of aligned windows by their number.
@@ -226,7 +255,8 @@ func (w *rollingWindow) giveBack(c rolling, i int, random *rand.Rand, key string
 	if err != nil {
 		c.Fatalf("GiveBack: %v", err)
 	}
-	if !ok && c.MayLose {
+	bucket, isBucket := w.state.(*bucketState)
+	if !ok && (c.MayLose || isBucket) {
 		return
 	}
 	if count, _ := w.state.count(now); count == 0 {
@@ -234,6 +264,9 @@ func (w *rollingWindow) giveBack(c rolling, i int, random *rand.Rand, key string
 			c.Errorf("GiveBack returns true for a window that is over")
 		}
 		return
+	}
+	if isBucket {
+		defer func() { bucket.adopt(c, c.get(key, scale)) }()
 	}
 	if want := w.state.giveBack(now, h.taken, h.end, n); ok != want {
 		c.Errorf("GiveBack of %d, taken %v ago, returns %v, want %v", n, time.Duration(now-h.taken), ok, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // get sends a request from an address to a handler and returns the response.
@@ -58,6 +59,29 @@ func ExampleNew() {
 	//   RateLimit-Policy: "minute";q=2;w=60, "hour";q=100;w=3600
 	//   RateLimit: "minute";r=0;t=60, "hour";r=98;t=3600
 	//   Retry-After: 60
+}
+
+// A limit of another algorithm has a RateLimit of its own. Here, a token bucket lets a burst of 3 pass, and
+// then a request each 2 s.
+func ExampleLimit() {
+	bursts := throttr.NewRateLimit(memory.New(memory.WithAlgorithm(window.TokenBucket)))
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{
+		{Name: "burst", Limit: 3, Window: 6 * time.Second, Limiter: bursts},
+		httplimit.PerDay(1000),
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	site := limit(http.HandlerFunc(hello))
+	for range 4 {
+		res := get(site, "192.0.2.1:4711")
+		fmt.Println(res.StatusCode, res.Header.Get("RateLimit"))
+	}
+	// Output:
+	// 200 "burst";r=2;t=2, "day";r=999;t=86400
+	// 200 "burst";r=1;t=4, "day";r=998;t=86400
+	// 200 "burst";r=0;t=6, "day";r=997;t=86400
+	// 429 "burst";r=0;t=2
 }
 
 func ExampleByAddr() {

@@ -26,6 +26,7 @@ type entry struct {
 	size    uint64        // of blocks
 	waiting uint64        // what callers have waited for in vain
 	since   time.Duration // when current became the current block
+	dry     time.Duration // when it was first found to have too few places; 0: not yet
 	count   uint64        // the last known count
 	known   time.Duration // until when the count says something
 	drops   uint64        // how many times the blocks were dropped
@@ -120,6 +121,9 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64) (a answer, v ver
 		e.use(e.next)
 		e.mu.Unlock()
 		return a, again, nil
+	}
+	if e.dry == 0 {
+		e.dry = e.backend.now()
 	}
 	t, mine := e.taking, false
 	if t == nil {
@@ -287,10 +291,14 @@ func (e *entry) replace(nb *block) (old *block) {
 	now := e.backend.now()
 	if old = e.current.Load(); old.size > 0 {
 		spent := old.size - old.left()
-		e.size = sizeAfter(e.size, spent, now-e.since, goalFor(e.backend.age))
+		took := now - e.since
+		if e.dry > 0 { // the time for which callers waited since is that of the network
+			took = e.dry - e.since
+		}
+		e.size = sizeAfter(e.size, spent, took, goalFor(e.backend.age))
 		e.total += spent
 	}
-	e.since = now
+	e.since, e.dry = now, 0
 	e.current.Store(nb)
 	return old
 }

@@ -11,7 +11,7 @@ import (
 const (
 	ways    = 4    // entries that a key can be in
 	cells   = 1024 // of the counters of keys that have no entry
-	hotHits = 32   // hits within the age that make a key hot
+	hotHits = 8    // hits within the age that make a key hot
 )
 
 // table has the entries of hot keys. Each hash has a set of ways in which its entry can be, so finding

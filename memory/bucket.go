@@ -206,9 +206,15 @@ func (e *entry) addTokens(now int64, n uint64) {
 	e.start, e.meta = now, e.meta&^math.MaxUint32|pending
 }
 
+// tick is a part of the scale, in nanoseconds: the unit in which a generation counts what is given back.
+func (e *entry) tick() uint64 { return uint64(e.scale)>>16 + 1 }
+
 // giveBackTokens gives n back of the take after which the start was at, rounded down. The bucket was
 // full one scale after at then. The part of the take that was before now has come back by itself, so
 // only what is after now can be given back.
+//
+// What others give back that have taken before makes that time earlier. So whatever is given back moves
+// the times in the IDs of all takes: the generation grows by as many ticks, rounded up.
 func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
 	if e.pending() || at > now || minus(now, at) >= e.scale {
 		return false
@@ -225,10 +231,11 @@ func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
 		l.excess -= parts(e.count)
 	}
 	if nanos > most || nanos == most && l.excess > lower.excess {
-		l = lower
+		l, nanos = lower, most
 	} else {
 		l.start -= int64(nanos)
 	}
 	e.setLevel(l, e.count)
+	e.setGeneration(max(1, uint32(e.generation()+(nanos+e.tick())/e.tick())))
 	return true
 }

@@ -102,6 +102,9 @@ func (l *log) needs(e *entry, n uint64) int {
 
 // append adds n times of now to e. There must be enough blocks.
 func (l *log) append(e *entry, now int64, n uint64) {
+	if n == 0 {
+		return
+	}
 	c := e.chain()
 	if c.n == 0 {
 		c = chain{}

@@ -86,20 +86,27 @@ func (b *Backend) takeID(e *entry) int64 {
 	if b.algorithm == window.TokenBucket && e.excess() > 0 {
 		at-- // rounded down
 	}
-	return at + e.shift()
+	return at + b.shift(e)
 }
 
 // shift returns the amount that moves the IDs of e.
-func (e *entry) shift() int64 { return int64(e.generation() * 0x9e3779b97f4a7c15) }
+func (b *Backend) shift(e *entry) int64 {
+	if b.algorithm == window.TokenBucket {
+		return int64(e.generation() * e.tick())
+	}
+	return int64(e.generation() * 0x9e3779b97f4a7c15)
+}
 
 func (e *entry) generation() uint64 { return e.meta >> 32 }
+
+func (e *entry) setGeneration(g uint32) { e.meta = e.meta&math.MaxUint32 | uint64(g)<<32 }
 
 // renew gives e the next generation. The mutex is held.
 func (s *shard) renew(e *entry) {
 	if s.generation++; s.generation == 0 {
 		s.generation++ // so that no generation is 0
 	}
-	e.meta = e.meta&math.MaxUint32 | uint64(s.generation)<<32
+	e.setGeneration(s.generation * 0x9e3779b1) // so that near ones differ by much: see giveBackTokens
 }
 
 // load finds the record and the entry of k. The entry is new if there is no active window. The mutex
@@ -299,7 +306,7 @@ func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool,
 	if err != nil || e.generation() == 0 {
 		return false, err
 	}
-	at, ok := takeID-e.shift(), false
+	at, ok := takeID-b.shift(&e), false
 	switch b.algorithm {
 	case window.TokenBucket:
 		ok = e.giveBackTokens(now, at, n)

@@ -149,7 +149,8 @@ func (a Algorithm) String() string {
 //     limit for what it stores may forget the hits of Inc and Set after a scale, if no hit or take has
 //     told it.
 //   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never what
-//     has come back by itself since.
+//     has come back by itself since. A token bucket may give less back, or return false, if other takes
+//     have been given back since the take.
 func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog }
 
 // Teller is a [Backend] that tells its algorithm. It is optional.

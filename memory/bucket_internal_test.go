@@ -1,0 +1,196 @@
+package memory
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// exactBucket is a token bucket with rational numbers.
+type exactBucket struct {
+	limit uint64
+	scale time.Duration
+}
+
+// rat returns a/b.
+func rat(a, b uint64) *big.Rat {
+	return new(big.Rat).SetFrac(new(big.Int).SetUint64(a), new(big.Int).SetUint64(b))
+}
+
+// refill returns how long n tokens take to come back, in nanoseconds.
+func (b exactBucket) refill(n uint64) *big.Rat {
+	return new(big.Rat).Mul(rat(n, b.limit), rat(uint64(b.scale), 1))
+}
+
+// full returns when the bucket of e is full.
+func (b exactBucket) full(e *entry, now int64) *big.Rat {
+	if e.generation() == 0 || !e.active(now) {
+		return new(big.Rat).SetInt64(now)
+	}
+	full := new(big.Rat).SetInt64(e.start)
+	full.Add(full, rat(uint64(b.scale), 1))
+	return full.Sub(full, rat(e.excess(), parts(b.limit)))
+}
+
+// ceil returns the least whole number that is not less than x, which is not negative.
+func ceil(x *big.Rat) uint64 {
+	n := new(big.Int).Add(x.Num(), x.Denom())
+	n.Sub(n, big.NewInt(1))
+	return n.Quo(n, x.Denom()).Uint64()
+}
+
+// anyLimit returns a random limit of any size.
+func anyLimit(random *rand.Rand, bits int) uint64 {
+	return 1 + random.Uint64N(math.MaxUint64)>>(64-1-random.IntN(bits))
+}
+
+// Nothing is rounded for limits up to maxParts, and above it only against the caller, by less than a part
+// of a nanosecond.
+//
+//evidence:memory Token buckets do not drift: they agree with rational numbers
+func TestTokenBucketAgreesWithRationalNumbers(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	granted, inexact := 0, 0
+	for range 300 {
+		limit := anyLimit(random, 64)
+		b := exactBucket{limit, window.MinScale + time.Duration(anyLimit(random, 62))}
+		e, now, gen := entry{scale: b.scale}, int64(0), uint64(1)
+		for range 100 {
+			if e.generation() > 0 && !e.active(now) {
+				e = entry{scale: b.scale}
+			}
+			n := 1 + random.Uint64N(1+limit/uint64(1+random.IntN(10)))
+			before := b.full(&e, now)
+			after := new(big.Rat).Add(before, b.refill(n))
+			latest := new(big.Rat).SetInt64(now)
+			latest.Add(latest, rat(uint64(b.scale), 1))
+			fits := n <= limit && after.Cmp(latest) <= 0
+			was := e
+			v := e.takeTokens(now, limit, n)
+			if v.granted {
+				granted++
+				require.True(t, fits, "more is granted than fits")
+				gen++
+				e.meta |= gen << 32
+				late := new(big.Rat).Sub(b.full(&e, now), after)
+				require.GreaterOrEqual(t, late.Sign(), 0, "the bucket is full too early")
+				if limit <= maxParts {
+					require.Zero(t, late.Sign())
+				}
+				require.Negative(t, late.Cmp(rat(1, maxParts)))
+			} else {
+				require.Equal(t, was, e, "a refused take changes something")
+				require.Positive(t, v.wait)
+			}
+			if limit <= maxParts {
+				require.Equal(t, fits, v.granted)
+			} else if fits != v.granted {
+				inexact++
+				require.EqualValues(t, 1, v.wait)
+			}
+			level := new(big.Rat).Sub(b.full(&e, now), new(big.Rat).SetInt64(now))
+			level.Mul(level, rat(limit, uint64(b.scale)))
+			require.Equal(t, ceil(level), v.count)
+			require.LessOrEqual(t, v.count, limit)
+			if !v.granted && n <= limit {
+				again := e
+				require.False(t, again.takeTokens(now+int64(v.wait)-1, limit, n).granted, "it is granted before")
+				require.True(t, again.takeTokens(now+int64(v.wait), limit, n).granted, "it is not granted then")
+			}
+			if now > math.MaxInt64/4 {
+				break
+			}
+			now += random.Int64N(1 + int64(b.scale)/int64(1+random.IntN(100)))
+		}
+	}
+	require.Greater(t, granted, 5000)
+	require.Less(t, inexact, granted/10)
+}
+
+// What is given back is never more than what the take still takes up, and at most a nanosecond less.
+func TestTokensAreGivenBackExactly(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	type taken struct {
+		id    int64
+		after *big.Rat // when the bucket was full after the take
+		n     uint64
+	}
+	back := 0
+	for range 300 {
+		limit := anyLimit(random, 30)
+		b := exactBucket{limit, window.MinScale + time.Duration(anyLimit(random, 45))}
+		e, now := entry{scale: b.scale}, int64(0)
+		var takes []taken
+		m := &Backend{options: options{algorithm: window.TokenBucket}}
+		for range 60 {
+			n := 1 + random.Uint64N(limit)
+			if !e.active(now) {
+				e, takes = entry{scale: b.scale}, nil
+			}
+			if e.takeTokens(now, limit, n).granted {
+				if e.generation() == 0 {
+					e.setGeneration(1)
+				}
+				takes = append(takes, taken{m.takeID(&e), b.full(&e, now), n})
+			}
+			now += random.Int64N(1 + int64(b.scale)/4)
+			if len(takes) == 0 || !e.active(now) {
+				continue
+			}
+			i := random.IntN(len(takes))
+			h := takes[i]
+			takes = append(takes[:i], takes[i+1:]...)
+			present := new(big.Rat).SetInt64(now)
+			full, left := b.full(&e, now), new(big.Rat).Sub(h.after, present)
+			ok := e.giveBackTokens(now, h.id-m.shift(&e), h.n)
+			if !ok {
+				require.Negative(t, left.Cmp(rat(1, 1)), "nothing is given back, and %v ns are left", left)
+				continue
+			}
+			back++
+			refund := b.refill(h.n)
+			if refund.Cmp(left) > 0 {
+				refund = left
+			}
+			want := new(big.Rat).Sub(full, refund)
+			if want.Cmp(present) < 0 {
+				want = present
+			}
+			late := new(big.Rat).Sub(b.full(&e, now), want)
+			require.GreaterOrEqual(t, late.Sign(), 0, "too much is given back")
+			require.Negative(t, late.Cmp(rat(1, 1)), "too little is given back")
+			takes = nil // what is left of them is only known up to a tick
+		}
+	}
+	require.Greater(t, back, 1500)
+}
+
+// A bucket that owes more than it can hold owes almost as much as it holds.
+func TestDebtOfATokenBucketIsBounded(t *testing.T) {
+	for _, limit := range []uint64{1, 3, 1000, maxParts, math.MaxUint64} {
+		for _, scale := range []time.Duration{window.MinScale, time.Hour, math.MaxInt64} {
+			for _, now := range []int64{0, 5, math.MaxInt64 - 10, -7} {
+				if now < 0 && scale == math.MaxInt64 {
+					continue // a scale ago is out of range
+				}
+				e := entry{scale: scale}
+				require.True(t, e.takeTokens(now, limit, 1).granted)
+				e.meta |= 1 << 32
+				for range 3 {
+					e.addTokens(now, math.MaxUint64)
+					require.True(t, e.active(now), "%d %v %d", limit, scale, now)
+				}
+				v := e.takeTokens(now, limit, 1)
+				require.False(t, v.granted)
+				require.GreaterOrEqual(t, v.count, limit)
+				require.Positive(t, v.wait)
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package memory_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var rolling = []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog}
+
+//evidence:memory No call of a rolling algorithm allocates
+func TestRollingHitsDoNotAllocate(t *testing.T) {
+	ctx := t.Context()
+	for _, a := range rolling {
+		m := memory.New(memory.WithAlgorithm(a))
+		defer m.Close()
+		limiter := throttr.NewRateLimit(m)
+		var windows [2]window.Window
+		two := []window.Limit{{Key: "a", Scale: time.Hour, Limit: 9000, N: 1}, {Key: "b", Scale: time.Hour, Limit: 9000, N: 1}}
+		for name, call := range map[string]func() error{
+			"Hit":      func() error { _, err := limiter.Hit(ctx, "k", time.Hour, 9000); return err },
+			"denied":   func() error { _, err := limiter.Hit(ctx, "k", time.Hour, 0); return err },
+			"Take":     func() error { _, err := limiter.Take(ctx, "k", time.Hour, 9000, 1); return err },
+			"backend":  func() error { _, err := m.Hit(ctx, "k", time.Hour, 9000, 1); return err },
+			"TakeAll":  func() error { _, err := m.TakeAll(ctx, two, windows[:]); return err },
+			"GiveBack": func() error { _, err := m.GiveBack(ctx, "a", time.Hour, windows[0].ID, 1); return err },
+			"Get":      func() error { _, err := limiter.Get(ctx, "k", time.Hour); return err },
+		} {
+			// Of 1000 calls, some make the log longer.
+			if n := testing.AllocsPerRun(1000, func() { require.NoError(t, call()) }); n > 0 {
+				t.Errorf("%v: %s makes %v allocations", a, name, n)
+			}
+		}
+	}
+}
+
+func TestHitCountIsForFixedWindows(t *testing.T) {
+	for _, a := range rolling {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+		_, _, _, err := b.HitCount(t.Context(), "k", time.Minute, 1, 1)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.Zero(t, b.Len())
+	}
+}
+
+// TakeCount returns what Hit does, with RetryAfter as left.
+func TestTakeCountOfRollingAlgorithmsAgreesWithHit(t *testing.T) {
+	for _, a := range rolling {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock, memory.WithAlgorithm(a))
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 1000 {
+			n := random.Uint64N(7)
+			w, err := b.Hit(t.Context(), "a", time.Second, 6, n)
+			require.NoError(t, err)
+			count, left, end, granted, err := b.TakeCount(t.Context(), "b", time.Second, 6, n)
+			require.NoError(t, err)
+			require.Equal(t, !w.Refused, granted)
+			require.Equal(t, w.Count, count)
+			require.True(t, w.ExpiresAt.Equal(end))
+			if granted {
+				require.Equal(t, w.Left, left)
+			} else {
+				require.Equal(t, w.RetryAfter, left)
+			}
+			clock.Advance(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+		}
+	}
+}
+
+func TestLimitsOverTheLargestAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		algorithm window.Algorithm
+		option    memory.Option
+		most      uint64
+		text      string
+	}{
+		{window.Sliding, memory.WithMaxLimit(5), 1<<48 - 1, "limit 281474976710656 is out of range: it may be at most 281474976710655 with a sliding window"},
+		{window.SlidingLog, memory.WithMaxLimit(0), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
+		{window.SlidingLog, memory.WithMaxLimit(math.MaxUint64), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
+		{window.SlidingLog, memory.WithMaxLimit(50), 50, "limit 51 is out of range: it may be at most 50 with a sliding log"},
+	} {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(test.algorithm), test.option)
+		limiter := throttr.NewRateLimit(b)
+		require.NoError(t, limiter.Check(time.Minute, test.most))
+		_, err := limiter.HitN(t.Context(), "k", time.Minute, test.most, test.most)
+		require.NoError(t, err)
+		for _, err := range []error{
+			limiter.Check(time.Minute, test.most+1),
+			func() error { _, err := limiter.Hit(t.Context(), "k", time.Minute, test.most+1); return err }(),
+			func() error { _, err := limiter.Take(t.Context(), "k", time.Minute, test.most+1, 1); return err }(),
+			func() error { _, err := limiter.Peek(t.Context(), "k", time.Minute, test.most+1, 1); return err }(),
+		} {
+			require.ErrorIs(t, err, throttr.ErrRange)
+			require.ErrorContains(t, err, test.text)
+		}
+	}
+}
+
+//evidence:memory The memory of sliding logs is bounded
+func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
+	key := func(i int) string { return fmt.Sprint("k", i) }
+	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(1000), memory.WithMaxLimit(70),
+			memory.WithMaxTimes(700), memory.WithOverflow(o))
+		c := caller{t, b}
+		granted := 0
+		for i := range 30 {
+			w, err := b.Hit(t.Context(), key(i), time.Minute, 70, 70)
+			if err != nil {
+				require.ErrorIs(t, err, memory.ErrFull)
+				require.ErrorContains(t, err, "too many hits in sliding logs: at most 700")
+				require.Zero(t, c.get(key(i), time.Minute))
+				continue
+			}
+			require.False(t, w.Refused)
+			require.EqualValues(t, 70, c.get(key(i), time.Minute).Count)
+			granted++
+		}
+		if o == memory.Evict {
+			require.Equal(t, 30, granted)
+		} else {
+			require.Equal(t, 10, granted)
+			require.Equal(t, 10, b.Len())
+		}
+		clock.Advance(time.Minute)
+		for i := range 10 { // windows that are over make room
+			_, err := b.Hit(t.Context(), key(100+i), time.Minute, 70, 70)
+			require.NoError(t, err)
+			clock.Advance(time.Second) // for the next sweep
+		}
+	}
+}
+
+// One key can always have the largest limit, whatever the bound.
+func TestALogOfTheLargestLimitFits(t *testing.T) {
+	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxTimes(1), memory.WithOverflow(o))
+		for range 20_000 {
+			w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 3)
+			require.NoError(t, err)
+			require.False(t, w.Refused)
+			clock.Advance(310 * time.Microsecond)
+		}
+		require.Greater(t, caller{t, b}.get("k", time.Second).Count, uint64(9000))
+	}
+}
+
+// If there is no room for one of several windows, nothing is taken from the others.
+func TestRollingTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
+	for _, a := range rolling {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a), memory.WithMaxKeys(3))
+		c := caller{t, b}
+		_, err := b.Hit(t.Context(), "a", time.Minute, 10, 2)
+		require.NoError(t, err)
+		limits := []window.Limit{
+			{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4}, {Key: "a", Scale: time.Minute, Limit: 10, N: 1},
+			{Key: "c", Scale: time.Minute, Limit: 10, N: 4}, {Key: "d", Scale: time.Minute, Limit: 10, N: 4},
+		}
+		windows := make([]window.Window, len(limits))
+		_, err = b.TakeAll(t.Context(), limits, windows)
+		require.ErrorIs(t, err, memory.ErrFull)
+		require.Equal(t, 1, b.Len())
+		require.EqualValues(t, 2, c.get("a", time.Minute).Count)
+		granted, err := b.TakeAll(t.Context(), limits[:4], windows[:4])
+		require.NoError(t, err)
+		require.True(t, granted)
+		require.EqualValues(t, 7, windows[0].Count)
+		require.EqualValues(t, 7, windows[2].Count)
+	}
+}
+
+// Whatever the clock shows, no call panics, and no key is denied for longer than three scales.
+func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
+	for _, a := range rolling {
+		random := rand.New(rand.NewPCG(1, 2))
+		now := time.Now()
+		b := memory.New(memory.WithAlgorithm(a), memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(50), memory.WithCleanPeriod(0))
+		scales := []time.Duration{window.MinScale, time.Second, time.Hour, math.MaxInt64 / 2, math.MaxInt64}
+		for range 20_000 {
+			ctx, key, scale := t.Context(), fmt.Sprint(random.IntN(20)), scales[random.IntN(len(scales))]
+			limit, n := random.Uint64N(20), random.Uint64N(10)
+			w, err := b.Hit(ctx, key, scale, limit, n)
+			for _, err := range []error{
+				err,
+				func() error { _, err := b.Inc(ctx, key, scale, n); return err }(),
+				func() error { _, err := b.GiveBack(ctx, key, scale, w.ID, n); return err }(),
+				func() error { _, err := b.Peek(ctx, key, scale, limit, n); return err }(),
+			} {
+				if err != nil {
+					require.ErrorIs(t, err, memory.ErrFull)
+				}
+			}
+			if random.IntN(10) == 0 {
+				_, err := b.Set(ctx, key, scale, n)
+				require.True(t, err == nil || errors.Is(err, memory.ErrFull))
+			}
+			if w.Refused && n <= limit && scale <= time.Hour {
+				require.LessOrEqual(t, w.RetryAfter, 3*scale)
+			}
+			switch random.IntN(12) {
+			case 0:
+				now = time.Unix(random.Int64()>>random.IntN(40), 0)
+			case 1:
+				now = now.Add(-scale)
+			case 2:
+				now = now.Add(scale)
+			case 3:
+				b.Clean()
+			default:
+				now = now.Add(time.Duration(random.Int64N(int64(time.Second))))
+			}
+		}
+		require.NoError(t, b.Close())
+	}
+}
+
+// If there is no room, the window with the fewest hits goes.
+func TestRollingWindowsWithTheFewestHitsAreEvicted(t *testing.T) {
+	for _, a := range rolling {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(16), memory.WithOverflow(memory.Evict))
+		c := caller{t, b}
+		for range 9 {
+			c.hit("busy", time.Minute)
+		}
+		for i := range 500 {
+			c.hit(fmt.Sprint("new", i), time.Minute)
+		}
+		require.EqualValues(t, 9, c.get("busy", time.Minute).Count)
+	}
+}
