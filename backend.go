@@ -235,9 +235,9 @@ func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
 	return b.windows.Check(scale, limit)
 }
 
-// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: the unit
-// in which servers store the time that is left, and for takes also the time that the call took. It is 0
-// if windows are aligned, and for scales that can't be kept. See package lease.
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: the
+// unit in which servers store the time that is left, and for takes also the time that the call
+// took. It is 0 if windows are aligned, and for scales that can't be kept. See package lease.
 func (b *ServerBackend[T]) Precision(scale time.Duration) time.Duration {
 	return b.windows.Precision(scale)
 }
@@ -252,8 +252,9 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 	return w, granted, nil
 }
 
-// TakeAll implements [window.Taker]. If all windows are known, it takes one round trip for each
-// server that is asked. If a take is refused, it gives back the others, as GiveBack does.
+// TakeAll implements [window.Taker]. If all windows are known and their scales are at least 2 s, it
+// takes one round trip for each server that is asked. If a take is refused, it gives back the others,
+// as GiveBack does.
 func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
 	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
 	if err != nil {

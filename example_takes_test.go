@@ -102,6 +102,43 @@ func ExampleRateLimit_Wait() {
 	// true
 }
 
+// waitForAll waits until all takes are granted. Callers that wait at the same time are served in any
+// order.
+func waitForAll(ctx context.Context, limiter *throttr.RateLimit, limits ...throttr.Limit) error {
+	for {
+		ok, results, err := limiter.TakeAll(ctx, limits...)
+		if ok || err != nil {
+			return err
+		}
+		var pause time.Duration
+		for _, res := range results {
+			pause = max(pause, res.RetryAfter) // 0 if this limit would have granted its take
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Wait waits for one limit. To wait for several, try again after the longest RetryAfter.
+func ExampleRateLimit_TakeAll_wait() {
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend)
+	for i := range 3 {
+		err := waitForAll(context.Background(), limiter,
+			throttr.Limit{Key: "provider", Scale: 20 * time.Millisecond, Limit: 1, N: 1},
+			throttr.Limit{Key: "customer:7", Scale: 10 * time.Millisecond, Limit: 1, N: 1})
+		fmt.Println("mail", i, err)
+	}
+	// Output:
+	// mail 0 <nil>
+	// mail 1 <nil>
+	// mail 2 <nil>
+}
+
 // A wait that would be in vain fails at once.
 func ExampleDeadlineError() {
 	backend := memory.New()

@@ -32,8 +32,8 @@ type Window = window.Window
 // has another window.
 //
 // These are per-key windows. Backends can also keep aligned windows, which start and end at
-// multiples of the scale, and can count by a rolling algorithm, such as a token bucket, whose denied hits
-// do not count: see the type Algorithm in package window.
+// multiples of the scale, and can count by a rolling algorithm, such as a token bucket, whose
+// denied hits do not count: see the type Algorithm in package window.
 //
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
@@ -94,8 +94,8 @@ type Result struct {
 	Count     uint64 // hits in the window so far, this one included if it counts
 	Limit     uint64 // as given
 	Remaining uint64 // how many more hits of 1 would be allowed now
-	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a rolling
-	// algorithm, until the same hit would be allowed.
+	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a
+	// rolling algorithm, until the same hit would be allowed.
 	RetryAfter time.Duration
 	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
 }
@@ -122,7 +122,15 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
 	if r.counting == nil {
-		return r.hitRolling(ctx, key, scale, limit, increment)
+		if r.leases == nil {
+			return r.hitRolling(ctx, key, scale, limit, increment)
+		}
+		count, left, end, granted, err := r.leases.HitCount(ctx, key, scale, limit, increment)
+		if err != nil {
+			return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+		}
+		res.setTaken(count, limit, left, end, granted)
+		return res, nil
 	}
 	count, left, end, err := r.counting.HitCount(ctx, key, scale, limit, increment)
 	if err != nil {
@@ -132,20 +140,12 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 	return res, nil
 }
 
-// hitRolling is HitN for other backends than those in memory with fixed windows.
+// hitRolling is HitN for other backends than those in memory with fixed windows, and leases.
 func (r *RateLimit) hitRolling(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	var count uint64
-	var left time.Duration
-	var end time.Time
-	var granted bool
-	switch {
-	case r.memory != nil:
-		count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment)
-	case r.leases != nil:
-		count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment)
-	default:
+	if r.memory == nil {
 		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 	}
+	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
 	if err != nil {
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // inBubble calls f with a limiter in memory, in virtual time.
@@ -24,6 +26,22 @@ func inBubble(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit), op
 		backend := memory.New(memory.WithClock(time.Now))
 		defer backend.Close()
 		f(t, throttr.NewRateLimit(backend, opts...))
+	})
+}
+
+// inBubbles calls f with a limiter in memory, and with one on a server, in virtual time.
+func inBubbles(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit)) {
+	t.Run("memory", func(t *testing.T) { inBubble(t, f) })
+	t.Run("server", func(t *testing.T) { onServer(t, f) })
+}
+
+// onServer calls f with a limiter on a server, in virtual time.
+func onServer(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit), opts ...throttr.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
+		client := testkit.Connect[uint32](t, srv, testkit.Over(srv, throttr.Config{}))
+		f(t, throttr.NewRateLimit(client.Backend(), opts...))
 	})
 }
 
@@ -87,7 +105,7 @@ func (l *line) served() int {
 
 //evidence:takes 400 callers that wait for 50 per 400 ms are served in order, within one scale of the best possible
 func TestWaitingCallersAreServedInOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		const callers, limit, scale = 400, 50, 400 * time.Millisecond
 		l := &line{t: t, limiter: limiter, scale: scale, limit: limit}
 		begun := time.Now()
@@ -107,23 +125,29 @@ func TestWaitingCallersAreServedInOrder(t *testing.T) {
 
 //evidence:takes A caller that stops waiting delays nobody
 func TestCanceledWaitDelaysNobody(t *testing.T) {
-	served := func(cancelled ...int) (times []time.Duration) {
-		inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-			const scale = time.Second
+	t.Run("memory", func(t *testing.T) { testCanceledWait(t, inBubble) })
+	t.Run("server", func(t *testing.T) { testCanceledWait(t, onServer) })
+}
+
+// testCanceledWait compares when callers are served with and without some that are canceled.
+func testCanceledWait(t *testing.T, run func(*testing.T, func(*testing.T, *throttr.RateLimit), ...throttr.Option)) {
+	const scale, callers = time.Second, 12
+	served := func(canceled ...int) (times []time.Duration) {
+		run(t, func(t *testing.T, limiter *throttr.RateLimit) {
 			l := &line{t: t, limiter: limiter, scale: scale, limit: 3}
 			begun := time.Now()
 			cancels := map[int]context.CancelFunc{}
-			for i := range 12 {
+			for i := range callers {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				cancels[i] = cancel
 				l.join(ctx, i, 1)
 			}
 			time.Sleep(scale / 2)
-			for _, i := range cancelled {
+			for _, i := range canceled {
 				cancels[i]()
 			}
-			for l.served() < 12-len(cancelled) {
+			for l.served() < callers-len(canceled) {
 				time.Sleep(scale / 50)
 				synctest.Wait()
 				for len(times) < l.served() {
@@ -136,11 +160,11 @@ func TestCanceledWaitDelaysNobody(t *testing.T) {
 		return times
 	}
 	all := served()
-	for _, cancelled := range [][]int{{5}, {3}, {11}, {3, 4, 5}, {4, 7, 9}} { // 3 is the first that waits
-		times := served(cancelled...)
-		require.Len(t, times, 12-len(cancelled))
+	for _, canceled := range [][]int{{5}, {3}, {11}, {3, 4, 5}, {4, 7, 9}} { // 3 is the first that waits
+		times := served(canceled...)
+		require.Len(t, times, callers-len(canceled))
 		for i := range times {
-			require.LessOrEqual(t, times[i], all[i]+time.Second/50, "place %d without %v", i, cancelled)
+			require.LessOrEqual(t, times[i], all[i]+scale/50, "place %d without %v", i, canceled)
 		}
 	}
 }

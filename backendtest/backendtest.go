@@ -55,17 +55,17 @@ type Subject struct {
 	// Algorithm is that of the backend. The tests are those of fixed windows, or those of rolling
 	// algorithms, with the vectors of this one.
 	Algorithm window.Algorithm
-	// Exact is how much later than the end of a window its ExpiresAt may be, and how much longer than
-	// necessary a RetryAfter. They must not be earlier or shorter. Default: 0.
+	// Exact is how much later than the end of a window its ExpiresAt may be, and how much longer
+	// than necessary a RetryAfter. They must not be earlier or shorter. Default: 0.
 	Exact time.Duration
-	// MaxCount is the largest limit, increment and count that the backend accepts, 100 or
-	// more. Larger ones must fail with window.ErrRange; with a rolling algorithm, larger limits must.
+	// MaxCount is the largest limit, increment and count that the backend accepts, 100 or more.
+	// Larger ones must fail with window.ErrRange; with a rolling algorithm, larger limits must.
 	// Default: no bound.
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
-	// RefusesHits says that hits over the limit are refused and count nothing, although the algorithm
-	// is one of fixed windows: Refused is set. SkipsDenied must be set, too.
+	// RefusesHits says that hits over the limit are refused and count nothing, although the
+	// algorithm is one of fixed windows: Refused is set. SkipsDenied must be set, too.
 	RefusesHits bool
 	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
 	// then take place on a clock that is that much faster.

@@ -114,7 +114,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"vectors", []fault{endsLate, endsEarly, slides, comparesFirst, skipsAtLimit, setKeepsEnd, setAdds}},
 	} {
 		for _, f := range test.faults {
-			t.Run(string(f)+"/"+test.subtest, func(t *testing.T) { mustFail(t, test.subtest, f) })
+			t.Run(string(f)+"/"+test.subtest, func(t *testing.T) { mustFail(t, "TestBrokenBackendOfAnotherProcess", test.subtest, string(f)) })
 		}
 	}
 }
@@ -122,16 +122,16 @@ func TestFaultsAreFound(t *testing.T) {
 // rangeFaults are faults of a backend that has a bound.
 var rangeFaults = []fault{acceptsTooMuch, acceptsHighLimits, hidesErrRange, acceptsHighTakes}
 
-// mustFail fails the test if a subtest of the suite passes for a backend with a fault. A data
-// race may need several attempts.
-func mustFail(t *testing.T, subtest string, f fault) {
+// mustFail fails the test if a subtest of the suite passes for a backend with a fault, which the given
+// test makes. A data race may need several attempts.
+func mustFail(t *testing.T, in, subtest, f string) {
 	t.Parallel()
-	name := "TestBrokenBackendOfAnotherProcess/" + strings.ReplaceAll(subtest, " ", "_")
+	name := in + "/" + strings.ReplaceAll(subtest, " ", "_")
 	var output []byte
 	var err error
 	for attempt := 0; attempt < 5 && err == nil; attempt++ {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
-		cmd.Env = append(os.Environ(), faultVariable+"="+string(f))
+		cmd.Env = append(os.Environ(), faultVariable+"="+f)
 		output, err = cmd.CombinedOutput()
 	}
 	if err == nil {

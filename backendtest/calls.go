@@ -65,8 +65,8 @@ func (c calls) delete(key string, scales ...time.Duration) int {
 	return n
 }
 
-// want fails the test unless w is an active window with the given count, and the given end if it is a
-// fixed window.
+// want fails the test unless w is an active window with the given count, and the given end if it is
+// a fixed window.
 func (c calls) want(w window.Window, count uint64, end time.Time) {
 	c.Helper()
 	now := c.Clock.Now()

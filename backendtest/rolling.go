@@ -47,7 +47,8 @@ var rollingTakeTests = []struct {
 	{"rolling: Peek tells what a take would return", testRollingPeek},
 }
 
-// rolling makes calls of a backend with a rolling algorithm. The taker is nil if the backend is none.
+// rolling makes calls of a backend with a rolling algorithm. The taker is nil if the backend is
+// none.
 type rolling struct {
 	takes
 }
@@ -178,7 +179,8 @@ type grant struct {
 	n  uint64
 }
 
-// testRollingIntervals hits at random and adverse times, and checks every interval between two hits.
+// testRollingIntervals hits at random and adverse times, and checks every interval between two
+// hits.
 func testRollingIntervals(c rolling) {
 	random := rand.New(rand.NewPCG(9, 10))
 	unit := c.stretch(time.Millisecond)

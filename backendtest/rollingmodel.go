@@ -145,11 +145,12 @@ type rollingHolding struct {
 	n          uint64
 }
 
-// rollingLimits are limits whose tokens come back in whole milliseconds, with a scale of one second.
+// rollingLimits are limits whose tokens come back in whole milliseconds, with a scale of one
+// second.
 var rollingLimits = []uint64{1, 4, 5, 10}
 
-// testRollingModel makes random calls one after the other, advances the clock in between, and compares
-// the results with those of the model.
+// testRollingModel makes random calls one after the other, advances the clock in between, and
+// compares the results with those of the model.
 func testRollingModel(c rolling) {
 	random := rand.New(rand.NewPCG(13, 14))
 	unit := c.stretch(time.Millisecond)
@@ -230,7 +231,8 @@ func (w *rollingWindow) step(c rolling, random *rand.Rand, key string, scale tim
 	return forgotten
 }
 
-// decided compares the decision on a hit with that of the model, and adds it there if it is granted.
+// decided compares the decision on a hit with that of the model, and adds it there if it is
+// granted.
 func (w *rollingWindow) decided(c rolling, got window.Window, now int64, before, limit, n uint64, scale time.Duration) {
 	granted := n <= limit && before <= limit-n
 	if got.Refused == granted {

@@ -159,8 +159,8 @@ func testRollingGiveBackToAnother(c rolling) {
 	}
 }
 
-// testRollingGiveBackLater makes random takes and gives them back later. Whatever is given back when,
-// no interval has more than its limit.
+// testRollingGiveBackLater makes random takes and gives them back later. Whatever is given back
+// when, no interval has more than its limit.
 func testRollingGiveBackLater(c rolling) {
 	random := rand.New(rand.NewPCG(11, 12))
 	unit := c.stretch(time.Millisecond)
@@ -197,8 +197,8 @@ func testRollingGiveBackLater(c rolling) {
 	c.checkIntervals(grants, scale, limit)
 }
 
-// testRollingGiveBackTwo gives back two takes. When the second one is given back, the tokens of both
-// have come back by themselves, as the second one has taken the place of the first one.
+// testRollingGiveBackTwo gives back two takes. When the second one is given back, the tokens of
+// both have come back by themselves, as the second one has taken the place of the first one.
 func testRollingGiveBackTwo(c rolling) {
 	unit := c.stretch(100 * time.Millisecond)
 	const limit = 10
@@ -269,8 +269,8 @@ func testRollingHeld(c rolling) {
 	c.state(c.get("k", time.Hour), uint64(held.Load()))
 }
 
-// settle advances the clock a little if the algorithm is a token bucket, of which a second give-back may
-// give a little less back.
+// settle advances the clock a little if the algorithm is a token bucket, of which a second
+// give-back may give a little less back.
 func (c rolling) settle(scale time.Duration) {
 	if c.Algorithm == window.TokenBucket {
 		c.Clock.Advance(scale / 1000)

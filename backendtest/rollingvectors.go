@@ -11,8 +11,8 @@ import (
 //go:embed testdata/token-bucket.json testdata/sliding.json testdata/sliding-log.json
 var rollingJSON embed.FS
 
-// rollingVector is a sequence of calls on a virtual clock, whose results were worked out by hand. It
-// starts at a multiple of the scale.
+// rollingVector is a sequence of calls on a virtual clock, whose results were worked out by hand.
+// It starts at a multiple of the scale.
 type rollingVector struct {
 	Name  string
 	Steps []rollingStep
@@ -124,7 +124,8 @@ func (v rollingVector) step(c rolling, s rollingStep, ids map[string]int64) bool
 	return true
 }
 
-// decided fails the test unless w is that of a hit that is granted, or refused until retry from now.
+// decided fails the test unless w is that of a hit that is granted, or refused until retry from
+// now.
 func (c rolling) decided(w window.Window, granted bool, retry time.Duration) {
 	c.Helper()
 	if w.Refused == granted {

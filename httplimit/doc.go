@@ -34,14 +34,14 @@
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how much
-// remains, and when the window ends. (The package net/http writes the names as Ratelimit-Policy and
-// Ratelimit. Field names are not case-sensitive.)
+// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how
+// much remains, and when the window ends. (The package net/http writes the names as
+// Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
 //
-// Token buckets and sliding windows, see [throttr.WithAlgorithm], do not end at a time. If the request
-// is served, t is then until the whole quota is there again, and at most w. If it is denied, t is until
-// this very request would be served, like Retry-After. A limit has the algorithm of the RateLimit of the
-// middleware, or of its own, see [Limit].
+// Token buckets and sliding windows, see [throttr.WithAlgorithm], do not end at a time. If the
+// request is served, t is then until the whole quota is there again, and at most w. If it is
+// denied, t is until this very request would be served, like Retry-After. A limit has the algorithm
+// of the RateLimit of the middleware, or of its own, see [Limit].
 //
 // The fields are added to those that are already there, so middleware can be stacked: for
 // example one that counts by address around one that counts by account. Give their limits
@@ -75,7 +75,7 @@
 // [throttr.WithPolicy] and [throttr.WithFallback].
 //
 // A limit that the backend cannot keep is a mistake in the program: the error matches
-// [throttr.ErrRange], [throttr.ErrScale] or [errors.ErrUnsupported]. The response is then 500, whatever
-// the policies and OnFailure say, because the limit would never hold. The [throttr.Observer] of the RateLimit
-// receives the error.
+// [throttr.ErrRange], [throttr.ErrScale] or [errors.ErrUnsupported]. The response is then 500,
+// whatever the policies and OnFailure say, because the limit would never hold. The
+// [throttr.Observer] of the RateLimit receives the error.
 package httplimit

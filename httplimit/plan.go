@@ -12,8 +12,8 @@ import (
 )
 
 // Limit allows a number of requests per window. How they are counted depends on the algorithm of
-// the RateLimit's backend: see [throttr.WithAlgorithm]. By default, the first request that is counted
-// opens a window, which ends one scale later.
+// the RateLimit's backend: see [throttr.WithAlgorithm]. By default, the first request that is
+// counted opens a window, which ends one scale later.
 type Limit struct {
 	// Name identifies the limit to clients: 1 to 64 printable ASCII characters.
 	Name string
@@ -133,9 +133,9 @@ func MustPlan(limits ...Limit) *Plan {
 	return p
 }
 
-// Check returns an error if limiter, or the Limiter that a limit has, can't keep one of the limits. The
-// error matches [ErrConfig], and [throttr.ErrScale], [throttr.ErrRange], or [errors.ErrUnsupported]: the
-// backend can't do its algorithm.
+// Check returns an error if limiter, or the Limiter that a limit has, can't keep one of the limits.
+// The error matches [ErrConfig], and [throttr.ErrScale], [throttr.ErrRange], or
+// [errors.ErrUnsupported]: the backend can't do its algorithm.
 func (p *Plan) Check(limiter *throttr.RateLimit) error {
 	for _, l := range p.limits {
 		if err := cmp.Or(l.Limiter, limiter).Check(l.Window, l.Limit.Limit); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// take counts a request in all limits of a plan if none of them denies it, and in none otherwise. The
-// limits of one RateLimit are taken at once. Those of several are taken one RateLimit after the
+// take counts a request in all limits of a plan if none of them denies it, and in none otherwise.
+// The limits of one RateLimit are taken at once. Those of several are taken one RateLimit after the
 // other, and what was taken is given back if one denies the request. If one fails, the others still
 // apply.
 func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) Decision {
@@ -58,7 +58,8 @@ func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) 
 	return d
 }
 
-// takeBack gives back what was taken, and makes the outcomes those of a request that was not counted.
+// takeBack gives back what was taken, and makes the outcomes those of a request that was not
+// counted.
 func (d *Decision) takeBack(ctx context.Context, outcomes []Outcome, cost uint64) {
 	d.cancel(ctx) // if it fails, it stays counted until the windows end
 	for i := range outcomes {

@@ -59,6 +59,7 @@ type Backend struct {
 	precise  precise        // the same
 	age      time.Duration
 	maxLease uint64
+	maxNeed  uint64 // of one hit, to get it from a block
 	maxKeys  int
 	match    func(key string) bool
 
@@ -110,6 +111,7 @@ func New(b Store, age time.Duration, opts ...Option) *Backend {
 		l.maxLease = defaultMaxLease
 	}
 	l.maxLease = min(l.maxLease, retired/2)
+	l.maxNeed = max(l.maxLease/needShare, 1)
 	if l.maxKeys < 1 {
 		l.maxKeys = defaultMaxKeys
 	}
@@ -154,7 +156,8 @@ func (b *Backend) check(ctx context.Context) error {
 // Count is the hit's place, and not the count of the backend, which has the places of all blocks. If the
 // hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	a, err := b.hit(ctx, key, scale, limit, increment)
+	var a answer
+	err := b.hit(ctx, key, scale, limit, increment, &a)
 	return a.window(), err
 }
 
@@ -163,14 +166,16 @@ func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limi
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	count uint64, left time.Duration, end time.Time, granted bool, err error,
 ) {
-	a, err := b.hit(ctx, key, scale, limit, increment)
+	var a answer
+	err = b.hit(ctx, key, scale, limit, increment, &a)
 	return a.count, a.left, a.expires, !a.refused, err
 }
 
-func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limit, n uint64) (answer, error) {
-	a, v, err := b.spend(ctx, key, scale, limit, n)
+// hit sets a to the answer to a hit.
+func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limit, n uint64, a *answer) error {
+	v, err := b.spend(ctx, key, scale, limit, n, a)
 	if v == granted || err != nil {
-		return a, err
+		return err
 	}
 	if v == pass {
 		var w window.Window
@@ -180,38 +185,41 @@ func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limi
 		} else {
 			w, ok, err = b.inner.Take(ctx, key, scale, limit, n)
 		}
-		if a = answerOf(w); ok || err != nil {
-			return a, err
+		if *a = answerOf(w); ok || err != nil {
+			a.refused = w.Refused
+			return err
 		}
 	}
 	if a.left <= 0 { // there is no window
 		a.left, a.expires = scale, time.Now().Add(scale)
 	}
 	a.refused = true
-	return a, nil
+	return nil
 }
 
 // Take implements [window.Taker]. Like a hit, a take gets places of a block.
 func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
-	a, v, err := b.spend(ctx, key, scale, limit, n)
+	var a answer
+	v, err := b.spend(ctx, key, scale, limit, n, &a)
 	if v == pass && err == nil {
 		return b.inner.Take(ctx, key, scale, limit, n)
 	}
+	a.refused = false // for hits only
 	return a.window(), v == granted, err
 }
 
-// spend takes n places of blocks. The verdict is pass if the key is not hot.
-func (b *Backend) spend(ctx context.Context, key string, scale time.Duration, limit, n uint64) (a answer, v verdict, err error) {
+// spend takes n places of blocks, and sets a. The verdict is pass if the key is not hot.
+func (b *Backend) spend(ctx context.Context, key string, scale time.Duration, limit, n uint64, a *answer) (verdict, error) {
 	if err := b.check(ctx); err != nil {
-		return a, refused, err
+		return refused, err
 	}
-	if n == 0 || n > limit || n > max(b.maxLease/needShare, 1) {
-		return a, pass, nil
+	if n == 0 || n > limit || n > b.maxNeed {
+		return pass, nil
 	}
 	if e := b.entry(key, scale, limit); e != nil {
-		return e.spend(ctx, n)
+		return e.spend(ctx, n, a)
 	}
-	return a, pass, nil
+	return pass, nil
 }
 
 // entry returns the entry of a key. It returns nil if the key is not hot.

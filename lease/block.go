@@ -87,9 +87,9 @@ type answer struct {
 	refused bool
 }
 
-// answer returns the answer to a hit at a time.
-func (b *block) answer(count uint64, now time.Duration) answer {
-	return answer{count: count, left: max(b.over-now, 1), expires: b.expires, id: b.id}
+// answer sets a to the answer to a hit at a time.
+func (b *block) answer(a *answer, count uint64, now time.Duration) {
+	a.count, a.left, a.expires, a.id = count, max(b.over-now, 1), b.expires, b.id
 }
 
 func answerOf(w window.Window) answer {

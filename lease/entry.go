@@ -69,8 +69,8 @@ func newEntry(b *Backend, hash uint64, key string, scale time.Duration, limit ui
 	return e
 }
 
-// spend takes n places of the current block.
-func (e *entry) spend(ctx context.Context, n uint64) (a answer, v verdict, err error) {
+// spend takes n places of the current block. It sets a, as the copies of results take time.
+func (e *entry) spend(ctx context.Context, n uint64, a *answer) (v verdict, err error) {
 	for {
 		b := e.current.Load()
 		switch b.kind {
@@ -87,40 +87,43 @@ func (e *entry) spend(ctx context.Context, n uint64) (a answer, v verdict, err e
 				e.prefetch()
 			}
 			if now < b.until {
-				return b.answer(b.first+last, now), granted, nil
+				b.answer(a, b.first+last, now)
+				return granted, nil
 			}
 			e.backend.giveBack(e, b, n, now)
 		case refusal:
 			b.note()
 			if now := e.backend.now(); now < b.until && (b.count > e.limit || n > e.limit-b.count) {
-				return b.answer(b.count, now), refused, nil
+				b.answer(a, b.count, now)
+				a.refused = true
+				return refused, nil
 			}
 		case through:
 			b.note()
 			if e.backend.now() < b.until {
-				return a, pass, nil
+				return pass, nil
 			}
 		}
-		if a, v, err = e.refill(ctx, b, n); v != again || err != nil {
-			return a, v, err
+		if v, err = e.refill(ctx, b, n, a); v != again || err != nil {
+			return v, err
 		}
 	}
 }
 
 // refill replaces a block that did not have n places. It waits for a take if there is no next block.
-func (e *entry) refill(ctx context.Context, b *block, n uint64) (a answer, v verdict, err error) {
+func (e *entry) refill(ctx context.Context, b *block, n uint64, a *answer) (verdict, error) {
 	e.mu.Lock()
 	switch {
 	case e.closed:
 		e.mu.Unlock()
-		return a, pass, nil
+		return pass, nil
 	case e.current.Load() != b:
 		e.mu.Unlock()
-		return a, again, nil
+		return again, nil
 	case e.next != nil:
 		e.use(e.next)
 		e.mu.Unlock()
-		return a, again, nil
+		return again, nil
 	}
 	if e.dry == 0 {
 		e.dry = e.backend.now()
@@ -133,7 +136,7 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64) (a answer, v ver
 	}
 	e.mu.Unlock()
 	if t == nil {
-		return a, pass, nil
+		return pass, nil
 	}
 	select {
 	case <-t.done:
@@ -141,18 +144,16 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64) (a answer, v ver
 		if mine && !e.backend.run(func() { e.abandon(t) }) {
 			e.backend.lost.Add(n)
 		}
-		return a, refused, ctx.Err()
+		return refused, ctx.Err()
 	}
-	switch {
-	case t.err != nil:
-		return a, refused, t.err
-	case !mine:
-		return a, again, nil
-	case t.granted:
-		return answerOf(t.window), granted, nil
-	default:
-		return answerOf(t.window), refused, nil
+	if t.err != nil || !mine {
+		return again, t.err
 	}
+	*a = answerOf(t.window)
+	if a.refused = !t.granted; a.refused {
+		return refused, nil
+	}
+	return granted, nil
 }
 
 // abandon gives back what a caller has not waited for.

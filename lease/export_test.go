@@ -22,6 +22,7 @@ func (b *Backend) Stumble(often int, longest time.Duration) {
 
 // HitAndSource is Hit, and reports whether the backend that b takes from has answered.
 func (b *Backend) HitAndSource(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, asked bool, err error) {
-	a, err := b.hit(ctx, key, scale, limit, n)
+	var a answer
+	err = b.hit(ctx, key, scale, limit, n, &a)
 	return a.window(), a.asked, err
 }

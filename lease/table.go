@@ -45,7 +45,7 @@ func (t *table) hash(key string, scale time.Duration, limit uint64) uint64 {
 
 // set returns the ways of a hash.
 func (t *table) set(hash uint64) []atomic.Pointer[entry] {
-	i := int(hash%uint64(len(t.ways)/ways)) * ways
+	i := int(hash) * ways & (len(t.ways) - 1) // a power of 2
 	return t.ways[i : i+ways : i+ways]
 }
 

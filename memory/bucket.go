@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// The entry of a token bucket has one time, when the bucket is full again if nobody hits. A hit of n
-// moves it by n*scale/limit from now, or from where it is if that is later, and is granted if it is
-// then at most one scale away. This is the generic cell rate algorithm (GCRA).
+// The entry of a token bucket has one time, when the bucket is full again if nobody hits. A hit of
+// n moves it by n*scale/limit from now, or from where it is if that is later, and is granted if it
+// is then at most one scale away. This is the generic cell rate algorithm (GCRA).
 //
 // That time is a multiple of 1/limit ns, so nothing is rounded for limits up to maxParts:
 //   - start is the time, rounded up to a nanosecond, less one scale: entry.end returns the time.
 //   - The lower half of meta is what rounding up has added, in parts: see parts.
 //   - count is the limit of the last call.
 //
-// Inc and Set have no limit. If a full bucket is taken from without a limit, its entry is pending until a
-// call names one: start is now, and count is what was taken.
+// Inc and Set have no limit. If a full bucket is taken from without a limit, its entry is pending
+// until a call names one: start is now, and count is what was taken.
 
 const (
 	// pending is a bit of the lower half of meta.
 	pending = 1 << 31
-	// maxParts is the largest number of parts of a nanosecond. For higher limits, the time of a hit is
-	// rounded up to a part.
+	// maxParts is the largest number of parts of a nanosecond. For higher limits, the time of a hit
+	// is rounded up to a part.
 	maxParts = 1 << 31
 )
 
@@ -46,7 +46,8 @@ func (e *entry) setLevel(l level, limit uint64) {
 	e.meta = e.meta&^math.MaxUint32 | l.excess
 }
 
-// level returns the level of e, with the parts of a limit. That of a new entry is that of a full bucket.
+// level returns the level of e, with the parts of a limit. That of a new entry is that of a full
+// bucket.
 func (e *entry) level(now int64, limit uint64) level {
 	switch {
 	case e.generation() == 0:
@@ -67,7 +68,8 @@ func (e *entry) level(now int64, limit uint64) level {
 }
 
 // refill returns in which time n of limit tokens come back: whole nanoseconds, and parts. It rounds
-// up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to limit.
+// up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to
+// limit.
 func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) {
 	hi, lo := bits.Mul64(n, uint64(scale))
 	if hi == 0 {
@@ -88,8 +90,8 @@ func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) 
 	return nanos, part
 }
 
-// add returns the level after n were taken at now, beyond any limit. A bucket can owe almost as much as
-// it holds. So it is full in two scales at most, and entry.active holds.
+// add returns the level after n were taken at now, beyond any limit. A bucket can owe almost as
+// much as it holds. So it is full in two scales at most, and entry.active holds.
 func (l level) add(n, limit uint64, scale time.Duration, now int64) level {
 	most := level{start: now + int64(min(scale-1, minus(math.MaxInt64, max(now, 0))))}
 	if hi, _ := bits.Mul64(n, uint64(scale)); hi >= limit {
@@ -206,15 +208,16 @@ func (e *entry) addTokens(now int64, n uint64) {
 	e.start, e.meta = now, e.meta&^math.MaxUint32|pending
 }
 
-// tick is a part of the scale, in nanoseconds: the unit in which a generation counts what is given back.
+// tick is a part of the scale, in nanoseconds: the unit in which a generation counts what is given
+// back.
 func (e *entry) tick() uint64 { return uint64(e.scale)>>16 + 1 }
 
-// giveBackTokens gives n back of the take after which the start was at, rounded down. The bucket was
-// full one scale after at then. The part of the take that was before now has come back by itself, so
-// only what is after now can be given back.
+// giveBackTokens gives n back of the take after which the start was at, rounded down. The bucket
+// was full one scale after at then. The part of the take that was before now has come back by
+// itself, so only what is after now can be given back.
 //
-// What others give back that have taken before makes that time earlier. So whatever is given back moves
-// the times in the IDs of all takes: the generation grows by as many ticks, rounded up.
+// What others give back that have taken before makes that time earlier. So whatever is given back
+// moves the times in the IDs of all takes: the generation grows by as many ticks, rounded up.
 func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
 	if e.pending() || at > now || minus(now, at) >= e.scale {
 		return false

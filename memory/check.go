@@ -11,8 +11,8 @@ import (
 
 var _ window.Checker = (*Backend)(nil)
 
-// Check implements [window.Checker]. The backend keeps every limit whose scale is at least 1 ms. Sliding
-// windows and sliding logs have a largest limit: see [WithAlgorithm].
+// Check implements [window.Checker]. The backend keeps every limit whose scale is at least 1 ms.
+// Sliding windows and sliding logs have a largest limit: see [WithAlgorithm].
 func (b *Backend) Check(scale time.Duration, limit uint64) error {
 	if scale < window.MinScale {
 		return scaleError(scale)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end
-// of a fixed window: with a rolling algorithm, it returns an error that matches
-// [errors.ErrUnsupported], see [Backend.TakeCount]. A RateLimit calls it, as a [window.Window] takes longer to copy than a hit to
-// count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
+// HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end of a
+// fixed window: with a rolling algorithm, it returns an error that matches [errors.ErrUnsupported],
+// see [Backend.TakeCount]. A RateLimit calls it, as a [window.Window] takes longer to copy than a
+// hit to count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
 // Hit.
 func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
 	count uint64, left time.Duration, end time.Time, err error) {

@@ -6,12 +6,12 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A sliding log has the time of each hit that was granted and is less than a scale ago, in a chain of
-// blocks of the shard:
+// A sliding log has the time of each hit that was granted and is less than a scale ago, in a chain
+// of blocks of the shard:
 //   - start is the time of the last hit, so entry.end is when the log is empty.
 //   - The lower half of meta is the first block of the chain.
-//   - The higher half of count is the last block. Below it are 29 bits with the number of times, and 3
-//     bits with the place of the first time in the first block.
+//   - The higher half of count is the last block. Below it are 29 bits with the number of times,
+//     and 3 bits with the place of the first time in the first block.
 //
 // A log without times has no blocks.
 
@@ -267,8 +267,8 @@ func (l *log) compact(ts *tables) {
 	}
 }
 
-// appendLog adds n times to the log of k, whose record is r. It makes room for them if necessary, which
-// can move the record: it returns where the record is then. The mutex is held.
+// appendLog adds n times to the log of k, whose record is r. It makes room for them if necessary,
+// which can move the record: it returns where the record is then. The mutex is held.
 func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uint64) (record, error) {
 	for s.log.used+s.log.needs(e, n) > s.log.most {
 		r.set(*e)

@@ -123,9 +123,9 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Hit implements [window.Backend]. Every hit is counted, except with a rolling algorithm. The error is
-// that of ctx, matches [window.ErrScale] or [window.ErrRange], or is [ErrFull] or [ErrClosed]; in each
-// case, the hit was not counted.
+// Hit implements [window.Backend]. Every hit is counted, except with a rolling algorithm. The error
+// is that of ctx, matches [window.ErrScale] or [window.ErrRange], or is [ErrFull] or [ErrClosed];
+// in each case, the hit was not counted.
 func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
 	if b.rolling {
 		w, _, err := b.hitRolling(ctx, "hit", key, scale, limit, increment)

@@ -98,17 +98,17 @@ func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.befo
 
 // WithAlgorithm sets how hits are counted. Default: [window.PerKey].
 //
-// A token bucket takes as much memory as a fixed window, and so does a sliding window, whose limit is at
-// most 2^48-1. A sliding log also takes 64 bytes for every seven hits that it remembers, see
+// A token bucket takes as much memory as a fixed window, and so does a sliding window, whose limit
+// is at most 2^48-1. A sliding log also takes 64 bytes for every seven hits that it remembers, see
 // [WithMaxLimit] and [WithMaxTimes].
 func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
 
 // DefaultMaxLimit is the default of [WithMaxLimit].
 const DefaultMaxLimit = 10_000
 
-// WithMaxLimit sets the largest limit of a sliding log, which is also how many hits [Backend.Inc] and
-// [Backend.Set] count at most. Larger limits are a [*window.RangeError]. Other algorithms ignore it. If n
-// is 0 or more than 2^29-1, it is the default, [DefaultMaxLimit].
+// WithMaxLimit sets the largest limit of a sliding log, which is also how many hits [Backend.Inc]
+// and [Backend.Set] count at most. Larger limits are a [*window.RangeError]. Other algorithms
+// ignore it. If n is 0 or more than 2^29-1, it is the default, [DefaultMaxLimit].
 func WithMaxLimit(n uint64) Option {
 	return func(o *options) {
 		if o.maxLimit = n; n > maxLogged {
@@ -117,10 +117,10 @@ func WithMaxLimit(n uint64) Option {
 	}
 }
 
-// WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their memory:
-// it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for each if a key
-// is hit once. If there are so many, a hit that would be granted fails with [ErrFull], or replaces
-// another window, as WithOverflow says. Each shard, see [WithMaxKeys], has its share of n, but has room
-// for the log of one key with the largest limit. Other algorithms ignore it. If n is less than 1, it is
-// the default, 16 times the number of keys.
+// WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their
+// memory: it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for
+// each if a key is hit once. If there are so many, a hit that would be granted fails with
+// [ErrFull], or replaces another window, as WithOverflow says. Each shard, see [WithMaxKeys], has
+// its share of n, but has room for the log of one key with the largest limit. Other algorithms
+// ignore it. If n is less than 1, it is the default, 16 times the number of keys.
 func WithMaxTimes(n int) Option { return func(o *options) { o.maxTimes = max(n, 0) } }

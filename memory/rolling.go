@@ -8,10 +8,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// This file has what the rolling algorithms have in common: see [window.Algorithm.Rolling]. Each keeps
-// the state of a window in an entry, in a way of its own, and has a file of its own. The higher half of
-// the entry's meta is the generation, as with fixed windows. An entry with the generation 0 is new: it
-// has only a scale.
+// This file has what the rolling algorithms have in common: see [window.Algorithm.Rolling]. Each
+// keeps the state of a window in an entry, in a way of its own, and has a file of its own. The
+// higher half of the entry's meta is the generation, as with fixed windows. An entry with the
+// generation 0 is new: it has only a scale.
 
 var (
 	_ window.Peeker = (*Backend)(nil)
@@ -29,8 +29,8 @@ type verdict struct {
 	wait    time.Duration // until the take would be granted if it is refused
 }
 
-// decide decides on a take of n. If it is granted, decide adds it to e, except to that of a log: see
-// store. The mutex is held.
+// decide decides on a take of n. If it is granted, decide adds it to e, except to that of a log:
+// see store. The mutex is held.
 func (s *shard) decide(b *Backend, e *entry, now int64, limit, n uint64) verdict {
 	switch b.algorithm {
 	case window.TokenBucket:
@@ -72,15 +72,16 @@ func (b *Backend) end(e *entry) int64 {
 	return e.end()
 }
 
-// over reports whether the window of e has been over for KeyOlderThan, or starts too far in the future.
+// over reports whether the window of e has been over for KeyOlderThan, or starts too far in the
+// future.
 func (b *Backend) over(e *entry, now int64) bool {
 	end := b.end(e)
 	return !b.active(e, now) && (now < end || minus(now, end) >= b.keyOlderThan)
 }
 
-// takeID returns the ID of the take that was added to e last: a time that the algorithm chooses, moved
-// by an amount that differs for each generation. So giveBack finds the time, and an ID of another
-// generation leads to a time that is not near.
+// takeID returns the ID of the take that was added to e last: a time that the algorithm chooses,
+// moved by an amount that differs for each generation. So giveBack finds the time, and an ID of
+// another generation leads to a time that is not near.
 func (b *Backend) takeID(e *entry) int64 {
 	at := e.start
 	if b.algorithm == window.TokenBucket && e.excess() > 0 {
@@ -109,8 +110,8 @@ func (s *shard) renew(e *entry) {
 	e.setGeneration(s.generation * 0x9e3779b1) // so that near ones differ by much: see giveBackTokens
 }
 
-// load finds the record and the entry of k. The entry is new if there is no active window. The mutex
-// is held.
+// load finds the record and the entry of k. The entry is new if there is no active window. The
+// mutex is held.
 func (s *shard) load(b *Backend, k id) (r record, e entry, now int64, err error) {
 	if s.closed {
 		return nil, e, 0, ErrClosed
@@ -268,7 +269,8 @@ func (b *Backend) incRolling(ctx context.Context, call, key string, scale time.D
 	return w, nil
 }
 
-// addRolling adds n to e, beyond any limit, and returns how many a log is to store. The mutex is held.
+// addRolling adds n to e, beyond any limit, and returns how many a log is to store. The mutex is
+// held.
 func (s *shard) addRolling(b *Backend, e *entry, now int64, n uint64) uint64 {
 	switch b.algorithm {
 	case window.TokenBucket:

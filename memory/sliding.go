@@ -8,13 +8,14 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The entry of a sliding window has the counts of two aligned windows: the last one that was hit, and
-// the one before.
+// The entry of a sliding window has the counts of two aligned windows: the last one that was hit,
+// and the one before.
 //   - start is the start of the later one.
 //   - The lower 48 bits of count are its count.
 //   - The higher 16 bits of count and the lower half of meta are the count of the one before.
 
-// maxSliding is the largest count of an aligned window of a sliding window, and so the largest limit.
+// maxSliding is the largest count of an aligned window of a sliding window, and so the largest
+// limit.
 const maxSliding = 1<<48 - 1
 
 // sliding is the state of a sliding window at a time.
@@ -33,7 +34,8 @@ func (e *entry) setSliding(w sliding) {
 	e.meta = e.meta&^math.MaxUint32 | w.previous&math.MaxUint32
 }
 
-// aligned returns the start of the present aligned window for an entry that is new. The mutex is held.
+// aligned returns the start of the present aligned window for an entry that is new. The mutex is
+// held.
 func (s *shard) aligned(b *Backend, e *entry) int64 {
 	if e.generation() > 0 {
 		return 0
@@ -41,7 +43,8 @@ func (s *shard) aligned(b *Backend, e *entry) int64 {
 	return int64(window.Aligned.Start(s.reference.time, e.scale).Sub(b.origin))
 }
 
-// at returns the state of e at a time. If e is new, aligned is the start of the present aligned window.
+// at returns the state of e at a time. If e is new, aligned is the start of the present aligned
+// window.
 func (e *entry) at(now, aligned int64) sliding {
 	if e.generation() == 0 {
 		return sliding{start: aligned}
@@ -58,8 +61,8 @@ func (w *sliding) left(now int64, scale time.Duration) time.Duration {
 	return plus(scale-max(0, min(scale, minus(now, w.start))), max(0, minus(w.start, now)))
 }
 
-// count returns the estimate: the count of the previous aligned window is weighted by the part of it
-// that is less than a scale ago, and rounded up.
+// count returns the estimate: the count of the previous aligned window is weighted by the part of
+// it that is less than a scale ago, and rounded up.
 func (w *sliding) count(now int64, scale time.Duration) uint64 {
 	hi, lo := bits.Mul64(w.previous, uint64(min(scale, w.left(now, scale))))
 	weighted, rest := bits.Div64(hi, lo, uint64(scale))
@@ -78,8 +81,8 @@ func (w *sliding) wait(now int64, scale time.Duration, limit, n uint64) time.Dur
 	return plus(left, scale-weighs(w.current, room, scale))
 }
 
-// weighs returns for how long at most count weighs room or less before its weight is 0. Room is less
-// than count.
+// weighs returns for how long at most count weighs room or less before its weight is 0. Room is
+// less than count.
 func weighs(count, room uint64, scale time.Duration) time.Duration {
 	hi, lo := bits.Mul64(room, uint64(scale))
 	d, _ := bits.Div64(hi, lo, count)
@@ -142,8 +145,8 @@ func (e *entry) estimate(now int64) uint64 {
 	return w.count(now, e.scale)
 }
 
-// slidingEnd returns when the count is 0: one scale after the end of the last aligned window that has
-// hits.
+// slidingEnd returns when the count is 0: one scale after the end of the last aligned window that
+// has hits.
 func (e *entry) slidingEnd() int64 {
 	w := e.sliding()
 	end := w.start

@@ -53,15 +53,16 @@ type Taker interface {
 	GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error)
 }
 
-// Peeker is a [Taker] that tells what a take would return without making it. It is optional. A backend
-// of a rolling algorithm should be one, as Get does not know the limit: see [Peek].
+// Peeker is a [Taker] that tells what a take would return without making it. It is optional. A
+// backend of a rolling algorithm should be one, as Get does not know the limit: see [Peek].
 type Peeker interface {
 	// Peek returns the state of the window of a key and scale. Refused says whether Take would be
 	// refused, and RetryAfter when it would be granted then. Nothing changes.
 	Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, error)
 }
 
-// Peek is the method Peek of a backend that is a [Peeker]. For others, the count that Get returns decides.
+// Peek is the method Peek of a backend that is a [Peeker]. For others, the count that Get returns
+// decides.
 func Peek(ctx context.Context, b Backend, key string, scale time.Duration, limit, n uint64) (Window, error) {
 	if p, ok := b.(Peeker); ok {
 		return p.Peek(ctx, key, scale, limit, n)

@@ -101,10 +101,10 @@ const (
 	// then takes none. In any interval, at most limit + interval·limit/scale hits are allowed.
 	// If a call has another limit than the one before, the same part of the bucket is full.
 	TokenBucket
-	// Sliding estimates the hits of the last scale: those of the present aligned window, and
-	// those of the one before, weighted by how much of it lies in the last scale. A refused hit
-	// does not count. In one scale, up to twice the limit less one can be allowed in the worst case:
-	// with a limit of 100, 100 hits just before the end of an aligned window, and then 99 while their
+	// Sliding estimates the hits of the last scale: those of the present aligned window, and those
+	// of the one before, weighted by how much of it lies in the last scale. A refused hit does not
+	// count. In one scale, up to twice the limit less one can be allowed in the worst case: with a
+	// limit of 100, 100 hits just before the end of an aligned window, and then 99 while their
 	// weight falls to 1.
 	Sliding
 	// SlidingLog remembers the time of every hit that was allowed. In any interval of one scale, at
@@ -134,23 +134,23 @@ func (a Algorithm) String() string {
 // Rolling reports whether a is TokenBucket, Sliding or SlidingLog. These algorithms have no windows
 // that end at a time: room for hits comes back bit by bit. What [Backend] and [Taker] say about
 // windows applies to them as follows:
-//   - Hit decides like Take: it counts if the count stays within limit. Otherwise nothing changes, the
-//     Window has Refused set and the Count without the hit, and RetryAfter is when the same hit would
-//     be granted if nobody else hit. An increment over limit is never granted: RetryAfter is then Left,
-//     or the scale if the count is 0.
-//   - Count is rounded up to a whole number, so a hit of n is granted if Count is at most limit-n. It
-//     falls as time passes. Calls can return the same Count.
-//   - ExpiresAt is when the count is 0 if nobody hits: then there is no active window. Nothing opens a
-//     window with a count of 0, and one whose count falls to 0 ends.
+//   - Hit decides like Take: it counts if the count stays within limit. Otherwise nothing changes,
+//     the Window has Refused set and the Count without the hit, and RetryAfter is when the same hit
+//     would be granted if nobody else hit. An increment over limit is never granted: RetryAfter is
+//     then Left, or the scale if the count is 0.
+//   - Count is rounded up to a whole number, so a hit of n is granted if Count is at most limit-n.
+//     It falls as time passes. Calls can return the same Count.
+//   - ExpiresAt is when the count is 0 if nobody hits: then there is no active window. Nothing
+//     opens a window with a count of 0, and one whose count falls to 0 ends.
 //   - StartedAt and UpdatedAt are zero. The ID that a take returns identifies the take, and not the
 //     window. The ID that other methods return identifies nothing.
-//   - Inc counts even beyond the limit. Set forgets what was counted, and counts hits now. A backend
-//     may store fewer than the given number, but not fewer than the limit, and one that needs the
-//     limit for what it stores may forget the hits of Inc and Set after a scale, if no hit or take has
-//     told it.
-//   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never what
-//     has come back by itself since. A token bucket may give less back, or return false, if other takes
-//     have been given back since the take.
+//   - Inc counts even beyond the limit. Set forgets what was counted, and counts hits now. A
+//     backend may store fewer than the given number, but not fewer than the limit, and one that
+//     needs the limit for what it stores may forget the hits of Inc and Set after a scale, if no
+//     hit or take has told it.
+//   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never
+//     what has come back by itself since. A token bucket may give less back, or return false, if
+//     other takes have been given back since the take.
 func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog }
 
 // Teller is a [Backend] that tells its algorithm. It is optional.

@@ -53,7 +53,7 @@ func (r *rawLoad) prepare(ctx context.Context) error {
 	case load.Sparse:
 		r.keys = newRecordNames(r.keys.N, time.Second)
 	}
-	cfg := load.RawConfig{Conns: r.cfg.MaxConns, Outstanding: r.outstanding, Keys: r.keys}
+	cfg := load.RawConfig{Conns: r.cfg.MaxConns, Outstanding: r.outstanding, Keys: r.keys, Dial: r.cfg.Dial}
 	if r.maxConns != nil {
 		cfg.Conns = r.maxConns()
 	}

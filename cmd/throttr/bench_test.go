@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -35,10 +36,6 @@ func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...strin
 	return status, stdout, stderr
 }
 
-// tooBusy is what a sparse bench prints on a machine that is too busy for windows of 200 ms: to open
-// one, a server must respond within 50 ms.
-var tooBusy = regexp.MustCompile(`^throttr bench: \d+ operations failed, the first: throttr: hit "bench:.*(in time|takes a response within|whenever the hit was about to be counted).*\n$`)
-
 // failed returns true if a bench has printed an error.
 func failed(_, stderr string) bool { return stderr != "" }
 
@@ -55,18 +52,15 @@ func (s shell) bench(args ...string) (records []load.Report) {
 		}
 		return !slices.ContainsFunc(records, idle)
 	}, append([]string{"-json", "-keys", "50"}, args...)...)
-	busy := tooBusy.MatchString(stderr)
-	if !busy {
-		require.Empty(s.t, stderr)
-		require.Zero(s.t, status)
-	}
+	require.Empty(s.t, stderr)
+	require.Zero(s.t, status)
 	for _, r := range records {
 		require.Positive(s.t, r.Operations)
 		require.Positive(s.t, r.PerSecond)
 		require.Positive(s.t, r.P50)
 		require.LessOrEqual(s.t, r.P50, r.P99)
 		require.LessOrEqual(s.t, r.P99, r.P999)
-		require.True(s.t, busy || r.Errors == 0)
+		require.Zero(s.t, r.Errors)
 	}
 	return records
 }
@@ -204,37 +198,43 @@ func TestBenchEndsIfServerDisconnects(t *testing.T) {
 	}
 }
 
+// It is in virtual time, so that a busy machine is not too slow for short windows. Denials take no
+// virtual time, so that the windows of all keys must never be full at once: a hit takes 1 ms at least.
 func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
-	t.Parallel()
-	s, srv := shellFor(t, 2)
-	records := s.bench("-workload", "sparse", "-scale", "200ms", "-limit", "3", "-goroutines", "4", "-compare", "raw")
-	require.Len(t, records, 2)
-	w := records[0].Windows
-	require.GreaterOrEqual(t, w.Hits, records[0].Operations, "the warm-up is included")
-	require.Positive(t, w.Opened)
-	require.Positive(t, w.Denied)
-	require.Less(t, w.Opened, w.Hits)
-	require.Positive(t, w.Requests.Update)
-	require.Positive(t, w.Requests.Query)
-	require.True(t, records[1].Raw)
-	require.Nil(t, records[1].Windows)
-	require.InDelta(t, w.OpenedPerSecond(records[0].PerSecond)/records[1].PerSecond, *records[0].Ratio, 1e-9)
-	for _, key := range testkit.Keys(srv) {
-		require.NotContains(t, key, "bench:")
-	}
-	require.Regexp(t, `^workload .*
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		defer srv.Inject(mockserver.Fault{Delay: time.Millisecond})() // so that time passes
+		bench := func(args string) string {
+			dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
+			g := &globals{servers: srv.Addr(), timeout: defaultTimeout, dial: dial}
+			var stdout, stderr bytes.Buffer
+			status := runWith(t.Context(), g, strings.Fields("bench -workload sparse -scale 200ms -duration 1s "+args), nil, &stdout, &stderr)
+			require.Zero(t, status, stderr.String())
+			return stdout.String()
+		}
+		var client, raw load.Report
+		first, second, _ := strings.Cut(bench("-json -keys 50 -limit 12 -goroutines 2 -compare raw"), "\n")
+		require.NoError(t, json.Unmarshal([]byte(first), &client))
+		require.NoError(t, json.Unmarshal([]byte(second), &raw))
+		w := client.Windows
+		require.GreaterOrEqual(t, w.Hits, client.Operations, "the warm-up is included")
+		require.Positive(t, w.Opened)
+		require.Positive(t, w.Denied)
+		require.Less(t, w.Opened, w.Hits)
+		require.Positive(t, w.Requests.Update)
+		require.Positive(t, w.Requests.Query)
+		require.True(t, raw.Raw)
+		require.Nil(t, raw.Windows)
+		require.InDelta(t, w.OpenedPerSecond(client.PerSecond)/raw.PerSecond, *client.Ratio, 1e-9)
+		for _, key := range testkit.Keys(srv) {
+			require.NotContains(t, key, "bench:")
+		}
+		require.Regexp(t, `^workload .*
 sparse .*
 per window +hits  requests  to open  INSERT  UPDATE  QUERY  PURGE  server
 sparse +\d+\.\d\d +\d+\.\d\d .*s
-$`, s.benchTable("-workload", "sparse", "-scale", "200ms", "-keys", "10"))
-}
-
-// benchTable runs a short bench and returns its table.
-func (s shell) benchTable(args ...string) string {
-	s.t.Helper()
-	status, out, stderr := s.benchUntil(func(string, string) bool { return true }, args...)
-	require.True(s.t, status == statusOK || tooBusy.MatchString(stderr), stderr)
-	return out
+$`, bench("-keys 10 -limit 1000 -goroutines 2"))
+	})
 }
 
 // program returns the path of a program that does what this one does.
@@ -249,21 +249,24 @@ func program(t *testing.T) string {
 
 func TestBenchTakesTurnsWithAnotherProgram(t *testing.T) {
 	t.Parallel()
-	other := program(t)
-	for _, w := range []string{"increase", "sparse -scale 200ms -limit 3"} {
-		s, srv := shellFor(t, 4)
-		records := s.bench(append(strings.Fields("-goroutines 2 -compare "+other+" -workload"), strings.Fields(w)...)...)
-		require.Len(t, records, 2)
-		require.True(t, records[1].Other)
-		require.False(t, records[0].Other)
-		require.Equal(t, records[0].Turns, records[1].Turns)
-		require.Equal(t, records[0].Workload, records[1].Workload)
-		require.Equal(t, records[0].Windows == nil, records[1].Windows == nil)
-		require.InDelta(t, records[0].PerSecond/records[1].PerSecond, *records[0].Ratio, 1e-9)
-		for _, key := range testkit.Keys(srv) {
-			require.NotContains(t, key, "bench:")
-		}
-	}
+	s, srv := shellFor(t, 4)
+	records := s.bench(strings.Fields("-goroutines 2 -workload increase -compare " + program(t))...)
+	require.Len(t, records, 2)
+	require.True(t, records[1].Other)
+	require.False(t, records[0].Other)
+	require.Equal(t, records[0].Turns, records[1].Turns)
+	require.Equal(t, records[0].Workload, records[1].Workload)
+	require.InDelta(t, records[0].PerSecond/records[1].PerSecond, *records[0].Ratio, 1e-9)
+	require.Empty(t, testkit.Keys(srv))
+}
+
+func TestAnotherProgramDoesTheSame(t *testing.T) {
+	b := bench{workload: load.Sparse, compare: "other", conns: 2, keys: 10, warmup: time.Second, scale: 200 * time.Millisecond, limit: 3}
+	require.Equal(t, strings.Fields("bench -turns -json -servers h:9000 -workload sparse -goroutines 4 -conns 2 -keys 10 -warmup 1s -scale 200ms -limit 3"),
+		newOtherLoad(&b, "h:9000", 4).args)
+	b.workload = load.Hit
+	require.Equal(t, strings.Fields("bench -turns -json -servers h:9000 -workload hit -goroutines 4 -conns 2 -keys 10 -warmup 1s"),
+		newOtherLoad(&b, "h:9000", 4).args)
 }
 
 func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
@@ -281,19 +284,19 @@ func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
 
 func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"hit", "sparse -scale 200ms -limit 1000000", "insert", "raw", "raw -frames insert"} {
+	for _, w := range []string{"hit", "sparse -scale 1m -limit 1000000 -keys 1000", "insert", "raw", "raw -frames insert"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var out, errs bytes.Buffer
 		status := make(chan int)
 		go func() {
-			args := strings.Fields("bench -duration 1m -keys 10 -servers " + srv.Addr() + " -workload " + w)
+			args := strings.Fields("bench -duration 1h -timeout 1h -keys 10 -servers " + srv.Addr() + " -workload " + w)
 			status <- run(ctx, args, nil, &out, &errs)
 		}()
 		require.Eventually(t, func() bool {
-			return srv.Requests(codec.OpUpdate)+srv.Requests(codec.OpInsert) > 1000
-		}, 10*time.Second, time.Millisecond)
+			return srv.Requests(codec.OpUpdate)+srv.Requests(codec.OpInsert) > 500
+		}, time.Minute, time.Millisecond)
 		cancel()
 		require.Equal(t, statusError, <-status)
 		require.Empty(t, out.String())

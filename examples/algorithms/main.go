@@ -1,5 +1,5 @@
-// Algorithms shows which requests of a bursty and of a steady caller each algorithm allows. The clock
-// is virtual, so the program exits at once.
+// Algorithms shows which requests of a bursty and of a steady caller each algorithm allows. The
+// clock is virtual, so the program exits at once.
 //
 //	go run ./examples/algorithms
 package main

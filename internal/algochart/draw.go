@@ -28,8 +28,8 @@ const (
 	refused    = "#d9d9d9"
 )
 
-// draw returns the chart as SVG: a row of bars for each algorithm. The height of a bar is the number
-// of hits that were sent in a time; the lower part of it are those that were allowed.
+// draw returns the chart as SVG: a row of bars for each algorithm. The height of a bar is the
+// number of hits that were sent in a time; the lower part of it are those that were allowed.
 func (c *chart) draw(rows []row) []byte {
 	var b bytes.Buffer
 	width, height := left+plotWidth+textWidth, top+len(rows)*rowHeight+24

@@ -102,8 +102,9 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	return c.wait(ctx, p)
 }
 
-// Exclusive calls op after all hits that are queued already, and before all that are queued
-// later. Hits that need no request are decided meanwhile. Exclusive returns what op returns, or an error as Do does.
+// Exclusive calls op after all hits that are queued already, and before all that are queued later.
+// Hits that need no request are decided meanwhile. Exclusive returns what op returns, or an error
+// as Do does.
 func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err

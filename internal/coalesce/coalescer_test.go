@@ -908,3 +908,43 @@ func TestTakesAreRefusedIfTheWindowIsFull(t *testing.T) {
 		require.Empty(t, s.givenBack, "nothing was counted")
 	})
 }
+
+// Whoever holds an idle coalescer counts alone.
+func TestHeldCoalescerCountsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		s.known = true
+		require.True(t, s.TryHold())
+		require.True(t, s.Busy())
+		require.False(t, s.TryHold())
+		var all sync.WaitGroup
+		hit := func() {
+			all.Go(func() {
+				_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 100, Increment: 1})
+				require.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		hit()
+		hit()
+		require.Empty(t, s.requests)
+		s.Release(false)
+		synctest.Wait()
+		require.False(t, s.TryHold(), "hits are in flight")
+		all.Wait()
+		require.Len(t, s.requests, 1)
+		require.Equal(t, 2, s.requests[0].Hits)
+		require.Zero(t, s.reads)
+		synctest.Wait()
+
+		require.True(t, s.TryHold())
+		s.Release(true)
+		require.False(t, s.TryHold(), "what was sent may still be counted")
+		hit()
+		all.Wait()
+		require.Equal(t, 1, s.reads, "it is read first what has become of that")
+		synctest.Wait()
+		require.True(t, s.TryHold())
+		s.Release(false)
+	})
+}

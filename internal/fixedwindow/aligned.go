@@ -52,15 +52,6 @@ func (a *aligned[T]) call(bucket int64, atomicity conn.Atomicity) *conn.Call[T] 
 	return cl
 }
 
-// do sends a call for the record of a bucket. After an error the call must not be used any more.
-func (a *aligned[T]) do(ctx context.Context, cl *conn.Call[T]) (sent bool, err error) {
-	done, sent, err := a.server.Do(ctx, cl)
-	if done && err != nil {
-		a.backend.calls.Put(cl)
-	}
-	return sent, err
-}
-
 // insert adds a request that creates the record with a count.
 func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 	conn.Add(cl, codec.Insert[T]{Key: cl.Key, Quota: ^T(count), TTL: codec.TTL[T]{Amount: T(a.timing.ttl), Unit: a.timing.unit}})
@@ -81,7 +72,7 @@ func (a *aligned[T]) learnBucket(bucket int64, count uint64, at time.Time) state
 
 // Refresh implements [coalesce.Window].
 func (a *aligned[T]) Refresh(ctx context.Context) error {
-	_, err := a.read(ctx)
+	_, _, err := a.read(ctx)
 	return err
 }
 
@@ -91,7 +82,7 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	bucket := a.timing.bucket(now)
 	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	if _, err := a.do(ctx, cl); err != nil {
+	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return s, false, err
 	}
 	reply := cl.Replies[0]
@@ -100,17 +91,15 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 }
 
 // read makes the window of the present bucket the known one, if there is one, and returns it.
-func (a *aligned[T]) read(ctx context.Context) (r coalesce.Result, err error) {
-	s, found, err := a.query(ctx)
-	if err != nil {
-		return r, err
-	}
-	if !found {
+func (a *aligned[T]) read(ctx context.Context) (s state, found bool, err error) {
+	s, found, err = a.query(ctx)
+	switch {
+	case found:
+		a.learn(&s)
+	case err == nil:
 		a.forget()
-		return r, nil
 	}
-	a.learn(&s)
-	return s.result(a.scale, s.Count, a.backend.now()), nil
+	return s, found, err
 }
 
 // mayOpen returns an error if no record may be created. Before, it waits for the decision whether the
@@ -144,7 +133,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	sent, err := a.do(ctx, cl)
+	sent, err := a.backend.do(ctx, a.server, cl)
 	switch {
 	case errors.Is(err, conn.ErrStale):
 		return coalesce.Outcome{}
@@ -162,8 +151,8 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	return a.outcomeOf(&s, b, added, a.backend.now())
 }
 
-// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing can
-// be given back to another one, unless it is reset just then.
+// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing
+// can be given back to another one, unless it is reset just then.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
 	if old, ok := a.current(); ok {
 		a.giveBack(ctx, old.id, n) // what fails stays counted until the window ends
@@ -185,7 +174,7 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	cl.Stale = func() bool { return !a.backend.now().Before(old.Latest) }
 	now := a.backend.now()
-	if _, err := a.do(ctx, cl); err != nil {
+	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return false, err
 	}
 	given, reply := cl.Replies[0].OK, cl.Replies[1]
@@ -222,7 +211,7 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 		a.insert(cl, count)
-		sent, err = a.do(ctx, cl)
+		sent, err = a.backend.do(ctx, a.server, cl)
 		if errors.Is(err, conn.ErrStale) {
 			continue
 		}
@@ -243,13 +232,15 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 
 // reset removes the record of the present bucket and returns its window, if there was one.
 func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
-	if r, err = a.read(ctx); err != nil || r.ExpiresAt.IsZero() {
+	s, found, err := a.read(ctx)
+	if !found || err != nil {
 		return r, false, err
 	}
 	defer a.forget()
+	r = s.result(a.scale, s.Count, a.backend.now())
 	cl := a.call(a.timing.bucket(a.backend.now()), conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
-	if sent, err = a.do(ctx, cl); err == nil {
+	if sent, err = a.backend.do(ctx, a.server, cl); err == nil {
 		a.backend.calls.Put(cl)
 	}
 	return r, sent, err
@@ -269,8 +260,8 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 		cl.Key = append(strconv.AppendInt(append(cl.Key[:0], d.aligned.prefix...), d.bucket, 10), d.aligned.suffix...)
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 	}
-	done, _, err := j.link.server.Do(j.ctx, cl)
-	if done {
+	_, err := j.backend.do(j.ctx, j.link.server, cl)
+	if err == nil {
 		j.backend.calls.Put(cl)
 	}
 	j.mu.Lock()

@@ -94,7 +94,7 @@ type Backend[T codec.Value] struct {
 	group    *coalesce.Group
 	table    table[T]
 	layouts  layouts
-	links    []*links[T]         // those of each server
+	links    []links[T]          // those of each server
 	janitors []*janitor[T]       // one for each server
 	sweepers []*sweep.Sweeper[T] // one for each server, or none
 	ids      atomic.Int64        // the last ID of a window
@@ -116,14 +116,14 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
 		l := newLinks(s, o.Calls)
-		j := newJanitor(b, l.janitor, keys)
+		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.Go(j.run)
 		if o.WithoutSweeper {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: l.janitor, requests: b.maxRequests},
+			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: j.link, requests: b.maxRequests},
 			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		b.sweepers = append(b.sweepers, sweeper)
@@ -131,6 +131,15 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b
+}
+
+// do sends a call on any connection of a server. After an error the call must not be used any more.
+func (b *Backend[T]) do(ctx context.Context, s Server[T], cl *conn.Call[T]) (sent bool, err error) {
+	done, sent, err := s.Do(ctx, cl)
+	if done && err != nil {
+		b.calls.Put(cl)
+	}
+	return sent, err
 }
 
 // newID returns an ID for a window that was not known.
@@ -155,7 +164,8 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, l
 	if err := checkCount("increment", increment, size); err != nil {
 		return window.Window{}, false, err
 	}
-	return b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
+	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
+	return windowOf(r), sent, err
 }
 
 // Inc adds increment to the active window, or opens one.
@@ -163,23 +173,21 @@ func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, i
 	if err := checkCount("increment", increment, codec.Size[T]()); err != nil {
 		return window.Window{}, false, err
 	}
-	return b.count(ctx, key, scale, coalesce.Hit{Limit: maxValue[T](), Increment: increment, Must: true})
+	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: maxValue[T](), Increment: increment, Must: true})
+	return windowOf(r), sent, err
 }
 
 // count has a hit counted.
-func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (window.Window, bool, error) {
+func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (r coalesce.Result, sent bool, err error) {
 	e, err := b.entry(ctx, key, scale)
 	if err != nil {
-		return window.Window{}, false, err
+		return r, false, err
 	}
-	r, sent, err := e.coalescer.Do(ctx, h)
+	r, sent, err = e.coalescer.Do(ctx, h)
 	if errors.Is(err, coalesce.ErrAttempts) {
-		return window.Window{}, sent, overError(scale)
+		err = overError(scale)
 	}
-	if err != nil {
-		return window.Window{}, sent, queueError(err)
-	}
-	return windowOf(r), sent, nil
+	return r, sent, queueError(err)
 }
 
 // Get returns the active window, or the zero Window.
@@ -257,10 +265,10 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 	return !r.ExpiresAt.IsZero(), sent, queueError(err)
 }
 
-// Close makes further calls fail, and removes the records of windows that are over. On servers
-// that are not parked, it first waits for windows that are over within a second. The records of other windows stay, because other clients
-// may count in them. Close then fails what is under way, and waits until all goroutines of the
-// backend have ended. It may be called more than once.
+// Close makes further calls fail, and removes the records of windows that are over. On servers that
+// are not parked, it first waits for windows that are over within a second. The records of other
+// windows stay, because other clients may count in them. Close then fails what is under way, and
+// waits until all goroutines of the backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
 		b.group.Stop()
@@ -273,8 +281,10 @@ func (b *Backend[T]) Close() {
 		}
 		last.Wait()
 		b.group.Close()
-		for _, l := range b.links {
-			l.each((*link[T]).close)
+		for _, ls := range b.links {
+			for _, l := range ls {
+				l.close()
+			}
 		}
 	})
 }
@@ -304,8 +314,10 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 
 // answered returns how many calls of all links have their replies.
 func (b *Backend[T]) answered() (n uint64) {
-	for _, l := range b.links {
-		l.each(func(l *link[T]) { n += l.answered.Load() })
+	for _, ls := range b.links {
+		for _, l := range ls {
+			n += l.answered.Load()
+		}
 	}
 	return n
 }
@@ -358,14 +370,16 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}
 		b.needSweeps(i, t.sweepInterval())
-		e.windows = newAligned(b, i, e, t)
+		a := newAligned(b, i, e, t)
+		e.windows, e.known = a, &a.known
 	} else {
 		l, ok := b.layouts.get(scale, maxValue[T]())
 		if !ok {
 			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
 		}
 		b.needSweeps(i, l.sweepInterval())
-		e.windows = newSlots(b, i, e, l)
+		s := newSlots(b, i, e, l)
+		e.windows, e.known = s, &s.known
 	}
 	e.coalescer = b.group.New(e.windows)
 	return e, nil

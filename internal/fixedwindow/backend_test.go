@@ -325,7 +325,8 @@ func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
 	})
 }
 
-// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are refused.
+// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are
+// refused.
 func TestHitsOfTheLargestLimitFailIfTheCounterCannotHoldThem(t *testing.T) {
 	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
 		synctest.Test(t, func(t *testing.T) {
@@ -634,7 +635,7 @@ func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 					close(release)
 					get.Wait()
 					if name == "Reset" {
-						require.False(t, e.windows.active(time.Now()))
+						require.False(t, e.known.active(time.Now()))
 					}
 					require.Positive(t, hits(t, b, limit, "k", scale, limit))
 				})

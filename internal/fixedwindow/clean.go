@@ -146,16 +146,16 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 // step is an action of one key.
 type step[T codec.Value] struct {
 	*cleaning[T]
-	action  slot.Action
-	outcome outcome
-	ok      bool // it was executed
+	action   slot.Action
+	requests []slot.Request
+	outcome  outcome // zero if it was not executed
 }
 
 // claimed returns the removal of the slots that a step has claimed. It returns false if there are
 // none.
 func (s *step[T]) claimed() (next step[T], ok bool) {
-	if !s.ok || s.action.Kind != slot.Claim {
-		return step[T]{}, false
+	if s.action.Kind != slot.Claim {
+		return next, false
 	}
 	a, ok := s.Claimed(s.history, s.action, s.outcome.claimed, s.outcome.shown, s.outcome.sent)
 	return step[T]{cleaning: s.cleaning, action: a}, ok
@@ -165,7 +165,7 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 func (cl *cleaner[T]) execute(ctx context.Context, steps []step[T]) error {
 	for len(steps) > 0 {
 		n, err := cl.executeSome(ctx, steps)
-		if err != nil {
+		if err != nil && err != errAgain {
 			return err
 		}
 		steps = steps[n:]
@@ -176,19 +176,15 @@ func (cl *cleaner[T]) execute(ctx context.Context, steps []step[T]) error {
 // executeSome executes the first of some actions in one call, and returns how many they are.
 func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, err error) {
 	call := cl.link.calls.Get()
-	var requests []slot.Request
-	ends := make([]int, 0, len(steps)) // where the requests of each step end
 	var deadline, by time.Time
-	for n < len(steps) && (n == 0 || len(requests) < cl.requests) {
+	for n < len(steps) && call.Len() < cl.requests {
 		s := &steps[n]
 		n++
-		if !s.Late(s.action, time.Now()) {
-			from := len(requests)
-			requests = s.Requests(requests, s.action, 0)
-			s.add(call, requests[from:]...)
-			deadline, by = earlier(deadline, s.Deadline(s.action)), earlier(by, s.action.By)
+		if last := s.Deadline(s.action); time.Now().Before(last) {
+			s.requests = s.Requests(nil, s.action, 0)
+			s.add(call, s.requests...)
+			deadline, by = earlier(deadline, last), earlier(by, s.action.By)
 		}
-		ends = append(ends, len(requests))
 	}
 	if by.IsZero() {
 		cl.link.calls.Put(call)
@@ -196,20 +192,15 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	}
 	sent := time.Now()
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
-		if err == errAgain {
-			err = nil
-		}
 		return n, err
 	}
-	from := 0
-	for i := range n {
-		s, end := &steps[i], ends[i]
-		if s.ok = end > from; s.ok {
-			s.outcome = s.records.outcome(s.action, requests[from:end], call.Replies[from:end])
-			s.outcome.sent = sent
-			s.removed += s.outcome.purged
-		}
-		from = end
+	replies := call.Replies
+	for i := range steps[:n] {
+		s := &steps[i]
+		s.outcome = s.records.outcome(s.action, s.requests, replies[:len(s.requests)])
+		s.outcome.sent = sent
+		s.removed += s.outcome.purged
+		replies = replies[len(s.requests):]
 	}
 	cl.link.calls.Put(call)
 	return n, nil

@@ -229,25 +229,12 @@ func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 	if j.closed {
 		return nil, -1
 	}
-	for len(j.queue) > 0 && len(batch) < cleanBatch {
+	for len(batch) < cleanBatch && len(j.queue) > 0 && !j.queue[0].due.After(now) {
 		d := j.queue[0]
-		if s := d.slots; s != nil && !d.due.After(now) && (s.underway > 0 || s.cleanAt.After(now)) {
-			d.due = s.cleanAt
-			if s.underway > 0 {
-				d.due = now.Add(s.Guard)
-			}
+		if due := d.earliest(now); due.After(now) {
+			d.due = due
 			heap.Fix(&j.queue, 0)
 			continue
-		}
-		if a := d.aligned; a != nil && !d.due.After(now) {
-			if due := a.removalTime(d.bucket); due.After(now) {
-				d.due = due
-				heap.Fix(&j.queue, 0)
-				continue
-			}
-		}
-		if d.due.After(now) {
-			break
 		}
 		batch = append(batch, heap.Pop(&j.queue).(*duty[T]))
 	}
@@ -258,6 +245,18 @@ func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 		return batch, -1
 	}
 	return batch, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
+}
+
+// earliest returns when a duty can be done. The caller holds mu.
+func (d *duty[T]) earliest(now time.Time) time.Time {
+	switch s := d.slots; {
+	case s == nil:
+		return d.aligned.removalTime(d.bucket)
+	case s.underway > 0:
+		return now.Add(s.Guard)
+	default:
+		return s.cleanAt
+	}
 }
 
 // do does a batch of duties, and queues again what is to be done later. Decide decides about slots.
@@ -333,25 +332,23 @@ func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	s := d.slots
 	j.mu.Lock()
 	changed := s.changed()
-	absent := k.absent && !changed
-	switch {
-	case absent:
+	if k.absent && !changed {
 		s.duty = nil
 		j.duties--
+		j.mu.Unlock()
+		j.backend.table.remove(s.entry)
+		return
+	}
+	defer j.mu.Unlock()
+	switch {
 	case changed:
 		d.due = s.cleanAt
-		j.push(d)
 	case !k.done:
 		d.due = time.Now().Add(cleanRetry)
-		j.push(d)
 	default:
 		d.due, s.cleanAt = k.next, k.next
-		j.push(d)
 	}
-	j.mu.Unlock()
-	if absent {
-		j.backend.table.remove(s.entry)
-	}
+	j.push(d)
 }
 
 // last returns the latest end of a window before a time, of those that this backend has opened.

@@ -39,7 +39,8 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 				require.Equal(t, 2*keys, len(windowKeys(srv)))
 				require.Equal(t, keys, stats().Records)
 				requests.take()
-				// The records are idle until the TTL is below Doom, and then removed within some guards.
+				// The records are idle until the TTL is below Doom, and then removed within some
+				// guards.
 				l, ok := layoutFor(test.scale, window.MaxValue(test.size))
 				require.True(t, ok)
 				left := time.Duration(l.Margin-l.Doom) * l.Unit

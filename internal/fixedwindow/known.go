@@ -25,8 +25,8 @@ func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesc
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
 }
 
-// narrow narrows the end of a window to what was known of it before. The window keeps its ID if it is
-// certainly the same.
+// narrow narrows the end of a window to what was known of it before. The window keeps its ID if it
+// is certainly the same.
 func (s *state) narrow(old *state, guard time.Duration) {
 	if s.bucket != old.bucket {
 		return
@@ -139,8 +139,8 @@ func (k *known[T]) forgotten() uint64 {
 }
 
 // outcomeOf returns the outcome of a batch that was counted in a window, or that its counter can't
-// hold. If the counter can't hold hits, they are beyond their limits. A limit of 2^64-1 has no count
-// beyond it, so those hits fail.
+// hold. If the counter can't hold hits, they are beyond their limits. A limit of 2^64-1 has no
+// count beyond it, so those hits fail.
 func (k *known[T]) outcomeOf(s *state, b coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
 	count := s.Count
 	if !counted {

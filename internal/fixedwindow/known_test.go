@@ -181,8 +181,8 @@ func (m *model) add(sum uint64) (count uint64) {
 	return m.count
 }
 
-// Batches are formed by fits. Each of their hits has the place that it would have if it were counted
-// alone, or it is denied all the same.
+// Batches are formed by fits. Each of their hits has the place that it would have if it were
+// counted alone, or it is denied all the same.
 func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

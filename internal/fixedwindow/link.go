@@ -46,34 +46,23 @@ func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
 // linkClasses is the number of links for actions of hits and operations.
 const linkClasses = 11
 
-// links are the links to one server. An action that is late ends the connection of its link, and so
-// all that is under way on it. Actions share a link only if their guards differ by a factor of two
-// at most: so an action of a short scale ends nothing of a long one. What is taken is given back on
-// the connection on which it was counted, and so takes go out on these links, too.
-type links[T codec.Value] struct {
-	all     [linkClasses]*link[T]
-	janitor *link[T]
-}
+// links are the links to one server, of which the last one is the janitor's. An action that is late
+// ends the connection of its link, and so all that is under way on it. Actions share a link only if
+// their guards differ by a factor of two at most: so an action of a short scale ends nothing of a
+// long one. What is taken is given back on the connection on which it was counted, and so takes go
+// out on these links, too.
+type links[T codec.Value] [linkClasses + 1]*link[T]
 
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) *links[T] {
-	ls := &links[T]{janitor: newLink(s, calls)}
-	for i := range ls.all {
-		ls.all[i] = newLink(s, calls)
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T]) {
+	for i := range ls {
+		ls[i] = newLink(s, calls)
 	}
 	return ls
 }
 
 // of returns the link of a guard.
 func (ls *links[T]) of(guard time.Duration) *link[T] {
-	return ls.all[min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses)-1]
-}
-
-// each calls f with each link.
-func (ls *links[T]) each(f func(*link[T])) {
-	for _, l := range ls.all {
-		f(l)
-	}
-	f(ls.janitor)
+	return ls[min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses)-1]
 }
 
 // connect returns the connection. It makes another one if the last one takes no more calls.

@@ -443,5 +443,5 @@ func TestLinksAreThoseOfGuards(t *testing.T) {
 	require.NotSame(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard/2))
 	require.Same(t, ls.of(slot.MaxGuard/2), ls.of(slot.MaxGuard/3))
 	least := window.MinScale / 2
-	require.Same(t, ls.all[linkClasses-1], ls.of(least))
+	require.Same(t, ls[linkClasses-1], ls.of(least))
 }

@@ -40,23 +40,9 @@ func keyPart(key string) (part string, hashed bool) {
 }
 
 // slotNames returns the names of both slots of a key.
-func slotNames(b *slot.Bands, key string) (names [2][]byte) {
+func slotNames(b *slot.Bands, key string) [2][]byte {
 	part, hashed := keyPart(key)
-	for id := range names {
-		names[id] = appendSlotName(nil, b.Tag(slot.ID(id)), hashed, b.Scale, part)
-	}
-	return names
-}
-
-// appendSlotName appends the name of a slot.
-func appendSlotName(dst []byte, tag string, hashed bool, scale time.Duration, keyPart string) []byte {
-	mark := byte(plainMark)
-	if hashed {
-		mark = hashedMark
-	}
-	dst = append(append(dst, tag...), mark)
-	dst = append(append(dst, scale.String()...), ':')
-	return append(dst, keyPart...)
+	return Name{Key: part, Hashed: hashed, Scale: b.Scale, tag: b.Tag(slot.A)}.slotNames()
 }
 
 // alignedName returns the parts before and after the bucket in the names of the records of a key
@@ -123,10 +109,15 @@ func ParseName(name []byte) (n Name, ok bool) {
 	return n, len(rest) <= maxPlainKey
 }
 
-// slotNames returns the names of both slots of the key that a slot's name has.
+// slotNames returns the names of both slots of the key that the name of a slot has.
 func (n Name) slotNames() (names [2][]byte) {
+	mark := byte(plainMark)
+	if n.Hashed {
+		mark = hashedMark
+	}
 	for id := range names {
-		names[id] = appendSlotName(nil, n.tag[:2]+slot.ID(id).String(), n.Hashed, n.Scale, n.Key)
+		name := append([]byte(n.tag[:2]), 'A'+byte(id), mark)
+		names[id] = append(append(append(name, n.Scale.String()...), ':'), n.Key...)
 	}
 	return names
 }

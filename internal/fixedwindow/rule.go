@@ -16,8 +16,8 @@ const sweepMargin = time.Second
 // Rule knows the records of windows, of all keys and scales, by their names.
 //
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
-// [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key. A record
-// of an aligned window is removed when no client uses its name any more.
+// [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key. A
+// record of an aligned window is removed when no client uses its name any more.
 type Rule[T codec.Value] struct{ layouts layouts }
 
 var _ sweep.Rule = (*Rule[uint16])(nil)
@@ -63,8 +63,8 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 
 // decideAligned decides about the record of an aligned window. Its client removes it a scale after
 // its window has ended. The sweeper removes it if it is over for longer. If clocks differ, that may
-// be later than the TTL allows: then the sweeper prolongs the record, which does not move the end of
-// its window.
+// be later than the TTL allows: then the sweeper prolongs the record, which does not move the end
+// of its window.
 func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now time.Time) sweep.Decision {
 	t, ok := r.timing(n)
 	if !ok || o.Unit != t.unit || o.Left > t.ttl {
@@ -126,8 +126,8 @@ func (t timing) sweepInterval() time.Duration {
 	return max((t.margin()-min(5*time.Second, t.margin()/4)-sweepMargin)/3, time.Millisecond)
 }
 
-// slotATarget returns what identifies the records that are removed together with a slot: the name of
-// slot A.
+// slotATarget returns what identifies the records that are removed together with a slot: the name
+// of slot A.
 func slotATarget(name []byte) string {
 	t := bytes.Clone(name)
 	t[2] = 'A'

@@ -68,7 +68,7 @@ func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) 
 func (s *slots[T]) Refresh(ctx context.Context) error {
 	s.plan = plan[T]{}
 	if old, ok := s.known.open(s.backend.now()); ok {
-		if live, err := s.read(ctx, old.Slot); live || err != nil {
+		if _, live, err := s.read(ctx, nil, old.Slot); live || err != nil {
 			return err
 		}
 	}
@@ -100,18 +100,17 @@ func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
 	return cl
 }
 
-// ask sends a call on any connection. It returns when the call was sent and when the replies
-// arrived. After an error the call must not be used any more.
-func (s *slots[T]) ask(ctx context.Context, cl *conn.Call[T], now time.Time) (from, to moment, sent bool, err error) {
+// ask sends a call on connection c of the link, or on any connection if c is nil. It returns when
+// the call was sent and when the replies arrived. After an error the call must not be used any
+// more.
+func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (from, to moment, sent bool, err error) {
 	from = s.backend.moment(now)
-	done, sent, err := s.server.Do(ctx, cl)
-	if err != nil {
-		if done {
-			s.backend.calls.Put(cl)
-		}
-		return from, from, sent, err
+	if c != nil {
+		sent, err = s.link.do(ctx, c, cl)
+	} else {
+		sent, err = s.backend.do(ctx, s.server, cl)
 	}
-	return from, s.backend.moment(s.backend.now()), sent, nil
+	return from, s.backend.moment(s.backend.now()), sent, err
 }
 
 // stateOf returns the state of a window that was read between two moments.
@@ -123,28 +122,28 @@ func stateOf(w slot.Window, from, to moment) state {
 	return s
 }
 
-// read reads the count of the known window. It returns false if that is not open any more.
-func (s *slots[T]) read(ctx context.Context, id slot.ID) (live bool, err error) {
+// read reads a window, on a connection as ask does, and learns it. It returns false if it is not
+// open any more.
+func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slot.Window, live bool, err error) {
 	cl := s.call(conn.Interruptible)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: id})
-	from, to, _, err := s.ask(ctx, cl, s.backend.now())
+	from, to, _, err := s.ask(ctx, c, cl, s.backend.now())
 	if err != nil {
-		return false, err
+		return w, false, err
 	}
-	live = s.learnRead(id, cl.Replies[0], from, to)
+	w, live = s.learnRead(id, cl.Replies[0], from, to)
 	s.backend.calls.Put(cl)
-	return live, nil
+	return w, live, nil
 }
 
-// learnRead learns from the reply to a QUERY of the known window. It returns false if that is not
-// open any more.
-func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) bool {
-	w, live := s.WindowOf(id, s.observe(reply), from.mono, to.mono)
-	if live {
+// learnRead learns a window from the reply to a QUERY. It returns false if it is not open any more.
+func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) (w slot.Window, live bool) {
+	if w, live = s.WindowOf(id, s.observe(reply), from.mono, to.mono); live {
 		st := stateOf(w, from, to)
 		s.learn(&st)
+		w.Until = st.until
 	}
-	return live
+	return w, live
 }
 
 // join counts a batch in the known window.
@@ -162,7 +161,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 	if b.Takes {
 		from, to, c, sent, err = s.askOnLink(ctx, cl)
 	} else {
-		from, to, sent, err = s.ask(ctx, cl, b.Now)
+		from, to, sent, err = s.ask(ctx, nil, cl, b.Now)
 	}
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
@@ -173,9 +172,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 
 // addJoin adds the requests that count n in a window.
 func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
-	name := s.names[a.Slot]
-	addUpdate(cl, name, codec.Quota, codec.Decrease, n)
-	conn.Add(cl, codec.Query{Key: name})
+	s.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
 }
 
 // joined returns the outcome of a batch, given the replies to what addJoin has added.
@@ -225,7 +222,7 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 	st := stateOf(w, from, to)
 	if b.Takes {
 		st.conn = c
-		s.taken = taken[T]{c, w, from.mono}
+		s.taken = taken[T]{c, w}
 	}
 	s.learn(&st)
 	return s.outcomeOf(&st, b, out == slot.Counted, to.clock)
@@ -253,19 +250,39 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n ui
 
 // search is the lookups of one hit or operation on one connection.
 type search[T codec.Value] struct {
-	conn     *conn.Conn[T]
-	history  slot.History
-	first    slot.ID // to look up: the one that will be opened next
-	lookups  int
-	failures int
+	conn    *conn.Conn[T]
+	history slot.History
+	first   slot.ID // to look up: the one that will be opened next
+	slow    int     // lookups whose replies came too late to act on them
+}
+
+// search looks both slots up again and again, and executes what decide returns, until that is Done.
+func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Action, error)) error {
+	f := search[T]{first: s.next()}
+	for range maxLookups {
+		if err := s.lookUp(ctx, &f); err != nil {
+			return err
+		}
+		a, err := decide(&f)
+		switch {
+		case err != nil || a.Kind == slot.Done:
+			return err
+		case a.Kind == slot.Again:
+			f.first = a.Slot
+			err = sleepUntil(ctx, a.At)
+		default:
+			err = s.step(ctx, &f, a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.scale)
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
 func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
-	if f.lookups++; f.lookups > maxLookups {
-		return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.scale)
-	}
-	for {
+	for failures := 1; ; failures++ {
 		c, err := s.link.connect(ctx)
 		if err != nil {
 			return err
@@ -283,53 +300,49 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 			f.history = s.Extend(f.history, l)
 			return nil
 		}
-		if f.failures++; f.failures >= maxTries || ctx.Err() != nil {
+		if failures == maxTries || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
+// tooLate reports whether the replies to the last lookup came too late to act on it.
+func (s *slots[T]) tooLate(f *search[T]) bool {
+	return time.Since(f.history.Last.Sent) >= s.Guard/2
+}
+
+// repeat returns the repetition of a lookup that came too late, or an error if several did.
+func (s *slots[T]) repeat(f *search[T]) (slot.Action, error) {
+	if f.slow++; f.slow < maxTries {
+		return slot.Action{Kind: slot.Again, Slot: f.first}, nil
+	}
+	trip := f.history.Last.Received.Sub(f.history.Last.Sent).Round(time.Millisecond)
+	return slot.Action{}, fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v",
+		ErrTooLate, trip, s.scale, s.Guard/2)
+}
+
 // find looks the window up. If there is none, it plans the opening of one, after what has to be
 // done before.
 func (s *slots[T]) find(ctx context.Context) error {
-	f := search[T]{first: s.next()}
-	for slow := 0; ; {
-		if err := s.lookUp(ctx, &f); err != nil {
-			return err
-		}
-		if s.seen(&f) {
-			return nil
+	return s.search(ctx, func(f *search[T]) (slot.Action, error) {
+		if s.seen(f) {
+			return slot.Action{Kind: slot.Done}, nil
 		}
 		a := s.Hit(f.history)
 		switch {
-		case a.Kind == slot.Again:
-			f.first = a.Slot
-			if err := sleepUntil(ctx, a.At); err != nil {
-				return err
-			}
 		case a.Kind != slot.Open && a.Kind != slot.Create:
-			if err := s.step(ctx, &f, a); err != nil {
-				return err
-			}
-		case s.Late(a, time.Now()):
-			if slow++; slow >= maxTries {
-				return s.slowError(f.history.Last)
-			}
+			return a, nil
+		case s.tooLate(f):
+			return s.repeat(f)
 		case a.Kind == slot.Create && time.Now().Before(s.createAt()):
-			if err := sleepUntil(ctx, s.createAt()); err != nil {
-				return err
-			}
-		default:
-			waited, err := s.janitor.parking.await(ctx)
-			if err != nil {
-				return err
-			}
-			if !waited {
-				s.plan = plan[T]{f.conn, a}
-				return nil
-			}
+			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
 		}
-	}
+		if waited, err := s.janitor.parking.await(ctx); waited || err != nil {
+			return slot.Action{Kind: slot.Again, Slot: f.first}, err
+		}
+		s.plan = plan[T]{f.conn, a}
+		return slot.Action{Kind: slot.Done}, nil
+	})
 }
 
 // createAt returns when to try an INSERT, after others have failed.
@@ -360,7 +373,7 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	now := s.backend.moment(s.backend.now())
 	st := stateOf(w, now.at(l.Sent), now.at(l.Received))
 	s.learn(&st)
-	if s.Untidy(l) {
+	if _, ok := s.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
 	}
 	return true
@@ -372,11 +385,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	if err := s.janitor.begin(s); err != nil {
 		return err
 	}
-	n := uint64(0)
-	if a.Kind == slot.Join {
-		n = 1
-	}
-	o, _, err := s.act(ctx, f.conn, a, n)
+	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
 		if next, ok := s.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
@@ -394,7 +403,7 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 	forgets := s.forgotten()
 	cl := s.call(conn.SingleRead)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-	from, to, _, err := s.ask(ctx, cl, s.backend.now())
+	from, to, _, err := s.ask(ctx, nil, cl, s.backend.now())
 	if err != nil {
 		return coalesce.Result{}, err
 	}
@@ -415,37 +424,22 @@ func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
 func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
 	s.plan = plan[T]{}
 	defer s.forget()
-	var f search[T]
 	var e slot.Ending
-	for slow := 0; ; {
-		if err := s.lookUp(ctx, &f); err != nil {
-			return r, sent, err
-		}
+	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
 		found := e.Found
 		a := s.Reset(f.history, &e)
 		if e.Found && !found {
-			s.seen(&f)
+			s.seen(f)
 			st, _ := s.current()
 			r = st.result(s.scale, st.Count, s.backend.now())
 		}
-		switch {
-		case a.Kind == slot.Done:
-			return r, sent, nil
-		case time.Since(f.history.Last.Sent) >= s.Guard/2:
-			if slow++; slow >= maxTries {
-				return r, sent, s.slowError(f.history.Last)
-			}
-		case a.Kind == slot.Again:
-			if err := sleepUntil(ctx, a.At); err != nil {
-				return r, sent, err
-			}
-		default:
-			if err := s.step(ctx, &f, a); err != nil {
-				return r, true, err
-			}
-			sent = true
+		if a.Kind != slot.Done && s.tooLate(f) {
+			return s.repeat(f)
 		}
-	}
+		sent = sent || a.Kind != slot.Done && a.Kind != slot.Again
+		return a, nil
+	})
+	return r, sent, err
 }
 
 // set ends the open window and opens one with a count. If err is not nil, sent reports whether a
@@ -467,12 +461,6 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 		}
 	}
 	return coalesce.Result{}, sent, overError(s.scale)
-}
-
-// slowError is the error if a window can't be opened or ended because responses take too long.
-func (s *slots[T]) slowError(l slot.Lookup) error {
-	return fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v", ErrTooLate,
-		l.Received.Sub(l.Sent).Round(time.Millisecond), s.scale, s.Guard/2)
 }
 
 // sleepUntil waits until a time. It returns ctx's error if ctx ends first.

@@ -1,11 +1,13 @@
 package fixedwindow
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
 )
 
 const (
@@ -13,6 +15,29 @@ const (
 	// evictionSample is how many entries are considered for eviction at a time.
 	evictionSample = 16
 )
+
+// entry is what a backend remembers of a key and scale.
+type entry[T codec.Value] struct {
+	key       string
+	scale     time.Duration
+	windows   keeper
+	known     *known[T]           // of the windows
+	coalescer *coalesce.Coalescer // of hits on windows
+}
+
+// keeper keeps the windows of a key and scale on a server.
+type keeper interface {
+	coalesce.Window
+	// get reads the open window. It returns the zero Result if there is none.
+	get(ctx context.Context) (coalesce.Result, error)
+	// set ends the open window and opens one with a count. Sent reports whether a failed set may
+	// have been executed, in part or in whole.
+	set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error)
+	// reset ends the open window and returns it.
+	reset(ctx context.Context) (r coalesce.Result, sent bool, err error)
+	// giveBack gives n back to the window with an ID. It returns false if that is not possible.
+	giveBack(ctx context.Context, id int64, n uint64) (given bool, err error)
+}
 
 // entryKey identifies an entry.
 type entryKey struct {
@@ -122,7 +147,7 @@ func (e *entry[T]) value(now time.Time) entryValue {
 	if e.coalescer.Busy() {
 		return inUse
 	}
-	if e.windows.active(now) {
+	if e.known.active(now) {
 		return active
 	}
 	return worthless

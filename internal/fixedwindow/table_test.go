@@ -16,7 +16,7 @@ import (
 func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
 	s.ok, s.state.Latest = true, until
-	e := &entry[uint16]{key: key, scale: time.Minute, windows: s}
+	e := &entry[uint16]{key: key, scale: time.Minute, windows: s, known: &s.known}
 	e.coalescer = g.New(s)
 	return e
 }

@@ -3,7 +3,6 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -24,18 +23,8 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 		w, sent, err = b.Get(ctx, key, scale)
 		return w, err == nil && w.Count <= limit, sent, err
 	}
-	e, err := b.entry(ctx, key, scale)
-	if err != nil {
-		return w, false, false, err
-	}
-	r, sent, err := e.coalescer.Do(ctx, coalesce.Hit{Limit: limit, Increment: n, Take: true})
-	if errors.Is(err, coalesce.ErrAttempts) {
-		err = overError(scale)
-	}
-	if err != nil {
-		return w, false, sent, queueError(err)
-	}
-	return windowOf(r), !r.Refused, false, nil
+	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: n, Take: true})
+	return windowOf(r), err == nil && !r.Refused, sent, err
 }
 
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
@@ -152,7 +141,7 @@ func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
 	if e == nil {
 		return false, false
 	}
-	r, recent, known := e.windows.last(b.now())
+	r, recent, known := e.known.last(b.now())
 	if known {
 		t.window = windowOf(r)
 	}

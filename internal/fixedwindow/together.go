@@ -122,12 +122,13 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 			ids[i] = known.Slot
 			s.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
 		}
-		from, to, _, err := part[0].slots.ask(ctx, cl, b.now())
+		from, to, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
 		if err != nil {
 			return err
 		}
 		for i := range part {
-			if s := part[i].slots; !s.learnRead(ids[i], cl.Replies[i], from, to) {
+			s := part[i].slots
+			if _, live := s.learnRead(ids[i], cl.Replies[i], from, to); !live {
 				s.forget()
 			}
 		}
@@ -207,17 +208,12 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.ReturnHits(s.taken.window, s.taken.sent, time.Now())
+		a, ok := s.ReturnHits(s.taken.window, time.Now())
 		if t.counted = ok; !ok {
 			continue
 		}
 		s.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})
-		if c == nil || s.Deadline(a).Before(deadline) {
-			deadline = s.Deadline(a)
-		}
-		if c == nil || a.By.Before(by) {
-			by = a.By
-		}
+		deadline, by = earlier(deadline, s.Deadline(a)), earlier(by, a.By)
 		link, c = s.link, s.taken.conn
 	}
 	if c == nil {

@@ -1,5 +1,6 @@
 // Package intervals checks rate limits over every interval of time, and not only over those that
-// are aligned to something. It knows no limiter: it reads the times of the hits that one has allowed.
+// are aligned to something. It knows no limiter: it reads the times of the hits that one has
+// allowed.
 //
 //	busiest := intervals.Busiest(allowed, time.Minute) // of all intervals of a minute
 //	if busiest.Hits > limit {
@@ -47,9 +48,9 @@ func Busiest(hits []Hit, length time.Duration) (most Interval) {
 //
 //	hits in the interval - length·limit/scale, rounded up
 //
-// The interval includes its end. A token bucket that holds limit tokens allows at most limit of them.
-// The hits are in the order of their times. The rest of the arithmetic is exact as long as limit·scale
-// in nanoseconds, and as much for every hit, is within 2^63.
+// The interval includes its end. A token bucket that holds limit tokens allows at most limit of
+// them. The hits are in the order of their times. The rest of the arithmetic is exact as long as
+// limit·scale in nanoseconds, and as much for every hit, is within 2^63.
 func Burst(hits []Hit, scale time.Duration, limit uint64) (worst Interval) {
 	// The level is what the interval that ends now has beyond the rate, times the scale: of all
 	// intervals that end now, the largest. It is never below 0, as an interval may begin now.

@@ -27,7 +27,8 @@ type RawConfig struct {
 	Conns       int // per server; there are fewer if there are fewer outstanding operations
 	Outstanding int // operations that are sent and have no response, over all connections
 	Frames      Frames
-	Keys        KeySet // that operations pick from at random; N is 0: no key is used twice
+	Keys        KeySet                                                               // that operations pick from at random; N is 0: no key is used twice
+	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // nil: that of a net.Dialer
 }
 
 // Raw generates load without a client. It writes requests that are encoded in advance, keeps
@@ -43,6 +44,9 @@ type Raw struct {
 // NewRaw opens the connections.
 func NewRaw(ctx context.Context, cfg RawConfig) (*Raw, error) {
 	r := &Raw{servers: len(cfg.Servers)}
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
 	n := min(cfg.Conns*r.servers, cfg.Outstanding)
 	for i := range n {
 		depth := (cfg.Outstanding + i) / n // the sum over all i is Outstanding
@@ -51,7 +55,7 @@ func NewRaw(ctx context.Context, cfg RawConfig) (*Raw, error) {
 			return nil, fmt.Errorf("%d outstanding on %d connections are more than the %d responses that a server keeps for each (H4)", cfg.Outstanding, n, MaxResponses)
 		}
 		a := cfg.Servers[i%r.servers]
-		nc, err := new(net.Dialer).DialContext(ctx, a.Network, a.Address)
+		nc, err := cfg.Dial(ctx, a.Network, a.Address)
 		if err != nil {
 			r.Close()
 			return nil, err

@@ -14,7 +14,7 @@ const (
 	Open               // TTL X := T, ADD X, QUERY X, free Y
 	Create             // INSERT X with the hits counted, free Y if it is idle
 	Tidy               // free Y, beside the window of X
-	Spoil              // ADD 1 to X, which is free: it becomes over
+	Spoil              // ADD 1 to X, which is free, or live with a count of 0: it is over then, or at its end
 	Retire             // TTL X := D-1: it becomes doomed
 	Refill             // count X := 1 less than the largest, for each of Slots: a claim fits again
 	Claim              // ADD 1 to X, QUERY X, for each of Slots
@@ -22,12 +22,6 @@ const (
 	End                // TTL X := M-1: ends the window
 	Return             // INCREASE X: returns hits
 )
-
-// String returns the kind's name.
-func (k Kind) String() string {
-	return [...]string{"again", "done", "join", "open", "create", "tidy", "spoil", "retire",
-		"refill", "claim", "remove", "end", "return"}[k]
-}
 
 // Action is what to do next: one batch, which is written at once. All but Join go out on the
 // connection of their lookup (rule 4).
@@ -44,17 +38,9 @@ type Action struct {
 	By time.Time
 }
 
-// Deadline returns until when an action has to be written. Later, its replies would hardly arrive
-// in time, so the lookup has to be repeated.
-func (b *Bands) Deadline(a Action) time.Time {
-	if a.Kind == Join {
-		return a.By
-	}
-	return a.By.Add(-b.Guard / 2)
-}
-
-// Late reports whether it is too late to write an action.
-func (b *Bands) Late(a Action, now time.Time) bool { return !now.Before(b.Deadline(a)) }
+// Deadline returns until when an action that rests on a lookup has to be written. Later, its
+// replies would hardly arrive in time, so the lookup has to be repeated.
+func (b *Bands) Deadline(a Action) time.Time { return a.By.Add(-b.Guard / 2) }
 
 // by returns an action that must have been executed within a guard of its lookup (rule 3).
 func (b *Bands) by(a Action, sent time.Time) Action {

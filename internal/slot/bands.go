@@ -9,8 +9,8 @@ const (
 	// remove a record before it expires (H12).
 	minDoom    = 10 * time.Second
 	doomGuards = 20
-	// fullDoom is how long that time is if it fits. In half of it, sweepers look at each record three
-	// times.
+	// fullDoom is how long that time is if it fits. In half of it, sweepers look at each record
+	// three times.
 	fullDoom = 90 * time.Second
 	// idleTime is for how long the records of a key without hits can be used again.
 	idleTime = 25 * time.Second

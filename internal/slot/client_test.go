@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// client is a simulated client of one key and scale. Two actors run it: one makes hits, the other is
-// the janitor.
+// client is a simulated client of one key and scale. Two actors run it: one makes hits, the other
+// is the janitor.
 type client struct {
 	*world
 	name   string
@@ -29,7 +29,6 @@ type view struct {
 // attempt is a batch of hits.
 type attempt struct {
 	n       uint64
-	sent    time.Time
 	window  Window // as the batch showed it
 	id      int
 	granted uint64
@@ -134,7 +133,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 		if live {
 			c.learn(w, nil)
 		}
-		if c.bands.Untidy(l) {
+		if _, ok := c.bands.Untidy(l); ok {
 			c.addDuty(false)
 		}
 		action := c.decide(c.bands.Hit, h)
@@ -234,7 +233,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		c.denied++
 		return at, false, false
 	}
-	at = attempt{n: n, sent: b.sent, window: w, id: c.known.id, opened: seen.window, conn: on}
+	at = attempt{n: n, window: w, id: c.known.id, opened: seen.window, conn: on}
 	if before := w.Count - n; before < c.limit {
 		at.granted = min(n, c.limit-before)
 	}
@@ -298,7 +297,7 @@ func (c *client) returnHits(a *actor, at attempt) {
 	if c.chance(0.5) {
 		a.sleep(c.delay(c.bands.Guard))
 	}
-	action, ok := c.bands.ReturnHits(at.window, at.sent, c.time())
+	action, ok := c.bands.ReturnHits(at.window, c.time())
 	by := c.by(action)
 	if c.off[ruleReturnInTime] {
 		ok, by = true, c.now+2*c.bands.Scale
@@ -339,7 +338,7 @@ func (c *client) returnLater(a *actor, at attempt) {
 		return
 	}
 	c.learn(w, nil)
-	action, ok := c.bands.ReturnHits(c.known.Window, b.sent, c.time())
+	action, ok := c.bands.ReturnHits(c.known.Window, c.time())
 	if !ok || c.known.id != at.id {
 		return
 	}
@@ -366,11 +365,7 @@ func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
 
 // remove makes an action towards removing records.
 func (c *client) remove(a *actor, actions **conn, h History, action Action) {
-	n := uint64(0)
-	if action.Kind == Join { // of a Reset
-		n = 1
-	}
-	b := a.send(*actions, action, c.bands.Requests(nil, action, n), c.by(action), true)
+	b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 	if !b.ok || action.Kind != Claim {
 		return
 	}

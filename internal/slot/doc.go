@@ -7,8 +7,9 @@
 // # Slots and bands
 //
 // A key and scale has two records, the slots A and B. They take turns: while one holds the open
-// window, the other one waits for the next window. So opening a window creates no record. The remaining
-// TTL of a record, which a QUERY shows rounded down to a unit, says what the record means:
+// window, the other one waits for the next window. So opening a window creates no record. The
+// remaining TTL of a record, which a QUERY shows rounded down to a unit, says what the record
+// means:
 //
 //	TTL
 //	 T  ┬ a window opens here
@@ -79,7 +80,8 @@
 //     client at a time removes a slot.
 //  10. A Reset ends a window early. Its lookups are less than a guard apart, so that they all show
 //     the same window. They all show the other slot free, doomed or absent, so that no client is
-//     about to free it.
+//     about to free it. If the count of the window is 0, a hit is added first (Spoil), as its slot
+//     would look free.
 //  11. Hits are returned to a window at most once, on the connection that counted them, within a
 //     guard, and while the window is certainly open.
 //

@@ -21,7 +21,7 @@ func (b *Bands) Clean(h History, below uint64) Action {
 	if slots != [2]bool{} {
 		return b.remove(h, slots)
 	}
-	if w, ok := b.untidy(h.Last); ok {
+	if w, ok := b.Untidy(h.Last); ok {
 		return b.tidy(h, w)
 	}
 	return Action{Kind: Again, At: b.NextCleaning(h.Last, below)}
@@ -59,16 +59,10 @@ func (b *Bands) NextCleaning(l Lookup, below uint64) (at time.Time) {
 	return at
 }
 
-// Untidy reports whether a lookup shows a slot that is over beside an open window. Hits have
-// arrived late, or the client that opened the window has died. Clean the slots soon then.
-func (b *Bands) Untidy(l Lookup) bool {
-	_, ok := b.untidy(l)
-	return ok
-}
-
-// untidy returns the open window beside a slot that is over. It returns false if there is none, or
+// Untidy returns the open window beside a slot that is over: hits have arrived late, or the client
+// that opened the window has died. Clean the slots soon then. It returns false if there is none, or
 // if too little time is left for a Tidy, which must be executed before the window ends.
-func (b *Bands) untidy(l Lookup) (Window, bool) {
+func (b *Bands) Untidy(l Lookup) (Window, bool) {
 	w, ok := b.Live(l)
 	return w, ok && b.State(l.Slots[w.Slot.Other()]) == Over && w.Until.After(l.Received.Add(2*b.Guard))
 }

@@ -195,8 +195,8 @@ func TestModel(t *testing.T) {
 	require.LessOrEqual(t, sum.expiredAlive, 1+sum.runs/2000, "records expire although all clients live")
 }
 
-// A window whose count is 0 at its end leaves a slot that looks free, beside the other one, which is
-// free. That costs the next window a guard, and nothing else: no window is over its limit.
+// A window whose count is 0 at its end leaves a slot that looks free, beside the other one, which
+// is free. That costs the next window a guard, and nothing else: no window is over its limit.
 func TestWindowsThatEndWithoutHits(t *testing.T) {
 	var sum totals
 	for seed := range *runs / 10 {

@@ -18,7 +18,7 @@ func (b *Bands) Reset(h History, e *Ending) Action {
 	}
 	if w.Count == 0 {
 		// Its slot would look free after an End. The hit that is added ends with the window.
-		return b.Join(w)
+		return b.by(Action{Kind: Spoil, Slot: w.Slot}, h.Last.Sent)
 	}
 	x, y := w.Slot, w.Slot.Other()
 	switch b.State(h.Last.Slots[y]) {

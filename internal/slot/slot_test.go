@@ -104,7 +104,7 @@ func TestWhatAResetDoes(t *testing.T) {
 	}
 	empty := lookedUp(Live, Absent, bands.Guard)
 	empty.Last.Slots[A].Count = 0
-	require.Equal(t, Join, bands.Reset(empty, &Ending{}).Kind, "a slot that would look free")
+	require.Equal(t, Spoil, bands.Reset(empty, &Ending{}).Kind, "a slot that would look free")
 	other := Ending{Found: true, Window: Window{Slot: B}}
 	require.Equal(t, Done, bands.Reset(lookedUp(Live, Absent, bands.Guard/2), &other).Kind, "another window")
 }
@@ -145,8 +145,7 @@ func TestActionsAreNotLate(t *testing.T) {
 	a := bands.Hit(lookedUp(Free, Over, 0))
 	sent := lookedUp(Free, Over, 0).Last.Sent
 	require.Equal(t, sent.Add(bands.Guard), a.By)
-	require.False(t, bands.Late(a, sent.Add(bands.Guard/2-1)))
-	require.True(t, bands.Late(a, sent.Add(bands.Guard/2)))
+	require.Equal(t, sent.Add(bands.Guard/2), bands.Deadline(a))
 }
 
 func TestWindowsEndBetweenUntilAndLatest(t *testing.T) {
@@ -226,13 +225,14 @@ func TestJanitorsAndWatchersCleanInTime(t *testing.T) {
 }
 
 func TestHitsAreReturnedInTime(t *testing.T) {
-	w := Window{Slot: B, Until: epoch.Add(800 * time.Millisecond)}
-	a, ok := bands.ReturnHits(w, epoch, epoch.Add(400*time.Millisecond))
+	w := Window{Slot: B, Sent: epoch, Until: epoch.Add(800 * time.Millisecond)}
+	a, ok := bands.ReturnHits(w, epoch.Add(400*time.Millisecond))
 	require.True(t, ok)
 	require.Equal(t, Action{Kind: Return, Slot: B, By: epoch.Add(bands.Guard)}, a)
-	_, ok = bands.ReturnHits(w, epoch, epoch.Add(bands.Guard))
+	_, ok = bands.ReturnHits(w, epoch.Add(bands.Guard))
 	require.False(t, ok, "a guard after the hits")
-	_, ok = bands.ReturnHits(w, epoch.Add(600*time.Millisecond), epoch.Add(800*time.Millisecond))
+	w.Sent = epoch.Add(600 * time.Millisecond)
+	_, ok = bands.ReturnHits(w, epoch.Add(800*time.Millisecond))
 	require.False(t, ok, "the window may be over")
 }
 

@@ -42,9 +42,6 @@ const (
 	Doomed              // it is not used any more, and has to be removed
 )
 
-// String returns the state's name.
-func (s State) String() string { return [...]string{"absent", "live", "free", "over", "doomed"}[s] }
-
 // State returns what a record means.
 func (b *Bands) State(o Observation) State {
 	switch {

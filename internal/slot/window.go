@@ -19,10 +19,10 @@ type Window struct {
 
 // Live returns the open window, if there is one.
 func (b *Bands) Live(l Lookup) (w Window, ok bool) {
+	// If both are live, one has ended while the slots were read. All clients choose the same: the
+	// older one.
 	s, id := b.states(l), A
 	if s[A] != Live || s[B] == Live && l.Slots[B].TTL < l.Slots[A].TTL {
-		// If both are live, one has ended while the slots were read. All clients choose the
-		// same: the older one.
 		id = B
 	}
 	return b.WindowOf(id, l.Slots[id], l.Sent, l.Received)
@@ -34,22 +34,17 @@ func (b *Bands) WindowOf(id ID, o Observation, from, to time.Time) (w Window, ok
 	if b.State(o) != Live {
 		return Window{}, false
 	}
-	return b.window(id, o, from, to), true
-}
-
-// window returns the window of a slot that was live between two times.
-func (b *Bands) window(id ID, o Observation, from, to time.Time) Window {
 	left := o.TTL - b.Margin
 	return Window{
 		Slot: id, Count: o.Count, Sent: from, Received: to,
 		Until: from.Add(b.duration(left)), Latest: to.Add(b.duration(left + 1)),
-	}
+	}, true
 }
 
 // Narrow narrows when a window can end to what was known of it before. If the two contradict each
 // other, they are different windows, and nothing changes. It reports whether they are certainly the
-// same. (A window that was opened after Resets by others, and may be the same, ends later: then only
-// Latest can be too early.)
+// same. (A window that was opened after Resets by others, and may be the same, ends later: then
+// only Latest can be too early.)
 func (w *Window) Narrow(old Window, guard time.Duration) (same bool) {
 	if w.Slot != old.Slot || old.Until.After(w.Latest) || w.Until.After(old.Latest) {
 		return false
@@ -88,10 +83,10 @@ const (
 // the TTL to T, added is the status of its DECREASE, and o is what its QUERY showed (rule 1). A
 // reply that comes after Action.By says nothing.
 func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, received time.Time) (Outcome, Window) {
-	if b.State(o) != Live {
-		return Lost, Window{}
+	w, live := b.WindowOf(a.Slot, o, sent, received)
+	if !live {
+		return Lost, w
 	}
-	w := b.window(a.Slot, o, sent, received)
 	if armed {
 		w.Until = sent.Add(b.Scale)
 	}

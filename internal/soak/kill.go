@@ -24,9 +24,9 @@ const (
 	absentEvery = time.Minute      // all are killed
 	absentTime  = 10 * time.Second // and start again after this time
 	killKeys    = 2000
-	// cleanTime is enough for a sweep of a parked server once no client can use the names again. The
-	// records of a window of 1 min are below W 191 s after its opening, and sweeps come every 60 to
-	// 66 s.
+	// cleanTime is enough for a sweep of a parked server once no client can use the names again.
+	// The records of a window of 1 min are below W 191 s after its opening, and sweeps come every
+	// 60 to 66 s.
 	cleanTime = 5 * time.Minute
 )
 

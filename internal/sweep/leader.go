@@ -37,8 +37,8 @@ type term[T codec.Value] struct {
 	age     time.Duration // rounded up to a second; if foreign, the time since this sweeper's last sweep
 }
 
-// unfinished reports whether the sweep of the term is not complete: its leader is at it, has failed,
-// or has died.
+// unfinished reports whether the sweep of the term is not complete: its leader is at it, has
+// failed, or has died.
 func (t term[T]) unfinished() bool { return t.exists && t.number%2 != 0 }
 
 // due returns how old the term is when the next one begins. A sweep takes half an interval. If it

@@ -102,9 +102,9 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	return known, err
 }
 
-// countForeign counts the records that exist and that are not known to the Rule, except for those of
-// sweepers and of parking. If there are more than it looks at, it counts one at least: most of them
-// may have been invented by the server (H14), but not all need be.
+// countForeign counts the records that exist and that are not known to the Rule, except for those
+// of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
+// them may have been invented by the server (H14), but not all need be.
 func (s *Sweeper[T]) countForeign(ctx context.Context, others names, r *Result) error {
 	var leader, parking bool // were found
 	for chunk := range others.chunks(s.chunkSize(), maxChunkBytes) {

@@ -102,8 +102,8 @@ func (m *cutTakes) run() (lost uint64) {
 				break
 			}
 			m.held[key]++
+			require.LessOrEqual(m, m.held[key], uint64(cutLimit), "%s: more of %s is granted than the limit", m.what, key)
 		}
-		require.LessOrEqual(m, m.held[key], uint64(cutLimit), "%s: more of %s is granted than the limit", m.what, key)
 	}
 	return lost
 }
