@@ -120,6 +120,16 @@ func (a *aligned[T]) read(ctx context.Context) (s state, found bool, err error) 
 	return s, found, err
 }
 
+// mayOpen returns an error if no record may be created. Before, it waits for the decision whether the
+// server is parked, and reports whether it had to.
+func (a *aligned[T]) mayOpen(ctx context.Context) (waited bool, err error) {
+	waited, err = a.janitor.parking.await(ctx)
+	if err == nil && a.timing.needsParking() && !a.server.Parked() {
+		err = parkingError(a.scale, codec.Size[T]())
+	}
+	return waited, err
+}
+
 // Count implements [coalesce.Window].
 func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	bucket := a.timing.bucket(a.backend.now())
@@ -130,7 +140,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	known = known && !before.absent
 	if !known {
-		if waited, err := a.janitor.parking.await(ctx); waited || err != nil {
+		if waited, err := a.mayOpen(ctx); waited || err != nil {
 			return coalesce.Outcome{Err: err}
 		}
 	}
@@ -217,7 +227,7 @@ func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
 
 // set replaces the record of the present bucket, in one call that nothing interrupts.
 func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
-	if _, err := a.janitor.parking.await(ctx); err != nil {
+	if _, err := a.mayOpen(ctx); err != nil {
 		return r, false, err
 	}
 	for range maxTries {

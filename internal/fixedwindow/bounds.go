@@ -80,3 +80,15 @@ var ErrTooLate = errors.New("throttr: too late")
 func overError(scale time.Duration) error {
 	return fmt.Errorf("%w: a window of %v was over by then", ErrTooLate, scale)
 }
+
+// parkingError is the error for a scale whose windows can't be kept unless the server is parked.
+func parkingError(scale time.Duration, size int) error {
+	return &window.RangeError{
+		Field: "scale", Value: scale.String(), Size: size,
+		Bound: fmt.Sprintf("scales whose double and 12 s more are at most %d units, unless the server is parked", window.MaxValue(size)),
+		Needs: window.SmallestSize(func(largest uint64) bool {
+			t, ok := timingFor(scale, largest)
+			return ok && !t.needsParking()
+		}),
+	}
+}

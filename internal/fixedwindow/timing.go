@@ -55,8 +55,16 @@ func timingFor(scale time.Duration, sliding bool, largest uint64) (t timing, ok 
 	return t, best >= minMargin
 }
 
-// minMargin is the least time to remove a record.
-const minMargin = time.Second
+const (
+	// minMargin is the least time to remove a record, on a server that is parked.
+	minMargin = time.Second
+	// minSweptMargin is the least time on a server that is not. Sweeps come every 2 s then. The age
+	// of the last one is known in whole seconds.
+	minSweptMargin = 12 * time.Second
+)
+
+// needsParking reports whether the records can be kept only on servers that are parked.
+func (t timing) needsParking() bool { return t.margin() < minSweptMargin }
 
 // uses returns for how many scales a record is used, if clocks differ by as much as they may.
 func (t timing) uses() time.Duration {

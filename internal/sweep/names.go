@@ -14,7 +14,8 @@ const (
 	// maxFragment bounds the bytes of a fragment of a LIST. Those of real servers have less
 	// than 24 KiB.
 	maxFragment = 4 << 20
-	// maxNames bounds the records of the Rule that one sweep looks at.
+	// maxNames bounds the records of the Rule that one sweep looks at. A server that has more is
+	// swept in part, and not parked.
 	maxNames = 1 << 20
 	// maxForeign bounds the foreign records that a sweep counts.
 	maxForeign = 256
@@ -83,7 +84,7 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 				}
 			default:
 				r.Records++
-				if (removable || !parked) && len(known.all) < maxNames {
+				if (removable || !parked) && len(known.all) < s.most {
 					known.add(e.Key, e.Expires)
 				}
 			}
@@ -91,6 +92,9 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 		return n, d.Done(), err
 	})
 	r.listing = time.Since(start)
+	s.mu.Lock()
+	s.listing = r.listing
+	s.mu.Unlock()
 	slices.SortFunc(known.all, func(a, b span) int { return cmp.Compare(a.expires, b.expires) })
 	if err == nil {
 		err = s.countForeign(ctx, others, r)

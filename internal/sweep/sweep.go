@@ -34,8 +34,9 @@ const (
 	// the server. A program that makes one hit and ends does not sweep.
 	startDelay = 100 * time.Millisecond
 	// minInterval and usualInterval are between two sweeps of a server that is not parked, of
-	// whatever process. A Rule that needs more than one in minInterval does not get them.
-	minInterval   = 250 * time.Millisecond
+	// whatever process. A Rule that needs more than one in minInterval does not get them: the age
+	// of the last one is known in whole seconds, rounded up.
+	minInterval   = 1200 * time.Millisecond
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
 	parkedInterval = time.Minute
@@ -44,8 +45,10 @@ const (
 	listDuty = 50
 	// jitter divides an interval: the sweepers of a fleet come within this part of it.
 	jitter = 10
-	// retryPause is how long a sweeper waits after a failure.
+	// retryPause is how long a sweeper waits after a failure, and retryDuty how long it waits at
+	// least before another LIST, as a multiple of the time that the last one took.
 	retryPause = time.Second
+	retryDuty  = 25
 	// maxTries is how often a sweep is tried if the LIST is broken.
 	maxTries = 4
 )
@@ -149,14 +152,17 @@ type Sweeper[T codec.Value] struct {
 	sweeps, removed atomic.Uint64
 	foreign         atomic.Int64
 
-	mu    sync.Mutex // guards what follows
-	last  Result     // of the last sweep that was not broken
-	began time.Time  // when the last sweep began
+	most int // records of the Rule that one sweep looks at; maxNames except in tests
+
+	mu      sync.Mutex    // guards what follows
+	last    Result        // of the last sweep that was not broken
+	listing time.Duration // how long the last LIST took, even if it failed
+	began   time.Time     // when the last sweep began
 }
 
 // New returns a Sweeper that does nothing yet.
 func New[T codec.Value](o Options[T]) *Sweeper[T] {
-	return &Sweeper[T]{o: o, wake: make(chan struct{}, 1), decided: make(chan struct{})}
+	return &Sweeper[T]{o: o, most: maxNames, wake: make(chan struct{}, 1), decided: make(chan struct{})}
 }
 
 // Need says that the server must be swept at least once per interval, unless it is parked.
@@ -232,7 +238,7 @@ func (s *Sweeper[T]) lead(ctx context.Context, t term[T], within time.Duration) 
 	}
 	start := time.Now()
 	for range maxTries {
-		_, err := s.sweep(ctx, start.Add(within), func(n names, r Result) {
+		r, err := s.sweep(ctx, start.Add(within), func(n names, r Result) {
 			if s.onlyOurs(n, r) {
 				s.o.Server.Park(ctx) // if it fails, the next sweep tries again
 			}
@@ -242,7 +248,8 @@ func (s *Sweeper[T]) lead(ctx context.Context, t term[T], within time.Duration) 
 			s.endTerm(ctx, t)
 			break
 		}
-		if !pause(ctx, min(retryPause, interval)) {
+		wait := max(min(retryPause, interval), retryDuty*r.listing)
+		if time.Since(start)+wait > interval/2 || !pause(ctx, wait) {
 			break
 		}
 	}
@@ -257,12 +264,12 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // between two sweeps is at most what the records need, however long a sweep takes.
 func (s *Sweeper[T]) interval() time.Duration {
 	s.mu.Lock()
-	last := s.last
+	last, listing := s.last, s.listing
 	s.mu.Unlock()
 	if s.o.Server.Parked() {
-		return min(max(parkedInterval, listDuty*last.listing), longestInterval)
+		return min(max(parkedInterval, listDuty*listing), longestInterval)
 	}
-	interval := max(usualInterval, listDuty*last.listing)
+	interval := max(usualInterval, listDuty*listing)
 	for _, need := range []time.Duration{time.Duration(s.need.Load()), last.interval, longestInterval} {
 		if need > 0 {
 			interval = min(interval, need*8/10) // the rest is for the jitter, and for requests

@@ -88,20 +88,20 @@ func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	require.Equal(t, usualInterval, s.interval(), "nothing is known")
 	s.Need(20 * time.Second)
 	require.Equal(t, usualInterval, s.interval())
-	s.last.listing = time.Second
+	s.listing = time.Second
 	require.Equal(t, 16*time.Second, s.interval(), "a slow server is swept less often, but often enough")
 	s.last.interval = 5 * time.Second
 	require.Equal(t, 4*time.Second, s.interval(), "others' records need it")
-	s.Need(time.Second)
+	s.Need(2 * time.Second)
 	s.Need(time.Minute)
-	require.Equal(t, 800*time.Millisecond, s.interval())
+	require.Equal(t, 1600*time.Millisecond, s.interval())
 	s.Need(time.Millisecond)
 	require.Equal(t, minInterval, s.interval())
 	l.parked = true
 	require.Equal(t, parkedInterval, s.interval(), "nothing expires")
-	s.last.listing = 2 * time.Second
+	s.listing = 2 * time.Second
 	require.Equal(t, 100*time.Second, s.interval(), "a slow server is swept less often")
-	s.last.listing = time.Minute
+	s.listing = time.Minute
 	require.Equal(t, longestInterval, s.interval())
 }
 
@@ -192,5 +192,52 @@ func TestSweepsAreLogged(t *testing.T) {
 		p.srv.Set("pair:1:a", 0, time.Hour)
 		p.fail = "pair:1"
 		require.Equal(t, `level=WARN msg="throttr: sweep failed" records=1 removed=0 prolonged=0 kept=0 foreign=1 took=1s error="a pair that can't be removed"`, log())
+	})
+}
+
+// failedLists returns how often a server is listed in a while if each LIST takes so long and is
+// malformed.
+func failedLists(t *testing.T, takes, while time.Duration) (n int) {
+	srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+	srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: takes, Replace: []byte{0xff}})
+	s := sweepers(t, srv, 1)[0]
+	s.o.Server.(*link).neverParks = true
+	s.o.Rule = kept(time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), while)
+	defer cancel()
+	s.Run(ctx)
+	return srv.Requests(codec.OpList)
+}
+
+func TestListsThatFailAreRepeatedAsTheirCostAllows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.Greater(t, failedLists(t, time.Millisecond, 10*time.Minute), 100)
+		require.LessOrEqual(t, failedLists(t, time.Second, 10*time.Minute), 25, "4 in 50 s, at most")
+		require.LessOrEqual(t, failedLists(t, 4*time.Second, 20*time.Minute), 12)
+	})
+}
+
+func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+		for i := range 100 {
+			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
+		}
+		s := sweepers(t, srv, 1)[0]
+		s.o.Rule, s.most = kept(time.Hour), 99
+		r, err := s.Sweep(t.Context(), time.Now())
+		require.NoError(t, err)
+		require.Equal(t, 100, r.Records)
+		require.Equal(t, 99, r.Kept)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s.Run(ctx)
+		require.NotZero(t, s.Stats().Sweeps)
+		require.False(t, s.o.Server.Parked())
+		s.most = 1000
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s.Run(ctx)
+		require.True(t, s.o.Server.Parked())
 	})
 }
