@@ -125,7 +125,7 @@ func (a *aligned[T]) read(ctx context.Context) (s state, found bool, err error) 
 func (a *aligned[T]) mayOpen(ctx context.Context) (waited bool, err error) {
 	waited, err = a.janitor.parking.await(ctx)
 	if err == nil && a.timing.needsParking() && !a.server.Parked() {
-		err = parkingError(a.scale, codec.Size[T]())
+		err = parkingError(a.scale, a.sliding, codec.Size[T]())
 	}
 	return waited, err
 }

@@ -82,12 +82,12 @@ func overError(scale time.Duration) error {
 }
 
 // parkingError is the error for a scale whose windows can't be kept unless the server is parked.
-func parkingError(scale time.Duration, size int) error {
+func parkingError(scale time.Duration, sliding bool, size int) error {
 	return &window.RangeError{
 		Field: "scale", Value: scale.String(), Size: size,
 		Bound: fmt.Sprintf("scales whose double and 12 s more are at most %d units, unless the server is parked", window.MaxValue(size)),
 		Needs: window.SmallestSize(func(largest uint64) bool {
-			t, ok := timingFor(scale, largest)
+			t, ok := timingFor(scale, sliding, largest)
 			return ok && !t.needsParking()
 		}),
 	}

@@ -90,10 +90,10 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 	var r Rule[T]
 	scales := append([]time.Duration{100 * time.Second}, ruleScales...)
 	for _, scale := range scales {
-		tm, ok := timingFor(scale, maxValue[T]())
+		tm, ok := timingFor(scale, false, maxValue[T]())
 		require.True(t, ok)
 		const bucket = 12345
-		prefix, suffix := alignedName(scale, "k")
+		prefix, suffix := alignedName(scale, false, "k")
 		name := []byte(fmt.Sprint(prefix, bucket, suffix))
 		free := tm.end(bucket + 1).Add(min(5*time.Second, tm.margin()/4)) // no client uses the name again
 		margin, interval := tm.marginUnits(), tm.sweepInterval()
@@ -132,7 +132,7 @@ func TestIntervalsOfSweepsAreOverASecond(t *testing.T) {
 				if l, ok := layoutFor(whole, largest); ok {
 					require.Greater(t, l.sweepInterval()*8/10, 1300*time.Millisecond, "%v in %d bytes", whole, size)
 				}
-				if tm, ok := timingFor(whole, largest); ok && !tm.needsParking() {
+				if tm, ok := timingFor(whole, false, largest); ok && !tm.needsParking() {
 					require.Greater(t, tm.sweepInterval()*8/10, 2*time.Second, "%v in %d bytes, aligned", whole, size)
 				}
 			}
