@@ -296,10 +296,10 @@ func TestObserversSeeRollingDecisions(t *testing.T) {
 // A fallback decides by its own algorithm. What a backend can't do is no failure of it.
 func TestPoliciesOfRollingAlgorithms(t *testing.T) {
 	broken := errors.New("broken")
-	forEachRolling(t, func(t *testing.T, a window.Algorithm, limiter *throttr.RateLimit) {
+	forEachRolling(t, func(t *testing.T, a window.Algorithm, _ *throttr.RateLimit) {
 		fallback := memory.New(memory.WithClock(time.Now), memory.WithAlgorithm(a))
 		defer fallback.Close()
-		limiter = throttr.NewRateLimit(hitFails{err: broken}, throttr.WithFallback(fallback))
+		limiter := throttr.NewRateLimit(hitFails{err: broken}, throttr.WithFallback(fallback))
 		res, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 3)
 		require.NoError(t, err)
 		require.True(t, res.Allowed && res.Degraded)
