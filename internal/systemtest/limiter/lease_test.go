@@ -125,7 +125,8 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults, opts ...throttr.Back
 	require.GreaterOrEqual(t, len(windows), scales-2)
 	t.Logf("%d allowed, by windows: %v; %d requests", len(allowed), counts, log.of(modelKey{"k", scale}).requests)
 	if !f.cut && !f.die && !f.reset {
-		for _, n := range counts[1 : len(counts)-1] {
+		// In the first two, blocks grow to their size.
+		for _, n := range counts[2 : len(counts)-1] {
 			require.GreaterOrEqual(t, n, limit*95/100, "the limit is used")
 		}
 	}
