@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/redistest"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,12 +27,21 @@ func (silent) Printf(context.Context, string, ...any) {}
 // conformance runs the suite. Each test has a prefix of its own.
 func conformance(t *testing.T, client redis.UniversalClient) {
 	t.Cleanup(func() { client.Close() })
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
+		subject := backendtest.Subject{Algorithm: a, MaxCount: 1<<53 - 1, MayLose: a == window.TokenBucket}
+		if a == window.SlidingLog {
+			subject.MaxCount = rediswindow.DefaultMaxLog
+		}
+		if a.Rolling() {
+			subject.Exact = time.Microsecond // the resolution of time in Redis
+		}
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+				s := subject
 				clock := backendtest.NewClock()
-				b := goredis.New(client, goredis.WithPrefix(t.Name()+":"), goredis.WithClock(clock.Now), goredis.WithAlgorithm(a))
-				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: 1<<53 - 1}
+				s.Clock = clock
+				s.Backend = goredis.New(client, goredis.WithPrefix(t.Name()+":"), goredis.WithClock(clock.Now), goredis.WithAlgorithm(a))
+				return s
 			})
 		})
 	}
