@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -64,7 +65,7 @@ func FuzzKeys(f *testing.F) {
 // requireWindows hits windows 0 and 1 with two scales each. It requires that they share a
 // count only if they are the same, and that the server has a record per window more.
 func requireWindows(t *testing.T, srv *mockserver.Server, same bool, hit func(i int, scale time.Duration) uint64) {
-	before, windows := len(srv.Keys()), 0
+	before, windows := len(testkit.Keys(srv)), 0
 	for _, scale := range []time.Duration{time.Minute, time.Hour} {
 		require.EqualValues(t, 1, hit(0, scale))
 		second := hit(1, scale)
@@ -76,5 +77,5 @@ func requireWindows(t *testing.T, srv *mockserver.Server, same bool, hit func(i 
 		windows++
 		require.EqualValues(t, 1, second)
 	}
-	require.Len(t, srv.Keys(), before+windows)
+	require.Len(t, testkit.Keys(srv), before+windows)
 }

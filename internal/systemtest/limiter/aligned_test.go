@@ -196,9 +196,9 @@ func TestAlignedRecordWithACoarseTTLOutlivesItsWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale = 127 * time.Second // the TTL is two scales and a margin: 255 s, the longest in seconds
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
-		sleepUntilBucket(scale)
 		ahead := testkit.Limiter[uint8](t, srv, aligned, testkit.ClockAhead(120*time.Second))
 		behind := testkit.Limiter[uint8](t, srv, aligned)
+		sleepUntilBucket(scale) // meanwhile the server is parked: otherwise the scale is refused
 		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", scale, 5))
 		require.Zero(t, testkit.Hits(t, ahead, 1, "k", scale, 5))
 		time.Sleep(10 * time.Second)
