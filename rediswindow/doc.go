@@ -38,6 +38,12 @@
 // second after the last end of its windows. The fields of windows that are over are removed with
 // it, or earlier if a key has had 16 scales or more.
 //
+// Rolling algorithms have hashes of their own, so that no algorithm reads what another one has
+// stored: throttr:{k:user:42}:bucket, :sliding and :log. Their fields are the scales, too. The
+// values are numbers in binary form, which the scripts in the folder rolling describe. A sliding
+// log also has a list for each scale, throttr:{k:user:42}:log:60000000, with the time of each hit.
+// All expire when their hits no longer count.
+//
 // # Commands
 //
 //   - Hit and Inc run a script that adds to the active window, or opens one. Only a script that
