@@ -90,6 +90,7 @@ func TestClientPresentsItsCertificate(t *testing.T) {
 	}
 	client, err := throttr.Connect[uint16](t.Context(), cfg)
 	require.NoError(t, err)
+	defer client.Close()
 	limiter := throttr.NewRateLimit(client.Backend())
 	for i := range 5 {
 		res, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
@@ -99,7 +100,7 @@ func TestClientPresentsItsCertificate(t *testing.T) {
 	// LIST and subscriptions use connections of their own.
 	listed, err := testkit.Collect(t, client.List(t.Context()))
 	require.NoError(t, err)
-	require.Len(t, listed, 1)
+	require.NotEmpty(t, listed)
 	sub := testkit.Subscribe(t, client, "c")
 	_, err = client.Publish(t.Context(), "c", []byte("hello"))
 	require.NoError(t, err)
