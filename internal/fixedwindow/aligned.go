@@ -176,7 +176,9 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		a.forget()
 		return coalesce.Outcome{}
 	}
-	s := a.learnBucket(bucket, uint64(^reply.Quota), before, b.Now)
+	s := a.window(bucket, uint64(^reply.Quota), before, b.Now)
+	s.unsettled = b.Takes && a.estimate(&s, b.Now) > b.Limit
+	a.learn(&s)
 	return a.outcomeOf(&s, b, added, a.backend.now())
 }
 

@@ -18,6 +18,8 @@ type state struct {
 	until       time.Time // Until by the monotonic clock, unless the window is aligned
 	bucket      int64     // of an aligned window
 	slide                 // of a sliding window
+	// unsettled says that the count may contain takes that are refused, until Refuse is called.
+	unsettled bool
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
@@ -74,7 +76,7 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	case !k.ok || !b.Fresh && !b.Now.Before(s.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
 	case h.Must || !over(h, k.estimate(s, b.Now)):
-	case b.Read || k.denies(b.Now):
+	case b.Read || k.denies(b.Now) && !s.unsettled:
 		r := k.result(s, b.Now)
 		r.Refused = h.Take
 		return coalesce.Decided, r, nil
@@ -159,6 +161,7 @@ func (k *known[T]) outcomeOf(s *state, b coalesce.Batch, counted bool, now time.
 func (k *known[T]) Refuse(n uint64) {
 	k.mu.Lock()
 	k.state.Count -= min(k.state.Count, n)
+	k.state.unsettled = false
 	k.mu.Unlock()
 }
 
@@ -192,7 +195,7 @@ func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
 	if !k.ok || !k.state.Open(now) {
 		return r, false, false
 	}
-	return k.result(&k.state, now), k.denies(now), true
+	return k.result(&k.state, now), k.denies(now) && !k.state.unsettled, true
 }
 
 // active reports whether a window is known that is not certainly over.

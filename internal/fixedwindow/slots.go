@@ -222,6 +222,7 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 	st := stateOf(w, from, to)
 	if b.Takes {
 		st.conn = c
+		st.unsettled = st.Count > b.Limit
 		s.taken = taken[T]{c, w}
 	}
 	s.learn(&st)
