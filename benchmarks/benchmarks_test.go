@@ -60,7 +60,7 @@ func TestContendersIncreaseEachKey(t *testing.T) {
 func TestContendersAreMeasured(t *testing.T) {
 	s := serve(t)
 	p := plan{duration: 100 * time.Millisecond}
-	r := &results{plan: p, loads: map[measurement][]load.Result{}}
+	r := &results{plan: p, loads: map[measurement][]load.Result{}, redisCPU: map[measurement][]float64{}}
 	for _, w := range []workload{increase, hit, embedded} {
 		for range 2 {
 			require.NoError(t, r.compare(t.Context(), s, w, 10, 2))
