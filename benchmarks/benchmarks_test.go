@@ -114,6 +114,11 @@ func invented(perSecond func(m measurement, round int) float64) *results {
 			r.redisCPU[m] = []float64{9000}
 		}
 	}
+	for _, c := range bucket.contenders {
+		m := measurement{bucket.name, c.name, fewKeys, bucketGoroutines}
+		set(m)
+		r.redisCPU[m] = []float64{9000, 9000, 9000}
+	}
 	for _, n := range full.goroutines {
 		for _, w := range []workload{increase, hit} {
 			for _, c := range w.contenders {
