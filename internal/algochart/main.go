@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/intervals"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -77,15 +76,14 @@ func (r *row) send(times []time.Duration) error {
 	now := time.Unix(0, 0)
 	backend := memory.New(memory.WithAlgorithm(r.algorithm), memory.WithClock(func() time.Time { return now }))
 	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend)
 	for _, at := range times {
 		now = time.Unix(0, int64(at))
-		res, err := limiter.Hit(context.Background(), "caller", scale, limit)
+		w, err := backend.Hit(context.Background(), "caller", scale, limit, 1)
 		if err != nil {
 			return err
 		}
 		r.sent[at/bin]++
-		if res.Allowed {
+		if !w.Refused && w.Count <= limit {
 			r.allowed[at/bin]++
 			r.hits = append(r.hits, intervals.Hit{At: at, N: 1})
 		}
