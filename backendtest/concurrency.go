@@ -95,42 +95,50 @@ func testOpenings(t *testing.T, s Subject) {
 	}
 }
 
-// testAllMethods makes concurrent calls of all methods, most results of which depend on the
-// order. Then it checks that new windows are not affected.
-func testAllMethods(t *testing.T, s Subject) {
-	scales := []time.Duration{time.Second, time.Minute}
-	key := func(i int) string { return fmt.Sprint("k", i%4) }
+// sharedKey returns one of the four keys of callAll.
+func sharedKey(i int) string { return fmt.Sprint("k", i%4) }
+
+// callAll makes concurrent calls of all methods, most results of which depend on the order. No window
+// may last for longer than so many of its scales.
+func callAll(t *testing.T, s Subject, scales []time.Duration, lasts time.Duration) {
 	concurrently(2000, func(i int) {
-		b, ctx, scale := s.Backend, t.Context(), scales[i%2]
+		b, ctx, key, scale := s.Backend, t.Context(), sharedKey(i), scales[i%2]
 		var w window.Window
 		var err error
 		switch i / 8 % 9 {
 		case 0:
-			w, err = b.Set(ctx, key(i), scale, uint64(i%5))
+			w, err = b.Set(ctx, key, scale, uint64(i%5))
 		case 1:
-			err = b.Reset(ctx, key(i), scale)
+			err = b.Reset(ctx, key, scale)
 		case 2:
-			_, err = b.Delete(ctx, key(i), scales...)
+			_, err = b.Delete(ctx, key, scales...)
 		case 3:
-			_, err = b.Delete(ctx, key(i))
+			_, err = b.Delete(ctx, key)
 		case 4:
-			w, err = b.Get(ctx, key(i), scale)
+			w, err = b.Get(ctx, key, scale)
 		case 5:
-			w, err = b.Inc(ctx, key(i), scale, 1)
+			w, err = b.Inc(ctx, key, scale, 1)
 		default:
-			w, err = b.Hit(ctx, key(i), scale, 5, 1)
+			w, err = b.Hit(ctx, key, scale, 5, 1)
 		}
-		if err != nil || w.Count > 2004 || w.Left > scale+s.Exact || w.Left < 0 {
+		if err != nil || w.Count > 2004 || w.Left > lasts*scale+s.Exact || w.Left < 0 {
 			t.Errorf("call %d returns %+v, %v", i, w, err)
 		}
 	})
+}
+
+// testAllMethods makes concurrent calls of all methods. Then it checks that new windows are not
+// affected.
+func testAllMethods(t *testing.T, s Subject) {
+	scales := []time.Duration{time.Second, time.Minute}
+	callAll(t, s, scales, 1)
 	c := calls{t, s}
 	s.Clock.Advance(2 * time.Minute)
 	for i := range 4 {
 		for _, scale := range scales {
-			c.none(c.get(key(i), scale))
-			c.want(c.inc(key(i), scale, 1), 1, c.end(scale))
-			c.want(c.inc(key(i), scale, 1), 2, c.end(scale))
+			c.none(c.get(sharedKey(i), scale))
+			c.want(c.inc(sharedKey(i), scale, 1), 1, c.end(scale))
+			c.want(c.inc(sharedKey(i), scale, 1), 2, c.end(scale))
 		}
 	}
 }

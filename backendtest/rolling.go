@@ -383,37 +383,13 @@ func testRollingLimit(c rolling) {
 
 func testRollingAllMethods(c rolling) {
 	scales := []time.Duration{c.stretch(time.Second), c.stretch(time.Minute)}
-	key := func(i int) string { return fmt.Sprint("k", i%4) }
-	concurrently(2000, func(i int) {
-		b, ctx, scale := c.Backend, c.Context(), scales[i%2]
-		var w window.Window
-		var err error
-		switch i / 8 % 9 {
-		case 0:
-			w, err = b.Set(ctx, key(i), scale, uint64(i%5))
-		case 1:
-			err = b.Reset(ctx, key(i), scale)
-		case 2:
-			_, err = b.Delete(ctx, key(i), scales...)
-		case 3:
-			_, err = b.Delete(ctx, key(i))
-		case 4:
-			w, err = b.Get(ctx, key(i), scale)
-		case 5:
-			w, err = b.Inc(ctx, key(i), scale, 1)
-		default:
-			w, err = b.Hit(ctx, key(i), scale, 5, 1)
-		}
-		if err != nil || w.Count > 2004 || w.Left > 2*scale+c.Exact || w.Left < 0 {
-			c.Errorf("call %d returns %+v, %v", i, w, err)
-		}
-	})
+	callAll(c.T, c.Subject, scales, 2)
 	c.Clock.Advance(3 * scales[1])
 	for i := range 4 {
 		for _, scale := range scales {
-			c.none(c.get(key(i), scale))
-			c.hits(key(i), scale, 5, 1, true, 1)
-			c.hits(key(i), scale, 5, 1, true, 2)
+			c.none(c.get(sharedKey(i), scale))
+			c.hits(sharedKey(i), scale, 5, 1, true, 1)
+			c.hits(sharedKey(i), scale, 5, 1, true, 2)
 		}
 	}
 }
