@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,13 +17,12 @@ import (
 
 // rollingPlain is the simplest backend with a rolling algorithm. It is correct, unless it has a fault.
 type rollingPlain struct {
-	now       func() time.Time
 	algorithm window.Algorithm
 	maxLimit  uint64
 	fault     fault
 	closed    atomic.Bool
 
-	mu      sync.Mutex // guards what follows
+	mu      clockMutex // guards what follows
 	windows map[plainID]*rollingHits
 	takes   map[int64]rollingTake // of token buckets
 	last    int64                 // number of the hits or window that were made last
@@ -102,7 +100,7 @@ type rollingHit struct {
 }
 
 func newRollingPlain(now func() time.Time, a window.Algorithm, f fault) *rollingPlain {
-	return &rollingPlain{now: now, algorithm: a, fault: f, maxLimit: 1 << 40, windows: map[plainID]*rollingHits{}, takes: map[int64]rollingTake{}}
+	return &rollingPlain{mu: clockMutex{clock: now}, algorithm: a, fault: f, maxLimit: 1 << 40, windows: map[plainID]*rollingHits{}, takes: map[int64]rollingTake{}}
 }
 
 func (p *rollingPlain) is(f fault) bool { return p.fault == f }
@@ -145,7 +143,7 @@ func (p *rollingPlain) copyOf(id plainID) *rollingHits {
 		p.last++
 		return &rollingHits{number: p.last, given: new(big.Rat)}
 	}
-	now := p.now().UnixNano()
+	now := p.mu.now.UnixNano()
 	h.hits = slices.DeleteFunc(h.hits, func(hit rollingHit) bool { return now-hit.at >= 2*int64(id.scale) })
 	c := *h
 	c.hits = slices.Clone(h.hits)
@@ -312,7 +310,7 @@ func (h *rollingHits) state(p *rollingPlain, scale time.Duration, now int64) (w 
 func (p *rollingPlain) add(h *rollingHits, id plainID, n uint64) int64 {
 	p.last++
 	p.windows[id] = h
-	hit := rollingHit{id: p.last, at: p.now().UnixNano(), n: int64(min(n, 1<<40))}
+	hit := rollingHit{id: p.last, at: p.mu.now.UnixNano(), n: int64(min(n, 1<<40))}
 	if p.is(driftsAway) {
 		hit.at = hit.at / 1e6 * 1e6
 	}
@@ -344,7 +342,7 @@ func (p *rollingPlain) take(limits []window.Limit, windows []window.Window) (gra
 	defer p.mu.Unlock()
 	granted = true
 	for i, l := range limits {
-		id, now := p.id(l.Key, l.Scale), p.now().UnixNano()
+		id, now := p.id(l.Key, l.Scale), p.mu.now.UnixNano()
 		h := p.copyOf(id)
 		h.know(p, l.Scale, l.Limit)
 		n := window.Total(limits, i)
@@ -398,7 +396,7 @@ func (p *rollingPlain) take(limits []window.Limit, windows []window.Window) (gra
 	for i, l := range limits {
 		h, takeID := p.copyOf(p.id(l.Key, l.Scale)), windows[i].ID
 		h.know(p, l.Scale, l.Limit)
-		windows[i] = h.state(p, l.Scale, p.now().UnixNano())
+		windows[i] = h.state(p, l.Scale, p.mu.now.UnixNano())
 		windows[i].ID = takeID
 	}
 	return true
@@ -433,7 +431,7 @@ func (p *rollingPlain) Peek(ctx context.Context, key string, scale time.Duration
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id, now := p.id(key, scale), p.now().UnixNano()
+	id, now := p.id(key, scale), p.mu.now.UnixNano()
 	h := p.copyOf(id)
 	h.know(p, scale, limit)
 	w := h.state(p, scale, now)
@@ -448,7 +446,7 @@ func (p *rollingPlain) Peek(ctx context.Context, key string, scale time.Duration
 
 func (p *rollingPlain) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (window.Window, error) {
 	return p.change(ctx, key, scale, func(id plainID, h *rollingHits) {
-		count, _ := h.count(p, scale, p.now().UnixNano())
+		count, _ := h.count(p, scale, p.mu.now.UnixNano())
 		if p.is(incIsHit) {
 			n = min(n, 1)
 		}
@@ -490,7 +488,7 @@ func (p *rollingPlain) change(ctx context.Context, key string, scale time.Durati
 	id := p.id(key, scale)
 	h := p.copyOf(id)
 	f(id, h)
-	return h.state(p, scale, p.now().UnixNano()), nil
+	return h.state(p, scale, p.mu.now.UnixNano()), nil
 }
 
 func (p *rollingPlain) Reset(ctx context.Context, key string, scale time.Duration) error {
@@ -511,7 +509,7 @@ func (p *rollingPlain) Delete(ctx context.Context, key string, scales ...time.Du
 	defer p.mu.Unlock()
 	for id, h := range p.windows {
 		if id.key == key && (len(scales) == 0 || slices.Contains(scales, id.scale)) {
-			if count, _ := h.count(p, id.scale, p.now().UnixNano()); count > 0 {
+			if count, _ := h.count(p, id.scale, p.mu.now.UnixNano()); count > 0 {
 				n++
 			}
 			delete(p.windows, id)
@@ -526,7 +524,7 @@ func (p *rollingPlain) GiveBack(ctx context.Context, key string, scale time.Dura
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id, now := p.id(key, scale), p.now().UnixNano()
+	id, now := p.id(key, scale), p.mu.now.UnixNano()
 	h := p.copyOf(id)
 	switch p.fault {
 	case backNothing:

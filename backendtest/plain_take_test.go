@@ -160,7 +160,7 @@ func (p *plain) add(l window.Limit, n uint64) {
 	if w.Count += n; w.Count < n {
 		w.Count = math.MaxUint64
 	}
-	w.UpdatedAt = p.now()
+	w.UpdatedAt = p.mu.now
 }
 
 // GiveBack implements window.Taker.

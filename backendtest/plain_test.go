@@ -17,7 +17,6 @@ import (
 
 // plain is the simplest backend. It is correct, unless it has a fault.
 type plain struct {
-	now       func() time.Time
 	algorithm window.Algorithm
 	skips     bool   // does not count hits on a window over its limit
 	maxCount  uint64 // 0: no bound
@@ -26,12 +25,25 @@ type plain struct {
 	hits   atomic.Int64
 	closed atomic.Bool
 
-	mu      sync.Mutex // guards what follows
+	mu      clockMutex // guards what follows
 	windows map[plainID]*window.Window
 	last    int64 // ID of the window that was opened last
 }
 
 var _ window.Backend = (*plain)(nil)
+
+// clockMutex is a mutex that reads a clock when it is locked, as a call has one time: a window must not
+// end in the middle of it.
+type clockMutex struct {
+	sync.Mutex
+	clock func() time.Time
+	now   time.Time
+}
+
+func (m *clockMutex) Lock() {
+	m.Mutex.Lock()
+	m.now = m.clock()
+}
 
 type plainID struct {
 	key   string
@@ -39,7 +51,7 @@ type plainID struct {
 }
 
 func newPlain(now func() time.Time, a window.Algorithm, f fault) *plain {
-	return &plain{now: now, algorithm: a, fault: f, windows: map[plainID]*window.Window{}}
+	return &plain{mu: clockMutex{clock: now}, algorithm: a, fault: f, windows: map[plainID]*window.Window{}}
 }
 
 // fault is a mistake in a backend.
@@ -175,7 +187,7 @@ func (p *plain) ended(ctx context.Context) error {
 // active returns the active window, or nil. p.mu is held.
 func (p *plain) active(id plainID) *window.Window {
 	w := p.windows[id]
-	now := p.now()
+	now := p.mu.now
 	if p.is(endsEarlySilently) {
 		now = now.Add(time.Millisecond)
 	}
@@ -187,7 +199,7 @@ func (p *plain) active(id plainID) *window.Window {
 
 // open opens a window. p.mu is held.
 func (p *plain) open(id plainID, scale time.Duration, count uint64) *window.Window {
-	now, a := p.now(), p.algorithm
+	now, a := p.mu.now, p.algorithm
 	if p.is(ignoresAlgorithm) {
 		a = 1 - a
 	}
@@ -216,11 +228,11 @@ func (p *plain) state(w *window.Window, scale time.Duration) window.Window {
 	case returnsNoEnd:
 		c.ExpiresAt = time.Time{}
 	case returnsWrongStart:
-		c.StartedAt = p.now()
+		c.StartedAt = p.mu.now
 	case returnsWrongUpdate:
 		c.UpdatedAt = c.StartedAt
 	}
-	c.Left = c.ExpiresAt.Sub(p.now())
+	c.Left = c.ExpiresAt.Sub(p.mu.now)
 	if p.is(returnsWrongLeft) {
 		c.Left = scale
 	}
@@ -299,12 +311,12 @@ func (p *plain) Inc(ctx context.Context, key string, scale time.Duration, increm
 	if n := p.hits.Add(1); !p.is(losesHits) || n%1000 != 0 {
 		w.Count = count
 	}
-	w.UpdatedAt = p.now()
+	w.UpdatedAt = p.mu.now
 	if p.is(changesIDs) {
 		p.identify(w)
 	}
 	if p.is(slides) {
-		w.ExpiresAt = p.now().Add(scale)
+		w.ExpiresAt = p.mu.now.Add(scale)
 	}
 	return p.state(w, scale), p.ended(ctx)
 }

@@ -190,6 +190,7 @@ func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration,
 		return r, false, err
 	}
 	r, sent, err = e.coalescer.Do(ctx, h)
+	b.table.keep(e)
 	if errors.Is(err, coalesce.ErrAttempts) {
 		err = overError(scale)
 	}
@@ -221,6 +222,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, c
 	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
 		return e.windows.set(ctx, count)
 	})
+	b.table.keep(e)
 	return windowOf(r), sent, queueError(err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -23,6 +24,7 @@ type entry[T codec.Value] struct {
 	windows   keeper
 	known     *known[T]           // of the windows
 	coalescer *coalesce.Coalescer // of hits on windows
+	removed   atomic.Bool         // it was in the table, and is not any more
 }
 
 // keeper keeps the windows of a key and scale on a server.
@@ -97,6 +99,7 @@ func (t *table[T]) add(e *entry[T]) *entry[T] {
 	for len(s.entries) >= t.max && s.evict(t.now()) {
 	}
 	s.entries[k] = e
+	e.removed.Store(false)
 	return e
 }
 
@@ -108,6 +111,15 @@ func (t *table[T]) remove(e *entry[T]) {
 	defer s.mu.Unlock()
 	if s.entries[k] == e && e.value(t.now()) == worthless {
 		delete(s.entries, k)
+		e.removed.Store(true)
+	}
+}
+
+// keep adds e again if it was removed between find and a call that has opened a window. Otherwise
+// the window would get another ID from the next entry.
+func (t *table[T]) keep(e *entry[T]) {
+	if e.removed.Load() && e.known.active(t.now()) {
+		t.add(e)
 	}
 }
 
@@ -172,6 +184,7 @@ func (s *tableShard[T]) evict(now time.Time) bool {
 	if least == inUse {
 		return false
 	}
+	s.entries[victim].removed.Store(true)
 	delete(s.entries, victim)
 	return true
 }

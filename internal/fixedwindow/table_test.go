@@ -99,3 +99,35 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	tb.remove(busy)
 	require.Nil(t, tb.findKey("busy"))
 }
+
+// A call finds an entry, the janitor removes it, and then the call opens a window. The next call has to
+// find that window, with its ID.
+func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
+	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+	t.Cleanup(g.Close)
+	now := time.Now()
+	var tb table[uint16]
+	tb.init(tableShards, func() time.Time { return now }) // one entry in each shard
+	e := tb.add(entryOf(g, "k", now))
+	tb.keep(e)
+	require.Same(t, e, tb.findKey("k"))
+
+	tb.remove(e)
+	require.Nil(t, tb.findKey("k"))
+	tb.keep(e)
+	require.Nil(t, tb.findKey("k"), "it has no window")
+
+	s := e.windows.(*slots[uint16])
+	s.state.Latest = now.Add(time.Minute)
+	tb.keep(e)
+	require.Same(t, e, tb.findKey("k"))
+	tb.remove(e)
+	require.Same(t, e, tb.findKey("k"), "its window is open")
+
+	s.state.Latest = now
+	tb.remove(e)
+	other := tb.add(entryOf(g, "k", now.Add(time.Minute)))
+	s.state.Latest = now.Add(time.Minute)
+	tb.keep(e)
+	require.Same(t, other, tb.findKey("k"), "there is another one meanwhile")
+}
