@@ -25,7 +25,7 @@ contain the lowest and the highest round; if these differ much, the machine was 
 		fmt.Fprintf(w, "- %s\n", v)
 	}
 	fmt.Fprintf(w, "\n## Ratios\n\n")
-	rows(w, []string{"what", ">required", ">measured", "holds"}, r.requirementRows())
+	r.reportRequirements(w, r.requirements())
 	fmt.Fprintf(w, `
 *Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
 counts the bytes of the responses (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Client and
@@ -68,10 +68,12 @@ server, or the processor time that Redis has used.
 	fmt.Fprintf(w, `
 The numbers are hits per second. Bytes per key are the heap of %d keys of 16 bytes, the keys included.
 
-## What each contender does
+### Algorithms
 
 `, r.plan.filled)
-	for _, c := range []workload{increase, hit, embedded} {
+	r.reportAlgorithms(w)
+	fmt.Fprint(w, "\n## What each contender does\n\n")
+	for _, c := range []workload{increase, hit, embedded, algorithms} {
 		var all [][]string
 		for _, c := range c.contenders {
 			all = append(all, []string{c.name, c.does})
@@ -146,9 +148,10 @@ func (r *results) embeddedRows() (all [][]string) {
 	return all
 }
 
-// requirementRows returns the requirements.
-func (r *results) requirementRows() (all [][]string) {
-	for _, c := range r.requirements() {
+// reportRequirements writes whether requirements hold.
+func (r *results) reportRequirements(w io.Writer, requirements []requirement) {
+	var all [][]string
+	for _, c := range requirements {
 		m := load.Median(c.measured)
 		holds := ""
 		if c.bound != "" {
@@ -163,7 +166,7 @@ func (r *results) requirementRows() (all [][]string) {
 		}
 		all = append(all, []string{c.what, c.bound, measured, holds})
 	}
-	return all
+	rows(w, []string{"what", ">required", ">measured", "holds"}, all)
 }
 
 // rows writes a Markdown table. A title that begins with > is of a column of numbers.
