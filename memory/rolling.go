@@ -36,7 +36,7 @@ func (s *shard) decide(b *Backend, e *entry, now int64, limit, n uint64) verdict
 	case window.TokenBucket:
 		return e.takeTokens(now, limit, n)
 	case window.Sliding:
-		return e.takeSliding(now, s.aligned(b, e), limit, n)
+		return e.takeSliding(now, s.firstStart(b, e, now), limit, n)
 	default:
 		return s.log.take(e, now, limit, n)
 	}
@@ -276,7 +276,7 @@ func (s *shard) addRolling(b *Backend, e *entry, now int64, n uint64) uint64 {
 	case window.TokenBucket:
 		e.addTokens(now, n)
 	case window.Sliding:
-		e.addSliding(now, s.aligned(b, e), n)
+		e.addSliding(now, s.firstStart(b, e, now), n)
 	default:
 		n = min(n, b.maxLimit-min(b.maxLimit, e.logged()))
 	}

@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 // The entry of a sliding window has the counts of two aligned windows: the last one that was hit,
@@ -34,13 +32,13 @@ func (e *entry) setSliding(w sliding) {
 	e.meta = e.meta&^math.MaxUint32 | w.previous&math.MaxUint32
 }
 
-// aligned returns the start of the present aligned window for an entry that is new. The mutex is
-// held.
-func (s *shard) aligned(b *Backend, e *entry) int64 {
+// firstStart returns the start of the present aligned window for an entry that is new, and 0
+// otherwise. The mutex is held.
+func (s *shard) firstStart(b *Backend, e *entry, now int64) int64 {
 	if e.generation() > 0 {
 		return 0
 	}
-	return int64(window.Aligned.Start(s.reference.time, e.scale).Sub(b.origin))
+	return s.aligned(b, now, e.scale)
 }
 
 // at returns the state of e at a time. If e is new, aligned is the start of the present aligned
