@@ -67,21 +67,24 @@ func (e *entry) level(now int64, limit uint64) level {
 	}
 }
 
+// mulDiv returns x*y/z and the remainder. The quotient must be less than 2^64.
+func mulDiv(x, y, z uint64) (quotient, rest uint64) {
+	hi, lo := bits.Mul64(x, y)
+	if hi == 0 {
+		return lo / z, lo % z
+	}
+	return bits.Div64(hi, lo, z)
+}
+
 // refill returns in which time n of limit tokens come back: whole nanoseconds, and parts. It rounds
 // up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to
 // limit.
 func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) {
-	hi, lo := bits.Mul64(n, uint64(scale))
-	if hi == 0 {
-		nanos, part = lo/limit, lo%limit
-	} else {
-		nanos, part = bits.Div64(hi, lo, limit)
-	}
+	nanos, part = mulDiv(n, uint64(scale), limit)
 	if limit <= maxParts {
 		return nanos, part
 	}
-	hi, lo = bits.Mul64(part, maxParts)
-	part, rest := bits.Div64(hi, lo, limit)
+	part, rest := mulDiv(part, maxParts, limit)
 	if up && rest > 0 {
 		if part++; part == maxParts {
 			return nanos + 1, 0
@@ -127,7 +130,12 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 	if hi >= uint64(scale) {
 		return math.MaxUint64
 	}
-	n, rest := bits.Div64(hi, lo, uint64(scale))
+	var n, rest uint64
+	if hi == 0 { // most often: this division takes less time
+		n, rest = lo/uint64(scale), lo%uint64(scale)
+	} else {
+		n, rest = bits.Div64(hi, lo, uint64(scale))
+	}
 	if rest > 0 {
 		n++
 	}

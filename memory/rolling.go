@@ -58,10 +58,7 @@ func (s *shard) count(b *Backend, e *entry, now int64) uint64 {
 
 // active reports whether the window of e has not ended: see entry.active.
 func (b *Backend) active(e *entry, now int64) bool {
-	if b.algorithm == window.Sliding {
-		return e.slidingActive(now)
-	}
-	return e.active(now)
+	return e.activeUntil(b.end(e), now)
 }
 
 // end returns when the window of e ends.
@@ -110,29 +107,33 @@ func (s *shard) renew(e *entry) {
 	e.setGeneration(s.generation * 0x9e3779b1) // so that near ones differ by much: see giveBackTokens
 }
 
-// load finds the record and the entry of k. The entry is new if there is no active window. The
-// mutex is held.
-func (s *shard) load(b *Backend, k id) (r record, e entry, now int64, err error) {
+// load finds the record of k, and sets e to its entry. The entry is new if there is no active
+// window. The mutex is held.
+func (s *shard) load(b *Backend, k id, e *entry) (r record, now int64, err error) {
 	if s.closed {
-		return nil, e, 0, ErrClosed
+		return nil, 0, ErrClosed
 	}
 	if r = s.find(k); r != nil {
-		e = r.entry()
+		*e = r.entry()
 	}
 	now = s.now(b)
 	if s.log != nil && r != nil {
-		s.log.trim(&e, now)
-		r.set(e)
+		s.log.trim(e, now)
+		r.setState(e)
 	}
-	if !b.active(&e, now) {
-		e = entry{scale: k.scale}
+	if r == nil || !b.active(e, now) {
+		*e = entry{scale: k.scale}
 	}
-	return r, e, now, nil
+	return r, now, nil
 }
 
 // store stores the entry of k after n was added to it. If r is nil, it inserts a record, and makes
 // room for it if necessary. The mutex is held.
 func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64) error {
+	if r != nil && s.log == nil && e.generation() > 0 {
+		r.setState(e) // the window ends no earlier than before
+		return nil
+	}
 	if r == nil {
 		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
 			return b.errFull
@@ -166,11 +167,9 @@ type outcome struct {
 // describe sets o to the state of e. The mutex is held.
 func (o *outcome) describe(b *Backend, s *shard, e *entry, now int64, v verdict) {
 	o.granted, o.count, o.wait = v.granted, v.count, v.wait
-	if e.generation() == 0 || !b.active(e, now) {
-		return
+	if end := b.end(e); e.generation() > 0 && e.activeUntil(end, now) {
+		o.left, o.end, o.id = minus(end, now), s.timeOf(end), b.takeID(e)
 	}
-	end := b.end(e)
-	o.left, o.end, o.id = minus(end, now), s.timeOf(end), b.takeID(e)
 }
 
 // window sets w to the outcome of a hit or take.
@@ -185,12 +184,16 @@ func (b *Backend) takeRolling(ctx context.Context, key string, scale time.Durati
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock() // unlocked without a defer, like in Backend.count
-	r, e, now, err := s.load(b, k)
+	var e entry
+	r, now, err := s.load(b, k, &e)
 	if err != nil {
 		s.mu.Unlock()
 		return err
 	}
-	before := e
+	var before entry
+	if peek {
+		before = e
+	}
 	v := s.decide(b, &e, now, limit, n)
 	switch {
 	case peek:
@@ -251,7 +254,8 @@ func (b *Backend) incRolling(ctx context.Context, call, key string, scale time.D
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, e, now, err := s.load(b, k)
+	var e entry
+	r, now, err := s.load(b, k, &e)
 	if err != nil {
 		return w, err
 	}
@@ -295,7 +299,8 @@ func (b *Backend) describeRolling(s *shard, w *window.Window, e *entry, now int6
 
 // getRolling is Get for an entry that may be over. The mutex is held.
 func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
-	_, e, now, err := s.load(b, k)
+	var e entry
+	_, now, err := s.load(b, k, &e)
 	if err == nil {
 		b.describeRolling(s, w, &e, now)
 	}
@@ -304,7 +309,8 @@ func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
 
 // giveBackRolling gives n back to the take with an ID. The mutex is held.
 func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool, error) {
-	r, e, now, err := s.load(b, k)
+	var e entry
+	r, now, err := s.load(b, k, &e)
 	if err != nil || e.generation() == 0 {
 		return false, err
 	}
@@ -359,7 +365,8 @@ func (b *Backend) rollAll(limits []window.Limit, all []taking, windows []window.
 
 // rollOne decides on one of several takes, and describes its window before it. The mutex is held.
 func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict, error) {
-	_, e, now, err := t.shard.load(b, t.id)
+	var e entry
+	_, now, err := t.shard.load(b, t.id, &e)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -376,7 +383,8 @@ func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict
 
 // addOne makes one of several takes. It keeps in t what undoAll needs. The mutex is held.
 func (b *Backend) addOne(t *taking, l *window.Limit, w *window.Window) (granted bool, err error) {
-	r, e, now, err := t.shard.load(b, t.id)
+	var e entry
+	r, now, err := t.shard.load(b, t.id, &e)
 	if err != nil {
 		return false, err
 	}

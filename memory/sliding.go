@@ -2,7 +2,6 @@ package memory
 
 import (
 	"math"
-	"math/bits"
 	"time"
 )
 
@@ -62,8 +61,10 @@ func (w *sliding) left(now int64, scale time.Duration) time.Duration {
 // count returns the estimate: the count of the previous aligned window is weighted by the part of
 // it that is less than a scale ago, and rounded up.
 func (w *sliding) count(now int64, scale time.Duration) uint64 {
-	hi, lo := bits.Mul64(w.previous, uint64(min(scale, w.left(now, scale))))
-	weighted, rest := bits.Div64(hi, lo, uint64(scale))
+	if w.previous == 0 {
+		return w.current
+	}
+	weighted, rest := mulDiv(w.previous, uint64(min(scale, w.left(now, scale))), uint64(scale))
 	if rest > 0 {
 		weighted++
 	}
@@ -82,8 +83,7 @@ func (w *sliding) wait(now int64, scale time.Duration, limit, n uint64) time.Dur
 // weighs returns for how long at most count weighs room or less before its weight is 0. Room is
 // less than count.
 func weighs(count, room uint64, scale time.Duration) time.Duration {
-	hi, lo := bits.Mul64(room, uint64(scale))
-	d, _ := bits.Div64(hi, lo, count)
+	d, _ := mulDiv(room, uint64(scale), count)
 	return time.Duration(d)
 }
 
@@ -146,18 +146,12 @@ func (e *entry) estimate(now int64) uint64 {
 // slidingEnd returns when the count is 0: one scale after the end of the last aligned window that
 // has hits.
 func (e *entry) slidingEnd() int64 {
-	w := e.sliding()
-	end := w.start
-	if w.current > 0 {
-		end = int64(plus(time.Duration(max(end, 0)), e.scale)) + min(end, 0)
+	switch w := e.sliding(); {
+	case w.current > 0:
+		return after(after(w.start, e.scale), e.scale)
+	case w.previous > 0:
+		return after(w.start, e.scale)
+	default:
+		return w.start
 	}
-	if w.current > 0 || w.previous > 0 {
-		end = int64(plus(time.Duration(max(end, 0)), e.scale)) + min(end, 0)
-	}
-	return end
-}
-
-// slidingActive is active for a sliding window.
-func (e *entry) slidingActive(now int64) bool {
-	return now < e.slidingEnd() && minus(e.start, now) < e.scale
 }
