@@ -109,6 +109,25 @@ func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
 	return v
 }
 
+// slideAgain makes a take from an active sliding window if it is in the same aligned window as the one
+// before, and granted, as most are. It returns false, and does nothing, if it is not.
+func (r record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
+	e := r.entry()
+	w := e.sliding()
+	if n == 0 || now < w.start || now-w.start >= int64(e.scale) || w.previous+w.current == 0 {
+		return v, 0, false
+	}
+	v.count = w.count(now, e.scale)
+	if n > limit || v.count > limit-n {
+		return v, 0, false
+	}
+	w.current += n
+	e.setSliding(w)
+	r.setState(&e)
+	v.granted, v.count = true, v.count+n
+	return v, e.slidingEnd(), true
+}
+
 // addSliding adds n to the present aligned window. Its count stays at maxSliding.
 func (e *entry) addSliding(now, aligned int64, n uint64) {
 	w := e.at(now, aligned)
