@@ -260,6 +260,15 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 	return w, granted, nil
 }
 
+// Peek implements [window.Peeker].
+func (b *ServerBackend[T]) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, error) {
+	w, sent, err := b.windows.Peek(ctx, key, scale, limit, n)
+	if err != nil {
+		return Window{}, b.failed("peek", key, sent, err)
+	}
+	return w, nil
+}
+
 // TakeAll implements [window.Taker]. If all windows are known and their scales are at least 2 s, it
 // takes one round trip for each server that is asked. If a take is refused, it gives back the others,
 // as GiveBack does.
