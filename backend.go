@@ -42,6 +42,7 @@ type ServerBackend[T codec.Value] struct {
 var (
 	_ Backend        = (*ServerBackend[uint64])(nil)
 	_ window.Checker = (*ServerBackend[uint64])(nil)
+	_ window.Peeker  = (*ServerBackend[uint64])(nil)
 )
 
 // defaultMaxWindows is how many windows a backend remembers.

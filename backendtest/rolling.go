@@ -315,8 +315,10 @@ func testRollingLargest(c rolling) {
 	if w := c.hit("k", scale, largest, half); w.Refused {
 		c.Errorf("a second hit of half of the largest limit returns %+v", w)
 	}
-	if w := c.hit("k", scale, largest, half); !w.Refused {
-		c.Errorf("a third hit of half of the largest limit returns %+v", w)
+	for _, n := range []uint64{half, largest} {
+		if w := c.hit("k", scale, largest, n); !w.Refused {
+			c.Errorf("then, a hit of %d of %d returns %+v", n, largest, w)
+		}
 	}
 	if w := c.hit("none", scale, 5, largest); !w.Refused || w.Count != 0 {
 		c.Errorf("a hit of the largest number of 5 returns %+v", w)
