@@ -20,7 +20,7 @@ func runBuckets(ctx context.Context, p plan) error {
 	if s.redis, err = s.startRedis(ctx); err != nil {
 		return err
 	}
-	r := &results{plan: p, loads: map[measurement][]load.Result{}, redisCPU: map[measurement][]float64{}}
+	r := newResults(p)
 	for range p.rounds {
 		if err = r.compare(ctx, s, bucket, fewKeys, bucketGoroutines); err != nil {
 			break
