@@ -15,6 +15,12 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// The limit and the scale of algorithms. The limit is never reached.
+const (
+	algorithmLimit = 1 << 27
+	algorithmScale = time.Minute
+)
+
 // A sliding log has the time of each hit, so it can't have the limit and the scale of the others.
 const (
 	logLimit = 1 << 22
@@ -126,10 +132,10 @@ func (r *results) reportAlgorithms(w io.Writer) {
 	}
 	rows(w, append(titles, ">allocations/hit", ">bytes/key"), all)
 	fmt.Fprintf(w, `
-The times are those of a hit that is allowed, including the choice of a key at random, which takes some ns. With several
-goroutines, they include waiting for each other. Bytes per key are the heap after a collection, less that before, of %d keys
+The times are those of a hit that is allowed, with a limit of %d in %v, and of %d in %v for the log. They include
+the choice of a key at random, which takes some ns, and with several goroutines the waiting for each other. Bytes per key are the heap after a collection, less that before, of %d keys
 of 16 bytes, the keys included, after one hit on each. A sliding log takes 64 bytes more for every seven hits in the last scale.
-`, r.plan.filled)
+`, algorithmLimit, algorithmScale, logLimit, logScale, r.plan.filled)
 }
 
 // runAlgorithms measures algorithms in the process only, and prints the results.
@@ -145,6 +151,6 @@ func runAlgorithms(ctx context.Context, p plan) error {
 	}
 	r.reportAlgorithms(os.Stdout)
 	fmt.Println()
-	r.reportRequirements(os.Stdout, r.algorithmRequirements())
+	rows(os.Stdout, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.algorithmRequirements()))
 	return nil
 }

@@ -51,7 +51,8 @@ type results struct {
 	loads    map[measurement][]load.Result // by round
 	perKey   map[string]float64            // bytes per key, by contender
 	ratios   map[string][]float64          // by round, of codeBenchmarks
-	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per operation
+	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per operation; of sharers: of their server
+	shared   map[measurement][]sharedFigures
 	versions []string
 }
 
@@ -59,7 +60,7 @@ type results struct {
 func newResults(p plan) *results {
 	return &results{
 		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{},
-		redisCPU: map[measurement][]float64{},
+		redisCPU: map[measurement][]float64{}, shared: map[measurement][]sharedFigures{},
 	}
 }
 
@@ -117,6 +118,9 @@ func (r *results) round(ctx context.Context, s *servers) error {
 			return err
 		}
 	}
+	if err := r.compareLeases(ctx, s); err != nil {
+		return err
+	}
 	if err := r.runThrottrBench(ctx, s); err != nil {
 		return err
 	}
@@ -141,6 +145,9 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 	if workload == sparse.name {
 		keys = newSparseKeys(n)
 		conditions.limit, conditions.scale = sparseLimit, sparseScale
+	}
+	if workload == algorithms.name {
+		conditions.limit, conditions.scale = algorithmLimit, algorithmScale
 	}
 	instance, err := c.start(ctx, conditions)
 	if err != nil {
@@ -251,6 +258,7 @@ type figure func(load.Result) float64
 func perSecond(r load.Result) float64 { return r.PerSecond }
 func p50(r load.Result) float64       { return float64(r.P50) }
 func p99(r load.Result) float64       { return float64(r.P99) }
+func p999(r load.Result) float64      { return float64(r.P999) }
 func cpu(r load.Result) float64       { return r.CPUPerOperation }
 func allocs(r load.Result) float64    { return r.AllocsPerOperation }
 

@@ -119,7 +119,7 @@ func (r *results) requirements() []requirement {
 		all = append(all, requirement{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})
 	}
 	ofCode("memory")
-	return all
+	return append(all, r.leaseRequirements()...)
 }
 
 // hundredths rounds down to hundredths: the runtime itself allocates now and then.
