@@ -31,7 +31,7 @@ func conformance(t *testing.T, client rueidis.Client) {
 				clock := backendtest.NewClock()
 				b := redisbackend.New(client, redisbackend.WithPrefix(t.Name()+":"),
 					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a))
-				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket}
+				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket, RoundsTokens: true}
 			})
 		})
 	}
