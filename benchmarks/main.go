@@ -2,8 +2,8 @@
 // and packages that count in the process. All of them run in the same closed loop, one after
 // the other, in several rounds. A ratio compares two measurements of the same round.
 //
-//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about twenty minutes
-//	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
+//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about half an hour
+//	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
 //	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
 //	go -C benchmarks run . -leases   # prints those of leases, in some minutes
