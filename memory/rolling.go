@@ -221,6 +221,8 @@ func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.D
 		v, end, ok = r.takeAgain(now, limit, n)
 	case b.algorithm == window.Sliding:
 		v, end, ok = r.slideAgain(now, limit, n)
+	case n == 1:
+		v, end, ok = s.log.takeAgain(r, now, limit)
 	}
 	if !ok {
 		var e entry
