@@ -308,7 +308,7 @@ func (l *log) compact(ts *tables) {
 func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uint64) (record, error) {
 	for s.log.used+s.log.needs(e, n) > s.log.most {
 		r.set(*e)
-		if !s.makeRoom(b, now) {
+		if !s.makeRoom(b, now, r) {
 			if t := s.windows.forKey(k.key); e.logged() == 0 {
 				s.drop(t, t.find(k))
 			}

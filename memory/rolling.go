@@ -142,7 +142,7 @@ func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64)
 		return nil
 	}
 	if r == nil {
-		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
+		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now, nil) {
 			return b.errFull
 		}
 		r = s.windows.forKey(k.key).insert(k)

@@ -62,9 +62,9 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 		clock := &anyClock{start}
-		opts := []memory.Option{memory.WithAlgorithm(a), memory.WithMaxLog(40), memory.WithCleanPeriod(0)}
+		opts := []memory.Option{memory.WithAlgorithm(a), memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(0)}
 		b, other := newBackend(t, clock, opts...), newBackend(t, clock, opts...)
-		var ids [2]int64
+		var id int64
 		granted := 0
 		for range 50_000 {
 			clock.Advance(time.Duration(random.Int64N(int64(1) << random.IntN(31))))
@@ -75,9 +75,9 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 			limit, n := []uint64{0, 1, 7, 30, 40}[random.IntN(5)], []uint64{0, 1, 1, 1, 1, 5, 41}[random.IntN(7)]
 			switch random.IntN(20) {
 			case 0, 1:
-				ok, err := b.GiveBack(t.Context(), key, scale, ids[0], n)
+				ok, err := b.GiveBack(t.Context(), key, scale, id, n)
 				require.NoError(t, err)
-				otherOK, err := other.GiveBack(t.Context(), key, scale, ids[1], n)
+				otherOK, err := other.GiveBack(t.Context(), key, scale, id, n)
 				require.NoError(t, err)
 				require.Equal(t, otherOK, ok)
 			case 2:
@@ -87,8 +87,10 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 			case 3, 4: // a take whose ID is known
 				w, _, err := b.Take(t.Context(), key, scale, limit, n)
 				otherW, _, otherErr := other.Take(t.Context(), key, scale, limit, n)
-				require.Equal(t, err == nil, otherErr == nil)
-				ids = [2]int64{w.ID, otherW.ID}
+				require.NoError(t, err)
+				require.NoError(t, otherErr)
+				require.Equal(t, otherW.ID, w.ID, "both have one shard")
+				id = w.ID
 			default:
 				count, left, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
 				w, otherOK, otherErr := other.Take(t.Context(), key, scale, limit, n)
@@ -191,6 +193,46 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 			require.NoError(t, err)
 			clock.Advance(time.Second) // for the next sweep
 		}
+	}
+}
+
+// Made-up keys, of which each is hit once, do not make room by removing a window that is in use. A log that
+// gets longer removes another one, even if that has as many hits.
+//
+//evidence:memory Windows in use are not removed for made-up keys
+func TestWindowsInUseAreNotEvicted(t *testing.T) {
+	for _, a := range rolling {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(100), memory.WithMaxLog(50), memory.WithMaxTimes(700), memory.WithOverflow(memory.Evict))
+		c := caller{t, b}
+		for i := range 10_000 {
+			if i%500 == 0 {
+				w, granted, err := b.Take(t.Context(), "in use", time.Hour, 50, 2)
+				require.NoError(t, err)
+				require.True(t, granted)
+				require.EqualValues(t, 2*(i/500+1), w.Count, "%v", a)
+			}
+			w, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), time.Hour, 50, 1)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, w.Count)
+		}
+		require.EqualValues(t, 40, c.get("in use", time.Hour).Count)
+	}
+	for range 20 {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20),
+			memory.WithMaxTimes(28), memory.WithOverflow(memory.Evict))
+		c := caller{t, b}
+		for _, key := range []string{"a", "b"} {
+			_, _, err := b.Take(t.Context(), key, time.Hour, 20, 14)
+			require.NoError(t, err)
+		}
+		for range 6 {
+			_, granted, err := b.Take(t.Context(), "a", time.Hour, 20, 1)
+			require.NoError(t, err)
+			require.True(t, granted)
+		}
+		require.EqualValues(t, 20, c.get("a", time.Hour).Count)
+		require.Zero(t, c.get("b", time.Hour))
 	}
 }
 
