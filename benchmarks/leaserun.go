@@ -23,6 +23,9 @@ const startTime = 500 * time.Millisecond
 
 // compareLeases measures leases, and what they are compared with.
 func (r *results) compareLeases(ctx context.Context, s *servers) error {
+	if err := r.compare(ctx, s, cold, coldKeys, coldGoroutines); err != nil {
+		return err
+	}
 	for _, k := range sharings {
 		for _, c := range sharers {
 			if !c.measured(k) {
