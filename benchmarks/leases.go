@@ -106,7 +106,7 @@ func (c sharer) measurement(k sharing) measurement {
 	return measurement{k.workload, c.name, 1, c.processes * c.callers}
 }
 
-func onMock(s *servers) *process  { return s.mock }
+func onMock(s *servers) *process  { return s.shared }
 func onRedis(s *servers) *process { return s.redis }
 
 // openStore opens a backend. Close closes what is below it.

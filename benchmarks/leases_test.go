@@ -62,7 +62,7 @@ func TestProcessThatFailsIsAnError(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := &servers{mock: &process{}, redis: &process{}}
+	s := &servers{shared: &process{}, redis: &process{}}
 	require.ErrorIs(t, newResults(plan{}).shareKey(ctx, s, unlimited, memoryInOne), context.Canceled)
 }
 
