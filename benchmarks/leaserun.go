@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/internal/load"
 )
 
@@ -38,38 +36,40 @@ func (r *results) compareLeases(ctx context.Context, s *servers) error {
 	return nil
 }
 
-// shareKey lets processes share a key, and measures them.
-func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer) error {
-	m := c.measurement(k)
-	d := r.plan.duration
-	task := sharedTask{
-		Sharer: c.name, Mock: s.mock.addr, Redis: s.redis.addr, Key: fmt.Sprintf("%s:%d", sharedKeyName, s.sharedKeys.Add(1)),
+// task returns what each process of a sharer does.
+func (r *results) task(s *servers, k sharing, c sharer) sharedTask {
+	t := sharedTask{
+		Sharer: c.name, Mock: s.mock.addr, Redis: s.redis.addr, Key: fmt.Sprintf("api:%d", s.sharedKeys.Add(1)),
 		Callers: c.callers, Sample: c.sample, Limit: limit, Scale: r.plan.sharedScale,
 	}
+	d := r.plan.duration
 	if k.limited {
 		d = r.plan.shared
-		task.Limit = int(sharedLimit * task.Scale.Seconds())
-		task.Rate = k.demand * sharedLimit / float64(c.processes*c.callers)
-		if task.Rate > 0 {
-			task.Sample = 1
-		}
+		t.Limit = int(sharedLimit * t.Scale.Seconds())
+		t.Rate = k.demand * sharedLimit / float64(c.processes*c.callers)
 	}
-	task.Start = time.Now().Add(startTime + r.plan.warmup() + task.Scale)
-	task.End = task.Start.Add(d)
+	if t.Rate > 0 {
+		t.Sample = 1
+	}
+	t.Start = time.Now().Add(startTime + r.plan.warmup() + t.Scale)
+	t.End = t.Start.Add(d)
+	return t
+}
+
+// shareKey lets processes share a key, and measures them.
+func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer) (err error) {
+	task := r.task(s, k, c)
 	var running []*sharedProcess
 	for range c.processes {
-		p, err := startSharedProcess(ctx, task)
-		if err != nil {
-			return err
+		p, failed := startSharedProcess(ctx, task)
+		if err = failed; err != nil {
+			break
 		}
 		running = append(running, p)
 	}
-	before, err := usageAt(ctx, s, c, task.Start)
+	var used serverUsage
 	if err == nil {
-		var after serverUsage
-		if after, err = usageAt(ctx, s, c, task.End); err == nil {
-			before = serverUsage{after.cpu - before.cpu, after.requests - before.requests}
-		}
+		used, err = usageBetween(ctx, s, c, task.Start, task.End)
 	}
 	var all sharedReport
 	for _, p := range running {
@@ -80,9 +80,10 @@ func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer)
 	if err != nil {
 		return err
 	}
-	res, figures := all.results(task, before, c)
+	m := c.measurement(k)
+	res, figures := all.results(task, used, c)
 	r.loads[m] = append(r.loads[m], res)
-	r.redisCPU[m] = append(r.redisCPU[m], float64(before.cpu)/float64(all.Hits))
+	r.redisCPU[m] = append(r.redisCPU[m], float64(used.cpu)/float64(all.Hits))
 	r.shared[m] = append(r.shared[m], figures)
 	fmt.Fprintf(os.Stderr, "%v: %.0f/s\n", m, res.PerSecond)
 	return nil
@@ -168,6 +169,16 @@ type serverUsage struct {
 	requests uint64
 }
 
+// usageBetween returns what the server of a sharer uses and does between two times.
+func usageBetween(ctx context.Context, s *servers, c sharer, start, end time.Time) (serverUsage, error) {
+	before, err := usageAt(ctx, s, c, start)
+	if err != nil {
+		return before, err
+	}
+	after, err := usageAt(ctx, s, c, end)
+	return serverUsage{after.cpu - before.cpu, after.requests - before.requests}, err
+}
+
 // usageAt returns what the server of a sharer has used and done at a time.
 func usageAt(ctx context.Context, s *servers, c sharer, at time.Time) (u serverUsage, err error) {
 	select {
@@ -208,21 +219,14 @@ func redisRequests(ctx context.Context, s *servers) (n uint64, err error) {
 		return 0, err
 	}
 	defer client.Close()
-	return requestsOfInfo(client.Do(ctx, client.B().Info().Section("commandstats").Build()))
-}
-
-func requestsOfInfo(res rueidis.RedisResult) (n uint64, err error) {
-	text, err := res.ToString()
-	for line := range strings.Lines(text) {
+	info, err := client.Do(ctx, client.B().Info().Section("commandstats").Build()).ToString()
+	for line := range strings.Lines(info) {
 		name, figures, _ := strings.Cut(line, ":calls=")
 		switch name {
 		case "cmdstat_evalsha", "cmdstat_eval", "cmdstat_incr":
 			calls, _, _ := strings.Cut(figures, ",")
-			k, err := strconv.ParseUint(calls, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("INFO commandstats: %w", err)
-			}
-			n += k
+			k, failed := strconv.ParseUint(calls, 10, 64)
+			n, err = n+k, errors.Join(err, failed)
 		}
 	}
 	return n, err

@@ -61,8 +61,6 @@ type sharedKey struct {
 	close func()
 }
 
-const sharedKeyName = "api"
-
 // The sharers.
 var (
 	leasesOnThrottr = sharer{"leases on throttr", "package `lease` with its defaults, on a mock server", onMock, leaseProcesses, leaseCallers, fastSample, true, withLeases(mockBackend)}
@@ -249,10 +247,11 @@ func (r *results) leaseRequirements() (all []requirement) {
 
 // reportLeases writes the section on leases.
 func (r *results) reportLeases(w io.Writer) {
-	fmt.Fprintf(w, `%d processes with %d callers each hit one key, in windows of %v. "1 process" has as many callers. With leases
-and in memory, callers that hit as often as they can take the time of one hit in %d; the others take that of each. It contains a
-reading of the clock. CPU is that of all client processes, and that of the server. *Used* is the part of the limit that was allowed in the windows that the measurement
-contains. *Over* is the most hits by which any window exceeded the limit, by the logs of the processes.
+	fmt.Fprintf(w, `%d processes with %d callers each hit one key, in windows of %v. "1 process" has as many callers. With leases and in
+memory, callers that hit as often as they can take the time of one hit in %d; the others take that of each. It contains a
+reading of the clock. CPU is that of all client processes, and that of the server. *Used* is the part of the limit that was
+allowed in the windows that the measurement contains. *Over* is the most hits by which any window exceeded the limit, by the
+logs of the processes.
 
 `, leaseProcesses, leaseCallers, r.plan.sharedScale, fastSample)
 	for _, k := range sharings {

@@ -2,9 +2,10 @@
 // and packages that count in the process. All of them run in the same closed loop, one after
 // the other, in several rounds. A ratio compares two measurements of the same round.
 //
-//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
-//	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
+//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about half an hour
+//	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
+//	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
 //	go -C benchmarks run . -leases   # prints those of leases, in some minutes
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
@@ -47,6 +48,7 @@ func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisec
 // goroutines, and the benchmarks of other packages.
 func (p plan) estimate() time.Duration {
 	round := 24*p.duration*time.Duration(len(p.goroutines)) + 20*time.Second
+	round += time.Duration(len(algorithmLoads)*len(algorithms.contenders)) * (p.duration + p.warmup())
 	for _, keys := range p.sparseKeys {
 		clients := time.Duration(1)
 		if p.before != "" {
@@ -103,6 +105,7 @@ func main() {
 	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
+	inProcess := flag.Bool("algorithms", false, "measure algorithms in the process only, and print the results")
 	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
@@ -121,6 +124,8 @@ func main() {
 		action = func() error { return runBuckets(ctx, p) }
 	case *leases:
 		action = func() error { return runLeases(ctx, p) }
+	case *inProcess:
+		action = func() error { return runAlgorithms(ctx, p) }
 	}
 	if err := action(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
