@@ -5,6 +5,7 @@
 //	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
 //	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
+//	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
@@ -72,6 +73,7 @@ func main() {
 	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
+	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
 			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", full.estimate())
@@ -84,8 +86,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	action := func() error { return run(ctx, p, !*isQuick) }
-	if *buckets {
-		action = func() error { return runBuckets(ctx, p) }
+	switch {
+	case *buckets:
+		action = func() error { return runOnRedis(ctx, p, bucketComparisons) }
+	case *windows:
+		action = func() error { return runOnRedis(ctx, p, windowComparisons) }
 	}
 	if err := action(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
