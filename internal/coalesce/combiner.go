@@ -10,6 +10,9 @@ import (
 	"github.com/throttr-go/throttr/internal/fifo"
 )
 
+// maxYields is how often a goroutine that gathers hits lets others run, as long as hits are added.
+const maxYields = 4
+
 // CombinerOptions are the settings of a Combiner. All must be set.
 type CombinerOptions[K comparable, R any] struct {
 	// Add sends a request that adds to windows, and stores their results. Its sums have
@@ -197,8 +200,10 @@ func (l *lane[K, R]) request(own *call[K, R]) {
 func (l *lane[K, R]) gather() *batch[K, R] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last > 1 || l.inFlight > 0 {
-		// Other goroutines may be about to hit, such as those of the last request.
+	// Other goroutines may be about to hit, such as those of the last request. A lone hit does not
+	// wait for them.
+	for n, i := 0, 0; i < maxYields && n < l.queue.Len() && (l.last > 1 || l.inFlight > 0); i++ {
+		n = l.queue.Len()
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
