@@ -156,6 +156,8 @@ func TestErrorOfContextTellsWhetherTheHitWasSent(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.EqualError(t, err, `redisbackend: hit "a": context canceled; the hit was not counted`)
 		time.Sleep(2 * latency)
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		require.Equal(t, map[string]int64{"throttr:{k:a} 3600000000": maxInFlight}, c.counts)
 	})
 }

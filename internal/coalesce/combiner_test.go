@@ -325,11 +325,3 @@ func TestCountsOfCombinerAreDistinct(t *testing.T) {
 		return stored == known+uint64(uncertain)
 	}, 10*time.Second, time.Millisecond, "%d are stored, %d known and %d uncertain", stored, known, uncertain)
 }
-
-func TestHitOfCombinerDoesNotAllocate(t *testing.T) {
-	a := adder{noWait: true}
-	c := a.combiner(1)
-	if n := testing.AllocsPerRun(1000, func() { add(context.Background(), c, "a", 1) }); n >= 1 {
-		t.Errorf("a hit makes %v allocations", n)
-	}
-}
