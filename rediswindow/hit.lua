@@ -3,30 +3,34 @@
 -- Adds to the active windows, or opens windows. Returns the time, and for each hit the count before
 -- it, start and ID of its window. If something is wrong with one of several windows, its count is -1,
 -- and nothing was added to it.
-local time = now(ARGV[1])
-local stamp = string.format('%.0f', time)
+--
+-- Most hits are one, on a window that is active. So what opens windows comes after it, where it costs
+-- such a hit nothing.
+local call, format, match = redis.call, string.format, string.match
+local time, stamp = tonumber(ARGV[1]), ARGV[1]
+if not time then
+  local now = call('TIME')
+  time, stamp = now[1] * 1000000 + now[2], format('%s%06d', now[1], now[2])
+end
 
+-- add adds to the active window. It returns nothing if there is none.
 local function add(key, field, increment)
-  local value = redis.call('HGET', key, field)
-  if value then
-    local count, start, id = string.match(value, '^(%d+) (%-?%d+) %-?%d+ ?(%d*)$')
-    if not count then error('not a window: ' .. value) end
-    local began = tonumber(start)
-    if time < began + field then
-      count = tonumber(count)
-      redis.call('HSET', key, field, string.format('%.0f %s %s %s', math.min(count + increment, most), start, stamp, id))
-      return count, began, tonumber(id) or 0
-    end
+  local value = call('HGET', key, field)
+  if not value then return end
+  local before, start, id = match(value, '^(%d+) (%-?%d+) %-?%d+ ?(%d*)$')
+  if not before then error('not a window: ' .. value) end
+  local began, count = tonumber(start), before + increment
+  if time >= began + field then return end
+  if count < 2147483648 then -- what %d can do on every system
+    value = format('%d %s %s %s', count, start, stamp, id)
+  else
+    value = format('%.0f %s %s %s', math.min(count, 9007199254740992), start, stamp, id)
   end
-  return 0, open(key, field, tonumber(increment), time, ARGV[2], ARGV[3], ARGV[4]), tonumber(ARGV[4])
+  call('HSET', key, field, value)
+  return tonumber(before), began, tonumber(id) or 0
 end
 
-if #KEYS == 1 then return {time, add(KEYS[1], ARGV[5], ARGV[6])} end
-local result = {time}
-for i = 1, #KEYS do
-  local ok, count, start, id = pcall(add, KEYS[i], ARGV[2 * i + 3], ARGV[2 * i + 4])
-  if not ok then count, start, id = -1, 0, 0 end
-  local at = 3 * i
-  result[at - 1], result[at], result[at + 1] = count, start, id
+if #KEYS == 1 then
+  local before, start, id = add(KEYS[1], ARGV[5], ARGV[6])
+  if before then return {time, before, start, id} end
 end
-return result

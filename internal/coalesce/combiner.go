@@ -72,6 +72,8 @@ type call[K comparable, R any] struct {
 	begun    bool // the hit is part of a request; guarded by the mutex of the lane
 	canceled bool // the caller has returned before that; guarded by the mutex of the lane
 
+	alone [1]Sum[K, R] // of a request of its own
+
 	// share and err are set before done receives an element.
 	share Share[R]
 	err   error
@@ -107,6 +109,20 @@ func (c *Combiner[K, R]) Do(ctx context.Context, lane int, key K, increment uint
 	}
 	p := c.calls.Get().(*call[K, R])
 	p.key, p.increment, p.ctx = key, increment, ctx
+	if l.lone() {
+		p.begun = true
+		l.inFlight++
+		l.mu.Unlock()
+		if ctx.Done() == nil {
+			l.requestAlone(p)
+			return c.recycle(p)
+		}
+		go func() {
+			l.requestAlone(p)
+			p.done <- struct{}{}
+		}()
+		return c.wait(ctx, l, p)
+	}
 	l.queue.Push(p)
 	switch {
 	case l.gathering || l.inFlight >= c.options.MaxInFlight:
@@ -122,6 +138,11 @@ func (c *Combiner[K, R]) Do(ctx context.Context, lane int, key K, increment uint
 		l.mu.Unlock()
 		go l.request(nil)
 	}
+	return c.wait(ctx, l, p)
+}
+
+// wait waits until a hit is finished, or until ctx ends.
+func (c *Combiner[K, R]) wait(ctx context.Context, l *lane[K, R], p *call[K, R]) (s Share[R], sent bool, err error) {
 	select {
 	case <-p.done:
 		return c.recycle(p)
@@ -175,6 +196,37 @@ func (l *lane[K, R]) cancel(p *call[K, R]) (begun bool) {
 	return false
 }
 
+// lone reports whether there is no sign of other hits. The caller holds mu.
+func (l *lane[K, R]) lone() bool {
+	return l.inFlight == 0 && !l.gathering && l.last <= 1
+}
+
+// requestAlone makes a request of one hit, which is not in the queue. The caller has counted it as in
+// flight.
+func (l *lane[K, R]) requestAlone(p *call[K, R]) {
+	s := &p.alone[0]
+	s.Key, s.N = p.key, p.increment
+	err := l.combiner.options.Add(withoutEnd(p.ctx), p.alone[:])
+	p.share.Result, p.err = s.Result, cmp.Or(err, s.Err)
+	l.finishRequest()
+}
+
+// finishRequest is called when a request has been answered.
+func (l *lane[K, R]) finishRequest() {
+	l.mu.Lock()
+	l.inFlight--
+	l.continueQueue()
+	l.mu.Unlock()
+}
+
+// withoutEnd returns a context with the values of ctx that does not end.
+func withoutEnd(ctx context.Context) context.Context {
+	if ctx.Done() == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
 // request makes a request of the hits in the queue. Own is the hit of the caller, or nil: its outcome
 // is set when request returns. The caller has set gathering.
 func (l *lane[K, R]) request(own *call[K, R]) {
@@ -183,15 +235,8 @@ func (l *lane[K, R]) request(own *call[K, R]) {
 		return
 	}
 	b.sumUp()
-	ctx := b.calls[0].ctx
-	if ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
-	err := l.combiner.options.Add(ctx, b.sums)
-	l.mu.Lock()
-	l.inFlight--
-	l.continueQueue()
-	l.mu.Unlock()
+	err := l.combiner.options.Add(withoutEnd(b.calls[0].ctx), b.sums)
+	l.finishRequest()
 	b.finish(own, err)
 	l.combiner.batches.Put(b)
 }
@@ -247,6 +292,11 @@ type batch[K comparable, R any] struct {
 
 // sumUp adds the hits up by window, and tells each hit what comes before it.
 func (b *batch[K, R]) sumUp() {
+	if len(b.calls) == 1 { // which is faster without the index
+		p := b.calls[0]
+		b.sums, b.at = append(b.sums, Sum[K, R]{Key: p.key, N: p.increment}), append(b.at, 0)
+		return
+	}
 	for _, p := range b.calls {
 		i, ok := b.index[p.key]
 		if !ok {
@@ -272,8 +322,10 @@ func (b *batch[K, R]) finish(own *call[K, R], err error) {
 			p.done <- struct{}{}
 		}
 	}
+	if len(b.calls) > 1 {
+		clear(b.index)
+	}
 	clear(b.calls)
 	clear(b.sums)
-	clear(b.index)
 	b.calls, b.at, b.sums = b.calls[:0], b.at[:0], b.sums[:0]
 }
