@@ -121,11 +121,18 @@ func (b *Backend) addTogether(ctx context.Context, sums []sum) error {
 		return err
 	}
 	keys := make([]string, len(sums))
-	args := append(make([]string, 0, 4+2*len(sums)), now, b.aligned(), b.grace(), newID())
+	args := append(make([]string, 0, 16), now, b.aligned(), b.grace(), newID())
 	for i := range sums {
 		s := &sums[i]
 		keys[i] = b.name(s.Key.key)
+		last := i == len(sums)-1
+		if !last && sums[i+1].Key.scale == s.Key.scale && sums[i+1].N == s.N {
+			continue
+		}
 		args = append(args, strconv.FormatInt(s.Key.scale.Microseconds(), 10), strconv.FormatUint(min(s.N, MaxCount+1), 10))
+		if !last {
+			args = append(args, strconv.Itoa(i+1))
+		}
 	}
 	response, err := b.run(ctx, hitScript, keys, args)
 	if err != nil {

@@ -47,7 +47,11 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	numbers := []int64{time.Now().UnixMicro()}
+	args = args[4:]
 	for i, key := range keys {
+		if len(args) > 2 && args[2] == strconv.Itoa(i) {
+			args = args[3:]
+		}
 		if key == c.broken && len(keys) == 1 {
 			return nil, errBroken
 		}
@@ -55,8 +59,8 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 			numbers = append(numbers, -1, 0, 0)
 			continue
 		}
-		name := key + " " + args[2*i+4]
-		n, _ := strconv.ParseInt(args[2*i+5], 10, 64)
+		name := key + " " + args[0]
+		n, _ := strconv.ParseInt(args[1], 10, 64)
 		numbers = append(numbers, c.counts[name], numbers[0], 7)
 		c.counts[name] = min(c.counts[name]+n, MaxCount+1)
 	}

@@ -1,5 +1,6 @@
 -- KEYS: the hash of each hit. ARGV: time or '', aligned, grace, ID of windows that open, and then scale
--- and increment of each hit.
+-- and increment of the hits up to the key with the index that follows, or up to the last key if none
+-- follows.
 -- Adds to the active windows, or opens windows. Returns the time, and for each hit the count before
 -- it, start and ID of its window. If something is wrong with one of several windows, its count is -1,
 -- and nothing was added to it.

@@ -10,11 +10,16 @@ local function addOrOpen(key, field, increment)
 end
 
 if #KEYS == 1 then return {time, openWith(KEYS[1], ARGV[5], ARGV[6])} end
-local result = {time}
-for i = 1, #KEYS do
-  local ok, before, start, id = pcall(addOrOpen, KEYS[i], ARGV[2 * i + 3], ARGV[2 * i + 4])
-  if not ok then before, start, id = -1, 0, 0 end
-  local at = 3 * i
-  result[at - 1], result[at], result[at + 1] = before, start, id
+local result, i, arg = {time}, 1, 5
+while i <= #KEYS do
+  local scale, increment = ARGV[arg], ARGV[arg + 1]
+  for j = i, tonumber(ARGV[arg + 2]) or #KEYS do
+    local ok, before, start, id = pcall(addOrOpen, KEYS[j], scale, increment)
+    if not ok then before, start, id = -1, 0, 0 end
+    local at = 3 * j
+    result[at - 1], result[at], result[at + 1] = before, start, id
+    i = j + 1
+  end
+  arg = arg + 3
 end
 return result
