@@ -42,6 +42,7 @@ type ServerBackend[T codec.Value] struct {
 var (
 	_ Backend        = (*ServerBackend[uint64])(nil)
 	_ window.Checker = (*ServerBackend[uint64])(nil)
+	_ window.Peeker  = (*ServerBackend[uint64])(nil)
 )
 
 // defaultMaxWindows is how many windows a backend remembers.
@@ -258,6 +259,15 @@ func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Dura
 		return Window{}, false, b.failed("take", key, sent, err)
 	}
 	return w, granted, nil
+}
+
+// Peek implements [window.Peeker].
+func (b *ServerBackend[T]) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, error) {
+	w, sent, err := b.windows.Peek(ctx, key, scale, limit, n)
+	if err != nil {
+		return Window{}, b.failed("peek", key, sent, err)
+	}
+	return w, nil
 }
 
 // TakeAll implements [window.Taker]. If all windows are known and their scales are at least 2 s, it

@@ -1,6 +1,7 @@
 package throttr_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -38,7 +39,8 @@ func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
 		for _, c := range limits {
 			_, err := l.Hit(t.Context(), "k", c.scale, c.limit)
 			checked := l.Check(c.scale, c.limit)
-			require.Equal(t, err == nil, checked == nil, "%s, %d in %v: %v, but Check: %v", name, c.limit, c.scale, err, checked)
+			refused := errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrRange) // a server may also be too slow
+			require.Equal(t, refused, checked != nil, "%s, %d in %v: %v, but Check: %v", name, c.limit, c.scale, err, checked)
 			require.ErrorIs(t, b.(window.Checker).Check(60, 1), throttr.ErrScale)
 		}
 	}

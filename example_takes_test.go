@@ -197,10 +197,10 @@ func ExampleWithMaxWaiters() {
 		}
 	}
 	cancel()
-	fmt.Println(<-first)
+	fmt.Println(errors.Is(<-first, context.Canceled))
 	// Output:
 	// one waits already
-	// context canceled
+	// true
 }
 
 // A reservation of an entity is refused with a RateLimitError.

@@ -327,6 +327,8 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 		err = &DeadlineError{Key: e.Key, Scale: e.Scale, At: late.At}
 	case errors.Is(err, waiting.ErrFull):
 		err = fmt.Errorf("%w: %d callers wait for key %.64q already", ErrOverloaded, r.maxWaiters, e.Key)
+	case err != nil && err == ctx.Err(): // ctx has ended in the queue
+		err = fmt.Errorf("throttr: wait %.64q: %w", e.Key, err)
 	}
 	r.observeTakes(ctx, &t, time.Since(begun), cause, err)
 	if err != nil {

@@ -56,7 +56,8 @@ type Subject struct {
 	// algorithms, with the vectors of this one.
 	Algorithm window.Algorithm
 	// Exact is how much later than the end of a window its ExpiresAt may be, and how much longer
-	// than necessary a RetryAfter. They must not be earlier or shorter. Default: 0.
+	// than necessary a RetryAfter. They must not be earlier or shorter. With a rolling algorithm, it
+	// is also the resolution of the backend's clock. Default: 0.
 	Exact time.Duration
 	// MaxCount is the largest limit, increment and count that the backend accepts, 100 or more.
 	// Larger ones must fail with window.ErrRange; with a rolling algorithm, larger limits must.
@@ -73,6 +74,12 @@ type Subject struct {
 	// MayLose says that GiveBack may return false although the window is open, and give nothing
 	// back. It is for a backend that is a window.Taker.
 	MayLose bool
+	// RefusesInc says that an Inc which leads to a count over MaxCount fails with window.ErrRange and
+	// counts nothing. Otherwise it counts as many as the backend can, with a rolling algorithm.
+	RefusesInc bool
+	// RoundsTokens says that a token of a token bucket may take a little longer to come back than
+	// scale/limit, if that is not a whole number of nanoseconds.
+	RoundsTokens bool
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.
 	Close func()

@@ -2,6 +2,8 @@ package backendtest_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"runtime"
@@ -19,6 +21,8 @@ import (
 type rollingPlain struct {
 	algorithm window.Algorithm
 	maxLimit  uint64
+	refuses   bool          // an Inc beyond maxLimit fails
+	coarse    time.Duration // the resolution of the clock; a token takes a multiple of it
 	fault     fault
 	closed    atomic.Bool
 
@@ -59,6 +63,8 @@ const (
 	driftsAway          fault = "times are rounded down to a millisecond"
 	keepsEverything     fault = "nothing comes back before a scale without hits"
 	wrapsRolling        fault = "the largest numbers wrap around"
+	joinsRollingNames   fault = "key and scale are concatenated, if the algorithm is a rolling one"
+	joinsRollingScales  fault = "scale and key are concatenated, if the algorithm is a rolling one"
 	sharesRollingScales fault = "scales share what is counted"
 	cutsRollingKeys     fault = "keys are cut at 255 bytes, if the algorithm is a rolling one"
 	setAddsRolling      fault = "Set adds to what was counted"
@@ -82,12 +88,26 @@ const (
 	peekForgetsRetry    fault = "Peek returns no RetryAfter"
 	acceptsRollingLimit fault = "limits over the largest are accepted"
 	forgetsErrRange     fault = "Check knows no largest limit"
+	keepsPending        fault = "hits of a limit that is not known are never forgotten"
+	wholeNanoseconds    fault = "a token takes a whole number of nanoseconds"
+	overfills           fault = "a bucket holds more tokens after a long time"
+	sameTokens          fault = "with another limit, as many tokens are lacking as before"
+	newLimitForgets     fault = "with another limit, nothing is counted"
+	wrapsSums           fault = "the sum of count and increment wraps around"
+	roundsWeights       fault = "counts are floating-point numbers"
+	weighsOlder         fault = "hits of two windows before count like those of the one before"
+	alignsElsewhere     fault = "windows begin at multiples of the scale since some minute"
+	retriesAtScale      fault = "RetryAfter of a hit over the limit is the scale"
+	retriesNow          fault = "RetryAfter of a hit of 0 is 0"
+	savesTime           fault = "hits less than a microsecond apart are at the same time"
+	incSaturates        fault = "Inc beyond the largest count counts as many as fit, although it should fail"
 )
 
 // rollingHits is what a window of rollingPlain remembers.
 type rollingHits struct {
 	number int64
-	limit  uint64 // of the last call that named one; 0: none yet
+	limit  uint64 // of a token bucket: of the last call that named one; 0: none yet
+	last   uint64 // limit of the last hit
 	hits   []rollingHit
 	full   *big.Rat // when a token bucket is full, in nanoseconds; nil if the limit is not known
 	given  *big.Rat // how many nanoseconds were given back
@@ -95,12 +115,12 @@ type rollingHits struct {
 
 // rollingHit is hits of n at a time.
 type rollingHit struct {
-	id    int64
-	at, n int64
+	id, at int64
+	n      uint64
 }
 
 func newRollingPlain(now func() time.Time, a window.Algorithm, f fault) *rollingPlain {
-	return &rollingPlain{mu: clockMutex{clock: now}, algorithm: a, fault: f, maxLimit: 1 << 40, windows: map[plainID]*rollingHits{}, takes: map[int64]rollingTake{}}
+	return &rollingPlain{mu: clockMutex{clock: now}, algorithm: a, fault: f, maxLimit: 1 << 63, windows: map[plainID]*rollingHits{}, takes: map[int64]rollingTake{}}
 }
 
 func (p *rollingPlain) is(f fault) bool { return p.fault == f }
@@ -130,8 +150,13 @@ func (p *rollingPlain) id(key string, scale time.Duration) plainID {
 	if p.is(cutsRollingKeys) {
 		key = key[:min(len(key), 255)]
 	}
-	if p.is(sharesRollingScales) {
+	switch p.fault {
+	case sharesRollingScales:
 		scale = time.Minute
+	case joinsRollingNames:
+		key, scale = fmt.Sprint(key, scale.Milliseconds()), time.Minute
+	case joinsRollingScales:
+		key, scale = fmt.Sprint(scale.Milliseconds())+key, time.Minute
 	}
 	return plainID{key, scale}
 }
@@ -151,13 +176,20 @@ func (p *rollingPlain) copyOf(id plainID) *rollingHits {
 }
 
 // each returns in how many nanoseconds n of limit tokens come back.
-func (p *rollingPlain) each(scale time.Duration, limit uint64, n int64) *big.Rat {
+func (p *rollingPlain) each(scale time.Duration, limit, n uint64) *big.Rat {
 	r := new(big.Rat).SetFrac(big.NewInt(int64(scale)), new(big.Int).SetUint64(limit))
-	if p.is(driftsAway) {
+	switch {
+	case p.is(driftsAway):
 		f, _ := r.Float64()
 		r.SetInt64(int64(f) / 1e6 * 1e6)
+	case p.is(wholeNanoseconds):
+		r.SetUint64(p.up(r))
+	case p.coarse > 0: // rounded up to a part
+		parts := new(big.Rat).SetFrac64(1<<20, int64(p.coarse))
+		r.SetUint64(p.up(r.Mul(r, parts)))
+		r.Quo(r, parts)
 	}
-	return r.Mul(r, new(big.Rat).SetInt64(n))
+	return r.Mul(r, new(big.Rat).SetUint64(n))
 }
 
 // know tells a token bucket its limit.
@@ -165,8 +197,17 @@ func (h *rollingHits) know(p *rollingPlain, scale time.Duration, limit uint64) {
 	if limit == 0 || p.algorithm != window.TokenBucket {
 		return
 	}
+	if h.full != nil && p.is(sameTokens) {
+		at := new(big.Rat).SetInt64(p.mu.now.UnixNano())
+		left := new(big.Rat).Sub(h.full, at)
+		left.Quo(left.Mul(left, p.each(scale, limit, 1)), p.each(scale, h.limit, 1))
+		h.full = at.Add(at, left)
+	}
+	count, _ := h.count(p, scale, p.mu.now.UnixNano())
 	if h.limit = limit; h.full == nil {
-		h.full = new(big.Rat)
+		if h.full = new(big.Rat); count == 0 && !p.is(keepsPending) {
+			h.hits = nil
+		}
 		for _, hit := range h.hits {
 			h.fill(p, scale, hit)
 		}
@@ -177,6 +218,9 @@ func (h *rollingHits) know(p *rollingPlain, scale time.Duration, limit uint64) {
 // fill takes the tokens of a hit.
 func (h *rollingHits) fill(p *rollingPlain, scale time.Duration, hit rollingHit) {
 	at := new(big.Rat).SetInt64(hit.at)
+	if p.is(overfills) {
+		at.SetInt64(hit.at - int64(scale))
+	}
 	if h.full.Cmp(at) > 0 {
 		at = h.full
 	}
@@ -185,32 +229,36 @@ func (h *rollingHits) fill(p *rollingPlain, scale time.Duration, hit rollingHit)
 
 // count returns the count at a time, and when it is 0.
 func (h *rollingHits) count(p *rollingPlain, scale time.Duration, now int64) (n uint64, end int64) {
-	s := int64(scale)
+	s, offset := int64(scale), int64(0)
+	if p.is(alignsElsewhere) {
+		offset = int64(time.Minute)
+	}
 	if p.algorithm == window.TokenBucket && h.limit > 0 {
 		left := new(big.Rat).Sub(h.full, new(big.Rat).SetInt64(now))
 		if left.Sign() <= 0 {
 			return 0, now
 		}
 		level := new(big.Rat).Quo(left, p.each(scale, h.limit, 1))
-		return p.round(level), now + int64(p.up(left))
+		return p.round(level), now + p.tick(int64(p.up(left)))
 	}
-	var previous, present, all int64
+	var previous, present, all uint64
+	bucket := (now - offset) / s
 	for _, hit := range h.hits {
-		switch b := hit.at / s; {
+		switch b := (hit.at - offset) / s; {
 		case hit.n == 0:
-		case p.algorithm == window.Sliding && b == now/s:
+		case p.algorithm == window.Sliding && b == bucket:
 			present += hit.n
-			end = (b + 2) * s
-		case p.algorithm == window.Sliding && b == now/s-1:
+			end = (b+2)*s + offset
+		case p.algorithm == window.Sliding && (b == bucket-1 || p.is(weighsOlder)):
 			previous += hit.n
-			end = max(end, (b+2)*s)
+			end = max(end, (b+2)*s+offset)
 		case p.algorithm != window.Sliding && now-hit.at < s:
 			all += hit.n
 			end = hit.at + s
 		}
 	}
 	if p.is(keepsEverything) && end > now {
-		return uint64(previous + present + all), end
+		return previous + present + all, end
 	}
 	if p.is(isFixed) {
 		all = 0
@@ -219,16 +267,28 @@ func (h *rollingHits) count(p *rollingPlain, scale time.Duration, now int64) (n 
 				all += hit.n
 			}
 		}
-		return uint64(all), (now/s + 1) * s
+		return all, (now/s + 1) * s
 	}
-	weighted := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(previous), big.NewInt(s-now%s)), big.NewInt(s))
-	return p.round(weighted) + uint64(present+all), end
+	weighted := new(big.Rat).SetFrac64(s-(now-offset)%s, s)
+	if p.is(roundsWeights) {
+		part, _ := weighted.Float64()
+		return uint64(math.Ceil(float64(previous)*part)) + present + all, end
+	}
+	return p.round(weighted.Mul(weighted, new(big.Rat).SetUint64(previous))) + present + all, end
 }
 
 // up rounds up to a whole number.
 func (p *rollingPlain) up(r *big.Rat) uint64 {
 	n := new(big.Int).Add(r.Num(), r.Denom())
 	return n.Quo(n.Sub(n, big.NewInt(1)), r.Denom()).Uint64()
+}
+
+// tick rounds a time up to the resolution of the clock.
+func (p *rollingPlain) tick(t int64) int64 {
+	if c := int64(p.coarse); c > 0 {
+		t = (t + c - 1) / c * c
+	}
+	return t
 }
 
 // round rounds a count.
@@ -257,6 +317,8 @@ func (h *rollingHits) fits(p *rollingPlain, scale time.Duration, now int64, limi
 		return n <= limit && count < limit || n == 0 && count <= limit
 	case p.is(wrapsRolling):
 		return uint32(count+n) <= uint32(limit)
+	case p.is(wrapsSums):
+		return count+n <= limit
 	}
 	return n <= limit && count <= limit-n
 }
@@ -266,8 +328,10 @@ func (h *rollingHits) retry(p *rollingPlain, scale time.Duration, now int64, lim
 	count, end := h.count(p, scale, now)
 	left := time.Duration(end - now)
 	switch {
-	case count == 0:
+	case count == 0 || n > limit && p.is(retriesAtScale):
 		return scale
+	case n == 0 && p.is(retriesNow):
+		return 0
 	case n > limit || p.is(retriesAtEnd):
 		return left
 	}
@@ -291,7 +355,7 @@ func (h *rollingHits) retry(p *rollingPlain, scale time.Duration, now int64, lim
 	case forgetsRetry:
 		return 0
 	}
-	return time.Duration(upper)
+	return time.Duration(p.tick(upper))
 }
 
 // state returns the window at a time.
@@ -310,9 +374,12 @@ func (h *rollingHits) state(p *rollingPlain, scale time.Duration, now int64) (w 
 func (p *rollingPlain) add(h *rollingHits, id plainID, n uint64) int64 {
 	p.last++
 	p.windows[id] = h
-	hit := rollingHit{id: p.last, at: p.mu.now.UnixNano(), n: int64(min(n, 1<<40))}
-	if p.is(driftsAway) {
+	hit := rollingHit{id: p.last, at: p.mu.now.UnixNano(), n: n}
+	switch {
+	case p.is(driftsAway):
 		hit.at = hit.at / 1e6 * 1e6
+	case p.is(savesTime):
+		hit.at = hit.at / 1e3 * 1e3
 	}
 	if h.limit > 0 {
 		h.fill(p, id.scale, hit)
@@ -344,6 +411,10 @@ func (p *rollingPlain) take(limits []window.Limit, windows []window.Window) (gra
 	for i, l := range limits {
 		id, now := p.id(l.Key, l.Scale), p.mu.now.UnixNano()
 		h := p.copyOf(id)
+		if p.is(newLimitForgets) && h.last > 0 && h.last != l.Limit {
+			delete(p.windows, id)
+			h = p.copyOf(id)
+		}
 		h.know(p, l.Scale, l.Limit)
 		n := window.Total(limits, i)
 		if p.is(checksEachRolling) {
@@ -389,6 +460,7 @@ func (p *rollingPlain) take(limits []window.Limit, windows []window.Window) (gra
 		id, takeID := p.id(l.Key, l.Scale), int64(0)
 		if h := p.copyOf(id); l.N > 0 || p.is(zeroOpensRolling) {
 			h.know(p, l.Scale, l.Limit)
+			h.last = l.Limit
 			takeID = p.add(h, id, l.N+map[bool]uint64{true: 1}[p.is(zeroOpensRolling) && l.N == 0])
 		}
 		windows[i].ID = takeID
@@ -445,18 +517,26 @@ func (p *rollingPlain) Peek(ctx context.Context, key string, scale time.Duration
 }
 
 func (p *rollingPlain) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (window.Window, error) {
-	return p.change(ctx, key, scale, func(id plainID, h *rollingHits) {
+	full := false
+	w, err := p.change(ctx, key, scale, func(id plainID, h *rollingHits) {
 		count, _ := h.count(p, scale, p.mu.now.UnixNano())
+		if full = p.refuses && !p.is(incSaturates) && n > p.maxLimit-min(count, p.maxLimit); full {
+			return
+		}
 		if p.is(incIsHit) {
 			n = min(n, 1)
 		}
 		if count == 0 {
 			*h = rollingHits{number: h.number, given: new(big.Rat)}
 		}
-		if n > 0 {
+		if n = min(n, p.maxLimit-min(count, p.maxLimit)); n > 0 {
 			p.add(h, id, n)
 		}
 	})
+	if full {
+		return window.Window{}, window.ErrRange
+	}
+	return w, err
 }
 
 func (p *rollingPlain) Set(ctx context.Context, key string, scale time.Duration, n uint64) (window.Window, error) {
@@ -538,7 +618,7 @@ func (p *rollingPlain) GiveBack(ctx context.Context, key string, scale time.Dura
 	}
 	if take := p.takes[takeID]; h.limit > 0 && (take.window == h.number || p.is(backToAny)) {
 		p.windows[id] = h
-		return h.giveTokensBack(p, scale, now, take.full, int64(n)), nil
+		return h.giveTokensBack(p, scale, now, take.full, n), nil
 	}
 	i := slices.IndexFunc(h.hits, func(hit rollingHit) bool { return hit.id == takeID || p.is(backToAny) })
 	if i < 0 {
@@ -551,13 +631,13 @@ func (p *rollingPlain) GiveBack(ctx context.Context, key string, scale time.Dura
 	case p.algorithm == window.SlidingLog && now-hit.at >= int64(scale):
 		return false, nil
 	}
-	hit.n = max(0, hit.n-int64(n))
+	hit.n -= min(hit.n, n)
 	p.windows[id] = h
 	return true, nil
 }
 
 // giveTokensBack gives n tokens of a take back.
-func (h *rollingHits) giveTokensBack(p *rollingPlain, scale time.Duration, now int64, full *big.Rat, n int64) bool {
+func (h *rollingHits) giveTokensBack(p *rollingPlain, scale time.Duration, now int64, full *big.Rat, n uint64) bool {
 	present := new(big.Rat).SetInt64(now)
 	if full == nil || h.full.Cmp(present) <= 0 {
 		return false
@@ -581,7 +661,8 @@ func startRolling(a window.Algorithm, f fault) func(*testing.T) backendtest.Subj
 	return func(*testing.T) backendtest.Subject {
 		clock := backendtest.NewClock()
 		p := newRollingPlain(clock.Now, a, f)
-		return backendtest.Subject{Backend: p, Clock: clock, Algorithm: a, MaxCount: p.maxLimit}
+		p.refuses = f == incSaturates
+		return backendtest.Subject{Backend: p, Clock: clock, Algorithm: a, MaxCount: p.maxLimit, RefusesInc: p.refuses}
 	}
 }
 
@@ -590,6 +671,23 @@ var rollingAlgorithms = []window.Algorithm{window.TokenBucket, window.Sliding, w
 func TestCorrectRollingBackendsPass(t *testing.T) {
 	for _, a := range rollingAlgorithms {
 		t.Run(a.String(), func(t *testing.T) { backendtest.Run(t, startRolling(a, none)) })
+	}
+}
+
+// TestBoundedRollingBackendsPass has a backend with small counts, long scales and a coarse clock.
+func TestBoundedRollingBackendsPass(t *testing.T) {
+	for _, a := range rollingAlgorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			backendtest.Run(t, func(*testing.T) backendtest.Subject {
+				clock, coarse := backendtest.NewClock(), time.Microsecond
+				p := newRollingPlain(func() time.Time { return clock.Now().Truncate(coarse) }, a, none)
+				p.maxLimit, p.refuses, p.coarse = 200, true, coarse
+				return backendtest.Subject{
+					Backend: p, Clock: clock, Algorithm: a, MaxCount: p.maxLimit, RefusesInc: true,
+					Exact: coarse, RoundsTokens: true, MinScale: time.Second,
+				}
+			})
+		})
 	}
 }
 
@@ -613,20 +711,25 @@ func TestRollingFaultsAreFound(t *testing.T) {
 		{"rolling: vectors", rollingAlgorithms, []fault{
 			refusedHitCounts, retriesEarly, retriesLate, retriesAtEnd, retriesOfOne, forgetsRetry, forgetsRefused, grantsOneMore, refusesTheLast,
 			endsLateRolling, setAddsRolling, setZeroKeeps, resetKeeps, incIsHit, zeroOpensRolling, backNothing, backTwice, backNever,
+			grantsEarly, sharesRollingScales, newLimitForgets, retriesAtScale, retriesNow, peekTakes, peekForgetsRetry,
 		}},
-		{"rolling: vectors", bucket, []fault{driftsAway, roundsCountsDown, backAll}},
-		{"rolling: vectors", sliding, []fault{roundsCountsDown, keepsEverything, isFixed}},
-		{"rolling: vectors", log, []fault{isFixed}},
+		{"rolling: vectors", bucket, []fault{
+			driftsAway, roundsCountsDown, backAll, keepsPending, wholeNanoseconds, overfills, sameTokens, wrapsRolling, wrapsSums,
+		}},
+		{"rolling: vectors", sliding, []fault{
+			roundsCountsDown, keepsEverything, isFixed, weighsOlder, alignsElsewhere, roundsWeights, wrapsRolling, wrapsSums,
+		}},
+		{"rolling: vectors", log, []fault{isFixed, savesTime, backToAny}},
 		{"rolling: a hit that is refused changes nothing", rollingAlgorithms, []fault{refusedHitCounts, refusedHitOpens, forgetsRetry, forgetsRefused, zeroOpensRolling}},
-		{"rolling: a caller who waits RetryAfter is admitted", rollingAlgorithms, []fault{retriesEarly, retriesLate, retriesOfOne}},
+		{"rolling: a caller who waits RetryAfter is admitted", rollingAlgorithms, []fault{retriesEarly, retriesLate, retriesOfOne, grantsEarly}},
 		{"rolling: a caller who waits RetryAfter is admitted", bucket, []fault{retriesAtEnd}},
 		{"rolling: the limit holds in every interval", rollingAlgorithms, []fault{grantsOneMore}},
 		{"rolling: the limit holds in every interval", bucket, []fault{driftsAway}},
 		{"rolling: the limit holds in every interval", sliding, []fault{isFixed}},
 		{"rolling: the limit holds in every interval", log, []fault{isFixed}},
-		{"rolling: keys and scales are independent", rollingAlgorithms, []fault{sharesRollingScales, cutsRollingKeys}},
+		{"rolling: keys and scales are independent", rollingAlgorithms, []fault{sharesRollingScales, joinsRollingNames, joinsRollingScales, cutsRollingKeys}},
 		{"rolling: Set, Reset and Delete forget what was counted", rollingAlgorithms, []fault{setAddsRolling, setZeroKeeps, resetKeeps, incIsHit}},
-		{"rolling: numbers can be large", rollingAlgorithms, []fault{wrapsRolling}},
+		{"rolling: numbers can be large", rollingAlgorithms, []fault{wrapsRolling, wrapsSums, incSaturates}},
 		{"rolling: a limit over MaxCount is refused with window.ErrRange", rollingAlgorithms, []fault{acceptsRollingLimit, forgetsErrRange}},
 		{"rolling: concurrent hits are granted up to the limit", rollingAlgorithms, []fault{decidesSlowly, grantsOneMore, refusesTheLast}},
 		{"rolling: concurrent calls of all methods leave nothing behind", rollingAlgorithms, []fault{sharesRollingScales}},

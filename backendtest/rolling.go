@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -238,7 +239,10 @@ func (c rolling) checkIntervals(grants []grant, scale time.Duration, limit uint6
 func testRollingIndependence(c rolling) {
 	long := strings.Repeat("k", 5000)
 	keys := []string{"", "a", "A", "a:1", "a1", "0a", "\xff", "\xfe", "{a}", strings.Repeat("k", 256), long, long + "1", "1" + long}
-	scales := []time.Duration{c.stretch(time.Second), c.stretch(10 * time.Second), c.stretch(11 * time.Second), c.stretch(time.Minute)}
+	var scales []time.Duration
+	for _, s := range []time.Duration{1, 2, 10, 12, 60} { // of 1 and 10, and 2 and 12, simple concatenation gives equal names
+		scales = append(scales, c.stretch(s*time.Second))
+	}
 	for _, check := range []bool{false, true} {
 		n := uint64(0)
 		for _, key := range keys {
@@ -311,14 +315,20 @@ func testRollingLargest(c rolling) {
 	if w := c.hit("k", scale, largest, half); w.Refused {
 		c.Errorf("a second hit of half of the largest limit returns %+v", w)
 	}
-	if w := c.hit("k", scale, largest, half); !w.Refused {
-		c.Errorf("a third hit of half of the largest limit returns %+v", w)
+	for _, n := range []uint64{half, largest} {
+		if w := c.hit("k", scale, largest, n); !w.Refused {
+			c.Errorf("then, a hit of %d of %d returns %+v", n, largest, w)
+		}
 	}
 	if w := c.hit("none", scale, 5, largest); !w.Refused || w.Count != 0 {
 		c.Errorf("a hit of the largest number of 5 returns %+v", w)
 	}
 	for range 2 {
-		c.inc("k", scale, largest)
+		if !c.RefusesInc {
+			c.inc("k", scale, largest)
+		} else if _, err := c.Backend.Inc(c.Context(), "k", scale, largest); !errors.Is(err, window.ErrRange) {
+			c.Errorf("Inc of %d beyond the largest count returns error %v, want window.ErrRange", largest, err)
+		}
 		if w := c.get("k", scale); w.Count < half || w.Left <= 0 {
 			c.Errorf("after Inc of the largest number the window is %+v", w)
 		}

@@ -227,7 +227,7 @@ func (w *rollingWindow) step(c rolling, random *rand.Rand, key string, scale tim
 	}
 	count, end := w.state.count(now)
 	c.state(got, count)
-	c.left(got, max(0, time.Duration(end-now)*time.Duration(min(count, 1))))
+	c.left(got, max(0, time.Duration(end-now)*time.Duration(min(count, 1))), 1)
 	return forgotten
 }
 

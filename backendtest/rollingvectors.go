@@ -12,22 +12,28 @@ import (
 var rollingJSON embed.FS
 
 // rollingVector is a sequence of calls on a virtual clock, whose results were worked out by hand.
-// It starts at a multiple of the scale.
+// It starts at a multiple of the scale of its first step.
 type rollingVector struct {
-	Name  string
-	Steps []rollingStep
+	Name string
+	Why  string // the arithmetic, in words
+	// ExactTokens says that the vector needs a token bucket in which a token takes exactly
+	// scale/limit: see Subject.RoundsTokens.
+	ExactTokens bool `json:"exact_tokens"`
+	Steps       []rollingStep
 }
 
-// rollingStep is a call. Times are relative to the start of the vector, or to the call.
+// rollingStep is a call. Times are relative to the start of the vector, or to the call. They are
+// rounded up to a nanosecond.
 type rollingStep struct {
 	T       duration
-	Op      string // hit, take, inc, set, get, reset or give_back
+	Op      string // hit, take, peek, inc, set, get, reset or give_back
+	Key     string
 	Scale   duration
 	Limit   uint64
 	N       uint64 // the increment or count
-	Granted bool   // of a hit or take; what give_back returns
+	Granted bool   // of a hit, take or peek; what give_back returns
 	Count   uint64
-	Retry   duration  // the RetryAfter of a hit or take that is refused
+	Retry   duration  // the RetryAfter of a hit, take or peek that is refused
 	Left    *duration // of the window; 0 if there is none; missing if the algorithm leaves it open
 	As      string    // the name of a take, for give_back
 	Of      string    // the name of the take that give_back gives back to
@@ -66,67 +72,114 @@ func testRollingVectors(c rolling) {
 		c.Fatal(err)
 	}
 	for _, v := range vectors {
-		v.replay(c)
+		if unit, ok := v.unit(c); ok {
+			(&replay{c, v, unit, map[string]int64{}}).run()
+		}
 	}
 }
 
-func (v rollingVector) replay(c rolling) {
-	scale := c.stretch(time.Duration(v.Steps[0].Scale))
-	now := c.Clock.Now()
-	c.Clock.Advance(window.Aligned.Start(now, scale).Add(scale).Sub(now))
-	start, ids := c.Clock.Now(), map[string]int64{}
-	for i, s := range v.Steps {
-		c.Clock.Advance(start.Add(c.stretch(time.Duration(s.T))).Sub(c.Clock.Now()))
-		if !v.step(c, s, ids) {
+// unit returns how long a nanosecond of the vector takes: more for backends with a long MinScale, or if
+// the vector is finer than the resolution of the backend's clock. It returns false if the backend can't
+// replay the vector.
+func (v rollingVector) unit(c rolling) (unit time.Duration, ok bool) {
+	unit = c.stretch(1)
+	for _, s := range v.Steps {
+		if c.bounded(max(s.Limit, s.N)) < max(s.Limit, s.N) {
+			return 0, false
+		}
+		if c.Exact > 0 && time.Duration(s.T)*unit%c.Exact != 0 {
+			unit *= c.Exact
+		}
+	}
+	return unit, !v.ExactTokens || !c.RoundsTokens
+}
+
+// replay makes the calls of a vector.
+type replay struct {
+	rolling
+	vector rollingVector
+	unit   time.Duration    // a nanosecond of the vector
+	ids    map[string]int64 // of takes, by their names
+}
+
+func (r *replay) run() {
+	scale := time.Duration(r.vector.Steps[0].Scale) * r.unit
+	now := r.Clock.Now()
+	r.Clock.Advance(window.Aligned.Start(now, scale).Add(scale).Sub(now))
+	start := r.Clock.Now()
+	for i, s := range r.vector.Steps {
+		r.Clock.Advance(start.Add(time.Duration(s.T) * r.unit).Sub(r.Clock.Now()))
+		if !r.step(s) {
 			return
 		}
-		if c.Failed() {
-			c.Fatalf("vector %q, step %d: %+v", v.Name, i+1, s)
+		if r.Failed() {
+			r.Fatalf("vector %q, step %d: %+v\n%s", r.vector.Name, i+1, s, r.vector.Why)
 		}
 	}
 }
 
 // step makes the call of a step. It returns false if the rest of the vector can't be replayed.
-func (v rollingVector) step(c rolling, s rollingStep, ids map[string]int64) bool {
+func (r *replay) step(s rollingStep) bool {
 	var w window.Window
-	scale := c.stretch(time.Duration(s.Scale))
+	key, scale := r.vector.Name+s.Key, time.Duration(s.Scale)*r.unit
 	switch s.Op {
-	case "hit", "take":
-		if c.taker == nil || s.Op == "hit" {
-			w = c.hit(v.Name, scale, s.Limit, s.N)
+	case "hit":
+		w = r.hit(key, scale, s.Limit, s.N)
+	case "take":
+		if r.taker == nil {
+			w = r.hit(key, scale, s.Limit, s.N)
 		} else {
-			w, _ = c.take(v.Name, scale, s.Limit, s.N)
+			w, _ = r.take(key, scale, s.Limit, s.N)
 		}
-		if s.As != "" {
-			ids[s.As] = w.ID
+		r.ids[s.As] = w.ID
+	case "peek":
+		var ok bool
+		if w, ok = r.peek(key, scale, s.Limit, s.N); !ok {
+			return true
 		}
-		c.decided(w, s.Granted, c.stretch(time.Duration(s.Retry)))
 	case "inc":
-		w = c.inc(v.Name, scale, s.N)
+		w = r.inc(key, scale, s.N)
 	case "set":
-		w = c.set(v.Name, scale, s.N)
+		w = r.set(key, scale, s.N)
 	case "get":
-		w = c.get(v.Name, scale)
+		w = r.get(key, scale)
 	case "reset":
-		c.reset(v.Name, scale)
+		r.reset(key, scale)
 		return true
 	case "give_back":
-		return c.taker != nil && c.giveBack(v.Name, scale, ids[s.Of], s.N, s.Granted) == s.Granted
+		return r.taker != nil && r.giveBack(key, scale, r.ids[s.Of], s.N, s.Granted) == s.Granted
 	default:
-		c.Fatalf("unknown op in %+v", s)
+		r.Fatalf("unknown op in %+v", s)
+	}
+	if s.Limit > 0 || s.Op == "hit" {
+		r.decided(w, s.Granted, time.Duration(s.Retry)*r.unit, r.unit)
 	}
 	if w.Count != s.Count {
-		c.Errorf("Count is %d, want %d", w.Count, s.Count)
+		r.Errorf("Count is %d, want %d", w.Count, s.Count)
 	}
 	if s.Left != nil {
-		c.left(w, c.stretch(time.Duration(*s.Left)))
+		r.left(w, time.Duration(*s.Left)*r.unit, r.unit)
 	}
 	return true
 }
 
+// peek calls Peek. It returns false if the backend does not have it.
+func (c rolling) peek(key string, scale time.Duration, limit, n uint64) (w window.Window, ok bool) {
+	c.Helper()
+	peeker, ok := c.Backend.(window.Peeker)
+	if !ok {
+		return w, false
+	}
+	w, err := peeker.Peek(c.Context(), key, scale, limit, n)
+	if err != nil {
+		c.Fatalf("Peek(%q, %v, %d, %d): %v", key, scale, limit, n, err)
+	}
+	return w, true
+}
+
 // decided fails the test unless w is that of a hit that is granted, or refused until retry from
-// now.
-func (c rolling) decided(w window.Window, granted bool, retry time.Duration) {
+// now, which was rounded up to a unit.
+func (c rolling) decided(w window.Window, granted bool, retry, unit time.Duration) {
 	c.Helper()
 	if w.Refused == granted {
 		c.Errorf("Refused is %v, want %v: %+v", w.Refused, !granted, w)
@@ -134,15 +187,16 @@ func (c rolling) decided(w window.Window, granted bool, retry time.Duration) {
 	if granted {
 		retry = 0
 	}
-	if w.RetryAfter < retry || w.RetryAfter > retry+c.slack(retry) {
+	if !c.lasts(w.RetryAfter, retry, unit) {
 		c.Errorf("RetryAfter is %v, want %v", w.RetryAfter, retry)
 	}
 }
 
-// left fails the test unless w is active for d, or not at all if d is 0.
-func (c rolling) left(w window.Window, d time.Duration) {
+// left fails the test unless w is active for d, which was rounded up to a unit, or not at all if d
+// is 0.
+func (c rolling) left(w window.Window, d, unit time.Duration) {
 	c.Helper()
-	if w.Left < d || w.Left > d+c.slack(d) {
+	if !c.lasts(w.Left, d, unit) {
 		c.Errorf("Left is %v, want %v", w.Left, d)
 	}
 	switch {
@@ -153,10 +207,11 @@ func (c rolling) left(w window.Window, d time.Duration) {
 	}
 }
 
-// slack returns by how much a duration may be larger than want.
-func (c rolling) slack(want time.Duration) time.Duration {
+// lasts reports whether got is a duration that is want if it is rounded up to a unit, or up to Exact
+// longer.
+func (c rolling) lasts(got, want, unit time.Duration) bool {
 	if want == 0 {
-		return 0
+		return got == 0
 	}
-	return c.Exact
+	return got > want-unit && got <= want+c.Exact
 }

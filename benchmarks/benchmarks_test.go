@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"testing"
@@ -16,6 +17,15 @@ import (
 
 	"github.com/throttr-go/throttr/internal/load"
 )
+
+// TestMain is a process that hits a shared key if it has a task.
+func TestMain(m *testing.M) {
+	if os.Getenv(taskVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // serve starts servers that end with the test.
 func serve(t *testing.T) *servers {
@@ -60,7 +70,7 @@ func TestContendersIncreaseEachKey(t *testing.T) {
 func TestContendersAreMeasured(t *testing.T) {
 	s := serve(t)
 	p := plan{duration: 100 * time.Millisecond}
-	r := &results{plan: p, loads: map[measurement][]load.Result{}, redisCPU: map[measurement][]float64{}}
+	r := newResults(p)
 	for _, w := range []workload{increase, hit, embedded} {
 		for range 2 {
 			require.NoError(t, r.compare(t.Context(), s, w, 10, 2))
@@ -75,7 +85,7 @@ func TestContendersAreMeasured(t *testing.T) {
 
 func TestSparseKeysAreMeasured(t *testing.T) {
 	s := serve(t)
-	r := &results{plan: plan{sparse: 500 * time.Millisecond, sparseKeys: []int{300}}, loads: map[measurement][]load.Result{}, redisCPU: map[measurement][]float64{}}
+	r := newResults(plan{sparse: 500 * time.Millisecond, sparseKeys: []int{300}})
 	for _, c := range r.plan.comparisons(s) {
 		if c.workload == load.Sparse {
 			require.NoError(t, r.bench(t.Context(), s, c))
@@ -91,14 +101,12 @@ func TestSparseKeysAreMeasured(t *testing.T) {
 
 // invented returns results with figures that were not measured.
 func invented(perSecond func(m measurement, round int) float64) *results {
-	r := &results{
-		plan: full, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{}, redisCPU: map[measurement][]float64{},
-	}
+	r := newResults(full)
 	r.versions = []string{"a machine"}
 	set := func(m measurement) {
 		for round := range 3 {
 			r.loads[m] = append(r.loads[m], load.Result{
-				PerSecond: perSecond(m, round), P50: time.Microsecond, P99: 12345 * time.Nanosecond, CPUPerOperation: 1500, AllocsPerOperation: 0.004,
+				PerSecond: perSecond(m, round), P50: time.Microsecond, P99: 12345 * time.Nanosecond, P999: time.Millisecond, CPUPerOperation: 1500, AllocsPerOperation: 0.004,
 			})
 		}
 	}
@@ -140,6 +148,16 @@ func invented(perSecond func(m measurement, round int) float64) *results {
 			set(measurement{embedded.name, c.name, n, 1})
 		}
 	}
+	for _, k := range sharings {
+		for _, c := range sharers {
+			m := c.measurement(k)
+			set(m)
+			r.redisCPU[m] = []float64{9000, 9000, 9000}
+			for round := range 3 {
+				r.shared[m] = append(r.shared[m], sharedFigures{requests: 1.234, allowed: 19.5 + float64(round)/2, used: 0.9876, over: float64(round), windows: 5, hits: 1000})
+			}
+		}
+	}
 	for _, b := range codeBenchmarks {
 		r.ratios[b.pkg+" "+b.name] = []float64{1, 1.25, 1.5}
 	}
@@ -170,6 +188,10 @@ func TestReportContainsFiguresAndClaims(t *testing.T) {
 		"| `sparse`, 5000 keys, old server: requests to open a window | ≤ 8 | 8.00 | yes |",
 		"| redis_rate | 512 | 2,000 | 1µs | 12.3µs | 1.5µs | 0.00 |",
 		"| RateLimit on throttr/memory | 2,000 | 2,000 | 0.00 | 105 |",
+		"| leases on Redis, saturated: requests per 1,000 allowed hits | ≤ 20 | 20.00 (19.50–20.50) | yes |",
+		"| leases on throttr, 1.2 times the limit: used part of the limit | ≥ 0.99 | 0.99 | **no** |",
+		"| leases on throttr: hits over the limit, in the worst of all windows | ≤ 0 | 2.00 | **no** |",
+		"| leases on Redis | 42,000 | 1µs | 12.3µs | 1ms | 1.5µs | 9µs | 1.23 | 20.00 | 98.8 % | 2 |",
 		"- a machine",
 	} {
 		require.Contains(t, b.String(), row+"\n")

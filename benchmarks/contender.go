@@ -33,6 +33,9 @@ type setup struct {
 	keys    int // number of keys that will be used
 	limit   int // of each key
 	scale   time.Duration
+
+	key     string // of a sharer
+	callers int    // the same
 }
 
 // instance is a contender that has been started.

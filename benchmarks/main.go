@@ -2,10 +2,11 @@
 // and packages that count in the process. All of them run in the same closed loop, one after
 // the other, in several rounds. A ratio compares two measurements of the same round.
 //
-//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about a quarter of an hour
-//	go -C benchmarks run . -quick   # prints results of short measurements, in about a minute
+//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about half an hour
+//	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
 //	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
+//	go -C benchmarks run . -leases   # prints those of leases, in some minutes
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
@@ -27,14 +28,16 @@ import (
 
 // plan says how much is measured.
 type plan struct {
-	rounds     int
-	duration   time.Duration // of each measurement
-	goroutines []int         // that share a client, for the charts
-	windows    []int         // numbers of windows in memory
-	filled     int           // number of keys whose memory is measured
-	sparseKeys []int         // numbers of keys that are hit seldom
-	sparse     time.Duration // of each measurement of them
-	before     string        // path of the command throttr of another version; "": there is none
+	rounds      int
+	duration    time.Duration // of each measurement
+	goroutines  []int         // that share a client, for the charts
+	windows     []int         // numbers of windows in memory
+	filled      int           // number of keys whose memory is measured
+	sparseKeys  []int         // numbers of keys that are hit seldom
+	sparse      time.Duration // of each measurement of them
+	shared      time.Duration // of each measurement of a limit that processes share
+	sharedScale time.Duration // of such limits
+	before      string        // path of the command throttr of another version; "": there is none
 }
 
 // warmup returns how long each contender runs before it is measured, to open connections and
@@ -52,21 +55,49 @@ func (p plan) estimate() time.Duration {
 		}
 		round += clients * (p.sparse + 15*time.Second + time.Duration(keys)*time.Millisecond/2)
 	}
+	round += p.estimateLeases()
 	return (time.Duration(p.rounds)*round + 30*time.Second).Round(30 * time.Second)
+}
+
+// estimateLeases returns roughly how long a round of the measurements of leases takes.
+func (p plan) estimateLeases() (round time.Duration) {
+	for _, k := range sharings {
+		for _, c := range sharers {
+			switch {
+			case !c.measured(k):
+				continue
+			case k.limited:
+				round += p.shared
+			default:
+				round += p.duration
+			}
+			round += startTime + p.warmup() + 2*p.sharedScale
+		}
+	}
+	return round
 }
 
 var (
 	full = plan{
 		rounds: 5, duration: time.Second, goroutines: []int{1, 4, 16, 64, 256, 512},
 		windows: []int{1e3, 1e5, 1e7}, filled: 1e6, sparseKeys: []int{5_000, 20_000}, sparse: 4 * time.Second,
+		shared: 4 * time.Second, sharedScale: time.Second,
 	}
 	quick = plan{
 		rounds: 1, duration: 50 * time.Millisecond, goroutines: []int{1, 64},
 		windows: []int{1e3, 1e5}, filled: 1e5, sparseKeys: []int{500}, sparse: time.Second,
+		shared: 600 * time.Millisecond, sharedScale: 200 * time.Millisecond,
 	}
 )
 
 func main() {
+	if text, ok := os.LookupEnv(taskVariable); ok {
+		if err := runTask(context.Background(), text, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "benchmarks:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	p := full
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
@@ -74,6 +105,7 @@ func main() {
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
 	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
+	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
 			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", full.estimate())
@@ -91,6 +123,8 @@ func main() {
 		action = func() error { return runOnRedis(ctx, p, bucketComparisons) }
 	case *windows:
 		action = func() error { return runOnRedis(ctx, p, windowComparisons) }
+	case *leases:
+		action = func() error { return runLeases(ctx, p) }
 	}
 	if err := action(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)

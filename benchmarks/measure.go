@@ -51,17 +51,23 @@ type results struct {
 	loads    map[measurement][]load.Result // by round
 	perKey   map[string]float64            // bytes per key, by contender
 	ratios   map[string][]float64          // by round, of codeBenchmarks
-	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per operation
+	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per operation; of sharers: of their server
+	shared   map[measurement][]sharedFigures
 	versions []string
+}
+
+func newResults(p plan) *results {
+	return &results{
+		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{},
+		redisCPU: map[measurement][]float64{}, shared: map[measurement][]sharedFigures{},
+	}
 }
 
 // measure measures all contenders.
 func measure(ctx context.Context, p plan, s *servers) (*results, error) {
 	defer runtime.KeepAlive(ballast)
-	r := &results{
-		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{},
-		redisCPU: map[measurement][]float64{}, versions: versions(ctx),
-	}
+	r := newResults(p)
+	r.versions = versions(ctx)
 	if err := r.fill(ctx); err != nil {
 		return nil, err
 	}
@@ -105,6 +111,9 @@ func (r *results) round(ctx context.Context, s *servers) error {
 		if err := r.compare(ctx, s, sparse, n, sparseGoroutines); err != nil {
 			return err
 		}
+	}
+	if err := r.compareLeases(ctx, s); err != nil {
+		return err
 	}
 	if err := r.runThrottrBench(ctx, s); err != nil {
 		return err
@@ -240,6 +249,7 @@ type figure func(load.Result) float64
 func perSecond(r load.Result) float64 { return r.PerSecond }
 func p50(r load.Result) float64       { return float64(r.P50) }
 func p99(r load.Result) float64       { return float64(r.P99) }
+func p999(r load.Result) float64      { return float64(r.P999) }
 func cpu(r load.Result) float64       { return r.CPUPerOperation }
 func allocs(r load.Result) float64    { return r.AllocsPerOperation }
 

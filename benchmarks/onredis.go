@@ -32,7 +32,7 @@ func runOnRedis(ctx context.Context, p plan, comparisons []contest) error {
 	if s.redis, err = s.startRedis(ctx); err != nil {
 		return err
 	}
-	r := &results{plan: p, loads: map[measurement][]load.Result{}, redisCPU: map[measurement][]float64{}}
+	r := newResults(p)
 	err = r.compareOnRedis(ctx, s, comparisons)
 	if err = errors.Join(err, s.redis.end(), os.RemoveAll(s.dir)); err != nil {
 		return err

@@ -25,7 +25,7 @@ contain the lowest and the highest round; if these differ much, the machine was 
 		fmt.Fprintf(w, "- %s\n", v)
 	}
 	fmt.Fprintf(w, "\n## Ratios\n\n")
-	rows(w, []string{"what", ">required", ">measured", "holds"}, r.requirementRows())
+	rows(w, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.requirements()))
 	fmt.Fprintf(w, `
 *Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
 counts the bytes of the responses (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Client and
@@ -63,6 +63,8 @@ gets full ("throttr bench -workload sparse -keys 5000 -limit 30000"). Server tim
 server, or the processor time that Redis has used.
 
 `, sparseScale, sparseLimit, servicetime.OldAge, servicetime.Request, servicetime.Creation(servicetime.OldAge))
+	fmt.Fprintf(w, "## Leases\n\n")
+	r.reportLeases(w)
 	fmt.Fprintf(w, "## In the process\n\n")
 	rows(w, []string{"package", ">1 key, 1 goroutine", ">100,000 keys, 2 goroutines", ">allocations/hit", ">bytes/key"}, r.embeddedRows())
 	fmt.Fprintf(w, `
@@ -146,9 +148,9 @@ func (r *results) embeddedRows() (all [][]string) {
 	return all
 }
 
-// requirementRows returns the requirements.
-func (r *results) requirementRows() (all [][]string) {
-	for _, c := range r.requirements() {
+// requirementRows returns requirements, and whether they hold.
+func requirementRows(requirements []requirement) (all [][]string) {
+	for _, c := range requirements {
 		m := load.Median(c.measured)
 		holds := ""
 		if c.bound != "" {

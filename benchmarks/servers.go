@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ type servers struct {
 	slow    *process // a mock server that takes serviceTime for each request
 	old     *process // a mock server that is as slow as a real one that has made many records
 	redis   *process
+
+	sharedKeys atomic.Int64 // keys that were shared
 }
 
 // process is a server.
@@ -137,11 +140,16 @@ func (p *process) responds() bool {
 
 // redisCPU returns the processor time that Redis has used, if the system reports it.
 func (s *servers) redisCPU() time.Duration {
-	const user, system = 11, 12 // fields after the name, in hundredths of a second
 	if s == nil {
 		return 0
 	}
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.redis.cmd.Process.Pid))
+	return s.redis.cpu()
+}
+
+// cpu returns the processor time that the server has used, if the system reports it.
+func (p *process) cpu() time.Duration {
+	const user, system = 11, 12 // fields after the name, in hundredths of a second
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) <= system {
 		return 0

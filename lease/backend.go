@@ -224,6 +224,9 @@ func (b *Backend) spend(ctx context.Context, key string, scale time.Duration, li
 
 // entry returns the entry of a key. It returns nil if the key is not hot.
 func (b *Backend) entry(key string, scale time.Duration, limit uint64) *entry {
+	if e := b.table.lookUp(key, scale, limit); e != nil {
+		return e
+	}
 	hash := b.table.hash(key, scale, limit)
 	if e := b.table.find(hash, key, scale, limit); e != nil || !b.table.heat(hash, b.now, b.age) {
 		return e

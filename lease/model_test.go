@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -89,11 +90,15 @@ type modelRun struct {
 	windows []*modelWindow
 	open    *modelWindow
 	procs   []*modelProcess
+	traced  bool
 	trace   []string
 	fault   string
 }
 
 func (m *modelRun) log(format string, args ...any) {
+	if !m.traced {
+		return
+	}
 	m.trace = append(m.trace, fmt.Sprintf("%8v  ", m.now.Truncate(10*time.Microsecond))+fmt.Sprintf(format, args...))
 }
 
@@ -417,15 +422,19 @@ func modelOf(seed uint64, without rule) *modelRun {
 	return &modelRun{rand: rand.New(rand.NewPCG(seed, 1)), without: without}
 }
 
+var modelRuns = flag.Uint64("lease.modelruns", 3000, "runs of TestModelNeverExceedsTheLimit")
+
 //evidence:limits Leases in a model: nothing is over with all rules, and something without each
 func TestModelNeverExceedsTheLimit(t *testing.T) {
-	runs := uint64(3000)
+	runs := *modelRuns
 	if testing.Short() {
-		runs = 300
+		runs /= 10
 	}
 	for seed := range runs {
-		m := modelOf(seed, none)
-		if fault := m.run(600); fault != "" {
+		if modelOf(seed, none).run(600) != "" {
+			m := modelOf(seed, none)
+			m.traced = true
+			fault := m.run(600)
 			t.Fatalf("seed %d: %s\n%s", seed, fault, strings.Join(m.trace, "\n"))
 		}
 	}

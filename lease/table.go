@@ -12,6 +12,7 @@ const (
 	ways    = 4    // entries that a key can be in
 	cells   = 1024 // of the counters of keys that have no entry
 	hotHits = 8    // hits within the age that make a key hot
+	recents = 256  // entries that are found without the hash
 )
 
 // table has the entries of hot keys. Each hash has a set of ways in which its entry can be, so finding
@@ -21,7 +22,10 @@ type table struct {
 	ways []atomic.Pointer[entry]
 	most int
 
-	mu sync.Mutex // guards changes of ways, and n
+	// recent has most of the entries, each at a place that is found faster than by the hash.
+	recent [recents]atomic.Pointer[entry]
+
+	mu sync.Mutex // guards changes of ways and recent, and n
 	n  int
 
 	// Of keys without an entry: how often they were hit, and since when. A cell has the upper bits
@@ -47,6 +51,24 @@ func (t *table) hash(key string, scale time.Duration, limit uint64) uint64 {
 func (t *table) set(hash uint64) []atomic.Pointer[entry] {
 	i := int(hash) * ways & (len(t.ways) - 1) // a power of 2
 	return t.ways[i : i+ways : i+ways]
+}
+
+// place returns the place of a key in recent. If several keys have the same one, the first of them is
+// there, and the others are found by their hashes.
+func (t *table) place(key string, limit uint64) *atomic.Pointer[entry] {
+	i := uint64(len(key)) + limit
+	if n := len(key); n > 1 {
+		i += uint64(key[n-1]) + uint64(key[n-2])<<4
+	}
+	return &t.recent[i%recents]
+}
+
+// lookUp returns the entry of a key if it is one of the recent ones, or nil.
+func (t *table) lookUp(key string, scale time.Duration, limit uint64) *entry {
+	if e := t.place(key, limit).Load(); e != nil && e.limit == limit && e.scale == scale && e.key == key {
+		return e
+	}
+	return nil
 }
 
 // find returns the entry of a key, or nil.
@@ -95,6 +117,7 @@ func (t *table) add(e *entry) (added bool, first bool) {
 	for i := range set {
 		if set[i].Load() == nil {
 			set[i].Store(e)
+			t.place(e.key, e.limit).CompareAndSwap(nil, e)
 			t.n++
 			return true, t.n == 1
 		}
@@ -110,6 +133,7 @@ func (t *table) remove(e *entry) int {
 	for i := range set {
 		if set[i].Load() == e {
 			set[i].Store(nil)
+			t.place(e.key, e.limit).CompareAndSwap(e, nil)
 			t.n--
 		}
 	}

@@ -29,6 +29,15 @@
 // operations and entities of [throttr.Entities] multiply this number. They are attributes of
 // metrics only with [WithOperation] and [WithEntity]. Keys are never attributes of metrics.
 //
+// [ObserveLeases] adds what a process has taken ahead with package lease:
+//
+//	throttr.lease.keys      gauge, {key}      hot keys, each with its scale and limit
+//	throttr.lease.held      gauge, {place}    places that can be spent
+//	throttr.lease.spent     counter, {place}  places that hits got
+//	throttr.lease.returned  counter, {place}  places that were given back
+//	throttr.lease.lost      counter, {place}  places that stayed counted until their windows ended
+//	throttr.lease.takes     counter, {take}   takes of blocks
+//
 // # Traces
 //
 // If the span in the context of a call is recording, it receives an event throttr.hit,

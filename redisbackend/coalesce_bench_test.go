@@ -27,7 +27,9 @@ func BenchmarkCoalescing(b *testing.B) {
 				name string
 				hit  func(client rueidis.Client) func(ctx context.Context, key string) error
 			}{
-				{"on", func(client rueidis.Client) func(context.Context, string) error { return hitsOf(redisbackend.New(client)) }},
+				{"on", func(client rueidis.Client) func(context.Context, string) error {
+					return hitsOf(redisbackend.New(client))
+				}},
 				{"off", func(client rueidis.Client) func(context.Context, string) error {
 					return hitsOf(redisbackend.New(client, redisbackend.WithoutCoalescing()))
 				}},

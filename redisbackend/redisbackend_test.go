@@ -42,7 +42,7 @@ func conformanceOf(t *testing.T, client rueidis.Client, algorithms []window.Algo
 				clock := backendtest.NewClock()
 				b := redisbackend.New(client, append([]redisbackend.Option{redisbackend.WithPrefix(t.Name() + ":"),
 					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a)}, opts...)...)
-				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket}
+				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket, RoundsTokens: true}
 			})
 		})
 	}

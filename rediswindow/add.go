@@ -12,21 +12,19 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The bounds of coalescing.
+// The bounds of coalescing; in a cluster, those of each slot.
 const (
-	maxHits     = 256 // that share a request
-	maxInFlight = 8   // requests that hits share; in a cluster, of each slot
-	// maxQueued is how many hits may wait until fewer than maxInFlight requests are in flight; in a
-	// cluster, of each slot.
-	maxQueued = 100_000
+	maxHits     = 256     // that share a request, so that a script keeps Redis busy for about 1 ms at most
+	maxInFlight = 8       // requests
+	maxQueued   = 100_000 // hits, while maxInFlight requests are in flight
 )
 
-// ErrOverloaded says that 100,000 hits were waiting for requests to be answered already. The hit was
-// not counted.
-var ErrOverloaded = errors.New("redisbackend: too many hits are waiting")
+// ErrOverloaded says that 100,000 hits were queued already, because requests were not answered. The
+// hit was not counted.
+var ErrOverloaded = errors.New("redisbackend: too many hits are queued")
 
 // errAlone says that a hit was not counted, because something is wrong with its window. A request of
-// its own returns the error.
+// its own tells what.
 var errAlone = errors.New("redisbackend: the hit must be sent alone")
 
 // slots is the number of slots of a cluster.

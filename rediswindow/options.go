@@ -61,8 +61,8 @@ func WithMaxLog(n uint64) Option {
 	return func(o *options) { o.maxLog = min(n, 1<<30) }
 }
 
-// WithoutCoalescing makes each hit a request of its own. By default, hits share requests: see the
-// package documentation.
+// WithoutCoalescing gives each hit a request of its own. By default, hits at one time share requests,
+// as the package documentation describes.
 func WithoutCoalescing() Option { return func(o *options) { o.single = true } }
 
 // WithClock makes the backend read the time from now, in microseconds, which must be safe for

@@ -20,7 +20,8 @@ ends with q. Servers do not know limits: with -limit, windows of a scale are com
 those nearest to their limit come first. Otherwise those with the most hits do.
 
   req/s    requests of all kinds
-  hits/s   hits that the windows have counted
+  hits/s   hits that the windows have counted, and places that processes with
+           leases have taken ahead: servers do not know which are spent
   over/s   of them, those over the limit. Clients deny most hits of a full
            window by themselves, and servers do not know of these.
   records  of all kinds

@@ -216,15 +216,19 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	return given, nil
 }
 
-// get reads the open window.
-func (a *aligned[T]) get(ctx context.Context) (coalesce.Result, error) {
+// peek implements [keeper].
+func (a *aligned[T]) peek(ctx context.Context, limit, n uint64) (r coalesce.Result, wait time.Duration, err error) {
 	forgets := a.forgotten()
 	s, found, err := a.query(ctx)
-	if !found || err != nil {
-		return coalesce.Result{}, err
+	if err != nil {
+		return r, 0, err
 	}
-	a.meet(&s, forgets)
-	return a.result(&s, a.backend.now()), nil
+	now := a.backend.now()
+	if found {
+		a.meet(&s, forgets)
+		r = a.result(&s, now)
+	}
+	return r, a.waitIn(&s, found, limit, n, now), nil
 }
 
 // set replaces the record of the present bucket, in one call that nothing interrupts.

@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,7 +171,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, l
 		w, _, sent, err = b.Take(ctx, key, scale, limit, increment)
 		return w, sent, err
 	}
-	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
+	r, _, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
 	return windowOf(r), sent, err
 }
 
@@ -179,35 +180,28 @@ func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, i
 	if err := checkCount("increment", increment, codec.Size[T]()); err != nil {
 		return window.Window{}, false, err
 	}
-	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: maxValue[T](), Increment: increment, Must: true})
+	r, _, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: maxValue[T](), Increment: increment, Must: true})
 	return windowOf(r), sent, err
 }
 
-// count has a hit counted.
-func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (r coalesce.Result, sent bool, err error) {
-	e, err := b.entry(ctx, key, scale)
+// count has a hit counted in the window of an entry.
+func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (r coalesce.Result, e *entry[T], sent bool, err error) {
+	e, err = b.entry(ctx, key, scale)
 	if err != nil {
-		return r, false, err
+		return r, nil, false, err
 	}
 	r, sent, err = e.coalescer.Do(ctx, h)
 	b.table.keep(e)
 	if errors.Is(err, coalesce.ErrAttempts) {
 		err = overError(scale)
 	}
-	return r, sent, queueError(err)
+	return r, e, sent, queueError(err)
 }
 
 // Get returns the active window, or the zero Window.
 func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, sent bool, err error) {
-	e, err := b.lookUpEntry(key, scale)
-	if err != nil {
-		return window.Window{}, false, err
-	}
-	if err := b.group.Check(ctx); err != nil {
-		return window.Window{}, false, err
-	}
-	r, err := e.windows.get(ctx)
-	return windowOf(r), false, err
+	w, _, err = b.read(ctx, key, scale, math.MaxUint64, 0)
+	return w, false, err
 }
 
 // Set opens a window with a count in place of the active one.

@@ -105,7 +105,7 @@ func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options
 	o := Options[T]{
 		Pick:       func(key string) int { return 0 },
 		Calls:      &conn.CallPool[T]{},
-		MaxWindows: 1024, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
+		MaxWindows: 1 << 16, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
 	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, newPool(t, o.Calls, parking.Never, s.Dial))

@@ -78,26 +78,34 @@ func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
 	return r
 }
 
-// wait returns after how long a take that was refused fits a sliding window. It returns 0 for other
-// windows.
+// wait returns after how long a take that was refused fits the known window, if that is a sliding
+// one. It returns 0 for other windows.
 func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 	s, ok := k.current()
+	return k.waitIn(&s, ok, limit, n, now)
+}
+
+// waitIn is wait for a window, if there is one.
+func (k *known[T]) waitIn(s *state, ok bool, limit, n uint64, now time.Time) time.Duration {
 	switch {
-	case !k.sliding || !ok && n <= limit:
+	case !k.sliding:
 		return 0
 	case n > limit:
-		if r := k.result(&s, now); ok && r.Left > 0 {
+		if r := k.result(s, now); ok && r.Left > 0 {
 			return r.Left
 		}
 		return k.scale
+	case !ok: // it has been reset meanwhile
+		return 1
 	}
 	end, room, before := s.Latest, limit-n, s.before
 	if s.Count > room { // not before the next bucket, in which the hits of this one are those before
-		end, before, s.Count = end.Add(k.scale), s.Count, 0
+		end, before = end.Add(k.scale), s.Count
+	} else {
+		room -= s.Count
 	}
 	// The hits before may weigh as much as there is room. They do for so long before the end.
-	room -= s.Count
 	hi, lo := bits.Mul64(room, uint64(k.scale))
 	left, _ := bits.Div64(hi, lo, max(before, room, 1))
-	return max(end.Add(-time.Duration(left)).Sub(now), 0)
+	return max(end.Add(-time.Duration(left)).Sub(now), 1)
 }

@@ -69,6 +69,38 @@ func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
 	})
 }
 
+// Whatever asks, a window that others have filled says when there is room.
+func TestRefusalOfASlidingWindowThatOthersHaveFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		const scale, retry = 10 * time.Second, 11 * time.Second // 10 hits weigh 9 after 1 s of the next bucket
+		alignTo(scale)
+		require.Equal(t, 10, hits(t, slidingClient[uint16](t, srv), 10, "k", scale, 10))
+		check := func(w window.Window, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			require.True(t, w.Refused)
+			require.EqualValues(t, 10, w.Count)
+			require.Equal(t, retry, w.RetryAfter)
+		}
+		w, _, err := slidingClient[uint16](t, srv).Hit(t.Context(), "k", scale, 10, 1)
+		check(w, err)
+		w, _, err = slidingClient[uint16](t, srv).Peek(t.Context(), "k", scale, 10, 1)
+		check(w, err)
+		w, _, _, err = slidingClient[uint16](t, srv).Take(t.Context(), "k", scale, 9, 0)
+		check(w, err)
+		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
+		windows := make([]window.Window, 2)
+		b := slidingClient[uint16](t, srv)
+		for range 2 { // the second one knows the windows
+			_, _, err = b.TakeAll(t.Context(), limits, windows)
+			check(windows[0], err)
+			require.Zero(t, windows[1])
+			require.Error(t, errOf(b.Hit(t.Context(), "k", scale, 10, 1)))
+		}
+	})
+}
+
 func TestSlidingWindowTakesOneRoundTripPerHit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, seen := observed(t)

@@ -400,24 +400,24 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 }
 
 // get reads the open window.
-func (s *slots[T]) get(ctx context.Context) (coalesce.Result, error) {
+func (s *slots[T]) peek(ctx context.Context, _, _ uint64) (r coalesce.Result, wait time.Duration, err error) {
 	forgets := s.forgotten()
 	cl := s.call(conn.SingleRead)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	from, to, _, err := s.ask(ctx, nil, cl, s.backend.now())
 	if err != nil {
-		return coalesce.Result{}, err
+		return r, 0, err
 	}
 	l := slot.Lookup{Sent: from.mono, Received: to.mono}
 	l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
 	s.backend.calls.Put(cl)
 	w, live := s.Live(l)
 	if !live {
-		return coalesce.Result{}, nil
+		return r, 0, nil
 	}
 	st := stateOf(w, from, to)
 	s.meet(&st, forgets)
-	return st.result(s.scale, w.Count, to.clock), nil
+	return st.result(s.scale, w.Count, to.clock), 0, nil
 }
 
 // reset ends the open window and returns it, if there was one. If err is not nil, sent reports

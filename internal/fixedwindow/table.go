@@ -30,8 +30,9 @@ type entry[T codec.Value] struct {
 // keeper keeps the windows of a key and scale on a server.
 type keeper interface {
 	coalesce.Window
-	// get reads the open window. It returns the zero Result if there is none.
-	get(ctx context.Context) (coalesce.Result, error)
+	// peek reads the open window. It returns the zero Result if there is none. Wait is after how long
+	// a take of n that does not fit a sliding window now does; it is 0 for other windows.
+	peek(ctx context.Context, limit, n uint64) (r coalesce.Result, wait time.Duration, err error)
 	// set ends the open window and opens one with a count. Sent reports whether a failed set may
 	// have been executed, in part or in whole.
 	set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error)
@@ -39,9 +40,6 @@ type keeper interface {
 	reset(ctx context.Context) (r coalesce.Result, sent bool, err error)
 	// giveBack gives n back to the window with an ID. It returns false if that is not possible.
 	giveBack(ctx context.Context, id int64, n uint64) (given bool, err error)
-	// wait returns after how long a take of n that was refused fits a sliding window. It returns 0
-	// for other windows.
-	wait(limit, n uint64, now time.Time) time.Duration
 }
 
 // entryKey identifies an entry.

@@ -20,20 +20,44 @@ func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, 
 		return w, false, false, err
 	}
 	if n == 0 {
-		w, sent, err = b.Get(ctx, key, scale)
-		granted = err == nil && w.Count <= limit
-		w.Refused = b.sliding() && err == nil && !granted
-		return w, granted, sent, err
+		w, granted, err = b.read(ctx, key, scale, limit, 0)
+		return w, granted, false, err
 	}
-	r, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: n, Take: true})
+	r, e, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: n, Take: true})
 	w = windowOf(r)
 	if err == nil && r.Refused && b.sliding() {
-		w.Refused = true
-		if e := b.table.find(entryKey{key, scale}); e != nil {
-			w.RetryAfter = e.windows.wait(limit, n, b.now())
-		}
+		w.Refused, w.RetryAfter = true, e.known.wait(limit, n, b.now())
 	}
 	return w, err == nil && !r.Refused, sent, err
+}
+
+// Peek returns what Take would return, but takes nothing.
+func (b *Backend[T]) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, sent bool, err error) {
+	if err := checkCount("limit", limit, codec.Size[T]()); err != nil {
+		return w, false, err
+	}
+	w, fits, err := b.read(ctx, key, scale, limit, n)
+	w.Refused = err == nil && !fits
+	return w, false, err
+}
+
+// read reads the open window, and returns whether a take fits it. If it is a sliding one and the take does
+// not, Refused is set.
+func (b *Backend[T]) read(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, fits bool, err error) {
+	e, err := b.lookUpEntry(key, scale)
+	if err != nil {
+		return w, false, err
+	}
+	if err := b.group.Check(ctx); err != nil {
+		return w, false, err
+	}
+	r, wait, err := e.windows.peek(ctx, limit, n)
+	w = windowOf(r)
+	fits = err == nil && n <= limit && w.Count <= limit-n
+	if err == nil && !fits && b.sliding() {
+		w.Refused, w.RetryAfter = true, wait
+	}
+	return w, fits, err
 }
 
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
@@ -71,13 +95,13 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		if known, _ := b.recall(t); known && t.fits() {
 			continue
 		}
-		if t.window, _, err = b.Get(ctx, t.Key, t.Scale); err != nil {
+		var fits bool
+		if t.window, fits, err = b.read(ctx, t.Key, t.Scale, t.Limit.Limit, t.N); err != nil {
 			return false, false, err
 		}
-		fit = fit && t.fits()
+		fit = fit && fits
 	}
 	if !fit {
-		b.refuse(takes)
 		return false, false, nil
 	}
 	for i := range takes {
@@ -92,24 +116,6 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		return false, sent || err != nil && i > 0, err
 	}
 	return true, false, nil
-}
-
-// refuse marks the sliding windows that have no room for their takes.
-func (b *Backend[T]) refuse(takes []take[T]) {
-	for i := range takes {
-		if t := &takes[i]; b.sliding() && !t.fits() {
-			t.window.Refused, t.window.RetryAfter = true, b.waitFor(t)
-		}
-	}
-}
-
-// waitFor returns after how long a take fits its sliding window.
-func (b *Backend[T]) waitFor(t *take[T]) time.Duration {
-	e, err := b.lookUpEntry(t.Key, t.Scale)
-	if err != nil {
-		return 0
-	}
-	return e.windows.wait(t.Limit.Limit, t.N, b.now())
 }
 
 // undo gives back what a take of a TakeAll has taken, even if ctx has ended.
@@ -172,6 +178,9 @@ func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
 	r, recent, known := e.known.last(b.now())
 	if known {
 		t.window = windowOf(r)
+		if b.sliding() && !t.fits() {
+			t.window.Refused, t.window.RetryAfter = true, e.known.wait(t.Limit.Limit, t.N, b.now())
+		}
 	}
 	return known, recent
 }

@@ -1,6 +1,8 @@
 package load
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/bits"
 	"time"
@@ -16,16 +18,16 @@ const (
 	buckets = (42-6)*parts + 2*parts
 )
 
-// histogram counts values. Its quantiles are exact to 1/64, and its size does not depend on the
-// number of values.
-type histogram struct {
+// Histogram counts values, such as durations in nanoseconds. Its quantiles are exact to 1/64, and its
+// size does not depend on the number of values.
+type Histogram struct {
 	counts [buckets]uint64
 	count  uint64
 	max    uint64
 }
 
-// add counts v n times.
-func (h *histogram) add(v, n uint64) {
+// Add counts v n times.
+func (h *Histogram) Add(v, n uint64) {
 	if n == 0 {
 		return
 	}
@@ -34,7 +36,8 @@ func (h *histogram) add(v, n uint64) {
 	h.max = max(h.max, v)
 }
 
-func (h *histogram) merge(o *histogram) {
+// Merge adds the values of o.
+func (h *Histogram) Merge(o *Histogram) {
 	for i, n := range o.counts {
 		h.counts[i] += n
 	}
@@ -42,9 +45,9 @@ func (h *histogram) merge(o *histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile returns the smallest value that a share of q of all values does not exceed, or 0 if
+// Quantile returns the smallest value that a share of q of all values does not exceed, or 0 if
 // there are no values.
-func (h *histogram) quantile(q float64) time.Duration {
+func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := uint64(math.Ceil(q * float64(h.count)))
 	var seen uint64
 	for i, n := range h.counts {
@@ -69,4 +72,37 @@ func middle(i int) uint64 {
 	}
 	shift := i/parts - 1
 	return uint64(parts+i%parts)<<shift + 1<<shift/2
+}
+
+// MarshalJSON returns the counts of buckets that have values, and the largest value.
+func (h *Histogram) MarshalJSON() ([]byte, error) {
+	e := encodedHistogram{Counts: map[int]uint64{}, Max: h.max}
+	for i, n := range h.counts {
+		if n > 0 {
+			e.Counts[i] = n
+		}
+	}
+	return json.Marshal(e)
+}
+
+// UnmarshalJSON is the reverse of MarshalJSON.
+func (h *Histogram) UnmarshalJSON(text []byte) error {
+	var e encodedHistogram
+	if err := json.Unmarshal(text, &e); err != nil {
+		return err
+	}
+	*h = Histogram{max: e.Max}
+	for i, n := range e.Counts {
+		if i < 0 || i >= buckets {
+			return fmt.Errorf("load: a histogram has bucket %d of %d", i, buckets)
+		}
+		h.counts[i] = n
+		h.count += n
+	}
+	return nil
+}
+
+type encodedHistogram struct {
+	Counts map[int]uint64 `json:"counts"` // by bucket
+	Max    uint64         `json:"max"`
 }

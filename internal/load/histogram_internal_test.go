@@ -1,6 +1,8 @@
 package load
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -22,19 +24,23 @@ func TestQuantilesMatchSortedValues(t *testing.T) {
 	} {
 		for _, n := range []int{1, 2, 99, 100, 101, 20_000} {
 			values := make([]uint64, n)
-			var halves [2]histogram
+			var halves [2]Histogram
 			for i := range values {
 				values[i] = draw()
-				halves[i%2].add(values[i], 1)
+				halves[i%2].Add(values[i], 1)
 			}
 			slices.Sort(values)
 			h := &halves[0]
-			h.merge(&halves[1])
+			text, err := json.Marshal(&halves[1])
+			require.NoError(t, err)
+			halves[1] = Histogram{}
+			require.NoError(t, json.Unmarshal(text, &halves[1]))
+			h.Merge(&halves[1])
 			require.EqualValues(t, n, h.count)
 			require.Equal(t, values[n-1], h.max)
 			for _, q := range []float64{0.001, 0.5, 0.9, 0.99, 0.999, 1} {
 				want := float64(values[int(math.Ceil(q*float64(n)))-1])
-				require.InDelta(t, want, float64(h.quantile(q)), want/64, "%s: %v of %d", name, q, n)
+				require.InDelta(t, want, float64(h.Quantile(q)), want/64, "%s: %v of %d", name, q, n)
 			}
 		}
 	}
@@ -55,16 +61,23 @@ func TestMiddleOfBucketIsInBucket(t *testing.T) {
 
 func TestEmptyHistogramHasQuantileZero(t *testing.T) {
 	t.Parallel()
-	var h histogram
-	h.add(5, 0)
-	require.Zero(t, h.quantile(0.5))
+	var h Histogram
+	h.Add(5, 0)
+	require.Zero(t, h.Quantile(0.5))
 	require.Zero(t, h.max)
 }
 
 func TestMaxIsExactBeyondLargestBucket(t *testing.T) {
 	t.Parallel()
-	var h histogram
-	h.add(uint64(time.Hour), 3)
+	var h Histogram
+	h.Add(uint64(time.Hour), 3)
 	require.EqualValues(t, time.Hour, h.max)
-	require.LessOrEqual(t, h.quantile(1), time.Hour)
+	require.LessOrEqual(t, h.Quantile(1), time.Hour)
+}
+
+func TestHistogramsWithUnknownBucketsAreErrors(t *testing.T) {
+	for _, i := range []int{-1, buckets} {
+		require.ErrorContains(t, new(Histogram).UnmarshalJSON(fmt.Appendf(nil, `{"counts":{"%d":1}}`, i)), "a histogram has bucket")
+	}
+	require.Error(t, new(Histogram).UnmarshalJSON([]byte("[]")))
 }

@@ -121,14 +121,14 @@ type Meter struct {
 	published  atomic.Uint64 // total, for other goroutines
 	errors     uint64
 	firstError error
-	latencies  histogram
+	latencies  Histogram
 	_          [64]byte
 }
 
 // Add counts n operations that have just succeeded and took d each.
 func (m *Meter) Add(n uint64, d time.Duration) {
 	if m.phase.Load() == counting {
-		m.latencies.add(uint64(d), n)
+		m.latencies.Add(uint64(d), n)
 	}
 	m.publish(n)
 }

@@ -32,10 +32,10 @@ type Result struct {
 
 // newResult combines what the goroutines have counted. They have ended.
 func newResult(meters []*Meter, before, after usage) Result {
-	var all histogram
+	var all Histogram
 	var res Result
 	for _, m := range meters {
-		all.merge(&m.latencies)
+		all.Merge(&m.latencies)
 		res.Errors += m.errors
 		if res.FirstError == nil {
 			res.FirstError = m.firstError
@@ -46,7 +46,7 @@ func newResult(meters []*Meter, before, after usage) Result {
 	if res.Elapsed > 0 {
 		res.PerSecond = float64(all.count) / res.Elapsed.Seconds()
 	}
-	res.P50, res.P99, res.P999 = all.quantile(0.5), all.quantile(0.99), all.quantile(0.999)
+	res.P50, res.P99, res.P999 = all.Quantile(0.5), all.Quantile(0.99), all.Quantile(0.999)
 	res.Max = time.Duration(all.max)
 	if all.count > 0 {
 		n := float64(all.count)

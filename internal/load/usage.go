@@ -15,5 +15,5 @@ type usage struct {
 func usageNow() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{at: time.Now(), cpu: processCPU(), allocs: m.Mallocs, bytes: m.TotalAlloc}
+	return usage{at: time.Now(), cpu: ProcessCPU(), allocs: m.Mallocs, bytes: m.TotalAlloc}
 }

@@ -4,5 +4,5 @@ package load
 
 import "time"
 
-// processCPU returns 0: this system does not report it.
-func processCPU() time.Duration { return 0 }
+// ProcessCPU returns 0: this system does not report it.
+func ProcessCPU() time.Duration { return 0 }

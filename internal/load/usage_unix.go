@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processCPU returns the user and system time of the process.
-func processCPU() time.Duration {
+// ProcessCPU returns the user and system time of the process.
+func ProcessCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0

@@ -28,7 +28,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 func conformance(t *testing.T, client redis.UniversalClient) {
 	t.Cleanup(func() { client.Close() })
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
-		subject := backendtest.Subject{Algorithm: a, MaxCount: 1<<53 - 1, MayLose: a == window.TokenBucket}
+		subject := backendtest.Subject{Algorithm: a, MaxCount: 1<<53 - 1, MayLose: a == window.TokenBucket, RoundsTokens: true}
 		if a == window.SlidingLog {
 			subject.MaxCount = rediswindow.DefaultMaxLog
 		}

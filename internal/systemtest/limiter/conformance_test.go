@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//evidence:limits The conformance suite passes on servers of every value size, with both algorithms
+//evidence:limits The conformance suite passes on servers of every value size, with all algorithms that servers keep
 func TestServerBackendConforms(t *testing.T) {
 	t.Run("uint8", testConformance[uint8])
 	t.Run("uint16", testConformance[uint16])
@@ -21,7 +21,7 @@ func TestServerBackendConforms(t *testing.T) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[T](t, algorithm)
@@ -35,11 +35,13 @@ func TestServerBackendWithOptionsConforms(t *testing.T) {
 		"no coalescing":    throttr.WithoutCoalescing(),
 		"no denial memory": throttr.WithDenialMemory(-1),
 	} {
-		t.Run(name, func(t *testing.T) {
-			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
-				return serverBackend[uint32](t, window.PerKey, opt)
+		for _, algorithm := range []window.Algorithm{window.PerKey, window.Sliding} {
+			t.Run(name+"/"+algorithm.String(), func(t *testing.T) {
+				backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
+					return serverBackend[uint32](t, algorithm, opt)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -49,13 +51,14 @@ func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
 		Backend: client.Backend(append(opts, throttr.WithAlgorithm(algorithm))...), Clock: backendtest.BubbleClock{},
-		Algorithm: algorithm, SkipsDenied: true, MayLose: true, MaxCount: uint64(^T(0)),
+		Algorithm: algorithm, SkipsDenied: true, MayLose: true, MaxCount: uint64(^T(0)), RefusesInc: true,
 	}
-	switch codec.Size[T]() { // ends of windows are known to a unit of the TTL
-	case 1:
-		s.Exact, s.MinScale = time.Second, time.Second
-	case 2:
-		s.Exact = time.Millisecond
+	size := codec.Size[T]()
+	if size == 1 {
+		s.MinScale = time.Second
+	}
+	if algorithm == window.PerKey { // ends of windows are known to a unit of the TTL
+		s.Exact = map[int]time.Duration{1: time.Second, 2: time.Millisecond}[size]
 	}
 	return s
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/load"
+)
+
+// taskVariable is the environment variable of a process that hits a shared key: its task, as JSON.
+const taskVariable = "THROTTR_BENCHMARKS_TASK"
+
+// sharedTask is what a process does.
+type sharedTask struct {
+	Sharer      string
+	Mock, Redis string // addresses
+	Key         string
+	Callers     int
+	Sample      int // hits for each hit whose time is taken
+	Limit       int
+	Scale       time.Duration
+	Rate        float64 // hits per second of each caller; 0: as many as possible
+	Start, End  time.Time
+}
+
+// sharedReport is what a process, or a caller in it, has done.
+type sharedReport struct {
+	Hits    uint64           // between start and end
+	Allowed uint64           // of them
+	CPU     time.Duration    // in the same time
+	Times   load.Histogram   // of some of these hits
+	Windows map[int64]uint64 // what was allowed, before the start, too, by the end of the window in Unix milliseconds
+}
+
+func (r *sharedReport) merge(o sharedReport) {
+	r.Hits, r.Allowed, r.CPU = r.Hits+o.Hits, r.Allowed+o.Allowed, r.CPU+o.CPU
+	r.Times.Merge(&o.Times)
+	if r.Windows == nil {
+		r.Windows = map[int64]uint64{}
+	}
+	for end, n := range o.Windows {
+		r.Windows[end] += n
+	}
+}
+
+// runTask hits a key as a task says, and writes a report.
+func runTask(ctx context.Context, text string, w io.Writer) error {
+	var task sharedTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	for _, c := range sharers {
+		if c.name == task.Sharer {
+			report, err := c.run(ctx, task)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(w).Encode(report)
+		}
+	}
+	return fmt.Errorf("there is no %q", task.Sharer)
+}
+
+func (c sharer) run(ctx context.Context, task sharedTask) (all *sharedReport, err error) {
+	key, err := c.start(ctx, setup{
+		servers: &servers{mock: &process{addr: task.Mock}, redis: &process{addr: task.Redis}},
+		key:     task.Key, callers: task.Callers, keys: 1, limit: task.Limit, scale: task.Scale,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer key.close()
+	callers := make([]*sharedCaller, task.Callers)
+	var running sync.WaitGroup
+	for i := range callers {
+		callers[i] = &sharedCaller{key: key, number: i, report: sharedReport{Windows: map[int64]uint64{}}}
+		running.Go(func() { callers[i].err = callers[i].run(ctx, task) })
+	}
+	time.Sleep(time.Until(task.Start))
+	cpu := load.ProcessCPU()
+	time.Sleep(time.Until(task.End))
+	cpu = load.ProcessCPU() - cpu
+	running.Wait()
+	all = &sharedReport{CPU: cpu}
+	for _, c := range callers {
+		if c.err != nil {
+			return nil, c.err
+		}
+		all.merge(c.report)
+	}
+	return all, nil
+}
+
+// sharedCaller is a goroutine that hits a shared key.
+type sharedCaller struct {
+	key    *sharedKey
+	number int
+	err    error
+
+	allowed uint64 // in the window that was hit last, and not in the report yet
+	end     time.Time
+	report  sharedReport
+	_       [64]byte // keeps the memory of other callers off this cache line
+}
+
+// run hits the key until the task ends.
+func (c *sharedCaller) run(ctx context.Context, task sharedTask) error {
+	defer c.note(time.Time{})
+	begun, due := time.Now(), 0
+	for {
+		now := time.Now()
+		if !now.Before(task.End) {
+			return nil
+		}
+		n := task.Sample
+		if task.Rate > 0 {
+			// The hits that are due by now.
+			n = int(now.Sub(begun).Seconds()*task.Rate) - due
+			if due += n; n == 0 {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+		}
+		if err := c.hit(ctx, n, task.Sample == 1, !now.Before(task.Start)); err != nil {
+			return err
+		}
+	}
+}
+
+// hit makes n hits. It takes the time of the first of them, or of each.
+func (c *sharedCaller) hit(ctx context.Context, n int, each, counts bool) error {
+	allowed := uint64(0)
+	for i := range n {
+		timed := counts && (each || i == 0)
+		var begun time.Time
+		if timed {
+			begun = time.Now()
+		}
+		ok, end, err := c.key.hit(ctx, c.number)
+		if err != nil {
+			return err
+		}
+		if timed {
+			c.report.Times.Add(uint64(time.Since(begun)), 1)
+		}
+		if !ok {
+			continue
+		}
+		allowed++
+		if end != c.end {
+			c.note(end)
+		}
+		c.allowed++
+	}
+	if counts {
+		c.report.Hits += uint64(n)
+		c.report.Allowed += allowed
+	}
+	return nil
+}
+
+// note puts what was allowed in the last window into the report. Hits in a window that ends at end
+// follow.
+func (c *sharedCaller) note(end time.Time) {
+	if !c.end.IsZero() {
+		c.report.Windows[c.end.UnixMilli()] += c.allowed
+	}
+	c.end, c.allowed = end, 0
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/redisbackend"
+)
+
+const (
+	leaseProcesses = 8 // that share one key
+	leaseCallers   = 4 // in each of them
+	// fastSample is how many hits there are for each hit whose time is taken, if hits are as short as a
+	// reading of the clock. Otherwise the time of each hit is taken.
+	fastSample = 64
+	// sharedLimit is the limit that the processes share for each second, if it is to be reached.
+	sharedLimit = 50_000
+)
+
+// sharing is a way in which processes share a key.
+type sharing struct {
+	workload string
+	limited  bool    // to sharedLimit; otherwise no hit is denied
+	demand   float64 // in parts of the limit; 0: each caller hits as often as it can
+	title    string
+}
+
+var (
+	unlimited  = sharing{"shared key", false, 0, "A limit that is not reached"}
+	saturating = sharing{"shared key, saturated", true, 0, "50,000 per second, and callers that hit as often as they can"}
+	steady     = sharing{"shared key, 1.2 times the limit", true, 1.2, "50,000 per second, and 1.2 times as many hits"}
+	sharings   = []sharing{unlimited, saturating, steady}
+)
+
+// sharer is a way to hit a key that processes share.
+type sharer struct {
+	name      string
+	does      string
+	server    func(*servers) *process // nil: none
+	processes int
+	callers   int  // in each process
+	sample    int  // hits for each hit whose time is taken
+	limits    bool // it can limit, and so is measured with each sharing
+	start     func(ctx context.Context, s setup) (*sharedKey, error)
+}
+
+// sharedKey is a sharer that has been started in a process.
+type sharedKey struct {
+	// hit hits the key, and returns when the window ends that has allowed that. Each caller has a
+	// number.
+	hit   func(ctx context.Context, caller int) (allowed bool, end time.Time, err error)
+	close func()
+}
+
+// The sharers.
+var (
+	leasesOnThrottr = sharer{"leases on throttr", "package `lease` with its defaults, on a mock server", onMock, leaseProcesses, leaseCallers, fastSample, true, withLeases(mockBackend)}
+	onThrottr       = sharer{"throttr", "the same backend without leases: hits of a process at one time share requests", onMock, leaseProcesses, leaseCallers, 1, true, withoutLeases(mockBackend)}
+	rawHits         = sharer{"raw frames", "an UPDATE and a QUERY for each hit, written and read by hand, on a connection for each caller; it limits nothing", onMock, leaseProcesses, leaseCallers, 1, false, startRawHits}
+	leasesOnRedis   = sharer{"leases on Redis", "package `lease` with its defaults, on package `redisbackend`", onRedis, leaseProcesses, leaseCallers, fastSample, true, withLeases(redisStore)}
+	onOwnRedis      = sharer{"redisbackend", "the same backend without leases", onRedis, leaseProcesses, leaseCallers, 1, true, withoutLeases(redisStore)}
+	rueidisHits     = sharer{"rueidis INCR", "an INCR for each hit, pipelined by the client; it limits nothing", onRedis, leaseProcesses, leaseCallers, 1, false, startRueidisHits}
+
+	leasesInOne      = sharer{"leases on throttr, 1 process", "all callers in one process", onMock, 1, leaseProcesses * leaseCallers, fastSample, false, withLeases(mockBackend)}
+	leasesInOneRedis = sharer{"leases on Redis, 1 process", "all callers in one process", onRedis, 1, leaseProcesses * leaseCallers, fastSample, false, withLeases(redisStore)}
+	memoryInOne      = sharer{"memory, 1 process", "package `memory`, with as many callers; it shares nothing with other processes", nil, 1, leaseProcesses * leaseCallers, fastSample, false, withoutLeases(memoryStore)}
+
+	sharers = []sharer{leasesOnThrottr, onThrottr, rawHits, leasesOnRedis, onOwnRedis, rueidisHits, leasesInOne, leasesInOneRedis, memoryInOne}
+)
+
+// measured reports whether a sharer is measured with a sharing.
+func (c sharer) measured(k sharing) bool { return c.limits || !k.limited }
+
+func (c sharer) measurement(k sharing) measurement {
+	return measurement{k.workload, c.name, 1, c.processes * c.callers}
+}
+
+func onMock(s *servers) *process  { return s.mock }
+func onRedis(s *servers) *process { return s.redis }
+
+// openStore opens a backend. Close closes what is below it.
+type openStore func(ctx context.Context, s setup) (b lease.Store, close func(), err error)
+
+func mockBackend(ctx context.Context, s setup) (lease.Store, func(), error) {
+	client, err := connect(ctx, s.servers.mock.addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client.Backend(), func() { client.Close() }, nil
+}
+
+func redisStore(_ context.Context, s setup) (lease.Store, func(), error) {
+	client, err := connectRueidis(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return redisbackend.New(client), client.Close, nil
+}
+
+func memoryStore(_ context.Context, s setup) (lease.Store, func(), error) {
+	m := newMemory(s)
+	return m, func() { m.Close() }, nil
+}
+
+func withLeases(open openStore) func(context.Context, setup) (*sharedKey, error) {
+	return func(ctx context.Context, s setup) (*sharedKey, error) {
+		b, closeStore, err := open(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		leases := lease.New(b, 0)
+		return limited(leases, s, func() { leases.Close(); closeStore() }), nil
+	}
+}
+
+func withoutLeases(open openStore) func(context.Context, setup) (*sharedKey, error) {
+	return func(ctx context.Context, s setup) (*sharedKey, error) {
+		b, closeStore, err := open(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return limited(b, s, closeStore), nil
+	}
+}
+
+// limited hits with a RateLimit.
+func limited(b throttr.Backend, s setup, closeAll func()) *sharedKey {
+	limiter, most := throttr.NewRateLimit(b), uint64(s.limit)
+	return &sharedKey{
+		hit: func(ctx context.Context, _ int) (bool, time.Time, error) {
+			res, err := limiter.Hit(ctx, s.key, s.scale, most)
+			return res.Allowed, res.ResetAt, err
+		},
+		close: closeAll,
+	}
+}
+
+func startRueidisHits(_ context.Context, s setup) (*sharedKey, error) {
+	client, err := connectRueidis(s)
+	if err != nil {
+		return nil, err
+	}
+	return &sharedKey{
+		hit: func(ctx context.Context, _ int) (bool, time.Time, error) {
+			return true, time.Time{}, client.Do(ctx, client.B().Incr().Key(s.key).Build()).Error()
+		},
+		close: client.Close,
+	}, nil
+}
+
+// startRawHits makes a record and opens a connection for each caller.
+func startRawHits(ctx context.Context, s setup) (*sharedKey, error) {
+	client, err := connect(ctx, s.servers.mock.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if _, err := client.Insert(ctx, s.key, 0, load.TTL[uint32]()); err != nil { // another process may be first
+		return nil, err
+	}
+	frames := load.FramesOf[uint32](load.Hit)
+	request := frames.Append(nil, []byte(s.key))
+	var conns []net.Conn
+	closeAll := func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	for range s.callers {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", s.servers.mock.addr)
+		if err != nil {
+			closeAll()
+			return nil, err
+		}
+		conns = append(conns, c)
+	}
+	return &sharedKey{
+		hit: func(_ context.Context, caller int) (bool, time.Time, error) {
+			var response [32]byte
+			if _, err := conns[caller].Write(request); err != nil {
+				return false, time.Time{}, err
+			}
+			_, err := io.ReadFull(conns[caller], response[:frames.ResponseSize])
+			if err == nil && response[0] != 1 {
+				err = fmt.Errorf("a response begins with 0x%02x", response[0])
+			}
+			return true, time.Time{}, err
+		},
+		close: closeAll,
+	}, nil
+}
+
+// sharedFigures are figures of a key that processes share. What cannot be said is NaN.
+type sharedFigures struct {
+	requests float64 // per 1,000 hits
+	allowed  float64 // requests per 1,000 allowed hits
+	used     float64 // part of the limit, in the windows that the measurement contains
+	over     float64 // the most hits by which any window exceeded the limit
+	windows  int     // that were compared with the limit
+	hits     uint64
+}
+
+// figuresOf returns a figure of each round.
+func (r *results) figuresOf(m measurement, f func(sharedFigures) float64) (all []float64) {
+	for _, s := range r.shared[m] {
+		all = append(all, f(s))
+	}
+	return all
+}
+
+func requestsOfAllowed(s sharedFigures) float64 { return s.allowed }
+func usedOf(s sharedFigures) float64            { return s.used }
+func overOf(s sharedFigures) float64            { return s.over }
+
+// leaseRequirements returns the requirements on leases.
+func (r *results) leaseRequirements() (all []requirement) {
+	for _, on := range []struct{ leases, inOne, plain sharer }{{leasesOnThrottr, leasesInOne, onThrottr}, {leasesOnRedis, leasesInOneRedis, onOwnRedis}} {
+		name := on.leases.name
+		fast := on.leases.measurement(unlimited)
+		all = append(all,
+			atLeast(fmt.Sprintf("%s, 8 processes ÷ %s: throughput", name, on.plain.name), 100, r.quotients(perSecond, fast, on.plain.measurement(unlimited))),
+			atLeast(name+", 8 processes ÷ memory, 1 process: throughput", 0.5, r.quotients(perSecond, fast, memoryInOne.measurement(unlimited))),
+			atLeast(on.inOne.name+" ÷ memory, 1 process: throughput", 0.5, r.quotients(perSecond, on.inOne.measurement(unlimited), memoryInOne.measurement(unlimited))),
+			atMost(name+", limit not reached: requests per 1,000 hits", 20, r.figuresOf(fast, requestsOfAllowed)),
+			atMost(name+", saturated: requests per 1,000 allowed hits", 20, r.figuresOf(on.leases.measurement(saturating), requestsOfAllowed)),
+			atLeast(name+", saturated: used part of the limit", 0.99, r.figuresOf(on.leases.measurement(saturating), usedOf)),
+			atLeast(name+", 1.2 times the limit: used part of the limit", 0.99, r.figuresOf(on.leases.measurement(steady), usedOf)),
+		)
+		var over []float64
+		for _, k := range sharings {
+			over = append(over, r.figuresOf(on.leases.measurement(k), overOf)...)
+		}
+		over = []float64{slices.Max(append(over, math.Inf(-1)))} // of all rounds, and not their median
+		all = append(all, atMost(name+": hits over the limit, in the worst of all windows", 0, over))
+	}
+	return all
+}
+
+// reportLeases writes the section on leases.
+func (r *results) reportLeases(w io.Writer) {
+	fmt.Fprintf(w, `%d processes with %d callers each hit one key, in windows of %v. "1 process" has as many callers. With leases and in
+memory, callers that hit as often as they can take the time of one hit in %d; the others take that of each. It contains a
+reading of the clock. CPU is that of all client processes, and that of the server. *Used* is the part of the limit that was
+allowed in the windows that the measurement contains. *Over* is the most hits by which any window exceeded the limit, by the
+logs of the processes.
+
+`, leaseProcesses, leaseCallers, r.plan.sharedScale, fastSample)
+	for _, k := range sharings {
+		fmt.Fprintf(w, "### %s\n\n", k.title)
+		rows(w, []string{"client", ">hits/s", ">p50", ">p99", ">p99.9", ">CPU/hit", ">of the server", ">requests/1,000 hits", ">requests/1,000 allowed", ">used", ">over"}, r.sharedRows(k))
+		fmt.Fprintln(w)
+	}
+	hits, windows := uint64(0), 0
+	for _, c := range sharers {
+		for _, k := range sharings {
+			for _, s := range r.shared[c.measurement(k)] {
+				if c.sample == fastSample && c.server != nil {
+					hits, windows = hits+s.hits, windows+s.windows
+				}
+			}
+		}
+	}
+	fmt.Fprintf(w, "Processes with leases made %s hits in %d windows.\n\n", count(float64(hits)), windows)
+	var all [][]string
+	for _, c := range sharers {
+		all = append(all, []string{c.name, c.does})
+	}
+	rows(w, []string{"client", "is"}, all)
+	fmt.Fprintln(w)
+}
+
+// sharedRows returns the figures of all sharers.
+func (r *results) sharedRows(k sharing) (all [][]string) {
+	percent := func(f float64) string {
+		if math.IsNaN(f) {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f %%", 100*f)
+	}
+	for _, c := range sharers {
+		if !c.measured(k) {
+			continue
+		}
+		m := c.measurement(k)
+		of := func(f figure) float64 { return load.Median(r.each(m, f)) }
+		figure := func(f func(sharedFigures) float64) float64 { return load.Median(r.figuresOf(m, f)) }
+		over, used := "-", "-"
+		if c.limits && k.limited {
+			over, used = fmt.Sprintf("%.0f", slices.Max(r.figuresOf(m, overOf))), percent(figure(usedOf))
+		}
+		all = append(all, []string{
+			c.name, count(of(perSecond)), duration(of(p50)), duration(of(p99)), duration(of(p999)), duration(of(cpu)), duration(load.Median(r.redisCPU[m])),
+			decimal(figure(func(s sharedFigures) float64 { return s.requests })), decimal(figure(requestsOfAllowed)), used, over,
+		})
+	}
+	return all
+}
+
+// runLeases measures leases, and prints the medians of all rounds.
+func runLeases(ctx context.Context, p plan) error {
+	s, err := startServers(ctx)
+	if err != nil {
+		return err
+	}
+	r := newResults(p)
+	for range p.rounds {
+		if err = r.compareLeases(ctx, s); err != nil {
+			break
+		}
+	}
+	if stopped := s.stop(); err == nil {
+		err = stopped
+	}
+	if err != nil {
+		return err
+	}
+	rows(os.Stdout, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.leaseRequirements()))
+	fmt.Println()
+	r.reportLeases(os.Stdout)
+	return nil
+}
