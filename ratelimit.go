@@ -121,9 +121,17 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
+	if r.counting == nil && r.memory != nil {
+		count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
+		if err != nil {
+			return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+		}
+		res.setTaken(count, limit, left, end, granted)
+		return res, nil
+	}
 	if r.counting == nil {
 		if r.leases == nil {
-			return r.hitRolling(ctx, key, scale, limit, increment)
+			return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
 		}
 		count, left, end, granted, err := r.leases.HitCount(ctx, key, scale, limit, increment)
 		if err != nil {
@@ -137,19 +145,6 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
 	}
 	res.set(count, limit, left, end)
-	return res, nil
-}
-
-// hitRolling is HitN for other backends than those in memory with fixed windows, and leases.
-func (r *RateLimit) hitRolling(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.memory == nil {
-		return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
-	}
-	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
-	if err != nil {
-		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
-	}
-	res.setTaken(count, limit, left, end, granted)
 	return res, nil
 }
 

@@ -41,7 +41,7 @@ func serve(t *testing.T) *servers {
 
 func TestContendersLimitEachKey(t *testing.T) {
 	s := serve(t)
-	for _, w := range []workload{hit, embedded} {
+	for _, w := range []workload{hit, embedded, algorithms} {
 		for _, c := range w.contenders {
 			instance, err := c.start(t.Context(), setup{servers: s, limit: 3, scale: scale})
 			require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestContendersAreMeasured(t *testing.T) {
 	s := serve(t)
 	p := plan{duration: 100 * time.Millisecond}
 	r := newResults(p)
-	for _, w := range []workload{increase, hit, embedded} {
+	for _, w := range []workload{increase, hit, embedded, algorithms} {
 		for range 2 {
 			require.NoError(t, r.compare(t.Context(), s, w, 10, 2))
 		}
@@ -148,6 +148,15 @@ func invented(perSecond func(m measurement, round int) float64) *results {
 			set(measurement{embedded.name, c.name, n, 1})
 		}
 	}
+	for _, c := range cold.contenders {
+		set(measurement{cold.name, c.name, coldKeys, coldGoroutines})
+	}
+	for _, c := range algorithms.contenders {
+		r.perKey[c.name] = 105.4
+		for _, at := range algorithmLoads {
+			set(measurement{algorithms.name, c.name, at.keys, at.goroutines})
+		}
+	}
 	for _, k := range sharings {
 		for _, c := range sharers {
 			m := c.measurement(k)
@@ -188,7 +197,12 @@ func TestReportContainsFiguresAndClaims(t *testing.T) {
 		"| `sparse`, 5000 keys, old server: requests to open a window | ≤ 8 | 8.00 | yes |",
 		"| redis_rate | 512 | 2,000 | 1µs | 12.3µs | 1.5µs | 0.00 |",
 		"| RateLimit on throttr/memory | 2,000 | 2,000 | 0.00 | 105 |",
+		"| `memory`, token bucket, 1 key, 1 goroutine ÷ the fastest of other packages: time | ≤ 1 | 1.00 | yes |",
+		"| `memory`, token bucket, 100000 keys, 2 goroutines ÷ fixed window: time | ≤ 1 | 1.00 | yes |",
+		"| `memory`, sliding log: allocations per hit | ≤ 0 | 0.00 | yes |",
+		"| sliding window | 500000 ns | 47619 ns | 500000 ns | 1000000 ns | 0.00 | 105 |",
 		"| leases on Redis, saturated: requests per 1,000 allowed hits | ≤ 20 | 20.00 (19.50–20.50) | yes |",
+		"| `hit`, 20000 keys, 64 goroutines, with leases ÷ without: throughput | ≥ 0.97 | 1.00 | yes |",
 		"| leases on throttr, 1.2 times the limit: used part of the limit | ≥ 0.99 | 0.99 | **no** |",
 		"| leases on throttr: hits over the limit, in the worst of all windows | ≤ 0 | 2.00 | **no** |",
 		"| leases on Redis | 42,000 | 1µs | 12.3µs | 1ms | 1.5µs | 9µs | 1.23 | 20.00 | 98.8 % | 2 |",
@@ -202,8 +216,27 @@ func TestReportContainsFiguresAndClaims(t *testing.T) {
 	require.NotRegexp(t, `NaN|Inf|%!`, b.String())
 }
 
+func TestAlgorithmsAreComparedWithTheFastestInTheSameRound(t *testing.T) {
+	r := newResults(plan{})
+	set := func(c contender, perSecond ...float64) {
+		for _, n := range perSecond {
+			m := measurement{algorithms.name, c.name, 1, 1}
+			r.loads[m] = append(r.loads[m], load.Result{PerSecond: n})
+		}
+	}
+	for _, c := range otherAlgorithms {
+		set(c, 1, 1, 1)
+	}
+	set(tokenBucket, 4, 4, 4)
+	r.loads[measurement{algorithms.name, ulule.name, 1, 1}][1].PerSecond = 8
+	r.loads[measurement{algorithms.name, throttledGCRA.name, 1, 1}][2].PerSecond = 2
+	require.Equal(t, []float64{0.25, 2, 0.5}, r.timeToFastest(measurement{algorithms.name, tokenBucket.name, 1, 1}))
+	delete(r.loads, measurement{algorithms.name, xTimeRate.name, 1, 1})
+	require.Empty(t, r.timeToFastest(measurement{algorithms.name, tokenBucket.name, 1, 1}))
+}
+
 func TestMissingMeasurementIsAnError(t *testing.T) {
-	for _, gone := range []measurement{{"increase", raw, fewKeys, 64}, {embedded.name, goLimiter.name, 1, 1}} {
+	for _, gone := range []measurement{{"increase", raw, fewKeys, 64}, {embedded.name, goLimiter.name, 1, 1}, {algorithms.name, ulule.name, 1, 2}} {
 		r := invented(func(measurement, int) float64 { return 1 })
 		delete(r.loads, gone)
 		require.ErrorContains(t, r.missing(), "not measured: ")

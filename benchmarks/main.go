@@ -6,6 +6,7 @@
 //	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
 //	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
+//	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
 //	go -C benchmarks run . -leases   # prints those of leases, in some minutes
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
@@ -48,6 +49,7 @@ func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisec
 // goroutines, and the benchmarks of other packages.
 func (p plan) estimate() time.Duration {
 	round := 24*p.duration*time.Duration(len(p.goroutines)) + 20*time.Second
+	round += time.Duration(len(algorithmLoads)*len(algorithms.contenders)) * (p.duration + p.warmup())
 	for _, keys := range p.sparseKeys {
 		clients := time.Duration(1)
 		if p.before != "" {
@@ -105,6 +107,7 @@ func main() {
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
 	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
+	inProcess := flag.Bool("algorithms", false, "measure algorithms in the process only, and print the results")
 	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
@@ -125,6 +128,8 @@ func main() {
 		action = func() error { return runOnRedis(ctx, p, windowComparisons) }
 	case *leases:
 		action = func() error { return runLeases(ctx, p) }
+	case *inProcess:
+		action = func() error { return runAlgorithms(ctx, p) }
 	}
 	if err := action(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)

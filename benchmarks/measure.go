@@ -56,6 +56,7 @@ type results struct {
 	versions []string
 }
 
+// newResults returns results without measurements.
 func newResults(p plan) *results {
 	return &results{
 		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{},
@@ -68,8 +69,10 @@ func measure(ctx context.Context, p plan, s *servers) (*results, error) {
 	defer runtime.KeepAlive(ballast)
 	r := newResults(p)
 	r.versions = versions(ctx)
-	if err := r.fill(ctx); err != nil {
-		return nil, err
+	for _, w := range []workload{embedded, algorithms} {
+		if err := r.fill(ctx, w); err != nil {
+			return nil, err
+		}
 	}
 	for round := range p.rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, p.rounds)
@@ -101,6 +104,9 @@ func (r *results) round(ctx context.Context, s *servers) error {
 		if err := r.compare(ctx, s, embedded, at.keys, at.goroutines); err != nil {
 			return err
 		}
+	}
+	if err := r.compareAlgorithms(ctx, s); err != nil {
+		return err
 	}
 	for _, n := range r.plan.windows {
 		if err := r.measure(ctx, s, embedded.name, memoryRateLimit, n, 1); err != nil {
@@ -140,6 +146,9 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 		keys = newSparseKeys(n)
 		conditions.limit, conditions.scale = sparseLimit, sparseScale
 	}
+	if workload == algorithms.name {
+		conditions.limit, conditions.scale = algorithmLimit, algorithmScale
+	}
 	instance, err := c.start(ctx, conditions)
 	if err != nil {
 		return fmt.Errorf("%v: %w", m, err)
@@ -152,7 +161,7 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 	if workload == sparse.name {
 		cfg.Warmup, cfg.Duration = 2*sparseScale, r.plan.sparse
 	}
-	if workload == embedded.name {
+	if workload == embedded.name || workload == algorithms.name {
 		cfg.PerReading = 100 // reading the clock takes as long as some hits
 	}
 	runtime.GC()
@@ -177,12 +186,12 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 	return nil
 }
 
-// fill measures the memory that a key takes, the key included.
-func (r *results) fill(ctx context.Context) error {
+// fill measures the memory that a key takes with each contender of a workload, the key included.
+func (r *results) fill(ctx context.Context, w workload) error {
 	n := r.plan.filled
-	for _, c := range embedded.contenders {
-		if c.name == memoryRateLimit.name {
-			continue // it has the records of memoryBackend
+	for _, c := range w.contenders {
+		if _, ok := r.perKey[c.name]; ok || c.name == memoryRateLimit.name {
+			continue // memoryRateLimit has the records of memoryBackend
 		}
 		before := heap()
 		instance, err := c.start(ctx, setup{keys: n, limit: limit, scale: scale})

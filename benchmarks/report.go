@@ -70,10 +70,12 @@ server, or the processor time that Redis has used.
 	fmt.Fprintf(w, `
 The numbers are hits per second. Bytes per key are the heap of %d keys of 16 bytes, the keys included.
 
-## What each contender does
+### Algorithms
 
 `, r.plan.filled)
-	for _, c := range []workload{increase, hit, embedded} {
+	r.reportAlgorithms(w)
+	fmt.Fprint(w, "\n## What each contender does\n\n")
+	for _, c := range []workload{increase, hit, embedded, algorithms} {
 		var all [][]string
 		for _, c := range c.contenders {
 			all = append(all, []string{c.name, c.does})

@@ -100,6 +100,7 @@ func (r *results) requirements() []requirement {
 		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryRateLimit, 1, 1), inProcess(goLimiter, 1, 1))),
 		atLeast("`RateLimit` on `memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryRateLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)
+	all = append(all, r.algorithmRequirements()...)
 	for _, keys := range r.plan.sparseKeys {
 		now, then := at(sparse, benchedOld, keys, sparseGoroutines), at(sparse, before, keys, sparseGoroutines)
 		what := fmt.Sprintf("`sparse`, %d keys, old server", keys)

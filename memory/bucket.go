@@ -67,21 +67,24 @@ func (e *entry) level(now int64, limit uint64) level {
 	}
 }
 
+// mulDiv returns x*y/z and the remainder. The quotient must be less than 2^64.
+func mulDiv(x, y, z uint64) (quotient, rest uint64) {
+	hi, lo := bits.Mul64(x, y)
+	if hi == 0 {
+		return lo / z, lo % z
+	}
+	return bits.Div64(hi, lo, z)
+}
+
 // refill returns in which time n of limit tokens come back: whole nanoseconds, and parts. It rounds
 // up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to
 // limit.
 func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) {
-	hi, lo := bits.Mul64(n, uint64(scale))
-	if hi == 0 {
-		nanos, part = lo/limit, lo%limit
-	} else {
-		nanos, part = bits.Div64(hi, lo, limit)
-	}
+	nanos, part = mulDiv(n, uint64(scale), limit)
 	if limit <= maxParts {
 		return nanos, part
 	}
-	hi, lo = bits.Mul64(part, maxParts)
-	part, rest := bits.Div64(hi, lo, limit)
+	part, rest := mulDiv(part, maxParts, limit)
 	if up && rest > 0 {
 		if part++; part == maxParts {
 			return nanos + 1, 0
@@ -127,7 +130,12 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 	if hi >= uint64(scale) {
 		return math.MaxUint64
 	}
-	n, rest := bits.Div64(hi, lo, uint64(scale))
+	var n, rest uint64
+	if hi == 0 { // most often: this division takes less time
+		n, rest = lo/uint64(scale), lo%uint64(scale)
+	} else {
+		n, rest = bits.Div64(hi, lo, uint64(scale))
+	}
 	if rest > 0 {
 		n++
 	}
@@ -161,8 +169,22 @@ func (e *entry) takeTokens(now int64, limit, n uint64) (v verdict) {
 		v.count, v.wait = l.used(now, limit, e.scale), e.leftOrScale(now)
 		return v
 	}
-	nanos, part := refill(n, limit, e.scale, true)
-	after := level{l.start, l.excess - part}
+	after, taken := l.take(now, limit, n, e.scale)
+	if taken.changed {
+		if e.count != limit && e.generation() > 0 {
+			e.meta = 0 // the IDs of takes by another limit are void: see giveBackTokens
+		}
+		e.setLevel(after, limit)
+	}
+	taken.changed = taken.changed || v.changed
+	return taken
+}
+
+// take takes n of limit tokens if there are so many. It returns the level after that. N is at most
+// limit.
+func (l level) take(now int64, limit, n uint64, scale time.Duration) (after level, v verdict) {
+	nanos, part := refill(n, limit, scale, true)
+	after = level{l.start, l.excess - part}
 	if part > l.excess {
 		nanos++
 		after.excess += parts(limit)
@@ -174,18 +196,26 @@ func (e *entry) takeTokens(now int64, limit, n uint64) (v verdict) {
 		v.wait = time.Duration(nanos - room)
 	default:
 		after.start += int64(nanos)
-		v.granted, v.count = true, after.used(now, limit, e.scale)
-		if n > 0 {
-			if e.count != limit && e.generation() > 0 {
-				e.meta = 0 // the IDs of takes by another limit are void: see giveBackTokens
-			}
-			e.setLevel(after, limit)
-			v.changed = true
-		}
-		return v
+		v.granted, v.changed, v.count = true, n > 0, after.used(now, limit, scale)
+		return after, v
 	}
-	v.count = l.used(now, limit, e.scale)
-	return v
+	v.count = l.used(now, limit, scale)
+	return l, v
+}
+
+// takeAgain makes a take from a bucket that is not full by the same limit as the one before, as most
+// are. It returns false, and does nothing, if the take is another one.
+func (r record) takeAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
+	e := r.entry()
+	if e.count != limit || n > limit || limit == 0 || e.pending() || !e.active(now) {
+		return v, 0, false
+	}
+	l, v := level{e.start, e.excess()}.take(now, limit, n, e.scale)
+	if v.changed {
+		e.setLevel(l, limit)
+		r.setState(&e)
+	}
+	return v, after(l.start, e.scale), true
 }
 
 // leftOrScale returns how long a window stays active, or the scale if it is new.

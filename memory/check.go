@@ -28,7 +28,7 @@ func (b *Backend) setBounds() {
 	case b.algorithm != window.SlidingLog:
 		b.maxLimit = math.MaxUint64
 	case b.maxLimit == 0:
-		b.maxLimit = DefaultMaxLimit
+		b.maxLimit = DefaultMaxLog
 	}
 	if b.maxTimes == 0 {
 		b.maxTimes = 16 * b.maxKeys

@@ -1,6 +1,10 @@
 package memory
 
-import "time"
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
 
 // referenceMaxAge is the greatest age of a shard's reference time.
 const referenceMaxAge = int64(time.Second)
@@ -14,27 +18,34 @@ type timestamp struct {
 // now returns the nanoseconds since the backend's origin, and renews the shard's reference
 // time if it is too old. The mutex is held.
 //
-// Per-key windows depend on the monotonic clock only. Reading it takes half as long as reading
-// both clocks. The wall clock is read once a second. In between, times of day are computed
-// from the reference time, so if the wall clock is set, they are wrong for up to a second. The
-// windows are not affected.
+// Reading the monotonic clock takes half as long as reading both clocks. So the wall clock is read
+// once a second. In between, times of day are computed from the reference time. If the wall clock
+// is set, they are wrong for up to a second, and aligned and sliding windows follow it then. Other
+// windows depend on the monotonic clock only.
 func (s *shard) now(b *Backend) int64 {
-	if b.monotonic {
-		if nanos := int64(time.Since(b.origin)); nanos-s.reference.nanos < referenceMaxAge {
-			return nanos
+	if b.system {
+		if nanos := int64(time.Since(b.origin)); nanos-s.readAt < referenceMaxAge {
+			return nanos + s.ahead
 		}
 	}
-	s.reference = b.readClock()
-	s.lastEnd = s.reference
-	return s.reference.nanos
+	return s.readClock(b)
 }
 
 // readClock reads the clock. Aligned and sliding windows follow the wall clock. Others follow the
 // monotonic clock, if the clock's times have a monotonic reading.
-func (b *Backend) readClock() timestamp {
+func (s *shard) readClock(b *Backend) int64 {
 	t := b.clock()
+	s.readAt = int64(t.Sub(b.origin))
 	if b.aligned {
 		t = t.Round(0)
 	}
-	return timestamp{t, int64(t.Sub(b.origin))}
+	s.reference = timestamp{t, int64(t.Sub(b.origin))}
+	s.lastEnd, s.ahead = s.reference, s.reference.nanos-s.readAt
+	return s.reference.nanos
+}
+
+// aligned returns the start of the present aligned window. The mutex is held.
+func (s *shard) aligned(b *Backend, now int64, scale time.Duration) int64 {
+	t := s.reference.time.Add(minus(now, s.reference.nanos))
+	return int64(window.Aligned.Start(t, scale).Sub(b.origin))
 }

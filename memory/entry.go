@@ -39,18 +39,24 @@ func resolution(scale time.Duration) uint {
 }
 
 // end returns when the window ends, or the largest time if the end is beyond it.
-func (e *entry) end() int64 {
-	if e.start > math.MaxInt64-int64(e.scale) {
+func (e *entry) end() int64 { return after(e.start, e.scale) }
+
+// after returns t + d, or the largest time if the sum is beyond it.
+func after(t int64, d time.Duration) int64 {
+	if t > math.MaxInt64-int64(d) {
 		return math.MaxInt64
 	}
-	return e.start + int64(e.scale)
+	return t + int64(d)
 }
 
 // active reports whether the window has not ended. If the clock went back to before the
 // window's start, the window is active if a window that opened now would overlap it. So no
 // window gets more than its limit, and no key is denied for longer than two scales.
-func (e *entry) active(now int64) bool {
-	return now < e.end() && minus(e.start, now) < e.scale
+func (e *entry) active(now int64) bool { return e.activeUntil(e.end(), now) }
+
+// activeUntil is active for a window that ends at end.
+func (e *entry) activeUntil(end, now int64) bool {
+	return now < end && (e.start <= now || minus(e.start, now) < e.scale)
 }
 
 // add adds increment to the count, which stays at the largest uint64.
@@ -99,6 +105,14 @@ func (r record) set(e entry) {
 	binary.LittleEndian.PutUint64(r[8:], e.meta)
 	binary.LittleEndian.PutUint64(r[16:], e.count)
 	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
+}
+
+// setState stores all but the scale.
+func (r record) setState(e *entry) {
+	_ = r[keyOffset]
+	binary.LittleEndian.PutUint64(r[0:], uint64(e.start))
+	binary.LittleEndian.PutUint64(r[8:], e.meta)
+	binary.LittleEndian.PutUint64(r[16:], e.count)
 }
 
 // setCount stores what add has changed.

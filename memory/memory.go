@@ -37,7 +37,7 @@ var (
 type Backend struct {
 	options
 	origin    time.Time // the times of entries are nanoseconds since origin
-	monotonic bool      // windows depend on the monotonic clock only
+	system    bool      // the clock is that of the system
 	aligned   bool      // windows depend on the wall clock
 	rolling   bool      // the algorithm is a rolling one: see rolling.go
 	coarse    coarseClock
@@ -75,13 +75,12 @@ func New(opts ...Option) *Backend {
 	}
 	b.rolling = b.algorithm.Rolling()
 	b.aligned = b.algorithm == window.Aligned || b.algorithm == window.Sliding
-	b.monotonic = b.clock == nil && !b.aligned
-	if b.clock == nil {
+	if b.system = b.clock == nil; b.system {
 		b.clock = time.Now
 	}
 	b.origin = b.clock()
 	b.coarse.last.Store(stopped)
-	if b.monotonic && !b.rolling {
+	if b.system && !b.aligned && !b.rolling {
 		b.coarse.enable(b.origin)
 	}
 	b.errFull = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
@@ -276,7 +275,7 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 	}
 	e := entry{start: now, count: count, scale: k.scale, meta: uint64(s.generation) << 32}
 	if b.algorithm == window.Aligned {
-		e.start = int64(b.algorithm.Start(s.reference.time, k.scale).Sub(b.origin))
+		e.start = s.aligned(b, now, k.scale)
 	}
 	e.update(now)
 	r.set(e)

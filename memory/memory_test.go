@@ -69,7 +69,7 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 
 //evidence:memory The conformance suite passes with token buckets, sliding windows and sliding logs
 func TestRollingConformance(t *testing.T) {
-	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.Sliding: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLimit} {
+	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.Sliding: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLog} {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()

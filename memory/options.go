@@ -100,16 +100,16 @@ func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.befo
 //
 // A token bucket takes as much memory as a fixed window, and so does a sliding window, whose limit
 // is at most 2^48-1. A sliding log also takes 64 bytes for every seven hits that it remembers, see
-// [WithMaxLimit] and [WithMaxTimes].
+// [WithMaxLog] and [WithMaxTimes].
 func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
 
-// DefaultMaxLimit is the default of [WithMaxLimit].
-const DefaultMaxLimit = 10_000
+// DefaultMaxLog is the default of [WithMaxLog].
+const DefaultMaxLog = 10_000
 
-// WithMaxLimit sets the largest limit of a sliding log, which is also how many hits [Backend.Inc]
+// WithMaxLog sets the largest limit of a sliding log, which is also how many hits [Backend.Inc]
 // and [Backend.Set] count at most. Larger limits are a [*window.RangeError]. Other algorithms
-// ignore it. If n is 0 or more than 2^29-1, it is the default, [DefaultMaxLimit].
-func WithMaxLimit(n uint64) Option {
+// ignore it. If n is 0 or more than 2^29-1, it is the default, [DefaultMaxLog].
+func WithMaxLog(n uint64) Option {
 	return func(o *options) {
 		if o.maxLimit = n; n > maxLogged {
 			o.maxLimit = 0

@@ -36,7 +36,7 @@ func (s *shard) decide(b *Backend, e *entry, now int64, limit, n uint64) verdict
 	case window.TokenBucket:
 		return e.takeTokens(now, limit, n)
 	case window.Sliding:
-		return e.takeSliding(now, s.aligned(b, e), limit, n)
+		return e.takeSliding(now, s.firstStart(b, e, now), limit, n)
 	default:
 		return s.log.take(e, now, limit, n)
 	}
@@ -58,10 +58,7 @@ func (s *shard) count(b *Backend, e *entry, now int64) uint64 {
 
 // active reports whether the window of e has not ended: see entry.active.
 func (b *Backend) active(e *entry, now int64) bool {
-	if b.algorithm == window.Sliding {
-		return e.slidingActive(now)
-	}
-	return e.active(now)
+	return e.activeUntil(b.end(e), now)
 }
 
 // end returns when the window of e ends.
@@ -110,29 +107,40 @@ func (s *shard) renew(e *entry) {
 	e.setGeneration(s.generation * 0x9e3779b1) // so that near ones differ by much: see giveBackTokens
 }
 
-// load finds the record and the entry of k. The entry is new if there is no active window. The
-// mutex is held.
-func (s *shard) load(b *Backend, k id) (r record, e entry, now int64, err error) {
+// load finds the record of k, and sets e to its entry. The entry is new if there is no active
+// window. The mutex is held.
+func (s *shard) load(b *Backend, k id, e *entry) (r record, now int64, err error) {
 	if s.closed {
-		return nil, e, 0, ErrClosed
+		return nil, 0, ErrClosed
 	}
-	if r = s.find(k); r != nil {
-		e = r.entry()
+	r, now = s.find(k), s.now(b)
+	s.read(b, k, r, now, e)
+	return r, now, nil
+}
+
+// read sets e to the entry of the record of k, or to a new one if r is nil or the window is not active.
+// The mutex is held.
+func (s *shard) read(b *Backend, k id, r record, now int64, e *entry) {
+	if r != nil {
+		*e = r.entry()
+		if s.log != nil {
+			s.log.trim(e, now)
+			r.setState(e)
+		}
+		if b.active(e, now) {
+			return
+		}
 	}
-	now = s.now(b)
-	if s.log != nil && r != nil {
-		s.log.trim(&e, now)
-		r.set(e)
-	}
-	if !b.active(&e, now) {
-		e = entry{scale: k.scale}
-	}
-	return r, e, now, nil
+	*e = entry{scale: k.scale}
 }
 
 // store stores the entry of k after n was added to it. If r is nil, it inserts a record, and makes
 // room for it if necessary. The mutex is held.
 func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64) error {
+	if r != nil && s.log == nil && e.generation() > 0 {
+		r.setState(e) // the window ends no earlier than before
+		return nil
+	}
 	if r == nil {
 		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
 			return b.errFull
@@ -153,77 +161,87 @@ func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64)
 	return nil
 }
 
-// outcome is a window after a call, and whether the call was granted.
-type outcome struct {
-	granted bool
-	count   uint64
-	left    time.Duration
-	wait    time.Duration
-	end     time.Time
-	id      int64
-}
-
-// describe sets o to the state of e. The mutex is held.
-func (o *outcome) describe(b *Backend, s *shard, e *entry, now int64, v verdict) {
-	o.granted, o.count, o.wait = v.granted, v.count, v.wait
-	if e.generation() == 0 || !b.active(e, now) {
-		return
+// roll makes a take of the window of k, whose record is r, and sets e to the entry after it. If the
+// window is active then, it ends at end; otherwise, end is not after now. The mutex is held.
+func (b *Backend) roll(s *shard, k id, r record, now int64, limit, n uint64, e *entry) (v verdict, end int64, err error) {
+	if s.closed {
+		return v, now, ErrClosed
 	}
-	end := b.end(e)
-	o.left, o.end, o.id = minus(end, now), s.timeOf(end), b.takeID(e)
-}
-
-// window sets w to the outcome of a hit or take.
-func (o *outcome) window(w *window.Window) {
-	*w = window.Window{Count: o.count, ExpiresAt: o.end, Left: o.left, ID: o.id, Refused: !o.granted, RetryAfter: o.wait}
-}
-
-// takeRolling makes a take, or only decides on it if peek is true.
-func (b *Backend) takeRolling(ctx context.Context, key string, scale time.Duration, limit, n uint64, peek bool, o *outcome) error {
-	if err := b.checkRolling(ctx, scale, limit); err != nil {
-		return err
+	s.read(b, k, r, now, e)
+	v = s.decide(b, e, now, limit, n)
+	if v.changed {
+		err = b.store(s, k, r, e, now, n)
 	}
-	s, k := b.locate(key, scale)
-	s.mu.Lock() // unlocked without a defer, like in Backend.count
-	r, e, now, err := s.load(b, k)
-	if err != nil {
-		s.mu.Unlock()
-		return err
+	if end = b.end(e); e.generation() == 0 || !e.activeUntil(end, now) {
+		end = now
 	}
-	before := e
-	v := s.decide(b, &e, now, limit, n)
-	switch {
-	case peek:
-		e = before
-	case v.changed:
-		err = b.store(s, k, r, &e, now, n)
-	}
-	o.describe(b, s, &e, now, v)
-	s.mu.Unlock()
-	return err
+	return v, end, err
 }
 
 // hitRolling is Hit or Take.
 func (b *Backend) hitRolling(ctx context.Context, call, key string, scale time.Duration, limit, n uint64) (w window.Window, granted bool, err error) {
-	var o outcome
-	if err := b.takeRolling(ctx, key, scale, limit, n, false, &o); err != nil {
+	if err := b.checkRolling(ctx, scale, limit); err != nil {
 		return w, false, failed(call, key, err)
 	}
-	o.window(&w)
-	return w, o.granted, nil
+	s, k := b.locate(key, scale)
+	var e entry
+	s.mu.Lock() // unlocked without a defer, like in Backend.count
+	r, now := s.find(k), s.now(b)
+	v, end, err := b.roll(s, k, r, now, limit, n, &e)
+	if err == nil {
+		b.describeVerdict(s, &w, &e, now, end, v)
+	}
+	s.mu.Unlock()
+	return w, v.granted && err == nil, failed(call, key, err)
+}
+
+// describeVerdict makes w describe a window after a take. The mutex is held.
+func (b *Backend) describeVerdict(s *shard, w *window.Window, e *entry, now, end int64, v verdict) {
+	*w = window.Window{Count: v.count, Refused: !v.granted, RetryAfter: v.wait}
+	if end > now {
+		w.Left, w.ExpiresAt, w.ID = minus(end, now), s.timeOf(end), b.takeID(e)
+	}
 }
 
 // takeCountRolling is TakeCount.
 func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
-	count uint64, left time.Duration, end time.Time, granted bool, err error) {
-	var o outcome
-	if err := b.takeRolling(ctx, key, scale, limit, n, false, &o); err != nil {
-		return 0, 0, end, false, failed("take", key, err)
+	count uint64, left time.Duration, ends time.Time, granted bool, err error) {
+	if err := b.checkRolling(ctx, scale, limit); err != nil {
+		return 0, 0, ends, false, failed("take", key, err)
 	}
-	if !o.granted {
-		o.left = o.wait
+	s, k := b.locate(key, scale)
+	s.mu.Lock() // unlocked without a defer, like in Backend.count
+	r, now := s.find(k), s.now(b)
+	var v verdict
+	var end int64
+	ok := false
+	switch {
+	case r == nil:
+	case b.algorithm == window.TokenBucket:
+		v, end, ok = r.takeAgain(now, limit, n)
+	case b.algorithm == window.Sliding:
+		v, end, ok = r.slideAgain(now, limit, n)
 	}
-	return o.count, o.left, o.end, o.granted, nil
+	if !ok {
+		var e entry
+		if v, end, err = b.roll(s, k, r, now, limit, n, &e); err != nil {
+			s.mu.Unlock()
+			return 0, 0, ends, false, failed("take", key, err)
+		}
+	}
+	left = v.wait
+	if end > now {
+		if b.algorithm == window.Sliding {
+			ends = s.timeOf(end) // hits on a hot key return it again
+		} else {
+			ends = s.reference.time.Add(minus(end, s.reference.nanos))
+		}
+		if v.granted {
+			left = minus(end, now)
+		}
+	}
+	s.mu.Unlock()
+	return v.count, left, ends, v.granted, nil
 }
 
 // Peek implements [window.Peeker]. Errors are those of [Backend.Get].
@@ -231,15 +249,15 @@ func (b *Backend) Peek(ctx context.Context, key string, scale time.Duration, lim
 	if !b.rolling {
 		return window.Peek(ctx, struct{ window.Backend }{b}, key, scale, limit, n)
 	}
-	var o outcome
-	if err := b.takeRolling(ctx, key, scale, limit, n, true, &o); err != nil {
+	if err := b.checkRolling(ctx, scale, limit); err != nil {
 		return w, failed("peek", key, err)
 	}
-	if o.granted {
-		o.count -= min(n, o.count)
-	}
-	o.window(&w)
-	return w, nil
+	var t taking
+	t.shard, t.id = b.locate(key, scale)
+	t.shard.mu.Lock()
+	defer t.shard.mu.Unlock()
+	_, err = b.rollOne(&t, limit, n, &w)
+	return w, failed("peek", key, err)
 }
 
 // incRolling is Inc, or Set if set is true: what was counted before is forgotten then.
@@ -251,7 +269,8 @@ func (b *Backend) incRolling(ctx context.Context, call, key string, scale time.D
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, e, now, err := s.load(b, k)
+	var e entry
+	r, now, err := s.load(b, k, &e)
 	if err != nil {
 		return w, err
 	}
@@ -276,7 +295,7 @@ func (s *shard) addRolling(b *Backend, e *entry, now int64, n uint64) uint64 {
 	case window.TokenBucket:
 		e.addTokens(now, n)
 	case window.Sliding:
-		e.addSliding(now, s.aligned(b, e), n)
+		e.addSliding(now, s.firstStart(b, e, now), n)
 	default:
 		n = min(n, b.maxLimit-min(b.maxLimit, e.logged()))
 	}
@@ -295,7 +314,8 @@ func (b *Backend) describeRolling(s *shard, w *window.Window, e *entry, now int6
 
 // getRolling is Get for an entry that may be over. The mutex is held.
 func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
-	_, e, now, err := s.load(b, k)
+	var e entry
+	_, now, err := s.load(b, k, &e)
 	if err == nil {
 		b.describeRolling(s, w, &e, now)
 	}
@@ -304,7 +324,8 @@ func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
 
 // giveBackRolling gives n back to the take with an ID. The mutex is held.
 func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool, error) {
-	r, e, now, err := s.load(b, k)
+	var e entry
+	r, now, err := s.load(b, k, &e)
 	if err != nil || e.generation() == 0 {
 		return false, err
 	}
@@ -359,15 +380,17 @@ func (b *Backend) rollAll(limits []window.Limit, all []taking, windows []window.
 
 // rollOne decides on one of several takes, and describes its window before it. The mutex is held.
 func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict, error) {
-	_, e, now, err := t.shard.load(b, t.id)
+	var e entry
+	_, now, err := t.shard.load(b, t.id, &e)
 	if err != nil {
 		return verdict{}, err
 	}
-	before := e
+	before, end := e, now
+	if e.generation() > 0 {
+		end = b.end(&e)
+	}
 	v := t.shard.decide(b, &e, now, limit, n)
-	var o outcome
-	o.describe(b, t.shard, &before, now, v)
-	o.window(w)
+	b.describeVerdict(t.shard, w, &before, now, end, v)
 	if v.granted {
 		w.Count -= min(n, w.Count)
 	}
@@ -376,7 +399,8 @@ func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict
 
 // addOne makes one of several takes. It keeps in t what undoAll needs. The mutex is held.
 func (b *Backend) addOne(t *taking, l *window.Limit, w *window.Window) (granted bool, err error) {
-	r, e, now, err := t.shard.load(b, t.id)
+	var e entry
+	r, now, err := t.shard.load(b, t.id, &e)
 	if err != nil {
 		return false, err
 	}

@@ -85,10 +85,10 @@ func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 		most      uint64
 		text      string
 	}{
-		{window.Sliding, memory.WithMaxLimit(5), 1<<48 - 1, "limit 281474976710656 is out of range: it may be at most 281474976710655 with a sliding window"},
-		{window.SlidingLog, memory.WithMaxLimit(0), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
-		{window.SlidingLog, memory.WithMaxLimit(math.MaxUint64), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
-		{window.SlidingLog, memory.WithMaxLimit(50), 50, "limit 51 is out of range: it may be at most 50 with a sliding log"},
+		{window.Sliding, memory.WithMaxLog(5), 1<<48 - 1, "limit 281474976710656 is out of range: it may be at most 281474976710655 with a sliding window"},
+		{window.SlidingLog, memory.WithMaxLog(0), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
+		{window.SlidingLog, memory.WithMaxLog(math.MaxUint64), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
+		{window.SlidingLog, memory.WithMaxLog(50), 50, "limit 51 is out of range: it may be at most 50 with a sliding log"},
 	} {
 		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(test.algorithm), test.option)
 		limiter := throttr.NewRateLimit(b)
@@ -112,7 +112,7 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
 		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(1000), memory.WithMaxLimit(70),
+		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(1000), memory.WithMaxLog(70),
 			memory.WithMaxTimes(700), memory.WithOverflow(o))
 		c := caller{t, b}
 		granted := 0

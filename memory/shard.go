@@ -32,8 +32,10 @@ type shard struct {
 	windows    tables
 	reference  timestamp // the time from which other times of day are computed
 	log        *log      // of the algorithm SlidingLog; nil otherwise
+	readAt     int64     // when the clock was read, in nanoseconds of the monotonic clock since the origin
+	ahead      int64     // how far the clock is ahead of the monotonic clock since the origin
 
-	_ [24]byte // up to the end of a cache line, so that neighbors share none
+	_ [8]byte // up to the end of a cache line, so that neighbors share none
 }
 
 // locate returns the shard of a key, which does not depend on the scale, and the id of the

@@ -2,10 +2,7 @@ package memory
 
 import (
 	"math"
-	"math/bits"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 // The entry of a sliding window has the counts of two aligned windows: the last one that was hit,
@@ -34,13 +31,13 @@ func (e *entry) setSliding(w sliding) {
 	e.meta = e.meta&^math.MaxUint32 | w.previous&math.MaxUint32
 }
 
-// aligned returns the start of the present aligned window for an entry that is new. The mutex is
-// held.
-func (s *shard) aligned(b *Backend, e *entry) int64 {
+// firstStart returns the start of the present aligned window for an entry that is new, and 0
+// otherwise. The mutex is held.
+func (s *shard) firstStart(b *Backend, e *entry, now int64) int64 {
 	if e.generation() > 0 {
 		return 0
 	}
-	return int64(window.Aligned.Start(s.reference.time, e.scale).Sub(b.origin))
+	return s.aligned(b, now, e.scale)
 }
 
 // at returns the state of e at a time. If e is new, aligned is the start of the present aligned
@@ -64,8 +61,10 @@ func (w *sliding) left(now int64, scale time.Duration) time.Duration {
 // count returns the estimate: the count of the previous aligned window is weighted by the part of
 // it that is less than a scale ago, and rounded up.
 func (w *sliding) count(now int64, scale time.Duration) uint64 {
-	hi, lo := bits.Mul64(w.previous, uint64(min(scale, w.left(now, scale))))
-	weighted, rest := bits.Div64(hi, lo, uint64(scale))
+	if w.previous == 0 {
+		return w.current
+	}
+	weighted, rest := mulDiv(w.previous, uint64(min(scale, w.left(now, scale))), uint64(scale))
 	if rest > 0 {
 		weighted++
 	}
@@ -84,8 +83,7 @@ func (w *sliding) wait(now int64, scale time.Duration, limit, n uint64) time.Dur
 // weighs returns for how long at most count weighs room or less before its weight is 0. Room is
 // less than count.
 func weighs(count, room uint64, scale time.Duration) time.Duration {
-	hi, lo := bits.Mul64(room, uint64(scale))
-	d, _ := bits.Div64(hi, lo, count)
+	d, _ := mulDiv(room, uint64(scale), count)
 	return time.Duration(d)
 }
 
@@ -109,6 +107,25 @@ func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
 		}
 	}
 	return v
+}
+
+// slideAgain makes a take from an active sliding window if it is in the same aligned window as the one
+// before, and granted, as most are. It returns false, and does nothing, if it is not.
+func (r record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
+	e := r.entry()
+	w := e.sliding()
+	if n == 0 || now < w.start || now-w.start >= int64(e.scale) || w.previous+w.current == 0 {
+		return v, 0, false
+	}
+	v.count = w.count(now, e.scale)
+	if n > limit || v.count > limit-n {
+		return v, 0, false
+	}
+	w.current += n
+	e.setSliding(w)
+	r.setState(&e)
+	v.granted, v.count = true, v.count+n
+	return v, e.slidingEnd(), true
 }
 
 // addSliding adds n to the present aligned window. Its count stays at maxSliding.
@@ -148,18 +165,12 @@ func (e *entry) estimate(now int64) uint64 {
 // slidingEnd returns when the count is 0: one scale after the end of the last aligned window that
 // has hits.
 func (e *entry) slidingEnd() int64 {
-	w := e.sliding()
-	end := w.start
-	if w.current > 0 {
-		end = int64(plus(time.Duration(max(end, 0)), e.scale)) + min(end, 0)
+	switch w := e.sliding(); {
+	case w.current > 0:
+		return after(after(w.start, e.scale), e.scale)
+	case w.previous > 0:
+		return after(w.start, e.scale)
+	default:
+		return w.start
 	}
-	if w.current > 0 || w.previous > 0 {
-		end = int64(plus(time.Duration(max(end, 0)), e.scale)) + min(end, 0)
-	}
-	return end
-}
-
-// slidingActive is active for a sliding window.
-func (e *entry) slidingActive(now int64) bool {
-	return now < e.slidingEnd() && minus(e.start, now) < e.scale
 }

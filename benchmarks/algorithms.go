@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The limit and the scale of algorithms. The limit is never reached.
+const (
+	algorithmLimit = 1 << 27
+	algorithmScale = time.Minute
+)
+
+// A sliding log has the time of each hit, so it can't have the limit and the scale of the others.
+const (
+	logLimit = 1 << 22
+	logScale = 100 * time.Millisecond
+)
+
+// algorithm returns RateLimit on a backend in memory.
+func algorithm(name string, a window.Algorithm, does string) contender {
+	return contender{name: name, does: does, start: func(_ context.Context, s setup) (*instance, error) {
+		if a == window.SlidingLog && s.limit > logLimit {
+			s.limit, s.scale = logLimit, logScale
+		}
+		m := memory.New(memory.WithAlgorithm(a), memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*s.keys)),
+			memory.WithMaxLog(logLimit), memory.WithMaxTimes(1<<28))
+		return &instance{do: hits(m, s), close: func() { m.Close() }}, nil
+	}}
+}
+
+var (
+	fixedWindow = algorithm("fixed window", window.PerKey, "`RateLimit.Hit` in memory with `window.PerKey`")
+	tokenBucket = algorithm("token bucket", window.TokenBucket, "the same with `window.TokenBucket`: GCRA, in bounded number, with the decision, the "+
+		"tokens that are left, the time to retry after, and when it is full")
+	slidingWindow = algorithm("sliding window", window.Sliding, "the same with `window.Sliding`: two aligned windows")
+	slidingLog    = algorithm("sliding log", window.SlidingLog, fmt.Sprintf("the same with `window.SlidingLog`: the time of each hit of the last %v", logScale))
+
+	// The algorithms of package memory, and what others have.
+	ownAlgorithms   = []contender{fixedWindow, tokenBucket, slidingWindow, slidingLog}
+	otherAlgorithms = []contender{xTimeRate, xTimeRateSyncMap, throttledGCRA, ulule}
+	algorithms      = workload{"algorithms in the process", append(ownAlgorithms[:len(ownAlgorithms):len(ownAlgorithms)], otherAlgorithms...)}
+)
+
+var xTimeRateSyncMap = contender{
+	name: "x/time/rate, sync.Map", module: "golang.org/x/time",
+	does: "a limiter for each key in a sync.Map",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		var limiters sync.Map
+		return &instance{do: func(_ context.Context, key string) (bool, error) {
+			l, ok := limiters.Load(key)
+			if !ok {
+				l, _ = limiters.LoadOrStore(key, rate.NewLimiter(rate.Limit(float64(s.limit)/s.scale.Seconds()), s.limit))
+			}
+			return l.(*rate.Limiter).Allow(), nil
+		}}, nil
+	},
+}
+
+// algorithmLoads are the loads with which algorithms are measured.
+var algorithmLoads = []struct{ keys, goroutines int }{{1, 1}, {1, 2}, {manyKeys, 1}, {manyKeys, 2}}
+
+// compareAlgorithms measures all algorithms once.
+func (r *results) compareAlgorithms(ctx context.Context, s *servers) error {
+	for _, at := range algorithmLoads {
+		if err := r.compare(ctx, s, algorithms, at.keys, at.goroutines); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// algorithmRequirements returns what algorithms in memory must hold.
+func (r *results) algorithmRequirements() (all []requirement) {
+	for _, at := range algorithmLoads {
+		of := func(c contender) measurement { return measurement{algorithms.name, c.name, at.keys, at.goroutines} }
+		load := plural(at.keys, "key") + ", " + plural(at.goroutines, "goroutine")
+		for _, c := range ownAlgorithms {
+			all = append(all, atMost(fmt.Sprintf("`memory`, %s, %s ÷ the fastest of other packages: time", c.name, load), 1, r.timeToFastest(of(c))))
+		}
+		all = append(all, atMost("`memory`, token bucket, "+load+" ÷ fixed window: time", 1, r.quotients(perSecond, of(fixedWindow), of(tokenBucket))))
+	}
+	for _, c := range ownAlgorithms {
+		m := measurement{algorithms.name, c.name, manyKeys, 2}
+		all = append(all, atMost("`memory`, "+c.name+": allocations per hit", 0, hundredths(r.each(m, allocs))))
+	}
+	return all
+}
+
+// timeToFastest returns the time of a hit, divided by that of the fastest other package, in each round.
+func (r *results) timeToFastest(m measurement) []float64 {
+	all := r.each(m, func(load.Result) float64 { return 0 })
+	for _, c := range otherAlgorithms {
+		other := m
+		other.contender = c.name
+		quotients := r.quotients(perSecond, other, m)
+		if len(quotients) != len(all) {
+			return nil
+		}
+		for i, q := range quotients {
+			all[i] = max(all[i], q)
+		}
+	}
+	return all
+}
+
+// reportAlgorithms writes how long hits take with each algorithm.
+func (r *results) reportAlgorithms(w io.Writer) {
+	titles := []string{"algorithm or package"}
+	for _, at := range algorithmLoads {
+		titles = append(titles, fmt.Sprintf(">%s, %s", plural(at.keys, "key"), plural(at.goroutines, "goroutine")))
+	}
+	var all [][]string
+	for _, c := range algorithms.contenders {
+		row := []string{c.name}
+		for _, at := range algorithmLoads {
+			m := measurement{algorithms.name, c.name, at.keys, at.goroutines}
+			row = append(row, fmt.Sprintf("%.0f ns", float64(at.goroutines)*1e9/load.Median(r.each(m, perSecond))))
+		}
+		m := measurement{algorithms.name, c.name, manyKeys, 2}
+		all = append(all, append(row, fmt.Sprintf("%.2f", load.Median(r.each(m, allocs))), fmt.Sprintf("%.0f", r.perKey[c.name])))
+	}
+	rows(w, append(titles, ">allocations/hit", ">bytes/key"), all)
+	fmt.Fprintf(w, `
+The times are those of a hit that is allowed, with a limit of %d in %v, and of %d in %v for the log. They include
+the choice of a key at random, which takes some ns, and with several goroutines the waiting for each other. Bytes per key are the heap after a collection, less that before, of %d keys
+of 16 bytes, the keys included, after one hit on each. A sliding log takes 64 bytes more for every seven hits in the last scale.
+`, algorithmLimit, algorithmScale, logLimit, logScale, r.plan.filled)
+}
+
+// runAlgorithms measures algorithms in the process only, and prints the results.
+func runAlgorithms(ctx context.Context, p plan) error {
+	r := newResults(p)
+	if err := r.fill(ctx, algorithms); err != nil {
+		return err
+	}
+	for range p.rounds {
+		if err := r.compareAlgorithms(ctx, nil); err != nil {
+			return err
+		}
+	}
+	r.reportAlgorithms(os.Stdout)
+	fmt.Println()
+	rows(os.Stdout, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.algorithmRequirements()))
+	return nil
+}
