@@ -72,11 +72,12 @@ var (
 		throttrIncrease("throttr", mock), throttrIncrease("throttr, 3 µs server", slow), rueidisIncrease, goRedisIncrease,
 	}}
 	hit = workload{"hit", []contender{
-		throttrHit("throttr", mock), throttrHit("throttr, 3 µs server", slow), rueidisHit, goRedisHit, redisRate,
+		throttrHit("throttr", mock), throttrHit("throttr, 3 µs server", slow), redisHit, rueidisHit, goRedisHit, redisRate,
 	}}
-	bucket   = workload{"token bucket", []contender{redisBucket, goRedisBucket, redisRate}}
-	sparse   = workload{"sparse", []contender{rueidisHit, redisRate}} // throttr bench measures throttr
-	embedded = workload{"hit in the process", []contender{
+	redisWindow = workload{"hit", []contender{redisHit, rueidisHit}}
+	bucket      = workload{"token bucket", []contender{redisBucket, goRedisBucket, redisRate}}
+	sparse      = workload{"sparse", []contender{rueidisHit, redisRate}} // throttr bench measures throttr
+	embedded    = workload{"hit in the process", []contender{
 		memoryBackend, memoryRateLimit, goLimiter, ulule, throttledGCRA, xTimeRate,
 	}}
 )

@@ -23,6 +23,9 @@ const startTime = 500 * time.Millisecond
 
 // compareLeases measures leases, and what they are compared with.
 func (r *results) compareLeases(ctx context.Context, s *servers) error {
+	if err := r.compare(ctx, s, cold, coldKeys, coldGoroutines); err != nil {
+		return err
+	}
 	for _, k := range sharings {
 		for _, c := range sharers {
 			if !c.measured(k) {
@@ -39,7 +42,7 @@ func (r *results) compareLeases(ctx context.Context, s *servers) error {
 // task returns what each process of a sharer does.
 func (r *results) task(s *servers, k sharing, c sharer) sharedTask {
 	t := sharedTask{
-		Sharer: c.name, Mock: s.mock.addr, Redis: s.redis.addr, Key: fmt.Sprintf("api:%d", s.sharedKeys.Add(1)),
+		Sharer: c.name, Mock: s.shared.addr, Redis: s.redis.addr, Key: fmt.Sprintf("api:%d", s.sharedKeys.Add(1)),
 		Callers: c.callers, Sample: c.sample, Limit: limit, Scale: r.plan.sharedScale,
 	}
 	d := r.plan.duration
@@ -200,7 +203,7 @@ func usageAt(ctx context.Context, s *servers, c sharer, at time.Time) (u serverU
 }
 
 func mockRequests(ctx context.Context, s *servers) (uint64, error) {
-	client, err := connect(ctx, s.mock.addr)
+	client, err := connect(ctx, s.shared.addr)
 	if err != nil {
 		return 0, err
 	}

@@ -77,6 +77,28 @@ var (
 	sharers = []sharer{leasesOnThrottr, onThrottr, rawHits, leasesOnRedis, onOwnRedis, rueidisHits, leasesInOne, leasesInOneRedis, memoryInOne}
 )
 
+// Keys that are not hot: each has some ten hits per second.
+const (
+	coldKeys       = 20_000
+	coldGoroutines = 64
+)
+
+// cold compares hits on keys that are not hot, with leases and without.
+var cold = workload{"hit of cold keys", []contender{throttrHit("throttr", mock), leasedHit}}
+
+var leasedHit = contender{
+	name: "throttr with leases",
+	does: "the same with package `lease`",
+	start: func(ctx context.Context, s setup) (*instance, error) {
+		b, closeStore, err := mockBackend(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		leases := lease.New(b, 0)
+		return &instance{do: hits(leases, s), close: func() { leases.Close(); closeStore() }}, nil
+	},
+}
+
 // measured reports whether a sharer is measured with a sharing.
 func (c sharer) measured(k sharing) bool { return c.limits || !k.limited }
 
@@ -84,7 +106,7 @@ func (c sharer) measurement(k sharing) measurement {
 	return measurement{k.workload, c.name, 1, c.processes * c.callers}
 }
 
-func onMock(s *servers) *process  { return s.mock }
+func onMock(s *servers) *process  { return s.shared }
 func onRedis(s *servers) *process { return s.redis }
 
 // openStore opens a backend. Close closes what is below it.
@@ -242,7 +264,9 @@ func (r *results) leaseRequirements() (all []requirement) {
 		over = []float64{slices.Max(append(over, math.Inf(-1)))} // of all rounds, and not their median
 		all = append(all, atMost(name+": hits over the limit, in the worst of all windows", 0, over))
 	}
-	return all
+	at := func(c contender) measurement { return measurement{cold.name, c.name, coldKeys, coldGoroutines} }
+	return append(all, atLeast(fmt.Sprintf("`hit`, %d keys, %d goroutines, with leases ÷ without: throughput", coldKeys, coldGoroutines), 0.97,
+		r.quotients(perSecond, at(cold.contenders[1]), at(cold.contenders[0]))))
 }
 
 // reportLeases writes the section on leases.

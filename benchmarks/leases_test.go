@@ -11,6 +11,21 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
+func TestHitsOfColdKeysAreMeasured(t *testing.T) {
+	s := serve(t)
+	r := newResults(plan{duration: 50 * time.Millisecond})
+	require.NoError(t, r.compare(t.Context(), s, cold, 1000, 4))
+	require.Len(t, r.loads, 2)
+	instance, err := leasedHit.start(t.Context(), setup{servers: s, limit: 3, scale: scale})
+	require.NoError(t, err)
+	defer instance.stop()
+	for i := range 6 {
+		allowed, err := instance.do(t.Context(), "leased")
+		require.NoError(t, err)
+		require.Equal(t, i < 3, allowed)
+	}
+}
+
 func TestSharersAreMeasured(t *testing.T) {
 	s := serve(t)
 	r := newResults(plan{duration: 50 * time.Millisecond, shared: 600 * time.Millisecond, sharedScale: 200 * time.Millisecond})
@@ -47,7 +62,7 @@ func TestProcessThatFailsIsAnError(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := &servers{mock: &process{}, redis: &process{}}
+	s := &servers{shared: &process{}, redis: &process{}}
 	require.ErrorIs(t, newResults(plan{}).shareKey(ctx, s, unlimited, memoryInOne), context.Canceled)
 }
 

@@ -5,6 +5,7 @@
 //	go -C benchmarks run .          # writes RESULTS.md and the charts, in about half an hour
 //	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
+//	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
 //	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
 //	go -C benchmarks run . -leases   # prints those of leases, in some minutes
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
@@ -105,6 +106,7 @@ func main() {
 	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
+	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
 	inProcess := flag.Bool("algorithms", false, "measure algorithms in the process only, and print the results")
 	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
@@ -121,7 +123,9 @@ func main() {
 	action := func() error { return run(ctx, p, !*isQuick) }
 	switch {
 	case *buckets:
-		action = func() error { return runBuckets(ctx, p) }
+		action = func() error { return runOnRedis(ctx, p, bucketComparisons) }
+	case *windows:
+		action = func() error { return runOnRedis(ctx, p, windowComparisons) }
 	case *leases:
 		action = func() error { return runLeases(ctx, p) }
 	case *inProcess:

@@ -23,7 +23,7 @@ const sparseGoroutines = 64
 const bucketGoroutines = 64
 
 // oneKeyGoroutines are the numbers of goroutines that hit one key.
-var oneKeyGoroutines = []int{1, 64}
+var oneKeyGoroutines = []int{1, 64, 512}
 
 // ballast is memory that the process holds, as a service does. Without it, the garbage collector
 // would run all the time, at the cost of contenders that allocate.

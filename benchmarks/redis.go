@@ -102,6 +102,20 @@ var goRedisHit = contender{
 	},
 }
 
+// redisHit is a fixed window with the backend of package redisbackend.
+var redisHit = contender{
+	name: "throttr on Redis", module: "github.com/redis/rueidis",
+	does: "`RateLimit.Hit` on Redis: an exact fixed window per key in a Lua script, in one round trip of rueidis, which concurrent " +
+		"hits share",
+	start: func(_ context.Context, s setup) (*instance, error) {
+		client, err := connectRueidis(s)
+		if err != nil {
+			return nil, err
+		}
+		return &instance{do: hits(redisbackend.New(client), s), close: client.Close}, nil
+	},
+}
+
 // redisBucket is what redisRate does with the backend of package redisbackend.
 var redisBucket = contender{
 	name: "throttr on Redis", module: "github.com/redis/rueidis",

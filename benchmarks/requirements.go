@@ -83,6 +83,16 @@ func (r *results) requirements() []requirement {
 		all = append(all, atMost(fmt.Sprintf("`hit`, 1000 keys, %d goroutines ÷ rueidis INCR, PEXPIRE NX and PTTL: CPU per operation", n), 0.8,
 			processor(few(hit, "throttr", n), few(hit, rueidisHit.name, n))))
 	}
+	for _, keys := range []int{fewKeys, 1} {
+		bound := 1.0
+		if keys == 1 {
+			bound = 5
+		}
+		for _, n := range many {
+			all = append(all, atLeast(fmt.Sprintf("`hit` on Redis, %s, %d goroutines ÷ rueidis INCR, PEXPIRE NX and PTTL: throughput", plural(keys, "key"), n), bound,
+				throughput(at(hit, redisHit.name, keys, n), at(hit, rueidisHit.name, keys, n))))
+		}
+	}
 	all = append(all,
 		atLeast("`hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 2.5, throughput(few(hit, "throttr", 64), few(hit, redisRate.name, 64))),
 		atLeast("token bucket, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 1.5, throughput(buckets(redisBucket), buckets(redisRate))),

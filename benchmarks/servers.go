@@ -33,6 +33,7 @@ type servers struct {
 	mock    *process
 	slow    *process // a mock server that takes serviceTime for each request
 	old     *process // a mock server that is as slow as a real one that has made many records
+	shared  *process // a mock server for keys that processes share: clients sweep no records of others there
 	redis   *process
 
 	sharedKeys atomic.Int64 // keys that were shared
@@ -67,6 +68,9 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		return nil, err
 	}
 	if s.old, err = s.startMock(ctx, oldServer...); err != nil {
+		return nil, err
+	}
+	if s.shared, err = s.startMock(ctx); err != nil {
 		return nil, err
 	}
 	for range 3 { // another process may get the port first
@@ -178,7 +182,7 @@ func (p *process) end() error {
 // stop ends all servers. It returns an error if one of them failed.
 func (s *servers) stop() error {
 	var errs []error
-	for _, p := range []*process{s.mock, s.slow, s.old, s.redis} {
+	for _, p := range []*process{s.mock, s.slow, s.old, s.shared, s.redis} {
 		if p != nil {
 			errs = append(errs, p.end())
 		}

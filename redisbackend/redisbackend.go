@@ -26,6 +26,8 @@ var (
 	ErrScale = rediswindow.ErrScale
 	// ErrRange says that a number is too large for a backend. It is [window.ErrRange].
 	ErrRange = rediswindow.ErrRange
+	// ErrOverloaded says that too many hits are queued. See [rediswindow.ErrOverloaded].
+	ErrOverloaded = rediswindow.ErrOverloaded
 )
 
 // Backend is a [window.Backend] on Redis. Make one with [New].
@@ -53,6 +55,9 @@ func WithAlgorithm(a window.Algorithm) Option { return rediswindow.WithAlgorithm
 
 // WithMaxLog sets the largest limit of sliding logs, see [rediswindow.WithMaxLog]. It panics if n is 0.
 func WithMaxLog(n uint64) Option { return rediswindow.WithMaxLog(n) }
+
+// WithoutCoalescing gives each hit a request of its own, see [rediswindow.WithoutCoalescing].
+func WithoutCoalescing() Option { return rediswindow.WithoutCoalescing() }
 
 // WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It
 // panics if now is nil.

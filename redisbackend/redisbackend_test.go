@@ -16,9 +16,20 @@ func TestConformance(t *testing.T) {
 	conformance(t, startServer(t).connect())
 }
 
-// conformance runs the suite on one server. Each test has a prefix of its own.
+//evidence:redis The conformance suite passes without coalescing
+func TestConformanceWithoutCoalescing(t *testing.T) {
+	algorithms := []window.Algorithm{window.PerKey, window.Aligned} // the others do not coalesce
+	conformanceOf(t, startServer(t).connect(), algorithms, redisbackend.WithoutCoalescing())
+}
+
+// conformance runs the suite on one server, for all algorithms.
 func conformance(t *testing.T, client rueidis.Client) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
+	conformanceOf(t, client, []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog})
+}
+
+// conformanceOf runs the suite on one server. Each test has a prefix of its own.
+func conformanceOf(t *testing.T, client rueidis.Client, algorithms []window.Algorithm, opts ...redisbackend.Option) {
+	for _, a := range algorithms {
 		most, exact := uint64(redisbackend.MaxCount), time.Duration(0)
 		if a == window.SlidingLog {
 			most = redisbackend.DefaultMaxLog
@@ -29,8 +40,8 @@ func conformance(t *testing.T, client rueidis.Client) {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
-				b := redisbackend.New(client, redisbackend.WithPrefix(t.Name()+":"),
-					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a))
+				b := redisbackend.New(client, append([]redisbackend.Option{redisbackend.WithPrefix(t.Name() + ":"),
+					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a)}, opts...)...)
 				return backendtest.Subject{Backend: b, Clock: clock, Algorithm: a, MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket, RoundsTokens: true}
 			})
 		})

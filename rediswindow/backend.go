@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -34,9 +35,10 @@ var (
 // Backend is a [window.Backend] on Redis. Make one with [New].
 type Backend struct {
 	options
-	client  Client
-	rolling rolling // nil: the algorithm has windows
-	suffix  string  // of the names of hashes
+	client   Client
+	rolling  rolling          // nil: the algorithm has windows
+	suffix   string           // of the names of hashes
+	combiner func() *combiner // of hits; nil: each has a request of its own
 }
 
 var (
@@ -54,6 +56,8 @@ func New(client Client, opts ...Option) *Backend {
 	b := &Backend{options: newOptions(opts), client: client}
 	if b.rolling = rollingOf(&b.options); b.rolling != nil {
 		b.suffix = b.rolling.scripts().suffix
+	} else if !b.single {
+		b.combiner = sync.OnceValue(b.newCombiner)
 	}
 	return b
 }
@@ -68,19 +72,19 @@ func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limi
 		w, err := b.hitRolling(ctx, key, scale, limit, increment)
 		return w, failed("hit", key, err)
 	}
-	w, err := b.write(ctx, hitScript, key, scale, limit, "increment", increment)
+	w, err := b.count(ctx, key, scale, limit, increment)
 	return w, failed("hit", key, err)
 }
 
 // Inc implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
-	w, err := b.write(ctx, hitScript, key, scale, 0, "increment", increment)
+	w, err := b.count(ctx, key, scale, 0, increment)
 	return w, failed("inc", key, err)
 }
 
 // Set implements [window.Backend]. Its errors are those of Hit.
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (window.Window, error) {
-	w, err := b.write(ctx, setScript, key, scale, 0, "count", count)
+	w, err := b.set(ctx, key, scale, count)
 	return w, failed("set", key, err)
 }
 
@@ -112,31 +116,40 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	return n, failed("delete", key, err)
 }
 
-// write runs a script that returns an active window. Name is the name of the number n, which the
-// script adds or sets.
-func (b *Backend) write(ctx context.Context, s *script, key string, scale time.Duration, limit uint64, name string, n uint64) (window.Window, error) {
-	field, err := fieldOf(scale)
-	if err != nil {
-		return window.Window{}, err
+// count adds increment to the active window, or opens one.
+func (b *Backend) count(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (w window.Window, err error) {
+	if err := checkScale(scale); err != nil {
+		return w, err
 	}
 	if err := checkCount("limit", limit); err != nil {
-		return window.Window{}, err
+		return w, err
 	}
-	if err := checkCount(name, n); err != nil {
-		return window.Window{}, err
+	if err := checkCount("increment", increment); err != nil {
+		return w, err
 	}
 	if b.rolling != nil {
-		return b.countRolling(ctx, key, scale, n, s == setScript)
+		return b.countRolling(ctx, key, scale, increment, false)
+	}
+	return b.add(ctx, key, scale, increment)
+}
+
+// set opens a window with a count.
+func (b *Backend) set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
+	field, err := fieldOf(scale)
+	if err != nil {
+		return w, err
+	}
+	if err := checkCount("count", count); err != nil {
+		return w, err
+	}
+	if b.rolling != nil {
+		return b.countRolling(ctx, key, scale, count, true)
 	}
 	now, err := b.time()
 	if err != nil {
-		return window.Window{}, err
+		return w, err
 	}
-	aligned := "0"
-	if b.algorithm == window.Aligned {
-		aligned = "1"
-	}
-	return b.window(ctx, s, key, scale, field, now, aligned, b.grace(), strconv.FormatUint(n, 10), newID())
+	return b.window(ctx, setScript, key, scale, field, now, b.aligned(), b.grace(), strconv.FormatUint(count, 10), newID())
 }
 
 func (b *Backend) read(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
@@ -225,18 +238,33 @@ func (b *Backend) grace() string {
 	return "1000"
 }
 
+// aligned returns the argument of a script that says whether windows are aligned.
+func (b *Backend) aligned() string {
+	if b.algorithm == window.Aligned {
+		return "1"
+	}
+	return "0"
+}
+
 // fieldOf returns the name of the field of a scale.
 func fieldOf(scale time.Duration) (string, error) {
-	if err := window.CheckScale(scale); err != nil {
+	if err := checkScale(scale); err != nil {
 		return "", err
 	}
+	return strconv.FormatInt(scale.Microseconds(), 10), nil
+}
+
+func checkScale(scale time.Duration) error {
+	if err := window.CheckScale(scale); err != nil {
+		return err
+	}
 	if scale%time.Microsecond != 0 {
-		return "", fmt.Errorf("%w: %v is not a whole number of microseconds", ErrScale, scale)
+		return fmt.Errorf("%w: %v is not a whole number of microseconds", ErrScale, scale)
 	}
 	if scale > MaxScale {
-		return "", fmt.Errorf("%w: %v is more than %v", ErrScale, scale, MaxScale)
+		return fmt.Errorf("%w: %v is more than %v", ErrScale, scale, MaxScale)
 	}
-	return strconv.FormatInt(scale.Microseconds(), 10), nil
+	return nil
 }
 
 func checkCount(name string, n uint64) error {

@@ -12,10 +12,33 @@
 //
 // A scale or a number that the backend does not accept is a mistake in the program. The error
 // matches [window.ErrScale] or [window.ErrRange], and no throttr.Policy applies to it: see
-// [ErrScale] and [ErrRange]. All other errors are those of ctx or of the client. An error does
-// not say whether the hit was counted.
+// [ErrScale] and [ErrRange]. All other errors are those of ctx or of the client, or [ErrOverloaded].
+// An error of the client does not say whether the hit was counted.
 //
-// A call returns when its ctx ends, but Redis may still execute it later.
+// A call returns when its ctx ends, but Redis may still execute it later. The error of a hit that shares
+// requests (see below) ends with "the hit was not counted" if it was not sent, and otherwise with "the
+// hit may have been counted".
+//
+// # Coalescing
+//
+// Hits and Incs of a backend on windows, on any keys and scales, share requests: those of all
+// goroutines that are ready to run when the request is made. A request has up to 256 of them. The
+// result is that of requests of their own, in the order of the calls: each hit has its own place in
+// the count of its window, and is compared with its own limit. All are counted, those over their
+// limits, too.
+//
+// A hit does not wait for a response to another one unless 8 requests are in flight. While the server
+// does not keep up, or does not respond, hits are queued, and share the next request. When 100,000 are
+// queued, further ones fail with [ErrOverloaded]. A hit whose ctx ends in the queue is not sent.
+//
+// If a request fails, all hits that share it fail. But if Redis can't add to one of several windows,
+// because something else is stored there, only the hits on that one fail. A request has the values of
+// the ctx of one of its hits, such as those of a trace.
+//
+// In a cluster, hits share a request only if they have the same key. The bounds are those of each slot.
+//
+// Takes, and all calls of rolling algorithms, have requests of their own. [WithoutCoalescing] gives
+// every hit one.
 //
 // # Data in Redis
 //
@@ -46,8 +69,8 @@
 //
 // # Commands
 //
-//   - Hit and Inc run a script that adds to the active window, or opens one. Only a script that
-//     opens a window reads the expiry of the hash, and extends it if necessary.
+//   - Hit and Inc run a script that adds to active windows, or opens them. It reads the expiry of a
+//     hash only if it opens a window, and extends it if necessary.
 //   - Set runs a script that opens a window.
 //   - Take and TakeAll run one script, in a cluster one for each slot of the keys.
 //   - GiveBack runs a script that subtracts from the window with the ID.

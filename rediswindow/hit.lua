@@ -1,14 +1,37 @@
--- KEYS: the hash. ARGV: scale, time or '', aligned, grace, increment, ID of a window that opens.
--- Adds to the active window, or opens a window. Returns count, start, time, time and ID.
-local key, field, time, increment = KEYS[1], ARGV[1], now(ARGV[2]), tonumber(ARGV[5])
-local value = redis.call('HGET', key, field)
-local count, start, _, id
-if value then count, start, _, id = parse(value, tonumber(field), time) end
-if count then
-  count = math.min(count + increment, most)
-  write(key, field, count, start, time, id)
-else
-  count, id = increment, ARGV[6]
-  start = open(key, field, count, time, ARGV[3], ARGV[4], id)
+-- KEYS: the hash of each hit. ARGV: time or '', aligned, grace, ID of windows that open, and then scale
+-- and increment of the hits up to the key with the index that follows, or up to the last key if none
+-- follows.
+-- Adds to the active windows, or opens windows. Returns the time, and for each hit the count before
+-- it, start and ID of its window. If something is wrong with one of several windows, its count is -1,
+-- and nothing was added to it.
+--
+-- Most hits are one, on a window that is active. So what opens windows comes after it, where it costs
+-- such a hit nothing.
+local call, format, match = redis.call, string.format, string.match
+local time, stamp = tonumber(ARGV[1]), ARGV[1]
+if not time then
+  local now = call('TIME')
+  time, stamp = now[1] * 1000000 + now[2], format('%s%06d', now[1], now[2])
 end
-return {count, start, time, time, tonumber(id) or 0}
+
+-- add adds to the active window. It returns nothing if there is none.
+local function add(key, field, increment)
+  local value = call('HGET', key, field)
+  if not value then return end
+  local before, start, id = match(value, '^(%d+) (%-?%d+) %-?%d+ ?(%d*)$')
+  if not before then error('not a window: ' .. value) end
+  local began, count = tonumber(start), before + increment
+  if time >= began + field then return end
+  if count < 2147483648 then -- what %d can do on every system
+    value = format('%d %s %s %s', count, start, stamp, id)
+  else
+    value = format('%.0f %s %s %s', math.min(count, 9007199254740992), start, stamp, id)
+  end
+  call('HSET', key, field, value)
+  return tonumber(before), began, tonumber(id) or 0
+end
+
+if #KEYS == 1 then
+  local before, start, id = add(KEYS[1], ARGV[5], ARGV[6])
+  if before then return {time, before, start, id} end
+end

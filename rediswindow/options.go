@@ -22,6 +22,7 @@ type options struct {
 	prefix    string
 	algorithm window.Algorithm
 	maxLog    uint64           // the largest limit of sliding logs
+	single    bool             // each hit has a request of its own
 	now       func() time.Time // nil: the time of the server
 }
 
@@ -59,6 +60,10 @@ func WithMaxLog(n uint64) Option {
 	}
 	return func(o *options) { o.maxLog = min(n, 1<<30) }
 }
+
+// WithoutCoalescing gives each hit a request of its own. By default, hits at one time share requests,
+// as the package documentation describes.
+func WithoutCoalescing() Option { return func(o *options) { o.single = true } }
 
 // WithClock makes the backend read the time from now, in microseconds, which must be safe for
 // concurrent use. It is meant for tests. Windows are only exact if the clocks of all backends that

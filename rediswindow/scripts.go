@@ -15,6 +15,8 @@ var (
 	windowLua string
 	//go:embed hit.lua
 	hitLua string
+	//go:embed open.lua
+	openLua string
 	//go:embed set.lua
 	setLua string
 	//go:embed get.lua
@@ -57,7 +59,7 @@ func newScript(source string) *script {
 }
 
 var (
-	hitScript    = newScript(timeLua + windowLua + hitLua)
+	hitScript    = newScript(hitLua + windowLua + openLua)
 	setScript    = newScript(timeLua + windowLua + setLua)
 	getScript    = newScript(timeLua + windowLua + getLua)
 	deleteScript = newScript(timeLua + windowLua + deleteLua)

@@ -119,12 +119,8 @@ func (b *Backend) takeGroup(ctx context.Context, limits []window.Limit, windows 
 	if err != nil {
 		return false, err
 	}
-	aligned := "0"
-	if b.algorithm == window.Aligned {
-		aligned = "1"
-	}
 	keys := make([]string, len(group))
-	args := append(make([]string, 0, 4+3*len(group)), now, aligned, b.grace(), id)
+	args := append(make([]string, 0, 4+3*len(group)), now, b.aligned(), b.grace(), id)
 	for j, i := range group {
 		l := &limits[i]
 		keys[j] = b.name(l.Key)

@@ -55,6 +55,9 @@ func WithAlgorithm(a window.Algorithm) Option { return rediswindow.WithAlgorithm
 // WithMaxLog sets the largest limit of sliding logs, see [rediswindow.WithMaxLog]. It panics if n is 0.
 func WithMaxLog(n uint64) Option { return rediswindow.WithMaxLog(n) }
 
+// WithoutCoalescing gives each hit a request of its own, see [rediswindow.WithoutCoalescing].
+func WithoutCoalescing() Option { return rediswindow.WithoutCoalescing() }
+
 // WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It
 // panics if now is nil.
 func WithClock(now func() time.Time) Option { return rediswindow.WithClock(now) }

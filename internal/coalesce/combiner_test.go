@@ -1,0 +1,327 @@
+package coalesce_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+)
+
+type sum = coalesce.Sum[string, uint64]
+
+// adder is a store of windows in memory. Each of its requests takes latency. A result is the count
+// before.
+type adder struct {
+	noWait bool // requests take no time
+
+	mu       sync.Mutex
+	counts   map[string]uint64
+	requests [][]sum
+	ctxs     []context.Context
+	broken   string // a window that nothing can be added to
+	err      error  // of the next request
+}
+
+func (a *adder) add(ctx context.Context, sums []sum) error {
+	a.mu.Lock()
+	if a.counts == nil {
+		a.counts = map[string]uint64{}
+	}
+	if !a.noWait {
+		a.requests, a.ctxs = append(a.requests, slices.Clone(sums)), append(a.ctxs, ctx)
+	}
+	err := a.err
+	a.err = nil
+	a.mu.Unlock()
+	if !a.noWait {
+		time.Sleep(latency)
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range sums {
+		s := &sums[i]
+		if s.Key == a.broken {
+			s.Err = errOverflow
+			continue
+		}
+		s.Result = a.counts[s.Key]
+		a.counts[s.Key] += s.N
+	}
+	return nil
+}
+
+// combiner returns a combiner for a with one lane.
+func (a *adder) combiner(maxInFlight int) *coalesce.Combiner[string, uint64] {
+	return coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{
+		Add: a.add, Lanes: 1, MaxHits: 100, MaxInFlight: maxInFlight, MaxQueued: 1000,
+	})
+}
+
+// added is the outcome of a hit.
+type added struct {
+	count uint64
+	sent  bool
+	err   error
+}
+
+// add has a hit counted.
+func add(ctx context.Context, c *coalesce.Combiner[string, uint64], key string, n uint64) added {
+	s, sent, err := c.Do(ctx, 0, key, n)
+	return added{s.Result + s.Before + n, sent, err}
+}
+
+// begin has a hit counted in a goroutine, which it waits to be blocked.
+func begin(ctx context.Context, c *coalesce.Combiner[string, uint64], key string, n uint64) <-chan added {
+	done := make(chan added, 1)
+	go func() { done <- add(ctx, c, key, n) }()
+	synctest.Wait()
+	return done
+}
+
+func TestHitsThatWaitShareARequestInOrderOfArrival(t *testing.T) {
+	for name, canEnd := range map[string]bool{"ctx never ends": false, "ctx can end": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := context.Background()
+				if canEnd {
+					ctx = t.Context()
+				}
+				var a adder
+				c := a.combiner(1)
+				first := begin(ctx, c, "a", 1)
+				var rest []<-chan added
+				for _, key := range []string{"a", "b", "a", "c", "b", "a"} {
+					rest = append(rest, begin(ctx, c, key, 10))
+				}
+				require.Equal(t, added{1, true, nil}, <-first)
+				for i, want := range []uint64{11, 10, 21, 10, 20, 31} {
+					require.Equal(t, added{want, true, nil}, <-rest[i])
+				}
+				require.Len(t, a.requests, 2)
+				require.Equal(t, []sum{{Key: "a", N: 30}, {Key: "b", N: 20}, {Key: "c", N: 10}}, a.requests[1])
+			})
+		})
+	}
+}
+
+func TestHitDoesNotWaitForAnotherOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(3)
+		start := time.Now()
+		var all []<-chan added
+		for range 3 {
+			all = append(all, begin(context.Background(), c, "a", 1))
+		}
+		for _, done := range all {
+			require.NoError(t, (<-done).err)
+		}
+		require.Equal(t, latency, time.Since(start), "all were sent at once")
+		require.Len(t, a.requests, 3)
+	})
+}
+
+func TestRequestHasBoundedHits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(2)
+		var all []<-chan added
+		for range 2 + 250 {
+			all = append(all, begin(t.Context(), c, "a", 1))
+		}
+		for _, done := range all {
+			require.NoError(t, (<-done).err)
+		}
+		var sizes []uint64
+		for _, r := range a.requests {
+			sizes = append(sizes, r[0].N)
+		}
+		require.Equal(t, []uint64{1, 1, 100, 100, 50}, sizes)
+	})
+}
+
+func TestHitThatIsCanceledInTheQueueIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		inFlight := begin(ctx, c, "a", 1)
+		queued := begin(ctx, c, "a", 10)
+		other := begin(t.Context(), c, "a", 100)
+		cancel()
+		require.Equal(t, added{1, true, context.Canceled}, <-inFlight, "it may be counted")
+		require.Equal(t, added{10, false, context.Canceled}, <-queued)
+		require.Equal(t, added{101, true, nil}, <-other)
+		require.Equal(t, added{0, false, context.Canceled}, add(ctx, c, "a", 0))
+		require.Equal(t, [][]sum{{{Key: "a", N: 1}}, {{Key: "a", N: 100}}}, a.requests)
+
+		// If all are canceled, no request is made.
+		ctx, cancel = context.WithCancel(t.Context())
+		inFlight, queued = begin(t.Context(), c, "a", 1), begin(ctx, c, "a", 1)
+		cancel()
+		<-inFlight
+		<-queued
+		synctest.Wait()
+		require.Len(t, a.requests, 3)
+	})
+}
+
+func TestCombinerRefusesHitsWhenItsQueueIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(1)
+		begin(t.Context(), c, "a", 1)
+		for range 5 { // canceled hits leave room for others
+			ctx, cancel := context.WithCancel(t.Context())
+			for range 999 {
+				begin(ctx, c, "a", 1)
+			}
+			last := begin(ctx, c, "a", 1)
+			require.Equal(t, added{1, false, coalesce.ErrQueueFull}, add(ctx, c, "a", 1))
+			cancel()
+			require.False(t, (<-last).sent)
+			synctest.Wait()
+		}
+		require.Equal(t, uint64(2), add(t.Context(), c, "a", 1).count)
+	})
+}
+
+func TestHitsThatShareARequestShareItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := adder{broken: "c"}
+		c := a.combiner(1)
+		first := begin(t.Context(), c, "a", 1)
+		a.err = errStore
+		one, other := begin(t.Context(), c, "a", 1), begin(t.Context(), c, "b", 1)
+		require.NoError(t, (<-first).err)
+		require.Equal(t, added{1, true, errStore}, <-one)
+		require.Equal(t, added{1, true, errStore}, <-other)
+
+		// A window that is broken does not affect others.
+		first = begin(t.Context(), c, "a", 1)
+		one, other = begin(t.Context(), c, "b", 1), begin(t.Context(), c, "c", 1)
+		require.Equal(t, added{2, true, nil}, <-first)
+		require.Equal(t, added{1, true, nil}, <-one)
+		require.ErrorIs(t, (<-other).err, errOverflow)
+		require.Len(t, a.requests, 4)
+	})
+}
+
+func TestRequestHasTheValuesOfTheFirstHitsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type name struct{}
+		var a adder
+		c := a.combiner(1)
+		with := func(ctx context.Context, value int) context.Context { return context.WithValue(ctx, name{}, value) }
+		done := []<-chan added{
+			begin(with(context.Background(), 1), c, "a", 1), begin(with(t.Context(), 2), c, "a", 1), begin(with(t.Context(), 3), c, "a", 1),
+		}
+		for _, d := range done {
+			require.NoError(t, (<-d).err)
+		}
+		require.Len(t, a.ctxs, 2)
+		for i, ctx := range a.ctxs {
+			require.Equal(t, i+1, ctx.Value(name{}))
+			require.Nil(t, ctx.Done(), "the end of a hit's context does not end the request of others")
+		}
+	})
+}
+
+func TestLanesHaveRequestsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{Add: a.add, Lanes: 2, MaxHits: 10, MaxInFlight: 1, MaxQueued: 1})
+		start := time.Now()
+		var all sync.WaitGroup
+		for lane := range 2 {
+			all.Go(func() {
+				if _, _, err := c.Do(t.Context(), lane, "a", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, latency, time.Since(start))
+		require.Len(t, a.requests, 2)
+	})
+}
+
+func TestSumOfIncrementsStopsAtTheLargestNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(1)
+		done := []<-chan added{begin(t.Context(), c, "a", 1)}
+		for range 3 {
+			done = append(done, begin(t.Context(), c, "b", math.MaxUint64-1))
+		}
+		for _, d := range done {
+			require.NoError(t, (<-d).err)
+		}
+		require.Equal(t, []sum{{Key: "b", N: math.MaxUint64}}, a.requests[1])
+	})
+}
+
+// The goroutines run in real time, with contexts that end at any moment.
+func TestCountsOfCombinerAreDistinct(t *testing.T) {
+	a := adder{noWait: true}
+	c := a.combiner(3)
+	const goroutines, hits = 16, 2000
+	keys := []string{"a", "b", "c"}
+	counts := make([]map[uint64]bool, len(keys))
+	for i := range counts {
+		counts[i] = map[uint64]bool{}
+	}
+	var mu sync.Mutex
+	var uncertain int
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := range hits {
+				ctx, cancel := context.Background(), context.CancelFunc(func() {})
+				if i%3 > 0 {
+					ctx, cancel = context.WithCancel(ctx)
+				}
+				if i%3 == 2 {
+					go cancel()
+				}
+				k := (g + i) % len(keys)
+				got := add(ctx, c, keys[k], 1)
+				cancel()
+				mu.Lock()
+				switch {
+				case got.err == nil && counts[k][got.count]:
+					t.Errorf("two hits have the count %d", got.count)
+				case got.err == nil:
+					counts[k][got.count] = true
+				case !errors.Is(got.err, context.Canceled):
+					t.Error(got.err)
+				case got.sent:
+					uncertain++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	var stored, known uint64
+	require.Eventually(t, func() bool { // requests of hits that were canceled may be under way
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		stored, known = 0, 0
+		for i, key := range keys {
+			stored, known = stored+a.counts[key], known+uint64(len(counts[i]))
+		}
+		return stored == known+uint64(uncertain)
+	}, 10*time.Second, time.Millisecond, "%d are stored, %d known and %d uncertain", stored, known, uncertain)
+}

@@ -1,0 +1,222 @@
+//go:build unix
+
+package redisbackend_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// hitTogether hits each key n times while the server does not respond, so that hits share requests. It
+// returns the windows and the errors of each key.
+func hitTogether(t *testing.T, s *server, b *redisbackend.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
+	t.Helper()
+	windows, errs = make([][]window.Window, len(keys)), make([][]error, len(keys))
+	s.freeze(t)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range n {
+		for k, key := range keys {
+			all.Go(func() {
+				w, err := b.Hit(context.Background(), key, time.Hour, 5, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					windows[k] = append(windows[k], w)
+				} else {
+					errs[k] = append(errs[k], err)
+				}
+			})
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // until all wait; if some do not, they share fewer requests
+	s.thaw(t)
+	all.Wait()
+	return windows, errs
+}
+
+// requireDistinct fails the test if the counts of a window are not 1, 2, 3 …
+func requireDistinct(t *testing.T, windows []window.Window, n int) {
+	t.Helper()
+	counts := map[uint64]bool{}
+	for _, w := range windows {
+		if w.Count < 1 || w.Count > uint64(n) || counts[w.Count] || w.ID != windows[0].ID || !w.ExpiresAt.Equal(windows[0].ExpiresAt) {
+			t.Fatalf("%+v in a window with %+v", w, windows[0])
+		}
+		counts[w.Count] = true
+	}
+	if len(counts) != n {
+		t.Fatalf("there are %d counts, want %d", len(counts), n)
+	}
+}
+
+//evidence:redis Hits on any keys at one time share a request, and each has its own place in the count
+func TestHitsAtOneTimeShareRequests(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	redis(t, client, "CONFIG", "RESETSTAT")
+	windows, errs := hitTogether(t, s, b, 100, "a", "b", "c")
+	for i := range windows {
+		if len(errs[i]) > 0 {
+			t.Fatal(errs[i])
+		}
+		requireDistinct(t, windows[i], 100)
+	}
+	stats, err := redis(t, client, "INFO", "commandstats").ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls, evals int
+	for line := range strings.Lines(stats) {
+		fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &calls)
+		fmt.Sscanf(line, "cmdstat_eval:calls=%d", &evals)
+	}
+	if calls < 1 || calls > 100 {
+		t.Errorf("300 hits have made %d requests", calls)
+	}
+	t.Logf("300 hits have made %d requests, %d of them twice", calls, evals)
+}
+
+func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	redis(t, client, "SET", "throttr:{k:string}", "1")
+	redis(t, client, "HSET", "throttr:{k:text}", "3600000000", "text")
+	windows, errs := hitTogether(t, s, b, 50, "good", "string", "text", "other")
+	for i, want := range []string{"", "WRONGTYPE", "not a window: text", ""} {
+		if want == "" {
+			requireDistinct(t, windows[i], 50)
+			continue
+		}
+		if len(errs[i]) != 50 {
+			t.Fatalf("%d hits have failed, want 50", len(errs[i]))
+		}
+		for _, err := range errs[i] {
+			if !strings.Contains(err.Error(), want) {
+				t.Fatalf("%v, want %s", err, want)
+			}
+		}
+	}
+}
+
+// The server answers late. The hits whose contexts have ended may be counted, and those that were not
+// sent are not.
+func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect())
+	if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.freeze(t)
+	const hits = 100
+	var uncertain atomic.Uint64
+	var all sync.WaitGroup
+	for range hits {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
+			switch {
+			case !errors.Is(err, context.DeadlineExceeded):
+				t.Errorf("%v", err)
+			case strings.HasSuffix(err.Error(), "the hit may have been counted"):
+				uncertain.Add(1)
+			case !strings.HasSuffix(err.Error(), "the hit was not counted"):
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	all.Wait()
+	s.thaw(t)
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		w, err := b.Get(t.Context(), "k", time.Hour)
+		if err == nil && w.Count == 1+uncertain.Load() {
+			t.Logf("%d of %d hits were sent", uncertain.Load(), hits)
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v, want a count of 1 and %d", w, err, uncertain.Load())
+		}
+	}
+}
+
+func TestHitsAtOneTimeFailIfTheServerIsDown(t *testing.T) {
+	s := startOnSocket(t)
+	b := redisbackend.New(s.connect())
+	const goroutines = 50
+	hit := func() (failed int64, first error) {
+		var count atomic.Int64
+		var once sync.Once
+		var all sync.WaitGroup
+		for g := range goroutines {
+			all.Go(func() {
+				if _, err := b.Hit(t.Context(), fmt.Sprint(g%5), time.Hour, 5, 1); err != nil {
+					count.Add(1)
+					once.Do(func() { first = err })
+				}
+			})
+		}
+		all.Wait()
+		return count.Load(), first
+	}
+	if failed, err := hit(); failed > 0 {
+		t.Fatal(err)
+	}
+	s.kill()
+	for range 5 {
+		start := time.Now()
+		if failed, _ := hit(); failed != goroutines {
+			t.Fatalf("%d hits have failed, want all", failed)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the errors took %v", took)
+		}
+	}
+	s.start()
+	for attempt := 0; ; attempt++ {
+		failed, err := hit()
+		if failed == 0 {
+			return
+		}
+		if attempt > 10 {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHitsAtOneTimeOnAClusterAreExact(t *testing.T) {
+	nodes := startCluster(t)
+	b := redisbackend.New(nodes[0].connect())
+	const hits = 200
+	var mu sync.Mutex
+	windows := map[string][]window.Window{}
+	var all sync.WaitGroup
+	for i := range 10 * hits {
+		all.Go(func() {
+			key := fmt.Sprint("key ", i%10)
+			w, err := b.Hit(t.Context(), key, time.Hour, 5, 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			windows[key] = append(windows[key], w)
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	for _, all := range windows {
+		requireDistinct(t, all, hits)
+	}
+}

@@ -1,0 +1,150 @@
+package rediswindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The bounds of coalescing; in a cluster, those of each slot.
+const (
+	maxHits     = 256     // that share a request, so that a script keeps Redis busy for about 1 ms at most
+	maxInFlight = 8       // requests
+	maxQueued   = 100_000 // hits, while maxInFlight requests are in flight
+)
+
+// ErrOverloaded says that 100,000 hits were queued already, because requests were not answered. The
+// hit was not counted.
+var ErrOverloaded = errors.New("redisbackend: too many hits are queued")
+
+// errAlone says that a hit was not counted, because something is wrong with its window. A request of
+// its own tells what.
+var errAlone = errors.New("redisbackend: the hit must be sent alone")
+
+// slots is the number of slots of a cluster.
+const slots = 16384
+
+// windowKey identifies a window.
+type windowKey struct {
+	key   string
+	scale time.Duration
+}
+
+// added is what a script has found that added to a window. Times are in microseconds since 1970.
+type added struct {
+	before         int64 // the count before
+	start, now, id int64
+}
+
+// window returns the window with a count.
+func (a *added) window(scale time.Duration, count uint64) window.Window {
+	return describe(scale, int64(min(count, MaxCount+1)), a.start, a.now, a.now, a.id)
+}
+
+type (
+	sum      = coalesce.Sum[windowKey, added]
+	combiner = coalesce.Combiner[windowKey, added]
+)
+
+// newCombiner returns what lets hits share requests. In a cluster, a request accesses one slot.
+func (b *Backend) newCombiner() *combiner {
+	lanes := 1
+	if b.client.Cluster() {
+		lanes = slots
+	}
+	return coalesce.NewCombiner(coalesce.CombinerOptions[windowKey, added]{
+		Add: b.addAll, Lanes: lanes, MaxHits: maxHits, MaxInFlight: maxInFlight, MaxQueued: maxQueued,
+	})
+}
+
+// add adds n to a window.
+func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n uint64) (w window.Window, err error) {
+	if b.combiner == nil {
+		return b.addAlone(ctx, key, scale, n)
+	}
+	lane := 0
+	if b.client.Cluster() {
+		lane = int(slotOf(hashTag(key)))
+	}
+	s, sent, err := b.combiner().Do(ctx, lane, windowKey{key, scale}, n)
+	switch {
+	case err == errAlone:
+		return b.addAlone(ctx, key, scale, n)
+	case errors.Is(err, coalesce.ErrQueueFull):
+		return w, ErrOverloaded
+	case err != nil && err == ctx.Err():
+		if sent {
+			return w, fmt.Errorf("%w; the hit may have been counted", err)
+		}
+		return w, fmt.Errorf("%w; the hit was not counted", err)
+	case err != nil:
+		return w, err
+	}
+	return s.Result.window(scale, uint64(s.Result.before)+min(s.Before, MaxCount)+n), nil
+}
+
+// addAlone adds n to a window with a request of its own.
+func (b *Backend) addAlone(ctx context.Context, key string, scale time.Duration, n uint64) (w window.Window, err error) {
+	sums := [1]sum{{Key: windowKey{key, scale}, N: n}}
+	if err := b.addAll(ctx, sums[:]); err != nil {
+		return w, err
+	}
+	r := &sums[0].Result
+	return r.window(scale, uint64(r.before)+n), nil
+}
+
+// addAll adds to windows with one script. In a cluster it makes a script for each sum if their keys
+// differ, because while a slot moves to another node, a script may have only one key. That is rare: the
+// keys share a slot by chance.
+func (b *Backend) addAll(ctx context.Context, sums []sum) error {
+	if len(sums) == 1 || !b.client.Cluster() || !slices.ContainsFunc(sums, func(s sum) bool { return s.Key.key != sums[0].Key.key }) {
+		return b.addTogether(ctx, sums)
+	}
+	for i := range sums {
+		sums[i].Err = b.addTogether(ctx, sums[i:i+1])
+	}
+	return nil
+}
+
+// addTogether adds to windows with one script.
+func (b *Backend) addTogether(ctx context.Context, sums []sum) error {
+	now, err := b.time()
+	if err != nil {
+		return err
+	}
+	keys := make([]string, len(sums))
+	args := append(make([]string, 0, 16), now, b.aligned(), b.grace(), newID())
+	for i := range sums {
+		s := &sums[i]
+		keys[i] = b.name(s.Key.key)
+		last := i == len(sums)-1
+		if !last && sums[i+1].Key.scale == s.Key.scale && sums[i+1].N == s.N {
+			continue
+		}
+		args = append(args, strconv.FormatInt(s.Key.scale.Microseconds(), 10), strconv.FormatUint(min(s.N, MaxCount+1), 10))
+		if !last {
+			args = append(args, strconv.Itoa(i+1))
+		}
+	}
+	response, err := b.run(ctx, hitScript, keys, args)
+	if err != nil {
+		return err
+	}
+	if len(response) != 1+3*len(sums) {
+		return fmt.Errorf("script returned %v", response)
+	}
+	for i := range sums {
+		v := response[1+3*i:]
+		sums[i].Result = added{before: v[0], start: v[1], now: response[0], id: v[2]}
+		if v[0] < 0 {
+			sums[i].Err = errAlone
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package rediswindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
+)
+
+// latency is how long a request to a fakeClient takes.
+const latency = time.Millisecond
+
+var errBroken = errors.New("WRONGTYPE of a test")
+
+// fakeClient runs the script of hits in memory, on windows that do not end.
+type fakeClient struct {
+	cluster bool
+
+	mu       sync.Mutex
+	counts   map[string]int64 // by key and scale
+	broken   string           // the key of a hash that is none
+	requests [][]string       // the keys of each
+}
+
+func newFake(opts ...Option) (*fakeClient, *Backend) {
+	c := &fakeClient{counts: map[string]int64{}}
+	return c, New(c, opts...)
+}
+
+func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []string) ([]int64, error) {
+	if digest != hitScript.digest {
+		return nil, errors.ErrUnsupported
+	}
+	c.mu.Lock()
+	c.requests = append(c.requests, keys)
+	c.mu.Unlock()
+	time.Sleep(latency)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	numbers := []int64{time.Now().UnixMicro()}
+	args = args[4:]
+	for i, key := range keys {
+		if len(args) > 2 && args[2] == strconv.Itoa(i) {
+			args = args[3:]
+		}
+		if key == c.broken && len(keys) == 1 {
+			return nil, errBroken
+		}
+		if key == c.broken {
+			numbers = append(numbers, -1, 0, 0)
+			continue
+		}
+		name := key + " " + args[0]
+		n, _ := strconv.ParseInt(args[1], 10, 64)
+		numbers = append(numbers, c.counts[name], numbers[0], 7)
+		c.counts[name] = min(c.counts[name]+n, MaxCount+1)
+	}
+	return numbers, nil
+}
+
+func (c *fakeClient) Eval(context.Context, string, []string, []string) ([]int64, error) {
+	return nil, errors.ErrUnsupported
+}
+func (c *fakeClient) HDel(context.Context, string, string) error { return errors.ErrUnsupported }
+func (c *fakeClient) Cluster() bool                              { return c.cluster }
+
+// outcome is the outcome of a hit.
+type outcome struct {
+	window window.Window
+	err    error
+}
+
+// begin hits in a goroutine, which it waits to be blocked.
+func begin(ctx context.Context, b *Backend, key string, scale time.Duration, n uint64) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		w, err := b.Hit(ctx, key, scale, 100, n)
+		done <- outcome{w, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// occupy begins as many requests as can be in flight.
+func occupy(b *Backend, key string) {
+	for range maxInFlight {
+		begin(context.Background(), b, key, time.Hour, 1)
+	}
+}
+
+func TestHitsThatWaitShareAScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		occupy(b, "other")
+		opened := time.Now()
+		var hits []<-chan outcome
+		for range 3 {
+			hits = append(hits, begin(t.Context(), b, "a", time.Second, 1), begin(t.Context(), b, "a", time.Minute, 10), begin(t.Context(), b, "b", time.Second, 100))
+		}
+		for i, want := range []uint64{1, 10, 100, 2, 20, 200, 3, 30, 300} {
+			got := <-hits[i]
+			require.NoError(t, got.err)
+			scale := []time.Duration{time.Second, time.Minute, time.Second}[i%3]
+			now := time.Now()
+			require.Equal(t, window.Window{
+				Count: want, ExpiresAt: now.Add(scale).Round(0), Left: scale, StartedAt: now.Round(0), UpdatedAt: now.Round(0), ID: 7,
+			}, utc(got.window, now))
+		}
+		require.Equal(t, 2*latency, time.Since(opened))
+		require.Len(t, c.requests, maxInFlight+1)
+		require.Equal(t, []string{"throttr:{k:a}", "throttr:{k:a}", "throttr:{k:b}"}, c.requests[maxInFlight])
+	})
+}
+
+// utc returns w with the time zone of now.
+func utc(w window.Window, now time.Time) window.Window {
+	for _, at := range []*time.Time{&w.ExpiresAt, &w.StartedAt, &w.UpdatedAt} {
+		*at = at.In(now.Location())
+	}
+	return w
+}
+
+func TestHitsWithoutCoalescingHaveScriptsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake(WithoutCoalescing())
+		var hits []<-chan outcome
+		for range 3 * maxInFlight {
+			hits = append(hits, begin(t.Context(), b, "a", time.Second, 1))
+		}
+		for _, h := range hits {
+			require.NoError(t, (<-h).err)
+		}
+		require.Len(t, c.requests, 3*maxInFlight)
+	})
+}
+
+func TestErrorOfContextTellsWhetherTheHitWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		ctx, cancel := context.WithCancel(t.Context())
+		sent := begin(ctx, b, "a", time.Hour, 1)
+		for range maxInFlight - 1 {
+			begin(t.Context(), b, "a", time.Hour, 1)
+		}
+		queued := begin(ctx, b, "a", time.Hour, 1)
+		cancel()
+		err := (<-sent).err
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualError(t, err, `redisbackend: hit "a": context canceled; the hit may have been counted`)
+		err = (<-queued).err
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualError(t, err, `redisbackend: hit "a": context canceled; the hit was not counted`)
+		time.Sleep(2 * latency)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		require.Equal(t, map[string]int64{"throttr:{k:a} 3600000000": maxInFlight}, c.counts)
+	})
+}
+
+// In a cluster, hits share a script only if they have the same key.
+func TestHitsOnOneSlotOfAClusterHaveScriptsOfOneKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slot, other := slotOf(hashTag("a")), "a"
+		for i := 0; other == "a" || slotOf(hashTag(other)) != slot; i++ {
+			other = fmt.Sprint(i)
+		}
+		c, b := newFake()
+		c.cluster = true
+		occupy(b, "a")
+		hits := []<-chan outcome{
+			begin(t.Context(), b, "a", time.Hour, 1), begin(t.Context(), b, other, time.Hour, 1), begin(t.Context(), b, "a", time.Hour, 1),
+		}
+		for i, want := range []uint64{maxInFlight + 1, 1, maxInFlight + 2} {
+			got := <-hits[i]
+			require.NoError(t, got.err)
+			require.Equal(t, want, got.window.Count)
+		}
+		require.Equal(t, [][]string{{"throttr:{k:a}"}, {"throttr:{k:" + other + "}"}}, c.requests[maxInFlight:])
+
+		occupy(b, "a")
+		hits = []<-chan outcome{begin(t.Context(), b, "a", time.Second, 1), begin(t.Context(), b, "a", time.Minute, 1)}
+		for _, h := range hits {
+			require.NoError(t, (<-h).err)
+		}
+		require.Equal(t, []string{"throttr:{k:a}", "throttr:{k:a}"}, c.requests[len(c.requests)-1], "scales of a key share a script")
+	})
+}
+
+func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		c.counts["throttr:{k:a} 3600000000"] = MaxCount - 1
+		occupy(b, "other")
+		var hits []<-chan outcome
+		for _, n := range []uint64{1, MaxCount, 1, MaxCount} {
+			hits = append(hits, begin(t.Context(), b, "a", time.Hour, n))
+		}
+		for i, want := range []uint64{MaxCount, MaxCount + 1, MaxCount + 1, MaxCount + 1} {
+			got := <-hits[i]
+			require.NoError(t, got.err)
+			require.Equal(t, want, got.window.Count)
+		}
+		require.Len(t, c.requests, maxInFlight+1)
+	})
+}
+
+func TestWindowThatIsBrokenFailsItsHitsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		c.broken = "throttr:{k:bad}"
+		occupy(b, "other")
+		bad, good := begin(t.Context(), b, "bad", time.Hour, 1), begin(t.Context(), b, "good", time.Hour, 1)
+		require.ErrorIs(t, (<-bad).err, errBroken)
+		got := <-good
+		require.NoError(t, got.err)
+		require.Equal(t, uint64(1), got.window.Count)
+		require.Equal(t, [][]string{{"throttr:{k:bad}", "throttr:{k:good}"}, {"throttr:{k:bad}"}}, c.requests[maxInFlight:])
+	})
+}
+
+func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b := newFake()
+		few := coalesce.NewCombiner(coalesce.CombinerOptions[windowKey, added]{
+			Add: b.addAll, Lanes: 1, MaxHits: 1, MaxInFlight: 1, MaxQueued: 1,
+		})
+		b.combiner = func() *combiner { return few }
+		begin(t.Context(), b, "a", time.Hour, 1)
+		begin(t.Context(), b, "a", time.Hour, 1)
+		_, err := b.Hit(t.Context(), "a", time.Hour, 100, 1)
+		require.ErrorIs(t, err, ErrOverloaded)
+		_, err = b.Inc(t.Context(), "a", time.Hour, 1)
+		require.ErrorIs(t, err, ErrOverloaded)
+		time.Sleep(2 * latency)
+		w, err := b.Hit(t.Context(), "a", time.Hour, 100, 1)
+		require.NoError(t, err)
+		require.Equal(t, uint64(3), w.Count)
+	})
+}
