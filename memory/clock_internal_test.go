@@ -33,8 +33,10 @@ func TestAlignedWindowsFollowTheWallClockBetweenReadings(t *testing.T) {
 			hit("k")
 			for i := range b.shards { // as if the wall clock had been set
 				s := &b.shards[i]
+				s.mu.Lock()
 				s.ahead -= int64(30 * time.Second)
 				s.reference = timestamp{s.reference.time.Add(-30 * time.Second), s.reference.nanos - int64(30*time.Second)}
+				s.mu.Unlock()
 			}
 			time.Sleep(time.Second)
 			hit("another")

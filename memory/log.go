@@ -84,8 +84,8 @@ func (l *log) take(e *entry, now int64, limit, n uint64) (v verdict) {
 	return v
 }
 
-// takeAgain makes a take of 1 from a log that has times, if it is granted and there is a block for it, as
-// is most often so. It returns false if not, and may have trimmed the log then.
+// takeAgain makes a take of 1 from a log that has times, and a block for another one, as is most often so.
+// It returns false if it has not, and may have trimmed the log then.
 func (l *log) takeAgain(r record, now int64, limit uint64) (v verdict, end int64, ok bool) {
 	e := r.entry()
 	c := e.chain()
@@ -95,10 +95,14 @@ func (l *log) takeAgain(r record, now int64, limit uint64) (v verdict, end int64
 	last := &l.blocks[c.last] // it is read while the first block is
 	l.trimChain(&c, now, e.scale)
 	i := (c.offset + c.n) % blockTimes
-	if i == 0 && l.used >= l.most || uint64(c.n) >= limit {
+	if full := uint64(c.n) >= limit; full || i == 0 && l.used >= l.most {
 		e.setChain(c)
 		r.setState(&e)
-		return v, 0, false
+		if !full || limit == 0 {
+			return v, 0, false
+		}
+		v.count, v.wait = uint64(c.n), e.scale-minus(now, l.nth(&c, c.n-int(limit)+1))
+		return v, e.end(), true
 	}
 	if i == 0 {
 		at := l.allocate()
