@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/rendezvous"
 	"github.com/throttr-go/throttr/memory"
@@ -264,6 +266,9 @@ func (b *OpenBackend) unopened(ctx context.Context, call, key string, scales ...
 			return callError(call, key, err)
 		}
 	}
+	if err := fixedwindow.CheckAlgorithm(b.algorithm); err != nil {
+		return callError(call, key, err)
+	}
 	server := b.ring.Pick(key)
 	b.mu.Lock()
 	closed, cause := b.closed, b.causes[server]
@@ -383,12 +388,12 @@ func (b *OpenBackend) GiveBack(ctx context.Context, key string, scale time.Durat
 }
 
 // Check implements [window.Checker]. While the value size is unknown, because no server has been
-// reached since a lazy start, it refuses only scales under 1 ms.
+// reached since a lazy start, it refuses only scales under 1 ms, and algorithms that no server keeps.
 func (b *OpenBackend) Check(scale time.Duration, limit uint64) error {
 	if o := b.opened.Load(); o != nil {
 		return o.check(scale, limit)
 	}
-	return window.CheckScale(scale)
+	return cmp.Or(window.CheckScale(scale), fixedwindow.CheckAlgorithm(b.algorithm))
 }
 
 // Precision returns how much later than the end of a window of the scale its ExpiresAt may be: see

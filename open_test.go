@@ -27,9 +27,9 @@ func openURL(t *testing.T, url string, opts ...throttr.BackendOption) *throttr.O
 }
 
 // openOver opens a backend over a network of the test. It must be closed in the bubble.
-func openOver(t *testing.T, cfg throttr.Config) *throttr.OpenBackend {
+func openOver(t *testing.T, cfg throttr.Config, opts ...throttr.BackendOption) *throttr.OpenBackend {
 	t.Helper()
-	b, err := throttr.OpenConfig(t.Context(), cfg)
+	b, err := throttr.OpenConfig(t.Context(), cfg, opts...)
 	require.NoError(t, err)
 	return b
 }

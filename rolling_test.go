@@ -3,6 +3,7 @@ package throttr_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -346,4 +348,72 @@ func TestOpenedBackendsHaveRollingAlgorithms(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, w.Refused)
 	}
+}
+
+// Throttr servers can't keep token buckets and sliding logs. That is a mistake in the program, whether the
+// servers are there or not: no call succeeds, no policy applies, and the error names what servers keep.
+//
+//evidence:limits Algorithms that servers can't keep are errors of Check and of every call, and name those that they keep
+func TestAlgorithmsThatServersCannotKeepAreMistakes(t *testing.T) {
+	for _, a := range []window.Algorithm{window.TokenBucket, window.SlidingLog} {
+		for _, away := range []bool{false, true} {
+			gate := &testkit.Gate{Server: testkit.InMemory(t)}
+			gate.Fail.Store(away)
+			opened := openOver(t, throttr.Config{LazyConnect: away, Dial: gate.Dial}, throttr.WithAlgorithm(a))
+			defer opened.Close()
+			client, err := throttr.Connect[uint16](t.Context(), throttr.Config{LazyConnect: away, Dial: gate.Dial})
+			require.NoError(t, err)
+			defer client.Close()
+			fallback := memory.New(memory.WithAlgorithm(a))
+			defer fallback.Close()
+			for name, opts := range map[string][]throttr.Option{
+				"":         nil,
+				"allow":    {throttr.WithPolicy(throttr.AllowHits)},
+				"deny":     {throttr.WithPolicy(throttr.DenyHits)},
+				"fallback": {throttr.WithFallback(fallback)},
+			} {
+				t.Run(fmt.Sprint(a, ", away: ", away, ", ", name), func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					for _, b := range []throttr.Backend{opened, client.Backend(throttr.WithAlgorithm(a))} {
+						for call, err := range everyCall(ctx, throttr.NewRateLimit(b, opts...)) {
+							require.ErrorIs(t, err, errors.ErrUnsupported, call)
+							for _, named := range []window.Algorithm{a, window.PerKey, window.Aligned, window.Sliding} {
+								require.ErrorContains(t, err, named.String(), call)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// everyCall returns the errors of calls of all methods of a limiter.
+func everyCall(ctx context.Context, l *throttr.RateLimit) map[string]error {
+	const key, scale = "k", time.Minute
+	limit, errs, entities := throttr.Limit{Key: key, Scale: scale, Limit: 5, N: 1}, map[string]error{}, throttr.NewEntities(l)
+	errs["Check"] = l.Check(scale, 5)
+	_, errs["Hit"] = l.Hit(ctx, key, scale, 5)
+	_, errs["HitN"] = l.HitN(ctx, key, scale, 5, 2)
+	_, errs["Take"] = l.Take(ctx, key, scale, 5, 1)
+	_, errs["Take of 0"] = l.Take(ctx, key, scale, 5, 0)
+	_, _, errs["TakeAll"] = l.TakeAll(ctx, limit, throttr.Limit{Key: "l", Scale: scale, Limit: 5, N: 1})
+	_, errs["Peek"] = l.Peek(ctx, key, scale, 5, 1)
+	_, errs["Reserve"] = l.Reserve(ctx, limit)
+	_, errs["Wait"] = l.Wait(ctx, key, scale, 5, 1)
+	_, errs["Inc"] = l.Inc(ctx, key, scale, 1)
+	_, errs["Get"] = l.Get(ctx, key, scale)
+	_, errs["Set"] = l.Set(ctx, key, scale, 1)
+	_, errs["Window"] = l.Window(ctx, key, scale)
+	_, errs["ExpiresAt"] = l.ExpiresAt(ctx, key, scale)
+	errs["Reset"] = l.Reset(ctx, key, scale)
+	_, errs["Delete"] = l.Delete(ctx, key, scale)
+	_, errs["Delete of all scales"] = l.Delete(ctx, key)
+	errs["Entities.Check"] = entities.Check(ctx, "user:42", "upload", 5, scale, nil)
+	_, errs["Entities.Status"] = entities.Status(ctx, "user:42", "upload", 5, scale)
+	_, errs["Entities.Reserve"] = entities.Reserve(ctx, "user:42", "upload", 5, scale, 1, nil)
+	errs["Entities.Wait"] = entities.Wait(ctx, "user:42", "upload", 5, scale, 1, nil)
+	errs["Entities.Reset"] = entities.Reset(ctx, "user:42", "upload", scale)
+	return errs
 }

@@ -3,7 +3,6 @@ package backendtest
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -240,36 +239,14 @@ func testRollingGiveBackTwo(c rolling) {
 	}
 }
 
-// testRollingHeld gives back most of what is granted, at one time.
 func testRollingHeld(c rolling) {
 	limit := c.bounded(200)
-	var held atomic.Int64
-	concurrently(20_000, func(i int) {
-		n := uint64(1 + i%5)
-		w, granted, err := c.taker.Take(c.Context(), "k", time.Hour, limit, n)
-		if err != nil {
-			c.Errorf("Take: %v", err)
-		}
-		if !granted {
-			return
-		}
-		held.Add(int64(n))
-		if i/goroutines%8 == 7 {
-			return
-		}
-		ok, err := c.taker.GiveBack(c.Context(), "k", time.Hour, w.ID, n)
-		if err != nil || !ok && !c.MayLose && c.Algorithm != window.TokenBucket {
-			c.Errorf("GiveBack returns %v, %v", ok, err)
-		}
-		if ok {
-			held.Add(-int64(n))
-		}
-	})
+	held := c.takeAndGiveBack(limit, false)
 	w := c.get("k", time.Hour)
-	if c.Algorithm == window.TokenBucket && w.Count > uint64(held.Load()) && w.Count <= limit {
+	if c.Algorithm == window.TokenBucket && w.Count > held && w.Count <= limit {
 		return // a bucket may give less back than was taken
 	}
-	c.state(w, uint64(held.Load()))
+	c.state(w, held)
 }
 
 // settle advances the clock a little if the algorithm is a token bucket, of which a second

@@ -14,6 +14,7 @@ import (
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -215,6 +216,14 @@ func TestAlgorithmThatABackendCantDoIsAMistake(t *testing.T) {
 	limits[0].Limiter = cant
 	_, err = httplimit.New(limiterOf(t, window.PerKey, clock), httplimit.Config{Limits: limits})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
+
+	servers, err := throttr.Open(t.Context(), "throttr://"+mockserver.RunT(t).Addr(), throttr.WithAlgorithm(window.TokenBucket))
+	require.NoError(t, err)
+	t.Cleanup(func() { servers.Close() })
+	limits[0].Limiter = throttr.NewRateLimit(servers, throttr.WithPolicy(throttr.AllowHits))
+	_, err = httplimit.New(limiterOf(t, window.PerKey, clock), httplimit.Config{Limits: limits})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, window.Sliding.String())
 
 	// A plan is not checked before.
 	s := newSite(t, httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return httplimit.MustPlan(limits...) }})

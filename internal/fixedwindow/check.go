@@ -37,15 +37,17 @@ func (b *Backend[T]) aligned() bool { return b.algorithm == window.Aligned || b.
 // sliding reports whether two aligned windows make a sliding one.
 func (b *Backend[T]) sliding() bool { return b.algorithm == window.Sliding }
 
-// unsupported returns an error if servers can't keep the algorithm exactly: an UPDATE that depends on
+func (b *Backend[T]) unsupported() error { return CheckAlgorithm(b.algorithm) }
+
+// CheckAlgorithm returns an error if servers can't keep an algorithm exactly: an UPDATE that depends on
 // the value, or on a time, does not exist.
-func (b *Backend[T]) unsupported() error {
-	switch b.algorithm {
+func CheckAlgorithm(a window.Algorithm) error {
+	switch a {
 	case window.PerKey, window.Aligned, window.Sliding:
 		return nil
 	default:
 		return fmt.Errorf("%w: Throttr servers can't keep the algorithm %q; they keep %q, %q and %q, and package memory and Redis keep all",
-			errors.ErrUnsupported, b.algorithm, window.PerKey, window.Aligned, window.Sliding)
+			errors.ErrUnsupported, a, window.PerKey, window.Aligned, window.Sliding)
 	}
 }
 

@@ -1,10 +1,8 @@
 package survival_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,7 +165,7 @@ func TestSweepsDoNotDisturbSetAndResetOfAlignedWindows(t *testing.T) {
 }
 
 func sweepAligned(t *testing.T, mode throttr.Parking) {
-	const scale, limit, skew = time.Second, 20, 900 * time.Millisecond
+	const scale, limit = time.Second, 20
 	srv := testkit.InMemory(t, mockserver.WithRealCollector())
 	srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 	l, allowed := newLedger(), make(map[string]int)
@@ -183,33 +181,7 @@ func sweepAligned(t *testing.T, mode throttr.Parking) {
 		}
 		return p
 	}
-	aheads := []time.Duration{0, 0, skew, skew}
-	var processes []*process[uint16]
-	for _, ahead := range aheads {
-		processes = append(processes, begin(ahead))
-	}
-	ctx, stop := context.WithTimeout(t.Context(), unlessRace(2*time.Minute))
-	defer stop()
-	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: mode}))
-	removed := 0
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() {
-		for ctx.Err() == nil {
-			removed += sweepOnce(ctx, client).Removed
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
-	r := rand.New(rand.NewPCG(33, 33))
-	for ctx.Err() == nil {
-		i := r.IntN(len(aheads))
-		processes[i].end()
-		processes[i] = begin(aheads[i])
-		time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
-	}
-	sweeping.Wait()
-	for _, p := range processes {
-		p.end()
-	}
+	removed := sweepRestarted(t, srv, mode, 1, begin)
 	require.Empty(t, l.wrong)
 	require.NotZero(t, l.checks)
 	require.NotEmpty(t, allowed)
