@@ -133,8 +133,8 @@ func (r *results) reportAlgorithms(w io.Writer) {
 	rows(w, append(titles, ">allocations/hit", ">bytes/key"), all)
 	fmt.Fprintf(w, `
 The times are those of a hit that is allowed, with a limit of %d in %v, and of %d in %v for the log. They include
-the choice of a key at random, which takes some ns, and with several goroutines the waiting for each other. Bytes per key are the heap after a collection, less that before, of %d keys
-of 16 bytes, the keys included, after one hit on each. A sliding log takes 64 bytes more for every seven hits in the last scale.
+the choice of a key at random, which takes some ns, and with several goroutines the waiting for each other. Bytes per key are
+the heap after a collection, less that before, of %d keys of 16 bytes, the keys included, after one hit on each. A sliding log takes 64 bytes more for every seven hits in the last scale.
 `, algorithmLimit, algorithmScale, logLimit, logScale, r.plan.filled)
 }
 

@@ -76,7 +76,7 @@ var ulule = contender{
 
 var throttledGCRA = contender{
 	name: "throttled", module: "github.com/throttled/throttled/v2",
-	does: "GCRA on its memory store: a bucket that refills continuously; keys are never removed",
+	does: "GCRA on its memory store: a bucket that refills continuously; keys are never removed; it repeats a hit that meets another one",
 	start: func(_ context.Context, s setup) (*instance, error) {
 		store, err := memstore.NewCtx(0)
 		if err != nil {
@@ -88,6 +88,7 @@ var throttledGCRA = contender{
 		if err != nil {
 			return nil, err
 		}
+		l.SetMaxCASAttemptsLimit(1 << 20) // with the default of 10, hits fail if two goroutines hit one key
 		return &instance{do: func(ctx context.Context, key string) (bool, error) {
 			limited, _, err := l.RateLimitCtx(ctx, key, 1)
 			return !limited, err
