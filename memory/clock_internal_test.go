@@ -6,7 +6,43 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
+
+// Aligned and sliding windows follow the wall clock, also between two readings of it.
+func TestAlignedWindowsFollowTheWallClockBetweenReadings(t *testing.T) {
+	for _, a := range []window.Algorithm{window.Aligned, window.Sliding} {
+		synctest.Test(t, func(t *testing.T) {
+			b := New(WithAlgorithm(a))
+			defer b.Close()
+			hit := func(key string) {
+				w, err := b.Hit(t.Context(), key, time.Minute, 1000, 1)
+				require.NoError(t, err)
+				end := window.Aligned.Start(time.Now(), time.Minute).Add(time.Minute)
+				if a == window.Sliding {
+					end = end.Add(time.Minute)
+				}
+				require.True(t, w.ExpiresAt.Equal(end), "%v: %v, %v", a, w.ExpiresAt, end)
+				require.Equal(t, time.Until(end), w.Left)
+			}
+			for range 500 {
+				hit("k")
+				time.Sleep(370 * time.Millisecond)
+			}
+			hit("k")
+			for i := range b.shards { // as if the wall clock had been set
+				s := &b.shards[i]
+				s.mu.Lock()
+				s.ahead -= int64(30 * time.Second)
+				s.reference = timestamp{s.reference.time.Add(-30 * time.Second), s.reference.nanos - int64(30*time.Second)}
+				s.mu.Unlock()
+			}
+			time.Sleep(time.Second)
+			hit("another")
+		})
+	}
+}
 
 func TestWallClockIsReadOncePerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

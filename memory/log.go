@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math"
+	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -83,6 +84,40 @@ func (l *log) take(e *entry, now int64, limit, n uint64) (v verdict) {
 	return v
 }
 
+// takeAgain makes a take of 1 from a log that has times, and a block for another one, as is most often so.
+// It returns false if it has not, and may have trimmed the log then.
+func (l *log) takeAgain(r record, now int64, limit uint64) (v verdict, end int64, ok bool) {
+	e := r.entry()
+	c := e.chain()
+	if c.n == 0 || now < e.start || !e.active(now) {
+		return v, 0, false
+	}
+	last := &l.blocks[c.last] // it is read while the first block is
+	l.trimChain(&c, now, e.scale)
+	i := (c.offset + c.n) % blockTimes
+	if full := uint64(c.n) >= limit; full || i == 0 && l.used >= l.most {
+		e.setChain(c)
+		r.setState(&e)
+		if !full || limit == 0 {
+			return v, 0, false
+		}
+		v.count, v.wait = uint64(c.n), e.scale-minus(now, l.nth(&c, c.n-int(limit)+1))
+		return v, e.end(), true
+	}
+	if i == 0 {
+		at := l.allocate()
+		l.blocks[c.last].next = uint64(at)
+		c.last, last = at, &l.blocks[at]
+	}
+	last.times[i] = now
+	c.n++
+	e.start = now
+	e.setChain(c)
+	r.setState(&e)
+	v.granted, v.count = true, uint64(c.n)
+	return v, after(now, e.scale), true
+}
+
 // nth returns the nth time of a chain, the first of which is 1.
 func (l *log) nth(c *chain, n int) int64 {
 	i, at := c.offset+n-1, c.first
@@ -158,7 +193,13 @@ func (l *log) trim(e *entry, now int64) {
 		e.setChain(chain{})
 		return
 	}
-	for minus(now, l.blocks[c.first].times[c.offset]) >= e.scale {
+	l.trimChain(&c, now, e.scale)
+	e.setChain(c)
+}
+
+// trimChain removes the times that are a scale or more ago from a chain. The last one is not.
+func (l *log) trimChain(c *chain, now int64, scale time.Duration) {
+	for minus(now, l.blocks[c.first].times[c.offset]) >= scale {
 		c.n--
 		if c.offset++; c.offset == blockTimes {
 			next := uint32(l.blocks[c.first].next)
@@ -166,7 +207,6 @@ func (l *log) trim(e *entry, now int64) {
 			c.first, c.offset = next, 0
 		}
 	}
-	e.setChain(c)
 }
 
 // release makes the blocks of a record unused.
@@ -272,7 +312,7 @@ func (l *log) compact(ts *tables) {
 func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uint64) (record, error) {
 	for s.log.used+s.log.needs(e, n) > s.log.most {
 		r.set(*e)
-		if !s.makeRoom(b, now) {
+		if !s.makeRoom(b, now, r) {
 			if t := s.windows.forKey(k.key); e.logged() == 0 {
 				s.drop(t, t.find(k))
 			}

@@ -265,7 +265,7 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 		return entry{}, ErrClosed
 	}
 	if r == nil {
-		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
+		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now, nil) {
 			return entry{}, b.errFull
 		}
 		r = s.windows.forKey(k.key).insert(k)

@@ -22,7 +22,9 @@ const (
 	// Evict removes the window with the fewest hits of a small random sample. No key is
 	// refused, but some are allowed more than their limit. If the new keys are made up, that
 	// is usually one or two hits more. An attacker that can hit many keys to their limit can
-	// reset the count of any key.
+	// reset the count of any key. The hits of a token bucket are the tokens that it lacks, those of
+	// a sliding log the times that it remembers. What is removed is forgotten: the key has its whole
+	// limit again.
 	Evict
 )
 
@@ -52,9 +54,9 @@ type options struct {
 // use and fast, and must neither panic nor use the backend. If its time goes back, windows do
 // not change, except that those that start more than a scale in the future are over.
 //
-// Default: the system's clock. Per-key windows use its monotonic time, which takes half as
-// long to read as [time.Now]. The wall clock is read once a second. If it is set, the times of
-// day in results are wrong for a little more than a second. If a RateLimit has neither an
+// Default: the system's clock. Its monotonic time takes half as long to read as [time.Now], so the
+// wall clock is read once a second. If it is set, the times of day in results are wrong for a
+// little more than a second, and aligned and sliding windows follow it then. If a RateLimit has neither an
 // observer nor a timeout, most of the hits that it allows read no clock at all: the UpdatedAt
 // of their windows is up to 0.1 s early. UpdatedAt is also rounded down, by less than a 2^31st of
 // the scale.
@@ -120,7 +122,7 @@ func WithMaxLog(n uint64) Option {
 // WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their
 // memory: it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for
 // each if a key is hit once. If there are so many, a hit that would be granted fails with
-// [ErrFull], or replaces another window, as WithOverflow says. Each shard, see [WithMaxKeys], has
+// [ErrFull], or replaces other logs, those with the fewest of a sample, as WithOverflow says. Each shard, see [WithMaxKeys], has
 // its share of n, but has room for the log of one key with the largest limit. Other algorithms
 // ignore it. If n is less than 1, it is the default, 16 times the number of keys.
 func WithMaxTimes(n int) Option { return func(o *options) { o.maxTimes = max(n, 0) } }

@@ -142,7 +142,7 @@ func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64)
 		return nil
 	}
 	if r == nil {
-		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now) {
+		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now, nil) {
 			return b.errFull
 		}
 		r = s.windows.forKey(k.key).insert(k)
@@ -221,6 +221,8 @@ func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.D
 		v, end, ok = r.takeAgain(now, limit, n)
 	case b.algorithm == window.Sliding:
 		v, end, ok = r.slideAgain(now, limit, n)
+	case n == 1:
+		v, end, ok = s.log.takeAgain(r, now, limit)
 	}
 	if !ok {
 		var e entry

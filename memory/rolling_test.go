@@ -53,29 +53,82 @@ func TestHitCountIsForFixedWindows(t *testing.T) {
 	}
 }
 
-// TakeCount returns what Hit does, with RetryAfter as left.
-func TestTakeCountOfRollingAlgorithmsAgreesWithHit(t *testing.T) {
+// TakeCount has a faster way for most takes. So the same calls are made on two backends, one of which makes
+// all takes with Take.
+//
+//evidence:memory Hits of rolling algorithms that take a faster way have the same outcome
+func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 	for _, a := range rolling {
-		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithAlgorithm(a))
 		random := rand.New(rand.NewPCG(1, 2))
-		for range 1000 {
-			n := random.Uint64N(7)
-			w, err := b.Hit(t.Context(), "a", time.Second, 6, n)
-			require.NoError(t, err)
-			count, left, end, granted, err := b.TakeCount(t.Context(), "b", time.Second, 6, n)
-			require.NoError(t, err)
-			require.Equal(t, !w.Refused, granted)
-			require.Equal(t, w.Count, count)
-			require.True(t, w.ExpiresAt.Equal(end))
-			if granted {
-				require.Equal(t, w.Left, left)
-			} else {
-				require.Equal(t, w.RetryAfter, left)
+		start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
+		clock := &anyClock{start}
+		opts := []memory.Option{memory.WithAlgorithm(a), memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(0)}
+		b, other := newBackend(t, clock, opts...), newBackend(t, clock, opts...)
+		var id int64
+		granted := 0
+		for range 50_000 {
+			clock.Advance(time.Duration(random.Int64N(int64(1) << random.IntN(31))))
+			if random.IntN(200) == 0 {
+				clock.Advance(-time.Duration(random.Int64N(int64(time.Second))))
 			}
-			clock.Advance(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+			key, scale := fmt.Sprint(random.IntN(4)), time.Second<<random.IntN(3)
+			limit, n := []uint64{0, 1, 7, 30, 40}[random.IntN(5)], []uint64{0, 1, 1, 1, 1, 5, 41}[random.IntN(7)]
+			switch random.IntN(20) {
+			case 0, 1:
+				ok, err := b.GiveBack(t.Context(), key, scale, id, n)
+				require.NoError(t, err)
+				otherOK, err := other.GiveBack(t.Context(), key, scale, id, n)
+				require.NoError(t, err)
+				require.Equal(t, otherOK, ok)
+			case 2:
+				for _, b := range []*memory.Backend{b, other} {
+					_, _ = b.Set(t.Context(), key, scale, n)
+				}
+			case 3, 4: // a take whose ID is known
+				w, _, err := b.Take(t.Context(), key, scale, limit, n)
+				otherW, _, otherErr := other.Take(t.Context(), key, scale, limit, n)
+				require.NoError(t, err)
+				require.NoError(t, otherErr)
+				require.Equal(t, otherW.ID, w.ID, "both have one shard")
+				id = w.ID
+			default:
+				count, left, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
+				w, otherOK, otherErr := other.Take(t.Context(), key, scale, limit, n)
+				require.NoError(t, err)
+				require.NoError(t, otherErr)
+				if w.Refused {
+					w.Left = w.RetryAfter
+				} else {
+					granted++
+				}
+				require.Equal(t, otherOK, ok)
+				require.Equal(t, []any{w.Count, w.Left, w.ExpiresAt}, []any{count, left, end}, "%v: %d of %d in %v", a, n, limit, scale)
+			}
+			require.Equal(t, other.Len(), b.Len())
 		}
+		require.Greater(t, granted, 10_000)
 	}
+}
+
+// A log that is in use gets no more memory than others, either.
+func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
+	hit := func(key string) error {
+		_, _, _, granted, err := b.TakeCount(t.Context(), key, time.Minute, 20, 1)
+		require.Equal(t, err == nil, granted)
+		return err
+	}
+	for range 14 {
+		require.NoError(t, hit("a"))
+		clock.Advance(time.Second)
+		require.NoError(t, hit("b"))
+	}
+	require.ErrorIs(t, hit("a"), memory.ErrFull)
+	require.EqualValues(t, 14, caller{t, b}.get("a", time.Minute).Count)
+	clock.Advance(52 * time.Second) // seven hits of a are over
+	require.NoError(t, hit("a"))
+	require.EqualValues(t, 8, caller{t, b}.get("a", time.Minute).Count)
 }
 
 func TestLimitsOverTheLargestAreRefused(t *testing.T) {
@@ -140,6 +193,46 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 			require.NoError(t, err)
 			clock.Advance(time.Second) // for the next sweep
 		}
+	}
+}
+
+// Made-up keys, of which each is hit once, do not make room by removing a window that is in use. A log that
+// gets longer removes another one, even if that has as many hits.
+//
+//evidence:memory Windows in use are not removed for made-up keys
+func TestWindowsInUseAreNotEvicted(t *testing.T) {
+	for _, a := range rolling {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(100), memory.WithMaxLog(50), memory.WithMaxTimes(700), memory.WithOverflow(memory.Evict))
+		c := caller{t, b}
+		for i := range 10_000 {
+			if i%500 == 0 {
+				w, granted, err := b.Take(t.Context(), "in use", time.Hour, 50, 2)
+				require.NoError(t, err)
+				require.True(t, granted)
+				require.EqualValues(t, 2*(i/500+1), w.Count, "%v", a)
+			}
+			w, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), time.Hour, 50, 1)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, w.Count)
+		}
+		require.EqualValues(t, 40, c.get("in use", time.Hour).Count)
+	}
+	for range 20 {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20),
+			memory.WithMaxTimes(28), memory.WithOverflow(memory.Evict))
+		c := caller{t, b}
+		for _, key := range []string{"a", "b"} {
+			_, _, err := b.Take(t.Context(), key, time.Hour, 20, 14)
+			require.NoError(t, err)
+		}
+		for range 6 {
+			_, granted, err := b.Take(t.Context(), "a", time.Hour, 20, 1)
+			require.NoError(t, err)
+			require.True(t, granted)
+		}
+		require.EqualValues(t, 20, c.get("a", time.Hour).Count)
+		require.Zero(t, c.get("b", time.Hour))
 	}
 }
 

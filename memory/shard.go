@@ -3,6 +3,7 @@ package memory
 import (
 	"crypto/sha256"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -141,17 +142,17 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 }
 
 // makeRoom removes windows that are over. If there are none and the overflow is Evict, it
-// removes the window with the fewest hits of a random sample. It returns false if it removed
-// none. The mutex is held.
+// removes the window with the fewest hits of a random sample. It removes that of own, which may be nil,
+// only if the sample has no other. It returns false if it removed none. The mutex is held.
 //
 // As long as no window is over, a refusal takes constant time. If many windows are over, the
 // sample has one of them. If few are, a sweep finds them.
-func (s *shard) makeRoom(b *Backend, now int64) bool {
+func (s *shard) makeRoom(b *Backend, now int64, own record) bool {
 	mayBeOver := now >= s.firstEnd
 	if !mayBeOver && b.overflow == Refuse {
 		return false
 	}
-	t, victim, over := s.sample(b, now)
+	t, victim, over := s.sample(b, now, own)
 	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) > 0 {
 		return true
 	}
@@ -164,7 +165,7 @@ func (s *shard) makeRoom(b *Backend, now int64) bool {
 
 // sample picks random windows, of all tables with equal probability. It returns one that is
 // over, or else the one with the fewest hits, as made-up keys have few.
-func (s *shard) sample(b *Backend, now int64) (t *table, victim int, over bool) {
+func (s *shard) sample(b *Backend, now int64, own record) (t *table, victim int, over bool) {
 	fewest := uint64(0)
 	for range samples {
 		u := s.windows.ofNth(rand.IntN(s.windows.len()))
@@ -176,7 +177,11 @@ func (s *shard) sample(b *Backend, now int64) (t *table, victim int, over bool) 
 		if !b.active(&e, now) {
 			return u, slot, true
 		}
-		if n := s.count(b, &e, now); t == nil || n < fewest {
+		n := s.count(b, &e, now)
+		if own != nil && &u.at(slot)[0] == &own[0] {
+			n = math.MaxUint64
+		}
+		if t == nil || n < fewest {
 			t, victim, fewest = u, slot, n
 		}
 	}
