@@ -195,6 +195,29 @@ func TestHitsOnOneSlotOfAClusterHaveScriptsOfOneKey(t *testing.T) {
 	})
 }
 
+func TestHitsThatShareAScriptHaveTheirOwnScalesAndIncrements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		occupy(b, "other")
+		var hits []<-chan outcome
+		all := []struct {
+			key   string
+			scale time.Duration
+			n     uint64
+		}{{"a", time.Second, 1}, {"b", time.Second, 1}, {"c", time.Second, 2}, {"d", time.Minute, 2}, {"e", time.Minute, 2}, {"f", time.Second, 1}}
+		for _, h := range all {
+			hits = append(hits, begin(t.Context(), b, h.key, h.scale, h.n))
+		}
+		for i, h := range all {
+			got := <-hits[i]
+			require.NoError(t, got.err)
+			require.Equal(t, h.n, got.window.Count)
+			require.Equal(t, int64(h.n), c.counts[fmt.Sprintf("throttr:{k:%s} %d", h.key, h.scale.Microseconds())], h.key)
+		}
+		require.Len(t, c.requests, maxInFlight+1)
+	})
+}
+
 func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := newFake()

@@ -190,7 +190,7 @@ func TestCombinerRefusesHitsWhenItsQueueIsFull(t *testing.T) {
 			last := begin(ctx, c, "a", 1)
 			require.Equal(t, added{1, false, coalesce.ErrQueueFull}, add(ctx, c, "a", 1))
 			cancel()
-			require.False(t, (<-last).sent)
+			require.Equal(t, added{1, false, context.Canceled}, <-last)
 			synctest.Wait()
 		}
 		require.Equal(t, uint64(2), add(t.Context(), c, "a", 1).count)
