@@ -1,7 +1,7 @@
 -- The common part of the scripts of rolling algorithms, which have one hash for each key, with a field
 -- for each scale. What follows, one file for each algorithm, defines:
 --
---   width                     the number of arguments of a take
+--   width                       the number of arguments of a take
 --   load(key, field, time)      returns what is stored of a scale, a table
 --   save(s, grace)              stores it, for as long as it is needed and grace milliseconds
 --   fits(s, at)                 reports whether the take with the arguments from at on fits
