@@ -125,7 +125,7 @@ func testRollingGiveBack(c rolling) {
 		if !c.giveBack("three", scale, id, 3, true) {
 			return
 		}
-		c.settle(scale)
+		c.skipRounding(scale)
 		c.state(c.get("three", scale), uint64(6-3*i))
 	}
 	c.giveBack("none", scale, a.ID, 3, false)
@@ -249,9 +249,9 @@ func testRollingHeld(c rolling) {
 	c.state(w, held)
 }
 
-// settle advances the clock a little if the algorithm is a token bucket, of which a second
+// skipRounding advances the clock a little if the algorithm is a token bucket, of which a second
 // give-back may give a little less back.
-func (c rolling) settle(scale time.Duration) {
+func (c rolling) skipRounding(scale time.Duration) {
 	if c.Algorithm == window.TokenBucket {
 		c.Clock.Advance(scale / 1000)
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	ways    = 4    // entries that a key can be in
-	cells   = 1024 // of the counters of keys that have no entry
-	hotHits = 8    // hits within the age that make a key hot
-	recents = 256  // entries that are found without the hash
+	ways     = 4    // entries that a key can be in
+	counters = 1024 // of the counters of keys that have no entry
+	hotHits  = 8    // hits within the age that make a key hot
+	recents  = 256  // entries that are found without the hash
 )
 
 // table has the entries of hot keys. Each hash has a set of ways in which its entry can be, so finding
@@ -28,10 +28,10 @@ type table struct {
 	mu sync.Mutex // guards changes of ways and recent, and n
 	n  int
 
-	// Of keys without an entry: how often they were hit, and since when. A cell has the upper bits
+	// Of keys without an entry: how often they were hit, and since when. A counter has the upper bits
 	// of the hash, and a count. A key in its place reduces the count of another one first.
-	counts [cells]atomic.Uint64
-	since  [cells]atomic.Int64
+	counts [counters]atomic.Uint64
+	since  [counters]atomic.Int64
 }
 
 const countBits = 16
@@ -85,25 +85,25 @@ func (t *table) find(hash uint64, key string, scale time.Duration, limit uint64)
 // heat counts a hit on a key without an entry, and reports whether the key is hot. Hits that are counted
 // at the same time may be lost.
 func (t *table) heat(hash uint64, now func() time.Duration, age time.Duration) bool {
-	cell := &t.counts[hash%cells]
+	counter := &t.counts[hash%counters]
 	tag := hash >> countBits << countBits
-	old := cell.Load()
+	old := counter.Load()
 	count := old & (1<<countBits - 1)
 	switch {
 	case count == 0 || old^tag < 1<<countBits && count >= hotHits: // the latter: not in time
-		if cell.CompareAndSwap(old, tag|1) {
-			t.since[hash%cells].Store(int64(now()))
+		if counter.CompareAndSwap(old, tag|1) {
+			t.since[hash%counters].Store(int64(now()))
 		}
 		return false
 	case old^tag >= 1<<countBits:
-		cell.CompareAndSwap(old, old-1)
+		counter.CompareAndSwap(old, old-1)
 		return false
 	case count+1 < hotHits:
-		cell.CompareAndSwap(old, old+1)
+		counter.CompareAndSwap(old, old+1)
 		return false
 	}
-	cell.CompareAndSwap(old, old+1)
-	return now()-time.Duration(t.since[hash%cells].Load()) < age
+	counter.CompareAndSwap(old, old+1)
+	return now()-time.Duration(t.since[hash%counters].Load()) < age
 }
 
 // add adds the entry of a key that has none, unless there is no place for it.

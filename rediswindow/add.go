@@ -54,12 +54,12 @@ type (
 
 // newCombiner returns what lets hits share requests. In a cluster, a request accesses one slot.
 func (b *Backend) newCombiner() *combiner {
-	lanes := 1
+	partitions := 1
 	if b.client.Cluster() {
-		lanes = slots
+		partitions = slots
 	}
 	return coalesce.NewCombiner(coalesce.CombinerOptions[windowKey, added]{
-		Add: b.addAll, Lanes: lanes, MaxHits: maxHits, MaxInFlight: maxInFlight, MaxQueued: maxQueued,
+		Add: b.addAll, Partitions: partitions, MaxHits: maxHits, MaxInFlight: maxInFlight, MaxQueued: maxQueued,
 	})
 }
 
@@ -68,11 +68,11 @@ func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n ui
 	if b.combiner == nil {
 		return b.addAlone(ctx, key, scale, n)
 	}
-	lane := 0
+	partition := 0
 	if b.client.Cluster() {
-		lane = int(slotOf(hashTag(key)))
+		partition = int(slotOf(hashTag(key)))
 	}
-	s, sent, err := b.combiner().Do(ctx, lane, windowKey{key, scale}, n)
+	s, sent, err := b.combiner().Do(ctx, partition, windowKey{key, scale}, n)
 	switch {
 	case err == errAlone:
 		return b.addAlone(ctx, key, scale, n)

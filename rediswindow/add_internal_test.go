@@ -254,7 +254,7 @@ func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, b := newFake()
 		few := coalesce.NewCombiner(coalesce.CombinerOptions[windowKey, added]{
-			Add: b.addAll, Lanes: 1, MaxHits: 1, MaxInFlight: 1, MaxQueued: 1,
+			Add: b.addAll, Partitions: 1, MaxHits: 1, MaxInFlight: 1, MaxQueued: 1,
 		})
 		b.combiner = func() *combiner { return few }
 		begin(t.Context(), b, "a", time.Hour, 1)

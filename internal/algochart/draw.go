@@ -84,6 +84,6 @@ func rect(b *bytes.Buffer, x, y, width, height int, fill string) {
 	}
 }
 
-func text(b *bytes.Buffer, x, y int, anchor, text string) {
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", x, y, anchor, text)
+func text(b *bytes.Buffer, x, y int, align, text string) {
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", x, y, align, text)
 }

@@ -18,10 +18,10 @@ type CombinerOptions[K comparable, R any] struct {
 	// Add sends a request that adds to windows, and stores their results. Its sums have
 	// different keys. Its ctx has the values of that of the first hit, and does not end.
 	Add         func(ctx context.Context, sums []Sum[K, R]) error
-	Lanes       int // the number of lanes
+	Partitions  int // the number of partitions
 	MaxHits     int // the most hits that share a request
-	MaxInFlight int // the most requests in flight, of each lane
-	MaxQueued   int // the most hits that wait for a request, of each lane
+	MaxInFlight int // the most requests in flight, of each partition
+	MaxQueued   int // the most hits that wait for a request, of each partition
 }
 
 // Sum is what the hits of a request add to one window.
@@ -47,17 +47,17 @@ type Share[R any] struct {
 // another one, unless MaxInFlight requests are in flight: a request carries the hits of all
 // goroutines that are ready to run when it is made.
 //
-// A Combiner has lanes. Hits of different lanes do not share requests.
+// A Combiner has partitions. Hits of different partitions do not share requests.
 type Combiner[K comparable, R any] struct {
-	options CombinerOptions[K, R]
-	lanes   []atomic.Pointer[lane[K, R]] // made when they are needed
-	calls   sync.Pool                    // of *call
-	batches sync.Pool                    // of *batch
+	options    CombinerOptions[K, R]
+	partitions []atomic.Pointer[partition[K, R]] // made when they are needed
+	calls      sync.Pool                         // of *call
+	batches    sync.Pool                         // of *batch
 }
 
 // NewCombiner returns a combiner. It needs no closing: its goroutines end with the requests.
 func NewCombiner[K comparable, R any](o CombinerOptions[K, R]) *Combiner[K, R] {
-	c := &Combiner[K, R]{options: o, lanes: make([]atomic.Pointer[lane[K, R]], o.Lanes)}
+	c := &Combiner[K, R]{options: o, partitions: make([]atomic.Pointer[partition[K, R]], o.Partitions)}
 	c.calls.New = func() any { return &call[K, R]{done: make(chan struct{}, 1)} }
 	c.batches.New = func() any { return &batch[K, R]{index: map[K]int{}} }
 	return c
@@ -69,8 +69,8 @@ type call[K comparable, R any] struct {
 	increment uint64
 	ctx       context.Context // of the caller
 
-	begun    bool // the hit is part of a request; guarded by the mutex of the lane
-	canceled bool // the caller has returned before that; guarded by the mutex of the lane
+	begun    bool // the hit is part of a request; guarded by the mutex of the partition
+	canceled bool // the caller has returned before that; guarded by the mutex of the partition
 
 	alone [1]Sum[K, R] // of a request of its own
 
@@ -80,10 +80,10 @@ type call[K comparable, R any] struct {
 	done  chan struct{} // has room for an element
 }
 
-// lane is the hits that may share requests.
+// partition is the hits that may share requests.
 //
 // If no goroutine gathers, either no hit is queued, or MaxInFlight requests are in flight.
-type lane[K comparable, R any] struct {
+type partition[K comparable, R any] struct {
 	combiner *Combiner[K, R]
 
 	// mu guards the fields below. It is not held during a request.
@@ -95,60 +95,60 @@ type lane[K comparable, R any] struct {
 	last      int  // the number of hits of the last request
 }
 
-// Do has a hit of a lane counted. If err is not nil, sent reports whether the hit may have been
+// Do has a hit of a partition counted. If err is not nil, sent reports whether the hit may have been
 // counted. The error is one of Add or of ctx, or [ErrQueueFull].
-func (c *Combiner[K, R]) Do(ctx context.Context, lane int, key K, increment uint64) (s Share[R], sent bool, err error) {
+func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment uint64) (s Share[R], sent bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return s, false, err
 	}
-	l := c.lane(lane)
-	l.mu.Lock()
-	if l.queue.Len()-l.canceled >= c.options.MaxQueued {
-		l.mu.Unlock()
+	q := c.partition(partition)
+	q.mu.Lock()
+	if q.queue.Len()-q.canceled >= c.options.MaxQueued {
+		q.mu.Unlock()
 		return s, false, ErrQueueFull
 	}
 	p := c.calls.Get().(*call[K, R])
 	p.key, p.increment, p.ctx = key, increment, ctx
-	if l.lone() {
+	if q.lone() {
 		p.begun = true
-		l.inFlight++
-		l.mu.Unlock()
+		q.inFlight++
+		q.mu.Unlock()
 		if ctx.Done() == nil {
-			l.requestAlone(p)
+			q.requestAlone(p)
 			return c.recycle(p)
 		}
 		go func() {
-			l.requestAlone(p)
+			q.requestAlone(p)
 			p.done <- struct{}{}
 		}()
-		return c.wait(ctx, l, p)
+		return c.wait(ctx, q, p)
 	}
-	l.queue.Push(p)
+	q.queue.Push(p)
 	switch {
-	case l.gathering || l.inFlight >= c.options.MaxInFlight:
-		l.mu.Unlock()
+	case q.gathering || q.inFlight >= c.options.MaxInFlight:
+		q.mu.Unlock()
 	case ctx.Done() == nil:
 		// The hit is the only one in the queue, and so part of the request.
-		l.gathering = true
-		l.mu.Unlock()
-		l.request(p)
+		q.gathering = true
+		q.mu.Unlock()
+		q.request(p)
 		return c.recycle(p)
 	default:
-		l.gathering = true
-		l.mu.Unlock()
-		go l.request(nil)
+		q.gathering = true
+		q.mu.Unlock()
+		go q.request(nil)
 	}
-	return c.wait(ctx, l, p)
+	return c.wait(ctx, q, p)
 }
 
 // wait waits until a hit is finished, or until ctx ends.
-func (c *Combiner[K, R]) wait(ctx context.Context, l *lane[K, R], p *call[K, R]) (s Share[R], sent bool, err error) {
+func (c *Combiner[K, R]) wait(ctx context.Context, q *partition[K, R], p *call[K, R]) (s Share[R], sent bool, err error) {
 	select {
 	case <-p.done:
 		return c.recycle(p)
 	case <-ctx.Done():
 	}
-	sent = l.cancel(p)
+	sent = q.cancel(p)
 	select {
 	case <-p.done:
 		return c.recycle(p)
@@ -157,13 +157,13 @@ func (c *Combiner[K, R]) wait(ctx context.Context, l *lane[K, R], p *call[K, R])
 	}
 }
 
-// lane returns a lane.
-func (c *Combiner[K, R]) lane(i int) *lane[K, R] {
-	if l := c.lanes[i].Load(); l != nil {
-		return l
+// partition returns a partition.
+func (c *Combiner[K, R]) partition(i int) *partition[K, R] {
+	if q := c.partitions[i].Load(); q != nil {
+		return q
 	}
-	c.lanes[i].CompareAndSwap(nil, &lane[K, R]{combiner: c})
-	return c.lanes[i].Load()
+	c.partitions[i].CompareAndSwap(nil, &partition[K, R]{combiner: c})
+	return c.partitions[i].Load()
 }
 
 // recycle returns the outcome of a call that was not canceled, and keeps the call for another hit.
@@ -177,46 +177,46 @@ func (c *Combiner[K, R]) recycle(p *call[K, R]) (s Share[R], sent bool, err erro
 }
 
 // cancel removes a hit from the queue. It reports whether it is too late for that.
-func (l *lane[K, R]) cancel(p *call[K, R]) (begun bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *partition[K, R]) cancel(p *call[K, R]) (begun bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if p.begun {
 		return true
 	}
 	p.canceled = true
-	l.canceled++
-	if l.canceled > max(keptCanceled, l.queue.Len()/2) {
-		for range l.queue.Len() {
-			if p := l.queue.Pop(); !p.canceled {
-				l.queue.Push(p)
+	q.canceled++
+	if q.canceled > max(keptCanceled, q.queue.Len()/2) {
+		for range q.queue.Len() {
+			if p := q.queue.Pop(); !p.canceled {
+				q.queue.Push(p)
 			}
 		}
-		l.canceled = 0
+		q.canceled = 0
 	}
 	return false
 }
 
 // lone reports whether there is no sign of other hits. The caller holds mu.
-func (l *lane[K, R]) lone() bool {
-	return l.inFlight == 0 && !l.gathering && l.last <= 1
+func (q *partition[K, R]) lone() bool {
+	return q.inFlight == 0 && !q.gathering && q.last <= 1
 }
 
 // requestAlone makes a request of one hit, which is not in the queue. The caller has counted it as in
 // flight.
-func (l *lane[K, R]) requestAlone(p *call[K, R]) {
+func (q *partition[K, R]) requestAlone(p *call[K, R]) {
 	s := &p.alone[0]
 	s.Key, s.N = p.key, p.increment
-	err := l.combiner.options.Add(withoutEnd(p.ctx), p.alone[:])
+	err := q.combiner.options.Add(withoutEnd(p.ctx), p.alone[:])
 	p.share.Result, p.err = s.Result, cmp.Or(err, s.Err)
-	l.finishRequest()
+	q.finishRequest()
 }
 
 // finishRequest is called when a request has been answered.
-func (l *lane[K, R]) finishRequest() {
-	l.mu.Lock()
-	l.inFlight--
-	l.continueQueue()
-	l.mu.Unlock()
+func (q *partition[K, R]) finishRequest() {
+	q.mu.Lock()
+	q.inFlight--
+	q.continueQueue()
+	q.mu.Unlock()
 }
 
 // withoutEnd returns a context with the values of ctx that does not end.
@@ -229,56 +229,56 @@ func withoutEnd(ctx context.Context) context.Context {
 
 // request makes a request of the hits in the queue. Own is the hit of the caller, or nil: its outcome
 // is set when request returns. The caller has set gathering.
-func (l *lane[K, R]) request(own *call[K, R]) {
-	b := l.gather()
+func (q *partition[K, R]) request(own *call[K, R]) {
+	b := q.gather()
 	if b == nil {
 		return
 	}
 	b.sumUp()
-	err := l.combiner.options.Add(withoutEnd(b.calls[0].ctx), b.sums)
-	l.finishRequest()
+	err := q.combiner.options.Add(withoutEnd(b.calls[0].ctx), b.sums)
+	q.finishRequest()
 	b.finish(own, err)
-	l.combiner.batches.Put(b)
+	q.combiner.batches.Put(b)
 }
 
 // gather takes a batch from the queue, or returns nil if all hits have been canceled.
-func (l *lane[K, R]) gather() *batch[K, R] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *partition[K, R]) gather() *batch[K, R] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	// Other goroutines may be about to hit, such as those of the last request. A lone hit does not
 	// wait for them.
-	for n, i := 0, 0; i < maxYields && n < l.queue.Len() && (l.last > 1 || l.inFlight > 0); i++ {
-		n = l.queue.Len()
-		l.mu.Unlock()
+	for n, i := 0, 0; i < maxYields && n < q.queue.Len() && (q.last > 1 || q.inFlight > 0); i++ {
+		n = q.queue.Len()
+		q.mu.Unlock()
 		runtime.Gosched()
-		l.mu.Lock()
+		q.mu.Lock()
 	}
-	l.gathering = false
-	b := l.combiner.batches.Get().(*batch[K, R])
-	for l.queue.Len() > 0 && len(b.calls) < l.combiner.options.MaxHits {
-		p := l.queue.Pop()
+	q.gathering = false
+	b := q.combiner.batches.Get().(*batch[K, R])
+	for q.queue.Len() > 0 && len(b.calls) < q.combiner.options.MaxHits {
+		p := q.queue.Pop()
 		if p.canceled {
-			l.canceled--
+			q.canceled--
 			continue
 		}
 		p.begun = true
 		b.calls = append(b.calls, p)
 	}
-	l.last = len(b.calls)
-	if l.last == 0 {
-		l.combiner.batches.Put(b)
+	q.last = len(b.calls)
+	if q.last == 0 {
+		q.combiner.batches.Put(b)
 		return nil
 	}
-	l.inFlight++
-	l.continueQueue()
+	q.inFlight++
+	q.continueQueue()
 	return b
 }
 
 // continueQueue makes a goroutine gather if hits are queued that may be sent. The caller holds mu.
-func (l *lane[K, R]) continueQueue() {
-	if !l.gathering && l.queue.Len() > l.canceled && l.inFlight < l.combiner.options.MaxInFlight {
-		l.gathering = true
-		go l.request(nil)
+func (q *partition[K, R]) continueQueue() {
+	if !q.gathering && q.queue.Len() > q.canceled && q.inFlight < q.combiner.options.MaxInFlight {
+		q.gathering = true
+		go q.request(nil)
 	}
 }
 

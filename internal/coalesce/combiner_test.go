@@ -61,10 +61,10 @@ func (a *adder) add(ctx context.Context, sums []sum) error {
 	return nil
 }
 
-// combiner returns a combiner for a with one lane.
+// combiner returns a combiner for a with one partition.
 func (a *adder) combiner(maxInFlight int) *coalesce.Combiner[string, uint64] {
 	return coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{
-		Add: a.add, Lanes: 1, MaxHits: 100, MaxInFlight: maxInFlight, MaxQueued: 1000,
+		Add: a.add, Partitions: 1, MaxHits: 100, MaxInFlight: maxInFlight, MaxQueued: 1000,
 	})
 }
 
@@ -238,15 +238,15 @@ func TestRequestHasTheValuesOfTheFirstHitsContext(t *testing.T) {
 	})
 }
 
-func TestLanesHaveRequestsOfTheirOwn(t *testing.T) {
+func TestPartitionsHaveRequestsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
-		c := coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{Add: a.add, Lanes: 2, MaxHits: 10, MaxInFlight: 1, MaxQueued: 1})
+		c := coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{Add: a.add, Partitions: 2, MaxHits: 10, MaxInFlight: 1, MaxQueued: 1})
 		start := time.Now()
 		var all sync.WaitGroup
-		for lane := range 2 {
+		for partition := range 2 {
 			all.Go(func() {
-				if _, _, err := c.Do(t.Context(), lane, "a", 1); err != nil {
+				if _, _, err := c.Do(t.Context(), partition, "a", 1); err != nil {
 					t.Error(err)
 				}
 			})

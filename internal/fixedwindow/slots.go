@@ -399,7 +399,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	return ctx.Err()
 }
 
-// get reads the open window.
+// peek implements [keeper].
 func (s *slots[T]) peek(ctx context.Context, _, _ uint64) (r coalesce.Result, wait time.Duration, err error) {
 	forgets := s.forgotten()
 	cl := s.call(conn.SingleRead)

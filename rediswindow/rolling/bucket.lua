@@ -131,7 +131,7 @@ local function giveback(s, place, n)
   return true
 end
 
-local function show(s, result, taken)
+local function describe(s, result, taken)
   local n = #result
   result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.full, s.part, s.epoch, s.back
   if taken then return end

@@ -6,5 +6,5 @@ if ARGV[5] == '1' then clear(s) end
 count(s, tonumber(ARGV[4]), tonumber(ARGV[6]))
 save(s, ARGV[3])
 local result = {s.time}
-show(s, result)
+describe(s, result)
 return result

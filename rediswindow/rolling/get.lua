@@ -2,5 +2,5 @@
 local s = load(KEYS[1], ARGV[1], now(ARGV[2]))
 if not active(s) then return {} end
 local result = {s.time}
-show(s, result)
+describe(s, result)
 return result

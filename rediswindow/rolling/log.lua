@@ -85,9 +85,9 @@ local function giveback(s, place, n)
   return removed > 0
 end
 
--- show appends the number of hits, the time of the last, and of the one that has to be over before the
+-- describe appends the number of hits, the time of the last, and of the one that has to be over before the
 -- take fits, or the present time.
-local function show(s, result)
+local function describe(s, result)
   local n = #result
   result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.hits, s.time, s.time, s.epoch
   if s.hits > 0 then result[n + 2] = tonumber(redis.call('LINDEX', s.list, -1)) end

@@ -65,7 +65,7 @@ local function giveback(s, place, n)
   return true
 end
 
-local function show(s, result)
+local function describe(s, result)
   local n = #result
   result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.start, s.hits, s.before, s.epoch
 end

@@ -11,6 +11,6 @@ for i = 1, #KEYS do
 end
 for i = 1, #KEYS do
   if result[1] == 1 and ARGV[2] ~= '' and take(states[i], (i - 1) * width + 3) then save(states[i], ARGV[2]) end
-  show(states[i], result, true)
+  describe(states[i], result, true)
 end
 return result
