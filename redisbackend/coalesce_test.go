@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -59,6 +61,20 @@ func requireDistinct(t *testing.T, windows []window.Window, n int) {
 	}
 }
 
+// evals returns how many scripts the server was sent by their digest, and in full.
+func evals(t *testing.T, client rueidis.Client) (byDigest, inFull int) {
+	t.Helper()
+	stats, err := redis(t, client, "INFO", "commandstats").ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(stats) {
+		fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &byDigest)
+		fmt.Sscanf(line, "cmdstat_eval:calls=%d", &inFull)
+	}
+	return byDigest, inFull
+}
+
 //evidence:redis Hits on any keys at one time share a request, and each has its own place in the count
 func TestHitsAtOneTimeShareRequests(t *testing.T) {
 	s := startServer(t)
@@ -72,19 +88,11 @@ func TestHitsAtOneTimeShareRequests(t *testing.T) {
 		}
 		requireDistinct(t, windows[i], 100)
 	}
-	stats, err := redis(t, client, "INFO", "commandstats").ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var calls, evals int
-	for line := range strings.Lines(stats) {
-		fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &calls)
-		fmt.Sscanf(line, "cmdstat_eval:calls=%d", &evals)
-	}
+	calls, again := evals(t, client)
 	if calls < 1 || calls > 100 {
 		t.Errorf("300 hits have made %d requests", calls)
 	}
-	t.Logf("300 hits have made %d requests, %d of them twice", calls, evals)
+	t.Logf("300 hits have made %d requests, %d of them twice", calls, again)
 }
 
 func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
@@ -107,6 +115,58 @@ func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
 				t.Fatalf("%v, want %s", err, want)
 			}
 		}
+	}
+}
+
+// A user who may not run PEXPIRE can open windows, but they do not expire. Such a hit fails, and is counted
+// once, also if it shares its script.
+func TestHitsThatCannotSetTheEndOfTheirWindowAreCountedOnce(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	if _, err := b.Hit(t.Context(), "another", time.Hour, 5, 1); err != nil { // the server knows the script
+		t.Fatal(err)
+	}
+	redis(t, client, "ACL", "SETUSER", "default", "-pexpire")
+	var keys []string
+	for i := range 50 {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	_, errs := hitTogether(t, s, b, 1, keys...)
+	redis(t, client, "ACL", "SETUSER", "default", "+pexpire")
+	for i, key := range keys {
+		if len(errs[i]) != 1 {
+			t.Errorf("the hit on %s has not failed", key)
+		}
+		if w, err := b.Get(t.Context(), key, time.Hour); err != nil || w.Count != 1 {
+			t.Errorf("the count of %s is %d, %v; want 1", key, w.Count, err)
+		}
+	}
+}
+
+// If something is wrong with all windows of a script, its hits fail, and none is sent again.
+func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	if _, err := b.Hit(t.Context(), "another", time.Hour, 5, 1); err != nil { // the server knows the script
+		t.Fatal(err)
+	}
+	redis(t, client, "CONFIG", "SET", "maxmemory", "1")
+	redis(t, client, "CONFIG", "RESETSTAT")
+	_, errs := hitTogether(t, s, b, 10, "a", "b", "c", "d", "e")
+	for _, errs := range errs {
+		if len(errs) != 10 {
+			t.Errorf("%d hits have failed, want 10", len(errs))
+		}
+		for _, err := range errs {
+			if !strings.Contains(err.Error(), "OOM") {
+				t.Errorf("%v, want OOM", err)
+			}
+		}
+	}
+	if calls, _ := evals(t, client); calls > 25 {
+		t.Errorf("50 hits have made %d requests", calls)
 	}
 }
 

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/window"
 )
 
-// The bounds of coalescing; in a cluster, those of each slot.
+// The bounds of coalescing. In a cluster, maxInFlight is that of each slot.
 const (
-	maxHits     = 256     // that share a request, so that a script keeps Redis busy for about 1 ms at most
+	maxHits     = 256     // that share a request, so that a script keeps Redis busy for 1 to 3 ms at most
 	maxInFlight = 8       // requests
-	maxQueued   = 100_000 // hits, while maxInFlight requests are in flight
+	maxQueued   = 100_000 // hits of a backend, while maxInFlight requests are in flight
 )
 
 // ErrOverloaded says that 100,000 hits were queued already, because requests were not answered. The
@@ -26,6 +28,9 @@ var ErrOverloaded = errors.New("redisbackend: too many hits are queued")
 // errAlone says that a hit was not counted, because something is wrong with its window. A request of
 // its own tells what.
 var errAlone = errors.New("redisbackend: the hit must be sent alone")
+
+// errHalf says that a window was opened, but not all that belongs to it was done.
+var errHalf = errors.New("redisbackend: the hit was counted, but the end of its window could not be set: may the user of Redis run PTTL and PEXPIRE?")
 
 // slots is the number of slots of a cluster.
 const slots = 16384
@@ -75,7 +80,10 @@ func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n ui
 	s, sent, err := b.combiner().Do(ctx, partition, windowKey{key, scale}, n)
 	switch {
 	case err == errAlone:
-		return b.addAlone(ctx, key, scale, n)
+		if w, err = b.addAlone(ctx, key, scale, n); err == nil || err != ctx.Err() {
+			return w, err
+		}
+		return w, fmt.Errorf("%w; the hit may have been counted", err)
 	case errors.Is(err, coalesce.ErrQueueFull):
 		return w, ErrOverloaded
 	case err != nil && err == ctx.Err():
@@ -86,7 +94,7 @@ func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n ui
 	case err != nil:
 		return w, err
 	}
-	return s.Result.window(scale, uint64(s.Result.before)+min(s.Before, MaxCount)+n), nil
+	return s.Result.window(scale, uint64(s.Result.before)+min(s.Before, MaxCount+1)+n), nil
 }
 
 // addAlone adds n to a window with a request of its own.
@@ -99,16 +107,23 @@ func (b *Backend) addAlone(ctx context.Context, key string, scale time.Duration,
 	return r.window(scale, uint64(r.before)+n), nil
 }
 
-// addAll adds to windows with one script. In a cluster it makes a script for each sum if their keys
-// differ, because while a slot moves to another node, a script may have only one key. That is rare: the
-// keys share a slot by chance.
+// addAll adds to windows with one script. If their keys differ, it makes a script for each of them in a
+// cluster, because while a slot moves to another node, a script may have only one key. That is rare: the
+// keys share a slot by chance. It does so as well if a server says that they are not in one slot: what
+// seems to be a server may be a proxy to several.
 func (b *Backend) addAll(ctx context.Context, sums []sum) error {
-	if len(sums) == 1 || !b.client.Cluster() || !slices.ContainsFunc(sums, func(s sum) bool { return s.Key.key != sums[0].Key.key }) {
-		return b.addTogether(ctx, sums)
+	differ := slices.ContainsFunc(sums, func(s sum) bool { return s.Key.key != sums[0].Key.key })
+	if !differ || !b.client.Cluster() {
+		err := b.addTogether(ctx, sums)
+		if !differ || err == nil || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
+			return err
+		}
 	}
+	var all sync.WaitGroup
 	for i := range sums {
-		sums[i].Err = b.addTogether(ctx, sums[i:i+1])
+		all.Go(func() { sums[i].Err = b.addTogether(ctx, sums[i:i+1]) })
 	}
+	all.Wait()
 	return nil
 }
 
@@ -142,8 +157,11 @@ func (b *Backend) addTogether(ctx context.Context, sums []sum) error {
 	for i := range sums {
 		v := response[1+3*i:]
 		sums[i].Result = added{before: v[0], start: v[1], now: response[0], id: v[2]}
-		if v[0] < 0 {
+		switch v[0] {
+		case -1:
 			sums[i].Err = errAlone
+		case -2:
+			sums[i].Err = errHalf
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type fakeClient struct {
 	mu       sync.Mutex
 	counts   map[string]int64 // by key and scale
 	broken   string           // the key of a hash that is none
+	proxy    bool             // refuses scripts with several keys
 	requests [][]string       // the keys of each
 }
 
@@ -46,6 +48,9 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	time.Sleep(latency)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.proxy && slices.ContainsFunc(keys, func(key string) bool { return key != keys[0] }) {
+		return nil, errors.New("CROSSSLOT Keys in request don't hash to the same slot")
+	}
 	numbers := []int64{time.Now().UnixMicro()}
 	args = args[4:]
 	for i, key := range keys {
@@ -224,10 +229,10 @@ func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
 		c.counts["throttr:{k:a} 3600000000"] = MaxCount - 1
 		occupy(b, "other")
 		var hits []<-chan outcome
-		for _, n := range []uint64{1, MaxCount, 1, MaxCount} {
+		for _, n := range []uint64{1, MaxCount, 1, MaxCount, 0} {
 			hits = append(hits, begin(t.Context(), b, "a", time.Hour, n))
 		}
-		for i, want := range []uint64{MaxCount, MaxCount + 1, MaxCount + 1, MaxCount + 1} {
+		for i, want := range []uint64{MaxCount, MaxCount + 1, MaxCount + 1, MaxCount + 1, MaxCount + 1} {
 			got := <-hits[i]
 			require.NoError(t, got.err)
 			require.Equal(t, want, got.window.Count)
@@ -247,6 +252,39 @@ func TestWindowThatIsBrokenFailsItsHitsOnly(t *testing.T) {
 		require.NoError(t, got.err)
 		require.Equal(t, uint64(1), got.window.Count)
 		require.Equal(t, [][]string{{"throttr:{k:bad}", "throttr:{k:good}"}, {"throttr:{k:bad}"}}, c.requests[maxInFlight:])
+	})
+}
+
+func TestHitsBehindAProxyHaveScriptsOfTheirOwnKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		c.proxy = true
+		occupy(b, "other")
+		var hits []<-chan outcome
+		for range 3 {
+			hits = append(hits, begin(t.Context(), b, "a", time.Hour, 1), begin(t.Context(), b, "b", time.Hour, 1))
+		}
+		for i, want := range []uint64{1, 1, 2, 2, 3, 3} {
+			got := <-hits[i]
+			require.NoError(t, got.err)
+			require.Equal(t, want, got.window.Count)
+		}
+		require.Len(t, c.requests, maxInFlight+3)
+	})
+}
+
+func TestScriptsOfASlotDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		c.cluster = true
+		var sums []sum
+		for i := range 10 {
+			sums = append(sums, sum{Key: windowKey{strconv.Itoa(i), time.Hour}, N: 1})
+		}
+		start := time.Now()
+		require.NoError(t, b.addAll(t.Context(), sums))
+		require.Equal(t, latency, time.Since(start))
+		require.Len(t, c.requests, len(sums))
 	})
 }
 

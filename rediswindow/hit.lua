@@ -2,8 +2,8 @@
 -- and increment of the hits up to the key with the index that follows, or up to the last key if none
 -- follows.
 -- Adds to the active windows, or opens windows. Returns the time, and for each hit the count before
--- it, start and ID of its window. If something is wrong with one of several windows, its count is -1,
--- and nothing was added to it.
+-- it, start and ID of its window. If something is wrong with one of several windows, its count is -1 if
+-- nothing was added to it, and -2 if it was opened, but does not expire.
 --
 -- Most hits are one, on a window that is active. So what opens windows comes after it, where it costs
 -- such a hit nothing.

@@ -21,8 +21,10 @@ local function prune(key, time)
   end
 end
 
+local written -- whether write was called
 local function write(key, field, count, start, time, id)
   redis.call('HSET', key, field, string.format('%.0f %.0f %.0f %s', count, start, time, id))
+  written = true
 end
 
 -- open writes a new window to a field and returns its start. The hash expires grace milliseconds

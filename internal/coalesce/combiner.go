@@ -21,7 +21,7 @@ type CombinerOptions[K comparable, R any] struct {
 	Partitions  int // the number of partitions
 	MaxHits     int // the most hits that share a request
 	MaxInFlight int // the most requests in flight, of each partition
-	MaxQueued   int // the most hits that wait for a request, of each partition
+	MaxQueued   int // the most hits that wait for a request, of all partitions
 }
 
 // Sum is what the hits of a request add to one window.
@@ -51,6 +51,7 @@ type Share[R any] struct {
 type Combiner[K comparable, R any] struct {
 	options    CombinerOptions[K, R]
 	partitions []atomic.Pointer[partition[K, R]] // made when they are needed
+	queued     atomic.Int64                      // hits in the queues that are not canceled
 	calls      sync.Pool                         // of *call
 	batches    sync.Pool                         // of *batch
 }
@@ -103,10 +104,6 @@ func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment
 	}
 	q := c.partition(partition)
 	q.mu.Lock()
-	if q.queue.Len()-q.canceled >= c.options.MaxQueued {
-		q.mu.Unlock()
-		return s, false, ErrQueueFull
-	}
 	p := c.calls.Get().(*call[K, R])
 	p.key, p.increment, p.ctx = key, increment, ctx
 	if q.lone() {
@@ -122,6 +119,13 @@ func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment
 			p.done <- struct{}{}
 		}()
 		return c.wait(ctx, q, p)
+	}
+	if c.queued.Add(1) > int64(c.options.MaxQueued) {
+		c.queued.Add(-1)
+		q.mu.Unlock()
+		p.ctx = nil
+		c.calls.Put(p)
+		return s, false, ErrQueueFull
 	}
 	q.queue.Push(p)
 	switch {
@@ -185,6 +189,8 @@ func (q *partition[K, R]) cancel(p *call[K, R]) (begun bool) {
 	}
 	p.canceled = true
 	q.canceled++
+	q.combiner.queued.Add(-1)
+	q.dropCanceled()
 	if q.canceled > max(keptCanceled, q.queue.Len()/2) {
 		for range q.queue.Len() {
 			if p := q.queue.Pop(); !p.canceled {
@@ -194,6 +200,17 @@ func (q *partition[K, R]) cancel(p *call[K, R]) (begun bool) {
 		q.canceled = 0
 	}
 	return false
+}
+
+// dropCanceled empties the queue if all hits in it are canceled and no goroutine gathers: otherwise they
+// would stay until another hit comes. The caller holds mu.
+func (q *partition[K, R]) dropCanceled() {
+	if q.gathering || q.queue.Len() > q.canceled {
+		return
+	}
+	for ; q.canceled > 0; q.canceled-- {
+		q.queue.Pop()
+	}
 }
 
 // lone reports whether there is no sign of other hits. The caller holds mu.
@@ -262,6 +279,7 @@ func (q *partition[K, R]) gather() *batch[K, R] {
 			continue
 		}
 		p.begun = true
+		q.combiner.queued.Add(-1)
 		b.calls = append(b.calls, p)
 	}
 	q.last = len(b.calls)
@@ -276,6 +294,7 @@ func (q *partition[K, R]) gather() *batch[K, R] {
 
 // continueQueue makes a goroutine gather if hits are queued that may be sent. The caller holds mu.
 func (q *partition[K, R]) continueQueue() {
+	q.dropCanceled()
 	if !q.gathering && q.queue.Len() > q.canceled && q.inFlight < q.combiner.options.MaxInFlight {
 		q.gathering = true
 		go q.request(nil)

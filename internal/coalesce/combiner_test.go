@@ -257,6 +257,29 @@ func TestPartitionsHaveRequestsOfTheirOwn(t *testing.T) {
 	})
 }
 
+func TestQueuedHitsOfAllPartitionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{Add: a.add, Partitions: 2, MaxHits: 10, MaxInFlight: 1, MaxQueued: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		do := func(partition int) {
+			go c.Do(ctx, partition, "a", 1)
+			synctest.Wait()
+		}
+		do(0)
+		do(1)
+		do(0) // is queued
+		_, sent, err := c.Do(t.Context(), 1, "a", 1)
+		require.ErrorIs(t, err, coalesce.ErrQueueFull)
+		require.False(t, sent)
+		cancel()
+		synctest.Wait()
+		require.Zero(t, coalesce.QueueLen(c, 0), "a hit that is canceled leaves the queue")
+		_, _, err = c.Do(t.Context(), 1, "a", 1)
+		require.NoError(t, err)
+	})
+}
+
 func TestSumOfIncrementsStopsAtTheLargestNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder

@@ -6,3 +6,11 @@ func QueueCap(c *Coalescer) int {
 	defer c.mu.Unlock()
 	return c.queue.Cap()
 }
+
+// QueueLen returns how many hits of a partition are in its queue, also canceled ones.
+func QueueLen[K comparable, R any](c *Combiner[K, R], partition int) int {
+	q := c.partition(partition)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queue.Len()
+}

@@ -34,13 +34,17 @@ type Option = rediswindow.Option
 
 // New returns a backend that keeps its windows on the server or cluster of client: a
 // [redis.Client], also of Sentinel, or a [redis.ClusterClient]. The caller still owns the client,
-// may use it for other things, and closes it. New panics if client or an option is nil.
+// may use it for other things, and closes it. New panics if client or an option
+// is nil, or if client is a [redis.Ring].
 //
 // A hit that the server may have executed is never sent again, whatever the MaxRetries of the
 // client is.
 func New(client redis.UniversalClient, opts ...Option) *Backend {
 	if client == nil {
 		panic("goredis: New: client is nil")
+	}
+	if _, ring := client.(*redis.Ring); ring {
+		panic("goredis: New: client is a Ring, which has no slots: takes of several keys would count on wrong servers")
 	}
 	return rediswindow.New(adapter{client}, opts...)
 }
@@ -92,8 +96,8 @@ func (a adapter) eval(ctx context.Context, command, script string, keys, args []
 
 // Cluster implements [rediswindow.Client].
 func (a adapter) Cluster() bool {
-	_, ok := a.client.(*redis.ClusterClient)
-	return ok
+	_, single := a.client.(*redis.Client)
+	return !single // also something that embeds a client of a cluster
 }
 
 // HDel implements [rediswindow.Client].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,18 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	if _, err := b.Hit(ctx, "k", time.Hour, 10, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
 		t.Fatalf("%v after %v", err, time.Since(start))
 	}
+}
+
+// A Ring knows no slots, so it may send a key to another server if it shares a script.
+func TestNewPanicsIfTheClientIsARing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "client is a Ring") {
+			t.Errorf("panics with %q", got)
+		}
+	}()
+	goredis.New(ring)
 }
 
 func TestNewPanicsIfTheClientIsNil(t *testing.T) {
