@@ -102,7 +102,9 @@ func (l level) add(n, limit uint64, scale time.Duration, now int64) level {
 	}
 	nanos, part := refill(n, limit, scale, true)
 	if part > l.excess {
-		nanos++
+		if nanos++; nanos == 0 {
+			return most
+		}
 		l.excess += parts(limit)
 	}
 	l.excess -= part
@@ -136,7 +138,7 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 	} else {
 		n, rest = bits.Div64(hi, lo, uint64(scale))
 	}
-	if rest > 0 {
+	if rest > 0 && n < math.MaxUint64 {
 		n++
 	}
 	return n
@@ -218,12 +220,12 @@ func (r record) takeAgain(now int64, limit, n uint64) (v verdict, end int64, ok 
 	return v, after(l.start, e.scale), true
 }
 
-// leftOrScale returns how long a window stays active, or the scale if it is new.
+// leftOrScale returns how long a window stays active, or the scale if it is new or over.
 func (e *entry) leftOrScale(now int64) time.Duration {
-	if e.generation() == 0 {
-		return e.scale
+	if left := minus(e.end(), now); e.generation() > 0 && left > 0 {
+		return left
 	}
-	return minus(e.end(), now)
+	return e.scale
 }
 
 // addTokens takes n beyond any limit.

@@ -31,7 +31,7 @@ func (b *Backend) setBounds() {
 		b.maxLimit = DefaultMaxLog
 	}
 	if b.maxTimes == 0 {
-		b.maxTimes = 16 * b.maxKeys
+		b.maxTimes = 16 * min(b.maxKeys, math.MaxInt/16)
 	}
 	b.errLogs = fmt.Errorf("memory: too many hits in sliding logs: at most %d: %w", b.maxTimes, ErrFull)
 }

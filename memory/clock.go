@@ -9,6 +9,9 @@ import (
 // referenceMaxAge is the greatest age of a shard's reference time.
 const referenceMaxAge = int64(time.Second)
 
+// clockReadings is how often the clocks are read at most, until the process has not stopped meanwhile.
+const clockReadings = 4
+
 // timestamp is a time, and the same time in nanoseconds since the backend's origin.
 type timestamp struct {
 	time  time.Time
@@ -33,9 +36,18 @@ func (s *shard) now(b *Backend) int64 {
 
 // readClock reads the clock. Aligned and sliding windows follow the wall clock. Others follow the
 // monotonic clock, if the clock's times have a monotonic reading.
+//
+// A process can stop in the call that reads both clocks, between the two. The time of day is old then,
+// and would be so for a second. So the clocks are read again if that took long.
 func (s *shard) readClock(b *Backend) int64 {
-	t := b.clock()
-	s.readAt = int64(t.Sub(b.origin))
+	var t time.Time
+	for range clockReadings {
+		before := time.Since(b.origin)
+		t = b.clock()
+		if s.readAt = int64(t.Sub(b.origin)); !b.system || t.Sub(b.origin)-before < time.Millisecond {
+			break
+		}
+	}
 	if b.aligned {
 		t = t.Round(0)
 	}

@@ -73,7 +73,7 @@ func (s *shard) timeOf(ends int64) time.Time {
 }
 
 // hitTime returns the time of a hit on an entry's window: that of the coarse clock if it is
-// good enough, see [Backend.count]. If there is no window, the entry is zero. The mutex is held.
+// good enough, see [Backend.hit]. If there is no window, the entry is zero. The mutex is held.
 func (s *shard) hitTime(b *Backend, e *entry, limit, increment uint64) int64 {
 	if e.scale == 0 || e.count >= limit || increment > limit-e.count {
 		return s.now(b)

@@ -43,7 +43,7 @@ func (b *Backend) newLog() *log {
 		return nil
 	}
 	times := max(b.maxTimes/len(b.shards), int(b.maxLimit)+blockTimes)
-	return &log{blocks: make([]block, 1), most: min((times+blockTimes-1)/blockTimes, math.MaxUint32-1)}
+	return &log{blocks: make([]block, 1), most: int(min(int64((times-1)/blockTimes)+1, math.MaxUint32-1))}
 }
 
 // chain is where the times of an entry are.

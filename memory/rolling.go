@@ -138,7 +138,8 @@ func (s *shard) read(b *Backend, k id, r record, now int64, e *entry) {
 // room for it if necessary. The mutex is held.
 func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64) error {
 	if r != nil && s.log == nil && e.generation() > 0 {
-		r.setState(e) // the window ends no earlier than before
+		r.setState(e)
+		s.firstEnd = min(s.firstEnd, b.end(e)) // the first call that names the limit of a bucket can end it earlier
 		return nil
 	}
 	if r == nil {
@@ -185,7 +186,7 @@ func (b *Backend) hitRolling(ctx context.Context, call, key string, scale time.D
 	}
 	s, k := b.locate(key, scale)
 	var e entry
-	s.mu.Lock() // unlocked without a defer, like in Backend.count
+	s.mu.Lock() // unlocked without a defer, like in Backend.hit
 	r, now := s.find(k), s.now(b)
 	v, end, err := b.roll(s, k, r, now, limit, n, &e)
 	if err == nil {
@@ -210,7 +211,7 @@ func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.D
 		return 0, 0, ends, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
-	s.mu.Lock() // unlocked without a defer, like in Backend.count
+	s.mu.Lock() // unlocked without a defer, like in Backend.hit
 	r, now := s.find(k), s.now(b)
 	var v verdict
 	var end int64

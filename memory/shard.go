@@ -174,12 +174,14 @@ func (s *shard) sample(b *Backend, now int64, own record) (t *table, victim int,
 			slot = rand.IntN(len(u.tags))
 		}
 		e := u.at(slot).entry()
-		if !b.active(&e, now) {
-			return u, slot, true
-		}
-		n := s.count(b, &e, now)
-		if own != nil && &u.at(slot)[0] == &own[0] {
+		var n uint64
+		switch {
+		case own != nil && &u.at(slot)[0] == &own[0]: // it may be new, and have no hits yet
 			n = math.MaxUint64
+		case !b.active(&e, now):
+			return u, slot, true
+		default:
+			n = s.count(b, &e, now)
 		}
 		if t == nil || n < fewest {
 			t, victim, fewest = u, slot, n

@@ -16,7 +16,7 @@ type Client interface {
 	Eval(ctx context.Context, script string, keys, args []string) ([]int64, error)
 	// HDel removes a field of the hash with this key.
 	HDel(ctx context.Context, key, field string) error
-	// Cluster reports whether the client is one of a cluster. Then all keys of a script are in the
-	// same slot.
+	// Cluster reports whether the client is one of a cluster, or of anything else that keeps keys on
+	// several servers by slot. Then all keys of a script are in the same slot.
 	Cluster() bool
 }

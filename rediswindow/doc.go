@@ -23,19 +23,23 @@
 //
 // Hits and Incs of a backend on windows, on any keys and scales, share requests: those of all
 // goroutines that are ready to run when the request is made. A request has up to 256 of them. The
-// result is that of requests of their own, in the order of the calls: each hit has its own place in
+// result is that of requests of their own, in the order in which they are queued: each hit has its own place in
 // the count of its window, and is compared with its own limit. All are counted, those over their
 // limits, too.
 //
 // A hit does not wait for a response to another one unless 8 requests are in flight. While the server
 // does not keep up, or does not respond, hits are queued, and share the next request. When 100,000 are
-// queued, further ones fail with [ErrOverloaded]. A hit whose ctx ends in the queue is not sent.
+// queued, further ones fail with [ErrOverloaded]. A hit whose ctx ends in the queue is not sent. One
+// without a deadline can wait for several timeouts of the client, as each frees room for some hits
+// only: use a ctx with a deadline, or throttr.WithTimeout.
 //
 // If a request fails, all hits that share it fail. But if Redis can't add to one of several windows,
 // because something else is stored there, only the hits on that one fail. A request has the values of
 // the ctx of one of its hits, such as those of a trace.
 //
-// In a cluster, hits share a request only if they have the same key. The bounds are those of each slot.
+// In a cluster, hits share a request only if they have the same key. Of each slot, 8 requests can be in
+// flight. If the client is that of a proxy to several servers, which refuses scripts on several keys
+// with CROSSSLOT, a request is sent again, for each key: then use [WithoutCoalescing].
 //
 // Takes, and all calls of rolling algorithms, have requests of their own. [WithoutCoalescing] gives
 // every hit one.

@@ -58,7 +58,7 @@ func rollingOf(o *options) rolling {
 	}
 }
 
-// checkRolling returns the error of a limit or an increment that the algorithm can't keep.
+// check returns the error of a limit or an increment that the algorithm can't keep.
 func (b *Backend) check(field string, n uint64) error {
 	if err := checkCount(field, n); err != nil || b.rolling == nil {
 		return err

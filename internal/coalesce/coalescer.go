@@ -375,9 +375,11 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 			c.finish(p, Result{}, o.Sent, err)
 		}
 	case o.Counted:
-		if surplus = c.assign(o); surplus > 0 {
+		// The callers who are refused ask when there is room: that must not count what they wanted.
+		if surplus = c.surplus(o); surplus > 0 {
 			c.window.Refuse(surplus)
 		}
+		c.assign(o)
 	default:
 		for i := len(c.batch) - 1; i >= 0; i-- {
 			c.requeue(c.batch[i])
@@ -392,27 +394,44 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 	}
 }
 
+// refuses reports whether a hit of a batch that was counted is a take that does not fit the window, in
+// which count was counted before it.
+func (o *Outcome) refuses(h Hit, count uint64) bool {
+	return h.Take && (o.Full || h.Limit < count || h.Increment > h.Limit-count)
+}
+
+// surplus returns what the takes of a batch that are refused have added to the window, which is to be
+// given back.
+func (c *Coalescer) surplus(o Outcome) (surplus uint64) {
+	if !c.sum.Takes || o.Full {
+		return 0
+	}
+	count := o.Result.Count - min(o.Result.Count, c.sum.Sum)
+	for _, p := range c.batch {
+		if o.refuses(p.hit, count) {
+			surplus += p.hit.Increment
+		} else {
+			count += p.hit.Increment
+		}
+	}
+	return surplus
+}
+
 // assign finishes the hits of a batch that was counted, each with its place in the window. A take
-// that is refused does not move the places of those after it. assign returns what the refused
-// takes have added to the window, which is to be given back.
-func (c *Coalescer) assign(o Outcome) (surplus uint64) {
+// that is refused does not move the places of those after it.
+func (c *Coalescer) assign(o Outcome) {
 	r := o.Result
 	r.Count -= min(r.Count, c.sum.Sum)
 	for _, p := range c.batch {
-		if h := p.hit; h.Take && (o.Full || h.Limit < r.Count || h.Increment > h.Limit-r.Count) {
+		if o.refuses(p.hit, r.Count) {
 			refused := r
 			refused.Refused = true
 			c.finish(p, refused, false, nil)
-			surplus += h.Increment
 			continue
 		}
 		r.Count += p.hit.Increment
 		c.finish(p, r, false, nil)
 	}
-	if o.Full {
-		return 0
-	}
-	return surplus
 }
 
 // requeue makes p, a hit of a batch that was not counted, the first element of the queue.

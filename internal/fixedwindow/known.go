@@ -18,8 +18,10 @@ type state struct {
 	until       time.Time // Until by the monotonic clock, unless the window is aligned
 	bucket      int64     // of an aligned window
 	slide                 // of a sliding window
-	// unsettled says that the count may contain takes that are refused, until Refuse is called.
+	// unsettled says that the count may contain takes that are refused, until Refuse is called. In a
+	// sliding window, settled is the count without them and the others of the same request.
 	unsettled bool
+	settled   uint64
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
