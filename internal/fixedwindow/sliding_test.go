@@ -101,6 +101,31 @@ func TestRefusalOfASlidingWindowThatOthersHaveFilled(t *testing.T) {
 	})
 }
 
+// Takes that are refused together are in the count of the server for a moment. None of them takes the
+// others for hits that it has to wait for.
+func TestTakesThatAreRefusedTogetherTellTheSameWait(t *testing.T) {
+	const scale, limit = time.Hour, 50
+	b := slidingClient[uint16](t, inMemory(t))
+	for round := range 5 {
+		key := fmt.Sprint(round)
+		var all sync.WaitGroup
+		for range 500 {
+			all.Go(func() {
+				w, granted, _, err := b.Take(t.Context(), key, scale, limit, 1)
+				if err != nil {
+					t.Error(err)
+				}
+				// 50 hits weigh 49 when a 50th of the next window is over.
+				next := time.Until(time.Now().Truncate(scale).Add(scale + scale/limit))
+				if !granted && w.RetryAfter > next+time.Minute {
+					t.Errorf("RetryAfter is %v, want %v", w.RetryAfter, next)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 func TestSlidingWindowTakesOneRoundTripPerHit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, seen := observed(t)
