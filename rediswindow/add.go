@@ -14,15 +14,14 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The bounds of coalescing. In a cluster, maxInFlight is that of each slot.
+// The bounds of coalescing, beside that of [WithMaxQueued]. In a cluster, maxInFlight is that of each slot.
 const (
-	maxHits     = 256     // that share a request, so that a script keeps Redis busy for 1 to 3 ms at most
-	maxInFlight = 8       // requests
-	maxQueued   = 100_000 // hits of a backend, while maxInFlight requests are in flight
+	maxHits     = 256 // that share a request, so that a script keeps Redis busy for 1 to 3 ms at most
+	maxInFlight = 8   // requests
 )
 
-// ErrOverloaded says that 100,000 hits were queued already, because requests were not answered. The
-// hit was not counted.
+// ErrOverloaded says that as many hits were queued as may be, because requests were not answered. See
+// [WithMaxQueued]. The hit was not counted.
 var ErrOverloaded = errors.New("redisbackend: too many hits are queued")
 
 // errAlone says that a hit was not counted, because something is wrong with its window. A request of
@@ -64,7 +63,7 @@ func (b *Backend) newCombiner() *combiner {
 		partitions = slots
 	}
 	return coalesce.NewCombiner(coalesce.CombinerOptions[windowKey, added]{
-		Add: b.addAll, Partitions: partitions, MaxHits: maxHits, MaxInFlight: maxInFlight, MaxQueued: maxQueued,
+		Add: b.addAll, Partitions: partitions, MaxHits: maxHits, MaxInFlight: maxInFlight, MaxQueued: b.maxQueued,
 	})
 }
 

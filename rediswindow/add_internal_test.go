@@ -288,6 +288,21 @@ func TestScriptsOfASlotDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
+func TestMaxQueuedBoundsTheHitsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b := newFake(WithMaxQueued(2))
+		occupy(b, "a")
+		begin(t.Context(), b, "a", time.Hour, 1)
+		begin(t.Context(), b, "b", time.Hour, 1)
+		_, err := b.Hit(t.Context(), "c", time.Hour, 100, 1)
+		require.ErrorIs(t, err, ErrOverloaded)
+		time.Sleep(2 * latency)
+		_, err = b.Hit(t.Context(), "c", time.Hour, 100, 1)
+		require.NoError(t, err)
+	})
+	require.Panics(t, func() { WithMaxQueued(0) })
+}
+
 func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, b := newFake()

@@ -29,7 +29,7 @@
 //
 // A hit does not wait for a response to another one unless 8 requests are in flight. While the server
 // does not keep up, or does not respond, hits are queued, and share the next request. When 100,000 are
-// queued, further ones fail with [ErrOverloaded]. A hit whose ctx ends in the queue is not sent. One
+// queued, see [WithMaxQueued], further ones fail with [ErrOverloaded]. A hit whose ctx ends in the queue is not sent. One
 // without a deadline can wait for several timeouts of the client, as each frees room for some hits
 // only: use a ctx with a deadline, or throttr.WithTimeout.
 //

@@ -13,6 +13,8 @@ const (
 	DefaultPrefix = "throttr:"
 	// DefaultMaxLog is the default of [WithMaxLog].
 	DefaultMaxLog = 10_000
+	// DefaultMaxQueued is the default of [WithMaxQueued].
+	DefaultMaxQueued = 100_000
 )
 
 // Option is an option of [New].
@@ -23,11 +25,12 @@ type options struct {
 	algorithm window.Algorithm
 	maxLog    uint64           // the largest limit of sliding logs
 	single    bool             // each hit has a request of its own
+	maxQueued int              // hits that wait for a request
 	now       func() time.Time // nil: the time of the server
 }
 
 func newOptions(opts []Option) options {
-	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog}
+	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
 	for i, opt := range opts {
 		if opt == nil {
 			panic(fmt.Sprintf("redisbackend: New: option %d is nil", i+1))
@@ -64,6 +67,16 @@ func WithMaxLog(n uint64) Option {
 // WithoutCoalescing gives each hit a request of its own. By default, hits at one time share requests,
 // as the package documentation describes.
 func WithoutCoalescing() Option { return func(o *options) { o.single = true } }
+
+// WithMaxQueued sets how many hits can be queued, while 8 requests are in flight and Redis has not responded.
+// Further ones fail with [ErrOverloaded]. WithMaxQueued panics if n is less than 1. Default:
+// [DefaultMaxQueued].
+func WithMaxQueued(n int) Option {
+	if n < 1 {
+		panic("redisbackend: WithMaxQueued: n is less than 1")
+	}
+	return func(o *options) { o.maxQueued = n }
+}
 
 // WithClock makes the backend read the time from now, in microseconds, which must be safe for
 // concurrent use. It is meant for tests. Windows are only exact if the clocks of all backends that
