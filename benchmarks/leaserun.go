@@ -18,8 +18,13 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// startTime is how long processes have to start.
-const startTime = 500 * time.Millisecond
+const (
+	// startTime is how long processes have to start. The first window on a server can wait for a second,
+	// for the decision whether to park it.
+	startTime = 2 * time.Second
+	// minShared is the shortest measurement: a busy machine may not run a process for some 10 ms.
+	minShared = 250 * time.Millisecond
+)
 
 // compareLeases measures leases, and what they are compared with.
 func (r *results) compareLeases(ctx context.Context, s *servers) error {
@@ -45,7 +50,7 @@ func (r *results) task(s *servers, k sharing, c sharer) sharedTask {
 		Sharer: c.name, Mock: s.shared.addr, Redis: s.redis.addr, Key: fmt.Sprintf("api:%d", s.sharedKeys.Add(1)),
 		Callers: c.callers, Sample: c.sample, Limit: limit, Scale: r.plan.sharedScale,
 	}
-	d := r.plan.duration
+	d := max(r.plan.duration, minShared)
 	if k.limited {
 		d = r.plan.shared
 		t.Limit = int(sharedLimit * t.Scale.Seconds())
