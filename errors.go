@@ -47,7 +47,7 @@ var (
 	// ErrOverloaded says that Config.MaxWaiting requests, callers or hits on one window were
 	// waiting already. The request was not sent, or only by an earlier attempt: see
 	// RequestError.Sent.
-	ErrOverloaded = conn.ErrQueueFull
+	ErrOverloaded = window.ErrOverloaded
 	// ErrTooManyWindows says that a backend has as many keys with records to remove as
 	// WithMaxWindows allows, so that it opens no window of a further key. The hit was not
 	// counted.

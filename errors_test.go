@@ -24,7 +24,7 @@ func TestRequestErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	require.False(t, throttr.SafeToRetry(err))
 
 	err = &throttr.RequestError{Server: "h:1", Err: throttr.ErrOverloaded}
-	require.EqualError(t, err, "throttr: batch: server h:1: too many requests are waiting (not sent)")
+	require.EqualError(t, err, "throttr: batch: server h:1: too many calls are waiting (not sent)")
 	require.True(t, throttr.SafeToRetry(fmt.Errorf("wrapped: %w", err)))
 }
 

@@ -20,7 +20,7 @@ import (
 
 // TestMain is a process that hits a shared key if it has a task.
 func TestMain(m *testing.M) {
-	if os.Getenv(taskVariable) != "" {
+	if os.Getenv(assignmentVariable) != "" {
 		main()
 		return
 	}

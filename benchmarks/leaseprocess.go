@@ -11,11 +11,11 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// taskVariable is the environment variable of a process that hits a shared key: its task, as JSON.
-const taskVariable = "THROTTR_BENCHMARKS_TASK"
+// assignmentVariable is the environment variable of a process that hits a shared key: its assignment, as JSON.
+const assignmentVariable = "THROTTR_BENCHMARKS_ASSIGNMENT"
 
-// sharedTask is what a process does.
-type sharedTask struct {
+// assignment is what a process does.
+type assignment struct {
 	Sharer      string
 	Mock, Redis string // addresses
 	Key         string
@@ -47,42 +47,42 @@ func (r *sharedReport) merge(o sharedReport) {
 	}
 }
 
-// runTask hits a key as a task says, and writes a report.
-func runTask(ctx context.Context, text string, w io.Writer) error {
-	var task sharedTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
+// runAssignment hits a key as its assignment says, and writes a report.
+func runAssignment(ctx context.Context, text string, w io.Writer) error {
+	var a assignment
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		return err
 	}
 	for _, c := range sharers {
-		if c.name == task.Sharer {
-			report, err := c.run(ctx, task)
+		if c.name == a.Sharer {
+			report, err := c.run(ctx, a)
 			if err != nil {
 				return err
 			}
 			return json.NewEncoder(w).Encode(report)
 		}
 	}
-	return fmt.Errorf("there is no %q", task.Sharer)
+	return fmt.Errorf("there is no %q", a.Sharer)
 }
 
-func (c sharer) run(ctx context.Context, task sharedTask) (all *sharedReport, err error) {
+func (c sharer) run(ctx context.Context, a assignment) (all *sharedReport, err error) {
 	key, err := c.start(ctx, setup{
-		servers: &servers{mock: &process{addr: task.Mock}, redis: &process{addr: task.Redis}},
-		key:     task.Key, callers: task.Callers, keys: 1, limit: task.Limit, scale: task.Scale,
+		servers: &servers{mock: &process{addr: a.Mock}, redis: &process{addr: a.Redis}},
+		key:     a.Key, callers: a.Callers, keys: 1, limit: a.Limit, scale: a.Scale,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer key.close()
-	callers := make([]*sharedCaller, task.Callers)
+	callers := make([]*sharedCaller, a.Callers)
 	var running sync.WaitGroup
 	for i := range callers {
 		callers[i] = &sharedCaller{key: key, number: i, report: sharedReport{Windows: map[int64]uint64{}}}
-		running.Go(func() { callers[i].err = callers[i].run(ctx, task) })
+		running.Go(func() { callers[i].err = callers[i].run(ctx, a) })
 	}
-	time.Sleep(time.Until(task.Start))
+	time.Sleep(time.Until(a.Start))
 	cpu := load.ProcessCPU()
-	time.Sleep(time.Until(task.End))
+	time.Sleep(time.Until(a.End))
 	cpu = load.ProcessCPU() - cpu
 	running.Wait()
 	all = &sharedReport{CPU: cpu}
@@ -107,25 +107,25 @@ type sharedCaller struct {
 	_       [64]byte // keeps the memory of other callers off this cache line
 }
 
-// run hits the key until the task ends.
-func (c *sharedCaller) run(ctx context.Context, task sharedTask) error {
+// run hits the key until its time is over.
+func (c *sharedCaller) run(ctx context.Context, a assignment) error {
 	defer c.note(time.Time{})
 	begun, due := time.Now(), 0
 	for {
 		now := time.Now()
-		if !now.Before(task.End) {
+		if !now.Before(a.End) {
 			return nil
 		}
-		n := task.Sample
-		if task.Rate > 0 {
+		n := a.Sample
+		if a.Rate > 0 {
 			// The hits that are due by now.
-			n = int(now.Sub(begun).Seconds()*task.Rate) - due
+			n = int(now.Sub(begun).Seconds()*a.Rate) - due
 			if due += n; n == 0 {
 				time.Sleep(time.Millisecond)
 				continue
 			}
 		}
-		if err := c.hit(ctx, n, task.Sample == 1, !now.Before(task.Start)); err != nil {
+		if err := c.hit(ctx, n, a.Sample == 1, !now.Before(a.Start)); err != nil {
 			return err
 		}
 	}

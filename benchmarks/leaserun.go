@@ -44,9 +44,9 @@ func (r *results) compareLeases(ctx context.Context, s *servers) error {
 	return nil
 }
 
-// task returns what each process of a sharer does.
-func (r *results) task(s *servers, k sharing, c sharer) sharedTask {
-	t := sharedTask{
+// assignment returns what each process of a sharer does.
+func (r *results) assignment(s *servers, k sharing, c sharer) assignment {
+	t := assignment{
 		Sharer: c.name, Mock: s.shared.addr, Redis: s.redis.addr, Key: fmt.Sprintf("api:%d", s.sharedKeys.Add(1)),
 		Callers: c.callers, Sample: c.sample, Limit: limit, Scale: r.plan.sharedScale,
 	}
@@ -66,10 +66,10 @@ func (r *results) task(s *servers, k sharing, c sharer) sharedTask {
 
 // shareKey lets processes share a key, and measures them.
 func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer) (err error) {
-	task := r.task(s, k, c)
+	a := r.assignment(s, k, c)
 	var running []*sharedProcess
 	for range c.processes {
-		p, failed := startSharedProcess(ctx, task)
+		p, failed := startSharedProcess(ctx, a)
 		if err = failed; err != nil {
 			break
 		}
@@ -77,7 +77,7 @@ func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer)
 	}
 	var used serverUsage
 	if err == nil {
-		used, err = usageBetween(ctx, s, c, task.Start, task.End)
+		used, err = usageBetween(ctx, s, c, a.Start, a.End)
 	}
 	var all sharedReport
 	for _, p := range running {
@@ -89,7 +89,7 @@ func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer)
 		return err
 	}
 	m := c.measurement(k)
-	res, figures := all.results(task, used, c)
+	res, figures := all.results(a, used, c)
 	r.loads[m] = append(r.loads[m], res)
 	r.redisCPU[m] = append(r.redisCPU[m], float64(used.cpu)/float64(all.Hits))
 	r.shared[m] = append(r.shared[m], figures)
@@ -98,8 +98,8 @@ func (r *results) shareKey(ctx context.Context, s *servers, k sharing, c sharer)
 }
 
 // results returns the figures of all processes together.
-func (all *sharedReport) results(task sharedTask, used serverUsage, c sharer) (load.Result, sharedFigures) {
-	d, hits := task.End.Sub(task.Start), float64(all.Hits)
+func (all *sharedReport) results(a assignment, used serverUsage, c sharer) (load.Result, sharedFigures) {
+	d, hits := a.End.Sub(a.Start), float64(all.Hits)
 	res := load.Result{
 		Operations: all.Hits, Elapsed: d, PerSecond: hits / d.Seconds(), CPUPerOperation: float64(all.CPU) / hits,
 		P50: all.Times.Quantile(0.5), P99: all.Times.Quantile(0.99), P999: all.Times.Quantile(0.999),
@@ -109,16 +109,16 @@ func (all *sharedReport) results(task sharedTask, used serverUsage, c sharer) (l
 		f.requests, f.allowed = 1000*float64(used.requests)/hits, 1000*float64(used.requests)/float64(all.Allowed)
 	}
 	whole, inWhole := 0, uint64(0)
-	for _, w := range all.windows(task.Scale) {
+	for _, w := range all.windows(a.Scale) {
 		f.windows++
-		f.over = max(f.over, float64(w.allowed)-float64(task.Limit))
-		if !w.end.Before(task.Start.Add(task.Scale)) && w.end.Before(task.End) {
+		f.over = max(f.over, float64(w.allowed)-float64(a.Limit))
+		if !w.end.Before(a.Start.Add(a.Scale)) && w.end.Before(a.End) {
 			whole++
 			inWhole += w.allowed
 		}
 	}
 	if whole > 0 {
-		f.used = float64(inWhole) / float64(whole*task.Limit)
+		f.used = float64(inWhole) / float64(whole*a.Limit)
 	}
 	return res, f
 }
@@ -148,8 +148,8 @@ type sharedProcess struct {
 	out, errs bytes.Buffer
 }
 
-func startSharedProcess(ctx context.Context, task sharedTask) (*sharedProcess, error) {
-	text, err := json.Marshal(task)
+func startSharedProcess(ctx context.Context, a assignment) (*sharedProcess, error) {
+	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func startSharedProcess(ctx context.Context, task sharedTask) (*sharedProcess, e
 		return nil, err
 	}
 	p := &sharedProcess{cmd: exec.CommandContext(ctx, executable)}
-	p.cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
+	p.cmd.Env = append(os.Environ(), assignmentVariable+"="+string(text))
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
 	return p, p.cmd.Start()
 }

@@ -55,7 +55,7 @@ func TestSharersAreMeasured(t *testing.T) {
 }
 
 func TestProcessThatFailsIsAnError(t *testing.T) {
-	p, err := startSharedProcess(t.Context(), sharedTask{Sharer: "another"})
+	p, err := startSharedProcess(t.Context(), assignment{Sharer: "another"})
 	require.NoError(t, err)
 	_, err = p.end()
 	require.ErrorContains(t, err, `there is no "another"`)
@@ -76,10 +76,10 @@ func TestAllowedHitsAreAddedUpByWindow(t *testing.T) {
 	require.Equal(t, []sharedWindow{
 		{time.UnixMilli(100_500), 103}, {time.UnixMilli(101_500), 90}, {time.UnixMilli(102_509), 105},
 	}, all.windows(time.Second))
-	task := sharedTask{Limit: 100, Scale: time.Second, Start: start, End: start.Add(2 * time.Second)}
-	res, f := all.results(task, serverUsage{time.Second, 40}, leasesOnThrottr)
+	a := assignment{Limit: 100, Scale: time.Second, Start: start, End: start.Add(2 * time.Second)}
+	res, f := all.results(a, serverUsage{time.Second, 40}, leasesOnThrottr)
 	require.Equal(t, load.Result{Operations: 20, Elapsed: 2 * time.Second, PerSecond: 10, CPUPerOperation: 1e8}, res)
 	require.Equal(t, sharedFigures{requests: 2000, allowed: 5000, used: 0.9, over: 5, windows: 3, hits: 20}, f, "one window is within the measurement")
-	_, f = all.results(task, serverUsage{}, memoryInOne)
+	_, f = all.results(a, serverUsage{}, memoryInOne)
 	require.True(t, math.IsNaN(f.requests) && math.IsNaN(f.allowed))
 }

@@ -93,8 +93,8 @@ var (
 )
 
 func main() {
-	if text, ok := os.LookupEnv(taskVariable); ok {
-		if err := runTask(context.Background(), text, os.Stdout); err != nil {
+	if text, ok := os.LookupEnv(assignmentVariable); ok {
+		if err := runAssignment(context.Background(), text, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "benchmarks:", err)
 			os.Exit(1)
 		}

@@ -10,20 +10,20 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// contest compares the contenders of a workload on Redis, the last of which is the measure of all.
-type contest struct {
+// redisComparison compares the contenders of a workload on Redis, the last of which is the measure of all.
+type redisComparison struct {
 	workload
 	keys       int
 	goroutines []int
 }
 
 var (
-	bucketComparisons = []contest{{bucket, fewKeys, []int{bucketGoroutines}}}
-	windowComparisons = []contest{{redisWindow, fewKeys, []int{1, 64, 512}}, {redisWindow, 1, oneKeyGoroutines}}
+	bucketComparisons = []redisComparison{{bucket, fewKeys, []int{bucketGoroutines}}}
+	windowComparisons = []redisComparison{{redisWindow, fewKeys, []int{1, 64, 512}}, {redisWindow, 1, oneKeyGoroutines}}
 )
 
 // runOnRedis measures on Redis only, and prints the medians of all rounds.
-func runOnRedis(ctx context.Context, p plan, comparisons []contest) error {
+func runOnRedis(ctx context.Context, p plan, comparisons []redisComparison) error {
 	s := new(servers)
 	var err error
 	if s.dir, err = os.MkdirTemp("", "throttr-benchmarks-"); err != nil {
@@ -48,7 +48,7 @@ func runOnRedis(ctx context.Context, p plan, comparisons []contest) error {
 }
 
 // compareOnRedis measures all rounds.
-func (r *results) compareOnRedis(ctx context.Context, s *servers, comparisons []contest) error {
+func (r *results) compareOnRedis(ctx context.Context, s *servers, comparisons []redisComparison) error {
 	for range r.plan.rounds {
 		for _, c := range comparisons {
 			for _, n := range c.goroutines {
@@ -62,7 +62,7 @@ func (r *results) compareOnRedis(ctx context.Context, s *servers, comparisons []
 }
 
 // printComparison prints a table of a comparison with a number of goroutines.
-func (r *results) printComparison(of contest, goroutines int) error {
+func (r *results) printComparison(of redisComparison, goroutines int) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	last := of.contenders[len(of.contenders)-1].name
 	fmt.Fprintf(table, "%s, %s, %s\thits/s\tCPU per hit\tof Redis\tp50\tp99\t÷ %s: hits/s\tCPU\t\n",

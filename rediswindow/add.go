@@ -21,8 +21,8 @@ const (
 )
 
 // ErrOverloaded says that as many hits were queued as may be, because requests were not answered. See
-// [WithMaxQueued]. The hit was not counted.
-var ErrOverloaded = errors.New("redisbackend: too many hits are queued")
+// [WithMaxQueued]. The hit was not counted. It is [window.ErrOverloaded].
+var ErrOverloaded = window.ErrOverloaded
 
 // errAlone says that a hit was not counted, because something is wrong with its window. A request of
 // its own tells what.
@@ -83,8 +83,6 @@ func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n ui
 			return w, err
 		}
 		return w, fmt.Errorf("%w; the hit may have been counted", err)
-	case errors.Is(err, coalesce.ErrQueueFull):
-		return w, ErrOverloaded
 	case err != nil && err == ctx.Err():
 		if sent {
 			return w, fmt.Errorf("%w; the hit may have been counted", err)

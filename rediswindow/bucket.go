@@ -79,7 +79,7 @@ func (b bucket) taken(l *window.Limit, granted bool, now int64, state []int64) w
 func (b bucket) counted(scale time.Duration, now int64, state []int64) window.Window {
 	u := unitsOf(scale)
 	token := uint64(state[4])<<u | uint64(state[5])>>(fraction-u)
-	if token == 0 { // no take has told the limit
+	if token == 0 { // no take has set the limit
 		return rest(uint64(state[1]), now, state[0]+scale.Microseconds())
 	}
 	return b.describe(scale, token, false, now, state)

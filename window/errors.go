@@ -17,6 +17,9 @@ var (
 	ErrRange = errors.New("throttr: number out of range")
 	// ErrClosed says that a client or a backend has been closed.
 	ErrClosed = errors.New("throttr: closed")
+	// ErrOverloaded says that as many calls were waiting as may wait at a time. The call was not
+	// sent, or only by an earlier attempt.
+	ErrOverloaded = errors.New("throttr: too many calls are waiting")
 )
 
 // MinScale is the shortest scale that a backend accepts.

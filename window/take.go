@@ -26,7 +26,7 @@ type Limit struct {
 //   - A take of 0 counts nothing and opens no window, even if it is granted.
 //   - The Window that a method returns has an ID other than 0, which stays the same as long as the
 //     window is active. Another window of the key and scale has another ID, even if it was opened
-//     by Set, or after a Reset, in the same instant. Hit, Inc, Get and Set return it, too.
+//     by Set, or after a Reset, at the same time. Hit, Inc, Get and Set return it, too.
 //   - What is given back is subtracted from the count of the window that it was taken from, and
 //     never from that of another one. The window stays active, even with a count of 0.
 //   - Whether a take or a give-back that returned an error was counted is unknown. Callers never

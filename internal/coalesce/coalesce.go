@@ -23,9 +23,6 @@ import (
 	"time"
 )
 
-// ErrQueueFull says that Options.MaxQueued hits and operations were queued already.
-var ErrQueueFull = errors.New("throttr: too many hits are queued")
-
 // ErrAttempts says that a hit was not counted because the window was over, or another one, each
 // time that the hit was about to be counted.
 var ErrAttempts = errors.New("throttr: the window was over whenever the hit was about to be counted")

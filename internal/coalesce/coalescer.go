@@ -75,7 +75,7 @@ func (g *Group) New(w Window) *Coalescer { return &Coalescer{group: g, window: w
 // Do has a hit counted or decided. Result.Count is the hit's place in the window. If err is
 // not nil, sent reports whether the hit may have been counted.
 //
-// The error is one of the Window or of ctx, [ErrQueueFull], [ErrAttempts], or
+// The error is one of the Window or of ctx, [window.ErrOverloaded], [ErrAttempts], or
 // [window.ErrClosed].
 func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
@@ -146,7 +146,7 @@ func (c *Coalescer) Busy() bool {
 func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, bool, error) {
 	if c.queue.Len()-c.canceled >= c.group.options.MaxQueued {
 		c.mu.Unlock()
-		return Result{}, false, ErrQueueFull
+		return Result{}, false, window.ErrOverloaded
 	}
 	p := c.group.pending()
 	p.hit, p.operation, p.refreshes = h, op, c.refreshes

@@ -671,12 +671,12 @@ func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
 			require.Equal(t, result{err: context.Canceled}, second())
 		}
 		second, third := s.hit(t.Context()), s.hit(t.Context())
-		require.Equal(t, result{err: coalesce.ErrQueueFull}, s.hit(t.Context())())
+		require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context())())
 		require.LessOrEqual(t, coalesce.QueueCap(s.Coalescer), 256)
 		require.EqualValues(t, 1, lone().count)
 		require.EqualValues(t, 2, second().count)
 		require.EqualValues(t, 3, third().count)
-		require.Equal(t, coalesce.ErrQueueFull, func() error { // the number of canceled hits is exact
+		require.Equal(t, window.ErrOverloaded, func() error { // the number of canceled hits is exact
 			waits := []func() result{s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())}
 			defer func() {
 				for _, wait := range waits {
@@ -693,8 +693,8 @@ func TestQueueIsBounded(t *testing.T) {
 		s := newSubject(t, coalesce.Options{MaxQueued: 2})
 		lone, second, third := s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())
 		start := time.Now()
-		require.Equal(t, result{err: coalesce.ErrQueueFull}, s.hit(t.Context())())
-		require.Equal(t, result{err: coalesce.ErrQueueFull}, s.operate(t.Context(), s.set(1))())
+		require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context())())
+		require.Equal(t, result{err: window.ErrOverloaded}, s.operate(t.Context(), s.set(1))())
 		require.Equal(t, start, time.Now(), "it fails at once")
 		require.EqualValues(t, 1, lone().count)
 		require.EqualValues(t, 2, second().count)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/internal/fifo"
+	"github.com/throttr-go/throttr/window"
 )
 
 // maxYields is how often a goroutine that gathers hits lets others run, as long as hits are added.
@@ -97,7 +98,7 @@ type partition[K comparable, R any] struct {
 }
 
 // Do has a hit of a partition counted. If err is not nil, sent reports whether the hit may have been
-// counted. The error is one of Add or of ctx, or [ErrQueueFull].
+// counted. The error is one of Add or of ctx, or [window.ErrOverloaded].
 func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment uint64) (s Share[R], sent bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return s, false, err
@@ -125,7 +126,7 @@ func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment
 		q.mu.Unlock()
 		p.ctx = nil
 		c.calls.Put(p)
-		return s, false, ErrQueueFull
+		return s, false, window.ErrOverloaded
 	}
 	q.queue.Push(p)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
 )
 
 type sum = coalesce.Sum[string, uint64]
@@ -188,7 +189,7 @@ func TestCombinerRefusesHitsWhenItsQueueIsFull(t *testing.T) {
 				begin(ctx, c, "a", 1)
 			}
 			last := begin(ctx, c, "a", 1)
-			require.Equal(t, added{1, false, coalesce.ErrQueueFull}, add(ctx, c, "a", 1))
+			require.Equal(t, added{1, false, window.ErrOverloaded}, add(ctx, c, "a", 1))
 			cancel()
 			require.Equal(t, added{1, false, context.Canceled}, <-last)
 			synctest.Wait()
@@ -270,7 +271,7 @@ func TestQueuedHitsOfAllPartitionsAreBounded(t *testing.T) {
 		do(1)
 		do(0) // is queued
 		_, sent, err := c.Do(t.Context(), 1, "a", 1)
-		require.ErrorIs(t, err, coalesce.ErrQueueFull)
+		require.ErrorIs(t, err, window.ErrOverloaded)
 		require.False(t, sent)
 		cancel()
 		synctest.Wait()

@@ -87,7 +87,7 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	return c
 }
 
-// Enqueue queues a call, and writes it if no other goroutine is writing. On ErrQueueFull or ErrGone
+// Enqueue queues a call, and writes it if no other goroutine is writing. On window.ErrOverloaded or ErrGone
 // it still belongs to its caller. Waits says that the caller does nothing but Wait next; then it
 // may read its response itself.
 func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {

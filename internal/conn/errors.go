@@ -10,9 +10,6 @@ var (
 	ErrStalled = errors.New("throttr: server has stalled")
 	// ErrLost says that the network ended a connection.
 	ErrLost = errors.New("throttr: connection lost")
-	// ErrQueueFull says that Options.MaxQueued requests were queued already. The call
-	// was not queued.
-	ErrQueueFull = errors.New("throttr: too many requests are waiting")
 	// ErrGone says that a connection accepts no more calls.
 	ErrGone = errors.New("throttr: connection is closing")
 	// ErrStale says that a call was not sent because Call.Stale returned true.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/fifo"
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -80,7 +81,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (writes, shared bool, err error) {
 		return false, false, ErrGone
 	}
 	if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {
-		return false, false, ErrQueueFull
+		return false, false, window.ErrOverloaded
 	}
 	// If several calls were done at the same time, their callers are likely to make the next
 	// ones at the same time.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/window"
 )
 
 func TestQueuedCallsShareAWrite(t *testing.T) {
@@ -193,7 +194,7 @@ func TestFullQueueRejectsCalls(t *testing.T) {
 		l.enqueue(Interruptible, 1, 10)
 		l.enqueue(Interruptible, 2, 10)
 		one := l.call(Interruptible, 1, 10)
-		require.Equal(t, ErrQueueFull, l.Enqueue(one, true))
+		require.Equal(t, window.ErrOverloaded, l.Enqueue(one, true))
 		inFlight, queued := l.Usage()
 		require.Equal(t, 1, inFlight)
 		require.Equal(t, 2, queued)
@@ -290,7 +291,7 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 		require.Equal(t, 1, queued)
 		require.LessOrEqual(t, l.queue.queued.Cap(), 128, "their memory is bounded")
 		kept = append(kept, l.enqueue(Interruptible, maxQueued-1, 30))
-		require.Equal(t, ErrQueueFull, l.Enqueue(l.call(Interruptible, 1, 10), true))
+		require.Equal(t, window.ErrOverloaded, l.Enqueue(l.call(Interruptible, 1, 10), true))
 
 		require.Equal(t, 10, l.received())
 		require.Equal(t, 20+(maxQueued-1)*30, l.received(), "the others keep their order")

@@ -177,8 +177,8 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		return coalesce.Outcome{}
 	}
 	s := a.window(bucket, uint64(^reply.Quota), before, b.Now)
-	s.unsettled = b.Takes && a.estimate(&s, b.Now) > b.Limit
-	s.settled = s.Count - min(s.Count, b.Sum)
+	s.undecided = b.Takes && a.estimate(&s, b.Now) > b.Limit
+	s.counted = s.Count - min(s.Count, b.Sum)
 	a.learn(&s)
 	return a.outcomeOf(&s, b, added, a.backend.now())
 }

@@ -82,7 +82,7 @@ type Options[T codec.Value] struct {
 // done, in part or in whole.
 //
 // Errors match [window.ErrScale], [window.ErrRange], [window.ErrClosed], [ErrTooManyWindows] or
-// [conn.ErrQueueFull], or they are those of ctx or a Server.
+// [window.ErrOverloaded], or they are those of ctx or a Server.
 type Backend[T codec.Value] struct {
 	servers       []Server[T]
 	names         []string
@@ -195,7 +195,7 @@ func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration,
 	if errors.Is(err, coalesce.ErrAttempts) {
 		err = overError(scale)
 	}
-	return r, e, sent, queueError(err)
+	return r, e, sent, err
 }
 
 // Get returns the active window, or the zero Window.
@@ -217,7 +217,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, c
 		return e.windows.set(ctx, count)
 	})
 	b.table.keep(e)
-	return windowOf(r), sent, queueError(err)
+	return windowOf(r), sent, err
 }
 
 // Reset ends the active window, if there is one.
@@ -264,7 +264,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration)
 		return false, false, err
 	}
 	r, sent, err := e.coalescer.Exclusive(ctx, e.windows.reset)
-	return !r.ExpiresAt.IsZero(), sent, queueError(err)
+	return !r.ExpiresAt.IsZero(), sent, err
 }
 
 // Close makes further calls fail, and removes the records of windows that are over. On servers that
@@ -401,15 +401,6 @@ func (b *Backend[T]) needSweeps(server int, interval time.Duration) {
 // windowOf returns the window that a coalescer's result shows.
 func windowOf(r coalesce.Result) window.Window {
 	return window.Window{Count: r.Count, ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
-}
-
-// queueError returns conn.ErrQueueFull if the queue of a coalescer is full, and err otherwise.
-// To users, the two queues have one limit.
-func queueError(err error) error {
-	if errors.Is(err, coalesce.ErrQueueFull) {
-		return conn.ErrQueueFull
-	}
-	return err
 }
 
 // Stats is what a Backend remembers and has done.

@@ -442,7 +442,7 @@ func TestTooManyRecordsAreNotInserted(t *testing.T) {
 		for name, err := range changes(t.Context(), b) {
 			if name != "Reset" { // there is no window
 				require.ErrorIs(t, err, ErrTooManyWindows, name)
-				require.NotErrorIs(t, err, conn.ErrQueueFull)
+				require.NotErrorIs(t, err, window.ErrOverloaded)
 			}
 		}
 		_, sent, err := b.Hit(t.Context(), "one more", time.Second, 1, 1)
@@ -495,7 +495,7 @@ func TestFullQueueIsTheErrorOfAConnection(t *testing.T) {
 			synctest.Wait()
 		}
 		_, sent, err := b.Hit(t.Context(), "k", time.Minute, 10, 1)
-		require.ErrorIs(t, err, conn.ErrQueueFull)
+		require.ErrorIs(t, err, window.ErrOverloaded)
 		require.False(t, sent)
 		all.Wait()
 	})

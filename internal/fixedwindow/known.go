@@ -18,10 +18,10 @@ type state struct {
 	until       time.Time // Until by the monotonic clock, unless the window is aligned
 	bucket      int64     // of an aligned window
 	slide                 // of a sliding window
-	// unsettled says that the count may contain takes that are refused, until Refuse is called. In a
-	// sliding window, settled is the count without them and the others of the same request.
-	unsettled bool
-	settled   uint64
+	// undecided says that the count may contain takes that are refused, until Refuse is called. In a
+	// sliding window, counted is the count without them and the others of the same request.
+	undecided bool
+	counted   uint64
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
@@ -39,7 +39,7 @@ func (s *state) narrow(old *state, guard time.Duration) {
 	if s.conn == nil {
 		s.conn = old.conn
 	}
-	if s.Narrow(old.Window, guard) && (old.conn == nil || s.conn == old.conn) {
+	if s.Narrow(&old.Window, guard) && (old.conn == nil || s.conn == old.conn) {
 		s.id = old.id
 	}
 	if s.Until.Equal(old.Until) {
@@ -78,7 +78,7 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	case !k.ok || !b.Fresh && !b.Now.Before(s.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
 	case h.Must || !over(h, k.estimate(s, b.Now)):
-	case b.Read || k.denies(b.Now) && !s.unsettled:
+	case b.Read || k.denies(b.Now) && !s.undecided:
 		r := k.result(s, b.Now)
 		r.Refused = h.Take
 		return coalesce.Decided, r, nil
@@ -163,7 +163,7 @@ func (k *known[T]) outcomeOf(s *state, b coalesce.Batch, counted bool, now time.
 func (k *known[T]) Refuse(n uint64) {
 	k.mu.Lock()
 	k.state.Count -= min(k.state.Count, n)
-	k.state.unsettled = false
+	k.state.undecided = false
 	k.mu.Unlock()
 }
 
@@ -197,7 +197,7 @@ func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
 	if !k.ok || !k.state.Open(now) {
 		return r, false, false
 	}
-	return k.result(&k.state, now), k.denies(now) && !k.state.unsettled, true
+	return k.result(&k.state, now), k.denies(now) && !k.state.undecided, true
 }
 
 // active reports whether a window is known that is not certainly over.

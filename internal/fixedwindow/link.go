@@ -123,7 +123,7 @@ func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], d
 	if err == nil || ctx.Err() == nil {
 		timer.Stop() // otherwise the call may still be in flight
 	}
-	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, conn.ErrQueueFull) {
+	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {
 		err = errAgain
 	}
 	return sent, err

@@ -82,8 +82,8 @@ func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
 // one. It returns 0 for other windows.
 func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 	s, ok := k.current()
-	if s.unsettled { // a later request
-		s.Count = s.settled
+	if s.undecided { // a later request
+		s.Count = s.counted
 	}
 	return k.waitIn(&s, ok, limit, n, now)
 }

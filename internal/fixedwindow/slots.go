@@ -114,8 +114,8 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], n
 }
 
 // stateOf returns the state of a window that was read between two moments.
-func stateOf(w slot.Window, from, to moment) state {
-	s := state{Window: w, until: w.Until}
+func stateOf(w *slot.Window, from, to moment) state {
+	s := state{Window: *w, until: w.Until}
 	s.Sent, s.Received = from.clock, to.clock
 	s.Until = from.clock.Add(w.Until.Sub(from.mono))
 	s.Latest = to.clock.Add(w.Latest.Sub(to.mono))
@@ -139,7 +139,7 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slo
 // learnRead learns a window from the reply to a QUERY. It returns false if it is not open any more.
 func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) (w slot.Window, live bool) {
 	if w, live = s.WindowOf(id, s.observe(reply), from.mono, to.mono); live {
-		st := stateOf(w, from, to)
+		st := stateOf(&w, from, to)
 		s.learn(&st)
 		w.Until = st.until
 	}
@@ -182,7 +182,7 @@ func (s *slots[T]) joined(a slot.Action, b coalesce.Batch, replies []conn.Reply[
 		return coalesce.Outcome{Err: overError(s.scale), Sent: true}
 	}
 	out, w := s.Result(a, false, replies[0].OK, s.observe(replies[1]), from.mono, to.mono)
-	return s.conclude(out, w, b, from, to, c)
+	return s.conclude(out, &w, b, from, to, c)
 }
 
 // begin opens a window that counts a batch.
@@ -204,16 +204,16 @@ func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coale
 		if out == slot.Lost {
 			s.failed, s.failedAt = s.failed+1, time.Now()
 		}
-		return s.conclude(out, w, b, from, to, p.conn)
+		return s.conclude(out, &w, b, from, to, p.conn)
 	default:
 		out, w := s.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
-		return s.conclude(out, w, b, from, to, p.conn)
+		return s.conclude(out, &w, b, from, to, p.conn)
 	}
 }
 
 // conclude returns the outcome of a batch, and learns the window. C is the connection, if that
 // was the link's.
-func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, from, to moment, c *conn.Conn[T]) coalesce.Outcome {
+func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b coalesce.Batch, from, to moment, c *conn.Conn[T]) coalesce.Outcome {
 	if out == slot.Lost {
 		s.forget()
 		return coalesce.Outcome{}
@@ -222,8 +222,8 @@ func (s *slots[T]) conclude(out slot.Outcome, w slot.Window, b coalesce.Batch, f
 	st := stateOf(w, from, to)
 	if b.Takes {
 		st.conn = c
-		st.unsettled = st.Count > b.Limit
-		s.taken = taken[T]{c, w}
+		st.undecided = st.Count > b.Limit
+		s.taken = taken[T]{c, *w}
 	}
 	s.learn(&st)
 	return s.outcomeOf(&st, b, out == slot.Counted, to.clock)
@@ -372,7 +372,7 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	}
 	s.failed = 0
 	now := s.backend.moment(s.backend.now())
-	st := stateOf(w, now.at(l.Sent), now.at(l.Received))
+	st := stateOf(&w, now.at(l.Sent), now.at(l.Received))
 	s.learn(&st)
 	if _, ok := s.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
@@ -415,7 +415,7 @@ func (s *slots[T]) peek(ctx context.Context, _, _ uint64) (r coalesce.Result, wa
 	if !live {
 		return r, 0, nil
 	}
-	st := stateOf(w, from, to)
+	st := stateOf(&w, from, to)
 	s.meet(&st, forgets)
 	return st.result(s.scale, w.Count, to.clock), 0, nil
 }

@@ -201,7 +201,7 @@ func (b *Backend[T]) GiveBack(ctx context.Context, key string, scale time.Durati
 		return r, err != nil, err
 	})
 	if err != nil {
-		return false, sent, queueError(err)
+		return false, sent, err
 	}
 	return !r.Refused, false, nil
 }

@@ -234,7 +234,7 @@ func (p *Pool[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 	}
 	p.startAttempt(false)
 	if !p.startAcquiring() {
-		return nil, nil, conn.ErrQueueFull
+		return nil, nil, window.ErrOverloaded
 	}
 	return nil, p.attempt, nil
 }

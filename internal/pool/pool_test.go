@@ -167,7 +167,7 @@ func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 		g.hang.Store(true)
 		var rejected atomic.Int64
 		done := s.start(12, func(int) {
-			if r := s.purge(t.Context(), "k"); errors.Is(r.err, conn.ErrQueueFull) && !r.sent {
+			if r := s.purge(t.Context(), "k"); errors.Is(r.err, window.ErrOverloaded) && !r.sent {
 				rejected.Add(1)
 			}
 		})
@@ -199,7 +199,7 @@ func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
 			if i < 3+5 {
 				require.NoError(t, r.err)
 			} else {
-				require.ErrorIs(t, r.err, conn.ErrQueueFull)
+				require.ErrorIs(t, r.err, window.ErrOverloaded)
 				require.False(t, r.sent)
 			}
 		}

@@ -70,7 +70,7 @@ func (p *Pool[T]) acquireStreamPlace(ctx context.Context) error {
 	ok := p.startAcquiring()
 	p.mu.Unlock()
 	if !ok {
-		return conn.ErrQueueFull
+		return window.ErrOverloaded
 	}
 	defer p.stopAcquiring()
 	select {

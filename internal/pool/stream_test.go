@@ -496,7 +496,7 @@ func TestStreamsThatWaitAreBounded(t *testing.T) {
 			})
 			synctest.Wait()
 			_, sent, err := s.list(ctx, nil)
-			require.ErrorIs(t, err, conn.ErrQueueFull)
+			require.ErrorIs(t, err, window.ErrOverloaded)
 			require.False(t, sent)
 			wait()
 			return false

@@ -14,7 +14,7 @@
 //	TTL
 //	 T  ┬ a window opens here
 //	    │   live: the window is open
-//	 M  ┼ it ends here, one scale later, at the same instant for all clients
+//	 M  ┼ it ends here, one scale later, at the same time for all clients
 //	    │   idle: free if the count is 0, and over otherwise
 //	 D  ┼
 //	    │   doomed: it is not used any more; its janitor removes it
@@ -22,7 +22,7 @@
 //	    │   doomed: watchers remove it, too
 //	 0  ┴ it would expire
 //
-// The server's clock ends windows. All clients see the end at the same instant, because M is a
+// The server's clock ends windows. All clients see the end at the same time, because M is a
 // whole number of units, so rounding does not move it. Counters count down
 // from the largest value with DECREASE, so they cannot wrap (H3). In this package, a count is the
 // number of hits, so 0 for a new record.

@@ -45,7 +45,7 @@ func (b *Bands) WindowOf(id ID, o Observation, from, to time.Time) (w Window, ok
 // other, they are different windows, and nothing changes. It reports whether they are certainly the
 // same. (A window that was opened after Resets by others, and may be the same, ends later: then
 // only Latest can be too early.)
-func (w *Window) Narrow(old Window, guard time.Duration) (same bool) {
+func (w *Window) Narrow(old *Window, guard time.Duration) (same bool) {
 	if w.Slot != old.Slot || old.Until.After(w.Latest) || w.Until.After(old.Latest) {
 		return false
 	}

@@ -6,10 +6,9 @@ import (
 )
 
 // Growth beyond a tenth that is not an error. Memory and goroutines vary, and some buffers take
-// minutes to fill: on a busy machine memory has grown by 55 MiB in the last third of 20 s, and shrunk when the
-// load was over. A leak of 1 KB per call still exceeds it within 20 s.
+// minutes to fill. A leak of 200 bytes per call still exceeds it within 20 s.
 const (
-	heapTolerance      = 64 << 20
+	heapTolerance      = 12 << 20
 	goroutineTolerance = 64
 )
 

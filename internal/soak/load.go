@@ -29,9 +29,12 @@ type load struct {
 const (
 	servers = 2
 	clients = 2
-	// maxWindows bounds the windows that a backend remembers. It is small, so that it is
-	// reached.
-	maxWindows = 1 << 13
+	// maxWindows bounds the windows that a backend remembers. It is small, so that it is reached
+	// within seconds.
+	maxWindows = 1 << 11
+	// inventedKeys is the number of keys that are seldom hit. It bounds the records on the servers, so
+	// that they stop growing within seconds, too.
+	inventedKeys = 2 * maxWindows
 )
 
 // newLoad starts servers and connects clients with short timeouts and pauses.
@@ -94,7 +97,7 @@ func (l *load) run(ctx context.Context) {
 			return err
 		})
 		start(16, func(ctx context.Context, r *rand.Rand) error {
-			_, err := limiter.Hit(ctx, fmt.Sprintf("invented:%d", r.Uint64()), 250*time.Millisecond, 10)
+			_, err := limiter.Hit(ctx, fmt.Sprintf("invented:%d", r.IntN(inventedKeys)), 250*time.Millisecond, 10)
 			return err
 		})
 		start(2, func(ctx context.Context, r *rand.Rand) error {

@@ -40,7 +40,7 @@ func TestGrowthFailsTheSoak(t *testing.T) {
 	steady := func(int) int { return 1000 }
 	saw := func(i int) int { return 20<<20 + i%5*(4<<20) }
 	filling := func(i int) int { return min(i, 10) * 10 << 20 }
-	leak := func(i int) int { return 50<<20 + i*(10<<20) }
+	leak := func(i int) int { return 50<<20 + i*(3<<20) }
 	require.NoError(t, flat(series(saw, steady)))
 	require.NoError(t, flat(series(filling, steady)))
 	require.ErrorContains(t, flat(series(leak, steady)), "memory")

@@ -11,7 +11,7 @@
 --
 -- An epoch ends when the bucket is full, when all hits are forgotten, and when T changes.
 --
--- If T is '', no take has told the limit: part is then a number of hits, which were counted at full.
+-- If T is '', no take has set the limit: part is then a number of hits, which were counted at full.
 -- The arguments of a take are scale, T, the time of all tokens less those it takes, and the time of
 -- those it takes, both as two numbers.
 local width, second, epochs, format = 6, 4294967296, 65536, '<ddHddd'
@@ -62,11 +62,11 @@ local function cost(n, T)
   return math.min(n * whole + carry, longest), part
 end
 
--- know is told T by a take or a peek.
+-- know sets T to that of a take or a peek.
 local function know(s, T)
   if s.T == '' then
     local n = s.full + s.field > s.time and s.part or 0
-    s.T, s.part, s.told = T, 0, n > 0
+    s.T, s.part, s.new = T, 0, n > 0
     spend(s, cost(n, T))
   elseif s.T ~= T then
     s.T = T
@@ -84,7 +84,7 @@ end
 local function take(s, at)
   local whole, part = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   spend(s, whole, part)
-  return whole > 0 or part > 0 or s.told
+  return whole > 0 or part > 0 or s.new
 end
 
 local function count(s, n)
