@@ -121,31 +121,32 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	if r.counting == nil && r.memory != nil {
-		count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, increment)
-		if err != nil {
-			return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+	var count uint64
+	var left time.Duration
+	var end time.Time
+	var granted bool
+	switch {
+	case r.counting != nil:
+		if count, left, end, err = r.counting.HitCount(ctx, key, scale, limit, increment); err == nil {
+			res.set(count, limit, left, end)
+			return res, nil
 		}
-		res.setTaken(count, limit, left, end, granted)
-		return res, nil
+	case r.memory != nil:
+		if count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment); err == nil {
+			res.setTaken(count, limit, left, end, granted)
+			return res, nil
+		}
+	case r.leases != nil:
+		if count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment); err == nil {
+			res.setTaken(count, limit, left, end, granted)
+			return res, nil
+		}
 	}
-	if r.counting == nil {
-		if r.leases == nil {
-			return r.hit(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit)
-		}
-		count, left, end, granted, err := r.leases.HitCount(ctx, key, scale, limit, increment)
-		if err != nil {
-			return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
-		}
-		res.setTaken(count, limit, left, end, granted)
-		return res, nil
-	}
-	count, left, end, err := r.counting.HitCount(ctx, key, scale, limit, increment)
+	e := Event{Key: key, Scale: scale, Increment: increment}
 	if err != nil {
-		return r.failover.decide(ctx, &Event{Key: key, Scale: scale, Increment: increment}, limit, err)
+		return r.failover.decide(ctx, &e, limit, err)
 	}
-	res.set(count, limit, left, end)
-	return res, nil
+	return r.hit(ctx, &e, limit)
 }
 
 // hit counts the hit that e describes, and reports the decision to the observer.
