@@ -376,10 +376,10 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 		}
 	case o.Counted:
 		// The callers who are refused ask when there is room: that must not count what they wanted.
-		if surplus = c.surplus(o); surplus > 0 {
+		if surplus = c.surplus(&o); surplus > 0 {
 			c.window.Refuse(surplus)
 		}
-		c.assign(o)
+		c.assign(&o)
 	default:
 		for i := len(c.batch) - 1; i >= 0; i-- {
 			c.requeue(c.batch[i])
@@ -402,7 +402,7 @@ func (o *Outcome) refuses(h Hit, count uint64) bool {
 
 // surplus returns what the takes of a batch that are refused have added to the window, which is to be
 // given back.
-func (c *Coalescer) surplus(o Outcome) (surplus uint64) {
+func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 	if !c.sum.Takes || o.Full {
 		return 0
 	}
@@ -419,7 +419,7 @@ func (c *Coalescer) surplus(o Outcome) (surplus uint64) {
 
 // assign finishes the hits of a batch that was counted, each with its place in the window. A take
 // that is refused does not move the places of those after it.
-func (c *Coalescer) assign(o Outcome) {
+func (c *Coalescer) assign(o *Outcome) {
 	r := o.Result
 	r.Count -= min(r.Count, c.sum.Sum)
 	for _, p := range c.batch {

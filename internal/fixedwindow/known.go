@@ -147,7 +147,7 @@ func (k *known[T]) forgotten() uint64 {
 // outcomeOf returns the outcome of a batch that was counted in a window, or that its counter can't
 // hold. If the counter can't hold hits, they are beyond their limits. A limit of 2^64-1 has no
 // count beyond it, so those hits fail.
-func (k *known[T]) outcomeOf(s *state, b coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
+func (k *known[T]) outcomeOf(s *state, b *coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
 	r := k.result(s, now)
 	r.Count = k.estimate(s, b.Now) // of a sliding window, the highest that it was since
 	if !counted {

@@ -14,6 +14,11 @@ func (m moment) at(mono time.Time) moment {
 	return moment{mono, m.clock.Add(mono.Sub(m.mono))}
 }
 
+// span is the time of a request: from before it was sent until its replies had arrived.
+type span struct {
+	from, to moment
+}
+
 // moment returns the present moment, given what the backend's clock shows.
 func (b *Backend[T]) moment(now time.Time) moment {
 	if b.separateClock {

@@ -83,14 +83,12 @@ func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	s.mu.Unlock()
 	s.taken.conn = nil
 	if known {
-		return s.join(ctx, s.Join(slot.Window{Slot: id, Until: until}), b)
+		return s.join(ctx, s.Join(id, until), b)
 	}
-	p := s.plan
-	s.plan = plan[T]{}
-	if p.conn == nil {
+	if s.plan.conn == nil {
 		return coalesce.Outcome{}
 	}
-	return s.begin(ctx, p, b)
+	return s.begin(ctx, b)
 }
 
 // call returns an empty call for the records.
@@ -103,23 +101,23 @@ func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
 // ask sends a call on connection c of the link, or on any connection if c is nil. It returns when
 // the call was sent and when the replies arrived. After an error the call must not be used any
 // more.
-func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (from, to moment, sent bool, err error) {
-	from = s.backend.moment(now)
+func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (at span, sent bool, err error) {
+	at.from = s.backend.moment(now)
 	if c != nil {
 		sent, err = s.link.do(ctx, c, cl)
 	} else {
 		sent, err = s.backend.do(ctx, s.server, cl)
 	}
-	return from, s.backend.moment(s.backend.now()), sent, err
+	at.to = s.backend.moment(s.backend.now())
+	return at, sent, err
 }
 
-// stateOf returns the state of a window that was read between two moments.
-func stateOf(w *slot.Window, from, to moment) state {
-	s := state{Window: *w, until: w.Until}
-	s.Sent, s.Received = from.clock, to.clock
-	s.Until = from.clock.Add(w.Until.Sub(from.mono))
-	s.Latest = to.clock.Add(w.Latest.Sub(to.mono))
-	return s
+// set makes s the state of a window that was read at a time.
+func (s *state) set(w *slot.Window, at *span) {
+	*s = state{Window: *w, until: w.Until}
+	s.Sent, s.Received = at.from.clock, at.to.clock
+	s.Until = at.from.clock.Add(w.Until.Sub(at.from.mono))
+	s.Latest = at.to.clock.Add(w.Latest.Sub(at.to.mono))
 }
 
 // read reads a window, on a connection as ask does, and learns it. It returns false if it is not
@@ -127,19 +125,20 @@ func stateOf(w *slot.Window, from, to moment) state {
 func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slot.Window, live bool, err error) {
 	cl := s.call(conn.Interruptible)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: id})
-	from, to, _, err := s.ask(ctx, c, cl, s.backend.now())
+	at, _, err := s.ask(ctx, c, cl, s.backend.now())
 	if err != nil {
 		return w, false, err
 	}
-	w, live = s.learnRead(id, cl.Replies[0], from, to)
+	w, live = s.learnRead(id, cl.Replies[0], &at)
 	s.backend.calls.Put(cl)
 	return w, live, nil
 }
 
 // learnRead learns a window from the reply to a QUERY. It returns false if it is not open any more.
-func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) (w slot.Window, live bool) {
-	if w, live = s.WindowOf(id, s.observe(reply), from.mono, to.mono); live {
-		st := stateOf(&w, from, to)
+func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], at *span) (w slot.Window, live bool) {
+	if w, live = s.WindowOf(id, s.observe(reply), at.from.mono, at.to.mono); live {
+		var st state
+		st.set(&w, at)
 		s.learn(&st)
 		w.Until = st.until
 	}
@@ -154,20 +153,21 @@ func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], from, to moment) (
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
 	cl := s.call(conn.SingleRead)
 	s.addJoin(cl, a, b.Sum)
-	var from, to moment
+	var at span
 	var c *conn.Conn[T] // nil if it does not matter
 	var sent bool
 	var err error
 	if b.Takes {
-		from, to, c, sent, err = s.askOnLink(ctx, cl)
+		at, c, sent, err = s.askOnLink(ctx, cl)
 	} else {
-		from, to, sent, err = s.ask(ctx, nil, cl, b.Now)
+		at, sent, err = s.ask(ctx, nil, cl, b.Now)
 	}
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
-	defer s.backend.calls.Put(cl)
-	return s.joined(a, b, cl.Replies, from, to, c)
+	o := s.joined(a, &b, cl.Replies, &at, c)
+	s.backend.calls.Put(cl)
+	return o
 }
 
 // addJoin adds the requests that count n in a window.
@@ -176,24 +176,26 @@ func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
 }
 
 // joined returns the outcome of a batch, given the replies to what addJoin has added.
-func (s *slots[T]) joined(a slot.Action, b coalesce.Batch, replies []conn.Reply[T], from, to moment, c *conn.Conn[T]) coalesce.Outcome {
-	if !to.mono.Before(a.By) {
+func (s *slots[T]) joined(a slot.Action, b *coalesce.Batch, replies []conn.Reply[T], at *span, c *conn.Conn[T]) coalesce.Outcome {
+	if !at.to.mono.Before(a.By) {
 		s.forget()
 		return coalesce.Outcome{Err: overError(s.scale), Sent: true}
 	}
-	out, w := s.Result(a, false, replies[0].OK, s.observe(replies[1]), from.mono, to.mono)
-	return s.conclude(out, &w, b, from, to, c)
+	out, w := s.Result(a, false, replies[0].OK, s.observe(replies[1]), at.from.mono, at.to.mono)
+	return s.conclude(out, &w, b, at, c)
 }
 
-// begin opens a window that counts a batch.
-func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coalesce.Outcome {
+// begin opens a window that counts a batch, as it was planned.
+func (s *slots[T]) begin(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+	p := s.plan
+	s.plan = plan[T]{}
 	if err := s.janitor.begin(s); err != nil {
 		return coalesce.Outcome{Err: err}
 	}
-	from := s.backend.moment(s.backend.now())
+	at := span{from: s.backend.moment(s.backend.now())}
 	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
-	to := s.backend.moment(s.backend.now())
-	s.janitor.end(s, to.mono, o.armed || o.inserted)
+	at.to = s.backend.moment(s.backend.now())
+	s.janitor.end(s, at.to.mono, o.armed || o.inserted)
 	switch {
 	case err == errAgain:
 		return coalesce.Outcome{}
@@ -204,29 +206,30 @@ func (s *slots[T]) begin(ctx context.Context, p plan[T], b coalesce.Batch) coale
 		if out == slot.Lost {
 			s.failed, s.failedAt = s.failed+1, time.Now()
 		}
-		return s.conclude(out, &w, b, from, to, p.conn)
+		return s.conclude(out, &w, &b, &at, p.conn)
 	default:
 		out, w := s.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
-		return s.conclude(out, &w, b, from, to, p.conn)
+		return s.conclude(out, &w, &b, &at, p.conn)
 	}
 }
 
 // conclude returns the outcome of a batch, and learns the window. C is the connection, if that
 // was the link's.
-func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b coalesce.Batch, from, to moment, c *conn.Conn[T]) coalesce.Outcome {
+func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Batch, at *span, c *conn.Conn[T]) coalesce.Outcome {
 	if out == slot.Lost {
 		s.forget()
 		return coalesce.Outcome{}
 	}
 	s.failed = 0
-	st := stateOf(w, from, to)
+	var st state
+	st.set(w, at)
 	if b.Takes {
 		st.conn = c
 		st.undecided = st.Count > b.Limit
 		s.taken = taken[T]{c, *w}
 	}
 	s.learn(&st)
-	return s.outcomeOf(&st, b, out == slot.Counted, to.clock)
+	return s.outcomeOf(&st, b, out == slot.Counted, at.to.clock)
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
@@ -372,7 +375,8 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	}
 	s.failed = 0
 	now := s.backend.moment(s.backend.now())
-	st := stateOf(&w, now.at(l.Sent), now.at(l.Received))
+	var st state
+	st.set(&w, &span{now.at(l.Sent), now.at(l.Received)})
 	s.learn(&st)
 	if _, ok := s.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
@@ -404,20 +408,21 @@ func (s *slots[T]) peek(ctx context.Context, _, _ uint64) (r coalesce.Result, wa
 	forgets := s.forgotten()
 	cl := s.call(conn.SingleRead)
 	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-	from, to, _, err := s.ask(ctx, nil, cl, s.backend.now())
+	at, _, err := s.ask(ctx, nil, cl, s.backend.now())
 	if err != nil {
 		return r, 0, err
 	}
-	l := slot.Lookup{Sent: from.mono, Received: to.mono}
+	l := slot.Lookup{Sent: at.from.mono, Received: at.to.mono}
 	l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
 	s.backend.calls.Put(cl)
 	w, live := s.Live(l)
 	if !live {
 		return r, 0, nil
 	}
-	st := stateOf(&w, from, to)
+	var st state
+	st.set(&w, &at)
 	s.meet(&st, forgets)
-	return st.result(s.scale, w.Count, to.clock), 0, nil
+	return st.result(s.scale, w.Count, at.to.clock), 0, nil
 }
 
 // reset ends the open window and returns it, if there was one. If err is not nil, sent reports

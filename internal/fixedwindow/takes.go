@@ -17,13 +17,13 @@ type taken[T codec.Value] struct {
 
 // askOnLink is ask for a call with takes, on the link: what is given back has to follow it on the same
 // connection (rule 11).
-func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (from, to moment, c *conn.Conn[T], sent bool, err error) {
+func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (at span, c *conn.Conn[T], sent bool, err error) {
 	if c, err = s.link.connect(ctx); err != nil {
 		s.backend.calls.Put(cl)
-		return from, to, nil, false, err
+		return at, nil, false, err
 	}
-	from, to, sent, err = s.ask(ctx, c, cl, s.backend.now())
-	return from, to, c, sent, err
+	at, sent, err = s.ask(ctx, c, cl, s.backend.now())
+	return at, c, sent, err
 }
 
 // GiveBack implements [coalesce.Window].

@@ -122,13 +122,13 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 			ids[i] = known.Slot
 			s.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
 		}
-		from, to, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
+		at, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
 		if err != nil {
 			return err
 		}
 		for i := range part {
 			s := part[i].slots
-			if _, live := s.learnRead(ids[i], cl.Replies[i], from, to); !live {
+			if _, live := s.learnRead(ids[i], cl.Replies[i], &at); !live {
 				s.forget()
 			}
 		}
@@ -164,10 +164,10 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	for i := range part {
 		t := &part[i]
 		known, _ := t.slots.current()
-		t.action = t.slots.Join(slot.Window{Slot: known.Slot, Until: known.until})
+		t.action = t.slots.Join(known.Slot, known.until)
 		t.slots.addJoin(cl, t.action, t.N)
 	}
-	from, to, c, sent, err := part[0].slots.askOnLink(ctx, cl)
+	at, c, sent, err := part[0].slots.askOnLink(ctx, cl)
 	if err != nil {
 		for i := range part {
 			part[i].uncertain = sent
@@ -178,7 +178,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	for i := range part {
 		t := &part[i]
 		batch := coalesce.Batch{Hits: 1, Sum: t.N, Limit: t.Limit.Limit, Takes: true, Now: now}
-		o := t.slots.joined(t.action, batch, cl.Replies[2*i:], from, to, c)
+		o := t.slots.joined(t.action, &batch, cl.Replies[2*i:], &at, c)
 		if o.Err != nil {
 			sent, err = true, o.Err
 			continue

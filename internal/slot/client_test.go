@@ -103,7 +103,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 	first := ID(c.rng.IntN(2))
 	for {
 		if c.known.Open(c.time()) || c.trusts() {
-			action := c.bands.Join(c.known.Window)
+			action := c.bands.Join(c.known.Slot, c.known.Until)
 			if c.off[ruleUntil] {
 				action.By = c.time().Add(c.bands.Scale)
 			}
@@ -143,7 +143,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			a.sleepUntil(action.At.Sub(epoch))
 		case Join:
 			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Window), n); !again {
+			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
 				return at, ok
 			}
 			h = History{}

@@ -4,7 +4,7 @@ package slot
 // comment of the package has the cases.
 func (b *Bands) Hit(h History) Action {
 	if w, ok := b.Live(h.Last); ok {
-		return b.Join(w)
+		return b.Join(w.Slot, w.Until)
 	}
 	s, sent := b.states(h.Last), h.Last.Sent
 	switch {

@@ -238,7 +238,7 @@ func TestHitsAreReturnedInTime(t *testing.T) {
 
 func TestResponsesAfterAGuardSayNothingAboutHits(t *testing.T) {
 	w := Window{Slot: A, Until: epoch.Add(300 * time.Millisecond)}
-	require.Equal(t, Action{Kind: Join, Slot: A, By: epoch.Add(800 * time.Millisecond)}, bands.Join(w))
+	require.Equal(t, Action{Kind: Join, Slot: A, By: epoch.Add(800 * time.Millisecond)}, bands.Join(w.Slot, w.Until))
 }
 
 func TestEndsNeedLookupsLessThanAGuardApart(t *testing.T) {

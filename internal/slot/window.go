@@ -64,9 +64,9 @@ func (w *Window) Narrow(old *Window, guard time.Duration) (same bool) {
 // Open reports whether a window is certainly open, if nobody has reset it.
 func (w Window) Open(now time.Time) bool { return now.Before(w.Until) }
 
-// Join returns the action that adds hits to a window.
-func (b *Bands) Join(w Window) Action {
-	return Action{Kind: Join, Slot: w.Slot, By: w.Until.Add(b.Guard)} // rule 2
+// Join returns the action that adds hits to a window, given its slot and Until.
+func (b *Bands) Join(id ID, until time.Time) Action {
+	return Action{Kind: Join, Slot: id, By: until.Add(b.Guard)} // rule 2
 }
 
 // Outcome says whether a batch of hits was counted.
