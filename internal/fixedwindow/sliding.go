@@ -63,11 +63,16 @@ func (k *known[T]) estimate(s *state, now time.Time) uint64 {
 	return beyond(s.Count, weight)
 }
 
-// result returns a window. A sliding one ends when its count is 0 if nobody hits.
+// result returns a window.
 func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
-	if !k.sliding {
-		return s.result(k.scale, s.Count, now)
+	if k.sliding {
+		return k.slidingResult(s, now)
 	}
+	return s.result(k.scale, s.Count, now)
+}
+
+// slidingResult returns a sliding window. It ends when its count is 0 if nobody hits.
+func (k *known[T]) slidingResult(s *state, now time.Time) coalesce.Result {
 	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.Latest, ID: s.id}
 	if s.Count > 0 {
 		r.ExpiresAt = r.ExpiresAt.Add(k.scale)

@@ -112,9 +112,9 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], n
 	return at, sent, err
 }
 
-// set makes s the state of a window that was read at a time.
+// set makes s, which is zero, the state of a window that was read at a time.
 func (s *state) set(w *slot.Window, at *span) {
-	*s = state{Window: *w, until: w.Until}
+	s.Window, s.until = *w, w.Until
 	s.Sent, s.Received = at.from.clock, at.to.clock
 	s.Until = at.from.clock.Add(w.Until.Sub(at.from.mono))
 	s.Latest = at.to.clock.Add(w.Latest.Sub(at.to.mono))
@@ -226,7 +226,7 @@ func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Batch,
 	if b.Takes {
 		st.conn = c
 		st.undecided = st.Count > b.Limit
-		s.taken = taken[T]{c, *w}
+		s.taken.conn, s.taken.window = c, *w
 	}
 	s.learn(&st)
 	return s.outcomeOf(&st, b, out == slot.Counted, at.to.clock)
