@@ -180,7 +180,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	s.undecided = b.Takes && a.estimate(&s, b.Now) > b.Limit
 	s.counted = s.Count - min(s.Count, b.Sum)
 	a.learn(&s)
-	return a.outcomeOf(&s, &b, added, a.backend.now())
+	return a.outcomeOf(&b, added, a.backend.now())
 }
 
 // GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing

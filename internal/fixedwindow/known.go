@@ -144,10 +144,13 @@ func (k *known[T]) forgotten() uint64 {
 	return k.forgets
 }
 
-// outcomeOf returns the outcome of a batch that was counted in a window, or that its counter can't
-// hold. If the counter can't hold hits, they are beyond their limits. A limit of 2^64-1 has no
-// count beyond it, so those hits fail.
-func (k *known[T]) outcomeOf(s *state, b *coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
+// outcomeOf returns the outcome of a batch that was counted in the window that was just learned, or
+// that its counter can't hold. If the counter can't hold hits, they are beyond their limits. A limit
+// of 2^64-1 has no count beyond it, so those hits fail.
+func (k *known[T]) outcomeOf(b *coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := &k.state
 	r := k.result(s, now)
 	r.Count = k.estimate(s, b.Now) // of a sliding window, the highest that it was since
 	if !counted {

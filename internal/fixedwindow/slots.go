@@ -221,15 +221,20 @@ func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Batch,
 		return coalesce.Outcome{}
 	}
 	s.failed = 0
+	s.learnCounted(w, b, at, c)
+	return s.outcomeOf(b, out == slot.Counted, at.to.clock)
+}
+
+// learnCounted learns the window that a batch was counted in.
+func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.Batch, at *span, c *conn.Conn[T]) {
 	var st state
 	st.set(w, at)
 	if b.Takes {
 		st.conn = c
 		st.undecided = st.Count > b.Limit
-		s.taken.conn, s.taken.window = c, *w
+		s.taken = taken[T]{c, *w}
 	}
 	s.learn(&st)
-	return s.outcomeOf(&st, b, out == slot.Counted, at.to.clock)
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
