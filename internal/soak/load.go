@@ -34,7 +34,7 @@ const (
 	maxWindows = 1 << 11
 	// inventedKeys is the number of keys that are seldom hit. It bounds the records on the servers, so
 	// that they stop growing within seconds, too.
-	inventedKeys = 2 * maxWindows
+	inventedKeys = maxWindows + maxWindows/8
 )
 
 // newLoad starts servers and connects clients with short timeouts and pauses.
