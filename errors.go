@@ -44,8 +44,9 @@ var (
 	ErrStalled = conn.ErrStalled
 	// ErrConnLost says that the network ended a connection.
 	ErrConnLost = conn.ErrLost
-	// ErrOverloaded says that Config.MaxWaiting requests, callers or hits on one window were
-	// waiting already. The request was not sent, or only by an earlier attempt: see
+	// ErrOverloaded says that as many calls were waiting as may wait at a time: requests, callers or
+	// hits on one window (Config.MaxWaiting), callers of Wait (WithMaxWaiters), or hits of a backend
+	// such as that of Redis. The request was not sent, or only by an earlier attempt: see
 	// RequestError.Sent.
 	ErrOverloaded = window.ErrOverloaded
 	// ErrTooManyWindows says that a backend has as many keys with records to remove as

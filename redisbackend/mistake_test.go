@@ -17,6 +17,7 @@ func TestErrorsAreThoseOfPackageWindow(t *testing.T) {
 	for _, pair := range [][2]error{
 		{redisbackend.ErrScale, window.ErrScale}, {redisbackend.ErrRange, window.ErrRange},
 		{redisbackend.ErrScale, throttr.ErrScale}, {redisbackend.ErrRange, throttr.ErrRange},
+		{redisbackend.ErrOverloaded, throttr.ErrOverloaded},
 	} {
 		if !errors.Is(pair[0], pair[1]) || !errors.Is(pair[1], pair[0]) {
 			t.Errorf("%v does not match %v", pair[0], pair[1])
