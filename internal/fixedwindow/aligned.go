@@ -314,7 +314,7 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 			j.push(d)
 			continue
 		}
-		j.duties--
+		j.drop(d)
 		if d.aligned.lastDuty == d {
 			d.aligned.lastDuty = nil
 		}

@@ -356,7 +356,8 @@ func (b *Backend[T]) entry(ctx context.Context, key string, scale time.Duration)
 	return b.table.add(e), nil
 }
 
-// lookUpEntry returns the entry of a key and scale, or a new one that is not in the table.
+// lookUpEntry returns the entry of a key and scale, or one that is not in the table: the evicted one if
+// its records are yet to be removed, so that they are removed once, and otherwise a new one.
 func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], error) {
 	if e := b.table.find(entryKey{key, scale}); e != nil {
 		return e, nil
@@ -365,6 +366,9 @@ func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], er
 		return nil, err
 	}
 	i := b.pick(key)
+	if e := b.janitors[i].entryOf(entryKey{key, scale}); e != nil {
+		return e, nil
+	}
 	e := &entry[T]{key: key, scale: scale}
 	if err := b.unsupported(); err != nil {
 		return nil, err

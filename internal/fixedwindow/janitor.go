@@ -40,10 +40,11 @@ type janitor[T codec.Value] struct {
 	parking decision       // is set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
-	mu     sync.Mutex
-	duties int          // in the queue, or being done
-	queue  dutyQueue[T] // those in the queue
-	closed bool         // close does what is in the queue
+	mu      sync.Mutex
+	duties  int                    // in the queue, or being done
+	queue   dutyQueue[T]           // those in the queue
+	entries map[entryKey]*entry[T] // those with duties, even if the table has evicted them
+	closed  bool                   // close does what is in the queue
 }
 
 // duty is a key whose records are to be removed.
@@ -62,7 +63,15 @@ func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
 	return &janitor[T]{
 		backend: b, ctx: b.group.Context(), link: l, max: max,
 		wake: make(chan struct{}, 1), places: make(chan struct{}, cleanBatches),
+		entries: make(map[entryKey]*entry[T]),
 	}
+}
+
+// entryOf returns the entry of k if it has a duty, or nil.
+func (j *janitor[T]) entryOf(k entryKey) *entry[T] {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.entries[k]
 }
 
 // pending returns the number of keys with records that are yet to be removed.
@@ -149,8 +158,31 @@ func (j *janitor[T]) add(d *duty[T]) error {
 	if d.slots != nil {
 		d.slots.duty = d
 	}
+	e := d.entry()
+	e.duties++
+	if k := e.entryKey(); j.entries[k] == nil {
+		j.entries[k] = e
+	}
 	j.push(d)
 	return nil
+}
+
+// drop drops a duty that is done. The caller holds mu.
+func (j *janitor[T]) drop(d *duty[T]) {
+	j.duties--
+	e := d.entry()
+	e.duties--
+	if k := e.entryKey(); e.duties == 0 && j.entries[k] == e {
+		delete(j.entries, k)
+	}
+}
+
+// entry returns the entry whose records are to be removed.
+func (d *duty[T]) entry() *entry[T] {
+	if d.slots != nil {
+		return d.slots.entry
+	}
+	return d.aligned.entry
 }
 
 // push queues a duty. The caller holds mu.
@@ -334,7 +366,7 @@ func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	changed := s.changed()
 	if k.absent && !changed {
 		s.duty = nil
-		j.duties--
+		j.drop(d)
 		j.mu.Unlock()
 		j.backend.table.remove(s.entry)
 		return

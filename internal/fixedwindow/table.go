@@ -25,7 +25,11 @@ type entry[T codec.Value] struct {
 	known     *known[T]           // of the windows
 	coalescer *coalesce.Coalescer // of hits on windows
 	removed   atomic.Bool         // it was in the table, and is not any more
+	duties    int                 // of the janitor, whose mutex guards it
 }
+
+// entryKey returns what identifies e.
+func (e *entry[T]) entryKey() entryKey { return entryKey{e.key, e.scale} }
 
 // keeper keeps the windows of a key and scale on a server.
 type keeper interface {
@@ -87,7 +91,7 @@ func (t *table[T]) find(k entryKey) *entry[T] {
 // many, it evicts an idle one, preferably one without an active window. Entries in use are
 // not evicted, but there are no more of them than callers.
 func (t *table[T]) add(e *entry[T]) *entry[T] {
-	k := entryKey{e.key, e.scale}
+	k := e.entryKey()
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +107,7 @@ func (t *table[T]) add(e *entry[T]) *entry[T] {
 
 // remove removes e if it is idle and has no active window.
 func (t *table[T]) remove(e *entry[T]) {
-	k := entryKey{e.key, e.scale}
+	k := e.entryKey()
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
