@@ -291,6 +291,11 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				check(coalesce.Join, true)
 				count(4) // all of it is granted
 				check(coalesce.Decided, true)
+				if algorithm == window.Sliding { // 10 hits of the window before are beyond the limit with these
+					time.Sleep(scale)
+					count(5)
+					check(coalesce.Defer, false)
+				}
 			})
 		})
 	}
