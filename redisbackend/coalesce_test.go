@@ -116,30 +116,53 @@ func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
 			}
 		}
 	}
+	_, errs = hitTogether(t, s, b, 50, "string", "text") // all windows of a script are broken
+	for i, want := range []string{"WRONGTYPE", "not a window: text"} {
+		for _, err := range errs[i] {
+			if !strings.Contains(err.Error(), want) {
+				t.Fatalf("%v, want %s", err, want)
+			}
+		}
+	}
 }
 
 // A user who may not run PEXPIRE can open windows, but they do not expire. Such a hit fails, and is counted
-// once, also if it shares its script.
+// once, also if it shares its script with hits on windows that are open.
 func TestHitsThatCannotSetTheEndOfTheirWindowAreCountedOnce(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
 	b := redisbackend.New(client)
-	if _, err := b.Hit(t.Context(), "another", time.Hour, 5, 1); err != nil { // the server knows the script
-		t.Fatal(err)
-	}
-	redis(t, client, "ACL", "SETUSER", "default", "-pexpire")
+	const open, all, more = 20, 70, 100
 	var keys []string
-	for i := range 50 {
+	for i := range all {
 		keys = append(keys, fmt.Sprint(i))
 	}
-	_, errs := hitTogether(t, s, b, 1, keys...)
-	redis(t, client, "ACL", "SETUSER", "default", "+pexpire")
-	for i, key := range keys {
-		if len(errs[i]) != 1 {
-			t.Errorf("the hit on %s has not failed", key)
+	for _, key := range keys[:open] {
+		if _, err := b.Hit(t.Context(), key, time.Hour, 5, 1); err != nil {
+			t.Fatal(err)
 		}
-		if w, err := b.Get(t.Context(), key, time.Hour); err != nil || w.Count != 1 {
-			t.Errorf("the count of %s is %d, %v; want 1", key, w.Count, err)
+	}
+	redis(t, client, "ACL", "SETUSER", "default", "-pexpire")
+	_, errs := hitTogether(t, s, b, 1, keys...)
+	for i := all; i < more; i++ { // all windows of a script are like that
+		keys = append(keys, fmt.Sprint(i))
+	}
+	_, moreErrs := hitTogether(t, s, b, 1, keys[all:]...)
+	redis(t, client, "ACL", "SETUSER", "default", "+pexpire")
+	if !strings.Contains(fmt.Sprint(moreErrs), "the hit was counted") {
+		t.Errorf("no error says that the hit was counted: %v", moreErrs)
+	}
+	errs = append(errs, moreErrs...)
+	for i, key := range keys {
+		failures, count := 1, uint64(1)
+		if i < open {
+			failures, count = 0, 2
+		}
+		if len(errs[i]) != failures {
+			t.Errorf("%d hits on %s have failed, want %d", len(errs[i]), key, failures)
+		}
+		if w, err := b.Get(t.Context(), key, time.Hour); err != nil || w.Count != count {
+			t.Errorf("the count of %s is %d, %v; want %d", key, w.Count, err, count)
 		}
 	}
 }

@@ -66,6 +66,9 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 		}
 		name := key + " " + args[0]
 		n, _ := strconv.ParseInt(args[1], 10, 64)
+		if n > MaxCount+1 {
+			return nil, fmt.Errorf("the increment %d is not exact in a script", n)
+		}
 		numbers = append(numbers, c.counts[name], numbers[0], 7)
 		c.counts[name] = min(c.counts[name]+n, MaxCount+1)
 	}
@@ -320,5 +323,28 @@ func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
 		w, err := b.Hit(t.Context(), "a", time.Hour, 100, 1)
 		require.NoError(t, err)
 		require.Equal(t, uint64(3), w.Count)
+	})
+}
+
+func TestWindowThatIsBrokenFailsItsHitsOnlyInACluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		c.cluster, c.broken = true, "throttr:{k:bad}"
+		sums := []sum{{Key: windowKey{"good", time.Hour}, N: 1}, {Key: windowKey{"bad", time.Hour}, N: 1}}
+		require.NoError(t, b.addAll(t.Context(), sums))
+		require.NoError(t, sums[0].Err)
+		require.ErrorIs(t, sums[1].Err, errBroken)
+	})
+}
+
+func TestHitsOnASlotDoNotWaitForThoseOnAnotherOne(t *testing.T) {
+	require.NotEqual(t, slotOf(hashTag("a")), slotOf(hashTag("b")))
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newFake()
+		c.cluster = true
+		occupy(b, "a")
+		start := time.Now()
+		require.NoError(t, (<-begin(t.Context(), b, "b", time.Hour, 1)).err)
+		require.Equal(t, latency, time.Since(start))
 	})
 }

@@ -35,3 +35,11 @@ func tagOf(name string) string {
 	tag, _, _ := strings.Cut(rest, "}")
 	return tag
 }
+
+func TestSlotsAreThoseOfRedis(t *testing.T) {
+	for tag, want := range map[string]uint16{"": 0, "123456789": 0x31c3, "foo": 12182} { // as CLUSTER KEYSLOT says
+		if got := slotOf(tag); got != want {
+			t.Errorf("the slot of %q is %d, want %d", tag, got, want)
+		}
+	}
+}

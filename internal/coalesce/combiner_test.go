@@ -116,6 +116,30 @@ func TestHitsThatWaitShareARequestInOrderOfArrival(t *testing.T) {
 	}
 }
 
+func TestLoneHitHasARequestOfItsOwn(t *testing.T) {
+	for name, canEnd := range map[string]bool{"ctx never ends": false, "ctx can end": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := context.Background()
+				if canEnd {
+					ctx = t.Context()
+				}
+				a := adder{broken: "b"}
+				c := a.combiner(1)
+				require.Equal(t, added{7, true, nil}, add(ctx, c, "a", 7))
+				require.Equal(t, added{10, true, nil}, add(ctx, c, "a", 3))
+				require.Equal(t, added{1, true, errOverflow}, add(ctx, c, "b", 1))
+				a.err = errStore
+				require.Equal(t, added{1, true, errStore}, add(ctx, c, "a", 1))
+				require.Equal(t, [][]sum{{{Key: "a", N: 7}}, {{Key: "a", N: 3}}, {{Key: "b", N: 1}}, {{Key: "a", N: 1}}}, a.requests)
+				for _, ctx := range a.ctxs {
+					require.Nil(t, ctx.Done(), "the request may have been sent when the context of its hit ends")
+				}
+			})
+		})
+	}
+}
+
 func TestHitDoesNotWaitForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
@@ -137,6 +161,7 @@ func TestRequestHasBoundedHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
 		c := a.combiner(2)
+		start := time.Now()
 		var all []<-chan added
 		for range 2 + 250 {
 			all = append(all, begin(t.Context(), c, "a", 1))
@@ -149,6 +174,7 @@ func TestRequestHasBoundedHits(t *testing.T) {
 			sizes = append(sizes, r[0].N)
 		}
 		require.Equal(t, []uint64{1, 1, 100, 100, 50}, sizes)
+		require.Equal(t, 3*latency, time.Since(start), "two are in flight at a time")
 	})
 }
 
@@ -175,6 +201,44 @@ func TestHitThatIsCanceledInTheQueueIsNotSent(t *testing.T) {
 		<-queued
 		synctest.Wait()
 		require.Len(t, a.requests, 3)
+	})
+}
+
+func TestHitsAmongCanceledOnesAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(1)
+		first := begin(t.Context(), c, "a", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var rest []<-chan added
+		for i := range 200 {
+			begin(ctx, c, "a", 1)
+			if i%50 == 0 {
+				rest = append(rest, begin(t.Context(), c, "b", 1))
+			}
+		}
+		cancel()
+		synctest.Wait()
+		require.LessOrEqual(t, coalesce.QueueLen(c, 0), 100, "canceled hits do not fill the queue")
+		require.Equal(t, added{1, true, nil}, <-first)
+		for i, done := range rest {
+			require.Equal(t, added{uint64(i + 1), true, nil}, <-done)
+		}
+		require.Equal(t, [][]sum{{{Key: "a", N: 1}}, {{Key: "b", N: 4}}}, a.requests)
+	})
+}
+
+func TestHitInFrontOfACanceledOneIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(1)
+		begin(t.Context(), c, "a", 1)
+		queued := begin(t.Context(), c, "a", 10)
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := begin(ctx, c, "a", 100)
+		cancel()
+		require.Equal(t, added{100, false, context.Canceled}, <-canceled)
+		require.Equal(t, added{11, true, nil}, <-queued)
 	})
 }
 

@@ -4,12 +4,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
@@ -245,4 +247,56 @@ func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 	}
 	require.NotZero(t, exhausted)
 	require.NotZero(t, shared)
+}
+
+// The count of a request with takes may contain what is given back at once. Until that is known, it
+// refuses no other take.
+func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := options[uint16](t, inMemory(t))
+				o.Algorithm = algorithm
+				b := start(t, o)
+				const scale, limit = 10 * time.Second, 10
+				alignTo(scale)
+				_, granted, _, err := b.Take(t.Context(), "k", scale, limit, 6)
+				require.NoError(t, err)
+				require.True(t, granted)
+				e := b.table.find(entryKey{"k", scale})
+				count := func(n uint64) {
+					t.Helper()
+					out := e.windows.Count(t.Context(), coalesce.Batch{Hits: 1, Sum: n, Limit: limit, Takes: true, Now: b.now()})
+					require.NoError(t, out.Err)
+					require.True(t, out.Counted)
+				}
+				check := func(want coalesce.Verdict, wantRecent bool) {
+					t.Helper()
+					verdict, _, err := e.windows.Admit(coalesce.Batch{Now: b.now()}, coalesce.Hit{Limit: limit, Increment: 1, Take: true})
+					require.NoError(t, err)
+					require.Equal(t, want, verdict)
+					_, recent, ok := e.known.last(b.now())
+					require.True(t, ok)
+					require.Equal(t, wantRecent, recent)
+				}
+				check(coalesce.Join, true)
+				count(5) // 11 is beyond the limit
+				check(coalesce.Defer, false)
+				if algorithm == window.Sliding { // 6 weigh 5 when a sixth of the next window is over
+					require.Equal(t, 2*scale-5*scale/6, e.known.wait(limit, 5, b.now()))
+				}
+				e.windows.Refuse(5)
+				check(coalesce.Join, true)
+				e.windows.GiveBack(t.Context(), 5)
+				check(coalesce.Join, true)
+				count(4) // all of it is granted
+				check(coalesce.Decided, true)
+				if algorithm == window.Sliding { // 10 hits of the window before are beyond the limit with these
+					time.Sleep(scale)
+					count(5)
+					check(coalesce.Defer, false)
+				}
+			})
+		})
+	}
 }
