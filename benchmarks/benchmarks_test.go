@@ -18,7 +18,7 @@ import (
 	"github.com/throttr-go/throttr/internal/load"
 )
 
-// TestMain is a process that hits a shared key if it has a task.
+// TestMain is a process that hits a shared key if it has an assignment.
 func TestMain(m *testing.M) {
 	if os.Getenv(assignmentVariable) != "" {
 		main()

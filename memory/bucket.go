@@ -127,8 +127,8 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 		excess, _ = bits.Div64(hi, lo, maxParts)
 	}
 	hi, lo := bits.Mul64(nanos, limit)
-	lo, carry := bits.Sub64(lo, excess, 0)
-	hi -= carry
+	lo, under := bits.Sub64(lo, excess, 0)
+	hi -= under
 	if hi >= uint64(scale) {
 		return math.MaxUint64
 	}

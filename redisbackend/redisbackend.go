@@ -26,8 +26,7 @@ var (
 	ErrScale = rediswindow.ErrScale
 	// ErrRange says that a number is too large for a backend. It is [window.ErrRange].
 	ErrRange = rediswindow.ErrRange
-	// ErrOverloaded says that too many hits are queued, see [rediswindow.ErrOverloaded]. It is
-	// [window.ErrOverloaded].
+	// ErrOverloaded says that too many hits are queued. It is [window.ErrOverloaded].
 	ErrOverloaded = rediswindow.ErrOverloaded
 )
 

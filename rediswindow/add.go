@@ -20,8 +20,8 @@ const (
 	maxInFlight = 8   // requests
 )
 
-// ErrOverloaded says that as many hits were queued as may be, because requests were not answered. See
-// [WithMaxQueued]. The hit was not counted. It is [window.ErrOverloaded].
+// ErrOverloaded is [window.ErrOverloaded]. It says that as many hits were queued as may be, because
+// requests were not answered. See [WithMaxQueued]. The hit was not counted.
 var ErrOverloaded = window.ErrOverloaded
 
 // errAlone says that a hit was not counted, because something is wrong with its window. A request of

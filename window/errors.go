@@ -8,8 +8,9 @@ import (
 	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
-// The errors of backends. They distinguish mistakes in the program, and its end, from failures
-// of a backend. The errors that a backend returns match them.
+// The errors of backends. The errors that a backend returns match them. ErrScale and ErrRange are
+// mistakes in the program, and ErrClosed is its end, so no policy applies to them. ErrOverloaded is
+// a failure of the backend.
 var (
 	// ErrScale says that a scale is less than [MinScale]. See [CheckScale].
 	ErrScale = errors.New("throttr: invalid scale")

@@ -87,9 +87,9 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	return c
 }
 
-// Enqueue queues a call, and writes it if no other goroutine is writing. On window.ErrOverloaded or ErrGone
-// it still belongs to its caller. Waits says that the caller does nothing but Wait next; then it
-// may read its response itself.
+// Enqueue queues a call, and writes it if no other goroutine is writing. On window.ErrOverloaded or
+// ErrGone it still belongs to its caller. Waits says that the caller does nothing but Wait next;
+// then it may read its response itself.
 func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 	writes, shared, err := c.queue.push(cl)
 	switch {

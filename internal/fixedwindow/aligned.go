@@ -178,7 +178,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	s := a.window(bucket, uint64(^reply.Quota), before, b.Now)
 	s.undecided = b.Takes && a.estimate(&s, b.Now) > b.Limit
-	s.counted = s.Count - min(s.Count, b.Sum)
+	s.decided = s.Count - min(s.Count, b.Sum)
 	a.learn(&s)
 	return a.outcomeOf(&b, added, a.backend.now())
 }

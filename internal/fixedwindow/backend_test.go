@@ -481,7 +481,7 @@ func TestEvictedWindowsAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-func TestFullQueueIsTheErrorOfAConnection(t *testing.T) {
+func TestFullQueueIsErrOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		o := options[uint16](t, srv)

@@ -212,6 +212,32 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 	})
 }
 
+// More keys come back than the backend may remember windows of. Each of them has its records removed
+// once, so the bound of keys with records is not reached.
+func TestKeysWhoseWindowsAreForgottenHaveTheirRecordsRemovedOnce(t *testing.T) {
+	const keys = 120
+	for algorithm, records := range map[window.Algorithm]int{window.PerKey: keys, window.Aligned: 2 * keys} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				o := options[uint16](t, srv)
+				o.Algorithm, o.MaxWindows = algorithm, 64
+				b := start(t, o)
+				for range 40 {
+					for i := range keys {
+						hits(t, b, 1, fmt.Sprint(i), time.Second, 10)
+					}
+					require.LessOrEqual(t, b.Stats().Windows, 64)
+					require.LessOrEqual(t, b.Stats().Records, records)
+					time.Sleep(100 * time.Millisecond)
+				}
+				time.Sleep(time.Minute)
+				require.Zero(t, b.Stats())
+			})
+		})
+	}
+}
+
 func TestAlignedRecordsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t, mockserver.WithRealCollector())

@@ -19,9 +19,9 @@ type state struct {
 	bucket      int64     // of an aligned window
 	slide                 // of a sliding window
 	// undecided says that the count may contain takes that are refused, until Refuse is called. In a
-	// sliding window, counted is the count without them and the others of the same request.
+	// sliding window, decided is the count without them and the others of the same request.
 	undecided bool
-	counted   uint64
+	decided   uint64
 }
 
 // result returns the window with a count. Its end is never more than a scale away.

@@ -88,7 +88,7 @@ func (k *known[T]) slidingResult(s *state, now time.Time) coalesce.Result {
 func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 	s, ok := k.current()
 	if s.undecided { // a later request
-		s.Count = s.counted
+		s.Count = s.decided
 	}
 	return k.waitIn(&s, ok, limit, n, now)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Growth beyond a tenth that is not an error. Memory and goroutines vary, and some buffers take
-// minutes to fill. A leak of 200 bytes per call still exceeds it within 20 s.
+// minutes to fill. A leak of 2.5 MiB/s still exceeds it within 20 s.
 const (
 	heapTolerance      = 12 << 20
 	goroutineTolerance = 64
