@@ -100,7 +100,7 @@ func WithDenialMemory(d time.Duration) BackendOption {
 // WithMaxWindows bounds how many windows the backend remembers, and, at four times as many,
 // the keys whose records it has yet to remove. To remember another window, the backend picks a few
 // windows at random and forgets one of them, preferably one that is over. The next hit on a window
-// that was forgotten takes one more round trip. If there are too many keys with records to remove,
+// that was forgotten can take one more round trip. If there are too many keys with records to remove,
 // no window is opened for a further key, and the hit fails with [ErrTooManyWindows]. Default, and
 // with n below 1: 262144.
 func WithMaxWindows(n int) BackendOption {
