@@ -215,8 +215,8 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 // More keys come back than the backend may remember windows of. Each of them has its records removed
 // once, so the bound of keys with records is not reached.
 func TestKeysWhoseWindowsAreForgottenHaveTheirRecordsRemovedOnce(t *testing.T) {
-	const keys = 120
-	for algorithm, records := range map[window.Algorithm]int{window.PerKey: keys, window.Aligned: 2 * keys} {
+	const keys = 80
+	for algorithm, records := range map[window.Algorithm]int{window.PerKey: keys, window.Aligned: 3 * keys} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
