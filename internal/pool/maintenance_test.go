@@ -82,8 +82,16 @@ func TestASilentConnectionDoesNotDelayThePingsOfOthers(t *testing.T) {
 			return other.Dial(ctx)
 		}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 2, HealthInterval: time.Second, StallTimeout: 10 * time.Second})
 		remove := silent.Inject(mockserver.Fault{Delay: time.Millisecond})
-		s.inParallel(2, func(int) { s.query(t.Context(), "k") })
+		done := make(chan struct{})
+		go func() {
+			s.query(t.Context(), "k")
+			close(done)
+		}()
+		synctest.Wait() // the query is in flight
+		s.query(t.Context(), "k")
+		<-done
 		remove()
+		synctest.Wait()
 		require.Equal(t, 1, other.Conns())
 		silent.Inject(mockserver.Fault{Drop: true})
 		require.Zero(t, pings.Load())
