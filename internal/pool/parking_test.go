@@ -70,7 +70,7 @@ func TestAHeldServerIsKeptParkedFromTheFirstCallOn(t *testing.T) {
 		s.insert(t, "k")
 		require.True(t, s.Parked())
 		require.NoError(t, srv.Restart(false))
-		synctest.Wait()
+		time.Sleep(time.Second) // the first attempt to connect may have failed
 		require.Equal(t, []string{""}, srv.Keys(), "it is parked again")
 	})
 }

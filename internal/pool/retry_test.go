@@ -257,6 +257,7 @@ func TestAServerThatNeverRespondsIsGivenUp(t *testing.T) {
 
 					remove()
 					require.NoError(t, s.query(t.Context(), "k").err, "on a new connection")
+					synctest.Wait()
 					require.EqualValues(t, 2, s.Stats().Dials)
 					require.EqualValues(t, 1, s.Stats().Failures)
 				})
