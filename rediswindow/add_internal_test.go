@@ -105,6 +105,16 @@ func occupy(b *Backend, key string) {
 	}
 }
 
+// requireCounts fails the test if hits do not have these counts.
+func requireCounts(t *testing.T, hits []<-chan outcome, counts ...uint64) {
+	t.Helper()
+	for i, want := range counts {
+		got := <-hits[i]
+		require.NoError(t, got.err)
+		require.Equal(t, want, got.window.Count)
+	}
+}
+
 func TestHitsThatWaitShareAScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := newFake()
@@ -187,11 +197,7 @@ func TestHitsOnOneSlotOfAClusterHaveScriptsOfOneKey(t *testing.T) {
 		hits := []<-chan outcome{
 			begin(t.Context(), b, "a", time.Hour, 1), begin(t.Context(), b, other, time.Hour, 1), begin(t.Context(), b, "a", time.Hour, 1),
 		}
-		for i, want := range []uint64{maxInFlight + 1, 1, maxInFlight + 2} {
-			got := <-hits[i]
-			require.NoError(t, got.err)
-			require.Equal(t, want, got.window.Count)
-		}
+		requireCounts(t, hits, maxInFlight + 1, 1, maxInFlight + 2)
 		require.ElementsMatch(t, [][]string{{"throttr:{k:a}"}, {"throttr:{k:" + other + "}"}}, c.requests[maxInFlight:])
 
 		occupy(b, "a")
@@ -235,11 +241,7 @@ func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
 		for _, n := range []uint64{1, MaxCount, 1, MaxCount, 0} {
 			hits = append(hits, begin(t.Context(), b, "a", time.Hour, n))
 		}
-		for i, want := range []uint64{MaxCount, MaxCount + 1, MaxCount + 1, MaxCount + 1, MaxCount + 1} {
-			got := <-hits[i]
-			require.NoError(t, got.err)
-			require.Equal(t, want, got.window.Count)
-		}
+		requireCounts(t, hits, MaxCount, MaxCount + 1, MaxCount + 1, MaxCount + 1, MaxCount + 1)
 		require.Len(t, c.requests, maxInFlight+1)
 	})
 }
@@ -267,11 +269,7 @@ func TestHitsBehindAProxyHaveScriptsOfTheirOwnKeys(t *testing.T) {
 		for range 3 {
 			hits = append(hits, begin(t.Context(), b, "a", time.Hour, 1), begin(t.Context(), b, "b", time.Hour, 1))
 		}
-		for i, want := range []uint64{1, 1, 2, 2, 3, 3} {
-			got := <-hits[i]
-			require.NoError(t, got.err)
-			require.Equal(t, want, got.window.Count)
-		}
+		requireCounts(t, hits, 1, 1, 2, 2, 3, 3)
 		require.Len(t, c.requests, maxInFlight+3)
 	})
 }

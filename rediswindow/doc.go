@@ -23,15 +23,15 @@
 //
 // Hits and Incs of a backend on windows, on any keys and scales, share requests: those of all
 // goroutines that are ready to run when the request is made. A request has up to 256 of them. The
-// result is that of requests of their own, in the order in which they are queued: each hit has its own place in
-// the count of its window, and is compared with its own limit. All are counted, those over their
-// limits, too.
+// result is that of requests of their own, in the order in which they are queued: each hit has its
+// own place in the count of its window, and is compared with its own limit. All are counted, those
+// over their limits, too.
 //
 // A hit does not wait for a response to another one unless 8 requests are in flight. While the server
 // does not keep up, or does not respond, hits are queued, and share the next request. When 100,000 are
-// queued, see [WithMaxQueued], further ones fail with [ErrOverloaded]. A hit whose ctx ends in the queue is not sent. One
-// without a deadline can wait for several timeouts of the client, as each frees room for some hits
-// only: use a ctx with a deadline, or throttr.WithTimeout.
+// queued, see [WithMaxQueued], further ones fail with [ErrOverloaded]. A hit whose ctx ends in the
+// queue is not sent. One without a deadline can wait for several timeouts of the client, as each
+// frees room for some hits only: use a ctx with a deadline, or throttr.WithTimeout.
 //
 // If a request fails, all hits that share it fail. But if Redis can't add to one of several windows,
 // because something else is stored there, only the hits on that one fail. A request has the values of

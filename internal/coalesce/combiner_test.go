@@ -90,54 +90,48 @@ func begin(ctx context.Context, c *coalesce.Combiner[string, uint64], key string
 	return done
 }
 
+// withContexts runs a test in a bubble, with a context that never ends and with one that can.
+func withContexts(t *testing.T, test func(t *testing.T, ctx context.Context)) {
+	t.Run("ctx never ends", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, context.Background()) })
+	})
+	t.Run("ctx can end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, t.Context()) })
+	})
+}
+
 func TestHitsThatWaitShareARequestInOrderOfArrival(t *testing.T) {
-	for name, canEnd := range map[string]bool{"ctx never ends": false, "ctx can end": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := context.Background()
-				if canEnd {
-					ctx = t.Context()
-				}
-				var a adder
-				c := a.combiner(1)
-				first := begin(ctx, c, "a", 1)
-				var rest []<-chan added
-				for _, key := range []string{"a", "b", "a", "c", "b", "a"} {
-					rest = append(rest, begin(ctx, c, key, 10))
-				}
-				require.Equal(t, added{1, true, nil}, <-first)
-				for i, want := range []uint64{11, 10, 21, 10, 20, 31} {
-					require.Equal(t, added{want, true, nil}, <-rest[i])
-				}
-				require.Len(t, a.requests, 2)
-				require.Equal(t, []sum{{Key: "a", N: 30}, {Key: "b", N: 20}, {Key: "c", N: 10}}, a.requests[1])
-			})
-		})
-	}
+	withContexts(t, func(t *testing.T, ctx context.Context) {
+		var a adder
+		c := a.combiner(1)
+		first := begin(ctx, c, "a", 1)
+		var rest []<-chan added
+		for _, key := range []string{"a", "b", "a", "c", "b", "a"} {
+			rest = append(rest, begin(ctx, c, key, 10))
+		}
+		require.Equal(t, added{1, true, nil}, <-first)
+		for i, want := range []uint64{11, 10, 21, 10, 20, 31} {
+			require.Equal(t, added{want, true, nil}, <-rest[i])
+		}
+		require.Len(t, a.requests, 2)
+		require.Equal(t, []sum{{Key: "a", N: 30}, {Key: "b", N: 20}, {Key: "c", N: 10}}, a.requests[1])
+	})
 }
 
 func TestLoneHitHasARequestOfItsOwn(t *testing.T) {
-	for name, canEnd := range map[string]bool{"ctx never ends": false, "ctx can end": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := context.Background()
-				if canEnd {
-					ctx = t.Context()
-				}
-				a := adder{broken: "b"}
-				c := a.combiner(1)
-				require.Equal(t, added{7, true, nil}, add(ctx, c, "a", 7))
-				require.Equal(t, added{10, true, nil}, add(ctx, c, "a", 3))
-				require.Equal(t, added{1, true, errOverflow}, add(ctx, c, "b", 1))
-				a.err = errStore
-				require.Equal(t, added{1, true, errStore}, add(ctx, c, "a", 1))
-				require.Equal(t, [][]sum{{{Key: "a", N: 7}}, {{Key: "a", N: 3}}, {{Key: "b", N: 1}}, {{Key: "a", N: 1}}}, a.requests)
-				for _, ctx := range a.ctxs {
-					require.Nil(t, ctx.Done(), "the request may have been sent when the context of its hit ends")
-				}
-			})
-		})
-	}
+	withContexts(t, func(t *testing.T, ctx context.Context) {
+		a := adder{broken: "b"}
+		c := a.combiner(1)
+		require.Equal(t, added{7, true, nil}, add(ctx, c, "a", 7))
+		require.Equal(t, added{10, true, nil}, add(ctx, c, "a", 3))
+		require.Equal(t, added{1, true, errOverflow}, add(ctx, c, "b", 1))
+		a.err = errStore
+		require.Equal(t, added{1, true, errStore}, add(ctx, c, "a", 1))
+		require.Equal(t, [][]sum{{{Key: "a", N: 7}}, {{Key: "a", N: 3}}, {{Key: "b", N: 1}}, {{Key: "a", N: 1}}}, a.requests)
+		for _, ctx := range a.ctxs {
+			require.Nil(t, ctx.Done(), "the request may have been sent when the context of its hit ends")
+		}
+	})
 }
 
 func TestHitDoesNotWaitForAnotherOne(t *testing.T) {
