@@ -197,7 +197,7 @@ func TestHitsOnOneSlotOfAClusterHaveScriptsOfOneKey(t *testing.T) {
 		hits := []<-chan outcome{
 			begin(t.Context(), b, "a", time.Hour, 1), begin(t.Context(), b, other, time.Hour, 1), begin(t.Context(), b, "a", time.Hour, 1),
 		}
-		requireCounts(t, hits, maxInFlight + 1, 1, maxInFlight + 2)
+		requireCounts(t, hits, maxInFlight+1, 1, maxInFlight+2)
 		require.ElementsMatch(t, [][]string{{"throttr:{k:a}"}, {"throttr:{k:" + other + "}"}}, c.requests[maxInFlight:])
 
 		occupy(b, "a")
@@ -241,7 +241,7 @@ func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
 		for _, n := range []uint64{1, MaxCount, 1, MaxCount, 0} {
 			hits = append(hits, begin(t.Context(), b, "a", time.Hour, n))
 		}
-		requireCounts(t, hits, MaxCount, MaxCount + 1, MaxCount + 1, MaxCount + 1, MaxCount + 1)
+		requireCounts(t, hits, MaxCount, MaxCount+1, MaxCount+1, MaxCount+1, MaxCount+1)
 		require.Len(t, c.requests, maxInFlight+1)
 	})
 }
