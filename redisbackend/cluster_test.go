@@ -28,7 +28,7 @@ func startCluster(t *testing.T) []*server {
 		nodes = append(nodes, s)
 	}
 	for _, s := range nodes {
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
 			info := s.command(t, "CLUSTER", "INFO")
 			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384") {
 				break

@@ -222,7 +222,7 @@ func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
 	}
 	all.Wait()
 	s.thaw(t)
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
 		w, err := b.Get(t.Context(), "k", time.Hour)
 		if err == nil && w.Count == 1+uncertain.Load() {
 			t.Logf("%d of %d hits were sent", uncertain.Load(), hits)

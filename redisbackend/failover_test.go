@@ -2,7 +2,6 @@ package redisbackend_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -28,6 +27,7 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
 	conformance(t, connectTo(t, rueidis.ClientOption{
 		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: redistest.SentinelName},
+		ConnWriteTimeout: patience,
 	}))
 }
 
@@ -35,7 +35,7 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 //
 //evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
-	c := redistest.StartCluster(t, 3, time.Second)
+	c := redistest.StartCluster(t, 3)
 	fail := func() { c.FailOver(t, 0) }
 	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
 }

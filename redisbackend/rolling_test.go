@@ -213,7 +213,7 @@ func TestIdleKeysOfRollingAlgorithmsVanish(t *testing.T) {
 		if err := b.Reset(t.Context(), "k", scale); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			n, err := redis(t, client, "DBSIZE").AsInt64()
 			if err != nil || time.Now().After(deadline) {
 				t.Fatalf("%d keys are left, %v", n, err)

@@ -116,7 +116,7 @@ func (s *server) begin() error {
 	done := make(chan struct{})
 	s.done = done
 	go func() { s.cmd.Wait(); close(done) }()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for {
 		up := s.responds() // or another program does
 		select {
@@ -159,10 +159,13 @@ func (s *server) kill() {
 	<-s.done
 }
 
+// patience is how long clients wait for a response: a busy machine may stop a server for seconds.
+const patience = time.Minute
+
 // connect returns a client of the server or of its cluster.
 func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
 	s.t.Helper()
-	option := rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true}
+	option := rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true, ConnWriteTimeout: patience}
 	if s.network == "unix" {
 		option.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return s.dial(ctx, d)

@@ -17,13 +17,20 @@ type Cluster struct {
 	Primaries, Replicas []*Server
 }
 
-// StartCluster starts a cluster that ends with the test. A primary is replaced by its replica when
-// it has not responded for the timeout.
-func StartCluster(t testing.TB, primaries int, timeout time.Duration) *Cluster {
+// How long a primary of a cluster must not respond before its replica takes over.
+const (
+	// nodeTimeout applies once the test has made a primary fail.
+	nodeTimeout = time.Second
+	// patience applies before that: nodes of a busy machine may not respond for seconds.
+	patience = time.Minute
+)
+
+// StartCluster starts a cluster that ends with the test.
+func StartCluster(t testing.TB, primaries int) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	for i := range 2 * primaries {
-		s := startNode(t, timeout)
+		s := startNode(t)
 		if i < primaries {
 			c.Primaries = append(c.Primaries, s)
 			first, last := i*slots/primaries, (i+1)*slots/primaries-1
@@ -31,9 +38,15 @@ func StartCluster(t testing.TB, primaries int, timeout time.Duration) *Cluster {
 		} else {
 			c.Replicas = append(c.Replicas, s)
 		}
-		if i > 0 {
-			one := c.Primaries[0]
-			must(t, s, "CLUSTER", "MEET", "127.0.0.1", one.Port, busPort(one.Port))
+	}
+	// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
+	// time can't take over.
+	for i, s := range c.nodes() {
+		must(t, s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+	}
+	for i, s := range c.nodes() {
+		for _, other := range c.nodes()[:i] {
+			must(t, s, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
 		}
 	}
 	c.await(t, "the nodes do not know each other", func(s *Server) bool {
@@ -53,13 +66,17 @@ func StartCluster(t testing.TB, primaries int, timeout time.Duration) *Cluster {
 	return c
 }
 
-func startNode(t testing.TB, timeout time.Duration) *Server {
+func startNode(t testing.TB) *Server {
 	t.Helper()
 	return start(t, func(port string) []string {
 		return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
-			"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10), "--repl-diskless-sync-delay", "0"}
+			"--cluster-node-timeout", milliseconds(patience), "--repl-diskless-sync-delay", "0",
+			"--cluster-replica-validity-factor", "0"}
 	})
 }
+
+// milliseconds formats a duration as Redis expects it.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // busPort returns the port of the cluster's bus of the node with a port.
 func busPort(port string) string {
@@ -67,9 +84,12 @@ func busPort(port string) string {
 	return strconv.Itoa(n + busOffset)
 }
 
+// nodes returns all nodes.
+func (c *Cluster) nodes() []*Server { return slices.Concat(c.Primaries, c.Replicas) }
+
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() (all []string) {
-	for _, s := range slices.Concat(c.Primaries, c.Replicas) {
+	for _, s := range c.nodes() {
 		all = append(all, s.Addr)
 	}
 	return all
@@ -78,8 +98,17 @@ func (c *Cluster) Addrs() (all []string) {
 // FailOver kills a primary, and returns when its replica has taken over.
 func (c *Cluster) FailOver(t testing.TB, primary int) {
 	t.Helper()
+	c.expectFailure(t)
 	c.Primaries[primary].Kill()
 	awaitRole(t, c.Replicas[primary], "master")
+}
+
+// expectFailure has replicas take over after nodeTimeout.
+func (c *Cluster) expectFailure(t testing.TB) {
+	t.Helper()
+	for _, s := range c.nodes() {
+		must(t, s, "CONFIG", "SET", "cluster-node-timeout", milliseconds(nodeTimeout))
+	}
 }
 
 // awaitRole waits until a server has a role: "master" or "slave", as Redis calls them.
@@ -93,16 +122,16 @@ func awaitRole(t testing.TB, s *Server, role string) {
 // await waits until ok returns true for every node.
 func (c *Cluster) await(t testing.TB, failure string, ok func(*Server) bool) {
 	t.Helper()
-	for _, s := range slices.Concat(c.Primaries, c.Replicas) {
+	for _, s := range c.nodes() {
 		eventually(t, failure, func() bool { return ok(s) })
 	}
 }
 
-// eventually fails the test if ok does not return true within half a minute.
+// eventually fails the test if ok does not return true within two minutes.
 func eventually(t testing.TB, failure string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > 30*time.Second {
+		if time.Since(start) > 2*time.Minute {
 			t.Fatal(failure)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 func (c *Cluster) CutOff(t testing.TB, primary int) {
 	t.Helper()
 	old := c.Primaries[primary]
+	c.expectFailure(t)
 	signal(t, old, syscall.SIGSTOP)
 	awaitRole(t, c.Replicas[primary], "master")
 	signal(t, old, syscall.SIGCONT)

@@ -101,7 +101,7 @@ func (s *Server) begin(t testing.TB) error {
 	s.done = make(chan struct{})
 	go func() { s.cmd.Wait(); close(s.done) }()
 	t.Cleanup(s.Kill)
-	for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-s.done:
 			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
@@ -133,7 +133,7 @@ func (s *Server) Do(args ...string) (string, error) {
 		}
 		s.nc, s.read = nc, bufio.NewReader(nc)
 	}
-	s.nc.SetDeadline(time.Now().Add(5 * time.Second))
+	s.nc.SetDeadline(time.Now().Add(patience))
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
 	for _, arg := range args {

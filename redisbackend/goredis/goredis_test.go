@@ -25,6 +25,9 @@ type silent struct{}
 // Printf implements the interface of redis.SetLogger.
 func (silent) Printf(context.Context, string, ...any) {}
 
+// patience is how long clients wait for a response: a busy machine may stop a server for seconds.
+const patience = time.Minute
+
 // conformance runs the suite. Each test has a prefix of its own.
 func conformance(t *testing.T, client redis.UniversalClient) {
 	t.Cleanup(func() { client.Close() })
@@ -50,28 +53,28 @@ func conformance(t *testing.T, client redis.UniversalClient) {
 
 //evidence:redis The conformance suite passes with go-redis, on a single server
 func TestBackendOnAServerConforms(t *testing.T) {
-	conformance(t, redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr}))
+	conformance(t, redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ReadTimeout: patience}))
 }
 
 //evidence:redis The conformance suite passes with go-redis, behind Sentinel
 func TestBackendBehindSentinelConforms(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
 	conformance(t, redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: redistest.SentinelName, SentinelAddrs: []string{sentinel.Addr},
+		MasterName: redistest.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ReadTimeout: patience,
 	}))
 }
 
 //evidence:redis The conformance suite passes with go-redis, on a cluster of six nodes
 func TestBackendOnAClusterConforms(t *testing.T) {
-	c := redistest.StartCluster(t, 3, time.Second)
-	conformance(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}))
+	c := redistest.StartCluster(t, 3)
+	conformance(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: patience}))
 }
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.
 //
 //evidence:redis go-redis: a failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
-	c := redistest.StartCluster(t, 3, time.Second)
+	c := redistest.StartCluster(t, 3)
 	fail := func() { c.FailOver(t, 0) }
 	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
 }

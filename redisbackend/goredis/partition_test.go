@@ -4,7 +4,6 @@ package goredis_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/redistest"
 )
@@ -14,7 +13,7 @@ import (
 //
 //evidence:redis go-redis: a primary of a cluster that is cut off and comes back allows few hits more than the limits
 func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
-	c := redistest.StartCluster(t, 3, time.Second)
+	c := redistest.StartCluster(t, 3)
 	fail := func() { c.CutOff(t, 0) }
 	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
 }
