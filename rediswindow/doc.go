@@ -56,10 +56,11 @@
 //	throttr:{h:<64 hexadecimal digits>}
 //
 // The text between the braces is the hash tag. Each field of the hash is a window. The name of
-// the field is the scale. The value is the count, the start, the last update and a random ID,
-// separated by spaces. The scale is in microseconds, the times in microseconds since 1970:
+// the field is the scale in microseconds. The value has 33 bytes: a byte 1, and then the count, the
+// start, the last update and a random ID as IEEE 754 doubles, little-endian. The times are in
+// microseconds since 1970. In Lua, and in Python:
 //
-//	60000000 → 3 1893456000000000 1893456012345678 4627519830275
+//	struct.unpack('<Bdddd', value)
 //
 // A window is active until start + scale. Expiry in Redis only frees memory: a hash expires one
 // second after the last end of its windows. The fields of windows that are over are removed with

@@ -7,28 +7,22 @@
 --
 -- Most hits are one, on a window that is active. So what opens windows comes after it, where it costs
 -- such a hit nothing.
-local call, format, match = redis.call, string.format, string.match
-local time, stamp = tonumber(ARGV[1]), ARGV[1]
+local time = tonumber(ARGV[1])
 if not time then
   local now = call('TIME')
-  time, stamp = now[1] * 1000000 + now[2], format('%s%06d', now[1], now[2])
+  time = now[1] * 1000000 + now[2]
 end
 
 -- add adds to the active window. It returns nothing if there is none.
 local function add(key, field, increment)
   local value = call('HGET', key, field)
   if not value then return end
-  local before, start, id = match(value, '^(%d+) (%-?%d+) %-?%d+ ?(%d*)$')
-  if not before then error('not a window: ' .. value) end
-  local began, count = tonumber(start), before + increment
-  if time >= began + field then return end
-  if count < 2147483648 then -- what %d can do on every system
-    value = format('%d %s %s %s', count, start, stamp, id)
-  else
-    value = format('%.0f %s %s %s', math.min(count, 9007199254740992), start, stamp, id)
-  end
-  call('HSET', key, field, value)
-  return tonumber(before), began, tonumber(id) or 0
+  local before, start, _, id = read(value)
+  if time >= start + field then return end
+  local count = before + increment
+  if count > most then count = most end
+  call('HSET', key, field, pack('<Bdddd', 1, count, start, time, id))
+  return before, start, id
 end
 
 if #KEYS == 1 then

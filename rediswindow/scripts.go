@@ -11,6 +11,8 @@ import (
 var (
 	//go:embed time.lua
 	timeLua string
+	//go:embed state.lua
+	stateLua string
 	//go:embed window.lua
 	windowLua string
 	//go:embed hit.lua
@@ -59,13 +61,13 @@ func newScript(source string) *script {
 }
 
 var (
-	hitScript    = newScript(hitLua + windowLua + openLua)
-	setScript    = newScript(timeLua + windowLua + setLua)
-	getScript    = newScript(timeLua + windowLua + getLua)
-	deleteScript = newScript(timeLua + windowLua + deleteLua)
+	hitScript    = newScript(stateLua + hitLua + windowLua + openLua)
+	setScript    = newScript(timeLua + stateLua + windowLua + setLua)
+	getScript    = newScript(timeLua + stateLua + windowLua + getLua)
+	deleteScript = newScript(timeLua + stateLua + windowLua + deleteLua)
 
-	takeScript     = newScript(timeLua + windowLua + takeLua)
-	giveBackScript = newScript(timeLua + windowLua + giveBackLua)
+	takeScript     = newScript(timeLua + stateLua + windowLua + takeLua)
+	giveBackScript = newScript(timeLua + stateLua + windowLua + giveBackLua)
 )
 
 // run runs a script on keys. It sends the digest, and sends the script only to a server that does

@@ -8,7 +8,7 @@ for i = 1, #KEYS do
   local w = windows[name(i)]
   if not w then
     w = {count = 0, taken = 0}
-    local value = redis.call('HGET', KEYS[i], ARGV[3 * i + 2])
+    local value = call('HGET', KEYS[i], ARGV[3 * i + 2])
     if value then
       local count, start, updated, id = parse(value, tonumber(ARGV[3 * i + 2]), time)
       if count then w.count, w.start, w.updated, w.id = count, start, updated, id end
@@ -29,13 +29,13 @@ for i = 1, #KEYS do
     if w.start then
       write(KEYS[i], field, w.count, w.start, time, w.id)
     else
-      w.start, w.id = open(KEYS[i], field, w.count, time, ARGV[2], ARGV[3], ARGV[4]), ARGV[4]
+      w.start, w.id = open(KEYS[i], field, w.count, time, ARGV[2], ARGV[3], ARGV[4]), tonumber(ARGV[4])
     end
     w.taken = 0
   end
   local at = 4 * i - 2
   if w.start then
-    result[at + 1], result[at + 2], result[at + 3], result[at + 4] = w.count, w.start, w.updated, tonumber(w.id) or 0
+    result[at + 1], result[at + 2], result[at + 3], result[at + 4] = w.count, w.start, w.updated, w.id
   else
     result[at + 1], result[at + 2], result[at + 3], result[at + 4] = -1, 0, 0, 0
   end

@@ -1,29 +1,23 @@
--- The common part of all scripts. The windows of a key are one hash. Each field is a window: its
--- name is the scale, its value is "<count> <start> <last update> <ID>". Times are in microseconds since
--- 1970. The ID is a random number, which is '' in windows of earlier versions.
-
--- The largest count: it exceeds every limit, and doubles are exact up to it.
-local most = 9007199254740992
+-- What all scripts share that open or look for windows. The windows of a key are one hash. Each field is
+-- a window: its name is the scale.
 
 -- parse returns count, start, last update and ID of a window, or nil if the window is not active.
 local function parse(value, scale, time)
-  local count, start, updated, id = string.match(value, '^(%d+) (-?%d+) (-?%d+) ?(%d*)$')
-  if not count then error('not a window: ' .. value) end
-  start = tonumber(start)
-  if time < start + scale then return tonumber(count), start, tonumber(updated), id end
+  local count, start, updated, id = read(value)
+  if time < start + scale then return count, start, updated, id end
 end
 
 -- prune removes windows that are over.
 local function prune(key, time)
-  local all = redis.call('HGETALL', key)
+  local all = call('HGETALL', key)
   for i = 1, #all, 2 do
-    if not parse(all[i + 1], tonumber(all[i]), time) then redis.call('HDEL', key, all[i]) end
+    if not parse(all[i + 1], tonumber(all[i]), time) then call('HDEL', key, all[i]) end
   end
 end
 
 local written -- whether write was called
 local function write(key, field, count, start, time, id)
-  redis.call('HSET', key, field, string.format('%.0f %.0f %.0f %s', count, start, time, id))
+  call('HSET', key, field, pack('<Bdddd', 1, count, start, time, id))
   written = true
 end
 
@@ -33,13 +27,13 @@ end
 local function open(key, field, count, time, aligned, grace, id)
   local scale, start = tonumber(field), time
   if aligned == '1' then start = time - time % scale end
-  local fields = redis.call('HLEN', key)
-  if fields >= 16 and bit.band(fields, fields - 1) == 0 and redis.call('HEXISTS', key, field) == 0 then
+  local fields = call('HLEN', key)
+  if fields >= 16 and bit.band(fields, fields - 1) == 0 and call('HEXISTS', key, field) == 0 then
     prune(key, time)
   end
   write(key, field, count, start, time, id)
   local left = math.ceil((start + scale - time) / 1000) + tonumber(grace)
-  if redis.call('PTTL', key) < left then redis.call('PEXPIRE', key, string.format('%.0f', left)) end
+  if call('PTTL', key) < left then call('PEXPIRE', key, string.format('%.0f', left)) end
   return start
 end
 
