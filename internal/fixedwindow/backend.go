@@ -97,7 +97,7 @@ type Backend[T codec.Value] struct {
 	group    *coalesce.Group
 	table    table[T]
 	layouts  layouts
-	links    []*links[T]         // those of each server
+	links    []links[T]          // those of each server
 	janitors []*janitor[T]       // one for each server
 	sweepers []*sweep.Sweeper[T] // one for each server, or none
 	ids      atomic.Int64        // the last ID of a window
@@ -119,7 +119,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
 		l := newLinks(s, o.Calls)
-		j := newJanitor(b, l.janitor, keys)
+		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.Go(j.run)
 		if o.WithoutSweeper {
@@ -284,7 +284,7 @@ func (b *Backend[T]) Close() {
 		last.Wait()
 		b.group.Close()
 		for _, ls := range b.links {
-			for l := range ls.all() {
+			for _, l := range ls {
 				l.close()
 			}
 		}
@@ -317,7 +317,7 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 // answered returns how many calls of all links have their replies.
 func (b *Backend[T]) answered() (n uint64) {
 	for _, ls := range b.links {
-		for l := range ls.all() {
+		for _, l := range ls {
 			n += l.answered.Load()
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"iter"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -45,58 +43,26 @@ func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
 	return &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
 }
 
-const (
-	// linkClasses is the number of classes of links for actions of hits and operations.
-	linkClasses = 11
-	// linksPerClass is the number of links of a class, over which keys are spread. With one, takes of
-	// many keys are slower, and with four, too: fewer requests share a write.
-	linksPerClass = 2
-)
+// linkClasses is the number of links for actions of hits and operations.
+const linkClasses = 11
 
-// links are the links to one server. An action that is late ends the connection of its link, and so
-// all that is under way on it. Actions share a link only if their guards differ by a factor of two at
-// most: so an action of a short scale ends nothing of a long one. What is taken is given back on the
-// connection on which it was counted, and so takes go out on these links, too.
-type links[T codec.Value] struct {
-	classes [linkClasses]linkClass[T]
-	janitor *link[T]
-}
+// links are the links to one server, of which the last one is the janitor's. An action that is late
+// ends the connection of its link, and so all that is under way on it. Actions share a link only if
+// their guards differ by a factor of two at most: so an action of a short scale ends nothing of a
+// long one. What is taken is given back on the connection on which it was counted, and so takes go
+// out on these links, too.
+type links[T codec.Value] [linkClasses + 1]*link[T]
 
-// linkClass is the links of guards of similar length.
-type linkClass[T codec.Value] [linksPerClass]*link[T]
-
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) *links[T] {
-	ls := &links[T]{janitor: newLink(s, calls)}
-	for i := range ls.classes {
-		for j := range ls.classes[i] {
-			ls.classes[i][j] = newLink(s, calls)
-		}
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T]) {
+	for i := range ls {
+		ls[i] = newLink(s, calls)
 	}
 	return ls
 }
 
-// of returns the class of a guard.
-func (ls *links[T]) of(guard time.Duration) *linkClass[T] {
-	return &ls.classes[min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses)-1]
-}
-
-// of returns the link of a key.
-func (c *linkClass[T]) of(key string) *link[T] {
-	return c[crc32.ChecksumIEEE([]byte(key))%linksPerClass]
-}
-
-// all returns all links.
-func (ls *links[T]) all() iter.Seq[*link[T]] {
-	return func(yield func(*link[T]) bool) {
-		for _, class := range ls.classes {
-			for _, l := range class {
-				if !yield(l) {
-					return
-				}
-			}
-		}
-		yield(ls.janitor)
-	}
+// of returns the link of a guard.
+func (ls *links[T]) of(guard time.Duration) *link[T] {
+	return ls[min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses)-1]
 }
 
 // connect returns the connection. It makes another one if the last one takes no more calls.

@@ -29,8 +29,7 @@ type slots[T codec.Value] struct {
 	records[T]
 	entry   *entry[T]
 	server  Server[T] // counts in known windows
-	links   *linkClass[T]
-	link    *link[T] // the one of links that lookups, actions and takes go out on
+	link    *link[T]
 	janitor *janitor[T]
 
 	// What Refresh has planned for the next Count. Calls of Refresh, Count and operations do not
@@ -57,11 +56,10 @@ type plan[T codec.Value] struct {
 }
 
 func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) *slots[T] {
-	links := b.links[server].of(l.Guard)
 	return &slots[T]{
 		known:   known[T]{backend: b, scale: l.Scale, guard: l.Guard, denialMemory: b.denialMemoryOf(l.Scale)},
 		records: records[T]{l, slotNames(&l.Bands, e.key)},
-		entry:   e, server: b.servers[server], links: links, link: links.of(e.key), janitor: b.janitors[server],
+		entry:   e, server: b.servers[server], link: b.links[server].of(l.Guard), janitor: b.janitors[server],
 	}
 }
 

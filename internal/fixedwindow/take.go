@@ -150,7 +150,7 @@ func (t *take[T]) fits() bool {
 
 // takesOf returns the takes of limits, of which some may have the same window. Their order is the
 // same for all clients: so of callers that want the same windows, one gets ahead of the others. It
-// is the order of servers and scales, so that takes with the same links follow each other.
+// is the order of servers and scales, so that takes with the same link follow each other.
 func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	for i, l := range limits {
 		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })

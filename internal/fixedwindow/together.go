@@ -13,8 +13,8 @@ import (
 // maxTogether bounds the takes that are made together, so that a call fits one read of a server.
 const maxTogether = 12
 
-// takeTogether makes takes of known windows with one call for each class of links, one after the
-// other. If one is refused, it gives back the others in the same way. If a window is known to have
+// takeTogether makes takes of known windows with one call for each link, one link after the other. If
+// one is refused, it gives back the others, with one call for each link. If a window is known to have
 // no room, it reads all of them, unless that was done not long ago.
 //
 // It is not done if a window is not known, if a hit or take on one of them is in flight, as others
@@ -88,11 +88,10 @@ func release[T codec.Value](takes []take[T]) {
 	}
 }
 
-// together returns how many of the takes are made with one call: those that have the links of the
-// first one. They go out on its link.
-func together[T codec.Value](takes []take[T]) int {
+// ofLink returns how many of the takes have the link of the first one.
+func ofLink[T codec.Value](takes []take[T]) int {
 	n := 1
-	for n < len(takes) && takes[n].slots.links == takes[0].slots.links {
+	for n < len(takes) && takes[n].slots.link == takes[0].slots.link {
 		n++
 	}
 	return n
@@ -109,10 +108,10 @@ func (b *Backend[T]) callFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
 	return cl
 }
 
-// readTogether reads the known windows, with one call for each class of links.
+// readTogether reads the known windows, with one call for each link.
 func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 	for len(takes) > 0 {
-		n := together(takes)
+		n := ofLink(takes)
 		part := takes[:n]
 		takes = takes[n:]
 		cl := b.callFor(part, conn.Interruptible)
@@ -142,13 +141,13 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
-		part = part[:together(part)]
+		part = part[:ofLink(part)]
 		lost, fit, sent, err := b.countOn(ctx, part)
 		if begun += len(part); !lost && fit && err == nil {
 			continue
 		}
 		for asked := takes[:begun]; len(asked) > 0; {
-			n := together(asked)
+			n := ofLink(asked)
 			b.giveBackTogether(context.WithoutCancel(ctx), asked[:n])
 			asked = asked[n:]
 		}
@@ -157,7 +156,7 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, 
 	return true, true, false, nil
 }
 
-// countOn makes the takes of windows with the same links. Lost says that a window was over by then, and
+// countOn makes the takes of windows with one link. Lost says that a window was over by then, and
 // fit that all takes are within their limits.
 func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, sent bool, err error) {
 	now := b.now()
@@ -196,10 +195,11 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	return lost, fit, sent, err
 }
 
-// giveBackTogether gives back what takes of windows with the same links have taken. What fails stays counted until the
+// giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
 // windows end.
 func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 	cl := b.callFor(part, conn.SingleRead)
+	var link *link[T]
 	var c *conn.Conn[T]
 	var deadline, by time.Time
 	for i := range part {
@@ -214,13 +214,13 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 		}
 		s.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})
 		deadline, by = earlier(deadline, s.Deadline(a)), earlier(by, a.By)
-		c = s.taken.conn
+		link, c = s.link, s.taken.conn
 	}
 	if c == nil {
 		b.calls.Put(cl)
 		return
 	}
-	if _, err := part[0].slots.link.doBy(ctx, c, cl, deadline, by); err != nil {
+	if _, err := link.doBy(ctx, c, cl, deadline, by); err != nil {
 		return
 	}
 	b.calls.Put(cl)

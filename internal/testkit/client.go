@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net"
 	"testing"
@@ -74,14 +73,6 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 		}
 	}
 	return allowed
-}
-
-// Warm hits keys of its own, so that the limiter has all of its connections for windows of a scale.
-func Warm(t *testing.T, l *throttr.RateLimit, scale time.Duration) {
-	t.Helper()
-	for i := range 8 {
-		Hits(t, l, 1, fmt.Sprint("warm ", i), scale, 1)
-	}
 }
 
 // Subscribe returns a subscription that is closed at the end of the test.

@@ -165,7 +165,7 @@ func testCutOpening(t *testing.T, c *mockserver.Cut) *connections {
 	var log history[uint16]
 	srv, conns := testkit.InMemory(t, mockserver.WithObserver(log.observe)), new(connections)
 	first := testkit.Limiter[uint16](t, srv)
-	testkit.Warm(t, first, time.Minute)
+	testkit.Hits(t, first, 1, "another", time.Minute, 10) // so that it has its connections
 	if c != nil {
 		srv.Cut(*c)
 	}

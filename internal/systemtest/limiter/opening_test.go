@@ -48,7 +48,7 @@ func TestWindowThatOpensLateIsFound(t *testing.T) {
 		var log history[uint16]
 		srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
 		late, other := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
-		testkit.Warm(t, late, time.Minute)
+		testkit.Hits(t, late, 1, "another", time.Minute, 1) // so that it has a connection for lookups
 		time.Sleep(time.Second)                             // for the sweepers
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "wiA:200ms:k", Delay: 700 * time.Millisecond, Times: 1})
 		start := time.Now()

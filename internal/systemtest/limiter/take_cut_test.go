@@ -48,7 +48,7 @@ func testCutGiveBacks[T codec.Value](t *testing.T, algorithm window.Algorithm) {
 	cutEverywhere(t, codec.Size[T](), func(t *testing.T, c *mockserver.Cut) *connections {
 		srv, conns := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), new(connections)
 		other := testkit.Limiter[T](t, srv, throttr.WithAlgorithm(algorithm))
-		testkit.Warm(t, other, cutScale)
+		testkit.Hits(t, other, 1, "another", cutScale, cutLimit) // so that it has its connections
 		if c != nil {
 			srv.Cut(*c)
 		}
