@@ -264,7 +264,7 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 					srv := testkit.InMemory(t)
 					client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1})))
 					limiter := throttr.NewRateLimit(client.Backend())
-					testkit.Warm(t, limiter, scale)
+					testkit.Hits(t, limiter, 1, "another", scale, 5)
 					time.Sleep(time.Second) // for the sweeper, which also makes QUERYs
 					require.Equal(t, hits, testkit.Hits(t, limiter, hits, "k", scale, 5))
 					other := testkit.Encode(t, codec.QueryResponse[uint16]{Found: true, Quota: 3, TTL: ttl})
@@ -287,7 +287,7 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := testkit.InMemory(t)
 			limiter := testkit.Limiter[uint16](t, srv)
-			testkit.Warm(t, limiter, scale)
+			testkit.Hits(t, limiter, 1, "another", scale, 5)
 			time.Sleep(time.Second) // for the sweeper, which also makes QUERYs
 			ttl := codec.TTL[uint16]{Amount: longest, Unit: codec.Seconds}
 			response := testkit.Encode(t, codec.QueryResponse[uint16]{Found: true, Quota: math.MaxUint16 - 3, TTL: ttl})
