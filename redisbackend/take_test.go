@@ -190,56 +190,6 @@ func TestTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
 	}
 }
 
-// Earlier versions have stored text, at first without an ID.
-func TestWindowsOfEarlierVersions(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
-	b := redisbackend.New(client)
-	start := time.Now().UnixMicro()
-	for name, test := range map[string]struct {
-		value string
-		id    int64
-	}{
-		"without ID": {fmt.Sprintf("3 %d %d", start, start), 0},
-		"with ID":    {fmt.Sprintf("3 %d %d 4627519830275", start, start), 4627519830275},
-		"33 bytes":   {fmt.Sprintf("3 %d %d 12", start, start/1e5), 12}, // as many as today
-	} {
-		if n := len(test.value); name == "33 bytes" && n != 33 {
-			t.Fatalf("%q has %d bytes", test.value, n)
-		}
-		redis(t, client, "HSET", "throttr:{k:"+name+"}", "3600000000", test.value)
-		for _, want := range []uint64{4, 5} {
-			w, err := b.Hit(t.Context(), name, time.Hour, 10, 1)
-			if err != nil || w.Count != want || w.ID != test.id {
-				t.Fatalf("%s: %+v, %v", name, w, err)
-			}
-		}
-		w, granted, err := b.Take(t.Context(), name, time.Hour, 10, 2)
-		if err != nil || !granted || w.Count != 7 || w.ID != test.id {
-			t.Fatalf("%s: %+v, %v, %v", name, w, granted, err)
-		}
-		if ok, err := b.GiveBack(t.Context(), name, time.Hour, w.ID, 2); ok != (test.id != 0) || err != nil {
-			t.Errorf("%s: %v, %v", name, ok, err)
-		}
-	}
-}
-
-func TestValuesThatAreNoWindows(t *testing.T) {
-	client := startServer(t).connect()
-	b := redisbackend.New(client)
-	for _, value := range []string{"", "text", "\x01", "\x02" + strings.Repeat("\x00", 32), "\x01" + strings.Repeat("\x00", 33)} {
-		redis(t, client, "HSET", "throttr:{k:k}", "3600000000", value)
-		for name, call := range map[string]func() error{
-			"Hit": func() error { _, err := b.Hit(t.Context(), "k", time.Hour, 10, 1); return err },
-			"Get": func() error { _, err := b.Get(t.Context(), "k", time.Hour); return err },
-		} {
-			if err := call(); err == nil || !strings.Contains(err.Error(), "not a window") {
-				t.Errorf("%s of %q returns %v", name, value, err)
-			}
-		}
-	}
-}
-
 //evidence:redis A take is one round trip
 func TestTakeIsOneRoundTrip(t *testing.T) {
 	client := startServer(t).connect()

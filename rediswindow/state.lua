@@ -13,7 +13,8 @@ local most = 9007199254740992
 local function read(value)
   if #value == 33 then
     local version, count, start, updated, id = unpack('<Bdddd', value)
-    if version == 1 then return count, start, updated, id end
+    local valid = count >= 0 and count <= most and start - start == 0 -- not NaN or infinite
+    if version == 1 and valid then return count, start, updated, id end
   end
   local count, start, updated, id = string.match(value, '^(%d+) (%-?%d+) (%-?%d+) ?(%d*)$')
   if not count then error('not a window: ' .. value) end

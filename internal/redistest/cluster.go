@@ -19,9 +19,9 @@ type Cluster struct {
 
 // How long a primary of a cluster must not respond before its replica takes over.
 const (
-	// nodeTimeout applies once the test has made a primary fail.
+	// nodeTimeout applies while a test makes a primary fail.
 	nodeTimeout = time.Second
-	// patience applies before that: nodes of a busy machine may not respond for seconds.
+	// patience applies otherwise: nodes of a busy machine may not respond for seconds.
 	patience = time.Minute
 )
 
@@ -98,16 +98,19 @@ func (c *Cluster) Addrs() (all []string) {
 // FailOver kills a primary, and returns when its replica has taken over.
 func (c *Cluster) FailOver(t testing.TB, primary int) {
 	t.Helper()
-	c.expectFailure(t)
-	c.Primaries[primary].Kill()
+	c.setTimeout(t, nodeTimeout, c.nodes())
+	killed := c.Primaries[primary]
+	killed.Kill()
 	awaitRole(t, c.Replicas[primary], "master")
+	others := slices.DeleteFunc(c.nodes(), func(s *Server) bool { return s == killed })
+	c.setTimeout(t, patience, others)
 }
 
-// expectFailure has replicas take over after nodeTimeout.
-func (c *Cluster) expectFailure(t testing.TB) {
+// setTimeout sets after how long nodes take another one for failed.
+func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Server) {
 	t.Helper()
-	for _, s := range c.nodes() {
-		must(t, s, "CONFIG", "SET", "cluster-node-timeout", milliseconds(nodeTimeout))
+	for _, s := range nodes {
+		must(t, s, "CONFIG", "SET", "cluster-node-timeout", milliseconds(d))
 	}
 }
 

@@ -12,11 +12,12 @@ import (
 func (c *Cluster) CutOff(t testing.TB, primary int) {
 	t.Helper()
 	old := c.Primaries[primary]
-	c.expectFailure(t)
+	c.setTimeout(t, nodeTimeout, c.nodes())
 	signal(t, old, syscall.SIGSTOP)
 	awaitRole(t, c.Replicas[primary], "master")
 	signal(t, old, syscall.SIGCONT)
 	awaitRole(t, old, "slave")
+	c.setTimeout(t, patience, c.nodes())
 }
 
 func signal(t testing.TB, s *Server, sig syscall.Signal) {
