@@ -21,7 +21,7 @@ local function add(key, field, increment)
   if time >= start + field then return end
   local count = before + increment
   if count > most then count = most end
-  call('HSET', key, field, pack('<Bdddd', 1, count, start, time, id))
+  call('HSET', key, field, packed(count, start, time, id))
   return before, start, id
 end
 

@@ -17,7 +17,7 @@ end
 
 local written -- whether write was called
 local function write(key, field, count, start, time, id)
-  call('HSET', key, field, pack('<Bdddd', 1, count, start, time, id))
+  call('HSET', key, field, packed(count, start, time, id))
   written = true
 end
 

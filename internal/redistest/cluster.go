@@ -17,13 +17,9 @@ type Cluster struct {
 	Primaries, Replicas []*Server
 }
 
-// How long a primary of a cluster must not respond before its replica takes over.
-const (
-	// nodeTimeout applies while a test makes a primary fail.
-	nodeTimeout = time.Second
-	// patience applies otherwise: nodes of a busy machine may not respond for seconds.
-	patience = time.Minute
-)
+// nodeTimeout is how long a primary of a cluster must not respond before its replica takes over, while a
+// test makes a primary fail. Otherwise it is patience.
+const nodeTimeout = time.Second
 
 // StartCluster starts a cluster that ends with the test.
 func StartCluster(t testing.TB, primaries int) *Cluster {

@@ -70,6 +70,9 @@ func start(t testing.TB, args func(port string) []string) *Server {
 	return nil
 }
 
+// patience is how long to wait for a server: one of a busy machine may not respond for seconds.
+const patience = time.Minute
+
 // freePort returns a port on which no program listens, and none on the port of a cluster's bus that
 // belongs to it.
 func freePort(t testing.TB) string {
