@@ -3,43 +3,37 @@ package window
 import (
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
-// The errors of backends. The errors that a backend returns match them. ErrScale and ErrRange are
-// mistakes in the program, and ErrClosed is its end, so no policy applies to them. ErrOverloaded is
-// a failure of the backend.
+// The errors of backends. The errors that a backend returns match them. ErrScale, ErrRange,
+// ErrUnsupported and ErrConfig are mistakes in the program, and ErrClosed is its end, so no policy
+// applies to them. The others are failures.
 var (
-	// ErrScale says that a scale is less than [MinScale]. See [CheckScale].
+	// ErrScale says that a scale is less than [MinScale].
 	ErrScale = errors.New("throttr: invalid scale")
-	// ErrRange says that a number is larger than a backend can store. See [RangeError].
+	// ErrRange says that a number is out of range. See [RangeError].
 	ErrRange = errors.New("throttr: number out of range")
+	// ErrUnsupported says that a backend does not have an algorithm or a method. It matches
+	// [errors.ErrUnsupported], but what an operating system calls unsupported does not match it: that
+	// is an outage.
+	ErrUnsupported = fmt.Errorf("throttr: %w", errors.ErrUnsupported)
+	// ErrConfig says that a configuration or a URL can't be used.
+	ErrConfig = errors.New("throttr: invalid configuration")
 	// ErrClosed says that a client or a backend has been closed.
 	ErrClosed = errors.New("throttr: closed")
 	// ErrOverloaded says that as many calls were waiting as may wait at a time. The call was not
 	// sent, or only by an earlier attempt.
 	ErrOverloaded = errors.New("throttr: too many calls are waiting")
+	// ErrFull says that a backend has as many keys as it may have. The call was not counted.
+	ErrFull = errors.New("throttr: too many keys")
+	// ErrUnavailable says that the store is away: it could not be reached, or did not respond.
+	ErrUnavailable = errors.New("throttr: the store is unavailable")
 )
 
-// MinScale is the shortest scale that a backend accepts.
-const MinScale = time.Millisecond
-
-// CheckScale returns an error that matches [ErrScale] if scale is less than [MinScale]. Such a
-// scale is a mistake: a scale of 60 is 60 ns, and limits nothing. Every method of a backend
-// that has a scale calls CheckScale first.
-func CheckScale(scale time.Duration) error {
-	if scale < MinScale {
-		return fmt.Errorf("%w: %v is less than %v; did you forget the unit?", ErrScale, scale, MinScale)
-	}
-	return nil
-}
-
-// RangeError is a scale, limit, increment or count that does not fit the value size of a
-// server, or is over a bound of the backend. It matches [ErrRange].
+// RangeError is a field of a limit, an n or a count that is out of range: it does not fit the value size
+// of a server, or is over a bound of the backend. It matches [ErrRange].
 type RangeError struct {
-	Field string // "scale", "limit", "increment" or "count"
+	Field string // "Name", "Max", "Scale", "Burst", "N" or "count"
 	Value string // the value that was given
 	Bound string // the values that are possible
 	Size  int    // the server's value size in bytes; 0 if the bound does not depend on it
@@ -60,10 +54,3 @@ func (e *RangeError) Error() string {
 
 // Unwrap returns [ErrRange].
 func (e *RangeError) Unwrap() error { return ErrRange }
-
-// MaxValue returns the largest value that fits in size bytes, which is 1, 2, 4 or 8.
-func MaxValue(size int) uint64 { return valuesize.Max(size) }
-
-// SmallestSize returns the smallest value size in bytes for which fits returns true, and 0
-// if there is none. It gives fits the [MaxValue] of each size. Use it for [RangeError.Needs].
-func SmallestSize(fits func(maxValue uint64) bool) int { return valuesize.Smallest(fits) }

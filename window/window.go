@@ -1,9 +1,8 @@
-// Package window defines the backend of a rate limiter, which keeps windows, and its errors.
-// A RateLimit of package throttr makes decisions with one. Client.Backend of package throttr
-// and package memory are backends. Package backendtest tests them.
+// Package window is for those who write a backend: what a limit, a take and a backend are, and the
+// errors that backends return. Programs that only limit need package throttr alone.
 //
-// To write a backend, implement [Backend] on a store that can add to a number and read it in
-// one step. Then run the conformance suite:
+// To write a backend, embed [Unimplemented] and write the methods of [Backend] on a store that can add
+// to a number and read it in one step. Then run the conformance suite:
 //
 //	func TestMyBackend(t *testing.T) {
 //		backendtest.Run(t, func(t *testing.T) backendtest.Subject {
@@ -20,163 +19,139 @@ import (
 	"time"
 )
 
-// Window describes a window. The zero Window means that there is no active window.
+// Window is the state of a window right after a call. The zero Window means that there is none.
 type Window struct {
-	Count     uint64        // the sum of the increments so far
+	// Count is what has been counted. With a rolling algorithm it is what still counts, rounded up.
+	Count     uint64
 	ExpiresAt time.Time     // when the window ends, by the backend's clock
 	Left      time.Duration // from now until ExpiresAt; positive while the window is active
-	StartedAt time.Time     // when it opened; zero if the backend does not store it
-	UpdatedAt time.Time     // when it was last added to; zero if the backend does not store it
-	// ID tells windows of a key and scale apart: Windows of one backend with the same ID, if it is
-	// not 0, describe the same window. 0 if the backend does not set it. See [Taker].
-	ID int64
-	// Refused says that the hit was refused and did not count: Count is without it. Only backends
-	// whose refused hits do not count set it: see [Algorithm], and package lease.
-	Refused bool
-	// RetryAfter is when a hit that was refused would be granted if nobody else hit meanwhile. Only
-	// algorithms set it for which that is not when the window ends; otherwise it is 0.
+	// RetryAfter is when a call that was refused would be granted if nobody else called; [Never] if
+	// waiting does not help. 0 means Left.
 	RetryAfter time.Duration
+	// ID tells windows of a key and limit apart, for GiveBack. It is 0 if the backend does not set it.
+	ID      int64
+	Refused bool // n was not counted
 }
 
-// Backend keeps windows. A window is identified by a key and a scale. The scale is the length
-// of the window. The same key with another scale is another window.
+// Traits is what a backend promises about a limit, beyond what all backends promise.
+type Traits struct {
+	MaxCount  uint64        // the largest Max, Burst, n and count; 0: no bound
+	Precision time.Duration // ExpiresAt may be so much too late
+}
+
+// Backend keeps windows. Authors embed [Unimplemented], wrappers the Backend that they wrap.
 //
-// Every backend satisfies the following, except that windows of rolling algorithms differ, see
-// [Algorithm.Rolling]:
-//   - A window is active from the time it opens until one scale later, exclusive. An aligned
-//     window (see [Algorithm]) is active until the next multiple of the scale.
-//   - An addition to a window that is not active opens a window with that count.
+// A window belongs to a key and to the Name, Scale and Algorithm of a [Limit]. Keys are any strings,
+// equal only if all bytes are. Another name, scale or algorithm is another window; another Max or Burst
+// is not. The Algorithm of a limit that a backend gets is never 0, and the limit has passed Check.
+//
+// Every backend satisfies the following. [Algorithm.Rolling] says what is different with rolling
+// algorithms.
+//   - A window is active from the time it opens until one scale later, exclusive; an aligned one until
+//     the next multiple of the scale. A call that counts opens a window if none is active.
 //   - The Window that a method returns describes the window right after the call.
-//   - No two concurrent calls that add to a window return the same Count: n callers that each add
-//     1 to a count of k get k+1, k+2, … k+n. Calls that add 0, and hits that are not counted, are
-//     excepted.
-//   - Counts do not wrap around.
-//   - All methods are safe for concurrent use.
-//   - A call returns soon after its ctx ends, with an error that matches the ctx's. If ctx has
-//     ended before the call, the call does nothing.
-//   - A key is any string, including the empty one. Keys are equal only if all bytes are.
-//   - A scale under 1 ms, or one that the backend can't keep, is refused with an error that
-//     matches [ErrScale], or is a [RangeError]. See [CheckScale].
-//   - A limit, increment or count that is too large for the backend is refused with an error
-//     that matches [ErrRange].
-//   - A call after the backend was closed fails with an error that matches [ErrClosed].
+//   - No two concurrent calls that count return the same Count: n hits of 1 on a count of k get
+//     k+1, k+2, … k+n. Counts do not wrap around.
+//   - A take is granted if the count, or 0 if there is no active window, is at most Max-n. Otherwise
+//     nothing changes, no window opens, and the Window is Refused.
+//   - Refused alone says whether n was counted. A backend that refuses hits, too, counts what it grants.
+//   - The ID of a Window of Hit, Take, TakeAll, Charge or Set is not 0, and stays the same as long as the
+//     window is active. Another window has another ID, even after a Reset at the same time.
+//   - What is given back is subtracted from the window that it was taken from, and never from another
+//     one. The window stays active, even with a count of 0.
+//   - All methods are safe for concurrent use. A call returns soon after its ctx ends, with an error that
+//     matches the ctx's. If ctx has ended before the call, the call does nothing.
+//   - Errors that match [ErrScale], [ErrRange] or [ErrUnsupported] are mistakes in the program, and
+//     [ErrClosed] is its end. Any other error is a failure of the store, to which a policy applies.
+//     Whether a call that failed was counted is unknown. A give-back is never repeated.
 //
-// The three errors are mistakes in the program, or its end. Any other error is a failure of the
-// backend, to which a policy of a RateLimit applies. Whether a hit was counted that returned an
-// error is unknown, unless the backend says otherwise.
+// The interface grows: later versions add methods. A backend that embeds Unimplemented returns
+// [ErrUnsupported] from them, and a wrapper that embeds a Backend passes them on unchanged. So a wrapper
+// that changes keys must be revised when a method is added. A generated mock fits when it is embedded
+// beside a struct that embeds Unimplemented.
 type Backend interface {
-	// Hit adds increment to the active window, or opens one. If the count is over limit
-	// already and the window is known to be active, it may return that count and not count
-	// the hit.
-	Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error)
-	// Inc adds increment to the active window, or opens one.
-	Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error)
-	// Get returns the active window, or the zero Window.
-	Get(ctx context.Context, key string, scale time.Duration) (Window, error)
-	// Set opens a window with the given count. It replaces the active one.
-	Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error)
-	// Reset ends the active window, if there is one.
-	Reset(ctx context.Context, key string, scale time.Duration) error
-	// Delete ends the active windows of a key that have one of the given scales, and returns
-	// how many there were. Without scales, it ends those of all scales that the backend
-	// knows.
+	// Check returns what the backend promises about a limit, or the error that every call with it
+	// returns: it matches [ErrScale], [ErrRange], or [ErrUnsupported] (the algorithm). It asks no
+	// server.
+	Check(l Limit) (Traits, error)
+	// Hit counts n, and then compares with the limit; beyond it, it need not count. With a rolling
+	// algorithm, it decides as Take.
+	Hit(ctx context.Context, key string, l Limit, n uint64) (Window, error)
+	// Take counts n if the count stays within the limit. Otherwise the Window is Refused.
+	Take(ctx context.Context, key string, l Limit, n uint64) (Window, error)
+	// Charge counts n, even beyond the limit. A count that would pass MaxCount stays there; a token
+	// bucket owes at most Burst more.
+	Charge(ctx context.Context, key string, l Limit, n uint64) (Window, error)
+	// Peek returns what Take would, and changes nothing. With an n of 0 it describes the window.
+	Peek(ctx context.Context, key string, l Limit, n uint64) (Window, error)
+	// Set opens a window with count n in place of the active one.
+	Set(ctx context.Context, key string, l Limit, n uint64) (Window, error)
+	// TakeAll makes all takes or none, and stores the states of their windows, Refused included, in
+	// windows, which has the length of takes. Takes of one count are one take of their sum, under the
+	// lowest Max and Burst. Of takes that are made at the same time, at least one is granted if each of
+	// them would be granted alone.
+	TakeAll(ctx context.Context, takes []Take, windows []Window) (granted bool, err error)
+	// GiveBack gives n back to the window with the ID. It returns false if that window has ended, or
+	// can't be told: then n stays counted.
+	GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (bool, error)
+	// Reset ends the window of a key and limit.
+	Reset(ctx context.Context, key string, l Limit) error
+	// Delete ends the windows of a key of the given scales, or of all, whatever their names and
+	// algorithms. It returns how many there were.
 	Delete(ctx context.Context, key string, scales ...time.Duration) (int, error)
+
+	unimplemented() // embed Unimplemented, or a Backend
 }
 
-// Algorithm is how hits are counted: when windows open and end, and whether refused hits count.
-// TokenBucket, Sliding and SlidingLog are rolling algorithms: see [Algorithm.Rolling].
-type Algorithm uint8
+// Unimplemented is to be embedded by backends. Its methods return [ErrUnsupported].
+type Unimplemented struct{}
 
-const (
-	// PerKey windows open with the key's first hit and end one scale later. From the start to
-	// the end of a window, at most limit hits are allowed. The windows of different keys end
-	// at different times. The default.
-	PerKey Algorithm = iota
-	// Aligned windows start at multiples of the scale since 1970 in UTC. For example, windows
-	// of an hour end on the hour, for all keys at once. Twice the limit may be allowed in a
-	// short time, if the key is hit just before and just after the end of a window.
-	Aligned
-	// TokenBucket refills continuously: it holds up to limit tokens, and gains limit tokens per
-	// scale. A hit takes as many tokens as its increment, or is refused if there are fewer, and
-	// then takes none. In any interval, at most limit + interval·limit/scale hits are allowed.
-	// If a call has another limit than the one before, the same part of the bucket is full.
-	TokenBucket
-	// Sliding estimates the hits of the last scale: those of the present aligned window, and those
-	// of the one before, weighted by how much of it lies in the last scale. A refused hit does not
-	// count. In one scale, up to twice the limit less one can be allowed in the worst case: with a
-	// limit of 100, 100 hits just before the end of an aligned window, and then 99 while their
-	// weight falls to 1.
-	Sliding
-	// SlidingLog remembers the time of every hit that was allowed. In any interval of one scale, at
-	// most limit hits are allowed. A refused hit does not count. It takes memory in proportion to
-	// the limit, which is at most 10,000 by default.
-	SlidingLog
-)
+var _ Backend = Unimplemented{}
 
-// String returns the algorithm's name.
-func (a Algorithm) String() string {
-	switch a {
-	case PerKey:
-		return "per-key fixed window"
-	case Aligned:
-		return "aligned fixed window"
-	case TokenBucket:
-		return "token bucket"
-	case Sliding:
-		return "sliding window"
-	case SlidingLog:
-		return "sliding log"
-	default:
-		return "unknown algorithm"
-	}
+// Check implements [Backend].
+func (Unimplemented) Check(Limit) (Traits, error) { return Traits{}, ErrUnsupported }
+
+// Hit implements [Backend].
+func (Unimplemented) Hit(context.Context, string, Limit, uint64) (Window, error) {
+	return Window{}, ErrUnsupported
 }
 
-// Rolling reports whether a is TokenBucket, Sliding or SlidingLog. These algorithms have no windows
-// that end at a time: room for hits comes back bit by bit. What [Backend] and [Taker] say about
-// windows applies to them as follows:
-//   - Hit decides like Take: it counts if the count stays within limit. Otherwise nothing changes,
-//     the Window has Refused set and the Count without the hit, and RetryAfter is when the same hit
-//     would be granted if nobody else hit. An increment over limit is never granted: RetryAfter is
-//     then Left, or the scale if the count is 0.
-//   - Count is rounded up to a whole number, so a hit of n is granted if Count is at most limit-n.
-//     It falls as time passes. Calls can return the same Count.
-//   - ExpiresAt is when the count is 0 if nobody hits: then there is no active window. Nothing
-//     opens a window with a count of 0, and one whose count falls to 0 ends.
-//   - StartedAt and UpdatedAt are zero. The ID that a take returns identifies the take, and not the
-//     window. The ID that other methods return identifies nothing.
-//   - Inc counts even beyond the limit. Set forgets what was counted, and counts hits now. A
-//     backend may store fewer than the given number, but not fewer than the limit, and one that
-//     needs the limit for what it stores may forget the hits of Inc and Set after a scale, if no
-//     hit or take has told it.
-//   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never
-//     what has come back by itself since. A token bucket may give less back, or return false, if
-//     other takes have been given back since the take.
-func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog }
-
-// Teller is a [Backend] that tells its algorithm. It is optional.
-type Teller interface {
-	// Algorithm returns the algorithm of all windows of the backend.
-	Algorithm() Algorithm
+// Take implements [Backend].
+func (Unimplemented) Take(context.Context, string, Limit, uint64) (Window, error) {
+	return Window{}, ErrUnsupported
 }
 
-// AlgorithmOf returns the algorithm of a backend. It is PerKey if the backend is no [Teller].
-func AlgorithmOf(b Backend) Algorithm {
-	if t, ok := b.(Teller); ok {
-		return t.Algorithm()
-	}
-	return PerKey
+// Charge implements [Backend].
+func (Unimplemented) Charge(context.Context, string, Limit, uint64) (Window, error) {
+	return Window{}, ErrUnsupported
 }
 
-// zeroUnix is the zero time.Time in seconds since 1970.
-const zeroUnix = -62135596800
-
-// Start returns when a window of the given scale that opens now starts.
-func (a Algorithm) Start(now time.Time, scale time.Duration) time.Time {
-	if a != Aligned {
-		return now
-	}
-	// Truncate counts from the zero time, so now is shifted by the difference between that
-	// and 1970. Unlike UnixNano, this works in any year.
-	shifted := time.Unix(now.Unix()+zeroUnix, int64(now.Nanosecond()))
-	return now.Add(shifted.Truncate(scale).Sub(shifted))
+// Peek implements [Backend].
+func (Unimplemented) Peek(context.Context, string, Limit, uint64) (Window, error) {
+	return Window{}, ErrUnsupported
 }
+
+// Set implements [Backend].
+func (Unimplemented) Set(context.Context, string, Limit, uint64) (Window, error) {
+	return Window{}, ErrUnsupported
+}
+
+// TakeAll implements [Backend].
+func (Unimplemented) TakeAll(context.Context, []Take, []Window) (bool, error) {
+	return false, ErrUnsupported
+}
+
+// GiveBack implements [Backend].
+func (Unimplemented) GiveBack(context.Context, string, Limit, uint64, int64) (bool, error) {
+	return false, ErrUnsupported
+}
+
+// Reset implements [Backend].
+func (Unimplemented) Reset(context.Context, string, Limit) error { return ErrUnsupported }
+
+// Delete implements [Backend].
+func (Unimplemented) Delete(context.Context, string, ...time.Duration) (int, error) {
+	return 0, ErrUnsupported
+}
+
+func (Unimplemented) unimplemented() {}

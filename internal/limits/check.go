@@ -1,0 +1,87 @@
+// Package limits has what the RateLimit and all backends share: which limits are valid, takes of one
+// count, and where aligned windows start.
+package limits
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// maxName is how many characters a name may have.
+const maxName = 64
+
+// Check returns the error of a limit that no backend can keep, or nil.
+func Check(l window.Limit) error {
+	if err := checkName(l.Name); err != nil {
+		return err
+	}
+	if err := CheckScale(l.Scale); err != nil {
+		return err
+	}
+	if err := CheckNumber("Max", l.Max); err != nil {
+		return err
+	}
+	switch {
+	case l.Algorithm == 0 || l.Algorithm > window.SlidingLog:
+		return fmt.Errorf("%v: %w", l.Algorithm, window.ErrUnsupported)
+	case l.Algorithm == window.TokenBucket:
+		return checkBurst(l)
+	case l.Burst != 0:
+		return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "0, as only a token bucket has a burst"}
+	}
+	return nil
+}
+
+// CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale].
+func CheckScale(scale time.Duration) error {
+	if scale < window.MinScale {
+		return fmt.Errorf("%w: %v is less than %v; did you forget the unit?", window.ErrScale, scale, window.MinScale)
+	}
+	return nil
+}
+
+// CheckNumber returns a RangeError if a number is over [window.Unlimited]: a negative one that was
+// converted.
+func CheckNumber(field string, n uint64) error {
+	if n <= window.Unlimited {
+		return nil
+	}
+	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: "at most 2^63-1; was a negative number converted?"}
+}
+
+func checkName(name string) error {
+	valid := len(name) <= maxName
+	for i := 0; valid && i < len(name); i++ {
+		valid = ' ' <= name[i] && name[i] <= '~'
+	}
+	if valid {
+		return nil
+	}
+	return &window.RangeError{Field: "Name", Value: fmt.Sprintf("%.*q", maxName, name), Bound: "at most 64 printable ASCII characters"}
+}
+
+// checkBurst returns an error if the time in which an empty bucket fills is no time.Duration.
+func checkBurst(l window.Limit) error {
+	if err := CheckNumber("Burst", l.Burst); err != nil || l.Burst == 0 || l.Max == 0 || l.Max == window.Unlimited {
+		return err
+	}
+	hi, lo := bits.Mul64(l.Burst, uint64(l.Scale))
+	if hi < l.Max {
+		if fill, _ := bits.Div64(hi, lo, l.Max); fill < uint64(window.Never) {
+			return nil
+		}
+	}
+	return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "so large that the bucket fills in 146 years"}
+}
+
+// Holds returns what a limit allows at once: Max, or what a token bucket holds.
+func Holds(l window.Limit) uint64 {
+	if l.Algorithm == window.TokenBucket && l.Burst != 0 {
+		return l.Burst
+	}
+	return l.Max
+}

@@ -1,0 +1,51 @@
+package limits
+
+import "github.com/throttr-go/throttr/window"
+
+// SameCount reports whether two takes are of one count.
+func SameCount(a, b *window.Take) bool {
+	return a.Limit.Scale == b.Limit.Scale && a.Limit.Algorithm == b.Limit.Algorithm && a.Key == b.Key && a.Limit.Name == b.Limit.Name
+}
+
+// Merge returns takes in which those of one count are one take of their sum, under the lowest Max and
+// Burst, and for each take its index there. If no two are of one count, it returns takes and nil. A sum
+// over [window.Unlimited], which no limit grants, is Unlimited+1.
+func Merge(takes []window.Take) (merged []window.Take, index []int) {
+	for i := 1; i < len(takes); i++ {
+		for j := range i {
+			if SameCount(&takes[i], &takes[j]) {
+				return merge(takes)
+			}
+		}
+	}
+	return takes, nil
+}
+
+func merge(takes []window.Take) (merged []window.Take, index []int) {
+	index = make([]int, len(takes))
+	for i := range takes {
+		t, at := &takes[i], 0
+		for at < len(merged) && !SameCount(t, &merged[at]) {
+			at++
+		}
+		index[i] = at
+		if at == len(merged) {
+			merged = append(merged, *t)
+			continue
+		}
+		m := &merged[at]
+		m.N = min(m.N+t.N, window.Unlimited+1)
+		if t.Limit.Algorithm == window.TokenBucket {
+			m.Limit.Burst = min(Holds(m.Limit), Holds(t.Limit))
+		}
+		m.Limit.Max = min(m.Limit.Max, t.Limit.Max)
+	}
+	return merged, index
+}
+
+// Spread stores the windows of merged takes in those of the takes that they were made of.
+func Spread(windows []window.Window, index []int, merged []window.Window) {
+	for i, at := range index {
+		windows[i] = merged[at]
+	}
+}

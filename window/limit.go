@@ -1,0 +1,59 @@
+package window
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+const (
+	// MinScale is the shortest scale. Shorter ones are a forgotten unit: a scale of 60 is 60 ns.
+	MinScale = time.Millisecond
+	// Unlimited as a Max: every take is granted at once, and never counted.
+	Unlimited uint64 = math.MaxInt64
+	// Never as a RetryAfter: waiting does not help. Adding it to a time does not overflow.
+	Never time.Duration = 1 << 62
+)
+
+// Limit is a rule: at most Max in a Scale. It has no key: one Limit is for any number of keys. A count
+// belongs to the key and the limit's Name, Scale and Algorithm, not to Max and Burst.
+type Limit struct {
+	// Name tells limits of one key apart, also in events and header fields: at most 64 printable ASCII
+	// characters.
+	Name      string
+	Max       uint64        // how much a window allows; what a token bucket gains per Scale; [Unlimited]
+	Scale     time.Duration // the length of the window, at least [MinScale]
+	Burst     uint64        // what a token bucket holds; 0: Max. Other algorithms refuse it.
+	Algorithm Algorithm     // 0: that of the RateLimit
+}
+
+// For returns the take of n for a key.
+func (l Limit) For(key string, n uint64) Take { return Take{Key: key, Limit: l, N: n} }
+
+// String formats the limit: "login: 5 in 1h0m0s, token bucket of 10".
+func (l Limit) String() string {
+	var s strings.Builder
+	if l.Name != "" {
+		s.WriteString(l.Name + ": ")
+	}
+	if l.Max == Unlimited {
+		s.WriteString("unlimited")
+	} else {
+		fmt.Fprintf(&s, "%d in %v", l.Max, l.Scale)
+	}
+	if l.Algorithm != 0 {
+		s.WriteString(", " + strings.ReplaceAll(l.Algorithm.String(), "-", " "))
+	}
+	if l.Burst != 0 {
+		fmt.Fprintf(&s, " of %d", l.Burst)
+	}
+	return s.String()
+}
+
+// Take is N of a Limit for a key.
+type Take struct {
+	Key   string
+	Limit Limit
+	N     uint64 // at least 1
+}

@@ -1,0 +1,42 @@
+package window
+
+import (
+	"context"
+
+	"github.com/throttr-go/throttr/internal/drivers"
+)
+
+// BackendCloser is what throttr.Open opens.
+type BackendCloser interface {
+	Backend
+	Ping(ctx context.Context) error // asks every store whether it is there
+	Stats() Stats                   // calls, errors, state of the store, by store: for logs and metrics
+	Close() error
+}
+
+// Stats is what a backend has done.
+type Stats struct {
+	Stores  []StoreStats
+	Windows int // how many windows this process remembers
+}
+
+// StoreStats is what a backend has done with one store.
+type StoreStats struct {
+	Name   string // host and port, or the path of a socket; "memory"
+	Calls  uint64 // of the backend
+	Errors uint64 // of these calls, mistakes in the program excepted
+	Err    error  // why the store is away, as of the last call or attempt; nil while it responds
+}
+
+// Register makes a backend available to throttr.Open under the scheme of a URL. Call it in init. It
+// panics if the scheme is taken. Every driver understands the parameter lazy=true: it then returns at
+// once, and calls fail with [ErrUnavailable] until the servers respond. No error contains the URL's
+// password. An unknown parameter is an error that matches [ErrConfig].
+func Register(scheme string, open func(ctx context.Context, url string) (BackendCloser, error)) {
+	if open == nil {
+		panic("window: Register: open is nil")
+	}
+	if !drivers.Add(scheme, open) {
+		panic("window: Register: the scheme " + scheme + " is taken")
+	}
+}
