@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/realclock"
 	"github.com/throttr-go/throttr/window"
 )
@@ -31,29 +31,52 @@ import (
 //
 // All other errors but [ErrScale] and [errors.ErrUnsupported] are a [*RequestError], which says whether the hit may have
 // been counted.
-type ServerBackend[T codec.Value] struct {
-	client      *Client[T]
-	windows     *fixedwindow.Backend[T]
+type ServerBackend struct {
+	window.Unimplemented
+	windows serverWindows
+	servers []serverCalls
+	pick    func(key string) int            // the server of a key
+	ping    func(ctx context.Context) error // asks all servers
+
+	deregister  func() // the client need not end the backend any more
 	forgetClock func() // the backend does not read the real clock any more
 	closing     atomic.Bool
 	ended       chan struct{} // closed when Close is done
 }
 
-var (
-	_ Backend        = (*ServerBackend[uint64])(nil)
-	_ window.Checker = (*ServerBackend[uint64])(nil)
-	_ window.Peeker  = (*ServerBackend[uint64])(nil)
-)
+var _ window.BackendCloser = (*ServerBackend)(nil)
+
+// serverCalls counts the calls of one server.
+type serverCalls struct {
+	name       string       // as in Config.Servers
+	away       func() error // why there is no connection
+	all, erred atomic.Uint64
+}
+
+// serverWindows is a [fixedwindow.Backend] of any value size. Sent says whether a call that failed may have
+// been executed.
+type serverWindows interface {
+	Check(l Limit) (window.Traits, error)
+	Hit(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+	Take(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+	Charge(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+	Peek(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+	Set(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+	TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted, sent bool, err error)
+	GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (given, sent bool, err error)
+	Reset(ctx context.Context, key string, l Limit) (sent bool, err error)
+	Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error)
+	Stats() fixedwindow.Stats
+	Close()
+}
 
 // defaultMaxWindows is how many windows a backend remembers.
 const defaultMaxWindows = 1 << 18
 
 type backendOptions struct {
-	now               func() time.Time
-	algorithm         window.Algorithm
-	maxWindows        int
-	denialMemory      time.Duration
-	withoutCoalescing bool
+	now          func() time.Time
+	maxWindows   int
+	denialMemory time.Duration
 }
 
 // BackendOption changes how [Client.Backend] works.
@@ -70,25 +93,6 @@ func WithClock(now func() time.Time) BackendOption {
 	return func(o *backendOptions) { o.now = now }
 }
 
-// WithAlgorithm sets how hits are counted: [window.PerKey], [window.Aligned] or [window.Sliding]. With
-// the others, every call fails with an error that matches [errors.ErrUnsupported], and so does Check.
-//
-// Aligned and sliding windows end by the clock of each client: the clocks must differ by less than a
-// scale. Each aligned window costs the server an INSERT, which is slow (H7), and so does each part of a
-// sliding one, which is an aligned window, too. If the clocks differ by more than half a scale, or by
-// more than 5 s, a sliding window may miss some of the hits of the window before. All clients must use
-// the same algorithm. Default: [window.PerKey].
-func WithAlgorithm(a window.Algorithm) BackendOption {
-	return func(o *backendOptions) { o.algorithm = a }
-}
-
-// WithoutCoalescing makes each hit a request of its own. By default, hits on a window that
-// come while a request for it is under way wait and share the next one: a hot key then costs
-// a server one request for many hits. Counts are exact either way.
-func WithoutCoalescing() BackendOption {
-	return func(o *backendOptions) { o.withoutCoalescing = true }
-}
-
 // WithDenialMemory bounds for how long hits on a full window are denied without asking the
 // server, and so how late a Set or Reset by another client takes effect: until d after the
 // server was last asked, and never beyond the end of the window. If d is less than 0, every
@@ -101,7 +105,7 @@ func WithDenialMemory(d time.Duration) BackendOption {
 // the keys whose records it has yet to remove. To remember another window, the backend picks a few
 // windows at random and forgets one of them, preferably one that is over. The next hit on a window
 // that was forgotten can take one more round trip. If there are too many keys with records to remove,
-// no window is opened for a further key, and the hit fails with [ErrTooManyWindows]. Default, and
+// no window is opened for a further key, and the hit fails with [ErrFull]. Default, and
 // with n below 1: 262144.
 func WithMaxWindows(n int) BackendOption {
 	return func(o *backendOptions) { o.maxWindows = n }
@@ -126,7 +130,7 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // Backend returns a [Backend] for [NewRateLimit] that keeps its windows on the client's
 // servers. One per client is enough, for all its keys and scales. Close it, or the client. It
 // panics if an option is nil.
-func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
+func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 	o := backendOptionsOf("Client.Backend", opts)
 	forgetClock := func() {}
 	if o.now == nil {
@@ -137,12 +141,19 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
-	b := &ServerBackend[T]{client: c, forgetClock: forgetClock, ended: make(chan struct{}), windows: fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls,
-		Now: o.now, Algorithm: o.algorithm,
-		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxWaiting, MaxInFlight: c.cfg.MaxInFlight,
-		DenialMemory: o.denialMemory, WithoutCoalescing: o.withoutCoalescing,
-	})}
+	b := &ServerBackend{
+		windows: fixedwindow.New(fixedwindow.Options[T]{
+			Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls, Now: o.now,
+			MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
+			DenialMemory: o.denialMemory,
+		}),
+		servers: make([]serverCalls, len(servers)), pick: c.servers.ring.Pick, ping: c.ping,
+		forgetClock: forgetClock, ended: make(chan struct{}),
+	}
+	for i, one := range c.servers.all {
+		b.servers[i].name, b.servers[i].away = one.name, func() error { return one.pool.Stats().Err }
+	}
+	b.deregister = func() { c.deregister(b) }
 	if !c.register(b) { // the client is closed
 		b.windows.Close()
 		forgetClock()
@@ -156,21 +167,20 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend[T] {
 // count in them. Close takes 4 s at most: up to 1 s for windows to end and up to 3 s to remove
 // records, even if a server does not respond. The client stays open. Close always returns nil, and
 // can be called more than once.
-func (b *ServerBackend[T]) Close() error {
+func (b *ServerBackend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
 		b.forgetClock()
-		b.client.deregister(b) // not before: until now, Client.Close waits for b
+		b.deregister() // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}
 	<-b.ended
 	return nil
 }
 
-// BackendStats is what a [ServerBackend] remembers and has done.
-type BackendStats struct {
-	Windows int // windows, open ones and some that are over
-	Records int // keys, each with a scale, whose records the backend has yet to remove
+// RecordStats is what a [ServerBackend] has to do with the records on its servers.
+type RecordStats struct {
+	Records int // keys, each with a limit, whose records the backend has yet to remove
 
 	// Every backend has a sweeper for each server, which removes the records of clients that
 	// have died. Of the sweepers of all clients, one at a time is at work.
@@ -179,127 +189,108 @@ type BackendStats struct {
 	Foreign int    // records of other programs that its last sweeps have found, up to 256 per server
 }
 
-// Stats returns what the backend remembers and has done. See [WithMaxWindows] for the bounds.
-func (b *ServerBackend[T]) Stats() BackendStats { return BackendStats(b.windows.Stats()) }
+// Records returns what the backend has to do with the records on its servers.
+func (b *ServerBackend) Records() RecordStats {
+	s := b.windows.Stats()
+	return RecordStats{Records: s.Records, Sweeps: s.Sweeps, Orphans: s.Orphans, Foreign: s.Foreign}
+}
+
+// Stats implements [window.BackendCloser]. See [WithMaxWindows] for the bound of windows.
+func (b *ServerBackend) Stats() window.Stats {
+	s := window.Stats{Windows: b.windows.Stats().Windows}
+	for i := range b.servers {
+		one := &b.servers[i]
+		s.Stores = append(s.Stores, window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: one.away()})
+	}
+	return s
+}
+
+// Ping implements [window.BackendCloser]: it sends each server a QUERY.
+func (b *ServerBackend) Ping(ctx context.Context) error { return b.ping(ctx) }
+
+// Check implements [Backend]. It assumes that a scale which needs a parked server has one.
+func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
+	if err := limits.Check(l); err != nil {
+		return window.Traits{}, err
+	}
+	return b.windows.Check(l)
+}
 
 // Hit implements [Backend].
-func (b *ServerBackend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (Window, error) {
-	w, sent, err := b.windows.Hit(ctx, key, scale, limit, increment)
-	if err != nil {
-		return Window{}, b.failed("hit", key, sent, err)
-	}
-	return w, nil
+func (b *ServerBackend) Hit(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
+	w, sent, err := b.windows.Hit(ctx, key, l, n)
+	return w, b.after("hit", key, sent, err)
 }
 
-// Inc implements [Backend].
-func (b *ServerBackend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (Window, error) {
-	w, sent, err := b.windows.Inc(ctx, key, scale, increment)
-	if err != nil {
-		return Window{}, b.failed("inc", key, sent, err)
-	}
-	return w, nil
+// Take implements [Backend]. It takes one round trip if the window is known. If its count may not be
+// within the limit, it is read first.
+func (b *ServerBackend) Take(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
+	w, sent, err := b.windows.Take(ctx, key, l, n)
+	return w, b.after("take", key, sent, err)
 }
 
-// Get implements [Backend].
-func (b *ServerBackend[T]) Get(ctx context.Context, key string, scale time.Duration) (Window, error) {
-	w, sent, err := b.windows.Get(ctx, key, scale)
-	if err != nil {
-		return Window{}, b.failed("get", key, sent, err)
-	}
-	return w, nil
+// Charge implements [Backend].
+func (b *ServerBackend) Charge(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
+	w, sent, err := b.windows.Charge(ctx, key, l, n)
+	return w, b.after("charge", key, sent, err)
+}
+
+// Peek implements [Backend].
+func (b *ServerBackend) Peek(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
+	w, sent, err := b.windows.Peek(ctx, key, l, n)
+	return w, b.after("peek", key, sent, err)
 }
 
 // Set implements [Backend].
-func (b *ServerBackend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (Window, error) {
-	w, sent, err := b.windows.Set(ctx, key, scale, count)
-	if err != nil {
-		return Window{}, b.failed("set", key, sent, err)
+func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
+	w, sent, err := b.windows.Set(ctx, key, l, n)
+	return w, b.after("set", key, sent, err)
+}
+
+// TakeAll implements [Backend]. If all windows are known and their scales are at least 2 s, it takes one
+// round trip for each server that is asked. If a take is refused, it gives back the others, as GiveBack
+// does.
+func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
+	granted, sent, err := b.windows.TakeAll(ctx, takes, windows)
+	if len(takes) == 0 {
+		return granted, err
 	}
-	return w, nil
+	return granted, b.after("take", takes[0].Key, sent, err)
+}
+
+// GiveBack implements [Backend]. It subtracts n only if the window is certainly the one that was taken
+// from, because the records of a window are used again for later ones. Otherwise n stays counted until the
+// window ends. That happens if the connection of the take has ended, and, if the unit of the TTL is coarse,
+// such as a minute, half a scale or a second after the take. See docs/reservations.md.
+func (b *ServerBackend) GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (bool, error) {
+	given, sent, err := b.windows.GiveBack(ctx, key, l, n, id)
+	return given, b.after("give back", key, sent, err)
 }
 
 // Reset implements [Backend].
-func (b *ServerBackend[T]) Reset(ctx context.Context, key string, scale time.Duration) error {
-	if sent, err := b.windows.Reset(ctx, key, scale); err != nil {
-		return b.failed("reset", key, sent, err)
-	}
-	return nil
+func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
+	sent, err := b.windows.Reset(ctx, key, l)
+	return b.after("reset", key, sent, err)
 }
 
-// Delete implements [Backend]. Without scales, it ends the key's windows of those scales
-// that the backend remembers: a server can't list the others cheaply.
-func (b *ServerBackend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
+// Delete implements [Backend]. Without scales, it ends the key's windows of those scales that the backend
+// remembers, and with scales those of the names and algorithms that it remembers, and of no name: a server
+// can't list the others cheaply.
+func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, sent, err := b.windows.Delete(ctx, key, scales...)
-	if err != nil {
-		return n, b.failed("delete", key, sent, err)
+	return n, b.after("delete", key, sent, err)
+}
+
+// after counts a call that has ended, and returns its error: a RequestError, unless err is nil or the error
+// of an argument.
+func (b *ServerBackend) after(call, key string, sent bool, err error) error {
+	server := &b.servers[b.pick(key)]
+	server.all.Add(1)
+	if err == nil || errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, ErrUnsupported) {
+		return err
 	}
-	return n, nil
-}
-
-// Algorithm implements [window.Teller].
-func (b *ServerBackend[T]) Algorithm() window.Algorithm { return b.windows.Algorithm() }
-
-// Check implements [window.Checker]. It assumes that a scale which needs a parked server has one.
-func (b *ServerBackend[T]) Check(scale time.Duration, limit uint64) error {
-	return b.windows.Check(scale, limit)
-}
-
-// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: the
-// unit in which servers store the time that is left, and for takes also the time that the call
-// took. It is 0 if windows are aligned, and for scales that can't be kept. See package lease.
-func (b *ServerBackend[T]) Precision(scale time.Duration) time.Duration {
-	return b.windows.Precision(scale)
-}
-
-// Take implements [window.Taker]. A take takes one round trip if the window is known. If its count
-// may not be within the limit, it is read first.
-func (b *ServerBackend[T]) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w Window, granted bool, err error) {
-	w, granted, sent, err := b.windows.Take(ctx, key, scale, limit, n)
-	if err != nil {
-		return Window{}, false, b.failed("take", key, sent, err)
-	}
-	return w, granted, nil
-}
-
-// Peek implements [window.Peeker].
-func (b *ServerBackend[T]) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (Window, error) {
-	w, sent, err := b.windows.Peek(ctx, key, scale, limit, n)
-	if err != nil {
-		return Window{}, b.failed("peek", key, sent, err)
-	}
-	return w, nil
-}
-
-// TakeAll implements [window.Taker]. If all windows are known and their scales are at least 2 s, it
-// takes one round trip for each server that is asked. If a take is refused, it gives back the others,
-// as GiveBack does.
-func (b *ServerBackend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []Window) (granted bool, err error) {
-	granted, sent, err := b.windows.TakeAll(ctx, limits, windows)
-	if err != nil {
-		return false, b.failed("take", limits[0].Key, sent, err)
-	}
-	return granted, nil
-}
-
-// GiveBack implements [window.Taker]. It subtracts n only if the window is certainly the one that
-// was taken from, because the records of a window are used again for later ones. Otherwise n stays
-// counted until the window ends. That happens if the connection of the take has ended, and, if the
-// unit of the TTL is coarse, such as a minute, half a scale or a second after the take. See
-// docs/reservations.md.
-func (b *ServerBackend[T]) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
-	given, sent, err := b.windows.GiveBack(ctx, key, scale, id, n)
-	if err != nil {
-		return false, b.failed("give back", key, sent, err)
-	}
-	return given, nil
-}
-
-// failed returns the error of a call: a RequestError, unless it is the error of an argument.
-func (b *ServerBackend[T]) failed(call, key string, sent bool, err error) error {
-	if errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, errors.ErrUnsupported) {
-		return callError(call, key, err)
-	}
-	failed := requestError(b.client.servers.of(key).name, 0, sent, err)
+	server.erred.Add(1)
+	failed := requestError(server.name, 0, sent, err)
 	failed.Call, failed.Key = call, key
 	return failed
 }

@@ -43,11 +43,11 @@ type Client[T codec.Value] struct {
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
-	backends map[*ServerBackend[T]]struct{}
+	backends map[*ServerBackend]struct{}
 }
 
 // Connect makes a client and a first connection to each server of cfg. It panics if ctx is
-// nil. With Config.LazyConnect it does not need the servers, and does not fail if ctx ends.
+// nil. With Config.Lazy it does not need the servers, and does not fail if ctx ends.
 //
 // Errors match [ErrConfig] or [ErrConnect]. The error of a server whose values are not of
 // type T is also a [*ValueSizeError].
@@ -63,7 +63,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.LazyConnect {
+	if cfg.Lazy {
 		c.servers.start(ctx)
 		return c, nil
 	}
@@ -76,7 +76,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 
 // newClient makes a client without a connection. The Config has its defaults.
 func newClient[T codec.Value](cfg Config) (*Client[T], error) {
-	c := &Client[T]{cfg: cfg, ended: make(chan struct{}), backends: make(map[*ServerBackend[T]]struct{})}
+	c := &Client[T]{cfg: cfg, ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{})}
 	var err error
 	c.servers, err = newServers(cfg, &c.calls)
 	return c, err
@@ -104,7 +104,7 @@ func (c *Client[T]) Close() error {
 }
 
 // register has Close end b. It returns false if the client is closed already.
-func (c *Client[T]) register(b *ServerBackend[T]) bool {
+func (c *Client[T]) register(b *ServerBackend) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -114,11 +114,24 @@ func (c *Client[T]) register(b *ServerBackend[T]) bool {
 }
 
 // deregister undoes register.
-func (c *Client[T]) deregister(b *ServerBackend[T]) {
+func (c *Client[T]) deregister(b *ServerBackend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.backends, b)
 }
+
+// ping sends each server a QUERY.
+func (c *Client[T]) ping(ctx context.Context) error {
+	_, err := each(c.servers.all, func(s *server[T]) ([]struct{}, error) {
+		call := c.newCall(pingKey)
+		_, err := c.ask(ctx, s, call, codec.OpQuery, conn.Add(call, codec.Query{Key: call.Key}))
+		return nil, err
+	})
+	return err
+}
+
+// pingKey is a key that nobody uses.
+const pingKey = "throttr:ping"
 
 // Insert creates a counter that starts with quota. It returns false if the key exists. A key
 // that has expired in the last 10 s still exists (H1 in docs/protocol.md). On a server that is

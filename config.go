@@ -19,8 +19,8 @@ const DefaultServer = "127.0.0.1:9000"
 // 1024 that it has not sent yet (H4).
 const maxInFlight = conn.MaxOutstanding - 1
 
-// minMaxAnswer is the smallest Config.MaxAnswer: room for any frame with a bound of its own.
-const minMaxAnswer = 16 << 10
+// minMaxResponse is the smallest Config.MaxResponse: room for any frame with a bound of its own.
+const minMaxResponse = 16 << 10
 
 // Config says which servers a client uses, and how. The zero value works: every
 // field has a default.
@@ -36,23 +36,23 @@ type Config struct {
 	// MaxInFlight is the number of requests per connection that may be in flight, 1 to
 	// 1023. Default: 512.
 	MaxInFlight int
-	// FenceEvery is the number of requests on a connection after which a canary request
+	// CanaryEvery is the number of requests on a connection after which a canary request
 	// is sent: a WHOAMI, whose response is known. A wrong response shows that responses were
 	// lost or duplicated on the way, so that later ones would go to the wrong callers; the
 	// connection then ends with ErrProtocol. Use it only with servers that know WHOAMI, which
 	// are those of protocol 7.3.2: another server stalls every connection (H6). A few hundred
 	// costs next to nothing. Default, 0: never.
-	FenceEvery int
-	// MaxWaiting is the number of requests per connection that may wait to be sent, of
+	CanaryEvery int
+	// MaxQueued is the number of requests per connection that may wait to be sent, of
 	// callers per server that may wait for a connection, and of hits on one window that may
 	// wait for the server. One more fails with ErrOverloaded. Default: 65536.
-	MaxWaiting int
-	// MaxAnswer is the number of bytes that are kept of a response without a bound of its
+	MaxQueued int
+	// MaxResponse is the number of bytes that are kept of a response without a bound of its
 	// own, 16384 to 2^30: the whole response to Channel, of 9 bytes and 40 for each
 	// subscription, and a fragment of the responses to List, KeyStats, Connections and
 	// Channels, which real servers keep under 24 KiB. More is an error that matches
 	// ErrProtocol. The decoded entries can take up to 8 times as many bytes. Default: 4 MiB.
-	MaxAnswer int
+	MaxResponse int
 	// MaxRetries is how often a request is sent again if it was certainly not executed, or
 	// only reads. Any other request is never repeated. Negative: never. Default: 2.
 	MaxRetries int
@@ -74,12 +74,12 @@ type Config struct {
 	// how long they were idle. An idle connection is sent a QUERY. Default: 30 s.
 	HealthInterval time.Duration
 
-	// RetryPause is the first pause before a server that could not be reached is tried
+	// MinBackoff is the first pause before a server that could not be reached is tried
 	// again, in the background. Until it is back, requests to it fail at once with
 	// ErrUnavailable. Each pause is twice as long as the one before. Default: 100 ms.
-	RetryPause time.Duration
-	// MaxRetryPause bounds these pauses. Default: 5 s.
-	MaxRetryPause time.Duration
+	MinBackoff time.Duration
+	// MaxBackoff bounds these pauses. Default: 5 s.
+	MaxBackoff time.Duration
 
 	// Parking says whether servers are parked, so that no record expires there, which could
 	// lock them up (H12). Default: ParkingAutomatic.
@@ -92,16 +92,16 @@ type Config struct {
 	//   - a sweep has removed records of dead clients (info), has failed (warn), or had
 	//     nothing to do (debug)
 	//
-	// [LogTo] logs decisions. Default: nothing is logged.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 
-	// LazyConnect makes Connect and Open succeed although servers can't be reached. Requests to
+	// Lazy makes Connect and Open succeed although servers can't be reached. Requests to
 	// such a server fail at once with ErrUnavailable, so that the policy or fallback of a
 	// RateLimit decides. The server is tried in the background, at least twice a second, and
 	// used as soon as it responds. Connect waits for the first attempts, half a second at most.
 	// If a server has another value size, every request to it fails with
 	// ErrValueSizeMismatch, to which no policy applies. Default: servers must be there.
-	LazyConnect bool
+	Lazy bool
 
 	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
 	// a net.Dialer.
@@ -139,9 +139,9 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"MaxConns", &c.MaxConns, 4, 1, 1 << 10, false},
 		{"MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight, false},
-		{"FenceEvery", &c.FenceEvery, 0, 0, 1 << 30, false},
-		{"MaxWaiting", &c.MaxWaiting, 1 << 16, 1, 1 << 24, false},
-		{"MaxAnswer", &c.MaxAnswer, 4 << 20, minMaxAnswer, 1 << 30, false},
+		{"CanaryEvery", &c.CanaryEvery, 0, 0, 1 << 30, false},
+		{"MaxQueued", &c.MaxQueued, 1 << 16, 1, 1 << 24, false},
+		{"MaxResponse", &c.MaxResponse, 4 << 20, minMaxResponse, 1 << 30, false},
 		{"MaxRetries", &c.MaxRetries, 2, 1, 100, true},
 	} {
 		if *f.value == 0 {
@@ -165,8 +165,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxConnAge", &c.MaxConnAge, time.Hour, true},
 		{"MaxConnIdle", &c.MaxConnIdle, 5 * time.Minute, true},
 		{"HealthInterval", &c.HealthInterval, 30 * time.Second, false},
-		{"RetryPause", &c.RetryPause, 100 * time.Millisecond, false},
-		{"MaxRetryPause", &c.MaxRetryPause, 5 * time.Second, false},
+		{"MinBackoff", &c.MinBackoff, 100 * time.Millisecond, false},
+		{"MaxBackoff", &c.MaxBackoff, 5 * time.Second, false},
 	} {
 		if *f.value == 0 {
 			*f.value = f.def
@@ -199,24 +199,4 @@ func parseAddress(s string) (dial.Address, error) {
 		err = fmt.Errorf("%w: Servers: %w", ErrConfig, err)
 	}
 	return a, err
-}
-
-// ProbeValueSize asks the server at addr, an element of Config.Servers, for its value size:
-// 1, 2, 4 or 8 bytes. Of cfg, it uses only Dial, TLS and ConnectTimeout. It is for programs
-// that choose their value type at run time; [Connect] checks the size by itself. Errors match
-// [ErrConnect] or [ErrConfig]. It panics if ctx is nil.
-func ProbeValueSize(ctx context.Context, cfg Config, addr string) (int, error) {
-	if ctx == nil {
-		panic("throttr: ProbeValueSize: ctx is nil")
-	}
-	cfg.Servers = []string{addr}
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return 0, err
-	}
-	address, err := parseAddress(addr)
-	if err != nil {
-		return 0, err
-	}
-	return dial.ProbeSize(ctx, cfg.dialer(), addr, address)
 }

@@ -21,16 +21,23 @@ var (
 	// ErrClosed says that the client or the backend has been closed.
 	ErrClosed = window.ErrClosed
 	// ErrConfig says that a Config, an option or a URL can't be used.
-	ErrConfig = errors.New("throttr: invalid configuration")
+	ErrConfig = window.ErrConfig
+	// ErrScale says that a scale is not one that a backend accepts: it is less than 1 ms, or the
+	// backend can't store windows of it.
+	ErrScale = window.ErrScale
+	// ErrUnsupported says that a backend does not have an algorithm or a method. It matches
+	// [errors.ErrUnsupported].
+	ErrUnsupported = window.ErrUnsupported
 	// ErrConnect says that no connection to a server could be made.
 	ErrConnect = dial.ErrConnect
 	// ErrValueSizeMismatch says that a server's value size is not the client's. Nothing but
 	// the probe was sent to that server. See [ValueSizeError].
 	ErrValueSizeMismatch = dial.ErrValueSizeMismatch
-	// ErrUnavailable says that a server could not be reached at the last attempt, and that the
-	// next one is not due yet. The request was not sent, or only by an earlier attempt: see
-	// RequestError.Sent.
-	ErrUnavailable = pool.ErrUnavailable
+	// ErrUnavailable says that the store is away, on every backend. ErrConnect, ErrConnLost,
+	// ErrStalled, ErrLockedUp and ErrProtocol match it. A request to a server that could not be
+	// reached at the last attempt fails with it at once: it was not sent, or only by an earlier
+	// attempt, see RequestError.Sent.
+	ErrUnavailable = window.ErrUnavailable
 	// ErrLockedUp says that a server accepts connections and answers nothing: for StallTimeout
 	// or ConnectTimeout, twice in a row, neither a new connection nor one that existed has got
 	// a byte. The server has locked up (H12), and must be restarted; the client notices that
@@ -45,14 +52,13 @@ var (
 	// ErrConnLost says that the network ended a connection.
 	ErrConnLost = conn.ErrLost
 	// ErrOverloaded says that as many calls were waiting as may wait at a time: requests, callers or
-	// hits on one window (Config.MaxWaiting), callers of Wait (WithMaxWaiters), or hits of a backend
+	// hits on one window (Config.MaxQueued), callers of Wait (WithMaxWaiters), or hits of a backend
 	// such as that of Redis. The request was not sent, or only by an earlier attempt: see
 	// RequestError.Sent.
 	ErrOverloaded = window.ErrOverloaded
-	// ErrTooManyWindows says that a backend has as many keys with records to remove as
-	// WithMaxWindows allows, so that it opens no window of a further key. The hit was not
-	// counted.
-	ErrTooManyWindows = fixedwindow.ErrTooManyWindows
+	// ErrFull says that a backend has as many keys as it may have, see [WithMaxWindows] and the
+	// MaxKeys of package memory. The call was not counted.
+	ErrFull = window.ErrFull
 	// ErrBatch says that a batch was used out of order: sent twice, or asked for replies
 	// before it was sent.
 	ErrBatch = errors.New("throttr: batch used out of order")
@@ -68,8 +74,7 @@ var (
 	ErrRange = window.ErrRange
 )
 
-// RangeError is a scale, limit, increment or count that does not fit the value size of a
-// server. It matches [ErrRange].
+// RangeError is a field of a limit, an n or a count that is out of range. It matches [ErrRange].
 type RangeError = window.RangeError
 
 // ValueSizeError is a server whose values are wider or narrower than the client's. Its fields
@@ -164,22 +169,15 @@ func (e *argumentError) Unwrap() error { return e.err }
 // Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// SafeToRetry reports whether the request that failed with err has certainly not been executed
-// by a server.
-func SafeToRetry(err error) bool {
-	var re *RequestError
-	if errors.As(err, &re) {
-		return !re.Sent
-	}
-	return errors.Is(err, ErrConnect)
-}
+// SafeToRetry reports whether the request has certainly not been executed by a server.
+func (e *RequestError) SafeToRetry() bool { return !e.Sent }
 
-// Timeout reports whether err is a deadline that has passed, a network timeout, or a stalled
+// Timeout reports whether the reason is a deadline that has passed, a network timeout, or a stalled
 // server.
-func Timeout(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStalled) {
+func (e *RequestError) Timeout() bool {
+	if errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, ErrStalled) {
 		return true
 	}
 	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
+	return errors.As(e.Err, &ne) && ne.Timeout()
 }

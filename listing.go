@@ -18,11 +18,11 @@ import (
 // A server is asked when the iteration comes to it, over a connection of its own, so that
 // its response, of any length, delays no other request. The connection is closed at the end
 // of the response, or when the loop is left. Entries are yielded as they arrive: at most one
-// fragment of the response is kept, of at most Config.MaxAnswer bytes. A slow loop makes the
+// fragment of the response is kept, of at most Config.MaxResponse bytes. A slow loop makes the
 // server wait. A response ends when the server ends it: use a ctx with a deadline.
 //
 // At most Config.MaxConns of these connections per server are open at a time, and a
-// further one waits for its turn: a loop within a loop needs two. At most Config.MaxWaiting
+// further one waits for its turn: a loop within a loop needs two. At most Config.MaxQueued
 // can wait.
 //
 // If a server fails, the entries that it has sent remain, and the other servers are asked.
@@ -57,7 +57,7 @@ func listing[T codec.Value, E codec.FragmentEntry[E], R any](
 		var failures []error
 		for _, s := range c.servers.all {
 			left := false
-			d := codec.FragmentDecoder[E]{MaxFragment: uint64(c.cfg.MaxAnswer)}
+			d := codec.FragmentDecoder[E]{MaxFragment: uint64(c.cfg.MaxResponse)}
 			err := s.stream(ctx, r, func(src []byte) (int, bool, error) {
 				entries, n, err := d.Decode(src)
 				for _, e := range entries {

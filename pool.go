@@ -53,10 +53,10 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 	}
 	p, err := pool.New(pool.Options[T]{
 		Server: name, Address: address, Dialer: dialer, Calls: calls,
-		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxWaiting,
-		CanaryEvery: cfg.FenceEvery, MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxAnswer,
+		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,
+		CanaryEvery: cfg.CanaryEvery, MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
-		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.RetryPause, MaxBackoff: cfg.MaxRetryPause,
+		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
 		Parking: parking.Mode(cfg.Parking), Logger: cfg.Logger,
 	})
 	if err != nil {
@@ -64,9 +64,9 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 	}
 	m := pubsub.NewManager(pubsub.Options[T]{
 		Server: name, Open: p.Open, OnFailure: p.CountFailure, Calls: calls, Counters: p.Counters(),
-		MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxWaiting, MaxRetries: cfg.MaxRetries,
+		MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued, MaxRetries: cfg.MaxRetries,
 		StallTimeout: cfg.StallTimeout, HealthInterval: cfg.HealthInterval,
-		MinBackoff: cfg.RetryPause, MaxBackoff: cfg.MaxRetryPause,
+		MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
 	})
 	return &server[T]{name: name, pool: p, subscriptions: m}, nil
 }

@@ -5,301 +5,357 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/waiting"
-	"github.com/throttr-go/throttr/lease"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
-// ErrScale says that a scale is not one that a backend accepts: it is less than 1 ms, or the
-// backend can't store windows of it.
-var ErrScale = window.ErrScale
-
-// Backend stores windows. Package window documents what it must do. Implement it to use a
-// RateLimit with a store of your own.
-type Backend = window.Backend
-
-// Window describes a window in a [Backend].
-type Window = window.Window
-
-// RateLimit counts hits in fixed windows, one for each key and scale. The scale is the length
-// of the window.
+// RateLimit decides whether something may be done now, by limits whose counts a [Backend] keeps.
 //
-// A window opens with the key's first hit and ends one scale later. The next hit opens another
-// window. A hit is allowed if the count, with the hit itself, is at most the limit, so at most
-// limit hits are allowed between the start and the end of a window. Denied hits count, too; but a
-// backend need not count hits on a window that is over its limit. The same key with another scale
-// has another window.
+// [RateLimit.Hit] counts hits in fixed windows, and denied hits count, too. [RateLimit.Take] counts only
+// what it grants, with any algorithm. (Rolling algorithms can't count what they deny: there, a hit is a
+// take.) [RateLimit.TakeAll] takes of several limits or of none, [RateLimit.Reserve] takes an estimate
+// whose rest can be given back, [RateLimit.Wait] waits for its turn, and [RateLimit.Charge] counts
+// whatever the limit says.
 //
-// These are per-key windows. Backends can also keep aligned windows, which start and end at
-// multiples of the scale, and can count by a rolling algorithm, such as a token bucket, whose
-// denied hits do not count: see the type Algorithm in package window.
+// A denial is a [Result], not an error. An error means that there is no decision, unless a [Policy] or a
+// fallback makes one:
+//   - [ErrScale], [ErrRange] and [ErrUnsupported] are mistakes in the program: see [RateLimit.Check]
+//   - [ErrClosed] is its end, and the error of the ctx is the caller's own
+//   - all others are failures of the backend; [ErrUnavailable] says that the store is away
+//
+// A call that returned an error may have been counted.
+//
+// The methods with a scale in place of a Limit (Hit, Inc, Get, Set, ExpiresAt, Reset) are for the limit
+// of that scale without a name, with the default algorithm. If that is a rolling one, Inc, Get, Set and
+// ExpiresAt return ErrUnsupported: without a Max there is no rate.
 //
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
-	backend  Backend
-	memory   *memory.Backend // the backend, if calls need not use the interface; or nil
-	counting *memory.Backend // the same, if hits use [memory.Backend.HitCount], and not TakeCount; or nil
-	leases   *lease.Backend  // the backend, if hits use [lease.Backend.HitCount]; or nil
-	failover failover
-	observer Observer
+	options
+	backend Backend
+	fast    *fastpath.Path  // of the backend, if calls need not use the interface; or nil
+	queues  *waiting.Queues // of callers of Wait
+}
 
-	maxWaiters int             // of a queue
-	queues     *waiting.Queues // of callers of Wait
+// options are what an Option sets.
+type options struct {
+	algorithm  Algorithm // of limits without one
+	policy     Policy
+	fallback   Backend       // decides instead of the backend; nil: none
+	timeout    time.Duration // how long a call waits for a backend; 0: until its ctx ends
+	observer   Observer
+	maxWaiters int // of a queue
 }
 
 // Option is an option of [NewRateLimit].
-type Option func(*RateLimit)
+type Option func(*options)
 
-// NewRateLimit returns a RateLimit that stores its windows in backend, such as
-// [Client.Backend] or a backend of package memory. It panics if backend or an option is nil.
+// NewRateLimit returns a RateLimit that keeps its counts in backend, such as that of [Open] or of package
+// memory. It panics if backend or an option is nil.
 func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if backend == nil {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
-	r := &RateLimit{backend: backend, maxWaiters: defaultMaxWaiters}
+	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, maxWaiters: defaultMaxWaiters}}
 	for i, opt := range opts {
 		if opt == nil {
 			panic(fmt.Sprintf("throttr: NewRateLimit: option %d is nil", i+1))
 		}
-		opt(r)
-	}
-	if r.maxWaiters < 1 {
-		r.maxWaiters = defaultMaxWaiters
+		opt(&r.options)
 	}
 	r.queues = waiting.New(r.maxWaiters)
-	if r.observer == nil && r.failover.timeout <= 0 {
-		// Hits need not go through the Backend interface. That applies to a memory.Backend
-		// itself only: a type that embeds one may have a Hit of its own, which must be called.
-		switch b := backend.(type) {
-		case *memory.Backend:
-			r.memory = b
-		case *lease.Backend:
-			r.leases = b
-		case *OpenBackend:
-			r.memory = b.memory()
+	if r.observer == nil && r.timeout == 0 {
+		if o, ok := backend.(*OpenBackend); ok {
+			backend = o.inner()
 		}
-		if r.memory != nil && !r.memory.Algorithm().Rolling() {
-			r.counting = r.memory
-		}
+		r.fast = fastpath.Of(backend)
 	}
 	return r
 }
 
-// Result is the decision on a hit.
-type Result struct {
-	Allowed bool
-	// Degraded says that the backend failed and that a fallback or a [Policy] decided.
-	Degraded  bool
-	Count     uint64 // hits in the window so far, this one included if it counts
-	Limit     uint64 // as given
-	Remaining uint64 // how many more hits of 1 would be allowed now
-	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a
-	// rolling algorithm, until the same hit would be allowed.
-	RetryAfter time.Duration
-	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
-}
-
-// String formats the decision.
-func (r Result) String() string {
-	if r.Allowed {
-		return fmt.Sprintf("allowed, %d of %d, %d remaining", r.Count, r.Limit, r.Remaining)
+// WithAlgorithm sets the algorithm of limits that have none, and of Hit and the other methods that have a
+// scale in place of a Limit. Default: [FixedWindow]. It panics if a is unknown.
+func WithAlgorithm(a Algorithm) Option {
+	if a > SlidingLog {
+		panic("throttr: WithAlgorithm: " + a.String() + " is unknown")
 	}
-	return fmt.Sprintf("denied, %d of %d, retry after %v", r.Count, r.Limit, r.RetryAfter)
+	return func(o *options) {
+		if o.algorithm = a; a == 0 {
+			o.algorithm = FixedWindow
+		}
+	}
 }
 
-// Hit counts one hit in key's window of the given scale, and returns whether it is within
-// limit. A denial is a Result, not an error. A limit of 0 denies every hit.
-//
-// The error matches [ErrScale] if the scale is less than 1 ms. It is a [*RangeError] if the
-// backend can't keep windows of the scale or count to the limit. Other errors are those of the
-// backend, such as a [*RequestError].
-func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (Result, error) {
-	return r.HitN(ctx, key, scale, limit, 1)
+// notNegative panics if the argument of an option is negative.
+func notNegative[T int | time.Duration](option string, v T) {
+	if v < 0 {
+		panic(fmt.Sprintf("throttr: %s: %v is negative", option, v))
+	}
 }
 
-// HitN is [RateLimit.Hit] for a hit that counts as increment. It is allowed or denied as a
-// whole. An increment of 0 opens a window if there is none, and counts nothing.
-func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
-	var count uint64
-	var left time.Duration
-	var end time.Time
-	var granted bool
+// verb is what a call does with n of a limit.
+type verb string
+
+const (
+	hit    verb = "hit"
+	take   verb = "take"
+	charge verb = "charge"
+	wait   verb = "wait" // a take
+)
+
+// call makes a call of the backend.
+func (v verb) call(ctx context.Context, b Backend, key string, l Limit, n uint64) (window.Window, error) {
+	switch v {
+	case hit:
+		return b.Hit(ctx, key, l, n)
+	case charge:
+		return b.Charge(ctx, key, l, n)
+	default:
+		return b.Take(ctx, key, l, n)
+	}
+}
+
+// allowed returns the decision of a backend on a call that leaves the window w. Refused alone says
+// whether n was counted. Fixed windows count hits and charges that are denied, too.
+func (v verb) allowed(l *Limit, w *window.Window) bool {
 	switch {
-	case r.counting != nil:
-		if count, left, end, err = r.counting.HitCount(ctx, key, scale, limit, increment); err == nil {
-			res.set(count, limit, left, end)
-			return res, nil
-		}
-	case r.memory != nil:
-		if count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment); err == nil {
-			res.setTaken(count, limit, left, end, granted)
-			return res, nil
-		}
-	case r.leases != nil:
-		if count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment); err == nil {
-			res.setTaken(count, limit, left, end, granted)
-			return res, nil
-		}
+	case w.Refused:
+		return false
+	case v == charge, v == hit && !l.Algorithm.Rolling():
+		return w.Count <= limits.Holds(*l)
 	}
-	e := Event{Key: key, Scale: scale, Increment: increment}
-	if err != nil {
-		return r.failover.decide(ctx, &e, limit, err)
-	}
-	return r.hit(ctx, &e, limit)
+	return true
 }
 
-// hit counts the hit that e describes, and reports the decision to the observer.
-func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, error) {
-	if err := window.CheckScale(e.Scale); err != nil {
-		return Result{}, callError("hit", e.Key, err)
+// check returns the error of a call that must not be made.
+func (v verb) check(l *Limit, n uint64) error {
+	if err := limits.Check(*l); err != nil {
+		return err
 	}
-	if r.observer == nil {
-		res, _, err := r.hitBackend(ctx, e, limit)
+	if n == 0 && v != hit {
+		return &RangeError{Field: "N", Value: "0", Bound: "at least 1"}
+	}
+	return limits.CheckNumber("N", n)
+}
+
+// Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
+// denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
+// 0 denies every hit.
+func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (Result, error) {
+	return r.HitN(ctx, key, Limit{Max: limit, Scale: scale}, 1)
+}
+
+// HitN counts n as one hit, which is allowed or denied as a whole. An n of 0 opens a window if there is
+// none, and counts nothing.
+func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
+	limit = r.resolved(limit)
+	if r.fast == nil || !fastLimit(&limit, n) {
+		return r.decide(ctx, hit, key, &limit, n)
+	}
+	count, left, retry, end, granted, err := r.fast.Hit(ctx, key, limit, n)
+	if err != nil {
+		res, _, err := r.instead(ctx, hit, key, &limit, n, err)
 		return res, err
 	}
-	begun := time.Now()
-	res, cause, err := r.hitBackend(ctx, e, limit)
-	e.Duration, e.Result, e.Err = time.Since(begun), res, cause
-	switch {
-	case err != nil:
-		e.Kind, e.Result, e.Err = EventFailed, Result{Limit: limit}, err
-	case res.Allowed:
-		e.Kind = EventAllowed
-	default:
-		e.Kind = EventDenied
+	res.setFast(&limit, count, left, retry, end, granted)
+	return res, nil
+}
+
+// Take counts n if the count stays within the limit, and nothing otherwise. So, unlike a hit that is
+// denied, a take that is denied costs nothing: at 8 of 10, a take of 5 is denied, and then a take of 2 is
+// granted. An n of 0 is [ErrRange]: see [RateLimit.Peek].
+func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
+	limit = r.resolved(limit)
+	if r.fast == nil || n == 0 || !fastLimit(&limit, n) {
+		return r.decide(ctx, take, key, &limit, n)
 	}
-	r.observer.Observe(ctx, *e)
+	count, left, retry, end, granted, err := r.fast.Take(ctx, key, limit, n)
+	if err != nil {
+		res, _, err := r.instead(ctx, take, key, &limit, n, err)
+		return res, err
+	}
+	res.setFast(&limit, count, left, retry, end, granted)
+	return res, nil
+}
+
+// fastLimit reports whether a limit and n are valid, and need the store. If not, the long way tells why.
+func fastLimit(l *Limit, n uint64) bool {
+	return l.Name == "" && l.Burst == 0 && n <= l.Max && l.Max-1 < Unlimited-1 &&
+		l.Scale >= window.MinScale && l.Algorithm-1 < SlidingLog
+}
+
+// setFast sets r to a decision of the fast path, on a limit without a burst.
+func (r *Result) setFast(l *Limit, count uint64, left, retry time.Duration, end time.Time, granted bool) {
+	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = granted, count, l.Max, left, end
+	if count < l.Max {
+		r.Remaining = l.Max - count
+	}
+	if !granted {
+		r.RetryAfter = retry
+	}
+}
+
+// Charge counts n whatever the limit says: what has happened already, such as the bytes of a response. It
+// is never an error that the limit is exceeded; Allowed says whether it is not. A count that would pass
+// the largest that the backend can store stays there. A token bucket owes at most its burst. An n of 0 is
+// [ErrRange].
+func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
+	limit = r.resolved(limit)
+	return r.decide(ctx, charge, key, &limit, n)
+}
+
+// Peek returns what [RateLimit.Take] would return now, but counts nothing: Count and Remaining are without
+// n. With an n of 0 it describes the window. If there is none, ResetAt is zero. No policy applies. Another
+// caller may take what Peek has seen.
+func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
+	limit = r.resolved(limit)
+	if err := hit.check(&limit, n); err != nil {
+		return res, callError("peek", key, err)
+	}
+	if (n > 0 || limit.Max == Unlimited) && res.local(&limit, n) {
+		return res, nil
+	}
+	w, err := r.backend.Peek(ctx, key, limit, n)
+	if err == nil {
+		res.set(&limit, &w, !w.Refused)
+	}
 	return res, err
 }
 
-// hitBackend counts a hit in the backend, or, if that fails, in the fallback, or applies the
-// policy. The cause is the error of the backend, whatever the result is.
-func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res Result, cause, err error) {
-	w, cause := r.failover.hit(ctx, r.backend, e, limit)
-	if cause == nil {
-		res.setHit(&w, limit)
+// decide makes a call, and reports the decision to the observer.
+func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64) (Result, error) {
+	if err := v.check(l, n); err != nil {
+		return Result{}, callError(string(v), key, err)
+	}
+	if r.observer == nil {
+		res, _, err := r.ask(ctx, v, key, l, n)
+		return res, err
+	}
+	begun := time.Now()
+	res, cause, err := r.ask(ctx, v, key, l, n)
+	r.observe(ctx, Event{Call: string(v), Key: key, Limit: *l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
+	return res, err
+}
+
+// ask makes a call of the backend, or, if that fails, of the fallback, or applies the policy. The cause is
+// the error of the backend, whatever the result is.
+func (r *RateLimit) ask(ctx context.Context, v verb, key string, l *Limit, n uint64) (res Result, cause, err error) {
+	if (v != charge || l.Max == Unlimited) && res.local(l, n) { // a charge is never too large
 		return res, nil, nil
 	}
-	res, err = r.failover.decide(ctx, e, limit, cause)
-	return res, cause, err
+	w, cause := r.bounded(ctx, r.backend, v, key, l, n)
+	if cause != nil {
+		return r.instead(ctx, v, key, l, n, cause)
+	}
+	res.set(l, &w, v.allowed(l, &w))
+	return res, nil, nil
 }
 
-// set sets r to the decision on a hit. After the hit, its window has the given count; it ends at
-// end, which is left from now. (set does not return a Result because the copy takes time.)
-func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
-	r.Count, r.Limit, r.ResetAt = count, limit, end
-	if r.Allowed = count <= limit; r.Allowed {
-		r.Remaining = limit - count
-	} else {
-		r.RetryAfter = left
+// Inc counts n in key's window of the given scale, whatever a limit says, and returns the count.
+func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (uint64, error) {
+	l, err := r.positional("inc", key, scale, n)
+	if err != nil {
+		return 0, err
 	}
-}
-
-// setHit sets r to the decision on a hit that leaves w.
-func (r *Result) setHit(w *Window, limit uint64) {
-	if w.Refused {
-		r.setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, false)
-		return
-	}
-	r.set(w.Count, limit, w.Left, w.ExpiresAt)
-}
-
-// Inc adds increment to key's window, opening one if there is none, and returns the count.
-// Errors are those of [RateLimit.Hit].
-func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (uint64, error) {
-	if err := window.CheckScale(scale); err != nil {
-		return 0, callError("inc", key, err)
-	}
-	w, err := r.backend.Inc(ctx, key, scale, increment)
+	w, err := r.backend.Charge(ctx, key, l, n)
 	return w.Count, err
 }
 
-// Get returns the count of key's window, 0 if there is none. Errors are those of
-// [RateLimit.Hit].
+// Get returns the count of key's window of the given scale, 0 if there is none.
 func (r *RateLimit) Get(ctx context.Context, key string, scale time.Duration) (uint64, error) {
-	w, err := r.Window(ctx, key, scale)
+	w, err := r.window(ctx, key, scale)
 	return w.Count, err
 }
 
-// ExpiresAt returns when key's window ends, the zero time if there is none. Errors are those
-// of [RateLimit.Hit].
+// ExpiresAt returns when key's window of the given scale ends, the zero time if there is none.
 func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Duration) (time.Time, error) {
-	w, err := r.Window(ctx, key, scale)
+	w, err := r.window(ctx, key, scale)
 	return w.ExpiresAt, err
 }
 
-// Window describes key's window. It returns the zero Window if there is none. Errors are those
-// of [RateLimit.Hit].
-func (r *RateLimit) Window(ctx context.Context, key string, scale time.Duration) (Window, error) {
-	if err := window.CheckScale(scale); err != nil {
-		return Window{}, callError("get", key, err)
+func (r *RateLimit) window(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
+	l, err := r.positional("get", key, scale, 0)
+	if err != nil {
+		return window.Window{}, err
 	}
-	return r.backend.Get(ctx, key, scale)
+	return r.backend.Peek(ctx, key, l, 0)
 }
 
-// Set opens a window with the given count, in place of the active one if there is one. A
-// per-key window ends one scale from now. Set returns the count. Errors are those of
-// [RateLimit.Hit].
+// Set opens a window with the given count in place of the active one, in the fallback, too. A fixed window
+// ends one scale from now. Set returns the count.
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
-	if err := window.CheckScale(scale); err != nil {
-		return 0, callError("set", key, err)
+	l, err := r.positional("set", key, scale, count)
+	if err != nil {
+		return 0, err
 	}
-	w, err := r.backend.Set(ctx, key, scale, count)
-	r.queues.Refresh(key, scale)
+	w, err := r.backend.Set(ctx, key, l, count)
+	if r.fallback != nil {
+		_, _ = r.fallback.Set(ctx, key, l, count) // it counts only while the backend is away
+	}
+	r.queues.Refresh(countOf(key, &l))
 	return w.Count, err
 }
 
-// Reset ends key's window. The next hit opens another one. Errors are those of
-// [RateLimit.Hit].
-func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) error {
-	return r.reset(ctx, Event{Key: key, Scale: scale})
+// positional returns the limit of a call that has a scale in its place. Its Max does not matter.
+func (r *RateLimit) positional(call, key string, scale time.Duration, n uint64) (Limit, error) {
+	l := Limit{Max: 1, Scale: scale, Algorithm: r.algorithm}
+	err := limits.CheckScale(scale)
+	if err == nil && l.Algorithm.Rolling() {
+		err = fmt.Errorf("%w: %v has no count without a Max", ErrUnsupported, l.Algorithm)
+	}
+	if err == nil {
+		err = limits.CheckNumber("N", n)
+	}
+	if err != nil {
+		return l, callError(call, key, err)
+	}
+	return l, nil
 }
 
-// reset ends the window that e describes, and reports that to the observer.
-func (r *RateLimit) reset(ctx context.Context, e Event) error {
-	if err := window.CheckScale(e.Scale); err != nil {
-		return callError("reset", e.Key, err)
+// Reset ends key's window of the given scale, in the fallback, too. The next hit opens another one.
+func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) error {
+	return r.reset(ctx, "reset", key, Limit{Max: 1, Scale: scale, Algorithm: r.algorithm})
+}
+
+// reset ends the window of a key and limit, and reports that to the observer.
+func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error {
+	if err := limits.Check(l); err != nil {
+		return callError(call, key, err)
+	}
+	if l.Max == Unlimited {
+		return nil // counts nothing
 	}
 	begun := time.Now()
-	err := r.backend.Reset(ctx, e.Key, e.Scale)
-	r.queues.Refresh(e.Key, e.Scale)
+	err := r.backend.Reset(ctx, key, l)
+	if r.fallback != nil {
+		_ = r.fallback.Reset(ctx, key, l) // it counts only while the backend is away
+	}
+	r.queues.Refresh(countOf(key, &l))
 	if r.observer != nil {
-		e.Kind, e.Err, e.Duration = EventReset, err, time.Since(begun)
-		if err != nil {
-			e.Kind = EventFailed
-		}
-		r.observer.Observe(ctx, e)
+		r.observe(ctx, Event{Kind: EventReset, Call: call, Key: key, Limit: l, Duration: time.Since(begun), Err: err}, err)
 	}
 	return err
 }
 
-// Check returns an error if the backend, or the fallback of [WithFallback], can't keep a limit of
-// so many hits in windows of the given scale. Every hit would return that error, so check limits
-// when the program starts. The error matches [ErrScale], or is a [*RangeError]. Of a backend that
-// does not implement [window.Checker], only the least scale is known.
-func (r *RateLimit) Check(scale time.Duration, limit uint64) error {
-	if err := window.CheckScale(scale); err != nil {
-		return err
-	}
-	for _, b := range []Backend{r.backend, r.failover.fallback} {
-		if c, ok := b.(window.Checker); ok {
-			if err := c.Check(scale, limit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Delete ends key's windows of the given scales and returns how many there were. Without
-// scales, it ends those of all scales that the backend knows. Errors are those of
-// [RateLimit.Hit].
+// Delete ends key's windows of the given scales, whatever their names and algorithms, and returns how many
+// there were. Without scales, it ends those of all scales that the backend knows.
 func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	for _, scale := range scales {
-		if err := window.CheckScale(scale); err != nil {
+		if err := limits.CheckScale(scale); err != nil {
 			return 0, callError("delete", key, err)
 		}
 	}
-	return r.backend.Delete(ctx, key, scales...)
+	n, err := r.backend.Delete(ctx, key, scales...)
+	if r.fallback != nil {
+		_, _ = r.fallback.Delete(ctx, key, scales...) // it counts only while the backend is away
+	}
+	r.queues.RefreshKey(key)
+	return n, err
+}
+
+// countOf returns the count of a key and a limit that has its algorithm.
+func countOf(key string, l *Limit) waiting.Count {
+	return waiting.Count{Key: key, Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm}
 }

@@ -4,140 +4,150 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
-// Reservation is what [RateLimit.Reserve] has taken. To settle it means to replace what was
-// reserved by what was really used, with Commit or Cancel. Both may be called more than once and
-// from any goroutine, but only the first call does something. A reservation that is never settled
-// stays counted, as reserved, until its windows end.
+// Reservation is takes whose real numbers become known later. Settle it once, with Commit or Cancel: of
+// several calls, the first one counts. A nil Reservation, and one that was denied, can be settled: nothing
+// happens.
 type Reservation struct {
 	limiter *RateLimit
 	taking  taking
 	settled atomic.Bool
 }
 
-// Reserve makes all takes or none, like [RateLimit.TakeAll], and remembers their windows, so that
-// what turns out not to be needed can be given back:
+// Reserve makes all takes, or none of them, like [RateLimit.TakeAll]. If ok, the caller settles the
+// Reservation: it commits what was really used, or cancels.
 //
-//	rv, err := limiter.Reserve(ctx, throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 100_000, N: estimate})
-//	if err != nil {
-//		return err
+//	rv, ok, err := limiter.Reserve(ctx, tokens.For(customer, estimate))
+//	if err != nil || !ok {
+//		…
 //	}
-//	if !rv.OK() {
-//		return tooMany(rv.Results())
-//	}
-//	defer rv.Cancel(ctx) // does nothing after Commit
-//	used, err := answer(ctx, prompt)
-//	if err != nil {
-//		return err
-//	}
-//	return rv.Commit(ctx, used)
+//	defer rv.Cancel(ctx)	// does nothing after Commit
+//	used := …
+//	err = rv.Commit(ctx, used)
 //
-// Errors are those of [RateLimit.Take]. If a fallback has granted the reservation, it is settled
-// there. If a [Policy] has, it is counted nowhere, and settling it does nothing.
-func (r *RateLimit) Reserve(ctx context.Context, limits ...Limit) (*Reservation, error) {
-	return r.reserve(ctx, taking{limits: append([]Limit(nil), limits...)})
-}
-
-func (r *RateLimit) reserve(ctx context.Context, t taking) (*Reservation, error) {
-	if err := r.takeAll(ctx, &t); err != nil {
-		return nil, err
+// A process that ends before it settles a reservation leaves it counted until the window ends.
+func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
+	rv = &Reservation{limiter: r, taking: taking{call: "reserve", takes: append([]Take(nil), takes...)}}
+	if err := r.takeAll(ctx, &rv.taking); err != nil {
+		return nil, false, err
 	}
-	return &Reservation{limiter: r, taking: t}, nil
+	return rv, rv.taking.granted, nil
 }
 
-// OK reports whether the takes were granted.
-func (v *Reservation) OK() bool { return v.taking.granted }
-
-// Results returns the results of the takes, as of Reserve. They must not be changed.
-func (v *Reservation) Results() []Result { return v.taking.results }
-
-// settleTimeout bounds how long settling takes, if there is no [WithTimeout].
-const settleTimeout = 5 * time.Second
-
-// Commit settles the reservation with what was really used: one number for each limit, in their
-// order. Without numbers, all that was reserved was used.
-//
-//   - What was not used is given back to the window that it was taken from. If that window is over,
-//     there is nothing to give back. If the backend can't be sure which window is open, nothing is
-//     given back, and Commit returns no error: what was reserved stays counted until the window
-//     ends. See docs/reservations.md.
-//   - What was used beyond the reservation is counted in the window that is open now, even beyond
-//     its limit.
-//
-// Commit works even if ctx has ended, and takes 5 s at most, or what [WithTimeout] says. After an
-// error, some of it may have been done. Commit is never tried again, because giving back twice
-// would allow more than the limit.
-//
-// If actual has another length than the limits, the error matches [ErrConfig], and nothing is
-// settled. Commit does nothing, and returns nil, if the reservation was not granted or is settled.
-func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
-	if len(actual) != 0 && len(actual) != len(v.taking.limits) {
-		return fmt.Errorf("%w: Commit of a reservation of %d limits with %d numbers", ErrConfig, len(v.taking.limits), len(actual))
-	}
-	return v.settle(ctx, func(i int) uint64 {
-		if len(actual) == 0 {
-			return v.taking.limits[i].N
-		}
-		return actual[i]
-	})
-}
-
-// Cancel settles the reservation with nothing used: see [Reservation.Commit].
-func (v *Reservation) Cancel(ctx context.Context) error {
-	return v.settle(ctx, func(int) uint64 { return 0 })
-}
-
-// settle settles each take with what was used of it.
-func (v *Reservation) settle(ctx context.Context, used func(i int) uint64) error {
-	if !v.taking.granted || !v.settled.CompareAndSwap(false, true) || v.taking.backend == nil {
+// Results returns the results of the takes, in their order.
+func (v *Reservation) Results() []Result {
+	if v == nil {
 		return nil
 	}
-	timeout := v.limiter.failover.timeout
-	if timeout <= 0 {
+	return v.taking.results
+}
+
+// settleTimeout bounds how long settling waits for each store, if there is no WithTimeout.
+const settleTimeout = 5 * time.Second
+
+// Commit settles the reservation with what was really used of each take, in their order. What was not used
+// is given back to the windows that it was taken from, if they are still open. What was used beyond the
+// take is counted, whatever the limits say. Without numbers, all that was taken was used.
+//
+// A number of arguments other than that of the takes is [ErrConfig], and one over 2⁶³-1 is [ErrRange]: then
+// the reservation is settled as if all that was taken had been used. Other errors are those of the backend:
+// then it is unknown what was given back. Commit is not bound by the end of ctx, but waits for each store
+// for 5 s at most, or for [WithTimeout].
+func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
+	if v == nil || !v.taking.granted || !v.settled.CompareAndSwap(false, true) {
+		return nil
+	}
+	used := make([]uint64, len(v.taking.takes))
+	for i, t := range v.taking.takes {
+		used[i] = t.N
+	}
+	var mistake error
+	switch {
+	case len(actual) == 0:
+	case len(actual) != len(used):
+		mistake = fmt.Errorf("%w: Commit of a reservation of %d takes with %d numbers", ErrConfig, len(used), len(actual))
+	default:
+		for _, n := range actual {
+			mistake = errors.Join(mistake, limits.CheckNumber("actual", n))
+		}
+		if mistake == nil {
+			used = actual
+		}
+	}
+	return errors.Join(mistake, v.settle(ctx, used))
+}
+
+// Cancel settles the reservation: nothing was used. Errors are those of [Reservation.Commit].
+func (v *Reservation) Cancel(ctx context.Context) error {
+	if v == nil || !v.taking.granted || !v.settled.CompareAndSwap(false, true) {
+		return nil
+	}
+	return v.settle(ctx, make([]uint64, len(v.taking.takes)))
+}
+
+// settle gives back what was not used of each count, and charges what was used beyond. Stores may differ, and
+// one that hangs must not delay the others: all counts are settled at one time.
+func (v *Reservation) settle(ctx context.Context, used []uint64) error {
+	t := &v.taking
+	timeout := v.limiter.timeout
+	if timeout == 0 {
 		timeout = settleTimeout
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	var errs []error
-	for i := range v.taking.limits {
-		begun := time.Now()
-		n := used(i)
-		err := v.settleOne(limited, i, n)
-		if err != nil {
-			errs = append(errs, err)
+	begun := time.Now()
+	errs := make([]error, len(t.merged))
+	var settling sync.WaitGroup
+	for at := range t.merged {
+		n := t.usedOf(at, used)
+		if t.backend == nil || n == t.merged[at].N {
+			continue
 		}
-		v.observe(ctx, i, n, time.Since(begun), err)
+		if len(t.merged) == 1 {
+			errs[at] = t.settleCount(limited, at, n)
+			continue
+		}
+		settling.Go(func() { errs[at] = t.settleCount(limited, at, n) })
+	}
+	settling.Wait()
+	for i := range t.takes {
+		x := &t.takes[i]
+		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
+		if v.limiter.observer != nil {
+			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N, Duration: time.Since(begun)}
+			e.Result.Limit = limits.Holds(x.Limit)
+			if at := t.index[i]; at >= 0 {
+				e.Err = errs[at]
+			}
+			v.limiter.observer(ctx, e)
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// settleOne settles a take of which some is used: it gives the rest back, or counts the overrun.
-func (v *Reservation) settleOne(ctx context.Context, i int, used uint64) error {
-	t, l := &v.taking, &v.taking.limits[i]
-	switch {
-	case used < l.N:
-		_, err := t.backend.GiveBack(ctx, l.Key, l.Scale, t.windows[i].ID, l.N-used)
-		return err
-	case used > l.N:
-		_, err := t.store.Inc(ctx, l.Key, l.Scale, used-l.N)
-		return err
+// usedOf returns what was used of a merged take.
+func (t *taking) usedOf(at int, used []uint64) (n uint64) {
+	for i, of := range t.index {
+		if of == at {
+			n = min(n+used[i], Unlimited)
+		}
 	}
-	return nil
+	return n
 }
 
-// observe reports to the observer that a take was settled. Callers that wait for its window ask the
-// backend again.
-func (v *Reservation) observe(ctx context.Context, i int, used uint64, took time.Duration, err error) {
-	l := &v.taking.limits[i]
-	v.limiter.queues.Refresh(l.Key, l.Scale)
-	if v.limiter.observer == nil {
-		return
+// settleCount settles a merged take of which n was used.
+func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
+	m := &t.merged[at]
+	if n > m.N {
+		_, err := t.backend.Charge(ctx, m.Key, m.Limit, n-m.N)
+		return err
 	}
-	e := v.taking.eventOf(i)
-	e.Kind, e.Increment = EventSettled, used
-	e.Reserved, e.Result, e.Duration, e.Err = l.N, Result{Limit: l.Limit}, took, err
-	v.limiter.observer.Observe(ctx, e)
+	_, err := t.backend.GiveBack(ctx, m.Key, m.Limit, m.N-n, t.windows[at].ID)
+	return err
 }

@@ -91,7 +91,7 @@ func newSubscribeOptions(opts []SubscribeOption) (subscribeOptions, error) {
 // Subscriptions use one connection per server, which carries nothing else. The first
 // subscription makes it and the last one closes it. Subscriptions to the same channel share
 // one SUBSCRIBE. If the connection is lost, the client makes a new one, with a backoff that
-// begins at Config.RetryPause, and subscribes again. Each subscription then receives a
+// begins at Config.MinBackoff, and subscribes again. Each subscription then receives a
 // [Message] with Gap set.
 //
 // If a subscriber is slower than the messages come, its queue fills up and messages are

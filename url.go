@@ -17,9 +17,9 @@ import (
 //
 // A host without a port gets 9000. Parameters are the fields of [Config]:
 //
-//   - numbers: max_conns, max_in_flight, fence_every, max_waiting, max_answer, max_retries
+//   - numbers: max_conns, max_in_flight, canary_every, max_queued, max_response, max_retries
 //   - durations, such as 500ms: connect_timeout, stall_timeout, max_conn_age, max_conn_idle,
-//     health_interval, retry_pause, max_retry_pause
+//     health_interval, min_backoff, max_backoff
 //   - lazy: true or false
 //   - parking: automatic, never or always
 //
@@ -82,13 +82,13 @@ func (c *Config) setParameters(query string) error {
 		return fmt.Errorf("%w: URL query: %w", ErrConfig, err)
 	}
 	numbers := map[string]*int{
-		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight, "fence_every": &c.FenceEvery,
-		"max_waiting": &c.MaxWaiting, "max_answer": &c.MaxAnswer, "max_retries": &c.MaxRetries,
+		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight, "canary_every": &c.CanaryEvery,
+		"max_queued": &c.MaxQueued, "max_response": &c.MaxResponse, "max_retries": &c.MaxRetries,
 	}
 	durations := map[string]*time.Duration{
 		"connect_timeout": &c.ConnectTimeout, "stall_timeout": &c.StallTimeout, "max_conn_age": &c.MaxConnAge,
 		"max_conn_idle": &c.MaxConnIdle, "health_interval": &c.HealthInterval,
-		"retry_pause": &c.RetryPause, "max_retry_pause": &c.MaxRetryPause,
+		"min_backoff": &c.MinBackoff, "max_backoff": &c.MaxBackoff,
 	}
 	for name, v := range values {
 		if len(v) != 1 {
@@ -100,7 +100,7 @@ func (c *Config) setParameters(query string) error {
 		case durations[name] != nil:
 			*durations[name], err = time.ParseDuration(v[0])
 		case name == "lazy":
-			c.LazyConnect, err = strconv.ParseBool(v[0])
+			c.Lazy, err = strconv.ParseBool(v[0])
 		case name == "parking":
 			err = c.Parking.UnmarshalText([]byte(v[0]))
 		default:

@@ -20,18 +20,18 @@ const (
 // after returns the state after an answer to a turn.
 func after(a Answer, t Turn, now time.Time) state {
 	left, scale, count := max(a.Left, 0), t.Scale, a.Count
-	if a.Rolling && a.Granted {
+	if t.Algorithm.Rolling() && a.Granted {
 		return state{}
 	}
 	least, jittered := minRecheck, scale
-	if a.Rolling {
+	if t.Algorithm.Rolling() {
 		least, jittered = minRecheck/10, min(left, scale)
 	}
 	if !a.Granted { // whatever the count is: a policy that refuses knows none
 		count = max(count, t.Limit-t.N+1)
 	}
 	return state{
-		known: true, rolling: a.Rolling, count: count,
+		known: true, rolling: t.Algorithm.Rolling(), count: count,
 		end: now.Add(left), after: now.Add(max(left+jitter(jittered), least)),
 		ask: now.Add(min(max(scale/10, minRecheck), maxRecheck)),
 	}

@@ -1,8 +1,8 @@
 // Package waiting lets callers wait in line for a share of windows: first come, first served, for
-// each key and scale. It knows no store: a caller asks the store when its turn has come.
+// each count. It knows no store: a caller asks the store when its turn has come.
 //
 //	queues := waiting.New(1024)
-//	err := queues.Wait(ctx, waiting.Turn{Key: "k", Scale: time.Second, Limit: 10, N: 1}, take)
+//	err := queues.Wait(ctx, waiting.Turn{Count: count, Limit: 10, N: 1}, take)
 //
 // Only the first caller of a queue asks. If it is refused, it waits for the end of the window, and
 // asks again in between: somebody may have given back, or reset the window. A caller whose turn
@@ -16,6 +16,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // ErrFull says that a queue is full.
@@ -29,10 +31,17 @@ type LateError struct {
 // Error implements error.
 func (e *LateError) Error() string { return "throttr: the wait would exceed the deadline" }
 
+// Count is what a queue is for: a key, and what tells its limits apart.
+type Count struct {
+	Key       string
+	Name      string
+	Scale     time.Duration
+	Algorithm window.Algorithm
+}
+
 // Turn is what a caller waits for.
 type Turn struct {
-	Key   string
-	Scale time.Duration
+	Count
 	Limit uint64
 	N     uint64 // at most Limit
 }
@@ -40,29 +49,25 @@ type Turn struct {
 // Answer is the result of a take.
 type Answer struct {
 	Granted bool
-	Count   uint64        // of the window; with N if granted
-	Left    time.Duration // until the window ends; if Rolling and not Granted, until it would be granted
-	Rolling bool          // there are no windows that end: room comes back bit by bit
+	Count   uint64 // of the window; with N if granted
+	// Left is the time until the window ends. With a rolling algorithm that has not granted, it is the
+	// time until it would.
+	Left time.Duration
 }
 
-// Queues are the queues of all keys and scales. A queue exists while callers wait.
+// Queues are the queues of all counts. A queue exists while callers wait.
 //
 // The mutex guards all queues and their fields.
 type Queues struct {
 	most   int // callers of a queue
 	mu     sync.Mutex
-	queues map[id]*queue
-}
-
-type id struct {
-	key   string
-	scale time.Duration
+	queues map[Count]*queue
 }
 
 // New returns queues of at most the given number of callers each.
-func New(most int) *Queues { return &Queues{most: most, queues: map[id]*queue{}} }
+func New(most int) *Queues { return &Queues{most: most, queues: map[Count]*queue{}} }
 
-// queue is the callers that wait for windows of a key and scale.
+// queue is the callers that wait for a count.
 type queue struct {
 	waiters list.List // of *waiter, in their order
 	asking  *waiter   // whose turn it is: the first one
@@ -109,7 +114,7 @@ func (qs *Queues) Wait(ctx context.Context, turn Turn, take func(context.Context
 func (qs *Queues) join(w *waiter) (*queue, *list.Element, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	k := id{w.Key, w.Scale}
+	k := w.Count
 	q := qs.queues[k]
 	if q == nil {
 		q = &queue{refresh: make(chan struct{}, 1)}
@@ -127,7 +132,7 @@ func (qs *Queues) join(w *waiter) (*queue, *list.Element, error) {
 
 // pass gives the turn to the first waiter, or removes the queue if there is none. The mutex is
 // held.
-func (qs *Queues) pass(q *queue, k id) {
+func (qs *Queues) pass(q *queue, k Count) {
 	first := q.waiters.Front()
 	if first == nil {
 		delete(qs.queues, k)
@@ -145,7 +150,7 @@ func (qs *Queues) leave(q *queue, place *list.Element) {
 	defer qs.mu.Unlock()
 	if w := place.Value.(*waiter); w.err == nil {
 		q.waiters.Remove(place)
-		qs.pass(q, id{w.Key, w.Scale})
+		qs.pass(q, w.Count)
 	}
 }
 
@@ -183,7 +188,7 @@ func (qs *Queues) next(q *queue, w *waiter) (time.Duration, error) {
 	if at := l.add(w.Turn); w.late(at) {
 		w.err = &LateError{At: at}
 		q.waiters.Remove(q.waiters.Front())
-		qs.pass(q, id{w.Key, w.Scale})
+		qs.pass(q, w.Count)
 		return 0, w.err
 	}
 	q.failLate(now)
@@ -224,15 +229,29 @@ func (q *queue) failLate(now time.Time) {
 	}
 }
 
-// Refresh makes the first waiter of a key and scale ask now: something was given back, or the
-// window was reset.
-func (qs *Queues) Refresh(key string, scale time.Duration) {
+// Refresh makes the first waiter for a count ask now: something was given back, or the window was
+// reset.
+func (qs *Queues) Refresh(c Count) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.queues[id{key, scale}]
-	if q == nil {
-		return
+	if q := qs.queues[c]; q != nil {
+		q.wake()
 	}
+}
+
+// RefreshKey is Refresh for all counts of a key.
+func (qs *Queues) RefreshKey(key string) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for c, q := range qs.queues {
+		if c.Key == key {
+			q.wake()
+		}
+	}
+}
+
+// wake makes the first waiter ask now. The mutex is held.
+func (q *queue) wake() {
 	q.state = state{}
 	select {
 	case q.refresh <- struct{}{}:
