@@ -6,18 +6,19 @@ import (
 	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
 // Stat returns how much a record was used. It returns false if there is none.
-func (c *Client[T]) Stat(ctx context.Context, key string) (KeyStats, bool, error) {
+func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, error) {
 	call := c.newCall(key)
 	reply, err := c.do(ctx, key, call, codec.OpStat, conn.Add(call, codec.Stat{Key: call.Key}))
 	if err != nil {
-		return KeyStats{}, false, err
+		return inspect.Usage{}, false, err
 	}
 	r, _, err := codec.DecodeStatResponse(reply.Value)
-	return KeyStats(r.Usage), r.Found, err
+	return inspect.Usage(r.Usage), r.Found, err
 }
 
 // Publish sends payload to all subscribers of a channel. It returns false if there are none.
@@ -41,49 +42,49 @@ func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte)
 
 // Info returns what the servers report about themselves, in the order of Config.Servers. If
 // some servers do not respond, Info returns the others' reports and the errors, joined.
-func (c *Client[T]) Info(ctx context.Context) ([]ServerInfo, error) {
-	return each(c.servers.all, func(s *server[T]) ([]ServerInfo, error) {
+func (c *Client[T]) Info(ctx context.Context) ([]inspect.Info, error) {
+	return each(c.servers.all, func(s *server[T]) ([]inspect.Info, error) {
 		call := c.newCall("")
 		reply, err := c.ask(ctx, s, call, codec.OpInfo, conn.Add(call, codec.Info{}))
 		if err != nil {
 			return nil, err
 		}
 		r, _, err := codec.DecodeInfoResponse(reply.Value)
-		return []ServerInfo{serverInfo(s.name, r)}, err
+		return []inspect.Info{serverInfo(s.name, r)}, err
 	})
 }
 
 // WhoAmI returns the id of one connection to each server, in the order of Config.Servers. It
 // is one of the connections that requests share, and may be another one each time. If some
 // servers do not respond, WhoAmI returns the others' ids and the errors, joined.
-func (c *Client[T]) WhoAmI(ctx context.Context) ([]Identity, error) {
-	return each(c.servers.all, func(s *server[T]) ([]Identity, error) {
+func (c *Client[T]) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
+	return each(c.servers.all, func(s *server[T]) ([]inspect.Identity, error) {
 		call := c.newCall("")
 		reply, err := c.ask(ctx, s, call, codec.OpWhoAmI, conn.Add(call, codec.WhoAmI{}))
 		if err != nil {
 			return nil, err
 		}
 		r, _, err := codec.DecodeWhoAmIResponse(reply.Value)
-		return []Identity{{Server: s.name, ID: r.ID}}, err
+		return []inspect.Identity{{Server: s.name, ID: r.ID}}, err
 	})
 }
 
 // Connection returns a connection that is open on a server, which must be an element of
 // Config.Servers; any other is an error that matches [ErrConfig]. It returns false if no open
 // connection has the id.
-func (c *Client[T]) Connection(ctx context.Context, server string, id codec.ConnID) (ConnectionEntry, bool, error) {
+func (c *Client[T]) Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error) {
 	s := c.servers.named(server)
 	if s == nil {
-		return ConnectionEntry{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
+		return inspect.Connection{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
 	}
 	call := c.newCall("")
 	reply, err := c.ask(ctx, s, call, codec.OpConnection, conn.Add(call, codec.Connection{ID: id}))
 	if err != nil {
-		return ConnectionEntry{}, false, err
+		return inspect.Connection{}, false, err
 	}
 	r, _, err := codec.DecodeConnectionResponse(reply.Value)
 	if err != nil || !r.Found {
-		return ConnectionEntry{}, false, err
+		return inspect.Connection{}, false, err
 	}
 	return connectionEntry(server, r.Connection), true, nil
 }
@@ -98,7 +99,7 @@ func (c *Client[T]) Connection(ctx context.Context, server string, id codec.Conn
 // entries and the errors, joined.
 //
 // The response can be long, so it uses a connection of its own, see [Client.List].
-func (c *Client[T]) Channel(ctx context.Context, name string) ([]Subscriber, bool, error) {
+func (c *Client[T]) Channel(ctx context.Context, name string) ([]inspect.Subscriber, bool, error) {
 	request := codec.Channel{Name: []byte(name)}
 	if _, err := request.AppendBinary(nil); err != nil {
 		return nil, false, err
@@ -107,7 +108,7 @@ func (c *Client[T]) Channel(ctx context.Context, name string) ([]Subscriber, boo
 	if !onAnyServer(name) {
 		asked = []*server[T]{c.servers.of(name)}
 	}
-	subscribers, err := each(asked, func(s *server[T]) (subscribers []Subscriber, err error) {
+	subscribers, err := each(asked, func(s *server[T]) (subscribers []inspect.Subscriber, err error) {
 		err = s.stream(ctx, request, func(src []byte) (int, bool, error) {
 			r, n, err := codec.DecodeChannelResponse(src)
 			for _, entry := range r.Subscribers {

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/pool"
 )
 
@@ -28,24 +29,24 @@ import (
 // If a server fails, the entries that it has sent remain, and the other servers are asked.
 // The last pair that is yielded then has an empty entry and the error: a [*RequestError], or
 // several, joined. Nothing is asked twice. The iteration ends when ctx ends.
-func (c *Client[T]) List(ctx context.Context) iter.Seq2[ListEntry, error] {
+func (c *Client[T]) List(ctx context.Context) iter.Seq2[inspect.Record, error] {
 	return listing(ctx, c, codec.List{}, listEntry[T])
 }
 
 // KeyStats yields how much each record was used, as [Client.List] yields the records.
-func (c *Client[T]) KeyStats(ctx context.Context) iter.Seq2[KeyStatsEntry, error] {
+func (c *Client[T]) KeyStats(ctx context.Context) iter.Seq2[inspect.KeyUsage, error] {
 	return listing(ctx, c, codec.Stats{}, keyStatsEntry)
 }
 
 // Connections yields all connections that are open on the servers, anybody's, as
 // [Client.List] yields the records. The connection that asks is among them.
-func (c *Client[T]) Connections(ctx context.Context) iter.Seq2[ConnectionEntry, error] {
+func (c *Client[T]) Connections(ctx context.Context) iter.Seq2[inspect.Connection, error] {
 	return listing(ctx, c, codec.Connections{}, connectionEntry)
 }
 
 // Channels yields all channels that have subscribers, as [Client.List] yields the records.
 // Each connection is subscribed to "*" and to the channel of its own id.
-func (c *Client[T]) Channels(ctx context.Context) iter.Seq2[ChannelEntry, error] {
+func (c *Client[T]) Channels(ctx context.Context) iter.Seq2[inspect.Channel, error] {
 	return listing(ctx, c, codec.Channels{}, channelEntry)
 }
 

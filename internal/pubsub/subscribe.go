@@ -32,6 +32,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -49,20 +50,25 @@ const (
 // ErrRefused says that a server answered a SUBSCRIBE with failure.
 var ErrRefused = errors.New("throttr: the server refuses the subscription")
 
+// SubscribeOptions are the options of a subscription.
+type SubscribeOptions struct {
+	Queue      int  // how many messages it holds; 0: 256
+	DropNewest bool // if it is full, a new message is dropped, and not the oldest one
+}
+
+const defaultQueue = 256
+
 // Subscribe subscribes to a channel on the servers of all managers, of which there is at
 // least one. It returns when every server has confirmed. ctx bounds only this call.
-//
-// The subscription holds up to queue messages. If the queue is full, dropNewest selects
-// whether a new message or the oldest one is dropped.
 //
 // If Subscribe fails, server is the server that failed, and sent reports whether it may
 // have received a SUBSCRIBE. The error is that of ctx, an error of package conn, or one
 // that matches [ErrRefused], dial.ErrUnavailable, dial.ErrConnect or window.ErrClosed.
-func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, queue int, dropNewest bool, totals *Totals) (s *Subscription, server string, sent bool, err error) {
+func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions, totals *Totals) (s *Subscription, server string, sent bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, managers[0].Server(), false, err
 	}
-	s = newSubscription(queue, dropNewest, totals)
+	s = newSubscription(cmp.Or(o.Queue, defaultQueue), o.DropNewest, totals)
 	subscribers := make([]*subscriber[T], 0, len(managers))
 	for _, m := range managers {
 		sub, err := m.subscribe(s, channel)
