@@ -132,7 +132,7 @@ func failureText(server string, err error) string {
 	case errors.As(err, &connect):
 		return " unavailable: " + dial.Reason(server, connect.Err)
 	case errors.Is(err, ErrUnavailable):
-		return " unavailable: " + strings.TrimPrefix(dial.Reason(server, err), "server is unavailable: ")
+		return " unavailable: " + strings.TrimPrefix(dial.Reason(server, err), "the store is unavailable: ")
 	}
 	return ": " + dial.Reason(server, err)
 }

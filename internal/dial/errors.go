@@ -3,16 +3,19 @@ package dial
 import (
 	"errors"
 	"fmt"
+
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
 )
 
 var (
 	// ErrConnect says that no connection to a server could be made.
-	ErrConnect = errors.New("throttr: can't connect")
+	ErrConnect error = outage.Error("throttr: can't connect")
 	// ErrSilent says that a server has accepted a connection and sent no byte.
 	ErrSilent = errors.New("the server accepts connections but answers nothing")
 	// ErrUnavailable says that a server could not be reached a short time ago and is not tried
 	// again yet. The request was not sent by this attempt.
-	ErrUnavailable = errors.New("throttr: server is unavailable")
+	ErrUnavailable = window.ErrUnavailable
 	// ErrValueSizeMismatch says that a server's value size is not the client's. The probe is
 	// all that the server was sent.
 	ErrValueSizeMismatch = errors.New("throttr: value size mismatch")

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // ErrLockedUp says that a server accepts connections and sends nothing, neither on a new
 // connection nor on one that exists. Such a server has locked up (H12).
-var ErrLockedUp = errors.New("throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps")
+var ErrLockedUp error = outage.Error("throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps")
 
 // minSilence is how long a server has sent nothing before it counts as locked up. A server that is
 // busy with a LIST of many records is silent for seconds.
