@@ -1,0 +1,151 @@
+package limits_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
+	for _, scale := range []time.Duration{math.MinInt64, -time.Second, -1, 0, 1, 60, time.Microsecond, window.MinScale - 1} {
+		err := limits.CheckScale(scale)
+		require.ErrorIs(t, err, window.ErrScale, "%v", scale)
+		require.ErrorContains(t, err, "did you forget the unit?")
+		require.ErrorContains(t, err, scale.String())
+		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: scale, Algorithm: window.FixedWindow}), window.ErrScale)
+	}
+	for _, scale := range []time.Duration{window.MinScale, window.MinScale + 1, time.Hour, math.MaxInt64} {
+		require.NoError(t, limits.CheckScale(scale), "%v", scale)
+	}
+}
+
+func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
+	minus := -7
+	valid := window.Limit{Name: "a name", Max: 5, Scale: time.Second, Burst: 10, Algorithm: window.TokenBucket}
+	for field, change := range map[string]func(*window.Limit){
+		"Name":  func(l *window.Limit) { l.Name = strings.Repeat("n", 65) },
+		"Max":   func(l *window.Limit) { l.Max = uint64(minus) },
+		"Burst": func(l *window.Limit) { l.Burst = uint64(minus) },
+	} {
+		l := valid
+		require.NoError(t, limits.Check(l))
+		change(&l)
+		var e *window.RangeError
+		require.ErrorAs(t, limits.Check(l), &e)
+		require.Equal(t, field, e.Field)
+		require.ErrorIs(t, e, window.ErrRange)
+	}
+	for _, name := range []string{"new\nline", "\x7f", "naïve"} {
+		l := valid
+		l.Name = name
+		require.ErrorIs(t, limits.Check(l), window.ErrRange, "%q", name)
+	}
+}
+
+func TestCheckRefusesUnknownAlgorithmsAndBurstsWithoutABucket(t *testing.T) {
+	for _, a := range []window.Algorithm{0, window.SlidingLog + 1, 77, 255} {
+		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: a}), window.ErrUnsupported, "%d", a)
+	}
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog} {
+		require.NoError(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: a}))
+		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Burst: 1, Algorithm: a}), window.ErrRange, "%v", a)
+	}
+}
+
+func TestABurstMustFillInTime(t *testing.T) {
+	bucket := window.Limit{Max: 1, Scale: time.Hour, Burst: 1_000_000, Algorithm: window.TokenBucket}
+	require.NoError(t, limits.Check(bucket))
+	bucket.Burst = 2_000_000 // 228 years
+	require.ErrorIs(t, limits.Check(bucket), window.ErrRange)
+	bucket.Max = 2
+	require.NoError(t, limits.Check(bucket))
+	bucket.Max, bucket.Burst, bucket.Scale = 1, window.Unlimited, math.MaxInt64
+	require.ErrorIs(t, limits.Check(bucket), window.ErrRange)
+	bucket.Max = 0
+	require.NoError(t, limits.Check(bucket), "a Max of 0 denies, whatever the burst is")
+}
+
+func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing.T) {
+	bucket := window.Limit{Max: 10, Scale: time.Second, Burst: 20, Algorithm: window.TokenBucket}
+	lower := bucket
+	lower.Max, lower.Burst = 5, 0
+	named := bucket
+	named.Name = "named"
+	takes := []window.Take{bucket.For("a", 1), named.For("a", 2), lower.For("a", 4), bucket.For("b", 8)}
+	merged, index := limits.Merge(takes)
+	require.Equal(t, []int{0, 1, 0, 2}, index)
+	lowest := bucket
+	lowest.Max, lowest.Burst = 5, 5
+	require.Equal(t, []window.Take{lowest.For("a", 5), named.For("a", 2), bucket.For("b", 8)}, merged)
+	require.Equal(t, bucket.For("a", 1), takes[0], "the caller's takes are changed")
+
+	windows := make([]window.Window, len(takes))
+	limits.Spread(windows, index, []window.Window{{Count: 1}, {Count: 2}, {Count: 3}})
+	require.Equal(t, []window.Window{{Count: 1}, {Count: 2}, {Count: 1}, {Count: 3}}, windows)
+
+	same, none := limits.Merge(takes[:2])
+	require.Nil(t, none)
+	require.Equal(t, takes[:2], same)
+}
+
+func TestASumThatIsTooLargeIsOverEveryMax(t *testing.T) {
+	most := window.Limit{Max: window.Unlimited, Scale: time.Second, Algorithm: window.FixedWindow}
+	merged, _ := limits.Merge([]window.Take{most.For("a", window.Unlimited), most.For("a", window.Unlimited), most.For("a", window.Unlimited)})
+	require.Len(t, merged, 1)
+	require.Equal(t, window.Unlimited+1, merged[0].N)
+}
+
+func ExampleAlignedStart() {
+	now := time.Date(2030, time.May, 4, 12, 34, 56, 0, time.UTC)
+	fmt.Println(limits.AlignedStart(now, time.Hour))
+	// Output:
+	// 2030-05-04 12:00:00 +0000 UTC
+}
+
+func TestAlignedWindowStartsAtMultiplesSince1970(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	utc := func(s string) time.Time {
+		when, err := time.Parse(time.RFC3339Nano, s)
+		require.NoError(t, err)
+		return when.UTC()
+	}
+	for _, test := range []struct {
+		now   string
+		scale time.Duration
+		want  string
+	}{
+		{"2030-01-01T10:00:00Z", time.Hour, "2030-01-01T10:00:00Z"},
+		{"2030-01-01T10:00:00.000000001Z", time.Hour, "2030-01-01T10:00:00Z"},
+		{"2030-01-01T10:59:59.999999999Z", time.Hour, "2030-01-01T10:00:00Z"},
+		{"2030-01-01T10:00:00.000000123Z", 10, "2030-01-01T10:00:00.00000012Z"},
+		{"2030-01-01T10:00:00.000000123Z", 1, "2030-01-01T10:00:00.000000123Z"},
+		{"1970-01-01T00:00:00Z", week, "1970-01-01T00:00:00Z"},
+		{"1970-01-07T23:59:59Z", week, "1970-01-01T00:00:00Z"},
+		{"1970-01-08T00:00:00Z", week, "1970-01-08T00:00:00Z"},
+		{"1969-12-31T23:59:59.999999999Z", week, "1969-12-25T00:00:00Z"},
+		{"1969-12-25T00:00:00Z", week, "1969-12-25T00:00:00Z"},
+		{"1969-12-31T23:59:59.5Z", time.Second, "1969-12-31T23:59:59Z"},
+		{"0001-01-01T00:00:00Z", time.Minute, "0001-01-01T00:00:00Z"},
+		{"0001-01-01T00:00:00Z", week, "0000-12-28T00:00:00Z"},
+		{"9999-12-31T23:59:59Z", time.Minute, "9999-12-31T23:59:00Z"},
+		{"2030-01-01T00:00:00Z", math.MaxInt64, "1970-01-01T00:00:00Z"},
+		{"2030-01-01T00:00:00.5Z", 0, "2030-01-01T00:00:00.5Z"},
+	} {
+		got := limits.AlignedStart(utc(test.now), test.scale)
+		require.Equal(t, utc(test.want), got, "%s, %v", test.now, test.scale)
+	}
+}
+
+func TestAlignedWindowsDoNotDependOnTheTimeZone(t *testing.T) {
+	now := time.Date(2030, time.May, 4, 12, 34, 56, 0, time.FixedZone("", 5*3600+1800))
+	start := limits.AlignedStart(now, time.Hour)
+	require.Equal(t, time.Date(2030, time.May, 4, 7, 0, 0, 0, time.UTC), start.UTC())
+	require.Equal(t, now.Location(), start.Location())
+}
