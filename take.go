@@ -18,6 +18,7 @@ type Limit = window.Limit
 
 // CostError is a take of more than the whole limit, which no window can grant. Nothing was asked
 // of the backend, and nothing was counted.
+// If several takes of one window take more than the largest uint64, N is that.
 type CostError struct {
 	Key      string
 	Scale    time.Duration // the length of the window
@@ -121,8 +122,7 @@ func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Resu
 	}
 	for i := range limits {
 		w, limit := &taken[i], limits[i].Limit
-		fits := granted || w.Count <= limit-window.Total(limits, i)
-		results[i].setTaken(w.Count, limit, w.Left, w.End, fits)
+		results[i].setTaken(w.Count, limit, w.Left, w.End, granted || fits(limits, i, w.Count))
 	}
 	return granted, results, nil
 }
@@ -130,11 +130,18 @@ func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Resu
 func checkCosts(limits []Limit) error {
 	for i := range limits {
 		l := &limits[i]
-		if n := window.Total(limits, i); n > l.Limit {
-			return checkCost(l.Key, l.Scale, l.Limit, n)
+		if n, ok := window.Total(limits, i); !ok || n > l.Limit {
+			return &CostError{Key: l.Key, Scale: l.Scale, Limit: l.Limit, N: n}
 		}
 	}
 	return nil
+}
+
+// fits reports whether a window with a count has room for what limits take from that of limits[i]. The
+// limits have passed checkCosts.
+func fits(limits []Limit, i int, count uint64) bool {
+	n, _ := window.Total(limits, i)
+	return count <= limits[i].Limit-n
 }
 
 // takeResults returns the results of takes that leave the given windows.
@@ -142,7 +149,7 @@ func takeResults(limits []Limit, windows []Window, granted bool) []Result {
 	results := make([]Result, len(limits))
 	for i := range limits {
 		w, limit := &windows[i], limits[i].Limit
-		fits := granted || !w.Refused && w.Count <= limit-window.Total(limits, i)
+		fits := granted || !w.Refused && fits(limits, i, w.Count)
 		results[i].setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, fits)
 	}
 	return results
@@ -213,7 +220,7 @@ func (r *RateLimit) checkTakes(ctx context.Context, t *taking) error {
 		return err
 	}
 	for i, l := range t.limits {
-		if window.Total(t.limits, i) > l.Limit {
+		if n, ok := window.Total(t.limits, i); !ok || n > l.Limit {
 			e := t.eventOf(i)
 			e.Kind, e.Result, e.Err = EventDenied, Result{Limit: l.Limit}, err
 			r.observer.Observe(ctx, e)

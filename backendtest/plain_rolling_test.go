@@ -416,7 +416,7 @@ func (p *rollingPlain) take(limits []window.Limit, windows []window.Window) (gra
 			h = p.copyOf(id)
 		}
 		h.know(p, l.Scale, l.Limit)
-		n := window.Total(limits, i)
+		n, _ := window.Total(limits, i)
 		if p.is(checksEachRolling) {
 			n = l.N
 		}

@@ -87,7 +87,7 @@ func (m *takeModel) takeSome(ids []modelID) {
 	}
 	want := true
 	for i, id := range ids {
-		n := window.Total(limits, i)
+		n, _ := window.Total(limits, i)
 		want = want && n <= limits[i].Limit && m.windows[id].count <= limits[i].Limit-n
 	}
 	var windows []window.Window

@@ -27,7 +27,7 @@ func TestBucketThatEndsEarlierMakesRoom(t *testing.T) {
 }
 
 func TestLargestBoundsDoNotOverflow(t *testing.T) {
-	for _, o := range []Overflow{Refuse, Evict} {
+	for _, o := range []Overflow{Share, Evict} {
 		b := New(WithAlgorithm(window.SlidingLog), WithMaxKeys(1000), WithMaxTimes(math.MaxInt), WithCleanPeriod(0), WithOverflow(o))
 		require.Positive(t, b.shards[0].log.most) // otherwise the hit does not return
 		_, err := b.Hit(t.Context(), "a", time.Minute, 100, 1)

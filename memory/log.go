@@ -315,6 +315,7 @@ func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uin
 		if !s.makeRoom(b, now, r) {
 			if t := s.windows.forKey(k.key); e.logged() == 0 {
 				s.drop(t, t.find(k))
+				*e = entry{scale: k.scale}
 			}
 			return nil, b.errLogs
 		}

@@ -36,20 +36,22 @@ var (
 // after New, or atomic.
 type Backend struct {
 	options
-	origin    time.Time // the times of entries are nanoseconds since origin
-	system    bool      // the clock is that of the system
-	aligned   bool      // windows depend on the wall clock
-	rolling   bool      // the algorithm is a rolling one: see rolling.go
-	coarse    coarseClock
-	seed      maphash.Seed
-	secret    string // part of the hash of a long key
-	shards    []shard
-	shardMax  int   // windows per shard
-	errFull   error // ErrFull, with the bound
-	errLogs   error // ErrFull, for too many times in logs
-	closed    chan struct{}
-	closeOnce sync.Once
-	cleaner   sync.WaitGroup
+	origin     time.Time // the times of entries are nanoseconds since origin
+	system     bool      // the clock is that of the system
+	aligned    bool      // windows depend on the wall clock
+	rolling    bool      // the algorithm is a rolling one: see rolling.go
+	coarse     coarseClock
+	seed       maphash.Seed
+	secret     string // part of the hash of a long key
+	shards     []shard
+	shardMax   int      // windows per shard
+	sharedKeys []string // of shared records: see shared.go
+	errFull    error    // ErrFull, with the bound
+	errShared  error    // ErrFull, for a Reset of a key that shares a count
+	errLogs    error    // ErrFull, for too many times in logs
+	closed     chan struct{}
+	closeOnce  sync.Once
+	cleaner    sync.WaitGroup
 }
 
 var (
@@ -84,8 +86,10 @@ func New(opts ...Option) *Backend {
 		b.coarse.enable(b.origin)
 	}
 	b.errFull = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
+	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
 	b.shardMax = b.maxKeys / len(b.shards)
+	b.setShared()
 	b.setBounds()
 	for i := range b.shards {
 		s := &b.shards[i]
@@ -178,8 +182,11 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	if s.closed {
 		return w, ErrClosed
 	}
-	now := s.now(b)
-	if r := s.find(k); r != nil {
+	r, now := s.find(k), s.now(b)
+	if r == nil {
+		_, r = s.findShared(b, k)
+	}
+	if r != nil {
 		if e := r.entry(); e.active(now) {
 			s.describe(&w, &e, now)
 		}
@@ -199,8 +206,17 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now(b)
-	e, err := b.open(s, k, s.find(k), count, now)
+	r, now := s.find(k), s.now(b)
+	if r == nil {
+		if _, r = s.findShared(b, k); r != nil { // others count there, so the count only gets larger
+			e := r.entry()
+			e.add(count-min(count, e.count), now)
+			r.setCount(&e)
+			s.describe(&w, &e, now)
+			return w, nil
+		}
+	}
+	e, err := b.open(s, k, r, count, now)
 	if err == nil {
 		s.describe(&w, &e, now)
 	}
@@ -265,10 +281,10 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 		return entry{}, ErrClosed
 	}
 	if r == nil {
-		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now, nil) {
-			return entry{}, b.errFull
+		var err error
+		if k, r, err = b.place(s, k, now); err != nil {
+			return entry{}, err
 		}
-		r = s.windows.forKey(k.key).insert(k)
 	}
 	if s.generation++; s.generation == 0 {
 		s.generation++ // so that no id is 0

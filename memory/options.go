@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -15,10 +16,18 @@ const DefaultMaxKeys = 1 << 20
 type Overflow uint8
 
 const (
-	// Refuse makes the hit fail with [ErrFull] until a window ends. An attacker who makes up
-	// keys can cause new keys to be refused, but can't reset a count. Keys that have a window
-	// are not affected. The default.
-	Refuse Overflow = iota
+	// Share makes keys without a window share counts: a hash of the key selects one for each scale, and
+	// all keys with this hash add to it until it is over. So no key is allowed more than its limit,
+	// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
+	// keys to be denied, but can't reset a count. Keys that have a window are not affected.
+	//
+	// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
+	// [ErrFull], as others count there. A give-back gives back what the key has taken.
+	//
+	// There is a shared count for every 64 of MaxKeys and each scale, and at most a quarter of
+	// MaxKeys for all scales: beyond that, a hit fails with ErrFull. That takes more than 16 scales.
+	// The default.
+	Share Overflow = iota
 	// Evict removes the window with the fewest hits of a small random sample. No key is
 	// refused, but some are allowed more than their limit. If the new keys are made up, that
 	// is usually one or two hits more. An attacker that can hit many keys to their limit can
@@ -88,7 +97,7 @@ func WithMaxKeys(n int) Option {
 	}
 }
 
-// WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Refuse].
+// WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Share].
 func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v } }
 
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
@@ -103,7 +112,14 @@ func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.befo
 // A token bucket takes as much memory as a fixed window, and so does a sliding window, whose limit
 // is at most 2^48-1. A sliding log also takes 64 bytes for every seven hits that it remembers, see
 // [WithMaxLog] and [WithMaxTimes].
-func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
+//
+// WithAlgorithm panics if there is no such algorithm.
+func WithAlgorithm(a window.Algorithm) Option {
+	if a > window.SlidingLog {
+		panic(fmt.Sprintf("memory: WithAlgorithm: there is no algorithm %d", a))
+	}
+	return func(o *options) { o.algorithm = a }
+}
 
 // DefaultMaxLog is the default of [WithMaxLog].
 const DefaultMaxLog = 10_000

@@ -159,7 +159,10 @@ func (b *Backend) takeSums(ctx context.Context, limits []window.Limit, windows [
 	for i, l := range limits {
 		if first[i] == i {
 			at[i] = len(sums)
-			l.N = window.Total(limits, i)
+			sum, ok := window.Total(limits, i)
+			if l.N = sum; !ok {
+				l.Limit = 0 // never granted
+			}
 			sums = append(sums, l)
 			continue
 		}

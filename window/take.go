@@ -43,7 +43,8 @@ type Taker interface {
 	Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w Window, granted bool, err error)
 	// TakeAll makes all takes, or none of them if one is refused. It stores the states of their
 	// windows in windows, which has the length of limits; all is void if there is an error. If
-	// limits has a window more than once, each of its limits applies to the sum: see [Total].
+	// limits has a window more than once, its takes are one take of their sum, to which the lowest of
+	// its limits applies. A sum over the largest uint64 is never granted: see [Total].
 	//
 	// Of takes that are made at the same time, at least one is granted if each of them would be
 	// granted alone.
@@ -72,16 +73,15 @@ func Peek(ctx context.Context, b Backend, key string, scale time.Duration, limit
 	return w, err
 }
 
-// Total returns what all limits together take from the window of limits[i], or the largest uint64
-// if the sum is larger.
-func Total(limits []Limit, i int) uint64 {
-	sum := uint64(0)
+// Total returns what all limits together take from the window of limits[i]. If the sum is over the
+// largest uint64, ok is false, and total is the largest uint64: such takes are never granted.
+func Total(limits []Limit, i int) (total uint64, ok bool) {
 	for j := range limits {
 		if l := &limits[j]; j == i || l.Scale == limits[i].Scale && l.Key == limits[i].Key {
-			if sum += l.N; sum < l.N {
-				return math.MaxUint64
+			if total += l.N; total < l.N {
+				return math.MaxUint64, false
 			}
 		}
 	}
-	return sum
+	return total, true
 }

@@ -155,7 +155,10 @@ func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	for i, l := range limits {
 		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })
 		if k < 0 {
-			l.N = window.Total(limits, i)
+			sum, ok := window.Total(limits, i)
+			if l.N = sum; !ok {
+				l.Limit = 0 // never granted
+			}
 			takes = append(takes, take[T]{Limit: l, indexes: []int{i}, server: b.pick(l.Key)})
 			continue
 		}
