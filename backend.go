@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -71,7 +72,8 @@ func WithClock(now func() time.Time) BackendOption {
 }
 
 // WithAlgorithm sets how hits are counted: [window.PerKey], [window.Aligned] or [window.Sliding]. With
-// the others, every call fails with an error that matches [errors.ErrUnsupported], and so does Check.
+// the others, [Open] fails with an error that matches [errors.ErrUnsupported], and so do every call of
+// a [Client.Backend] and its Check. WithAlgorithm panics if there is no such algorithm.
 //
 // Aligned and sliding windows end by the clock of each client: the clocks must differ by less than a
 // scale. Each aligned window costs the server an INSERT, which is slow (H7), and so does each part of a
@@ -79,6 +81,9 @@ func WithClock(now func() time.Time) BackendOption {
 // more than 5 s, a sliding window may miss some of the hits of the window before. All clients must use
 // the same algorithm. Default: [window.PerKey].
 func WithAlgorithm(a window.Algorithm) BackendOption {
+	if a > window.SlidingLog {
+		panic(fmt.Sprintf("throttr: WithAlgorithm: there is no algorithm %d", a))
+	}
 	return func(o *backendOptions) { o.algorithm = a }
 }
 

@@ -1,7 +1,6 @@
 package throttr
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +73,8 @@ type opened struct {
 //
 // Options are those of [Client.Backend]; in memory, only [WithClock] and [WithAlgorithm] have an
 // effect. Errors match [ErrConfig] or [ErrConnect]. If the value sizes of the servers differ,
-// the error also matches [ErrValueSizeMismatch]. Open panics if ctx or an option is nil.
+// the error also matches [ErrValueSizeMismatch]. If servers can't keep the algorithm, it also matches
+// [errors.ErrUnsupported]. Open panics if ctx or an option is nil.
 func Open(ctx context.Context, url string, opts ...BackendOption) (*OpenBackend, error) {
 	if ctx == nil {
 		panic("throttr: Open: ctx is nil")
@@ -98,6 +98,9 @@ func OpenConfig(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenBa
 		panic("throttr: OpenConfig: ctx is nil")
 	}
 	algorithm := backendOptionsOf("OpenConfig", opts).algorithm // panics here rather than in the background
+	if err := fixedwindow.CheckAlgorithm(algorithm); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -266,9 +269,6 @@ func (b *OpenBackend) unopened(ctx context.Context, call, key string, scales ...
 			return callError(call, key, err)
 		}
 	}
-	if err := fixedwindow.CheckAlgorithm(b.algorithm); err != nil {
-		return callError(call, key, err)
-	}
 	server := b.ring.Pick(key)
 	b.mu.Lock()
 	closed, cause := b.closed, b.causes[server]
@@ -388,12 +388,12 @@ func (b *OpenBackend) GiveBack(ctx context.Context, key string, scale time.Durat
 }
 
 // Check implements [window.Checker]. While the value size is unknown, because no server has been
-// reached since a lazy start, it refuses only scales under 1 ms, and algorithms that no server keeps.
+// reached since a lazy start, it refuses only scales under 1 ms.
 func (b *OpenBackend) Check(scale time.Duration, limit uint64) error {
 	if o := b.opened.Load(); o != nil {
 		return o.check(scale, limit)
 	}
-	return cmp.Or(window.CheckScale(scale), fixedwindow.CheckAlgorithm(b.algorithm))
+	return window.CheckScale(scale)
 }
 
 // Precision returns how much later than the end of a window of the scale its ExpiresAt may be: see

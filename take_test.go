@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -131,6 +132,29 @@ func TestPeekTakesNothing(t *testing.T) {
 	var cost *throttr.CostError
 	_, err = limiter.Peek(t.Context(), "k", time.Minute, 10, 11)
 	require.ErrorAs(t, err, &cost)
+}
+
+// A sum over the largest uint64 is over every limit.
+func TestSumOfTakesThatIsTooLargeIsACostError(t *testing.T) {
+	b, _ := newMemory(t)
+	srv := mockserver.RunT(t, mockserver.WithValueSize(8))
+	for _, b := range []throttr.Backend{b, openURL(t, "throttr://"+srv.Addr())} {
+		limits := []throttr.Limit{
+			{Key: "k", Scale: time.Minute, Limit: math.MaxUint64, N: math.MaxUint64},
+			{Key: "k", Scale: time.Minute, Limit: math.MaxUint64, N: 1},
+		}
+		granted, err := b.(window.Taker).TakeAll(t.Context(), limits, make([]throttr.Window, 2))
+		require.False(t, granted && err == nil)
+		for _, opts := range [][]throttr.Option{nil, {throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))}} {
+			var cost *throttr.CostError
+			_, _, err = throttr.NewRateLimit(b, opts...).TakeAll(t.Context(), limits...)
+			require.ErrorAs(t, err, &cost)
+			require.EqualValues(t, uint64(math.MaxUint64), cost.N)
+		}
+		w, err := b.Get(t.Context(), "k", time.Minute)
+		require.NoError(t, err)
+		require.Zero(t, w.Count)
+	}
 }
 
 // plainBackend hides that a backend can take.
