@@ -10,6 +10,6 @@ func (b *Backend) Shares(key string, scale time.Duration) bool {
 	if s.find(k) != nil {
 		return false
 	}
-	_, r := s.findShared(b, k)
+	_, r := s.lookShared(b, k)
 	return r != nil
 }

@@ -114,7 +114,7 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 	t := s.windows.forKey(k.key)
 	slot := t.find(k)
 	if slot < 0 {
-		if _, r := s.findShared(b, k); r != nil {
+		if _, r := s.lookShared(b, k); r != nil {
 			return false, b.errShared
 		}
 		return false, nil

@@ -10,6 +10,10 @@ import "hash/maphash"
 // A key without a record of its own uses the shared one as long as that is active, even if there is room
 // again: otherwise, its count would start anew. A key that has a record of its own never uses the
 // shared one, as a window that is active is not removed to make room.
+//
+// With a rolling algorithm, a shared record would be active for as long as any key is hit. So if there is
+// room again, a key gets a copy of it. From then on, nothing is added to the shared one, which is over
+// after a scale or two.
 
 const (
 	// windowsPerShared is how many windows there may be for each shared count of a scale.
@@ -39,9 +43,32 @@ func (b *Backend) sharedID(k id) id {
 	return id{b.sharedKeys[slot], k.scale, mix(slot*0x9e3779b97f4a7c15, k.scale)}
 }
 
-// findShared returns the id and the record of the count that k shares, if it is active. Otherwise it
-// returns k and nil. The mutex is held.
+// findShared returns the record that counts for k, which has no record, and its id: the count that it
+// shares, or a copy of that. It returns k and nil if that is not active. The mutex is held.
 func (s *shard) findShared(b *Backend, k id) (id, record) {
+	c, r := s.lookShared(b, k)
+	if r == nil || !b.rolling {
+		return c, r
+	}
+	room := s.hasRoom(b, s.now(b))
+	if r = s.find(c); r == nil { // its time has ended meanwhile
+		return k, nil
+	}
+	if !room {
+		return c, r
+	}
+	e := r.entry()
+	if s.log != nil && !s.log.copy(&e) {
+		return c, r
+	}
+	r = s.windows.forKey(k.key).insert(k)
+	r.set(e)
+	return k, r
+}
+
+// lookShared returns the id and the record of the count that k shares, if it is active. Otherwise it
+// returns k and nil. The mutex is held.
+func (s *shard) lookShared(b *Backend, k id) (id, record) {
 	if s.windows.shared().n == 0 {
 		return k, nil
 	}
@@ -54,11 +81,16 @@ func (s *shard) findShared(b *Backend, k id) (id, record) {
 	return k, nil
 }
 
+// hasRoom reports whether there is room for a window, and makes it if necessary. The mutex is held.
+func (s *shard) hasRoom(b *Backend, now int64) bool {
+	return s.windows.len() < b.shardMax || s.makeRoom(b, now, nil) && s.windows.len() < b.shardMax
+}
+
 // place returns the record in which a window of k opens, and its id: a new one, or the shared one if
 // there is no room. There is no active window. The mutex is held.
 func (b *Backend) place(s *shard, k id, now int64) (id, record, error) {
 	if !k.shared() {
-		if s.windows.len() < b.shardMax || s.makeRoom(b, now, nil) && s.windows.len() < b.shardMax {
+		if s.hasRoom(b, now) {
 			return k, s.windows.forKey(k.key).insert(k), nil
 		}
 		k = b.sharedID(k)

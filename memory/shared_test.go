@@ -166,7 +166,11 @@ func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 		count, granted := take("k", 1)
 		require.False(t, granted)
 		require.EqualValues(t, 10, count)
-		require.Zero(t, c.Len())
+		if a.Rolling() {
+			require.Equal(t, 1, c.Len(), "it has a copy")
+		} else {
+			require.Zero(t, c.Len())
+		}
 		require.EqualValues(t, 10, c.get("k", time.Minute).Count)
 		clock.Advance(2 * time.Minute)
 		require.Zero(t, c.get("k", time.Minute))
@@ -323,4 +327,38 @@ func TestFullLogsAllowNoKeyMoreThanItsLimit(t *testing.T) {
 		}
 	}
 	require.Equal(t, 700, all)
+}
+
+// New keys come all the time. When there is room again, they get windows of their own, also with an algorithm
+// whose windows do not end at a time.
+func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := backendtest.NewClock()
+			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(1000))}
+			for i := range 2000 {
+				c.hit(fmt.Sprint("many", i), time.Minute)
+			}
+			granted := map[string]int{}
+			for i := range 400 {
+				key := fmt.Sprint("new", i)
+				for range 20 {
+					w, ok, err := c.Take(t.Context(), key, time.Minute, 10, 1)
+					require.NoError(t, err)
+					if ok {
+						require.LessOrEqual(t, w.Count, uint64(10))
+						granted[key]++
+					}
+				}
+				clock.Advance(time.Second)
+			}
+			for i := range 100 {
+				require.Equal(t, 10, granted[fmt.Sprint("new", 300+i)])
+				require.False(t, c.Shares(fmt.Sprint("new", 300+i), time.Minute))
+			}
+			for key, n := range granted {
+				require.LessOrEqual(t, n, 10, key)
+			}
+		})
+	}
 }
