@@ -104,7 +104,7 @@ func (f *failover) decide(ctx context.Context, e *Event, limit uint64, cause err
 	if f.fallback != nil {
 		w, err := f.hit(ctx, f.fallback, e, limit)
 		if err == nil {
-			res.setHit(&w, limit)
+			res.setHit(f.fallback, &w, limit)
 			res.Degraded = true
 			return res, nil
 		}

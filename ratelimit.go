@@ -178,7 +178,7 @@ func (r *RateLimit) hit(ctx context.Context, e *Event, limit uint64) (Result, er
 func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res Result, cause, err error) {
 	w, cause := r.failover.hit(ctx, r.backend, e, limit)
 	if cause == nil {
-		res.setHit(&w, limit)
+		res.setHit(r.backend, &w, limit)
 		return res, nil, nil
 	}
 	res, err = r.failover.decide(ctx, e, limit, cause)
@@ -196,10 +196,11 @@ func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 	}
 }
 
-// setHit sets r to the decision on a hit that leaves w.
-func (r *Result) setHit(w *Window, limit uint64) {
-	if w.Refused {
-		r.setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, false)
+// setHit sets r to the decision on a hit that leaves w in b. What a backend has refused is denied. Of the
+// rest, the count decides, unless the algorithm has decided.
+func (r *Result) setHit(b Backend, w *Window, limit uint64) {
+	if w.Refused || window.AlgorithmOf(b).Rolling() {
+		r.setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, !w.Refused)
 		return
 	}
 	r.set(w.Count, limit, w.Left, w.ExpiresAt)

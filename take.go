@@ -80,6 +80,12 @@ func (r *Result) setTaken(count, limit uint64, left time.Duration, end time.Time
 	}
 }
 
+// allAllowed reports whether no result is a denial. After takes that were refused, the windows then do not
+// say which of them was.
+func allAllowed(results []Result) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return !r.Allowed })
+}
+
 // TakeAll makes all takes, or none of them if one is refused: then refused traffic of one limit
 // uses up nothing of the others. The results are those of the limits, in their order. If ok is
 // false, Allowed says for each limit whether it would have granted its take, and nothing was
@@ -124,6 +130,11 @@ func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Resu
 		w, limit := &taken[i], limits[i].Limit
 		results[i].setTaken(w.Count, limit, w.Left, w.End, granted || fits(limits, i, w.Count))
 	}
+	if !granted && allAllowed(results) {
+		for i := range results {
+			results[i].Allowed, results[i].RetryAfter = false, taken[i].Left
+		}
+	}
 	return granted, results, nil
 }
 
@@ -144,13 +155,19 @@ func fits(limits []Limit, i int, count uint64) bool {
 	return count <= limits[i].Limit-n
 }
 
-// takeResults returns the results of takes that leave the given windows.
+// takeResults returns the results of takes that leave the given windows. What the backend has granted
+// decides, and not the windows: if it has refused takes, they are not all allowed.
 func takeResults(limits []Limit, windows []Window, granted bool) []Result {
 	results := make([]Result, len(limits))
 	for i := range limits {
 		w, limit := &windows[i], limits[i].Limit
 		fits := granted || !w.Refused && fits(limits, i, w.Count)
 		results[i].setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, fits)
+	}
+	if !granted && allAllowed(results) {
+		for i := range results {
+			results[i].Allowed, results[i].RetryAfter = false, retryAfter(&windows[i])
+		}
 	}
 	return results
 }
@@ -322,7 +339,7 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 		}
 		res := &t.results[0]
 		rolling := window.AlgorithmOf(t.store).Rolling()
-		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter, Rolling: rolling}
+		a = waiting.Answer{Granted: t.granted, Count: res.Count, Left: res.RetryAfter, Rolling: rolling}
 		if a.Granted { // RetryAfter is 0
 			a.Left = min(time.Until(res.ResetAt), e.Scale)
 		}

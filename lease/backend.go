@@ -182,11 +182,11 @@ func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limi
 		ok := true
 		if n == 0 { // opens a window, unlike a take
 			w, err = b.inner.Hit(ctx, key, scale, limit, 0)
+			ok = !w.Refused && w.Count <= limit
 		} else {
 			w, ok, err = b.inner.Take(ctx, key, scale, limit, n)
 		}
 		if *a = answerOf(w); ok || err != nil {
-			a.refused = w.Refused
 			return err
 		}
 	}
