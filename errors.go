@@ -51,8 +51,10 @@ var (
 	ErrOverloaded = window.ErrOverloaded
 	// ErrTooManyWindows says that a backend has as many keys with records to remove as
 	// WithMaxWindows allows, so that it opens no window of a further key. The hit was not
-	// counted.
+	// counted. It matches ErrFull.
 	ErrTooManyWindows = fixedwindow.ErrTooManyWindows
+	// ErrFull says that a backend has no room for another key. The hit was not counted.
+	ErrFull = window.ErrFull
 	// ErrBatch says that a batch was used out of order: sent twice, or asked for replies
 	// before it was sent.
 	ErrBatch = errors.New("throttr: batch used out of order")

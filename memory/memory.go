@@ -13,7 +13,6 @@ package memory
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -24,8 +23,9 @@ import (
 )
 
 var (
-	// ErrFull says that there are MaxKeys windows and none of them may be removed.
-	ErrFull = errors.New("memory: too many keys")
+	// ErrFull says that there are MaxKeys windows and none of them may be removed. It matches
+	// window.ErrFull.
+	ErrFull = fmt.Errorf("memory: %w", window.ErrFull)
 	// ErrClosed says that the backend has been closed. It matches window.ErrClosed.
 	ErrClosed = fmt.Errorf("memory: %w", window.ErrClosed)
 )

@@ -37,7 +37,7 @@ func errorType(err error) string {
 		return "canceled"
 	case throttr.Timeout(err):
 		return "timeout"
-	case is(throttr.ErrOverloaded), is(throttr.ErrTooManyWindows):
+	case is(throttr.ErrOverloaded), is(throttr.ErrFull):
 		return "overloaded"
 	case is(throttr.ErrConnect), is(throttr.ErrConnLost):
 		return "connection"

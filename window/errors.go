@@ -9,8 +9,8 @@ import (
 )
 
 // The errors of backends. The errors that a backend returns match them. ErrScale and ErrRange are
-// mistakes in the program, and ErrClosed is its end, so no policy applies to them. ErrOverloaded is
-// a failure of the backend.
+// mistakes in the program, and ErrClosed is its end, so no policy applies to them. ErrOverloaded and
+// ErrFull are failures of the backend.
 var (
 	// ErrScale says that a scale is less than [MinScale]. See [CheckScale].
 	ErrScale = errors.New("throttr: invalid scale")
@@ -21,6 +21,9 @@ var (
 	// ErrOverloaded says that as many calls were waiting as may wait at a time. The call was not
 	// sent, or only by an earlier attempt.
 	ErrOverloaded = errors.New("throttr: too many calls are waiting")
+	// ErrFull says that the backend has no room for another key. Nothing was counted. Clients that
+	// can make up keys can cause it, so whoever serves such requests without a limit has none.
+	ErrFull = errors.New("throttr: too many keys")
 )
 
 // MinScale is the shortest scale that a backend accepts.

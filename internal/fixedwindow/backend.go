@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ import (
 
 // ErrTooManyWindows says that a window was not opened because as many records are yet to be
 // removed as Options.MaxWindows allows.
-var ErrTooManyWindows = errors.New("throttr: too many windows")
+var ErrTooManyWindows = fmt.Errorf("%w with records to remove", window.ErrFull)
 
 const (
 	// closeWait is how long Close waits for windows to be over.
