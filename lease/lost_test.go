@@ -52,6 +52,7 @@ func TestOldBlocksLoseNothing(t *testing.T) {
 	for pause := range 30 { // of the hits, in 10 µs
 		run(t, func(t *testing.T, store lease.Store) {
 			b := lease.New(store, age)
+			defer b.Close()
 			granted := uint64(0)
 			for range 100 { // blocks get large
 				for range 100 {
@@ -95,6 +96,7 @@ func testOrderly(t *testing.T, store lease.Store, random *rand.Rand) {
 	for range 1 + random.IntN(4) {
 		n := &network{Store: store, shortest: shortest, longest: shortest + shortest/2, seen: new(windows)}
 		b := lease.New(n, age, lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
+		defer b.Close()
 		processes = append(processes, b)
 		for range 1 + random.IntN(6) {
 			seed, pauses := random.Uint64(), []time.Duration{10 * time.Microsecond, time.Millisecond, 60 * time.Millisecond}[random.IntN(3)]
@@ -219,10 +221,11 @@ func TestWhatACallerDoesNotWaitForIsGivenBack(t *testing.T) {
 		run(t, func(t *testing.T, store lease.Store) {
 			f := &far{Store: store}
 			b := lease.New(f, age)
+			defer b.Close()
 			for range 2 * lease.HotHits {
 				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
 			}
-			time.Sleep(age / 2) // the block is idle, and given back
+			time.Sleep(3 * age / 4) // the block is idle, and given back
 			require.Zero(t, b.Stats().Held)
 			f.answer = 10 * time.Millisecond
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
