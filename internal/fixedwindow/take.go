@@ -3,6 +3,8 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
+	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -155,15 +157,16 @@ func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	for i, l := range limits {
 		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })
 		if k < 0 {
-			sum, ok := window.Total(limits, i)
-			if l.N = sum; !ok {
-				l.Limit = 0 // never granted
-			}
 			takes = append(takes, take[T]{Limit: l, indexes: []int{i}, server: b.pick(l.Key)})
 			continue
 		}
-		takes[k].indexes = append(takes[k].indexes, i)
-		takes[k].Limit.Limit = min(takes[k].Limit.Limit, l.Limit)
+		t := &takes[k]
+		t.indexes = append(t.indexes, i)
+		t.Limit.Limit = min(t.Limit.Limit, l.Limit)
+		sum, overflow := bits.Add64(t.N, l.N, 0)
+		if t.N = sum; overflow > 0 { // it is beyond any limit
+			t.N, t.Limit.Limit = math.MaxUint64, 0
+		}
 	}
 	slices.SortFunc(takes, func(x, y take[T]) int {
 		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Scale, y.Scale), cmp.Compare(x.Key, y.Key))
