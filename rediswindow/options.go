@@ -51,8 +51,14 @@ var escape = strings.NewReplacer("%", "%25", "{", "%7B")
 
 // WithAlgorithm sets how hits are counted. Backends with the same prefix must have the same algorithm
 // to share what they count, and do not disturb each other if they have not, except that [window.PerKey]
-// and [window.Aligned] share their windows. Default: [window.PerKey].
-func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
+// and [window.Aligned] share their windows. WithAlgorithm panics if there is no algorithm a. Default:
+// [window.PerKey].
+func WithAlgorithm(a window.Algorithm) Option {
+	if a > window.SlidingLog {
+		panic(fmt.Sprintf("redisbackend: WithAlgorithm: %d is no algorithm", a))
+	}
+	return func(o *options) { o.algorithm = a }
+}
 
 // WithMaxLog sets the largest limit of backends with the algorithm [window.SlidingLog]. A key takes up to
 // some 10 bytes of Redis for each hit of its limit. A larger limit is a [window.RangeError], and Inc and

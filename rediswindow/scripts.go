@@ -40,6 +40,8 @@ var (
 	slidingLua string
 	//go:embed rolling/log.lua
 	logLua string
+	//go:embed rolling/store.lua
+	storeLua string
 	//go:embed rolling/take.lua
 	rollingTakeLua string
 	//go:embed rolling/count.lua
