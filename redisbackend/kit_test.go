@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/throttr-go/throttr/backendtest"
 )
 
@@ -28,12 +30,12 @@ func set(clock backendtest.Clock, now time.Time) { clock.Advance(now.Sub(clock.N
 
 // untilExpiry returns what a key of a server has left to live, less the grace of backends that have a
 // clock of their own. It is negative if there is no such key.
-func untilExpiry(t *testing.T, s *server, name string) time.Duration {
+func untilExpiry(t *testing.T, client rueidis.Client, name string) time.Duration {
 	t.Helper()
-	ms, err := redis(t, s.connect(), "PTTL", name).AsInt64()
+	ms, err := redis(t, client, "PTTL", name).AsInt64()
 	noError(t, err)
 	if ms < 0 {
 		return time.Duration(ms)
 	}
-	return time.Duration(ms)*time.Millisecond - time.Hour
+	return time.Duration(ms)*time.Millisecond - grace
 }

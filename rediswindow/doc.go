@@ -68,16 +68,17 @@
 //
 // Rolling algorithms have hashes of their own, so that no algorithm reads what another one has
 // stored: throttr:{k:user:42}:bucket, :sliding and :log. Their fields are the scales, too. The
-// values are numbers in binary form, which the scripts in the folder rolling describe. A sliding
-// log also has a list for each scale, throttr:{k:user:42}:log:60000000, with the time of each hit.
-// All expire when their hits no longer count.
+// values are numbers in binary form, which the scripts in the folder rolling describe. A sliding log
+// also has fields with the times of its hits, 60000000:0 and so on. A hash expires when no hit in it
+// counts, and takes that ended by then can't be given back any more. Scales that are over are removed
+// earlier if there are 16 fields or more, some with each scale that is hit anew.
 //
 // # Commands
 //
 //   - Hit and Inc run a script that adds to active windows, or opens them. It reads the expiry of a
 //     hash only if it opens a window, and extends it if necessary.
 //   - Set runs a script that opens a window.
-//   - Take and TakeAll run one script, in a cluster one for each slot of the keys.
+//   - Take and TakeAll run one script, in a cluster one for each key.
 //   - GiveBack runs a script that subtracts from the window with the ID.
 //   - Get runs a script that reads a window, and the time, which says whether it is active.
 //   - Reset sends HDEL for the field.
@@ -97,5 +98,6 @@
 //   - A restart without persistence loses all windows.
 //   - A server whose memory is full evicts windows, unless its maxmemory-policy is noeviction.
 //
-// If the clock of a server is changed, the ends of its windows change with it.
+// If the clock of a server is changed, the ends of its windows change with it. If it is set back, windows
+// that start a scale or more in the future are over, so that no key is denied until the clock gets there.
 package rediswindow

@@ -3,6 +3,7 @@ package rediswindow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -20,9 +21,9 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 }
 
 // TakeAll implements [window.Taker]. On one server it is one script. In a cluster it is one script
-// for each slot of the keys, in the order of the slots: if one of them refuses, the others give
-// back. Until then, other callers may be refused what was taken. If a script fails, what it has
-// taken stays counted until the windows end. Its errors are those of Hit.
+// for each key, in the order of the keys: if one of them refuses, the others give back. Until then,
+// other callers may be refused what was taken. If a script fails, what it has taken stays counted
+// until the windows end. Its errors are those of Hit.
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
 	if len(limits) == 0 {
 		return true, ctx.Err()
@@ -84,7 +85,8 @@ func (b *Backend) checkTakes(ctx context.Context, limits []window.Limit) error {
 }
 
 // groups returns the indices of limits, in groups that a script can access: in a cluster those of a
-// slot, in the order of the slots, so that of several callers one gets what it needs.
+// key, because while a slot moves to another node, a script may have only one key. They are in the order
+// of the keys, so that of several callers one gets what it needs.
 func (b *Backend) groups(limits []window.Limit) [][]int {
 	all := make([]int, len(limits))
 	for i := range all {
@@ -93,19 +95,13 @@ func (b *Backend) groups(limits []window.Limit) [][]int {
 	if len(limits) == 1 || !b.client.Cluster() {
 		return [][]int{all}
 	}
-	bySlot := map[uint16][]int{}
-	var slots []uint16
+	byKey := map[string][]int{}
 	for i := range limits {
-		s := slotOf(hashTag(limits[i].Key))
-		if bySlot[s] == nil {
-			slots = append(slots, s)
-		}
-		bySlot[s] = append(bySlot[s], i)
+		byKey[limits[i].Key] = append(byKey[limits[i].Key], i)
 	}
-	slices.Sort(slots)
-	groups := make([][]int, len(slots))
-	for i, s := range slots {
-		groups[i] = bySlot[s]
+	groups := make([][]int, 0, len(byKey))
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		groups = append(groups, byKey[key])
 	}
 	return groups
 }
