@@ -144,8 +144,9 @@ func (m *takeModel) takeSome(ids []modelID) {
 	if !m.Clock.Now().Equal(before) {
 		return // the states are of different times
 	}
-	if !granted && len(ids) > 1 && len(m.clients) > 1 && m.SkipsDenied {
-		return // of windows that have not refused, the states may be what the client has known
+	if !granted && len(m.clients) > 1 && m.SkipsDenied && (len(ids) > 1 || m.MayLose) {
+		m.adopt(limits)
+		return
 	}
 	for i, id := range ids {
 		if w, active := m.windows[id]; active {
@@ -153,6 +154,30 @@ func (m *takeModel) takeSome(ids []modelID) {
 		} else {
 			m.none(windows[i])
 		}
+	}
+}
+
+// adopt makes the model agree with what takes that were refused may leave. A client that does not know
+// what the other one has taken may take first, and give back then: a window is open now, with a count of
+// 0, or with more if a give-back may be lost. The states that the takes return may be what the client has
+// known.
+func (m *takeModel) adopt(limits []window.Limit) {
+	for i, l := range limits {
+		id := modelID{l.Key, l.Scale}
+		w, active := m.windows[id]
+		got := m.get(id.key, id.scale)
+		if got.Left <= 0 && !active {
+			continue
+		}
+		if !active {
+			m.opening(id)
+			w.end = m.end(id.scale)
+		}
+		if lost := got.Count - w.count; m.MayLose && lost <= window.Total(limits, i) {
+			w.count += lost
+		}
+		m.want(got, w.count, w.end)
+		m.windows[id] = w
 	}
 }
 
