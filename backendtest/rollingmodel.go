@@ -134,8 +134,9 @@ func (s *logState) giveBack(now, taken, _ int64, n uint64) bool {
 
 // rollingWindow is a window of the model.
 type rollingWindow struct {
-	state rollingState
-	takes []rollingHolding
+	state    rollingState
+	takes    []rollingHolding
+	replaced bool // by Set or Reset, in the last step
 }
 
 // rollingHolding is a take that was granted.
@@ -177,6 +178,7 @@ func (c rolling) compare(clients []takes, seed uint64, steps int) {
 			windows[key] = w
 		}
 		client := random.IntN(len(clients))
+		w.replaced = false
 		if w.step(rolling{clients[client]}, random, key, scale, limit) {
 			delete(windows, key)
 		}
@@ -186,6 +188,10 @@ func (c rolling) compare(clients []takes, seed uint64, steps int) {
 		d := time.Duration(random.Int64N(30))
 		if random.IntN(20) == 0 {
 			d = time.Duration(random.Int64N(1500))
+		}
+		if now := c.Clock.Now(); w.replaced && c.SkipsDenied && len(clients) > 1 {
+			// Until then, a client may count what it has read of the aligned window before.
+			d = window.Aligned.Start(now, scale).Add(scale).Sub(now) / unit
 		}
 		c.Clock.Advance(d * unit)
 	}
@@ -202,13 +208,13 @@ func (w *rollingWindow) step(c rolling, random *rand.Rand, key string, scale tim
 		c.reset(key, scale)
 		got = c.get(key, scale)
 		w.state = newRollingState(c.Algorithm, int64(scale), limit)
-		forgotten = true
+		forgotten, w.replaced = true, true
 	case 1:
 		w.state = newRollingState(c.Algorithm, int64(scale), limit)
 		n = min(n, limit)
 		w.state.add(now, n)
 		c.set(key, scale, n)
-		w.takes = nil
+		w.takes, w.replaced = nil, true
 		got = c.hit(key, scale, limit, 0) // names the limit
 	case 2:
 		n = min(n, limit-min(before, limit))
