@@ -79,7 +79,7 @@ type Subject struct {
 	// then take place on a clock that is that much faster.
 	MinScale time.Duration
 	// MayLose says that GiveBack may return false although the window is open, and give nothing
-	// back.
+	// back. If it follows the take at once, it must not.
 	MayLose bool
 	// RefusesInc says that an Inc which leads to a count over MaxCount fails with window.ErrRange and
 	// counts nothing. Otherwise it counts as many as the backend can, with a rolling algorithm.
