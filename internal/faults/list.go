@@ -4,20 +4,18 @@ package main
 var faults = []fault{
 	// Windows, servers of keys, queues, pauses.
 	{file: "window/take.go", old: "if sum += l.N; sum < l.N {", new: "if sum += l.N; false {"},
-	{file: "window/window.go", old: "return now.Add(shifted.Truncate(scale).Sub(shifted))", new: "return now.Truncate(scale)"},
+	{file: "window/window.go", old: "return now.Add(shifted.Truncate(scale).Sub(shifted))", new: "_ = shifted\n\treturn now.Truncate(scale)"},
 	{file: "internal/valuesize/valuesize.go", old: "(64 - 8*size)", new: "(63 - 8*size + 1) >> 1", tests: "window"},
 	{file: "internal/rendezvous/rendezvous.go", old: "h>>27", new: "h>>28", run: "^TestScoresNeverChange$"},
 	{file: "internal/rendezvous/rendezvous.go", old: "i == 0 || s > highest", new: "i == 0 || s > highest && i < 4", run: "^TestRemovingAServerMovesOnlyItsOwnKeys$"},
 	{file: "internal/fifo/fifo.go", old: "q.ring[q.head] = zero", new: "_ = zero"},
 	{file: "internal/backoff/backoff.go", old: "func (b *Backoff) Reset() { b.next = b.min }", new: "func (b *Backoff) Reset() { b.next = b.max }"},
-	{file: "internal/backoff/backoff.go", old: "pause - pause/10 + rand.N(pause/5+1)", new: "pause"},
+	{file: "internal/backoff/backoff.go", old: "pause - pause/10 + rand.N(pause/5+1)", new: "pause + rand.N(time.Duration(1))"},
 
 	// Connections.
 	{file: "internal/pool/pool.go", old: "if p.acquiring >= p.o.MaxQueued {", new: "if p.acquiring > p.o.MaxQueued {", run: "^TestTooManyCallersThatWaitForAConnectionAreRejected$"},
 	{file: "internal/pool/pool.go", old: "if p.attempt != nil {\n\t\treturn\n\t}", new: "", run: "^TestAServerThatComesAndGoesIsTriedOnceAtATime$"},
 	{file: "internal/pool/pool.go", old: "p.noGrowth = time.Now().Add(p.o.MaxBackoff)", new: ""},
-	{file: "internal/conn/conn.go", old: "if n == 0 && err != nil {", new: "if err != nil {"},
-	{file: "internal/conn/conn.go", old: "c.reader.arrived.calls == 1 && !c.reader.partial() && c.queue.quiet()", new: "c.reader.arrived.calls == 1 && c.queue.quiet()"},
 
 	{file: "internal/dial/probe.go", old: "return nil // the connection is of use all the same", new: "return err", tests: "internal/systemtest/parking"},
 	{file: "internal/pubsub/queue.go", old: "q.items.Pop()\n\tq.messages--\n\tq.keepGaps()", new: "q.items.Pop()\n\tq.messages--"},
@@ -27,7 +25,7 @@ var faults = []fault{
 	{file: "codec/fragment.go", old: "if index := binary.LittleEndian.Uint64(item); index != f.index {", new: "if index := binary.LittleEndian.Uint64(item); index > f.index {"},
 	{file: "codec/fragment.go", old: "d.taken = len(d.part) > 0", new: "d.taken = false"},
 	{file: "mockserver/store.go", old: "if r := st.records[string(key)]; r != nil && !r.dead {", new: "if r := st.records[string(key)]; r != nil {", run: "^TestRespondsAsTheRealServerDid$|Expire|Dead"},
-	{file: "mockserver/store.go", old: "c.lockUp = lockUp", new: "c.lockUp = false"},
+	{file: "mockserver/store.go", old: "c.lockUp = lockUp", new: "_ = lockUp"},
 
 	// OpenTelemetry.
 	{file: "otelthrottr/attributes.go", old: "c.reset, c.outcome = true, done", new: "c.reset, c.outcome = false, done"},
@@ -37,7 +35,7 @@ var faults = []fault{
 	{file: "internal/waiting/state.go", old: "count = max(count, t.Limit-t.N+1)", new: "", tests: "."},
 	{file: "internal/waiting/state.go", old: "l.at, l.end, l.count = l.end, l.end.Add(t.Scale), 0", new: "l.at, l.end = l.end, l.end.Add(t.Scale)", tests: "."},
 	{file: "internal/sweep/sweep.go", old: "if old != 0 && old <= int64(interval) {", new: "if old != 0 {"},
-	{file: "internal/sweep/sweep.go", old: "wait := max(min(retryPause, interval), retryDuty*r.listing)", new: "wait := min(retryPause, interval)"},
+	{file: "internal/sweep/sweep.go", old: "wait := max(min(retryPause, interval), retryDuty*r.listing)", new: "_ = r\n\t\twait := min(retryPause, interval)"},
 
 	// Windows on Throttr servers.
 	{file: "internal/fixedwindow/aligned.go", old: "return time.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))", new: "return time.Now()"},
@@ -65,6 +63,22 @@ var faults = []fault{
 	{file: "httplimit/fields.go", old: "if at.Nanosecond() > 0 {", new: "if false {"},
 	{file: "httplimit/addr.go", old: "&& p.Bits() >= 96 {", new: "&& p.Bits() > 96 {"},
 	{file: "httplimit/fields.go", old: "strconv.FormatInt(max(1, seconds(d)), 10)", new: "strconv.FormatInt(seconds(d), 10)"},
+
+	// Guarantees of docs/evidence.md, each with the test of its row.
+	{file: "entities.go", old: "strconv.Itoa(len(entity)) + \":\" + entity", new: "strconv.Itoa(0) + entity", run: "^TestNoTwoShortPairsShareALimit$"},
+	{file: "internal/fixedwindow/names.go", old: "prefix = \"sl:\"", new: "prefix = \"sx:\"", run: "^TestRecordNamesAreAsDocumented$"},
+	{file: "internal/fixedwindow/names.go", old: "prefix = \"sh:\"", new: "prefix = \"ah:\"", run: "^TestNamesOfWindowsAreUniqueAndParsed$"},
+	{file: "internal/slot/bands.go", old: "margin := doom + idle + live", new: "margin := doom + idle", run: "^TestTablesOfBands$"},
+	{file: "internal/backoff/backoff.go", old: "b.next += min(b.next, b.max-b.next)", new: "b.next += b.next", tests: "internal/pool", run: "^TestBackoffIsBounded$"},
+	{file: "internal/pool/call.go", old: "sentNow && !cl.ReadOnly() ||", new: "sentNow && false ||", run: "^TestWhichCallsAreSentAgain$"},
+	{file: "internal/pool/call.go", old: "if try >= p.o.MaxRetries ||", new: "if try > p.o.MaxRetries ||", run: "^TestACallIsSentAgainMaxRetriesTimes$"},
+	{file: "internal/conn/queue.go", old: "if q.inFlight > 0 && q.inFlight+cl.Len() > q.maxInFlight {", new: "if q.inFlight > 0 && q.inFlight > q.maxInFlight {", tests: "internal/pool", run: "^TestNoMoreRequestsAreInFlightThanAllowed$"},
+	{file: "internal/conn/queue.go", old: "if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {", new: "if q.queuedRequests > q.maxQueued {", tests: "internal/pool", run: "^TestTooManyQueuedRequestsAreRejectedAndNotSent$"},
+	{file: "internal/pubsub/queue.go", old: "q.gaps[i] = gap\n\t\t\treturn", new: "_ = i", run: "^TestGapsDoNotAccumulate$"},
+	{file: "httplimit/keys.go", old: "return m.prefix + l.keyPart + \"h\" + digest(key)", new: "return m.prefix + l.keyPart + \"h\" + key", run: "^TestALongKeyIsNotStored$"},
+	{file: "httplimit/keys.go", old: "if m.PlainKeys && len(key) <= maxKey {", new: "if m.PlainKeys {", run: "^TestALongKeyIsNotStored$"},
+	{file: "httplimit/fields.go", old: "\";q=\" +", new: "\";l=\" +", run: "^TestFieldsAreThoseOfTheDraft$"},
+	{file: "memory/bucket.go", old: "if part++; part == maxParts {\n\t\t\treturn nanos + 1, 0\n\t\t}", new: "", run: "^TestTokenBucketAgreesWithRationalNumbers$"},
 
 	// The conformance suite.
 	{file: "backendtest/suite.go", old: "case !without && !has[method]:", new: "case false:", run: "^TestSubjectNamesWhatTheBackendLeavesOut$"},

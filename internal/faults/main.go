@@ -59,7 +59,7 @@ func plantAll(only *regexp.Regexp) error {
 			fmt.Printf("%s: %q can't be planted: %v\n", f.file, f.old, err)
 		case found:
 			seen++
-			fmt.Printf("%s: seen: %q\n", f.file, f.new)
+			fmt.Printf("%s: %q is seen\n", f.file, f.new)
 		default:
 			unseen++
 			fmt.Printf("%s: nothing sees that %q is %q\n", f.file, f.old, f.new)
