@@ -347,14 +347,12 @@ func (b *OpenBackend) Take(ctx context.Context, key string, scale time.Duration,
 
 // TakeAll implements [window.Taker].
 func (b *OpenBackend) TakeAll(ctx context.Context, limits []Limit, windows []Window) (bool, error) {
+	if len(limits) == 0 {
+		return true, nil
+	}
 	o := b.opened.Load()
 	if o == nil {
-		for _, l := range limits {
-			if err := b.unopened(ctx, "take", l.Key, l.Scale); err != nil {
-				return false, err
-			}
-		}
-		return true, ctx.Err()
+		return false, b.unopened(ctx, "take", limits[0].Key, limits[0].Scale)
 	}
 	taker, ok := o.Backend.(window.Taker)
 	if !ok {

@@ -1,11 +1,15 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // Reservation is what [RateLimit.Reserve] has taken. To settle it means to replace what was
@@ -71,29 +75,54 @@ const settleTimeout = 5 * time.Second
 // error, some of it may have been done. Commit is never tried again, because giving back twice
 // would allow more than the limit.
 //
-// If actual has another length than the limits, the error matches [ErrConfig], and nothing is
-// settled. Commit does nothing, and returns nil, if the reservation was not granted or is settled.
+// A Commit with another number of arguments than there are limits settles the reservation as
+// reserved, and so does one with a number that the backend can't count. Its error says so, and
+// matches [ErrConfig] or [ErrRange]. A Cancel that was deferred then gives nothing back.
+//
+// Commit does nothing, and returns nil, if the reservation was not granted or is settled. The
+// wrong number of arguments is an error even then.
 func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
-	if len(actual) != 0 && len(actual) != len(v.taking.limits) {
-		return fmt.Errorf("%w: Commit of a reservation of %d limits with %d numbers", ErrConfig, len(v.taking.limits), len(actual))
+	mistake := v.check(actual)
+	if mistake != nil || len(actual) == 0 {
+		return v.settle(ctx, mistake, func(i int) uint64 { return v.taking.limits[i].N })
 	}
-	return v.settle(ctx, func(i int) uint64 {
-		if len(actual) == 0 {
-			return v.taking.limits[i].N
+	return v.settle(ctx, nil, func(i int) uint64 { return actual[i] })
+}
+
+// check returns the error of a Commit that is a mistake.
+func (v *Reservation) check(actual []uint64) error {
+	if len(actual) == 0 {
+		return nil
+	}
+	if len(actual) != len(v.taking.limits) {
+		return fmt.Errorf("%w: Commit of %d limits with %d numbers; what is reserved is settled as reserved",
+			ErrConfig, len(v.taking.limits), len(actual))
+	}
+	checker, ok := v.taking.store.(window.Checker)
+	if !ok || !v.taking.granted || v.settled.Load() {
+		return nil
+	}
+	for i, l := range v.taking.limits {
+		if actual[i] <= l.N {
+			continue
 		}
-		return actual[i]
-	})
+		if err := checker.Check(l.Scale, actual[i]); err != nil {
+			return callError("commit", l.Key, fmt.Errorf("%w; what is reserved is settled as reserved", err))
+		}
+	}
+	return nil
 }
 
 // Cancel settles the reservation with nothing used: see [Reservation.Commit].
 func (v *Reservation) Cancel(ctx context.Context) error {
-	return v.settle(ctx, func(int) uint64 { return 0 })
+	return v.settle(ctx, nil, func(int) uint64 { return 0 })
 }
 
-// settle settles each take with what was used of it.
-func (v *Reservation) settle(ctx context.Context, used func(i int) uint64) error {
+// settle settles each take with what was used of it. It returns the mistake that was made, if any,
+// and otherwise the errors of the backend.
+func (v *Reservation) settle(ctx context.Context, mistake error, used func(i int) uint64) error {
 	if !v.taking.granted || !v.settled.CompareAndSwap(false, true) || v.taking.backend == nil {
-		return nil
+		return mistake
 	}
 	timeout := v.limiter.failover.timeout
 	if timeout <= 0 {
@@ -101,17 +130,25 @@ func (v *Reservation) settle(ctx context.Context, used func(i int) uint64) error
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	var errs []error
-	for i := range v.taking.limits {
+	errs, took := make([]error, len(v.taking.limits)), make([]time.Duration, len(v.taking.limits))
+	// A store that does not respond must not use up the time for the others.
+	var others sync.WaitGroup
+	one := func(i int) {
 		begun := time.Now()
-		n := used(i)
-		err := v.settleOne(limited, i, n)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		v.observe(ctx, i, n, time.Since(begun), err)
+		errs[i] = v.settleOne(limited, i, used(i))
+		took[i] = time.Since(begun)
 	}
-	return errors.Join(errs...)
+	for i := range errs[1:] {
+		if used(i+1) != v.taking.limits[i+1].N {
+			others.Go(func() { one(i + 1) })
+		}
+	}
+	one(0)
+	others.Wait()
+	for i := range errs {
+		v.observe(ctx, i, used(i), took[i], cmp.Or(errs[i], mistake))
+	}
+	return cmp.Or(mistake, errors.Join(errs...))
 }
 
 // settleOne settles a take of which some is used: it gives the rest back, or counts the overrun.

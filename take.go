@@ -92,7 +92,7 @@ func allAllowed(results []Result) bool {
 // counted. If several limits are on the same key and scale, each applies to the sum of what they
 // take.
 //
-// Without limits, TakeAll returns true. Errors are those of [RateLimit.Take].
+// Without limits, TakeAll returns true and no results, even if ctx has ended. Errors are those of [RateLimit.Take].
 func (r *RateLimit) TakeAll(ctx context.Context, limits ...Limit) (ok bool, results []Result, err error) {
 	// TakeAll is inlined, so that the results are on the caller's stack if it does not keep them.
 	return r.takeEach(ctx, limits, make([]Result, 0, fewLimits))
@@ -103,6 +103,9 @@ const fewLimits = 4
 
 // takeEach is TakeAll. It returns the results in a slice, if that has room for them.
 func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Result) (ok bool, _ []Result, err error) {
+	if len(limits) == 0 {
+		return true, nil, nil
+	}
 	if r.counting == nil {
 		// Not limits itself: the interface call would make every caller allocate it.
 		t := taking{limits: slices.Clone(limits)}
@@ -213,6 +216,10 @@ var errNoTaker = fmt.Errorf("throttr: the backend can't take: %w", errors.ErrUns
 
 // takeAll makes the takes of t, and reports the decisions to the observer.
 func (r *RateLimit) takeAll(ctx context.Context, t *taking) error {
+	if len(t.limits) == 0 {
+		t.granted = true
+		return nil
+	}
 	if err := r.checkTakes(ctx, t); err != nil {
 		return err
 	}

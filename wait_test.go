@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -395,4 +396,45 @@ func TestManyCallersWaitConcurrently(t *testing.T) {
 		all.Wait()
 		require.NotPanics(t, func() { _, _ = limiter.Wait(t.Context(), "a", 100*time.Millisecond, math.MaxUint64, 1) })
 	})
+}
+
+// A turn of 0 fits every count of the largest limit, and yet a policy refuses it.
+func TestWaitForNothingPausesWhileTheBackendFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
+		b := &countingTakes{failingTakes: failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: errors.New("down")}}
+		defer b.Close()
+		limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits))
+		time.AfterFunc(10*time.Second, func() { b.fail(nil) })
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				res, err := limiter.Wait(t.Context(), "k", time.Minute, math.MaxUint64, 0)
+				if err != nil || res.Degraded {
+					t.Error(res, err)
+				}
+			})
+		}
+		all.Wait()
+		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
+		require.LessOrEqual(t, b.calls.Load(), int64(15))
+		b.fail(errors.New("down"))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := limiter.Wait(ctx, "k", time.Minute, math.MaxUint64, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// countingTakes counts takes. After a thousand, they do not fail any more, so that a loop of them ends.
+type countingTakes struct {
+	failingTakes
+	calls atomic.Int64
+}
+
+func (c *countingTakes) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+	if c.calls.Add(1) > 1000 {
+		c.fail(nil)
+	}
+	return c.failingTakes.Take(ctx, key, scale, limit, n)
 }

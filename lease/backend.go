@@ -305,6 +305,9 @@ func (b *Backend) returnPlaces(e *entry, old *block, n uint64) {
 
 // TakeAll implements [window.Taker]. It goes to the backend.
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
+	if len(limits) == 0 {
+		return true, nil
+	}
 	if err := b.check(ctx); err != nil {
 		return false, err
 	}

@@ -206,6 +206,9 @@ func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []
 
 // takeAll makes all takes or none, and describes their windows in taken, or else in windows.
 func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, taken []Taken, windows []window.Window) (granted bool, err error) {
+	if len(limits) == 0 {
+		return true, nil
+	}
 	for i := range limits {
 		if limits[i].Scale < window.MinScale {
 			return false, scaleError(limits[i].Scale)

@@ -45,6 +45,7 @@ type Taker interface {
 	// windows in windows, which has the length of limits; all is void if there is an error. If
 	// limits has a window more than once, its takes are one take of their sum, to which the lowest of
 	// its limits applies. A sum over the largest uint64 is never granted: see [Total].
+	// Without limits, it returns true and no error, even if ctx has ended or the backend is closed.
 	//
 	// Of takes that are made at the same time, at least one is granted if each of them would be
 	// granted alone.

@@ -33,6 +33,7 @@ type link[T codec.Value] struct {
 
 	current  atomic.Pointer[conn.Conn[T]]
 	answered atomic.Uint64 // calls that have their replies
+	closed   atomic.Bool   // set before current is closed for good
 	// lock has an element while current is being replaced. It is a channel because its holder
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
@@ -79,16 +80,23 @@ func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
 	if c := l.current.Load(); c != nil && c.Open() {
 		return c, nil
 	}
+	if l.closed.Load() {
+		return nil, window.ErrClosed
+	}
 	c, err := l.server.Dedicated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.current.Store(c)
+	if l.current.Store(c); l.closed.Load() { // close may not have seen c
+		c.Close(window.ErrClosed)
+		return nil, window.ErrClosed
+	}
 	return c, nil
 }
 
-// close ends the connection.
+// close ends the connection, and one that is being made.
 func (l *link[T]) close() {
+	l.closed.Store(true)
 	if c := l.current.Load(); c != nil {
 		c.Close(window.ErrClosed)
 	}
