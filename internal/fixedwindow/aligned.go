@@ -410,6 +410,7 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 	_, err := j.backend.do(j.ctx, j.link.server, cl)
 	if err == nil {
 		j.backend.calls.Put(cl)
+		j.link.answered.Add(1)
 	}
 	j.mu.Lock()
 	for _, d := range batch {

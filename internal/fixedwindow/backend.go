@@ -40,8 +40,8 @@ const (
 	// closeWait is how long Close waits for windows to be over.
 	closeWait = time.Second
 	// closeTimeout is how long Close may take after that to remove the records of windows that
-	// are over. It takes two guards.
-	closeTimeout = 3 * time.Second
+	// are over. It takes two guards, and longer if there are many records.
+	closeTimeout = 20 * time.Second
 	// closeStall is how long Close waits for a response.
 	closeStall = 1500 * time.Millisecond
 )

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -115,22 +116,40 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		if granted {
 			continue
 		}
-		for j := range takes[:i] {
-			b.undo(ctx, &takes[j])
-		}
+		b.undo(ctx, takes[:i])
 		return false, sent || err != nil && i > 0, err
 	}
 	return true, false, nil
 }
 
-// undo gives back what a take of a TakeAll has taken, even if ctx has ended.
-func (b *Backend[T]) undo(ctx context.Context, t *take[T]) {
-	if t.N == 0 {
-		return
-	}
-	given, _, err := b.GiveBack(context.WithoutCancel(ctx), t.Key, t.Scale, t.window.ID, t.N)
-	if given && err == nil {
-		t.window.Count -= min(t.window.Count, t.N)
+// undo gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
+// windows are then those before the takes, unless ctx has ended.
+func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
+	undone := make(chan []uint64, 1) // what was given back of each
+	own := slices.Clone(takes)       // the caller may be gone
+	b.group.Finish(ctx, func(ctx context.Context) {
+		given := make([]uint64, len(own))
+		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
+		for i := range own {
+			t := &own[i]
+			if t.N == 0 {
+				continue
+			}
+			all.Go(func() {
+				if ok, _, err := b.GiveBack(ctx, t.Key, t.Scale, t.window.ID, t.N); ok && err == nil {
+					given[i] = t.N
+				}
+			})
+		}
+		all.Wait()
+		undone <- given
+	})
+	select {
+	case given := <-undone:
+		for i, n := range given {
+			takes[i].window.Count -= min(takes[i].window.Count, n)
+		}
+	default:
 	}
 }
 
