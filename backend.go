@@ -62,7 +62,8 @@ type BackendOption func(*backendOptions)
 
 // WithClock sets the clock of the backend, which must be safe for concurrent use. The ends of
 // windows that the backend returns are times of this clock, and aligned windows start and end by
-// it. It does not change when other windows end. Default: time.Now. WithClock panics if now is
+// it. It does not change when other windows end. It must not stand still while the clocks of the
+// servers move, and must be finer than 20 ms. Default: time.Now. WithClock panics if now is
 // nil.
 func WithClock(now func() time.Time) BackendOption {
 	if now == nil {

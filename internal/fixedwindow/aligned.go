@@ -396,7 +396,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 // removalTime returns when to remove the record of a bucket: when its window is over by the clocks
 // of all clients.
 func (a *aligned[T]) removalTime(bucket int64) time.Time {
-	return time.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
+	return a.backend.guards.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
 }
 
 // removeAligned removes records of aligned windows that are over. No client uses their names
@@ -415,7 +415,7 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 	j.mu.Lock()
 	for _, d := range batch {
 		if err != nil {
-			d.due = time.Now().Add(cleanRetry)
+			d.due = j.backend.guards.Now().Add(cleanRetry)
 			j.push(d)
 			continue
 		}

@@ -30,6 +30,7 @@ var (
 type link[T codec.Value] struct {
 	server Server[T]
 	calls  *conn.CallPool[T]
+	guards *steady
 
 	current  atomic.Pointer[conn.Conn[T]]
 	answered atomic.Uint64 // calls that have their replies
@@ -40,8 +41,8 @@ type link[T codec.Value] struct {
 	lock chan struct{}
 }
 
-func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
-	return &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
+func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) *link[T] {
+	return &link[T]{server: s, calls: calls, guards: guards, lock: make(chan struct{}, 1)}
 }
 
 // linkClasses is the number of links for actions of hits and operations.
@@ -54,9 +55,9 @@ const linkClasses = 11
 // out on these links, too.
 type links[T codec.Value] [linkClasses + 1]*link[T]
 
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T]) {
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) (ls links[T]) {
 	for i := range ls {
-		ls[i] = newLink(s, calls)
+		ls[i] = newLink(s, calls, guards)
 	}
 	return ls
 }
@@ -125,11 +126,11 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
 func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline, by time.Time) (sent bool, err error) {
-	cl.Stale = func() bool { return !time.Now().Before(deadline) }
-	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })
+	cl.Stale = func() bool { return !l.guards.Now().Before(deadline) }
+	stop := l.guards.afterFunc(by, func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)
 	if err == nil || ctx.Err() == nil {
-		timer.Stop() // otherwise the call may still be in flight
+		stop() // otherwise the call may still be in flight
 	}
 	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {
 		err = errAgain

@@ -230,7 +230,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.ReturnHits(s.taken.window, time.Now())
+		a, ok := s.ReturnHits(s.taken.window, s.link.guards.Now())
 		if t.counted = ok; !ok {
 			continue
 		}
