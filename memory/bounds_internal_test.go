@@ -120,7 +120,7 @@ func TestFullShardIsNotSweptForEveryNewKey(t *testing.T) {
 	defer b.Close()
 	s := &b.shards[0]
 	hit := func(i int) {
-		_, err := b.Hit(t.Context(), strconv.Itoa(i), time.Hour, 10, 1)
+		_, err := b.Hit(t.Context(), strconv.Itoa(i), time.Hour+time.Duration(i), 10, 1)
 		require.NoError(t, err)
 	}
 	// mayBeOver makes the shard believe that a window may be over.
