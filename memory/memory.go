@@ -6,8 +6,8 @@
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
 //
 // The memory is bounded, whatever the number and the length of the keys. Windows that are
-// over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, a
-// new key is refused or replaces another one, see [Overflow].
+// over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, new
+// keys share counts, or replace other ones, see [Overflow].
 package memory
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	// ErrFull says that there are MaxKeys windows and none of them may be removed. It matches
+	// ErrFull says that there is no room for a window or a shared count: see [Share]. It matches
 	// window.ErrFull.
 	ErrFull = fmt.Errorf("memory: %w", window.ErrFull)
 	// ErrClosed says that the backend has been closed. It matches window.ErrClosed.
@@ -194,7 +194,8 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	return w, nil
 }
 
-// Set implements [window.Backend]. Errors are those of [Backend.Hit].
+// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [Share].
+// Errors are those of [Backend.Hit].
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
 	if b.rolling {
 		return b.incRolling(ctx, "set", key, scale, count, true)
@@ -223,14 +224,15 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 	return w, err
 }
 
-// Reset implements [window.Backend]. Errors are those of [Backend.Get].
+// Reset implements [window.Backend]. If the key shares a count, the error is [ErrFull]: see [Share]. Other
+// errors are those of [Backend.Get].
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
 	_, err := b.delete(ctx, key, scale)
 	return failed("reset", key, err)
 }
 
 // Delete implements [window.Backend]. Without scales, it examines every window of one shard, of
-// up to 256, whose key has about the same length. Errors are those of [Backend.Get].
+// up to 256, whose key has about the same length. Errors are those of [Backend.Reset].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, err := b.delete(ctx, key, scales...)
 	return n, failed("delete", key, err)
@@ -262,7 +264,8 @@ func (b *Backend) delete(ctx context.Context, key string, scales ...time.Duratio
 	return n, nil
 }
 
-// Len returns the number of windows, including those that are over and not removed yet.
+// Len returns the number of windows, including those that are over and not removed yet. Shared counts
+// are no windows, see [Share].
 func (b *Backend) Len() int {
 	n := 0
 	for i := range b.shards {

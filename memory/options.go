@@ -17,7 +17,8 @@ type Overflow uint8
 
 const (
 	// Share makes keys without a window share counts: a hash of the key selects one for each scale, and
-	// all keys with this hash add to it until it is over. So no key is allowed more than its limit,
+	// all keys with this hash add to it until it is over, or until there is room again if the algorithm
+	// is a rolling one. So no key is allowed more than its limit,
 	// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
 	// keys to be denied, but can't reset a count. Keys that have a window are not affected.
 	//
@@ -89,6 +90,9 @@ func WithKeyOlderThan(d time.Duration) Option { return func(o *options) { o.keyO
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
 // has its share of n. The first shard can be full when there are nine tenths of n windows. If n
 // is less than 1, it is the default, [DefaultMaxKeys].
+//
+// If all are in use, new keys share counts, see [Share]. A shared count takes up to 240 bytes, in
+// addition: all of a scale together take as much as n/25 windows.
 func WithMaxKeys(n int) Option {
 	return func(o *options) {
 		if o.maxKeys = n; n < 1 {
@@ -103,8 +107,8 @@ func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v 
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
 // a time, each window once. The backend's goroutine or the caller of [Backend.Clean] makes the
 // call. It holds no lock. f must not call [Backend.Close], which waits for it. Windows that are
-// removed to make room for a new key, or that a hit, Set, Reset or Close ends, are not given to
-// f.
+// removed to make room for a new key, or that a hit, Set, Reset or Close ends, and shared counts,
+// are not given to f.
 func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // WithAlgorithm sets how hits are counted. Default: [window.PerKey].
@@ -137,8 +141,9 @@ func WithMaxLog(n uint64) Option {
 
 // WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their
 // memory: it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for
-// each if a key is hit once. If there are so many, a hit that would be granted fails with
-// [ErrFull], or replaces other logs, those with the fewest of a sample, as WithOverflow says. Each shard, see [WithMaxKeys], has
+// each if a key is hit once. If there are so many, a hit that needs room is refused, and its RetryAfter is a
+// scale at most; Inc and Set fail with [ErrFull]. With [Evict], it replaces other logs instead, those
+// with the fewest hits of a sample. Each shard, see [WithMaxKeys], has
 // its share of n, but has room for the log of one key with the largest limit. Other algorithms
 // ignore it. If n is less than 1, it is the default, 16 times the number of keys.
 func WithMaxTimes(n int) Option { return func(o *options) { o.maxTimes = max(n, 0) } }

@@ -362,6 +362,7 @@ func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool,
 	}
 	if ok {
 		r.set(e)
+		s.firstEnd = min(s.firstEnd, b.end(&e))
 	}
 	return ok, nil
 }
