@@ -190,8 +190,6 @@ func (tel *telemetry) exported() string {
 }
 
 // Without WithIdentity, nothing that is exported has a key, an entity or metadata, whatever fails.
-//
-//evidence:bounds Keys are exported only with WithIdentity
 func TestKeysAreExportedOnlyWithIdentity(t *testing.T) {
 	options := map[string][]throttr.Option{
 		"return errors": nil,
