@@ -181,8 +181,9 @@ func testGiveBackAfterReset[T codec.Value](t *testing.T, unit time.Duration) {
 					id := one.granted(100, 5)
 					time.Sleep(2*unit + 1)
 					end(two)
-					want := two.count()
+					want, updates := two.count(), srv.Requests(codec.OpUpdate)
 					require.False(t, one.giveBack(id, 5))
+					require.Equal(t, updates, srv.Requests(codec.OpUpdate), "not even for a moment")
 					require.Equal(t, want, two.count())
 
 					next := one.granted(100, 1) // in the next window
@@ -323,7 +324,9 @@ func TestGiveBackToTheBucketBefore(t *testing.T) {
 				w, granted = two.take(10, 10-want)
 				require.True(t, granted, "%+v", w)
 				require.True(t, one.giveBack(id, 2))
+				updates := srv.Requests(codec.OpUpdate)
 				require.False(t, one.giveBack(id, 1), "nothing is left")
+				require.Equal(t, updates, srv.Requests(codec.OpUpdate), "it would wrap the counter")
 			})
 		})
 	}
