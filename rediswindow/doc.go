@@ -17,7 +17,7 @@
 //
 // A call returns when its ctx ends, but Redis may still execute it later. The error of a hit that shares
 // requests (see below) ends with "the hit was not counted" if it was not sent, and otherwise with "the
-// hit may have been counted".
+// hit may have been counted". That of another call ends with "it was not sent" if it was not.
 //
 // # Coalescing
 //
@@ -43,6 +43,15 @@
 //
 // Takes, and all calls of rolling algorithms, have requests of their own. [WithoutCoalescing] gives
 // every hit one.
+//
+// # Requests of their own
+//
+// At most 256 requests that are not shared are in flight; in a cluster, 256 of each 64th of the slots.
+// Further calls wait, first come, first served. When as many wait as [WithMaxQueued] says, further ones
+// fail with [ErrOverloaded]. A call whose ctx ends while it waits is not sent. So callers that give up
+// while Redis does not respond leave at most 256 requests behind, which Redis executes when it goes on,
+// until the client has given them up, too, and closed its connection: each timeout of the client frees
+// room for further ones.
 //
 // # Data in Redis
 //

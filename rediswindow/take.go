@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -21,9 +22,9 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 }
 
 // TakeAll implements [window.Taker]. On one server it is one script. In a cluster it is one script
-// for each key, in the order of the keys: if one of them refuses, the others give back. Until then,
-// other callers may be refused what was taken. If a script fails, what it has taken stays counted
-// until the windows end. Its errors are those of Hit.
+// for each key, in the order of the keys: if one of them refuses, the others give back, even after ctx
+// has ended. Until then, other callers may be refused what was taken. If a script fails, what it has
+// taken stays counted until the windows end. Its errors are those of Hit.
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
 	if len(limits) == 0 {
 		return true, nil
@@ -58,11 +59,7 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []
 		if granted && err == nil {
 			continue
 		}
-		// What is not given back now, because of an error, stays counted.
-		ctx := context.WithoutCancel(ctx)
-		for _, before := range groups[:g] {
-			b.undo(ctx, limits, windows, before, id)
-		}
+		b.undo(ctx, limits, windows, slices.Concat(groups[:g]...), id)
 		if err != nil {
 			return false, err
 		}
@@ -139,13 +136,27 @@ func (b *Backend) takeGroup(ctx context.Context, limits []window.Limit, windows 
 	return response[0] == 1, nil
 }
 
-// undo gives back what a group was granted, and removes the windows that it has opened if they have
-// nothing else.
-func (b *Backend) undo(ctx context.Context, limits []window.Limit, windows []window.Window, group []int, id string) {
-	for _, i := range group {
-		if l, w := &limits[i], &windows[i]; l.N > 0 {
-			_, _ = b.giveBack(ctx, l.Key, l.Scale, w.ID, l.N, strconv.FormatInt(w.ID, 10) == id)
+// undo gives back what some takes were granted, and removes the windows that they have opened if these
+// have nothing else. If ctx ends, it returns, and goes on. What can't be given back stays counted.
+func (b *Backend) undo(ctx context.Context, limits []window.Limit, windows []window.Window, granted []int, id string) {
+	var all sync.WaitGroup
+	for _, i := range granted {
+		l, w := limits[i], windows[i].ID
+		if l.N == 0 {
+			continue
 		}
+		all.Go(func() {
+			_, _ = b.giveBack(context.WithoutCancel(ctx), l.Key, l.Scale, w, l.N, strconv.FormatInt(w, 10) == id)
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 
