@@ -218,7 +218,7 @@ func (n *Entities) Status(ctx context.Context, entity, operation string, limit u
 		return Result{}, err
 	}
 	var res Result
-	res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
+	res.setTaken(w.Count, limit, w.Left, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	return res, nil
 }
 

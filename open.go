@@ -401,13 +401,7 @@ func (b *OpenBackend) Precision(scale time.Duration) time.Duration {
 	if o == nil {
 		return scale
 	}
-	p, ok := o.Backend.(interface {
-		Precision(scale time.Duration) time.Duration
-	})
-	if !ok {
-		return 0
-	}
-	return p.Precision(scale)
+	return precision(o.Backend, scale)
 }
 
 // OpenStats is what an [OpenBackend] is doing and has done.

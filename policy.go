@@ -118,7 +118,7 @@ func (f *failover) decide(ctx context.Context, e *Event, limit uint64, cause err
 		return Result{Allowed: true, Limit: limit, Degraded: true}, nil
 	case f.policy == AllowHits, f.policy == DenyHits:
 		wait := min(e.Scale, maxDegradedRetryAfter)
-		return Result{Limit: limit, RetryAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}, nil
+		return Result{Limit: limit, RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}, nil
 	default:
 		return Result{}, cause
 	}
@@ -203,7 +203,7 @@ func (t *taking) decide(granted bool) {
 		t.results[i] = Result{Allowed: granted, Limit: l.Limit}
 		if !granted {
 			wait := min(l.Scale, maxDegradedRetryAfter)
-			t.results[i].RetryAfter, t.results[i].ResetAt = wait, time.Now().Add(wait)
+			t.results[i].RetryAfter, t.results[i].ResetAfter, t.results[i].ResetAt = wait, wait, time.Now().Add(wait)
 		}
 	}
 	t.degrade()

@@ -97,7 +97,10 @@ type Result struct {
 	// RetryAfter is 0 if allowed. If denied, it is the time until the window ends, or, with a
 	// rolling algorithm, until the same hit would be allowed.
 	RetryAfter time.Duration
-	ResetAt    time.Time // when the window ends; with a rolling algorithm, when Count is 0 if nobody hits
+	// ResetAfter is the time until the window ends, or, with a rolling algorithm, until Count is 0 if
+	// nobody hits. It is 0 if there is no window.
+	ResetAfter time.Duration
+	ResetAt    time.Time // the end of ResetAfter by the clock of the backend, which may differ from that of the program
 }
 
 // String formats the decision.
@@ -122,7 +125,7 @@ func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, li
 // whole. An increment of 0 opens a window if there is none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (res Result, err error) {
 	var count uint64
-	var left time.Duration
+	var left, wait time.Duration
 	var end time.Time
 	var granted bool
 	switch {
@@ -132,13 +135,13 @@ func (r *RateLimit) HitN(ctx context.Context, key string, scale time.Duration, l
 			return res, nil
 		}
 	case r.memory != nil:
-		if count, left, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment); err == nil {
-			res.setTaken(count, limit, left, end, granted)
+		if count, left, wait, end, granted, err = r.memory.TakeCount(ctx, key, scale, limit, increment); err == nil {
+			res.setTaken(count, limit, left, wait, end, granted)
 			return res, nil
 		}
 	case r.leases != nil:
 		if count, left, end, granted, err = r.leases.HitCount(ctx, key, scale, limit, increment); err == nil {
-			res.setTaken(count, limit, left, end, granted)
+			res.setTaken(count, limit, left, left, end, granted)
 			return res, nil
 		}
 	}
@@ -188,7 +191,7 @@ func (r *RateLimit) hitBackend(ctx context.Context, e *Event, limit uint64) (res
 // set sets r to the decision on a hit. After the hit, its window has the given count; it ends at
 // end, which is left from now. (set does not return a Result because the copy takes time.)
 func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
-	r.Count, r.Limit, r.ResetAt = count, limit, end
+	r.Count, r.Limit, r.ResetAfter, r.ResetAt = count, limit, left, end
 	if r.Allowed = count <= limit; r.Allowed {
 		r.Remaining = limit - count
 	} else {
@@ -200,7 +203,7 @@ func (r *Result) set(count, limit uint64, left time.Duration, end time.Time) {
 // rest, the count decides, unless the algorithm has decided.
 func (r *Result) setHit(b Backend, w *Window, limit uint64) {
 	if w.Refused || window.AlgorithmOf(b).Rolling() {
-		r.setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, !w.Refused)
+		r.setTaken(w.Count, limit, w.Left, retryAfter(w), w.ExpiresAt, !w.Refused)
 		return
 	}
 	r.set(w.Count, limit, w.Left, w.ExpiresAt)

@@ -51,11 +51,11 @@ func (r *RateLimit) Take(ctx context.Context, key string, scale time.Duration, l
 	if n > limit || r.memory == nil {
 		return r.take(ctx, Event{Key: key, Scale: scale, Increment: n}, limit)
 	}
-	count, left, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, n)
+	count, left, wait, end, granted, err := r.memory.TakeCount(ctx, key, scale, limit, n)
 	if err != nil {
 		return r.take(ctx, Event{Key: key, Scale: scale, Increment: n, Err: err}, limit)
 	}
-	res.setTaken(count, limit, left, end, granted)
+	res.setTaken(count, limit, left, wait, end, granted)
 	return res, nil
 }
 
@@ -69,14 +69,15 @@ func (r *RateLimit) take(ctx context.Context, e Event, limit uint64) (Result, er
 	return t.results[0], nil
 }
 
-// setTaken sets r to the decision on a take. After it, the window has the given count.
-func (r *Result) setTaken(count, limit uint64, left time.Duration, end time.Time, granted bool) {
-	r.Allowed, r.Count, r.Limit, r.ResetAt = granted, count, limit, end
+// setTaken sets r to the decision on a take. After it, the window has the given count; it ends at end,
+// which is left from now. If the take was refused, it would be granted after wait.
+func (r *Result) setTaken(count, limit uint64, left, wait time.Duration, end time.Time, granted bool) {
+	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = granted, count, limit, left, end
 	if count < limit {
 		r.Remaining = limit - count
 	}
 	if !granted {
-		r.RetryAfter = left
+		r.RetryAfter = wait
 	}
 }
 
@@ -131,7 +132,7 @@ func (r *RateLimit) takeEach(ctx context.Context, limits []Limit, results []Resu
 	}
 	for i := range limits {
 		w, limit := &taken[i], limits[i].Limit
-		results[i].setTaken(w.Count, limit, w.Left, w.End, granted || fits(limits, i, w.Count))
+		results[i].setTaken(w.Count, limit, w.Left, w.Left, w.End, granted || fits(limits, i, w.Count))
 	}
 	if !granted && allAllowed(results) {
 		for i := range results {
@@ -165,7 +166,7 @@ func takeResults(limits []Limit, windows []Window, granted bool) []Result {
 	for i := range limits {
 		w, limit := &windows[i], limits[i].Limit
 		fits := granted || !w.Refused && fits(limits, i, w.Count)
-		results[i].setTaken(w.Count, limit, retryAfter(w), w.ExpiresAt, fits)
+		results[i].setTaken(w.Count, limit, w.Left, retryAfter(w), w.ExpiresAt, fits)
 	}
 	if !granted && allAllowed(results) {
 		for i := range results {
@@ -187,7 +188,7 @@ func (r *RateLimit) Peek(ctx context.Context, key string, scale time.Duration, l
 	}
 	w, err := window.Peek(ctx, r.backend, key, scale, limit, n)
 	if err == nil {
-		res.setTaken(w.Count, limit, retryAfter(&w), w.ExpiresAt, !w.Refused)
+		res.setTaken(w.Count, limit, w.Left, retryAfter(&w), w.ExpiresAt, !w.Refused)
 	}
 	return res, err
 }
@@ -272,7 +273,8 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 		var late *DeadlineError
 		switch {
 		case errors.As(err, &late):
-			e.Kind, e.Result, e.Err = EventDenied, Result{Limit: l.Limit, ResetAt: late.At, RetryAfter: time.Until(late.At)}, err
+			wait := time.Until(late.At)
+			e.Kind, e.Result, e.Err = EventDenied, Result{Limit: l.Limit, RetryAfter: wait, ResetAfter: wait, ResetAt: late.At}, err
 		case err != nil:
 			e.Kind, e.Result, e.Err = EventFailed, Result{Limit: l.Limit}, err
 		case t.granted:
@@ -286,6 +288,17 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 	}
 }
 
+// precision returns how much later than the end of a window a backend may say that it ends, but for the
+// time that a call takes. See [ServerBackend.Precision].
+func precision(b Backend, scale time.Duration) time.Duration {
+	if p, ok := b.(interface {
+		Precision(scale time.Duration) time.Duration
+	}); ok {
+		return p.Precision(scale)
+	}
+	return 0
+}
+
 // DeadlineError is a wait that would have exceeded the deadline of its context. Nothing was taken.
 // It matches [context.DeadlineExceeded].
 type DeadlineError struct {
@@ -296,7 +309,8 @@ type DeadlineError struct {
 
 // Error names the key and when its take could be granted.
 func (e *DeadlineError) Error() string {
-	return fmt.Sprintf("throttr: key %.64q: the wait until %v at least would exceed the deadline of the context", e.Key, e.At)
+	at := e.At.Round(0) // without the reading of the monotonic clock
+	return fmt.Sprintf("throttr: key %.64q: the wait until %v at least would exceed the deadline of the context", e.Key, at)
 }
 
 // Unwrap returns [context.DeadlineExceeded].
@@ -341,6 +355,7 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 	var cause error
 	turn := waiting.Turn{Key: e.Key, Scale: e.Scale, Limit: limit, N: e.Increment}
 	err = r.queues.Wait(ctx, turn, func(ctx context.Context) (a waiting.Answer, err error) {
+		asked := time.Now()
 		if cause, err = r.failover.takeAll(ctx, r.backend, &t); err != nil {
 			return a, err
 		}
@@ -348,7 +363,11 @@ func (r *RateLimit) wait(ctx context.Context, e Event, limit uint64) (res Result
 		rolling := window.AlgorithmOf(t.store).Rolling()
 		a = waiting.Answer{Granted: t.granted, Count: res.Count, Left: res.RetryAfter, Rolling: rolling}
 		if a.Granted { // RetryAfter is 0
-			a.Left = min(time.Until(res.ResetAt), e.Scale)
+			a.Left = min(res.ResetAfter, e.Scale)
+		}
+		a.Early = a.Left // the backend may work again at any time
+		if t.store != nil {
+			a.Early = precision(t.store, e.Scale) + time.Since(asked)
 		}
 		return a, nil
 	})

@@ -419,7 +419,7 @@ func TestObserverSeesTakes(t *testing.T) {
 	b, _ := newMemory(t)
 	var events []throttr.Event
 	limiter := throttr.NewRateLimit(b, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
-		e.Duration, e.Result.ResetAt = 0, time.Time{}
+		e.Duration, e.Result.ResetAfter, e.Result.ResetAt = 0, 0, time.Time{}
 		events = append(events, e)
 	})))
 	wide := throttr.Limit{Key: "wide", Scale: time.Hour, Limit: 100, N: 2}

@@ -438,3 +438,71 @@ func (c *countingTakes) Take(ctx context.Context, key string, scale time.Duratio
 	}
 	return c.failingTakes.Take(ctx, key, scale, limit, n)
 }
+
+// coarse is a backend that tells the ends of its windows in hours, rounded up.
+type coarse struct {
+	*memory.Backend
+	late time.Duration
+}
+
+func (c *coarse) Precision(time.Duration) time.Duration { return time.Hour }
+
+func (c *coarse) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+	w, granted, err := c.Backend.Take(ctx, key, scale, limit, n)
+	w.Left, w.ExpiresAt = w.Left+c.late, w.ExpiresAt.Add(c.late)
+	return w, granted, err
+}
+
+func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		defer b.Close()
+		limiter := throttr.NewRateLimit(&coarse{b, 50 * time.Minute})
+		const scale = 4 * time.Hour
+		wait := func(patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := limiter.Wait(ctx, "k", scale, 1, 1)
+			return err
+		}
+		require.NoError(t, wait(time.Hour))
+		end := time.Now().Add(scale)
+		time.Sleep(scale - 10*time.Minute)
+		// The backend says that an hour is left. It may be over now.
+		require.NoError(t, wait(30*time.Minute))
+		require.WithinDuration(t, end, time.Now(), 2*time.Second)
+
+		begun := time.Now()
+		err := wait(2 * time.Hour) // 4:50 are left by the backend, 3:50 at least
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Equal(t, begun, time.Now())
+		require.WithinDuration(t, begun.Add(3*time.Hour+50*time.Minute), late.At, 2*time.Second)
+		require.NotContains(t, err.Error(), "m=")
+	})
+}
+
+// A policy that denies does not know when the backend works again.
+func TestWaitDoesNotGiveUpBecauseThePolicyDenies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		b.Close()
+		down := &away{b, errors.New("down")}
+		limiter := throttr.NewRateLimit(down, throttr.WithPolicy(throttr.DenyHits))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		_, err := limiter.Wait(ctx, "k", time.Minute, 1, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 500*time.Millisecond, time.Since(begun))
+	})
+}
+
+type away struct {
+	*memory.Backend
+	err error
+}
+
+func (f *away) Take(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, bool, error) {
+	return throttr.Window{}, false, f.err
+}

@@ -173,8 +173,8 @@ func (m *takeModel) adopt(limits []window.Limit) {
 			m.opening(id)
 			w.end = m.end(id.scale)
 		}
-		if lost := got.Count - w.count; m.MayLose && lost <= window.Total(limits, i) {
-			w.count += lost
+		if n, _ := window.Total(limits, i); m.MayLose && got.Count-w.count <= n {
+			w.count = got.Count // what was lost stays counted
 		}
 		m.want(got, w.count, w.end)
 		m.windows[id] = w

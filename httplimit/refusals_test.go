@@ -159,7 +159,7 @@ func TestAFullBackendDoesNotLiftTheLimit(t *testing.T) {
 }
 
 func TestMemoryFullOfMadeUpKeysDoesNotLiftTheLimit(t *testing.T) {
-	backend := memory.New(memory.WithMaxKeys(100), memory.WithOverflow(memory.Refuse))
+	backend := memory.New(memory.WithMaxKeys(100))
 	defer backend.Close()
 	s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(backend)}
 	s.wrap(t, httplimit.Config{})

@@ -127,6 +127,10 @@ func (b *Backend) now() time.Duration {
 	return time.Since(b.epoch)
 }
 
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: that of the
+// backend which it takes from.
+func (b *Backend) Precision(scale time.Duration) time.Duration { return b.precision(scale) }
+
 func (b *Backend) precision(scale time.Duration) time.Duration {
 	if b.precise == nil {
 		return defaultPrecision

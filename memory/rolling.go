@@ -220,9 +220,9 @@ func (b *Backend) describeVerdict(s *shard, w *window.Window, e *entry, now, end
 
 // takeCountRolling is TakeCount.
 func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
-	count uint64, left time.Duration, ends time.Time, granted bool, err error) {
+	count uint64, left, wait time.Duration, ends time.Time, granted bool, err error) {
 	if err := b.checkRolling(ctx, scale, limit); err != nil {
-		return 0, 0, ends, false, failed("take", key, err)
+		return 0, 0, 0, ends, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock() // unlocked without a defer, like in Backend.hit
@@ -246,22 +246,19 @@ func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.D
 		var e entry
 		if v, end, err = b.roll(s, k, r, now, limit, n, &e); err != nil {
 			s.mu.Unlock()
-			return 0, 0, ends, false, failed("take", key, err)
+			return 0, 0, 0, ends, false, failed("take", key, err)
 		}
 	}
-	left = v.wait
 	if end > now {
+		left = minus(end, now)
 		if b.algorithm == window.Sliding {
 			ends = s.timeOf(end) // hits on a hot key return it again
 		} else {
 			ends = s.reference.time.Add(minus(end, s.reference.nanos))
 		}
-		if v.granted {
-			left = minus(end, now)
-		}
 	}
 	s.mu.Unlock()
-	return v.count, left, ends, v.granted, nil
+	return v.count, left, v.wait, ends, v.granted, nil
 }
 
 // Peek implements [window.Peeker]. Errors are those of [Backend.Get].

@@ -92,17 +92,15 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 				require.Equal(t, otherW.ID, w.ID, "both have one shard")
 				id = w.ID
 			default:
-				count, left, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
+				count, left, wait, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
 				w, otherOK, otherErr := other.Take(t.Context(), key, scale, limit, n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
-				if w.Refused {
-					w.Left = w.RetryAfter
-				} else {
+				if !w.Refused {
 					granted++
 				}
 				require.Equal(t, otherOK, ok)
-				require.Equal(t, []any{w.Count, w.Left, w.ExpiresAt}, []any{count, left, end}, "%v: %d of %d in %v", a, n, limit, scale)
+				require.Equal(t, []any{w.Count, w.Left, w.RetryAfter, w.ExpiresAt}, []any{count, left, wait, end}, "%v: %d of %d in %v", a, n, limit, scale)
 			}
 			require.Equal(t, other.Len(), b.Len())
 		}
@@ -115,9 +113,10 @@ func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
 	hit := func(key string) bool {
-		count, left, _, granted, err := b.TakeCount(t.Context(), key, time.Minute, 20, 1)
+		count, left, wait, _, granted, err := b.TakeCount(t.Context(), key, time.Minute, 20, 1)
 		require.NoError(t, err)
 		require.Positive(t, left)
+		require.Equal(t, granted, wait == 0)
 		require.Less(t, count, uint64(20))
 		return granted
 	}

@@ -64,7 +64,7 @@ func takeOne(t *testing.T, b *memory.Backend, i int, key string, limit uint64) (
 	case 0:
 		_, granted, err = b.Take(t.Context(), key, time.Hour, limit, 1)
 	case 1:
-		_, _, _, granted, err = b.TakeCount(t.Context(), key, time.Hour, limit, 1)
+		_, _, _, _, granted, err = b.TakeCount(t.Context(), key, time.Hour, limit, 1)
 	case 2:
 		granted, err = b.TakeAll(t.Context(), limits, make([]window.Window, 1))
 	case 3:

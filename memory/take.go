@@ -29,27 +29,31 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 
 // TakeCount is [Backend.Take] for a caller that needs only the count, the time left and the end
 // of the window, like [Backend.HitCount]. If the take is granted, left may be up to 0.1 s too
-// long. With a rolling algorithm it is never too long. If the take is refused then, left is the
-// RetryAfter of the window.
+// long. With a rolling algorithm it is never too long. If the take is refused, wait is when it would be
+// granted: left, or, with a rolling algorithm, the RetryAfter of the window.
 func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
-	count uint64, left time.Duration, end time.Time, granted bool, err error) {
+	count uint64, left, wait time.Duration, end time.Time, granted bool, err error) {
 	if b.rolling {
 		return b.takeCountRolling(ctx, key, scale, limit, n)
 	}
 	if err := check(ctx, scale); err != nil {
-		return 0, 0, end, false, failed("take", key, err)
+		return 0, 0, 0, end, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock() // unlocked without a defer, like in HitCount
 	e, now, granted, err := b.take(s, k, limit, n)
 	if err != nil || e.scale == 0 {
 		s.mu.Unlock()
-		return 0, 0, end, granted, failed("take", key, err)
+		return 0, 0, 0, end, granted, failed("take", key, err)
 	}
 	ends := e.end()
 	end = s.timeOf(ends)
 	s.mu.Unlock()
-	return e.count, minus(ends, now), end, granted, nil
+	left = minus(ends, now)
+	if !granted {
+		wait = left
+	}
+	return e.count, left, wait, end, granted, nil
 }
 
 // take takes n of a window if its count stays within limit. It returns the window, which has a

@@ -127,11 +127,15 @@ func TestFastTakesDecideAsOthersDo(t *testing.T) {
 			w, want, err := other.Take(t.Context(), "k", time.Second, limit, n)
 			require.NoError(t, err)
 			if i%2 == 0 {
-				count, left, end, granted, err := b.TakeCount(t.Context(), "k", time.Second, limit, n)
+				count, left, wait, end, granted, err := b.TakeCount(t.Context(), "k", time.Second, limit, n)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
 				require.Equal(t, w.Count, count)
 				require.Equal(t, w.Left, left)
+				if granted {
+					left = 0
+				}
+				require.Equal(t, left, wait)
 				require.True(t, w.ExpiresAt.Equal(end))
 			} else {
 				taken := make([]memory.Taken, 1)

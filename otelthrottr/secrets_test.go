@@ -86,7 +86,7 @@ type opaque struct{ error }
 func failingBackends(t *testing.T) map[string]throttr.Backend {
 	closed := memory.New()
 	require.NoError(t, closed.Close())
-	full := memory.New(memory.WithMaxKeys(1), memory.WithOverflow(memory.Refuse))
+	full := memory.New(memory.WithMaxKeys(1))
 	t.Cleanup(func() { full.Close() })
 	_, err := full.Hit(t.Context(), "first", time.Hour, 1, 1)
 	require.NoError(t, err)

@@ -11,9 +11,9 @@ type state struct {
 	rolling bool // end is when the turn that was refused would be granted
 	closed  bool // the turn was refused that any count has room for: by a policy, which knows no count
 	count   uint64
-	end     time.Time // of the window
+	end     time.Time // of the window, at the earliest
 	ask     time.Time // when to ask again although the window is open
-	after   time.Time // a little later than end
+	after   time.Time // a little later than the end of the window, at the latest
 }
 
 const (
@@ -40,7 +40,7 @@ func after(a Answer, t Turn, now time.Time) state {
 	}
 	return state{
 		known: true, rolling: a.Rolling, closed: closed, count: count,
-		end: now.Add(left), after: now.Add(max(left+jitter(jittered), least)),
+		end: now.Add(max(left-a.Early, 0)), after: now.Add(max(left+jitter(jittered), least)),
 		ask: now.Add(min(max(scale/10, minRecheck), maxRecheck)),
 	}
 }

@@ -42,6 +42,7 @@ type Answer struct {
 	Granted bool
 	Count   uint64        // of the window; with N if granted
 	Left    time.Duration // until the window ends; if Rolling and not Granted, until it would be granted
+	Early   time.Duration // how much sooner that may be
 	Rolling bool          // there are no windows that end: room comes back bit by bit
 }
 
