@@ -84,7 +84,8 @@ type BackendOption func(*backendOptions)
 
 // WithClock sets the clock of the backend, which must be safe for concurrent use. The ends of
 // windows that the backend returns are times of this clock, and aligned windows start and end by
-// it. It does not change when other windows end. Default: time.Now. WithClock panics if now is
+// it. It does not change when other windows end. It must not stand still while the clocks of the
+// servers move, and must be finer than 20 ms. Default: time.Now. WithClock panics if now is
 // nil.
 func WithClock(now func() time.Time) BackendOption {
 	if now == nil {
@@ -164,8 +165,8 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
 // without an open window. If a server is not parked (see [Parking]), Close first waits for windows
 // that end within a second. The records of other keys are left to other clients, which may still
-// count in them. Close takes 4 s at most: up to 1 s for windows to end and up to 3 s to remove
-// records, even if a server does not respond. The client stays open. Close always returns nil, and
+// count in them. Close takes up to 1 s for windows to end, and then as long as it takes to remove the
+// records: up to 20 s while servers respond, and up to 3 s if they do not. The client stays open. Close always returns nil, and
 // can be called more than once.
 func (b *ServerBackend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {

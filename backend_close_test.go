@@ -192,7 +192,7 @@ func TestCloseDoesNotWaitForWindowsOnAParkedServer(t *testing.T) {
 }
 
 // However many records there are to remove, and however slow the server is, Close returns
-// within three seconds.
+// within 21 seconds.
 //
 //evidence:bounds The duration of Close
 func TestCloseIsBounded(t *testing.T) {
@@ -209,7 +209,7 @@ func TestCloseIsBounded(t *testing.T) {
 		defer remove()
 		start := time.Now()
 		require.NoError(t, client.Close())
-		require.LessOrEqual(t, time.Since(start), 4*time.Second)
+		require.LessOrEqual(t, time.Since(start), 21*time.Second)
 	})
 }
 

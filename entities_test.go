@@ -218,7 +218,7 @@ func TestStatusDoesNotCount(t *testing.T) {
 		for range 3 {
 			res := status(2)
 			require.True(t, res.ResetAt.Equal(end))
-			res.ResetAt = time.Time{}
+			res.ResetAfter, res.ResetAt = 0, time.Time{}
 			want := throttr.Result{Allowed: count < 2, Count: count, Limit: 2}
 			if want.Allowed {
 				want.Remaining = 2 - count

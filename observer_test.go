@@ -68,7 +68,7 @@ func TestObserverSeesHitsAndResets(t *testing.T) {
 		require.True(t, res.Allowed)
 		require.Equal(t, throttr.Event{
 			Kind: throttr.EventAllowed, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
-			Result: throttr.Result{Allowed: true, Count: 4, Limit: 5, Remaining: 1, ResetAt: res.ResetAt},
+			Result: throttr.Result{Allowed: true, Count: 4, Limit: 5, Remaining: 1, ResetAfter: res.ResetAfter, ResetAt: res.ResetAt},
 		}, seen.last(t))
 
 		clock.Advance(20 * time.Second)
@@ -76,7 +76,7 @@ func TestObserverSeesHitsAndResets(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, throttr.Event{
 			Kind: throttr.EventDenied, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
-			Result: throttr.Result{Count: 8, Limit: 5, RetryAfter: 40 * time.Second, ResetAt: res.ResetAt},
+			Result: throttr.Result{Count: 8, Limit: 5, RetryAfter: 40 * time.Second, ResetAfter: 40 * time.Second, ResetAt: res.ResetAt},
 		}, seen.last(t))
 
 		require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))

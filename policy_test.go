@@ -109,7 +109,7 @@ func TestDenyHitsRetryAfterIsAtMostOneSecond(t *testing.T) {
 		} {
 			res, err := limiter.Hit(t.Context(), "k", scale, 10)
 			require.NoError(t, err)
-			require.Equal(t, throttr.Result{Limit: 10, RetryAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}, res)
+			require.Equal(t, throttr.Result{Limit: 10, RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}, res)
 		}
 	})
 }

@@ -359,8 +359,11 @@ func TestAlgorithmsThatServersCannotKeepAreMistakes(t *testing.T) {
 		for _, away := range []bool{false, true} {
 			gate := &testkit.Gate{Server: testkit.InMemory(t)}
 			gate.Fail.Store(away)
-			opened := openOver(t, throttr.Config{LazyConnect: away, Dial: gate.Dial}, throttr.WithAlgorithm(a))
-			defer opened.Close()
+			_, err := throttr.OpenConfig(t.Context(), throttr.Config{LazyConnect: away, Dial: gate.Dial}, throttr.WithAlgorithm(a))
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.ErrorIs(t, err, throttr.ErrConfig)
+			require.ErrorContains(t, err, a.String())
+			require.Zero(t, gate.Server.Conns())
 			client, err := throttr.Connect[uint16](t.Context(), throttr.Config{LazyConnect: away, Dial: gate.Dial})
 			require.NoError(t, err)
 			defer client.Close()
@@ -375,18 +378,25 @@ func TestAlgorithmsThatServersCannotKeepAreMistakes(t *testing.T) {
 				t.Run(fmt.Sprint(a, ", away: ", away, ", ", name), func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 					defer cancel()
-					for _, b := range []throttr.Backend{opened, client.Backend(throttr.WithAlgorithm(a))} {
-						for call, err := range everyCall(ctx, throttr.NewRateLimit(b, opts...)) {
-							require.ErrorIs(t, err, errors.ErrUnsupported, call)
-							for _, named := range []window.Algorithm{a, window.PerKey, window.Aligned, window.Sliding} {
-								require.ErrorContains(t, err, named.String(), call)
-							}
+					b := client.Backend(throttr.WithAlgorithm(a))
+					for call, err := range everyCall(ctx, throttr.NewRateLimit(b, opts...)) {
+						require.ErrorIs(t, err, errors.ErrUnsupported, call)
+						for _, named := range []window.Algorithm{a, window.PerKey, window.Aligned, window.Sliding} {
+							require.ErrorContains(t, err, named.String(), call)
 						}
 					}
 				})
 			}
 		}
 	}
+}
+
+// An algorithm is a constant of the program.
+func TestUnknownAlgorithmsPanic(t *testing.T) {
+	unknown := window.SlidingLog + 1
+	require.PanicsWithValue(t, "throttr: WithAlgorithm: there is no algorithm 5", func() { throttr.WithAlgorithm(unknown) })
+	require.PanicsWithValue(t, "memory: WithAlgorithm: there is no algorithm 5", func() { memory.WithAlgorithm(unknown) })
+	require.Equal(t, "unknown algorithm", unknown.String(), "it is the first one")
 }
 
 // everyCall returns the errors of calls of all methods of a limiter.

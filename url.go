@@ -28,8 +28,11 @@ func ParseURL(s string) (Config, error) {
 	var cfg Config
 	var err error
 	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok {
+	switch {
+	case !ok, strings.ContainsAny(scheme, ":/?#@"):
 		return cfg, fmt.Errorf("%w: URL has no scheme, want throttr://, throttrs:// or unix://", ErrConfig)
+	case strings.Contains(rest, "@") && !(scheme == "unix" && strings.HasPrefix(rest, "/")):
+		return cfg, fmt.Errorf("%w: URL has credentials, which Throttr does not know", ErrConfig) // wherever they end
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	switch scheme {
@@ -59,10 +62,7 @@ func ParseURL(s string) (Config, error) {
 // else that a URL can hold. The errors do not repeat the URL, which may have a password.
 func splitHosts(list string) ([]string, error) {
 	list = strings.TrimSuffix(list, "/")
-	switch {
-	case strings.Contains(list, "@"):
-		return nil, fmt.Errorf("%w: URL has credentials, which Throttr does not know", ErrConfig)
-	case strings.ContainsAny(list, "/#"):
+	if strings.ContainsAny(list, "/#") {
 		return nil, fmt.Errorf("%w: URL has a path or a fragment after its hosts", ErrConfig)
 	}
 	hosts := strings.Split(list, ",")

@@ -97,13 +97,18 @@ func (r *RateLimit) wait(ctx context.Context, key string, l *Limit, n uint64) (r
 		return res, err, err
 	}
 	turn := waiting.Turn{Count: countOf(key, l), Limit: limits.Holds(*l), N: n}
+	traits, _ := r.backend.Check(*l) // what is wrong with the limit, the take tells
 	err = r.queues.Wait(ctx, turn, func(ctx context.Context) (a waiting.Answer, err error) {
+		asked := time.Now()
 		if res, cause, err = r.ask(ctx, wait, key, l, n); err != nil {
 			return a, err
 		}
 		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
 		if a.Granted { // RetryAfter is 0
 			a.Left = min(res.ResetAfter, l.Scale)
+		}
+		if a.Early = traits.Precision + time.Since(asked); res.Degraded {
+			a.Early = a.Left // the store may be back at any time
 		}
 		return a, nil
 	})

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -395,4 +396,113 @@ func TestManyCallersWaitConcurrently(t *testing.T) {
 		all.Wait()
 		require.NotPanics(t, func() { _, _ = limiter.Wait(t.Context(), "a", 100*time.Millisecond, math.MaxUint64, 1) })
 	})
+}
+
+// A turn of 0 fits every count of the largest limit, and yet a policy refuses it.
+func TestWaitForNothingPausesWhileTheBackendFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
+		b := &countingTakes{failingTakes: failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: errors.New("down")}}
+		defer b.Close()
+		limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits))
+		time.AfterFunc(10*time.Second, func() { b.fail(nil) })
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				res, err := limiter.Wait(t.Context(), "k", time.Minute, math.MaxUint64, 0)
+				if err != nil || res.Degraded {
+					t.Error(res, err)
+				}
+			})
+		}
+		all.Wait()
+		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
+		require.LessOrEqual(t, b.calls.Load(), int64(15))
+		b.fail(errors.New("down"))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := limiter.Wait(ctx, "k", time.Minute, math.MaxUint64, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// countingTakes counts takes. After a thousand, they do not fail any more, so that a loop of them ends.
+type countingTakes struct {
+	failingTakes
+	calls atomic.Int64
+}
+
+func (c *countingTakes) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+	if c.calls.Add(1) > 1000 {
+		c.fail(nil)
+	}
+	return c.failingTakes.Take(ctx, key, scale, limit, n)
+}
+
+// coarse is a backend that tells the ends of its windows in hours, rounded up.
+type coarse struct {
+	*memory.Backend
+	late time.Duration
+}
+
+func (c *coarse) Precision(time.Duration) time.Duration { return time.Hour }
+
+func (c *coarse) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+	w, granted, err := c.Backend.Take(ctx, key, scale, limit, n)
+	w.Left, w.ExpiresAt = w.Left+c.late, w.ExpiresAt.Add(c.late)
+	return w, granted, err
+}
+
+func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		defer b.Close()
+		limiter := throttr.NewRateLimit(&coarse{b, 50 * time.Minute})
+		const scale = 4 * time.Hour
+		wait := func(patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := limiter.Wait(ctx, "k", scale, 1, 1)
+			return err
+		}
+		require.NoError(t, wait(time.Hour))
+		end := time.Now().Add(scale)
+		time.Sleep(scale - 10*time.Minute)
+		// The backend says that an hour is left. It may be over now.
+		require.NoError(t, wait(30*time.Minute))
+		require.WithinDuration(t, end, time.Now(), 2*time.Second)
+
+		begun := time.Now()
+		err := wait(2 * time.Hour) // 4:50 are left by the backend, 3:50 at least
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Equal(t, begun, time.Now())
+		require.WithinDuration(t, begun.Add(3*time.Hour+50*time.Minute), late.At, 2*time.Second)
+		require.NotContains(t, err.Error(), "m=")
+	})
+}
+
+// A policy that denies does not know when the backend works again.
+func TestWaitDoesNotGiveUpBecauseThePolicyDenies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		b.Close()
+		down := &away{b, errors.New("down")}
+		limiter := throttr.NewRateLimit(down, throttr.WithPolicy(throttr.DenyHits))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		_, err := limiter.Wait(ctx, "k", time.Minute, 1, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 500*time.Millisecond, time.Since(begun))
+	})
+}
+
+type away struct {
+	*memory.Backend
+	err error
+}
+
+func (f *away) Take(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, bool, error) {
+	return throttr.Window{}, false, f.err
 }

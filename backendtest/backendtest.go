@@ -52,6 +52,13 @@ func (c *clock) Advance(d time.Duration) {
 type Subject struct {
 	Backend window.Backend
 	Clock   Clock
+	// Second is another backend on the same store, such as that of a second client. Random calls of
+	// both are compared with one model. Nil if the backend is its own store, and so has no second one.
+	Second window.Backend
+	// Without has the methods that the backend leaves out, each with the reason: "Take" for those of
+	// [window.Taker], "Peek", "Check" or "Algorithm". Tests that need them are skipped. Other
+	// backends must have them.
+	Without map[string]string
 	// Algorithm is that of the backend. The tests are those of fixed windows, or those of rolling
 	// algorithms, with the vectors of this one.
 	Algorithm window.Algorithm
@@ -72,7 +79,7 @@ type Subject struct {
 	// then take place on a clock that is that much faster.
 	MinScale time.Duration
 	// MayLose says that GiveBack may return false although the window is open, and give nothing
-	// back. It is for a backend that is a window.Taker.
+	// back. If it follows the take at once, it must not.
 	MayLose bool
 	// RefusesInc says that an Inc which leads to a count over MaxCount fails with window.ErrRange and
 	// counts nothing. Otherwise it counts as many as the backend can, with a rolling algorithm.
@@ -85,17 +92,17 @@ type Subject struct {
 	Close func()
 }
 
-// Run tests backends, and their takes if they are a window.Taker. For each subtest, it calls start
-// for a new one, which should register its cleanup with t.Cleanup.
+// Run tests backends. For each subtest, it calls start for a new one, which should register its
+// cleanup with t.Cleanup. Subtests that do not apply to the Subject are skipped, and say why.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
-	run(t, start, func(t *testing.T, f func(*testing.T)) { f(t) })
+	suite{start, func(t *testing.T, f func(*testing.T)) { f(t) }}.run(t)
 }
 
 // RunInBubbles is Run with each subtest in a bubble of package [testing/synctest], for backends
 // that wait: such calls take no real time there. Start is called in the bubble, too. The Clock must
 // be that of the bubble, see [BubbleClock].
 func RunInBubbles(t *testing.T, start func(t *testing.T) Subject) {
-	run(t, start, synctest.Test)
+	suite{start, synctest.Test}.run(t)
 }
 
 // BubbleClock is the clock of a bubble of package [testing/synctest].
@@ -106,51 +113,6 @@ func (BubbleClock) Now() time.Time { return time.Now() }
 
 // Advance implements Clock.
 func (BubbleClock) Advance(d time.Duration) { time.Sleep(d) }
-
-// run runs each test with the function in.
-func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, func(*testing.T))) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Subject)
-	}{
-		{"a call whose context has ended does nothing", testContext},
-		{"a scale under 1 ms is refused with window.ErrScale", testScales},
-		{"a call after Close fails with window.ErrClosed", testClosed},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			in(t, func(t *testing.T) { test.run(t, start(t)) })
-		})
-	}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Subject)
-	}{
-		{"a window ends one scale after its start", testEnd},
-		{"a window has a start and the time of its last hit", testTimes},
-		{"keys and scales are independent", testIndependence},
-		{"concurrent hits return distinct counts", testDistinctCounts},
-		{"concurrent first hits open one window", testOpenings},
-		{"concurrent hits are allowed up to the limit", testLimit},
-		{"increments and limits of one key can differ", testMixed},
-		{"concurrent calls of all methods leave nothing behind", testAllMethods},
-		{"counts do not wrap around", testLargest},
-		{"Set replaces the window", testSet},
-		{"Reset and Delete end windows", testDelete},
-		{"a number over MaxCount is refused with window.ErrRange", testRange},
-		{"random calls agree with a model", testModel},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				if s := start(t); !s.Algorithm.Rolling() {
-					test.run(t, s)
-				}
-			})
-		})
-	}
-	t.Run("vectors", func(t *testing.T) { testVectors(t, start, in) })
-	runTakes(t, start, in)
-	runRolling(t, start, in)
-}
 
 // bounded returns n, or MaxCount if that is less.
 func (s Subject) bounded(n uint64) uint64 {

@@ -24,9 +24,14 @@ func start(a window.Algorithm, skips bool, f fault) func(*testing.T) backendtest
 		if slices.Contains(rangeFaults, f) {
 			p.maxCount = 1 << 40
 		}
-		return backendtest.Subject{Backend: p, Clock: clock, Algorithm: a, SkipsDenied: skips, MaxCount: p.maxCount}
+		return backendtest.Subject{
+			Backend: clientOf(p, f), Second: clientOf(p, f), Without: withoutPeek, Clock: clock, Algorithm: a, SkipsDenied: skips, MaxCount: p.maxCount,
+			Close: func() { p.Close() },
+		}
 	}
 }
+
+var withoutPeek = map[string]string{"Peek": "Get tells as much", "Check": "it has no bounds"}
 
 func TestCorrectBackendsPass(t *testing.T) {
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
@@ -44,7 +49,7 @@ func TestBoundedBackendsPass(t *testing.T) {
 		clock := backendtest.NewClock()
 		p := newPlain(clock.Now, window.PerKey, none)
 		p.skips, p.maxCount = true, 191
-		return backendtest.Subject{Backend: p, Clock: clock, SkipsDenied: true, MaxCount: 191, Exact: time.Second, Close: func() { p.Close() }}
+		return backendtest.Subject{Backend: p, Clock: clock, Without: withoutPeek, SkipsDenied: true, MaxCount: 191, Exact: time.Second, Close: func() { p.Close() }}
 	})
 }
 
@@ -111,6 +116,8 @@ func TestFaultsAreFound(t *testing.T) {
 			refusalCounts, refusalOpens, takesTooMuch, refusesLast, takeOfNoneOpens, takeOfNoneRefused, keepsFirst, opensFirst,
 			checksEach, givesNothingBack, givesBackTwice, givesBackToAny, endsEmpty, deniesGivingBack,
 		}},
+		{"random calls of two clients agree with a model", []fault{losesOfTwo, remembersFull}},
+		{"calls of two clients at once leave what is held", []fault{givesBackTwice}},
 		{"vectors", []fault{endsLate, endsEarly, slides, comparesFirst, skipsAtLimit, setKeepsEnd, setAdds}},
 	} {
 		for _, f := range test.faults {
@@ -149,6 +156,7 @@ func ExampleRun() {
 			return backendtest.Subject{
 				Backend: newPlain(clock.Now, window.PerKey, none),
 				Clock:   clock,
+				Without: map[string]string{"Peek": "Get tells as much", "Check": "it has no bounds"},
 			}
 		})
 	}

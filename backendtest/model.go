@@ -91,17 +91,22 @@ func (m model) step(random *rand.Rand, id modelID) {
 	case 6, 7:
 		m.added(id, m.inc(id.key, id.scale, n), n)
 	default:
-		got := m.hit(id.key, id.scale, limit, n)
-		if w := m.windows[id]; m.SkipsDenied && w.count > limit && got.Count == w.count {
-			n = 0
-		} else if m.RefusesHits && n > 0 && w.count+n > limit {
-			if got.Count != w.count+n {
-				m.Errorf("a hit of %d that is refused returns count %d, want %d without it", n, got.Count-n, w.count)
-			}
-			return
-		}
-		m.added(id, got, n)
+		m.hitOne(id, limit, n)
 	}
+}
+
+// hitOne makes a hit.
+func (m model) hitOne(id modelID, limit, n uint64) {
+	got := m.hit(id.key, id.scale, limit, n)
+	if w := m.windows[id]; m.SkipsDenied && w.count > limit && got.Count == w.count {
+		n = 0
+	} else if m.RefusesHits && n > 0 && w.count+n > limit {
+		if got.Count != w.count+n {
+			m.Errorf("a hit of %d that is refused returns count %d, want %d without it", n, got.Count-n, w.count)
+		}
+		return
+	}
+	m.added(id, got, n)
 }
 
 // opened opens a window in the model and compares it with got.

@@ -125,6 +125,9 @@ func newRollingPlain(now func() time.Time, a window.Algorithm, f fault) *rolling
 
 func (p *rollingPlain) is(f fault) bool { return p.fault == f }
 
+// Algorithm implements window.Teller.
+func (p *rollingPlain) Algorithm() window.Algorithm { return p.algorithm }
+
 func (p *rollingPlain) Close() error { p.closed.Store(true); return nil }
 
 func (p *rollingPlain) check(ctx context.Context, scale time.Duration, limit uint64) error {
@@ -416,7 +419,7 @@ func (p *rollingPlain) take(limits []window.Limit, windows []window.Window) (gra
 			h = p.copyOf(id)
 		}
 		h.know(p, l.Scale, l.Limit)
-		n := window.Total(limits, i)
+		n, _ := window.Total(limits, i)
 		if p.is(checksEachRolling) {
 			n = l.N
 		}
@@ -662,7 +665,10 @@ func startRolling(a window.Algorithm, f fault) func(*testing.T) backendtest.Subj
 		clock := backendtest.NewClock()
 		p := newRollingPlain(clock.Now, a, f)
 		p.refuses = f == incSaturates
-		return backendtest.Subject{Backend: p, Clock: clock, Algorithm: a, MaxCount: p.maxLimit, RefusesInc: p.refuses}
+		return backendtest.Subject{
+			Backend: clientOf(p, f), Second: clientOf(p, f), Clock: clock, Algorithm: a, MaxCount: p.maxLimit, RefusesInc: p.refuses,
+			Close: func() { p.Close() },
+		}
 	}
 }
 
@@ -753,6 +759,10 @@ func TestRollingFaultsAreFound(t *testing.T) {
 		{"rolling: concurrent takes and give-backs leave what is held", log, []fault{backSlowly}},
 		{"rolling: of takes in opposite order one is granted", rollingAlgorithms, []fault{oneByOneRolling}},
 		{"rolling: Peek tells what a take would return", rollingAlgorithms, []fault{peekTakes, peekForgetsRetry}},
+		{"rolling: random calls of two clients agree with a model", rollingAlgorithms, []fault{remembersFull}},
+		{"rolling: random calls of two clients agree with a model", log, []fault{losesOfTwo}},
+		{"rolling: calls of two clients at once leave what is held", sliding, []fault{remembersFull, backTwice}},
+		{"rolling: calls of two clients at once leave what is held", log, []fault{remembersFull, backTwice}},
 	} {
 		for _, a := range test.algorithms {
 			for _, f := range test.faults {

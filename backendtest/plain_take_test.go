@@ -80,7 +80,7 @@ func (p *plain) TakeAll(ctx context.Context, limits []window.Limit, windows []wi
 func (p *plain) takeAll(limits []window.Limit) bool {
 	granted := true
 	for i, l := range limits {
-		n := window.Total(limits, i)
+		n, _ := window.Total(limits, i)
 		if p.is(checksEach) {
 			n = l.N
 		}

@@ -137,6 +137,9 @@ func (p *plain) id(key string, scale time.Duration) plainID {
 	return plainID{key, scale}
 }
 
+// Algorithm implements window.Teller.
+func (p *plain) Algorithm() window.Algorithm { return p.algorithm }
+
 // Close makes later calls fail.
 func (p *plain) Close() error {
 	p.closed.Store(true)

@@ -14,65 +14,49 @@ import (
 )
 
 // rollingTests are for backends with a rolling algorithm.
-var rollingTests = []struct {
-	name string
-	run  func(rolling)
-}{
-	{"rolling: vectors", testRollingVectors},
-	{"rolling: a hit that is refused changes nothing", testRollingRefusal},
-	{"rolling: a caller who waits RetryAfter is admitted", testRollingRetry},
-	{"rolling: the limit holds in every interval", testRollingIntervals},
-	{"rolling: keys and scales are independent", testRollingIndependence},
-	{"rolling: Set, Reset and Delete forget what was counted", testRollingForgets},
-	{"rolling: numbers can be large", testRollingLargest},
-	{"rolling: a limit over MaxCount is refused with window.ErrRange", testRollingRange},
-	{"rolling: concurrent hits are granted up to the limit", testRollingLimit},
-	{"rolling: concurrent calls of all methods leave nothing behind", testRollingAllMethods},
-	{"rolling: random calls agree with a model", testRollingModel},
+var rollingTests = []subtest{
+	rollingTest("rolling: vectors", testRollingVectors),
+	rollingTest("rolling: a hit that is refused changes nothing", testRollingRefusal),
+	rollingTest("rolling: a caller who waits RetryAfter is admitted", testRollingRetry),
+	rollingTest("rolling: the limit holds in every interval", testRollingIntervals),
+	rollingTest("rolling: keys and scales are independent", testRollingIndependence),
+	rollingTest("rolling: Set, Reset and Delete forget what was counted", testRollingForgets),
+	rollingTest("rolling: numbers can be large", testRollingLargest),
+	rollingTest("rolling: a limit over MaxCount is refused with window.ErrRange", testRollingRange, bounded),
+	rollingTest("rolling: concurrent hits are granted up to the limit", testRollingLimit),
+	rollingTest("rolling: concurrent calls of all methods leave nothing behind", testRollingAllMethods),
+	rollingTest("rolling: random calls agree with a model", testRollingModel),
+	rollingTest("rolling: random calls of two clients agree with a model", testRollingModelOfTwo, twoClients),
 }
 
-// rollingTakeTests are for backends with a rolling algorithm that are a window.Taker.
-var rollingTakeTests = []struct {
-	name string
-	run  func(rolling)
-}{
-	{"rolling: a take is a hit", testRollingTake},
-	{"rolling: takes of several windows are granted all or none", testRollingAllOrNone},
-	{"rolling: several takes of one window count as their sum", testRollingRepeated},
-	{"rolling: what is given back can be taken again, once", testRollingGiveBack},
-	{"rolling: nothing is given back after Set and Reset", testRollingGiveBackToAnother},
-	{"rolling: what has come back by itself is not given back", testRollingGiveBackLater},
-	{"rolling: a second give-back gives nothing back that has come back by itself", testRollingGiveBackTwo},
-	{"rolling: concurrent takes and give-backs leave what is held", testRollingHeld},
-	{"rolling: of takes in opposite order one is granted", testRollingOppositeOrder},
-	{"rolling: Peek tells what a take would return", testRollingPeek},
+// rollingTakeTests are for backends with a rolling algorithm and takes.
+var rollingTakeTests = []subtest{
+	rollingTakeTest("rolling: a take is a hit", testRollingTake),
+	rollingTakeTest("rolling: takes of several windows are granted all or none", testRollingAllOrNone),
+	rollingTakeTest("rolling: several takes of one window count as their sum", testRollingRepeated),
+	rollingTakeTest("rolling: what is given back can be taken again, once", testRollingGiveBack),
+	rollingTakeTest("rolling: nothing is given back after Set and Reset", testRollingGiveBackToAnother),
+	rollingTakeTest("rolling: what has come back by itself is not given back", testRollingGiveBackLater),
+	rollingTakeTest("rolling: a second give-back gives nothing back that has come back by itself", testRollingGiveBackTwo),
+	rollingTakeTest("rolling: concurrent takes and give-backs leave what is held", testRollingHeld),
+	rollingTakeTest("rolling: of takes in opposite order one is granted", testRollingOppositeOrder),
+	rollingTakeTest("rolling: Peek tells what a take would return", testRollingPeek, having("Peek")),
+	rollingTakeTest("rolling: calls of two clients at once leave what is held", testRollingTwoAtOnce, twoClients),
 }
 
-// rolling makes calls of a backend with a rolling algorithm. The taker is nil if the backend is
-// none.
+// rollingTest returns a test of a rolling algorithm.
+func rollingTest(name string, f func(rolling), more ...need) subtest {
+	return subtest{name, func(t *testing.T, s Subject) { f(rolling{newTakes(t, s)}) }, append([]need{isRolling}, more...)}
+}
+
+// rollingTakeTest returns a test of takes of a rolling algorithm.
+func rollingTakeTest(name string, f func(rolling), more ...need) subtest {
+	return rollingTest(name, f, append([]need{having("Take")}, more...)...)
+}
+
+// rolling makes calls of a backend with a rolling algorithm.
 type rolling struct {
 	takes
-}
-
-// runRolling runs the tests of rolling algorithms if the backend has one.
-func runRolling(t *testing.T, start func(*testing.T) Subject, in func(*testing.T, func(*testing.T))) {
-	run := func(name string, needsTaker bool, test func(rolling)) {
-		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				s := start(t)
-				taker, ok := s.Backend.(window.Taker)
-				if s.Algorithm.Rolling() && (ok || !needsTaker) {
-					test(rolling{takes{calls{t, s}, taker}})
-				}
-			})
-		})
-	}
-	for _, test := range rollingTests {
-		run(test.name, false, test.run)
-	}
-	for _, test := range rollingTakeTests {
-		run(test.name, true, test.run)
-	}
 }
 
 // state fails the test unless w has the given count, and is active if that is more than 0.
@@ -340,9 +324,6 @@ func testRollingLargest(c rolling) {
 }
 
 func testRollingRange(c rolling) {
-	if c.MaxCount == 0 || c.MaxCount == math.MaxUint64 {
-		return
-	}
 	over := c.MaxCount + 1
 	_, err := c.Backend.Hit(c.Context(), "k", time.Minute, over, 1)
 	c.wantRange("Hit with a limit", over, err)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 //go:embed testdata/fix-window-per-key.json
@@ -32,24 +30,18 @@ type vector struct {
 	CountsAfterDenial bool `json:"counts_after_denial"`
 }
 
-// testVectors replays the vectors, with different offsets from a multiple of the scale.
-func testVectors(t *testing.T, start func(*testing.T) Subject, in func(*testing.T, func(*testing.T))) {
+// vectors replays the vectors, with different offsets from a multiple of the scale.
+func (s suite) vectors(t *testing.T) {
 	var vectors []vector
 	if err := json.Unmarshal(vectorsJSON, &vectors); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range vectors {
 		for _, offset := range []time.Duration{0, 37 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s/%v", v.Name, offset), func(t *testing.T) {
-				in(t, func(t *testing.T) {
-					c := calls{t, start(t)}
-					if c.Algorithm != window.PerKey {
-						return // the vectors are for per-key windows
-					}
-					c.Clock.Advance(offset)
-					v.replay(c)
-				})
-			})
+			s.test(t, subtest{fmt.Sprintf("%s/%v", v.Name, offset), func(t *testing.T, s Subject) {
+				s.Clock.Advance(offset)
+				v.replay(calls{t, s})
+			}, []need{perKey}})
 		}
 	}
 }

@@ -52,8 +52,8 @@ func TestSupportUnblocksACustomer(t *testing.T) {
 		got, err := m.Peek(t.Context(), "ann")
 		require.NoError(t, err)
 		require.Equal(t, []httplimit.Outcome{
-			{Name: "minute", Window: time.Minute, Result: throttr.Result{Count: 2, Limit: 2, RetryAfter: 50 * time.Second, ResetAt: clock.Now().Add(50 * time.Second)}},
-			{Name: "hour", Window: time.Hour, Result: throttr.Result{Allowed: true, Count: 2, Limit: 5, Remaining: 3, ResetAt: clock.Now().Add(time.Hour - 10*time.Second)}},
+			{Name: "minute", Window: time.Minute, Result: throttr.Result{Count: 2, Limit: 2, RetryAfter: 50 * time.Second, ResetAfter: 50 * time.Second, ResetAt: clock.Now().Add(50 * time.Second)}},
+			{Name: "hour", Window: time.Hour, Result: throttr.Result{Allowed: true, Count: 2, Limit: 5, Remaining: 3, ResetAfter: time.Hour - 10*time.Second, ResetAt: clock.Now().Add(time.Hour - 10*time.Second)}},
 		}, got)
 	}
 	require.NoError(t, m.Reset(t.Context(), "ann", httplimit.PerMinute(2)))

@@ -217,10 +217,10 @@ func TestAlgorithmThatABackendCantDoIsAMistake(t *testing.T) {
 	_, err = httplimit.New(limiterOf(t, window.PerKey, clock), httplimit.Config{Limits: limits})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 
-	servers, err := throttr.Open(t.Context(), "throttr://"+mockserver.RunT(t).Addr(), throttr.WithAlgorithm(window.TokenBucket))
+	servers, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{mockserver.RunT(t).Addr()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { servers.Close() })
-	limits[0].Limiter = throttr.NewRateLimit(servers, throttr.WithPolicy(throttr.AllowHits))
+	limits[0].Limiter = throttr.NewRateLimit(servers.Backend(throttr.WithAlgorithm(window.TokenBucket)), throttr.WithPolicy(throttr.AllowHits))
 	_, err = httplimit.New(limiterOf(t, window.PerKey, clock), httplimit.Config{Limits: limits})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, window.Sliding.String())

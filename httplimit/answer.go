@@ -2,21 +2,35 @@ package httplimit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/throttr-go/throttr"
 )
 
 // Answer responds to a request on which the decision d was made. Next is the handler that the
-// middleware wraps. The package has [Serve], [Deny], [DenyProblem], [Refuse] and
-// [RefuseProblem]. An Answer may call another one.
+// middleware wraps. The package has [Serve], [ServeUnlessFull], [Deny], [DenyProblem], [Refuse]
+// and [RefuseProblem]. An Answer may call another one.
 type Answer func(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
 
 // Serve is an [Answer] that serves the request as usual.
 func Serve(w http.ResponseWriter, r *http.Request, _ Decision, next http.Handler) {
 	w.Header().Del("Retry-After")
 	next.ServeHTTP(w, r)
+}
+
+// ServeUnlessFull is an [Answer] for Config.OnFailure. It calls [Serve], but [Refuse] if the backend has no
+// room for another key (throttr.ErrFull): otherwise clients that can make up keys, such as addresses,
+// could fill the backend and would then have no limit.
+func ServeUnlessFull(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
+	if errors.Is(d.Err, throttr.ErrFull) {
+		Refuse(w, r, d, next)
+		return
+	}
+	Serve(w, r, d, next)
 }
 
 // Deny is an [Answer] that responds with 429 and a line of text. If no limit is exceeded, and a

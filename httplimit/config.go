@@ -70,7 +70,7 @@ type Config struct {
 	// to count it in at least one limit. It is not called if the client has disconnected,
 	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale,
 	// errors.ErrUnsupported). The latter is a mistake in the program, and the response is 500.
-	// Default: [Serve].
+	// Default: [ServeUnlessFull].
 	OnFailure Answer
 
 	// HideFields omits RateLimit and RateLimit-Policy.
@@ -158,7 +158,7 @@ func (c *Config) setDefaults() {
 		c.OnDenied = Deny
 	}
 	if c.OnFailure == nil {
-		c.OnFailure = Serve
+		c.OnFailure = ServeUnlessFull
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now

@@ -65,17 +65,19 @@ type Outcome struct {
 // known reports whether the result describes a window. It does not if a policy has decided.
 func (o *Outcome) known() bool { return !o.Degraded || o.Count > 0 }
 
-// add adds the outcome of another limit, whose scale is not shorter than the last one's.
+// add adds the outcome of another limit, whose scale is not shorter than the last one's. It does not decide:
+// Allowed is what the RateLimit says of all limits.
 func (d *Decision) add(o Outcome) {
 	d.Outcomes = append(d.Outcomes, o)
+	s := &d.Strictest
+	none := s.Name == ""
 	switch {
 	case !o.Allowed:
-		if d.Allowed || o.RetryAfter > d.Strictest.RetryAfter {
-			d.Strictest = o
+		if none || s.Allowed || o.RetryAfter > s.RetryAfter {
+			*s = o
 		}
-		d.Allowed = false
-	case d.Allowed && o.known() && (d.Strictest.Name == "" || o.Remaining <= d.Strictest.Remaining):
-		d.Strictest = o
+	case o.known() && (none || s.Allowed && o.Remaining <= s.Remaining):
+		*s = o
 	}
 }
 

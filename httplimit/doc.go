@@ -69,10 +69,11 @@
 // # Errors
 //
 // If the backend fails, the request is served by default: an outage of the limiter is not an
-// outage of the site. If a limit protects something, such as a login against guessing, set
-// Config.OnFailure to [Refuse], because a client may be able to make a backend fail, for example
-// by filling it with keys. The policies of the throttr.RateLimit come first, see
-// [throttr.WithPolicy] and [throttr.WithFallback].
+// outage of the site. But if the backend has no room for another key (throttr.ErrFull), the response
+// is 503, because a client may be able to fill it: see [ServeUnlessFull]. If a limit protects
+// something, such as a login against guessing, set Config.OnFailure to [Refuse]: a client may be able
+// to make a backend fail in other ways, for example by more requests than it can count. The policies
+// of the throttr.RateLimit come first, see [throttr.WithPolicy] and [throttr.WithFallback].
 //
 // A limit that the backend cannot keep is a mistake in the program: the error matches
 // [throttr.ErrRange], [throttr.ErrScale] or [errors.ErrUnsupported]. The response is then 500,

@@ -60,8 +60,8 @@ func (m *middleware) limitField(plan *Plan, d *Decision) string {
 	return string(b)
 }
 
-// left returns the time until the window ends, at most the whole scale. For a denial it does not
-// read the clock again, because the result must agree with Retry-After.
+// left returns the time until the window ends, at most the whole scale. It reads no clock: that of the
+// backend may differ. For a denial, the result agrees with Retry-After.
 func (m *middleware) left(o *Outcome) time.Duration {
 	switch {
 	case !o.Allowed:
@@ -69,7 +69,7 @@ func (m *middleware) left(o *Outcome) time.Duration {
 	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
 		return o.Window
 	}
-	return min(max(0, o.ResetAt.Sub(m.Clock())), o.Window)
+	return min(o.ResetAfter, o.Window)
 }
 
 // policyField returns the RateLimit-Policy field, a list of

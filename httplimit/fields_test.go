@@ -110,15 +110,6 @@ func TestRetryAfterIsRoundedUpToSeconds(t *testing.T) {
 	}
 }
 
-func TestRemainingTimeIsWithinTheScaleWhateverTheClock(t *testing.T) {
-	for _, off := range []time.Duration{-time.Hour, time.Hour} {
-		s := newSite(t, httplimit.Config{})
-		s.wrap(t, httplimit.Config{Clock: func() time.Time { return s.clock.Now().Add(off) }})
-		want := map[time.Duration]string{-time.Hour: `"minute";r=2;t=60`, time.Hour: `"minute";r=2;t=0`}[off]
-		require.Equal(t, want, s.get(alice).Header.Get("RateLimit"))
-	}
-}
-
 func TestLegacyFieldsHaveSecondsOrATime(t *testing.T) {
 	for _, test := range []struct {
 		legacy httplimit.Legacy

@@ -140,9 +140,9 @@ func TestHandlerFindsDecisionInContext(t *testing.T) {
 	require.True(t, s.found)
 	end := s.clock.Now().Add(time.Second)
 	second := httplimit.Outcome{Name: "second", Window: time.Second,
-		Result: throttr.Result{Allowed: true, Count: 4, Limit: 10, Remaining: 6, ResetAt: end}}
+		Result: throttr.Result{Allowed: true, Count: 4, Limit: 10, Remaining: 6, ResetAfter: time.Second, ResetAt: end}}
 	hour := httplimit.Outcome{Name: "hour", Window: time.Hour,
-		Result: throttr.Result{Allowed: true, Count: 4, Limit: 1000, Remaining: 996, ResetAt: end.Add(time.Hour - time.Second)}}
+		Result: throttr.Result{Allowed: true, Count: 4, Limit: 1000, Remaining: 996, ResetAfter: time.Hour, ResetAt: end.Add(time.Hour - time.Second)}}
 	d := s.decision
 	for i := range d.Outcomes {
 		d.Outcomes[i].ResetAt = d.Outcomes[i].ResetAt.UTC()

@@ -108,7 +108,7 @@ func (m *middleware) hit(r *http.Request, plan *Plan, key string, cost uint64) D
 			continue
 		}
 		d.add(Outcome{Name: l.Name, Window: l.Window, Result: res})
-		if !res.Allowed {
+		if d.Allowed = res.Allowed; !d.Allowed {
 			break
 		}
 	}

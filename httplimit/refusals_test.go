@@ -1,9 +1,12 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,4 +136,80 @@ func TestHitsCannotBeRefunded(t *testing.T) {
 		})
 	}
 	require.NoError(t, httplimit.Decision{}.Refund(t.Context()))
+}
+
+// A client that makes up keys until the backend is full must not get around its limits by that.
+func TestAFullBackendDoesNotLiftTheLimit(t *testing.T) {
+	for name, full := range map[string]error{
+		"memory":  memory.ErrFull,
+		"servers": &throttr.RequestError{Err: throttr.ErrTooManyWindows},
+		"another": fmt.Errorf("store: %w", window.ErrFull),
+	} {
+		for status, answer := range map[int]httplimit.Answer{503: nil, 202: httplimit.Serve} {
+			for _, hits := range []bool{false, true} {
+				s := newBrokenSite(t, httplimit.Config{OnFailure: answer, CountRefusals: hits}, always(full))
+				res := s.get(alice)
+				require.Equal(t, status, res.StatusCode, name)
+				require.Equal(t, status == 503, res.Header.Get("Retry-After") == "5", name)
+			}
+		}
+	}
+	s := newBrokenSite(t, httplimit.Config{}, always(errDown))
+	require.Equal(t, []int{202, 202}, s.statuses(2, alice), "an outage is not one of the site")
+}
+
+func TestMemoryFullOfMadeUpKeysDoesNotLiftTheLimit(t *testing.T) {
+	backend := memory.New(memory.WithMaxKeys(100))
+	defer backend.Close()
+	s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(backend)}
+	s.wrap(t, httplimit.Config{})
+	for i := range 1000 {
+		s.get(fmt.Sprintf("192.0.%d.%d:1", i/256, i%256))
+	}
+	for range 10 {
+		s.get("198.51.100.1:1")
+	}
+	require.LessOrEqual(t, s.served, 100*3)
+}
+
+// odd is a backend that refuses everything with windows that do not say so.
+type odd struct{ *memory.Backend }
+
+func (odd) Take(context.Context, string, time.Duration, uint64, uint64) (w window.Window, granted bool, err error) {
+	return w, false, nil
+}
+
+func (odd) TakeAll(context.Context, []window.Limit, []window.Window) (bool, error) { return false, nil }
+
+func TestAReservationThatIsNotGrantedIsDenied(t *testing.T) {
+	backend := memory.New()
+	defer backend.Close()
+	for _, limits := range [][]httplimit.Limit{
+		{httplimit.PerHour(100)},
+		{httplimit.PerSecond(10), httplimit.PerHour(100)},
+		{httplimit.PerSecond(10), {Name: "hour", Limit: 100, Window: time.Hour, Limiter: throttr.NewRateLimit(backend)}},
+	} {
+		s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(odd{backend})}
+		s.wrap(t, httplimit.Config{Limits: limits})
+		res := s.get(alice)
+		require.Equal(t, 429, res.StatusCode)
+		require.Equal(t, "1", res.Header.Get("Retry-After"), "not 0, after which clients would retry at once")
+		require.Zero(t, s.served)
+	}
+}
+
+func TestPlainKeysHaveAMostOf128Bytes(t *testing.T) {
+	var stored string
+	seen := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { stored = e.Key }))
+	for _, n := range []int{0, 1, 128, 129, 1 << 20} {
+		key := strings.Repeat("k", n)
+		s := newSite(t, httplimit.Config{PlainKeys: true, Key: func(*http.Request) string { return key }}, seen)
+		s.get(alice)
+		if n <= 128 {
+			require.Equal(t, "http:0:6:minute:k"+key, stored)
+		} else {
+			require.Len(t, stored, len("http:0:6:minute:h")+43, "a digest")
+			require.NotContains(t, stored, "kkk")
+		}
+	}
 }

@@ -38,14 +38,14 @@ func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) 
 			errs = append(errs, err)
 			continue
 		}
-		if !rv.OK() {
+		if d.Allowed = rv.OK(); !d.Allowed {
 			d.takeBack(ctx, outcomes, cost)
 		}
 		d.reservations = append(d.reservations, rv)
 		for n, i := range group {
 			outcomes[i] = Outcome{plan.limits[i].Name, plan.limits[i].Window, rv.Results()[n]}
 		}
-		if !rv.OK() {
+		if !d.Allowed {
 			break
 		}
 	}
@@ -71,6 +71,7 @@ func (d *Decision) takeBack(ctx context.Context, outcomes []Outcome, cost uint64
 
 // denyCost denies a request that costs more than a limit. It is counted in none.
 func (m *middleware) denyCost(ctx context.Context, d *Decision, plan *Plan, cost uint64) {
+	d.Allowed = false
 	for _, l := range plan.limits {
 		if o, err := m.peek(ctx, l, d.Key, cost); err == nil || !o.Allowed {
 			d.add(o)

@@ -127,6 +127,10 @@ func (b *Backend) now() time.Duration {
 	return time.Since(b.epoch)
 }
 
+// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: that of the
+// backend which it takes from.
+func (b *Backend) Precision(scale time.Duration) time.Duration { return b.precision(scale) }
+
 func (b *Backend) precision(scale time.Duration) time.Duration {
 	if b.precise == nil {
 		return defaultPrecision
@@ -182,11 +186,11 @@ func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limi
 		ok := true
 		if n == 0 { // opens a window, unlike a take
 			w, err = b.inner.Hit(ctx, key, scale, limit, 0)
+			ok = !w.Refused && w.Count <= limit
 		} else {
 			w, ok, err = b.inner.Take(ctx, key, scale, limit, n)
 		}
 		if *a = answerOf(w); ok || err != nil {
-			a.refused = w.Refused
 			return err
 		}
 	}
@@ -270,48 +274,44 @@ func (b *Backend) tend() {
 	}
 }
 
-// discard retires a block and gives back what is left of it.
-func (b *Backend) discard(e *entry, old *block) {
-	left := old.retire()
-	n := returnable(left, old.size, old.first)
-	if b.now() >= old.dies {
-		n = 0
-	}
-	b.lost.Add(left - n)
-	b.returnPlaces(e, old.id, n)
-}
-
+// discardAll retires blocks and gives back what is left of them.
 func (b *Backend) discardAll(e *entry, blocks []*block) {
 	for _, old := range blocks {
-		if left := old.left(); left > 0 && !b.run(func() { b.discard(e, old) }) {
-			b.lost.Add(left)
+		if left := old.retire(); left > 0 {
+			b.giveBack(e, old, left)
 		}
 	}
 }
 
-// giveBack gives back n places of a block that were taken too late to be used.
-func (b *Backend) giveBack(e *entry, old *block, n uint64, now time.Duration) {
-	if now >= old.dies || !b.run(func() { b.returnPlaces(e, old.id, n) }) {
+// giveBack gives back n places of a block that nobody uses.
+func (b *Backend) giveBack(e *entry, old *block, n uint64) {
+	if !b.run(func() { b.returnPlaces(e, old, n) }) {
 		b.lost.Add(n)
 	}
 }
 
-// returnPlaces gives n places back, once, whatever the outcome is.
-func (b *Backend) returnPlaces(e *entry, id int64, n uint64) {
+// returnPlaces gives n places of a block back, once, whatever the outcome is. Its window may be open for
+// longer than the block is used.
+func (b *Backend) returnPlaces(e *entry, old *block, n uint64) {
 	if n == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, takeTimeout)
-	defer cancel()
-	if given, err := b.inner.GiveBack(ctx, e.key, e.scale, id, n); given && err == nil {
-		b.returned.Add(n)
-	} else {
-		b.lost.Add(n)
+	if b.now() < old.over {
+		ctx, cancel := context.WithTimeout(b.ctx, takeTimeout)
+		defer cancel()
+		if given, err := b.inner.GiveBack(ctx, e.key, e.scale, old.id, n); given && err == nil {
+			b.returned.Add(n)
+			return
+		}
 	}
+	b.lost.Add(n)
 }
 
 // TakeAll implements [window.Taker]. It goes to the backend.
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
+	if len(limits) == 0 {
+		return true, nil
+	}
 	if err := b.check(ctx); err != nil {
 		return false, err
 	}
@@ -424,6 +424,7 @@ func (b *Backend) Stats() Stats {
 func (b *Backend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		close(b.closed)
+		b.table.close()
 		for _, e := range b.table.all(func(*entry) bool { return true }) {
 			b.table.remove(e)
 			b.discardAll(e, e.drop(true))

@@ -31,8 +31,7 @@ type block struct {
 	kind        kind
 	size, first uint64
 	mark        uint64        // the place whose taking starts the take of the next block
-	until       time.Duration // until when it is used
-	dies        time.Duration // when its places are void; not before until
+	until       time.Duration // until when it is used; its window is not over before
 	over        time.Duration // when the window is over at the latest
 	id          int64         // of the window
 	expires     time.Time     // the window, by the backend's clock

@@ -65,12 +65,3 @@ func untilOf(sent, dies, age time.Duration) time.Duration { return min(dies, sen
 func denialFor(scale, age time.Duration) time.Duration {
 	return min(age, max(scale/10, 10*time.Millisecond))
 }
-
-// returnable returns how many of the places of a block can be given back. The first place of a window
-// stays: without any, servers take the window for an unused one.
-func returnable(left, size, first uint64) uint64 {
-	if left == size && first == 0 && left > 0 {
-		return left - 1
-	}
-	return left
-}

@@ -48,6 +48,8 @@ type taking struct {
 	drops   uint64
 	done    chan struct{}
 
+	abandoned bool // nobody waits for need
+
 	granted bool // to the caller that has begun it
 	window  window.Window
 	err     error
@@ -90,7 +92,7 @@ func (e *entry) spend(ctx context.Context, n uint64, a *answer) (v verdict, err 
 				b.answer(a, b.first+last, now)
 				return granted, nil
 			}
-			e.backend.giveBack(e, b, n, now)
+			e.backend.giveBack(e, b, n)
 		case refusal:
 			b.note()
 			if now := e.backend.now(); now < b.until && (b.count > e.limit || n > e.limit-b.count) {
@@ -141,10 +143,10 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64, a *answer) (verd
 	select {
 	case <-t.done:
 	case <-ctx.Done():
-		if mine && !e.backend.run(func() { e.abandon(t) }) {
-			e.backend.lost.Add(n)
+		if !mine || e.abandon(t) {
+			return refused, ctx.Err()
 		}
-		return refused, ctx.Err()
+		<-t.done
 	}
 	if t.err != nil || !mine {
 		return again, t.err
@@ -156,12 +158,16 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64, a *answer) (verd
 	return granted, nil
 }
 
-// abandon gives back what a caller has not waited for.
-func (e *entry) abandon(t *taking) {
-	<-t.done
-	if t.granted {
-		e.backend.returnPlaces(e, t.window.ID, returnable(t.need, t.need, t.window.Count-t.need))
+// abandon says that the caller that has begun a take does not wait for it any more. It returns false if
+// the take is done.
+func (e *entry) abandon(t *taking) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.taking != t {
+		return false
 	}
+	t.abandoned = true
+	return true
 }
 
 // prefetch begins to take the next block, unless there is one, or the window is full as far as is
@@ -227,7 +233,7 @@ func (e *entry) finish(t *taking, n uint64, w window.Window, ok bool, err error,
 		e.backend.lost.Add(n) // for all that is known
 	} else {
 		nb := e.blockOf(n, w, ok, sent)
-		if t.granted = ok && t.need > 0; t.granted {
+		if t.granted = ok && t.need > 0 && !t.abandoned; t.granted {
 			nb.spent.Store(t.need)
 			t.window.Count = nb.first + t.need
 		}
@@ -239,8 +245,8 @@ func (e *entry) finish(t *taking, n uint64, w window.Window, ok bool, err error,
 	}
 	e.mu.Unlock()
 	close(t.done)
-	for _, old := range surplus {
-		e.backend.discard(e, old)
+	for _, old := range surplus { // not in another goroutine, as there may be none after Close
+		e.backend.returnPlaces(e, old, old.retire())
 	}
 }
 
@@ -255,8 +261,7 @@ func (e *entry) blockOf(n uint64, w window.Window, ok bool, sent time.Duration) 
 		return nb
 	}
 	nb.size, nb.first, nb.mark = n, w.Count-n, markOf(n)
-	nb.dies = diesAt(sent, w.Left, b.precision(e.scale))
-	nb.until = untilOf(sent, nb.dies, b.age)
+	nb.until = untilOf(sent, diesAt(sent, w.Left, b.precision(e.scale)), b.age)
 	return nb
 }
 
@@ -335,7 +340,11 @@ func (e *entry) tend() bool {
 			e.backend.discardAll(e, []*block{nb})
 		}
 		if b.left() > 0 && (idle || now >= b.until) {
-			e.use(&block{})
+			nb := &block{}
+			if e.next != nil {
+				nb = e.next
+			}
+			e.use(nb)
 			e.size = max(spent, 1)
 		}
 	} else if b.spent.Swap(0) > 0 {

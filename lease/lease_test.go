@@ -340,3 +340,15 @@ func TestProcessesTogetherNeverExceedTheLimit(t *testing.T) {
 		}
 	}
 }
+
+func TestNoTakesAreGrantedByABackendThatIsClosed(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		b := lease.New(store, age)
+		require.NoError(t, b.Close())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		granted, err := b.TakeAll(ctx, nil, nil)
+		require.NoError(t, err)
+		require.True(t, granted)
+	})
+}

@@ -56,7 +56,7 @@ type modelBlock struct {
 	limit       int // of modelLimit
 	size, first uint64
 	spent       uint64
-	until, dies time.Duration // of the process's clock
+	until       time.Duration // of the process's clock
 	window      *modelWindow
 	drops       int
 }
@@ -195,10 +195,10 @@ func (m *modelRun) install(p *modelProcess, b *modelBlock, sent, left time.Durat
 	if m.without == driftRule {
 		left += left / drift
 	}
-	b.dies = diesAt(sent, left, precision)
-	b.until = untilOf(sent, b.dies, m.age)
+	dies := diesAt(sent, left, precision)
+	b.until = untilOf(sent, dies, m.age)
 	if m.without == ageRule {
-		b.until = b.dies
+		b.until = dies
 	}
 	if b.drops != p.drops && m.without != droppingFlight {
 		m.retire(p, b)
@@ -215,9 +215,8 @@ func (m *modelRun) install(p *modelProcess, b *modelBlock, sent, left time.Durat
 func (m *modelRun) retire(p *modelProcess, b *modelBlock) {
 	left := b.size - min(b.spent, b.size)
 	back := func() {
-		n := returnable(left, b.size, b.first)
-		if p.clock(m.now) < b.dies && n > 0 {
-			m.giveBack(p, b, n)
+		if left > 0 {
+			m.giveBack(p, b, left)
 		}
 	}
 	if m.without == oneStep { // others take places in between
@@ -277,7 +276,7 @@ func (m *modelRun) place(p *modelProcess, b *modelBlock, limit int, begun, early
 			now = early
 		}
 		if p.dead || now >= b.until {
-			if !p.dead && now < b.dies {
+			if !p.dead {
 				m.giveBack(p, b, 1)
 			}
 			return

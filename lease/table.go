@@ -20,13 +20,13 @@ const (
 type table struct {
 	seed maphash.Seed
 	ways []atomic.Pointer[entry]
-	most int
 
 	// recent has most of the entries, each at a place that is found faster than by the hash.
 	recent [recents]atomic.Pointer[entry]
 
-	mu sync.Mutex // guards changes of ways and recent, and n
-	n  int
+	mu   sync.Mutex // guards changes of ways and recent, and what follows
+	n    int
+	most int // of n
 
 	// Of keys without an entry: how often they were hit, and since when. A counter has the upper bits
 	// of the hash, and a count. A key in its place reduces the count of another one first.
@@ -138,6 +138,13 @@ func (t *table) remove(e *entry) int {
 		}
 	}
 	return t.n
+}
+
+// close makes the table add no more entries.
+func (t *table) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.most = 0
 }
 
 // len returns how many entries there are.

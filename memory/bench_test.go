@@ -203,7 +203,7 @@ func BenchmarkHitAfterEnd(b *testing.B) {
 
 // What does a new key cost if there is no room: what can an attacker who makes up keys do?
 func BenchmarkNewKeyWhenFull(b *testing.B) {
-	for name, o := range map[string]memory.Overflow{"refuse": memory.Refuse, "evict": memory.Evict} {
+	for name, o := range map[string]memory.Overflow{"share": memory.Share, "evict": memory.Evict} {
 		b.Run(name, func(b *testing.B) {
 			m := newBench(b, memory.WithOverflow(o), memory.WithMaxKeys(100_000))
 			for i := range 120_000 {

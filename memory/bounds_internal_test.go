@@ -1,7 +1,10 @@
 package memory
 
 import (
+	"crypto/sha256"
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -27,7 +30,7 @@ func TestBucketThatEndsEarlierMakesRoom(t *testing.T) {
 }
 
 func TestLargestBoundsDoNotOverflow(t *testing.T) {
-	for _, o := range []Overflow{Refuse, Evict} {
+	for _, o := range []Overflow{Share, Evict} {
 		b := New(WithAlgorithm(window.SlidingLog), WithMaxKeys(1000), WithMaxTimes(math.MaxInt), WithCleanPeriod(0), WithOverflow(o))
 		require.Positive(t, b.shards[0].log.most) // otherwise the hit does not return
 		_, err := b.Hit(t.Context(), "a", time.Minute, 100, 1)
@@ -108,4 +111,88 @@ func TestPauseBetweenTheReadingsOfTheClocksIsNoticed(t *testing.T) {
 	require.Greater(t, readings, 1)
 	require.InDelta(t, float64(time.Now().Round(0).Sub(b.origin)), float64(now), float64(5*time.Second))
 	require.InDelta(t, float64(time.Now().Round(0).Sub(b.origin)), float64(s.now(b)), float64(5*time.Second))
+}
+
+// A sweep takes time in proportion to the number of windows, so a full shard makes one only after a pause.
+func TestFullShardIsNotSweptForEveryNewKey(t *testing.T) {
+	now := time.Now()
+	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(1000), WithCleanPeriod(0))
+	defer b.Close()
+	s := &b.shards[0]
+	hit := func(i int) {
+		_, err := b.Hit(t.Context(), strconv.Itoa(i), time.Hour+time.Duration(i), 10, 1)
+		require.NoError(t, err)
+	}
+	// mayBeOver makes the shard believe that a window may be over.
+	mayBeOver := func() { s.firstEnd = math.MinInt64 }
+	for i := range 1000 {
+		hit(i)
+	}
+	mayBeOver()
+	hit(1001)
+	require.Positive(t, s.firstEnd, "a sweep sets it")
+	mayBeOver()
+	now = now.Add(1000*sweepPause - 1)
+	hit(1002)
+	require.Negative(t, s.firstEnd, "there was no sweep")
+	now = now.Add(1)
+	hit(1003)
+	require.Positive(t, s.firstEnd)
+}
+
+// Windows that start in the future are over when the clock is set back by more than a scale. They make room,
+// although the last sweep was in the future, too.
+func TestWindowsThatAClockSetBackEndsMakeRoom(t *testing.T) {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
+		now := time.Unix(1_000_000_000, 0)
+		b := New(WithAlgorithm(a), WithClock(func() time.Time { return now }), WithMaxKeys(100), WithCleanPeriod(0))
+		for i := range 200 {
+			_, err := b.Hit(t.Context(), strconv.Itoa(i), time.Minute, 10, 1)
+			require.NoError(t, err)
+		}
+		now = now.Add(-24 * time.Hour)
+		for i := range 100 {
+			key := "new" + strconv.Itoa(i)
+			_, err := b.Hit(t.Context(), key, time.Minute, 10, 1)
+			require.NoError(t, err)
+			require.False(t, b.Shares(key, time.Minute), "%v, %d", a, i)
+		}
+		require.NoError(t, b.Close())
+	}
+}
+
+// Nobody can make up a short key that equals the hash of a long one: the hash has a secret.
+func TestHashOfALongKeyIsASecretOfTheBackend(t *testing.T) {
+	long := strings.Repeat("k", maxKey+1)
+	seen := map[string]bool{}
+	for range 3 {
+		b := New(WithCleanPeriod(0))
+		_, k := b.locate(long, time.Minute)
+		_, again := b.locate(long, time.Minute)
+		require.Equal(t, k, again)
+		require.Len(t, k.key, sha256.Size)
+		require.False(t, seen[k.key], "another backend has another one")
+		seen[k.key] = true
+		_, short := b.locate(strings.Repeat("k", maxKey), time.Minute)
+		require.Len(t, short.key, maxKey)
+		require.NoError(t, b.Close())
+	}
+}
+
+// A give-back can end a window earlier. Its place is free then, without waiting for the end that it had before.
+func TestWindowThatAGiveBackEndsMakesRoom(t *testing.T) {
+	for _, a := range []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog} {
+		now := time.Unix(1_000_000_000, 0)
+		b := New(WithAlgorithm(a), WithClock(func() time.Time { return now }), WithMaxKeys(1), WithCleanPeriod(0))
+		w, err := b.Hit(t.Context(), "a", time.Minute, 10, 10)
+		require.NoError(t, err)
+		ok, err := b.GiveBack(t.Context(), "a", time.Minute, w.ID, 10)
+		require.NoError(t, err)
+		require.True(t, ok)
+		now = now.Add(time.Second)
+		_, err = b.Hit(t.Context(), "b", time.Minute, 10, 1)
+		require.NoError(t, err)
+		require.False(t, b.Shares("b", time.Minute), "%v", a)
+		require.NoError(t, b.Close())
+	}
 }

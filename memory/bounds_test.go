@@ -13,54 +13,57 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// hitNewKeys hits n keys that were never hit before, and returns how many were accepted.
-func (c caller) hitNewKeys(n int, scale time.Duration) (accepted int) {
+// hitNewKeys hits n keys that were never hit before, and returns how many got a window of their own.
+func (c caller) hitNewKeys(n int, scale time.Duration) (stored int) {
 	c.Helper()
 	for range n {
 		newKeys++
-		_, err := c.Hit(c.Context(), fmt.Sprint("new", newKeys), scale, 10, 1)
-		if err == nil {
-			accepted++
-			continue
+		key := fmt.Sprint("new", newKeys)
+		c.hit(key, scale)
+		if !c.Shares(key, scale) {
+			stored++
 		}
-		require.ErrorIs(c, err, memory.ErrFull)
 	}
-	return accepted
+	return stored
 }
 
 var newKeys int // keys that hitNewKeys has used
 
 //evidence:memory Memory is bounded, whatever the keys
 func TestMaxKeysBoundsTheWindows(t *testing.T) {
-	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
+	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		for _, most := range []int{1, 2, 3, 17, 1000, 2047, 2048, 20_000} {
 			b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(o))
-			accepted := caller{t, b}.hitNewKeys(2*most, time.Minute)
+			stored := caller{t, b}.hitNewKeys(2*most, time.Minute)
 			require.LessOrEqual(t, b.Len(), most)
 			require.GreaterOrEqual(t, b.Len(), most-most/10)
 			if most < 2048 {
 				require.Equal(t, most, b.Len())
 			}
-			if o == memory.Refuse {
-				require.Equal(t, b.Len(), accepted)
+			if o == memory.Share {
+				require.Equal(t, b.Len(), stored)
 			} else {
-				require.Equal(t, 2*most, accepted)
+				require.Equal(t, 2*most, stored)
 			}
 		}
 	}
 }
 
+// The scales are not those of an attacker: only the program can choose so many.
 func TestErrFullNamesTheBound(t *testing.T) {
 	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(1))}
 	c.hit("a", time.Minute)
-	_, err := c.Set(t.Context(), "b", time.Minute, 1)
-	require.ErrorIs(t, err, memory.ErrFull)
-	require.EqualError(t, err, `memory: set "b": too many keys: at most 1`)
-	_, err = c.Hit(t.Context(), "a", time.Hour, 1, 1)
-	require.ErrorIs(t, err, memory.ErrFull, "another scale is another window")
-	require.Zero(t, c.get("b", time.Minute))
+	for i := range time.Duration(16) {
+		c.hit("b", time.Minute+i)
+	}
+	for _, key := range []string{"a", "b"} {
+		_, err := c.Set(t.Context(), key, time.Hour, 1)
+		require.ErrorIs(t, err, memory.ErrFull)
+		require.EqualError(t, err, fmt.Sprintf(`memory: set %q: too many keys: at most 1`, key))
+	}
+	require.Zero(t, c.get("b", time.Hour))
 	require.NoError(t, c.Reset(t.Context(), "a", time.Minute))
-	c.set("b", time.Minute, 1)
+	c.set("b", time.Hour, 1)
 }
 
 //evidence:memory New keys do not reset counts
@@ -96,7 +99,7 @@ func TestOnlyWindowThatIsOverMakesRoom(t *testing.T) {
 }
 
 func TestManyWindowsThatAreOverMakeRoomForAsMany(t *testing.T) {
-	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
+	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		clock := backendtest.NewClock()
 		c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000), memory.WithOverflow(o), memory.WithKeyOlderThan(time.Hour))}
 		require.Equal(t, 1000, c.hitNewKeys(1000, time.Hour))
@@ -119,7 +122,7 @@ func TestWindowsThatAreOverMakeRoomWithinASecond(t *testing.T) {
 	}
 	for i := 10; i <= most; i += 10 {
 		clock.Advance(time.Second)
-		require.Equal(t, 10, c.hitNewKeys(11, time.Hour), i)
+		require.Equal(t, 10, c.hitNewKeys(11, time.Hour+time.Duration(i)), i) // no key shares a count from before
 	}
 }
 

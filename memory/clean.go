@@ -64,6 +64,10 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 		if !b.over(&e, now) {
 			continue
 		}
+		if t.at(slot).isShared() {
+			s.drop(t, slot)
+			continue
+		}
 		if b.beforeDrop != nil {
 			d := Dropped{Key: string(t.at(slot).key()), Scale: e.scale}
 			s.describeDropped(b, &d.Window, &e, now)
@@ -75,12 +79,11 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 	return removed, dropped, true
 }
 
-// sweep removes all windows that are over, to make room, and returns their number. The mutex is
-// held.
-func (s *shard) sweep(b *Backend, now int64) int {
-	before := s.windows.len()
+// sweep removes all windows that are over, to make room, and reports whether there were any. The mutex
+// is held.
+func (s *shard) sweep(b *Backend, now int64) (removed bool) {
 	s.firstEnd = math.MaxInt64
-	s.nextSweep = now + int64(before)*int64(sweepPause)
+	s.nextSweep = now + int64(s.windows.len())*int64(sweepPause)
 	var c cursor
 	for t, slot := c.next(&s.windows); t != nil; t, slot = c.next(&s.windows) {
 		if t.tags[slot] == 0 {
@@ -90,7 +93,8 @@ func (s *shard) sweep(b *Backend, now int64) int {
 			s.firstEnd = min(s.firstEnd, b.end(&e))
 		} else {
 			s.drop(t, slot)
+			removed = true
 		}
 	}
-	return before - s.windows.len()
+	return removed
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -50,6 +51,9 @@ func (s *shard) readClock(b *Backend) int64 {
 	}
 	if b.aligned {
 		t = t.Round(0)
+	}
+	if back := s.reference.nanos - int64(t.Sub(b.origin)); back >= int64(window.MinScale) {
+		s.firstEnd, s.nextSweep = math.MinInt64, math.MinInt64 // windows may be over that start in the future
 	}
 	s.reference = timestamp{t, int64(t.Sub(b.origin))}
 	s.lastEnd, s.ahead = s.reference, s.reference.nanos-s.readAt

@@ -51,6 +51,9 @@ var errNotFixed = fmt.Errorf("memory: this call is for fixed windows: %w", error
 // the window's limit, so no window gets more than its limit, and no hit is denied wrongly.
 func (b *Backend) hit(s *shard, k id, limit, increment uint64) (e entry, now int64, err error) {
 	r := s.find(k)
+	if r == nil {
+		k, r = s.findShared(b, k)
+	}
 	if r != nil {
 		e = r.entry()
 	}

@@ -2,7 +2,6 @@ package memory_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -64,20 +63,22 @@ func ExampleWithClock() {
 	// 1 1m0s
 }
 
-// By default, keys that have a window keep it, and new ones are refused.
+// By default, keys that have a window keep it, and new ones share a count.
 func ExampleWithMaxKeys() {
 	backend := memory.New(memory.WithMaxKeys(2))
 	defer backend.Close()
 
-	for _, key := range []string{"a", "b", "c", "a"} {
+	for _, key := range []string{"a", "b", "c", "d", "a", "c"} {
 		w, err := backend.Hit(context.Background(), key, time.Minute, 10, 1)
-		fmt.Println(key, w.Count, errors.Is(err, memory.ErrFull))
+		fmt.Println(key, w.Count, err)
 	}
 	// Output:
-	// a 1 false
-	// b 1 false
-	// c 0 true
-	// a 2 false
+	// a 1 <nil>
+	// b 1 <nil>
+	// c 1 <nil>
+	// d 2 <nil>
+	// a 2 <nil>
+	// c 3 <nil>
 }
 
 // With Evict, a new key replaces the window with the fewest hits.

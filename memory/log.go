@@ -242,6 +242,21 @@ func (l *log) shorten(e *entry, n uint64) {
 	e.setChain(kept)
 }
 
+// copy makes a copy of the times of e, and sets e to it. It returns false, and does nothing, if they would
+// take more than a 64th of the blocks that are free.
+func (l *log) copy(e *entry) bool {
+	c := e.chain()
+	if 64*c.blocks() > l.most-l.used {
+		return false
+	}
+	e.setChain(chain{})
+	for from := (place{c.first, c.offset}); c.n > 0; c.n-- {
+		l.append(e, l.time(from), 1)
+		from = l.after(from)
+	}
+	return true
+}
+
 // giveBack removes n of the times of e that are at. It returns false if there is none.
 func (l *log) giveBack(e *entry, at int64, n uint64) bool {
 	c := e.chain()
@@ -315,6 +330,7 @@ func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uin
 		if !s.makeRoom(b, now, r) {
 			if t := s.windows.forKey(k.key); e.logged() == 0 {
 				s.drop(t, t.find(k))
+				*e = entry{scale: k.scale}
 			}
 			return nil, b.errLogs
 		}

@@ -6,14 +6,13 @@
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
 //
 // The memory is bounded, whatever the number and the length of the keys. Windows that are
-// over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, a
-// new key is refused or replaces another one, see [Overflow].
+// over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, new
+// keys share counts, or replace other ones, see [Overflow].
 package memory
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -24,8 +23,9 @@ import (
 )
 
 var (
-	// ErrFull says that there are MaxKeys windows and none of them may be removed.
-	ErrFull = errors.New("memory: too many keys")
+	// ErrFull says that there is no room for a window or a shared count: see [Share]. It matches
+	// window.ErrFull.
+	ErrFull = fmt.Errorf("memory: %w", window.ErrFull)
 	// ErrClosed says that the backend has been closed. It matches window.ErrClosed.
 	ErrClosed = fmt.Errorf("memory: %w", window.ErrClosed)
 )
@@ -36,20 +36,22 @@ var (
 // after New, or atomic.
 type Backend struct {
 	options
-	origin    time.Time // the times of entries are nanoseconds since origin
-	system    bool      // the clock is that of the system
-	aligned   bool      // windows depend on the wall clock
-	rolling   bool      // the algorithm is a rolling one: see rolling.go
-	coarse    coarseClock
-	seed      maphash.Seed
-	secret    string // part of the hash of a long key
-	shards    []shard
-	shardMax  int   // windows per shard
-	errFull   error // ErrFull, with the bound
-	errLogs   error // ErrFull, for too many times in logs
-	closed    chan struct{}
-	closeOnce sync.Once
-	cleaner   sync.WaitGroup
+	origin     time.Time // the times of entries are nanoseconds since origin
+	system     bool      // the clock is that of the system
+	aligned    bool      // windows depend on the wall clock
+	rolling    bool      // the algorithm is a rolling one: see rolling.go
+	coarse     coarseClock
+	seed       maphash.Seed
+	secret     string // part of the hash of a long key
+	shards     []shard
+	shardMax   int      // windows per shard
+	sharedKeys []string // of shared records: see shared.go
+	errFull    error    // ErrFull, with the bound
+	errShared  error    // ErrFull, for a Reset of a key that shares a count
+	errLogs    error    // ErrFull, for too many times in logs
+	closed     chan struct{}
+	closeOnce  sync.Once
+	cleaner    sync.WaitGroup
 }
 
 var (
@@ -84,8 +86,10 @@ func New(opts ...Option) *Backend {
 		b.coarse.enable(b.origin)
 	}
 	b.errFull = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
+	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
 	b.shardMax = b.maxKeys / len(b.shards)
+	b.setShared()
 	b.setBounds()
 	for i := range b.shards {
 		s := &b.shards[i]
@@ -178,8 +182,11 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	if s.closed {
 		return w, ErrClosed
 	}
-	now := s.now(b)
-	if r := s.find(k); r != nil {
+	r, now := s.find(k), s.now(b)
+	if r == nil {
+		_, r = s.findShared(b, k)
+	}
+	if r != nil {
 		if e := r.entry(); e.active(now) {
 			s.describe(&w, &e, now)
 		}
@@ -187,7 +194,8 @@ func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w w
 	return w, nil
 }
 
-// Set implements [window.Backend]. Errors are those of [Backend.Hit].
+// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [Share].
+// Errors are those of [Backend.Hit].
 func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
 	if b.rolling {
 		return b.incRolling(ctx, "set", key, scale, count, true)
@@ -199,22 +207,32 @@ func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, coun
 	s, k := b.locate(key, scale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now(b)
-	e, err := b.open(s, k, s.find(k), count, now)
+	r, now := s.find(k), s.now(b)
+	if r == nil {
+		if _, r = s.findShared(b, k); r != nil { // others count there, so the count only gets larger
+			e := r.entry()
+			e.add(count-min(count, e.count), now)
+			r.setCount(&e)
+			s.describe(&w, &e, now)
+			return w, nil
+		}
+	}
+	e, err := b.open(s, k, r, count, now)
 	if err == nil {
 		s.describe(&w, &e, now)
 	}
 	return w, err
 }
 
-// Reset implements [window.Backend]. Errors are those of [Backend.Get].
+// Reset implements [window.Backend]. If the key shares a count, the error is [ErrFull]: see [Share]. Other
+// errors are those of [Backend.Get].
 func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
 	_, err := b.delete(ctx, key, scale)
 	return failed("reset", key, err)
 }
 
 // Delete implements [window.Backend]. Without scales, it examines every window of one shard, of
-// up to 256, whose key has about the same length. Errors are those of [Backend.Get].
+// up to 256, whose key has about the same length. Errors are those of [Backend.Reset].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, err := b.delete(ctx, key, scales...)
 	return n, failed("delete", key, err)
@@ -246,7 +264,8 @@ func (b *Backend) delete(ctx context.Context, key string, scales ...time.Duratio
 	return n, nil
 }
 
-// Len returns the number of windows, including those that are over and not removed yet.
+// Len returns the number of windows, including those that are over and not removed yet. Shared counts
+// are no windows, see [Share].
 func (b *Backend) Len() int {
 	n := 0
 	for i := range b.shards {
@@ -265,10 +284,10 @@ func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry
 		return entry{}, ErrClosed
 	}
 	if r == nil {
-		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now, nil) {
-			return entry{}, b.errFull
+		var err error
+		if k, r, err = b.place(s, k, now); err != nil {
+			return entry{}, err
 		}
-		r = s.windows.forKey(k.key).insert(k)
 	}
 	if s.generation++; s.generation == 0 {
 		s.generation++ // so that no id is 0

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -15,10 +16,19 @@ const DefaultMaxKeys = 1 << 20
 type Overflow uint8
 
 const (
-	// Refuse makes the hit fail with [ErrFull] until a window ends. An attacker who makes up
-	// keys can cause new keys to be refused, but can't reset a count. Keys that have a window
-	// are not affected. The default.
-	Refuse Overflow = iota
+	// Share makes keys without a window share counts: a hash of the key selects one for each scale, and
+	// all keys with this hash add to it until it is over, or until there is room again if the algorithm
+	// is a rolling one. So no key is allowed more than its limit,
+	// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
+	// keys to be denied, but can't reset a count. Keys that have a window are not affected.
+	//
+	// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
+	// [ErrFull], as others count there. A give-back gives back what the key has taken.
+	//
+	// There is a shared count for every 64 of MaxKeys and each scale, and at most a quarter of
+	// MaxKeys for all scales: beyond that, a hit fails with ErrFull. That takes more than 16 scales.
+	// The default.
+	Share Overflow = iota
 	// Evict removes the window with the fewest hits of a small random sample. No key is
 	// refused, but some are allowed more than their limit. If the new keys are made up, that
 	// is usually one or two hits more. An attacker that can hit many keys to their limit can
@@ -80,6 +90,9 @@ func WithKeyOlderThan(d time.Duration) Option { return func(o *options) { o.keyO
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
 // has its share of n. The first shard can be full when there are nine tenths of n windows. If n
 // is less than 1, it is the default, [DefaultMaxKeys].
+//
+// If all are in use, new keys share counts, see [Share]. A shared count takes up to 240 bytes, in
+// addition: all of a scale together take as much as n/25 windows.
 func WithMaxKeys(n int) Option {
 	return func(o *options) {
 		if o.maxKeys = n; n < 1 {
@@ -88,14 +101,14 @@ func WithMaxKeys(n int) Option {
 	}
 }
 
-// WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Refuse].
+// WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Share].
 func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v } }
 
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
 // a time, each window once. The backend's goroutine or the caller of [Backend.Clean] makes the
 // call. It holds no lock. f must not call [Backend.Close], which waits for it. Windows that are
-// removed to make room for a new key, or that a hit, Set, Reset or Close ends, are not given to
-// f.
+// removed to make room for a new key, or that a hit, Set, Reset or Close ends, and shared counts,
+// are not given to f.
 func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // WithAlgorithm sets how hits are counted. Default: [window.PerKey].
@@ -103,7 +116,14 @@ func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.befo
 // A token bucket takes as much memory as a fixed window, and so does a sliding window, whose limit
 // is at most 2^48-1. A sliding log also takes 64 bytes for every seven hits that it remembers, see
 // [WithMaxLog] and [WithMaxTimes].
-func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
+//
+// WithAlgorithm panics if there is no such algorithm.
+func WithAlgorithm(a window.Algorithm) Option {
+	if a > window.SlidingLog {
+		panic(fmt.Sprintf("memory: WithAlgorithm: there is no algorithm %d", a))
+	}
+	return func(o *options) { o.algorithm = a }
+}
 
 // DefaultMaxLog is the default of [WithMaxLog].
 const DefaultMaxLog = 10_000
@@ -121,8 +141,9 @@ func WithMaxLog(n uint64) Option {
 
 // WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their
 // memory: it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for
-// each if a key is hit once. If there are so many, a hit that would be granted fails with
-// [ErrFull], or replaces other logs, those with the fewest of a sample, as WithOverflow says. Each shard, see [WithMaxKeys], has
+// each if a key is hit once. If there are so many, a hit that needs room is refused, and its RetryAfter is a
+// scale at most; Inc and Set fail with [ErrFull]. With [Evict], it replaces other logs instead, those
+// with the fewest hits of a sample. Each shard, see [WithMaxKeys], has
 // its share of n, but has room for the log of one key with the largest limit. Other algorithms
 // ignore it. If n is less than 1, it is the default, 16 times the number of keys.
 func WithMaxTimes(n int) Option { return func(o *options) { o.maxTimes = max(n, 0) } }

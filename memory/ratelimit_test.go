@@ -39,6 +39,9 @@ func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 		return err
 	}
 	require.NoError(t, hit(t.Context(), "k", time.Minute))
+	for i := range time.Duration(16) {
+		require.NoError(t, hit(t.Context(), "other", time.Second+i))
+	}
 	require.ErrorIs(t, hit(t.Context(), "other", time.Minute), memory.ErrFull)
 	require.ErrorIs(t, hit(t.Context(), "k", 0), window.ErrScale)
 	require.ErrorIs(t, hit(t.Context(), "k", 60), window.ErrScale)

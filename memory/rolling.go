@@ -107,14 +107,17 @@ func (s *shard) renew(e *entry) {
 	e.setGeneration(s.generation * 0x9e3779b1) // so that near ones differ by much: see giveBackTokens
 }
 
-// load finds the record of k, and sets e to its entry. The entry is new if there is no active
-// window. The mutex is held.
-func (s *shard) load(b *Backend, k id, e *entry) (r record, now int64, err error) {
+// load finds the record that counts for k, sets k to its id, and e to its entry. The entry is new if
+// there is no active window. The mutex is held.
+func (s *shard) load(b *Backend, k *id, e *entry) (r record, now int64, err error) {
 	if s.closed {
 		return nil, 0, ErrClosed
 	}
-	r, now = s.find(k), s.now(b)
-	s.read(b, k, r, now, e)
+	r, now = s.find(*k), s.now(b)
+	if r == nil && !k.shared() {
+		*k, r = s.findShared(b, *k)
+	}
+	s.read(b, *k, r, now, e)
 	return r, now, nil
 }
 
@@ -143,10 +146,10 @@ func (b *Backend) store(s *shard, k id, r record, e *entry, now int64, n uint64)
 		return nil
 	}
 	if r == nil {
-		if s.windows.len() >= b.shardMax && !s.makeRoom(b, now, nil) {
-			return b.errFull
+		var err error
+		if k, r, err = b.place(s, k, now); err != nil {
+			return err
 		}
-		r = s.windows.forKey(k.key).insert(k)
 	}
 	if e.generation() == 0 {
 		s.renew(e)
@@ -172,11 +175,19 @@ func (b *Backend) roll(s *shard, k id, r record, now int64, limit, n uint64, e *
 	v = s.decide(b, e, now, limit, n)
 	if v.changed {
 		err = b.store(s, k, r, e, now, n)
+		if err == b.errLogs {
+			v, err = b.refuse(e, now), nil
+		}
 	}
 	if end = b.end(e); e.generation() == 0 || !e.activeUntil(end, now) {
 		end = now
 	}
 	return v, end, err
+}
+
+// refuse returns the verdict on a take for whose times there is no room in the logs.
+func (b *Backend) refuse(e *entry, now int64) verdict {
+	return verdict{count: e.logged(), wait: e.leftOrScale(now)}
 }
 
 // hitRolling is Hit or Take.
@@ -188,6 +199,9 @@ func (b *Backend) hitRolling(ctx context.Context, call, key string, scale time.D
 	var e entry
 	s.mu.Lock() // unlocked without a defer, like in Backend.hit
 	r, now := s.find(k), s.now(b)
+	if r == nil {
+		k, r = s.findShared(b, k)
+	}
 	v, end, err := b.roll(s, k, r, now, limit, n, &e)
 	if err == nil {
 		b.describeVerdict(s, &w, &e, now, end, v)
@@ -206,13 +220,16 @@ func (b *Backend) describeVerdict(s *shard, w *window.Window, e *entry, now, end
 
 // takeCountRolling is TakeCount.
 func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
-	count uint64, left time.Duration, ends time.Time, granted bool, err error) {
+	count uint64, left, wait time.Duration, ends time.Time, granted bool, err error) {
 	if err := b.checkRolling(ctx, scale, limit); err != nil {
-		return 0, 0, ends, false, failed("take", key, err)
+		return 0, 0, 0, ends, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock() // unlocked without a defer, like in Backend.hit
 	r, now := s.find(k), s.now(b)
+	if r == nil {
+		k, r = s.findShared(b, k)
+	}
 	var v verdict
 	var end int64
 	ok := false
@@ -229,22 +246,19 @@ func (b *Backend) takeCountRolling(ctx context.Context, key string, scale time.D
 		var e entry
 		if v, end, err = b.roll(s, k, r, now, limit, n, &e); err != nil {
 			s.mu.Unlock()
-			return 0, 0, ends, false, failed("take", key, err)
+			return 0, 0, 0, ends, false, failed("take", key, err)
 		}
 	}
-	left = v.wait
 	if end > now {
+		left = minus(end, now)
 		if b.algorithm == window.Sliding {
 			ends = s.timeOf(end) // hits on a hot key return it again
 		} else {
 			ends = s.reference.time.Add(minus(end, s.reference.nanos))
 		}
-		if v.granted {
-			left = minus(end, now)
-		}
 	}
 	s.mu.Unlock()
-	return v.count, left, ends, v.granted, nil
+	return v.count, left, v.wait, ends, v.granted, nil
 }
 
 // Peek implements [window.Peeker]. Errors are those of [Backend.Get].
@@ -273,11 +287,13 @@ func (b *Backend) incRolling(ctx context.Context, call, key string, scale time.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var e entry
-	r, now, err := s.load(b, k, &e)
+	r, now, err := s.load(b, &k, &e)
 	if err != nil {
 		return w, err
 	}
-	if set && r != nil {
+	if set && k.shared() { // others count there, so the count only gets larger
+		n -= min(n, s.count(b, &e, now))
+	} else if set && r != nil {
 		s.drop(s.windows.forKey(k.key), s.windows.forKey(k.key).find(k))
 		r, e = nil, entry{scale: scale}
 	}
@@ -318,7 +334,7 @@ func (b *Backend) describeRolling(s *shard, w *window.Window, e *entry, now int6
 // getRolling is Get for an entry that may be over. The mutex is held.
 func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
 	var e entry
-	_, now, err := s.load(b, k, &e)
+	_, now, err := s.load(b, &k, &e)
 	if err == nil {
 		b.describeRolling(s, w, &e, now)
 	}
@@ -328,7 +344,7 @@ func (b *Backend) getRolling(s *shard, k id, w *window.Window) error {
 // giveBackRolling gives n back to the take with an ID. The mutex is held.
 func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool, error) {
 	var e entry
-	r, now, err := s.load(b, k, &e)
+	r, now, err := s.load(b, &k, &e)
 	if err != nil || e.generation() == 0 {
 		return false, err
 	}
@@ -348,15 +364,12 @@ func (b *Backend) giveBackRolling(s *shard, k id, takeID int64, n uint64) (bool,
 	return ok, nil
 }
 
-// rollAll makes all takes or none, and describes their windows. The mutexes of all shards are held.
+// rollAll makes all takes or none, all of which have another record, and describes their windows. The
+// mutexes of all shards are held.
 func (b *Backend) rollAll(limits []window.Limit, all []taking, windows []window.Window) (granted bool, err error) {
 	granted = true
 	for i := range all {
-		n := limits[i].N
-		if len(all) > 1 {
-			n = window.Total(limits, i)
-		}
-		v, err := b.rollOne(&all[i], limits[i].Limit, n, &windows[i])
+		v, err := b.rollOne(&all[i], limits[i].Limit, limits[i].N, &windows[i])
 		if err != nil {
 			return false, err
 		}
@@ -371,7 +384,7 @@ func (b *Backend) rollAll(limits []window.Limit, all []taking, windows []window.
 			return false, err
 		}
 	}
-	for i := range all { // a window may be that of several takes
+	for i := range all { // keys that were new may share a window
 		takeID := windows[i].ID
 		if _, err := b.rollOne(&all[i], limits[i].Limit, 0, &windows[i]); err != nil {
 			return false, err
@@ -384,7 +397,7 @@ func (b *Backend) rollAll(limits []window.Limit, all []taking, windows []window.
 // rollOne decides on one of several takes, and describes its window before it. The mutex is held.
 func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict, error) {
 	var e entry
-	_, now, err := t.shard.load(b, t.id, &e)
+	_, now, err := t.shard.load(b, &t.id, &e)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -403,7 +416,7 @@ func (b *Backend) rollOne(t *taking, limit, n uint64, w *window.Window) (verdict
 // addOne makes one of several takes. It keeps in t what undoAll needs. The mutex is held.
 func (b *Backend) addOne(t *taking, l *window.Limit, w *window.Window) (granted bool, err error) {
 	var e entry
-	r, now, err := t.shard.load(b, t.id, &e)
+	r, now, err := t.shard.load(b, &t.id, &e)
 	if err != nil {
 		return false, err
 	}
@@ -411,6 +424,12 @@ func (b *Backend) addOne(t *taking, l *window.Limit, w *window.Window) (granted 
 	v := t.shard.decide(b, &e, now, l.Limit, l.N)
 	if v.changed {
 		err = b.store(t.shard, t.id, r, &e, now, l.N)
+		if err == b.errLogs {
+			v, err = b.refuse(&e, now), nil
+		}
+	}
+	if !v.granted {
+		w.Refused, w.RetryAfter = true, v.wait
 	}
 	w.ID = 0
 	if e.generation() > 0 {
@@ -424,7 +443,8 @@ func (b *Backend) addOne(t *taking, l *window.Limit, w *window.Window) (granted 
 func (b *Backend) undoAll(limits []window.Limit, all []taking) {
 	for i := len(all) - 1; i >= 0; i-- {
 		t := &all[i]
-		r := t.shard.find(t.id)
+		t.refresh(b)
+		r := t.record
 		switch {
 		case r == nil || limits[i].N == 0:
 		case t.opened:
@@ -437,6 +457,7 @@ func (b *Backend) undoAll(limits []window.Limit, all []taking) {
 		default:
 			r.set(t.entry)
 		}
+		t.shard.firstEnd = math.MinInt64 // a window ends earlier
 	}
 }
 

@@ -92,17 +92,15 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 				require.Equal(t, otherW.ID, w.ID, "both have one shard")
 				id = w.ID
 			default:
-				count, left, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
+				count, left, wait, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
 				w, otherOK, otherErr := other.Take(t.Context(), key, scale, limit, n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
-				if w.Refused {
-					w.Left = w.RetryAfter
-				} else {
+				if !w.Refused {
 					granted++
 				}
 				require.Equal(t, otherOK, ok)
-				require.Equal(t, []any{w.Count, w.Left, w.ExpiresAt}, []any{count, left, end}, "%v: %d of %d in %v", a, n, limit, scale)
+				require.Equal(t, []any{w.Count, w.Left, w.RetryAfter, w.ExpiresAt}, []any{count, left, wait, end}, "%v: %d of %d in %v", a, n, limit, scale)
 			}
 			require.Equal(t, other.Len(), b.Len())
 		}
@@ -114,20 +112,35 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
-	hit := func(key string) error {
-		_, _, _, granted, err := b.TakeCount(t.Context(), key, time.Minute, 20, 1)
-		require.Equal(t, err == nil, granted)
-		return err
+	hit := func(key string) bool {
+		count, left, wait, _, granted, err := b.TakeCount(t.Context(), key, time.Minute, 20, 1)
+		require.NoError(t, err)
+		require.Equal(t, granted, wait == 0)
+		require.True(t, left > 0 || !granted)
+		require.Less(t, count, uint64(20))
+		return granted
 	}
 	for range 14 {
-		require.NoError(t, hit("a"))
+		require.True(t, hit("a"))
 		clock.Advance(time.Second)
-		require.NoError(t, hit("b"))
+		require.True(t, hit("b"))
 	}
-	require.ErrorIs(t, hit("a"), memory.ErrFull)
+	require.False(t, hit("a"))
+	require.False(t, hit("c"))
+	limits := []window.Limit{{Key: "a", Scale: time.Hour, Limit: 20, N: 0}, {Key: "b", Scale: time.Minute, Limit: 20, N: 1}}
+	windows := make([]window.Window, 2)
+	granted, err := b.TakeAll(t.Context(), limits, windows)
+	require.NoError(t, err)
+	require.False(t, granted)
+	require.False(t, windows[0].Refused)
+	require.True(t, windows[1].Refused)
+	require.Equal(t, time.Minute, windows[1].RetryAfter)
+	_, err = b.Inc(t.Context(), "a", time.Minute, 1)
+	require.ErrorIs(t, err, memory.ErrFull)
 	require.EqualValues(t, 14, caller{t, b}.get("a", time.Minute).Count)
+	require.EqualValues(t, 14, caller{t, b}.get("b", time.Minute).Count)
 	clock.Advance(52 * time.Second) // seven hits of a are over
-	require.NoError(t, hit("a"))
+	require.True(t, hit("a"))
 	require.EqualValues(t, 8, caller{t, b}.get("a", time.Minute).Count)
 }
 
@@ -163,7 +176,7 @@ func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 //evidence:memory The memory of sliding logs is bounded
 func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 	key := func(i int) string { return fmt.Sprint("k", i) }
-	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
+	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		clock := backendtest.NewClock()
 		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(1000), memory.WithMaxLog(70),
 			memory.WithMaxTimes(700), memory.WithOverflow(o))
@@ -171,13 +184,15 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 		granted := 0
 		for i := range 30 {
 			w, err := b.Hit(t.Context(), key(i), time.Minute, 70, 70)
-			if err != nil {
+			require.NoError(t, err)
+			if w.Refused {
+				require.Equal(t, time.Minute, w.RetryAfter)
+				_, err := b.Inc(t.Context(), key(i), time.Minute, 70)
 				require.ErrorIs(t, err, memory.ErrFull)
 				require.ErrorContains(t, err, "too many hits in sliding logs: at most 700")
 				require.Zero(t, c.get(key(i), time.Minute))
 				continue
 			}
-			require.False(t, w.Refused)
 			require.EqualValues(t, 70, c.get(key(i), time.Minute).Count)
 			granted++
 		}
@@ -238,7 +253,7 @@ func TestWindowsInUseAreNotEvicted(t *testing.T) {
 
 // One key can always have the largest limit, whatever the bound.
 func TestALogOfTheLargestLimitFits(t *testing.T) {
-	for _, o := range []memory.Overflow{memory.Refuse, memory.Evict} {
+	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		clock := backendtest.NewClock()
 		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxTimes(1), memory.WithOverflow(o))
 		for range 20_000 {
@@ -254,24 +269,35 @@ func TestALogOfTheLargestLimitFits(t *testing.T) {
 // If there is no room for one of several windows, nothing is taken from the others.
 func TestRollingTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 	for _, a := range rolling {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a), memory.WithMaxKeys(3))
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a), memory.WithMaxKeys(2))
 		c := caller{t, b}
-		_, err := b.Hit(t.Context(), "a", time.Minute, 10, 2)
-		require.NoError(t, err)
-		limits := []window.Limit{
-			{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4}, {Key: "a", Scale: time.Minute, Limit: 10, N: 1},
-			{Key: "c", Scale: time.Minute, Limit: 10, N: 4}, {Key: "d", Scale: time.Minute, Limit: 10, N: 4},
-		}
+		c.hit("a", time.Minute)
+		c.hit("a", time.Minute)
+		limits := takesThatDoNotFit(c)
 		windows := make([]window.Window, len(limits))
-		_, err = b.TakeAll(t.Context(), limits, windows)
+		_, err := b.TakeAll(t.Context(), limits, windows)
 		require.ErrorIs(t, err, memory.ErrFull)
 		require.Equal(t, 1, b.Len())
 		require.EqualValues(t, 2, c.get("a", time.Minute).Count)
+		require.Zero(t, c.get("c", time.Minute))
 		granted, err := b.TakeAll(t.Context(), limits[:4], windows[:4])
 		require.NoError(t, err)
 		require.True(t, granted)
 		require.EqualValues(t, 7, windows[0].Count)
 		require.EqualValues(t, 7, windows[2].Count)
+	}
+}
+
+// takesThatDoNotFit returns takes, of which all but the last one fit a memory of two keys, of which one is in use.
+func takesThatDoNotFit(c caller) []window.Limit {
+	c.hit("b", time.Minute)
+	for i := range time.Duration(15) {
+		c.hit("shared", time.Second+i)
+	}
+	require.NoError(c, c.Reset(c.Context(), "b", time.Minute))
+	return []window.Limit{
+		{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4}, {Key: "a", Scale: time.Minute, Limit: 10, N: 1},
+		{Key: "c", Scale: time.Minute, Limit: 10, N: 4}, {Key: "d", Scale: time.Hour, Limit: 10, N: 4},
 	}
 }
 

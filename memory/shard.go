@@ -114,6 +114,9 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 	t := s.windows.forKey(k.key)
 	slot := t.find(k)
 	if slot < 0 {
+		if _, r := s.lookShared(b, k); r != nil {
+			return false, b.errShared
+		}
 		return false, nil
 	}
 	e := t.at(slot).entry()
@@ -138,6 +141,9 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 			s.drop(t, slot)
 		}
 	}
+	if s.sharesAny(b, key) {
+		return n, b.errShared
+	}
 	return n, nil
 }
 
@@ -149,14 +155,19 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 // sample has one of them. If few are, a sweep finds them.
 func (s *shard) makeRoom(b *Backend, now int64, own record) bool {
 	mayBeOver := now >= s.firstEnd
-	if !mayBeOver && b.overflow == Refuse {
+	if !mayBeOver && b.overflow == Share {
 		return false
 	}
-	t, victim, over := s.sample(b, now, own)
-	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) > 0 {
+	var t *table // nil if all windows are shared
+	var victim int
+	var over bool
+	if s.windows.len() > 0 {
+		t, victim, over = s.sample(b, now, own)
+	}
+	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) {
 		return true
 	}
-	if !over && b.overflow == Refuse {
+	if !over && b.overflow == Share || t == nil {
 		return false
 	}
 	s.drop(t, victim)

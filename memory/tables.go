@@ -1,8 +1,11 @@
 package memory
 
 // sizes are the sizes of records. A record of the first size, with a key of up to 27 bytes, is
-// a cache line.
-var sizes = [...]uint32{64, 96, 128, 168}
+// a cache line. The last size is that of shared records: see shared.go.
+var sizes = [...]uint32{64, 96, 128, 168, keyOffset + sharedKeyLen}
+
+// sharedKeyLen is the length of the keys of shared records. Their number is in the first four bytes.
+const sharedKeyLen = 139
 
 // tables are the tables of a shard, one for each size of records.
 type tables [len(sizes)]table
@@ -23,15 +26,18 @@ func (ts *tables) forKey(key string) *table {
 	return &ts[i]
 }
 
-// len returns the number of records.
+// shared returns the table of shared records.
+func (ts *tables) shared() *table { return &ts[len(ts)-1] }
+
+// len returns the number of records that are not shared.
 func (ts *tables) len() (n int) {
-	for i := range ts {
+	for i := range len(ts) - 1 {
 		n += ts[i].n
 	}
 	return n
 }
 
-// ofNth returns the table that has the nth record.
+// ofNth returns the table that has the nth record that is not shared.
 func (ts *tables) ofNth(nth int) *table {
 	i := 0
 	for nth >= ts[i].n {

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -28,33 +29,40 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 
 // TakeCount is [Backend.Take] for a caller that needs only the count, the time left and the end
 // of the window, like [Backend.HitCount]. If the take is granted, left may be up to 0.1 s too
-// long. With a rolling algorithm it is never too long. If the take is refused then, left is the
-// RetryAfter of the window.
+// long. With a rolling algorithm it is never too long. If the take is refused, wait is when it would be
+// granted: left, or, with a rolling algorithm, the RetryAfter of the window.
 func (b *Backend) TakeCount(ctx context.Context, key string, scale time.Duration, limit, n uint64) (
-	count uint64, left time.Duration, end time.Time, granted bool, err error) {
+	count uint64, left, wait time.Duration, end time.Time, granted bool, err error) {
 	if b.rolling {
 		return b.takeCountRolling(ctx, key, scale, limit, n)
 	}
 	if err := check(ctx, scale); err != nil {
-		return 0, 0, end, false, failed("take", key, err)
+		return 0, 0, 0, end, false, failed("take", key, err)
 	}
 	s, k := b.locate(key, scale)
 	s.mu.Lock() // unlocked without a defer, like in HitCount
 	e, now, granted, err := b.take(s, k, limit, n)
 	if err != nil || e.scale == 0 {
 		s.mu.Unlock()
-		return 0, 0, end, granted, failed("take", key, err)
+		return 0, 0, 0, end, granted, failed("take", key, err)
 	}
 	ends := e.end()
 	end = s.timeOf(ends)
 	s.mu.Unlock()
-	return e.count, minus(ends, now), end, granted, nil
+	left = minus(ends, now)
+	if !granted {
+		wait = left
+	}
+	return e.count, left, wait, end, granted, nil
 }
 
 // take takes n of a window if its count stays within limit. It returns the window, which has a
 // scale of 0 if it is not active, and the time. The mutex is held.
 func (b *Backend) take(s *shard, k id, limit, n uint64) (e entry, now int64, granted bool, err error) {
 	r := s.find(k)
+	if r == nil {
+		k, r = s.findShared(b, k)
+	}
 	if r != nil {
 		e = r.entry()
 	}
@@ -202,6 +210,9 @@ func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []
 
 // takeAll makes all takes or none, and describes their windows in taken, or else in windows.
 func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, taken []Taken, windows []window.Window) (granted bool, err error) {
+	if len(limits) == 0 {
+		return true, nil
+	}
 	for i := range limits {
 		if limits[i].Scale < window.MinScale {
 			return false, scaleError(limits[i].Scale)
@@ -228,21 +239,13 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, taken []Ta
 	for _, s := range shards {
 		s.mu.Lock()
 	}
-	var added bool
-	if b.rolling {
-		granted, err = b.rollAll(limits, all, windows)
-	} else if granted, added, err = b.takeLocked(limits, all); err == nil {
-		for i := range all {
-			t, n := &all[i], uint64(0)
-			if granted && !added {
-				n = limits[i].N
-			}
-			if taken != nil {
-				t.count(n, &taken[i])
-			} else {
-				t.describe(n, &windows[i])
-			}
-		}
+	for i := range all {
+		all[i].refresh(b)
+	}
+	if isRepeated(all) {
+		granted, err = b.takeSums(limits, all, taken, windows)
+	} else {
+		granted, err = b.takeLocked(limits, all, taken, windows)
 	}
 	for _, s := range shards {
 		s.mu.Unlock()
@@ -253,7 +256,7 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, taken []Ta
 // taking is a take of several.
 type taking struct {
 	shard  *shard
-	id     id
+	id     id     // of the record that counts for the key
 	record record // nil: none
 	now    int64
 	active bool  // the record has an active window
@@ -261,22 +264,78 @@ type taking struct {
 	entry  entry // before the take, with a rolling algorithm
 }
 
-// takeLocked decides on all takes. If they are granted and a window has to be opened for one, or
-// several are of the same window, it also makes them. The mutexes of all shards are held.
-func (b *Backend) takeLocked(limits []window.Limit, all []taking) (granted, added bool, err error) {
-	repeated := isRepeated(all)
-	simple := !repeated // otherwise, an addition may change or move the record of another take
+// takeSums takes for limits of which some have the same record: the lowest of their limits applies to the
+// sum. The mutexes of all shards are held.
+func (b *Backend) takeSums(limits []window.Limit, all []taking, taken []Taken, windows []window.Window) (granted bool, err error) {
+	var sums []window.Limit
+	var distinct []taking
+	at := make([]int, len(limits)) // the index in sums of each limit
+	for i, l := range limits {
+		at[i] = slices.IndexFunc(distinct, func(t taking) bool { return t.isSame(&all[i]) })
+		if at[i] < 0 {
+			at[i] = len(sums)
+			sums, distinct = append(sums, l), append(distinct, all[i])
+			continue
+		}
+		sum := &sums[at[i]]
+		sum.Limit = min(sum.Limit, l.Limit)
+		if sum.N += l.N; sum.N < l.N { // a sum that is too large is never granted
+			sum.N, sum.Limit = math.MaxUint64, 0
+		}
+	}
+	var ofTaken []Taken
+	var ofWindows []window.Window
+	if taken != nil {
+		ofTaken = make([]Taken, len(sums))
+	} else {
+		ofWindows = make([]window.Window, len(sums))
+	}
+	granted, err = b.takeLocked(sums, distinct, ofTaken, ofWindows)
+	for i := range limits {
+		if taken != nil {
+			taken[i] = ofTaken[at[i]]
+		} else {
+			windows[i] = ofWindows[at[i]]
+		}
+	}
+	return granted, err
+}
+
+// takeLocked makes all takes or none, all of which have another record, and describes their windows. The
+// mutexes of all shards are held.
+func (b *Backend) takeLocked(limits []window.Limit, all []taking, taken []Taken, windows []window.Window) (granted bool, err error) {
+	if b.rolling {
+		return b.rollAll(limits, all, windows)
+	}
+	granted, added, err := b.takeFixed(limits, all)
+	if err != nil {
+		return false, err
+	}
+	for i := range all {
+		t, n := &all[i], uint64(0)
+		if granted && !added {
+			n = limits[i].N
+		}
+		if taken != nil {
+			t.count(n, &taken[i])
+		} else {
+			t.describe(n, &windows[i])
+		}
+	}
+	return granted, nil
+}
+
+// takeFixed decides on all takes of fixed windows. If they are granted and a window has to be opened for
+// one, it also makes them: then, the record of another one may move. The mutexes of all shards are held.
+func (b *Backend) takeFixed(limits []window.Limit, all []taking) (granted, added bool, err error) {
 	granted = true
+	simple := true
 	for i := range all {
 		t, l := &all[i], &limits[i]
 		if t.shard.closed {
 			return false, false, ErrClosed
 		}
-		n := l.N
-		if repeated {
-			n = window.Total(limits, i)
-		}
-		if !t.read(b, l.Limit, n) {
+		if !t.read(b, l.Limit, l.N) {
 			granted = false
 		}
 		simple = simple && t.active
@@ -284,10 +343,8 @@ func (b *Backend) takeLocked(limits []window.Limit, all []taking) (granted, adde
 	if !granted || simple {
 		return granted, false, nil
 	}
-	if err := b.addAll(limits, all); err != nil {
-		return false, false, err
-	}
-	return true, true, nil
+	granted, err = b.addAll(limits, all)
+	return granted, granted, err
 }
 
 // count adds n to the window of a take, and makes w describe it.
@@ -321,12 +378,11 @@ func (t *taking) add(n uint64) entry {
 	return e
 }
 
-// isRepeated reports whether two takes are of the same window.
+// isRepeated reports whether two takes have the same record.
 func isRepeated(all []taking) bool {
 	for i := range all {
 		for j := range i {
-			a, b := &all[i].id, &all[j].id
-			if a.hash == b.hash && a.scale == b.scale && a.key == b.key {
+			if all[i].isSame(&all[j]) {
 				return true
 			}
 		}
@@ -334,10 +390,15 @@ func isRepeated(all []taking) bool {
 	return false
 }
 
-// read finds the window of a take, and reports whether it has room for n.
+// isSame reports whether two takes have the same record.
+func (t *taking) isSame(u *taking) bool {
+	return t.id.hash == u.id.hash && t.id.scale == u.id.scale && t.shard == u.shard && t.id.key == u.id.key
+}
+
+// read reads the window of a take, and reports whether it has room for n.
 func (t *taking) read(b *Backend, limit, n uint64) bool {
 	var e entry
-	if t.record = t.shard.find(t.id); t.record != nil {
+	if t.record != nil {
 		e = t.record.entry()
 	}
 	t.now = t.shard.hitTime(b, &e, limit, n)
@@ -347,33 +408,47 @@ func (t *taking) read(b *Backend, limit, n uint64) bool {
 	return n <= limit && e.count <= limit-n
 }
 
-// addAll counts all takes. It opens those windows that are not active. If there is no room for
-// one of them, it counts nothing.
-func (b *Backend) addAll(limits []window.Limit, all []taking) error {
+// addAll counts all takes. It opens those windows that are not active. If there is no room for one of
+// them, it counts nothing. It returns false, and counts nothing, if a take is refused because the one
+// before has opened the window that counts for the keys of both.
+func (b *Backend) addAll(limits []window.Limit, all []taking) (granted bool, err error) {
 	for i := range all {
-		t, n := &all[i], limits[i].N
-		t.refresh()
-		switch {
-		case n == 0:
+		t, l := &all[i], &limits[i]
+		t.refresh(b)
+		switch fits := t.read(b, l.Limit, l.N); {
+		case !fits:
+			b.undo(limits[:i], all[:i])
+			for i := range all {
+				all[i].renew(b)
+			}
+			return false, nil
+		case l.N == 0:
 		case t.active:
-			t.add(n)
+			t.add(l.N)
 		default:
-			if _, err := b.open(t.shard, t.id, t.record, n, t.now); err != nil {
-				undo(limits[:i], all[:i])
-				return err
+			if _, err := b.open(t.shard, t.id, t.record, l.N, t.now); err != nil {
+				b.undo(limits[:i], all[:i])
+				return false, err
 			}
 			t.opened = true
 		}
 	}
 	for i := range all {
-		all[i].refresh()
+		all[i].renew(b)
 	}
-	return nil
+	return true, nil
 }
 
-// refresh finds the window of a take again.
-func (t *taking) refresh() {
-	t.record = t.shard.find(t.id)
+// refresh finds the record that counts for the key of a take.
+func (t *taking) refresh(b *Backend) {
+	if t.record = t.shard.find(t.id); t.record == nil && !t.id.shared() {
+		t.id, t.record = t.shard.findShared(b, t.id)
+	}
+}
+
+// renew finds the window of a take again.
+func (t *taking) renew(b *Backend) {
+	t.refresh(b)
 	t.active = false
 	if t.record != nil {
 		e := t.record.entry()
@@ -382,11 +457,11 @@ func (t *taking) refresh() {
 }
 
 // undo gives back what was taken, and removes the windows that were opened.
-func undo(limits []window.Limit, all []taking) {
-	for i := range all {
+func (b *Backend) undo(limits []window.Limit, all []taking) {
+	for i := len(all) - 1; i >= 0; i-- {
 		t := &all[i]
-		switch t.refresh(); {
-		case !t.active: // it was removed to make room, or by an earlier step
+		switch t.renew(b); {
+		case !t.active || limits[i].N == 0: // it was removed to make room
 		case t.opened:
 			tab := t.shard.windows.forKey(t.id.key)
 			tab.remove(tab.find(t.id))
@@ -416,7 +491,9 @@ func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration,
 	}
 	r := s.find(k)
 	if r == nil {
-		return false, nil
+		if _, r = s.findShared(b, k); r == nil {
+			return false, nil
+		}
 	}
 	e := r.entry()
 	if e.id() != windowID || !e.active(s.now(b)) || e.count == math.MaxUint64 {

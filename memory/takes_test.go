@@ -16,24 +16,75 @@ import (
 
 // If there is no room for one of several windows, none of them is taken from.
 func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
-	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithMaxKeys(3))
+	b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(2))
 	c := caller{t, b}
 	c.set("a", time.Minute, 0)
-	limits := []window.Limit{
-		{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4},
-		{Key: "c", Scale: time.Minute, Limit: 10, N: 4}, {Key: "d", Scale: time.Minute, Limit: 10, N: 4},
-	}
-	windows := make([]window.Window, 4)
+	limits := takesThatDoNotFit(c)
+	windows := make([]window.Window, len(limits))
 	_, err := b.TakeAll(t.Context(), limits, windows)
 	require.ErrorIs(t, err, memory.ErrFull)
 	require.Equal(t, 1, b.Len())
 	w := c.get("a", time.Minute)
 	require.Zero(t, w.Count)
 	require.Equal(t, time.Minute, w.Left)
-	granted, err := b.TakeAll(t.Context(), limits[:3], windows[:3])
+	require.Zero(t, c.get("c", time.Minute))
+	granted, err := b.TakeAll(t.Context(), limits[:4], windows[:4])
 	require.NoError(t, err)
 	require.True(t, granted)
+}
+
+// Takes of one window are one take of their sum. If that is too large for a uint64, it is never granted.
+func TestSumOfTakesThatIsTooLargeIsNeverGranted(t *testing.T) {
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket} {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+		for _, n := range [][]uint64{{math.MaxUint64, math.MaxUint64}, {math.MaxUint64, 1}, {1, math.MaxUint64, 0}, {1 << 63, 1 << 63, math.MaxUint64, 1}} {
+			limits := make([]window.Limit, len(n))
+			for i := range n {
+				limits[i] = window.Limit{Key: "k", Scale: time.Minute, Limit: math.MaxUint64, N: n[i]}
+			}
+			granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(n)))
+			require.NoError(t, err)
+			require.False(t, granted, "%v %v", a, n)
+			if !a.Rolling() {
+				granted, err = b.TakeCounts(t.Context(), limits, make([]memory.Taken, len(n)))
+				require.NoError(t, err)
+				require.False(t, granted, "%v %v", a, n)
+			}
+			require.Zero(t, b.Len())
+		}
+	}
+}
+
+// A take of a token bucket is rounded up. If each of several was, they would take more than their sum.
+func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, limit := range []uint64{1<<31 + 11, 1<<33 + 7, 3, 1000, math.MaxUint64} {
+		for range 100 {
+			b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(window.TokenBucket))
+			n := random.Uint64N(limit)
+			limits := []window.Limit{
+				{Key: "k", Scale: time.Minute, Limit: limit, N: n}, {Key: "k", Scale: time.Minute, Limit: limit, N: limit - n},
+			}
+			windows := make([]window.Window, 2)
+			granted, err := b.TakeAll(t.Context(), limits, windows)
+			require.NoError(t, err)
+			require.True(t, granted)
+			require.Equal(t, windows[0], windows[1])
+			for i, w := range windows {
+				require.False(t, w.Refused)
+				require.Equal(t, limit, w.Count)
+				_, err := b.GiveBack(t.Context(), "k", time.Minute, w.ID, limits[i].N)
+				require.NoError(t, err)
+			}
+		}
+	}
+	limits := []window.Limit{{Key: "k", Scale: time.Minute, Limit: 10, N: 3}, {Key: "k", Scale: time.Minute, Limit: 5, N: 3}}
+	for _, a := range everyAlgorithm {
+		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+		granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, 2))
+		require.NoError(t, err)
+		require.False(t, granted, "the lowest limit applies to the sum")
+	}
 }
 
 // The records of windows move while others are opened.
@@ -76,11 +127,15 @@ func TestFastTakesDecideAsOthersDo(t *testing.T) {
 			w, want, err := other.Take(t.Context(), "k", time.Second, limit, n)
 			require.NoError(t, err)
 			if i%2 == 0 {
-				count, left, end, granted, err := b.TakeCount(t.Context(), "k", time.Second, limit, n)
+				count, left, wait, end, granted, err := b.TakeCount(t.Context(), "k", time.Second, limit, n)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
 				require.Equal(t, w.Count, count)
 				require.Equal(t, w.Left, left)
+				if granted {
+					left = 0
+				}
+				require.Equal(t, left, wait)
 				require.True(t, w.ExpiresAt.Equal(end))
 			} else {
 				taken := make([]memory.Taken, 1)

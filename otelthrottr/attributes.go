@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -37,7 +38,7 @@ func errorType(err error) string {
 		return "canceled"
 	case throttr.Timeout(err):
 		return "timeout"
-	case is(throttr.ErrOverloaded), is(throttr.ErrTooManyWindows):
+	case is(throttr.ErrOverloaded), is(throttr.ErrFull):
 		return "overloaded"
 	case is(throttr.ErrConnect), is(throttr.ErrConnLost):
 		return "connection"
@@ -206,7 +207,7 @@ func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
 		attrs = append(attrs, attribute.Float64("throttr.retry_after", e.Result.RetryAfter.Seconds()))
 	}
 	if e.Err != nil {
-		attrs = append(attrs, attribute.String("error.message", message(e.Err)))
+		attrs = append(attrs, attribute.String("error.message", o.message(e.Err)))
 	}
 	if o.identity {
 		attrs = append(attrs, identity(e)...)
@@ -240,10 +241,48 @@ func text(key, value string) attribute.KeyValue {
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-// message returns the text of err, or "" if err is nil.
-func message(err error) string {
-	if err == nil {
-		return ""
+// message describes err, which is not nil. Without WithIdentity it is not the text of err, which may have
+// the key.
+func (o *observer) message(err error) string {
+	if o.identity {
+		return valid(err.Error())
 	}
-	return valid(err.Error())
+	return cause(err)
+}
+
+// causes are errors whose texts are constant. Of two that an error matches, the first says more.
+var causes = []error{
+	throttr.ErrValueSizeMismatch, throttr.ErrLockedUp, throttr.ErrStalled, throttr.ErrConnLost, throttr.ErrProtocol,
+	throttr.ErrConnect, throttr.ErrUnavailable, throttr.ErrTooManyWindows, throttr.ErrFull, throttr.ErrOverloaded,
+	throttr.ErrClosed, throttr.ErrRange, throttr.ErrScale, throttr.ErrConfig, errors.ErrUnsupported,
+	context.Canceled, context.DeadlineExceeded,
+}
+
+// cause says why err occurred: the text of the known error that it matches, or else of the error of the
+// system, or else the type of the error that it wraps last.
+func cause(err error) string {
+	for _, known := range causes {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	var system syscall.Errno
+	if errors.As(err, &system) {
+		return system.Error()
+	}
+	for {
+		switch wrapper := err.(type) {
+		case interface{ Unwrap() error }:
+			if inner := wrapper.Unwrap(); inner != nil {
+				err = inner
+				continue
+			}
+		case interface{ Unwrap() []error }:
+			if all := wrapper.Unwrap(); len(all) > 0 && all[0] != nil {
+				err = all[0]
+				continue
+			}
+		}
+		return fmt.Sprintf("%T", err)
+	}
 }

@@ -50,8 +50,10 @@
 //	throttr.reserved                     of a settlement, whose increment is what was used
 //	throttr.scale, throttr.duration      in seconds; a span has no throttr.duration
 //	throttr.retry_after                  in seconds, of a denial
-//	error.message                        if there was an error
+//	error.message                        if there was an error: its cause
 //
-// Keys, entities and metadata are omitted, except with [WithIdentity]. The status of a span is an
+// Keys, entities and metadata are omitted, except with [WithIdentity]. The text of an error can have the
+// key, so error.message and the status have only its cause, such as "throttr: connection lost", or its
+// type if the cause is not known. With [WithIdentity], they have the whole text. The status of a span is an
 // error if the hit or reset failed. A denial is not an error.
 package otelthrottr

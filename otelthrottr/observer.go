@@ -121,7 +121,7 @@ func (o *observer) span(ctx context.Context, c class, e throttr.Event, end time.
 	if span.IsRecording() {
 		span.SetAttributes(o.details(c, e)...)
 		if c.outcome == failed {
-			span.SetStatus(codes.Error, message(e.Err))
+			span.SetStatus(codes.Error, o.message(e.Err))
 		}
 	}
 	span.End(trace.WithTimestamp(end))

@@ -37,6 +37,6 @@ func WithEntity() Option { return func(o *options) { o.entity = true } }
 func WithSpans() Option { return func(o *options) { o.spans = true } }
 
 // WithIdentity adds to spans and events, but not to metrics: throttr.entity, or throttr.key if
-// there is no entity, and the caller's metadata as throttr.metadata.<name>. This may be personal
-// data.
+// there is no entity, the caller's metadata as throttr.metadata.<name>, and the texts of errors, which
+// can have the key. This may be personal data.
 func WithIdentity() Option { return func(o *options) { o.identity = true } }

@@ -237,8 +237,8 @@ func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
 	require.Equal(t, []string{
 		"throttr.hit throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
 		"throttr.hit throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
-		"throttr.hit error.message=down,error.type=_OTHER,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
-		"throttr.hit error.message=down,error.type=_OTHER,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=failed,throttr.scale=60",
+		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
+		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=failed,throttr.scale=60",
 		"throttr.reset throttr.duration=0.003,throttr.operation=upload,throttr.outcome=done,throttr.scale=60",
 	}, got)
 	require.Equal(t, codes.Unset, span.Status.Code, "the caller decides whether a failure is an error of its span")
@@ -274,7 +274,7 @@ func TestWithSpansMakesASpanPerDecision(t *testing.T) {
 		"throttr.count=6,throttr.degraded=false,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
 		encoded(attribute.NewSet(spans[0].Attributes...)))
 	require.Equal(t, "throttr.hit", spans[1].Name)
-	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "down"}, spans[1].Status)
+	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*errors.errorString"}, spans[1].Status)
 	require.Equal(t, "throttr.reset", spans[2].Name)
 	require.Equal(t, codes.Error, spans[2].Status.Code)
 }

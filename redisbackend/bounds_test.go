@@ -44,7 +44,7 @@ func TestNumbersOverMaxCountAreErrors(t *testing.T) {
 			"hit limit": hitLimit, "hit increment": hitIncrement, "inc increment": inc, "set count": set,
 		} {
 			method, name, _ := strings.Cut(what, " ")
-			prefix, suffix := fmt.Sprintf("redisbackend: %s %q: ", method, "k"), fmt.Sprintf(": %s %d is over 2^53-1", name, over)
+			prefix, suffix := fmt.Sprintf("rediswindow: %s %q: ", method, "k"), fmt.Sprintf(": %s %d is over 2^53-1", name, over)
 			if !isMistake(err, redisbackend.ErrRange, window.ErrRange) || !strings.HasPrefix(err.Error(), prefix) || !strings.HasSuffix(err.Error(), suffix) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -80,7 +80,7 @@ func TestInvalidScalesAreErrors(t *testing.T) {
 		_, set := b.Set(t.Context(), "k", scale, 1)
 		_, del := b.Delete(t.Context(), "k", time.Second, scale)
 		for what, err := range map[string]error{"hit": hit, "inc": inc, "get": get, "set": set, "reset": b.Reset(t.Context(), "k", scale), "delete": del} {
-			prefix := fmt.Sprintf("redisbackend: %s %q: ", what, "k")
+			prefix := fmt.Sprintf("rediswindow: %s %q: ", what, "k")
 			if !isMistake(err, redisbackend.ErrScale, window.ErrScale) || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), text) {
 				t.Errorf("%v: %s: %v", scale, what, err)
 			}
@@ -128,7 +128,7 @@ func TestForeignDataIsAnError(t *testing.T) {
 		_, get := b.Get(t.Context(), key, time.Minute)
 		_, del := b.Delete(t.Context(), key)
 		for what, err := range map[string]error{"hit": hit, "get": get, "delete": del} {
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("redisbackend: %s %q: ", what, key)) {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("rediswindow: %s %q: ", what, key)) {
 				t.Errorf("%v", err)
 			}
 		}

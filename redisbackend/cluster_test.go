@@ -59,7 +59,7 @@ func (s *server) command(t *testing.T, args ...string) string {
 func TestBackendOnAClusterConforms(t *testing.T) {
 	nodes := startCluster(t)
 	client := nodes[1].connect()
-	conformance(t, client)
+	conformance(t, client, nodes[0].connect())
 
 	// The suite has few keys. These are spread over all nodes.
 	b := redisbackend.New(client)

@@ -25,10 +25,11 @@ func connectTo(t *testing.T, option rueidis.ClientOption) rueidis.Client {
 //evidence:redis The conformance suite passes behind Sentinel
 func TestBackendBehindSentinelConforms(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
-	conformance(t, connectTo(t, rueidis.ClientOption{
+	options := rueidis.ClientOption{
 		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: redistest.SentinelName},
 		ConnWriteTimeout: patience,
-	}))
+	}
+	conformance(t, connectTo(t, options), connectTo(t, options))
 }
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.

@@ -61,12 +61,14 @@ func TestMiddlewareIsRefusedIfRedisCannotKeepTheLimit(t *testing.T) {
 	}
 }
 
-func TestNewPanicsForNilArguments(t *testing.T) {
+func TestNewPanicsForInvalidArguments(t *testing.T) {
 	client := startServer(t).connect()
 	for want, f := range map[string]func(){
-		"redisbackend: New: client is nil":    func() { redisbackend.New(nil) },
-		"redisbackend: New: option 2 is nil":  func() { redisbackend.New(client, redisbackend.WithPrefix("a"), nil) },
-		"redisbackend: WithClock: now is nil": func() { redisbackend.WithClock(nil) },
+		"redisbackend: New: client is nil":                func() { redisbackend.New(nil) },
+		"rediswindow: New: option 2 is nil":               func() { redisbackend.New(client, redisbackend.WithPrefix("a"), nil) },
+		"rediswindow: WithClock: now is nil":              func() { redisbackend.WithClock(nil) },
+		"rediswindow: WithAlgorithm: 5 is no algorithm":   func() { redisbackend.WithAlgorithm(window.SlidingLog + 1) },
+		"rediswindow: WithAlgorithm: 255 is no algorithm": func() { redisbackend.WithAlgorithm(255) },
 	} {
 		func() {
 			defer func() {

@@ -23,11 +23,12 @@ type OpenBackend struct {
 //	rediss://h1:6379?addr=h2:6379&addr=h3:6379     (TLS; a cluster)
 //	unix:///run/redis.sock
 //
-// The URL is that of rueidis.ParseURL. For all other settings make a client, and use [New]. Open
+// The URL is that of rueidis.ParseURL. In user and password, / ? # @ and % are percent-encoded, and so is an
+// @ after the host. No error has a part of the user or password. For all other settings make a client, and use [New]. Open
 // returns when ctx ends. It panics if an option is nil.
 func Open(ctx context.Context, url string, opts ...Option) (*OpenBackend, error) {
 	rediswindow.New(adapter{}, opts...) // panics before anything is opened
-	parsed, err := rueidis.ParseURL(url)
+	parsed, err := parseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("redisbackend: %w", err)
 	}
@@ -43,7 +44,7 @@ func Open(ctx context.Context, url string, opts ...Option) (*OpenBackend, error)
 	select {
 	case r := <-made:
 		if r.err != nil {
-			return nil, fmt.Errorf("redisbackend: can't connect: %w", r.err)
+			return nil, connectError(r.err, &parsed)
 		}
 		return &OpenBackend{New(r.client, opts...), r.client}, nil
 	case <-ctx.Done():

@@ -25,7 +25,7 @@ func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 	for range 5 {
 		start := time.Now()
 		_, err := hit()
-		if err == nil || !strings.HasPrefix(err.Error(), `redisbackend: hit "user:42": `) {
+		if err == nil || !strings.HasPrefix(err.Error(), `rediswindow: hit "user:42": `) {
 			t.Fatalf("%v", err)
 		}
 		if took := time.Since(start); took > 10*time.Second {
@@ -36,7 +36,7 @@ func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 	_, getErr := b.Get(t.Context(), "user:42", time.Hour)
 	_, delErr := b.Delete(t.Context(), "user:42")
 	for what, err := range map[string]error{"get": getErr, "delete": delErr, "reset": b.Reset(t.Context(), "user:42", time.Hour)} {
-		if err == nil || !strings.HasPrefix(err.Error(), "redisbackend: "+what+` "user:42": `) {
+		if err == nil || !strings.HasPrefix(err.Error(), "rediswindow: "+what+` "user:42": `) {
 			t.Errorf("%v", err)
 		}
 	}

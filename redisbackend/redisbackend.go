@@ -26,7 +26,7 @@ var (
 	ErrScale = rediswindow.ErrScale
 	// ErrRange says that a number is too large for a backend. It is [window.ErrRange].
 	ErrRange = rediswindow.ErrRange
-	// ErrOverloaded says that too many hits are queued. It is [window.ErrOverloaded].
+	// ErrOverloaded says that too many calls are queued. It is [window.ErrOverloaded].
 	ErrOverloaded = rediswindow.ErrOverloaded
 )
 
@@ -59,7 +59,7 @@ func WithMaxLog(n uint64) Option { return rediswindow.WithMaxLog(n) }
 // WithoutCoalescing gives each hit a request of its own, see [rediswindow.WithoutCoalescing].
 func WithoutCoalescing() Option { return rediswindow.WithoutCoalescing() }
 
-// WithMaxQueued sets how many hits can be queued, see [rediswindow.WithMaxQueued]. It panics if n is less than 1.
+// WithMaxQueued sets how many calls can be queued, see [rediswindow.WithMaxQueued]. It panics if n is less than 1.
 func WithMaxQueued(n int) Option { return rediswindow.WithMaxQueued(n) }
 
 // WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 // freeze stops the server. It keeps its connections and does not respond.
@@ -57,7 +59,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 		_, hit := b.Hit(ctx, "k", time.Hour, 5, 1)
 		_, get := b.Get(ctx, "k", time.Hour)
 		for _, err := range []error{hit, get, b.Reset(ctx, "other", time.Hour)} {
-			if !errors.Is(err, test.want) || !strings.HasPrefix(err.Error(), "redisbackend: ") {
+			if !errors.Is(err, test.want) || !strings.HasPrefix(err.Error(), "rediswindow: ") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -168,5 +170,53 @@ func TestCallEndsWithItsContextWhenTheQueueIsFull(t *testing.T) {
 	calls.Wait()
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("the calls took %v", took)
+	}
+}
+
+// Callers with short deadlines keep calling a server that does not respond, and give up. What they leave
+// behind is bounded, and so is what is counted after the server goes on.
+//
+//evidence:redis Takes of callers that gave up are bounded while Redis does not respond
+func TestTakesThatAreGivenUpAreBoundedWhileTheServerIsStopped(t *testing.T) {
+	const callers, rounds, inFlight = 200, 20, 256
+	for _, a := range []window.Algorithm{window.PerKey, window.TokenBucket} {
+		t.Run(a.String(), func(t *testing.T) {
+			s := startServer(t)
+			b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a))
+			take := func(ctx context.Context, n uint64) (window.Window, error) {
+				w, _, err := b.Take(ctx, "k", 100*time.Hour, 1_000_000, n)
+				return w, err
+			}
+			if _, err := take(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			s.freeze(t)
+			before := runtime.NumGoroutine()
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for range rounds {
+						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+						if _, err := take(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+						cancel()
+					}
+				})
+			}
+			all.Wait()
+			if left := runtime.NumGoroutine() - before; left > inFlight+50 {
+				t.Errorf("%d goroutines are left", left)
+			}
+			s.thaw(t)
+			for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+10 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond) // until all that was sent is answered
+			}
+			w, err := take(t.Context(), 0)
+			if err != nil || w.Count > 1+inFlight {
+				t.Errorf("%d takes of %d that were given up are counted, want %d at most (%v)", w.Count-1, callers*rounds, inFlight, err)
+			}
+			t.Logf("%d takes of %d that were given up are counted", w.Count-1, callers*rounds)
+		})
 	}
 }

@@ -215,3 +215,11 @@ func TestTakeIsOneRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+func TestNoTakesAreGrantedAfterTheEndOfTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if granted, err := redisbackend.New(startServer(t).connect()).TakeAll(ctx, nil, nil); !granted || err != nil {
+		t.Errorf("%v, %v", granted, err)
+	}
+}

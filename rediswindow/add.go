@@ -1,6 +1,7 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,16 +21,16 @@ const (
 	maxInFlight = 8   // requests
 )
 
-// ErrOverloaded is [window.ErrOverloaded]. It says that as many hits were queued as may be, because
-// requests were not answered. See [WithMaxQueued]. The hit was not counted.
+// ErrOverloaded is [window.ErrOverloaded]. It says that as many calls were queued as may be, because
+// requests were not answered. See [WithMaxQueued]. The call was not sent.
 var ErrOverloaded = window.ErrOverloaded
 
 // errAlone says that a hit was not counted, because something is wrong with its window. A request of
 // its own tells what.
-var errAlone = errors.New("redisbackend: the hit must be sent alone")
+var errAlone = errors.New("the hit must be sent alone")
 
 // errHalf says that a window was opened, but not all that belongs to it was done.
-var errHalf = errors.New("redisbackend: the hit was counted, but the end of its window could not be set: may the user of Redis run PTTL and PEXPIRE?")
+var errHalf = errors.New("the hit was counted, but the end of its window could not be set: may the user of Redis run PTTL and PEXPIRE?")
 
 // slots is the number of slots of a cluster.
 const slots = 16384
@@ -96,15 +97,18 @@ func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n ui
 
 // addAlone adds n to a window with a request of its own.
 func (b *Backend) addAlone(ctx context.Context, key string, scale time.Duration, n uint64) (w window.Window, err error) {
-	sums := [1]sum{{Key: windowKey{key, scale}, N: n}}
-	if err := b.addAll(ctx, sums[:]); err != nil {
+	r, err := do(ctx, b, b.name(key), func(ctx context.Context) (added, error) {
+		sums := [1]sum{{Key: windowKey{key, scale}, N: n}}
+		err := b.addTogether(ctx, sums[:])
+		return sums[0].Result, cmp.Or(err, sums[0].Err)
+	})
+	if err != nil {
 		return w, err
 	}
-	r := &sums[0].Result
 	return r.window(scale, uint64(r.before)+n), nil
 }
 
-// addAll adds to windows with one script. If their keys differ, it makes a script for each of them in a
+// addAll adds to windows with one script, for the combiner, which bounds its requests itself. If their keys differ, it makes a script for each of them in a
 // cluster, because while a slot moves to another node, a script may have only one key. That is rare: the
 // keys share a slot by chance. It does so as well if a server says that they are not in one slot: what
 // seems to be a server may be a proxy to several.
@@ -144,7 +148,7 @@ func (b *Backend) addTogether(ctx context.Context, sums []sum) error {
 			args = append(args, strconv.Itoa(i+1))
 		}
 	}
-	response, err := b.run(ctx, hitScript, keys, args)
+	response, err := b.eval(ctx, hitScript, keys, args)
 	if err != nil {
 		return err
 	}

@@ -173,10 +173,10 @@ func TestErrorOfContextTellsWhetherTheHitWasSent(t *testing.T) {
 		cancel()
 		err := (<-sent).err
 		require.ErrorIs(t, err, context.Canceled)
-		require.EqualError(t, err, `redisbackend: hit "a": context canceled; the hit may have been counted`)
+		require.EqualError(t, err, `rediswindow: hit "a": context canceled; the hit may have been counted`)
 		err = (<-queued).err
 		require.ErrorIs(t, err, context.Canceled)
-		require.EqualError(t, err, `redisbackend: hit "a": context canceled; the hit was not counted`)
+		require.EqualError(t, err, `rediswindow: hit "a": context canceled; the hit was not counted`)
 		time.Sleep(2 * latency)
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -39,6 +39,7 @@ type Backend struct {
 	rolling  rolling          // nil: the algorithm has windows
 	suffix   string           // of the names of hashes
 	combiner func() *combiner // of hits; nil: each has a request of its own
+	gate     *gate            // of requests that are not shared
 }
 
 var (
@@ -51,9 +52,10 @@ var (
 // option is nil.
 func New(client Client, opts ...Option) *Backend {
 	if client == nil {
-		panic("redisbackend: New: client is nil")
+		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client}
+	b.gate = newGate(b.maxQueued)
 	if b.rolling = rollingOf(&b.options); b.rolling != nil {
 		b.suffix = b.rolling.scripts().suffix
 	} else if !b.single {
@@ -102,7 +104,7 @@ func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) er
 	}
 	field, err := fieldOf(scale)
 	if err == nil {
-		_, err = do(ctx, func(ctx context.Context) (struct{}, error) {
+		_, err = do(ctx, b, b.name(key), func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, b.client.HDel(ctx, b.name(key), field)
 		})
 	}
@@ -224,7 +226,7 @@ func (b *Backend) time() (string, error) {
 	now := b.now()
 	micros := now.UnixMicro()
 	if micros < -maxTime || micros > maxTime {
-		return "", fmt.Errorf("%w: the time of the clock is %v", ErrRange, now)
+		return "", fmt.Errorf("%w: the time of the clock is %v", ErrRange, now.Round(0))
 	}
 	return strconv.FormatInt(micros, 10), nil
 }
@@ -279,5 +281,5 @@ func failed(method, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("redisbackend: %s %.64q: %w", method, key, err)
+	return fmt.Errorf("rediswindow: %s %.64q: %w", method, key, err)
 }

@@ -61,19 +61,13 @@ func (bucket) appendTake(args []string, l *window.Limit) []string {
 	return appendTime(args, l.Scale, token*l.N)
 }
 
-func (b bucket) taken(l *window.Limit, granted bool, now int64, state []int64) window.Window {
-	token := tokenTime(l.Scale, l.Limit)
-	w := b.describe(l.Scale, token, granted && l.N > 0, now, state)
-	if granted {
-		return w
-	}
-	var wait time.Duration
-	if l.N <= l.Limit {
-		whole, part := split(l.Scale, token*(l.Limit-l.N))
-		wait = roundUp(state[0]-now-int64(whole), state[1]-int64(part))
-	}
-	refuse(&w, l, wait)
-	return w
+func (b bucket) taken(l *window.Limit, made bool, now int64, state []int64) window.Window {
+	return b.describe(l.Scale, tokenTime(l.Scale, l.Limit), made, now, state)
+}
+
+func (bucket) wait(l *window.Limit, now int64, state []int64) time.Duration {
+	whole, part := split(l.Scale, tokenTime(l.Scale, l.Limit)*(l.Limit-l.N))
+	return roundUp(state[0]-now-int64(whole), state[1]-int64(part))
 }
 
 func (b bucket) counted(scale time.Duration, now int64, state []int64) window.Window {

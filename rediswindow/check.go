@@ -16,7 +16,7 @@ func (b *Backend) Check(scale time.Duration, limit uint64) error {
 		err = b.check("limit", limit)
 	}
 	if err != nil {
-		return fmt.Errorf("redisbackend: %w", err)
+		return fmt.Errorf("rediswindow: %w", err)
 	}
 	return nil
 }

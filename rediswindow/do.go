@@ -1,9 +1,78 @@
 package rediswindow
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// The bounds of calls that have requests of their own, beside that of [WithMaxQueued]. In a cluster,
+// maxCalls is that of each range of slots: a node that does not respond holds up the calls of its own
+// ranges, and the number of ranges bounds what is in flight.
+const (
+	maxCalls   = 256 // in flight
+	slotRanges = 64
+)
+
+// gate bounds the requests in flight. Those whose callers have given up count until Redis or the client
+// has answered them.
+type gate struct {
+	maxQueued int64
+	queued    atomic.Int64
+
+	mu    sync.Mutex            // guards calls
+	calls map[int]chan struct{} // of each range, holds an element for each request in flight
+}
+
+func newGate(maxQueued int) *gate {
+	return &gate{maxQueued: int64(maxQueued), calls: map[int]chan struct{}{}}
+}
+
+// enter waits until a request may be sent. First come, first served. The caller receives from the channel
+// when it has been answered. A caller whose ctx ends is not admitted.
+func (g *gate) enter(ctx context.Context, slots int) (chan struct{}, error) {
+	g.mu.Lock()
+	calls := g.calls[slots]
+	if calls == nil {
+		calls = make(chan struct{}, maxCalls)
+		g.calls[slots] = calls
+	}
+	g.mu.Unlock()
+	select {
+	case calls <- struct{}{}:
+		return calls, nil
+	default:
+	}
+	defer g.queued.Add(-1)
+	if g.queued.Add(1) > g.maxQueued {
+		return nil, ErrOverloaded
+	}
+	select {
+	case calls <- struct{}{}:
+		if ctx.Err() == nil {
+			return calls, nil
+		}
+		<-calls
+	case <-ctx.Done():
+	}
+	return nil, fmt.Errorf("%w; it was not sent", ctx.Err())
+}
+
+// rangeOf returns the range of slots of the name of a hash.
+func (b *Backend) rangeOf(name string) int {
+	if !b.client.Cluster() {
+		return 0
+	}
+	_, tag, _ := strings.Cut(name, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	return int(slotOf(tag)) * slotRanges / slots
+}
 
 // do returns what call returns, or the error of ctx if ctx ends first. The call then continues, and
-// its result is dropped.
+// its result is dropped. It is not made if ctx ends before the gate admits it. The call accesses the hash
+// with the given name.
 //
 // A call whose ctx can end runs in a goroutine of its own, without that ctx. Clients honor a ctx
 // only in part. For example, rueidis (v1.0.79):
@@ -17,11 +86,16 @@ import "context"
 // And go-redis ignores ctx once a command is on its way, unless ContextTimeoutEnabled is set.
 //
 // In BenchmarkContext of redisbackend the goroutine costs about 3 µs of CPU time per call.
-func do[R any](ctx context.Context, call func(context.Context) (R, error)) (R, error) {
+func do[R any](ctx context.Context, b *Backend, name string, call func(context.Context) (R, error)) (r R, err error) {
 	if err := ctx.Err(); err != nil {
-		return *new(R), err
+		return r, err
+	}
+	calls, err := b.gate.enter(ctx, b.rangeOf(name))
+	if err != nil {
+		return r, err
 	}
 	if ctx.Done() == nil {
+		defer func() { <-calls }()
 		return call(ctx)
 	}
 	type result struct {
@@ -31,12 +105,13 @@ func do[R any](ctx context.Context, call func(context.Context) (R, error)) (R, e
 	done := make(chan result, 1)
 	go func() {
 		r, err := call(context.WithoutCancel(ctx))
+		<-calls
 		done <- result{r, err}
 	}()
 	select {
 	case d := <-done:
 		return d.r, d.err
 	case <-ctx.Done():
-		return *new(R), ctx.Err()
+		return r, ctx.Err()
 	}
 }

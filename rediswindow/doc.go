@@ -17,7 +17,7 @@
 //
 // A call returns when its ctx ends, but Redis may still execute it later. The error of a hit that shares
 // requests (see below) ends with "the hit was not counted" if it was not sent, and otherwise with "the
-// hit may have been counted".
+// hit may have been counted". That of another call ends with "it was not sent" if it was not.
 //
 // # Coalescing
 //
@@ -44,6 +44,15 @@
 // Takes, and all calls of rolling algorithms, have requests of their own. [WithoutCoalescing] gives
 // every hit one.
 //
+// # Requests of their own
+//
+// At most 256 requests that are not shared are in flight; in a cluster, 256 of each 64th of the slots.
+// Further calls wait, first come, first served. When as many wait as [WithMaxQueued] says, further ones
+// fail with [ErrOverloaded]. A call whose ctx ends while it waits is not sent. So callers that give up
+// while Redis does not respond leave at most 256 requests behind, which Redis executes when it goes on,
+// until the client has given them up, too, and closed its connection: each timeout of the client frees
+// room for further ones.
+//
 // # Data in Redis
 //
 // All windows of a key are one hash, whatever their scales. A hit therefore accesses one key in
@@ -68,16 +77,17 @@
 //
 // Rolling algorithms have hashes of their own, so that no algorithm reads what another one has
 // stored: throttr:{k:user:42}:bucket, :sliding and :log. Their fields are the scales, too. The
-// values are numbers in binary form, which the scripts in the folder rolling describe. A sliding
-// log also has a list for each scale, throttr:{k:user:42}:log:60000000, with the time of each hit.
-// All expire when their hits no longer count.
+// values are numbers in binary form, which the scripts in the folder rolling describe. A sliding log
+// also has fields with the times of its hits, 60000000:0 and so on. A hash expires when no hit in it
+// counts, and takes that ended by then can't be given back any more. Scales that are over are removed
+// earlier if there are 16 fields or more, some with each scale that is hit anew.
 //
 // # Commands
 //
 //   - Hit and Inc run a script that adds to active windows, or opens them. It reads the expiry of a
 //     hash only if it opens a window, and extends it if necessary.
 //   - Set runs a script that opens a window.
-//   - Take and TakeAll run one script, in a cluster one for each slot of the keys.
+//   - Take and TakeAll run one script, in a cluster one for each key.
 //   - GiveBack runs a script that subtracts from the window with the ID.
 //   - Get runs a script that reads a window, and the time, which says whether it is active.
 //   - Reset sends HDEL for the field.
@@ -97,5 +107,6 @@
 //   - A restart without persistence loses all windows.
 //   - A server whose memory is full evicts windows, unless its maxmemory-policy is noeviction.
 //
-// If the clock of a server is changed, the ends of its windows change with it.
+// If the clock of a server is changed, the ends of its windows change with it. If it is set back, windows
+// that start a scale or more in the future are over, so that no key is denied until the clock gets there.
 package rediswindow

@@ -18,7 +18,7 @@ local function add(key, field, increment)
   local value = call('HGET', key, field)
   if not value then return end
   local before, start, _, id = read(value)
-  if time >= start + field then return end
+  if time >= start + field or start >= time + field then return end -- see parse
   local count = before + increment
   if count > most then count = most end
   call('HSET', key, field, packed(count, start, time, id))

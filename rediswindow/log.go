@@ -24,19 +24,16 @@ func (l log) check(field string, n uint64) error {
 
 func (log) appendTake(args []string, l *window.Limit) []string { return appendLimit(args, l) }
 
-func (l log) taken(limit *window.Limit, granted bool, now int64, state []int64) window.Window {
+func (l log) taken(limit *window.Limit, made bool, now int64, state []int64) window.Window {
 	w := l.counted(limit.Scale, now, state)
-	switch {
-	case granted && limit.N > 0:
-		w.ID = takeID(now, state[3])
-	case !granted:
-		wait := time.Duration(state[2]-now)*time.Microsecond + limit.Scale
-		if limit.N <= limit.Limit && w.Count <= limit.Limit-limit.N {
-			wait = 0
-		}
-		refuse(&w, limit, wait)
+	if made {
+		w.ID = takeID(state[1], state[3])
 	}
 	return w
+}
+
+func (log) wait(limit *window.Limit, now int64, state []int64) time.Duration {
+	return time.Duration(state[2]-now)*time.Microsecond + limit.Scale
 }
 
 func (log) counted(scale time.Duration, now int64, state []int64) window.Window {

@@ -25,7 +25,7 @@ type options struct {
 	algorithm window.Algorithm
 	maxLog    uint64           // the largest limit of sliding logs
 	single    bool             // each hit has a request of its own
-	maxQueued int              // hits that wait for a request
+	maxQueued int              // hits that wait for a request, and other calls that do
 	now       func() time.Time // nil: the time of the server
 }
 
@@ -33,7 +33,7 @@ func newOptions(opts []Option) options {
 	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
 	for i, opt := range opts {
 		if opt == nil {
-			panic(fmt.Sprintf("redisbackend: New: option %d is nil", i+1))
+			panic(fmt.Sprintf("rediswindow: New: option %d is nil", i+1))
 		}
 		opt(&o)
 	}
@@ -51,15 +51,21 @@ var escape = strings.NewReplacer("%", "%25", "{", "%7B")
 
 // WithAlgorithm sets how hits are counted. Backends with the same prefix must have the same algorithm
 // to share what they count, and do not disturb each other if they have not, except that [window.PerKey]
-// and [window.Aligned] share their windows. Default: [window.PerKey].
-func WithAlgorithm(a window.Algorithm) Option { return func(o *options) { o.algorithm = a } }
+// and [window.Aligned] share their windows. WithAlgorithm panics if there is no algorithm a. Default:
+// [window.PerKey].
+func WithAlgorithm(a window.Algorithm) Option {
+	if a > window.SlidingLog {
+		panic(fmt.Sprintf("rediswindow: WithAlgorithm: %d is no algorithm", a))
+	}
+	return func(o *options) { o.algorithm = a }
+}
 
 // WithMaxLog sets the largest limit of backends with the algorithm [window.SlidingLog]. A key takes up to
 // some 10 bytes of Redis for each hit of its limit. A larger limit is a [window.RangeError], and Inc and
 // Set count no more than n. WithMaxLog panics if n is 0. Default: [DefaultMaxLog].
 func WithMaxLog(n uint64) Option {
 	if n == 0 {
-		panic("redisbackend: WithMaxLog: n is 0")
+		panic("rediswindow: WithMaxLog: n is 0")
 	}
 	return func(o *options) { o.maxLog = min(n, 1<<30) }
 }
@@ -68,12 +74,12 @@ func WithMaxLog(n uint64) Option {
 // as the package documentation describes.
 func WithoutCoalescing() Option { return func(o *options) { o.single = true } }
 
-// WithMaxQueued sets how many hits can be queued, while 8 requests are in flight and Redis has not responded.
-// Further ones fail with [ErrOverloaded]. WithMaxQueued panics if n is less than 1. Default:
-// [DefaultMaxQueued].
+// WithMaxQueued sets how many hits can be queued, while 8 requests are in flight and Redis has not responded,
+// and how many other calls, while 256 are. Further ones fail with [ErrOverloaded]. WithMaxQueued panics if n
+// is less than 1. Default: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
 	if n < 1 {
-		panic("redisbackend: WithMaxQueued: n is less than 1")
+		panic("rediswindow: WithMaxQueued: n is less than 1")
 	}
 	return func(o *options) { o.maxQueued = n }
 }
@@ -84,7 +90,7 @@ func WithMaxQueued(n int) Option {
 // if now stands still. Default: the time of the Redis server. WithClock panics if now is nil.
 func WithClock(now func() time.Time) Option {
 	if now == nil {
-		panic("redisbackend: WithClock: now is nil")
+		panic("rediswindow: WithClock: now is nil")
 	}
 	return func(o *options) { o.now = now }
 }

@@ -19,9 +19,10 @@ type rolling interface {
 	check(field string, n uint64) error
 	// appendTake appends the arguments of a take.
 	appendTake(args []string, l *window.Limit) []string
-	// taken describes what a take has left, or has found if it was refused. A take that was refused
-	// because of another one is not Refused itself.
-	taken(l *window.Limit, granted bool, now int64, state []int64) window.Window
+	// taken describes what a take has left, or has found if it was not made.
+	taken(l *window.Limit, made bool, now int64, state []int64) window.Window
+	// wait returns after how long a take fits that does not, and is not more than its limit.
+	wait(l *window.Limit, now int64, state []int64) time.Duration
 	// counted describes a state.
 	counted(scale time.Duration, now int64, state []int64) window.Window
 }
@@ -29,14 +30,14 @@ type rolling interface {
 // rollingScripts are the scripts of a rolling algorithm.
 type rollingScripts struct {
 	suffix string // of the names of the hashes
-	size   int    // of what a take leaves
+	size   int    // of a state after a take
 	// hit is a faster take of one limit, or nil. It returns nothing but 2 if only take can do it.
 	hit                                *script
 	take, count, get, delete, giveBack *script
 }
 
 func newRollingScripts(suffix, source string, size int) *rollingScripts {
-	make := func(action string) *script { return newScript(timeLua + rollingLua + source + action) }
+	make := func(action string) *script { return newScript(timeLua + rollingLua + source + storeLua + action) }
 	return &rollingScripts{
 		suffix: suffix, size: size,
 		take: make(rollingTakeLua), count: make(rollingCountLua), get: make(rollingGetLua),
@@ -120,12 +121,17 @@ func (b *Backend) takeRolling(ctx context.Context, limits []window.Limit, window
 	if err != nil {
 		return false, err
 	}
-	if len(response) != 2+scripts.size*len(group) {
+	if len(response) != 2+(1+scripts.size)*len(group) {
 		return false, fmt.Errorf("script returned %v", response)
 	}
-	granted := response[0] == 1
+	// Only the script decides. A take that was refused because of another one is not Refused itself.
+	granted, at := response[0] == 1, response[1]
 	for j, i := range group {
-		windows[i] = b.rolling.taken(&limits[i], granted, response[1], response[2+scripts.size*j:])
+		l, v := &limits[i], response[2+(1+scripts.size)*j:]
+		windows[i] = b.rolling.taken(l, granted && l.N > 0, at, v[1:])
+		if v[0] != 1 {
+			b.refuse(&windows[i], l, at, v[1:])
+		}
 	}
 	return granted, nil
 }
@@ -159,7 +165,10 @@ func (b *Backend) takeSums(ctx context.Context, limits []window.Limit, windows [
 	for i, l := range limits {
 		if first[i] == i {
 			at[i] = len(sums)
-			l.N = window.Total(limits, i)
+			sum, ok := window.Total(limits, i)
+			if l.N = sum; !ok {
+				l.Limit = 0 // never granted
+			}
 			sums = append(sums, l)
 			continue
 		}
@@ -238,18 +247,15 @@ func rest(count uint64, now, end int64) window.Window {
 	}
 }
 
-// refuse makes w the window of a take that was refused. If it is not more than its limit, it fits after
-// wait: then it was refused because of another one if wait is not more than 0.
-func refuse(w *window.Window, l *window.Limit, wait time.Duration) {
-	switch {
-	case l.N <= l.Limit:
-		w.RetryAfter = max(wait, 0)
-	case w.Left > 0:
-		w.RetryAfter = w.Left
-	default:
-		w.RetryAfter = l.Scale
+// refuse makes w the window of a take that was refused.
+func (b *Backend) refuse(w *window.Window, l *window.Limit, now int64, state []int64) {
+	wait := l.Scale
+	if l.N <= l.Limit {
+		wait = b.rolling.wait(l, now, state)
+	} else if w.Count > 0 {
+		wait = w.Left
 	}
-	w.Refused = w.RetryAfter > 0
+	w.Refused, w.RetryAfter = true, max(wait, time.Microsecond)
 }
 
 // mulDiv returns a·b/c, rounded down, and whether there was a rest. The result must fit.

@@ -40,6 +40,8 @@ var (
 	slidingLua string
 	//go:embed rolling/log.lua
 	logLua string
+	//go:embed rolling/store.lua
+	storeLua string
 	//go:embed rolling/take.lua
 	rollingTakeLua string
 	//go:embed rolling/count.lua
@@ -70,14 +72,17 @@ var (
 	giveBackScript = newScript(timeLua + stateLua + windowLua + giveBackLua)
 )
 
-// run runs a script on keys. It sends the digest, and sends the script only to a server that does
-// not have it.
+// run runs a script on keys with a request of its own.
 func (b *Backend) run(ctx context.Context, s *script, keys, args []string) ([]int64, error) {
-	return do(ctx, func(ctx context.Context) ([]int64, error) {
-		numbers, err := b.client.EvalSHA(ctx, s.digest, keys, args)
-		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			numbers, err = b.client.Eval(ctx, s.source, keys, args)
-		}
-		return numbers, err
-	})
+	return do(ctx, b, keys[0], func(ctx context.Context) ([]int64, error) { return b.eval(ctx, s, keys, args) })
+}
+
+// eval runs a script on keys. It sends the digest, and sends the script only to a server that does
+// not have it. Like the client, it may ignore the end of ctx.
+func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) ([]int64, error) {
+	numbers, err := b.client.EvalSHA(ctx, s.digest, keys, args)
+	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		numbers, err = b.client.Eval(ctx, s.source, keys, args)
+	}
+	return numbers, err
 }

@@ -24,12 +24,9 @@ func appendLimit(args []string, l *window.Limit) []string {
 		strconv.FormatUint(min(l.N, MaxCount+1), 10)) // more than the limit is refused in any case
 }
 
-func (s sliding) taken(l *window.Limit, granted bool, now int64, state []int64) window.Window {
+func (s sliding) taken(l *window.Limit, made bool, now int64, state []int64) window.Window {
 	w := s.counted(l.Scale, now, state)
-	switch {
-	case !granted:
-		refuse(&w, l, slidingWait(l, now, state[0], uint64(state[1]), uint64(state[2])))
-	case l.N > 0:
+	if made {
 		w.ID = takeID(state[0]/l.Scale.Microseconds(), state[3])
 	}
 	return w
@@ -49,17 +46,13 @@ func (sliding) counted(scale time.Duration, now int64, state []int64) window.Win
 	return rest(hits+weight, now, end)
 }
 
-// slidingWait returns after how long a take fits that is not more than its limit. The aligned window
-// that began at start has the given hits, and the one before had some, too.
-func slidingWait(l *window.Limit, now, start int64, hits, before uint64) time.Duration {
-	if l.N > l.Limit {
-		return 0
-	}
+func (sliding) wait(l *window.Limit, now int64, state []int64) time.Duration {
+	start, hits, before := state[0], uint64(state[1]), uint64(state[2])
 	length := l.Scale.Microseconds()
 	room := l.Limit - l.N
 	if hits > room { // not until the next aligned window, in which these are the hits before
 		start, hits, before = start+length, 0, hits
 	}
 	weight, _ := mulDiv(room-hits, uint64(length), max(before, room-hits, 1)) // how long before its end they fit
-	return max(time.Duration(start+length-int64(weight)-now)*time.Microsecond, 0)
+	return time.Duration(start+length-int64(weight)-now) * time.Microsecond
 }

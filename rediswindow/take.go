@@ -3,9 +3,11 @@ package rediswindow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -20,12 +22,12 @@ func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, lim
 }
 
 // TakeAll implements [window.Taker]. On one server it is one script. In a cluster it is one script
-// for each slot of the keys, in the order of the slots: if one of them refuses, the others give
-// back. Until then, other callers may be refused what was taken. If a script fails, what it has
+// for each key, in the order of the keys: if one of them refuses, the others give back, even after ctx
+// has ended. Until then, other callers may be refused what was taken. If a script fails, what it has
 // taken stays counted until the windows end. Its errors are those of Hit.
 func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
 	if len(limits) == 0 {
-		return true, ctx.Err()
+		return true, nil
 	}
 	granted, err := b.takeAll(ctx, limits, windows)
 	return granted, failed("take", limits[0].Key, err)
@@ -57,11 +59,7 @@ func (b *Backend) takeAll(ctx context.Context, limits []window.Limit, windows []
 		if granted && err == nil {
 			continue
 		}
-		// What is not given back now, because of an error, stays counted.
-		ctx := context.WithoutCancel(ctx)
-		for _, before := range groups[:g] {
-			b.undo(ctx, limits, windows, before, id)
-		}
+		b.undo(ctx, limits, windows, slices.Concat(groups[:g]...), id)
 		if err != nil {
 			return false, err
 		}
@@ -84,7 +82,8 @@ func (b *Backend) checkTakes(ctx context.Context, limits []window.Limit) error {
 }
 
 // groups returns the indices of limits, in groups that a script can access: in a cluster those of a
-// slot, in the order of the slots, so that of several callers one gets what it needs.
+// key, because while a slot moves to another node, a script may have only one key. They are in the order
+// of the keys, so that of several callers one gets what it needs.
 func (b *Backend) groups(limits []window.Limit) [][]int {
 	all := make([]int, len(limits))
 	for i := range all {
@@ -93,19 +92,13 @@ func (b *Backend) groups(limits []window.Limit) [][]int {
 	if len(limits) == 1 || !b.client.Cluster() {
 		return [][]int{all}
 	}
-	bySlot := map[uint16][]int{}
-	var slots []uint16
+	byKey := map[string][]int{}
 	for i := range limits {
-		s := slotOf(hashTag(limits[i].Key))
-		if bySlot[s] == nil {
-			slots = append(slots, s)
-		}
-		bySlot[s] = append(bySlot[s], i)
+		byKey[limits[i].Key] = append(byKey[limits[i].Key], i)
 	}
-	slices.Sort(slots)
-	groups := make([][]int, len(slots))
-	for i, s := range slots {
-		groups[i] = bySlot[s]
+	groups := make([][]int, 0, len(byKey))
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		groups = append(groups, byKey[key])
 	}
 	return groups
 }
@@ -143,13 +136,27 @@ func (b *Backend) takeGroup(ctx context.Context, limits []window.Limit, windows 
 	return response[0] == 1, nil
 }
 
-// undo gives back what a group was granted, and removes the windows that it has opened if they have
-// nothing else.
-func (b *Backend) undo(ctx context.Context, limits []window.Limit, windows []window.Window, group []int, id string) {
-	for _, i := range group {
-		if l, w := &limits[i], &windows[i]; l.N > 0 {
-			_, _ = b.giveBack(ctx, l.Key, l.Scale, w.ID, l.N, strconv.FormatInt(w.ID, 10) == id)
+// undo gives back what some takes were granted, and removes the windows that they have opened if these
+// have nothing else. If ctx ends, it returns, and goes on. What can't be given back stays counted.
+func (b *Backend) undo(ctx context.Context, limits []window.Limit, windows []window.Window, granted []int, id string) {
+	var all sync.WaitGroup
+	for _, i := range granted {
+		l, w := limits[i], windows[i].ID
+		if l.N == 0 {
+			continue
 		}
+		all.Go(func() {
+			_, _ = b.giveBack(context.WithoutCancel(ctx), l.Key, l.Scale, w, l.N, strconv.FormatInt(w, 10) == id)
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 

@@ -1,10 +1,12 @@
 -- What all scripts share that open or look for windows. The windows of a key are one hash. Each field is
 -- a window: its name is the scale.
 
--- parse returns count, start, last update and ID of a window, or nil if the window is not active.
+-- parse returns count, start, last update and ID of a window, or nil if the window is not active. A
+-- window that starts a scale or more in the future is over, as it is in memory: the clock was set back,
+-- and a key would be denied until it gets there.
 local function parse(value, scale, time)
   local count, start, updated, id = read(value)
-  if time < start + scale then return count, start, updated, id end
+  if time < start + scale and start < time + scale then return count, start, updated, id end
 end
 
 -- prune removes windows that are over.

@@ -24,7 +24,8 @@ var (
 	// ErrOverloaded says that as many calls were waiting as may wait at a time. The call was not
 	// sent, or only by an earlier attempt.
 	ErrOverloaded = errors.New("throttr: too many calls are waiting")
-	// ErrFull says that a backend has as many keys as it may have. The call was not counted.
+	// ErrFull says that a backend has no room for another key. Nothing was counted. Clients that
+	// can make up keys can cause it, so whoever serves such requests without a limit has none.
 	ErrFull = errors.New("throttr: too many keys")
 	// ErrUnavailable says that the store is away: it could not be reached, or did not respond.
 	ErrUnavailable = errors.New("throttr: the store is unavailable")

@@ -60,7 +60,7 @@ func hit(ctx context.Context, out *output, c client, keys []string, scale time.D
 			all, decision = false, "denied"
 		}
 		out.add(hitRecord{keyOf(key), res.Allowed, res.Count, res.Limit, res.Remaining, res.RetryAfter.Seconds(), res.ResetAt.UTC()},
-			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), formatDuration(max(time.Until(res.ResetAt), 0)))
+			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), formatDuration(res.ResetAfter))
 	}
 	return all, nil
 }

@@ -87,7 +87,7 @@ func (t *takeArguments) wait(ctx context.Context, out *output, c client, keys []
 		var late *throttr.DeadlineError
 		switch {
 		case errors.As(err, &late):
-			res = throttr.Result{Limit: t.limit, RetryAfter: time.Until(late.At), ResetAt: late.At}
+			res = throttr.Result{Limit: t.limit, RetryAfter: time.Until(late.At), ResetAfter: time.Until(late.At), ResetAt: late.At}
 		case err != nil:
 			return false, err
 		}
@@ -114,7 +114,7 @@ func printTakes(out *output, keys []string, results []throttr.Result, granted bo
 		}
 		end := "-"
 		if !res.ResetAt.IsZero() {
-			end = formatDuration(max(time.Until(res.ResetAt), 0))
+			end = formatDuration(res.ResetAfter)
 		}
 		out.add(hitRecord{keyOf(key), res.Allowed && granted, res.Count, res.Limit, res.Remaining, res.RetryAfter.Seconds(), res.ResetAt.UTC()},
 			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), end)

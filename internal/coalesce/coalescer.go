@@ -97,9 +97,19 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	c.running = true
 	c.sum = b
 	c.join(p)
-	c.countBatch(ctx)
-	c.continueQueue()
-	return c.wait(ctx, p)
+	surplus := c.countBatch(ctx)
+	if surplus == 0 {
+		c.continueQueue()
+		return c.wait(ctx, p)
+	}
+	c.mu.Unlock()
+	c.group.Finish(ctx, func(ctx context.Context) {
+		c.window.GiveBack(ctx, surplus)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.continueQueue()
+	})
+	return c.group.recycle(p) // it is finished, as its batch was counted
 }
 
 // Exclusive calls op after all hits that are queued already, and before all that are queued later.
@@ -255,7 +265,11 @@ func (c *Coalescer) runQueue() {
 			return
 		case count:
 			returning = len(c.batch)
-			c.countBatch(ctx)
+			if surplus := c.countBatch(ctx); surplus > 0 {
+				c.mu.Unlock()
+				c.group.limited(func(ctx context.Context) { c.window.GiveBack(ctx, surplus) })
+				c.mu.Lock()
+			}
 		case refresh:
 			fresh = c.refreshWindow(ctx)
 		case operate:
@@ -360,10 +374,9 @@ func (c *Coalescer) nextAction() action {
 }
 
 // countBatch has the batch counted. Its hits are then finished, or back at the front of the
-// queue.
-func (c *Coalescer) countBatch(ctx context.Context) {
+// queue. It returns what has to be given back before anything else is counted.
+func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
 	b := c.sum
-	surplus := uint64(0)
 	c.mu.Unlock()
 	o := c.window.Count(ctx, b)
 	c.mu.Lock()
@@ -387,11 +400,7 @@ func (c *Coalescer) countBatch(ctx context.Context) {
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
-	if surplus > 0 {
-		c.mu.Unlock()
-		c.window.GiveBack(c.group.ctx, surplus)
-		c.mu.Lock()
-	}
+	return surplus
 }
 
 // refuses reports whether a hit of a batch that was counted is a take that does not fit the window, in

@@ -29,11 +29,19 @@ type Group struct {
 	mu         sync.RWMutex
 	stopped    atomic.Bool
 	goroutines sync.WaitGroup
+	finishing  chan struct{} // has an element for each call of Finish whose goroutine has not ended
 }
+
+const (
+	// finishTime bounds how long what a call has begun goes on after the call.
+	finishTime = 5 * time.Second
+	// maxFinishing bounds how much of that there is.
+	maxFinishing = 1024
+)
 
 // NewGroup returns a group without coalescers. Close it after use.
 func NewGroup(o Options) *Group {
-	g := &Group{options: o}
+	g := &Group{options: o, finishing: make(chan struct{}, maxFinishing)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pool.New = func() any { return &pending{done: make(chan struct{}, 1)} }
 	return g
@@ -84,6 +92,39 @@ func (g *Group) Go(f func()) bool {
 		f()
 	}()
 	return true
+}
+
+// Finish runs f, which gives back what a call has taken, and returns when it has returned or when the
+// call's ctx ends. F then goes on for up to finishTime. If too much goes on already, or if the
+// group has been stopped, f has the call's ctx instead: what it can't do by then is not done.
+func (g *Group) Finish(ctx context.Context, f func(ctx context.Context)) {
+	select {
+	case g.finishing <- struct{}{}:
+	default:
+		f(ctx)
+		return
+	}
+	done := make(chan struct{})
+	if !g.Go(func() {
+		defer func() { <-g.finishing }()
+		defer close(done)
+		g.limited(f)
+	}) {
+		<-g.finishing
+		f(ctx)
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// limited runs f with a ctx that ends with the group, and after finishTime.
+func (g *Group) limited(f func(ctx context.Context)) {
+	ctx, cancel := context.WithTimeout(g.ctx, finishTime)
+	defer cancel()
+	f(ctx)
 }
 
 // register makes Close wait for a goroutine, which must call goroutines.Done when it ends.

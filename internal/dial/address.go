@@ -15,7 +15,7 @@ type Address struct {
 }
 
 // ParseAddress parses "host:port" or "unix:///path/to/socket". Its errors do not repeat a
-// URL, which may contain a password.
+// URL or credentials.
 func ParseAddress(s string) (Address, error) {
 	if path, ok := strings.CutPrefix(s, "unix://"); ok {
 		if path == "" {
@@ -25,6 +25,9 @@ func ParseAddress(s string) (Address, error) {
 	}
 	if strings.Contains(s, "://") {
 		return Address{}, errors.New("a URL is not an address: use the Config that ParseURL makes of it")
+	}
+	if strings.Contains(s, "@") {
+		return Address{}, errors.New("an address has no credentials")
 	}
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {

@@ -30,6 +30,7 @@ func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 		"h:":            `"h:" has no port`,
 		"unix://":       `"unix://" has no path`,
 		"throttr://h:1": "a URL is not an address",
+		"u:secret@h:1":  "an address has no credentials",
 	} {
 		a, err := dial.ParseAddress(s)
 		require.ErrorContains(t, err, want, s)

@@ -32,6 +32,10 @@ type aligned[T codec.Value] struct {
 	janitor        *janitor[T]
 	prefix, suffix string // of the names of the records
 
+	// past is the known window of the bucket before the known one: in a sliding window, its takes can be
+	// given back. Calls of Refresh, Count and operations do not overlap.
+	past state
+
 	lastDuty *duty[T] // guarded by the mutex of the janitor
 }
 
@@ -64,17 +68,45 @@ func (a *aligned[T]) insert(cl *conn.Call[T], count uint64) {
 	conn.Add(cl, codec.Insert[T]{Key: cl.Key, Quota: ^T(count), TTL: codec.TTL[T]{Amount: T(a.timing.ttl), Unit: a.timing.unit}})
 }
 
-// window returns the window of a bucket, with the count that it had at a time.
-func (a *aligned[T]) window(bucket int64, count uint64, before slide, at time.Time) state {
-	end := a.timing.end(bucket)
-	return state{bucket: bucket, slide: before, Window: slot.Window{Count: count, Sent: at, Received: at, Until: end, Latest: end}}
+// window returns the window of a bucket, as its record was a moment ago: with a count and what was left
+// of its TTL, which a call has shown that was sent at a time.
+func (a *aligned[T]) window(bucket int64, count, left uint64, before slide, sent time.Time) state {
+	end, received := a.timing.end(bucket), a.backend.now()
+	unit := a.timing.unit.Duration()
+	lasts := time.Duration(left) * unit
+	return state{
+		Window: slot.Window{Count: count, Sent: sent, Received: received, Until: end, Latest: end},
+		bucket: bucket, slide: before, expiry: expiry{sent.Add(lasts), received.Add(lasts).Add(unit)},
+	}
 }
 
-// learnBucket makes the window of a bucket the known one.
-func (a *aligned[T]) learnBucket(bucket int64, count uint64, before slide, at time.Time) state {
-	s := a.window(bucket, count, before, at)
-	a.learn(&s)
-	return s
+// shown returns the window of a bucket, as the reply to a QUERY of its record shows it.
+func (a *aligned[T]) shown(bucket int64, reply conn.Reply[T], before slide, sent time.Time) state {
+	return a.window(bucket, uint64(^reply.Quota), uint64(reply.TTL.Amount), before, sent)
+}
+
+// learn makes a window the known one.
+func (a *aligned[T]) learn(s *state) {
+	if old, ok := a.current(); ok && old.bucket == s.bucket-1 {
+		a.past = old
+	}
+	a.known.learn(s)
+}
+
+// forget forgets the known windows.
+func (a *aligned[T]) forget() {
+	a.past = state{}
+	a.known.forget()
+}
+
+// forgetReset forgets a window that has been reset. If that is the one of the bucket before, takes of the
+// known one can have been made since.
+func (a *aligned[T]) forgetReset(s *state) {
+	if s.id == a.past.id {
+		a.past = state{}
+	} else {
+		a.forget()
+	}
 }
 
 // Refresh implements [coalesce.Window].
@@ -96,12 +128,12 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return s, false, err
 	}
-	s = a.window(bucket, uint64(^cl.Replies[0].Quota), slide{}, now)
+	s = a.shown(bucket, cl.Replies[0], slide{}, now)
 	found = cl.Replies[0].OK
 	if a.sliding {
 		s.slide = a.slideOf(cl.Replies[1], bucket, now)
 		if s.absent = !found; s.absent {
-			s.Count, found = 0, s.before > 0
+			s.Count, s.expiry, found = 0, expiry{}, s.before > 0
 		}
 	}
 	a.backend.calls.Put(cl)
@@ -155,8 +187,8 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	n := cl.Len()
-	if a.sliding && !before.final {
+	n, readsBefore := cl.Len(), a.sliding && !before.final
+	if readsBefore {
 		a.addBefore(cl, bucket)
 	}
 	sent, err := a.backend.do(ctx, a.server, cl)
@@ -167,7 +199,7 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
 	added, reply := cl.Replies[n-2].OK, cl.Replies[n-1]
-	if a.sliding && !before.final {
+	if readsBefore {
 		before = a.slideOf(cl.Replies[n], bucket, b.Now)
 	}
 	before.absent = false
@@ -176,45 +208,116 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 		a.forget()
 		return coalesce.Outcome{}
 	}
-	s := a.window(bucket, uint64(^reply.Quota), before, b.Now)
+	s := a.shown(bucket, reply, before, b.Now)
+	if !readsBefore && s.before > 0 && a.estimate(&s, b.Now) > b.Limit {
+		a.readBefore(ctx, &s)
+	}
 	s.undecided = b.Takes && a.estimate(&s, b.Now) > b.Limit
 	s.decided = s.Count - min(s.Count, b.Sum)
 	a.learn(&s)
 	return a.outcomeOf(&b, added, a.backend.now())
 }
 
-// GiveBack implements [coalesce.Window]. The name of the record is that of its window, so nothing
-// can be given back to another one, unless it is reset just then.
+// GiveBack implements [coalesce.Window]. Count has just read the window.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
-	if old, ok := a.current(); ok {
-		a.giveBack(ctx, old.id, n) // what fails stays counted until the window ends
+	if counted, ok := a.current(); ok {
+		a.giveBackTo(ctx, &counted, n) // what fails stays counted until the window ends
 	}
 }
 
-// giveBack gives n back to the window with an ID.
+// giveBack gives n back to the window with an ID. It returns false if the window does not count any
+// more, or if its record is another one than that of the takes.
 func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool, err error) {
-	old, ok := a.open(a.backend.now())
-	if !ok || old.id != id {
+	taken, ok := a.identified(id)
+	if !ok || a.over(taken.bucket) {
 		return false, nil
 	}
-	present, found, err := a.query(ctx)
-	if err != nil || !found || present.bucket != old.bucket || present.Count < max(n, old.Count) {
-		return false, nil // it may have been reset, and the counter must not wrap (H3)
+	sent := a.backend.now()
+	cl := a.call(taken.bucket, conn.Interruptible)
+	conn.Add(cl, codec.Query{Key: cl.Key})
+	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
+		return false, nil
 	}
-	cl := a.call(old.bucket, conn.SingleRead)
+	reply := cl.Replies[0]
+	a.backend.calls.Put(cl)
+	present := a.shown(taken.bucket, reply, taken.slide, sent)
+	switch {
+	case !reply.OK || present.replaces(&taken):
+		a.forgetReset(&taken)
+		return false, nil
+	case present.Count < n:
+		return false, nil
+	}
+	return a.giveBackTo(ctx, &taken, n)
+}
+
+// over reports whether the hits of a bucket do not count any more.
+func (a *aligned[T]) over(bucket int64) bool {
+	return !a.backend.now().Before(a.timing.countsUntil(bucket))
+}
+
+// giveBackTo gives n back to a window that has just been read. If it is reset meanwhile, giveBackTo
+// takes back from the next one what it has given.
+func (a *aligned[T]) giveBackTo(ctx context.Context, taken *state, n uint64) (given bool, err error) {
+	sent := a.backend.now()
+	cl := a.call(taken.bucket, conn.SingleRead)
 	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	cl.Stale = func() bool { return !a.backend.now().Before(old.Latest) }
-	now := a.backend.now()
-	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
+	cl.Stale = func() bool { return a.over(taken.bucket) }
+	switch _, err := a.backend.do(ctx, a.server, cl); {
+	case errors.Is(err, conn.ErrStale):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	given, reply := cl.Replies[0].OK, cl.Replies[1]
 	a.backend.calls.Put(cl)
-	if reply.OK {
-		a.learnBucket(old.bucket, uint64(^reply.Quota), old.slide, now)
+	if !given {
+		return false, nil
 	}
-	return given, nil
+	present := a.shown(taken.bucket, reply, taken.slide, sent)
+	if wrapped := present.Count > maxValue[T]()-n; wrapped || present.replaces(taken) {
+		a.forgetReset(taken)
+		return false, a.takeBack(ctx, taken.bucket, n, wrapped)
+	}
+	a.learnGiven(&present)
+	return true, nil
+}
+
+// identified returns the known window that has an ID, or that of the bucket before.
+func (a *aligned[T]) identified(id int64) (s state, ok bool) {
+	if s, ok = a.current(); ok && s.id != id {
+		s = a.past
+	}
+	return s, ok && s.id == id
+}
+
+// takeBack counts n again, after it was given back to a record that has replaced that of the takes just
+// then. If the addition of n has wrapped the counter, so does this one (H3).
+func (a *aligned[T]) takeBack(ctx context.Context, bucket int64, n uint64, wrapped bool) error {
+	change, value := codec.Decrease, n
+	if wrapped {
+		change, value = codec.Increase, -n
+	}
+	cl := a.call(bucket, conn.Interruptible)
+	addUpdate(cl, cl.Key, codec.Quota, change, value)
+	_, err := a.backend.do(ctx, a.server, cl)
+	if err == nil {
+		a.backend.calls.Put(cl)
+	}
+	return err
+}
+
+// learnGiven learns a window to which something was given back: the known one, or that of the bucket
+// before.
+func (a *aligned[T]) learnGiven(s *state) {
+	if old, ok := a.current(); ok && old.bucket == s.bucket {
+		a.learn(s)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state.before = s.Count
 }
 
 // peek implements [keeper].
@@ -263,7 +366,8 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		if !inserted {
 			return r, true, fmt.Errorf("%w: the record of an aligned window can't be created", conn.ErrProtocol)
 		}
-		s := a.learnBucket(bucket, count, slide{}, now)
+		s := a.window(bucket, count, a.timing.ttl, slide{}, now)
+		a.learn(&s)
 		return a.result(&s, a.backend.now()), true, nil
 	}
 	return r, sent, err
@@ -292,7 +396,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 // removalTime returns when to remove the record of a bucket: when its window is over by the clocks
 // of all clients.
 func (a *aligned[T]) removalTime(bucket int64) time.Time {
-	return time.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
+	return a.backend.guards.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
 }
 
 // removeAligned removes records of aligned windows that are over. No client uses their names
@@ -306,11 +410,12 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 	_, err := j.backend.do(j.ctx, j.link.server, cl)
 	if err == nil {
 		j.backend.calls.Put(cl)
+		j.link.answered.Add(1)
 	}
 	j.mu.Lock()
 	for _, d := range batch {
 		if err != nil {
-			d.due = time.Now().Add(cleanRetry)
+			d.due = j.backend.guards.Now().Add(cleanRetry)
 			j.push(d)
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -33,14 +34,14 @@ import (
 
 // ErrTooManyWindows says that a window was not opened because as many records are yet to be
 // removed as Options.MaxWindows allows.
-var ErrTooManyWindows = errors.New("throttr: too many windows")
+var ErrTooManyWindows = fmt.Errorf("%w with records to remove", window.ErrFull)
 
 const (
 	// closeWait is how long Close waits for windows to be over.
 	closeWait = time.Second
 	// closeTimeout is how long Close may take after that to remove the records of windows that
-	// are over. It takes two guards.
-	closeTimeout = 3 * time.Second
+	// are over. It takes two guards, and longer if there are many records.
+	closeTimeout = 20 * time.Second
 	// closeStall is how long Close waits for a response.
 	closeStall = 1500 * time.Millisecond
 )
@@ -84,15 +85,15 @@ type Options[T codec.Value] struct {
 // Errors match [window.ErrScale], [window.ErrRange], [window.ErrClosed], [ErrTooManyWindows] or
 // [window.ErrOverloaded], or they are those of ctx or a Server.
 type Backend[T codec.Value] struct {
-	servers       []Server[T]
-	names         []string
-	pick          func(key string) int
-	calls         *conn.CallPool[T]
-	now           func() time.Time
-	separateClock bool // now is not the clock of the process
-	algorithm     window.Algorithm
-	denialMemory  time.Duration
-	maxRequests   int // of a call that removes records
+	servers      []Server[T]
+	names        []string
+	pick         func(key string) int
+	calls        *conn.CallPool[T]
+	now          func() time.Time
+	guards       *steady // the clock of guards; nil if now is the clock of the process
+	algorithm    window.Algorithm
+	denialMemory time.Duration
+	maxRequests  int // of a call that removes records
 
 	group    *coalesce.Group
 	table    table[T]
@@ -107,18 +108,20 @@ type Backend[T codec.Value] struct {
 // New returns a backend and starts its goroutines. Close it after use.
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
-		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls, now: o.Now, separateClock: o.Now != nil,
+		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls, now: o.Now,
 		algorithm: o.Algorithm, denialMemory: o.DenialMemory,
 		maxRequests: max(1, min(cleanBatch, o.MaxInFlight)),
 	}
 	if b.now == nil {
 		b.now = time.Now
+	} else {
+		b.guards = newSteady(b.now)
 	}
 	b.group = coalesce.NewGroup(coalesce.Options{Now: b.now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing})
 	b.table.init(o.MaxWindows, b.now)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
-		l := newLinks(s, o.Calls)
+		l := newLinks(s, o.Calls, b.guards)
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.Go(j.run)
@@ -336,7 +339,7 @@ func (b *Backend[T]) awaitEnds() {
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {
-		time.Sleep(wait)
+		_, _ = b.guards.sleepUntil(b.group.Context(), b.guards.Now().Add(wait))
 	}
 }
 

@@ -45,8 +45,12 @@ func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
 			if again.IsZero() {
 				return nil
 			}
-			if err := sleepUntil(ctx, again); err != nil {
+			early, err := cl.link.guards.sleepUntil(ctx, again)
+			if err != nil {
 				return err
+			}
+			for _, c := range all {
+				c.history, c.again = c.history.Earlier(early), c.again.Add(-early)
 			}
 			continue
 		}
@@ -64,7 +68,7 @@ func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
 // will be, or the zero time if all keys are done.
 func (cl *cleaner[T]) ready(all []*cleaning[T]) (ready []*cleaning[T], again time.Time) {
-	now := time.Now()
+	now := cl.link.guards.Now()
 	for _, c := range all {
 		switch {
 		case c.done:
@@ -100,7 +104,7 @@ func (cl *cleaner[T]) round(ctx context.Context, all, ready []*cleaning[T]) erro
 			k.done, k.absent = true, true
 		case slot.Again:
 			k.again = a.At
-			if time.Until(a.At) > 2*k.Guard {
+			if a.At.Sub(cl.link.guards.Now()) > 2*k.Guard {
 				k.done, k.next = true, a.At
 			}
 		default:
@@ -128,11 +132,11 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			k.begin()
 			k.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 		}
-		l := slot.Lookup{Sent: time.Now()}
+		l := slot.Lookup{Sent: cl.link.guards.Now()}
 		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
 			return err
 		}
-		l.Received = time.Now()
+		l.Received = cl.link.guards.Now()
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.observe(call.Replies[2*i]), k.observe(call.Replies[2*i+1])}
 			k.history = k.Extend(k.history, l)
@@ -180,7 +184,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for n < len(steps) && call.Len() < cl.requests {
 		s := &steps[n]
 		n++
-		if last := s.Deadline(s.action); time.Now().Before(last) {
+		if last := s.Deadline(s.action); cl.link.guards.Now().Before(last) {
 			s.requests = s.Requests(nil, s.action, 0)
 			s.add(call, s.requests...)
 			deadline, by = earlier(deadline, last), earlier(by, s.action.By)
@@ -190,7 +194,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 		cl.link.calls.Put(call)
 		return n, nil
 	}
-	sent := time.Now()
+	sent := cl.link.guards.Now()
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
 		return n, err
 	}

@@ -164,3 +164,31 @@ func TestCloseRemovesAlignedRecordsThatAreOver(t *testing.T) {
 		require.Equal(t, 1, len(windowKeys(srv)), "%v", windowKeys(srv))
 	})
 }
+
+// The server is busy for longer than Close waits for a server that does not respond.
+func TestCloseGoesOnAsLongAsTheServerResponds(t *testing.T) {
+	const keys = 4000
+	for _, a := range []window.Algorithm{window.Aligned, window.Sliding} {
+		t.Run(a.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
+				o := options[uint16](t, srv)
+				o.Algorithm = a
+				b := New(o)
+				const scale = time.Minute
+				start := time.Now().Truncate(scale).Add(scale)
+				time.Sleep(time.Until(start))
+				for i := range keys {
+					hits(t, b, 1, fmt.Sprint(i), scale, 1)
+				}
+				uses, _ := timingFor(scale, a == window.Sliding, maxValue[uint16]())
+				time.Sleep(time.Until(start.Add(uses.uses()*scale - closeWait/2))) // Close waits for the ends of windows
+				require.Equal(t, keys, len(windowKeys(srv)))
+				took := closing(b)
+				require.Zero(t, len(windowKeys(srv)))
+				require.Greater(t, took, closeStall+closeWait)
+				require.Less(t, took, closeWait+closeTimeout)
+			})
+		})
+	}
+}

@@ -87,7 +87,7 @@ func (j *janitor[T]) begin(s *slots[T]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s.duty == nil {
-		if err := j.add(&duty[T]{slots: s, due: time.Now().Add(s.idle())}); err != nil {
+		if err := j.add(&duty[T]{slots: s, due: j.backend.guards.Now().Add(s.idle())}); err != nil {
 			return err
 		}
 	}
@@ -115,10 +115,10 @@ func (j *janitor[T]) end(s *slots[T], now time.Time, opened bool) {
 func (j *janitor[T]) cleanSoon(s *slots[T]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s.duty == nil && j.add(&duty[T]{slots: s, due: time.Now()}) != nil {
+	if s.duty == nil && j.add(&duty[T]{slots: s, due: j.backend.guards.Now()}) != nil {
 		return // there are too many; another client does it
 	}
-	j.schedule(s, time.Now())
+	j.schedule(s, j.backend.guards.Now())
 }
 
 // schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
@@ -257,7 +257,7 @@ func (j *janitor[T]) start(batch []*duty[T]) bool {
 func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := time.Now()
+	now := j.backend.guards.Now()
 	if j.closed {
 		return nil, -1
 	}
@@ -330,7 +330,7 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Unlock()
 	switch {
 	case changed:
-		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
+		return slot.Action{Kind: slot.Again, At: s.link.guards.Now().Add(s.idle())} // finish knows better
 	case closed:
 		return s.discardAction(h)
 	}
@@ -376,7 +376,7 @@ func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	case changed:
 		d.due = s.cleanAt
 	case !k.done:
-		d.due = time.Now().Add(cleanRetry)
+		d.due = j.backend.guards.Now().Add(cleanRetry)
 	default:
 		d.due, s.cleanAt = k.next, k.next
 	}

@@ -18,10 +18,30 @@ type state struct {
 	until       time.Time // Until by the monotonic clock, unless the window is aligned
 	bucket      int64     // of an aligned window
 	slide                 // of a sliding window
+	expiry      expiry    // of the record of an aligned window; zero if there is none
 	// undecided says that the count may contain takes that are refused, until Refuse is called. In a
 	// sliding window, decided is the count without them and the others of the same request.
 	undecided bool
 	decided   uint64
+}
+
+// expiry is when a record expires: not before first, and not after last.
+type expiry struct{ first, last time.Time }
+
+// replaces reports whether s certainly has another record than old, which is an earlier state of the
+// same bucket. It was made later, and so it expires later. Records that were made within a unit of the
+// TTL and a round trip can't be told apart.
+func (s *state) replaces(old *state) bool {
+	if s.expiry == (expiry{}) {
+		return old.expiry != expiry{}
+	}
+	return old.expiry != expiry{} && s.expiry.first.After(old.lastExpiry(s.Sent))
+}
+
+// lastExpiry returns when the record expires at the latest, by the backend's clock at a later time. The
+// clock may have become faster or slower than that of the server by a thousandth of the time since.
+func (s *state) lastExpiry(now time.Time) time.Time {
+	return s.expiry.last.Add(max(now.Sub(s.Sent), 0) / 1000)
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
@@ -33,8 +53,11 @@ func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesc
 // narrow narrows the end of a window to what was known of it before. The window keeps its ID if it
 // is certainly the same.
 func (s *state) narrow(old *state, guard time.Duration) {
-	if s.bucket != old.bucket {
+	if s.bucket != old.bucket || s.replaces(old) {
 		return
+	}
+	if last := old.lastExpiry(s.Sent); s.expiry.last.After(last) && old.expiry != (expiry{}) {
+		s.expiry.last = last
 	}
 	if s.conn == nil {
 		s.conn = old.conn
@@ -203,8 +226,12 @@ func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
 	return k.result(&k.state, now), k.denies(now) && !k.state.undecided, true
 }
 
-// active reports whether a window is known that is not certainly over.
+// active reports whether a window is known that is not certainly over. The bucket of a sliding window
+// counts for another scale.
 func (k *known[T]) active(now time.Time) bool {
+	if k.sliding {
+		now = now.Add(-k.scale)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.ok && now.Before(k.state.Latest)

@@ -30,17 +30,19 @@ var (
 type link[T codec.Value] struct {
 	server Server[T]
 	calls  *conn.CallPool[T]
+	guards *steady
 
 	current  atomic.Pointer[conn.Conn[T]]
 	answered atomic.Uint64 // calls that have their replies
+	closed   atomic.Bool   // set before current is closed for good
 	// lock has an element while current is being replaced. It is a channel because its holder
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
 	lock chan struct{}
 }
 
-func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
-	return &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
+func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) *link[T] {
+	return &link[T]{server: s, calls: calls, guards: guards, lock: make(chan struct{}, 1)}
 }
 
 // linkClasses is the number of links for actions of hits and operations.
@@ -53,9 +55,9 @@ const linkClasses = 11
 // out on these links, too.
 type links[T codec.Value] [linkClasses + 1]*link[T]
 
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T]) {
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) (ls links[T]) {
 	for i := range ls {
-		ls[i] = newLink(s, calls)
+		ls[i] = newLink(s, calls, guards)
 	}
 	return ls
 }
@@ -79,16 +81,23 @@ func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
 	if c := l.current.Load(); c != nil && c.Open() {
 		return c, nil
 	}
+	if l.closed.Load() {
+		return nil, window.ErrClosed
+	}
 	c, err := l.server.Dedicated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.current.Store(c)
+	if l.current.Store(c); l.closed.Load() { // close may not have seen c
+		c.Close(window.ErrClosed)
+		return nil, window.ErrClosed
+	}
 	return c, nil
 }
 
-// close ends the connection.
+// close ends the connection, and one that is being made.
 func (l *link[T]) close() {
+	l.closed.Store(true)
 	if c := l.current.Load(); c != nil {
 		c.Close(window.ErrClosed)
 	}
@@ -117,11 +126,11 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
 func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline, by time.Time) (sent bool, err error) {
-	cl.Stale = func() bool { return !time.Now().Before(deadline) }
-	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })
+	cl.Stale = func() bool { return !l.guards.Now().Before(deadline) }
+	stop := l.guards.afterFunc(by, func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)
 	if err == nil || ctx.Err() == nil {
-		timer.Stop() // otherwise the call may still be in flight
+		stop() // otherwise the call may still be in flight
 	}
 	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {
 		err = errAgain

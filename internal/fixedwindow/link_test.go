@@ -231,7 +231,7 @@ func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 		calls := &conn.CallPool[uint16]{}
 		p := newPool(t, calls, parking.Never, g.dial)
 		require.NoError(t, p.Connect(t.Context()))
-		l := newLink[uint16](hanging{p, hang}, calls)
+		l := newLink[uint16](hanging{p, hang}, calls, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var first sync.WaitGroup
@@ -438,10 +438,48 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 }
 
 func TestLinksAreThoseOfGuards(t *testing.T) {
-	ls := newLinks[uint16](nil, nil)
+	ls := newLinks[uint16](nil, nil, nil)
 	require.Same(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard*51/100))
 	require.NotSame(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard/2))
 	require.Same(t, ls.of(slot.MaxGuard/2), ls.of(slot.MaxGuard/3))
 	least := window.MinScale / 2
 	require.Same(t, ls[linkClasses-1], ls.of(least))
+}
+
+// late is a Server whose Dedicated returns a connection although its caller should not have it any more.
+type late struct {
+	Server[uint16]
+	asked, until chan struct{}
+	made         chan *conn.Conn[uint16]
+}
+
+// Dedicated implements Server.
+func (l *late) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
+	c, err := l.Server.Dedicated(ctx)
+	close(l.asked)
+	<-l.until
+	l.made <- c
+	return c, err
+}
+
+func TestNoConnectionIsMadeAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options[uint16](t, inMemory(t))
+		server := &late{o.Servers[0], make(chan struct{}), make(chan struct{}), make(chan *conn.Conn[uint16], 1)}
+		o.Servers[0] = server
+		b := New(o)
+		l := slotsOf(t, b, "k").link
+		failed := make(chan error)
+		go func() { // as a caller does that takes from a known window
+			_, err := l.connect(t.Context())
+			failed <- err
+		}()
+		<-server.asked
+		b.Close()
+		close(server.until)
+		require.ErrorIs(t, <-failed, window.ErrClosed)
+		require.False(t, (<-server.made).Open())
+		_, err := l.connect(t.Context())
+		require.ErrorIs(t, err, window.ErrClosed)
+	})
 }

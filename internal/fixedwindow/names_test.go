@@ -34,8 +34,8 @@ func hash(key string) string {
 //evidence:limits The names of records are those of docs/rate-limiting.md
 func TestRecordNamesAreAsDocumented(t *testing.T) {
 	long := strings.Repeat("k", maxPlainKey+1)
-	aligned := func(key string, scale time.Duration, bucket int64) string {
-		prefix, suffix := alignedName(scale, false, key)
+	name := func(sliding bool, key string, scale time.Duration, bucket int64) string {
+		prefix, suffix := alignedName(scale, sliding, key)
 		return fmt.Sprint(prefix, bucket, suffix)
 	}
 	require.Equal(t, [2]string{"wsA:1m0s:user:42", "wsB:1m0s:user:42"}, namesOf(t, "user:42", time.Minute, 2))
@@ -43,9 +43,11 @@ func TestRecordNamesAreAsDocumented(t *testing.T) {
 	require.Equal(t, [2]string{"whA:24h0m0s:#:\x00\xff", "whB:24h0m0s:#:\x00\xff"}, namesOf(t, "#:\x00\xff", 24*time.Hour, 1))
 	require.Equal(t, "wmA:1h0m0s:"+long[1:], namesOf(t, long[1:], time.Hour, 1)[slot.A])
 	require.Equal(t, "wmB#1h0m0s:"+hash(long), namesOf(t, long, time.Hour, 1)[slot.B])
-	require.Equal(t, "al:1m0s:31556736:user:42", aligned("user:42", time.Minute, 31556736))
-	require.Equal(t, "al:1.5s:-1:", aligned("", 1500*time.Millisecond, -1))
-	require.Equal(t, "ah:1h0m0s:7:"+hash(long), aligned(long, time.Hour, 7))
+	require.Equal(t, "al:1m0s:31556736:user:42", name(false, "user:42", time.Minute, 31556736))
+	require.Equal(t, "al:1.5s:-1:", name(false, "", 1500*time.Millisecond, -1))
+	require.Equal(t, "ah:1h0m0s:7:"+hash(long), name(false, long, time.Hour, 7))
+	require.Equal(t, "sl:1m0s:31556736:user:42", name(true, "user:42", time.Minute, 31556736))
+	require.Equal(t, "sh:1h0m0s:7:"+hash(long), name(true, long, time.Hour, 7))
 }
 
 func TestAllRequestsOfAnActionFitAPacket(t *testing.T) {

@@ -22,7 +22,7 @@ var _ sweep.Remover = (*Remover[uint16])(nil)
 
 // NewRemover returns a Remover. Close it after use.
 func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight int) *Remover[T] {
-	return &Remover[T]{link: newLink(s, calls), requests: max(1, min(cleanBatch, maxInFlight))}
+	return &Remover[T]{link: newLink(s, calls, nil), requests: max(1, min(cleanBatch, maxInFlight))}
 }
 
 // Remove implements [sweep.Remover].

@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"context"
 	"math/bits"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 // windows that have names of their own, since a refused hit is not counted in them: all hits are takes.
 //
 // Each call that counts also reads the record of the bucket before, in the same round trip, until that
-// is final: no client counts there any more, and nothing is given back. A hit that depends on a record
-// which was read earlier is refused at worst: its weight only falls.
+// is final: no client counts there any more. It can be reset, and takes of it can be given back. So it is
+// read once more before a hit is refused.
 
 // maxSettle bounds how long after the end of a bucket its count is taken for final.
 const maxSettle = 5 * time.Second
@@ -23,7 +24,7 @@ const maxSettle = 5 * time.Second
 // slide is what is known of a sliding window, beside the present bucket.
 type slide struct {
 	before uint64 // the count of the bucket before
-	final  bool   // before does not change any more, unless the window is set or reset
+	final  bool   // before does not grow any more, unless the window is set or reset
 	absent bool   // there is no record of the present bucket
 }
 
@@ -47,6 +48,17 @@ func (a *aligned[T]) slideOf(reply conn.Reply[T], bucket int64, sent time.Time) 
 	}
 	s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.scale/2, maxSettle)
 	return s
+}
+
+// readBefore reads the record of the bucket before that of s. If that fails, s is as it was.
+func (a *aligned[T]) readBefore(ctx context.Context, s *state) {
+	now := a.backend.now()
+	cl := a.call(s.bucket, conn.Interruptible)
+	a.addBefore(cl, s.bucket)
+	if _, err := a.backend.do(ctx, a.server, cl); err == nil {
+		s.slide = a.slideOf(cl.Replies[0], s.bucket, now)
+		a.backend.calls.Put(cl)
+	}
 }
 
 // estimate returns the count of a window: of a sliding window, rounded up.

@@ -387,9 +387,6 @@ func TestGiveBackToSlidingWindow(t *testing.T) {
 		require.Error(t, errOf(b.Hit(t.Context(), "k", scale, 10, 5)))
 		require.NoError(t, errOf(b.Hit(t.Context(), "k", scale, 10, 4)))
 		time.Sleep(scale)
-		given, _, err = b.GiveBack(t.Context(), "k", scale, w.ID, 4)
-		require.NoError(t, err)
-		require.False(t, given, "the bucket is over")
 		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
 		windows := make([]window.Window, 2)
 		granted, _, err = b.TakeAll(t.Context(), limits, windows)

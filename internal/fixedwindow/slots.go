@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -204,7 +203,7 @@ func (s *slots[T]) begin(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	case p.action.Kind == slot.Create:
 		out, w := s.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
 		if out == slot.Lost {
-			s.failed, s.failedAt = s.failed+1, time.Now()
+			s.failed, s.failedAt = s.failed+1, s.link.guards.Now()
 		}
 		return s.conclude(out, &w, &b, &at, p.conn)
 	default:
@@ -244,12 +243,12 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n ui
 	requests := s.Requests(buf[:0], a, n)
 	cl := s.call(conn.SingleRead)
 	s.add(cl, requests...)
-	from := time.Now()
+	from := s.link.guards.Now()
 	if sent, err = s.link.doBy(ctx, c, cl, s.Deadline(a), a.By); err != nil {
 		return outcome{}, sent, err
 	}
 	o = s.outcome(a, requests, cl.Replies)
-	o.sent, o.received = from, time.Now()
+	o.sent, o.received = from, s.link.guards.Now()
 	s.backend.calls.Put(cl)
 	if !o.received.Before(a.By) {
 		return outcome{}, true, errLate
@@ -278,7 +277,9 @@ func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Act
 			return err
 		case a.Kind == slot.Again:
 			f.first = a.Slot
-			err = sleepUntil(ctx, a.At)
+			var early time.Duration
+			early, err = s.link.guards.sleepUntil(ctx, a.At)
+			f.history, s.failedAt = f.history.Earlier(early), s.failedAt.Add(-early)
 		default:
 			err = s.step(ctx, &f, a)
 		}
@@ -301,9 +302,9 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 		}
 		cl := s.call(conn.Interruptible)
 		s.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
-		l := slot.Lookup{First: f.first, Sent: time.Now()}
+		l := slot.Lookup{First: f.first, Sent: s.link.guards.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
-			l.Received = time.Now()
+			l.Received = s.link.guards.Now()
 			l.Slots[f.first], l.Slots[f.first.Other()] = s.observe(cl.Replies[0]), s.observe(cl.Replies[1])
 			s.backend.calls.Put(cl)
 			f.history = s.Extend(f.history, l)
@@ -317,7 +318,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 
 // tooLate reports whether the replies to the last lookup came too late to act on it.
 func (s *slots[T]) tooLate(f *search[T]) bool {
-	return time.Since(f.history.Last.Sent) >= s.Guard/2
+	return s.link.guards.Now().Sub(f.history.Last.Sent) >= s.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
@@ -343,7 +344,7 @@ func (s *slots[T]) find(ctx context.Context) error {
 			return a, nil
 		case s.tooLate(f):
 			return s.repeat(f)
-		case a.Kind == slot.Create && time.Now().Before(s.createAt()):
+		case a.Kind == slot.Create && s.link.guards.Now().Before(s.createAt()):
 			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
 		}
 		if waited, err := s.janitor.parking.await(ctx); waited || err != nil {
@@ -401,7 +402,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
-	s.janitor.end(s, time.Now(), false)
+	s.janitor.end(s, s.link.guards.Now(), false)
 	if err != nil && f.conn.Open() && err != errAgain {
 		return err
 	}
@@ -472,12 +473,4 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 		}
 	}
 	return coalesce.Result{}, sent, overError(s.scale)
-}
-
-// sleepUntil waits until a time. It returns ctx's error if ctx ends first.
-func sleepUntil(ctx context.Context, at time.Time) error {
-	if d := time.Until(at); d > 0 {
-		return backoff.Sleep(ctx, d)
-	}
-	return ctx.Err()
 }

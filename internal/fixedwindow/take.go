@@ -3,7 +3,10 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
+	"math"
+	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -64,6 +67,9 @@ func (b *Backend[T]) read(ctx context.Context, key string, scale time.Duration, 
 // them together, and otherwise in turn. What can't be given back stays counted until the window
 // ends.
 func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (granted, sent bool, err error) {
+	if len(limits) == 0 {
+		return true, false, nil
+	}
 	if err := b.group.Check(ctx); err != nil {
 		return false, false, err
 	}
@@ -110,22 +116,40 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		if granted {
 			continue
 		}
-		for j := range takes[:i] {
-			b.undo(ctx, &takes[j])
-		}
+		b.undo(ctx, takes[:i])
 		return false, sent || err != nil && i > 0, err
 	}
 	return true, false, nil
 }
 
-// undo gives back what a take of a TakeAll has taken, even if ctx has ended.
-func (b *Backend[T]) undo(ctx context.Context, t *take[T]) {
-	if t.N == 0 {
-		return
-	}
-	given, _, err := b.GiveBack(context.WithoutCancel(ctx), t.Key, t.Scale, t.window.ID, t.N)
-	if given && err == nil {
-		t.window.Count -= min(t.window.Count, t.N)
+// undo gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
+// windows are then those before the takes, unless ctx has ended.
+func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
+	undone := make(chan []uint64, 1) // what was given back of each
+	own := slices.Clone(takes)       // the caller may be gone
+	b.group.Finish(ctx, func(ctx context.Context) {
+		given := make([]uint64, len(own))
+		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
+		for i := range own {
+			t := &own[i]
+			if t.N == 0 {
+				continue
+			}
+			all.Go(func() {
+				if ok, _, err := b.GiveBack(ctx, t.Key, t.Scale, t.window.ID, t.N); ok && err == nil {
+					given[i] = t.N
+				}
+			})
+		}
+		all.Wait()
+		undone <- given
+	})
+	select {
+	case given := <-undone:
+		for i, n := range given {
+			takes[i].window.Count -= min(takes[i].window.Count, n)
+		}
+	default:
 	}
 }
 
@@ -155,12 +179,16 @@ func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
 	for i, l := range limits {
 		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })
 		if k < 0 {
-			l.N = window.Total(limits, i)
 			takes = append(takes, take[T]{Limit: l, indexes: []int{i}, server: b.pick(l.Key)})
 			continue
 		}
-		takes[k].indexes = append(takes[k].indexes, i)
-		takes[k].Limit.Limit = min(takes[k].Limit.Limit, l.Limit)
+		t := &takes[k]
+		t.indexes = append(t.indexes, i)
+		t.Limit.Limit = min(t.Limit.Limit, l.Limit)
+		sum, overflow := bits.Add64(t.N, l.N, 0)
+		if t.N = sum; overflow > 0 { // it is beyond any limit
+			t.N, t.Limit.Limit = math.MaxUint64, 0
+		}
 	}
 	slices.SortFunc(takes, func(x, y take[T]) int {
 		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Scale, y.Scale), cmp.Compare(x.Key, y.Key))

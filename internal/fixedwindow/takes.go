@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"context"
-	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -32,7 +31,7 @@ func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 	if t.conn == nil {
 		return
 	}
-	if a, ok := s.ReturnHits(t.window, time.Now()); ok {
+	if a, ok := s.ReturnHits(t.window, s.link.guards.Now()); ok {
 		s.act(ctx, t.conn, a, n) // what fails stays counted until the window ends
 	}
 }
@@ -49,7 +48,7 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	if now, _ := s.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
 		return false, nil
 	}
-	a, ok := s.ReturnHits(w, time.Now())
+	a, ok := s.ReturnHits(w, s.link.guards.Now())
 	if !ok {
 		return false, nil
 	}

@@ -77,6 +77,9 @@ func (t timing) uses() time.Duration {
 // useEnd returns when the record of a bucket is not used any more, whatever the clocks of clients show.
 func (t timing) useEnd(bucket int64) time.Time { return t.end(bucket).Add((t.uses() - 1) * t.scale) }
 
+// countsUntil returns until when the hits of a bucket count, by the clock of a client.
+func (t timing) countsUntil(bucket int64) time.Time { return t.useEnd(bucket).Add(-t.scale) }
+
 // bucket returns the number of the bucket in which now lies.
 func (t timing) bucket(now time.Time) int64 {
 	ns := now.UnixNano()

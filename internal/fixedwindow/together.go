@@ -2,6 +2,8 @@ package fixedwindow
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -28,19 +30,17 @@ func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (done, g
 	case !hold(b, takes):
 		return false, false, false, nil
 	}
-	defer release(takes)
 	known, recent, fit := b.recallAll(takes)
 	if known && !fit && !recent {
 		if err := b.readTogether(ctx, takes); err != nil {
+			release(takes)
 			return true, false, false, err
 		}
 		known, _, fit = b.recallAll(takes)
 	}
-	switch {
-	case !known:
-		return false, false, false, nil
-	case !fit:
-		return true, false, false, nil
+	if !known || !fit {
+		release(takes)
+		return known, false, false, nil
 	}
 	return b.countTogether(ctx, takes)
 }
@@ -137,7 +137,8 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 	return nil
 }
 
-// countTogether makes the takes. It is not done if a window was over by then.
+// countTogether makes the takes, whose coalescers are held, and releases them. It is not done if a
+// window was over by then.
 func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
@@ -146,14 +147,35 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, 
 		if begun += len(part); !lost && fit && err == nil {
 			continue
 		}
-		for asked := takes[:begun]; len(asked) > 0; {
-			n := ofLink(asked)
-			b.giveBackTogether(context.WithoutCancel(ctx), asked[:n])
-			asked = asked[n:]
-		}
+		b.undoTogether(ctx, takes, begun)
 		return !lost || err != nil, false, sent || err != nil && begun > len(part), err
 	}
+	release(takes)
 	return true, true, false, nil
+}
+
+// undoTogether gives back what the first of the takes have taken, even if ctx ends, and then releases
+// all. The counts of their windows are then those before the takes, unless ctx has ended.
+func (b *Backend[T]) undoTogether(ctx context.Context, takes []take[T], begun int) {
+	undone := make(chan []take[T], 1)
+	own := slices.Clone(takes) // the caller may be gone
+	b.group.Finish(ctx, func(ctx context.Context) {
+		defer release(own)
+		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
+		for asked := own[:begun]; len(asked) > 0; {
+			n := ofLink(asked)
+			part := asked[:n]
+			all.Go(func() { b.giveBackTogether(ctx, part) })
+			asked = asked[n:]
+		}
+		all.Wait()
+		undone <- slices.Clone(own)
+	})
+	select {
+	case undone := <-undone:
+		copy(takes, undone)
+	default:
+	}
 }
 
 // countOn makes the takes of windows with one link. Lost says that a window was over by then, and
@@ -208,7 +230,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.ReturnHits(s.taken.window, time.Now())
+		a, ok := s.ReturnHits(s.taken.window, s.link.guards.Now())
 		if t.counted = ok; !ok {
 			continue
 		}

@@ -49,10 +49,9 @@ type Turn struct {
 // Answer is the result of a take.
 type Answer struct {
 	Granted bool
-	Count   uint64 // of the window; with N if granted
-	// Left is the time until the window ends. With a rolling algorithm that has not granted, it is the
-	// time until it would.
-	Left time.Duration
+	Count   uint64        // of the window; with N if granted
+	Left    time.Duration // until the window ends; with a rolling algorithm, if not Granted, until it would be
+	Early   time.Duration // how much sooner that may be
 }
 
 // Queues are the queues of all counts. A queue exists while callers wait.

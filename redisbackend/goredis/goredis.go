@@ -62,7 +62,7 @@ func WithMaxLog(n uint64) Option { return rediswindow.WithMaxLog(n) }
 // WithoutCoalescing gives each hit a request of its own, see [rediswindow.WithoutCoalescing].
 func WithoutCoalescing() Option { return rediswindow.WithoutCoalescing() }
 
-// WithMaxQueued sets how many hits can be queued, see [rediswindow.WithMaxQueued]. It panics if n is less than 1.
+// WithMaxQueued sets how many calls can be queued, see [rediswindow.WithMaxQueued]. It panics if n is less than 1.
 func WithMaxQueued(n int) Option { return rediswindow.WithMaxQueued(n) }
 
 // WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It

@@ -28,9 +28,13 @@ func (silent) Printf(context.Context, string, ...any) {}
 // patience is how long clients wait for a response: a busy machine may stop a server for seconds.
 const patience = time.Minute
 
-// conformance runs the suite. Each test has a prefix of its own.
-func conformance(t *testing.T, client redis.UniversalClient) {
-	t.Cleanup(func() { client.Close() })
+// conformance runs the suite with two clients of one store. Each test has a prefix of its own.
+func conformance(t *testing.T, connect func() redis.UniversalClient) {
+	client, second := connect(), connect()
+	t.Cleanup(func() {
+		client.Close()
+		second.Close()
+	})
 	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
 		subject := backendtest.Subject{Algorithm: a, MaxCount: 1<<53 - 1, MayLose: a == window.TokenBucket, RoundsTokens: true}
 		if a == window.SlidingLog {
@@ -44,7 +48,8 @@ func conformance(t *testing.T, client redis.UniversalClient) {
 				s := subject
 				clock := backendtest.NewClock()
 				s.Clock = clock
-				s.Backend = goredis.New(client, goredis.WithPrefix(t.Name()+":"), goredis.WithClock(clock.Now), goredis.WithAlgorithm(a))
+				opts := []goredis.Option{goredis.WithPrefix(t.Name() + ":"), goredis.WithClock(clock.Now), goredis.WithAlgorithm(a)}
+				s.Backend, s.Second = goredis.New(client, opts...), goredis.New(second, opts...)
 				return s
 			})
 		})
@@ -53,21 +58,28 @@ func conformance(t *testing.T, client redis.UniversalClient) {
 
 //evidence:redis The conformance suite passes with go-redis, on a single server
 func TestBackendOnAServerConforms(t *testing.T) {
-	conformance(t, redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ReadTimeout: patience}))
+	s := redistest.Start(t)
+	conformance(t, func() redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: patience})
+	})
 }
 
 //evidence:redis The conformance suite passes with go-redis, behind Sentinel
 func TestBackendBehindSentinelConforms(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
-	conformance(t, redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: redistest.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ReadTimeout: patience,
-	}))
+	conformance(t, func() redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: redistest.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ReadTimeout: patience,
+		})
+	})
 }
 
 //evidence:redis The conformance suite passes with go-redis, on a cluster of six nodes
 func TestBackendOnAClusterConforms(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
-	conformance(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: patience}))
+	conformance(t, func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: patience})
+	})
 }
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.

@@ -16,27 +16,45 @@
 -- those it takes, both as two numbers.
 local width, second, epochs, format = 6, 4294967296, 65536, '<ddHddd'
 
+-- begin begins an epoch.
+local function begin(s) s.epoch, s.start, s.back = (s.epoch + 1) % epochs, s.time, 0 end
+
+-- reach returns how far in the future the time is that a bucket never reaches. As T is rounded up, all
+-- tokens of a limit can take longer than a scale: less than two, or, if T is the shortest time, less
+-- than 2^22 µs.
+local function reach(s)
+  if s.T == '' then return s.scale end
+  return s.T == '0 1' and 4194304 or 2 * s.scale
+end
+
 local function load(key, field, time)
-  local s = {key = key, field = field, time = time}
+  local s = {key = key, field = field, time = time, scale = tonumber(field)}
   local value = redis.call('HGET', key, field)
-  if value then
-    s.full, s.part, s.epoch, s.live, s.start, s.back = struct.unpack(format, value)
-    s.T = string.sub(value, 43)
-  else
+  if not value then
     s.full, s.part, s.epoch, s.live, s.start, s.back, s.T = time, 0, time % epochs, -longest, time, 0, ''
+    return s
+  end
+  s.full, s.part, s.epoch, s.live, s.start, s.back = struct.unpack(format, value)
+  s.T = string.sub(value, 43)
+  if s.full - time >= reach(s) then
+    s.full, s.part, s.live = time, 0, -longest
+    begin(s)
+  elseif s.T == '' and s.full + s.scale <= time then
+    s.part = 0
   end
   return s
 end
 
-local function save(s, grace)
-  local keep = s.full > s.live
-  if keep then s.live = s.full + s.field end
+local function save(s)
+  local needed = s.full
+  if s.T == '' then needed = needed + s.scale end
+  local keep = needed > s.live
+  if keep then s.live = needed + s.scale end
   redis.call('HSET', s.key, s.field, struct.pack(format, s.full, s.part, s.epoch, s.live, s.start, s.back) .. s.T)
-  if keep then extend(s.key, s.live - s.time, grace) end
+  return keep
 end
 
--- begin begins an epoch.
-local function begin(s) s.epoch, s.start, s.back = (s.epoch + 1) % epochs, s.time, 0 end
+local function remove(s) redis.call('HDEL', s.key, s.field) end
 
 -- refill removes what is over: a bucket is never more than full.
 local function refill(s)
@@ -46,11 +64,11 @@ local function refill(s)
   end
 end
 
--- spend takes tokens of a time.
+-- spend takes tokens of a time, as many as the bucket can owe.
 local function spend(s, whole, part)
   part = s.part + part
   if part >= second then whole, part = whole + 1, part - second end
-  s.full, s.part = math.min(s.full + whole, s.time + longest), part
+  s.full, s.part = math.min(s.full + whole, s.time + reach(s) - 1), part
 end
 
 -- cost returns the time of n tokens. It is exact up to 2^21 of them, and otherwise rounded up.
@@ -65,7 +83,8 @@ end
 -- know sets T to that of a take or a peek.
 local function know(s, T)
   if s.T == '' then
-    local n = s.full + s.field > s.time and s.part or 0
+    local n = s.part
+    if n == 0 then s.full = s.time end
     s.T, s.part, s.new = T, 0, n > 0
     spend(s, cost(n, T))
   elseif s.T ~= T then
@@ -92,8 +111,7 @@ local function count(s, n)
     refill(s)
     return spend(s, cost(n, s.T))
   end
-  local before = s.full + s.field > s.time and s.part or 0
-  s.full, s.part = s.time, math.min(before + n, most)
+  s.full, s.part = s.time, math.min(s.part + n, most)
 end
 
 local function clear(s)
@@ -102,7 +120,7 @@ local function clear(s)
 end
 
 local function active(s)
-  if s.T == '' then return s.part > 0 and s.full + s.field > s.time end
+  if s.T == '' then return s.part > 0 end
   return s.full > s.time or s.full == s.time and s.part > 0
 end
 

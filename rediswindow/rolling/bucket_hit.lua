@@ -13,19 +13,23 @@ local value = call('HGET', key, field)
 if value then
   full, part, epoch, live, start, back = struct.unpack('<ddHddd', value)
   local old = string.sub(value, 43)
-  if old == '' and part > 0 then return {2} end -- take.lua has to convert the hits
+  -- take.lua has to convert the hits of Inc, and to find out whether the clock was set back.
+  if old == '' or full >= time + 2 * field then return {2} end
   if full < time then full, part, old = time, 0 end
   if old ~= T then epoch, start, back = (epoch + 1) % 65536, time, 0 end
 end
 local latest = time + ARGV[5]
-if full > latest or full == latest and part > tonumber(ARGV[6]) then return {0, time, full, part, epoch, back} end
+if full > latest or full == latest and part > tonumber(ARGV[6]) then return {0, time, 0, full, part, epoch, back} end
 full, part = full + ARGV[7], part + ARGV[8]
 if part >= second then full, part = full + 1, part - second end
 local extend = full > live
-if extend then live = full + field end
+if extend then
+  if call('HLEN', key) >= 16 then return {2} end -- take.lua removes scales that are over
+  live = full + field
+end
 call('HSET', key, field, struct.pack('<ddHddd', full, part, epoch, live, start, back) .. T)
 if extend then
   local left = math.ceil((live - time) / 1000) + ARGV[2]
   if call('PTTL', key) < left then call('PEXPIRE', key, string.format('%.0f', left)) end
 end
-return {1, time, full, part, epoch, back}
+return {1, time, 1, full, part, epoch, back}

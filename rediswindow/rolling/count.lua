@@ -4,7 +4,7 @@
 local s = load(KEYS[1], ARGV[1], now(ARGV[2]))
 if ARGV[5] == '1' then clear(s) end
 count(s, tonumber(ARGV[4]), tonumber(ARGV[6]))
-save(s, ARGV[3])
+store(s, ARGV[3])
 local result = {s.time}
 describe(s, result)
 return result

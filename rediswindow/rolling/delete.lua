@@ -6,11 +6,13 @@ local time, deleted = now(ARGV[1]), 0
 local fields, first = ARGV, 3
 if #ARGV < 3 then fields, first = redis.call('HKEYS', KEYS[1]), 1 end
 for i = first, #fields do
-  local s = load(KEYS[1], fields[i], time)
-  if active(s) then
-    deleted = deleted + 1
-    clear(s)
-    save(s, ARGV[2])
+  if tonumber(fields[i]) then -- and not a part of a log
+    local s = load(KEYS[1], fields[i], time)
+    if active(s) then
+      deleted = deleted + 1
+      clear(s)
+      store(s, ARGV[2])
+    end
   end
 end
 return {deleted}

@@ -5,6 +5,6 @@ local n = tonumber(ARGV[6])
 if not active(s) or s.epoch ~= tonumber(ARGV[4]) then return {0} end
 if n > 0 then
   if not giveback(s, tonumber(ARGV[5]), n) then return {0} end
-  save(s, ARGV[3])
+  store(s, ARGV[3])
 end
 return {1}

@@ -1,16 +1,36 @@
--- Sliding logs. The hits of a scale are a list, whose name is that of the hash, a colon and the scale:
--- for each hit, its time in microseconds, in ascending order. The field of the hash with the name of the
--- scale has two doubles: a number that changes when all hits are forgotten, and until when the list and
--- the hash live at least. The arguments of a take are scale, limit and n.
-local width, epochs = 3, 65536
+-- Sliding logs. The hash has the time of each hit, in ascending order, in blocks of up to 31 doubles.
+-- The name of a block is the scale, a colon and its number: the hit at a position is in the block
+-- position / 31. The field with the name of the scale has five doubles:
+--
+--   epoch   a number that changes when all hits are forgotten
+--   live    until when the hash lives at least
+--   first   the position of the first hit
+--   past    the position after that of the last
+--   latest  the time of the last
+--
+-- Times are in microseconds. The arguments of a take are scale, limit and n.
+local width, epochs, length, format = 3, 65536, 31, '<ddddd'
 
--- over returns how many hits of a list are over. It doubles its steps, because most of the time there
--- are few.
-local function over(list, length, latest)
-  local low, high, step = 0, length, 1 -- hits before low are over, and those from high on are not
+local function name(s, number) return s.field .. ':' .. string.format('%.0f', number) end
+
+-- block returns the times of a block.
+local function block(s, number)
+  if not s.blocks[number] then s.blocks[number] = redis.call('HGET', s.key, name(s, number)) end
+  return s.blocks[number]
+end
+
+-- nth returns the time of the hit at a position.
+local function nth(s, position)
+  return (struct.unpack('<d', block(s, math.floor(position / length)), position % length * 8 + 1))
+end
+
+-- upTo returns how many hits have this time or an earlier one. It doubles its steps, because most of the time
+-- there are few.
+local function upTo(s, latest)
+  local low, high, step = 0, s.past - s.first, 1 -- hits before low have, and those from high on have not
   while low < high do
     local at = math.min(low + step, high) - 1
-    if tonumber(redis.call('LINDEX', list, at)) <= latest then
+    if nth(s, s.first + at) <= latest then
       low, step = at + 1, step * 2
     else
       high, step = at, math.max(math.floor((at - low) / 2), 1)
@@ -20,68 +40,99 @@ local function over(list, length, latest)
 end
 
 local function load(key, field, time)
-  local s = {key = key, field = field, time = time, scale = tonumber(field), list = key .. ':' .. field}
+  local s = {key = key, field = field, time = time, scale = tonumber(field), blocks = {}}
   local value = redis.call('HGET', key, field)
   if value then
-    s.epoch, s.live = struct.unpack('<dd', value)
+    s.epoch, s.live, s.first, s.past, s.latest = struct.unpack(format, value)
   else
-    s.epoch, s.live = time % epochs, -longest
+    s.epoch, s.live, s.first, s.past, s.latest = time % epochs, -longest, 0, 0, time
   end
-  s.length = redis.call('LLEN', s.list)
-  s.over = over(s.list, s.length, time - s.scale)
-  s.hits = s.length - s.over
+  s.low, s.high = math.floor(s.first / length), math.floor((s.past - 1) / length) -- the blocks in the hash
+  if s.past > s.first and s.latest - time >= s.scale then
+    s.first, s.epoch, s.live = s.past, (s.epoch + 1) % epochs, -longest
+  end
+  s.first = s.first + upTo(s, time - s.scale)
+  if s.first == s.past then s.first, s.past = 0, 0 end
   return s
 end
 
-local function save(s, grace)
+-- drop removes the blocks that have no hits any more.
+local function drop(s)
+  local low, high, gone = math.floor(s.first / length), math.floor((s.past - 1) / length), {}
+  if s.first == s.past then low, high = s.high + 1, s.high end
+  for i = s.low, math.min(low - 1, s.high) do gone[#gone + 1] = name(s, i) end
+  for i = math.max(high + 1, s.low), s.high do gone[#gone + 1] = name(s, i) end
+  for i = 1, #gone, 4096 do redis.call('HDEL', s.key, unpack(gone, i, math.min(i + 4095, #gone))) end
+end
+
+local function save(s)
   local keep = s.time + s.scale > s.live
   if keep then s.live = s.time + 2 * s.scale end
-  redis.call('HSET', s.key, s.field, struct.pack('<dd', s.epoch, s.live))
-  if keep then extend(s.key, s.live - s.time, grace) end
-  if keep or s.length == 0 then extend(s.list, s.live - s.time, grace) end
+  redis.call('HSET', s.key, s.field, struct.pack(format, s.epoch, s.live, s.first, s.past, s.latest))
+  drop(s)
+  return keep
+end
+
+local function clear(s) s.first, s.past, s.epoch = 0, 0, (s.epoch + 1) % epochs end
+
+local function remove(s)
+  clear(s)
+  drop(s)
+  redis.call('HDEL', s.key, s.field)
 end
 
 local function fits(s, at)
   local limit, n = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local surplus = s.hits + n - limit
-  if surplus > 0 and n <= limit then s.first = s.over + surplus - 1 end -- the hit that has to be over
+  local surplus = s.past - s.first + n - limit
+  if surplus > 0 and n <= limit then s.last = s.first + surplus - 1 end -- the hit that has to be over
   return surplus <= 0
 end
 
--- count counts n hits, but no more than the bound.
-local function count(s, n, bound)
-  n = math.min(n, bound - s.hits)
-  s.hits = s.hits + n
-  local text = string.format('%.0f', s.time)
-  while n > 0 do
-    local some = {}
-    for i = 1, math.min(n, 4096) do some[i] = text end
-    redis.call('RPUSH', s.list, unpack(some))
-    n = n - #some
+-- append appends times in binary form.
+local function append(s, times)
+  local at = 1
+  while at <= #times do
+    local used = s.past % length
+    local number, some = (s.past - used) / length, string.sub(times, at, at + (length - used) * 8 - 1)
+    at, s.past = at + #some, s.past + #some / 8
+    if used > 0 then some = string.sub(block(s, number), 1, used * 8) .. some end
+    redis.call('HSET', s.key, name(s, number), some)
+    s.blocks[number] = some
   end
-  if s.over > 0 then redis.call('LTRIM', s.list, s.over, -1) end
+end
+
+-- count counts n hits, but no more than the bound. If the clock was set back, their time is that of the
+-- last one.
+local function count(s, n, bound)
+  n = math.min(n, bound - (s.past - s.first))
+  if n <= 0 then return end
+  s.latest = s.past > s.first and math.max(s.latest, s.time) or s.time
+  append(s, string.rep(struct.pack('<d', s.latest), n))
 end
 
 local function take(s, at)
   local n = tonumber(ARGV[at + 2])
-  if n > 0 then count(s, n, tonumber(ARGV[at + 1])) end
+  count(s, n, tonumber(ARGV[at + 1]))
   return n > 0
 end
 
-local function clear(s)
-  redis.call('DEL', s.list)
-  s.length, s.over, s.hits, s.epoch = 0, 0, 0, (s.epoch + 1) % epochs
-end
-
-local function active(s) return s.hits > 0 end
+local function active(s) return s.past > s.first end
 
 -- giveback gives back hits of a time, which is given modulo 2^46.
 local function giveback(s, place, n)
-  local at = s.time - (s.time - place) % 70368744177664
+  local at = s.latest - (s.latest - place) % 70368744177664
   if at <= s.time - s.scale then return false end
-  local text = string.format('%.0f', at)
-  local removed = redis.call('LREM', s.list, string.format('%.0f', n), text)
-  s.hits = s.hits - removed
+  local high = upTo(s, at)
+  local removed = math.min(n, high - upTo(s, at - 1))
+  local later = {}
+  high = s.first + high
+  for i = math.floor(high / length), math.floor((s.past - 1) / length) do
+    local from, to = math.max(high - i * length, 0), math.min(s.past - i * length, length)
+    later[#later + 1] = string.sub(block(s, i), from * 8 + 1, to * 8)
+  end
+  s.past = high - removed
+  append(s, table.concat(later))
+  if s.past > s.first then s.latest = nth(s, s.past - 1) end
   return removed > 0
 end
 
@@ -89,7 +140,6 @@ end
 -- take fits, or the present time.
 local function describe(s, result)
   local n = #result
-  result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.hits, s.time, s.time, s.epoch
-  if s.hits > 0 then result[n + 2] = tonumber(redis.call('LINDEX', s.list, -1)) end
-  if s.first then result[n + 3] = tonumber(redis.call('LINDEX', s.list, s.first)) end
+  result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.past - s.first, s.latest, s.time, s.epoch
+  if s.last then result[n + 3] = nth(s, s.last) end
 end

@@ -3,7 +3,8 @@
 --
 --   width                       the number of arguments of a take
 --   load(key, field, time)      returns what is stored of a scale, a table
---   save(s, grace)              stores it, for as long as it is needed and grace milliseconds
+--   save(s)                     stores it, and reports whether the hash must live until s.live
+--   remove(s)                   removes what is stored
 --   fits(s, at)                 reports whether the take with the arguments from at on fits
 --   take(s, at)                 makes that take, and reports whether that changes what is stored
 --   count(s, n, bound)          counts n hits, whether they fit or not, but no more than the bound
@@ -11,12 +12,11 @@
 --   active(s)                   reports whether there are hits
 --   giveback(s, place, n)       gives n hits back, and returns false if it can't
 --   describe(s, result, taken)  appends what Go needs to know, after a take or otherwise
+--
+-- From s.live on, nothing that is stored of a scale matters.
+--
+-- If the clock was set back, what is a scale or more in the future is over, as it is in memory.
+-- Otherwise a key would be denied until the clock gets there.
 
 -- The largest count, and the longest time in microseconds. Doubles are exact up to their sum.
 local most, longest = 9007199254740992, 4503599627370496
-
--- extend has a key live for a time, and for grace milliseconds more.
-local function extend(key, left, grace)
-  left = math.ceil(left / 1000) + grace
-  if redis.call('PTTL', key) < left then redis.call('PEXPIRE', key, string.format('%.0f', left)) end
-end

@@ -9,36 +9,55 @@ local function load(key, field, time)
   local s = {key = key, field = field, time = time, scale = scale, start = time - time % scale}
   local value = redis.call('HGET', key, field)
   if not value then
-    s.hits, s.before, s.epoch, s.new = 0, 0, time % epochs, true
+    s.hits, s.before, s.epoch, s.live = 0, 0, time % epochs, -longest
     return s
   end
   local start
   start, s.hits, s.before, s.epoch = struct.unpack('<dddd', value)
-  if s.start <= start then
+  s.live = start + 2 * scale
+  if start - time >= scale then
+    s.hits, s.before, s.epoch, s.live = 0, 0, (s.epoch + 1) % epochs, -longest
+  elseif s.start <= start then
     s.start = start
   else
-    s.before, s.hits, s.new = s.start == start + scale and s.hits or 0, 0, true
+    s.before, s.hits = s.start == start + scale and s.hits or 0, 0
   end
   return s
 end
 
-local function save(s, grace)
+local function save(s)
   redis.call('HSET', s.key, s.field, struct.pack('<dddd', s.start, s.hits, s.before, s.epoch))
-  if s.new then extend(s.key, s.start + 2 * s.scale - s.time, grace) end
+  local live = s.live
+  s.live = s.start + 2 * s.scale
+  return s.live > live
 end
 
--- weight returns how many hits of the aligned window before count now, rounded up.
-local function weight(s)
-  local left = s.start + s.scale - s.time
-  if left >= s.scale then return s.before end
-  local product = s.before * left
-  if product >= most then return math.min(s.before, math.ceil(product / s.scale * (1 + 2 ^ -50))) end
-  local rest = math.fmod(product, s.scale)
-  if rest > 0 then product = product - rest + s.scale end
-  return product / s.scale
+local function remove(s) redis.call('HDEL', s.key, s.field) end
+
+-- product returns a product of up to 2^53 and up to 2^52, exactly: how many times 2^52, and the rest.
+local function product(a, b)
+  local half = 67108864 -- 2^26
+  local a0, b0 = a % half, b % half
+  local a1, b1 = (a - a0) / half, (b - b0) / half
+  local low, x, y = a0 * b0, a1 * b0, a0 * b1
+  local middle = x % half + y % half + math.floor(low / half)
+  local high = a1 * b1 + math.floor(x / half) + math.floor(y / half) + math.floor(middle / half)
+  return high, middle % half * half + low % half
 end
 
-local function fits(s, at) return s.hits + weight(s) + ARGV[at + 2] <= tonumber(ARGV[at + 1]) end
+-- fits compares the hits of the aligned window before, weighted by the part of it that still counts,
+-- with the room for them, both times the scale. If the products are different as doubles, they differ
+-- in the same way exactly.
+local function fits(s, at)
+  local room = ARGV[at + 1] - s.hits - ARGV[at + 2]
+  if room < 0 then return false end
+  local left = math.min(s.start + s.scale - s.time, s.scale)
+  local hits, bound = s.before * left, room * s.scale
+  if hits ~= bound or hits < most then return hits <= bound end
+  local high, low = product(s.before, left)
+  local boundHigh, boundLow = product(room, s.scale)
+  return high < boundHigh or high == boundHigh and low <= boundLow
+end
 
 local function count(s, n) s.hits = math.min(s.hits + n, most) end
 

@@ -45,9 +45,41 @@ func TestServerBackendWithOptionsConforms(t *testing.T) {
 	}
 }
 
-// serverBackend returns a backend on a mock server, in a bubble.
+// TestTwoClientsOfAServerConform has a second client of the same server. Neither remembers denials, so
+// that each finds at once what the other one has left.
+//
+//evidence:limits Random calls of two clients of a server, one after the other and at once, agree with a model, with every value size and algorithm
+func TestTwoClientsOfAServerConform(t *testing.T) {
+	t.Run("uint8", testTwoClients[uint8])
+	t.Run("uint16", testTwoClients[uint16])
+	t.Run("uint32", testTwoClients[uint32])
+	t.Run("uint64", testTwoClients[uint64])
+}
+
+func testTwoClients[T codec.Value](t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
+				srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+				s := serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1))
+				s.Second = serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1)).Backend
+				s.MayLose = algorithm != window.Aligned || codec.Size[T]() == 1
+				if algorithm == window.PerKey { // the second client learns the end from a TTL, whose unit depends on the scale
+					s.Exact = map[int]time.Duration{1: time.Minute, 2: time.Second}[codec.Size[T]()]
+				}
+				return s
+			})
+		})
+	}
+}
+
+// serverBackend returns a backend on a mock server of its own, in a bubble.
 func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
-	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+	return serverSubject[T](t, testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), algorithm, opts...)
+}
+
+// serverSubject returns a backend on a mock server, in a bubble.
+func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
 		Backend: client.Backend(append(opts, throttr.WithAlgorithm(algorithm))...), Clock: backendtest.BubbleClock{},

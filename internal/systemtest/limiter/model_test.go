@@ -120,7 +120,7 @@ func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 				continue
 			}
 			require.NoError(t, err, what)
-			want := throttr.Result{Allowed: w.count <= limit, Count: w.count, Limit: limit, ResetAt: w.end}
+			want := throttr.Result{Allowed: w.count <= limit, Count: w.count, Limit: limit, ResetAfter: time.Until(w.end), ResetAt: w.end}
 			if want.Allowed {
 				want.Remaining = limit - w.count
 			} else {

@@ -1,0 +1,192 @@
+package throttr_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/window"
+)
+
+// verdict is a backend that grants or refuses everything, with a window that may not agree.
+type verdict struct {
+	throttr.Backend // nil: nothing else is called
+	granted         bool
+	window          window.Window
+	algorithm       window.Algorithm
+}
+
+func (v verdict) Algorithm() window.Algorithm { return v.algorithm }
+
+func (v verdict) Hit(context.Context, string, time.Duration, uint64, uint64) (window.Window, error) {
+	return v.window, nil
+}
+
+func (v verdict) Take(context.Context, string, time.Duration, uint64, uint64) (window.Window, bool, error) {
+	return v.window, v.granted, nil
+}
+
+func (v verdict) TakeAll(_ context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
+	for i := range limits {
+		windows[i] = v.window
+	}
+	return v.granted, nil
+}
+
+func (v verdict) GiveBack(context.Context, string, time.Duration, int64, uint64) (bool, error) {
+	return true, nil
+}
+
+// verdicts are backends with all combinations of what they decide and what their windows say. Limits are 10.
+func verdicts() (all []verdict) {
+	for _, algorithm := range []window.Algorithm{window.PerKey, window.Sliding} {
+		for _, granted := range []bool{false, true} {
+			for _, refused := range []bool{false, true} {
+				for _, count := range []uint64{0, 1, 9, 10, 11, 1 << 60} {
+					for _, wait := range []time.Duration{0, time.Second} {
+						w := window.Window{Count: count, Refused: refused, RetryAfter: wait, ID: 1}
+						if count > 0 {
+							w.Left, w.ExpiresAt = time.Minute, time.Now().Add(time.Minute)
+						}
+						all = append(all, verdict{granted: granted, window: w, algorithm: algorithm})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("%v, granted %v, refused %v, count %d, retry after %v",
+		v.algorithm, v.granted, v.window.Refused, v.window.Count, v.window.RetryAfter)
+}
+
+// A take is allowed if and only if the backend has granted it, whatever its window says.
+func TestWhatABackendGrantsIsWhatIsAllowed(t *testing.T) {
+	for _, v := range verdicts() {
+		for name, limiter := range map[string]*throttr.RateLimit{
+			"backend":  throttr.NewRateLimit(v),
+			"fallback": throttr.NewRateLimit(broken{down{}}, throttr.WithFallback(v)),
+		} {
+			t.Run(fmt.Sprint(name, ": ", v), func(t *testing.T) { testVerdict(t, limiter, v.granted) })
+		}
+		if v.algorithm == window.PerKey {
+			leases := lease.New(v, time.Hour)
+			t.Cleanup(func() { require.NoError(t, leases.Close()) })
+			limiter := throttr.NewRateLimit(leases)
+			t.Run(fmt.Sprint("leases: ", v), func(t *testing.T) {
+				testVerdict(t, limiter, v.granted)
+				for range 20 { // the key becomes hot
+					res, err := limiter.Hit(t.Context(), "other", time.Minute, 10)
+					require.NoError(t, err)
+					require.Equal(t, v.granted, res.Allowed)
+				}
+			})
+		}
+	}
+}
+
+// broken is a backend whose takes fail, too.
+type broken struct{ down }
+
+func (broken) Take(context.Context, string, time.Duration, uint64, uint64) (w window.Window, ok bool, err error) {
+	return w, false, throttr.ErrConnLost
+}
+
+func (broken) TakeAll(context.Context, []window.Limit, []window.Window) (bool, error) {
+	return false, throttr.ErrConnLost
+}
+
+func (broken) GiveBack(context.Context, string, time.Duration, int64, uint64) (bool, error) {
+	return false, throttr.ErrConnLost
+}
+
+func testVerdict(t *testing.T, limiter *throttr.RateLimit, granted bool) {
+	k := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 1}
+	other := k
+	other.Key = "l"
+	res, err := limiter.Take(t.Context(), k.Key, k.Scale, k.Limit, k.N)
+	require.NoError(t, err)
+	require.Equal(t, granted, res.Allowed)
+	for _, limits := range [][]throttr.Limit{{k}, {k, k}, {k, other}} {
+		ok, results, err := limiter.TakeAll(t.Context(), limits...)
+		require.NoError(t, err)
+		requireVerdict(t, granted, ok, results)
+		rv, err := limiter.Reserve(t.Context(), limits...)
+		require.NoError(t, err)
+		requireVerdict(t, granted, rv.OK(), rv.Results())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
+	defer cancel()
+	if granted {
+		ctx = t.Context()
+	}
+	res, err = limiter.Wait(ctx, k.Key, k.Scale, k.Limit, k.N)
+	require.Equal(t, granted, err == nil && res.Allowed, err)
+}
+
+// requireVerdict fails a test if takes that were granted are denied, or the other way round.
+func requireVerdict(t *testing.T, granted, ok bool, results []throttr.Result) {
+	t.Helper()
+	require.Equal(t, granted, ok)
+	allowed := 0
+	for _, res := range results {
+		if res.Allowed {
+			allowed++
+			require.Zero(t, res.RetryAfter)
+		}
+	}
+	if granted {
+		require.Len(t, results, allowed)
+	} else {
+		require.Less(t, allowed, len(results))
+	}
+}
+
+// What a backend refuses is denied. A hit that it has not refused is allowed if the algorithm has decided
+// on it, and otherwise if the count is within the limit.
+func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
+	for _, v := range verdicts() {
+		allowed := !v.window.Refused && (v.algorithm.Rolling() || v.window.Count <= 10)
+		var event throttr.Event
+		observer := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { event = e }))
+		for name, limiter := range map[string]*throttr.RateLimit{
+			"backend":  throttr.NewRateLimit(v),
+			"observer": throttr.NewRateLimit(v, observer),
+			"fallback": throttr.NewRateLimit(down{}, throttr.WithFallback(v)),
+		} {
+			for _, n := range []uint64{0, 1, 10, 11} {
+				res, err := limiter.HitN(t.Context(), "k", time.Minute, 10, n)
+				require.NoError(t, err)
+				require.Equal(t, allowed, res.Allowed, "%s: %v", name, v)
+				require.Equal(t, !allowed && v.window.Left+v.window.RetryAfter > 0, res.RetryAfter > 0, "%s: %v", name, v)
+			}
+		}
+		require.Equal(t, allowed, event.Kind == throttr.EventAllowed, "%v", v)
+	}
+}
+
+// A hit of 0 is not a take, so its count decides, also if it goes through leases.
+func TestAHitOf0IsDeniedOverTheLimitWithLeases(t *testing.T) {
+	b, _ := newMemory(t)
+	_, err := b.Inc(t.Context(), "k", time.Minute, 6)
+	require.NoError(t, err)
+	leases := lease.New(b, time.Hour)
+	t.Cleanup(func() { require.NoError(t, leases.Close()) })
+	observer := throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))
+	for _, limiter := range []*throttr.RateLimit{throttr.NewRateLimit(b), throttr.NewRateLimit(leases), throttr.NewRateLimit(leases, observer)} {
+		res, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 0)
+		require.NoError(t, err)
+		require.False(t, res.Allowed)
+		require.Positive(t, res.RetryAfter)
+		res, err = limiter.HitN(t.Context(), "k", time.Minute, 6, 0)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+	}
+}

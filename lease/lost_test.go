@@ -1,0 +1,265 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/window"
+)
+
+// far is a backend whose answers tell what was true when it answered, as those of servers do, and take
+// some time then. Takes can be held back.
+type far struct {
+	lease.Store
+	answer time.Duration
+	held   chan struct{} // if it is not nil, takes are answered when it is closed
+	asked  func(limit, n uint64, w window.Window, granted bool)
+}
+
+func (f *far) Precision(time.Duration) time.Duration { return 0 }
+
+func (f *far) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
+	w, ok, err := f.Store.Take(context.WithoutCancel(ctx), key, scale, limit, n)
+	if f.asked != nil {
+		f.asked(limit, n, w, ok)
+	}
+	if f.held != nil {
+		<-f.held
+	}
+	time.Sleep(f.answer)
+	return w, ok, err
+}
+
+func count(t *testing.T, store lease.Store, key string) uint64 {
+	t.Helper()
+	w, err := store.Get(t.Context(), key, time.Hour)
+	require.NoError(t, err)
+	return w.Count
+}
+
+// A process has many blocks while a key is hit all the time, and some of them get too old while the next
+// one is there already. What was not used of any of them is given back.
+func TestOldBlocksLoseNothing(t *testing.T) {
+	for pause := range 30 { // of the hits, in 10 µs
+		run(t, func(t *testing.T, store lease.Store) {
+			b := lease.New(store, age)
+			defer b.Close()
+			granted := uint64(0)
+			for range 100 { // blocks get large
+				for range 100 {
+					require.True(t, hit(t, b, time.Hour, 1<<30, 1))
+					granted++
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+			for range 5000 { // and then old
+				require.True(t, hit(t, b, time.Hour, 1<<30, 1))
+				granted++
+				time.Sleep(time.Duration(pause) * 10 * time.Microsecond)
+			}
+			s := b.Stats()
+			require.Zero(t, s.Lost)
+			require.NoError(t, b.Close())
+			require.Equal(t, granted, count(t, store, key))
+			require.Zero(t, b.Stats().Lost)
+		})
+	}
+}
+
+// Random callers of several processes, all of which are closed in the end: the store has counted what
+// they were granted.
+//
+//evidence:limits Leases give back all that was not granted
+func TestNothingIsLostInOrderlyUse(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			run(t, func(t *testing.T, store lease.Store) { testOrderly(t, store, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+func testOrderly(t *testing.T, store lease.Store, random *rand.Rand) {
+	const keys = 3
+	var granted [keys]atomic.Uint64
+	limit := []uint64{50, 2000, 1 << 40}[random.IntN(3)]
+	shortest := []time.Duration{0, 100 * time.Microsecond, 5 * time.Millisecond}[random.IntN(3)]
+	closing := random.IntN(3) == 0 // while callers hit
+	var all sync.WaitGroup
+	var processes []*lease.Backend
+	for range 1 + random.IntN(4) {
+		n := &network{Store: store, shortest: shortest, longest: shortest + shortest/2, seen: new(windows)}
+		b := lease.New(n, age, lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
+		defer b.Close()
+		processes = append(processes, b)
+		for range 1 + random.IntN(6) {
+			seed, pauses := random.Uint64(), []time.Duration{10 * time.Microsecond, time.Millisecond, 60 * time.Millisecond}[random.IntN(3)]
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(seed, 2))
+				for range 300 {
+					i, k := random.IntN(keys), uint64(1)
+					if random.IntN(4) == 0 {
+						k = random.Uint64N(5)
+					}
+					granted[i].Add(call(t, b, random, fmt.Sprint(i), limit, k))
+					time.Sleep(rand.N(pauses))
+				}
+			})
+		}
+	}
+	if closing {
+		time.Sleep(100 * time.Millisecond)
+	} else {
+		all.Wait()
+	}
+	for _, b := range processes {
+		require.NoError(t, b.Close())
+		require.Zero(t, b.Stats().Held)
+	}
+	all.Wait()
+	lost := uint64(0)
+	for _, b := range processes {
+		lost += b.Stats().Lost
+	}
+	require.Zero(t, lost)
+	for i := range keys {
+		require.Equal(t, granted[i].Load(), count(t, store, fmt.Sprint(i)), "key %d", i)
+	}
+}
+
+// call makes a hit or a take, or a take of which some is given back, and returns what is counted of it.
+// Some callers do not wait for long.
+func call(t *testing.T, b *lease.Backend, random *rand.Rand, key string, limit, n uint64) uint64 {
+	ctx := t.Context()
+	if random.IntN(20) == 0 {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(8000))*time.Microsecond)
+		defer cancel()
+		ctx = limited
+	}
+	if random.IntN(3) > 0 {
+		if w, err := b.Hit(ctx, key, time.Hour, limit, n); err != nil || w.Refused {
+			return 0
+		}
+		return n
+	}
+	w, ok, err := b.Take(ctx, key, time.Hour, limit, n)
+	if err != nil || !ok || n == 0 {
+		return 0
+	}
+	back := random.Uint64N(n + 1)
+	if given, err := b.GiveBack(t.Context(), key, time.Hour, w.ID, back); err == nil && given {
+		n -= back
+	}
+	return n
+}
+
+// The answer to a take is old when it comes: its window ends that much earlier.
+func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		const scale, late, limit = time.Second, 100 * time.Millisecond, 1000
+		b := lease.New(&far{Store: store, answer: late}, time.Hour)
+		defer b.Close()
+		var all sync.WaitGroup
+		for range 8 * lease.HotHits { // at the same time, so that the first block is large
+			all.Go(func() { hit(t, b, scale, limit, 1) })
+		}
+		all.Wait()
+		w, err := store.Get(t.Context(), key, scale)
+		require.NoError(t, err)
+		time.Sleep(w.Left + late/2)
+		for range 3 * lease.HotHits {
+			got, err := b.Hit(t.Context(), key, scale, limit, 1)
+			require.NoError(t, err)
+			require.True(t, got.Refused || got.ID != w.ID, "a place of a window that is over")
+		}
+	})
+}
+
+// A block that was taken before a Reset, and whose answer comes after it, is one of the old window.
+func TestAResetDropsABlockThatIsOnItsWay(t *testing.T) {
+	for _, n := range []uint64{1, 2} {
+		run(t, func(t *testing.T, store lease.Store) {
+			f := &far{Store: store}
+			b := lease.New(f, time.Hour)
+			defer b.Close()
+			for range 10 * lease.HotHits {
+				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
+				synctest.Wait()
+			}
+			require.NotZero(t, b.Stats().Held)
+			before, err := store.Get(t.Context(), key, time.Hour)
+			require.NoError(t, err)
+			f.held = make(chan struct{})
+			var hits sync.WaitGroup
+			for range b.Stats().Held + 1 { // until a take is under way
+				hits.Go(func() { hit(t, b, time.Hour, 1<<20, n) })
+			}
+			synctest.Wait()
+			require.NoError(t, b.Reset(t.Context(), key, time.Hour))
+			close(f.held)
+			hits.Wait()
+			synctest.Wait()
+			for range 100 {
+				w, err := b.Hit(t.Context(), key, time.Hour, 1<<20, 1)
+				require.NoError(t, err)
+				require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
+				synctest.Wait()
+			}
+		})
+	}
+}
+
+// A caller that does not wait for its take gets no place, and leaves none counted.
+func TestWhatACallerDoesNotWaitForIsGivenBack(t *testing.T) {
+	for _, n := range []uint64{1, 3} {
+		run(t, func(t *testing.T, store lease.Store) {
+			f := &far{Store: store}
+			b := lease.New(f, age)
+			defer b.Close()
+			for range 2 * lease.HotHits {
+				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
+			}
+			time.Sleep(3 * age / 4) // the block is idle, and given back
+			require.Zero(t, b.Stats().Held)
+			f.answer = 10 * time.Millisecond
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := b.Hit(ctx, key, time.Hour, 1<<20, n)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(2 * f.answer)
+			require.NoError(t, b.Close())
+			require.EqualValues(t, 2*lease.HotHits, count(t, store, key))
+			require.Zero(t, b.Stats().Lost)
+		})
+	}
+}
+
+// Other processes find places: a block has at most an eighth of those that were left.
+func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
+	run(t, func(t *testing.T, store lease.Store) {
+		const limit = 10_000
+		var mu sync.Mutex
+		largest := 0.0
+		f := &far{Store: store, asked: func(limit, n uint64, w window.Window, granted bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if n > 1 && granted {
+				largest = max(largest, float64(n)/float64(limit-(w.Count-n)))
+			}
+		}}
+		b := lease.New(f, age)
+		defer b.Close()
+		for hit(t, b, time.Hour, limit, 1) {
+		}
+		require.Greater(t, largest, 1.0/16, "blocks grow")
+		require.LessOrEqual(t, largest, 1.0/8)
+	})
+}

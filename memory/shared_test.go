@@ -1,0 +1,364 @@
+package memory_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var everyAlgorithm = []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog}
+
+// fillUp returns a backend whose windows are all in use for an hour, with the options given.
+func fillUp(t *testing.T, clock backendtest.Clock, keys int, opts ...memory.Option) caller {
+	c := caller{t, newBackend(t, clock, append([]memory.Option{memory.WithMaxKeys(keys)}, opts...)...)}
+	for i := range 2 * keys {
+		_, err := c.Hit(t.Context(), fmt.Sprint("stored", i), time.Hour, 1, 1)
+		require.NoError(t, err)
+	}
+	return c
+}
+
+// An attacker makes up a million keys. Whatever calls come, no key gets more than its limit.
+//
+//evidence:memory A key gets no more than its limit when the memory is full
+func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
+	const limit = 5
+	for _, a := range everyAlgorithm {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := backendtest.NewClock()
+			b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(3000))
+			granted := map[string]int{}
+			all := 0
+			for i := range 200_000 {
+				key := fmt.Sprint("made up ", i/10)
+				if i%4 == 0 {
+					key = fmt.Sprint("again ", i%1000)
+				}
+				ok, err := takeOne(t, b, i, key, limit)
+				require.NoError(t, err)
+				if ok {
+					granted[key]++
+					all++
+				}
+			}
+			for key, n := range granted {
+				require.LessOrEqual(t, n, limit, key)
+			}
+			require.GreaterOrEqual(t, all, 3000, "keys that are stored get what they may have")
+			require.LessOrEqual(t, b.Len(), 3000)
+		})
+	}
+}
+
+// takeOne takes 1 for a key in a way that depends on i.
+func takeOne(t *testing.T, b *memory.Backend, i int, key string, limit uint64) (granted bool, err error) {
+	limits := []window.Limit{{Key: key, Scale: time.Hour, Limit: limit, N: 1}}
+	switch i % 5 {
+	case 0:
+		_, granted, err = b.Take(t.Context(), key, time.Hour, limit, 1)
+	case 1:
+		_, _, _, _, granted, err = b.TakeCount(t.Context(), key, time.Hour, limit, 1)
+	case 2:
+		granted, err = b.TakeAll(t.Context(), limits, make([]window.Window, 1))
+	case 3:
+		if b.Algorithm().Rolling() {
+			granted, err = b.TakeAll(t.Context(), limits, make([]window.Window, 1))
+		} else {
+			granted, err = b.TakeCounts(t.Context(), limits, make([]memory.Taken, 1))
+		}
+	default:
+		var w window.Window
+		w, err = b.Hit(t.Context(), key, time.Hour, limit, 1)
+		granted = !w.Refused && w.Count <= limit
+	}
+	return granted, err
+}
+
+// Windows end, keys get windows of their own and share counts in turn, and takes are given back. A key never
+// has more in any window than its limit: in an interval of one scale, at most twice that.
+func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
+	const limit, scale = 4, time.Second
+	type take struct {
+		key  string
+		id   int64
+		when time.Time
+	}
+	for _, a := range everyAlgorithm {
+		t.Run(a.String(), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, uint64(a)))
+			clock := backendtest.NewClock()
+			b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(100))
+			var takes []take
+			held := map[string][]time.Time{}
+			shared, granted := 0, 0
+			for i := range 30_000 {
+				key := fmt.Sprint(random.IntN(150))
+				limits := []window.Limit{{Key: key, Scale: scale, Limit: limit, N: 1}}
+				if other := fmt.Sprint(random.IntN(150)); other != key && i%3 == 0 {
+					limits = append(limits, window.Limit{Key: other, Scale: scale, Limit: limit, N: 1})
+				}
+				windows := make([]window.Window, len(limits))
+				ok, err := b.TakeAll(t.Context(), limits, windows)
+				require.NoError(t, err)
+				for j, l := range limits {
+					if b.Shares(l.Key, scale) {
+						shared++
+					}
+					if ok {
+						granted++
+						takes = append(takes, take{l.Key, windows[j].ID, clock.Now()})
+						held[l.Key] = append(held[l.Key], clock.Now())
+					}
+				}
+				if len(takes) > 50 || len(takes) > 0 && i%4 == 0 {
+					at := random.IntN(len(takes))
+					last := takes[at]
+					takes = append(takes[:at], takes[at+1:]...)
+					ok, err := b.GiveBack(t.Context(), last.key, scale, last.id, 1)
+					require.NoError(t, err)
+					for j, when := range held[last.key] {
+						if ok && when.Equal(last.when) {
+							held[last.key] = append(held[last.key][:j:j], held[last.key][j+1:]...)
+							break
+						}
+					}
+				}
+				if i%10 == 0 {
+					clock.Advance(time.Duration(random.IntN(100)) * time.Millisecond)
+				}
+				if i%1000 == 0 {
+					b.Clean()
+				}
+			}
+			for key, times := range held {
+				for j := 2 * limit; j < len(times); j++ {
+					require.GreaterOrEqual(t, times[j].Sub(times[j-2*limit]), scale, key)
+				}
+			}
+			require.Greater(t, shared, 1000)
+			require.Greater(t, granted, 5000)
+		})
+	}
+}
+
+// A key that shares a count does so until that is over, although there is room.
+func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		clock := backendtest.NewClock()
+		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		take := func(key string, n uint64) (uint64, bool) {
+			w, granted, err := c.Take(t.Context(), key, time.Minute, 10, n)
+			require.NoError(t, err)
+			return w.Count, granted
+		}
+		_, granted := take("k", 10)
+		require.True(t, granted)
+		require.True(t, c.Shares("k", time.Minute))
+		require.NoError(t, c.Reset(t.Context(), "stored0", time.Hour))
+		require.Zero(t, c.Len())
+		count, granted := take("k", 1)
+		require.False(t, granted)
+		require.EqualValues(t, 10, count)
+		if a.Rolling() {
+			require.Equal(t, 1, c.Len(), "it has a copy")
+		} else {
+			require.Zero(t, c.Len())
+		}
+		require.EqualValues(t, 10, c.get("k", time.Minute).Count)
+		clock.Advance(2 * time.Minute)
+		require.Zero(t, c.get("k", time.Minute))
+		count, _ = take("k", 1)
+		require.EqualValues(t, 1, count)
+		require.Equal(t, 1, c.Len(), "it has a window of its own now")
+		require.Zero(t, c.Clean(), "shared counts are no windows")
+		clock.Advance(2 * time.Minute)
+		require.Equal(t, 1, c.Clean())
+	}
+}
+
+func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		clock := backendtest.NewClock()
+		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		_, granted, err := c.Take(t.Context(), "other", time.Minute, 10, 6)
+		require.NoError(t, err)
+		require.True(t, granted)
+		for _, set := range []struct{ n, want uint64 }{{0, 6}, {5, 6}, {8, 8}, {3, 8}} {
+			require.Equal(t, set.want, c.set("k", time.Minute, set.n).Count, "%v", a)
+			require.Equal(t, set.want, c.get("other", time.Minute).Count, "%v", a)
+		}
+		err = c.Reset(t.Context(), "k", time.Minute)
+		require.ErrorIs(t, err, memory.ErrFull)
+		require.EqualError(t, err, `memory: reset "k": too many keys: at most 1: others share its count`)
+		_, err = c.Delete(t.Context(), "k", time.Minute)
+		require.ErrorIs(t, err, memory.ErrFull)
+		_, err = c.Delete(t.Context(), "k")
+		require.ErrorIs(t, err, memory.ErrFull)
+		require.EqualValues(t, 8, c.get("other", time.Minute).Count)
+
+		clock.Advance(2 * time.Hour) // no count of another scale is active, either
+		require.NoError(t, c.Reset(t.Context(), "k", time.Minute))
+		_, err = c.Delete(t.Context(), "k")
+		require.NoError(t, err)
+	}
+}
+
+// What is given back is what the take has added, and nothing of an own window that was there before.
+func TestAGiveBackToASharedCountGivesBackTheTake(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		clock := backendtest.NewClock()
+		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		_, _, err := c.Take(t.Context(), "other", time.Minute, 10, 3)
+		require.NoError(t, err)
+		w, granted, err := c.Take(t.Context(), "k", time.Minute, 10, 4)
+		require.NoError(t, err)
+		require.True(t, granted)
+		ok, err := c.GiveBack(t.Context(), "k", time.Minute, w.ID, 4)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.EqualValues(t, 3, c.get("other", time.Minute).Count, "%v", a)
+
+		own, _, err := c.Take(t.Context(), "stored0", time.Hour, 10, 2)
+		require.NoError(t, err)
+		require.NoError(t, c.Reset(t.Context(), "stored0", time.Hour))
+		_, _, err = c.Take(t.Context(), "stored1", time.Hour, 10, 2) // shares a count since before
+		require.NoError(t, err)
+		before := c.get("stored1", time.Hour).Count
+		ok, err = c.GiveBack(t.Context(), "stored0", time.Hour, own.ID, 2)
+		require.NoError(t, err)
+		require.False(t, ok, "%v", a)
+		require.Equal(t, before, c.get("stored1", time.Hour).Count)
+	}
+}
+
+// Takes of keys that share a count are one take of their sum, also if they share it from this call on.
+func TestTakesOfKeysThatShareACount(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		for _, active := range []bool{true, false} {
+			c := fillUp(t, backendtest.NewClock(), 1, memory.WithAlgorithm(a))
+			left := uint64(10)
+			if active {
+				c.hit("other", time.Minute)
+				left--
+			}
+			limits := []window.Limit{
+				{Key: "a", Scale: time.Minute, Limit: 10, N: 5}, {Key: "b", Scale: time.Minute, Limit: 10, N: left - 4},
+			}
+			windows := make([]window.Window, 2)
+			granted, err := c.TakeAll(t.Context(), limits, windows)
+			require.NoError(t, err)
+			require.False(t, granted)
+			require.Equal(t, a.Rolling(), windows[1].Refused, "%v", a)
+			require.Equal(t, 10-left, c.get("a", time.Minute).Count, "%v", a)
+			require.Equal(t, !active, c.get("a", time.Minute).ID == 0)
+			limits[1].N--
+			granted, err = c.TakeAll(t.Context(), limits, windows)
+			require.NoError(t, err)
+			require.True(t, granted)
+			require.EqualValues(t, 10, windows[0].Count, "%v", a)
+			require.EqualValues(t, 10, windows[1].Count, "%v", a)
+		}
+	}
+}
+
+// Neither is more counted than one count for 64 windows and scale, nor more than 16 times as many.
+func TestSharedCountsAreBounded(t *testing.T) {
+	c := fillUp(t, backendtest.NewClock(), 640)
+	failed := 0
+	for i := range 20_000 {
+		if _, err := c.Hit(t.Context(), fmt.Sprint(i), time.Minute+time.Duration(i%15), 10, 1); err != nil {
+			failed++
+		}
+	}
+	require.Zero(t, failed)
+	require.LessOrEqual(t, c.Len(), 640)
+	for i := range 1000 {
+		if _, err := c.Hit(t.Context(), fmt.Sprint(i), time.Second, 10, 1); err != nil {
+			require.ErrorIs(t, err, memory.ErrFull)
+			failed++
+		}
+	}
+	require.Equal(t, 1000, failed)
+}
+
+// Shared counts are removed to make room for others when they are over.
+func TestSharedCountsThatAreOverMakeRoom(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		clock := backendtest.NewClock()
+		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		for i := range time.Duration(100) {
+			c.hit("k", time.Second+i)
+			clock.Advance(200 * time.Millisecond)
+		}
+	}
+}
+
+func TestBeforeDropDoesNotSeeSharedCounts(t *testing.T) {
+	clock := backendtest.NewClock()
+	seen := 0
+	c := fillUp(t, clock, 10, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+		for _, d := range dropped {
+			require.LessOrEqual(t, len(d.Key), 128)
+			seen++
+		}
+	}))
+	clock.Advance(time.Hour)
+	require.Equal(t, 10, c.Clean())
+	require.Equal(t, 10, seen)
+}
+
+// If the logs have no room for another hit, it is refused. An error would leave the decision to a policy.
+func TestFullLogsAllowNoKeyMoreThanItsLimit(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(100), memory.WithMaxLog(70), memory.WithMaxTimes(700))
+	all := 0
+	for i := range 20_000 {
+		w, err := b.Hit(t.Context(), fmt.Sprint(i/100), time.Minute, 70, 1)
+		require.NoError(t, err)
+		if !w.Refused {
+			all++
+		}
+	}
+	require.Equal(t, 700, all)
+}
+
+// New keys come all the time. When there is room again, they get windows of their own, also with an algorithm
+// whose windows do not end at a time.
+func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := backendtest.NewClock()
+			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(1000))}
+			for i := range 2000 {
+				c.hit(fmt.Sprint("many", i), time.Minute)
+			}
+			granted := map[string]int{}
+			for i := range 400 {
+				key := fmt.Sprint("new", i)
+				for range 20 {
+					w, ok, err := c.Take(t.Context(), key, time.Minute, 10, 1)
+					require.NoError(t, err)
+					if ok {
+						require.LessOrEqual(t, w.Count, uint64(10))
+						granted[key]++
+					}
+				}
+				clock.Advance(time.Second)
+			}
+			for i := range 100 {
+				require.Equal(t, 10, granted[fmt.Sprint("new", 300+i)])
+				require.False(t, c.Shares(fmt.Sprint("new", 300+i), time.Minute))
+			}
+			for key, n := range granted {
+				require.LessOrEqual(t, n, 10, key)
+			}
+		})
+	}
+}

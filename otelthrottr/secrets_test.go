@@ -1,0 +1,251 @@
+package otelthrottr_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/otelthrottr"
+	"github.com/throttr-go/throttr/window"
+)
+
+const secret = "alice@example.com"
+
+// teller is a backend that fails with errors that tell the key, as make makes them. Calls that settle
+// what was taken fail, too: takes are granted if that is to be.
+type teller struct {
+	throttr.Backend
+	make   func(error) error
+	grants bool
+}
+
+func (b teller) fail(key string) error { return b.make(fmt.Errorf("store: no place for %q", key)) }
+
+func (b teller) Hit(_ context.Context, key string, _ time.Duration, _, _ uint64) (w window.Window, err error) {
+	return w, b.fail(key)
+}
+
+func (b teller) Inc(_ context.Context, key string, _ time.Duration, _ uint64) (w window.Window, err error) {
+	return w, b.fail(key)
+}
+
+func (b teller) Get(_ context.Context, key string, _ time.Duration) (w window.Window, err error) {
+	return w, b.fail(key)
+}
+
+func (b teller) Set(_ context.Context, key string, _ time.Duration, _ uint64) (w window.Window, err error) {
+	return w, b.fail(key)
+}
+
+func (b teller) Reset(_ context.Context, key string, _ time.Duration) error { return b.fail(key) }
+
+func (b teller) Delete(_ context.Context, key string, _ ...time.Duration) (int, error) {
+	return 0, b.fail(key)
+}
+
+func (b teller) Take(_ context.Context, key string, _ time.Duration, _, n uint64) (w window.Window, ok bool, err error) {
+	if b.grants {
+		return window.Window{Count: n, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}, true, nil
+	}
+	return w, false, b.fail(key)
+}
+
+func (b teller) TakeAll(_ context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
+	if b.grants {
+		for i, l := range limits {
+			windows[i] = window.Window{Count: l.N, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}
+		}
+		return true, nil
+	}
+	return false, b.fail(limits[0].Key)
+}
+
+func (b teller) GiveBack(_ context.Context, key string, _ time.Duration, _ int64, _ uint64) (bool, error) {
+	return false, b.fail(key)
+}
+
+// opaque is an error of a type of its own, whose text tells the key and which wraps nothing.
+type opaque struct{ error }
+
+// failingBackends returns backends that fail in many ways.
+func failingBackends(t *testing.T) map[string]throttr.Backend {
+	closed := memory.New()
+	require.NoError(t, closed.Close())
+	full := memory.New(memory.WithMaxKeys(1))
+	t.Cleanup(func() { full.Close() })
+	_, err := full.Hit(t.Context(), "first", time.Hour, 1, 1)
+	require.NoError(t, err)
+	working := memory.New()
+	t.Cleanup(func() { working.Close() })
+	srv := mockserver.RunT(t)
+	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	servers := client.Backend()
+	srv.Refuse(true)
+	srv.Disconnect()
+	leases := lease.New(full, time.Hour)
+	t.Cleanup(func() { require.NoError(t, leases.Close()) })
+	all := map[string]throttr.Backend{
+		"closed": closed, "full": full, "servers": servers, "working": working, "leases": leases,
+		"no taker": struct{ throttr.Backend }{working},
+		"grants":   teller{make: func(err error) error { return err }, grants: true},
+	}
+	for name, make := range map[string]func(error) error{
+		"plain":    func(err error) error { return err },
+		"wrapped":  func(err error) error { return fmt.Errorf("%w: %w", err, throttr.ErrConnLost) },
+		"joined":   func(err error) error { return errors.Join(err, err) },
+		"opaque":   func(err error) error { return opaque{err} },
+		"request":  func(err error) error { return &throttr.RequestError{Call: "hit", Key: secret, Server: "s", Err: err} },
+		"canceled": func(err error) error { return fmt.Errorf("%w: %w", err, context.Canceled) },
+		"range":    func(err error) error { return &throttr.RangeError{Field: "limit", Value: err.Error()} },
+		"full":     func(err error) error { return fmt.Errorf("%w: %w", err, throttr.ErrFull) },
+	} {
+		all["teller: "+name] = teller{make: make}
+	}
+	return all
+}
+
+// callAll makes all calls of a limiter that an observer sees, with a secret as the key.
+func callAll(ctx context.Context, limiter *throttr.RateLimit) {
+	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	for _, limit := range []uint64{0, 1, 10} {
+		l := throttr.Limit{Key: secret, Scale: time.Minute, Limit: limit, N: 1, Name: "api"}
+		for range 2 {
+			limiter.Hit(ctx, secret, time.Minute, limit)
+			limiter.HitN(ctx, secret, time.Minute, limit, 3)
+			limiter.Take(ctx, secret, time.Minute, limit, 1)
+			limiter.TakeAll(ctx, l, l)
+			limiter.Wait(short, secret, time.Minute, limit, 1)
+			limiter.Peek(ctx, secret, time.Minute, limit, 1)
+		}
+		for _, used := range []uint64{0, 1, 9} {
+			if rv, err := limiter.Reserve(ctx, l); err == nil {
+				rv.Commit(ctx, used)
+			}
+			if rv, err := limiter.Reserve(ctx, l); err == nil {
+				rv.Cancel(ctx)
+			}
+		}
+		entities := throttr.NewEntities(limiter)
+		for _, e := range []*throttr.Entities{entities, entities.With(secret)} {
+			metadata := map[string]any{"user": secret, secret: 1}
+			e.Check(ctx, secret, "upload", limit, time.Minute, metadata)
+			if rv, err := e.Reserve(ctx, secret, "upload", limit, time.Minute, 1, metadata); err == nil {
+				rv.Commit(ctx, 0)
+			}
+			e.Wait(short, secret, "upload", limit, time.Minute, 1, metadata)
+			e.Reset(ctx, secret, "upload", time.Minute)
+		}
+	}
+	limiter.Reset(ctx, secret, time.Minute)
+	limiter.Named("x").Hit(ctx, secret, 1, 1) // 1 ns is no scale
+	limiter.Named("x").Reset(ctx, secret, 1)
+	for _, hits := range []bool{false, true} {
+		m, err := httplimit.New(limiter, httplimit.Config{
+			Limits: []httplimit.Limit{httplimit.PerHour(1)}, PlainKeys: true, CountRefusals: hits,
+			Key: func(*http.Request) string { return secret },
+		})
+		if err == nil {
+			for range 3 {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+				m(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+			}
+		}
+	}
+}
+
+// exported returns all that telemetry exports, as text.
+func (tel *telemetry) exported() string {
+	var text strings.Builder
+	for _, s := range tel.spans.GetSpans() {
+		fmt.Fprintf(&text, "%s %+v\n", s.Name, s.Status)
+		fmt.Fprintln(&text, s.Attributes)
+		for _, e := range s.Events {
+			fmt.Fprintln(&text, e.Name, e.Attributes)
+		}
+	}
+	var all metricdata.ResourceMetrics
+	require.NoError(tel.t, tel.reader.Collect(context.Background(), &all))
+	data, err := json.Marshal(all.ScopeMetrics)
+	require.NoError(tel.t, err)
+	text.Write(data)
+	return text.String()
+}
+
+// Without WithIdentity, nothing that is exported has a key, an entity or metadata, whatever fails.
+func TestKeysAreExportedOnlyWithIdentity(t *testing.T) {
+	options := map[string][]throttr.Option{
+		"return errors": nil,
+		"allow":         {throttr.WithPolicy(throttr.AllowHits)},
+		"deny":          {throttr.WithPolicy(throttr.DenyHits), throttr.WithTimeout(50 * time.Millisecond)},
+		"fallback":      {throttr.WithFallback(teller{make: func(err error) error { return err }})},
+	}
+	for name, backend := range failingBackends(t) {
+		for policy, opts := range options {
+			for _, spans := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, ", ", policy, ", spans ", spans), func(t *testing.T) {
+					for _, identity := range []bool{false, true} {
+						var more []otelthrottr.Option
+						if spans {
+							more = append(more, otelthrottr.WithSpans())
+						}
+						if identity {
+							more = append(more, otelthrottr.WithIdentity())
+						}
+						tel := newTelemetry(t, append(more, otelthrottr.WithOperation())...)
+						ctx, span := tel.tracers.Tracer("test").Start(t.Context(), "request")
+						callAll(ctx, throttr.NewRateLimit(backend, append(opts, throttr.WithObserver(tel))...))
+						span.End()
+						if text := tel.exported(); identity {
+							require.Contains(t, text, secret, "the test sees keys")
+						} else {
+							require.NotContains(t, text, "alice")
+							require.Contains(t, text, "throttr.hit")
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// The cause of an error says more than its type, and never what it was about.
+func TestTheMessageOfAnErrorIsItsCause(t *testing.T) {
+	for want, errs := range map[string][]error{
+		throttr.ErrConnLost.Error():       {&throttr.RequestError{Key: secret, Err: throttr.ErrConnLost}},
+		context.Canceled.Error():          {fmt.Errorf("key %q: %w", secret, context.Canceled)},
+		context.DeadlineExceeded.Error():  {&throttr.DeadlineError{Key: secret}},
+		throttr.ErrFull.Error():           {fmt.Errorf("%w: %q", memory.ErrFull, secret)},
+		throttr.ErrTooManyWindows.Error(): {&throttr.RequestError{Key: secret, Err: throttr.ErrTooManyWindows}},
+		"connection refused":              {fmt.Errorf("dial %q: %w", secret, syscall.ECONNREFUSED)},
+		"*errors.errorString":             {errors.New(secret), fmt.Errorf("%w: %w", errors.New(secret), errDown), errors.Join(errDown, errDown)},
+		"*throttr.CostError":              {&throttr.CostError{Key: secret}},
+		"otelthrottr_test.opaque":         {opaque{errors.New(secret)}},
+	} {
+		for _, err := range errs {
+			tel := newTelemetry(t, otelthrottr.WithSpans())
+			tel.Observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+			require.Equal(t, want, tel.spans.GetSpans()[0].Status.Description)
+			tel = newTelemetry(t, otelthrottr.WithSpans(), otelthrottr.WithIdentity())
+			tel.Observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+			require.Equal(t, err.Error(), tel.spans.GetSpans()[0].Status.Description)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package throttr_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// A Cancel that is deferred gives nothing back after a Commit that was a mistake.
+func TestCommitThatIsAMistakeSettlesAsReserved(t *testing.T) {
+	for name, limiter := range limiters(t) {
+		t.Run(name, func(t *testing.T) {
+			rv := reserve(t, limiter,
+				throttr.Limit{Key: "requests", Scale: time.Minute, Limit: 10, N: 1},
+				throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 1000, N: 400})
+			for _, actual := range [][]uint64{{0}, {0, 0, 0}} {
+				err := rv.Commit(t.Context(), actual...)
+				require.ErrorIs(t, err, throttr.ErrConfig)
+				require.ErrorContains(t, err, "settled as reserved")
+			}
+			require.NoError(t, rv.Cancel(t.Context()))
+			require.NoError(t, rv.Commit(t.Context(), 0, 0))
+			require.EqualValues(t, 1, count(t, limiter, "requests", time.Minute))
+			require.EqualValues(t, 400, count(t, limiter, "tokens", time.Minute))
+		})
+	}
+}
+
+func TestCommitThatIsOutOfRangeSettlesAsReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := testkit.Limiter[uint16](t, testkit.InMemory(t))
+		rv := reserve(t, limiter,
+			throttr.Limit{Key: "requests", Scale: time.Minute, Limit: 10, N: 5},
+			throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 1000, N: 400})
+		err := rv.Commit(t.Context(), 1, 400+1<<16)
+		require.ErrorIs(t, err, throttr.ErrRange)
+		require.ErrorContains(t, err, "settled as reserved")
+		require.NoError(t, rv.Cancel(t.Context()))
+		require.EqualValues(t, 5, count(t, limiter, "requests", time.Minute))
+		require.EqualValues(t, 400, count(t, limiter, "tokens", time.Minute))
+	})
+}
+
+// partlySilent is a backend that does not respond to what settles some keys.
+type partlySilent struct {
+	*memory.Backend
+	silent map[string]bool
+}
+
+func (b *partlySilent) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+	if b.silent[key] {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return b.Backend.GiveBack(ctx, key, scale, id, n)
+}
+
+func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &partlySilent{memory.New(memory.WithClock(time.Now)), map[string]bool{"a": true, "c": true}}
+		defer b.Close()
+		var seen []string
+		limiter := throttr.NewRateLimit(b, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventSettled {
+				seen = append(seen, e.Key)
+			}
+		})))
+		var limits []throttr.Limit
+		for _, key := range []string{"a", "b", "c", "d"} {
+			limits = append(limits, throttr.Limit{Key: key, Scale: time.Hour, Limit: 10, N: 5})
+		}
+		rv := reserve(t, limiter, limits...)
+		begun := time.Now()
+		require.ErrorIs(t, rv.Cancel(t.Context()), context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(begun), "all are settled at the same time")
+		require.Equal(t, []string{"a", "b", "c", "d"}, seen)
+		for key, left := range map[string]uint64{"a": 5, "b": 0, "c": 5, "d": 0} {
+			require.Equal(t, left, count(t, limiter, key, time.Hour), key)
+		}
+	})
+}
+
+// Neither a context that has ended nor a closed backend matters to what asks for nothing.
+func TestNoTakesAreGrantedAnywhere(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	check := func(t *testing.T, b throttr.Backend, closes func() error) {
+		for _, ctx := range []context.Context{t.Context(), ended} {
+			granted, err := b.(window.Taker).TakeAll(ctx, nil, nil)
+			require.NoError(t, err)
+			require.True(t, granted)
+			for _, limiter := range []*throttr.RateLimit{throttr.NewRateLimit(b), throttr.NewRateLimit(b, throttr.WithTimeout(time.Second))} {
+				ok, results, err := limiter.TakeAll(ctx)
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.Empty(t, results)
+				rv, err := limiter.Reserve(ctx)
+				require.NoError(t, err)
+				require.True(t, rv.OK())
+				require.Empty(t, rv.Results())
+				require.NoError(t, rv.Commit(ctx))
+			}
+			require.NoError(t, closes()) // for the second one
+		}
+		granted, err := b.(window.Taker).TakeAll(t.Context(), nil, nil)
+		require.NoError(t, err)
+		require.True(t, granted)
+	}
+	t.Run("memory", func(t *testing.T) {
+		b := memory.New()
+		check(t, b, b.Close)
+	})
+	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+		t.Run("servers/"+a.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				b := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend(throttr.WithAlgorithm(a))
+				check(t, b, b.Close)
+			})
+		})
+	}
+}
