@@ -55,20 +55,21 @@ type Subject struct {
 	// Second is another backend on the same store, such as that of a second client. Random calls of
 	// both are compared with one model. Nil if the backend is its own store, and so has no second one.
 	Second window.Backend
-	// Without has the methods that the backend leaves out, each with the reason: "Take" for those of
-	// [window.Taker], "Peek", "Check" or "Algorithm". Tests that need them are skipped. Other
-	// backends must have them.
+	// Without has the methods that the backend leaves out, which return window.ErrUnsupported, each with
+	// the reason. Tests that need them are skipped. The others must be there.
 	Without map[string]string
-	// Algorithm is that of the backend. The tests are those of fixed windows, or those of rolling
-	// algorithms, with the vectors of this one.
+	// Algorithm is that of most limits of the tests. Run them for each algorithm that the backend has:
+	// the tests are those of fixed windows or those of rolling algorithms, with the vectors of this one.
+	// Some tests compare all algorithms that Check accepts. Default: window.FixedWindow.
 	Algorithm window.Algorithm
 	// Exact is how much later than the end of a window its ExpiresAt may be, and how much longer
-	// than necessary a RetryAfter. They must not be earlier or shorter. With a rolling algorithm, it
-	// is also the resolution of the backend's clock. Default: 0.
+	// than necessary a RetryAfter. They must not be earlier or shorter. The Precision that Check
+	// returns must not be more. With a rolling algorithm, it is also the resolution of the backend's
+	// clock. Default: 0.
 	Exact time.Duration
-	// MaxCount is the largest limit, increment and count that the backend accepts, 100 or more.
-	// Larger ones must fail with window.ErrRange; with a rolling algorithm, larger limits must.
-	// Default: no bound.
+	// MaxCount is the MaxCount of the Traits that Check returns, 100 or more. Limits with a larger Max
+	// must fail with window.ErrRange, and a hit that leads to a larger count must be refused. Default:
+	// no bound.
 	MaxCount uint64
 	// SkipsDenied says that the backend may not count hits on a window that is full.
 	SkipsDenied bool
@@ -81,11 +82,8 @@ type Subject struct {
 	// MayLose says that GiveBack may return false although the window is open, and give nothing
 	// back. If it follows the take at once, it must not.
 	MayLose bool
-	// RefusesInc says that an Inc which leads to a count over MaxCount fails with window.ErrRange and
-	// counts nothing. Otherwise it counts as many as the backend can, with a rolling algorithm.
-	RefusesInc bool
 	// RoundsTokens says that a token of a token bucket may take a little longer to come back than
-	// scale/limit, if that is not a whole number of nanoseconds.
+	// Scale/Max, if that is not a whole number of nanoseconds.
 	RoundsTokens bool
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.
@@ -122,10 +120,11 @@ func (s Subject) bounded(n uint64) uint64 {
 	return n
 }
 
-// asCounted returns what a backend whose hits are never refused would return for a hit of n.
+// asCounted returns what a backend whose hits are never refused, and which has no bound, would return for
+// a hit of n.
 func (s Subject) asCounted(w window.Window, n uint64) window.Window {
-	if s.RefusesHits && w.Refused {
-		w.Count, w.Refused = w.Count+n, false
+	if w.Refused && !s.Algorithm.Rolling() && (s.RefusesHits || s.MaxCount > 0 && w.Count+n > s.MaxCount) {
+		w.Count, w.Refused, w.RetryAfter = w.Count+n, false, 0
 	}
 	return w
 }

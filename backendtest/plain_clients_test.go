@@ -3,7 +3,6 @@ package backendtest_test
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -14,16 +13,9 @@ const (
 	remembersFull fault = "a client that has found a window full refuses until its end"
 )
 
-// taker is a backend that takes.
-type taker interface {
-	window.Backend
-	window.Taker
-	window.Teller
-}
-
 // client is one of several clients of a store.
 type client struct {
-	taker
+	window.Backend
 	fault fault
 
 	mu   sync.Mutex // guards what follows
@@ -31,43 +23,35 @@ type client struct {
 }
 
 // clientOf returns a client of a store: the store itself, unless the fault is one of clients.
-func clientOf(store taker, f fault) window.Backend {
+func clientOf(store *plain, f fault) window.Backend {
 	if f != losesOfTwo && f != remembersFull {
 		return store
 	}
-	c := &client{taker: store, fault: f, seen: map[plainID]window.Window{}}
-	if peeker, ok := store.(window.Peeker); ok {
-		return struct {
-			*client
-			window.Peeker
-			window.Checker
-		}{c, peeker, store.(window.Checker)}
-	}
-	return c
+	return &client{Backend: store, fault: f, seen: map[plainID]window.Window{}}
 }
 
-func (c *client) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
+func (c *client) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := plainID{key, scale}
-	if w := c.seen[id]; c.fault == remembersFull && limit > 0 && w.Count >= limit && n > 0 {
-		if now, err := c.Get(ctx, key, scale); err == nil && now.ExpiresAt.Equal(w.ExpiresAt) {
-			w.Refused = now.Refused
-			return w, false, nil
+	id := plainID{key, l.Name, l.Scale, l.Algorithm}
+	if w := c.seen[id]; c.fault == remembersFull && l.Max > 0 && w.Count >= l.Max {
+		if now, err := c.Peek(ctx, key, l, n); err == nil && now.ExpiresAt.Equal(w.ExpiresAt) {
+			w.Refused, w.RetryAfter = true, now.Left
+			return w, nil
 		}
 	}
-	w, granted, err := c.taker.Take(ctx, key, scale, limit, n)
+	w, err := c.Backend.Take(ctx, key, l, n)
 	c.seen[id] = w
-	return w, granted, err
+	return w, err
 }
 
-func (c *client) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+func (c *client) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fault == losesOfTwo {
-		if w, err := c.Get(ctx, key, scale); err != nil || w.Count < c.seen[plainID{key, scale}].Count {
+		if w, err := c.Peek(ctx, key, l, 0); err != nil || w.Count < c.seen[plainID{key, l.Name, l.Scale, l.Algorithm}].Count {
 			return false, err
 		}
 	}
-	return c.taker.GiveBack(ctx, key, scale, id, n)
+	return c.Backend.GiveBack(ctx, key, l, n, id)
 }

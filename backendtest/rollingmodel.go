@@ -15,6 +15,8 @@ type rollingState interface {
 	// count returns the count, and when it is 0 if nobody hits.
 	count(now int64) (n uint64, end int64)
 	add(now int64, n uint64)
+	// charge adds n, although it may be over the limit.
+	charge(now int64, n uint64)
 	// giveBack gives n back of a take at a time that left the given end.
 	giveBack(now, taken, end int64, n uint64) bool
 }
@@ -23,8 +25,8 @@ type rollingState interface {
 func newRollingState(a window.Algorithm, scale int64, limit uint64) rollingState {
 	switch a {
 	case window.TokenBucket:
-		return &bucketState{each: scale / int64(limit)}
-	case window.Sliding:
+		return &bucketState{each: scale / int64(limit), limit: limit}
+	case window.SlidingWindow:
 		return &slidingState{scale: scale, hits: map[int64]uint64{}}
 	default:
 		return &logState{scale: scale}
@@ -34,6 +36,7 @@ func newRollingState(a window.Algorithm, scale int64, limit uint64) rollingState
 // bucketState is a token bucket in which a token comes back every each.
 type bucketState struct {
 	each, full int64
+	limit      uint64
 	taken      []grant // since it was full last
 }
 
@@ -59,6 +62,17 @@ func (s *bucketState) giveBack(now, taken, end int64, n uint64) bool {
 	return false
 }
 
+// charge adds up to twice the limit.
+func (s *bucketState) charge(now int64, n uint64) {
+	before := s.full
+	s.add(now, n)
+	most := max(before, now+2*int64(s.limit)*s.each)
+	if over := s.full - most; over > 0 {
+		s.full = most
+		s.taken[len(s.taken)-1].n -= uint64((over + s.each - 1) / s.each)
+	}
+}
+
 // least returns when the bucket would be full if nothing had been taken that was given back.
 func (s *bucketState) least() (full int64) {
 	for _, h := range s.taken {
@@ -69,7 +83,7 @@ func (s *bucketState) least() (full int64) {
 
 // adopt makes the state that of the window after something was given back. A backend may give less
 // back.
-func (s *bucketState) adopt(c rolling, w window.Window) {
+func (s *bucketState) adopt(c calls, w window.Window) {
 	full := c.Clock.Now().Add(w.Left).UnixNano()
 	if full < min(s.full, s.least()) || full > s.full {
 		c.Errorf("after a give-back the bucket is full at %v, want %v to %v", full, s.least(), s.full)
@@ -95,6 +109,8 @@ func (s *slidingState) count(now int64) (uint64, int64) {
 }
 
 func (s *slidingState) add(now int64, n uint64) { s.hits[now/s.scale] += n }
+
+func (s *slidingState) charge(now int64, n uint64) { s.add(now, n) }
 
 func (s *slidingState) giveBack(now, taken, _ int64, n uint64) bool {
 	i := taken / s.scale
@@ -123,6 +139,8 @@ func (s *logState) add(now int64, n uint64) {
 	s.times = append(s.times, slices.Repeat([]int64{now}, int(n))...)
 }
 
+func (s *logState) charge(now int64, n uint64) { s.add(now, n) }
+
 func (s *logState) giveBack(now, taken, _ int64, n uint64) bool {
 	s.count(now)
 	i := slices.Index(s.times, taken)
@@ -141,7 +159,7 @@ type rollingWindow struct {
 
 // rollingHolding is a take that was granted.
 type rollingHolding struct {
-	client     rolling // that has made the take
+	client     calls // that has made the take
 	id         int64
 	taken, end int64
 	n          uint64
@@ -153,18 +171,18 @@ var rollingLimits = []uint64{1, 4, 5, 10}
 
 // testRollingModel makes random calls one after the other, advances the clock in between, and
 // compares the results with those of the model.
-func testRollingModel(c rolling) { c.compare(c.clients()[:1], 13, 5000) }
+func testRollingModel(c calls) { c.compareRolling(c.clients()[:1], 13, 5000) }
 
 // testRollingModelOfTwo is testRollingModel with calls of two clients: each must find what the other one
 // has left.
-func testRollingModelOfTwo(c rolling) {
+func testRollingModelOfTwo(c calls) {
 	for seed := range uint64(4) {
-		c.compare(c.clients(), seed, 2500)
+		c.compareRolling(c.clients(), seed, 2500)
 	}
 }
 
-// compare makes random calls of clients and compares the results with those of a model.
-func (c rolling) compare(clients []takes, seed uint64, steps int) {
+// compareRolling makes random calls of clients and compares the results with those of a model.
+func (c calls) compareRolling(clients []calls, seed uint64, steps int) {
 	random := rand.New(rand.NewPCG(seed, 14))
 	unit := c.stretch(time.Millisecond)
 	scale := 1000 * unit
@@ -179,7 +197,7 @@ func (c rolling) compare(clients []takes, seed uint64, steps int) {
 		}
 		client := random.IntN(len(clients))
 		w.replaced = false
-		if w.step(rolling{clients[client]}, random, key, scale, limit) {
+		if w.step(clients[client].upTo(limit), random, key, scale, limit) {
 			delete(windows, key)
 		}
 		if c.Failed() {
@@ -189,16 +207,16 @@ func (c rolling) compare(clients []takes, seed uint64, steps int) {
 		if random.IntN(20) == 0 {
 			d = time.Duration(random.Int64N(1500))
 		}
-		if now := c.Clock.Now(); w.replaced && c.SkipsDenied && len(clients) > 1 {
+		if w.replaced && c.SkipsDenied && len(clients) > 1 {
 			// Until then, a client may count what it has read of the aligned window before.
-			d = window.Aligned.Start(now, scale).Add(scale).Sub(now) / unit
+			d = c.nextAligned(scale) / unit
 		}
 		c.Clock.Advance(d * unit)
 	}
 }
 
 // step makes a random call, and returns whether the window is forgotten.
-func (w *rollingWindow) step(c rolling, random *rand.Rand, key string, scale time.Duration, limit uint64) (forgotten bool) {
+func (w *rollingWindow) step(c calls, random *rand.Rand, key string, scale time.Duration, limit uint64) (forgotten bool) {
 	now := c.Clock.Now().UnixNano()
 	before, _ := w.state.count(now)
 	n := random.Uint64N(limit + 2)
@@ -215,34 +233,27 @@ func (w *rollingWindow) step(c rolling, random *rand.Rand, key string, scale tim
 		w.state.add(now, n)
 		c.set(key, scale, n)
 		w.takes, w.replaced = nil, true
-		got = c.hit(key, scale, limit, 0) // names the limit
+		got = c.get(key, scale)
 	case 2:
-		n = min(n, limit-min(before, limit))
-		w.state.add(now, n)
-		c.inc(key, scale, n)
-		got = c.hit(key, scale, limit, 0)
+		n = max(n, 1)
+		w.state.charge(now, n)
+		got = c.charge(key, scale, n)
 	case 3, 4:
 		got = c.get(key, scale)
 	case 5, 6:
-		if len(w.takes) > 0 && c.taker != nil {
+		if len(w.takes) > 0 {
 			w.giveBack(c, random.IntN(len(w.takes)), random, key, scale)
 		}
 		got = c.get(key, scale)
 	case 7, 8, 9, 10:
-		if c.taker == nil {
-			return false
-		}
-		var granted bool
-		if got, granted = c.take(key, scale, limit, n); granted == got.Refused {
-			c.Errorf("a take returns %v and %+v", granted, got)
-		}
-		w.decided(c, got, now, before, limit, n, scale)
-		if _, end := w.state.count(now); granted && n > 0 {
-			w.takes = append(w.takes, rollingHolding{c, got.ID, now, end, n})
+		got = c.take(key, scale, limit, max(n, 1))
+		w.decided(c, got, now, before, limit, max(n, 1))
+		if _, end := w.state.count(now); !got.Refused {
+			w.takes = append(w.takes, rollingHolding{c, got.ID, now, end, max(n, 1)})
 		}
 	default:
 		got = c.hit(key, scale, limit, n)
-		w.decided(c, got, now, before, limit, n, scale)
+		w.decided(c, got, now, before, limit, n)
 	}
 	count, end := w.state.count(now)
 	c.state(got, count)
@@ -252,27 +263,24 @@ func (w *rollingWindow) step(c rolling, random *rand.Rand, key string, scale tim
 
 // decided compares the decision on a hit with that of the model, and adds it there if it is
 // granted.
-func (w *rollingWindow) decided(c rolling, got window.Window, now int64, before, limit, n uint64, scale time.Duration) {
+func (w *rollingWindow) decided(c calls, got window.Window, now int64, before, limit, n uint64) {
 	granted := n <= limit && before <= limit-n
 	if got.Refused == granted {
 		c.Errorf("a hit of %d of %d with a count of %d returns %+v", n, limit, before, got)
 	}
-	switch {
-	case granted:
+	if granted {
 		w.state.add(now, n)
-	case n > limit && before == 0 && got.RetryAfter != scale:
+	} else if n > limit && got.RetryAfter != window.Never {
 		c.Errorf("RetryAfter of a hit over the limit is %v", got.RetryAfter)
-	case n > limit && before > 0 && got.RetryAfter != got.Left:
-		c.Errorf("RetryAfter of a hit over the limit is %v, Left is %v", got.RetryAfter, got.Left)
 	}
 }
 
 // giveBack gives back some of a take.
-func (w *rollingWindow) giveBack(c rolling, i int, random *rand.Rand, key string, scale time.Duration) {
+func (w *rollingWindow) giveBack(c calls, i int, random *rand.Rand, key string, scale time.Duration) {
 	h := w.takes[i]
 	w.takes = slices.Delete(w.takes, i, i+1)
 	n, now := 1+random.Uint64N(h.n), c.Clock.Now().UnixNano()
-	ok, err := h.client.taker.GiveBack(c.Context(), key, scale, h.id, n)
+	ok, err := h.client.Backend.GiveBack(c.Context(), key, c.limit(scale, c.most), n, h.id)
 	if err != nil {
 		c.Fatalf("GiveBack: %v", err)
 	}

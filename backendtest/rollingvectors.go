@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//go:embed testdata/token-bucket.json testdata/sliding.json testdata/sliding-log.json
+//go:embed testdata/token-bucket.json testdata/sliding-window.json testdata/sliding-log.json
 var rollingJSON embed.FS
 
 // rollingVector is a sequence of calls on a virtual clock, whose results were worked out by hand.
@@ -18,7 +18,7 @@ type rollingVector struct {
 	Name string
 	Why  string // the arithmetic, in words
 	// ExactTokens says that the vector needs a token bucket in which a token takes exactly
-	// scale/limit: see Subject.RoundsTokens.
+	// Scale/Max: see Subject.RoundsTokens.
 	ExactTokens bool `json:"exact_tokens"`
 	Steps       []rollingStep
 }
@@ -27,12 +27,13 @@ type rollingVector struct {
 // rounded up to a nanosecond.
 type rollingStep struct {
 	T       duration
-	Op      string // hit, take, peek, inc, set, get, reset or give_back
+	Op      string // hit, take, peek, charge, set, get, reset or give_back
 	Key     string
 	Scale   duration
 	Limit   uint64
-	N       uint64 // the increment or count
-	Granted bool   // of a hit, take or peek; what give_back returns
+	Burst   uint64
+	N       uint64
+	Granted bool // of a hit, take or peek; what give_back returns
 	Count   uint64
 	Retry   duration  // the RetryAfter of a hit, take or peek that is refused
 	Left    *duration // of the window; 0 if there is none; missing if the algorithm leaves it open
@@ -40,31 +41,23 @@ type rollingStep struct {
 	Of      string    // the name of the take that give_back gives back to
 }
 
-// duration is a time.Duration that is written like 1.5s.
+// duration is a time.Duration that is written like 1.5s, or "never".
 type duration time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *duration) UnmarshalText(text []byte) error {
+	if string(text) == "never" {
+		*d = duration(window.Never)
+		return nil
+	}
 	v, err := time.ParseDuration(string(text))
 	*d = duration(v)
 	return err
 }
 
-// vectorFile returns the file with the vectors of a rolling algorithm.
-func vectorFile(a window.Algorithm) string {
-	switch a {
-	case window.TokenBucket:
-		return "testdata/token-bucket.json"
-	case window.Sliding:
-		return "testdata/sliding.json"
-	default:
-		return "testdata/sliding-log.json"
-	}
-}
-
 // testRollingVectors replays the vectors of the backend's algorithm, each with a key of its own.
-func testRollingVectors(c rolling) {
-	text, err := rollingJSON.ReadFile(vectorFile(c.Algorithm))
+func testRollingVectors(c calls) {
+	text, err := rollingJSON.ReadFile("testdata/" + c.Algorithm.String() + ".json")
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -85,20 +78,14 @@ func testRollingVectors(c rolling) {
 // unit returns how long a nanosecond of the vector takes: more for backends with a long MinScale, or if
 // the vector is finer than the resolution of the backend's clock. If the backend can't replay the vector,
 // unit returns why.
-func (v rollingVector) unit(c rolling) (unit time.Duration, why string) {
+func (v rollingVector) unit(c calls) (unit time.Duration, why string) {
 	if v.ExactTokens && c.RoundsTokens {
 		return 0, "it needs exact tokens"
 	}
 	unit = c.stretch(1)
 	for _, s := range v.Steps {
-		if most := max(s.Limit, s.N); c.bounded(most) < most {
+		if most := max(s.Limit, s.Burst, s.N); c.bounded(most) < most {
 			return 0, fmt.Sprintf("it has the number %d", most)
-		}
-		if why, without := c.Without["Take"]; without && s.Op == "give_back" {
-			return 0, why
-		}
-		if why, without := c.Without["Peek"]; without && s.Op == "peek" {
-			return 0, why
 		}
 		if c.Exact > 0 && time.Duration(s.T)*unit%c.Exact != 0 {
 			unit *= c.Exact
@@ -109,7 +96,7 @@ func (v rollingVector) unit(c rolling) (unit time.Duration, why string) {
 
 // replay makes the calls of a vector.
 type replay struct {
-	rolling
+	calls
 	vector rollingVector
 	unit   time.Duration    // a nanosecond of the vector
 	ids    map[string]int64 // of takes, by their names
@@ -117,8 +104,7 @@ type replay struct {
 
 func (r *replay) run() {
 	scale := time.Duration(r.vector.Steps[0].Scale) * r.unit
-	now := r.Clock.Now()
-	r.Clock.Advance(window.Aligned.Start(now, scale).Add(scale).Sub(now))
+	r.Clock.Advance(r.nextAligned(scale))
 	start := r.Clock.Now()
 	for i, s := range r.vector.Steps {
 		r.Clock.Advance(start.Add(time.Duration(s.T) * r.unit).Sub(r.Clock.Now()))
@@ -135,37 +121,32 @@ func (r *replay) run() {
 func (r *replay) step(s rollingStep) bool {
 	var w window.Window
 	key, scale := r.vector.Name+s.Key, time.Duration(s.Scale)*r.unit
+	c := r.upTo(s.Limit)
+	c.burst = s.Burst
 	switch s.Op {
 	case "hit":
-		w = r.hit(key, scale, s.Limit, s.N)
+		w = c.hit(key, scale, s.Limit, s.N)
 	case "take":
-		if r.taker == nil {
-			w = r.hit(key, scale, s.Limit, s.N)
-		} else {
-			w, _ = r.take(key, scale, s.Limit, s.N)
-		}
+		w = c.take(key, scale, s.Limit, s.N)
 		r.ids[s.As] = w.ID
 	case "peek":
-		var ok bool
-		if w, ok = r.peek(key, scale, s.Limit, s.N); !ok {
-			r.Fatalf("%T is no window.Peeker", r.Backend)
-		}
-	case "inc":
-		w = r.inc(key, scale, s.N)
+		w = c.peek(key, scale, s.Limit, s.N)
+	case "charge":
+		w = c.charge(key, scale, s.N)
 	case "set":
-		w = r.set(key, scale, s.N)
+		w = c.set(key, scale, s.N)
 	case "get":
-		w = r.get(key, scale)
+		w = c.get(key, scale)
 	case "reset":
-		r.reset(key, scale)
+		c.reset(key, scale)
 		return true
 	case "give_back":
-		return r.giveBack(key, scale, r.ids[s.Of], s.N, s.Granted) == s.Granted
+		return c.giveBack(key, scale, r.ids[s.Of], s.N, s.Granted) == s.Granted
 	default:
-		r.Fatalf("unknown op in %+v", s)
+		c.Fatalf("unknown op in %+v", s)
 	}
-	if s.Limit > 0 || s.Op == "hit" {
-		r.decided(w, s.Granted, time.Duration(s.Retry)*r.unit, r.unit)
+	if s.Op == "hit" || s.Op == "take" || s.Op == "peek" {
+		c.decided(w, s.Granted, time.Duration(s.Retry), r.unit)
 	}
 	if w.Count != s.Count {
 		r.Errorf("Count is %d, want %d", w.Count, s.Count)
@@ -176,38 +157,21 @@ func (r *replay) step(s rollingStep) bool {
 	return true
 }
 
-// peek calls Peek. It returns false if the backend does not have it.
-func (c rolling) peek(key string, scale time.Duration, limit, n uint64) (w window.Window, ok bool) {
-	c.Helper()
-	peeker, ok := c.Backend.(window.Peeker)
-	if !ok {
-		return w, false
-	}
-	w, err := peeker.Peek(c.Context(), key, scale, limit, n)
-	if err != nil {
-		c.Fatalf("Peek(%q, %v, %d, %d): %v", key, scale, limit, n, err)
-	}
-	return w, true
-}
-
 // decided fails the test unless w is that of a hit that is granted, or refused until retry from
-// now, which was rounded up to a unit.
-func (c rolling) decided(w window.Window, granted bool, retry, unit time.Duration) {
+// now in units, which was rounded up to one.
+func (c calls) decided(w window.Window, granted bool, retry, unit time.Duration) {
 	c.Helper()
 	if w.Refused == granted {
 		c.Errorf("Refused is %v, want %v: %+v", w.Refused, !granted, w)
 	}
-	if granted {
-		retry = 0
-	}
-	if !c.lasts(w.RetryAfter, retry, unit) {
+	if right := w.RetryAfter == retry; !right && (retry == window.Never || !c.lasts(w.RetryAfter, retry*unit, unit)) {
 		c.Errorf("RetryAfter is %v, want %v", w.RetryAfter, retry)
 	}
 }
 
 // left fails the test unless w is active for d, which was rounded up to a unit, or not at all if d
 // is 0.
-func (c rolling) left(w window.Window, d, unit time.Duration) {
+func (c calls) left(w window.Window, d, unit time.Duration) {
 	c.Helper()
 	if !c.lasts(w.Left, d, unit) {
 		c.Errorf("Left is %v, want %v", w.Left, d)
@@ -222,7 +186,7 @@ func (c rolling) left(w window.Window, d, unit time.Duration) {
 
 // lasts reports whether got is a duration that is want if it is rounded up to a unit, or up to Exact
 // longer.
-func (c rolling) lasts(got, want, unit time.Duration) bool {
+func (c calls) lasts(got, want, unit time.Duration) bool {
 	if want == 0 {
 		return got == 0
 	}

@@ -1,6 +1,7 @@
 package backendtest_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,18 +11,37 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// untaking is a backend without takes.
-type untaking struct{ window.Backend }
+// unable is a backend that can't give back.
+type unable struct{ window.Backend }
 
-// TestBackendWithoutTakes is run by TestSubjectNamesWhatTheBackendLeavesOut in a process of its own.
-func TestBackendWithoutTakes(t *testing.T) {
-	without := map[string]string{"Peek": "for the test", "Check": "for the test", "Algorithm": "for the test"}
+func (unable) GiveBack(context.Context, string, window.Limit, uint64, int64) (bool, error) {
+	return false, window.ErrUnsupported
+}
+
+// misspelt is a backend whose TakeAll has another name.
+type misspelt struct {
+	window.Unimplemented
+	p *plain
+}
+
+func (m misspelt) Check(l window.Limit) (window.Traits, error) { return m.p.Check(l) }
+
+func (m misspelt) Hits(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return m.p.Hit(ctx, key, l, n)
+}
+
+// TestBackendWithoutMethods is run by TestSubjectNamesWhatTheBackendLeavesOut in a process of its own.
+func TestBackendWithoutMethods(t *testing.T) {
+	without := map[string]string{"GiveBack": "its store can't subtract"}
+	backend := func(p *plain) window.Backend { return unable{p} }
 	switch os.Getenv(faultVariable) {
 	case "named":
-		without["Take"] = "its store can't subtract"
 	case "unnamed":
+		without = nil
 	case "wrong":
-		without["Take"], without["Give"] = "", "no such method"
+		without = map[string]string{"GiveBack": "", "Give": "no such method", "Take": "it has one"}
+	case "misspelt":
+		backend = func(p *plain) window.Backend { return misspelt{p: p} }
 	default:
 		return
 	}
@@ -34,40 +54,34 @@ func TestBackendWithoutTakes(t *testing.T) {
 		if os.Getenv("BACKENDTEST_BUBBLES") == "" {
 			clock = backendtest.NewClock()
 		}
-		p := newPlain(clock.Now, window.PerKey, none)
-		return backendtest.Subject{Backend: untaking{p}, Clock: clock, Without: without, Close: func() { p.Close() }}
+		p := newPlain(clock.Now, none)
+		return backendtest.Subject{Backend: backend(p), Clock: clock, Without: without, Close: func() { p.Close() }}
 	})
 }
 
-// runWithoutTakes runs TestBackendWithoutTakes, or a subtest of it, in a process of its own.
-func runWithoutTakes(t *testing.T, env ...string) (output string, err error) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestBackendWithoutTakes$/^(a_backend|a_take|rolling:_a_take|random)")
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
 func TestSubjectNamesWhatTheBackendLeavesOut(t *testing.T) {
-	for _, env := range [][]string{{faultVariable + "=named"}, {faultVariable + "=named", "BACKENDTEST_BUBBLES=1"}} {
-		output, err := runWithoutTakes(t, env...)
-		for _, want := range []string{
-			"--- SKIP: TestBackendWithoutTakes/a_take_that_is_refused_changes_nothing", "without Take: its store can't subtract",
-			"--- SKIP: TestBackendWithoutTakes/rolling:_a_take_is_a_hit", "for rolling algorithms, and the algorithm is the per-key fixed window",
-			"--- SKIP: TestBackendWithoutTakes/random_takes_agree", "--- PASS: TestBackendWithoutTakes/random_calls_agree_with_a_model",
-		} {
-			if err != nil || !strings.Contains(output, want) {
-				t.Errorf("%v: no %q in\n%s", err, want, output)
-			}
-		}
-	}
-	for env, wants := range map[string][]string{
-		"unnamed": {"has no method Take, which Subject.Without does not name", "--- FAIL: TestBackendWithoutTakes/a_take_that_is_refused"},
-		"wrong":   {"Subject.Without has no reason for Take", `Subject.Without has "Give"`},
+	for _, test := range []struct {
+		env   string
+		pass  bool
+		wants []string
+	}{
+		{"named", true, []string{
+			"--- SKIP: TestBackendWithoutMethods/what_is_given_back_can_be_taken_again", "without GiveBack: its store can't subtract",
+			"--- SKIP: TestBackendWithoutMethods/rolling:_the_limit_holds", "for rolling algorithms, and the algorithm is fixed-window",
+			"--- PASS: TestBackendWithoutMethods/a_take_that_is_refused_changes_nothing",
+		}},
+		{"unnamed", false, []string{"GiveBack of backendtest_test.unable returns error", "Subject.Without does not name it"}},
+		{"wrong", false, []string{"Subject.Without has no reason for GiveBack", `Subject.Without has "Give"`, "has a method Take, although"}},
+		{"misspelt", false, []string{"Hit of backendtest_test.misspelt returns error", "is it missing, or misspelt?"}},
 	} {
-		output, err := runWithoutTakes(t, faultVariable+"="+env)
-		for _, want := range wants {
-			if err == nil || !strings.Contains(output, want) {
-				t.Errorf("%v: no %q in\n%s", err, want, output)
+		for _, bubbles := range []string{"", "1"} {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestBackendWithoutMethods$/^(a_backend|a_take|what|rolling:_the)")
+			cmd.Env = append(os.Environ(), faultVariable+"="+test.env, "BACKENDTEST_BUBBLES="+bubbles)
+			output, err := cmd.CombinedOutput()
+			for _, want := range test.wants {
+				if (err == nil) != test.pass || !strings.Contains(string(output), want) {
+					t.Errorf("%s: %v: no %q in\n%s", test.env, err, want, output)
+				}
 			}
 		}
 	}

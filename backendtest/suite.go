@@ -1,9 +1,8 @@
 package backendtest
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"testing"
 
@@ -19,7 +18,7 @@ type suite struct {
 // subtest is a test that needs something of a Subject.
 type subtest struct {
 	name  string
-	run   func(*testing.T, Subject)
+	run   func(calls)
 	needs []need
 }
 
@@ -31,7 +30,7 @@ func (s suite) run(t *testing.T) {
 		s.test(t, test)
 	}
 	t.Run("vectors", s.vectors)
-	for _, test := range slices.Concat(takeTests, rollingTests, rollingTakeTests) {
+	for _, test := range rollingTests {
 		s.test(t, test)
 	}
 }
@@ -42,12 +41,13 @@ func (s suite) test(t *testing.T, test subtest) {
 		why := ""
 		s.in(t, func(t *testing.T) {
 			subject := s.start(t)
+			subject.Algorithm = cmp.Or(subject.Algorithm, window.FixedWindow)
 			for _, needs := range test.needs {
 				if why = needs(subject); why != "" {
 					return
 				}
 			}
-			test.run(t, subject)
+			test.run(calls{T: t, Subject: subject, most: 10})
 		})
 		if why != "" {
 			t.Skip(why)
@@ -55,105 +55,89 @@ func (s suite) test(t *testing.T, test subtest) {
 	})
 }
 
+// What tests need. With those that are for all algorithms, the algorithm of the Subject does not matter.
+var (
+	always  = []need(nil)
+	counts  = []need{having("Hit", "Charge", "Peek")}
+	changes = []need{having("Hit", "Charge", "Peek", "Set", "Reset", "Delete")}
+	taking  = []need{having("Hit", "Take", "Peek")}
+	several = []need{having("Take", "TakeAll", "GiveBack", "Peek")}
+	giving  = []need{having("Hit", "Take", "Charge", "GiveBack", "Peek", "Set", "Reset", "Delete")}
+)
+
+// also returns needs and others.
+func also(needs []need, more ...need) []need { return slices.Concat(needs, more) }
+
 // anyTests are for all backends.
 var anyTests = []subtest{
-	{"a backend has all methods but those that it leaves out", testMethods, nil},
-	{"a call whose context has ended does nothing", testContext, nil},
-	{"a scale under 1 ms is refused with window.ErrScale", testScales, nil},
-	{"a call after Close fails with window.ErrClosed", testClosed, nil},
+	{"a backend has all methods but those that it leaves out", testMethods, always},
+	{"Check returns the error of every call", testCheck, always},
+	{"a call whose context has ended does nothing", testContext, counts},
+	{"a call after Close fails with window.ErrClosed", testClosed, always},
+	{"keys, names, scales and algorithms are independent", testIndependence, counts},
+	{"Reset ends a window, and Delete those of all names and algorithms", testDelete, changes},
+	{"Charge counts what is over the limit", testCharge, also(taking, having("Charge", "Set"))},
+	{"Peek tells what a take would return", testPeek, taking},
+	{"concurrent calls of all methods leave nothing behind", testAllMethods, changes},
+	{"takes of several limits are granted all or none", testAllOrNone, several},
+	{"several takes of one count are one of their sum", testRepeated, several},
+	{"concurrent takes and hits are granted up to the limit", testTakenLimit, taking},
+	{"concurrent takes and give-backs leave what is held", testHeld, giving},
+	{"of takes in opposite order one is granted", testOppositeOrder, several},
+	{"calls of two clients at once leave what is held", testTwoAtOnce, also(giving, twoClients)},
 }
 
-// fixedTests are for backends with fixed windows.
+// fixedTests are for fixed windows.
 var fixedTests = []subtest{
-	{"a window ends one scale after its start", testEnd, []need{fixed}},
-	{"a window has a start and the time of its last hit", testTimes, []need{fixed}},
-	{"keys and scales are independent", testIndependence, []need{fixed}},
-	{"concurrent hits return distinct counts", testDistinctCounts, []need{fixed}},
-	{"concurrent first hits open one window", testOpenings, []need{fixed}},
-	{"concurrent hits are allowed up to the limit", testLimit, []need{fixed}},
-	{"increments and limits of one key can differ", testMixed, []need{fixed}},
-	{"concurrent calls of all methods leave nothing behind", testAllMethods, []need{fixed}},
-	{"counts do not wrap around", testLargest, []need{fixed, unbounded}},
-	{"Set replaces the window", testSet, []need{fixed}},
-	{"Reset and Delete end windows", testDelete, []need{fixed}},
-	{"a number over MaxCount is refused with window.ErrRange", testRange, []need{fixed, bounded}},
-	{"random calls agree with a model", testModel, []need{fixed}},
+	{"a window ends one scale after its start", testEnd, also(counts, fixed)},
+	{"concurrent hits return distinct counts", testDistinctCounts, also(counts, fixed)},
+	{"concurrent first hits open one window", testOpenings, also(counts, fixed)},
+	{"concurrent hits are allowed up to the limit", testLimit, also(counts, fixed)},
+	{"numbers and limits of one key can differ", testMixed, also(counts, fixed)},
+	{"Set replaces the window", testSet, also(changes, fixed)},
+	{"random calls agree with a model", testModel, also(giving, having("TakeAll"), fixed)},
+	{"random calls of two clients agree with a model", testModelOfTwo, also(giving, having("TakeAll"), fixed, twoClients)},
+	{"a take that is refused changes nothing", testRefusal, also(taking, having("Set"), fixed)},
+	{"what is given back can be taken again", testGiveBack, also(several, fixed)},
+	{"nothing is given back to another window", testGiveBackToAnother, also(giving, fixed)},
+	{"the ID of a window is that of no other", testIDs, also(giving, fixed)},
+	{"concurrent takes of several windows leave what is granted", testHeldOfSeveral, also(several, fixed)},
+	{"takes that end windows and others overlap exceed no limit", testTakesAtTheEnd, also(giving, fixed)},
 }
 
-// methodsOf returns for each method that a backend may leave out whether b has it.
-func methodsOf(b window.Backend) map[string]bool {
-	_, takes := b.(window.Taker)
-	_, peeks := b.(window.Peeker)
-	_, checks := b.(window.Checker)
-	_, tells := b.(window.Teller)
-	return map[string]bool{"Take": takes, "Peek": peeks, "Check": checks, "Algorithm": tells}
-}
-
-// testMethods compares the methods of a backend with those that its Subject leaves out.
-func testMethods(t *testing.T, s Subject) {
-	for _, b := range s.clients() {
-		has := methodsOf(b)
-		for _, method := range slices.Sorted(maps.Keys(has)) {
-			why, without := s.Without[method]
-			switch {
-			case !without && !has[method]:
-				t.Errorf("%T has no method %s, which Subject.Without does not name", b, method)
-			case without && has[method]:
-				t.Errorf("%T has a method %s, although Subject.Without names it", b, method)
-			case without && why == "":
-				t.Errorf("Subject.Without has no reason for %s", method)
-			}
-		}
-		for method := range s.Without {
-			if _, known := has[method]; !known {
-				t.Errorf("Subject.Without has %q, want one of %q", method, slices.Sorted(maps.Keys(has)))
-			}
-		}
-		if got := window.AlgorithmOf(b); has["Algorithm"] && got != s.Algorithm {
-			t.Errorf("%T tells that its algorithm is the %v, want the %v", b, got, s.Algorithm)
-		}
-	}
-}
-
-// clients returns the backends on the store of s: one or two.
-func (s Subject) clients() []window.Backend {
-	if s.Second == nil {
-		return []window.Backend{s.Backend}
-	}
-	return []window.Backend{s.Backend, s.Second}
+// rollingTests are for rolling algorithms.
+var rollingTests = []subtest{
+	{"rolling: vectors", testRollingVectors, also(giving, isRolling)},
+	{"rolling: a hit that is refused changes nothing", testRollingRefusal, also(taking, isRolling)},
+	{"rolling: a caller who waits RetryAfter is admitted", testRollingRetry, also(taking, isRolling)},
+	{"rolling: the limit holds in every interval", testRollingIntervals, also(taking, isRolling)},
+	{"rolling: Set and Reset forget what was counted", testRollingForgets, also(changes, isRolling)},
+	{"rolling: numbers can be large", testRollingLargest, also(changes, isRolling)},
+	{"rolling: what is given back can be taken again, once", testRollingGiveBack, also(giving, isRolling)},
+	{"rolling: nothing is given back after Set and Reset", testRollingGiveBackToAnother, also(giving, isRolling)},
+	{"rolling: what has come back by itself is not given back", testRollingGiveBackLater, also(giving, isRolling)},
+	{"rolling: a second give-back gives nothing back that has come back by itself", testRollingGiveBackTwo, also(giving, isRolling)},
+	{"rolling: random calls agree with a model", testRollingModel, also(giving, isRolling)},
+	{"rolling: random calls of two clients agree with a model", testRollingModelOfTwo, also(giving, isRolling, twoClients)},
 }
 
 func fixed(s Subject) string {
 	if s.Algorithm.Rolling() {
-		return fmt.Sprintf("for fixed windows, and the algorithm is the %v", s.Algorithm)
+		return fmt.Sprintf("for fixed windows, and the algorithm is %v", s.Algorithm)
 	}
 	return ""
 }
 
 func perKey(s Subject) string {
-	if s.Algorithm != window.PerKey {
-		return fmt.Sprintf("for per-key fixed windows, and the algorithm is the %v", s.Algorithm)
+	if s.Algorithm != window.FixedWindow {
+		return fmt.Sprintf("for %v, and the algorithm is %v", window.FixedWindow, s.Algorithm)
 	}
 	return ""
 }
 
 func isRolling(s Subject) string {
 	if !s.Algorithm.Rolling() {
-		return fmt.Sprintf("for rolling algorithms, and the algorithm is the %v", s.Algorithm)
-	}
-	return ""
-}
-
-func bounded(s Subject) string {
-	if s.MaxCount == 0 || s.MaxCount == math.MaxUint64 {
-		return "for backends with a MaxCount"
-	}
-	return ""
-}
-
-func unbounded(s Subject) string {
-	if s.MaxCount != 0 {
-		return "for backends without a MaxCount"
+		return fmt.Sprintf("for rolling algorithms, and the algorithm is %v", s.Algorithm)
 	}
 	return ""
 }
@@ -165,12 +149,14 @@ func twoClients(s Subject) string {
 	return ""
 }
 
-// having returns the need of a method that a backend may leave out. If a backend does not have it and
-// does not leave it out either, the test fails.
-func having(method string) need {
+// having returns the need of methods. If a backend does not have one, and does not leave it out either,
+// the test fails.
+func having(methods ...string) need {
 	return func(s Subject) string {
-		if why, without := s.Without[method]; without {
-			return fmt.Sprintf("without %s: %s", method, why)
+		for _, method := range methods {
+			if why, without := s.Without[method]; without {
+				return fmt.Sprintf("without %s: %s", method, why)
+			}
 		}
 		return ""
 	}

@@ -4,125 +4,332 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// takeTests are for backends with fixed windows and takes.
-var takeTests = []subtest{
-	takeTest("a take that is refused changes nothing", testRefusal),
-	takeTest("a take of 0 counts nothing", testTakeOfNone),
-	takeTest("takes of several windows are granted all or none", testAllOrNone),
-	takeTest("several takes of one window count as their sum", testRepeatedWindow),
-	takeTest("what is given back can be taken again", testGiveBack),
-	takeTest("nothing is given back to another window", testGiveBackToAnother),
-	takeTest("the ID of a window is that of no other", testIDs),
-	takeTest("concurrent takes are granted up to the limit", testTakenLimit),
-	takeTest("concurrent takes and give-backs leave what is held", testHeld),
-	takeTest("concurrent takes of several windows leave what is granted", testHeldOfSeveral),
-	takeTest("of takes in opposite order one is granted", testOppositeOrder),
-	takeTest("takes that end windows and others overlap exceed no limit", testTakesAtTheEnd),
-	takeTest("a number over MaxCount is refused by takes with window.ErrRange", testTakeRange, bounded),
-	takeTest("random takes agree with a model", testTakeModel),
-	takeTest("random calls of two clients agree with a model", testTakeModelOfTwo, twoClients),
-	takeTest("calls of two clients at once leave what is held", testTwoAtOnce, twoClients),
+// takeOf returns a take of 1.
+func (c calls) takeOf(key string, scale time.Duration, most uint64) window.Take {
+	return c.limit(scale, most).For(key, 1)
 }
 
-// takeTest returns a test of takes.
-func takeTest(name string, f func(takes), more ...need) subtest {
-	return subtest{name, func(t *testing.T, s Subject) { f(newTakes(t, s)) }, append([]need{fixed, having("Take")}, more...)}
-}
-
-// takes makes calls that must succeed.
-type takes struct {
-	calls
-	taker window.Taker // nil if the backend is none
-}
-
-// newTakes returns calls of a backend that must be a window.Taker, unless it leaves that out.
-func newTakes(t *testing.T, s Subject) takes {
-	taker, ok := s.Backend.(window.Taker)
-	if _, without := s.Without["Take"]; !ok && !without {
-		t.Fatalf("%T is no window.Taker", s.Backend)
+// spread returns takes of 1 whose keys, scales, names or algorithms differ.
+func (c calls) spread(most uint64) (takes []window.Take) {
+	for i := range 6 {
+		takes = append(takes, c.takeOf(fmt.Sprint("k", i/2), time.Duration(1+i%2)*time.Minute, most))
 	}
-	return takes{calls{t, s}, taker}
-}
-
-// clients returns c, and the same for the second backend on its store if there is one.
-func (c takes) clients() []takes {
-	if c.Second == nil {
-		return []takes{c}
+	takes = append(takes, c.named("n").takeOf("k0", time.Minute, most))
+	for _, a := range c.algorithms() {
+		if a != c.Algorithm {
+			takes = append(takes, c.of(a).takeOf("k0", time.Minute, most))
+		}
 	}
-	second := c.Subject
-	second.Backend = c.Second
-	return []takes{c, newTakes(c.T, second)}
+	return takes
 }
 
-func (c takes) take(key string, scale time.Duration, limit, n uint64) (window.Window, bool) {
+// counted returns calls of the limit of a take, whose Max may differ.
+func (c calls) counted(t window.Take) calls {
+	c = c.of(t.Limit.Algorithm)
+	c.name, c.burst, c.most = t.Limit.Name, t.Limit.Burst, t.Limit.Max
+	return c
+}
+
+func testAllOrNone(c calls) {
+	if windows, granted := c.takeAll(); !granted || len(windows) != 0 {
+		c.Errorf("no takes are refused")
+	}
+	takes := c.spread(10)
+	var windows []window.Window
+	for n := range uint64(3) {
+		var granted bool
+		if windows, granted = c.takeAll(takes...); !granted {
+			c.Errorf("the takes are refused: %+v", windows)
+		}
+		for i, w := range windows {
+			c := c.counted(takes[i])
+			if c.want(w, n+1, c.end(takes[i].Limit.Scale)); w.ID == 0 || w.Refused {
+				c.Errorf("take %d returns %+v", i, w)
+			}
+		}
+	}
+	for i := range takes { // each of them refuses all
+		takes := c.spread(10)
+		takes[i].N = 8
+		windows, granted := c.takeAll(takes...)
+		if granted {
+			c.Errorf("the takes are granted, although take %d is over its limit", i)
+		}
+		for j, w := range windows {
+			c := c.counted(takes[j])
+			if w.Refused != (i == j) {
+				c.Errorf("take %d is refused: take %d returns %+v", i, j, w)
+			} else if w.Refused {
+				c.retries(w, takes[j].Limit, takes[j].N)
+			}
+			c.state(w, 3)
+			c.state(c.get(takes[j].Key, takes[j].Limit.Scale), 3)
+		}
+	}
+	// A refusal opens no window, wherever the take is that is refused.
+	for refusing := range takes {
+		takes := c.spread(3)
+		for i := range takes {
+			takes[i].Key += "new"
+		}
+		takes[refusing].N = 4
+		windows, granted := c.takeAll(takes...)
+		if granted {
+			c.Errorf("the takes are granted")
+		}
+		for i, t := range takes {
+			c := c.counted(t)
+			c.none(windows[i])
+			c.none(c.get(t.Key, t.Limit.Scale))
+			if w := windows[i]; w.Refused != (i == refusing) || w.Refused && w.RetryAfter != window.Never {
+				c.Errorf("take %d of 4 of 3: take %d returns %+v", refusing, i, w)
+			}
+		}
+	}
+	for i, t := range takes {
+		if c := c.counted(t); c.giveBack(t.Key, t.Limit.Scale, windows[i].ID, 1, true) {
+			c.state(c.get(t.Key, t.Limit.Scale), 2)
+		}
+	}
+}
+
+func testRepeated(c calls) {
+	const scale = time.Minute
+	taken := func(want bool, takes ...window.Take) []window.Window {
+		c.Helper()
+		windows, granted := c.takeAll(takes...)
+		for _, w := range windows {
+			if granted != want || w.Refused != !want {
+				c.Errorf("the takes %+v return %v, %+v, want %v", takes, granted, windows, want)
+				break
+			}
+		}
+		return windows
+	}
+	of := func(key string, most, burst, n uint64) window.Take {
+		c.burst = burst
+		return c.limit(scale, most).For(key, n)
+	}
+	for _, w := range taken(true, of("k", 10, 0, 3), of("k", 7, 0, 4)) {
+		c.want(w, 7, c.end(scale))
+	}
+	c.want(c.upTo(7).get("k", scale), 7, c.end(scale))
+	taken(false, of("k", 7, 0, 1), of("k", 10, 0, 1))
+	c.want(c.upTo(7).get("k", scale), 7, c.end(scale))
+	taken(true, of("second", 10, 0, 7))
+	taken(false, of("second", 10, 0, 3), of("second", 10, 0, 1))
+	c.want(c.get("second", scale), 7, c.end(scale))
+	for _, takes := range [][]window.Take{{of("new", 6, 0, 3), of("new", 10, 0, 4)}, {of("new", 10, 0, 4), of("new", 6, 0, 3)}} {
+		for _, w := range taken(false, takes...) {
+			c.none(w)
+		}
+		c.none(c.get("new", scale))
+	}
+	windows := taken(true, of("b", 10, 0, 3), of("b", 10, 0, 4), of("b", 10, 0, 2))
+	if c.giveBack("b", scale, windows[1].ID, 4, true) {
+		c.want(c.get("b", scale), 5, c.end(scale))
+	}
+	if c.Algorithm == window.TokenBucket {
+		taken(true, of("burst", 10, 20, 6), of("burst", 10, 12, 6))
+		taken(false, of("burst", 10, 20, 1), of("burst", 10, 12, 1))
+		taken(false, of("none", 10, 20, 6), of("none", 10, 0, 6))
+		taken(true, of("burst", 10, 20, 4), of("burst", 10, 20, 4))
+	}
+}
+
+// testTakenLimit makes takes and hits.
+func testTakenLimit(c calls) {
+	l := c.limit(time.Hour, c.bounded(1000))
+	var held atomic.Uint64
+	concurrently(20_000, func(i int) {
+		n := uint64(1 + i%3)
+		call := c.Backend.Take
+		if c.Algorithm.Rolling() && i%2 == 0 {
+			call = c.Backend.Hit
+		}
+		w, err := call(c.Context(), "k", l, n)
+		if err != nil || w.Count > l.Max {
+			c.Errorf("a take of %d of %d returns %+v, %v", n, l.Max, w, err)
+		}
+		if !w.Refused {
+			held.Add(n)
+		}
+	})
+	if held.Load() != l.Max {
+		c.Errorf("%d are granted of %d", held.Load(), l.Max)
+	}
+	c.state(c.upTo(l.Max).get("k", time.Hour), l.Max)
+}
+
+// testHeld gives back most of what is granted, and charges as well.
+func testHeld(c calls) {
+	limit := c.bounded(250) - 50 // there is room for 50 charges
+	c.holds("k", limit, takeAndGiveBack(c.clients()[:1], "k", limit))
+}
+
+// testTwoAtOnce makes takes, give-backs and charges of two clients at one time. Then both find what is
+// held.
+func testTwoAtOnce(c calls) {
+	clients, limit := c.clients(), c.bounded(250)-50
+	for round := range 2 {
+		key := fmt.Sprint("k", round)
+		held := takeAndGiveBack(clients, key, limit)
+		for _, client := range clients {
+			client.holds(key, limit, held)
+		}
+	}
+	endWindows(clients, limit)
+}
+
+// holds fails the test unless the count of a window is what is held.
+func (c calls) holds(key string, limit, held uint64) {
 	c.Helper()
-	w, granted, err := c.taker.Take(c.Context(), key, scale, limit, n)
-	if err != nil {
-		c.Fatalf("Take(%q, %v, %d, %d): %v", key, scale, limit, n, err)
+	w := c.upTo(limit).get(key, time.Hour)
+	if c.Algorithm == window.TokenBucket && w.Count > held && w.Count <= limit {
+		return // a bucket may give less back than was taken
 	}
-	return w, granted
+	if w.Count != held {
+		c.Errorf("the count is %d, and %d are held", w.Count, held)
+	}
 }
 
-// granted fails the test unless a take is granted.
-func (c takes) granted(key string, scale time.Duration, limit, n uint64) window.Window {
-	c.Helper()
-	w, granted := c.take(key, scale, limit, n)
-	if !granted {
-		c.Errorf("Take(%q, %v, %d, %d) is refused, the window is %+v", key, scale, limit, n, w)
+// takeAndGiveBack takes, and gives most of what is granted back, with all clients at one time. In fixed
+// windows, it also charges. It returns how many are held in the end.
+func takeAndGiveBack(clients []calls, key string, limit uint64) uint64 {
+	var held, lost atomic.Int64
+	concurrently(20_000, func(i int) {
+		c, n := clients[i%len(clients)], uint64(1+i%5)
+		l := c.limit(time.Hour, limit)
+		if i%10 == 0 && i < 500 && !c.Algorithm.Rolling() {
+			if _, err := c.Backend.Charge(c.Context(), key, l, 1); err != nil {
+				c.Errorf("Charge: %v", err)
+			}
+			held.Add(1)
+			return
+		}
+		w, err := c.Backend.Take(c.Context(), key, l, n)
+		if err != nil {
+			c.Errorf("Take: %v", err)
+		}
+		if w.Refused {
+			return
+		}
+		held.Add(int64(n))
+		if i/goroutines%8 == 7 {
+			return
+		}
+		ok, err := c.Backend.GiveBack(c.Context(), key, l, n, w.ID)
+		if err != nil {
+			c.Errorf("GiveBack: %v", err)
+		}
+		if ok {
+			held.Add(-int64(n))
+		} else {
+			lost.Add(1)
+		}
+	})
+	if c := clients[0]; lost.Load() > 0 && c.Algorithm != window.TokenBucket {
+		c.Errorf("GiveBack returns false %d times", lost.Load())
 	}
-	return w
+	return uint64(held.Load())
 }
 
-// refused fails the test unless a take is refused.
-func (c takes) refused(key string, scale time.Duration, limit, n uint64) window.Window {
-	c.Helper()
-	w, granted := c.take(key, scale, limit, n)
-	if granted {
-		c.Errorf("Take(%q, %v, %d, %d) is granted, the window is %+v", key, scale, limit, n, w)
+// endWindows has clients take and give back at one time while some of them call Reset and Set. Each of
+// these calls makes room for the whole limit once more, and for no more than that. In the end, none of
+// them has an effect any more.
+func endWindows(clients []calls, limit uint64) {
+	const scale, ends = time.Hour, 6
+	c := clients[0].upTo(limit)
+	l := c.limit(scale, limit)
+	for round := range 3 {
+		key := fmt.Sprint("ended", round)
+		var held atomic.Int64
+		concurrently(3000, func(i int) {
+			c, n := clients[i%len(clients)], uint64(1+i%3)
+			var err error
+			if i%500 == 250 { // ends times
+				if i%1000 == 250 {
+					err = c.Backend.Reset(c.Context(), key, l)
+				} else {
+					_, err = c.Backend.Set(c.Context(), key, l, 0)
+				}
+				if err != nil {
+					c.Errorf("Reset or Set: %v", err)
+				}
+				return
+			}
+			w, err := c.Backend.Take(c.Context(), key, l, n)
+			if err != nil || !w.Refused && w.Count > limit {
+				c.Errorf("Take returns %+v, %v", w, err)
+			}
+			if w.Refused {
+				return
+			}
+			back := false
+			if i%4 > 0 {
+				if back, err = c.Backend.GiveBack(c.Context(), key, l, n, w.ID); err != nil {
+					c.Errorf("GiveBack: %v", err)
+				}
+			}
+			if !back {
+				held.Add(int64(n))
+			}
+		})
+		if most := (ends + 1) * int64(limit); held.Load() > most {
+			c.Errorf("round %d: %d are held, at most %d with a limit of %d and %d calls that end the window", round, held.Load(), most, limit, ends)
+		}
+		c.set(key, scale, 0)
+		for n := range limit + 10 {
+			client := int(n) % len(clients)
+			if w := clients[client].take(key, scale, limit, 1); w.Refused != (n >= limit) {
+				c.Fatalf("round %d: after Set to 0, take %d of %d, of client %d, returns %+v", round, n+1, limit, client, w)
+			}
+		}
+		for i, client := range clients {
+			if w := client.upTo(limit).get(key, scale); w.Count != limit {
+				c.Errorf("round %d: client %d finds %+v, want a count of %d", round, i, w, limit)
+			}
+		}
 	}
-	return w
 }
 
-func (c takes) takeAll(limits ...window.Limit) ([]window.Window, bool) {
-	c.Helper()
-	windows := make([]window.Window, len(limits))
-	granted, err := c.taker.TakeAll(c.Context(), limits, windows)
-	if err != nil {
-		c.Fatalf("TakeAll(%+v): %v", limits, err)
+func testOppositeOrder(c calls) {
+	for round := range 50 {
+		a, b := c.takeOf(fmt.Sprint("a", round), time.Hour, 1), c.takeOf(fmt.Sprint("b", round), time.Hour, 1)
+		var grants atomic.Int64
+		concurrently(16, func(i int) {
+			takes := []window.Take{a, b}
+			if i%2 == 0 {
+				takes = []window.Take{b, a}
+			}
+			granted, err := c.Backend.TakeAll(c.Context(), takes, make([]window.Window, 2))
+			if err != nil {
+				c.Errorf("TakeAll: %v", err)
+			}
+			if granted {
+				grants.Add(1)
+			}
+		})
+		if grants.Load() != 1 {
+			c.Fatalf("%d of 16 takes of the same two windows are granted, want 1", grants.Load())
+		}
 	}
-	return windows, granted
 }
 
-// giveBack gives back, and reports whether the window has got it. If the window is open, it must,
-// unless the backend MayLose.
-func (c takes) giveBack(key string, scale time.Duration, id int64, n uint64, open bool) bool {
-	c.Helper()
-	ok, err := c.taker.GiveBack(c.Context(), key, scale, id, n)
-	if err != nil {
-		c.Fatalf("GiveBack(%q, %v, %d, %d): %v", key, scale, id, n, err)
-	}
-	if ok != open && (ok || !c.MayLose) {
-		c.Errorf("GiveBack(%q, %v, %d, %d) returns %v, want %v", key, scale, id, n, ok, open)
-	}
-	return ok
-}
-
-func testRefusal(c takes) {
+func testRefusal(c calls) {
 	const scale = time.Minute
 	end := c.end(scale)
 	c.want(c.granted("k", scale, 10, 8), 8, end)
 	c.Clock.Advance(time.Second)
 	for range 3 {
-		c.want(c.refused("k", scale, 10, 5), 8, end)
-		c.want(c.refused("k", scale, 8, 1), 8, end)
-		c.want(c.refused("k", scale, 5, 2), 8, end)
-		c.want(c.refused("k", scale, 5, 6), 8, end)
+		for _, limitAndN := range [][2]uint64{{10, 5}, {8, 1}, {5, 2}, {5, 6}} {
+			c.want(c.refused("k", scale, limitAndN[0], limitAndN[1]), 8, end)
+		}
 		c.want(c.get("k", scale), 8, end)
 	}
 	c.want(c.granted("k", scale, 10, 2), 10, end)
@@ -138,104 +345,10 @@ func testRefusal(c takes) {
 	c.want(c.refused("set", scale, 49, 1), 50, c.end(scale))
 	c.want(c.hit("set", scale, 60, 1), 51, c.end(scale))
 	c.want(c.granted("set", scale, 60, 9), 60, c.end(scale))
-	if t := c.get("other", scale); t != (window.Window{}) {
-		c.Errorf("another key has window %+v", t)
-	}
+	c.none(c.get("other", scale))
 }
 
-func testTakeOfNone(c takes) {
-	const scale = time.Minute
-	c.none(c.granted("k", scale, 5, 0))
-	c.none(c.granted("k", scale, 0, 0))
-	c.none(c.get("k", scale))
-	c.hit("k", scale, 5, 5)
-	c.want(c.granted("k", scale, 5, 0), 5, c.end(scale))
-	c.want(c.refused("k", scale, 4, 0), 5, c.end(scale))
-	windows, granted := c.takeAll(window.Limit{Key: "none", Scale: scale, Limit: 5}, window.Limit{Key: "k", Scale: scale, Limit: 6, N: 1})
-	if !granted {
-		c.Errorf("the takes are refused")
-	}
-	c.none(windows[0])
-	c.none(c.get("none", scale))
-	c.want(windows[1], 6, c.end(scale))
-}
-
-// spread returns takes of 1 of several windows of the limit, whose keys and scales differ.
-func spread(limit uint64) []window.Limit {
-	limits := make([]window.Limit, 6)
-	for i := range limits {
-		limits[i] = window.Limit{Key: fmt.Sprint("k", i/2), Scale: time.Duration(1+i%2) * time.Minute, Limit: limit, N: 1}
-	}
-	return limits
-}
-
-func testAllOrNone(c takes) {
-	if windows, granted := c.takeAll(); !granted || len(windows) != 0 {
-		c.Errorf("no takes are refused")
-	}
-	limits := spread(10)
-	for n := range uint64(3) {
-		windows, granted := c.takeAll(limits...)
-		if !granted {
-			c.Errorf("the takes are refused: %+v", windows)
-		}
-		for i, w := range windows {
-			c.want(w, n+1, c.end(limits[i].Scale))
-		}
-	}
-	for i := range limits { // each of them refuses all
-		limits := spread(10)
-		limits[i].Limit = 3
-		windows, granted := c.takeAll(limits...)
-		if granted {
-			c.Errorf("the takes are granted, although take %d is over its limit", i)
-		}
-		for i, w := range windows {
-			c.want(w, 3, c.end(limits[i].Scale))
-			c.want(c.get(limits[i].Key, limits[i].Scale), 3, c.end(limits[i].Scale))
-		}
-	}
-	// A refusal opens no window, wherever the take is that is refused.
-	for _, refusing := range []int{0, 1, 2} {
-		limits := []window.Limit{{Key: "new1", N: 1}, {Key: "new2", N: 2}, {Key: "new3", N: 3}}
-		for i := range limits {
-			limits[i].Scale, limits[i].Limit = time.Minute, 3
-		}
-		limits[refusing].Key = "k0"
-		windows, granted := c.takeAll(limits...)
-		if granted {
-			c.Errorf("the takes are granted")
-		}
-		for i := range limits {
-			if i != refusing {
-				c.none(windows[i])
-				c.none(c.get(limits[i].Key, time.Minute))
-			}
-		}
-	}
-}
-
-func testRepeatedWindow(c takes) {
-	const scale = time.Minute
-	three := window.Limit{Key: "k", Scale: scale, Limit: 10, N: 3}
-	four := window.Limit{Key: "k", Scale: scale, Limit: 7, N: 4}
-	if windows, granted := c.takeAll(three, four); !granted {
-		c.Errorf("takes of 3 and 4 of 7 are refused")
-	} else {
-		c.want(windows[0], 7, c.end(scale))
-		c.want(windows[1], 7, c.end(scale))
-	}
-	if _, granted := c.takeAll(three, window.Limit{Key: "k", Scale: scale, Limit: 10, N: 1}); granted {
-		c.Errorf("takes of 3 and 1 with 3 left are granted")
-	}
-	c.want(c.get("k", scale), 7, c.end(scale))
-	if _, granted := c.takeAll(window.Limit{Key: "new", Scale: scale, Limit: 6, N: 3}, window.Limit{Key: "new", Scale: scale, Limit: 10, N: 4}); granted {
-		c.Errorf("takes of 3 and 4 of 6 are granted")
-	}
-	c.none(c.get("new", scale))
-}
-
-func testGiveBack(c takes) {
+func testGiveBack(c calls) {
 	const scale = time.Minute
 	end := c.end(scale)
 	w := c.granted("k", scale, 10, 10)
@@ -249,17 +362,10 @@ func testGiveBack(c takes) {
 	if c.giveBack("k", scale, w.ID, 10, true) { // all of it
 		c.want(c.get("k", scale), 0, end)
 		c.want(c.granted("k", scale, 10, 3), 3, end)
-		c.want(c.hit("k", scale, 10, 1), 4, end)
-	}
-	c.giveBack("k", scale, w.ID, 0, true)
-	windows, _ := c.takeAll(window.Limit{Key: "a", Scale: scale, Limit: 5, N: 5}, window.Limit{Key: "b", Scale: scale, Limit: 5, N: 2})
-	if c.giveBack("a", scale, windows[0].ID, 2, true) {
-		c.want(c.get("a", scale), 3, windows[0].ExpiresAt)
-		c.want(c.get("b", scale), 2, windows[1].ExpiresAt)
 	}
 }
 
-func testGiveBackToAnother(c takes) {
+func testGiveBackToAnother(c calls) {
 	const scale, limit = time.Minute, 10
 	for name, end := range map[string]func(key string){
 		"its end":         func(string) { c.Clock.Advance(scale) },
@@ -285,6 +391,7 @@ func testGiveBackToAnother(c takes) {
 	c.granted("other", scale, limit, 5)
 	c.giveBack("none", scale, w.ID, 5, false)
 	c.none(c.get("none", scale))
+	c.named("n").giveBack("k", scale, w.ID, 5, false)
 	c.giveBack("k", scale, w.ID+1, 5, false)
 	c.giveBack("k", scale, 0, 5, false)
 	c.want(c.get("k", scale), 5, w.ExpiresAt)
@@ -292,14 +399,13 @@ func testGiveBackToAnother(c takes) {
 	c.want(c.get("other", scale), 5, c.end(scale))
 }
 
-func testIDs(c takes) {
+func testIDs(c calls) {
 	const scale = time.Minute
 	seen := map[int64]string{}
 	for round := range 50 {
 		w := c.granted("k", scale, 100, 1)
 		for name, id := range map[string]int64{
-			"a take": w.ID, "a refused take": c.refused("k", scale, 1, 1).ID, "Hit": c.hit("k", scale, 100, 1).ID,
-			"Inc": c.inc("k", scale, 1).ID, "Get": c.get("k", scale).ID,
+			"a take": w.ID, "a refused take": c.refused("k", scale, 1, 1).ID, "Hit": c.hit("k", scale, 100, 1).ID, "Charge": c.charge("k", scale, 1).ID,
 		} {
 			if id == 0 || id != w.ID {
 				c.Errorf("the ID is %d after %s, and was %d when the window opened", id, name, w.ID)
@@ -330,88 +436,16 @@ func testIDs(c takes) {
 	}
 }
 
-func testTakenLimit(c takes) {
-	limit := c.bounded(1000)
-	var held atomic.Uint64
-	concurrently(20_000, func(i int) {
-		n := uint64(1 + i%3)
-		w, granted, err := c.taker.Take(c.Context(), "k", time.Hour, limit, n)
-		if err != nil {
-			c.Errorf("Take: %v", err)
-		}
-		if w.Count > limit {
-			c.Errorf("the count is %d, the limit %d", w.Count, limit)
-		}
-		if granted {
-			held.Add(n)
-		}
-	})
-	if held.Load() != limit {
-		c.Errorf("%d are granted of %d", held.Load(), limit)
-	}
-	c.want(c.get("k", time.Hour), limit, c.get("k", time.Hour).ExpiresAt)
-}
-
-// testHeld gives back half of what is granted, and counts hits as well.
-func testHeld(c takes) {
-	held := takeAndGiveBack(c.clients()[:1], "k", c.bounded(200), true)
-	if n := c.get("k", time.Hour).Count; n != held {
-		c.Errorf("the count is %d, and %d are held", n, held)
-	}
-}
-
-// takeAndGiveBack takes, and gives most of what is granted back, with all clients at one time. If asked,
-// it also calls Inc. It returns how many are held in the end.
-func takeAndGiveBack(clients []takes, key string, limit uint64, withInc bool) uint64 {
-	var held, lost atomic.Int64
-	concurrently(20_000, func(i int) {
-		c, n := clients[i%len(clients)], uint64(1+i%5)
-		if withInc && i%10 == 0 && i < 500 {
-			if _, err := c.Backend.Inc(c.Context(), key, time.Hour, 1); err != nil {
-				c.Errorf("Inc: %v", err)
-			}
-			held.Add(1)
-			return
-		}
-		w, granted, err := c.taker.Take(c.Context(), key, time.Hour, limit, n)
-		if err != nil {
-			c.Errorf("Take: %v", err)
-		}
-		if !granted {
-			return
-		}
-		held.Add(int64(n))
-		if i/goroutines%8 == 7 {
-			return
-		}
-		ok, err := c.taker.GiveBack(c.Context(), key, time.Hour, w.ID, n)
-		if err != nil {
-			c.Errorf("GiveBack: %v", err)
-		}
-		if ok {
-			held.Add(-int64(n))
-		} else {
-			lost.Add(1)
-		}
-	})
-	if c := clients[0]; lost.Load() > 0 && c.Algorithm != window.TokenBucket {
-		c.Errorf("GiveBack returns false %d times", lost.Load())
-	}
-	return uint64(held.Load())
-}
-
-func testHeldOfSeveral(c takes) {
+func testHeldOfSeveral(c calls) {
 	limit := c.bounded(150)
 	var held [4]atomic.Int64
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	concurrently(10_000, func(i int) {
 		a, b := i%4, (i+1+i/4%3)%4
-		limits := []window.Limit{
-			{Key: key(a), Scale: time.Hour, Limit: limit, N: uint64(1 + i%2)},
-			{Key: key(b), Scale: time.Hour, Limit: limit, N: uint64(1 + i%3)},
-		}
+		l := c.limit(time.Hour, limit)
+		takes := []window.Take{l.For(key(a), uint64(1+i%2)), l.For(key(b), uint64(1+i%3))}
 		windows := make([]window.Window, 2)
-		granted, err := c.taker.TakeAll(c.Context(), limits, windows)
+		granted, err := c.Backend.TakeAll(c.Context(), takes, windows)
 		if err != nil {
 			c.Errorf("TakeAll: %v", err)
 		}
@@ -419,7 +453,7 @@ func testHeldOfSeveral(c takes) {
 			return
 		}
 		for j, k := range []int{a, b} {
-			n := limits[j].N
+			n := takes[j].N
 			held[k].Add(int64(n))
 			if windows[j].Count > limit {
 				c.Errorf("the count is %d, the limit %d", windows[j].Count, limit)
@@ -427,7 +461,7 @@ func testHeldOfSeveral(c takes) {
 			if i/goroutines%4 == 3 {
 				continue
 			}
-			ok, err := c.taker.GiveBack(c.Context(), key(k), time.Hour, windows[j].ID, n)
+			ok, err := c.Backend.GiveBack(c.Context(), key(k), l, n, windows[j].ID)
 			if err != nil || !ok && !c.MayLose {
 				c.Errorf("GiveBack returns %v, %v", ok, err)
 			}
@@ -443,36 +477,13 @@ func testHeldOfSeveral(c takes) {
 	}
 }
 
-func testOppositeOrder(c takes) {
-	for round := range 50 {
-		a := window.Limit{Key: fmt.Sprint("a", round), Scale: time.Hour, Limit: 1, N: 1}
-		b := window.Limit{Key: fmt.Sprint("b", round), Scale: time.Hour, Limit: 1, N: 1}
-		var grants atomic.Int64
-		concurrently(16, func(i int) {
-			limits := []window.Limit{a, b}
-			if i%2 == 0 {
-				limits = []window.Limit{b, a}
-			}
-			granted, err := c.taker.TakeAll(c.Context(), limits, make([]window.Window, 2))
-			if err != nil {
-				c.Errorf("TakeAll: %v", err)
-			}
-			if granted {
-				grants.Add(1)
-			}
-		})
-		if grants.Load() != 1 {
-			c.Fatalf("%d of 16 takes of the same two windows are granted, want 1", grants.Load())
-		}
-	}
-}
-
 // testTakesAtTheEnd makes takes and Resets while the clock advances, and gives some of what was
 // granted back when the window may be over. Whatever a give-back finds, no window grants more than
 // its limit.
-func testTakesAtTheEnd(c takes) {
+func testTakesAtTheEnd(c calls) {
 	const scale = time.Minute
 	limit := c.bounded(20)
+	l := c.limit(scale, limit)
 	type holder struct {
 		id   int64
 		end  time.Time
@@ -483,7 +494,7 @@ func testTakesAtTheEnd(c takes) {
 	giveBack := func(h *holder) {
 		over := c.Clock.Now().Sub(h.end) >= 0
 		var err error
-		if h.back, err = c.taker.GiveBack(c.Context(), "k", scale, h.id, h.n); err != nil || h.back && over {
+		if h.back, err = c.Backend.GiveBack(c.Context(), "k", l, h.n, h.id); err != nil || h.back && over {
 			c.Errorf("GiveBack returns %v, %v after the end of the window", h.back, err)
 		}
 	}
@@ -497,17 +508,17 @@ func testTakesAtTheEnd(c takes) {
 			c.Clock.Advance(scale / 3)
 			return
 		case rand.IntN(50) == 0:
-			if err := c.Backend.Reset(c.Context(), "k", scale); err != nil {
+			if err := c.Backend.Reset(c.Context(), "k", l); err != nil {
 				c.Errorf("Reset: %v", err)
 			}
 			return
 		}
 		n := uint64(1 + i%7)
-		w, granted, err := c.taker.Take(c.Context(), "k", scale, limit, n)
+		w, err := c.Backend.Take(c.Context(), "k", l, n)
 		if err != nil {
 			c.Errorf("Take: %v", err)
 		}
-		if !granted {
+		if w.Refused {
 			return
 		}
 		held[i] = holder{id: w.ID, end: w.ExpiresAt, n: n}
@@ -525,20 +536,5 @@ func testTakesAtTheEnd(c takes) {
 	}
 	if len(sums) < 3 {
 		c.Errorf("there were %d windows", len(sums))
-	}
-}
-
-func testTakeRange(c takes) {
-	over := c.MaxCount + 1
-	_, _, err := c.taker.Take(c.Context(), "k", time.Minute, over, 1)
-	c.wantRange("Take with a limit", over, err)
-	limits := []window.Limit{{Key: "a", Scale: time.Minute, Limit: 1, N: 1}, {Key: "k", Scale: time.Minute, Limit: over, N: 1}}
-	_, err = c.taker.TakeAll(c.Context(), limits, make([]window.Window, 2))
-	c.wantRange("TakeAll with a limit", over, err)
-	c.none(c.get("a", time.Minute))
-	c.none(c.get("k", time.Minute))
-	w, granted := c.take("k", time.Minute, c.MaxCount, c.MaxCount)
-	if !granted || w.Count != c.MaxCount {
-		c.Errorf("a take of MaxCount is %v, %+v", granted, w)
 	}
 }

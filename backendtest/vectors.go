@@ -12,7 +12,7 @@ import (
 var vectorsJSON []byte
 
 // vector is a sequence of calls on a virtual clock. Times are milliseconds since its start. The
-// vectors were recorded from another implementation of the per-key fixed window.
+// vectors were recorded from another implementation of fixed windows.
 type vector struct {
 	Name  string
 	Steps []struct {
@@ -38,10 +38,10 @@ func (s suite) vectors(t *testing.T) {
 	}
 	for _, v := range vectors {
 		for _, offset := range []time.Duration{0, 37 * time.Millisecond} {
-			s.test(t, subtest{fmt.Sprintf("%s/%v", v.Name, offset), func(t *testing.T, s Subject) {
-				s.Clock.Advance(offset)
-				v.replay(calls{t, s})
-			}, []need{perKey}})
+			s.test(t, subtest{fmt.Sprintf("%s/%v", v.Name, offset), func(c calls) {
+				c.Clock.Advance(offset)
+				v.replay(c)
+			}, also(changes, perKey)})
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (v vector) replay(c calls) {
 			}
 			got = w.Count
 		case "inc":
-			got = c.inc(s.Key, scale, s.Arg).Count
+			got = c.charge(s.Key, scale, s.Arg).Count
 		case "set":
 			got = c.set(s.Key, scale, s.Arg).Count
 		case "get":
