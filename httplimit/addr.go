@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -44,7 +43,7 @@ func RemoteAddr(r *http.Request) string { return remoteAddr.key(r) }
 var remoteAddr = addrs{v4Bits: 32, v6Bits: 64}
 
 // ByAddr returns a [KeyFunc] for the address that a request comes from. The error matches
-// [ErrConfig].
+// [throttr.ErrConfig].
 //
 // If the connection comes from a trusted proxy, the KeyFunc reads the header field, all its
 // lines joined, from the end, because the end is what the nearest proxy has written:
@@ -69,19 +68,19 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 	for _, p := range cfg.Proxies {
 		p, ok := normal(p)
 		if !ok {
-			return nil, fmt.Errorf("%w: %v in Proxies is invalid, or contains every address", ErrConfig, p)
+			return nil, invalid("%v in Proxies is invalid, or contains every address", p)
 		}
 		a.proxies = append(a.proxies, p)
 	}
 	trusting := len(a.proxies) > 0 || a.unix
 	if trusting && cfg.Header == "" {
-		return nil, fmt.Errorf("%w: there are proxies, but no Header that they set", ErrConfig)
+		return nil, invalid("there are proxies, but no Header that they set")
 	}
 	if !trusting && cfg.Header != "" {
-		return nil, fmt.Errorf("%w: there is a Header, but no proxy that sets it", ErrConfig)
+		return nil, invalid("there is a Header, but no proxy that sets it")
 	}
 	if strings.ContainsFunc(cfg.Header, func(c rune) bool { return !isTokenChar(c) }) {
-		return nil, fmt.Errorf("%w: %q is not the name of a header field", ErrConfig, cfg.Header)
+		return nil, invalid("%q is not the name of a header field", cfg.Header)
 	}
 	return a.key, nil
 }
@@ -89,7 +88,7 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 // prefixBits returns the configured length of a prefix, or the default for 0.
 func prefixBits(name string, bits, byDefault, most int) (int, error) {
 	if bits < 0 || bits > most {
-		return 0, fmt.Errorf("%w: %s is 1 to %d, or 0 for the default, not %d", ErrConfig, name, most, bits)
+		return 0, invalid("%s is 1 to %d, or 0 for the default, not %d", name, most, bits)
 	}
 	if bits == 0 {
 		return byDefault, nil

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -29,18 +28,18 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 //	outcomes, err := m.Peek(ctx, httplimit.HeaderKey("X-Api-Key", apiKey))
 //
 // The error is that of the backend.
-func (m *Middleware) Peek(ctx context.Context, key string, limits ...Limit) ([]Outcome, error) {
+func (m *Middleware) Peek(ctx context.Context, key string, limits ...throttr.Limit) ([]Outcome, error) {
 	plan, err := m.planOf(limits)
 	if err != nil {
 		return nil, err
 	}
 	outcomes := make([]Outcome, 0, len(plan.limits))
 	for _, l := range plan.limits {
-		o, err := m.m.peek(ctx, l, key, 1)
+		res, err := m.m.limiter.Peek(ctx, m.m.storedKey(key), l, 1)
 		if err != nil {
 			return nil, err
 		}
-		outcomes = append(outcomes, o)
+		outcomes = append(outcomes, Outcome{l.Name, l.Scale, res})
 	}
 	return outcomes, nil
 }
@@ -48,46 +47,22 @@ func (m *Middleware) Peek(ctx context.Context, key string, limits ...Limit) ([]O
 // Reset ends the windows of a key, so that its next request opens others. The key and the limits
 // are those of [Middleware.Peek]. On Throttr servers, other processes may deny for up to a second
 // more, see [throttr.WithDenialMemory]. The error has those of all limits that could not be reset.
-func (m *Middleware) Reset(ctx context.Context, key string, limits ...Limit) error {
+func (m *Middleware) Reset(ctx context.Context, key string, limits ...throttr.Limit) error {
 	plan, err := m.planOf(limits)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, l := range plan.limits {
-		errs = append(errs, m.m.named(l).Reset(ctx, m.m.storedKey(l, key), l.Window))
+		errs = append(errs, m.m.limiter.Forget(ctx, m.m.storedKey(key), l))
 	}
 	return errors.Join(errs...)
 }
 
 // planOf returns a plan of limits, or that of Config.Limits if there are none.
-func (m *Middleware) planOf(limits []Limit) (*Plan, error) {
+func (m *Middleware) planOf(limits []throttr.Limit) (*Plan, error) {
 	if len(limits) == 0 {
 		return m.m.plan, nil
 	}
 	return NewPlan(limits...)
-}
-
-// limiterName is a RateLimit, and the name of a limit.
-type limiterName struct {
-	limiter *throttr.RateLimit
-	limit   string
-}
-
-// named returns the RateLimit for a limit, whose events have its name.
-func (m *middleware) named(l planned) *throttr.RateLimit {
-	of := limiterName{cmp.Or(l.Limiter, m.limiter), l.Name}
-	if named, ok := m.limiters.Load(of); ok {
-		return named.(*throttr.RateLimit)
-	}
-	named, _ := m.limiters.LoadOrStore(of, of.limiter.Named(m.eventName(l.Name)))
-	return named.(*throttr.RateLimit)
-}
-
-// eventName returns the name of the events of a limit.
-func (m *middleware) eventName(limit string) string {
-	if m.Name == "" {
-		return limit
-	}
-	return m.Name + "/" + limit
 }

@@ -33,15 +33,19 @@ func ServeUnlessFull(w http.ResponseWriter, r *http.Request, d Decision, next ht
 	Serve(w, r, d, next)
 }
 
-// Deny is an [Answer] that responds with 429 and a line of text. If no limit is exceeded, and a
+// Deny is an [Answer] that responds with 429 and a line of text. There is no Retry-After if the request
+// costs more than a limit can ever grant: waiting does not help. If no limit is exceeded, and a
 // throttr.Policy has denied the request because the backend has failed, Deny calls [Refuse].
 func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
-	if !d.Strictest.known() {
+	if d.Strictest.Degraded && !d.Strictest.known() {
 		Refuse(w, r, d, next)
 		return
 	}
-	retry := setRetryAfter(w.Header(), d.Strictest.RetryAfter)
-	writeText(w, r, http.StatusTooManyRequests, "Too many requests. Try again in "+retry+" s.\n")
+	text := "Too many requests."
+	if retry := setRetryAfter(w.Header(), d.Strictest.RetryAfter); retry != "" {
+		text += " Try again in " + retry + " s."
+	}
+	writeText(w, r, http.StatusTooManyRequests, text+"\n")
 }
 
 // DenyProblem is [Deny] with a body of application/problem+json (RFC 9457), of the type that
@@ -51,7 +55,7 @@ func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
 //	 "title":"Request cannot be satisfied as assigned quota has been exceeded",
 //	 "status":429,"violated-policies":["hour"]}
 func DenyProblem(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
-	if !d.Strictest.known() {
+	if d.Strictest.Degraded && !d.Strictest.known() {
 		RefuseProblem(w, r, d, next)
 		return
 	}
@@ -84,9 +88,9 @@ func RefuseProblem(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Ha
 	})
 }
 
-// setRetryAfter sets Retry-After unless it is set already, and returns its value.
+// setRetryAfter sets Retry-After unless it is set already or waiting does not help, and returns its value.
 func setRetryAfter(header http.Header, d time.Duration) string {
-	if header.Get("Retry-After") == "" {
+	if header.Get("Retry-After") == "" && d < throttr.Never {
 		header.Set("Retry-After", retryAfter(d))
 	}
 	return header.Get("Retry-After")

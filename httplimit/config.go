@@ -1,24 +1,22 @@
 package httplimit
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/throttr-go/throttr"
 )
-
-// ErrConfig says that a Config, an AddrConfig or a Limit is invalid.
-var ErrConfig = errors.New("httplimit: invalid configuration")
 
 // Config configures the middleware that [New] returns. Limits is required. All other fields
 // have defaults.
 type Config struct {
 	// Limits apply together. They are required even if Plan is set: they apply to the
-	// requests for which Plan returns nil.
-	Limits []Limit
+	// requests for which Plan returns nil. Each has a name, which clients see, and a Max of at
+	// most 999,999,999,999,999, the largest number in a header field, or throttr.Unlimited, which
+	// has no header fields. In header fields, scales are in whole seconds, rounded up.
+	//
+	// Limits of the same name, scale and algorithm of several middlewares over one RateLimit share
+	// their counts. Give them different names if they should not.
+	Limits []throttr.Limit
 
 	// Plan returns the limits of a request, or nil for those of Limits. A plan without
 	// limits limits nothing and counts nothing.
@@ -45,21 +43,13 @@ type Config struct {
 
 	// CountRefusals counts denied requests, too: a request is a hit in one limit after the other,
 	// up to the one that denies it, and counts in all of these. Default: a request that a limit
-	// denies counts in none of them. Backends that are no window.Taker always count refusals; all
-	// backends of this module are one. With token buckets and sliding windows, a limit never counts
-	// what it denies.
+	// denies counts in none of them. With rolling algorithms, a limit never counts what it denies.
 	CountRefusals bool
 
-	// Cost returns the increment of a request. A request of cost 0 is not counted, but it
-	// is denied if a limit has been exceeded. A request that costs more than a limit is
-	// denied; with CountRefusals, it fills the window. Default: 1.
+	// Cost returns what a request counts. A request of cost 0 is not counted, but it is denied if
+	// a limit has been exceeded. A request that costs more than a limit can ever grant is denied,
+	// does not count in that limit, and has no Retry-After. Default: 1.
 	Cost func(*http.Request) uint64
-
-	// Name separates the counts of this middleware from those of other middleware over the
-	// same RateLimit. Middleware of the same name shares the counts of limits of the same
-	// name and scale. Events of the limit "hour" have the name "api/hour" if this is "api".
-	// Default: "", and the name of the limit alone.
-	Name string
 
 	// OnDenied responds to a request that exceeds a limit. The RateLimit fields and
 	// Retry-After are set already. [Serve] denies nothing, for a dry run.
@@ -69,7 +59,7 @@ type Config struct {
 	// OnFailure responds to a request that no limit has denied, if the backend has failed
 	// to count it in at least one limit. It is not called if the client has disconnected,
 	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale,
-	// errors.ErrUnsupported). The latter is a mistake in the program, and the response is 500.
+	// throttr.ErrUnsupported). The latter is a mistake in the program, and the response is 500.
 	// Default: [ServeUnlessFull].
 	OnFailure Answer
 
@@ -79,10 +69,6 @@ type Config struct {
 	// Legacy adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
 	// Default: LegacyNone.
 	Legacy Legacy
-
-	// Clock is the clock of the backend. It is only used to compute the time that is left
-	// in a window, for header fields. Default: time.Now.
-	Clock func() time.Time
 }
 
 // Legacy selects the X-RateLimit fields, and the meaning of X-RateLimit-Reset, on which
@@ -109,20 +95,21 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 	return m.Wrap, nil
 }
 
-// NewMiddleware returns middleware that limits the requests to the handlers that it wraps.
+// NewMiddleware returns middleware that limits the requests to the handlers that it wraps. It panics if
+// limiter is nil.
 //
-// The error matches [ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
-// [errors.ErrUnsupported] if the RateLimit can't keep one of Config.Limits. Check the plans that
+// The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
+// [throttr.ErrUnsupported] if the RateLimit can't keep one of Config.Limits. Check the plans that
 // Config.Plan returns with [Plan.Check].
 func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) {
 	if limiter == nil {
-		return nil, fmt.Errorf("%w: the RateLimit is nil", ErrConfig)
+		panic("httplimit: NewMiddleware: limiter is nil")
 	}
 	if len(cfg.Limits) == 0 {
-		return nil, fmt.Errorf("%w: Limits is empty", ErrConfig)
+		return nil, invalid("Limits is empty")
 	}
 	if cfg.Legacy > LegacyUnix {
-		return nil, fmt.Errorf("%w: there is no Legacy %d", ErrConfig, cfg.Legacy)
+		return nil, invalid("there is no Legacy %d", cfg.Legacy)
 	}
 	plan, err := NewPlan(cfg.Limits...)
 	if err != nil {
@@ -133,12 +120,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	}
 	cfg.Limits = nil // The caller may change the slice.
 	cfg.setDefaults()
-	m := &middleware{
-		Config: cfg, limiter: limiter, plan: plan,
-		prefix: "http:" + strconv.Itoa(len(cfg.Name)) + ":" + cfg.Name,
-	}
-	m.hits.Store(cfg.CountRefusals)
-	return &Middleware{m}, nil
+	return &Middleware{&middleware{Config: cfg, limiter: limiter, plan: plan}}, nil
 }
 
 func (c *Config) setDefaults() {
@@ -159,8 +141,5 @@ func (c *Config) setDefaults() {
 	}
 	if c.OnFailure == nil {
 		c.OnFailure = ServeUnlessFull
-	}
-	if c.Clock == nil {
-		c.Clock = time.Now
 	}
 }

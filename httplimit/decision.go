@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +15,7 @@ type Decision struct {
 	// Strictest is the outcome of the limit that has denied the request, and of several the one
 	// with the longest RetryAfter. If none has, it is the outcome with the least remaining, and
 	// of two with the same remaining the one with the longer scale. It is the zero Outcome if
-	// the backend has failed for all limits.
+	// the backend has failed for all limits, or all are Unlimited.
 	Strictest Outcome
 	// Outcomes are those of all limits, the shortest scale first. With Config.CountRefusals, they
 	// are those in which the request was counted, up to the one that has denied it.
@@ -25,7 +24,8 @@ type Decision struct {
 	// counted in all of them, or denied.
 	Err error
 
-	reservations []*throttr.Reservation // of what was counted; none: it was counted as hits
+	reservation *throttr.Reservation // of what was counted; nil: it was counted as hits, or not at all
+	hits        bool                 // it was counted as hits
 }
 
 // Refund gives back what the request was counted, for requests that should not count after all:
@@ -33,41 +33,33 @@ type Decision struct {
 // request was counted in windows that are still open. It does not depend on the end of ctx.
 //
 // Responses have their header fields from before. If the request was counted as hits, the error
-// matches [errors.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
+// matches [throttr.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
 // then the request may stay counted.
 func (d Decision) Refund(ctx context.Context) error {
-	switch {
-	case len(d.reservations) > 0:
-		return d.cancel(ctx)
-	case len(d.Outcomes) == 0 || !d.Allowed:
-		return nil
+	if d.hits && d.Allowed && len(d.Outcomes) > 0 {
+		return fmt.Errorf("httplimit: the request was counted as hits, which can't be refunded: %w", throttr.ErrUnsupported)
 	}
-	return fmt.Errorf("httplimit: the request was counted as hits, which can't be refunded: %w", errors.ErrUnsupported)
-}
-
-// cancel gives back all that was taken.
-func (d *Decision) cancel(ctx context.Context) error {
-	var errs []error
-	for _, rv := range d.reservations {
-		errs = append(errs, rv.Cancel(ctx))
-	}
-	return errors.Join(errs...)
+	return d.reservation.Cancel(ctx)
 }
 
 // Outcome is the result of one limit for a request.
 type Outcome struct {
-	Name   string        // of the limit
-	Window time.Duration // the scale of the limit
+	Name  string        // of the limit
+	Scale time.Duration // of the limit
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
 }
 
-// known reports whether the result describes a window. It does not if a policy has decided.
-func (o *Outcome) known() bool { return !o.Degraded || o.Count > 0 }
+// known reports whether the result describes a window. It does not if a policy has decided, if a request
+// costs more than a limit can ever grant, so that no store was asked, or if the limit is Unlimited.
+func (o *Outcome) known() bool {
+	return o.Limit != throttr.Unlimited && (o.Count > 0 || o.Remaining > 0 || o.Limit == 0)
+}
 
 // add adds the outcome of another limit, whose scale is not shorter than the last one's. It does not decide:
 // Allowed is what the RateLimit says of all limits.
-func (d *Decision) add(o Outcome) {
+func (d *Decision) add(l throttr.Limit, res throttr.Result) {
+	o := Outcome{l.Name, l.Scale, res}
 	d.Outcomes = append(d.Outcomes, o)
 	s := &d.Strictest
 	none := s.Name == ""

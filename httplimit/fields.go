@@ -5,12 +5,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/throttr-go/throttr"
 )
 
 // setFields sets the header fields that describe the limits.
 func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	if !m.HideFields {
-		header.Add("RateLimit-Policy", plan.policy)
+		if plan.policy != "" {
+			header.Add("RateLimit-Policy", plan.policy)
+		}
 		if field := m.limitField(plan, d); field != "" {
 			header.Add("RateLimit", field)
 		}
@@ -21,16 +25,13 @@ func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	s := &d.Strictest
 	header.Set("X-RateLimit-Limit", strconv.FormatUint(s.Limit, 10))
 	header.Set("X-RateLimit-Remaining", strconv.FormatUint(s.Remaining, 10))
-	reset := seconds(m.left(s))
+	left := s.left()
+	if left >= throttr.Never {
+		return
+	}
+	reset := seconds(left)
 	if m.Legacy == LegacyUnix {
-		at := s.ResetAt
-		if at.IsZero() { // there is no window
-			at = m.Clock().Add(m.left(s))
-		}
-		reset = at.Unix()
-		if at.Nanosecond() > 0 {
-			reset++
-		}
+		reset = seconds(time.Duration(time.Now().Add(left).UnixNano()))
 	}
 	header.Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
 }
@@ -38,14 +39,15 @@ func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 // limitField returns the RateLimit field, a list of
 //
 //	"name";r=remaining;t=seconds
+//
+// without t if waiting does not help.
 func (m *middleware) limitField(plan *Plan, d *Decision) string {
 	var buf [128]byte
-	b := buf[:0]
-	limits := plan.limits
+	b, at := buf[:0], 0
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
-		for limits[0].Name != o.Name { // Outcomes are in the order of the plan.
-			limits = limits[1:]
+		for plan.limits[at].Name != o.Name { // Outcomes are in the order of the plan.
+			at++
 		}
 		if !o.known() {
 			continue
@@ -53,33 +55,38 @@ func (m *middleware) limitField(plan *Plan, d *Decision) string {
 		if len(b) > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(append(b, limits[0].item...), ";r="...)
-		b = append(strconv.AppendUint(b, o.Remaining, 10), ";t="...)
-		b = strconv.AppendInt(b, seconds(m.left(o)), 10)
+		b = append(append(b, plan.items[at]...), ";r="...)
+		b = strconv.AppendUint(b, o.Remaining, 10)
+		if left := o.left(); left < throttr.Never {
+			b = strconv.AppendInt(append(b, ";t="...), seconds(left), 10)
+		}
 	}
 	return string(b)
 }
 
-// left returns the time until the window ends, at most the whole scale. It reads no clock: that of the
-// backend may differ. For a denial, the result agrees with Retry-After.
-func (m *middleware) left(o *Outcome) time.Duration {
+// left returns the time until the window ends, at most the whole scale. For a denial, the result agrees
+// with Retry-After.
+func (o *Outcome) left() time.Duration {
 	switch {
 	case !o.Allowed:
 		return o.RetryAfter
 	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
-		return o.Window
+		return o.Scale
 	}
-	return min(o.ResetAfter, o.Window)
+	return min(o.ResetAfter, o.Scale)
 }
 
 // policyField returns the RateLimit-Policy field, a list of
 //
 //	"name";q=limit;w=seconds
-func policyField(limits []planned) string {
-	items := make([]string, len(limits))
-	for i, l := range limits {
-		items[i] = l.item + ";q=" + strconv.FormatUint(l.Limit.Limit, 10) +
-			";w=" + strconv.FormatInt(seconds(l.Window), 10)
+//
+// without limits that are Unlimited.
+func (p *Plan) policyField() string {
+	var items []string
+	for i, l := range p.limits {
+		if l.Max != throttr.Unlimited {
+			items = append(items, p.items[i]+";q="+strconv.FormatUint(l.Max, 10)+";w="+strconv.FormatInt(seconds(l.Scale), 10))
+		}
 	}
 	return strings.Join(items, ", ")
 }

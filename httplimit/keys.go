@@ -10,14 +10,13 @@ import (
 // maxKey is the length in bytes of the longest key that is stored unchanged.
 const maxKey = 128
 
-// storedKey returns the key of a limit that the backend sees. The parts before the last include
-// their lengths, so different middleware and limits never share a key. The first character of the
-// last part distinguishes a digest from a key that looks like one.
-func (m *middleware) storedKey(l planned, key string) string {
+// storedKey returns the key that the backend sees. The character before the last part distinguishes a
+// digest from a key that looks like one.
+func (m *middleware) storedKey(key string) string {
 	if m.PlainKeys && len(key) <= maxKey {
-		return m.prefix + l.keyPart + "k" + key
+		return "http:k" + key
 	}
-	return m.prefix + l.keyPart + "h" + digest(key)
+	return "http:h" + digest(key)
 }
 
 // digest returns the SHA-256 of a key, in base64.

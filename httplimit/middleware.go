@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
-	"sync/atomic"
 
 	"github.com/throttr-go/throttr"
 )
@@ -14,11 +12,7 @@ import (
 type middleware struct {
 	Config
 	limiter *throttr.RateLimit
-	plan    *Plan  // applies if Config.Plan returns nil
-	prefix  string // of every key
-
-	limiters sync.Map    // of *throttr.RateLimit, by limiterName
-	hits     atomic.Bool // requests count as hits: CountRefusals is true, or the backend can't take
+	plan    *Plan // applies if Config.Plan returns nil
 }
 
 // handler is a wrapped handler.
@@ -57,7 +51,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isMistake(d.Err):
 		writeText(w, r, http.StatusInternalServerError, "The rate limit is misconfigured.\n")
 	case !d.Allowed:
-		w.Header().Set("Retry-After", retryAfter(d.Strictest.RetryAfter))
+		setRetryAfter(w.Header(), d.Strictest.RetryAfter)
 		h.OnDenied(w, r, d, h.next)
 	case d.Err != nil:
 		h.OnFailure(w, r, d, h.next)
@@ -69,49 +63,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // isMistake reports whether err says that the backend cannot keep a limit. To serve such
 // requests would leave them without a limit for good.
 func isMistake(err error) bool {
-	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) || errors.Is(err, errors.ErrUnsupported)
+	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrUnsupported)
 }
 
 // count counts a request in the limits of a plan.
 func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 	cost := m.Cost(r)
-	if m.hits.Load() {
-		return m.hit(r, plan, key, cost)
+	if !m.CountRefusals {
+		return m.take(r, plan, key, cost)
 	}
-	d := m.take(r, plan, key, cost)
-	if !isMistake(d.Err) {
-		return d
-	}
-	d.cancel(r.Context()) // it is counted as hits, or not at all
-	if errors.Is(d.Err, errors.ErrUnsupported) {
-		m.hits.Store(true)
-		return m.hit(r, plan, key, cost)
-	}
-	return d
-}
-
-// hit counts a request in the limits of a plan, up to the first that denies it. If counting in one
-// limit fails, the others still apply.
-func (m *middleware) hit(r *http.Request, plan *Plan, key string, cost uint64) Decision {
-	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
-	var errs []error
-	for _, l := range plan.limits {
-		// An increment of limit+1 exceeds the limit as well as any larger one does, and a
-		// backend may be unable to add a larger one.
-		increment := min(cost, l.Limit.Limit+1)
-		res, err := m.named(l).HitN(r.Context(), m.storedKey(l, key), l.Window, l.Limit.Limit, increment)
-		if err != nil {
-			errs = append(errs, err)
-			if r.Context().Err() != nil {
-				break
-			}
-			continue
-		}
-		d.add(Outcome{Name: l.Name, Window: l.Window, Result: res})
-		if d.Allowed = res.Allowed; !d.Allowed {
-			break
-		}
-	}
-	d.Err = errors.Join(errs...)
+	d := m.each(r, plan, key, m.limiter.HitN, cost)
+	d.hits = true
 	return d
 }

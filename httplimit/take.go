@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -10,82 +9,48 @@ import (
 )
 
 // take counts a request in all limits of a plan if none of them denies it, and in none otherwise.
-// The limits of one RateLimit are taken at once. Those of several are taken one RateLimit after the
-// other, and what was taken is given back if one denies the request. If one fails, the others still
-// apply.
 func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) Decision {
-	ctx := r.Context()
-	d := Decision{Key: key, Allowed: true}
-	outcomes := make([]Outcome, len(plan.limits))
-	limits := make([]throttr.Limit, 0, len(plan.limits))
-	var errs []error
-	for _, group := range plan.groups {
-		limits = limits[:0]
-		for _, i := range group {
-			l := &plan.limits[i]
-			limits = append(limits, throttr.Limit{
-				Key: m.storedKey(*l, key), Scale: l.Window, Limit: l.Limit.Limit, N: cost, Name: m.eventName(l.Name),
-			})
-		}
-		rv, err := cmp.Or(plan.limits[group[0]].Limiter, m.limiter).Reserve(ctx, limits...)
-		var tooMuch *throttr.CostError
-		if errors.As(err, &tooMuch) {
-			d.cancel(ctx)
-			m.denyCost(ctx, &d, plan, cost)
-			return d
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if d.Allowed = rv.OK(); !d.Allowed {
-			d.takeBack(ctx, outcomes, cost)
-		}
-		d.reservations = append(d.reservations, rv)
-		for n, i := range group {
-			outcomes[i] = Outcome{plan.limits[i].Name, plan.limits[i].Window, rv.Results()[n]}
-		}
-		if !d.Allowed {
-			break
-		}
+	if cost == 0 {
+		return m.each(r, plan, key, m.limiter.Peek, 0)
 	}
-	d.Outcomes, d.Err = outcomes[:0], errors.Join(errs...)
-	for _, o := range outcomes {
-		if o.Name != "" { // its limit was asked
-			d.add(o)
-		}
+	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
+	takes := make([]throttr.Take, len(plan.limits))
+	for i, l := range plan.limits {
+		takes[i] = l.For(m.storedKey(key), cost)
+	}
+	rv, ok, err := m.limiter.Reserve(r.Context(), takes...)
+	if err != nil {
+		d.Err = err
+		return d
+	}
+	d.Allowed, d.reservation = ok, rv
+	for i, res := range rv.Results() {
+		d.add(plan.limits[i], res)
 	}
 	return d
 }
 
-// takeBack gives back what was taken, and makes the outcomes those of a request that was not
-// counted.
-func (d *Decision) takeBack(ctx context.Context, outcomes []Outcome, cost uint64) {
-	d.cancel(ctx) // if it fails, it stays counted until the windows end
-	for i := range outcomes {
-		if o := &outcomes[i]; o.Count >= cost {
-			o.Count, o.Remaining = o.Count-cost, o.Remaining+cost
-		}
-	}
-}
-
-// denyCost denies a request that costs more than a limit. It is counted in none.
-func (m *middleware) denyCost(ctx context.Context, d *Decision, plan *Plan, cost uint64) {
-	d.Allowed = false
+// each calls Peek or HitN in the limits of a plan, up to the first that denies the request. If a call
+// fails, the other limits still apply.
+func (m *middleware) each(r *http.Request, plan *Plan, key string,
+	call func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error), n uint64,
+) Decision {
+	d := Decision{Key: key, Allowed: true, Outcomes: make([]Outcome, 0, len(plan.limits))}
+	var errs []error
 	for _, l := range plan.limits {
-		if o, err := m.peek(ctx, l, d.Key, cost); err == nil || !o.Allowed {
-			d.add(o)
+		res, err := call(r.Context(), m.storedKey(key), l, n)
+		if err != nil {
+			errs = append(errs, err)
+			if r.Context().Err() != nil {
+				break
+			}
+			continue
+		}
+		d.add(l, res)
+		if d.Allowed = res.Allowed; !d.Allowed {
+			break
 		}
 	}
-}
-
-// peek returns the outcome of a request in a limit, without counting it. If it costs more than the
-// limit, it is denied, whatever the error is.
-func (m *middleware) peek(ctx context.Context, l planned, key string, cost uint64) (Outcome, error) {
-	limit := l.Limit.Limit
-	res, err := m.named(l).Peek(ctx, m.storedKey(l, key), l.Window, limit, min(cost, limit))
-	if cost > limit {
-		res.Limit, res.Allowed, res.RetryAfter = limit, false, l.Window
-	}
-	return Outcome{Name: l.Name, Window: l.Window, Result: res}, err
+	d.Err = errors.Join(errs...)
+	return d
 }
