@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 )
 
@@ -228,7 +229,7 @@ func TestByAddrRejectsInvalidConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := httplimit.ByAddr(test.cfg)
-			require.ErrorIs(t, err, httplimit.ErrConfig)
+			require.ErrorIs(t, err, throttr.ErrConfig)
 			require.ErrorContains(t, err, test.text)
 		})
 	}

@@ -1,8 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -13,27 +11,14 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
-// limiterOf returns a RateLimit in memory with an algorithm.
-func limiterOf(t *testing.T, a window.Algorithm, clock backendtest.Clock, opts ...throttr.Option) *throttr.RateLimit {
-	t.Helper()
-	backend := memory.New(memory.WithAlgorithm(a), memory.WithClock(clock.Now), memory.WithCleanPeriod(0))
-	t.Cleanup(func() { backend.Close() })
-	return throttr.NewRateLimit(backend, opts...)
-}
-
 // newAlgorithmSite returns a site with a limit of an algorithm: 5 in 10 s.
-func newAlgorithmSite(t *testing.T, a window.Algorithm, cfg httplimit.Config) *site {
+func newAlgorithmSite(t *testing.T, a throttr.Algorithm, cfg httplimit.Config) *site {
 	t.Helper()
-	s := &site{clock: backendtest.NewClock()}
-	s.limiter = limiterOf(t, a, s.clock)
-	cfg.Limits = []httplimit.Limit{{Name: "x", Limit: 5, Window: 10 * time.Second}}
-	s.wrap(t, cfg)
-	return s
+	cfg.Limits = []throttr.Limit{{Name: "x", Max: 5, Scale: 10 * time.Second, Algorithm: a}}
+	return newSite(t, cfg)
 }
 
 // outcome is what a request at a time gets.
@@ -45,30 +30,30 @@ type outcome struct {
 
 //evidence:http The fields tell what remains and when more is there, with each algorithm
 func TestFieldsOfEachAlgorithm(t *testing.T) {
-	for algorithm, requests := range map[window.Algorithm][]outcome{
-		window.PerKey: {
+	for algorithm, requests := range map[throttr.Algorithm][]outcome{
+		throttr.FixedWindow: {
 			{0, "r=4;t=10", ""}, {4 * time.Second, "r=3;t=6", ""},
 			{4 * time.Second, "r=2;t=6", ""}, {4 * time.Second, "r=1;t=6", ""}, {4 * time.Second, "r=0;t=6", ""},
 			{4 * time.Second, "r=0;t=6", "6"}, {10 * time.Second, "r=4;t=10", ""},
 		},
-		window.Aligned: {
+		throttr.AlignedWindow: {
 			{4 * time.Second, "r=4;t=6", ""}, {4 * time.Second, "r=3;t=6", ""}, {10 * time.Second, "r=4;t=10", ""},
 		},
 		// A token refills in 2 s. The quota is whole again when all have.
-		window.TokenBucket: {
+		throttr.TokenBucket: {
 			{0, "r=4;t=2", ""}, {0, "r=3;t=4", ""}, {0, "r=2;t=6", ""}, {0, "r=1;t=8", ""}, {0, "r=0;t=10", ""},
 			{0, "r=0;t=2", "2"}, {1500 * time.Millisecond, "r=0;t=1", "1"},
 			{2 * time.Second, "r=0;t=10", ""}, {2 * time.Second, "r=0;t=2", "2"}, {22 * time.Second, "r=4;t=2", ""},
 		},
 		// Each hit counts for 10 s.
-		window.SlidingLog: {
+		throttr.SlidingLog: {
 			{0, "r=4;t=10", ""}, {3 * time.Second, "r=3;t=10", ""}, {4 * time.Second, "r=2;t=10", ""},
 			{4 * time.Second, "r=1;t=10", ""}, {4 * time.Second, "r=0;t=10", ""}, {5 * time.Second, "r=0;t=5", "5"},
 			{10 * time.Second, "r=0;t=10", ""}, {10 * time.Second, "r=0;t=3", "3"}, {14 * time.Second, "r=3;t=10", ""},
 		},
 		// The 5 of the first 10 s count as 4 from 12 s on, as 3 from 14 s on. The count is 0 again at 30 s,
-		// which is more than the window.
-		window.Sliding: {
+		// which is more than the throttr.
+		throttr.SlidingWindow: {
 			{9 * time.Second, "r=4;t=10", ""}, {9 * time.Second, "r=3;t=10", ""}, {9 * time.Second, "r=2;t=10", ""},
 			{9 * time.Second, "r=1;t=10", ""}, {9 * time.Second, "r=0;t=10", ""}, {9 * time.Second, "r=0;t=3", "3"},
 			{12 * time.Second, "r=0;t=10", ""}, {12 * time.Second, "r=0;t=2", "2"}, {14 * time.Second, "r=0;t=10", ""},
@@ -92,7 +77,7 @@ func TestFieldsOfEachAlgorithm(t *testing.T) {
 // TestRefusedRequestsDelayNobody sends many refused requests, also with CountRefusals, which has no
 // effect on these algorithms.
 func TestRefusedRequestsDelayNobody(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog} {
+	for _, algorithm := range []throttr.Algorithm{throttr.TokenBucket, throttr.SlidingWindow, throttr.SlidingLog} {
 		for _, countRefusals := range []bool{false, true} {
 			s := newAlgorithmSite(t, algorithm, httplimit.Config{CountRefusals: countRefusals})
 			s.statuses(5, alice)
@@ -108,21 +93,18 @@ func TestRefusedRequestsDelayNobody(t *testing.T) {
 	}
 }
 
-// newMixedSite returns a site with a limit of 2 tokens in 10 s and one of 3 in an hour, in two backends.
-func newMixedSite(t *testing.T, opts ...throttr.Option) *site {
+// newMixedSite returns a site with a limit of 2 tokens in 10 s and one of 3 in an hour.
+func newMixedSite(t *testing.T, cfg httplimit.Config) *site {
 	t.Helper()
-	s := &site{clock: backendtest.NewClock()}
-	s.limiter = limiterOf(t, window.PerKey, s.clock, opts...)
-	s.wrap(t, httplimit.Config{Limits: []httplimit.Limit{
-		{Name: "burst", Limit: 2, Window: 10 * time.Second, Limiter: limiterOf(t, window.TokenBucket, s.clock, opts...)},
-		{Name: "hour", Limit: 3, Window: time.Hour},
-	}})
-	return s
+	cfg.Limits = []throttr.Limit{
+		{Name: "burst", Max: 2, Scale: 10 * time.Second, Algorithm: throttr.TokenBucket}, {Name: "hour", Max: 3, Scale: time.Hour},
+	}
+	return newSite(t, cfg)
 }
 
 //evidence:http Limits of different algorithms apply together: all count, or none
 func TestLimitsOfDifferentAlgorithmsCountTogetherOrNotAtAll(t *testing.T) {
-	s := newMixedSite(t)
+	s := newMixedSite(t, httplimit.Config{})
 	for i, want := range []struct {
 		advance time.Duration
 		field   string
@@ -130,10 +112,10 @@ func TestLimitsOfDifferentAlgorithmsCountTogetherOrNotAtAll(t *testing.T) {
 	}{
 		{0, `"burst";r=1;t=5, "hour";r=2;t=3600`, ""},
 		{0, `"burst";r=0;t=10, "hour";r=1;t=3600`, ""},
-		{0, `"burst";r=0;t=5`, "5"}, // the other limiter is not asked
+		{0, `"burst";r=0;t=5, "hour";r=1;t=3600`, "5"},
 		{5 * time.Second, `"burst";r=0;t=10, "hour";r=0;t=3595`, ""},
-		{5 * time.Second, `"burst";r=1;t=10, "hour";r=0;t=3590`, "3590"}, // given back
-		{0, `"burst";r=1;t=10, "hour";r=0;t=3590`, "3590"},
+		{5 * time.Second, `"burst";r=1;t=5, "hour";r=0;t=3590`, "3590"},
+		{0, `"burst";r=1;t=5, "hour";r=0;t=3590`, "3590"},
 	} {
 		s.clock.Advance(want.advance)
 		res := s.get(alice)
@@ -143,8 +125,8 @@ func TestLimitsOfDifferentAlgorithmsCountTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestRefundGivesBackToAllLimiters(t *testing.T) {
-	s := newMixedSite(t)
+func TestRefundGivesBackToAllLimits(t *testing.T) {
+	s := newMixedSite(t, httplimit.Config{})
 	for range 10 {
 		require.Equal(t, http.StatusAccepted, s.get(alice).StatusCode)
 		require.NoError(t, s.decision.Refund(t.Context()))
@@ -152,92 +134,63 @@ func TestRefundGivesBackToAllLimiters(t *testing.T) {
 	}
 }
 
-func TestCostAboveALimitOfAnotherLimiterCountsNothing(t *testing.T) {
-	s := &site{clock: backendtest.NewClock()}
-	s.limiter = limiterOf(t, window.PerKey, s.clock)
+// A request that costs more than one of the limits can ever grant is denied for good, and counts in none.
+func TestCostAboveALimitCountsNothing(t *testing.T) {
 	cost := uint64(3)
-	s.wrap(t, httplimit.Config{
-		Limits: []httplimit.Limit{
-			{Name: "burst", Limit: 5, Window: 10 * time.Second, Limiter: limiterOf(t, window.TokenBucket, s.clock)},
-			{Name: "hour", Limit: 2, Window: time.Hour},
-		},
-		Cost: func(*http.Request) uint64 { return cost },
-	})
+	s := newMixedSite(t, httplimit.Config{Cost: func(*http.Request) uint64 { return cost }, Legacy: httplimit.LegacySeconds})
 	res := s.get(alice)
 	require.Equal(t, http.StatusTooManyRequests, res.StatusCode)
-	require.Equal(t, "3600", res.Header.Get("Retry-After"))
+	for _, field := range []string{"Retry-After", "RateLimit", "X-RateLimit-Reset"} {
+		require.Empty(t, res.Header.Get(field), field)
+	}
 	cost = 2
-	require.Equal(t, `"burst";r=3;t=4, "hour";r=0;t=3600`, s.get(alice).Header.Get("RateLimit"))
+	require.Equal(t, `"burst";r=0;t=10, "hour";r=1;t=3600`, s.get(alice).Header.Get("RateLimit"))
 }
 
-// TestEventsNameLimitsOfAllLimiters checks that the observers of both receive the names.
-func TestEventsNameLimitsOfAllLimiters(t *testing.T) {
-	var names []string
-	s := newMixedSite(t, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { names = append(names, e.Name) })))
-	s.get(alice)
-	require.Equal(t, []string{"burst", "hour"}, names)
+func TestABurstIsServedAtOnce(t *testing.T) {
+	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: time.Second, Burst: 3, Algorithm: throttr.TokenBucket}}})
+	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
+	require.Equal(t, "1", s.get(alice).Header.Get("Retry-After"))
+	s.clock.Advance(time.Second)
+	require.Equal(t, []int{202, 429}, s.statuses(2, alice))
 }
 
-func TestOneLimiterFailsAndTheOthersStillApply(t *testing.T) {
-	s := &site{clock: backendtest.NewClock()}
-	s.limiter = limiterOf(t, window.SlidingLog, s.clock)
-	down := errors.New("down")
-	backend := memory.New(memory.WithClock(s.clock.Now))
-	t.Cleanup(func() { backend.Close() })
-	failing := throttr.NewRateLimit(broken{backend, func(time.Duration) error { return down }})
-	s.wrap(t, httplimit.Config{Limits: []httplimit.Limit{
-		{Name: "shared", Limit: 2, Window: time.Second, Limiter: failing}, {Name: "own", Limit: 2, Window: time.Minute},
-	}})
-	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice))
-	require.ErrorIs(t, s.decision.Err, down)
+func TestUnlimitedHasNoFieldsAndDeniesNothing(t *testing.T) {
+	for _, hits := range []bool{false, true} {
+		s := newSite(t, httplimit.Config{
+			Limits: []throttr.Limit{httplimit.PerHour(throttr.Unlimited)}, Legacy: httplimit.LegacySeconds, CountRefusals: hits,
+		})
+		for range 5 {
+			res := s.get(alice)
+			require.Equal(t, http.StatusAccepted, res.StatusCode)
+			require.Equal(t, http.Header{"X-Handler": {"was here"}}, res.Header)
+		}
+	}
+	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(throttr.Unlimited), httplimit.PerMinute(1)}})
+	res := s.get(alice)
+	require.Equal(t, `"minute";q=1;w=60`, res.Header.Get("RateLimit-Policy"))
+	require.Equal(t, `"minute";r=0;t=60`, res.Header.Get("RateLimit"))
+	require.Equal(t, []int{429}, s.statuses(1, alice))
 }
 
-// unsupported is a backend that can't do its algorithm.
-type unsupported struct{ window.Backend }
-
-var errCantDo = errors.Join(errors.New("no such algorithm"), errors.ErrUnsupported)
-
-func (unsupported) Check(time.Duration, uint64) error { return errCantDo }
-
-func (unsupported) Hit(context.Context, string, time.Duration, uint64, uint64) (window.Window, error) {
-	return window.Window{}, errCantDo
-}
-
-func TestAlgorithmThatABackendCantDoIsAMistake(t *testing.T) {
-	clock := backendtest.NewClock()
-	backend := memory.New(memory.WithClock(clock.Now))
-	t.Cleanup(func() { backend.Close() })
-	cant := throttr.NewRateLimit(unsupported{backend})
-	limits := []httplimit.Limit{httplimit.PerMinute(3)}
-	_, err := httplimit.New(cant, httplimit.Config{Limits: limits})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorIs(t, err, httplimit.ErrConfig)
-
-	limits[0].Limiter = cant
-	_, err = httplimit.New(limiterOf(t, window.PerKey, clock), httplimit.Config{Limits: limits})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-
+func TestAlgorithmThatABackendDoesNotHaveIsAMistake(t *testing.T) {
 	servers, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{mockserver.RunT(t).Addr()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { servers.Close() })
-	limits[0].Limiter = throttr.NewRateLimit(servers.Backend(throttr.WithAlgorithm(window.TokenBucket)), throttr.WithPolicy(throttr.AllowHits))
-	_, err = httplimit.New(limiterOf(t, window.PerKey, clock), httplimit.Config{Limits: limits})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, window.Sliding.String())
+	s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(servers.Backend(), throttr.WithPolicy(throttr.AllowHits))}
+	bucket := throttr.Limit{Name: "x", Max: 5, Scale: time.Second, Algorithm: throttr.TokenBucket}
+	_, err = httplimit.New(s.limiter, httplimit.Config{Limits: []throttr.Limit{bucket}})
+	require.ErrorIs(t, err, throttr.ErrUnsupported)
+	require.ErrorIs(t, err, throttr.ErrConfig)
 
 	// A plan is not checked before.
-	s := newSite(t, httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return httplimit.MustPlan(limits...) }})
+	s.wrap(t, httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return httplimit.MustPlan(bucket) }})
 	require.Equal(t, http.StatusInternalServerError, s.get(alice).StatusCode)
 }
 
 func TestPeekAndResetOfEachAlgorithm(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
-		clock := backendtest.NewClock()
-		m, err := httplimit.NewMiddleware(limiterOf(t, window.PerKey, clock), httplimit.Config{
-			Limits: []httplimit.Limit{{Name: "x", Limit: 2, Window: 10 * time.Second, Limiter: limiterOf(t, algorithm, clock)}},
-			Clock:  clock.Now,
-		})
-		require.NoError(t, err)
+	for algorithm := throttr.FixedWindow; algorithm <= throttr.SlidingLog; algorithm++ {
+		m, clock := newMiddleware(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 2, Scale: 10 * time.Second, Algorithm: algorithm}}})
 		s := &site{Handler: m.Wrap(http.NotFoundHandler()), clock: clock}
 		peek := func() httplimit.Outcome {
 			outcomes, err := m.Peek(t.Context(), "192.0.2.1")

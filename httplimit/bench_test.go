@@ -31,14 +31,14 @@ func BenchmarkRequest(b *testing.B) {
 		name string
 		cfg  httplimit.Config
 	}{
-		{"skipped", httplimit.Config{Limits: []httplimit.Limit{hour}, Skip: func(*http.Request) bool { return true }}},
-		{"one limit", httplimit.Config{Limits: []httplimit.Limit{hour}}},
-		{"one limit, no fields", httplimit.Config{Limits: []httplimit.Limit{hour}, HideFields: true}},
-		{"one limit, behind a proxy", httplimit.Config{Limits: []httplimit.Limit{hour}, Key: proxied}},
-		{"two limits", httplimit.Config{Limits: []httplimit.Limit{second, hour}}},
-		{"two limits and X-RateLimit", httplimit.Config{Limits: []httplimit.Limit{second, hour}, Legacy: httplimit.LegacySeconds}},
-		{"denied", httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(0)}}},
-		{"denied, a problem", httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(0)}, OnDenied: httplimit.DenyProblem}},
+		{"skipped", httplimit.Config{Limits: []throttr.Limit{hour}, Skip: func(*http.Request) bool { return true }}},
+		{"one limit", httplimit.Config{Limits: []throttr.Limit{hour}}},
+		{"one limit, no fields", httplimit.Config{Limits: []throttr.Limit{hour}, HideFields: true}},
+		{"one limit, behind a proxy", httplimit.Config{Limits: []throttr.Limit{hour}, Key: proxied}},
+		{"two limits", httplimit.Config{Limits: []throttr.Limit{second, hour}}},
+		{"two limits and X-RateLimit", httplimit.Config{Limits: []throttr.Limit{second, hour}, Legacy: httplimit.LegacySeconds}},
+		{"denied", httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(0)}}},
+		{"denied, a problem", httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(0)}, OnDenied: httplimit.DenyProblem}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			backend := memory.New()

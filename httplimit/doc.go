@@ -3,7 +3,7 @@
 //
 //	limiter := throttr.NewRateLimit(memory.New())
 //	limit, err := httplimit.New(limiter, httplimit.Config{
-//		Limits: []httplimit.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)},
+//		Limits: []throttr.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)},
 //	})
 //	if err != nil {
 //		log.Fatal(err)
@@ -18,10 +18,9 @@
 //
 // A request is counted in all limits, or in none if one of them denies it: refused traffic of one
 // limit uses up nothing of the others. Of 50 requests in a second with the limits above, 10 are
-// served, the limit "second" denies 40, and both limits have counted 10. With Config.CountRefusals,
-// and with backends that are no window.Taker, a request is counted in one limit after the other,
-// the shortest scale first, up to the one that denies it. A denied request never makes a window
-// longer.
+// served, the limit "second" denies 40, and both limits have counted 10. With Config.CountRefusals, a
+// request is counted in one limit after the other, the shortest scale first, up to the one that denies
+// it. A denied request never makes a window longer.
 //
 // A handler can give back what its request was counted, with [Decision.Refund]: for example to
 // limit failed logins only.
@@ -38,10 +37,10 @@
 // much remains, and when the window ends. (The package net/http writes the names as
 // Ratelimit-Policy and Ratelimit. Field names are not case-sensitive.)
 //
-// Token buckets and sliding windows, see [throttr.WithAlgorithm], do not end at a time. If the
-// request is served, t is then until the whole quota is there again, and at most w. If it is
-// denied, t is until this very request would be served, like Retry-After. A limit has the algorithm
-// of the RateLimit of the middleware, or of its own, see [Limit].
+// Rolling algorithms do not end at a time. If the request is served, t is then until the whole quota is
+// there again, and at most w. If it is denied, t is until this very request would be served, like
+// Retry-After. A request that costs more than a limit can ever grant has neither, and limits that are
+// throttr.Unlimited have no fields.
 //
 // The fields are added to those that are already there, so middleware can be stacked: for
 // example one that counts by address around one that counts by account. Give their limits
@@ -76,7 +75,7 @@
 // of the throttr.RateLimit come first, see [throttr.WithPolicy] and [throttr.WithFallback].
 //
 // A limit that the backend cannot keep is a mistake in the program: the error matches
-// [throttr.ErrRange], [throttr.ErrScale] or [errors.ErrUnsupported]. The response is then 500,
+// [throttr.ErrRange], [throttr.ErrScale] or [throttr.ErrUnsupported]. The response is then 500,
 // whatever the policies and OnFailure say, because the limit would never hold. The
 // [throttr.Observer] of the RateLimit receives the error.
 package httplimit

@@ -13,7 +13,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // get sends a request from an address to a handler and returns the response.
@@ -33,7 +32,7 @@ func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
 func ExampleNew() {
 	limiter := throttr.NewRateLimit(memory.New())
 	limit, err := httplimit.New(limiter, httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)},
+		Limits: []throttr.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -61,12 +60,11 @@ func ExampleNew() {
 	//   Retry-After: 60
 }
 
-// A limit of another algorithm has a RateLimit of its own. Here, a token bucket lets a burst of 3 pass, and
-// then a request each 2 s.
-func ExampleLimit() {
-	bursts := throttr.NewRateLimit(memory.New(memory.WithAlgorithm(window.TokenBucket)))
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{
-		{Name: "burst", Limit: 3, Window: 6 * time.Second, Limiter: bursts},
+// Limits of several algorithms apply together. Here, a token bucket lets a burst of 3 pass, and then a
+// request each 2 s.
+func ExampleNew_burst() {
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{
+		{Name: "burst", Max: 1, Scale: 2 * time.Second, Burst: 3, Algorithm: throttr.TokenBucket},
 		httplimit.PerDay(1000),
 	}})
 	if err != nil {
@@ -79,9 +77,9 @@ func ExampleLimit() {
 	}
 	// Output:
 	// 200 "burst";r=2;t=2, "day";r=999;t=86400
-	// 200 "burst";r=1;t=4, "day";r=998;t=86400
-	// 200 "burst";r=0;t=6, "day";r=997;t=86400
-	// 429 "burst";r=0;t=2
+	// 200 "burst";r=1;t=2, "day";r=998;t=86400
+	// 200 "burst";r=0;t=2, "day";r=997;t=86400
+	// 429 "burst";r=0;t=2, "day";r=997;t=86400
 }
 
 func ExampleByAddr() {
@@ -116,7 +114,7 @@ func ExampleRemoteAddr() {
 
 func ExampleFromContext() {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerHour(100)},
+		Limits: []throttr.Limit{httplimit.PerHour(100)},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -130,7 +128,7 @@ func ExampleFromContext() {
 }
 
 func ExampleNewPlan() {
-	pro, err := httplimit.NewPlan(httplimit.PerHour(1000), httplimit.Limit{Name: "burst", Limit: 50, Window: 10 * time.Second})
+	pro, err := httplimit.NewPlan(httplimit.PerHour(1000), throttr.Limit{Name: "burst", Max: 50, Scale: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -142,14 +140,14 @@ func ExampleNewPlan() {
 	// Output:
 	// burst: 50 in 10s
 	// hour: 1000 in 1h0m0s
-	// httplimit: invalid configuration: two limits are named "hour"
+	// httplimit: throttr: invalid configuration: two limits are named "hour"
 }
 
 func ExampleMustPlan() {
 	account := func(r *http.Request) string { return r.Header.Get("Account") } // really: the authenticated account
 	plans := map[string]*httplimit.Plan{"acme": httplimit.MustPlan(httplimit.PerHour(1000))}
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerHour(10)}, // for accounts without a plan
+		Limits: []throttr.Limit{httplimit.PerHour(10)}, // for accounts without a plan
 		Plan:   func(r *http.Request) *httplimit.Plan { return plans[account(r)] },
 		Key:    account,
 	})
@@ -168,7 +166,7 @@ func ExampleMustPlan() {
 func ExampleRefuse() {
 	limiter := throttr.NewRateLimit(memory.New())
 	_, err := httplimit.New(limiter, httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerMinute(5)},
+		Limits: []throttr.Limit{httplimit.PerMinute(5)},
 		OnFailure: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
 			if r.URL.Path == "/login" {
 				httplimit.Refuse(w, r, d, next)
@@ -183,7 +181,7 @@ func ExampleRefuse() {
 
 func ExampleDenyProblem() {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
-		Limits:   []httplimit.Limit{httplimit.PerHour(0)},
+		Limits:   []throttr.Limit{httplimit.PerHour(0)},
 		OnDenied: httplimit.DenyProblem,
 	})
 	if err != nil {
@@ -199,7 +197,7 @@ func ExampleDecision_Refund() {
 	backend := memory.New()
 	defer backend.Close()
 	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
-		Limits:    []httplimit.Limit{httplimit.PerMinute(5)},
+		Limits:    []throttr.Limit{httplimit.PerMinute(5)},
 		OnFailure: httplimit.Refuse,
 	})
 	if err != nil {

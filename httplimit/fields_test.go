@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,7 @@ import (
 //evidence:http The fields are those of the draft
 func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	s := newSite(t, httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerHour(50), httplimit.PerSecond(2)},
+		Limits: []throttr.Limit{httplimit.PerHour(50), httplimit.PerSecond(2)},
 		Legacy: httplimit.LegacySeconds,
 	})
 	type fields map[string]string
@@ -64,23 +65,23 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 
 func TestPolicyFieldNamesEveryLimit(t *testing.T) {
 	for name, test := range map[string]struct {
-		limits []httplimit.Limit
+		limits []throttr.Limit
 		field  string
 	}{
-		"one":                       {[]httplimit.Limit{httplimit.PerDay(7)}, `"day";q=7;w=86400`},
-		"all limits":                {[]httplimit.Limit{httplimit.PerMinute(1), httplimit.PerHour(0)}, `"minute";q=1;w=60, "hour";q=0;w=3600`},
-		"seconds are rounded up":    {[]httplimit.Limit{{Name: "x", Limit: 9, Window: 1500 * time.Millisecond}}, `"x";q=9;w=2`},
-		"to 1 at least":             {[]httplimit.Limit{{Name: "x", Limit: 9, Window: time.Millisecond}}, `"x";q=9;w=1`},
-		"quotes and backslashes":    {[]httplimit.Limit{{Name: `say "\o/"`, Limit: 9, Window: time.Second}}, `"say \"\\o/\"";q=9;w=1`},
-		"separators are characters": {[]httplimit.Limit{{Name: `a, b;q=1`, Limit: 9, Window: time.Second}}, `"a, b;q=1";q=9;w=1`},
-		"the largest":               {[]httplimit.Limit{{Name: "x", Limit: 999_999_999_999_999, Window: 1<<63 - 1}}, `"x";q=999999999999999;w=9223372037`},
+		"one":                       {[]throttr.Limit{httplimit.PerDay(7)}, `"day";q=7;w=86400`},
+		"all limits":                {[]throttr.Limit{httplimit.PerMinute(1), httplimit.PerHour(0)}, `"minute";q=1;w=60, "hour";q=0;w=3600`},
+		"seconds are rounded up":    {[]throttr.Limit{{Name: "x", Max: 9, Scale: 1500 * time.Millisecond}}, `"x";q=9;w=2`},
+		"to 1 at least":             {[]throttr.Limit{{Name: "x", Max: 9, Scale: time.Millisecond}}, `"x";q=9;w=1`},
+		"quotes and backslashes":    {[]throttr.Limit{{Name: `say "\o/"`, Max: 9, Scale: time.Second}}, `"say \"\\o/\"";q=9;w=1`},
+		"separators are characters": {[]throttr.Limit{{Name: `a, b;q=1`, Max: 9, Scale: time.Second}}, `"a, b;q=1";q=9;w=1`},
+		"the largest":               {[]throttr.Limit{{Name: "x", Max: 999_999_999_999_999, Scale: 1<<63 - 1}}, `"x";q=999999999999999;w=9223372037`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := newSite(t, httplimit.Config{Limits: test.limits}).get(alice)
 			require.Equal(t, []string{test.field}, res.Header.Values("RateLimit-Policy"))
 		})
 	}
-	res := newSite(t, httplimit.Config{Limits: []httplimit.Limit{{Name: `"\`, Limit: 9, Window: time.Minute}}}).get(alice)
+	res := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: `"\`, Max: 9, Scale: time.Minute}}}).get(alice)
 	require.Equal(t, `"\"\\";r=8;t=60`, res.Header.Get("RateLimit"))
 }
 
@@ -98,7 +99,7 @@ func TestRetryAfterIsRoundedUpToSeconds(t *testing.T) {
 		{1500 * time.Millisecond, 0, 2},
 		{1500 * time.Millisecond, 400 * time.Millisecond, 2},
 	} {
-		s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{{Name: "x", Limit: 1, Window: test.window}}})
+		s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: test.window}}})
 		s.get(alice)
 		s.clock.Advance(test.passed)
 		res := s.get(alice)
@@ -114,20 +115,23 @@ func TestLegacyFieldsHaveSecondsOrATime(t *testing.T) {
 	for _, test := range []struct {
 		legacy httplimit.Legacy
 		reset  string
-	}{{httplimit.LegacyNone, ""}, {httplimit.LegacySeconds, "60"}, {httplimit.LegacyUnix, "1893456060"}} {
+	}{{httplimit.LegacyNone, ""}, {httplimit.LegacySeconds, "60"}} {
 		s := newSite(t, httplimit.Config{Legacy: test.legacy})
 		require.Equal(t, test.reset, s.get(alice).Header.Get("X-RateLimit-Reset"))
 	}
-	s := newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix})
-	s.clock.Advance(time.Nanosecond)
-	require.Equal(t, "1893456061", s.get(alice).Header.Get("X-RateLimit-Reset"), "rounded up")
+	synctest.Test(t, func(t *testing.T) { // the clock of the process, and not that of the backend
+		s := newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix})
+		require.EqualValues(t, time.Now().Unix()+60, number(t, s.get(alice).Header, "X-RateLimit-Reset"))
+		time.Sleep(time.Nanosecond)
+		require.EqualValues(t, time.Now().Unix()+61, number(t, s.get(alice).Header, "X-RateLimit-Reset"), "rounded up")
+	})
 }
 
-func TestHideFieldsLeavesOnlyRetryAfter(t *testing.T) {
-	s := newSite(t, httplimit.Config{HideFields: true, Limits: []httplimit.Limit{httplimit.PerHour(0)}})
+func TestHideFieldsLeavesNoFields(t *testing.T) {
+	s := newSite(t, httplimit.Config{HideFields: true, Limits: []throttr.Limit{httplimit.PerHour(0)}})
 	res := s.get(alice)
 	require.Equal(t, 429, res.StatusCode)
-	require.Equal(t, "3600", res.Header.Get("Retry-After"))
+	require.Empty(t, res.Header.Get("Retry-After"), "waiting does not help")
 	require.NotContains(t, res.Header, "Ratelimit")
 	require.NotContains(t, res.Header, "Ratelimit-Policy")
 }
@@ -135,8 +139,8 @@ func TestHideFieldsLeavesOnlyRetryAfter(t *testing.T) {
 func TestStackedMiddlewareSetsFieldsOfBoth(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	stack := http.Handler(http.NotFoundHandler())
-	for _, l := range []httplimit.Limit{{Name: "account", Limit: 5, Window: time.Hour}, {Name: "address", Limit: 9, Window: time.Hour}} {
-		limit, err := httplimit.New(limiter, httplimit.Config{Limits: []httplimit.Limit{l}})
+	for _, l := range []throttr.Limit{{Name: "account", Max: 5, Scale: time.Hour}, {Name: "address", Max: 9, Scale: time.Hour}} {
+		limit, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{l}})
 		require.NoError(t, err)
 		stack = limit(stack)
 	}
@@ -193,10 +197,14 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed}
 			if test.fails == nil {
 				test.fails = always(nil)
-				cfg.Limits = []httplimit.Limit{httplimit.PerMinute(0)}
+				cfg.Limits = []throttr.Limit{httplimit.PerMinute(1)}
 			}
 			s := newBrokenSite(t, cfg, test.fails, throttr.WithPolicy(test.policy))
-			res := s.get(alice)
+			if cfg.Limits != nil {
+				s.get(bob)
+				s.served = 0
+			}
+			res := s.get(bob)
 			body, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
 			require.Equal(t, test.want, want{res.StatusCode, res.Header.Get("Content-Type"), string(body), res.Header.Get("Retry-After"), s.served})
@@ -204,7 +212,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 				require.True(t, json.Valid(body))
 			}
 
-			head := s.get(alice, func(r *http.Request) { r.Method = http.MethodHead })
+			head := s.get(bob, func(r *http.Request) { r.Method = http.MethodHead })
 			if test.want.status == 418 {
 				return // The custom answer ignores the method.
 			}
@@ -246,8 +254,8 @@ func TestOtherLimitsApplyIfOneFails(t *testing.T) {
 	for name, answer := range map[string]httplimit.Answer{"serve": nil, "refuse": httplimit.Refuse} {
 		t.Run(name, func(t *testing.T) {
 			s := newBrokenSite(t, httplimit.Config{
-				Limits:    []httplimit.Limit{httplimit.PerSecond(9), httplimit.PerMinute(2), httplimit.PerHour(2)},
-				OnFailure: answer,
+				Limits:    []throttr.Limit{httplimit.PerSecond(9), httplimit.PerMinute(2), httplimit.PerHour(2)},
+				OnFailure: answer, CountRefusals: true,
 			}, minuteFails)
 			want := 202
 			if answer != nil {
@@ -268,7 +276,7 @@ func TestOtherLimitsApplyIfOneFails(t *testing.T) {
 
 func TestFallbackCountsAndSetsFields(t *testing.T) {
 	s := newBrokenSite(t, httplimit.Config{}, always(errDown))
-	s.limiter = throttr.NewRateLimit(broken{nil, always(errDown)}, throttr.WithFallback(memory.New(memory.WithClock(s.clock.Now))))
+	s.limiter = throttr.NewRateLimit(broken{memory.New(), always(errDown)}, throttr.WithFallback(memory.New(memory.WithClock(s.clock.Now))))
 	s.wrap(t, httplimit.Config{OnFailure: httplimit.Refuse})
 	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
 	require.True(t, s.decision.Strictest.Degraded)
@@ -302,7 +310,7 @@ func TestCanceledBackendIsAFailure(t *testing.T) {
 }
 
 func TestDenialsReachARealClient(t *testing.T) {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}})
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}})
 	require.NoError(t, err)
 	srv := httptest.NewServer(limit(http.NotFoundHandler()))
 	defer srv.Close()

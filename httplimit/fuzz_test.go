@@ -32,21 +32,21 @@ var (
 func FuzzMiddleware(f *testing.F) {
 	f.Add("192.0.2.1:80", "203.0.113.9", "for=203.0.113.9", "minute", uint64(3), uint64(1), int64(time.Minute))
 	f.Add("10.0.0.1:80", "203.0.113.9, 10.0.0.2", `for="[2001:db8::1%eth0]:_p", for=10.0.0.2`, `a"b\c`, uint64(0), uint64(0), int64(1))
-	f.Add("[::ffff:10.0.0.1%x]:80", "::ffff:203.0.113.9", "for=unknown", " ", uint64(999999999999999), ^uint64(0), int64(1<<63-1))
+	f.Add("[::ffff:10.0.0.1%x]:80", "::ffff:203.0.113.9", "for=unknown", " ", uint64(999999999999999), uint64(1)<<63-1, int64(1<<63-1))
 	f.Add("@", "fe80::1%eth0", `for="`, "\x7f", uint64(1), uint64(2), int64(0))
 	f.Add("", "[::1]:99999,,", "for=[::1]\r\nX: y", "é", uint64(1)<<63, uint64(1), int64(-1))
 	f.Fuzz(func(t *testing.T, remote, forwardedFor, forwarded, name string, quota, cost uint64, window int64) {
-		limit := httplimit.Limit{Name: name, Limit: quota, Window: time.Duration(window)}
+		limit := throttr.Limit{Name: name, Max: quota, Scale: time.Duration(window)}
 		backend := memory.New(memory.WithCleanPeriod(0))
 		defer backend.Close()
 		for field, value := range map[string]string{"X-Forwarded-For": forwardedFor, "Forwarded": forwarded} {
 			key, err := httplimit.ByAddr(httplimit.AddrConfig{Proxies: prefixes("10.0.0.0/8"), UnixProxy: true, Header: field})
 			require.NoError(t, err)
 			wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
-				Name: field, Limits: []httplimit.Limit{limit}, Key: key, Cost: func(*http.Request) uint64 { return cost },
+				Limits: []throttr.Limit{limit}, Key: key, Cost: func(*http.Request) uint64 { return cost },
 			})
 			if err != nil {
-				require.ErrorIs(t, err, httplimit.ErrConfig)
+				require.ErrorIs(t, err, throttr.ErrConfig)
 				return
 			}
 			served := 0
@@ -60,10 +60,24 @@ func FuzzMiddleware(f *testing.F) {
 				before := served
 				h.ServeHTTP(w, r)
 				require.Equal(t, served > before, w.Code == http.StatusOK)
+				switch {
+				case cost > throttr.Unlimited:
+					require.Equal(t, http.StatusInternalServerError, w.Code)
+					continue
+				case quota == throttr.Unlimited:
+					require.True(t, served > before)
+					continue
+				}
 				require.Regexp(t, policyForm, w.Header().Get("RateLimit-Policy"))
-				require.Regexp(t, limitForm, w.Header().Get("RateLimit"))
 				if served == before {
 					require.Equal(t, http.StatusTooManyRequests, w.Code)
+				}
+				if cost > quota || quota == 0 {
+					require.False(t, served > before && cost > 0)
+					continue
+				}
+				require.Regexp(t, limitForm, w.Header().Get("RateLimit"))
+				if served == before {
 					require.Regexp(t, numberForm, w.Header().Get("Retry-After"))
 				}
 			}
@@ -89,36 +103,26 @@ func requireKey(t *testing.T, key string) {
 }
 
 // FuzzKeysStayApart compares the keys under which two requests are counted. They are equal only
-// if the names of the middleware and the limit, and the keys of the requests, are equal.
+// if the keys of the requests are equal.
 func FuzzKeysStayApart(f *testing.F) {
-	f.Add("a", "b", "kc", "a", "bk", "c")
-	f.Add("", "1:x:k", "", "", "x", "1:x:k")
-	f.Add("1:x", "y", "", "", "x", "1:y")
+	f.Add("a", "b", true)
 	long := string(make([]byte, 129))
-	f.Add("", "x", long, "", "x", long+"x")
-	f.Fuzz(func(t *testing.T, name1, limit1, key1, name2, limit2, key2 string) {
-		stored1, ok1 := storedKey(t, name1, limit1, key1)
-		stored2, ok2 := storedKey(t, name2, limit2, key2)
-		if ok1 && ok2 {
-			same := name1 == name2 && limit1 == limit2 && key1 == key2
-			require.Equal(t, same, stored1 == stored2, "%q, %q", stored1, stored2)
-		}
+	f.Add(long, long+"x", false)
+	f.Fuzz(func(t *testing.T, key1, key2 string, plain bool) {
+		stored1, stored2 := storedKey(t, key1, plain), storedKey(t, key2, plain)
+		require.Equal(t, key1 == key2, stored1 == stored2, "%q, %q", stored1, stored2)
 	})
 }
 
-// storedKey returns the key that the backend sees, and false if the limit is invalid.
-func storedKey(t *testing.T, name, limit, key string) (stored string, ok bool) {
+// storedKey returns the key that the backend sees.
+func storedKey(t *testing.T, key string, plain bool) (stored string) {
 	backend := memory.New(memory.WithCleanPeriod(0))
 	defer backend.Close()
-	seen := throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { stored = e.Key })
+	seen := func(_ context.Context, e throttr.Event) { stored = e.Key }
 	wrap, err := httplimit.New(throttr.NewRateLimit(backend, throttr.WithObserver(seen)), httplimit.Config{
-		Name: name, Limits: []httplimit.Limit{{Name: limit, Limit: 1, Window: time.Hour}},
-		Key: func(*http.Request) string { return key },
+		Limits: []throttr.Limit{httplimit.PerHour(1)}, Key: func(*http.Request) string { return key }, PlainKeys: plain,
 	})
-	if err != nil {
-		require.ErrorIs(t, err, httplimit.ErrConfig)
-		return "", false
-	}
+	require.NoError(t, err)
 	wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-	return stored, true
+	return stored
 }

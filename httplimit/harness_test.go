@@ -53,10 +53,7 @@ func newBrokenSite(t testing.TB, cfg httplimit.Config, fails func(scale time.Dur
 func (s *site) wrap(t testing.TB, cfg httplimit.Config) {
 	t.Helper()
 	if cfg.Limits == nil {
-		cfg.Limits = []httplimit.Limit{httplimit.PerMinute(3)}
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = s.clock.Now
+		cfg.Limits = []throttr.Limit{httplimit.PerMinute(3)}
 	}
 	limit, err := httplimit.New(s.limiter, cfg)
 	require.NoError(t, err)
@@ -96,17 +93,41 @@ const (
 
 var errDown = errors.New("the backend is down")
 
-// broken is a backend that fails the hits for which fails returns an error.
+// count returns what a limit has counted of a client.
+func (s *site) count(t *testing.T, client string, l throttr.Limit) uint64 {
+	t.Helper()
+	res, err := s.limiter.Peek(t.Context(), "http:k"+client, l, 0)
+	require.NoError(t, err)
+	return res.Count
+}
+
+// broken is a backend that fails the calls for which fails returns an error.
 type broken struct {
 	window.Backend
 	fails func(scale time.Duration) error
 }
 
-func (b broken) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	if err := b.fails(scale); err != nil {
+func (b broken) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if err := b.fails(l.Scale); err != nil {
 		return window.Window{}, err
 	}
-	return b.Backend.Hit(ctx, key, scale, limit, increment)
+	return b.Backend.Hit(ctx, key, l, n)
+}
+
+func (b broken) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if err := b.fails(l.Scale); err != nil {
+		return window.Window{}, err
+	}
+	return b.Backend.Take(ctx, key, l, n)
+}
+
+func (b broken) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	for _, t := range takes {
+		if err := b.fails(t.Limit.Scale); err != nil {
+			return false, err
+		}
+	}
+	return b.Backend.TakeAll(ctx, takes, windows)
 }
 
 func always(err error) func(time.Duration) error { return func(time.Duration) error { return err } }

@@ -31,7 +31,7 @@ func TestRequestsOverTheLimitAreDeniedUntilTheWindowEnds(t *testing.T) {
 }
 
 func TestHandlersOfOneMiddlewareShareLimits(t *testing.T) {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerDay(1)}})
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerDay(1)}})
 	require.NoError(t, err)
 	status := func(h http.Handler) int {
 		w := httptest.NewRecorder()
@@ -43,9 +43,9 @@ func TestHandlersOfOneMiddlewareShareLimits(t *testing.T) {
 }
 
 func TestLimitHoldsForConcurrentRequests(t *testing.T) {
-	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
+	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
 	var served atomic.Int64
-	limit, err := httplimit.New(s.limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
+	limit, err := httplimit.New(s.limiter, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
 	require.NoError(t, err)
 	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if d, ok := httplimit.FromContext(r.Context()); ok && d.Allowed {
@@ -73,11 +73,11 @@ func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 		used     []uint64 // counts of the windows of second and hour
 	}
 	for name, test := range map[string]struct {
-		limits []httplimit.Limit
+		limits []throttr.Limit
 		steps  []step
 	}{
 		"requests that the short one denies do not use up the long one": {
-			limits: []httplimit.Limit{second, hour},
+			limits: []throttr.Limit{second, hour},
 			steps: []step{
 				{statuses: []int{202, 202, 429, 429, 429}, strict: "second", used: []uint64{5, 2}},
 				{advance: time.Second, statuses: []int{202, 429}, strict: "hour", used: []uint64{2, 4}},
@@ -86,20 +86,20 @@ func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 			},
 		},
 		"their order in the configuration does not matter": {
-			limits: []httplimit.Limit{hour, second},
+			limits: []throttr.Limit{hour, second},
 			steps: []step{
 				{statuses: []int{202, 202, 429, 429, 429}, strict: "second", used: []uint64{5, 2}},
 			},
 		},
 		"of two with the same remaining, the longer one is the stricter": {
-			limits: []httplimit.Limit{httplimit.PerSecond(3), hour},
+			limits: []throttr.Limit{httplimit.PerSecond(3), hour},
 			steps: []step{
 				{statuses: []int{202, 202}, strict: "hour", used: []uint64{2, 2}},
 			},
 		},
 		"a limit of 0 denies": {
-			limits: []httplimit.Limit{httplimit.PerSecond(0), hour},
-			steps:  []step{{statuses: []int{429, 429}, strict: "second", used: []uint64{2, 0}}},
+			limits: []throttr.Limit{httplimit.PerSecond(0), hour},
+			steps:  []step{{statuses: []int{429, 429}, strict: "second", used: []uint64{0, 0}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,29 +119,22 @@ func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 				}
 				require.Equal(t, step.strict, last.Strictest.Name, i)
 				require.Equal(t, last.Allowed, last.Strictest.Allowed, i)
-				for j, l := range []struct {
-					key   string
-					scale time.Duration
-				}{{"http:0:6:second:k192.0.2.1", time.Second}, {"http:0:4:hour:k192.0.2.1", time.Hour}} {
-					n, err := s.limiter.Get(t.Context(), l.key, l.scale)
-					require.NoError(t, err)
-					require.Equal(t, step.used[j], n, "%d: %s", i, l.key)
-				}
+				require.Equal(t, step.used, []uint64{s.count(t, "192.0.2.1", second), s.count(t, "192.0.2.1", hour)}, i)
 			}
 		})
 	}
 }
 
 func TestHandlerFindsDecisionInContext(t *testing.T) {
-	s := newSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)}})
+	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)}})
 	for range 4 {
 		s.get(alice)
 	}
 	require.True(t, s.found)
 	end := s.clock.Now().Add(time.Second)
-	second := httplimit.Outcome{Name: "second", Window: time.Second,
+	second := httplimit.Outcome{Name: "second", Scale: time.Second,
 		Result: throttr.Result{Allowed: true, Count: 4, Limit: 10, Remaining: 6, ResetAfter: time.Second, ResetAt: end}}
-	hour := httplimit.Outcome{Name: "hour", Window: time.Hour,
+	hour := httplimit.Outcome{Name: "hour", Scale: time.Hour,
 		Result: throttr.Result{Allowed: true, Count: 4, Limit: 1000, Remaining: 996, ResetAfter: time.Hour, ResetAt: end.Add(time.Hour - time.Second)}}
 	d := s.decision
 	for i := range d.Outcomes {
@@ -224,34 +217,29 @@ func TestRequestsOfOneKeyShareALimit(t *testing.T) {
 //evidence:bounds Bytes of a key of httplimit
 func TestALongKeyIsNotStored(t *testing.T) {
 	var stored string
-	seen := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { stored = e.Key }))
+	seen := throttr.WithObserver(func(_ context.Context, e throttr.Event) { stored = e.Key })
 	s := newSite(t, httplimit.Config{Key: func(*http.Request) string { return strings.Repeat("k", 1<<20) }}, seen)
 	s.get(alice)
 	require.Less(t, len(stored), 80)
 	require.Len(t, s.decision.Key, 1<<20, "the handler sees the key unchanged")
 }
 
-func TestNamesKeepCountsApart(t *testing.T) {
-	type config struct {
-		middleware, limit, key string
-	}
+func TestNamesAndKeysKeepCountsApart(t *testing.T) {
+	type config struct{ limit, key string }
 	for name, test := range map[string]struct {
 		a, b config
 		same bool
 	}{
-		"equal":              {config{"", "x", "k"}, config{"", "x", "k"}, true},
-		"the middleware":     {config{"api", "x", "k"}, config{"web", "x", "k"}, false},
-		"the limit":          {config{"api", "x", "k"}, config{"api", "y", "k"}, false},
-		"equal if joined":    {config{"a", "b", "kc"}, config{"a", "bk", "c"}, false},
-		"with separators":    {config{"", "1:x:k", ""}, config{"", "x", "1:x:k"}, false},
-		"middleware's colon": {config{"1:x", "y", ""}, config{"", "x", "1:y"}, false},
+		"equal":           {config{"x", "k"}, config{"x", "k"}, true},
+		"the limit":       {config{"x", "k"}, config{"y", "k"}, false},
+		"equal if joined": {config{"b", "kc"}, config{"bk", "c"}, false},
+		"with separators": {config{"1:x:k", ""}, config{"x", "1:x:k"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limiter := throttr.NewRateLimit(memory.New())
 			status := func(c config) int {
 				limit, err := httplimit.New(limiter, httplimit.Config{
-					Name: c.middleware, Limits: []httplimit.Limit{{Name: c.limit, Limit: 1, Window: time.Hour}},
-					Key: func(*http.Request) string { return c.key },
+					Limits: []throttr.Limit{{Name: c.limit, Max: 1, Scale: time.Hour}}, Key: func(*http.Request) string { return c.key },
 				})
 				require.NoError(t, err)
 				w := httptest.NewRecorder()
@@ -274,7 +262,7 @@ func TestPlanOfARequestDecidesItsLimits(t *testing.T) {
 	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice, header("Plan", "pro")), "a change of plans keeps the count")
 	require.Equal(t, []int{202, 202, 202, 202, 202, 429}, s.statuses(6, bob, header("Plan", "pro")))
 	require.Equal(t, []int{202, 202, 202}, s.statuses(3, bob, header("Plan", "internal")))
-	require.Equal(t, []httplimit.Limit{httplimit.PerSecond(1), httplimit.PerHour(2)},
+	require.Equal(t, []throttr.Limit{httplimit.PerSecond(1), httplimit.PerHour(2)},
 		httplimit.MustPlan(httplimit.PerHour(2), httplimit.PerSecond(1)).Limits())
 }
 
@@ -286,10 +274,11 @@ func TestCostOfARequestIsCounted(t *testing.T) {
 		"it adds up":                           {[]uint64{2, 1, 1}, []int{202, 202, 429}},
 		"0 is not counted":                     {[]uint64{0, 0, 0, 0, 3, 0}, []int{202, 202, 202, 202, 202, 202}},
 		"0 is denied once the limit is over":   {[]uint64{3, 1, 0}, []int{202, 429, 429}},
-		"more than the limit fills the window": {[]uint64{4, 1}, []int{429, 429}},
-		"the largest cost":                     {[]uint64{1<<64 - 1, 1}, []int{429, 429}},
+		"more than the limit does not count":   {[]uint64{4, 1}, []int{429, 202}},
+		"the largest cost":                     {[]uint64{1<<63 - 1, 1}, []int{429, 202}},
+		"a negative cost that was converted":   {[]uint64{1<<64 - 1, 1}, []int{500, 202}},
 		"a request denied for its cost counts": {[]uint64{2, 2, 1}, []int{202, 429, 429}},
-		"cost 0 is denied in a full window":    {[]uint64{9, 0}, []int{429, 429}},
+		"cost 0 is denied in a full window":    {[]uint64{3, 3, 0}, []int{202, 429, 429}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cost uint64
@@ -304,40 +293,38 @@ func TestCostOfARequestIsCounted(t *testing.T) {
 
 func TestNewRejectsInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
-	limits := func(l ...httplimit.Limit) httplimit.Config { return httplimit.Config{Limits: l} }
+	limits := func(l ...throttr.Limit) httplimit.Config { return httplimit.Config{Limits: l} }
 	for name, test := range map[string]struct {
-		limiter *throttr.RateLimit
-		cfg     httplimit.Config
-		text    string
+		cfg  httplimit.Config
+		text string
 	}{
-		"no RateLimit":        {nil, limits(httplimit.PerHour(1)), "RateLimit is nil"},
-		"no limits":           {limiter, httplimit.Config{}, "Limits is empty"},
-		"no limits, but Plan": {limiter, httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return nil }}, "Limits is empty"},
-		"no name":             {limiter, limits(httplimit.Limit{Limit: 1, Window: time.Second}), "1 to 64"},
-		"a long name":         {limiter, limits(httplimit.Limit{Name: strings.Repeat("x", 65), Limit: 1, Window: time.Second}), "1 to 64"},
-		"an umlaut":           {limiter, limits(httplimit.Limit{Name: "für", Limit: 1, Window: time.Second}), "ASCII"},
-		"a line feed":         {limiter, limits(httplimit.Limit{Name: "a\nb", Limit: 1, Window: time.Second}), "ASCII"},
-		"a DEL":               {limiter, limits(httplimit.Limit{Name: "a\x7f", Limit: 1, Window: time.Second}), "ASCII"},
-		"a name twice":        {limiter, limits(httplimit.PerHour(1), httplimit.PerHour(2)), `two limits are named "hour"`},
-		"no window":           {limiter, limits(httplimit.Limit{Name: "x", Limit: 1}), "0s is less than 1ms"},
-		"a negative window":   {limiter, limits(httplimit.Limit{Name: "x", Limit: 1, Window: -1}), "-1ns is less than 1ms"},
-		"a vast limit":        {limiter, limits(httplimit.PerHour(1e15)), "at most 999999999999999"},
-		"an unknown Legacy":   {limiter, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}, Legacy: 3}, "Legacy 3"},
+		"no limits":           {httplimit.Config{}, "Limits is empty"},
+		"no limits, but Plan": {httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return nil }}, "Limits is empty"},
+		"no name":             {limits(throttr.Limit{Max: 1, Scale: time.Second}), "has no name"},
+		"a long name":         {limits(throttr.Limit{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}), "at most 64"},
+		"an umlaut":           {limits(throttr.Limit{Name: "für", Max: 1, Scale: time.Second}), "ASCII"},
+		"a line feed":         {limits(throttr.Limit{Name: "a\nb", Max: 1, Scale: time.Second}), "ASCII"},
+		"a DEL":               {limits(throttr.Limit{Name: "a\x7f", Max: 1, Scale: time.Second}), "ASCII"},
+		"a name twice":        {limits(httplimit.PerHour(1), httplimit.PerHour(2)), `two limits are named "hour"`},
+		"no window":           {limits(throttr.Limit{Name: "x", Max: 1}), "0s is less than 1ms"},
+		"a negative window":   {limits(throttr.Limit{Name: "x", Max: 1, Scale: -1}), "-1ns is less than 1ms"},
+		"a vast limit":        {limits(httplimit.PerHour(1e15)), "at most 999999999999999"},
+		"an unknown Legacy":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Legacy: 3}, "Legacy 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limit, err := httplimit.New(test.limiter, test.cfg)
-			require.ErrorIs(t, err, httplimit.ErrConfig)
+			limit, err := httplimit.New(limiter, test.cfg)
+			require.ErrorIs(t, err, throttr.ErrConfig)
 			require.ErrorContains(t, err, test.text)
 			require.Nil(t, limit)
 		})
 	}
-	require.Panics(t, func() { httplimit.MustPlan(httplimit.Limit{}) })
+	require.Panics(t, func() { httplimit.MustPlan(throttr.Limit{}) })
 }
 
 func TestNewCopiesLimits(t *testing.T) {
-	limits := []httplimit.Limit{httplimit.PerHour(2), httplimit.PerSecond(2)}
+	limits := []throttr.Limit{httplimit.PerHour(2), httplimit.PerSecond(2)}
 	s := newSite(t, httplimit.Config{Limits: limits})
 	require.Equal(t, "hour", limits[0].Name, "New does not sort the caller's slice")
-	limits[0].Limit, limits[1].Limit = 0, 0
+	limits[0].Max, limits[1].Max = 0, 0
 	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice))
 }

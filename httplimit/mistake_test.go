@@ -27,15 +27,14 @@ func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
 		"ErrScale":   fmt.Errorf("store: %w", window.ErrScale),
 	} {
 		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
-			for _, limits := range [][]httplimit.Limit{
+			for _, limits := range [][]throttr.Limit{
 				{httplimit.PerMinute(3)},
 				{httplimit.PerMinute(3), httplimit.PerHour(3)},
-				{httplimit.PerMinute(3), httplimit.PerHour(0)},
 			} {
 				t.Run(fmt.Sprint(name, ", ", policy, ", ", limits), func(t *testing.T) {
 					var event throttr.Event
-					observer := throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
-						if e.Scale == time.Minute {
+					observer := throttr.Observer(func(_ context.Context, e throttr.Event) {
+						if e.Limit.Scale == time.Minute {
 							event = e
 						}
 					})
@@ -65,25 +64,24 @@ func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
 func TestScaleBelowOneMillisecondIsAnError(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	for _, scale := range []time.Duration{-time.Second, 0, 1, 60, time.Millisecond - 1} {
-		limit := httplimit.Limit{Name: "minute", Limit: 3, Window: scale}
-		middleware, err := httplimit.New(limiter, httplimit.Config{Limits: []httplimit.Limit{limit}})
+		limit := throttr.Limit{Name: "minute", Max: 3, Scale: scale}
+		middleware, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{limit}})
 		require.Nil(t, middleware)
 		_, planErr := httplimit.NewPlan(limit)
 		for _, err := range []error{err, planErr} {
 			require.ErrorIs(t, err, throttr.ErrScale)
-			require.ErrorIs(t, err, httplimit.ErrConfig)
+			require.ErrorIs(t, err, throttr.ErrConfig)
 			require.ErrorContains(t, err, `limit "minute"`)
 			require.ErrorContains(t, err, "did you forget the unit?")
 		}
 	}
-	_, err := httplimit.NewPlan(httplimit.Limit{Name: "x", Limit: 3, Window: time.Millisecond})
+	_, err := httplimit.NewPlan(throttr.Limit{Name: "x", Max: 3, Scale: time.Millisecond})
 	require.NoError(t, err)
 }
 
 func TestNilArgumentsAreRefusedOrHaveDefaults(t *testing.T) {
-	limits := []httplimit.Limit{httplimit.PerHour(1)}
-	_, err := httplimit.New(nil, httplimit.Config{Limits: limits})
-	require.EqualError(t, err, "httplimit: invalid configuration: the RateLimit is nil")
+	limits := []throttr.Limit{httplimit.PerHour(1)}
+	require.PanicsWithValue(t, "httplimit: NewMiddleware: limiter is nil", func() { httplimit.New(nil, httplimit.Config{Limits: limits}) })
 
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: limits})
 	require.NoError(t, err)

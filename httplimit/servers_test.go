@@ -20,13 +20,12 @@ func newServerSite(t *testing.T, cfg httplimit.Config) *site {
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	s := &site{limiter: throttr.NewRateLimit(client.Backend())}
-	cfg.Clock = time.Now
 	s.wrap(t, cfg)
 	return s
 }
 
 func TestMiddlewareLimitsWithAServer(t *testing.T) {
-	s := newServerSite(t, httplimit.Config{Limits: []httplimit.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)}})
+	s := newServerSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)}})
 	require.Equal(t, []int{202, 202, 429, 429}, s.statuses(4, alice))
 	require.Equal(t, []int{202}, s.statuses(1, bob))
 	require.Equal(t, `"minute";q=2;w=60, "hour";q=100;w=3600`, s.get(bob).Header.Get("RateLimit-Policy"))
@@ -37,7 +36,7 @@ func TestMiddlewareLimitsWithAServer(t *testing.T) {
 func TestPlanTooLargeForTheServerIs500(t *testing.T) {
 	large := httplimit.MustPlan(httplimit.PerMinute(1000))
 	s := newServerSite(t, httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerMinute(100)}, OnFailure: httplimit.Serve,
+		Limits: []throttr.Limit{httplimit.PerMinute(100)}, OnFailure: httplimit.Serve,
 		Plan: func(*http.Request) *httplimit.Plan { return large },
 	})
 	require.Equal(t, []int{500, 500}, s.statuses(2, alice))
@@ -49,23 +48,23 @@ func TestPlanTooLargeForTheServerIs500(t *testing.T) {
 func TestLimitsThatTheBackendCantKeepAreRefusedAtTheStart(t *testing.T) {
 	for _, c := range []struct {
 		size  int
-		limit httplimit.Limit
+		limit throttr.Limit
 		match error
 		text  string
 	}{
-		{1, httplimit.PerMinute(300), throttr.ErrRange, `limit "minute": throttr: limit 300 is out of range`},
-		{2, httplimit.PerHour(100_000), throttr.ErrRange, `limit "hour": throttr: limit 100000 is out of range`},
-		{2, httplimit.Limit{Name: "odd", Limit: 5, Window: 90500 * time.Millisecond}, throttr.ErrRange, `limit "odd": throttr: scale 1m30.5s is out of range`},
-		{2, httplimit.Limit{Name: "day", Limit: 5, Window: 24*time.Hour + time.Second}, throttr.ErrRange, `limit "day": throttr: scale 24h0m1s is out of range`},
-		{8, httplimit.Limit{Name: "unit", Limit: 5, Window: 60}, throttr.ErrScale, "did you forget the unit?"},
+		{1, httplimit.PerMinute(300), throttr.ErrRange, `limit "minute": throttr: Max 300 is out of range`},
+		{2, httplimit.PerHour(100_000), throttr.ErrRange, `limit "hour": throttr: Max 100000 is out of range`},
+		{2, throttr.Limit{Name: "odd", Max: 5, Scale: 90500 * time.Millisecond}, throttr.ErrRange, `limit "odd": throttr: Scale 1m30.5s is out of range`},
+		{2, throttr.Limit{Name: "day", Max: 5, Scale: 24*time.Hour + time.Second}, throttr.ErrRange, `limit "day": throttr: Scale 24h0m1s is out of range`},
+		{8, throttr.Limit{Name: "unit", Max: 5, Scale: 60}, throttr.ErrScale, "did you forget the unit?"},
 	} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(c.size))
 		backend, err := throttr.Open(t.Context(), "throttr://"+srv.Addr())
 		require.NoError(t, err)
 		t.Cleanup(func() { backend.Close() })
-		wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{Limits: []httplimit.Limit{c.limit}})
+		wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{Limits: []throttr.Limit{c.limit}})
 		require.Nil(t, wrap)
-		require.ErrorIs(t, err, httplimit.ErrConfig)
+		require.ErrorIs(t, err, throttr.ErrConfig)
 		require.ErrorIs(t, err, c.match)
 		require.ErrorContains(t, err, c.text)
 	}
@@ -73,7 +72,7 @@ func TestLimitsThatTheBackendCantKeepAreRefusedAtTheStart(t *testing.T) {
 
 func TestCostLargerThanServerValuesIsDenied(t *testing.T) {
 	s := newServerSite(t, httplimit.Config{
-		Limits: []httplimit.Limit{httplimit.PerMinute(10)},
+		Limits: []throttr.Limit{httplimit.PerMinute(10)},
 		Cost:   func(r *http.Request) uint64 { return 1 << 40 },
 	})
 	require.Equal(t, []int{429, 429}, s.statuses(2, alice))
