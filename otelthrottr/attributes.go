@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/entities"
 )
 
 // The values of throttr.outcome.
@@ -36,19 +38,25 @@ func errorType(err error) string {
 		return ""
 	case is(context.Canceled):
 		return "canceled"
-	case throttr.Timeout(err):
+	case isTimeout(err):
 		return "timeout"
 	case is(throttr.ErrOverloaded), is(throttr.ErrFull):
 		return "overloaded"
-	case is(throttr.ErrConnect), is(throttr.ErrConnLost):
+	case is(throttr.ErrUnavailable):
 		return "connection"
 	case is(throttr.ErrClosed):
 		return "closed"
-	case is(throttr.ErrRange), is(throttr.ErrScale):
+	case is(throttr.ErrRange), is(throttr.ErrScale), is(throttr.ErrUnsupported):
 		return "invalid"
 	default:
 		return "_OTHER"
 	}
+}
+
+// isTimeout reports whether err is a deadline that has passed, a network timeout, or a stalled server.
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, throttr.ErrStalled) || errors.As(err, &ne) && ne.Timeout()
 }
 
 // class holds the parts of an event that are attributes of metrics. There are few classes.
@@ -60,7 +68,7 @@ type class struct {
 	err      string // an element of errorTypes
 }
 
-// classOf returns the class of an event. A failed event without limit and increment is a reset.
+// classOf returns the class of an event.
 func classOf(e throttr.Event) class {
 	c := class{err: errorType(e.Err), degraded: e.Result.Degraded}
 	switch e.Kind {
@@ -76,7 +84,7 @@ func classOf(e throttr.Event) class {
 			c.outcome = failed
 		}
 	default:
-		c.reset, c.outcome = e.Increment == 0 && e.Result.Limit == 0, failed
+		c.reset, c.outcome = e.Call == "reset" || e.Call == "forget", failed
 	}
 	return c
 }
@@ -84,16 +92,12 @@ func classOf(e throttr.Event) class {
 // name returns the name of the span or event of e, which is of the class.
 func (c class) name(e throttr.Event) string {
 	switch {
-	case c.reset:
-		return "throttr.reset"
 	case c.settled:
 		return "throttr.settle"
-	case e.Waited:
-		return "throttr.wait"
-	case e.Take:
+	case e.Call == "reserve":
 		return "throttr.take"
 	}
-	return "throttr.hit"
+	return "throttr." + e.Call
 }
 
 func (c class) attributes() []attribute.KeyValue {
@@ -164,38 +168,31 @@ func (n *nameLabels) of(name string) map[class]labels {
 	return all
 }
 
-// labelsOf returns the labels of an event, with the name of the limit and the attributes that
-// options add.
+// labelsOf returns the labels of an event, with the name of the limit.
 func (o *observer) labelsOf(c class, e throttr.Event) labels {
 	attrs := c.attributes()
-	if e.Name != "" {
-		attrs = append(attrs, text("throttr.limit_name", e.Name))
-	}
-	if o.operation && e.Operation != "" {
-		attrs = append(attrs, text("throttr.operation", e.Operation))
-	}
-	if o.entity && e.Entity != "" {
-		attrs = append(attrs, text("throttr.entity", e.Entity))
+	if e.Limit.Name != "" {
+		attrs = append(attrs, text("throttr.limit_name", e.Limit.Name))
 	}
 	return labelsFrom(attrs)
 }
 
 // event returns the attributes of an event of a span.
-func (o *observer) event(c class, e throttr.Event) []attribute.KeyValue {
-	return append(o.details(c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
+func (o *observer) event(ctx context.Context, c class, e throttr.Event) []attribute.KeyValue {
+	return append(o.details(ctx, c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
 }
 
 // details returns the attributes of a span.
-func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
-	attrs := append(c.attributes(), attribute.Float64("throttr.scale", e.Scale.Seconds()))
-	if e.Name != "" {
-		attrs = append(attrs, text("throttr.limit_name", e.Name))
-	}
-	if e.Operation != "" {
-		attrs = append(attrs, text("throttr.operation", e.Operation))
+func (o *observer) details(ctx context.Context, c class, e throttr.Event) []attribute.KeyValue {
+	attrs := append(c.attributes(), attribute.Float64("throttr.scale", e.Limit.Scale.Seconds()), text("throttr.algorithm", e.Limit.Algorithm.String()))
+	if e.Limit.Name != "" {
+		attrs = append(attrs, text("throttr.limit_name", e.Limit.Name))
 	}
 	if !c.reset {
-		attrs = append(attrs, number("throttr.limit", e.Result.Limit), number("throttr.increment", e.Increment))
+		attrs = append(attrs, number("throttr.limit", e.Limit.Max), number("throttr.n", e.N))
+	}
+	if e.Limit.Burst != 0 {
+		attrs = append(attrs, number("throttr.burst", e.Limit.Burst))
 	}
 	if c.settled {
 		attrs = append(attrs, number("throttr.reserved", e.Reserved))
@@ -203,27 +200,24 @@ func (o *observer) details(c class, e throttr.Event) []attribute.KeyValue {
 	if c.outcome == allowed || c.outcome == denied {
 		attrs = append(attrs, number("throttr.count", e.Result.Count))
 	}
-	if c.outcome == denied {
+	if c.outcome == denied && e.Result.RetryAfter < throttr.Never {
 		attrs = append(attrs, attribute.Float64("throttr.retry_after", e.Result.RetryAfter.Seconds()))
 	}
 	if e.Err != nil {
 		attrs = append(attrs, attribute.String("error.message", o.message(e.Err)))
 	}
 	if o.identity {
-		attrs = append(attrs, identity(e)...)
+		attrs = append(attrs, identity(ctx, e)...)
 	}
 	return attrs
 }
 
 // identity returns the attributes of WithIdentity.
-func identity(e throttr.Event) []attribute.KeyValue {
-	id := text("throttr.key", e.Key)
-	if e.Entity != "" {
-		id = text("throttr.entity", e.Entity)
-	}
-	attrs := []attribute.KeyValue{id}
-	for _, k := range slices.Sorted(maps.Keys(e.Metadata)) {
-		attrs = append(attrs, text("throttr.metadata."+k, fmt.Sprint(e.Metadata[k])))
+func identity(ctx context.Context, e throttr.Event) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{text("throttr.key", e.Key)}
+	metadata := entities.Metadata(ctx)
+	for _, k := range slices.Sorted(maps.Keys(metadata)) {
+		attrs = append(attrs, text("throttr.metadata."+k, fmt.Sprint(metadata[k])))
 	}
 	return attrs
 }
@@ -253,8 +247,8 @@ func (o *observer) message(err error) string {
 // causes are errors whose texts are constant. Of two that an error matches, the first says more.
 var causes = []error{
 	throttr.ErrValueSizeMismatch, throttr.ErrLockedUp, throttr.ErrStalled, throttr.ErrConnLost, throttr.ErrProtocol,
-	throttr.ErrConnect, throttr.ErrUnavailable, throttr.ErrTooManyWindows, throttr.ErrFull, throttr.ErrOverloaded,
-	throttr.ErrClosed, throttr.ErrRange, throttr.ErrScale, throttr.ErrConfig, errors.ErrUnsupported,
+	throttr.ErrConnect, throttr.ErrUnavailable, throttr.ErrFull, throttr.ErrOverloaded,
+	throttr.ErrClosed, throttr.ErrRange, throttr.ErrScale, throttr.ErrConfig, throttr.ErrUnsupported,
 	context.Canceled, context.DeadlineExceeded,
 }
 

@@ -16,18 +16,16 @@
 //	throttr.settlements   counter, {settlement}  takes of reservations that were settled, or could not be
 //	throttr.resets        counter, {reset}   windows that were reset, and resets that failed
 //
-// A hit counts as one, whatever its increment. The attributes have few values:
+// A hit counts as one, whatever its n. So do takes and charges. The attributes have few values:
 //
 //	throttr.outcome    of a hit: allowed, denied, failed; of a reset or settlement: done, failed
 //	throttr.degraded   of a hit: true if the backend failed and a policy or a fallback has decided
-//	throttr.limit_name the name of the limit, if it has one: see [throttr.RateLimit.Named]; package
-//	                   httplimit names its limits
+//	throttr.limit_name the name of the limit, if it has one
 //	error.type         if there was an error: canceled, timeout, overloaded, connection,
 //	                   closed, invalid, or _OTHER
 //
-// This makes at most 23 time series for throttr.hits for each name, and usually two. The
-// operations and entities of [throttr.Entities] multiply this number. They are attributes of
-// metrics only with [WithOperation] and [WithEntity]. Keys are never attributes of metrics.
+// This makes at most 23 time series for throttr.hits for each name, and usually two. Names should be few: those
+// of the limits of a program, such as the operations of package entities. Keys are never attributes of metrics.
 //
 // [ObserveLeases] adds what a process has taken ahead with package lease:
 //
@@ -40,19 +38,20 @@
 //
 // # Traces
 //
-// If the span in the context of a call is recording, it receives an event throttr.hit,
-// throttr.take, throttr.wait, throttr.settle or throttr.reset. With [WithSpans] it gets a child
-// span instead. In addition to the attributes above, these have:
+// If the span in the context of a call is recording, it receives an event throttr.hit, throttr.take,
+// throttr.charge, throttr.wait, throttr.settle, throttr.reset or throttr.forget. With [WithSpans] it gets a
+// child span instead. In addition to the attributes above, these have:
 //
-//	throttr.operation                    of Entities
-//	throttr.limit, throttr.increment     of a hit
-//	throttr.count                        of a hit that was decided
-//	throttr.reserved                     of a settlement, whose increment is what was used
+//	throttr.limit, throttr.n             the Max of the limit, and how many the call was for
+//	throttr.burst                        of a token bucket, if it is not Max
+//	throttr.algorithm                    such as fixed-window
+//	throttr.count                        of a call that was decided
+//	throttr.reserved                     of a settlement, whose n is what was used
 //	throttr.scale, throttr.duration      in seconds; a span has no throttr.duration
-//	throttr.retry_after                  in seconds, of a denial
+//	throttr.retry_after                  in seconds, of a denial, unless waiting does not help
 //	error.message                        if there was an error: its cause
 //
-// Keys, entities and metadata are omitted, except with [WithIdentity]. The text of an error can have the
+// Keys and metadata are omitted, except with [WithIdentity]. The text of an error can have the
 // key, so error.message and the status have only its cause, such as "throttr: connection lost", or its
 // type if the cause is not known. With [WithIdentity], they have the whole text. The status of a span is an
 // error if the hit or reset failed. A denial is not an error.

@@ -12,21 +12,21 @@ import (
 	"github.com/throttr-go/throttr/lease"
 )
 
-// ObserveLeases reports what leases have taken ahead, their [lease.Backend.Stats], as the metrics
+// ObserveLeases reports what leases have taken ahead, their [lease.Backend.Blocks], as the metrics
 // throttr.lease.* of the package's documentation. These are figures of this process: servers do not
 // know them. Of the options, only [WithMeterProvider] applies. A program that has several
 // backends with leases gives each a provider of its own, or the metrics are those of one of them.
 //
-// The metrics end when the Registration is unregistered. ObserveLeases returns an error if leases or
-// an option is nil, or if the MeterProvider fails to make a metric.
+// The metrics end when the Registration is unregistered. ObserveLeases returns an error if the
+// MeterProvider fails to make a metric. It panics if leases or an option is nil.
 func ObserveLeases(leases *lease.Backend, opts ...Option) (metric.Registration, error) {
 	if leases == nil {
-		return nil, errors.New("otelthrottr: ObserveLeases: leases is nil")
+		panic("otelthrottr: ObserveLeases: leases is nil")
 	}
 	var o options
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("otelthrottr: ObserveLeases: option %d is nil", i+1)
+			panic(fmt.Sprintf("otelthrottr: ObserveLeases: option %d is nil", i+1))
 		}
 		opt(&o)
 	}
@@ -70,7 +70,7 @@ func registerLeases(leases *lease.Backend, m metric.Meter) (metric.Registration,
 	var mu sync.Mutex // guards spent
 	var spent uint64  // the greatest so far: places on their way make it vary, and a counter does not decrease
 	return m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		s := leases.Stats()
+		s := leases.Blocks()
 		mu.Lock()
 		spent = max(spent, s.Spent)
 		s.Spent = spent

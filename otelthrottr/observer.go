@@ -26,7 +26,7 @@ var buckets = []float64{
 // waitBuckets are the boundaries of throttr.wait.duration in seconds.
 var waitBuckets = []float64{1e-3, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
-// observer implements throttr.Observer. All but named is immutable.
+// observer is what observes events. All but named is immutable.
 type observer struct {
 	options
 	hits     metric.Int64Counter
@@ -40,12 +40,12 @@ type observer struct {
 }
 
 // New returns an observer for [throttr.WithObserver]. It is safe for concurrent use. New returns
-// an error if an option is nil, or if the MeterProvider fails to make a metric.
+// an error if the MeterProvider fails to make a metric. It panics if an option is nil.
 func New(opts ...Option) (throttr.Observer, error) {
 	o := &observer{labels: allLabels()}
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("otelthrottr: New: option %d is nil", i+1)
+			panic(fmt.Sprintf("otelthrottr: New: option %d is nil", i+1))
 		}
 		opt(&o.options)
 	}
@@ -59,7 +59,7 @@ func New(opts ...Option) (throttr.Observer, error) {
 	if err := o.instruments(o.meters.Meter(ScopeName)); err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
 	}
-	return o, nil
+	return o.observe, nil
 }
 
 func (o *observer) instruments(m metric.Meter) (err error) {
@@ -84,16 +84,16 @@ func (o *observer) instruments(m metric.Meter) (err error) {
 	return err
 }
 
-// Observe implements [throttr.Observer].
-func (o *observer) Observe(ctx context.Context, e throttr.Event) {
+// observe is a [throttr.Observer].
+func (o *observer) observe(ctx context.Context, e throttr.Event) {
 	end := time.Now()
 	c := classOf(e)
 	known := o.labels
-	if e.Name != "" {
-		known = o.named.of(e.Name)
+	if e.Limit.Name != "" {
+		known = o.named.of(e.Limit.Name)
 	}
 	l, ok := known[c]
-	if !ok || e.Operation != "" && o.operation || e.Entity != "" && o.entity {
+	if !ok {
 		l = o.labelsOf(c, e)
 	}
 	switch {
@@ -101,7 +101,7 @@ func (o *observer) Observe(ctx context.Context, e throttr.Event) {
 		o.resets.Add(ctx, 1, l.add...)
 	case c.settled:
 		o.settled.Add(ctx, 1, l.add...)
-	case e.Waited:
+	case e.Call == "wait":
 		o.hits.Add(ctx, 1, l.add...)
 		o.waits.Record(ctx, e.Duration.Seconds(), l.record...)
 	default:
@@ -111,7 +111,7 @@ func (o *observer) Observe(ctx context.Context, e throttr.Event) {
 	if o.spans {
 		o.span(ctx, c, e, end)
 	} else if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(o.event(c, e)...))
+		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(o.event(ctx, c, e)...))
 	}
 }
 
@@ -119,7 +119,7 @@ func (o *observer) Observe(ctx context.Context, e throttr.Event) {
 func (o *observer) span(ctx context.Context, c class, e throttr.Event, end time.Time) {
 	_, span := o.tracer.Start(ctx, c.name(e), trace.WithTimestamp(end.Add(-e.Duration)))
 	if span.IsRecording() {
-		span.SetAttributes(o.details(c, e)...)
+		span.SetAttributes(o.details(ctx, c, e)...)
 		if c.outcome == failed {
 			span.SetStatus(codes.Error, o.message(e.Err))
 		}

@@ -9,12 +9,10 @@ import (
 type Option func(*options)
 
 type options struct {
-	meters    metric.MeterProvider
-	tracers   trace.TracerProvider
-	operation bool
-	entity    bool
-	spans     bool
-	identity  bool
+	meters   metric.MeterProvider
+	tracers  trace.TracerProvider
+	spans    bool
+	identity bool
 }
 
 // WithMeterProvider sets the provider of the meter. Default, and if p is nil: the global one.
@@ -24,19 +22,11 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) 
 // p is nil: the global one.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 
-// WithOperation adds throttr.operation to the metrics. It multiplies the number of time series by
-// the number of operations. Use it if the operations are few and named by the program.
-func WithOperation() Option { return func(o *options) { o.operation = true } }
-
-// WithEntity adds throttr.entity to the metrics. It multiplies the number of time series by the
-// number of entities. Use it for few entities, such as tenants, but not for users.
-func WithEntity() Option { return func(o *options) { o.entity = true } }
-
 // WithSpans makes a span for each decision instead of an event of the current span. The span
 // begins when the hit or reset began. If there is no current span, it is the root of a trace.
 func WithSpans() Option { return func(o *options) { o.spans = true } }
 
-// WithIdentity adds to spans and events, but not to metrics: throttr.entity, or throttr.key if
-// there is no entity, the caller's metadata as throttr.metadata.<name>, and the texts of errors, which
-// can have the key. This may be personal data.
+// WithIdentity adds to spans and events, but not to metrics: throttr.key, the caller's metadata (see
+// entities.WithMetadata) as throttr.metadata.<name>, and the texts of errors, which can have the key. This
+// may be personal data.
 func WithIdentity() Option { return func(o *options) { o.identity = true } }
