@@ -21,7 +21,6 @@ func BenchmarkHitObserved(b *testing.B) {
 	}{
 		{"no observer", nil, false},
 		{"metrics", []otelthrottr.Option{}, false},
-		{"metrics with operation", []otelthrottr.Option{otelthrottr.WithOperation()}, false},
 		{"metrics and event", []otelthrottr.Option{}, true},
 		{"metrics and span", []otelthrottr.Option{otelthrottr.WithSpans()}, true},
 	} {
@@ -45,10 +44,10 @@ func BenchmarkHitObserved(b *testing.B) {
 			}
 			backend := memory.New()
 			defer backend.Close()
-			entities := throttr.NewEntities(throttr.NewRateLimit(backend, opts...))
+			limiter := throttr.NewRateLimit(backend, opts...)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := entities.Check(ctx, "user:42", "upload", 1<<60, time.Hour, nil); err != nil {
+				if _, err := limiter.Hit(ctx, "user:42", time.Hour, 1<<60); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -63,7 +63,7 @@ func ExampleObserveLeases() {
 
 	store := memory.New() // really: servers or Redis
 	defer store.Close()
-	leases := lease.New(store, 100*time.Millisecond)
+	leases := lease.New(store)
 	defer leases.Close()
 	if _, err := otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(meters)); err != nil {
 		panic(err)
@@ -101,14 +101,14 @@ func ExampleWithSpans() {
 	}
 	backend := memory.New()
 	defer backend.Close()
-	entities := throttr.NewEntities(throttr.NewRateLimit(backend, throttr.WithObserver(observer)))
-	entities.Check(ctx, "user:42", "upload", 1, time.Minute, nil)
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(observer))
+	limiter.Take(ctx, "user:42", throttr.Limit{Name: "upload", Max: 1, Scale: time.Minute}, 1)
 
 	for _, span := range spans.GetSpans() {
 		set := attribute.NewSet(span.Attributes...)
-		operation, _ := set.Value("throttr.operation")
+		name, _ := set.Value("throttr.limit_name")
 		outcome, _ := set.Value("throttr.outcome")
-		fmt.Println(span.Name, operation.AsString(), outcome.AsString())
+		fmt.Println(span.Name, name.AsString(), outcome.AsString())
 	}
-	// Output: throttr.hit upload allowed
+	// Output: throttr.take upload allowed
 }

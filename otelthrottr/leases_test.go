@@ -22,7 +22,7 @@ func TestStatsOfLeasesAreMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(memory.WithCleanPeriod(0))
 		defer store.Close()
-		leases := lease.New(store, 0)
+		leases := lease.New(store)
 		defer leases.Close()
 		tel := &telemetry{t: t, reader: sdkmetric.NewManualReader()}
 		r, err := otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))))
@@ -46,7 +46,7 @@ func TestStatsOfLeasesAreMetrics(t *testing.T) {
 			require.NoError(t, err)
 			synctest.Wait()
 		}
-		s := leases.Stats()
+		s := leases.Blocks()
 		require.Positive(t, s.Held)
 		require.Equal(t, map[string]int64{
 			"throttr.lease.keys": 1, "throttr.lease.held": int64(s.Held), "throttr.lease.spent": int64(s.Spent),
@@ -65,13 +65,11 @@ func TestStatsOfLeasesAreMetrics(t *testing.T) {
 func TestLeasesThatCannotBeObservedAreErrors(t *testing.T) {
 	store := memory.New()
 	defer store.Close()
-	leases := lease.New(store, 0)
+	leases := lease.New(store)
 	defer leases.Close()
-	_, err := otelthrottr.ObserveLeases(nil)
-	require.ErrorContains(t, err, "leases is nil")
-	_, err = otelthrottr.ObserveLeases(leases, nil)
-	require.ErrorContains(t, err, "option 1 is nil")
-	_, err = otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(gaugelessProvider{}))
+	require.Panics(t, func() { otelthrottr.ObserveLeases(nil) })
+	require.Panics(t, func() { otelthrottr.ObserveLeases(leases, nil) })
+	_, err := otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(gaugelessProvider{}))
 	require.ErrorIs(t, err, errDown)
 	r, err := otelthrottr.ObserveLeases(leases)
 	require.NoError(t, err, "the global provider")

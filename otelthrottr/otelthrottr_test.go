@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -21,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
 )
@@ -29,7 +31,7 @@ var errDown = errors.New("down")
 
 // telemetry is an observer and its output.
 type telemetry struct {
-	throttr.Observer
+	observe throttr.Observer
 	t       testing.TB
 	reader  *sdkmetric.ManualReader
 	spans   *tracetest.InMemoryExporter
@@ -41,7 +43,7 @@ func newTelemetry(t testing.TB, opts ...otelthrottr.Option) *telemetry {
 	tel.tracers = sdktrace.NewTracerProvider(sdktrace.WithSyncer(tel.spans))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))
 	var err error
-	tel.Observer, err = otelthrottr.New(append([]otelthrottr.Option{
+	tel.observe, err = otelthrottr.New(append([]otelthrottr.Option{
 		otelthrottr.WithMeterProvider(meters), otelthrottr.WithTracerProvider(tel.tracers),
 	}, opts...)...)
 	require.NoError(t, err)
@@ -84,7 +86,7 @@ func encoded(set attribute.Set) string { return set.Encoded(attribute.DefaultEnc
 func (tel *telemetry) within(events ...throttr.Event) tracetest.SpanStub {
 	ctx, span := tel.tracers.Tracer("test").Start(tel.t.Context(), "request")
 	for _, e := range events {
-		tel.Observe(ctx, e)
+		tel.observe(ctx, e)
 	}
 	span.End()
 	spans := tel.spans.GetSpans()
@@ -93,8 +95,8 @@ func (tel *telemetry) within(events ...throttr.Event) tracetest.SpanStub {
 
 func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 	e := throttr.Event{
-		Kind: kind, Key: "7:user:42:upload", Entity: "user:42", Operation: "upload", Scale: time.Minute,
-		Increment: 2, Duration: 3 * time.Millisecond, Metadata: map[string]any{"plan": "free", "a": 1},
+		Kind: kind, Call: "hit", Key: "user:42", Limit: throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow},
+		N: 2, Duration: 3 * time.Millisecond,
 		Result: throttr.Result{Allowed: kind == throttr.EventAllowed, Count: 4, Limit: 5, Remaining: 1},
 	}
 	switch kind {
@@ -103,7 +105,7 @@ func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 	case throttr.EventFailed:
 		e.Result, e.Err = throttr.Result{Limit: 5}, errDown
 	case throttr.EventReset:
-		e.Increment, e.Result, e.Metadata = 0, throttr.Result{}, nil
+		e.Call, e.N, e.Result = "reset", 0, throttr.Result{}
 	}
 	if change != nil {
 		change(&e)
@@ -113,7 +115,7 @@ func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 
 func degraded(e *throttr.Event) { e.Result.Degraded, e.Err = true, errDown }
 
-func failedReset(e *throttr.Event) { e.Increment, e.Result = 0, throttr.Result{} }
+func failedReset(e *throttr.Event) { e.Call, e.N, e.Result = "reset", 0, throttr.Result{} }
 
 func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	tel := newTelemetry(t)
@@ -128,7 +130,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		hit(throttr.EventReset, nil),
 		hit(throttr.EventFailed, failedReset),
 	} {
-		tel.Observe(t.Context(), e)
+		tel.observe(t.Context(), e)
 	}
 	require.Equal(t, map[string]int64{
 		"throttr.degraded=false,throttr.outcome=allowed":                  2,
@@ -159,37 +161,13 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	}
 }
 
-func TestOperationAndEntityAreInMetricsOnlyWithOptions(t *testing.T) {
-	for _, c := range []struct {
-		opts []otelthrottr.Option
-		want string
-	}{
-		{nil, "throttr.degraded=false,throttr.outcome=allowed"},
-		{[]otelthrottr.Option{otelthrottr.WithIdentity()}, "throttr.degraded=false,throttr.outcome=allowed"},
-		{[]otelthrottr.Option{otelthrottr.WithOperation()}, "throttr.degraded=false,throttr.operation=upload,throttr.outcome=allowed"},
-		{[]otelthrottr.Option{otelthrottr.WithEntity()}, "throttr.degraded=false,throttr.entity=user:42,throttr.outcome=allowed"},
-		{[]otelthrottr.Option{otelthrottr.WithEntity(), otelthrottr.WithOperation()},
-			"throttr.degraded=false,throttr.entity=user:42,throttr.operation=upload,throttr.outcome=allowed"},
-	} {
-		tel := newTelemetry(t, c.opts...)
-		tel.Observe(t.Context(), hit(throttr.EventAllowed, nil))
-		require.Equal(t, map[string]int64{c.want: 1}, tel.counts("throttr.hits"))
-
-		tel = newTelemetry(t, c.opts...)
-		tel.Observe(t.Context(), throttr.Event{Kind: throttr.EventAllowed, Key: "k"})
-		require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 1},
-			tel.counts("throttr.hits"), "a plain key has neither")
-	}
-}
-
 //evidence:bounds Time series of otelthrottr
 func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
 	tel := newTelemetry(t)
 	for i := range 500 {
 		for k := throttr.EventAllowed; k <= throttr.EventReset; k++ {
-			tel.Observe(t.Context(), hit(k, func(e *throttr.Event) {
-				e.Key, e.Entity, e.Operation = fmt.Sprint(i), fmt.Sprint("e", i), fmt.Sprint("o", i)
-				e.Metadata = map[string]any{fmt.Sprint(i): i}
+			tel.observe(t.Context(), hit(k, func(e *throttr.Event) {
+				e.Key, e.Limit.Max, e.N = fmt.Sprint(i), uint64(i), uint64(i)
 				if k == throttr.EventFailed {
 					e.Err = fmt.Errorf("failure %d", i)
 				}
@@ -204,15 +182,15 @@ func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
 	for want, errs := range map[string][]error{
 		"canceled":   {context.Canceled, &throttr.RequestError{Err: context.Canceled}},
 		"timeout":    {context.DeadlineExceeded, fmt.Errorf("of a conn: %w", throttr.ErrStalled)},
-		"overloaded": {&throttr.RequestError{Err: throttr.ErrOverloaded}, throttr.ErrTooManyWindows},
-		"connection": {throttr.ErrConnect, throttr.ErrConnLost},
+		"overloaded": {&throttr.RequestError{Err: throttr.ErrOverloaded}, throttr.ErrFull},
+		"connection": {throttr.ErrConnect, throttr.ErrUnavailable},
 		"closed":     {throttr.ErrClosed},
 		"invalid":    {&throttr.RangeError{}, throttr.ErrScale},
-		"_OTHER":     {errDown, throttr.ErrProtocol},
+		"_OTHER":     {errDown, throttr.ErrBatch},
 	} {
 		tel := newTelemetry(t)
 		for _, err := range errs {
-			tel.Observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+			tel.observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
 		}
 		require.Equal(t, map[string]int64{
 			"error.type=" + want + ",throttr.degraded=false,throttr.outcome=failed": int64(len(errs)),
@@ -235,18 +213,18 @@ func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
 		got = append(got, e.Name+" "+encoded(attribute.NewSet(e.Attributes...)))
 	}
 	require.Equal(t, []string{
-		"throttr.hit throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
-		"throttr.hit throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
-		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=allowed,throttr.scale=60",
-		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.degraded=false,throttr.duration=0.003,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=failed,throttr.scale=60",
-		"throttr.reset throttr.duration=0.003,throttr.operation=upload,throttr.outcome=done,throttr.scale=60",
+		"throttr.hit throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
+		"throttr.hit throttr.algorithm=fixed-window,throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
+		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
+		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=failed,throttr.scale=60",
+		"throttr.reset throttr.algorithm=fixed-window,throttr.duration=0.003,throttr.outcome=done,throttr.scale=60",
 	}, got)
 	require.Equal(t, codes.Unset, span.Status.Code, "the caller decides whether a failure is an error of its span")
 }
 
 func TestNoEventWithoutSpan(t *testing.T) {
 	tel := newTelemetry(t)
-	tel.Observe(t.Context(), hit(throttr.EventAllowed, nil))
+	tel.observe(t.Context(), hit(throttr.EventAllowed, nil))
 	require.Empty(t, tel.spans.GetSpans())
 }
 
@@ -271,7 +249,7 @@ func TestWithSpansMakesASpanPerDecision(t *testing.T) {
 	require.Equal(t, "throttr.hit", spans[0].Name)
 	require.Equal(t, codes.Unset, spans[0].Status.Code, "a denial is no error")
 	require.Equal(t,
-		"throttr.count=6,throttr.degraded=false,throttr.increment=2,throttr.limit=5,throttr.operation=upload,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
+		"throttr.algorithm=fixed-window,throttr.count=6,throttr.degraded=false,throttr.limit=5,throttr.n=2,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
 		encoded(attribute.NewSet(spans[0].Attributes...)))
 	require.Equal(t, "throttr.hit", spans[1].Name)
 	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*errors.errorString"}, spans[1].Status)
@@ -280,28 +258,26 @@ func TestWithSpansMakesASpanPerDecision(t *testing.T) {
 }
 
 func TestIdentityIsInTracesOnlyWithOption(t *testing.T) {
-	identity := func(opts []otelthrottr.Option, e throttr.Event) map[string]string {
-		found := map[string]string{}
-		for _, a := range newTelemetry(t, opts...).within(e).Events[0].Attributes {
-			switch a.Key {
-			case "throttr.entity", "throttr.key", "throttr.metadata.plan", "throttr.metadata.a":
-				found[string(a.Key)] = a.Value.AsString()
+	for want, opts := range map[string][]otelthrottr.Option{
+		"": nil, "throttr.key=user:42 throttr.metadata.a=1 throttr.metadata.plan=free ": {otelthrottr.WithIdentity()},
+	} {
+		tel := newTelemetry(t, opts...)
+		ctx, span := tel.tracers.Tracer("test").Start(entities.WithMetadata(t.Context(), map[string]any{"plan": "free", "a": 1}), "request")
+		tel.observe(ctx, hit(throttr.EventAllowed, nil))
+		span.End()
+		got := ""
+		for _, a := range tel.spans.GetSpans()[0].Events[0].Attributes {
+			if a.Key == "throttr.key" || strings.HasPrefix(string(a.Key), "throttr.metadata.") {
+				got += fmt.Sprintf("%s=%s ", a.Key, a.Value.AsString())
 			}
 		}
-		return found
+		require.Equal(t, want, got)
+		require.NotContains(t, fmt.Sprint(tel.counts("throttr.hits")), "user:42")
 	}
-	e := hit(throttr.EventAllowed, nil)
-	require.Empty(t, identity(nil, e))
-	require.Empty(t, identity([]otelthrottr.Option{otelthrottr.WithEntity(), otelthrottr.WithOperation()}, e))
-	opts := []otelthrottr.Option{otelthrottr.WithIdentity()}
-	require.Equal(t, map[string]string{
-		"throttr.entity": "user:42", "throttr.metadata.plan": "free", "throttr.metadata.a": "1",
-	}, identity(opts, e))
-	require.Equal(t, map[string]string{"throttr.key": "k"}, identity(opts, throttr.Event{Kind: throttr.EventAllowed, Key: "k"}))
 }
 
 func TestAllTextIsUTF8(t *testing.T) {
-	opts := []otelthrottr.Option{otelthrottr.WithIdentity(), otelthrottr.WithEntity(), otelthrottr.WithOperation()}
+	opts := []otelthrottr.Option{otelthrottr.WithIdentity()}
 	for _, spans := range []bool{false, true} {
 		if spans {
 			opts = append(opts, otelthrottr.WithSpans())
@@ -309,10 +285,9 @@ func TestAllTextIsUTF8(t *testing.T) {
 		tel := newTelemetry(t, opts...)
 		tel.within(
 			hit(throttr.EventFailed, func(e *throttr.Event) {
-				e.Entity, e.Operation, e.Err = "e\xff", "o\xff", errors.New("m\xff")
-				e.Metadata = map[string]any{"k\xff": "v\xff"}
+				e.Limit.Name, e.Err = "o\xff", errors.New("m\xff")
 			}),
-			hit(throttr.EventAllowed, func(e *throttr.Event) { e.Key, e.Entity, e.Operation = "k\xff", "", "" }),
+			hit(throttr.EventAllowed, func(e *throttr.Event) { e.Key = "k\xff" }),
 		)
 		texts := 0
 		check := func(attrs ...attribute.KeyValue) {
@@ -331,12 +306,12 @@ func TestAllTextIsUTF8(t *testing.T) {
 		for _, p := range tel.metrics()["throttr.hits"].Data.(metricdata.Sum[int64]).DataPoints {
 			check(p.Attributes.ToSlice()...)
 		}
-		require.Greater(t, texts, 20)
+		require.Greater(t, texts, 15)
 	}
 }
 
 func TestLargeNumbersAreCappedAtInt64(t *testing.T) {
-	span := newTelemetry(t).within(hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result.Limit = math.MaxUint64 }))
+	span := newTelemetry(t).within(hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Max = math.MaxUint64 }))
 	require.Contains(t, span.Events[0].Attributes, attribute.Int64("throttr.limit", math.MaxInt64))
 }
 
@@ -344,7 +319,7 @@ func TestObserverOfARateLimit(t *testing.T) {
 	tel := newTelemetry(t)
 	backend := memory.New()
 	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(tel))
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(tel.observe))
 	for range 5 {
 		_, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
 		require.NoError(t, err)
@@ -368,13 +343,13 @@ func TestObserverOfARateLimit(t *testing.T) {
 
 func TestConcurrentEventsAreAllCounted(t *testing.T) {
 	const goroutines, events = 8, 500
-	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithOperation(), otelthrottr.WithSpans(), otelthrottr.WithIdentity()}} {
+	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithSpans(), otelthrottr.WithIdentity()}} {
 		tel := newTelemetry(t, opts...)
 		finished := make(chan struct{})
 		for range goroutines {
 			go func() {
 				for range events {
-					tel.Observe(t.Context(), hit(throttr.EventDenied, nil))
+					tel.observe(t.Context(), hit(throttr.EventDenied, nil))
 				}
 				finished <- struct{}{}
 			}()
@@ -402,7 +377,7 @@ func TestGlobalProvidersAreTheDefault(t *testing.T) {
 	} {
 		observer, err := otelthrottr.New(opts...)
 		require.NoError(t, err)
-		observer.Observe(t.Context(), hit(throttr.EventAllowed, nil))
+		observer(t.Context(), hit(throttr.EventAllowed, nil))
 	}
 	require.Len(t, tel.spans.GetSpans(), 2)
 	require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 2}, tel.counts("throttr.hits"))
@@ -425,45 +400,46 @@ func TestNewReturnsErrorOfMeter(t *testing.T) {
 	require.Nil(t, observer)
 }
 
-func TestNewReturnsErrorForNilOption(t *testing.T) {
-	observer, err := otelthrottr.New(otelthrottr.WithSpans(), nil)
-	require.EqualError(t, err, "otelthrottr: New: option 2 is nil")
-	require.Nil(t, observer)
+func TestNilOptionsPanic(t *testing.T) {
+	require.PanicsWithValue(t, "otelthrottr: New: option 2 is nil", func() { otelthrottr.New(otelthrottr.WithSpans(), nil) })
 }
 
 func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
 	tel := newTelemetry(t)
 	for _, e := range []throttr.Event{
 		hit(throttr.EventAllowed, nil), hit(throttr.EventDenied, nil), hit(throttr.EventReset, nil),
-		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Name = "login" }),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = "login" }),
 	} {
-		require.Zero(t, testing.AllocsPerRun(500, func() { tel.Observe(t.Context(), e) }), e.Kind)
+		require.Zero(t, testing.AllocsPerRun(500, func() { tel.observe(t.Context(), e) }), e.Kind)
 	}
 }
 
-// Limits with a name are series of their own, whatever other attributes there are.
+// Limits with a name are series of their own.
 func TestTheNameOfALimitIsInMetricsAndTraces(t *testing.T) {
-	for want, opts := range map[string][]otelthrottr.Option{
-		"throttr.degraded=false,throttr.limit_name=api/hour,throttr.outcome=denied":                          nil,
-		"throttr.degraded=false,throttr.limit_name=api/hour,throttr.operation=upload,throttr.outcome=denied": {otelthrottr.WithOperation()},
-	} {
-		tel := newTelemetry(t, opts...)
-		named := hit(throttr.EventDenied, func(e *throttr.Event) { e.Name = "api/hour" })
-		for range 3 {
-			tel.Observe(t.Context(), named)
-		}
-		require.EqualValues(t, 3, tel.counts("throttr.hits")[want], "%v", tel.counts("throttr.hits"))
-		tel.Observe(t.Context(), hit(throttr.EventDenied, nil))
-		require.Len(t, tel.counts("throttr.hits"), 2, "limits without a name are another series")
-		span := tel.within(named)
-		require.Contains(t, span.Events[0].Attributes, attribute.String("throttr.limit_name", "api/hour"))
+	tel := newTelemetry(t)
+	named := hit(throttr.EventDenied, func(e *throttr.Event) { e.Limit.Name = "login" })
+	for range 3 {
+		tel.observe(t.Context(), named)
+	}
+	tel.observe(t.Context(), hit(throttr.EventDenied, nil))
+	require.Equal(t, map[string]int64{
+		"throttr.degraded=false,throttr.limit_name=login,throttr.outcome=denied": 3,
+		"throttr.degraded=false,throttr.outcome=denied":                          1,
+	}, tel.counts("throttr.hits"))
+	require.Contains(t, tel.within(named).Events[0].Attributes, attribute.String("throttr.limit_name", "login"))
+}
+
+func TestADenialForGoodHasNoRetryAfter(t *testing.T) {
+	span := newTelemetry(t).within(hit(throttr.EventDenied, func(e *throttr.Event) { e.Result.RetryAfter = throttr.Never }))
+	for _, a := range span.Events[0].Attributes {
+		require.NotEqual(t, attribute.Key("throttr.retry_after"), a.Key)
 	}
 }
 
 func TestManyNamesAreStillRight(t *testing.T) {
 	tel := newTelemetry(t)
 	for i := range 5000 {
-		tel.Observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Name = fmt.Sprint(i) }))
+		tel.observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = fmt.Sprint(i) }))
 	}
 	total := int64(0)
 	for _, n := range tel.counts("throttr.hits") {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
@@ -29,53 +30,47 @@ const secret = "alice@example.com"
 // teller is a backend that fails with errors that tell the key, as make makes them. Calls that settle
 // what was taken fail, too: takes are granted if that is to be.
 type teller struct {
-	throttr.Backend
+	window.Unimplemented
 	make   func(error) error
 	grants bool
 }
 
 func (b teller) fail(key string) error { return b.make(fmt.Errorf("store: no place for %q", key)) }
 
-func (b teller) Hit(_ context.Context, key string, _ time.Duration, _, _ uint64) (w window.Window, err error) {
+func (b teller) Check(window.Limit) (t window.Traits, err error) { return t, nil }
+
+func (b teller) Hit(_ context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
 	return w, b.fail(key)
 }
 
-func (b teller) Inc(_ context.Context, key string, _ time.Duration, _ uint64) (w window.Window, err error) {
+func (b teller) Charge(_ context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
 	return w, b.fail(key)
 }
 
-func (b teller) Get(_ context.Context, key string, _ time.Duration) (w window.Window, err error) {
+func (b teller) Peek(_ context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
 	return w, b.fail(key)
 }
 
-func (b teller) Set(_ context.Context, key string, _ time.Duration, _ uint64) (w window.Window, err error) {
-	return w, b.fail(key)
-}
+func (b teller) Reset(_ context.Context, key string, _ window.Limit) error { return b.fail(key) }
 
-func (b teller) Reset(_ context.Context, key string, _ time.Duration) error { return b.fail(key) }
-
-func (b teller) Delete(_ context.Context, key string, _ ...time.Duration) (int, error) {
-	return 0, b.fail(key)
-}
-
-func (b teller) Take(_ context.Context, key string, _ time.Duration, _, n uint64) (w window.Window, ok bool, err error) {
+func (b teller) Take(_ context.Context, key string, _ window.Limit, n uint64) (w window.Window, err error) {
 	if b.grants {
-		return window.Window{Count: n, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}, true, nil
+		return window.Window{Count: n, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}, nil
 	}
-	return w, false, b.fail(key)
+	return w, b.fail(key)
 }
 
-func (b teller) TakeAll(_ context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
-	if b.grants {
-		for i, l := range limits {
-			windows[i] = window.Window{Count: l.N, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}
+func (b teller) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	for i, t := range takes {
+		var err error
+		if windows[i], err = b.Take(ctx, t.Key, t.Limit, t.N); err != nil {
+			return false, err
 		}
-		return true, nil
 	}
-	return false, b.fail(limits[0].Key)
+	return true, nil
 }
 
-func (b teller) GiveBack(_ context.Context, key string, _ time.Duration, _ int64, _ uint64) (bool, error) {
+func (b teller) GiveBack(_ context.Context, key string, _ window.Limit, _ uint64, _ int64) (bool, error) {
 	return false, b.fail(key)
 }
 
@@ -88,7 +83,7 @@ func failingBackends(t *testing.T) map[string]throttr.Backend {
 	require.NoError(t, closed.Close())
 	full := memory.New(memory.WithMaxKeys(1))
 	t.Cleanup(func() { full.Close() })
-	_, err := full.Hit(t.Context(), "first", time.Hour, 1, 1)
+	_, err := full.Hit(t.Context(), "first", throttr.Limit{Max: 1, Scale: time.Hour, Algorithm: throttr.FixedWindow}, 1)
 	require.NoError(t, err)
 	working := memory.New()
 	t.Cleanup(func() { working.Close() })
@@ -99,12 +94,12 @@ func failingBackends(t *testing.T) map[string]throttr.Backend {
 	servers := client.Backend()
 	srv.Refuse(true)
 	srv.Disconnect()
-	leases := lease.New(full, time.Hour)
+	leases := lease.New(full)
 	t.Cleanup(func() { require.NoError(t, leases.Close()) })
 	all := map[string]throttr.Backend{
 		"closed": closed, "full": full, "servers": servers, "working": working, "leases": leases,
-		"no taker": struct{ throttr.Backend }{working},
-		"grants":   teller{make: func(err error) error { return err }, grants: true},
+		"wrapped": struct{ throttr.Backend }{working},
+		"grants":  teller{make: func(err error) error { return err }, grants: true},
 	}
 	for name, make := range map[string]func(error) error{
 		"plain":    func(err error) error { return err },
@@ -125,41 +120,38 @@ func failingBackends(t *testing.T) map[string]throttr.Backend {
 func callAll(ctx context.Context, limiter *throttr.RateLimit) {
 	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
-	for _, limit := range []uint64{0, 1, 10} {
-		l := throttr.Limit{Key: secret, Scale: time.Minute, Limit: limit, N: 1, Name: "api"}
+	ctx = entities.WithMetadata(ctx, map[string]any{"user": secret, secret: 1})
+	for _, most := range []uint64{0, 1, 10} {
+		l := throttr.Limit{Name: "api", Max: most, Scale: time.Minute}
 		for range 2 {
-			limiter.Hit(ctx, secret, time.Minute, limit)
-			limiter.HitN(ctx, secret, time.Minute, limit, 3)
-			limiter.Take(ctx, secret, time.Minute, limit, 1)
-			limiter.TakeAll(ctx, l, l)
-			limiter.Wait(short, secret, time.Minute, limit, 1)
-			limiter.Peek(ctx, secret, time.Minute, limit, 1)
+			limiter.Hit(ctx, secret, time.Minute, most)
+			limiter.HitN(ctx, secret, l, 3)
+			limiter.Take(ctx, secret, l, 1)
+			limiter.Charge(ctx, secret, l, 1)
+			limiter.TakeAll(ctx, l.For(secret, 1), l.For(secret, 1))
+			limiter.Wait(short, secret, l, 1)
+			limiter.Peek(ctx, secret, l, 1)
 		}
 		for _, used := range []uint64{0, 1, 9} {
-			if rv, err := limiter.Reserve(ctx, l); err == nil {
+			if rv, ok, err := limiter.Reserve(ctx, l.For(secret, 1)); err == nil && ok {
 				rv.Commit(ctx, used)
 			}
-			if rv, err := limiter.Reserve(ctx, l); err == nil {
+			if rv, ok, err := limiter.Reserve(ctx, l.For(secret, 1)); err == nil && ok {
 				rv.Cancel(ctx)
 			}
 		}
-		entities := throttr.NewEntities(limiter)
-		for _, e := range []*throttr.Entities{entities, entities.With(secret)} {
-			metadata := map[string]any{"user": secret, secret: 1}
-			e.Check(ctx, secret, "upload", limit, time.Minute, metadata)
-			if rv, err := e.Reserve(ctx, secret, "upload", limit, time.Minute, 1, metadata); err == nil {
-				rv.Commit(ctx, 0)
-			}
-			e.Wait(short, secret, "upload", limit, time.Minute, 1, metadata)
-			e.Reset(ctx, secret, "upload", time.Minute)
-		}
+		operations := entities.New(limiter)
+		operations.Hit(ctx, secret, l)
+		operations.Wait(short, secret, l, 1)
+		operations.Reset(ctx, secret, l)
+		limiter.Forget(ctx, secret, l)
 	}
 	limiter.Reset(ctx, secret, time.Minute)
-	limiter.Named("x").Hit(ctx, secret, 1, 1) // 1 ns is no scale
-	limiter.Named("x").Reset(ctx, secret, 1)
+	limiter.Hit(ctx, secret, 1, 1) // 1 ns is no scale
+	limiter.Reset(ctx, secret, 1)
 	for _, hits := range []bool{false, true} {
 		m, err := httplimit.New(limiter, httplimit.Config{
-			Limits: []httplimit.Limit{httplimit.PerHour(1)}, PlainKeys: true, CountRefusals: hits,
+			Limits: []throttr.Limit{httplimit.PerHour(1)}, PlainKeys: true, CountRefusals: hits,
 			Key: func(*http.Request) string { return secret },
 		})
 		if err == nil {
@@ -209,9 +201,9 @@ func TestKeysAreExportedOnlyWithIdentity(t *testing.T) {
 						if identity {
 							more = append(more, otelthrottr.WithIdentity())
 						}
-						tel := newTelemetry(t, append(more, otelthrottr.WithOperation())...)
+						tel := newTelemetry(t, more...)
 						ctx, span := tel.tracers.Tracer("test").Start(t.Context(), "request")
-						callAll(ctx, throttr.NewRateLimit(backend, append(opts, throttr.WithObserver(tel))...))
+						callAll(ctx, throttr.NewRateLimit(backend, append(opts, throttr.WithObserver(tel.observe))...))
 						span.End()
 						if text := tel.exported(); identity {
 							require.Contains(t, text, secret, "the test sees keys")
@@ -229,22 +221,21 @@ func TestKeysAreExportedOnlyWithIdentity(t *testing.T) {
 // The cause of an error says more than its type, and never what it was about.
 func TestTheMessageOfAnErrorIsItsCause(t *testing.T) {
 	for want, errs := range map[string][]error{
-		throttr.ErrConnLost.Error():       {&throttr.RequestError{Key: secret, Err: throttr.ErrConnLost}},
-		context.Canceled.Error():          {fmt.Errorf("key %q: %w", secret, context.Canceled)},
-		context.DeadlineExceeded.Error():  {&throttr.DeadlineError{Key: secret}},
-		throttr.ErrFull.Error():           {fmt.Errorf("%w: %q", memory.ErrFull, secret)},
-		throttr.ErrTooManyWindows.Error(): {&throttr.RequestError{Key: secret, Err: throttr.ErrTooManyWindows}},
-		"connection refused":              {fmt.Errorf("dial %q: %w", secret, syscall.ECONNREFUSED)},
-		"*errors.errorString":             {errors.New(secret), fmt.Errorf("%w: %w", errors.New(secret), errDown), errors.Join(errDown, errDown)},
-		"*throttr.CostError":              {&throttr.CostError{Key: secret}},
-		"otelthrottr_test.opaque":         {opaque{errors.New(secret)}},
+		throttr.ErrConnLost.Error():      {&throttr.RequestError{Key: secret, Err: throttr.ErrConnLost}},
+		context.Canceled.Error():         {fmt.Errorf("key %q: %w", secret, context.Canceled)},
+		context.DeadlineExceeded.Error(): {&throttr.DeadlineError{Key: secret}},
+		throttr.ErrFull.Error():          {fmt.Errorf("%w: %q", throttr.ErrFull, secret)},
+		"connection refused":             {fmt.Errorf("dial %q: %w", secret, syscall.ECONNREFUSED)},
+		"*errors.errorString":            {errors.New(secret), fmt.Errorf("%w: %w", errors.New(secret), errDown), errors.Join(errDown, errDown)},
+		"*throttr.CostError":             {&throttr.CostError{Key: secret}},
+		"otelthrottr_test.opaque":        {opaque{errors.New(secret)}},
 	} {
 		for _, err := range errs {
 			tel := newTelemetry(t, otelthrottr.WithSpans())
-			tel.Observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+			tel.observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
 			require.Equal(t, want, tel.spans.GetSpans()[0].Status.Description)
 			tel = newTelemetry(t, otelthrottr.WithSpans(), otelthrottr.WithIdentity())
-			tel.Observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+			tel.observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
 			require.Equal(t, err.Error(), tel.spans.GetSpans()[0].Status.Description)
 		}
 	}

@@ -13,15 +13,15 @@ import (
 func TestTakesAndSettlementsAreCounted(t *testing.T) {
 	tel := newTelemetry(t)
 	event := func(kind throttr.EventKind, change func(*throttr.Event)) {
-		e := throttr.Event{Kind: kind, Key: "k", Scale: time.Minute, Increment: 3, Take: true, Result: throttr.Result{Limit: 5}}
+		e := throttr.Event{Kind: kind, Call: "take", Key: "k", Limit: throttr.Limit{Max: 5, Scale: time.Minute}, N: 3, Result: throttr.Result{Limit: 5}}
 		change(&e)
-		tel.Observe(t.Context(), e)
+		tel.observe(t.Context(), e)
 	}
 	none := func(*throttr.Event) {}
 	event(throttr.EventAllowed, none)
 	event(throttr.EventDenied, none)
-	event(throttr.EventAllowed, func(e *throttr.Event) { e.Waited, e.Duration = true, time.Minute })
-	event(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Increment, e.Result = 3, 0, throttr.Result{} })
+	event(throttr.EventAllowed, func(e *throttr.Event) { e.Call, e.Duration = "wait", time.Minute })
+	event(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.N, e.Result = 3, 0, throttr.Result{} })
 	event(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Err = 3, errors.New("down") })
 	require.Equal(t, map[string]int64{
 		"throttr.degraded=false,throttr.outcome=allowed": 2,
