@@ -324,13 +324,13 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 	if err := limits.Check(l); err != nil {
 		return callError(call, key, err)
 	}
+	begun, stored := time.Now(), l
 	if l.Max == Unlimited {
-		return nil // counts nothing
+		stored.Max = 1 // what it counted with another Max; a backend need not keep this one
 	}
-	begun := time.Now()
-	err := r.backend.Reset(ctx, key, l)
+	err := r.backend.Reset(ctx, key, stored)
 	if r.fallback != nil {
-		_ = r.fallback.Reset(ctx, key, l) // it counts only while the backend is away
+		_ = r.fallback.Reset(ctx, key, stored) // it counts only while the backend is away
 	}
 	r.queues.Refresh(countOf(key, &l))
 	if r.observer != nil {

@@ -282,6 +282,13 @@ func testDelete(c calls) {
 // testCharge charges more than the limit, and than the largest count.
 func testCharge(c calls) {
 	scale := c.stretch(time.Minute)
+	none := c.upTo(0) // it allows nothing, but is no mistake
+	if w, err := c.Backend.Charge(c.Context(), "none", none.limit(scale, 0), 1); err != nil {
+		c.Errorf("a charge with a Max of 0 returns %+v, %v", w, err)
+	}
+	none.get("none", scale)
+	none.set("none", scale, 1)
+	none.refused("none", scale, 0, 1)
 	c.want(c.charge("k", scale, 3), 3, c.end(scale))
 	c.want(c.hit("k", scale, 10, 7), 10, c.end(scale))
 	c.want(c.charge("k", scale, 4), 14, c.end(scale))

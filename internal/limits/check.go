@@ -27,7 +27,7 @@ func Check(l window.Limit) error {
 	}
 	switch {
 	case l.Algorithm == 0 || l.Algorithm > window.SlidingLog:
-		return fmt.Errorf("%v: %w", l.Algorithm, window.ErrUnsupported)
+		return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 	case l.Algorithm == window.TokenBucket:
 		return checkBurst(l)
 	case l.Burst != 0:
