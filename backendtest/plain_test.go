@@ -527,6 +527,7 @@ func (p *plain) chargeSome(id plainID, l window.Limit, n, count uint64) {
 	switch room := most - min(most, count); {
 	case !l.Algorithm.Rolling():
 		p.add(id, l, n)
+	case l.Algorithm == window.TokenBucket && limits.Holds(l) == 0: // it has no tokens to owe
 	case l.Algorithm == window.TokenBucket && !p.is(owesMore):
 		h := p.known(id, l)
 		before := h.full
