@@ -161,6 +161,9 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 			Field: "Max", Value: fmt.Sprint(l.Max), Bound: fmt.Sprintf("at most %d with a %v", most, l.Algorithm),
 		}
 	}
+	if most == window.Unlimited {
+		most = 0 // what is larger is no number
+	}
 	return window.Traits{MaxCount: most}, nil
 }
 
