@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,17 +10,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/window"
 )
 
 const (
-	// DefaultAge is the age of blocks if none is given.
+	// DefaultAge is the default of [WithAge].
 	DefaultAge = 100 * time.Millisecond
 	// defaultMaxLease and defaultMaxKeys bound what a Backend holds.
 	defaultMaxLease = 1 << 16
 	defaultMaxKeys  = 1024
-	// defaultPrecision is that of backends that do not tell theirs.
-	defaultPrecision = time.Millisecond
 	// takeTimeout bounds a take or give-back that no caller waits for any more.
 	takeTimeout = 5 * time.Second
 	// closeTimeout bounds how long Close gives back.
@@ -29,38 +29,54 @@ const (
 	needShare = 4
 )
 
-// Store is a backend that places can be taken from and given back to.
-type Store interface {
-	window.Backend
-	window.Taker
+// Option is an option of [New].
+type Option func(*options)
+
+type options struct {
+	age      time.Duration
+	maxLease int
+	maxKeys  int
+	match    func(key string) bool
 }
 
-// Option is an option of [New].
-type Option func(*Backend)
+// notNegative returns the argument of an option. It panics if that is negative.
+func notNegative[T int | time.Duration](option string, v T) T {
+	if v < 0 {
+		panic(fmt.Sprintf("lease: %s: %v is negative", option, v))
+	}
+	return v
+}
 
-// WithMaxLease bounds how many places of a key, scale and limit the process holds at a time. That is what
-// is lost, until the window ends, if it dies. Default, and with n below 1: 65536, and never more than
-// an eighth of what is left of the limit.
-func WithMaxLease(n int) Option { return func(b *Backend) { b.maxLease = uint64(max(n, 0)) } }
+// WithAge sets after which time the places of a block that were not used are given back. Default, and with 0:
+// [DefaultAge]. It panics if d is negative.
+func WithAge(d time.Duration) Option {
+	return func(o *options) { o.age = notNegative("WithAge", d) }
+}
 
-// WithMaxKeys bounds how many keys have blocks at a time, each with its scale and limit. Hits on further
-// ones go to the backend. Default, and with n below 1: 1024.
-func WithMaxKeys(n int) Option { return func(b *Backend) { b.maxKeys = n } }
+// WithMaxLease bounds how many places of a key and limit the process holds at a time. That is what
+// is lost, until the window ends, if it dies. Default, and with 0: 65536, and never more than
+// an eighth of what is left of the limit. It panics if n is negative.
+func WithMaxLease(n int) Option {
+	return func(o *options) { o.maxLease = notNegative("WithMaxLease", n) }
+}
+
+// WithMaxKeys bounds how many keys have blocks at a time, each with its limit. Hits on further ones go to the
+// backend. Default, and with 0: 1024. It panics if n is negative.
+func WithMaxKeys(n int) Option {
+	return func(o *options) { o.maxKeys = notNegative("WithMaxKeys", n) }
+}
 
 // WithKeys restricts leases to the keys for which match returns true, for example those with a prefix.
 // It must be safe for concurrent use. Default: all keys.
-func WithKeys(match func(key string) bool) Option { return func(b *Backend) { b.match = match } }
+func WithKeys(match func(key string) bool) Option { return func(o *options) { o.match = match } }
 
-// Backend is a [window.Backend] that takes places ahead. See the package's documentation. It is safe
-// for concurrent use.
+// Backend is a [window.Backend] that takes places ahead from the one that it embeds. See the package's
+// documentation. It is safe for concurrent use.
 type Backend struct {
-	inner    Store
-	checker  window.Checker // inner, if it is one; or nil
-	precise  precise        // the same
+	window.Backend
 	age      time.Duration
 	maxLease uint64
 	maxNeed  uint64 // of one hit, to get it from a block
-	maxKeys  int
 	match    func(key string) bool
 
 	epoch time.Time // of the times of blocks
@@ -78,46 +94,26 @@ type Backend struct {
 	work    sync.WaitGroup
 }
 
-// precise is a backend that tells by how much the ends of its windows may be too late.
-type precise interface {
-	Precision(scale time.Duration) time.Duration
-}
+var _ window.BackendCloser = (*Backend)(nil)
 
-var (
-	_ Store          = (*Backend)(nil)
-	_ window.Checker = (*Backend)(nil)
-)
-
-// New returns a backend that takes places from b ahead of hits, and gives back what it has not used
-// after age. If age is 0, it is [DefaultAge].
-//
-// B keeps fixed windows, per key or aligned: a rolling algorithm would allow too much if what is taken is
-// used later. If b has a method Precision(scale time.Duration) time.Duration, it
-// returns how much later than the end of a window its ExpiresAt may be; otherwise that is at most 1 ms.
-//
-// New panics if b is nil or keeps rolling windows, or if age is negative. Close the Backend after use, and before b.
-func New(b Store, age time.Duration, opts ...Option) *Backend {
-	if b == nil || age < 0 || window.AlgorithmOf(b).Rolling() {
-		panic(fmt.Sprintf("throttr: lease.New with backend %v and age %v", b, age))
+// New returns a backend that takes places from b ahead of hits, and gives back what it has not used. Close
+// it after use, and before b. New panics if b or an option is nil.
+func New(b window.Backend, opts ...Option) *Backend {
+	if b == nil {
+		panic("lease: New: backend is nil")
 	}
-	l := &Backend{inner: b, age: age, epoch: time.Now(), closed: make(chan struct{})}
-	for _, opt := range opts {
-		opt(l)
+	var o options
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("lease: New: option %d is nil", i+1))
+		}
+		opt(&o)
 	}
-	if l.age == 0 {
-		l.age = DefaultAge
+	maxLease := min(uint64(cmp.Or(o.maxLease, defaultMaxLease)), retired/2)
+	l := &Backend{
+		Backend: b, age: cmp.Or(o.age, DefaultAge), maxLease: maxLease, maxNeed: max(maxLease/needShare, 1), match: o.match,
+		epoch: time.Now(), table: newTable(cmp.Or(o.maxKeys, defaultMaxKeys)), closed: make(chan struct{}),
 	}
-	if l.maxLease < 1 {
-		l.maxLease = defaultMaxLease
-	}
-	l.maxLease = min(l.maxLease, retired/2)
-	l.maxNeed = max(l.maxLease/needShare, 1)
-	if l.maxKeys < 1 {
-		l.maxKeys = defaultMaxKeys
-	}
-	l.checker, _ = b.(window.Checker)
-	l.precise, _ = b.(precise)
-	l.table = newTable(l.maxKeys)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -125,17 +121,6 @@ func New(b Store, age time.Duration, opts ...Option) *Backend {
 // now returns the time of the monotonic clock.
 func (b *Backend) now() time.Duration {
 	return time.Since(b.epoch)
-}
-
-// Precision returns how much later than the end of a window of the scale its ExpiresAt may be: that of the
-// backend which it takes from.
-func (b *Backend) Precision(scale time.Duration) time.Duration { return b.precision(scale) }
-
-func (b *Backend) precision(scale time.Duration) time.Duration {
-	if b.precise == nil {
-		return defaultPrecision
-	}
-	return b.precise.Precision(scale)
 }
 
 // run runs f in a goroutine that Close waits for. It returns false if the backend is closed.
@@ -159,86 +144,86 @@ func (b *Backend) check(ctx context.Context) error {
 // Hit implements [window.Backend]. A hit gets a place of a block, or is Refused: then it counts nothing.
 // Count is the hit's place, and not the count of the backend, which has the places of all blocks. If the
 // hit is refused, it is the last known count.
-func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
+func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	var a answer
-	err := b.hit(ctx, key, scale, limit, increment, &a)
+	err := b.spend(ctx, key, &l, n, &a, n == 0 || l.Algorithm.Rolling()) // a hit of 0 opens a window, unlike a take
 	return a.window(), err
 }
 
-// HitCount is Hit for callers that need only the count, the time that is left of the window, and its end.
-// A RateLimit calls it, as a [window.Window] takes long to copy.
-func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
-	count uint64, left time.Duration, end time.Time, granted bool, err error,
+// Take implements [window.Backend]. Like a hit, a take gets places of a block.
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	var a answer
+	err := b.spend(ctx, key, &l, n, &a, false)
+	return a.window(), err
+}
+
+func init() {
+	fastpath.Add(func(b window.Backend) *fastpath.Path {
+		if l, ok := b.(*Backend); ok {
+			return &fastpath.Path{Hit: l.hitCount, Take: l.takeCount}
+		}
+		return nil
+	})
+}
+
+// hitCount is [Backend.Hit] as a [fastpath.Call].
+func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n uint64) (
+	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
 ) {
 	var a answer
-	err = b.hit(ctx, key, scale, limit, increment, &a)
-	return a.count, a.left, a.expires, !a.refused, err
+	err = b.spend(ctx, key, &l, n, &a, n == 0 || l.Algorithm.Rolling())
+	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused && a.count <= l.Max, err
 }
 
-// hit sets a to the answer to a hit.
-func (b *Backend) hit(ctx context.Context, key string, scale time.Duration, limit, n uint64, a *answer) error {
-	v, err := b.spend(ctx, key, scale, limit, n, a)
-	if v == granted || err != nil {
+// takeCount is [Backend.Take] as a [fastpath.Call].
+func (b *Backend) takeCount(ctx context.Context, key string, l window.Limit, n uint64) (
+	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
+) {
+	var a answer
+	err = b.spend(ctx, key, &l, n, &a, false)
+	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused, err
+}
+
+// spend takes n places of blocks, and sets a. If the key is not hot, it passes the call on, as a hit if that
+// is to be, and otherwise as a take.
+func (b *Backend) spend(ctx context.Context, key string, l *window.Limit, n uint64, a *answer, asHit bool) error {
+	if err := b.check(ctx); err != nil {
 		return err
 	}
-	if v == pass {
-		var w window.Window
-		ok := true
-		if n == 0 { // opens a window, unlike a take
-			w, err = b.inner.Hit(ctx, key, scale, limit, 0)
-			ok = !w.Refused && w.Count <= limit
-		} else {
-			w, ok, err = b.inner.Take(ctx, key, scale, limit, n)
-		}
-		if *a = answerOf(w); ok || err != nil {
-			return err
+	if n > 0 && n <= l.Max && n <= b.maxNeed && !l.Algorithm.Rolling() {
+		if e := b.entry(key, l); e != nil {
+			if v, err := e.spend(ctx, n, a); v != pass || err != nil {
+				return err
+			}
 		}
 	}
-	if a.left <= 0 { // there is no window
-		a.left, a.expires = scale, time.Now().Add(scale)
+	var w window.Window
+	var err error
+	if asHit {
+		w, err = b.Backend.Hit(ctx, key, *l, n)
+	} else {
+		w, err = b.Backend.Take(ctx, key, *l, n)
 	}
-	a.refused = true
-	return nil
-}
-
-// Take implements [window.Taker]. Like a hit, a take gets places of a block.
-func (b *Backend) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
-	var a answer
-	v, err := b.spend(ctx, key, scale, limit, n, &a)
-	if v == pass && err == nil {
-		return b.inner.Take(ctx, key, scale, limit, n)
-	}
-	a.refused = false // for hits only
-	return a.window(), v == granted, err
-}
-
-// spend takes n places of blocks, and sets a. The verdict is pass if the key is not hot.
-func (b *Backend) spend(ctx context.Context, key string, scale time.Duration, limit, n uint64, a *answer) (verdict, error) {
-	if err := b.check(ctx); err != nil {
-		return refused, err
-	}
-	if n == 0 || n > limit || n > b.maxNeed {
-		return pass, nil
-	}
-	if e := b.entry(key, scale, limit); e != nil {
-		return e.spend(ctx, n, a)
-	}
-	return pass, nil
+	*a = answerOf(w)
+	return err
 }
 
 // entry returns the entry of a key. It returns nil if the key is not hot.
-func (b *Backend) entry(key string, scale time.Duration, limit uint64) *entry {
-	if e := b.table.lookUp(key, scale, limit); e != nil {
+func (b *Backend) entry(key string, l *window.Limit) *entry {
+	if e := b.table.lookUp(key, l); e != nil {
 		return e
 	}
-	hash := b.table.hash(key, scale, limit)
-	if e := b.table.find(hash, key, scale, limit); e != nil || !b.table.heat(hash, b.now, b.age) {
+	hash := b.table.hash(key, l)
+	if e := b.table.find(hash, key, l); e != nil || !b.table.heat(hash, b.now, b.age) {
 		return e
 	}
-	if b.match != nil && !b.match(key) || scale < 4*b.precision(scale) {
+	traits, err := b.Backend.Check(*l)
+	if err != nil || l.Scale/4 < traits.Precision || b.match != nil && !b.match(key) {
 		return nil
 	}
-	e := newEntry(b, hash, strings.Clone(key), scale, limit)
+	kept := *l
+	kept.Name = strings.Clone(l.Name)
+	e := newEntry(b, hash, strings.Clone(key), kept, traits.Precision)
 	added, first := b.table.add(e)
 	if first {
 		b.run(b.tend)
@@ -299,7 +284,7 @@ func (b *Backend) returnPlaces(e *entry, old *block, n uint64) {
 	if b.now() < old.over {
 		ctx, cancel := context.WithTimeout(b.ctx, takeTimeout)
 		defer cancel()
-		if given, err := b.inner.GiveBack(ctx, e.key, e.scale, old.id, n); given && err == nil {
+		if given, err := b.Backend.GiveBack(ctx, e.key, e.limit, n, old.id); given && err == nil {
 			b.returned.Add(n)
 			return
 		}
@@ -307,74 +292,81 @@ func (b *Backend) returnPlaces(e *entry, old *block, n uint64) {
 	b.lost.Add(n)
 }
 
-// TakeAll implements [window.Taker]. It goes to the backend.
-func (b *Backend) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
-	if len(limits) == 0 {
+// TakeAll implements [window.Backend]. It goes to the backend.
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	if len(takes) == 0 {
 		return true, nil
 	}
 	if err := b.check(ctx); err != nil {
 		return false, err
 	}
-	return b.inner.TakeAll(ctx, limits, windows)
+	return b.Backend.TakeAll(ctx, takes, windows)
 }
 
-// GiveBack implements [window.Taker]. It goes to the backend, also for places of a block.
-func (b *Backend) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+// GiveBack implements [window.Backend]. It goes to the backend, also for places of a block.
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
 	if err := b.check(ctx); err != nil {
 		return false, err
 	}
-	return b.inner.GiveBack(ctx, key, scale, id, n)
+	return b.Backend.GiveBack(ctx, key, l, n, id)
 }
 
-// Inc implements [window.Backend]. It goes to the backend.
-func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
+// Charge implements [window.Backend]. It goes to the backend.
+func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	if err := b.check(ctx); err != nil {
 		return window.Window{}, err
 	}
-	return b.inner.Inc(ctx, key, scale, increment)
+	return b.Backend.Charge(ctx, key, l, n)
 }
 
-// Get implements [window.Backend]. The count is that of the backend, which has the places of all blocks,
+// Peek implements [window.Backend]. The count is that of the backend, which has the places of all blocks,
 // of all processes.
-func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	if err := b.check(ctx); err != nil {
 		return window.Window{}, err
 	}
-	return b.inner.Get(ctx, key, scale)
+	return b.Backend.Peek(ctx, key, l, n)
 }
 
 // Set implements [window.Backend]. No hit of this Backend after Set uses a block that was taken before.
 // Other Backends may use theirs until they are older than their age.
-func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
-	err = b.replacing(ctx, key, []time.Duration{scale}, func() (err error) {
-		w, err = b.inner.Set(ctx, key, scale, count)
+func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = b.replacing(ctx, func(e *entry) bool { return e.counts(key, &l) }, func() (err error) {
+		w, err = b.Backend.Set(ctx, key, l, n)
 		return err
 	})
 	return w, err
 }
 
 // Reset implements [window.Backend]. Blocks are dropped as by Set.
-func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
-	return b.replacing(ctx, key, []time.Duration{scale}, func() error { return b.inner.Reset(ctx, key, scale) })
+func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
+	return b.replacing(ctx, func(e *entry) bool { return e.counts(key, &l) }, func() error { return b.Backend.Reset(ctx, key, l) })
 }
 
 // Delete implements [window.Backend]. Blocks are dropped as by Set.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
-	err = b.replacing(ctx, key, scales, func() (err error) {
-		n, err = b.inner.Delete(ctx, key, scales...)
+	ended := func(e *entry) bool {
+		return e.key == key && (len(scales) == 0 || slices.Contains(scales, e.limit.Scale))
+	}
+	err = b.replacing(ctx, ended, func() (err error) {
+		n, err = b.Backend.Delete(ctx, key, scales...)
 		return err
 	})
 	return n, err
 }
 
-// replacing drops the blocks of a key before a call that ends its windows, and those that were taken
-// during the call. Without scales, it drops those of all scales.
-func (b *Backend) replacing(ctx context.Context, key string, scales []time.Duration, call func() error) error {
+// counts reports whether e has places of the count of a key and limit.
+func (e *entry) counts(key string, l *window.Limit) bool {
+	return e.key == key && e.limit.Scale == l.Scale && e.limit.Algorithm == l.Algorithm && e.limit.Name == l.Name
+}
+
+// replacing drops the blocks of the windows that a call ends, and those that were taken during the call.
+func (b *Backend) replacing(ctx context.Context, ended func(*entry) bool, call func() error) error {
 	if err := b.check(ctx); err != nil {
 		return err
 	}
 	drop := func() {
-		for _, e := range b.table.all(func(e *entry) bool { return e.key == key && (len(scales) == 0 || slices.Contains(scales, e.scale)) }) {
+		for _, e := range b.table.all(ended) {
 			b.discardAll(e, e.drop(false))
 		}
 	}
@@ -383,20 +375,28 @@ func (b *Backend) replacing(ctx context.Context, key string, scales []time.Durat
 	return call()
 }
 
-// Check implements [window.Checker]. It is that of the backend, if it is one.
-func (b *Backend) Check(scale time.Duration, limit uint64) error {
-	if b.checker != nil {
-		return b.checker.Check(scale, limit)
+// Ping asks the backend that places are taken from, if it has a Ping.
+func (b *Backend) Ping(ctx context.Context) error {
+	if err := b.check(ctx); err != nil {
+		return err
 	}
-	return window.CheckScale(scale)
+	if inner, ok := b.Backend.(window.BackendCloser); ok {
+		return inner.Ping(ctx)
+	}
+	return nil
 }
 
-// Algorithm returns that of the backend.
-func (b *Backend) Algorithm() window.Algorithm { return window.AlgorithmOf(b.inner) }
+// Stats returns that of the backend that places are taken from, if it has any. See also [Backend.Blocks].
+func (b *Backend) Stats() window.Stats {
+	if inner, ok := b.Backend.(window.BackendCloser); ok {
+		return inner.Stats()
+	}
+	return window.Stats{}
+}
 
-// Stats is what a [Backend] has taken ahead. Places of all keys are added up.
-type Stats struct {
-	Keys     int    // that are hot, each with its scale and limit
+// BlockStats is what a [Backend] has taken ahead. Places of all keys are added up.
+type BlockStats struct {
+	Keys     int    // that are hot, each with its limit
 	Held     uint64 // places that can be spent
 	Spent    uint64 // places that hits got
 	Returned uint64 // places that were given back
@@ -404,10 +404,10 @@ type Stats struct {
 	Takes    uint64 // takes of blocks
 }
 
-// Stats returns what the Backend has taken ahead.
-func (b *Backend) Stats() Stats {
+// Blocks returns what the Backend has taken ahead.
+func (b *Backend) Blocks() BlockStats {
 	entries := b.table.all(func(*entry) bool { return true })
-	s := Stats{Keys: len(entries)}
+	s := BlockStats{Keys: len(entries)}
 	for _, e := range entries {
 		s.Held += e.held()
 	}

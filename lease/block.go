@@ -80,6 +80,7 @@ func (b *block) usable(now time.Duration) bool {
 type answer struct {
 	count   uint64 // its last place; if it is refused, the count of the window
 	left    time.Duration
+	retry   time.Duration // if it is refused
 	expires time.Time
 	id      int64 // of the window
 	asked   bool  // the backend has said so, and not a block
@@ -92,9 +93,11 @@ func (b *block) answer(a *answer, count uint64, now time.Duration) {
 }
 
 func answerOf(w window.Window) answer {
-	return answer{count: w.Count, left: w.Left, expires: w.ExpiresAt, id: w.ID, asked: true}
+	return answer{
+		count: w.Count, left: w.Left, retry: w.RetryAfter, expires: w.ExpiresAt, id: w.ID, asked: true, refused: w.Refused,
+	}
 }
 
 func (a *answer) window() window.Window {
-	return window.Window{Count: a.count, ExpiresAt: a.expires, Left: a.left, ID: a.id, Refused: a.refused}
+	return window.Window{Count: a.count, ExpiresAt: a.expires, Left: a.left, RetryAfter: a.retry, ID: a.id, Refused: a.refused}
 }

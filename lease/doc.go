@@ -2,7 +2,7 @@
 // backend ahead of its hits, and spends them by itself.
 //
 //	servers := client.Backend()
-//	leases := lease.New(servers, 100*time.Millisecond)
+//	leases := lease.New(servers)
 //	defer leases.Close() // gives back what is left
 //	limiter := throttr.NewRateLimit(leases)
 //
@@ -16,12 +16,13 @@
 //
 //	backend.go   the calls: finds the entry of a key, or passes the call on
 //	table.go     the entries of hot keys, found without a lock; which keys are hot
-//	entry.go     one key, scale and limit: takes a block, replaces it, gives it back
+//	entry.go     one key and limit: takes a block, replaces it, gives it back
 //	block.go     places that were taken together, spent by one atomic addition each
 //	decide.go    all decisions, as pure functions: sizes, times, what can be given back
 //
-// A block belongs to one window and one limit: all its places are within that limit (see
-// [window.Taker]). These rules keep the limit exact; the model in model_test.go breaks without any
+// A block belongs to one window and one limit, Max included: all its places are within that limit.
+// Limits with a rolling algorithm have no blocks: what is taken and used later would allow too much.
+// These rules keep the limit exact; the model in model_test.go breaks without any
 // of them:
 //
 //   - A block is dead when its window may be over, measured from before the take was sent.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -9,16 +10,16 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// entry is a hot key with one scale and limit.
+// entry is a hot key with one limit.
 //
 // The mutex guards the fields below it. Current changes only while it is held.
 type entry struct {
-	backend *Backend
-	hash    uint64
-	key     string
-	scale   time.Duration
-	limit   uint64
-	current atomic.Pointer[block] // what hits use; never nil
+	backend   *Backend
+	hash      uint64
+	key       string
+	limit     window.Limit
+	precision time.Duration         // by how much the ends of its windows may be too late
+	current   atomic.Pointer[block] // what hits use; never nil
 
 	mu      sync.Mutex
 	next    *block        // taken before current is used up; nil: none
@@ -65,8 +66,8 @@ const (
 	again // there is another block
 )
 
-func newEntry(b *Backend, hash uint64, key string, scale time.Duration, limit uint64) *entry {
-	e := &entry{backend: b, hash: hash, key: key, scale: scale, limit: limit, size: 1}
+func newEntry(b *Backend, hash uint64, key string, l window.Limit, precision time.Duration) *entry {
+	e := &entry{backend: b, hash: hash, key: key, limit: l, precision: precision, size: 1}
 	e.current.Store(&block{})
 	return e
 }
@@ -95,9 +96,9 @@ func (e *entry) spend(ctx context.Context, n uint64, a *answer) (v verdict, err 
 			e.backend.giveBack(e, b, n)
 		case refusal:
 			b.note()
-			if now := e.backend.now(); now < b.until && (b.count > e.limit || n > e.limit-b.count) {
+			if now := e.backend.now(); now < b.until && (b.count > e.limit.Max || n > e.limit.Max-b.count) {
 				b.answer(a, b.count, now)
-				a.refused = true
+				a.refused, a.retry = true, a.left
 				return refused, nil
 			}
 		case through:
@@ -151,11 +152,11 @@ func (e *entry) refill(ctx context.Context, b *block, n uint64, a *answer) (verd
 	if t.err != nil || !mine {
 		return again, t.err
 	}
-	*a = answerOf(t.window)
-	if a.refused = !t.granted; a.refused {
-		return refused, nil
+	if *a = answerOf(t.window); t.granted {
+		return granted, nil
 	}
-	return granted, nil
+	a.refused, a.retry = true, cmp.Or(a.retry, a.left)
+	return refused, nil
 }
 
 // abandon says that the caller that has begun a take does not wait for it any more. It returns false if
@@ -175,7 +176,7 @@ func (e *entry) abandon(t *taking) bool {
 func (e *entry) prefetch() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || e.next != nil || e.taking != nil || e.count >= e.limit && e.backend.now() < e.known {
+	if e.closed || e.next != nil || e.taking != nil || e.count >= e.limit.Max && e.backend.now() < e.known {
 		return
 	}
 	e.begin(0)
@@ -190,7 +191,7 @@ func (e *entry) begin(need uint64) *taking {
 	}
 	b := e.current.Load()
 	most := e.backend.maxLease - min(b.left(), e.backend.maxLease-1)
-	n := blockSize(e.size, max(need, 1), e.waiting, e.limit, count, most)
+	n := blockSize(e.size, max(need, 1), e.waiting, e.limit.Max, count, most)
 	t := &taking{need: need, drops: e.drops, done: make(chan struct{})}
 	if !e.backend.run(func() { e.take(t, n) }) {
 		return nil
@@ -206,13 +207,14 @@ func (e *entry) take(t *taking, n uint64) {
 	defer cancel()
 	for {
 		sent := b.now()
-		w, ok, err := b.inner.Take(ctx, e.key, e.scale, e.limit, n)
+		w, err := b.Backend.Take(ctx, e.key, e.limit, n)
+		ok := err == nil && !w.Refused
 		b.takes.Add(1)
 		if ok || err != nil {
 			b.taken.Add(n)
 		}
 		if err == nil && !ok {
-			if less, fits := smaller(n, max(t.need, 1), e.limit, w.Count); fits {
+			if less, fits := smaller(n, max(t.need, 1), e.limit.Max, w.Count); fits {
 				n = less
 				continue
 			}
@@ -257,11 +259,11 @@ func (e *entry) blockOf(n uint64, w window.Window, ok bool, sent time.Duration) 
 	nb := &block{id: w.ID, expires: w.ExpiresAt, count: w.Count, over: now + w.Left}
 	if !ok {
 		nb.kind = refusal
-		nb.until = min(now+denialFor(e.scale, b.age), nb.over)
+		nb.until = min(now+denialFor(e.limit.Scale, b.age), nb.over)
 		return nb
 	}
 	nb.size, nb.first, nb.mark = n, w.Count-n, markOf(n)
-	nb.until = untilOf(sent, diesAt(sent, w.Left, b.precision(e.scale)), b.age)
+	nb.until = untilOf(sent, diesAt(sent, w.Left, e.precision), b.age)
 	return nb
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -41,9 +43,13 @@ func newTable(most int) *table {
 	return &table{seed: maphash.MakeSeed(), ways: make([]atomic.Pointer[entry], ways*sets), most: most}
 }
 
-// hash returns the hash of a key, scale and limit.
-func (t *table) hash(key string, scale time.Duration, limit uint64) uint64 {
-	h := maphash.String(t.seed, key) ^ uint64(scale)*0x9e3779b97f4a7c15 ^ bits.RotateLeft64(limit*0xff51afd7ed558ccd, 32)
+// hash returns the hash of a key and a limit, which has no burst.
+func (t *table) hash(key string, l *window.Limit) uint64 {
+	h := maphash.String(t.seed, key) ^ (uint64(l.Scale)<<3+uint64(l.Algorithm))*0x9e3779b97f4a7c15 ^
+		bits.RotateLeft64(l.Max*0xff51afd7ed558ccd, 32)
+	if l.Name != "" {
+		h += maphash.String(t.seed, l.Name)
+	}
 	return h ^ h>>32
 }
 
@@ -55,8 +61,8 @@ func (t *table) set(hash uint64) []atomic.Pointer[entry] {
 
 // place returns the place of a key in recent. If several keys have the same one, the first of them is
 // there, and the others are found by their hashes.
-func (t *table) place(key string, limit uint64) *atomic.Pointer[entry] {
-	i := uint64(len(key)) + limit
+func (t *table) place(key string, l *window.Limit) *atomic.Pointer[entry] {
+	i := uint64(len(key)) + l.Max
 	if n := len(key); n > 1 {
 		i += uint64(key[n-1]) + uint64(key[n-2])<<4
 	}
@@ -64,18 +70,18 @@ func (t *table) place(key string, limit uint64) *atomic.Pointer[entry] {
 }
 
 // lookUp returns the entry of a key if it is one of the recent ones, or nil.
-func (t *table) lookUp(key string, scale time.Duration, limit uint64) *entry {
-	if e := t.place(key, limit).Load(); e != nil && e.limit == limit && e.scale == scale && e.key == key {
+func (t *table) lookUp(key string, l *window.Limit) *entry {
+	if e := t.place(key, l).Load(); e != nil && e.limit == *l && e.key == key {
 		return e
 	}
 	return nil
 }
 
 // find returns the entry of a key, or nil.
-func (t *table) find(hash uint64, key string, scale time.Duration, limit uint64) *entry {
+func (t *table) find(hash uint64, key string, l *window.Limit) *entry {
 	set := t.set(hash)
 	for i := range set {
-		if e := set[i].Load(); e != nil && e.hash == hash && e.scale == scale && e.limit == limit && e.key == key {
+		if e := set[i].Load(); e != nil && e.hash == hash && e.limit == *l && e.key == key {
 			return e
 		}
 	}
@@ -110,14 +116,14 @@ func (t *table) heat(hash uint64, now func() time.Duration, age time.Duration) b
 func (t *table) add(e *entry) (added bool, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.n >= t.most || t.find(e.hash, e.key, e.scale, e.limit) != nil {
+	if t.n >= t.most || t.find(e.hash, e.key, &e.limit) != nil {
 		return false, false
 	}
 	set := t.set(e.hash)
 	for i := range set {
 		if set[i].Load() == nil {
 			set[i].Store(e)
-			t.place(e.key, e.limit).CompareAndSwap(nil, e)
+			t.place(e.key, &e.limit).CompareAndSwap(nil, e)
 			t.n++
 			return true, t.n == 1
 		}
@@ -133,7 +139,7 @@ func (t *table) remove(e *entry) int {
 	for i := range set {
 		if set[i].Load() == e {
 			set[i].Store(nil)
-			t.place(e.key, e.limit).CompareAndSwap(e, nil)
+			t.place(e.key, &e.limit).CompareAndSwap(e, nil)
 			t.n--
 		}
 	}

@@ -14,10 +14,10 @@ import (
 // What does a hit of a RateLimit cost with each algorithm? The limit is 10,000. One key is hit so often
 // that its hits are refused nearly always; of 100,000 keys, those of all are allowed.
 func BenchmarkHitEachAlgorithm(b *testing.B) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
 		for _, n := range []int{1, 100_000} {
 			b.Run(fmt.Sprintf("%v/%d", a, n), func(b *testing.B) {
-				limiter := throttr.NewRateLimit(newBench(b, memory.WithAlgorithm(a), memory.WithMaxTimes(1<<28)))
+				limiter := throttr.NewRateLimit(newBench(b, memory.WithMaxTimes(1<<28)))
 				names := make([]string, n)
 				for i := range names {
 					names[i] = fmt.Sprint("user:", i)

@@ -31,7 +31,7 @@ func key(i int) (k [16]byte) {
 }
 
 func hit(tb testing.TB, m *memory.Backend, key string, scale time.Duration) {
-	if _, err := m.Hit(context.Background(), key, scale, 100, 1); err != nil {
+	if _, err := m.Hit(context.Background(), key, limitOf(window.FixedWindow, scale, 100), 1); err != nil {
 		tb.Error(err)
 	}
 }
@@ -46,8 +46,8 @@ func fill(tb testing.TB, m *memory.Backend, n int) {
 
 // What does a hit cost, alone and with the decision of a RateLimit?
 func BenchmarkHitOneKey(b *testing.B) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
-		m := newBench(b, memory.WithAlgorithm(a))
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+		m := newBench(b)
 		b.Run("backend/"+a.String(), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -177,7 +177,7 @@ func BenchmarkGet(b *testing.B) {
 	hit(b, m, "user:42", time.Hour)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Get(context.Background(), "user:42", time.Hour); err != nil {
+		if _, err := m.Peek(context.Background(), "user:42", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil {
 			b.Error(err)
 		}
 	}
@@ -208,14 +208,14 @@ func BenchmarkNewKeyWhenFull(b *testing.B) {
 			m := newBench(b, memory.WithOverflow(o), memory.WithMaxKeys(100_000))
 			for i := range 120_000 {
 				k := key(i)
-				_, _ = m.Hit(context.Background(), string(k[:]), time.Hour, 100, 1)
+				_, _ = m.Hit(context.Background(), string(k[:]), limitOf(window.FixedWindow, time.Hour, 100), 1)
 			}
 			var k [20]byte
 			n := uint64(0)
 			b.ReportAllocs()
 			for b.Loop() {
 				n++
-				_, _ = m.Hit(context.Background(), string(strconv.AppendUint(k[:0], n, 36)), time.Hour, 100, 1)
+				_, _ = m.Hit(context.Background(), string(strconv.AppendUint(k[:0], n, 36)), limitOf(window.FixedWindow, time.Hour, 100), 1)
 			}
 		})
 	}
@@ -246,18 +246,18 @@ func BenchmarkTake(b *testing.B) {
 	ctx := context.Background()
 	var windows [3]window.Window
 	three := []throttr.Limit{
-		{Key: "user:42", Scale: time.Hour, Limit: math.MaxUint64, N: 1},
-		{Key: "team:7", Scale: time.Hour, Limit: math.MaxUint64, N: 1},
-		{Key: "everybody", Scale: time.Hour, Limit: math.MaxUint64, N: 1},
+		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("user:42", 1),
+		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("team:7", 1),
+		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("everybody", 1),
 	}
 	calls := []func() error{
 		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, math.MaxUint64); return err },
-		func() error { _, err := limiter.Take(ctx, "user:42", time.Hour, math.MaxUint64, 1); return err },
+		func() error { _, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, math.MaxUint64), 1); return err },
 		func() error { _, _, err := limiter.TakeAll(ctx, three...); return err },
-		func() error { _, err := m.Hit(ctx, "user:42", time.Hour, 100, 1); return err },
+		func() error { _, err := m.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, 100), 1); return err },
 		func() error { _, err := m.TakeAll(ctx, three, windows[:]); return err },
 		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, 0); return err },
-		func() error { _, err := limiter.Take(ctx, "user:42", time.Hour, 1, 1); return err },
+		func() error { _, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, 1), 1); return err },
 	}
 	const runs = 200
 	fastest := make([]time.Duration, len(calls))
@@ -290,10 +290,10 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	for name, limit := range map[string]uint64{"granted": math.MaxUint64, "refused": 1} {
 		limits := make([]throttr.Limit, 4)
 		for i := range limits {
-			limits[i] = throttr.Limit{Key: string(rune('a' + i)), Scale: time.Hour, Limit: limit, N: 1}
+			limits[i] = throttr.LimitlimitOf(window.FixedWindow, time.Hour, limit).For(string(rune('a' + i)), 1)
 		}
 		if n := testing.AllocsPerRun(1000, func() {
-			if _, err := limiter.Take(t.Context(), "user:42", time.Hour, limit, 1); err != nil {
+			if _, err := limiter.Take(t.Context(), "user:42", limitOf(window.FixedWindow, time.Hour, limit), 1); err != nil {
 				t.Error(err)
 			}
 			if ok, results, err := limiter.TakeAll(t.Context(), limits...); err != nil || !ok && results[0].Allowed {

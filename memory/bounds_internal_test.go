@@ -14,55 +14,25 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The first call that names the limit of a bucket ends it earlier than the scale. Its place is free then.
-func TestBucketThatEndsEarlierMakesRoom(t *testing.T) {
-	now := time.Now()
-	b := New(WithAlgorithm(window.TokenBucket), WithClock(func() time.Time { return now }), WithMaxKeys(1), WithCleanPeriod(0))
-	defer b.Close()
-	_, err := b.Inc(t.Context(), "a", time.Minute, 1)
-	require.NoError(t, err)
-	w, err := b.Hit(t.Context(), "a", time.Minute, 100, 1)
-	require.NoError(t, err)
-	require.Equal(t, 1200*time.Millisecond, w.Left)
-	now = now.Add(2 * time.Second)
-	_, err = b.Hit(t.Context(), "b", time.Minute, 100, 1)
-	require.NoError(t, err)
-}
-
 func TestLargestBoundsDoNotOverflow(t *testing.T) {
 	for _, o := range []Overflow{Share, Evict} {
-		b := New(WithAlgorithm(window.SlidingLog), WithMaxKeys(1000), WithMaxTimes(math.MaxInt), WithCleanPeriod(0), WithOverflow(o))
+		b := New(WithMaxKeys(1000), WithMaxTimes(math.MaxInt), WithOverflow(o))
 		require.Positive(t, b.shards[0].log.most) // otherwise the hit does not return
-		_, err := b.Hit(t.Context(), "a", time.Minute, 100, 1)
+		_, err := b.Hit(t.Context(), "a", LimitOf(window.SlidingLog, time.Minute, 100), 1)
 		require.NoError(t, err)
 		require.NoError(t, b.Close())
 	}
-	b := &Backend{options: options{algorithm: window.SlidingLog, maxKeys: math.MaxInt}}
-	b.setBounds()
-	require.Positive(t, b.maxTimes)
-}
-
-func TestRefusalOfABucketThatHasFilledTellsAWait(t *testing.T) {
-	now := time.Now()
-	b := New(WithAlgorithm(window.TokenBucket), WithClock(func() time.Time { return now }), WithCleanPeriod(0))
-	defer b.Close()
-	_, err := b.Inc(t.Context(), "a", time.Minute, 1)
-	require.NoError(t, err)
-	now = now.Add(10 * time.Second)
-	w, err := b.Hit(t.Context(), "a", time.Minute, 100, 101)
-	require.NoError(t, err)
-	require.True(t, w.Refused)
-	require.Equal(t, time.Minute, w.RetryAfter)
+	require.Positive(t, optionsOf([]Option{WithMaxKeys(math.MaxInt)}).maxTimes)
 }
 
 func TestTimeOfTokensDoesNotOverflow(t *testing.T) {
 	now := time.Now()
-	b := New(WithAlgorithm(window.TokenBucket), WithClock(func() time.Time { return now }), WithCleanPeriod(0))
+	b := New(WithClock(func() time.Time { return now }))
 	defer b.Close()
 	const scale = 7 * time.Millisecond
-	_, err := b.Inc(t.Context(), "a", scale, 10540996613548315209) // takes 2^64 ns, less a part of one
+	_, err := b.Charge(t.Context(), "a", LimitOf(window.TokenBucket, scale, 4_000_000), 10540996613548315209>>1) // takes about 2^63 ns
 	require.NoError(t, err)
-	w, err := b.Hit(t.Context(), "a", scale, 4_000_000, 1)
+	w, err := b.Hit(t.Context(), "a", LimitOf(window.TokenBucket, scale, 4_000_000), 1)
 	require.NoError(t, err)
 	require.True(t, w.Refused)
 
@@ -72,11 +42,11 @@ func TestTimeOfTokensDoesNotOverflow(t *testing.T) {
 // A new log has no times. A sample must not take it for one that is over, as it is about to have some.
 func TestNewLogIsNotTheOneThatIsRemoved(t *testing.T) {
 	now := time.Now()
-	b := New(WithAlgorithm(window.SlidingLog), WithClock(func() time.Time { return now }), WithMaxKeys(10), WithMaxLog(7),
-		WithMaxTimes(1), WithCleanPeriod(0), WithOverflow(Evict))
+	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(10), WithMaxLog(7),
+		WithMaxTimes(1), WithOverflow(Evict))
 	defer b.Close()
 	hit := func(key string) {
-		_, err := b.Hit(t.Context(), key, 100*time.Second, 7, 1)
+		_, err := b.Hit(t.Context(), key, LimitOf(window.SlidingLog, 100*time.Second, 7), 1)
 		require.NoError(t, err)
 	}
 	now = now.Add(time.Hour)
@@ -94,7 +64,7 @@ func TestNewLogIsNotTheOneThatIsRemoved(t *testing.T) {
 
 // The process stops between the readings of the two clocks: the time of day is 10 s old.
 func TestPauseBetweenTheReadingsOfTheClocksIsNoticed(t *testing.T) {
-	b := New(WithAlgorithm(window.Aligned), WithCleanPeriod(0))
+	b := New()
 	defer b.Close()
 	readings := 0
 	b.clock = func() time.Time {
@@ -116,11 +86,11 @@ func TestPauseBetweenTheReadingsOfTheClocksIsNoticed(t *testing.T) {
 // A sweep takes time in proportion to the number of windows, so a full shard makes one only after a pause.
 func TestFullShardIsNotSweptForEveryNewKey(t *testing.T) {
 	now := time.Now()
-	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(1000), WithCleanPeriod(0))
+	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(1000))
 	defer b.Close()
 	s := &b.shards[0]
 	hit := func(i int) {
-		_, err := b.Hit(t.Context(), strconv.Itoa(i), time.Hour+time.Duration(i), 10, 1)
+		_, err := b.Hit(t.Context(), strconv.Itoa(i), LimitOf(window.FixedWindow, time.Hour+time.Duration(i), 10), 1)
 		require.NoError(t, err)
 	}
 	// mayBeOver makes the shard believe that a window may be over.
@@ -143,19 +113,19 @@ func TestFullShardIsNotSweptForEveryNewKey(t *testing.T) {
 // Windows that start in the future are over when the clock is set back by more than a scale. They make room,
 // although the last sweep was in the future, too.
 func TestWindowsThatAClockSetBackEndsMakeRoom(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
 		now := time.Unix(1_000_000_000, 0)
-		b := New(WithAlgorithm(a), WithClock(func() time.Time { return now }), WithMaxKeys(100), WithCleanPeriod(0))
+		b := New(WithClock(func() time.Time { return now }), WithMaxKeys(100))
 		for i := range 200 {
-			_, err := b.Hit(t.Context(), strconv.Itoa(i), time.Minute, 10, 1)
+			_, err := b.Hit(t.Context(), strconv.Itoa(i), LimitOf(a, time.Minute, 10), 1)
 			require.NoError(t, err)
 		}
 		now = now.Add(-24 * time.Hour)
 		for i := range 100 {
 			key := "new" + strconv.Itoa(i)
-			_, err := b.Hit(t.Context(), key, time.Minute, 10, 1)
+			_, err := b.Hit(t.Context(), key, LimitOf(a, time.Minute, 10), 1)
 			require.NoError(t, err)
-			require.False(t, b.Shares(key, time.Minute), "%v, %d", a, i)
+			require.False(t, b.Shares(key, LimitOf(a, time.Minute, 10)), "%v, %d", a, i)
 		}
 		require.NoError(t, b.Close())
 	}
@@ -166,14 +136,14 @@ func TestHashOfALongKeyIsASecretOfTheBackend(t *testing.T) {
 	long := strings.Repeat("k", maxKey+1)
 	seen := map[string]bool{}
 	for range 3 {
-		b := New(WithCleanPeriod(0))
-		_, k := b.locate(long, time.Minute)
-		_, again := b.locate(long, time.Minute)
+		b := New()
+		_, k := b.locate(long, limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
+		_, again := b.locate(long, limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
 		require.Equal(t, k, again)
 		require.Len(t, k.key, sha256.Size)
 		require.False(t, seen[k.key], "another backend has another one")
 		seen[k.key] = true
-		_, short := b.locate(strings.Repeat("k", maxKey), time.Minute)
+		_, short := b.locate(strings.Repeat("k", maxKey), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
 		require.Len(t, short.key, maxKey)
 		require.NoError(t, b.Close())
 	}
@@ -181,18 +151,18 @@ func TestHashOfALongKeyIsASecretOfTheBackend(t *testing.T) {
 
 // A give-back can end a window earlier. Its place is free then, without waiting for the end that it had before.
 func TestWindowThatAGiveBackEndsMakesRoom(t *testing.T) {
-	for _, a := range []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog} {
+	for _, a := range []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
 		now := time.Unix(1_000_000_000, 0)
-		b := New(WithAlgorithm(a), WithClock(func() time.Time { return now }), WithMaxKeys(1), WithCleanPeriod(0))
-		w, err := b.Hit(t.Context(), "a", time.Minute, 10, 10)
+		b := New(WithClock(func() time.Time { return now }), WithMaxKeys(1))
+		w, err := b.Hit(t.Context(), "a", LimitOf(a, time.Minute, 10), 10)
 		require.NoError(t, err)
-		ok, err := b.GiveBack(t.Context(), "a", time.Minute, w.ID, 10)
+		ok, err := b.GiveBack(t.Context(), "a", LimitOf(a, time.Minute, 10), 10, w.ID)
 		require.NoError(t, err)
 		require.True(t, ok)
 		now = now.Add(time.Second)
-		_, err = b.Hit(t.Context(), "b", time.Minute, 10, 1)
+		_, err = b.Hit(t.Context(), "b", LimitOf(a, time.Minute, 10), 1)
 		require.NoError(t, err)
-		require.False(t, b.Shares("b", time.Minute), "%v", a)
+		require.False(t, b.Shares("b", LimitOf(a, time.Minute, 10)), "%v", a)
 		require.NoError(t, b.Close())
 	}
 }

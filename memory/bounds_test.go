@@ -20,7 +20,7 @@ func (c caller) hitNewKeys(n int, scale time.Duration) (stored int) {
 		newKeys++
 		key := fmt.Sprint("new", newKeys)
 		c.hit(key, scale)
-		if !c.Shares(key, scale) {
+		if !c.Shares(key, limitOf(window.FixedWindow, scale, 10)) {
 			stored++
 		}
 	}
@@ -34,7 +34,7 @@ func TestMaxKeysBoundsTheWindows(t *testing.T) {
 	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		for _, most := range []int{1, 2, 3, 17, 1000, 2047, 2048, 20_000} {
 			b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(o))
-			stored := caller{t, b}.hitNewKeys(2*most, time.Minute)
+			stored := caller{t, b, window.FixedWindow}.hitNewKeys(2*most, time.Minute)
 			require.LessOrEqual(t, b.Len(), most)
 			require.GreaterOrEqual(t, b.Len(), most-most/10)
 			if most < 2048 {
@@ -51,25 +51,25 @@ func TestMaxKeysBoundsTheWindows(t *testing.T) {
 
 // The scales are not those of an attacker: only the program can choose so many.
 func TestErrFullNamesTheBound(t *testing.T) {
-	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(1))}
+	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(1)), window.FixedWindow}
 	c.hit("a", time.Minute)
 	for i := range time.Duration(16) {
 		c.hit("b", time.Minute+i)
 	}
 	for _, key := range []string{"a", "b"} {
-		_, err := c.Set(t.Context(), key, time.Hour, 1)
-		require.ErrorIs(t, err, memory.ErrFull)
+		_, err := c.Set(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 1)
+		require.ErrorIs(t, err, window.ErrFull)
 		require.EqualError(t, err, fmt.Sprintf(`memory: set %q: too many keys: at most 1`, key))
 	}
 	require.Zero(t, c.get("b", time.Hour))
-	require.NoError(t, c.Reset(t.Context(), "a", time.Minute))
+	require.NoError(t, c.Reset(t.Context(), "a", limitOf(window.FixedWindow, time.Minute, 10)))
 	c.set("b", time.Hour, 1)
 }
 
 //evidence:memory New keys do not reset counts
 func TestNewKeysDoNotResetCounts(t *testing.T) {
 	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(3000))}
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(3000)), window.FixedWindow}
 	c.set("full", time.Minute, 10)
 	c.set("idle", time.Minute, 0)
 	for range 59 {
@@ -86,7 +86,7 @@ func TestNewKeysDoNotResetCounts(t *testing.T) {
 // One of 2000 windows is over, so a random sample is unlikely to contain it.
 func TestOnlyWindowThatIsOverMakesRoom(t *testing.T) {
 	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000))}
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000)), window.FixedWindow}
 	c.hitNewKeys(1000, time.Hour)
 	c.hit("short", time.Minute)
 	c.hitNewKeys(999, time.Hour)
@@ -101,7 +101,7 @@ func TestOnlyWindowThatIsOverMakesRoom(t *testing.T) {
 func TestManyWindowsThatAreOverMakeRoomForAsMany(t *testing.T) {
 	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		clock := backendtest.NewClock()
-		c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000), memory.WithOverflow(o), memory.WithKeyOlderThan(time.Hour))}
+		c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000), memory.WithOverflow(o), memory.WithKeyOlderThan(time.Hour)), window.FixedWindow}
 		require.Equal(t, 1000, c.hitNewKeys(1000, time.Hour))
 		require.Equal(t, 1000, c.hitNewKeys(1000, time.Minute))
 		clock.Advance(time.Minute)
@@ -116,7 +116,7 @@ func TestManyWindowsThatAreOverMakeRoomForAsMany(t *testing.T) {
 func TestWindowsThatAreOverMakeRoomWithinASecond(t *testing.T) {
 	const most = 2000
 	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(most))}
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(most)), window.FixedWindow}
 	for i := range most {
 		c.hit(fmt.Sprint("k", i), time.Duration(i+1)*100*time.Millisecond)
 	}
@@ -128,7 +128,7 @@ func TestWindowsThatAreOverMakeRoomWithinASecond(t *testing.T) {
 
 func TestEvictRemovesWindowsWithFewHits(t *testing.T) {
 	for _, most := range []int{10, 1000, 10_000} {
-		c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(memory.Evict))}
+		c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(memory.Evict)), window.FixedWindow}
 		for i := range most / 10 {
 			c.set(fmt.Sprint("full", i), time.Minute, 10)
 		}
@@ -150,8 +150,8 @@ func TestLongKeysDoNotFillTheMemory(t *testing.T) {
 	before := heap()
 	for i := range n {
 		key := fmt.Sprint(strings.Repeat("k", length), i)
-		require.EqualValues(t, 1, caller{t, b}.hit(key, time.Minute).Count)
-		require.EqualValues(t, 2, caller{t, b}.hit(key, time.Minute).Count)
+		require.EqualValues(t, 1, caller{t, b, window.FixedWindow}.hit(key, time.Minute).Count)
+		require.EqualValues(t, 2, caller{t, b, window.FixedWindow}.hit(key, time.Minute).Count)
 	}
 	require.Less(t, heap(), before+n*length/5)
 	require.Equal(t, n, b.Len())
@@ -164,8 +164,8 @@ func TestKeysDoNotRetainTheStringsTheyAreSlicedFrom(t *testing.T) {
 	for i := range n {
 		header := fmt.Sprint(i, ",", strings.Repeat(".", length))
 		key, _, _ := strings.Cut(header, ",")
-		caller{t, b}.hit(key, time.Minute)
-		caller{t, b}.hit(key, time.Minute)
+		caller{t, b, window.FixedWindow}.hit(key, time.Minute)
+		caller{t, b, window.FixedWindow}.hit(key, time.Minute)
 	}
 	require.Less(t, heap(), before+n*length/5)
 	runtime.KeepAlive(b)
@@ -173,7 +173,7 @@ func TestKeysDoNotRetainTheStringsTheyAreSlicedFrom(t *testing.T) {
 
 func TestCleanReleasesMemory(t *testing.T) {
 	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock)}
+	c := caller{t, newBackend(t, clock), window.FixedWindow}
 	c.set("stays", time.Hour, 7)
 	before := heap()
 	c.hitNewKeys(100_000, time.Minute)

@@ -4,27 +4,69 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // The entry of a token bucket has one time, when the bucket is full again if nobody hits. A hit of
-// n moves it by n*scale/limit from now, or from where it is if that is later, and is granted if it
-// is then at most one scale away. This is the generic cell rate algorithm (GCRA).
+// n moves it by n*scale/max from now, or from where it is if that is later, and is granted if it
+// is then at most as far away as an empty bucket takes to fill: holds*scale/max. This is the generic
+// cell rate algorithm (GCRA). What is charged moves it to at most twice as far away.
 //
-// That time is a multiple of 1/limit ns, so nothing is rounded for limits up to maxParts:
+// That time is a multiple of 1/max ns, so nothing is rounded for a Max up to maxParts:
 //   - start is the time, rounded up to a nanosecond, less one scale: entry.end returns the time.
 //   - The lower half of meta is what rounding up has added, in parts: see parts.
-//   - count is the limit of the last call.
-//
-// Inc and Set have no limit. If a full bucket is taken from without a limit, its entry is pending
-// until a call names one: start is now, and count is what was taken.
+//   - count is the Max of the last call.
+//   - The reach is how far away the time may be, see reachOf. If it is further, the clock has been set back.
 
-const (
-	// pending is a bit of the lower half of meta.
-	pending = 1 << 31
-	// maxParts is the largest number of parts of a nanosecond. For higher limits, the time of a hit
-	// is rounded up to a part.
-	maxParts = 1 << 31
-)
+// maxParts is the largest number of parts of a nanosecond. For a higher Max, the time of a hit is rounded up
+// to a part.
+const maxParts = 1 << 31
+
+// bucket is the algorithm of token buckets.
+var bucket = algorithm{
+	rolling: true,
+	most:    unlimited,
+	end:     func(e entry) int64 { return e.end() },
+	active:  func(e entry, now int64) bool { return e.fills(now) },
+	count:   func(e entry, now int64) uint64 { return e.tokens(now) },
+	id: func(e entry) int64 {
+		at := e.start
+		if e.excess() > 0 {
+			at-- // rounded down
+		}
+		return at + e.ticks()
+	},
+	take: func(_ *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
+		v := e.takeTokens(now, r, n)
+		return e, v
+	},
+	charge: func(_ *shard, e entry, now int64, r rule, n uint64) (entry, uint64) {
+		e.chargeTokens(now, r, n)
+		return e, n
+	},
+	giveBack: func(_ *shard, e entry, now, id int64, n uint64) (entry, bool) {
+		ok := e.giveBackTokens(now, id-e.ticks(), n)
+		return e, ok
+	},
+	again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
+		now = s.now(b)
+		v, end, ok = r.takeAgain(now, limit, n)
+		return v, now, end, ok
+	},
+}
+
+// reachOf returns the binary logarithm of a time, rounded up. A bucket has the largest reach of the times in
+// which it has filled.
+func reachOf(nanos uint64) uint64 { return uint64(bits.Len64(nanos)) }
+
+func (e *entry) reach() uint64 { return e.meta >> reachShift & 63 }
+
+// fills reports whether the bucket is not full, and the clock has not been set back.
+func (e *entry) fills(now int64) bool {
+	end := e.end()
+	return now < end && uint64(end)-uint64(now) <= 2<<e.reach()
+}
 
 // parts returns the number of parts of a nanosecond.
 func parts(limit uint64) uint64 { return min(limit, maxParts) }
@@ -32,32 +74,28 @@ func parts(limit uint64) uint64 { return min(limit, maxParts) }
 // excess returns what rounding up has added to the start, in parts.
 func (e *entry) excess() uint64 { return e.meta & (maxParts - 1) }
 
-func (e *entry) pending() bool { return e.meta&pending != 0 }
-
 // level is how full a bucket is: start and excess as of an entry.
 type level struct {
 	start  int64
 	excess uint64
 }
 
-// setLevel stores a level.
-func (e *entry) setLevel(l level, limit uint64) {
+// setLevel stores a level by the rate of a Max. The IDs of takes by another rate, or of a smaller reach, are
+// void: see giveBackTokens.
+func (e *entry) setLevel(l level, limit, reach uint64) {
+	if e.count != limit || e.reach() < reach {
+		e.meta = max(e.reach(), reach) << reachShift // without a generation
+	}
 	e.start, e.count = l.start, limit
 	e.meta = e.meta&^math.MaxUint32 | l.excess
 }
 
-// level returns the level of e, with the parts of a limit. That of a new entry is that of a full
+// level returns the level of e, with the parts of a Max. That of a new entry is that of a full
 // bucket.
 func (e *entry) level(now int64, limit uint64) level {
 	switch {
-	case e.generation() == 0:
+	case e.isNew():
 		return level{start: int64(minus(now, int64(e.scale)))}
-	case e.pending():
-		l := level{start: int64(minus(e.start, int64(e.scale)))}.add(e.count, limit, e.scale, e.start)
-		if full := int64(minus(now, int64(e.scale))); l.start <= full {
-			return level{start: full}
-		}
-		return l
 	case e.count == limit:
 		return level{e.start, e.excess()}
 	default:
@@ -76,9 +114,9 @@ func mulDiv(x, y, z uint64) (quotient, rest uint64) {
 	return bits.Div64(hi, lo, z)
 }
 
-// refill returns in which time n of limit tokens come back: whole nanoseconds, and parts. It rounds
-// up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to
-// limit.
+// refill returns in which time n tokens come back if limit do in a scale: whole nanoseconds, and parts. It
+// rounds up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to
+// what the bucket holds.
 func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) {
 	nanos, part = mulDiv(n, uint64(scale), limit)
 	if limit <= maxParts {
@@ -93,29 +131,35 @@ func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) 
 	return nanos, part
 }
 
-// add returns the level after n were taken at now, beyond any limit. A bucket can owe almost as
-// much as it holds. So it is full in two scales at most, and entry.active holds.
-func (l level) add(n, limit uint64, scale time.Duration, now int64) level {
-	most := level{start: now + int64(min(scale-1, minus(math.MaxInt64, max(now, 0))))}
-	if hi, _ := bits.Mul64(n, uint64(scale)); hi >= limit {
-		return most
+// fill returns in which time an empty bucket fills, rounded up to a part.
+func (r rule) fill(scale time.Duration) (nanos, part uint64) {
+	if r.holds == r.max {
+		return uint64(scale), 0
 	}
-	nanos, part := refill(n, limit, scale, true)
+	return refill(r.holds, r.max, scale, true)
+}
+
+// add returns the level at which a time, in whole nanoseconds and parts, more is needed until the bucket is
+// full. If that is over the largest int64, it is that.
+func (l level) add(nanos, part, limit uint64) level {
 	if part > l.excess {
-		if nanos++; nanos == 0 {
-			return most
-		}
+		nanos++
 		l.excess += parts(limit)
 	}
 	l.excess -= part
-	if nanos > uint64(most.start)-uint64(l.start) {
-		return most
+	if nanos > uint64(math.MaxInt64)-uint64(l.start) {
+		return level{start: math.MaxInt64}
 	}
 	l.start += int64(nanos)
 	return l
 }
 
-// used returns how many of limit tokens a bucket lacks, rounded up.
+// before reports whether the bucket is full earlier at l than at m.
+func (l level) before(m level) bool {
+	return l.start < m.start || l.start == m.start && l.excess > m.excess
+}
+
+// used returns how many tokens a bucket lacks, rounded up.
 func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 	if minus(l.start, now) <= -scale {
 		return 0
@@ -144,105 +188,99 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 	return n
 }
 
-// tokens returns how many tokens the bucket of e lacks, by the limit of the last call.
+// tokens returns how many tokens the bucket of e lacks, by the Max of the last call.
 func (e *entry) tokens(now int64) uint64 {
-	if e.generation() == 0 || e.pending() {
-		return e.count
-	}
-	return level{e.start, e.excess()}.used(now, e.count, e.scale)
+	return min(level{e.start, e.excess()}.used(now, e.count, e.scale), window.Unlimited)
 }
 
-// takeTokens takes n if there are so many of limit tokens. A call that names a limit ends a pending
-// entry, even if it is refused.
-func (e *entry) takeTokens(now int64, limit, n uint64) (v verdict) {
-	if limit == 0 {
-		v.count = e.tokens(now)
+// takeTokens takes n if there are so many tokens.
+func (e *entry) takeTokens(now int64, r rule, n uint64) (v verdict) {
+	if n > r.holds || r.max == 0 {
+		if !e.isNew() {
+			v.count = e.tokens(now)
+		}
 		if v.granted = n == 0 && v.count == 0; !v.granted {
-			v.wait = e.leftOrScale(now)
+			v.wait = window.Never
 		}
 		return v
 	}
-	l := e.level(now, limit)
-	if e.pending() {
-		e.setLevel(l, limit)
-		v.changed = true
+	after, reach, v := e.level(now, r.max).take(now, r, n, e.scale)
+	if v.changed {
+		e.setLevel(after, r.max, reach)
 	}
-	if n > limit {
-		v.count, v.wait = l.used(now, limit, e.scale), e.leftOrScale(now)
-		return v
-	}
-	after, taken := l.take(now, limit, n, e.scale)
-	if taken.changed {
-		if e.count != limit && e.generation() > 0 {
-			e.meta = 0 // the IDs of takes by another limit are void: see giveBackTokens
-		}
-		e.setLevel(after, limit)
-	}
-	taken.changed = taken.changed || v.changed
-	return taken
+	return v
 }
 
-// take takes n of limit tokens if there are so many. It returns the level after that. N is at most
-// limit.
-func (l level) take(now int64, limit, n uint64, scale time.Duration) (after level, v verdict) {
-	nanos, part := refill(n, limit, scale, true)
+// take takes n if there are so many tokens. It returns the level after that, and the reach of the bucket. N
+// is at most what the bucket holds.
+func (l level) take(now int64, r rule, n uint64, scale time.Duration) (after level, reach uint64, v verdict) {
+	nanos, part := refill(n, r.max, scale, true)
 	after = level{l.start, l.excess - part}
 	if part > l.excess {
 		nanos++
-		after.excess += parts(limit)
+		after.excess += parts(r.max)
 	}
-	switch room := uint64(now) - uint64(l.start); {
-	case l.start > now:
-		v.wait = plus(minus(l.start, now), time.Duration(nanos))
-	case nanos > room:
-		v.wait = time.Duration(nanos - room)
-	default:
-		after.start += int64(nanos)
-		v.granted, v.changed, v.count = true, n > 0, after.used(now, limit, scale)
-		return after, v
+	// The time until the bucket is full after the take may be as long as it takes to fill.
+	full, fullPart := r.fill(scale)
+	reach = reachOf(full)
+	if after.excess+fullPart >= parts(r.max) {
+		full++
 	}
-	v.count = l.used(now, limit, scale)
-	return l, v
+	if need := uint64(l.start) + uint64(scale) - uint64(now) + nanos; need > full {
+		v.wait = time.Duration(min(need-full, uint64(window.Never)-1))
+		v.count = min(l.used(now, r.max, scale), window.Unlimited)
+		return l, reach, v
+	}
+	after.start += int64(nanos)
+	v.granted, v.changed, v.count = true, n > 0, after.used(now, r.max, scale)
+	return after, reach, v
 }
 
-// takeAgain makes a take from a bucket that is not full by the same limit as the one before, as most
+// takeAgain makes a take from a bucket that is not full by the same Max as the one before, as most
 // are. It returns false, and does nothing, if the take is another one.
 func (r record) takeAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
 	e := r.entry()
-	if e.count != limit || n > limit || limit == 0 || e.pending() || !e.active(now) {
+	if e.count != limit || n > limit || limit == 0 || !e.fills(now) {
 		return v, 0, false
 	}
-	l, v := level{e.start, e.excess()}.take(now, limit, n, e.scale)
+	l, reach, v := level{e.start, e.excess()}.take(now, rule{limit, limit}, n, e.scale)
+	if e.reach() < reach {
+		return verdict{}, 0, false
+	}
 	if v.changed {
-		e.setLevel(l, limit)
-		r.setState(&e)
+		e.start, e.meta = l.start, e.meta&^math.MaxUint32|l.excess
+		r.set(e)
 	}
 	return v, after(l.start, e.scale), true
 }
 
-// leftOrScale returns how long a window stays active, or the scale if it is new or over.
-func (e *entry) leftOrScale(now int64) time.Duration {
-	if left := minus(e.end(), now); e.generation() > 0 && left > 0 {
-		return left
+// chargeTokens takes n. The bucket then lacks at most twice what it holds, or what it has lacked before.
+func (e *entry) chargeTokens(now int64, r rule, n uint64) {
+	l := e.level(now, r.max)
+	full, part := r.fill(e.scale)
+	most := level{start: int64(minus(now, int64(e.scale)))}.add(full, part, r.max).add(full, part, r.max)
+	after := most
+	if hi, _ := bits.Mul64(n, uint64(e.scale)); hi < r.max {
+		nanos, part := refill(n, r.max, e.scale, true)
+		if nanos <= 2*full+1 { // otherwise it may overflow
+			after = l.add(nanos, part, r.max)
+		}
 	}
-	return e.scale
+	if most.before(after) {
+		after = most
+	}
+	if after.before(l) {
+		after = l
+	}
+	e.setLevel(after, r.max, reachOf(full))
 }
 
-// addTokens takes n beyond any limit.
-func (e *entry) addTokens(now int64, n uint64) {
-	if e.generation() > 0 && !e.pending() {
-		e.setLevel(level{e.start, e.excess()}.add(n, e.count, e.scale, now), e.count)
-		return
-	}
-	if e.count += n; e.count < n {
-		e.count = math.MaxUint64
-	}
-	e.start, e.meta = now, e.meta&^math.MaxUint32|pending
-}
-
-// tick is a part of the scale, in nanoseconds: the unit in which a generation counts what is given
+// tick is a part of the reach, in nanoseconds: the unit in which a generation counts what is given
 // back.
-func (e *entry) tick() uint64 { return uint64(e.scale)>>16 + 1 }
+func (e *entry) tick() uint64 { return 1<<e.reach()>>14 + 1 }
+
+// ticks returns the amount by which the IDs of the takes of e, which are times, are moved.
+func (e *entry) ticks() int64 { return int64(e.generation() * e.tick()) }
 
 // giveBackTokens gives n back of the take after which the start was at, rounded down. The bucket
 // was full one scale after at then. The part of the take that was before now has come back by
@@ -251,7 +289,7 @@ func (e *entry) tick() uint64 { return uint64(e.scale)>>16 + 1 }
 // What others give back that have taken before makes that time earlier. So whatever is given back
 // moves the times in the IDs of all takes: the generation grows by as many ticks, rounded up.
 func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
-	if e.pending() || at > now || minus(now, at) >= e.scale {
+	if left := at + int64(e.scale) - now; left <= 0 || left > 1<<e.reach() {
 		return false
 	}
 	l, full := level{e.start, e.excess()}, int64(minus(now, int64(e.scale)))
@@ -260,7 +298,10 @@ func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
 		lower = level{full + (l.start - at), l.excess}
 	}
 	most := uint64(l.start) - uint64(lower.start)
-	nanos, part := refill(min(n, e.count), e.count, e.scale, false)
+	nanos, part := most, uint64(0)
+	if hi, _ := bits.Mul64(n, uint64(e.scale)); hi < e.count { // otherwise it is more than most
+		nanos, part = refill(n, e.count, e.scale, false)
+	}
 	if l.excess += part; l.excess >= parts(e.count) {
 		nanos++
 		l.excess -= parts(e.count)
@@ -270,7 +311,7 @@ func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
 	} else {
 		l.start -= int64(nanos)
 	}
-	e.setLevel(l, e.count)
-	e.setGeneration(max(1, uint32(e.generation()+(nanos+e.tick())/e.tick())))
+	e.start, e.meta = l.start, e.meta&^math.MaxUint32|l.excess
+	e.setGeneration(e.generation() + (nanos+e.tick())/e.tick())
 	return true
 }

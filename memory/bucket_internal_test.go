@@ -14,7 +14,8 @@ import (
 
 // exactBucket is a token bucket with rational numbers.
 type exactBucket struct {
-	limit uint64
+	limit uint64 // tokens per scale
+	holds uint64
 	scale time.Duration
 }
 
@@ -30,7 +31,7 @@ func (b exactBucket) refill(n uint64) *big.Rat {
 
 // full returns when the bucket of e is full.
 func (b exactBucket) full(e *entry, now int64) *big.Rat {
-	if e.generation() == 0 || !e.active(now) {
+	if e.isNew() || !e.fills(now) {
 		return new(big.Rat).SetInt64(now)
 	}
 	full := new(big.Rat).SetInt64(e.start)
@@ -50,58 +51,76 @@ func anyLimit(random *rand.Rand, bits int) uint64 {
 	return 1 + random.Uint64N(math.MaxUint64)>>(64-1-random.IntN(bits))
 }
 
+// anyBucket returns a random bucket that fills in less than 2^61 ns.
+func anyBucket(random *rand.Rand, bits, scaleBits int) exactBucket {
+	for {
+		b := exactBucket{limit: anyLimit(random, bits), scale: window.MinScale + time.Duration(anyLimit(random, scaleBits))}
+		if b.holds = b.limit; random.IntN(2) == 0 {
+			b.holds = anyLimit(random, bits)
+		}
+		if b.refill(b.holds).Cmp(rat(1<<61, 1)) < 0 {
+			return b
+		}
+	}
+}
+
 // Nothing is rounded for limits up to maxParts, and above it only against the caller, by less than a part
-// of a nanosecond.
+// of a nanosecond for each take.
 //
 //evidence:memory Token buckets do not drift: they agree with rational numbers
 func TestTokenBucketAgreesWithRationalNumbers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	granted, inexact := 0, 0
 	for range 300 {
-		limit := anyLimit(random, 64)
-		b := exactBucket{limit, window.MinScale + time.Duration(anyLimit(random, 62))}
+		b := anyBucket(random, 63, 61)
+		r := rule{b.limit, b.holds}
 		e, now, gen := entry{scale: b.scale}, int64(0), uint64(1)
 		for range 100 {
-			if e.generation() > 0 && !e.active(now) {
+			if !e.isNew() && !e.fills(now) {
 				e = entry{scale: b.scale}
 			}
-			n := 1 + random.Uint64N(1+limit/uint64(1+random.IntN(10)))
+			n := 1 + random.Uint64N(1+b.holds/uint64(1+random.IntN(10)))
 			before := b.full(&e, now)
 			after := new(big.Rat).Add(before, b.refill(n))
 			latest := new(big.Rat).SetInt64(now)
-			latest.Add(latest, rat(uint64(b.scale), 1))
-			fits := n <= limit && after.Cmp(latest) <= 0
+			latest.Add(latest, b.refill(b.holds))
+			fits := n <= b.holds && after.Cmp(latest) <= 0
 			was := e
-			v := e.takeTokens(now, limit, n)
+			v := e.takeTokens(now, r, n)
 			if v.granted {
 				granted++
-				require.True(t, fits, "more is granted than fits")
+				if b.limit <= maxParts {
+					require.True(t, fits, "more is granted than fits")
+				}
 				gen++
-				e.meta |= gen << 32
+				e.setGeneration(gen)
 				late := new(big.Rat).Sub(b.full(&e, now), after)
 				require.GreaterOrEqual(t, late.Sign(), 0, "the bucket is full too early")
-				if limit <= maxParts {
+				if b.limit <= maxParts {
 					require.Zero(t, late.Sign())
 				}
 				require.Negative(t, late.Cmp(rat(1, maxParts)))
 			} else {
 				require.Equal(t, was, e, "a refused take changes something")
 				require.Positive(t, v.wait)
+				require.Equal(t, n > b.holds, v.wait == window.Never)
 			}
-			if limit <= maxParts {
+			if b.limit <= maxParts {
 				require.Equal(t, fits, v.granted)
 			} else if fits != v.granted {
 				inexact++
-				require.EqualValues(t, 1, v.wait)
+				require.LessOrEqual(t, v.wait, time.Duration(1))
 			}
 			level := new(big.Rat).Sub(b.full(&e, now), new(big.Rat).SetInt64(now))
-			level.Mul(level, rat(limit, uint64(b.scale)))
+			level.Mul(level, rat(b.limit, uint64(b.scale)))
 			require.Equal(t, ceil(level), v.count)
-			require.LessOrEqual(t, v.count, limit)
-			if !v.granted && n <= limit {
+			if b.limit <= maxParts {
+				require.LessOrEqual(t, v.count, b.holds)
+			}
+			if !v.granted && n <= b.holds {
 				again := e
-				require.False(t, again.takeTokens(now+int64(v.wait)-1, limit, n).granted, "it is granted before")
-				require.True(t, again.takeTokens(now+int64(v.wait), limit, n).granted, "it is not granted then")
+				require.False(t, again.takeTokens(now+int64(v.wait)-1, r, n).granted, "it is granted before")
+				require.True(t, again.takeTokens(now+int64(v.wait), r, n).granted, "it is not granted then")
 			}
 			if now > math.MaxInt64/4 {
 				break
@@ -123,24 +142,27 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 	}
 	back := 0
 	for range 300 {
-		limit := anyLimit(random, 30)
-		b := exactBucket{limit, window.MinScale + time.Duration(anyLimit(random, 45))}
+		b := anyBucket(random, 30, 45)
+		r := rule{b.limit, b.holds}
 		e, now := entry{scale: b.scale}, int64(0)
 		var takes []taken
-		m := &Backend{options: options{algorithm: window.TokenBucket}}
 		for range 60 {
-			n := 1 + random.Uint64N(limit)
-			if !e.active(now) {
+			n := 1 + random.Uint64N(b.holds)
+			if !e.fills(now) {
 				e, takes = entry{scale: b.scale}, nil
 			}
-			if e.takeTokens(now, limit, n).granted {
-				if e.generation() == 0 {
+			if e.takeTokens(now, r, n).granted {
+				if e.isNew() {
 					e.setGeneration(1)
 				}
-				takes = append(takes, taken{m.takeID(&e), b.full(&e, now), n})
+				takes = append(takes, taken{bucket.id(e), b.full(&e, now), n})
 			}
-			now += random.Int64N(1 + int64(b.scale)/4)
-			if len(takes) == 0 || !e.active(now) {
+			if now > math.MaxInt64/4 {
+				break
+			}
+			fill, _ := r.fill(b.scale)
+			now += random.Int64N(1 + int64(fill)/4)
+			if len(takes) == 0 || !e.fills(now) {
 				continue
 			}
 			i := random.IntN(len(takes))
@@ -148,7 +170,7 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 			takes = append(takes[:i], takes[i+1:]...)
 			present := new(big.Rat).SetInt64(now)
 			full, left := b.full(&e, now), new(big.Rat).Sub(h.after, present)
-			ok := e.giveBackTokens(now, h.id-m.shift(&e), h.n)
+			ok := e.giveBackTokens(now, h.id-e.ticks(), h.n)
 			if !ok {
 				require.Negative(t, left.Cmp(rat(1, 1)), "nothing is given back, and %v ns are left", left)
 				continue
@@ -171,25 +193,27 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 	require.Greater(t, back, 1500)
 }
 
-// A bucket that owes more than it can hold owes almost as much as it holds.
+// A bucket owes at most as much more as it holds, and exactly that.
 func TestDebtOfATokenBucketIsBounded(t *testing.T) {
-	for _, limit := range []uint64{1, 3, 1000, maxParts, math.MaxUint64} {
-		for _, scale := range []time.Duration{window.MinScale, time.Hour, math.MaxInt64} {
-			for _, now := range []int64{0, 5, math.MaxInt64 - 10, -7} {
-				if now < 0 && scale == math.MaxInt64 {
-					continue // a scale ago is out of range
+	for _, limit := range []uint64{1, 3, 1000, maxParts, math.MaxInt64} {
+		for _, holds := range []uint64{1, limit, min(limit, math.MaxInt64/3) * 3} {
+			for _, scale := range []time.Duration{window.MinScale, time.Hour, math.MaxInt64 / 8} {
+				for _, now := range []int64{0, 5, -7} {
+					r, e := rule{limit, holds}, entry{scale: scale}
+					require.True(t, e.takeTokens(now, r, 1).granted)
+					e.setGeneration(1)
+					for _, n := range []uint64{holds, math.MaxInt64, math.MaxInt64} {
+						e.chargeTokens(now, r, n)
+						require.True(t, e.fills(now), "%d %v %d", limit, scale, now)
+					}
+					e.setGeneration(1)
+					v := e.takeTokens(now, r, 1)
+					require.False(t, v.granted)
+					rounded := 2 * float64(limit) / float64(scale) / maxParts // the tokens of a part
+					require.InDelta(t, 2*float64(holds), float64(v.count), 1+float64(holds)/1e9+rounded, "%d of %d in %v", holds, limit, scale)
+					require.False(t, e.takeTokens(now+int64(v.wait)-1, r, 1).granted)
+					require.True(t, e.takeTokens(now+int64(v.wait), r, 1).granted)
 				}
-				e := entry{scale: scale}
-				require.True(t, e.takeTokens(now, limit, 1).granted)
-				e.meta |= 1 << 32
-				for range 3 {
-					e.addTokens(now, math.MaxUint64)
-					require.True(t, e.active(now), "%d %v %d", limit, scale, now)
-				}
-				v := e.takeTokens(now, limit, 1)
-				require.False(t, v.granted)
-				require.GreaterOrEqual(t, v.count, limit)
-				require.Positive(t, v.wait)
 			}
 		}
 	}

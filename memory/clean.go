@@ -3,26 +3,42 @@ package memory
 import (
 	"math"
 	"time"
+	"weak"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // cleanStep is the number of slots that a cleaning examines before it unlocks the shard's mutex.
 const cleanStep = 128
 
-// cleanLoop calls Clean every CleanPeriod until the backend is closed.
-func (b *Backend) cleanLoop() {
-	if b.cleanPeriod <= 0 {
-		return
-	}
-	tick := time.NewTicker(b.cleanPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.closed:
-			return
-		case <-tick.C:
-			b.Clean()
+// startCleaner makes Clean be called every CleanPeriod, until the backend is closed. The timer does not
+// refer to the backend, so that it ends, too, when nobody else does.
+func (b *Backend) startCleaner() {
+	b.cleaning.Lock()
+	defer b.cleaning.Unlock()
+	weakly := weak.Make(b)
+	b.cleaner = time.AfterFunc(b.cleanPeriod, func() {
+		if b := weakly.Value(); b != nil {
+			b.clean()
 		}
+	})
+}
+
+func (b *Backend) clean() {
+	b.cleaning.Lock()
+	defer b.cleaning.Unlock()
+	if !b.closed {
+		b.Clean()
+		b.cleaner.Reset(b.cleanPeriod)
 	}
+}
+
+// stopCleaner waits for the end of a cleaning, and prevents the next one.
+func (b *Backend) stopCleaner() {
+	b.cleaning.Lock()
+	defer b.cleaning.Unlock()
+	b.closed = true
+	b.cleaner.Stop()
 }
 
 // Clean removes the windows that have been over for KeyOlderThan, and returns their number. The
@@ -60,23 +76,36 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 		if t.tags[slot] == 0 {
 			continue
 		}
-		e := t.at(slot).entry()
-		if !b.over(&e, now) {
+		r := t.at(slot)
+		e, a := r.entry(), r.algorithm()
+		end, now := a.end(e), now+s.shift(a)
+		if a.active(e, now) || now >= end && minus(now, end) < b.keyOlderThan {
 			continue
 		}
-		if t.at(slot).isShared() {
+		if r.isShared() {
 			s.drop(t, slot)
 			continue
 		}
 		if b.beforeDrop != nil {
-			d := Dropped{Key: string(t.at(slot).key()), Scale: e.scale}
-			s.describeDropped(b, &d.Window, &e, now)
-			dropped = append(dropped, d)
+			dropped = append(dropped, s.dropped(r, now))
 		}
 		s.drop(t, slot)
 		removed++
 	}
 	return removed, dropped, true
+}
+
+// dropped describes a window that is over, at a time of its algorithm. The mutex is held.
+func (s *shard) dropped(r record, now int64) Dropped {
+	e, a := r.entry(), r.algorithm()
+	key, name := r.text()
+	end := a.end(e)
+	return Dropped{
+		Key: string(key), Limit: window.Limit{Name: string(name), Scale: e.scale, Algorithm: r.kind().algorithm()},
+		Window: window.Window{
+			Count: a.count(e, now), ID: a.id(e), Left: minus(end, now), ExpiresAt: s.timeOf(int64(minus(end, s.shift(a)))),
+		},
+	}
 }
 
 // sweep removes all windows that are over, to make room, and reports whether there were any. The mutex
@@ -89,8 +118,9 @@ func (s *shard) sweep(b *Backend, now int64) (removed bool) {
 		if t.tags[slot] == 0 {
 			continue
 		}
-		if e := t.at(slot).entry(); b.active(&e, now) {
-			s.firstEnd = min(s.firstEnd, b.end(&e))
+		r := t.at(slot)
+		if e, a := r.entry(), r.algorithm(); a.active(e, now+s.shift(a)) {
+			s.mayEnd(a, e)
 		} else {
 			s.drop(t, slot)
 			removed = true

@@ -28,7 +28,7 @@ func TestWindowsThatAreOverAreRemovedEveryCleanPeriod(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New(opts...)
 			defer b.Close() // otherwise the bubble waits for its goroutine
-			c := caller{t, b}
+			c := caller{t, b, window.FixedWindow}
 			c.hit("short", time.Second)
 			c.hit("long", period+time.Second)
 			advance(period - 1)
@@ -45,7 +45,7 @@ func TestWithoutACleanPeriodNothingIsRemoved(t *testing.T) {
 	for _, period := range []time.Duration{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New(memory.WithCleanPeriod(period)) // has no goroutine
-			caller{t, b}.hit("k", time.Second)
+			caller{t, b, window.FixedWindow}.hit("k", time.Second)
 			advance(time.Hour)
 			require.Equal(t, 1, b.Len())
 			require.Equal(t, 1, b.Clean())
@@ -57,7 +57,7 @@ func TestWithoutACleanPeriodNothingIsRemoved(t *testing.T) {
 func TestCleanKeepsActiveWindows(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
-		c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+		c := caller{t, newBackend(t, clock), a}
 		c.hit("k", time.Minute)
 		clock.Advance(time.Minute - 1)
 		require.Zero(t, c.Clean())
@@ -71,7 +71,7 @@ func TestCleanKeepsActiveWindows(t *testing.T) {
 
 func TestKeyOlderThanIsCountedFromTheEnd(t *testing.T) {
 	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithKeyOlderThan(time.Hour))}
+	c := caller{t, newBackend(t, clock, memory.WithKeyOlderThan(time.Hour)), window.FixedWindow}
 	c.hit("k", time.Minute)
 	clock.Advance(time.Minute)
 	require.Zero(t, c.get("k", time.Minute), "it is kept, but not active")
@@ -100,7 +100,7 @@ func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
 			seen[d.Key] = d
 		}
 	}))
-	c := caller{t, b}
+	c := caller{t, b, window.FixedWindow}
 	start := clock.Now()
 	for i := range 10_000 {
 		c.set(fmt.Sprint("k", i), time.Duration(1+i%3)*time.Second, uint64(i))
@@ -121,11 +121,11 @@ func TestBeforeDropSeesOnlyCleanedWindows(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict),
 		memory.WithBeforeDrop(func(dropped []memory.Dropped) { t.Errorf("%+v", dropped) }))
-	c := caller{t, b}
+	c := caller{t, b, window.FixedWindow}
 	c.hitNewKeys(5, time.Minute) // evicted
 	clock.Advance(time.Minute)
 	c.hitNewKeys(2, time.Minute) // these replace windows that are over
-	require.NoError(t, b.Reset(t.Context(), "k", time.Minute))
+	require.NoError(t, b.Reset(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10)))
 	c.hit("k", time.Minute)
 	require.Zero(t, b.Clean())
 	require.NoError(t, b.Close())
@@ -139,7 +139,7 @@ func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
 	seen := map[string]int{}
 	b = newBackend(t, clock, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
 		for _, d := range dropped {
-			caller{t, b}.hit(d.Key, 100*time.Hour)
+			caller{t, b, window.FixedWindow}.hit(d.Key, 100*time.Hour)
 			b.Clean()
 			mu.Lock()
 			seen[d.Key]++
@@ -148,7 +148,7 @@ func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
 	}))
 	const n = 200
 	for i := range n {
-		caller{t, b}.hit(fmt.Sprint("k", i), time.Second)
+		caller{t, b, window.FixedWindow}.hit(fmt.Sprint("k", i), time.Second)
 	}
 	clock.Advance(time.Second)
 	var all sync.WaitGroup
@@ -165,24 +165,24 @@ func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
 
 func TestCallsAfterClose(t *testing.T) {
 	b := memory.New()
-	c := caller{t, b}
+	c := caller{t, b, window.FixedWindow}
 	c.hit("k", time.Minute)
 	require.NoError(t, b.Close())
 	require.NoError(t, b.Close())
 	ctx := t.Context()
-	_, err := b.Hit(ctx, "k", time.Minute, 1, 1)
-	require.ErrorIs(t, err, memory.ErrClosed)
-	_, err = b.Inc(ctx, "k", time.Minute, 1)
-	require.ErrorIs(t, err, memory.ErrClosed)
-	_, err = b.Get(ctx, "k", time.Minute)
-	require.ErrorIs(t, err, memory.ErrClosed)
-	_, err = b.Set(ctx, "k", time.Minute, 1)
-	require.ErrorIs(t, err, memory.ErrClosed)
+	_, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Minute, 1), 1)
+	require.ErrorIs(t, err, window.ErrClosed)
+	_, err = b.Charge(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10), 1)
+	require.ErrorIs(t, err, window.ErrClosed)
+	_, err = b.Peek(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10), 0)
+	require.ErrorIs(t, err, window.ErrClosed)
+	_, err = b.Set(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10), 1)
+	require.ErrorIs(t, err, window.ErrClosed)
 	_, err = b.Delete(ctx, "k", time.Minute)
-	require.ErrorIs(t, err, memory.ErrClosed)
+	require.ErrorIs(t, err, window.ErrClosed)
 	_, err = b.Delete(ctx, "k")
-	require.ErrorIs(t, err, memory.ErrClosed)
-	require.ErrorIs(t, b.Reset(ctx, "k", time.Minute), memory.ErrClosed)
+	require.ErrorIs(t, err, window.ErrClosed)
+	require.ErrorIs(t, b.Reset(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10)), window.ErrClosed)
 	require.Zero(t, b.Len())
 	require.Zero(t, b.Clean())
 }
@@ -196,12 +196,12 @@ func TestCloseStopsTheGoroutine(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() { require.NoError(t, b.Close()) })
-			all.Go(func() { _, _ = b.Hit(t.Context(), "k", time.Minute, 1, 1) })
+			all.Go(func() { _, _ = b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 1), 1) })
 			all.Go(func() { b.Clean() })
 		}
 		all.Wait()
-		_, err := b.Hit(t.Context(), "k", time.Minute, 1, 1)
-		require.ErrorIs(t, err, memory.ErrClosed)
+		_, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 1), 1)
+		require.ErrorIs(t, err, window.ErrClosed)
 	})
 }
 
@@ -212,7 +212,7 @@ func TestCloseWaitsForTheCleaning(t *testing.T) {
 			time.Sleep(time.Second)
 			done = true
 		}))
-		caller{t, b}.hit("k", time.Second)
+		caller{t, b, window.FixedWindow}.hit("k", time.Second)
 		advance(time.Minute)
 		require.NoError(t, b.Close())
 		require.True(t, done)

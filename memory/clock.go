@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -28,15 +29,15 @@ type timestamp struct {
 // windows depend on the monotonic clock only.
 func (s *shard) now(b *Backend) int64 {
 	if b.system {
-		if nanos := int64(time.Since(b.origin)); nanos-s.readAt < referenceMaxAge {
-			return nanos + s.ahead
+		if nanos := int64(time.Since(b.origin)); nanos-s.reference.nanos < referenceMaxAge {
+			return nanos
 		}
 	}
 	return s.readClock(b)
 }
 
-// readClock reads the clock. Aligned and sliding windows follow the wall clock. Others follow the
-// monotonic clock, if the clock's times have a monotonic reading.
+// readClock reads the clock. If the clock's times have a monotonic reading, that counts, and the time of
+// day is ahead of it by what it has been set forward since the origin.
 //
 // A process can stop in the call that reads both clocks, between the two. The time of day is old then,
 // and would be so for a second. So the clocks are read again if that took long.
@@ -45,23 +46,41 @@ func (s *shard) readClock(b *Backend) int64 {
 	for range clockReadings {
 		before := time.Since(b.origin)
 		t = b.clock()
-		if s.readAt = int64(t.Sub(b.origin)); !b.system || t.Sub(b.origin)-before < time.Millisecond {
+		if !b.system || t.Sub(b.origin)-before < time.Millisecond {
 			break
 		}
 	}
-	if b.aligned {
-		t = t.Round(0)
-	}
-	if back := s.reference.nanos - int64(t.Sub(b.origin)); back >= int64(window.MinScale) {
+	nanos := int64(t.Sub(b.origin))
+	ahead := int64(t.Round(0).Sub(b.origin.Round(0))) - nanos
+	back := s.reference.nanos - nanos
+	if max(back, back+s.ahead-ahead) >= int64(window.MinScale) {
 		s.firstEnd, s.nextSweep = math.MinInt64, math.MinInt64 // windows may be over that start in the future
 	}
-	s.reference = timestamp{t, int64(t.Sub(b.origin))}
-	s.lastEnd, s.ahead = s.reference, s.reference.nanos-s.readAt
-	return s.reference.nanos
+	s.reference, s.ahead = timestamp{t, nanos}, ahead
+	s.lastEnd = s.reference
+	return nanos
 }
 
-// aligned returns the start of the present aligned window. The mutex is held.
-func (s *shard) aligned(b *Backend, now int64, scale time.Duration) int64 {
-	t := s.reference.time.Add(minus(now, s.reference.nanos))
-	return int64(window.Aligned.Start(t, scale).Sub(b.origin))
+// shift returns by how much the times of an algorithm's entries are ahead of the shard's: those that follow
+// the wall clock are. The mutex is held.
+func (s *shard) shift(a *algorithm) int64 {
+	if a.aligned {
+		return s.ahead
+	}
+	return 0
+}
+
+// alignedStart returns the start of the aligned window of a time of entries that follow the wall clock. The
+// mutex is held.
+func (s *shard) alignedStart(now int64, scale time.Duration) int64 {
+	t := s.reference.time.Add(minus(now, s.reference.nanos+s.ahead))
+	return now + int64(limits.AlignedStart(t, scale).Sub(t))
+}
+
+// timeOf returns the time of day of the end of a window. The mutex is held.
+func (s *shard) timeOf(ends int64) time.Time {
+	if ends != s.lastEnd.nanos {
+		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
+	}
+	return s.lastEnd.time
 }

@@ -7,20 +7,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
 // Aligned and sliding windows follow the wall clock, also between two readings of it.
 func TestAlignedWindowsFollowTheWallClockBetweenReadings(t *testing.T) {
-	for _, a := range []window.Algorithm{window.Aligned, window.Sliding} {
+	for _, a := range []window.Algorithm{window.AlignedWindow, window.SlidingWindow} {
 		synctest.Test(t, func(t *testing.T) {
-			b := New(WithAlgorithm(a))
+			b := New()
 			defer b.Close()
 			hit := func(key string) {
-				w, err := b.Hit(t.Context(), key, time.Minute, 1000, 1)
+				w, err := b.Hit(t.Context(), key, LimitOf(a, time.Minute, 1000), 1)
 				require.NoError(t, err)
-				end := window.Aligned.Start(time.Now(), time.Minute).Add(time.Minute)
-				if a == window.Sliding {
+				end := limits.AlignedStart(time.Now(), time.Minute).Add(time.Minute)
+				if a == window.SlidingWindow {
 					end = end.Add(time.Minute)
 				}
 				require.True(t, w.ExpiresAt.Equal(end), "%v: %v, %v", a, w.ExpiresAt, end)
@@ -35,7 +36,7 @@ func TestAlignedWindowsFollowTheWallClockBetweenReadings(t *testing.T) {
 				s := &b.shards[i]
 				s.mu.Lock()
 				s.ahead -= int64(30 * time.Second)
-				s.reference = timestamp{s.reference.time.Add(-30 * time.Second), s.reference.nanos - int64(30*time.Second)}
+				s.reference.time = s.reference.time.Add(-30 * time.Second)
 				s.mu.Unlock()
 			}
 			time.Sleep(time.Second)
@@ -50,13 +51,13 @@ func TestWallClockIsReadOncePerSecond(t *testing.T) {
 		defer b.Close()
 		end := time.Now().Add(time.Hour)
 		hit := func() time.Time {
-			w, err := b.Hit(t.Context(), "k", time.Hour, 10, 1)
+			w, err := b.Hit(t.Context(), "k", LimitOf(window.FixedWindow, time.Hour, 10), 1)
 			require.NoError(t, err)
 			require.Equal(t, time.Until(end), w.Left)
 			return w.ExpiresAt
 		}
 		require.Equal(t, end, hit())
-		s, _ := b.locate("k", time.Hour)
+		s, _ := b.locate("k", limitPtr(LimitOf(window.FixedWindow, time.Hour, 10)))
 		s.reference.time = s.reference.time.Add(-time.Minute) // as if the wall clock had been set
 		s.lastEnd = s.reference
 		time.Sleep(time.Second - 1)

@@ -2,90 +2,121 @@ package memory
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/window"
 )
 
-// HitCount is [Backend.Hit] for a caller that needs only the count, the time left and the end of a
-// fixed window: with a rolling algorithm, it returns an error that matches [errors.ErrUnsupported],
-// see [Backend.TakeCount]. A RateLimit calls it, as a [window.Window] takes longer to copy than a
-// hit to count. If the hit is within limit, left may be up to 0.1 s too long. Errors are those of
-// Hit.
-func (b *Backend) HitCount(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (
-	count uint64, left time.Duration, end time.Time, err error) {
-	if err := check(ctx, scale); err != nil {
-		return 0, 0, end, failed("hit", key, err)
-	}
-	if b.rolling {
-		return 0, 0, end, failed("hit", key, errNotFixed)
-	}
-	s, k := b.locate(key, scale)
-	s.mu.Lock()
-	e, now, err := b.hit(s, k, limit, increment)
-	if err != nil {
-		s.mu.Unlock()
-		return 0, 0, end, failed("hit", key, err)
-	}
-	ends := e.end()
-	if ends != s.lastEnd.nanos { // timeOf would not be inlined
-		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
-	}
-	end = s.lastEnd.time
-	s.mu.Unlock()
-	return e.count, minus(ends, now), end, nil
+func init() {
+	fastpath.Add(func(b window.Backend) *fastpath.Path {
+		if m, ok := b.(*Backend); ok {
+			return &fastpath.Path{Hit: m.hitCount, Take: m.takeCount}
+		}
+		return nil
+	})
 }
 
-// errNotFixed is the error of a HitCount or TakeCounts with a rolling algorithm.
-var errNotFixed = fmt.Errorf("memory: this call is for fixed windows: %w", errors.ErrUnsupported)
-
-// hit counts a hit, and returns its window and its time. The mutex is held.
+// hitCount is [Backend.Hit] as a [fastpath.Call]. If the hit is within the limit of a fixed window, left may
+// be up to 0.1 s too long.
 //
 // If the clock is read, that takes half of the time of a hit. It is read under the mutex, so
 // that the order of times is the order of counts. The mutex is unlocked without a defer, which
 // takes 2 ns.
-//
-// The clock is not read for a hit within the limit if the coarse clock shows that the window
-// has a long time left. Such a hit is allowed whatever the exact time. If the coarse clock is
-// so late that the window is over, the hit counts in that window nevertheless. It is within
-// the window's limit, so no window gets more than its limit, and no hit is denied wrongly.
-func (b *Backend) hit(s *shard, k id, limit, increment uint64) (e entry, now int64, err error) {
+func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n uint64) (
+	count uint64, left, retry time.Duration, end time.Time, granted bool, err error) {
+	a := &algorithms[l.Algorithm]
+	if a.rolling {
+		return b.takeCount(ctx, key, l, n)
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, 0, 0, end, false, b.fail("hit", key, err)
+	}
+	s, k := b.locate(key, &l)
+	s.mu.Lock()
+	s.calls++
 	r := s.find(k)
 	if r == nil {
 		k, r = s.findShared(b, k)
 	}
+	var e entry
+	var now int64
 	if r != nil {
 		e = r.entry()
+		now = s.hitTime(b, &e, a.aligned, l.Max, n)
 	}
-	now = s.hitTime(b, &e, limit, increment)
-	if e.active(now) {
-		e.add(increment, now)
-		r.setCount(&e)
-		return e, now, nil
+	if r != nil && e.active(now) {
+		e.add(n)
+		r.setCount(e.count)
+	} else {
+		x := access{shard: s, id: k, record: r}
+		if err = x.read(b); err == nil {
+			x.entry = s.addFixed(x.entry, x.now, a.aligned, n)
+			err = x.store(b, n)
+		}
+		if err != nil {
+			s.mu.Unlock()
+			return 0, 0, 0, end, false, b.fail("hit", key, err)
+		}
+		e, now = x.entry, x.now
 	}
-	e, err = b.open(s, k, r, increment, now)
-	return e, now, err
-}
-
-// timeOf returns the time of day of the end of a window. The mutex is held.
-func (s *shard) timeOf(ends int64) time.Time {
-	if ends != s.lastEnd.nanos {
+	ends := e.end()
+	left = minus(ends, now)
+	if ends = int64(minus(ends, s.shift(a))); ends != s.lastEnd.nanos { // timeOf would not be inlined
 		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
 	}
-	return s.lastEnd.time
+	end = s.lastEnd.time
+	s.mu.Unlock()
+	if granted = e.count <= l.Max; !granted {
+		retry = left
+	}
+	return e.count, left, retry, end, granted, nil
 }
 
-// hitTime returns the time of a hit on an entry's window: that of the coarse clock if it is
-// good enough, see [Backend.hit]. If there is no window, the entry is zero. The mutex is held.
-func (s *shard) hitTime(b *Backend, e *entry, limit, increment uint64) int64 {
-	if e.scale == 0 || e.count >= limit || increment > limit-e.count {
-		return s.now(b)
+// takeCount is [Backend.Take] as a [fastpath.Call]. If the take is granted by a fixed window, left may be up
+// to 0.1 s too long.
+func (b *Backend) takeCount(ctx context.Context, key string, l window.Limit, n uint64) (
+	count uint64, left, retry time.Duration, end time.Time, granted bool, err error) {
+	a := &algorithms[l.Algorithm]
+	err = ctx.Err()
+	if err == nil && l.Max > a.most(b) {
+		err = b.check(ctx, &l, n)
 	}
-	last, ok := b.coarse.longBefore(e.end(), e.scale)
-	if ok && last-s.reference.nanos < referenceMaxAge {
-		return max(last, e.start)
+	if err != nil {
+		return 0, 0, 0, end, false, b.fail("take", key, err)
 	}
-	now := s.now(b)
-	b.coarse.start(now)
-	return now
+	s, k := b.locate(key, &l)
+	s.mu.Lock() // unlocked without a defer, like in hitCount
+	s.calls++
+	r := s.find(k)
+	if r == nil {
+		k, r = s.findShared(b, k)
+	}
+	var v verdict
+	var now, ends int64
+	ok := false
+	if r != nil {
+		v, now, ends, ok = a.again(b, s, r, l.Max, n)
+	}
+	if !ok {
+		x := access{shard: s, id: k, record: r}
+		if err = x.read(b); err == nil {
+			v, err = x.take(b, rule{l.Max, l.Max}, n)
+		}
+		if err != nil {
+			s.mu.Unlock()
+			return 0, 0, 0, end, false, b.fail("take", key, err)
+		}
+		now, ends = x.now, x.end()
+	}
+	if ends > now {
+		left = minus(ends, now)
+		if ends = int64(minus(ends, s.shift(a))); a.rolling && !a.aligned {
+			end = s.reference.time.Add(minus(ends, s.reference.nanos))
+		} else {
+			end = s.timeOf(ends) // hits on a hot key return it again
+		}
+	}
+	s.mu.Unlock()
+	return v.count, left, v.wait, end, v.granted, nil
 }

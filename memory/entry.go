@@ -3,39 +3,42 @@ package memory
 import (
 	"encoding/binary"
 	"math"
-	"math/bits"
 	"time"
 )
 
-// entry is a window in a table. Times are nanoseconds since the backend's origin.
+// entry is the state of a window. Each algorithm uses its fields in its own way: those that are not said to
+// be otherwise here are as fixed windows use them. Times are nanoseconds since the backend's origin. If the
+// generation is 0, the entry is new, and has only a scale.
 type entry struct {
 	start int64
-	// meta has, in its higher half, the generation: it differs from that of the windows that the
-	// shard opened before and after. The lower half is the time from the start to the last update,
-	// see resolution.
+	// meta has, in its highest 26 bits, the generation: it differs from that of the windows that the
+	// shard opened before and after. The six bits below are the reach of a token bucket, and the lower
+	// half is the algorithm's.
 	meta  uint64
 	count uint64
 	scale time.Duration
 }
 
-// id returns the identity of the window. If a shard opens 2^32 windows, one of them has the
-// generation of the first; but it hardly starts in the same nanosecond of four seconds, too.
-func (e *entry) id() int64 { return int64(e.meta&^math.MaxUint32) | e.start&math.MaxUint32 }
+const (
+	generationShift = 38
+	reachShift      = 32
+)
 
-// updated returns the time of the last update, rounded down.
-func (e *entry) updated() int64 { return e.start + int64(e.meta&math.MaxUint32)<<resolution(e.scale) }
+func (e *entry) generation() uint64 { return e.meta >> generationShift }
 
-// update sets the last update, unless it was later: the coarse clock may be behind.
-func (e *entry) update(now int64) {
-	if passed := uint64(max(0, now-e.start)) >> resolution(e.scale); passed > e.meta&math.MaxUint32 {
-		e.meta = e.meta&^math.MaxUint32 | passed
-	}
+// setGeneration sets the generation to the lowest 26 bits of g, or to 1 if these are 0.
+func (e *entry) setGeneration(g uint64) {
+	e.meta = e.meta&(1<<generationShift-1) | max(g<<generationShift, 1<<generationShift)
 }
 
-// resolution returns the resolution of the last update of windows of the given scale: 1<<resolution
-// nanoseconds. So the time from the start to the last update takes four bytes.
-func resolution(scale time.Duration) uint {
-	return uint(bits.Len32(uint32(uint64(scale) >> 32)))
+func (e *entry) isNew() bool { return e.generation() == 0 }
+
+// left returns how long it is until end, or the scale if that is past.
+func (e *entry) left(end, now int64) time.Duration {
+	if left := minus(end, now); !e.isNew() && left > 0 {
+		return left
+	}
+	return e.scale
 }
 
 // end returns when the window ends, or the largest time if the end is beyond it.
@@ -59,14 +62,6 @@ func (e *entry) activeUntil(end, now int64) bool {
 	return now < end && (e.start <= now || minus(e.start, now) < e.scale)
 }
 
-// add adds increment to the count, which stays at the largest uint64.
-func (e *entry) add(increment uint64, now int64) {
-	e.update(now)
-	if e.count += increment; e.count < increment {
-		e.count = math.MaxUint64
-	}
-}
-
 // minus returns a - b, or the largest or smallest Duration if the difference is beyond it.
 func minus(a, b int64) time.Duration {
 	d := a - b
@@ -79,14 +74,24 @@ func minus(a, b int64) time.Duration {
 	return time.Duration(d)
 }
 
+// plus returns a + b, neither of which is negative, or the largest Duration if the sum is larger.
+func plus(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
 // record is the encoding of an entry and its id in a table: 8 bytes each for start, meta, count and
-// scale, 4 for the hash, 1 for the length of the key, then the key.
+// scale, 4 for the hash, 1 for the length of the key, 1 for the kind, then the key. If there is a name, its
+// length in 1 byte and the name follow.
 type record []byte
 
 const (
 	hashOffset   = 32
 	lengthOffset = 36
-	keyOffset    = 37
+	kindOffset   = 37
+	keyOffset    = 38
 )
 
 func (r record) entry() entry {
@@ -99,41 +104,57 @@ func (r record) entry() entry {
 	}
 }
 
+// set stores all but the scale, which is a part of the id.
 func (r record) set(e entry) {
 	_ = r[keyOffset]
 	binary.LittleEndian.PutUint64(r[0:], uint64(e.start))
 	binary.LittleEndian.PutUint64(r[8:], e.meta)
 	binary.LittleEndian.PutUint64(r[16:], e.count)
-	binary.LittleEndian.PutUint64(r[24:], uint64(e.scale))
 }
 
-// setState stores all but the scale.
-func (r record) setState(e *entry) {
-	_ = r[keyOffset]
-	binary.LittleEndian.PutUint64(r[0:], uint64(e.start))
-	binary.LittleEndian.PutUint64(r[8:], e.meta)
-	binary.LittleEndian.PutUint64(r[16:], e.count)
-}
-
-// setCount stores what add has changed.
-func (r record) setCount(e *entry) {
-	_ = r[keyOffset]
-	binary.LittleEndian.PutUint64(r[8:], e.meta)
-	binary.LittleEndian.PutUint64(r[16:], e.count)
-}
+func (r record) setCount(n uint64) { binary.LittleEndian.PutUint64(r[16:], n) }
 
 func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashOffset:]) }
 
+func (r record) scale() time.Duration { return time.Duration(binary.LittleEndian.Uint64(r[24:])) }
+
+func (r record) kind() kind { return kind(r[kindOffset]) }
+
+func (r record) algorithm() *algorithm { return &algorithms[r.kind().algorithm()] }
+
 func (r record) key() []byte { return r[keyOffset:][:r[lengthOffset]] }
+
+// text returns the key and the name.
+func (r record) text() (key, name []byte) {
+	key = r.key()
+	if r.kind()&named != 0 {
+		at := keyOffset + len(key)
+		name = r[at+1:][:r[at]]
+	}
+	return key, name
+}
 
 // isOf reports whether r is the record of k.
 func (r record) isOf(k id) bool {
-	return time.Duration(binary.LittleEndian.Uint64(r[24:])) == k.scale && string(r.key()) == k.key
+	if r.kind() != k.kind || r.scale() != k.scale || string(r.key()) != k.key {
+		return false
+	}
+	if k.kind&named == 0 {
+		return true
+	}
+	_, name := r.text()
+	return string(name) == k.name
 }
 
-// setID makes r the record of k.
+// setID makes r the record of k, with a new entry.
 func (r record) setID(k id) {
+	r.set(entry{})
 	binary.LittleEndian.PutUint64(r[24:], uint64(k.scale))
 	binary.LittleEndian.PutUint32(r[hashOffset:], k.hash)
 	r[lengthOffset] = byte(copy(r[keyOffset:], k.key))
+	r[kindOffset] = byte(k.kind)
+	if k.kind&named != 0 {
+		at := keyOffset + len(k.key)
+		r[at] = byte(copy(r[at+1:], k.name))
+	}
 }

@@ -18,7 +18,7 @@ func Example() {
 
 	const limit = 2
 	for range 3 {
-		w, err := backend.Hit(ctx, "user:42", time.Minute, limit, 1)
+		w, err := backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, limit), 1)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -35,11 +35,11 @@ func ExampleNew() {
 	backend := memory.New(
 		memory.WithMaxKeys(100_000),
 		memory.WithCleanPeriod(10*time.Second),
-		memory.WithAlgorithm(window.PerKey),
+		,
 	)
 	defer backend.Close()
 
-	n, err := backend.Inc(context.Background(), "user:42", time.Hour, 5)
+	n, err := backend.Charge(context.Background(), "user:42", limitOf(window.FixedWindow, time.Hour, 10), 5)
 	fmt.Println(n.Count, err)
 	// Output: 5 <nil>
 }
@@ -52,11 +52,11 @@ func ExampleWithClock() {
 	ctx := context.Background()
 
 	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 10), 1))
 	clock.Advance(20 * time.Second)
-	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 10), 1))
 	clock.Advance(40 * time.Second)
-	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 10), 1))
 	// Output:
 	// 1 1m0s
 	// 2 40s
@@ -69,7 +69,7 @@ func ExampleWithMaxKeys() {
 	defer backend.Close()
 
 	for _, key := range []string{"a", "b", "c", "d", "a", "c"} {
-		w, err := backend.Hit(context.Background(), key, time.Minute, 10, 1)
+		w, err := backend.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Minute, 10), 1)
 		fmt.Println(key, w.Count, err)
 	}
 	// Output:
@@ -87,7 +87,7 @@ func ExampleWithOverflow() {
 	defer backend.Close()
 
 	for _, key := range []string{"a", "a", "b", "c", "a", "b"} {
-		w, err := backend.Hit(context.Background(), key, time.Minute, 10, 1)
+		w, err := backend.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Minute, 10), 1)
 		fmt.Println(key, w.Count, err)
 	}
 	// Output:
@@ -108,7 +108,7 @@ func ExampleWithBeforeDrop() {
 	}))
 	defer backend.Close()
 
-	_, _ = backend.Inc(context.Background(), "user:42", time.Minute, 7)
+	_, _ = backend.Charge(context.Background(), "user:42", limitOf(window.FixedWindow, time.Minute, 10), 7)
 	clock.Advance(time.Minute)
 	fmt.Println(backend.Clean()) // the backend does this every CleanPeriod
 	// Output:
@@ -119,14 +119,14 @@ func ExampleWithBeforeDrop() {
 // Aligned windows of a minute end on the minute, for all keys at once.
 func ExampleWithAlgorithm() {
 	now := time.Date(2026, 7, 1, 12, 0, 50, 0, time.UTC)
-	backend := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithAlgorithm(window.Aligned))
+	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	defer backend.Close()
 	ctx := context.Background()
 
 	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", limitOf(, time.Minute, 10), 1))
 	now = now.Add(10 * time.Second)
-	print(backend.Hit(ctx, "user:42", time.Minute, 10, 1))
+	print(backend.Hit(ctx, "user:42", limitOf(, time.Minute, 10), 1))
 	// Output:
 	// 1 10s
 	// 1 1m0s
@@ -137,8 +137,8 @@ func ExampleBackend_Delete() {
 	defer backend.Close()
 	ctx := context.Background()
 
-	_, _ = backend.Hit(ctx, "user:42", time.Second, 10, 1)
-	_, _ = backend.Hit(ctx, "user:42", time.Minute, 100, 1)
+	_, _ = backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Second, 10), 1)
+	_, _ = backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 100), 1)
 	fmt.Println(backend.Delete(ctx, "user:42"))
 	fmt.Println(backend.Delete(ctx, "user:42"))
 	// Output:

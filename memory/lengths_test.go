@@ -16,7 +16,7 @@ import (
 func TestEvictIgnoresTheLengthOfKeys(t *testing.T) {
 	const most = 1000
 	for _, full := range []int{2, 15, 100} {
-		c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(memory.Evict))}
+		c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most), memory.WithOverflow(memory.Evict)), window.FixedWindow}
 		long := func(i int) string { return strings.Repeat("k", 100) + fmt.Sprint(i) }
 		for i := range full {
 			c.set(long(i), time.Minute, 10)
@@ -36,7 +36,7 @@ func TestEvictIgnoresTheLengthOfKeys(t *testing.T) {
 func TestWindowsThatAreOverMakeRoomForKeysOfAnotherLength(t *testing.T) {
 	const most = 2000
 	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(most))}
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(most)), window.FixedWindow}
 	for i := range most / 4 {
 		c.hit(strings.Repeat("k", 100)+fmt.Sprint(i), time.Minute)
 	}

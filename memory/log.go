@@ -23,6 +23,37 @@ const (
 	maxLogged = 1<<29 - 1
 )
 
+// slidingLog is the algorithm of sliding logs.
+var slidingLog = algorithm{
+	rolling: true,
+	logs:    true,
+	most:    func(b *Backend) uint64 { return b.maxLog },
+	end:     func(e entry) int64 { return e.end() },
+	active:  func(e entry, now int64) bool { return e.active(now) },
+	count:   func(e entry, _ int64) uint64 { return e.logged() },
+	id:      func(e entry) int64 { return e.start + e.spread() },
+	take: func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
+		return e, s.log.take(&e, now, r.max, n)
+	},
+	charge: func(s *shard, e entry, _ int64, _ rule, n uint64) (entry, uint64) {
+		return e, min(n, s.log.longest-min(s.log.longest, e.logged()))
+	},
+	giveBack: func(s *shard, e entry, _, id int64, n uint64) (entry, bool) {
+		ok := s.log.giveBack(&e, id-e.spread(), n)
+		return e, ok
+	},
+	again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
+		if now = s.now(b); n == 1 {
+			v, end, ok = s.log.takeAgain(r, now, limit)
+		}
+		return v, now, end, ok
+	},
+}
+
+// spread returns the amount by which the IDs of the takes of e, which are times, are moved. It differs for
+// each generation, so the ID of a take of another generation leads to a time that is not near.
+func (e *entry) spread() int64 { return int64(e.generation() * 0x9e3779b97f4a7c15) }
+
 // block is a part of a chain.
 type block struct {
 	times [blockTimes]int64
@@ -35,15 +66,14 @@ type log struct {
 	unused uint32  // the first of the unused blocks; 0: none
 	used   int
 	most   int // the largest number of blocks in use
+
+	longest uint64 // how many times one log may have
 }
 
-// newLog returns the log of a shard, or nil if the algorithm needs none.
+// newLog returns the log of a shard.
 func (b *Backend) newLog() *log {
-	if b.algorithm != window.SlidingLog {
-		return nil
-	}
-	times := max(b.maxTimes/len(b.shards), int(b.maxLimit)+blockTimes)
-	return &log{blocks: make([]block, 1), most: int(min(int64((times-1)/blockTimes)+1, math.MaxUint32-1))}
+	times := max(b.maxTimes/len(b.shards), int(b.maxLog)+blockTimes)
+	return &log{blocks: make([]block, 1), most: int(min(int64((times-1)/blockTimes)+1, math.MaxUint32-1)), longest: b.maxLog}
 }
 
 // chain is where the times of an entry are.
@@ -74,7 +104,7 @@ func (l *log) take(e *entry, now int64, limit, n uint64) (v verdict) {
 	v.count = uint64(c.n)
 	switch {
 	case n > limit:
-		v.wait = e.leftOrScale(now)
+		v.wait = window.Never
 	case v.count > limit-n: // wait until so many are left
 		v.wait = e.scale - minus(now, l.nth(&c, int(v.count-(limit-n))))
 	default:
@@ -97,7 +127,7 @@ func (l *log) takeAgain(r record, now int64, limit uint64) (v verdict, end int64
 	i := (c.offset + c.n) % blockTimes
 	if full := uint64(c.n) >= limit; full || i == 0 && l.used >= l.most {
 		e.setChain(c)
-		r.setState(&e)
+		r.set(e)
 		if !full || limit == 0 {
 			return v, 0, false
 		}
@@ -113,7 +143,7 @@ func (l *log) takeAgain(r record, now int64, limit uint64) (v verdict, end int64
 	c.n++
 	e.start = now
 	e.setChain(c)
-	r.setState(&e)
+	r.set(e)
 	v.granted, v.count = true, uint64(c.n)
 	return v, after(now, e.scale), true
 }
@@ -303,10 +333,10 @@ func (l *log) compact(ts *tables) {
 		return
 	}
 	old := *l
-	*l = log{blocks: make([]block, 1, 1+l.used+l.used/4), most: l.most}
+	*l = log{blocks: make([]block, 1, 1+l.used+l.used/4), most: l.most, longest: l.longest}
 	var c cursor
 	for t, slot := c.next(ts); t != nil; t, slot = c.next(ts) {
-		if t.tags[slot] == 0 {
+		if t.tags[slot] == 0 || !t.at(slot).algorithm().logs {
 			continue
 		}
 		e := t.at(slot).entry()
@@ -322,24 +352,26 @@ func (l *log) compact(ts *tables) {
 	}
 }
 
-// appendLog adds n times to the log of k, whose record is r. It makes room for them if necessary,
-// which can move the record: it returns where the record is then. The mutex is held.
-func (b *Backend) appendLog(s *shard, k id, r record, e *entry, now int64, n uint64) (record, error) {
-	for s.log.used+s.log.needs(e, n) > s.log.most {
-		r.set(*e)
-		if !s.makeRoom(b, now, r) {
-			if t := s.windows.forKey(k.key); e.logged() == 0 {
-				s.drop(t, t.find(k))
-				*e = entry{scale: k.scale}
+// log adds n times to the log of a record. It makes room for them if necessary, which can move the record.
+func (x *access) log(b *Backend, n uint64) error {
+	s := x.shard
+	for s.log.used+s.log.needs(&x.entry, n) > s.log.most {
+		x.record.set(x.entry)
+		if !s.makeRoom(b, s.now(b), x.record) {
+			if t := s.windows.of(&x.id); x.entry.logged() == 0 {
+				s.drop(t, t.find(x.id))
+				x.record, x.entry = nil, entry{scale: x.id.scale}
+			} else {
+				x.record = s.find(x.id)
 			}
-			return nil, b.errLogs
+			return b.errLogs
 		}
-		if r = s.find(k); r == nil { // it was the one that was removed
-			r = s.windows.forKey(k.key).insert(k)
-			*e = entry{scale: k.scale}
-			s.renew(e)
+		if x.record = s.find(x.id); x.record == nil { // it was the one that was removed
+			x.record = s.windows.of(&x.id).insert(x.id)
+			x.entry = entry{scale: x.id.scale}
+			s.renew(&x.entry)
 		}
 	}
-	s.log.append(e, now, n)
-	return r, nil
+	s.log.append(&x.entry, x.now, n)
+	return nil
 }

@@ -33,13 +33,13 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 	want := make([][]int64, logs)
 	keys := make([]id, logs)
 	for i := range keys {
-		keys[i] = id{string(rune('a' + i)), scale, uint32(i) << 28}
-		ts.forKey(keys[i].key).insert(keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << 32})
+		keys[i] = id{key: string(rune('a' + i)), scale: scale, hash: uint32(i) << 28, kind: kind(window.SlidingLog)}
+		ts.of(&keys[i]).insert(keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << generationShift})
 	}
 	now, most := int64(0), 0
 	for range 50_000 {
 		i := random.IntN(logs)
-		tab := ts.forKey(keys[i].key)
+		tab := ts.of(&keys[i])
 		r := tab.at(tab.find(keys[i]))
 		e := r.entry()
 		l.trim(&e, now)
@@ -124,12 +124,12 @@ func usedBlocks(ts *tables) (n int) {
 // Cleanings, Reset, Delete, Set and the end of windows make blocks unused, and a cleaning frees them.
 func TestLogsOfWindowsThatAreGoneTakeNoMemory(t *testing.T) {
 	now := time.Now()
-	b := New(WithAlgorithm(window.SlidingLog), WithClock(func() time.Time { return now }), WithMaxKeys(100), WithCleanPeriod(0))
+	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(100))
 	defer b.Close()
 	l := func() *log { return b.shards[0].log }
 	for round := range 5 {
 		for i := range 50 {
-			_, err := b.Hit(t.Context(), string(rune('a'+i)), time.Minute, 20, 20)
+			_, err := b.Hit(t.Context(), string(rune('a'+i)), LimitOf(window.SlidingLog, time.Minute, 20), 20)
 			require.NoError(t, err)
 		}
 		require.Equal(t, 50*3, l().used)
@@ -139,7 +139,7 @@ func TestLogsOfWindowsThatAreGoneTakeNoMemory(t *testing.T) {
 			require.Equal(t, 50, b.Clean())
 		case 1:
 			for i := range 50 {
-				require.NoError(t, b.Reset(t.Context(), string(rune('a'+i)), time.Minute))
+				require.NoError(t, b.Reset(t.Context(), string(rune('a'+i)), LimitOf(window.SlidingLog, time.Minute, 10)))
 			}
 		case 2:
 			for i := range 50 {
@@ -148,13 +148,13 @@ func TestLogsOfWindowsThatAreGoneTakeNoMemory(t *testing.T) {
 			}
 		case 3:
 			for i := range 50 {
-				_, err := b.Set(t.Context(), string(rune('a'+i)), time.Minute, 0)
+				_, err := b.Set(t.Context(), string(rune('a'+i)), LimitOf(window.SlidingLog, time.Minute, 10), 0)
 				require.NoError(t, err)
 			}
 		default:
 			now = now.Add(time.Minute)
 			for i := range 50 {
-				_, err := b.Get(t.Context(), string(rune('a'+i)), time.Minute)
+				_, err := b.Peek(t.Context(), string(rune('a'+i)), LimitOf(window.SlidingLog, time.Minute, 10), 0)
 				require.NoError(t, err)
 			}
 		}

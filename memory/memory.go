@@ -8,6 +8,8 @@
 // The memory is bounded, whatever the number and the length of the keys. Windows that are
 // over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, new
 // keys share counts, or replace other ones, see [Overflow].
+//
+// The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
 package memory
 
 import (
@@ -17,29 +19,25 @@ import (
 	"hash/maphash"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
-)
-
-var (
-	// ErrFull says that there is no room for a window or a shared count: see [Share]. It matches
-	// window.ErrFull.
-	ErrFull = fmt.Errorf("memory: %w", window.ErrFull)
-	// ErrClosed says that the backend has been closed. It matches window.ErrClosed.
-	ErrClosed = fmt.Errorf("memory: %w", window.ErrClosed)
 )
 
 // Backend is a [window.Backend] in memory. Make one with [New].
 //
 // Each window is in one of the shards, which has a mutex that guards it. All else is constant
-// after New, or atomic.
+// after New, or atomic, or guarded by cleaning.
+//
+// An error of a call is that of its ctx, or matches [window.ErrFull] (see [Overflow]),
+// [window.ErrClosed], or is that of Check. In each case, nothing was counted.
 type Backend struct {
+	window.Unimplemented
 	options
 	origin     time.Time // the times of entries are nanoseconds since origin
 	system     bool      // the clock is that of the system
-	aligned    bool      // windows depend on the wall clock
-	rolling    bool      // the algorithm is a rolling one: see rolling.go
 	coarse     coarseClock
 	seed       maphash.Seed
 	secret     string // part of the hash of a long key
@@ -49,56 +47,42 @@ type Backend struct {
 	errFull    error    // ErrFull, with the bound
 	errShared  error    // ErrFull, for a Reset of a key that shares a count
 	errLogs    error    // ErrFull, for too many times in logs
-	closed     chan struct{}
-	closeOnce  sync.Once
-	cleaner    sync.WaitGroup
+	failed     atomic.Uint64
+
+	cleaning sync.Mutex  // held by the cleaning that is due, and while cleaner or closed changes
+	cleaner  *time.Timer // nil: there is none
+	closed   bool
 }
 
-var (
-	_ window.Backend = (*Backend)(nil)
-	_ window.Taker   = (*Backend)(nil)
-)
+var _ window.BackendCloser = (*Backend)(nil)
 
-// New returns an empty backend. It has a goroutine, which [Backend.Close] stops. In a bubble of
-// testing/synctest, make the backend in the bubble, or use WithClock(time.Now). New panics if
-// an option is nil.
+// New returns an empty backend. It removes windows that are over until it is closed, or nobody refers to
+// it any more. In a bubble of testing/synctest, make the backend in the bubble, or use
+// WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
-	b := &Backend{
-		options: options{cleanPeriod: time.Minute, maxKeys: DefaultMaxKeys},
-		seed:    maphash.MakeSeed(),
-		secret:  rand.Text(),
-		closed:  make(chan struct{}),
-	}
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("memory: New: option %d is nil", i+1))
-		}
-		opt(&b.options)
-	}
-	b.rolling = b.algorithm.Rolling()
-	b.aligned = b.algorithm == window.Aligned || b.algorithm == window.Sliding
+	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), secret: rand.Text()}
 	if b.system = b.clock == nil; b.system {
 		b.clock = time.Now
 	}
 	b.origin = b.clock()
 	b.coarse.last.Store(stopped)
-	if b.system && !b.aligned && !b.rolling {
+	if b.system {
 		b.coarse.enable(b.origin)
 	}
-	b.errFull = fmt.Errorf("%w: at most %d", ErrFull, b.maxKeys)
+	b.errFull = fmt.Errorf("%w: at most %d", window.ErrFull, b.maxKeys)
 	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
+	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
 	b.shards = make([]shard, shardsFor(b.maxKeys))
 	b.shardMax = b.maxKeys / len(b.shards)
 	b.setShared()
-	b.setBounds()
 	for i := range b.shards {
 		s := &b.shards[i]
-		s.windows, s.firstEnd, s.index = newTables(), math.MaxInt64, uint16(i)
+		s.firstEnd, s.index = math.MaxInt64, uint16(i)
 		s.reference = timestamp{time: b.origin}
 		s.lastEnd = s.reference
-		s.log = b.newLog()
+		b.empty(s)
 	}
-	b.cleaner.Go(b.cleanLoop)
+	b.startCleaner()
 	return b
 }
 
@@ -112,156 +96,44 @@ func shardsFor(maxKeys int) int {
 	return shards
 }
 
-// Close stops the goroutine and drops all windows. Later calls fail with [ErrClosed]. Close
-// always returns nil. If a cleaning is running, Close waits for its end.
+// empty drops the windows of a shard.
+func (b *Backend) empty(s *shard) { s.windows, s.log = newTables(), b.newLog() }
+
+// Close drops all windows. Later calls fail with [window.ErrClosed]. Close always returns nil. If a
+// cleaning is running, Close waits for its end.
 func (b *Backend) Close() error {
-	b.closeOnce.Do(func() { close(b.closed) })
-	b.cleaner.Wait()
+	b.stopCleaner()
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.windows, s.log, s.closed = newTables(), b.newLog(), true
+		b.empty(s)
+		s.closed = true
 		s.mu.Unlock()
 	}
 	return nil
 }
 
-// Hit implements [window.Backend]. Every hit is counted, except with a rolling algorithm. The error
-// is that of ctx, matches [window.ErrScale] or [window.ErrRange], or is [ErrFull] or [ErrClosed];
-// in each case, the hit was not counted.
-func (b *Backend) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	if b.rolling {
-		w, _, err := b.hitRolling(ctx, "hit", key, scale, limit, increment)
-		return w, err
-	}
-	return b.add(ctx, "hit", key, scale, increment)
-}
-
-// add counts an increment for a call of Hit or Inc.
-func (b *Backend) add(ctx context.Context, call, key string, scale time.Duration, increment uint64) (w window.Window, err error) {
-	if err := check(ctx, scale); err != nil {
-		return w, failed(call, key, err)
-	}
-	s, k := b.locate(key, scale)
-	s.mu.Lock()
-	// The coarse clock is for hits within the limit. Inc has no limit, and its time is exact.
-	e, now, err := b.hit(s, k, 0, increment)
-	if err != nil {
-		s.mu.Unlock()
-		return w, failed(call, key, err)
-	}
-	end := s.timeOf(e.end())
-	s.mu.Unlock()
-	w.Count, w.ExpiresAt, w.Left, w.ID = e.count, end, minus(e.end(), now), e.id()
-	w.StartedAt, w.UpdatedAt = end.Add(minus(e.start, e.end())), end.Add(-w.Left)
-	return w, nil
-}
-
-// Inc implements [window.Backend]. A count stays at the largest uint64. Errors are those of
-// [Backend.Hit].
-func (b *Backend) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (window.Window, error) {
-	if b.rolling {
-		return b.incRolling(ctx, "inc", key, scale, increment, false)
-	}
-	return b.add(ctx, "inc", key, scale, increment)
-}
-
-// Get implements [window.Backend]. The error is that of ctx, matches [window.ErrScale], or is
-// [ErrClosed].
-func (b *Backend) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, err error) {
-	defer func() { err = failed("get", key, err) }()
-	if err := check(ctx, scale); err != nil {
-		return w, err
-	}
-	s, k := b.locate(key, scale)
+// Ping returns nil, unless ctx has ended or the backend is closed.
+func (b *Backend) Ping(ctx context.Context) error {
+	s := &b.shards[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b.rolling {
-		return w, b.getRolling(s, k, &w)
-	}
 	if s.closed {
-		return w, ErrClosed
+		return window.ErrClosed
 	}
-	r, now := s.find(k), s.now(b)
-	if r == nil {
-		_, r = s.findShared(b, k)
-	}
-	if r != nil {
-		if e := r.entry(); e.active(now) {
-			s.describe(&w, &e, now)
-		}
-	}
-	return w, nil
+	return ctx.Err()
 }
 
-// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [Share].
-// Errors are those of [Backend.Hit].
-func (b *Backend) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, err error) {
-	if b.rolling {
-		return b.incRolling(ctx, "set", key, scale, count, true)
+// Stats implements [window.BackendCloser]. A TakeAll is one call. Windows is [Backend.Len].
+func (b *Backend) Stats() window.Stats {
+	store := window.StoreStats{Name: "memory", Errors: b.failed.Load()}
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		store.Calls += s.calls
+		s.mu.Unlock()
 	}
-	defer func() { err = failed("set", key, err) }()
-	if err := check(ctx, scale); err != nil {
-		return w, err
-	}
-	s, k := b.locate(key, scale)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, now := s.find(k), s.now(b)
-	if r == nil {
-		if _, r = s.findShared(b, k); r != nil { // others count there, so the count only gets larger
-			e := r.entry()
-			e.add(count-min(count, e.count), now)
-			r.setCount(&e)
-			s.describe(&w, &e, now)
-			return w, nil
-		}
-	}
-	e, err := b.open(s, k, r, count, now)
-	if err == nil {
-		s.describe(&w, &e, now)
-	}
-	return w, err
-}
-
-// Reset implements [window.Backend]. If the key shares a count, the error is [ErrFull]: see [Share]. Other
-// errors are those of [Backend.Get].
-func (b *Backend) Reset(ctx context.Context, key string, scale time.Duration) error {
-	_, err := b.delete(ctx, key, scale)
-	return failed("reset", key, err)
-}
-
-// Delete implements [window.Backend]. Without scales, it examines every window of one shard, of
-// up to 256, whose key has about the same length. Errors are those of [Backend.Reset].
-func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	n, err := b.delete(ctx, key, scales...)
-	return n, failed("delete", key, err)
-}
-
-// delete is Delete, whose errors do not name the call.
-func (b *Backend) delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	if len(scales) == 0 {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		s, k := b.locate(key, 0)
-		return s.removeKey(b, k.key)
-	}
-	n := 0
-	for _, scale := range scales {
-		if err := check(ctx, scale); err != nil {
-			return n, err
-		}
-		s, k := b.locate(key, scale)
-		ok, err := s.remove(b, k)
-		if err != nil {
-			return n, err
-		}
-		if ok {
-			n++
-		}
-	}
-	return n, nil
+	return window.Stats{Stores: []window.StoreStats{store}, Windows: b.Len()}
 }
 
 // Len returns the number of windows, including those that are over and not removed yet. Shared counts
@@ -277,39 +149,125 @@ func (b *Backend) Len() int {
 	return n
 }
 
-// open opens a window of k at now, in record r. If r is nil, it inserts a record, and makes
-// room for it if necessary. The shard's mutex is held.
-func (b *Backend) open(s *shard, k id, r record, count uint64, now int64) (entry, error) {
-	if s.closed {
-		return entry{}, ErrClosed
+// Check implements [window.Backend]. All algorithms are supported. Sliding windows have a Max of at most
+// 2^48-1, sliding logs of at most [WithMaxLog].
+func (b *Backend) Check(l window.Limit) (window.Traits, error) {
+	if err := limits.Check(l); err != nil {
+		return window.Traits{}, err
 	}
-	if r == nil {
-		var err error
-		if k, r, err = b.place(s, k, now); err != nil {
-			return entry{}, err
+	most := algorithms[l.Algorithm].most(b)
+	if l.Max > most {
+		return window.Traits{}, &window.RangeError{
+			Field: "Max", Value: fmt.Sprint(l.Max), Bound: fmt.Sprintf("at most %d with a %v", most, l.Algorithm),
 		}
 	}
-	if s.generation++; s.generation == 0 {
-		s.generation++ // so that no id is 0
+	if most == window.Unlimited {
+		most = 0 // what is larger is no number
 	}
-	e := entry{start: now, count: count, scale: k.scale, meta: uint64(s.generation) << 32}
-	if b.algorithm == window.Aligned {
-		e.start = s.aligned(b, now, k.scale)
-	}
-	e.update(now)
-	r.set(e)
-	s.firstEnd = min(s.firstEnd, e.end())
-	return e, nil
+	return window.Traits{MaxCount: most}, nil
 }
 
 // check returns the error of a call that must not be made.
-func check(ctx context.Context, scale time.Duration) error {
-	if scale < window.MinScale {
-		return scaleError(scale)
+func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
+	if _, err := b.Check(*l); err != nil {
+		return err
+	}
+	if err := limits.CheckNumber("N", n); err != nil {
+		return err
 	}
 	return ctx.Err()
 }
 
-func scaleError(scale time.Duration) error {
-	return fmt.Errorf("memory: %w", window.CheckScale(scale))
+// operation is what a call does with a window. Its text is the name of the call.
+type operation string
+
+const (
+	hit    operation = "hit"
+	take   operation = "take"
+	charge operation = "charge"
+	set    operation = "set"
+	peek   operation = "peek"
+)
+
+// Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
+func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.call(ctx, hit, key, &l, n)
+}
+
+// Take implements [window.Backend].
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.call(ctx, take, key, &l, n)
+}
+
+// Charge implements [window.Backend].
+func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.call(ctx, charge, key, &l, n)
+}
+
+// Peek implements [window.Backend].
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.call(ctx, peek, key, &l, n)
+}
+
+// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [Share].
+func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.call(ctx, set, key, &l, n)
+}
+
+// call makes a call that has one window.
+func (b *Backend) call(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
+	if err := b.check(ctx, l, n); err != nil {
+		return w, b.fail(string(op), key, err)
+	}
+	var x access
+	x.shard, x.id = b.locate(key, l)
+	x.shard.mu.Lock()
+	x.shard.calls++
+	if err = x.load(b); err == nil {
+		err = x.do(b, op, l, n, &w)
+	}
+	x.shard.mu.Unlock()
+	return w, b.fail(string(op), key, err)
+}
+
+// GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
+	if err := b.check(ctx, &l, n); err != nil {
+		return false, b.fail("give back", key, err)
+	}
+	var x access
+	x.shard, x.id = b.locate(key, &l)
+	x.shard.mu.Lock()
+	defer x.shard.mu.Unlock()
+	x.shard.calls++
+	if err := x.load(b); err != nil {
+		return false, b.fail("give back", key, err)
+	}
+	return x.giveBack(id, n), nil
+}
+
+// Reset implements [window.Backend]. If the key shares a count, the error matches [window.ErrFull]: see
+// [Share].
+func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
+	err := b.check(ctx, &l, 0)
+	if err == nil {
+		s, k := b.locate(key, &l)
+		err = s.reset(b, k)
+	}
+	return b.fail("reset", key, err)
+}
+
+// Delete implements [window.Backend]. It examines every window of one shard, of up to 256. Errors are
+// those of [Backend.Reset]: if the key shares a count, its own windows have been ended nevertheless.
+func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
+	for _, scale := range scales {
+		if err := limits.CheckScale(scale); err != nil {
+			return 0, b.fail("delete", key, err)
+		}
+	}
+	if err = ctx.Err(); err == nil {
+		s, k := b.locate(key, &window.Limit{})
+		n, err = s.delete(b, k.key, scales)
+	}
+	return n, b.fail("delete", key, err)
 }

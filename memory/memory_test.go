@@ -19,7 +19,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var algorithms = []window.Algorithm{window.PerKey, window.Aligned}
+var algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow}
 
 //evidence:memory The conformance suite passes
 func TestConformance(t *testing.T) {
@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
-				return backendtest.Subject{Backend: newBackend(t, clock, memory.WithAlgorithm(a)), Clock: clock, Algorithm: a}
+				return backendtest.Subject{Backend: newBackend(t, clock), Clock: clock, Algorithm: a}
 			})
 		})
 	}
@@ -48,33 +48,33 @@ type caller struct {
 
 func (c caller) hit(key string, scale time.Duration) window.Window {
 	c.Helper()
-	w, err := c.Hit(c.Context(), key, scale, 10, 1)
+	w, err := c.Hit(c.Context(), key, limitOf(window.FixedWindow, scale, 10), 1)
 	require.NoError(c, err)
 	return w
 }
 
 func (c caller) set(key string, scale time.Duration, count uint64) window.Window {
 	c.Helper()
-	w, err := c.Set(c.Context(), key, scale, count)
+	w, err := c.Set(c.Context(), key, limitOf(window.FixedWindow, scale, 10), count)
 	require.NoError(c, err)
 	return w
 }
 
 func (c caller) get(key string, scale time.Duration) window.Window {
 	c.Helper()
-	w, err := c.Get(c.Context(), key, scale)
+	w, err := c.Peek(c.Context(), key, limitOf(window.FixedWindow, scale, 10), 0)
 	require.NoError(c, err)
 	return w
 }
 
 //evidence:memory The conformance suite passes with token buckets, sliding windows and sliding logs
 func TestRollingConformance(t *testing.T) {
-	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.Sliding: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLog} {
+	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.SlidingWindow: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLog} {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
 				return backendtest.Subject{
-					Backend: newBackend(t, clock, memory.WithAlgorithm(a)), Clock: clock, Algorithm: a, MaxCount: largest,
+					Backend: newBackend(t, clock), Clock: clock, Algorithm: a, MaxCount: largest,
 				}
 			})
 		})
@@ -86,13 +86,13 @@ func TestExactlyTheLimitIsAllowed(t *testing.T) {
 	const goroutines, hits, limit = 64, 100_000, 1000
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+			b := newBackend(t, backendtest.NewClock())
 			var allowed atomic.Int64
 			var all sync.WaitGroup
 			for g := range goroutines {
 				all.Go(func() {
 					for i := g; i < hits; i += goroutines {
-						if w, err := b.Hit(t.Context(), "k", time.Minute, limit, 1); err != nil {
+						if w, err := b.Hit(t.Context(), "k", limitOf(a, time.Minute, limit), 1); err != nil {
 							t.Error(err)
 						} else if w.Count <= limit {
 							allowed.Add(1)
@@ -102,7 +102,7 @@ func TestExactlyTheLimitIsAllowed(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, limit, allowed.Load())
-			require.EqualValues(t, hits, caller{t, b}.get("k", time.Minute).Count)
+			require.EqualValues(t, hits, caller{t, b, a}.get("k", time.Minute).Count)
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 	for g := range goroutines {
 		all.Go(func() {
 			for range hits {
-				w, err := b.Inc(t.Context(), "k", scale, 1)
+				w, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
 				if err != nil {
 					t.Error(err)
 				}
@@ -152,27 +152,27 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			b := memory.New(memory.WithAlgorithm(a))
+			b := memory.New()
 			defer b.Close()
 			clock := backendtest.NewClock()
-			ending := newBackend(t, clock, memory.WithAlgorithm(a))
+			ending := newBackend(t, clock)
 			key := strings.Repeat("k", 128)
 			const scale = 100 * time.Hour
-			c, ctx, limiter := caller{t, b}, t.Context(), throttr.NewRateLimit(b)
+			c, ctx, limiter := caller{t, b, a}, t.Context(), throttr.NewRateLimit(b)
 			c.hit(key, scale)
 			for name, call := range map[string]func() (window.Window, error){
-				"Hit":              func() (window.Window, error) { return b.Hit(ctx, key, scale, 10, 1) },
-				"Inc":              func() (window.Window, error) { return b.Inc(ctx, key, scale, 1) },
-				"Get":              func() (window.Window, error) { return b.Get(ctx, key, scale) },
-				"Get of no window": func() (window.Window, error) { return b.Get(ctx, "other", scale) },
-				"Set":              func() (window.Window, error) { return b.Set(ctx, key, scale, 1) },
+				"Hit":              func() (window.Window, error) { return b.Hit(ctx, key, limitOf(a, scale, 10), 1) },
+				"Inc":              func() (window.Window, error) { return b.Charge(ctx, key, limitOf(a, scale, 10), 1) },
+				"Get":              func() (window.Window, error) { return b.Peek(ctx, key, limitOf(a, scale, 10), 0) },
+				"Get of no window": func() (window.Window, error) { return b.Peek(ctx, "other", limitOf(a, scale, 10), 0) },
+				"Set":              func() (window.Window, error) { return b.Set(ctx, key, limitOf(a, scale, 10), 1) },
 				"RateLimit.Hit": func() (window.Window, error) {
 					_, err := limiter.Hit(ctx, key, scale, 10)
 					return window.Window{}, err
 				},
 				"Hit after the end": func() (window.Window, error) {
 					clock.Advance(scale)
-					return ending.Hit(ctx, key, scale, 10, 1)
+					return ending.Hit(ctx, key, limitOf(a, scale, 10), 1)
 				},
 			} {
 				require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -188,20 +188,20 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	for _, scale := range []time.Duration{60, window.MinScale - 1, 0, -1, math.MinInt64} {
-		_, hitErr := b.Hit(t.Context(), "k", scale, 1, 1)
-		_, _, _, countErr := b.HitCount(t.Context(), "k", scale, 1, 1)
-		_, getErr := b.Get(t.Context(), "k", scale)
-		_, setErr := b.Set(t.Context(), "k", scale, 1)
+		_, hitErr := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
+		_, _, _, countErr := b.hitCount(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
+		_, getErr := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 0)
+		_, setErr := b.Set(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
 		_, deleteErr := b.Delete(t.Context(), "k", scale)
-		_, incErr := b.Inc(t.Context(), "k", scale, 1)
-		_, _, takeErr := b.Take(t.Context(), "k", scale, 1, 1)
-		_, giveBackErr := b.GiveBack(t.Context(), "k", scale, 1, 1)
+		_, incErr := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
+		_, _, takeErr := b.Take(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
+		_, giveBackErr := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1, 1)
 		for _, c := range []struct {
 			call string
 			err  error
 		}{
 			{"hit", hitErr}, {"hit", countErr}, {"inc", incErr}, {"get", getErr}, {"set", setErr}, {"delete", deleteErr},
-			{"reset", b.Reset(t.Context(), "k", scale)}, {"take", takeErr}, {"give back", giveBackErr},
+			{"reset", b.Reset(t.Context(), "k", limitOf(window.FixedWindow, scale, 10))}, {"take", takeErr}, {"give back", giveBackErr},
 		} {
 			require.ErrorIs(t, c.err, window.ErrScale)
 			require.EqualError(t, c.err, fmt.Sprintf(`memory: %s "k": invalid scale: %v is less than 1ms; did you forget the unit?`, c.call, scale))
@@ -213,7 +213,7 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock)
-	c := caller{t, b}
+	c := caller{t, b, window.FixedWindow}
 	long := strings.Repeat("k", 1000)
 	for _, key := range []string{"k", "other", long} {
 		for scale := range 20 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -29,23 +30,29 @@ type model struct {
 
 type name struct {
 	key   string
+	name  string
 	scale time.Duration
 }
 
 func newModel(t *testing.T, a window.Algorithm, olderThan time.Duration) *model {
 	random := rand.New(rand.NewPCG(1, uint64(olderThan)))
 	m := &model{T: t, algorithm: a, olderThan: olderThan, random: random, windows: map[name]*window.Window{}}
-	m.backend = New(WithAlgorithm(a), WithKeyOlderThan(olderThan), WithCleanPeriod(0), WithMaxKeys(2047), WithBeforeDrop(m.dropped))
+	m.backend = New(WithKeyOlderThan(olderThan), WithMaxKeys(4095), WithBeforeDrop(m.dropped))
 	return m
 }
 
-// any returns the name of one of 1380 windows. Their keys have all lengths.
+// any returns the name of one of 2760 windows. Their keys have all lengths.
 func (m *model) any() name {
-	k := name{strings.Repeat("k", m.random.IntN(maxKey+10)), time.Duration(1+m.random.IntN(5)) * 900 * time.Millisecond}
+	k := name{strings.Repeat("k", m.random.IntN(maxKey+10)), []string{"", "login"}[m.random.IntN(2)], time.Duration(1+m.random.IntN(5)) * 900 * time.Millisecond}
 	if m.random.IntN(2) == 0 {
 		k.key += "!"
 	}
 	return k
+}
+
+// limit returns the limit of a window.
+func (m *model) limit(k name, limit uint64) window.Limit {
+	return window.Limit{Name: k.name, Max: limit, Scale: k.scale, Algorithm: m.algorithm}
 }
 
 // active returns the active window, nil if there is none. If open is true, it opens one.
@@ -57,8 +64,11 @@ func (m *model) active(k name, open bool) *window.Window {
 	if !open {
 		return nil
 	}
-	start := m.algorithm.Start(time.Now(), k.scale)
-	w = &window.Window{StartedAt: start, ExpiresAt: start.Add(k.scale)}
+	start := time.Now()
+	if m.algorithm == window.AlignedWindow {
+		start = limits.AlignedStart(start, k.scale)
+	}
+	w = &window.Window{ExpiresAt: start.Add(k.scale)}
 	m.windows[k] = w
 	return w
 }
@@ -69,20 +79,20 @@ func (m *model) call() {
 	increment, limit := m.random.Uint64N(3), m.random.Uint64N(10)
 	switch m.random.IntN(20) {
 	case 0:
-		got, err := b.Get(ctx, k.key, k.scale)
+		got, err := b.Peek(ctx, k.key, m.limit(k, 10), 0)
 		require.NoError(m, err)
 		m.same(m.active(k, false), got)
 	case 1:
 		delete(m.windows, k)
 		w := m.active(k, true)
-		w.Count, w.UpdatedAt = increment, time.Now()
-		got, err := b.Set(ctx, k.key, k.scale, increment)
+		w.Count = increment
+		got, err := b.Set(ctx, k.key, m.limit(k, 10), increment)
 		require.NoError(m, err)
 		m.same(w, got)
 	case 2:
-		m.delete(k)
+		m.reset(k)
 	case 3:
-		m.deleteAll(k.key)
+		m.delete(k.key, k.scale*time.Duration(m.random.IntN(2)))
 	case 4:
 		if m.cleanings < 2 && m.random.IntN(20) == 0 {
 			m.clean()
@@ -91,18 +101,20 @@ func (m *model) call() {
 		time.Sleep(time.Duration(m.random.ExpFloat64() * float64(50*time.Millisecond)))
 	case 6, 7:
 		w := m.active(k, true)
-		w.Count, w.UpdatedAt = w.Count+increment, time.Now()
-		got, err := b.Inc(ctx, k.key, k.scale, increment)
+		w.Count += increment
+		got, err := b.Charge(ctx, k.key, m.limit(k, 10), increment)
 		require.NoError(m, err)
 		m.same(w, got)
 	default:
 		w := m.active(k, true)
-		w.Count, w.UpdatedAt = w.Count+increment, time.Now()
-		n, left, end, err := b.HitCount(ctx, k.key, k.scale, limit, increment)
+		w.Count += increment
+		n, left, retry, end, granted, err := b.hitCount(ctx, k.key, m.limit(k, limit), increment)
 		require.NoError(m, err)
 		require.Equal(m, w.Count, n)
 		require.True(m, w.ExpiresAt.Equal(end))
+		require.Equal(m, n <= limit, granted)
 		if n > limit {
+			require.Equal(m, left, retry)
 			require.Equal(m, time.Until(w.ExpiresAt), left, "the time is exact if the hit is denied")
 		} else {
 			require.InDelta(m, time.Until(w.ExpiresAt), left, float64(coarseTick))
@@ -110,7 +122,7 @@ func (m *model) call() {
 	}
 }
 
-// same compares the states of a window. UpdatedAt may differ by a tick of the coarse clock.
+// same compares the states of a window.
 func (m *model) same(want *window.Window, got window.Window) {
 	m.Helper()
 	if want == nil {
@@ -118,36 +130,34 @@ func (m *model) same(want *window.Window, got window.Window) {
 		return
 	}
 	require.Equal(m, want.Count, got.Count)
-	require.True(m, want.StartedAt.Equal(got.StartedAt))
 	require.True(m, want.ExpiresAt.Equal(got.ExpiresAt))
 	require.Equal(m, time.Until(want.ExpiresAt), got.Left)
-	require.LessOrEqual(m, want.UpdatedAt.Sub(got.UpdatedAt).Abs(), coarseTick)
 }
 
-func (m *model) delete(k name) {
-	want := 0
-	if m.active(k, false) != nil {
-		want = 1
-	}
-	delete(m.windows, k)
-	n, err := m.backend.Delete(context.Background(), k.key, k.scale)
-	require.NoError(m, err)
-	require.Equal(m, want, n)
-}
-
-func (m *model) deleteAll(key string) {
+// delete ends the windows of a key and scale, or of all scales if that is 0.
+func (m *model) delete(key string, scale time.Duration) {
 	want := 0
 	for k := range m.windows {
-		if k.key == key {
+		if k.key == key && (scale == 0 || k.scale == scale) {
 			if m.active(k, false) != nil {
 				want++
 			}
 			delete(m.windows, k)
 		}
 	}
-	n, err := m.backend.Delete(context.Background(), key)
+	var scales []time.Duration
+	if scale > 0 {
+		scales = append(scales, scale)
+	}
+	n, err := m.backend.Delete(context.Background(), key, scales...)
 	require.NoError(m, err)
 	require.Equal(m, want, n)
+}
+
+// reset ends a window.
+func (m *model) reset(k name) {
+	delete(m.windows, k)
+	require.NoError(m, m.backend.Reset(context.Background(), k.key, m.limit(k, 10)))
 }
 
 // clean makes the backend remove windows that are over: at least those that are over at its start.
@@ -167,7 +177,8 @@ func (m *model) dropped(windows []Dropped) {
 	require.LessOrEqual(m, len(windows), cleanStep)
 	now := time.Now()
 	for _, d := range windows {
-		k := name{d.Key, d.Scale}
+		k := name{d.Key, d.Limit.Name, d.Limit.Scale}
+		require.Equal(m, m.algorithm, d.Limit.Algorithm)
 		if len(d.Key) == 32 && strings.Trim(d.Key, "k!") != "" { // the hash of a long key
 			k = m.long(d)
 		}
@@ -187,7 +198,7 @@ func (m *model) dropped(windows []Dropped) {
 // long returns the name of a dropped window whose Key is a hash.
 func (m *model) long(d Dropped) name {
 	for k := range m.windows {
-		if _, id := m.backend.locate(k.key, k.scale); id.key == d.Key && id.scale == d.Scale {
+		if _, id := m.backend.locate(k.key, limitPtr(m.limit(k, 10))); id.key == d.Key && id.scale == d.Limit.Scale && k.name == d.Limit.Name {
 			return k
 		}
 	}
@@ -197,7 +208,7 @@ func (m *model) long(d Dropped) name {
 
 // Random calls, also between the steps of cleanings, return what a map of windows returns.
 func TestBackendAgreesWithAMap(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 		for _, olderThan := range []time.Duration{0, 2 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				m := newModel(t, a, olderThan)

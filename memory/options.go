@@ -1,7 +1,9 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -16,17 +18,17 @@ const DefaultMaxKeys = 1 << 20
 type Overflow uint8
 
 const (
-	// Share makes keys without a window share counts: a hash of the key selects one for each scale, and
-	// all keys with this hash add to it until it is over, or until there is room again if the algorithm
-	// is a rolling one. So no key is allowed more than its limit,
+	// Share makes keys without a window share counts: a hash of the key selects one for each name, scale
+	// and algorithm of limits, and all keys with this hash add to it until it is over, or until there is
+	// room again if the algorithm is a rolling one. So no key is allowed more than its limit,
 	// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
 	// keys to be denied, but can't reset a count. Keys that have a window are not affected.
 	//
 	// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
-	// [ErrFull], as others count there. A give-back gives back what the key has taken.
+	// [window.ErrFull], as others count there. A give-back gives back what the key has taken.
 	//
-	// There is a shared count for every 64 of MaxKeys and each scale, and at most a quarter of
-	// MaxKeys for all scales: beyond that, a hit fails with ErrFull. That takes more than 16 scales.
+	// There is a shared count for every 64 of MaxKeys and each name, scale and algorithm, and at most a
+	// quarter of MaxKeys for all of them: beyond that, a hit fails with ErrFull. That takes more than 16.
 	// The default.
 	Share Overflow = iota
 	// Evict removes the window with the fewest hits of a small random sample. No key is
@@ -41,7 +43,7 @@ const (
 // Dropped is a window that was removed, as it was last.
 type Dropped struct {
 	Key    string        // a hash of the key if it is longer than 128 bytes
-	Scale  time.Duration // the length of the window
+	Limit  window.Limit  // its Name, Scale and Algorithm
 	Window window.Window // Left is 0 or less
 }
 
@@ -55,9 +57,31 @@ type options struct {
 	maxKeys      int
 	overflow     Overflow
 	beforeDrop   func([]Dropped)
-	algorithm    window.Algorithm
-	maxLimit     uint64 // 0: the default
-	maxTimes     int    // 0: the default
+	maxLog       uint64
+	maxTimes     int
+}
+
+// optionsOf applies options to the defaults.
+func optionsOf(opts []Option) (o options) {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("memory: New: option %d is nil", i+1))
+		}
+		opt(&o)
+	}
+	o.cleanPeriod = cmp.Or(o.cleanPeriod, time.Minute)
+	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
+	o.maxLog = cmp.Or(o.maxLog, DefaultMaxLog)
+	o.maxTimes = cmp.Or(o.maxTimes, 16*min(o.maxKeys, math.MaxInt/16))
+	return o
+}
+
+// notNegative returns the argument of an option. It panics if that is negative.
+func notNegative[T int | time.Duration](option string, v T) T {
+	if v < 0 {
+		panic(fmt.Sprintf("memory: %s: %v is negative", option, v))
+	}
+	return v
 }
 
 // WithClock makes the backend read the time from now. The function must be safe for concurrent
@@ -67,74 +91,59 @@ type options struct {
 // Default: the system's clock. Its monotonic time takes half as long to read as [time.Now], so the
 // wall clock is read once a second. If it is set, the times of day in results are wrong for a
 // little more than a second, and aligned and sliding windows follow it then. If a RateLimit has neither an
-// observer nor a timeout, most of the hits that it allows read no clock at all: the UpdatedAt
-// of their windows is up to 0.1 s early. UpdatedAt is also rounded down, by less than a 2^31st of
-// the scale.
+// observer nor a timeout, most of the hits on fixed windows that it allows read no clock at all: the time
+// left of their windows may be up to 0.1 s too long.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
-// WithCleanPeriod sets the interval at which windows that are over are removed. With 0 or
-// less, they are only removed to make room for new keys. Default: one minute.
-func WithCleanPeriod(d time.Duration) Option { return func(o *options) { o.cleanPeriod = d } }
+// WithCleanPeriod sets the interval at which windows that are over are removed. They are also removed to
+// make room for new keys. Default, and with 0: one minute. It panics if d is negative.
+func WithCleanPeriod(d time.Duration) Option {
+	return func(o *options) { o.cleanPeriod = notNegative("WithCleanPeriod", d) }
+}
 
 // WithKeyOlderThan makes cleanings keep each window for d after its end, so that
 // [WithBeforeDrop] sees it later. Until then it counts as a key, but it is removed earlier if a
-// new key needs the room. Default: 0.
-func WithKeyOlderThan(d time.Duration) Option { return func(o *options) { o.keyOlderThan = d } }
+// new key needs the room. Default: 0. It panics if d is negative.
+func WithKeyOlderThan(d time.Duration) Option {
+	return func(o *options) { o.keyOlderThan = notNegative("WithKeyOlderThan", d) }
+}
 
-// WithMaxKeys bounds the number of windows, one for each key and scale, and so the memory. A
-// window takes 80 to 100 bytes if its key has up to 27 bytes, and at most 260, as only a hash
-// is stored of a key longer than 128 bytes. The memory of a removed window is used again for
-// keys of about the same length, until a cleaning finds it mostly unused. So if keys of
-// different lengths come one after the other, up to 700 bytes are held per window.
+// WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
+// the memory. A window takes 80 to 100 bytes if its key has up to 26 bytes, and at most 260, as only a hash
+// is stored of a key longer than 128 bytes. With a name, it takes up to 100 bytes more. The memory of a
+// removed window is used again for keys of about the same length, until a cleaning finds it mostly unused. So
+// if keys of different lengths come one after the other, up to 1000 bytes are held per window.
 //
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
-// has its share of n. The first shard can be full when there are nine tenths of n windows. If n
-// is less than 1, it is the default, [DefaultMaxKeys].
+// has its share of n. The first shard can be full when there are nine tenths of n windows. Default, and with
+// 0: [DefaultMaxKeys]. It panics if n is negative.
 //
-// If all are in use, new keys share counts, see [Share]. A shared count takes up to 240 bytes, in
-// addition: all of a scale together take as much as n/25 windows.
+// If all are in use, new keys share counts, see [Share]. A shared count takes up to 180 bytes, in
+// addition: all of a limit together take as much as n/30 windows.
 func WithMaxKeys(n int) Option {
-	return func(o *options) {
-		if o.maxKeys = n; n < 1 {
-			o.maxKeys = DefaultMaxKeys
-		}
-	}
+	return func(o *options) { o.maxKeys = notNegative("WithMaxKeys", n) }
 }
 
 // WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Share].
 func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v } }
 
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
-// a time, each window once. The backend's goroutine or the caller of [Backend.Clean] makes the
-// call. It holds no lock. f must not call [Backend.Close], which waits for it. Windows that are
+// a time, each window once. A goroutine of the backend or the caller of [Backend.Clean] makes the
+// call. It holds no lock that calls need. f must not call [Backend.Close], which waits for it. Windows that are
 // removed to make room for a new key, or that a hit, Set, Reset or Close ends, and shared counts,
 // are not given to f.
 func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.beforeDrop = f } }
 
-// WithAlgorithm sets how hits are counted. Default: [window.PerKey].
-//
-// A token bucket takes as much memory as a fixed window, and so does a sliding window, whose limit
-// is at most 2^48-1. A sliding log also takes 64 bytes for every seven hits that it remembers, see
-// [WithMaxLog] and [WithMaxTimes].
-//
-// WithAlgorithm panics if there is no such algorithm.
-func WithAlgorithm(a window.Algorithm) Option {
-	if a > window.SlidingLog {
-		panic(fmt.Sprintf("memory: WithAlgorithm: there is no algorithm %d", a))
-	}
-	return func(o *options) { o.algorithm = a }
-}
-
 // DefaultMaxLog is the default of [WithMaxLog].
 const DefaultMaxLog = 10_000
 
-// WithMaxLog sets the largest limit of a sliding log, which is also how many hits [Backend.Inc]
-// and [Backend.Set] count at most. Larger limits are a [*window.RangeError]. Other algorithms
-// ignore it. If n is 0 or more than 2^29-1, it is the default, [DefaultMaxLog].
+// WithMaxLog sets the largest Max of a sliding log, which is also how many hits [Backend.Charge]
+// and [Backend.Set] count at most. A larger one is a [*window.RangeError]. Default, and with 0:
+// [DefaultMaxLog]. It panics if n is more than 2^29-1.
 func WithMaxLog(n uint64) Option {
 	return func(o *options) {
-		if o.maxLimit = n; n > maxLogged {
-			o.maxLimit = 0
+		if o.maxLog = n; n > maxLogged {
+			panic(fmt.Sprintf("memory: WithMaxLog: %d is more than %d", n, maxLogged))
 		}
 	}
 }
@@ -142,8 +151,10 @@ func WithMaxLog(n uint64) Option {
 // WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their
 // memory: it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for
 // each if a key is hit once. If there are so many, a hit that needs room is refused, and its RetryAfter is a
-// scale at most; Inc and Set fail with [ErrFull]. With [Evict], it replaces other logs instead, those
-// with the fewest hits of a sample. Each shard, see [WithMaxKeys], has
-// its share of n, but has room for the log of one key with the largest limit. Other algorithms
-// ignore it. If n is less than 1, it is the default, 16 times the number of keys.
-func WithMaxTimes(n int) Option { return func(o *options) { o.maxTimes = max(n, 0) } }
+// scale at most; Charge and Set fail with [window.ErrFull]. With [Evict], it replaces other logs instead,
+// those with the fewest hits of a sample. Each shard, see [WithMaxKeys], has its share of n, but has room for
+// the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n
+// is negative.
+func WithMaxTimes(n int) Option {
+	return func(o *options) { o.maxTimes = notNegative("WithMaxTimes", n) }
+}

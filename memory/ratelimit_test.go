@@ -17,13 +17,13 @@ import (
 func TestFastPathDoesNotChangeDecisions(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
-		b, embedded := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		b, embedded := newBackend(t, clock), newBackend(t, clock)
 		limiter, other := throttr.NewRateLimit(b), throttr.NewRateLimit(embedding{embedded})
 		for i := range 300 {
 			scale := time.Duration(1+i%2) * time.Second
-			got, err := limiter.HitN(t.Context(), "k", scale, 5, uint64(i%3))
+			got, err := limiter.HitN(t.Context(), "k", limitOf(a, scale, 5), uint64(i%3))
 			require.NoError(t, err)
-			want, err := other.HitN(t.Context(), "k", scale, 5, uint64(i%3))
+			want, err := other.HitN(t.Context(), "k", limitOf(a, scale, 5), uint64(i%3))
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 			clock.Advance(71 * time.Millisecond)
@@ -42,13 +42,13 @@ func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 	for i := range time.Duration(16) {
 		require.NoError(t, hit(t.Context(), "other", time.Second+i))
 	}
-	require.ErrorIs(t, hit(t.Context(), "other", time.Minute), memory.ErrFull)
+	require.ErrorIs(t, hit(t.Context(), "other", time.Minute), window.ErrFull)
 	require.ErrorIs(t, hit(t.Context(), "k", 0), window.ErrScale)
 	require.ErrorIs(t, hit(t.Context(), "k", 60), window.ErrScale)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, hit(ctx, "k", time.Minute), context.Canceled)
-	w, err := b.Get(t.Context(), "k", time.Minute)
+	w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, w.Count)
 
@@ -56,20 +56,20 @@ func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, res.Allowed && res.Degraded)
 	require.NoError(t, b.Close())
-	require.ErrorIs(t, hit(t.Context(), "k", time.Minute), memory.ErrClosed)
+	require.ErrorIs(t, hit(t.Context(), "k", time.Minute), window.ErrClosed)
 }
 
 // embedding is a backend with the methods of another one, except Hit.
 type embedding struct{ *memory.Backend }
 
 func (e embedding) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	return e.Backend.Hit(ctx, "prefix:"+key, scale, limit, increment)
+	return e.Backend.Hit(ctx, "prefix:"+key, limitOf(window.FixedWindow, scale, limit), increment)
 }
 
 func TestHitOfAnEmbeddingBackendIsCalled(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	_, err := throttr.NewRateLimit(embedding{b}).Hit(t.Context(), "k", time.Minute, 10)
 	require.NoError(t, err)
-	require.Zero(t, caller{t, b}.get("k", time.Minute))
-	require.EqualValues(t, 1, caller{t, b}.get("prefix:k", time.Minute).Count)
+	require.Zero(t, caller{t, b, window.FixedWindow}.get("k", time.Minute))
+	require.EqualValues(t, 1, caller{t, b, window.FixedWindow}.get("prefix:k", time.Minute).Count)
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var rolling = []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog}
+var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
 //evidence:memory No call of a rolling algorithm allocates
 func TestRollingHitsDoNotAllocate(t *testing.T) {
 	ctx := t.Context()
 	for _, a := range rolling {
-		m := memory.New(memory.WithAlgorithm(a))
+		m := memory.New()
 		defer m.Close()
 		limiter := throttr.NewRateLimit(m)
 		var windows [2]window.Window
-		two := []window.Limit{{Key: "a", Scale: time.Hour, Limit: 9000, N: 1}, {Key: "b", Scale: time.Hour, Limit: 9000, N: 1}}
+		two := []window.Take{limitOf(a, time.Hour, 9000).For("a", 1), limitOf(a, time.Hour, 9000).For("b", 1)}
 		for name, call := range map[string]func() error{
 			"Hit":      func() error { _, err := limiter.Hit(ctx, "k", time.Hour, 9000); return err },
 			"denied":   func() error { _, err := limiter.Hit(ctx, "k", time.Hour, 0); return err },
-			"Take":     func() error { _, err := limiter.Take(ctx, "k", time.Hour, 9000, 1); return err },
-			"backend":  func() error { _, err := m.Hit(ctx, "k", time.Hour, 9000, 1); return err },
+			"Take":     func() error { _, err := limiter.Take(ctx, "k", limitOf(a, time.Hour, 9000), 1); return err },
+			"backend":  func() error { _, err := m.Hit(ctx, "k", limitOf(a, time.Hour, 9000), 1); return err },
 			"TakeAll":  func() error { _, err := m.TakeAll(ctx, two, windows[:]); return err },
-			"GiveBack": func() error { _, err := m.GiveBack(ctx, "a", time.Hour, windows[0].ID, 1); return err },
-			"Get":      func() error { _, err := limiter.Get(ctx, "k", time.Hour); return err },
+			"GiveBack": func() error { _, err := m.GiveBack(ctx, "a", limitOf(a, time.Hour, 10), 1, windows[0].ID); return err },
+			"Get":      func() error { _, err := limiter.Peek(ctx, "k", limitOf(a, time.Hour, 10), 0); return err },
 		} {
 			// Of 1000 calls, some make the log longer.
 			if n := testing.AllocsPerRun(1000, func() { require.NoError(t, call()) }); n > 0 {
@@ -46,8 +46,8 @@ func TestRollingHitsDoNotAllocate(t *testing.T) {
 
 func TestHitCountIsForFixedWindows(t *testing.T) {
 	for _, a := range rolling {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
-		_, _, _, err := b.HitCount(t.Context(), "k", time.Minute, 1, 1)
+		b := newBackend(t, backendtest.NewClock())
+		_, _, _, err := b.hitCount(t.Context(), "k", limitOf(a, time.Minute, 1), 1)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.Zero(t, b.Len())
 	}
@@ -62,7 +62,7 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 		clock := &anyClock{start}
-		opts := []memory.Option{memory.WithAlgorithm(a), memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(0)}
+		opts := []memory.Option{memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(0)}
 		b, other := newBackend(t, clock, opts...), newBackend(t, clock, opts...)
 		var id int64
 		granted := 0
@@ -75,25 +75,25 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 			limit, n := []uint64{0, 1, 7, 30, 40}[random.IntN(5)], []uint64{0, 1, 1, 1, 1, 5, 41}[random.IntN(7)]
 			switch random.IntN(20) {
 			case 0, 1:
-				ok, err := b.GiveBack(t.Context(), key, scale, id, n)
+				ok, err := b.GiveBack(t.Context(), key, limitOf(a, scale, 10), n, id)
 				require.NoError(t, err)
-				otherOK, err := other.GiveBack(t.Context(), key, scale, id, n)
+				otherOK, err := other.GiveBack(t.Context(), key, limitOf(a, scale, 10), n, id)
 				require.NoError(t, err)
 				require.Equal(t, otherOK, ok)
 			case 2:
 				for _, b := range []*memory.Backend{b, other} {
-					_, _ = b.Set(t.Context(), key, scale, n)
+					_, _ = b.Set(t.Context(), key, limitOf(a, scale, 10), n)
 				}
 			case 3, 4: // a take whose ID is known
-				w, _, err := b.Take(t.Context(), key, scale, limit, n)
-				otherW, _, otherErr := other.Take(t.Context(), key, scale, limit, n)
+				w, _, err := b.Take(t.Context(), key, limitOf(a, scale, limit), n)
+				otherW, _, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
 				require.Equal(t, otherW.ID, w.ID, "both have one shard")
 				id = w.ID
 			default:
-				count, left, wait, end, ok, err := b.TakeCount(t.Context(), key, scale, limit, n)
-				w, otherOK, otherErr := other.Take(t.Context(), key, scale, limit, n)
+				count, left, wait, end, ok, err := b.takeCount(t.Context(), key, limitOf(a, scale, limit), n)
+				w, otherOK, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
 				if !w.Refused {
@@ -111,9 +111,9 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 // A log that is in use gets no more memory than others, either.
 func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
+	b := newBackend(t, clock, memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
 	hit := func(key string) bool {
-		count, left, wait, _, granted, err := b.TakeCount(t.Context(), key, time.Minute, 20, 1)
+		count, left, wait, _, granted, err := b.takeCount(t.Context(), key, limitOf(window.SlidingLog, time.Minute, 20), 1)
 		require.NoError(t, err)
 		require.Equal(t, granted, wait == 0)
 		require.True(t, left > 0 || !granted)
@@ -127,7 +127,7 @@ func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	}
 	require.False(t, hit("a"))
 	require.False(t, hit("c"))
-	limits := []window.Limit{{Key: "a", Scale: time.Hour, Limit: 20, N: 0}, {Key: "b", Scale: time.Minute, Limit: 20, N: 1}}
+	limits := []window.Take{limitOf(window.SlidingLog, time.Hour, 20).For("a", 0), limitOf(window.SlidingLog, time.Minute, 20).For("b", 1)}
 	windows := make([]window.Window, 2)
 	granted, err := b.TakeAll(t.Context(), limits, windows)
 	require.NoError(t, err)
@@ -135,13 +135,13 @@ func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	require.False(t, windows[0].Refused)
 	require.True(t, windows[1].Refused)
 	require.Equal(t, time.Minute, windows[1].RetryAfter)
-	_, err = b.Inc(t.Context(), "a", time.Minute, 1)
-	require.ErrorIs(t, err, memory.ErrFull)
-	require.EqualValues(t, 14, caller{t, b}.get("a", time.Minute).Count)
-	require.EqualValues(t, 14, caller{t, b}.get("b", time.Minute).Count)
+	_, err = b.Charge(t.Context(), "a", limitOf(window.SlidingLog, time.Minute, 10), 1)
+	require.ErrorIs(t, err, window.ErrFull)
+	require.EqualValues(t, 14, caller{t, b, window.SlidingLog}.get("a", time.Minute).Count)
+	require.EqualValues(t, 14, caller{t, b, window.SlidingLog}.get("b", time.Minute).Count)
 	clock.Advance(52 * time.Second) // seven hits of a are over
 	require.True(t, hit("a"))
-	require.EqualValues(t, 8, caller{t, b}.get("a", time.Minute).Count)
+	require.EqualValues(t, 8, caller{t, b, window.SlidingLog}.get("a", time.Minute).Count)
 }
 
 func TestLimitsOverTheLargestAreRefused(t *testing.T) {
@@ -151,21 +151,21 @@ func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 		most      uint64
 		text      string
 	}{
-		{window.Sliding, memory.WithMaxLog(5), 1<<48 - 1, "limit 281474976710656 is out of range: it may be at most 281474976710655 with a sliding window"},
+		{window.SlidingWindow, memory.WithMaxLog(5), 1<<48 - 1, "limit 281474976710656 is out of range: it may be at most 281474976710655 with a sliding window"},
 		{window.SlidingLog, memory.WithMaxLog(0), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
 		{window.SlidingLog, memory.WithMaxLog(math.MaxUint64), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
 		{window.SlidingLog, memory.WithMaxLog(50), 50, "limit 51 is out of range: it may be at most 50 with a sliding log"},
 	} {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(test.algorithm), test.option)
+		b := newBackend(t, backendtest.NewClock(), test.option)
 		limiter := throttr.NewRateLimit(b)
 		require.NoError(t, limiter.Check(time.Minute, test.most))
-		_, err := limiter.HitN(t.Context(), "k", time.Minute, test.most, test.most)
+		_, err := limiter.HitN(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most), test.most)
 		require.NoError(t, err)
 		for _, err := range []error{
 			limiter.Check(time.Minute, test.most+1),
 			func() error { _, err := limiter.Hit(t.Context(), "k", time.Minute, test.most+1); return err }(),
-			func() error { _, err := limiter.Take(t.Context(), "k", time.Minute, test.most+1, 1); return err }(),
-			func() error { _, err := limiter.Peek(t.Context(), "k", time.Minute, test.most+1, 1); return err }(),
+			func() error { _, err := limiter.Take(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1); return err }(),
+			func() error { _, err := limiter.Peek(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1); return err }(),
 		} {
 			require.ErrorIs(t, err, throttr.ErrRange)
 			require.ErrorContains(t, err, test.text)
@@ -178,17 +178,17 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(1000), memory.WithMaxLog(70),
+		b := newBackend(t, clock, memory.WithMaxKeys(1000), memory.WithMaxLog(70),
 			memory.WithMaxTimes(700), memory.WithOverflow(o))
-		c := caller{t, b}
+		c := caller{t, b, window.SlidingLog}
 		granted := 0
 		for i := range 30 {
-			w, err := b.Hit(t.Context(), key(i), time.Minute, 70, 70)
+			w, err := b.Hit(t.Context(), key(i), limitOf(window.SlidingLog, time.Minute, 70), 70)
 			require.NoError(t, err)
 			if w.Refused {
 				require.Equal(t, time.Minute, w.RetryAfter)
-				_, err := b.Inc(t.Context(), key(i), time.Minute, 70)
-				require.ErrorIs(t, err, memory.ErrFull)
+				_, err := b.Charge(t.Context(), key(i), limitOf(window.SlidingLog, time.Minute, 10), 70)
+				require.ErrorIs(t, err, window.ErrFull)
 				require.ErrorContains(t, err, "too many hits in sliding logs: at most 700")
 				require.Zero(t, c.get(key(i), time.Minute))
 				continue
@@ -204,7 +204,7 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 		}
 		clock.Advance(time.Minute)
 		for i := range 10 { // windows that are over make room
-			_, err := b.Hit(t.Context(), key(100+i), time.Minute, 70, 70)
+			_, err := b.Hit(t.Context(), key(100+i), limitOf(window.SlidingLog, time.Minute, 70), 70)
 			require.NoError(t, err)
 			clock.Advance(time.Second) // for the next sweep
 		}
@@ -218,31 +218,31 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 func TestWindowsInUseAreNotEvicted(t *testing.T) {
 	for _, a := range rolling {
 		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(100), memory.WithMaxLog(50), memory.WithMaxTimes(700), memory.WithOverflow(memory.Evict))
-		c := caller{t, b}
+		b := newBackend(t, clock, memory.WithMaxKeys(100), memory.WithMaxLog(50), memory.WithMaxTimes(700), memory.WithOverflow(memory.Evict))
+		c := caller{t, b, a}
 		for i := range 10_000 {
 			if i%500 == 0 {
-				w, granted, err := b.Take(t.Context(), "in use", time.Hour, 50, 2)
+				w, granted, err := b.Take(t.Context(), "in use", limitOf(a, time.Hour, 50), 2)
 				require.NoError(t, err)
 				require.True(t, granted)
 				require.EqualValues(t, 2*(i/500+1), w.Count, "%v", a)
 			}
-			w, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), time.Hour, 50, 1)
+			w, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), limitOf(a, time.Hour, 50), 1)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, w.Count)
 		}
 		require.EqualValues(t, 40, c.get("in use", time.Hour).Count)
 	}
 	for range 20 {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(10), memory.WithMaxLog(20),
+		b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(10), memory.WithMaxLog(20),
 			memory.WithMaxTimes(28), memory.WithOverflow(memory.Evict))
-		c := caller{t, b}
+		c := caller{t, b, a}
 		for _, key := range []string{"a", "b"} {
-			_, _, err := b.Take(t.Context(), key, time.Hour, 20, 14)
+			_, _, err := b.Take(t.Context(), key, limitOf(a, time.Hour, 20), 14)
 			require.NoError(t, err)
 		}
 		for range 6 {
-			_, granted, err := b.Take(t.Context(), "a", time.Hour, 20, 1)
+			_, granted, err := b.Take(t.Context(), "a", limitOf(a, time.Hour, 20), 1)
 			require.NoError(t, err)
 			require.True(t, granted)
 		}
@@ -255,28 +255,28 @@ func TestWindowsInUseAreNotEvicted(t *testing.T) {
 func TestALogOfTheLargestLimitFits(t *testing.T) {
 	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
 		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxTimes(1), memory.WithOverflow(o))
+		b := newBackend(t, clock, memory.WithMaxTimes(1), memory.WithOverflow(o))
 		for range 20_000 {
-			w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 3)
+			w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 3)
 			require.NoError(t, err)
 			require.False(t, w.Refused)
 			clock.Advance(310 * time.Microsecond)
 		}
-		require.Greater(t, caller{t, b}.get("k", time.Second).Count, uint64(9000))
+		require.Greater(t, caller{t, b, window.SlidingLog}.get("k", time.Second).Count, uint64(9000))
 	}
 }
 
 // If there is no room for one of several windows, nothing is taken from the others.
 func TestRollingTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 	for _, a := range rolling {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a), memory.WithMaxKeys(2))
-		c := caller{t, b}
+		b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(2))
+		c := caller{t, b, a}
 		c.hit("a", time.Minute)
 		c.hit("a", time.Minute)
 		limits := takesThatDoNotFit(c)
 		windows := make([]window.Window, len(limits))
 		_, err := b.TakeAll(t.Context(), limits, windows)
-		require.ErrorIs(t, err, memory.ErrFull)
+		require.ErrorIs(t, err, window.ErrFull)
 		require.Equal(t, 1, b.Len())
 		require.EqualValues(t, 2, c.get("a", time.Minute).Count)
 		require.Zero(t, c.get("c", time.Minute))
@@ -294,10 +294,10 @@ func takesThatDoNotFit(c caller) []window.Limit {
 	for i := range time.Duration(15) {
 		c.hit("shared", time.Second+i)
 	}
-	require.NoError(c, c.Reset(c.Context(), "b", time.Minute))
-	return []window.Limit{
-		{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4}, {Key: "a", Scale: time.Minute, Limit: 10, N: 1},
-		{Key: "c", Scale: time.Minute, Limit: 10, N: 4}, {Key: "d", Scale: time.Hour, Limit: 10, N: 4},
+	require.NoError(c, c.Reset(c.Context(), "b", limitOf(window.FixedWindow, time.Minute, 10)))
+	return []window.Take{
+		limitOf(window.FixedWindow, time.Minute, 10).For("a", 4), limitOf(window.FixedWindow, time.Minute, 10).For("b", 4), limitOf(window.FixedWindow, time.Minute, 10).For("a", 1),
+		limitOf(window.FixedWindow, time.Minute, 10).For("c", 4), limitOf(window.FixedWindow, time.Hour, 10).For("d", 4),
 	}
 }
 
@@ -306,25 +306,25 @@ func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
 	for _, a := range rolling {
 		random := rand.New(rand.NewPCG(1, 2))
 		now := time.Now()
-		b := memory.New(memory.WithAlgorithm(a), memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(50), memory.WithCleanPeriod(0))
+		b := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(50), memory.WithCleanPeriod(0))
 		scales := []time.Duration{window.MinScale, time.Second, time.Hour, math.MaxInt64 / 2, math.MaxInt64}
 		for range 20_000 {
 			ctx, key, scale := t.Context(), fmt.Sprint(random.IntN(20)), scales[random.IntN(len(scales))]
 			limit, n := random.Uint64N(20), random.Uint64N(10)
-			w, err := b.Hit(ctx, key, scale, limit, n)
+			w, err := b.Hit(ctx, key, limitOf(a, scale, limit), n)
 			for _, err := range []error{
 				err,
-				func() error { _, err := b.Inc(ctx, key, scale, n); return err }(),
-				func() error { _, err := b.GiveBack(ctx, key, scale, w.ID, n); return err }(),
-				func() error { _, err := b.Peek(ctx, key, scale, limit, n); return err }(),
+				func() error { _, err := b.Charge(ctx, key, limitOf(a, scale, 10), n); return err }(),
+				func() error { _, err := b.GiveBack(ctx, key, limitOf(a, scale, 10), n, w.ID); return err }(),
+				func() error { _, err := b.Peek(ctx, key, limitOf(a, scale, limit), n); return err }(),
 			} {
 				if err != nil {
-					require.ErrorIs(t, err, memory.ErrFull)
+					require.ErrorIs(t, err, window.ErrFull)
 				}
 			}
 			if random.IntN(10) == 0 {
-				_, err := b.Set(ctx, key, scale, n)
-				require.True(t, err == nil || errors.Is(err, memory.ErrFull))
+				_, err := b.Set(ctx, key, limitOf(a, scale, 10), n)
+				require.True(t, err == nil || errors.Is(err, window.ErrFull))
 			}
 			if w.Refused && n <= limit && scale <= time.Hour {
 				require.LessOrEqual(t, w.RetryAfter, 3*scale)
@@ -350,8 +350,8 @@ func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
 func TestRollingWindowsWithTheFewestHitsAreEvicted(t *testing.T) {
 	for _, a := range rolling {
 		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(16), memory.WithOverflow(memory.Evict))
-		c := caller{t, b}
+		b := newBackend(t, clock, memory.WithMaxKeys(16), memory.WithOverflow(memory.Evict))
+		c := caller{t, b, a}
 		for range 9 {
 			c.hit("busy", time.Minute)
 		}

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,71 +28,61 @@ type shard struct {
 	closed     bool
 	index      uint16    // in Backend.shards
 	generation uint32    // of the window that was opened last
-	lastEnd    timestamp // the end that count returned last; hits on a hot key return it again
+	lastEnd    timestamp // the end that timeOf returned last; hits on a hot key return it again
 	nextSweep  int64     // when the next sweep may be made
 	firstEnd   int64     // no window ends before this
 	windows    tables
 	reference  timestamp // the time from which other times of day are computed
-	log        *log      // of the algorithm SlidingLog; nil otherwise
-	readAt     int64     // when the clock was read, in nanoseconds of the monotonic clock since the origin
-	ahead      int64     // how far the clock is ahead of the monotonic clock since the origin
+	log        *log      // the times of sliding logs
+	ahead      int64     // how far the wall clock is ahead of the shard's times
+	calls      uint64
 
 	_ [8]byte // up to the end of a cache line, so that neighbors share none
 }
 
-// locate returns the shard of a key, which does not depend on the scale, and the id of the
+// locate returns the shard of a key, which does not depend on the limit, and the id of the
 // window. The id of a long key has a hash of the key, so that made-up keys can't fill the
 // memory. The hash is keyed with a secret, so that nobody can make up a short key that equals
 // the hash of another key.
-func (b *Backend) locate(key string, scale time.Duration) (*shard, id) {
+func (b *Backend) locate(key string, l *window.Limit) (*shard, id) {
 	if len(key) > maxKey {
 		sum := sha256.Sum256([]byte(b.secret + key))
 		key = string(sum[:])
 	}
 	h := maphash.String(b.seed, key)
-	return &b.shards[h&uint64(len(b.shards)-1)], id{key, scale, mix(h, scale)}
+	return &b.shards[h&uint64(len(b.shards)-1)], id{key, l.Name, l.Scale, b.mix(h, l.Name, l.Scale, kindOf(l)), kindOf(l)}
+}
+
+// kindOf returns the kind of the records of a limit.
+func kindOf(l *window.Limit) kind {
+	if l.Name != "" {
+		return kind(l.Algorithm) | named
+	}
+	return kind(l.Algorithm)
 }
 
 // mix returns the hash of an id whose key has the hash h. It does not use the bits that select
 // the shard, which are the same for all keys of a shard.
-func mix(h uint64, scale time.Duration) uint32 {
-	return uint32((h + uint64(scale)*0x9e3779b97f4a7c15) >> 32)
+func (b *Backend) mix(h uint64, name string, scale time.Duration, k kind) uint32 {
+	if name != "" {
+		h += maphash.String(b.seed, name)
+	}
+	return uint32((h + (uint64(scale)<<3+uint64(k))*0x9e3779b97f4a7c15) >> 32)
 }
 
 // find returns the record of k, or nil.
 func (s *shard) find(k id) record {
-	t := s.windows.forKey(k.key)
+	t := s.windows.of(&k)
 	if slot := t.find(k); slot >= 0 {
 		return t.at(slot)
 	}
 	return nil
 }
 
-// describe makes w describe a window. (A result would be copied.)
-func (s *shard) describe(w *window.Window, e *entry, now int64) {
-	at, base := s.reference.time, s.reference.nanos
-	end := e.end()
-	w.Count, w.ID = e.count, e.id()
-	w.Left = minus(end, now)
-	w.ExpiresAt = at.Add(minus(end, base))
-	w.StartedAt = at.Add(minus(e.start, base))
-	w.UpdatedAt = at.Add(minus(e.updated(), base))
-}
-
-// describeDropped makes w describe a window that is over.
-func (s *shard) describeDropped(b *Backend, w *window.Window, e *entry, now int64) {
-	if !b.rolling {
-		s.describe(w, e, now)
-		return
-	}
-	end := b.end(e)
-	w.Left, w.ExpiresAt = minus(end, now), s.reference.time.Add(minus(end, s.reference.nanos))
-}
-
 // drop removes the record in a slot of a table, and its log.
 func (s *shard) drop(t *table, slot int) {
-	if s.log != nil {
-		s.log.release(t.at(slot))
+	if r := t.at(slot); r.algorithm().logs {
+		s.log.release(r)
 	}
 	t.remove(slot)
 }
@@ -99,52 +90,64 @@ func (s *shard) drop(t *table, slot int) {
 // compact frees the memory of tables and of the log that is mostly unused.
 func (s *shard) compact() {
 	s.windows.compact()
-	if s.log != nil {
-		s.log.compact(&s.windows)
-	}
+	s.log.compact(&s.windows)
 }
 
-// remove removes a window and reports whether it was active.
-func (s *shard) remove(b *Backend, k id) (bool, error) {
+// reset removes a window.
+func (s *shard) reset(b *Backend, k id) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.calls++
 	if s.closed {
-		return false, ErrClosed
+		return window.ErrClosed
 	}
-	t := s.windows.forKey(k.key)
-	slot := t.find(k)
-	if slot < 0 {
-		if _, r := s.lookShared(b, k); r != nil {
-			return false, b.errShared
+	t := s.windows.of(&k)
+	if slot := t.find(k); slot >= 0 {
+		s.drop(t, slot)
+		return nil
+	}
+	if _, r := s.lookShared(b, k); r != nil {
+		return b.errShared
+	}
+	return nil
+}
+
+// delete removes a key's windows of the given scales, or of all, and returns how many of them were active.
+func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.closed {
+		return 0, window.ErrClosed
+	}
+	now, sharedKey := s.now(b), b.sharedKey(key)
+	var c cursor
+	for t, slot := c.next(&s.windows); t != nil; t, slot = c.next(&s.windows) {
+		if t.tags[slot] == 0 {
+			continue
 		}
-		return false, nil
-	}
-	e := t.at(slot).entry()
-	s.drop(t, slot)
-	return b.active(&e, s.now(b)), nil
-}
-
-// removeKey removes a key's windows of all scales, and returns how many of them were active.
-func (s *shard) removeKey(b *Backend, key string) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, ErrClosed
-	}
-	n, now := 0, s.now(b)
-	t := s.windows.forKey(key)
-	for slot := len(t.tags) - 1; slot >= 0; slot-- {
-		if t.tags[slot] != 0 && string(t.at(slot).key()) == key {
-			if e := t.at(slot).entry(); b.active(&e, now) {
-				n++
-			}
+		r := t.at(slot)
+		want := key
+		if r.isShared() {
+			want = sharedKey
+		}
+		if string(r.key()) != want || len(scales) > 0 && !slices.Contains(scales, r.scale()) {
+			continue
+		}
+		a := r.algorithm()
+		active := a.active(r.entry(), now+s.shift(a))
+		switch {
+		case r.isShared() && active:
+			err = b.errShared
+		case r.isShared():
+		case active:
+			n++
+			fallthrough
+		default:
 			s.drop(t, slot)
 		}
 	}
-	if s.sharesAny(b, key) {
-		return n, b.errShared
-	}
-	return n, nil
+	return n, err
 }
 
 // makeRoom removes windows that are over. If there are none and the overflow is Evict, it
@@ -184,15 +187,16 @@ func (s *shard) sample(b *Backend, now int64, own record) (t *table, victim int,
 		for u.tags[slot] == 0 {
 			slot = rand.IntN(len(u.tags))
 		}
-		e := u.at(slot).entry()
+		e, a := u.at(slot).entry(), u.at(slot).algorithm()
+		at := now + s.shift(a)
 		var n uint64
 		switch {
 		case own != nil && &u.at(slot)[0] == &own[0]: // it may be new, and have no hits yet
 			n = math.MaxUint64
-		case !b.active(&e, now):
+		case !a.active(e, at):
 			return u, slot, true
 		default:
-			n = s.count(b, &e, now)
+			n = a.count(e, at)
 		}
 		if t == nil || n < fewest {
 			t, victim, fewest = u, slot, n

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 func TestShardsDoNotShareACacheLine(t *testing.T) {
@@ -19,7 +21,7 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 	require.Len(t, b.shards, 256)
 	n := map[*shard]int{}
 	for i := range 256 * 256 {
-		s, _ := b.locate(string([]byte{byte(i), byte(i >> 8)}), time.Minute)
+		s, _ := b.locate(string([]byte{byte(i), byte(i >> 8)}), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
 		n[s]++
 	}
 	for i := range b.shards {
@@ -29,8 +31,8 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 	defer other.Close()
 	same := 0
 	for i := range 256 {
-		s, _ := b.locate(string(rune(i)), time.Minute)
-		o, _ := other.locate(string(rune(i)), time.Minute)
+		s, _ := b.locate(string(rune(i)), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
+		o, _ := other.locate(string(rune(i)), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
 		for j := range b.shards {
 			if s == &b.shards[j] && o == &other.shards[j] {
 				same++

@@ -3,7 +3,7 @@ package memory
 import "hash/maphash"
 
 // If a shard has no room for a window, its key shares a count with others: its hash selects one of a
-// fixed number of records for each scale, which are in a table of their own. Such a record is used
+// fixed number of records for each name, scale and algorithm, which are in a table of their own. Such a record is used
 // like any other, with every algorithm. As several keys add to it, it can only show more than each of
 // them has added.
 //
@@ -16,13 +16,13 @@ import "hash/maphash"
 // after a scale or two.
 
 const (
-	// windowsPerShared is how many windows there may be for each shared count of a scale.
+	// windowsPerShared is how many windows there may be for each shared count of a limit.
 	windowsPerShared = 64
-	// sharedScales is how many scales can have all of their shared counts.
-	sharedScales = 16
+	// sharedLimits is how many names, scales and algorithms can have all of their shared counts.
+	sharedLimits = 16
 )
 
-// setShared makes the keys of the shared records. They are longer than those of all others.
+// setShared makes the keys of the shared records.
 func (b *Backend) setShared() {
 	b.sharedKeys = make([]string, max(1, b.shardMax/windowsPerShared))
 	for i := range b.sharedKeys {
@@ -31,23 +31,28 @@ func (b *Backend) setShared() {
 	}
 }
 
-// shared reports whether k is the id of a shared record.
-func (k id) shared() bool { return len(k.key) > maxKey }
-
 // isShared reports whether r is a shared record.
-func (r record) isShared() bool { return r[lengthOffset] > maxKey }
+func (r record) isShared() bool { return r.kind()&shared != 0 }
+
+// sharedKey returns the key of the shared records of a key.
+func (b *Backend) sharedKey(key string) string {
+	slot := (maphash.String(b.seed, key) >> 8 & 0xffffff) * uint64(len(b.sharedKeys)) >> 24
+	return b.sharedKeys[slot]
+}
 
 // sharedID returns the id of the shared record of k.
 func (b *Backend) sharedID(k id) id {
-	slot := (maphash.String(b.seed, k.key) >> 8 & 0xffffff) * uint64(len(b.sharedKeys)) >> 24
-	return id{b.sharedKeys[slot], k.scale, mix(slot*0x9e3779b97f4a7c15, k.scale)}
+	k.key, k.kind = b.sharedKey(k.key), k.kind|shared
+	k.hash = b.mix(maphash.String(b.seed, k.key), k.name, k.scale, k.kind)
+	return k
 }
 
 // findShared returns the record that counts for k, which has no record, and its id: the count that it
 // shares, or a copy of that. It returns k and nil if that is not active. The mutex is held.
 func (s *shard) findShared(b *Backend, k id) (id, record) {
 	c, r := s.lookShared(b, k)
-	if r == nil || !b.rolling {
+	a := &algorithms[k.kind.algorithm()]
+	if r == nil || !a.rolling {
 		return c, r
 	}
 	room := s.hasRoom(b, s.now(b))
@@ -58,10 +63,10 @@ func (s *shard) findShared(b *Backend, k id) (id, record) {
 		return c, r
 	}
 	e := r.entry()
-	if s.log != nil && !s.log.copy(&e) {
+	if a.logs && !s.log.copy(&e) {
 		return c, r
 	}
-	r = s.windows.forKey(k.key).insert(k)
+	r = s.windows.of(&k).insert(k)
 	r.set(e)
 	return k, r
 }
@@ -74,7 +79,8 @@ func (s *shard) lookShared(b *Backend, k id) (id, record) {
 	}
 	c := b.sharedID(k)
 	if r := s.find(c); r != nil {
-		if e := r.entry(); b.active(&e, s.now(b)) {
+		now, a := s.now(b), r.algorithm()
+		if a.active(r.entry(), now+s.shift(a)) {
 			return c, r
 		}
 	}
@@ -88,35 +94,21 @@ func (s *shard) hasRoom(b *Backend, now int64) bool {
 
 // place returns the record in which a window of k opens, and its id: a new one, or the shared one if
 // there is no room. There is no active window. The mutex is held.
-func (b *Backend) place(s *shard, k id, now int64) (id, record, error) {
-	if !k.shared() {
-		if s.hasRoom(b, now) {
-			return k, s.windows.forKey(k.key).insert(k), nil
+func (b *Backend) place(s *shard, k id) (id, record, error) {
+	if k.kind&shared == 0 {
+		if s.hasRoom(b, s.now(b)) {
+			return k, s.windows.of(&k).insert(k), nil
 		}
 		k = b.sharedID(k)
 	}
 	if r := s.find(k); r != nil { // it is over
-		if s.log != nil {
+		if r.algorithm().logs {
 			s.log.release(r)
 		}
 		return k, r, nil
 	}
-	if s.windows.shared().n >= sharedScales*len(b.sharedKeys) {
+	if s.windows.shared().n >= sharedLimits*len(b.sharedKeys) {
 		return k, nil, b.errFull
 	}
-	return k, s.windows.forKey(k.key).insert(k), nil
-}
-
-// sharesAny reports whether a key without windows of its own shares an active count, of any scale. The
-// mutex is held.
-func (s *shard) sharesAny(b *Backend, key string) bool {
-	t, now := s.windows.shared(), s.now(b)
-	for slot := range t.tags {
-		if t.tags[slot] != 0 && string(t.at(slot).key()) == b.sharedID(id{key: key}).key {
-			if e := t.at(slot).entry(); b.active(&e, now) {
-				return true
-			}
-		}
-	}
-	return false
+	return k, s.windows.of(&k).insert(k), nil
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var everyAlgorithm = []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog}
+var everyAlgorithm = []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
 // fillUp returns a backend whose windows are all in use for an hour, with the options given.
 func fillUp(t *testing.T, clock backendtest.Clock, keys int, opts ...memory.Option) caller {
 	c := caller{t, newBackend(t, clock, append([]memory.Option{memory.WithMaxKeys(keys)}, opts...)...)}
 	for i := range 2 * keys {
-		_, err := c.Hit(t.Context(), fmt.Sprint("stored", i), time.Hour, 1, 1)
+		_, err := c.Hit(t.Context(), fmt.Sprint("stored", i), limitOf(window.FixedWindow, time.Hour, 1), 1)
 		require.NoError(t, err)
 	}
 	return c
@@ -33,7 +33,7 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := backendtest.NewClock()
-			b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(3000))
+			b := newBackend(t, clock, memory.WithMaxKeys(3000))
 			granted := map[string]int{}
 			all := 0
 			for i := range 200_000 {
@@ -59,12 +59,12 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 
 // takeOne takes 1 for a key in a way that depends on i.
 func takeOne(t *testing.T, b *memory.Backend, i int, key string, limit uint64) (granted bool, err error) {
-	limits := []window.Limit{{Key: key, Scale: time.Hour, Limit: limit, N: 1}}
+	limits := []window.Take{limitOf(window.FixedWindow, time.Hour, limit).For(key, 1)}
 	switch i % 5 {
 	case 0:
-		_, granted, err = b.Take(t.Context(), key, time.Hour, limit, 1)
+		_, granted, err = b.Take(t.Context(), key, limitOf(window.FixedWindow, time.Hour, limit), 1)
 	case 1:
-		_, _, _, _, granted, err = b.TakeCount(t.Context(), key, time.Hour, limit, 1)
+		_, _, _, _, granted, err = b.takeCount(t.Context(), key, limitOf(window.FixedWindow, time.Hour, limit), 1)
 	case 2:
 		granted, err = b.TakeAll(t.Context(), limits, make([]window.Window, 1))
 	case 3:
@@ -75,7 +75,7 @@ func takeOne(t *testing.T, b *memory.Backend, i int, key string, limit uint64) (
 		}
 	default:
 		var w window.Window
-		w, err = b.Hit(t.Context(), key, time.Hour, limit, 1)
+		w, err = b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Hour, limit), 1)
 		granted = !w.Refused && w.Count <= limit
 	}
 	return granted, err
@@ -94,21 +94,21 @@ func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(a)))
 			clock := backendtest.NewClock()
-			b := newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(100))
+			b := newBackend(t, clock, memory.WithMaxKeys(100))
 			var takes []take
 			held := map[string][]time.Time{}
 			shared, granted := 0, 0
 			for i := range 30_000 {
 				key := fmt.Sprint(random.IntN(150))
-				limits := []window.Limit{{Key: key, Scale: scale, Limit: limit, N: 1}}
+				limits := []window.Take{limitOf(a, scale, limit).For(key, 1)}
 				if other := fmt.Sprint(random.IntN(150)); other != key && i%3 == 0 {
-					limits = append(limits, window.Limit{Key: other, Scale: scale, Limit: limit, N: 1})
+					limits = append(limits, limitOf(a, scale, limit).For(other, 1))
 				}
 				windows := make([]window.Window, len(limits))
 				ok, err := b.TakeAll(t.Context(), limits, windows)
 				require.NoError(t, err)
 				for j, l := range limits {
-					if b.Shares(l.Key, scale) {
+					if b.Shares(l.Key, limitOf(a, scale, 10)) {
 						shared++
 					}
 					if ok {
@@ -121,7 +121,7 @@ func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
 					at := random.IntN(len(takes))
 					last := takes[at]
 					takes = append(takes[:at], takes[at+1:]...)
-					ok, err := b.GiveBack(t.Context(), last.key, scale, last.id, 1)
+					ok, err := b.GiveBack(t.Context(), last.key, limitOf(a, scale, 10), 1, last.id)
 					require.NoError(t, err)
 					for j, when := range held[last.key] {
 						if ok && when.Equal(last.when) {
@@ -152,16 +152,16 @@ func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
 func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		c := fillUp(t, clock, 1)
 		take := func(key string, n uint64) (uint64, bool) {
-			w, granted, err := c.Take(t.Context(), key, time.Minute, 10, n)
+			w, granted, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), n)
 			require.NoError(t, err)
 			return w.Count, granted
 		}
 		_, granted := take("k", 10)
 		require.True(t, granted)
-		require.True(t, c.Shares("k", time.Minute))
-		require.NoError(t, c.Reset(t.Context(), "stored0", time.Hour))
+		require.True(t, c.Shares("k", limitOf(a, time.Minute, 10)))
+		require.NoError(t, c.Reset(t.Context(), "stored0", limitOf(a, time.Hour, 10)))
 		require.Zero(t, c.Len())
 		count, granted := take("k", 1)
 		require.False(t, granted)
@@ -186,25 +186,25 @@ func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
-		_, granted, err := c.Take(t.Context(), "other", time.Minute, 10, 6)
+		c := fillUp(t, clock, 1)
+		_, granted, err := c.Take(t.Context(), "other", limitOf(a, time.Minute, 10), 6)
 		require.NoError(t, err)
 		require.True(t, granted)
 		for _, set := range []struct{ n, want uint64 }{{0, 6}, {5, 6}, {8, 8}, {3, 8}} {
 			require.Equal(t, set.want, c.set("k", time.Minute, set.n).Count, "%v", a)
 			require.Equal(t, set.want, c.get("other", time.Minute).Count, "%v", a)
 		}
-		err = c.Reset(t.Context(), "k", time.Minute)
-		require.ErrorIs(t, err, memory.ErrFull)
+		err = c.Reset(t.Context(), "k", limitOf(a, time.Minute, 10))
+		require.ErrorIs(t, err, window.ErrFull)
 		require.EqualError(t, err, `memory: reset "k": too many keys: at most 1: others share its count`)
 		_, err = c.Delete(t.Context(), "k", time.Minute)
-		require.ErrorIs(t, err, memory.ErrFull)
+		require.ErrorIs(t, err, window.ErrFull)
 		_, err = c.Delete(t.Context(), "k")
-		require.ErrorIs(t, err, memory.ErrFull)
+		require.ErrorIs(t, err, window.ErrFull)
 		require.EqualValues(t, 8, c.get("other", time.Minute).Count)
 
 		clock.Advance(2 * time.Hour) // no count of another scale is active, either
-		require.NoError(t, c.Reset(t.Context(), "k", time.Minute))
+		require.NoError(t, c.Reset(t.Context(), "k", limitOf(a, time.Minute, 10)))
 		_, err = c.Delete(t.Context(), "k")
 		require.NoError(t, err)
 	}
@@ -214,24 +214,24 @@ func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 func TestAGiveBackToASharedCountGivesBackTheTake(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
-		_, _, err := c.Take(t.Context(), "other", time.Minute, 10, 3)
+		c := fillUp(t, clock, 1)
+		_, _, err := c.Take(t.Context(), "other", limitOf(a, time.Minute, 10), 3)
 		require.NoError(t, err)
-		w, granted, err := c.Take(t.Context(), "k", time.Minute, 10, 4)
+		w, granted, err := c.Take(t.Context(), "k", limitOf(a, time.Minute, 10), 4)
 		require.NoError(t, err)
 		require.True(t, granted)
-		ok, err := c.GiveBack(t.Context(), "k", time.Minute, w.ID, 4)
+		ok, err := c.GiveBack(t.Context(), "k", limitOf(a, time.Minute, 10), 4, w.ID)
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.EqualValues(t, 3, c.get("other", time.Minute).Count, "%v", a)
 
-		own, _, err := c.Take(t.Context(), "stored0", time.Hour, 10, 2)
+		own, _, err := c.Take(t.Context(), "stored0", limitOf(a, time.Hour, 10), 2)
 		require.NoError(t, err)
-		require.NoError(t, c.Reset(t.Context(), "stored0", time.Hour))
-		_, _, err = c.Take(t.Context(), "stored1", time.Hour, 10, 2) // shares a count since before
+		require.NoError(t, c.Reset(t.Context(), "stored0", limitOf(a, time.Hour, 10)))
+		_, _, err = c.Take(t.Context(), "stored1", limitOf(a, time.Hour, 10), 2) // shares a count since before
 		require.NoError(t, err)
 		before := c.get("stored1", time.Hour).Count
-		ok, err = c.GiveBack(t.Context(), "stored0", time.Hour, own.ID, 2)
+		ok, err = c.GiveBack(t.Context(), "stored0", limitOf(a, time.Hour, 10), 2, own.ID)
 		require.NoError(t, err)
 		require.False(t, ok, "%v", a)
 		require.Equal(t, before, c.get("stored1", time.Hour).Count)
@@ -242,14 +242,14 @@ func TestAGiveBackToASharedCountGivesBackTheTake(t *testing.T) {
 func TestTakesOfKeysThatShareACount(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		for _, active := range []bool{true, false} {
-			c := fillUp(t, backendtest.NewClock(), 1, memory.WithAlgorithm(a))
+			c := fillUp(t, backendtest.NewClock(), 1)
 			left := uint64(10)
 			if active {
 				c.hit("other", time.Minute)
 				left--
 			}
-			limits := []window.Limit{
-				{Key: "a", Scale: time.Minute, Limit: 10, N: 5}, {Key: "b", Scale: time.Minute, Limit: 10, N: left - 4},
+			limits := []window.Take{
+				limitOf(a, time.Minute, 10).For("a", 5), limitOf(a, time.Minute, 10).For("b", left - 4),
 			}
 			windows := make([]window.Window, 2)
 			granted, err := c.TakeAll(t.Context(), limits, windows)
@@ -273,15 +273,15 @@ func TestSharedCountsAreBounded(t *testing.T) {
 	c := fillUp(t, backendtest.NewClock(), 640)
 	failed := 0
 	for i := range 20_000 {
-		if _, err := c.Hit(t.Context(), fmt.Sprint(i), time.Minute+time.Duration(i%15), 10, 1); err != nil {
+		if _, err := c.Hit(t.Context(), fmt.Sprint(i), limitOf(window.FixedWindow, time.Minute+time.Duration(i%15), 10), 1); err != nil {
 			failed++
 		}
 	}
 	require.Zero(t, failed)
 	require.LessOrEqual(t, c.Len(), 640)
 	for i := range 1000 {
-		if _, err := c.Hit(t.Context(), fmt.Sprint(i), time.Second, 10, 1); err != nil {
-			require.ErrorIs(t, err, memory.ErrFull)
+		if _, err := c.Hit(t.Context(), fmt.Sprint(i), limitOf(window.FixedWindow, time.Second, 10), 1); err != nil {
+			require.ErrorIs(t, err, window.ErrFull)
 			failed++
 		}
 	}
@@ -292,7 +292,7 @@ func TestSharedCountsAreBounded(t *testing.T) {
 func TestSharedCountsThatAreOverMakeRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		c := fillUp(t, clock, 1)
 		for i := range time.Duration(100) {
 			c.hit("k", time.Second+i)
 			clock.Advance(200 * time.Millisecond)
@@ -317,10 +317,10 @@ func TestBeforeDropDoesNotSeeSharedCounts(t *testing.T) {
 // If the logs have no room for another hit, it is refused. An error would leave the decision to a policy.
 func TestFullLogsAllowNoKeyMoreThanItsLimit(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithAlgorithm(window.SlidingLog), memory.WithMaxKeys(100), memory.WithMaxLog(70), memory.WithMaxTimes(700))
+	b := newBackend(t, clock, memory.WithMaxKeys(100), memory.WithMaxLog(70), memory.WithMaxTimes(700))
 	all := 0
 	for i := range 20_000 {
-		w, err := b.Hit(t.Context(), fmt.Sprint(i/100), time.Minute, 70, 1)
+		w, err := b.Hit(t.Context(), fmt.Sprint(i/100), limitOf(window.SlidingLog, time.Minute, 70), 1)
 		require.NoError(t, err)
 		if !w.Refused {
 			all++
@@ -335,7 +335,7 @@ func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := backendtest.NewClock()
-			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a), memory.WithMaxKeys(1000))}
+			c := caller{t, newBackend(t, clock, memory.WithMaxKeys(1000)), a}
 			for i := range 2000 {
 				c.hit(fmt.Sprint("many", i), time.Minute)
 			}
@@ -343,7 +343,7 @@ func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
 			for i := range 400 {
 				key := fmt.Sprint("new", i)
 				for range 20 {
-					w, ok, err := c.Take(t.Context(), key, time.Minute, 10, 1)
+					w, ok, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 					require.NoError(t, err)
 					if ok {
 						require.LessOrEqual(t, w.Count, uint64(10))
@@ -354,7 +354,7 @@ func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
 			}
 			for i := range 100 {
 				require.Equal(t, 10, granted[fmt.Sprint("new", 300+i)])
-				require.False(t, c.Shares(fmt.Sprint("new", 300+i), time.Minute))
+				require.False(t, c.Shares(fmt.Sprint("new", 300+i), limitOf(a, time.Minute, 10)))
 			}
 			for key, n := range granted {
 				require.LessOrEqual(t, n, 10, key)

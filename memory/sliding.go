@@ -3,6 +3,8 @@ package memory
 import (
 	"math"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // The entry of a sliding window has the counts of two aligned windows: the last one that was hit,
@@ -14,6 +16,44 @@ import (
 // maxSliding is the largest count of an aligned window of a sliding window, and so the largest
 // limit.
 const maxSliding = 1<<48 - 1
+
+// slidingWindow is the algorithm of sliding windows.
+var slidingWindow = algorithm{
+	aligned: true,
+	rolling: true,
+	most:    func(*Backend) uint64 { return maxSliding },
+	end:     func(e entry) int64 { return e.slidingEnd() },
+	active:  func(e entry, now int64) bool { return e.activeUntil(e.slidingEnd(), now) },
+	count:   func(e entry, now int64) uint64 { w := e.at(now, 0); return w.count(now, e.scale) },
+	id:      func(e entry) int64 { return e.start + e.spread() },
+	take: func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
+		v := e.takeSliding(now, s.firstStart(e, now), r.max, n)
+		return e, v
+	},
+	charge: func(s *shard, e entry, now int64, _ rule, n uint64) (entry, uint64) {
+		e.addSliding(now, s.firstStart(e, now), n)
+		return e, n
+	},
+	giveBack: func(_ *shard, e entry, now, id int64, n uint64) (entry, bool) {
+		ok := e.giveBackSliding(now, id-e.spread(), n)
+		return e, ok
+	},
+	again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
+		now = s.now(b)
+		now += s.ahead
+		v, end, ok = r.slideAgain(now, limit, n)
+		return v, now, end, ok
+	},
+}
+
+// firstStart returns the start of the present aligned window for an entry that is new, and 0
+// otherwise. The mutex is held.
+func (s *shard) firstStart(e entry, now int64) int64 {
+	if !e.isNew() {
+		return 0
+	}
+	return s.alignedStart(now, e.scale)
+}
 
 // sliding is the state of a sliding window at a time.
 type sliding struct {
@@ -31,19 +71,10 @@ func (e *entry) setSliding(w sliding) {
 	e.meta = e.meta&^math.MaxUint32 | w.previous&math.MaxUint32
 }
 
-// firstStart returns the start of the present aligned window for an entry that is new, and 0
-// otherwise. The mutex is held.
-func (s *shard) firstStart(b *Backend, e *entry, now int64) int64 {
-	if e.generation() > 0 {
-		return 0
-	}
-	return s.aligned(b, now, e.scale)
-}
-
 // at returns the state of e at a time. If e is new, aligned is the start of the present aligned
 // window.
 func (e *entry) at(now, aligned int64) sliding {
-	if e.generation() == 0 {
+	if e.isNew() {
 		return sliding{start: aligned}
 	}
 	w := e.sliding()
@@ -93,9 +124,7 @@ func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
 	v.count = w.count(now, e.scale)
 	switch {
 	case n > limit:
-		if v.wait = e.scale; e.generation() > 0 {
-			v.wait = minus(e.slidingEnd(), now)
-		}
+		v.wait = window.Never
 	case v.count > limit-n:
 		v.wait = w.wait(now, e.scale, limit, n)
 	default:
@@ -123,7 +152,7 @@ func (r record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, ok
 	}
 	w.current += n
 	e.setSliding(w)
-	r.setState(&e)
+	r.set(e)
 	v.granted, v.count = true, v.count+n
 	return v, e.slidingEnd(), true
 }
@@ -151,15 +180,6 @@ func (e *entry) giveBackSliding(now, at int64, n uint64) bool {
 	}
 	e.setSliding(w)
 	return true
-}
-
-// estimate returns the count.
-func (e *entry) estimate(now int64) uint64 {
-	if e.generation() == 0 {
-		return 0
-	}
-	w := e.at(now, 0)
-	return w.count(now, e.scale)
 }
 
 // slidingEnd returns when the count is 0: one scale after the end of the last aligned window that

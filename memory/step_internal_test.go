@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // Windows that end between the steps of a cleaning, and move to slots that it is yet to visit,
@@ -12,7 +14,7 @@ import (
 func TestCleaningStepRemovesNoMoreWindowsThanItVisitsSlots(t *testing.T) {
 	now := time.Now()
 	most := 0
-	b := New(WithClock(func() time.Time { return now }), WithCleanPeriod(0), WithBeforeDrop(func(dropped []Dropped) {
+	b := New(WithClock(func() time.Time { return now }), WithBeforeDrop(func(dropped []Dropped) {
 		most = max(most, len(dropped))
 		now = now.Add(time.Second)
 	}))
@@ -20,7 +22,7 @@ func TestCleaningStepRemovesNoMoreWindowsThanItVisitsSlots(t *testing.T) {
 	tab := &b.shards[0].windows[0]
 	tab.resize(256)
 	for i := range 270 { // a run of slots; the window in the last one ends first
-		k := id{string([]byte{byte(i), byte(i >> 8)}), 2 * time.Second, 0}
+		k := id{key: string([]byte{byte(i), byte(i >> 8)}), scale: 2 * time.Second, kind: kind(window.FixedWindow)}
 		if i == 269 {
 			k.scale = time.Second
 		}

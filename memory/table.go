@@ -1,12 +1,36 @@
 package memory
 
-import "time"
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
 
 // id identifies a window.
 type id struct {
-	key   string
-	scale time.Duration
-	hash  uint32 // of both
+	key, name string
+	scale     time.Duration
+	hash      uint32 // of all
+	kind      kind
+}
+
+// kind is an algorithm, and what else tells records apart.
+type kind uint8
+
+const (
+	shared kind = 1 << (iota + 3) // by keys without a window: see shared.go
+	named                         // the limit has a name
+)
+
+func (k kind) algorithm() window.Algorithm { return window.Algorithm(k & (shared - 1)) }
+
+// size returns the size that a record of k needs.
+func (k *id) size() int {
+	n := keyOffset + len(k.key)
+	if k.kind&named != 0 {
+		n += 1 + len(k.name)
+	}
+	return n
 }
 
 // table is a hash table of records of one size, with linear probing: a record is in the slot

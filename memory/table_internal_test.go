@@ -15,9 +15,14 @@ func TestTablesAgreeWithAMap(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(hashes)))
 		ts, want := newTables(), map[id]int64{}
 		for step := range int64(8000) {
-			k := id{strings.Repeat("k", random.IntN(maxKey+1)), time.Duration(1 + random.IntN(3)), 0}
+			k := id{
+				key: strings.Repeat("k", 20*random.IntN(7)), scale: time.Duration(1 + random.IntN(3)), kind: kind(1 + random.IntN(3)),
+			}
+			if random.IntN(2) == 0 {
+				k.kind, k.name = k.kind|named, strings.Repeat("n", 1+63*random.IntN(2))
+			}
 			k.hash = -(uint32(len(k.key)) * 0x9e3779b9 % hashes) // some at the end
-			tab := ts.forKey(k.key)
+			tab := ts.of(&k)
 			slot := tab.find(k)
 			_, ok := want[k]
 			require.Equal(t, ok, slot >= 0)
@@ -42,7 +47,7 @@ func requireSame(t *testing.T, want map[id]int64, ts *tables) {
 	t.Helper()
 	require.Equal(t, len(want), ts.len())
 	for k, start := range want {
-		tab := ts.forKey(k.key)
+		tab := ts.of(&k)
 		slot := tab.find(k)
 		require.GreaterOrEqual(t, slot, 0)
 		require.Equal(t, start, tab.at(slot).entry().start)
@@ -61,7 +66,7 @@ func TestSlotsAreReused(t *testing.T) {
 	ts := newTables()
 	tab := &ts[0]
 	for i := range uint32(10_000) {
-		k := id{"k", time.Minute, i * 0x9e3779b9}
+		k := id{key: "k", scale: time.Minute, hash: i * 0x9e3779b9}
 		tab.insert(k).set(entry{scale: time.Minute})
 		tab.remove(tab.find(k))
 	}
@@ -71,7 +76,7 @@ func TestSlotsAreReused(t *testing.T) {
 func TestCompactReleasesUnusedSlots(t *testing.T) {
 	ts := newTables()
 	tab := &ts[0]
-	k := func(i uint32) id { return id{"k", time.Duration(i + 1), i * 0x9e3779b9} }
+	k := func(i uint32) id { return id{key: "k", scale: time.Duration(i + 1), hash: i * 0x9e3779b9} }
 	for i := range uint32(10_000) {
 		tab.insert(k(i)).set(entry{scale: k(i).scale, count: uint64(i)})
 	}
@@ -98,7 +103,7 @@ func TestCursorVisitsAllRecordsOfAGrowingTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ts, stay := newTables(), map[uint64]bool{}
 	insert := func(n uint64) {
-		ts[0].insert(id{"k", time.Duration(n + 1), random.Uint32()}).set(entry{scale: time.Duration(n + 1), count: n})
+		ts[0].insert(id{key: "k", scale: time.Duration(n + 1), hash: random.Uint32()}).set(entry{scale: time.Duration(n + 1), count: n})
 	}
 	for n := range uint64(1000) {
 		insert(n)

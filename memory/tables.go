@@ -1,11 +1,11 @@
 package memory
 
-// sizes are the sizes of records. A record of the first size, with a key of up to 27 bytes, is
+// sizes are the sizes of records. A record of the first size, with a key of up to 26 bytes, is
 // a cache line. The last size is that of shared records: see shared.go.
-var sizes = [...]uint32{64, 96, 128, 168, keyOffset + sharedKeyLen}
+var sizes = [...]uint32{64, 96, 128, 168, keyOffset + maxKey + 1 + 64, keyOffset + sharedKeyLen + 1 + 64}
 
-// sharedKeyLen is the length of the keys of shared records. Their number is in the first four bytes.
-const sharedKeyLen = 139
+// sharedKeyLen is the length of the keys of shared records, which are numbers.
+const sharedKeyLen = 4
 
 // tables are the tables of a shard, one for each size of records.
 type tables [len(sizes)]table
@@ -17,10 +17,13 @@ func newTables() (ts tables) {
 	return ts
 }
 
-// forKey returns the table for the records of a key.
-func (ts *tables) forKey(key string) *table {
-	i := 0
-	for keyOffset+len(key) > int(sizes[i]) {
+// of returns the table for the records of k.
+func (ts *tables) of(k *id) *table {
+	if k.kind&shared != 0 {
+		return ts.shared()
+	}
+	i, size := 0, k.size()
+	for size > int(sizes[i]) {
 		i++
 	}
 	return &ts[i]

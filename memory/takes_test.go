@@ -17,12 +17,12 @@ import (
 // If there is no room for one of several windows, none of them is taken from.
 func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(2))
-	c := caller{t, b}
+	c := caller{t, b, window.FixedWindow}
 	c.set("a", time.Minute, 0)
 	limits := takesThatDoNotFit(c)
 	windows := make([]window.Window, len(limits))
 	_, err := b.TakeAll(t.Context(), limits, windows)
-	require.ErrorIs(t, err, memory.ErrFull)
+	require.ErrorIs(t, err, window.ErrFull)
 	require.Equal(t, 1, b.Len())
 	w := c.get("a", time.Minute)
 	require.Zero(t, w.Count)
@@ -35,12 +35,12 @@ func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 
 // Takes of one window are one take of their sum. If that is too large for a uint64, it is never granted.
 func TestSumOfTakesThatIsTooLargeIsNeverGranted(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket} {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket} {
+		b := newBackend(t, backendtest.NewClock())
 		for _, n := range [][]uint64{{math.MaxUint64, math.MaxUint64}, {math.MaxUint64, 1}, {1, math.MaxUint64, 0}, {1 << 63, 1 << 63, math.MaxUint64, 1}} {
-			limits := make([]window.Limit, len(n))
+			limits := make([]window.Take, len(n))
 			for i := range n {
-				limits[i] = window.Limit{Key: "k", Scale: time.Minute, Limit: math.MaxUint64, N: n[i]}
+				limits[i] = limitOf(a, time.Minute, math.MaxUint64).For("k", n[i])
 			}
 			granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(n)))
 			require.NoError(t, err)
@@ -60,10 +60,10 @@ func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, limit := range []uint64{1<<31 + 11, 1<<33 + 7, 3, 1000, math.MaxUint64} {
 		for range 100 {
-			b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(window.TokenBucket))
+			b := newBackend(t, backendtest.NewClock())
 			n := random.Uint64N(limit)
-			limits := []window.Limit{
-				{Key: "k", Scale: time.Minute, Limit: limit, N: n}, {Key: "k", Scale: time.Minute, Limit: limit, N: limit - n},
+			limits := []window.Take{
+				limitOf(window.TokenBucket, time.Minute, limit).For("k", n), limitOf(window.TokenBucket, time.Minute, limit).For("k", limit - n),
 			}
 			windows := make([]window.Window, 2)
 			granted, err := b.TakeAll(t.Context(), limits, windows)
@@ -73,14 +73,14 @@ func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 			for i, w := range windows {
 				require.False(t, w.Refused)
 				require.Equal(t, limit, w.Count)
-				_, err := b.GiveBack(t.Context(), "k", time.Minute, w.ID, limits[i].N)
+				_, err := b.GiveBack(t.Context(), "k", limitOf(window.TokenBucket, time.Minute, 10), limits[i].N, w.ID)
 				require.NoError(t, err)
 			}
 		}
 	}
-	limits := []window.Limit{{Key: "k", Scale: time.Minute, Limit: 10, N: 3}, {Key: "k", Scale: time.Minute, Limit: 5, N: 3}}
+	limits := []window.Take{limitOf(window.TokenBucket, time.Minute, 10).For("k", 3), limitOf(window.TokenBucket, time.Minute, 5).For("k", 3)}
 	for _, a := range everyAlgorithm {
-		b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a))
+		b := newBackend(t, backendtest.NewClock())
 		granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, 2))
 		require.NoError(t, err)
 		require.False(t, granted, "the lowest limit applies to the sum")
@@ -90,9 +90,9 @@ func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 // The records of windows move while others are opened.
 func TestTakesOfManyWindowsAtOnce(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
-	limits := make([]window.Limit, 5000)
+	limits := make([]window.Take, 5000)
 	for i := range limits {
-		limits[i] = window.Limit{Key: string(rune('a'+i%50)) + string(rune('a'+i/50)), Scale: time.Minute, Limit: 2, N: 1}
+		limits[i] = limitOf(window.FixedWindow, time.Minute, 2).For(string(rune('a'+i%50)) + string(rune('a'+i/50)), 1)
 	}
 	windows := make([]window.Window, len(limits))
 	for round := range uint64(3) {
@@ -107,11 +107,11 @@ func TestTakesOfManyWindowsAtOnce(t *testing.T) {
 
 func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
-	c := caller{t, b}
+	c := caller{t, b, window.FixedWindow}
 	w := c.set("k", time.Minute, math.MaxUint64-1)
-	_, err := b.Inc(t.Context(), "k", time.Minute, 5)
+	_, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 5)
 	require.NoError(t, err)
-	ok, err := b.GiveBack(t.Context(), "k", time.Minute, w.ID, 5)
+	ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 5, w.ID)
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.EqualValues(t, uint64(math.MaxUint64), c.get("k", time.Minute).Count)
@@ -121,13 +121,13 @@ func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 func TestFastTakesDecideAsOthersDo(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
-		b, other := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		b, other := newBackend(t, clock), newBackend(t, clock)
 		for i := range 500 {
 			n, limit := uint64(i%4), uint64(7-i%3)
-			w, want, err := other.Take(t.Context(), "k", time.Second, limit, n)
+			w, want, err := other.Take(t.Context(), "k", limitOf(a, time.Second, limit), n)
 			require.NoError(t, err)
 			if i%2 == 0 {
-				count, left, wait, end, granted, err := b.TakeCount(t.Context(), "k", time.Second, limit, n)
+				count, left, wait, end, granted, err := b.takeCount(t.Context(), "k", limitOf(a, time.Second, limit), n)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
 				require.Equal(t, w.Count, count)
@@ -139,7 +139,7 @@ func TestFastTakesDecideAsOthersDo(t *testing.T) {
 				require.True(t, w.ExpiresAt.Equal(end))
 			} else {
 				taken := make([]memory.Taken, 1)
-				granted, err := b.TakeCounts(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: limit, N: n}}, taken)
+				granted, err := b.TakeCounts(t.Context(), []window.Take{limitOf(a, time.Second, limit).For("k", n)}, taken)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
 				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[0])
@@ -154,13 +154,13 @@ func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
-		b, other := newBackend(t, clock, memory.WithAlgorithm(a)), newBackend(t, clock, memory.WithAlgorithm(a))
+		b, other := newBackend(t, clock), newBackend(t, clock)
 		keys := []string{"a", "b", "c", "d", "e", strings.Repeat("long", 50)}
 		outcomes := map[bool]int{}
 		for range 3000 {
-			limits := make([]window.Limit, random.IntN(6))
+			limits := make([]window.Take, random.IntN(6))
 			for i := range limits {
-				limits[i] = window.Limit{Key: keys[random.IntN(len(keys))], Scale: time.Second, Limit: 4 + random.Uint64N(9), N: random.Uint64N(3)}
+				limits[i] = limitOf(a, time.Second, 4 + random.Uint64N(9)).For(keys[random.IntN(len(keys))], random.Uint64N(3))
 			}
 			windows, taken := make([]window.Window, len(limits)), make([]memory.Taken, len(limits))
 			want, err := other.TakeAll(t.Context(), limits, windows)
@@ -172,9 +172,9 @@ func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
 				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[i])
 			}
 			for _, key := range keys {
-				want, err := other.Get(t.Context(), key, time.Second)
+				want, err := other.Peek(t.Context(), key, limitOf(a, time.Second, 10), 0)
 				require.NoError(t, err)
-				got, err := b.Get(t.Context(), key, time.Second)
+				got, err := b.Peek(t.Context(), key, limitOf(a, time.Second, 10), 0)
 				require.NoError(t, err)
 				got.ID = want.ID
 				require.Equal(t, want, got)
@@ -190,7 +190,7 @@ func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
 func TestUpdatedAtIsRoundedDown(t *testing.T) {
 	for _, scale := range []time.Duration{time.Second, 4 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 1 << 62} {
 		clock := backendtest.NewClock()
-		c := caller{t, newBackend(t, clock)}
+		c := caller{t, newBackend(t, clock), window.FixedWindow}
 		c.hit("k", scale)
 		for range 100 {
 			clock.Advance(scale/150 + 7)

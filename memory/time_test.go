@@ -28,7 +28,7 @@ func TestClockMayBeInAnyYear(t *testing.T) {
 	} {
 		for _, a := range algorithms {
 			clock := &anyClock{now}
-			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+			c := caller{t, newBackend(t, clock), a}
 			end := a.Start(now, time.Minute).Add(time.Minute)
 			w := c.hit("k", time.Minute)
 			require.Equal(t, window.Window{
@@ -46,7 +46,7 @@ func TestScalesUpToTheLargest(t *testing.T) {
 	for _, a := range algorithms {
 		for _, scale := range []time.Duration{window.MinScale, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
 			clock := &anyClock{time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)}
-			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+			c := caller{t, newBackend(t, clock), a}
 			for i := range 5 {
 				w := c.hit("k", scale)
 				require.Positive(t, w.Left, "%v, %v", a, scale)
@@ -64,11 +64,11 @@ func TestScalesUpToTheLargest(t *testing.T) {
 }
 
 func TestCountsDoNotWrapAround(t *testing.T) {
-	c := caller{t, newBackend(t, &anyClock{})}
+	c := caller{t, newBackend(t, &anyClock{}), window.FixedWindow}
 	c.set("k", time.Minute, math.MaxUint64-1)
 	require.EqualValues(t, uint64(math.MaxUint64), c.hit("k", time.Minute).Count)
 	require.EqualValues(t, uint64(math.MaxUint64), c.hit("k", time.Minute).Count)
-	w, err := c.Inc(t.Context(), "k", time.Minute, math.MaxUint64)
+	w, err := c.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), math.MaxUint64)
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(math.MaxUint64), w.Count)
 }
@@ -77,7 +77,7 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := &anyClock{time.Date(2030, time.January, 1, 10, 0, 0, 0, time.UTC)}
-			c := caller{t, newBackend(t, clock, memory.WithAlgorithm(a))}
+			c := caller{t, newBackend(t, clock), a}
 			c.set("k", time.Minute, 10)
 			end := clock.now.Add(time.Minute)
 
@@ -102,16 +102,16 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 }
 
 func TestAlignedWindowsFollowTheWallClock(t *testing.T) {
-	b := memory.New(memory.WithAlgorithm(window.Aligned))
+	b := memory.New()
 	defer b.Close()
-	w := caller{t, b}.hit("k", time.Hour)
+	w := caller{t, b, window.AlignedWindow}.hit("k", time.Hour)
 	require.Equal(t, w.UpdatedAt.Truncate(time.Hour).UTC(), w.StartedAt.UTC())
 	require.Equal(t, w.StartedAt.Add(time.Hour), w.ExpiresAt)
 }
 
 func TestAlignedWindowsEndTogether(t *testing.T) {
 	clock := &anyClock{time.Date(2030, time.January, 1, 10, 0, 59, 999_999_999, time.UTC)}
-	c := caller{t, newBackend(t, clock, memory.WithAlgorithm(window.Aligned))}
+	c := caller{t, newBackend(t, clock), window.AlignedWindow}
 	require.EqualValues(t, 1, c.hit("a", time.Minute).Left)
 	clock.Advance(1)
 	require.Zero(t, c.get("a", time.Minute))

@@ -1,0 +1,56 @@
+package memory
+
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// algorithm is how a [window.Algorithm] keeps the state of a window in an entry. Its functions get and
+// return entries by value, as an entry whose address they got would be allocated. Those that get a shard
+// hold its mutex. Times are those of entries: see shard.shift. An algorithm that is added needs a file of
+// its own, and a place in algorithms.
+type algorithm struct {
+	aligned bool                    // its windows follow the wall clock
+	rolling bool                    // see window.Algorithm.Rolling
+	logs    bool                    // an entry has times in the log of the shard
+	most    func(b *Backend) uint64 // the largest Max and count
+	end     func(e entry) int64     // when the window ends
+	active  func(e entry, now int64) bool
+	count   func(e entry, now int64) uint64
+	// id returns the ID of the window, or, if the algorithm is rolling, of the take that was added last.
+	id func(e entry) int64
+	// take decides on a take of n. If it is granted, the entry that it returns has n more, except in the
+	// log: see access.store.
+	take func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict)
+	// charge adds n beyond the limit. If the algorithm logs, it only returns how many are to be added.
+	charge func(s *shard, e entry, now int64, r rule, n uint64) (entry, uint64)
+	// giveBack gives n back to the window or take with an ID.
+	giveBack func(s *shard, e entry, now, id int64, n uint64) (entry, bool)
+	// again makes a take of a limit without a burst, in a window that had one before, as is most often
+	// so. It reads the clock. It returns false if it has not made the take, and may have trimmed a log.
+	again func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool)
+}
+
+// algorithms are all algorithms.
+var algorithms = [...]algorithm{
+	window.FixedWindow: fixed(false), window.AlignedWindow: fixed(true), window.TokenBucket: bucket,
+	window.SlidingWindow: slidingWindow, window.SlidingLog: slidingLog,
+}
+
+// rule is the numbers of a limit. Of an algorithm without a burst, both are Max.
+type rule struct {
+	max   uint64
+	holds uint64 // what is allowed at once
+}
+
+// verdict is the decision on a take.
+type verdict struct {
+	granted bool
+	changed bool          // the entry has changed
+	count   uint64        // after the take if it is granted, before it otherwise
+	wait    time.Duration // until the take would be granted if it is refused
+}
+
+// unlimited is the largest count of an algorithm that has no other bound.
+func unlimited(*Backend) uint64 { return window.Unlimited }
