@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"testing"
 	"time"
@@ -39,13 +40,13 @@ func TestCountsBeyondAllLimits(t *testing.T) {
 }
 
 func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		keeps := func(scale time.Duration, size int) bool {
-			if a != window.PerKey {
-				_, ok := timingFor(scale, a == window.Sliding, window.MaxValue(size))
+			if a != window.FixedWindow {
+				_, ok := timingFor(scale, a == window.SlidingWindow, valuesize.Max(size))
 				return ok
 			}
-			_, ok := layoutFor(scale, window.MaxValue(size))
+			_, ok := layoutFor(scale, valuesize.Max(size))
 			return ok
 		}
 		refused := 0
@@ -76,9 +77,9 @@ func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
 func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 	for want, err := range map[string]error{
 		"throttr: scale 1.5s is out of range: 1-byte values hold scales of whole units (1 ns to 1 h) " +
-			"whose double and 45 s more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.PerKey, 1500*time.Millisecond, 1),
+			"whose double and 45 s more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.FixedWindow, 1500*time.Millisecond, 1),
 		"throttr: scale 2m8s is out of range: 1-byte values hold scales of whole or half units (1 ns to 1 h) " +
-			"whose double and a second more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.Aligned, 128*time.Second, 1),
+			"whose double and a second more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.AlignedWindow, 128*time.Second, 1),
 		"throttr: limit 256 is out of range: 1-byte values hold at most 255; " +
 			"2-byte values (uint16) would do": checkCount("limit", 256, 1),
 		"throttr: count 18446744073709551615 is out of range: 4-byte values hold at most 4294967295; " +
@@ -92,9 +93,9 @@ func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrRange)
 	}
 	for _, size := range []int{1, 2, 4, 8} {
-		require.NoError(t, checkCount("limit", window.MaxValue(size), size))
+		require.NoError(t, checkCount("limit", valuesize.Max(size), size))
 		if size < 8 {
-			require.Error(t, checkCount("limit", window.MaxValue(size)+1, size))
+			require.Error(t, checkCount("limit", valuesize.Max(size)+1, size))
 		}
 	}
 }

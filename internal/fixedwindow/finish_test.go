@@ -16,10 +16,10 @@ import (
 // A refused take is given back even if its caller does not wait for that. What follows finds the room.
 func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 	const scale, patience = time.Hour, 200 * time.Millisecond
-	for _, a := range []window.Algorithm{window.PerKey, window.Sliding} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
 		for name, call := range map[string]func(ctx context.Context, b *Backend[uint16]) (refused bool, err error){
 			"Take": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
-				_, granted, _, err := b.Take(ctx, "k", scale, 10, 5)
+				_, granted, _, err := b.Take(ctx, "k", limitOf(a, scale, 10), 5)
 				return !granted, err
 			},
 			"TakeAll": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
@@ -34,16 +34,15 @@ func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 					var backends []*Backend[uint16]
 					for range 2 {
 						o := options[uint16](t, srv)
-						o.Algorithm = a
 						backends = append(backends, start(t, o))
 					}
 					b, other := backends[0], backends[1]
 					for _, key := range []string{"a", "k"} {
-						_, granted, _, err := b.Take(t.Context(), key, scale, 10, 1)
+						_, granted, _, err := b.Take(t.Context(), key, limitOf(a, scale, 10), 1)
 						require.NoError(t, err)
 						require.True(t, granted)
 					}
-					_, granted, _, err := other.Take(t.Context(), "k", scale, 10, 6) // b does not know of it
+					_, granted, _, err := other.Take(t.Context(), "k", limitOf(a, scale, 10), 6) // b does not know of it
 					require.NoError(t, err)
 					require.True(t, granted)
 
@@ -57,10 +56,10 @@ func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 					require.LessOrEqual(t, time.Since(began), patience)
 					time.Sleep(10 * time.Second)
 					remove()
-					w, _, err := other.Get(t.Context(), "k", scale)
+					w, _, err := other.Peek(t.Context(), "k", limitOf(a, scale, 1), 0)
 					require.NoError(t, err)
 					require.EqualValues(t, 7, w.Count)
-					w, _, err = other.Get(t.Context(), "a", scale)
+					w, _, err = other.Peek(t.Context(), "a", limitOf(a, scale, 1), 0)
 					require.NoError(t, err)
 					require.EqualValues(t, 1, w.Count)
 				})

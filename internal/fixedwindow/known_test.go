@@ -252,15 +252,14 @@ func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 // The count of a request with takes may contain what is given back at once. Until that is known, it
 // refuses no other take.
 func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := options[uint16](t, inMemory(t))
-				o.Algorithm = algorithm
 				b := start(t, o)
 				const scale, limit = 10 * time.Second, 10
 				alignTo(scale)
-				_, granted, _, err := b.Take(t.Context(), "k", scale, limit, 6)
+				_, granted, _, err := b.Take(t.Context(), "k", limitOf(algorithm, scale, limit), 6)
 				require.NoError(t, err)
 				require.True(t, granted)
 				e := b.table.find(entryKey{"k", scale})
@@ -282,7 +281,7 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				check(coalesce.Join, true)
 				count(5) // 11 is beyond the limit
 				check(coalesce.Defer, false)
-				if algorithm == window.Sliding { // 6 weigh 5 when a sixth of the next window is over
+				if algorithm == window.SlidingWindow { // 6 weigh 5 when a sixth of the next window is over
 					require.Equal(t, 2*scale-5*scale/6, e.known.wait(limit, 5, b.now()))
 				}
 				e.windows.Refuse(5)
@@ -291,7 +290,7 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				check(coalesce.Join, true)
 				count(4) // all of it is granted
 				check(coalesce.Decided, true)
-				if algorithm == window.Sliding { // 10 hits of the window before are beyond the limit with these
+				if algorithm == window.SlidingWindow { // 10 hits of the window before are beyond the limit with these
 					time.Sleep(scale)
 					count(5)
 					check(coalesce.Defer, false)

@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,12 +30,12 @@ func TestLayoutsHaveTheUnitOfTheirBands(t *testing.T) {
 		{time.Hour, 1, codec.Minutes},
 		{24 * time.Hour, 1, codec.Hours},
 	} {
-		l, ok := layoutFor(test.scale, window.MaxValue(test.size))
+		l, ok := layoutFor(test.scale, valuesize.Max(test.size))
 		require.True(t, ok)
 		require.Equal(t, test.unit, l.unit, "%v, %d bytes", test.scale, test.size)
 		require.Equal(t, test.unit.Duration(), l.Unit)
 	}
-	_, ok := layoutFor(200*time.Millisecond, window.MaxValue(1))
+	_, ok := layoutFor(200*time.Millisecond, valuesize.Max(1))
 	require.False(t, ok)
 }
 
@@ -75,7 +76,7 @@ func TestRequestsAreEncodedForTheirSlots(t *testing.T) {
 		o := options[uint16](t, srv)
 		l, ok := layoutFor(time.Minute, maxValue[uint16]()) // seconds, T = 236
 		require.True(t, ok)
-		r := records[uint16]{l, slotNames(&l.Bands, "k")}
+		r := records[uint16]{l, slotNames(&l.bands, "k", "")}
 		cl := o.Calls.Get()
 		cl.Bound = r.bound()
 		r.add(cl,
@@ -127,7 +128,7 @@ func describe(r codec.Request) string {
 func TestOutcomesOfActions(t *testing.T) {
 	l, ok := layoutFor(time.Second, maxValue[uint16]())
 	require.True(t, ok)
-	r := records[uint16]{l, slotNames(&l.Bands, "k")}
+	r := records[uint16]{l, slotNames(&l.bands, "k", "")}
 	shown := conn.Reply[uint16]{OK: true, Quota: 65532, TTL: codec.TTL[uint16]{Amount: uint16(l.Top - 1)}}
 	reply := map[byte]conn.Reply[uint16]{'+': {OK: true}, '-': {}, 'q': shown}
 	seen := slot.Observation{Exists: true, Count: 3, TTL: l.Top - 1}

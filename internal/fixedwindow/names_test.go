@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // namesOf returns the names of the slots of a key.
 func namesOf(t testing.TB, key string, scale time.Duration, size int) [2]string {
 	t.Helper()
-	b, ok := slot.BandsFor(scale, window.MaxValue(size))
+	b, ok := slot.BandsFor(scale, valuesize.Max(size))
 	require.True(t, ok)
 	names := slotNames(&b, key)
 	return [2]string{string(names[slot.A]), string(names[slot.B])}
@@ -102,7 +103,7 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 	scales := []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	for range 4000 {
 		key, scale := randomKey(r), scales[r.IntN(len(scales))]
-		if b, ok := slot.BandsFor(scale, window.MaxValue(1<<r.IntN(4))); ok {
+		if b, ok := slot.BandsFor(scale, valuesize.Max(1<<r.IntN(4))); ok {
 			for id, name := range slotNames(&b, key) {
 				tag := b.Tag(slot.ID(id))
 				check(string(name), identity{key: key, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})

@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func ruleKnows[T codec.Value](t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, scale := range ruleScales {
 		l, _ := r.layouts.get(scale, maxValue[T]())
-		for _, name := range slotNames(&l.Bands, "k") {
+		for _, name := range slotNames(&l.bands, "k", "") {
 			removable, ours := r.Inspect(name, now)
 			require.True(t, removable && ours, "%s", name)
 			other := string(name[:1]) + "x" + string(name[2:]) // no unit
@@ -59,7 +60,7 @@ func ruleOfSlots[T codec.Value](t *testing.T) {
 		l, ok := r.layouts.get(scale, maxValue[T]())
 		require.True(t, ok)
 		interval := l.sweepInterval()
-		names := slotNames(&l.Bands, "k")
+		names := slotNames(&l.bands, "k", "")
 		for left, want := range map[uint64]sweep.Decision{
 			l.Top + 1:    {},
 			l.Top:        {Interval: interval},
@@ -126,7 +127,7 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 // fleet would sweep.
 func TestIntervalsOfSweepsAreOverASecond(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
-		largest := window.MaxValue(size)
+		largest := valuesize.Max(size)
 		for scale := time.Millisecond; scale < 200*time.Hour; scale += 1 + scale/100*time.Duration(size) {
 			for _, whole := range []time.Duration{scale, scale.Round(time.Millisecond), scale.Round(time.Second), scale.Round(time.Minute), scale.Round(time.Hour)} {
 				if l, ok := layoutFor(whole, largest); ok {
