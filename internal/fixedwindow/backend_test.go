@@ -2,9 +2,7 @@ package fixedwindow
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -91,7 +89,7 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 		b := start(t, o)
 		l, ok := layoutFor(time.Hour, maxValue[uint16]())
 		require.True(t, ok)
-		server.ttl = uint16(l.Top - 1)
+		server.ttl = uint16(l.bands.Top - 1)
 		hits(t, b, 1, "k", limitOf(algorithm, time.Hour, 10_000))
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			if w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Hour, 10_000), 1); err != nil || w.Count < uint64(server.count) {
@@ -123,23 +121,6 @@ func TestHitsOnOneKeyShareRequests(t *testing.T) {
 		w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, callers*rounds, w.Count)
-	})
-}
-
-func TestWithoutCoalescingEachHitHasARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		o := options[uint16](t, srv)
-		o.WithoutCoalescing = true
-		b := start(t, o)
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() { hits(t, b, 1, "k", fixed(time.Minute, 100)) })
-		}
-		all.Wait()
-		count := requests.take()
-		require.Equal(t, 20, count[codec.OpUpdate]+count[codec.OpInsert])
 	})
 }
 
@@ -197,8 +178,8 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 	ctx := t.Context()
 	calls := map[string]func(scale time.Duration) error{
 		"Hit":    func(d time.Duration) error { _, _, err := b.Hit(ctx, "k", fixed(d, 1), 1); return err },
-		"Inc":    func(d time.Duration) error { _, _, err := b.Charge(ctx, "k", fixed(d, 1), 1); return err },
-		"Get":    func(d time.Duration) error { _, _, err := b.Peek(ctx, "k", fixed(d, 1), 0); return err },
+		"Charge": func(d time.Duration) error { _, _, err := b.Charge(ctx, "k", fixed(d, 1), 1); return err },
+		"Peek":   func(d time.Duration) error { _, _, err := b.Peek(ctx, "k", fixed(d, 1), 0); return err },
 		"Set":    func(d time.Duration) error { _, _, err := b.Set(ctx, "k", fixed(d, 1), 1); return err },
 		"Reset":  func(d time.Duration) error { _, err := b.Reset(ctx, "k", fixed(d, 1)); return err },
 		"Delete": func(d time.Duration) error { _, _, err := b.Delete(ctx, "k", d); return err },
@@ -214,7 +195,7 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 	require.False(t, sent)
 	_, _, err = b.Hit(ctx, "k", fixed(time.Minute, 1000), 1<<16)
 	require.ErrorIs(t, err, window.ErrRange)
-	_, _, err = b.Charge(ctx, "k", fixed(time.Minute, 1), 1<<16)
+	_, _, err = b.Charge(ctx, "k", fixed(time.Minute, 1), 1<<63)
 	require.ErrorIs(t, err, window.ErrRange)
 	_, _, err = b.Set(ctx, "k", fixed(time.Minute, 1), 1<<16)
 	require.ErrorIs(t, err, window.ErrRange)
@@ -225,7 +206,7 @@ func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 	b := client[uint16](t, inMemory(t))
 	_, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 	require.NoError(t, err)
-	require.Zero(t, b.Stats(), "Get opens no window")
+	require.Zero(t, b.Stats(), "Peek opens no window")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -249,7 +230,7 @@ func changes(ctx context.Context, b *Backend[uint16]) map[string]error {
 	_, _, inc := b.Charge(ctx, "k", fixed(time.Minute, 1), 1)
 	_, _, set := b.Set(ctx, "k", fixed(time.Minute, 1), 1)
 	_, reset := b.Reset(ctx, "k", fixed(time.Minute, 1))
-	return map[string]error{"Hit": hit, "Inc": inc, "Set": set, "Reset": reset}
+	return map[string]error{"Hit": hit, "Charge": inc, "Set": set, "Reset": reset}
 }
 
 // Each caller waits less long than the server takes to respond.
@@ -323,62 +304,64 @@ func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
 	})
 }
 
-// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are
-// refused.
-func TestHitsOfTheLargestLimitFailIfTheCounterCannotHoldThem(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+// A count that would pass the largest stays there, also if two clients make it so.
+func TestChargesStayAtTheLargestCount(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		synctest.Test(t, func(t *testing.T) {
-			const limit = math.MaxUint64
-			o := options[uint64](t, inMemory(t, mockserver.WithValueSize(8)))
-			b := start(t, o)
-			_, _, err := b.Set(t.Context(), "k", limitOf(algorithm, time.Minute, 1), limit-3)
+			srv := inMemory(t)
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
+			first, second := client[uint16](t, srv), client[uint16](t, srv)
+			l := limitOf(algorithm, time.Hour, 60_000)
+			_, _, err := first.Set(t.Context(), "k", l, 65_000)
 			require.NoError(t, err)
-			require.Equal(t, 1, hits(t, b, 1, "k", limitOf(algorithm, time.Minute, limit)))
 			for range 2 {
-				_, _, err = b.Hit(t.Context(), "k", limitOf(algorithm, time.Minute, limit), 3)
-				require.ErrorIs(t, err, window.ErrRange)
-				_, _, err = b.Hit(t.Context(), "k", limitOf(algorithm, time.Minute, limit), limit)
-				require.ErrorIs(t, err, window.ErrRange)
-				_, granted, _, err := b.Take(t.Context(), "k", limitOf(algorithm, time.Minute, limit), 3)
-				require.NoError(t, err)
-				require.False(t, granted)
-				require.Zero(t, hits(t, b, 1, "k", limitOf(algorithm, time.Minute, limit-3)))
+				var all sync.WaitGroup
+				for _, b := range []*Backend[uint16]{first, second} {
+					all.Go(func() {
+						w, _, err := b.Charge(t.Context(), "k", l, 300)
+						require.NoError(t, err)
+						require.Contains(t, []uint64{65_300, 65_535}, w.Count)
+						require.False(t, w.Refused)
+					})
+				}
+				all.Wait()
 			}
-			_, granted, _, err := b.Take(t.Context(), "k", limitOf(algorithm, time.Minute, limit), 1)
+			for _, b := range []*Backend[uint16]{first, second} {
+				w, _, err := b.Charge(t.Context(), "k", l, 1)
+				require.NoError(t, err)
+				require.EqualValues(t, 65_535, w.Count, "%v", algorithm)
+				w, _, err = b.Take(t.Context(), "k", l, 1)
+				require.NoError(t, err)
+				require.True(t, w.Refused)
+			}
+			w, _, err := first.Charge(t.Context(), "other", l, 1<<40)
 			require.NoError(t, err)
-			require.True(t, granted)
-			require.Equal(t, 1, hits(t, b, 1, "k", limitOf(algorithm, time.Minute, limit)))
-			_, _, err = b.Hit(t.Context(), "k", limitOf(algorithm, time.Minute, limit), 1)
-			require.ErrorIs(t, err, window.ErrRange)
-			w, _, err := b.Peek(t.Context(), "k", limitOf(algorithm, time.Minute, 1), 0)
-			require.NoError(t, err)
-			require.EqualValues(t, uint64(limit), w.Count, "%v", algorithm)
+			require.EqualValues(t, 65_535, w.Count, "an n that no counter holds")
 		})
 	}
 }
 
-func TestIncFailsIfTheCounterCannotHoldIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		first, second := client[uint16](t, srv), client[uint16](t, srv)
-		_, _, err := first.Set(t.Context(), "k", fixed(time.Minute, 1), 65_000)
-		require.NoError(t, err)
-		errs := make(chan error, 2)
-		for _, b := range []*Backend[uint16]{first, second} {
-			go func() {
-				_, _, err := b.Charge(t.Context(), "k", fixed(time.Minute, 1), 300)
-				errs <- err
-			}()
-		}
-		require.ErrorIs(t, errors.Join(<-errs, <-errs), window.ErrRange)
-		for _, b := range []*Backend[uint16]{first, second} {
-			w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
+func TestCountsAreAtMostTheLargestNumber(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+		synctest.Test(t, func(t *testing.T) {
+			b := client[uint64](t, inMemory(t, mockserver.WithValueSize(8)))
+			l := limitOf(algorithm, time.Hour, window.Unlimited-1)
+			traits, err := b.Check(l)
 			require.NoError(t, err)
-			require.EqualValues(t, 65_300, w.Count)
-			require.Zero(t, hits(t, b, 10, "k", fixed(time.Minute, 60_000)))
-		}
-	})
+			require.Equal(t, window.Unlimited, traits.MaxCount)
+			for range 4 {
+				w, _, err := b.Charge(t.Context(), "k", l, window.Unlimited)
+				require.NoError(t, err)
+				require.Equal(t, window.Unlimited, w.Count)
+			}
+			w, _, err := b.Hit(t.Context(), "k", l, 1)
+			require.NoError(t, err)
+			require.Equal(t, window.Unlimited, w.Count)
+			w, _, err = b.Peek(t.Context(), "k", l, 1)
+			require.NoError(t, err)
+			require.True(t, w.Refused)
+		})
+	}
 }
 
 // TTLs show the end of a window to a unit only, which here is a second. So the window that another
@@ -538,9 +521,9 @@ func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
 			require.Zero(t, w.Count)
 		},
 		"given back": func(t *testing.T, b *Backend[uint16]) {
-			w, granted, _, err := b.Take(t.Context(), "k", fixed(scale, limit), 3)
+			w, _, err := b.Take(t.Context(), "k", fixed(scale, limit), 3)
 			require.NoError(t, err)
-			require.True(t, granted)
+			require.False(t, w.Refused)
 			given, _, err := b.GiveBack(t.Context(), "k", fixed(scale, 1), 3, w.ID)
 			require.NoError(t, err)
 			require.True(t, given)
@@ -590,9 +573,9 @@ func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, 
 	return done, sent, err
 }
 
-// A Get whose replies come after those of a Reset or Set must not bring the old count back: hits
+// A Peek whose replies come after those of a Reset or Set must not bring the old count back: hits
 // would be denied by it.
-func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
+func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 	const scale, limit = 10 * time.Second, 3
 	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 		for name, change := range map[string]func(context.Context, *Backend[uint16]) error{
@@ -616,7 +599,8 @@ func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 					b := start(t, o)
 					hits(t, other, 2*limit, "k", limitOf(algorithm, scale, limit))
 
-					e, err := b.entry(t.Context(), "k", scale) // so that Get and Reset have one entry
+					l := limitOf(algorithm, scale, 1)
+					e, err := b.entry(t.Context(), "k", &l) // so that Peek and Reset have one entry
 					require.NoError(t, err)
 					var get sync.WaitGroup
 					get.Go(func() {

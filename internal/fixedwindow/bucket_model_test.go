@@ -196,12 +196,12 @@ func testHeldByClients[T codec.Value](t *testing.T) {
 				all.Go(func() {
 					for time.Since(begin) < scale/2 {
 						n := 1 + random.Uint64N(20)
-						w, granted, _, err := c.Take(t.Context(), "k", fixed(scale, limit), n)
+						w, _, err := c.Take(t.Context(), "k", limitOf(a, scale, limit), n)
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						if !granted {
+						if w.Refused {
 							mu.Lock()
 							refused++
 							mu.Unlock()
@@ -221,7 +221,7 @@ func testHeldByClients[T codec.Value](t *testing.T) {
 						mu.Lock()
 						held -= back // from now on others may have it
 						mu.Unlock()
-						ok, _, err := c.GiveBack(t.Context(), "k", fixed(scale, 1), back, w.ID)
+						ok, _, err := c.GiveBack(t.Context(), "k", limitOf(a, scale, 1), back, w.ID)
 						if err != nil || !ok {
 							t.Errorf("%d are not given back: %v", back, err)
 						}

@@ -61,7 +61,7 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 // While Close waits for windows, other records become doomed, or are being removed.
 func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 	l, _ := layoutFor(time.Second, maxValue[uint16]())
-	doomed := time.Duration(l.Top-l.Doom) * l.Unit
+	doomed := time.Duration(l.bands.Top-l.bands.Doom) * l.bands.Unit
 	for before := -2 * time.Second; before <= 3*time.Second; before += 300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)

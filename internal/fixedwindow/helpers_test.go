@@ -137,7 +137,7 @@ func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, l windo
 	for range n {
 		w, _, err := b.Hit(t.Context(), key, l, 1)
 		require.NoError(t, err)
-		if w.Count <= l.Max {
+		if !w.Refused && w.Count <= l.Max {
 			allowed++
 		}
 	}

@@ -44,10 +44,10 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 				// guards.
 				l, ok := layoutFor(test.scale, valuesize.Max(test.size))
 				require.True(t, ok)
-				left := time.Duration(l.Margin-l.Doom) * l.Unit
-				time.Sleep(left - 2*l.Unit)
+				left := time.Duration(l.bands.Margin-l.bands.Doom) * l.bands.Unit
+				time.Sleep(left - 2*l.bands.Unit)
 				require.NotZero(t, len(windowKeys(srv)))
-				time.Sleep(3*l.Unit + 4*l.Guard + time.Second)
+				time.Sleep(3*l.bands.Unit + 4*l.bands.Guard + time.Second)
 				require.Zero(t, len(windowKeys(srv)))
 				require.Zero(t, srv.Expired())
 				require.Zero(t, stats())
@@ -118,10 +118,10 @@ func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *te
 		hits(t, dies, 1, "k", fixed(time.Second, 1))
 		g.die()
 		l, _ := layoutFor(time.Second, maxValue[uint16]())
-		time.Sleep(time.Duration(l.Top-l.Doom)*l.Unit + 5*time.Second)
+		time.Sleep(time.Duration(l.bands.Top-l.bands.Doom)*l.bands.Unit + 5*time.Second)
 		require.Len(t, windowKeys(srv), 2, "the janitor is dead, and the watcher waits")
 		require.Equal(t, 1, watcher.Stats().Records)
-		time.Sleep(time.Duration(l.Doom-l.Watch) * l.Unit)
+		time.Sleep(time.Duration(l.bands.Doom-l.bands.Watch) * l.bands.Unit)
 		require.Empty(t, windowKeys(srv))
 		require.Zero(t, srv.Expired())
 		require.Zero(t, watcher.Stats().Records)
@@ -226,7 +226,7 @@ func TestKeysWhoseWindowsAreForgottenHaveTheirRecordsRemovedOnce(t *testing.T) {
 				b := start(t, o)
 				for range 40 {
 					for i := range keys {
-						hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 10))
+						hits(t, b, 1, fmt.Sprint(i), limitOf(algorithm, time.Second, 10))
 					}
 					require.LessOrEqual(t, b.Stats().Windows, 64)
 					require.LessOrEqual(t, b.Stats().Records, records)

@@ -24,13 +24,24 @@ import (
 // slotsOf returns what a backend remembers of a key whose scale is a second.
 func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	t.Helper()
-	e, err := b.entry(t.Context(), key, time.Second)
+	l := fixed(time.Second, 10)
+	e, err := b.entry(t.Context(), key, &l)
 	require.NoError(t, err)
 	return e.windows.(*slots[uint16])
 }
 
 // oneHit is a batch of one hit.
-func oneHit() coalesce.Batch { return coalesce.Batch{Hits: 1, Sum: 1, Limit: 10, Now: time.Now()} }
+func oneHit(p coalesce.Plan) coalesce.Batch {
+	return coalesce.Batch{Hits: 1, Sum: 1, Limit: 10, Now: time.Now(), Plan: p}
+}
+
+// refreshed returns what a Refresh that succeeds has planned.
+func refreshed(t *testing.T, s *slots[uint16]) coalesce.Plan {
+	t.Helper()
+	p, err := s.Refresh(t.Context())
+	require.NoError(t, err)
+	return p
+}
 
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +58,7 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 		require.ErrorIs(t, err, conn.ErrLost)
 		require.True(t, sent)
-		require.Equal(t, slotsOf(t, b, "k").Guard, time.Since(began))
+		require.Equal(t, slotsOf(t, b, "k").bands.Guard, time.Since(began))
 		require.False(t, first.Open())
 		require.ErrorIs(t, first.Err(), errLate)
 		remove()
@@ -67,16 +78,16 @@ func TestActionsAreNotSentLate(t *testing.T) {
 		srv, requests := observed(t)
 		b := client[uint16](t, srv)
 		s := slotsOf(t, b, "k")
-		for after, counted := range map[time.Duration]bool{0: true, s.Guard/2 - 1: true, s.Guard / 2: false, s.Guard: false} {
-			require.NoError(t, s.Refresh(t.Context()))
+		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
+			p := refreshed(t, s)
 			time.Sleep(after)
-			out := s.Count(t.Context(), oneHit())
+			out := s.Count(t.Context(), oneHit(p))
 			require.NoError(t, out.Err)
 			require.Equal(t, counted, out.Counted, "%v after the lookup", after)
 			changed := requests.take()
 			require.Equal(t, counted, changed[codec.OpInsert]+changed[codec.OpUpdate] > 0)
-			time.Sleep(s.Scale)
-			s.forget()
+			time.Sleep(s.bands.Scale)
+			s.known.forget()
 		}
 	})
 }
@@ -96,25 +107,23 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 				b := client[uint16](t, srv)
 				s := slotsOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
-					require.NoError(t, s.Refresh(t.Context()))
-					require.NotNil(t, s.plan.conn)
+					p := refreshed(t, s)
 					requests.take()
-					ends(srv, s.plan.conn)
+					ends(srv, p.(*plan[uint16]).conn)
 					synctest.Wait()
 					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
 						require.NoError(t, b.servers[0].(*pool.Pool[uint16]).Connect(t.Context()))
 					}
-					out := s.Count(t.Context(), oneHit())
+					out := s.Count(t.Context(), oneHit(p))
 					require.NoError(t, out.Err)
 					require.False(t, out.Counted)
 					require.Empty(t, requests.take(), "nothing was sent on another connection")
 
-					require.NoError(t, s.Refresh(t.Context()))
-					out = s.Count(t.Context(), oneHit())
+					out = s.Count(t.Context(), oneHit(refreshed(t, s)))
 					require.NoError(t, out.Err)
 					require.True(t, out.Counted)
 					require.EqualValues(t, 1, out.Result.Count)
-					time.Sleep(s.Scale + time.Millisecond)
+					time.Sleep(s.bands.Scale + time.Millisecond)
 				}
 			})
 		})
@@ -165,7 +174,7 @@ func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
 		srv, requests := observed(t)
 		b := client[uint16](t, srv)
 		s := slotsOf(t, b, "k")
-		remove := srv.Inject(mockserver.Fault{Delay: s.Guard/2 + time.Millisecond})
+		remove := srv.Inject(mockserver.Fault{Delay: s.bands.Guard/2 + time.Millisecond})
 		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 		require.ErrorIs(t, err, ErrTooLate)
 		require.ErrorContains(t, err, "the server responds after 251ms, and a window of 1s takes a response within 250ms")
@@ -174,8 +183,8 @@ func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
 		remove()
 		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
 
-		srv.Inject(mockserver.Fault{Delay: s.Guard/2 - time.Millisecond})
-		time.Sleep(s.Scale + time.Millisecond)
+		srv.Inject(mockserver.Fault{Delay: s.bands.Guard/2 - time.Millisecond})
+		time.Sleep(s.bands.Scale + time.Millisecond)
 		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)), "a little less is not too slow")
 	})
 }
@@ -399,9 +408,9 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 		srv := inMemory(t)
 		b := client[uint16](t, srv)
 		take := func(n uint64) window.Window {
-			w, granted, _, err := b.Take(t.Context(), "long", fixed(long, 1000), n)
-			if !granted || err != nil {
-				t.Error(granted, err)
+			w, _, err := b.Take(t.Context(), "long", fixed(long, 1000), n)
+			if w.Refused || err != nil {
+				t.Error(w, err)
 			}
 			return w
 		}

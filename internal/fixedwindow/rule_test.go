@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/sweep"
-	"github.com/throttr-go/throttr/window"
 )
 
 // ruleScales are scales that each value size can keep.
@@ -62,13 +61,13 @@ func ruleOfSlots[T codec.Value](t *testing.T) {
 		interval := l.sweepInterval()
 		names := slotNames(&l.bands, "k", "")
 		for left, want := range map[uint64]sweep.Decision{
-			l.Top + 1:    {},
-			l.Top:        {Interval: interval},
-			l.Margin:     {Interval: interval},
-			l.Margin - 1: {Interval: interval, Action: sweep.Keep},
-			l.Watch:      {Interval: interval, Action: sweep.Keep},
-			l.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
-			0:            {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			l.bands.Top + 1:    {},
+			l.bands.Top:        {Interval: interval},
+			l.bands.Margin:     {Interval: interval},
+			l.bands.Margin - 1: {Interval: interval, Action: sweep.Keep},
+			l.bands.Watch:      {Interval: interval, Action: sweep.Keep},
+			l.bands.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			0:                  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
 		} {
 			for _, name := range names {
 				got := r.Decide(name, sweep.Observation{Count: 1, Unit: l.unit, Left: left}, time.Unix(1e9, 0))
@@ -94,7 +93,7 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 		tm, ok := timingFor(scale, false, maxValue[T]())
 		require.True(t, ok)
 		const bucket = 12345
-		prefix, suffix := alignedName(scale, false, "k")
+		prefix, suffix := alignedName(tm, "k", "login")
 		name := []byte(fmt.Sprint(prefix, bucket, suffix))
 		free := tm.end(bucket + 1).Add(min(5*time.Second, tm.margin()/4)) // no client uses the name again
 		margin, interval := tm.marginUnits(), tm.sweepInterval()

@@ -1,8 +1,6 @@
 package fixedwindow
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,8 +18,7 @@ import (
 // slidingClient returns a backend of its own with sliding windows.
 func slidingClient[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend[T] {
 	t.Helper()
-	o := options[T](t, srv)
-	return start(t, o)
+	return start(t, options[T](t, srv))
 }
 
 // alignTo sleeps until the time is a multiple of the scale.
@@ -46,7 +43,7 @@ func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
 		check(b, 10, 6, true, 6, 16*time.Second, 0)
 		check(other, 10, 2, true, 8, 16*time.Second, 0)
 		check(b, 10, 3, false, 8, 16*time.Second, 7250*time.Millisecond) // at 1.25 s of the next bucket, 8 weigh 7
-		check(b, 10, 11, false, 8, 16*time.Second, 16*time.Second)
+		check(b, 10, 11, false, 8, 16*time.Second, window.Never)
 		time.Sleep(7249 * time.Millisecond)
 		check(b, 10, 3, false, 8, 8751*time.Millisecond, time.Millisecond)
 		time.Sleep(time.Millisecond)
@@ -86,13 +83,13 @@ func TestRefusalOfASlidingWindowThatOthersHaveFilled(t *testing.T) {
 		check(w, err)
 		w, _, err = slidingClient[uint16](t, srv).Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)
 		check(w, err)
-		w, _, _, err = slidingClient[uint16](t, srv).Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 9), 0)
+		w, _, err = slidingClient[uint16](t, srv).Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 9), 0)
 		check(w, err)
-		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
+		takes := []window.Take{limitOf(window.SlidingWindow, scale, 10).For("k", 1), limitOf(window.SlidingWindow, scale, 10).For("l", 1)}
 		windows := make([]window.Window, 2)
 		b := slidingClient[uint16](t, srv)
 		for range 2 { // the second one knows the windows
-			_, _, err = b.TakeAll(t.Context(), limits, windows)
+			_, _, err = b.TakeAll(t.Context(), takes, windows)
 			check(windows[0], err)
 			require.Zero(t, windows[1])
 			require.Error(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)))
@@ -110,13 +107,13 @@ func TestTakesThatAreRefusedTogetherTellTheSameWait(t *testing.T) {
 		var all sync.WaitGroup
 		for range 500 {
 			all.Go(func() {
-				w, granted, _, err := b.Take(t.Context(), key, limitOf(window.SlidingWindow, scale, limit), 1)
+				w, _, err := b.Take(t.Context(), key, limitOf(window.SlidingWindow, scale, limit), 1)
 				if err != nil {
 					t.Error(err)
 				}
 				// 50 hits weigh 49 when a 50th of the next window is over.
 				next := time.Until(time.Now().Truncate(scale).Add(scale + scale/limit))
-				if !granted && w.RetryAfter > next+time.Minute {
+				if w.Refused && w.RetryAfter > next+time.Minute {
 					t.Errorf("RetryAfter is %v, want %v", w.RetryAfter, next)
 				}
 			})
@@ -314,33 +311,6 @@ func TestRecordsOfSlidingWindowsAreRemovedBeforeTheyExpire(t *testing.T) {
 	})
 }
 
-func TestAlgorithmsThatServersCannotKeep(t *testing.T) {
-	for _, a := range []window.Algorithm{window.TokenBucket, window.SlidingLog, 99} {
-		o := options[uint16](t, inMemory(t))
-		b := start(t, o)
-		_, _, hit := b.Hit(t.Context(), "k", limitOf(a, time.Second, 1), 1)
-		_, _, inc := b.Charge(t.Context(), "k", limitOf(a, time.Second, 1), 1)
-		_, _, get := b.Peek(t.Context(), "k", limitOf(a, time.Second, 1), 0)
-		_, _, set := b.Set(t.Context(), "k", limitOf(a, time.Second, 1), 1)
-		_, reset := b.Reset(t.Context(), "k", limitOf(a, time.Second, 1))
-		_, _, del := b.Delete(t.Context(), "k")
-		_, _, _, take := b.Take(t.Context(), "k", limitOf(a, time.Second, 1), 1)
-		_, _, takeAll := b.TakeAll(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: 1, N: 1}}, make([]window.Window, 1))
-		for i, err := range []error{b.Check(time.Second, 1), hit, inc, get, set, reset, del, take, takeAll} {
-			require.ErrorIs(t, err, errors.ErrUnsupported, "%d", i)
-			require.ErrorContains(t, err, a.String())
-			require.ErrorContains(t, err, window.SlidingWindow.String())
-		}
-	}
-	require.ErrorIs(t, func() error {
-		o := options[uint16](t, inMemory(t))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, _, err := start(t, o).Hit(ctx, "k", limitOf(a, 60, 1), 1)
-		return err
-	}(), window.ErrScale)
-}
-
 // A client whose clock is late still counts in the bucket before.
 func TestSlidingWindowSeesLateHitsOfTheBucketBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -372,25 +342,25 @@ func TestGiveBackToSlidingWindow(t *testing.T) {
 		b := slidingClient[uint16](t, srv)
 		const scale = 10 * time.Second
 		alignTo(scale)
-		w, granted, _, err := b.Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 10)
+		w, _, err := b.Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 10)
 		require.NoError(t, err)
-		require.True(t, granted)
+		require.False(t, w.Refused)
 		given, _, err := b.GiveBack(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 4, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)
 		require.Error(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 5)))
 		require.NoError(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 4)))
 		time.Sleep(scale)
-		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
+		takes := []window.Take{limitOf(window.SlidingWindow, scale, 10).For("k", 1), limitOf(window.SlidingWindow, scale, 10).For("l", 1)}
 		windows := make([]window.Window, 2)
-		granted, _, err = b.TakeAll(t.Context(), limits, windows)
+		granted, _, err := b.TakeAll(t.Context(), takes, windows)
 		require.NoError(t, err)
 		require.False(t, granted, "10 weigh 10")
 		w, _, err = b.Peek(t.Context(), "l", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.Zero(t, w)
 		time.Sleep(scale / 10)
-		granted, _, err = b.TakeAll(t.Context(), limits, windows)
+		granted, _, err = b.TakeAll(t.Context(), takes, windows)
 		require.NoError(t, err)
 		require.True(t, granted)
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 func TestTimingOfAlignedWindows(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBucketsAreThoseOfTheAlgorithm(t *testing.T) {
 		for _, ns := range []int64{0, 1, -1, 1e18, -1e18, int64(scale), -int64(scale), int64(scale) - 1} {
 			at := time.Unix(0, ns)
 			b := tm.bucket(at)
-			require.Equal(t, window.AlignedWindow.Start(at, scale).Add(scale).UnixNano(), tm.end(b).UnixNano(), "%v at %d ns", scale, ns)
+			require.Equal(t, limits.AlignedStart(at, scale).Add(scale).UnixNano(), tm.end(b).UnixNano(), "%v at %d ns", scale, ns)
 		}
 	}
 	for ns, want := range map[int64]int64{0: 0, 9: 0, 10: 1, -1: -1, -10: -1, -11: -2} {
