@@ -182,7 +182,7 @@ func TestSubscribeFailsIfTheServerCanNotBeReached(t *testing.T) {
 		for range 2 {
 			_, server, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
 			require.ErrorIs(t, err, dial.ErrConnect)
-			require.NotErrorIs(t, err, dial.ErrUnavailable)
+			require.NotContains(t, err.Error(), dial.ErrUnavailable.Error(), "it was tried")
 			require.Equal(t, srv.Addr(), server)
 			require.False(t, sent)
 			synctest.Wait()
