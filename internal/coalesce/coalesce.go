@@ -79,16 +79,16 @@ type Result struct {
 	ExpiresAt time.Time     // when the window ends
 	Left      time.Duration // until ExpiresAt
 	ID        int64         // identifies the window
-	Refused   bool          // the hit has Take, and was not counted
+	Refused   bool          // a take, or a hit that the window can't hold, that was not counted
 }
 
 // Outcome is the outcome of a batch. The batch was counted, or it failed, or it is NotCounted.
 type Outcome struct {
 	Counted bool
 	// Full says that the batch was not counted after all, because the window can't hold it. All
-	// its hits are over their limits.
+	// its hits are over their limits, and are refused.
 	Full   bool
-	Result Result // of the last hit of the batch, if Counted
+	Result Result // of the last hit of the batch, if Counted; without the batch, if Full
 	Err    error  // fails all hits of the batch
 	Sent   bool   // whether a batch that failed may have been counted
 }

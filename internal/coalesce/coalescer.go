@@ -401,10 +401,10 @@ func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
 	return surplus
 }
 
-// refuses reports whether a hit of a batch that was counted is a take that does not fit the window, in
-// which count was counted before it.
+// refuses reports whether a hit of a batch that was counted does not fit the window, in which count was
+// counted before it, or is a take that does not fit its limit.
 func (o *Outcome) refuses(h Hit, count uint64) bool {
-	return h.Take && (o.Full || h.Limit < count || h.Increment > h.Limit-count)
+	return o.Full || h.Take && (h.Limit < count || h.Increment > h.Limit-count)
 }
 
 // surplus returns what the takes of a batch that are refused have added to the window, which is to be
@@ -428,7 +428,9 @@ func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 // that is refused does not move the places of those after it.
 func (c *Coalescer) assign(o *Outcome) {
 	r := o.Result
-	r.Count -= min(r.Count, c.sum.Sum)
+	if !o.Full {
+		r.Count -= min(r.Count, c.sum.Sum)
+	}
 	for _, p := range c.batch {
 		if o.refuses(p.hit, r.Count) {
 			refused := r

@@ -903,16 +903,18 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 	})
 }
 
-func TestTakesAreRefusedIfTheWindowIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.outcomes = []coalesce.Outcome{{Counted: true, Full: true, Result: coalesce.Result{Count: 260}}}
-		r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 255, Increment: 10, Take: true})
-		require.NoError(t, err)
-		require.True(t, r.Refused)
-		require.EqualValues(t, 250, r.Count)
-		require.Empty(t, s.givenBack, "nothing was counted")
-	})
+func TestHitsAreRefusedIfTheWindowIsFull(t *testing.T) {
+	for _, take := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSubject(t, coalesce.Options{})
+			s.outcomes = []coalesce.Outcome{{Counted: true, Full: true, Result: coalesce.Result{Count: 250}}}
+			r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 255, Increment: 10, Take: take})
+			require.NoError(t, err)
+			require.True(t, r.Refused)
+			require.EqualValues(t, 250, r.Count)
+			require.Empty(t, s.givenBack, "nothing was counted")
+		})
+	}
 }
 
 // Whoever holds an idle coalescer counts alone.

@@ -153,7 +153,7 @@ func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
 }
 
 // Hit adds n to the active window, or opens one. If the window is known to be over the limit, the hit need
-// not be counted. Of a sliding window, it is a Take.
+// not be counted. If its counter can't hold n, the Window is Refused. Of a sliding window, Hit is Take.
 func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
 	if l.Algorithm == window.SlidingWindow {
 		return b.Take(ctx, key, l, n)
@@ -161,8 +161,11 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, _, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
-	return windowOf(r), sent, err
+	r, e, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
+	if w = windowOf(r); r.Refused {
+		e.refuse(&w, &l, n, b.now())
+	}
+	return w, sent, err
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.

@@ -167,16 +167,13 @@ func (k *known[T]) forgotten() uint64 {
 }
 
 // outcomeOf returns the outcome of a batch that was counted in the window that was just learned, or
-// that its counter can't hold. Hits that it can't hold are beyond their limits.
+// that its counter can't hold.
 func (k *known[T]) outcomeOf(b *coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
 	r := k.result(s, now)
 	r.Count = k.estimate(s, b.Now) // of a sliding window, the highest that it was since
-	if !counted {
-		r.Count = beyond(r.Count, b.Sum)
-	}
 	return coalesce.Outcome{Counted: true, Full: !counted, Result: r}
 }
 

@@ -211,9 +211,6 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 		if o.Full || t.window.Count > t.Limit.Max {
 			fit, t.window.Refused, t.window.RetryAfter = false, true, max(t.window.Left, 1)
 		}
-		if o.Full {
-			t.window.Count -= t.N
-		}
 	}
 	b.calls.Put(cl)
 	return lost, fit, sent, err
