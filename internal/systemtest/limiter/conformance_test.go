@@ -59,9 +59,6 @@ func testTwoClients[T codec.Value](t *testing.T) {
 				s := serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1))
 				s.Second = serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1)).Backend
 				s.MayLose = algorithm != window.AlignedWindow || codec.Size[T]() == 1
-				if algorithm == window.FixedWindow { // the second client learns the end from a TTL, whose unit depends on the scale
-					s.Exact = map[int]time.Duration{1: time.Minute, 2: time.Second}[codec.Size[T]()]
-				}
 				return s
 			})
 		})
@@ -85,7 +82,7 @@ func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, algorith
 		s.MinScale = time.Second
 	}
 	if algorithm == window.FixedWindow { // ends of windows are known to a unit of the TTL
-		s.Exact = map[int]time.Duration{1: time.Second, 2: time.Millisecond}[size]
+		s.Exact = map[int]time.Duration{1: time.Minute, 2: time.Second, 4: time.Microsecond, 8: time.Nanosecond}[size]
 	}
 	return s
 }
