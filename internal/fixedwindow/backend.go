@@ -162,7 +162,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 		return w, false, err
 	}
 	r, e, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
-	if w = windowOf(r); r.Refused {
+	if w = windowOf[T](r); r.Refused {
 		e.refuse(&w, &l, n, b.now())
 	}
 	return w, sent, err
@@ -175,7 +175,7 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 	}
 	largest := maxValue[T]()
 	r, _, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: largest, Increment: min(n, largest), Must: true})
-	return windowOf(r), sent, err
+	return windowOf[T](r), sent, err
 }
 
 // count has a hit counted in the window of an entry.
@@ -205,7 +205,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint
 		return e.windows.set(ctx, n)
 	})
 	b.table.keep(e)
-	return windowOf(r), sent, err
+	return windowOf[T](r), sent, err
 }
 
 // Reset ends the active window, if there is one.
@@ -409,9 +409,10 @@ func (b *Backend[T]) lookUpEntry(key string, l *window.Limit) (*entry[T], error)
 	return e, nil
 }
 
-// windowOf returns the window that a coalescer's result shows.
-func windowOf(r coalesce.Result) window.Window {
-	return window.Window{Count: min(r.Count, window.Unlimited), ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
+// windowOf returns the window that a coalescer's result shows. The estimate of a sliding window can be
+// higher than any count.
+func windowOf[T codec.Value](r coalesce.Result) window.Window {
+	return window.Window{Count: min(r.Count, maxCount[T]()), ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
 }
 
 // Stats is what a Backend remembers and has done.

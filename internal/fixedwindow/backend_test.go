@@ -336,9 +336,12 @@ func TestChargesStayAtTheLargestCount(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, w.Refused)
 			}
-			w, _, err := first.Charge(t.Context(), "other", l, 1<<40)
-			require.NoError(t, err)
-			require.EqualValues(t, 65_535, w.Count, "an n that no counter holds")
+			for range 2 {
+				w, _, err := first.Charge(t.Context(), "other", l, 1<<40)
+				require.NoError(t, err)
+				require.EqualValues(t, 65_535, w.Count, "an n that no counter holds")
+				time.Sleep(time.Hour) // the estimate of a sliding window is of two counters
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -194,4 +195,33 @@ func callsWith(ctx context.Context, b *Backend[uint16], l window.Limit) map[stri
 	return map[string]error{
 		"Hit": hit, "Take": take, "Charge": charge, "Peek": peek, "Set": set, "TakeAll": takeAll, "GiveBack": giveBack, "Reset": reset,
 	}
+}
+
+// Takes that are made together and refused say so, whoever has filled the window.
+func TestTakesThatAreRefusedTogetherAreMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		b, other := client[uint16](t, srv), client[uint16](t, srv)
+		l := fixed(time.Minute, 10)
+		takes := []window.Take{l.For("k", 2), nameOf(l, "login").For("k", 2), nameOf(l, "search").For("k", 2)}
+		windows := make([]window.Window, len(takes))
+		for range 2 {
+			granted, _, err := b.TakeAll(t.Context(), takes, windows)
+			require.NoError(t, err)
+			require.True(t, granted)
+		}
+		hits(t, other, 5, "k", nameOf(l, "login"))
+		requests.take()
+		granted, _, err := b.TakeAll(t.Context(), takes, windows)
+		require.NoError(t, err)
+		require.False(t, granted)
+		require.Equal(t, 6, requests.take()[codec.OpUpdate], "they were counted, and given back")
+		for i, w := range windows {
+			require.Equal(t, i == 1, w.Refused, "%d", i)
+			require.Equal(t, []uint64{4, 9, 4}[i], w.Count)
+			if w.Refused {
+				require.Equal(t, w.Left, w.RetryAfter)
+			}
+		}
+	})
 }

@@ -27,7 +27,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err != nil {
 		return w, sent, err
 	}
-	if w = windowOf(r); r.Refused {
+	if w = windowOf[T](r); r.Refused {
 		e.refuse(&w, &l, n, b.now())
 	}
 	return w, false, nil
@@ -70,7 +70,7 @@ func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n ui
 	}
 	now := b.now()
 	if found {
-		w = windowOf(e.known.result(&s, now))
+		w = windowOf[T](e.known.result(&s, now))
 	}
 	if n > l.Max || w.Count > l.Max-n {
 		w.Refused, w.RetryAfter = true, e.known.waitIn(&s, found, l.Max, n, now)
@@ -214,7 +214,7 @@ func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
 	}
 	r, recent, known := e.known.last(b.now())
 	if known {
-		if t.window = windowOf(r); !t.fits() {
+		if t.window = windowOf[T](r); !t.fits() {
 			e.refuse(&t.window, &t.Limit, t.N, b.now())
 		}
 	}

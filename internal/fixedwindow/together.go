@@ -207,7 +207,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 		}
 		lost = lost || !o.Counted
 		t.counted = o.Counted && !o.Full
-		t.window = windowOf(o.Result)
+		t.window = windowOf[T](o.Result)
 		if o.Full || t.window.Count > t.Limit.Max {
 			fit, t.window.Refused, t.window.RetryAfter = false, true, max(t.window.Left, 1)
 		}
