@@ -63,7 +63,7 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 					for round := range rounds {
 						limits := make([]throttr.Limit, 4)
 						for i := range limits {
-							limits[i] = throttr.Limit{Key: fmt.Sprint(round, "-", i), Scale: scales[i%len(scales)], Limit: clients + 1, N: 1}
+							limits[i] = throttr.Take{Key: fmt.Sprint(round, "-", i), Limit: throttr.Limit{Max: clients + 1, Scale: scales[i%len(scales)]}, N: 1}
 						}
 						for _, l := range limiters { // each knows the windows
 							ok, _, err := l.TakeAll(t.Context(), limits...)
@@ -104,8 +104,8 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 func TestTakesOfWindowsThatAnotherClientHasReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters, _ := severalClients(t, 2, 1)
-		limits := []throttr.Limit{
-			{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4}, {Key: "c", Scale: time.Minute, Limit: 10, N: 4},
+		limits := []throttr.Take{
+			{Key: "a", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4}, {Key: "b", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4}, {Key: "c", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4},
 		}
 		for _, reset := range []string{"a", "b", "c"} {
 			ok, _, err := limiters[0].TakeAll(t.Context(), limits...)
@@ -134,7 +134,7 @@ func TestTakesOfWindowsThatAnotherClientHasReset(t *testing.T) {
 func TestTakesWhoseCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters, all := severalClients(t, 2, 1)
-		limits := []throttr.Limit{{Key: "a", Scale: time.Minute, Limit: 10, N: 3}, {Key: "b", Scale: time.Minute, Limit: 10, N: 3}}
+		limits := []throttr.Take{{Key: "a", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 3}, {Key: "b", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 3}}
 		ok, _, err := limiters[0].TakeAll(t.Context(), limits...)
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -143,7 +143,7 @@ func TestTakesWhoseCallerGivesUp(t *testing.T) {
 		defer cancel()
 		_, _, err = limiters[0].TakeAll(ctx, limits...)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.False(t, throttr.SafeToRetry(err))
+		require.False(t, testkit.SafeToRetry(err))
 		remove()
 		ok, results, err := limiters[0].TakeAll(t.Context(), limits...)
 		require.NoError(t, err)
@@ -180,11 +180,11 @@ func TestTakesOfSeveralWindowsAmongOthers(t *testing.T) {
 							_, err = l.Hit(t.Context(), key(k), time.Minute, 65000)
 							want[k].Add(1)
 						case 1:
-							_, err = l.Take(t.Context(), key(k), time.Minute, 65000, 2)
+							_, err = l.Take(t.Context(), key(k), throttr.Limit{Max: 65000, Scale: time.Minute}, 2)
 							want[k].Add(2)
 						default:
-							ok, _, err = l.TakeAll(t.Context(), throttr.Limit{Key: key(k), Scale: time.Minute, Limit: 65000, N: 3},
-								throttr.Limit{Key: key((k + 1) % 3), Scale: time.Minute, Limit: 65000, N: 1})
+							ok, _, err = l.TakeAll(t.Context(), throttr.Take{Key: key(k), Limit: throttr.Limit{Max: 65000, Scale: time.Minute}, N: 3},
+								throttr.Take{Key: key((k + 1) % 3), Limit: throttr.Limit{Max: 65000, Scale: time.Minute}, N: 1})
 							want[k].Add(3)
 							want[(k+1)%3].Add(1)
 						}

@@ -16,7 +16,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var aligned = throttr.WithAlgorithm(window.Aligned)
+var aligned = throttr.WithAlgorithm(window.AlignedWindow)
 
 // The names of its records are of use for longer than the records last, unless they are prolonged.
 //
@@ -50,8 +50,8 @@ func TestOneProcessOfAFleetSweepsHoweverShortTheInterval(t *testing.T) {
 		scale     time.Duration
 		lists     float64 // in a minute
 	}{
-		{window.PerKey, 104 * time.Second, 50},
-		{window.Aligned, 121 * time.Second, 25},
+		{window.FixedWindow, 104 * time.Second, 50},
+		{window.AlignedWindow, 121 * time.Second, 25},
 	} {
 		t.Run(c.algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestScalesThatLeaveNoTimeForSweepsNeedAParkedServer(t *testing.T) {
 		_, err = p.limiter.Set(t.Context(), "k", scale, 10)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		require.Equal(t, []string{"somebody's"}, testkit.Keys(srv))
-		require.NoError(t, p.limiter.Check(scale, 10))
+		require.NoError(t, p.limiter.Check(throttr.Limit{Max: 10, Scale: scale}))
 
 		parked := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
 		q := start[uint8](t, parked, throttr.Config{}, aligned)

@@ -25,7 +25,7 @@ var errKilled = errors.New("the process was killed")
 // process is a process with one client and one backend. It has no network once it is killed.
 type process[T codec.Value] struct {
 	client  *throttr.Client[T]
-	backend *throttr.ServerBackend[T]
+	backend *throttr.ServerBackend
 	limiter *throttr.RateLimit
 	onList  atomic.Pointer[func()] // called when the process sends a LIST
 
@@ -35,7 +35,7 @@ type process[T codec.Value] struct {
 }
 
 // start starts a process that ends with the test at the latest.
-func start[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.Config, opts ...throttr.BackendOption) *process[T] {
+func start[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.Config, opts ...throttr.Option) *process[T] {
 	t.Helper()
 	p := &process[T]{}
 	p.ctx, p.kill = context.WithCancel(context.Background())
@@ -52,8 +52,8 @@ func start[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.Conf
 	}
 	client, err := throttr.Connect[T](context.Background(), cfg)
 	require.NoError(t, err)
-	p.client, p.backend = client, client.Backend(opts...)
-	p.limiter = throttr.NewRateLimit(p.backend)
+	p.client, p.backend = client, client.Backend()
+	p.limiter = throttr.NewRateLimit(p.backend, opts...)
 	// What is left of a killed process has no way to the server. It ends.
 	context.AfterFunc(p.ctx, func() { client.Close() })
 	t.Cleanup(p.end)
