@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/memory"
 )
 
 // The workloads of hits hit each key twice in each of two rounds.

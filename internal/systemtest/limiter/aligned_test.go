@@ -14,6 +14,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	limitcheck "github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
@@ -74,7 +75,7 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpi
 						}
 						op.end, op.count, op.allowed = time.Now(), res.Count, res.Allowed
 						granted.add(op)
-						latest := window.AlignedWindow.Start(clock(), scale).Add(scale)
+						latest := limitcheck.AlignedStart(clock(), scale).Add(scale)
 						if res.ResetAt.Before(before) || res.ResetAt.After(latest) || res.RetryAfter > scale {
 							t.Errorf("hit %s at %v: %+v", key, before, res)
 						}

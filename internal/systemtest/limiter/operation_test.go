@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // operation is a call of a limiter, and its result.

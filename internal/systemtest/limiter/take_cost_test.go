@@ -96,26 +96,26 @@ func (c *costed) costs(name string, want takeCost, call func()) {
 // take fails the test unless a take of one key or several is granted, or refused.
 func (c *costed) take(limiter *throttr.RateLimit, want bool, n uint64, keys ...string) {
 	c.Helper()
-	limits := make([]throttr.Limit, len(keys))
+	takes := make([]throttr.Take, len(keys))
 	for i, key := range keys {
-		limits[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: n}
+		takes[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: n}
 	}
-	ok, results, err := limiter.TakeAll(c.Context(), limits...)
+	ok, results, err := limiter.TakeAll(c.Context(), takes...)
 	require.NoError(c, err)
 	require.Equal(c, want, ok, "%+v", results)
 }
 
 // reserve reserves 2 of each key and commits 1.
 func (c *costed) reserve(keys ...string) {
-	limits := make([]throttr.Limit, len(keys))
+	takes := make([]throttr.Take, len(keys))
 	used := make([]uint64, len(keys))
 	for i, key := range keys {
-		limits[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 2}
+		takes[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 2}
 		used[i] = 1
 	}
-	rv, ok, err := c.limiter.Reserve(c.Context(), limits...)
+	rv, ok, err := c.limiter.Reserve(c.Context(), takes...)
 	require.NoError(c, err)
-	require.True(c, rv.OK())
+	require.True(c, ok)
 	require.NoError(c, rv.Commit(c.Context(), used...))
 }
 

@@ -111,19 +111,19 @@ func (m *cutTakes) run() (lost uint64) {
 // use reserves some of the keys a and b, and commits what was used of it. The caller does not use the
 // rest any more, whether or not it could be given back.
 func (m *cutTakes) use(reserved, used []uint64) {
-	limits := make([]throttr.Limit, len(reserved))
+	takes := make([]throttr.Take, len(reserved))
 	for i, n := range reserved {
-		limits[i] = throttr.Take{Key: string(rune('a' + i)), Limit: throttr.Limit{Max: cutLimit, Scale: cutScale}, N: n}
+		takes[i] = throttr.Take{Key: string(rune('a' + i)), Limit: throttr.Limit{Max: cutLimit, Scale: cutScale}, N: n}
 	}
-	rv, ok, err := m.limiter.Reserve(m.Context(), limits...)
+	rv, ok, err := m.limiter.Reserve(m.Context(), takes...)
 	if err != nil {
 		m.failed++
 		return
 	}
-	if !rv.OK() {
+	if !ok {
 		return
 	}
-	for _, l := range limits {
+	for _, l := range takes {
 		n, err := m.other.Get(m.Context(), l.Key, cutScale)
 		require.NoError(m, err, m.what)
 		require.GreaterOrEqual(m, n, m.held[l.Key]+l.N, "%s: more of %s is held than is counted", m.what, l.Key)
@@ -131,7 +131,7 @@ func (m *cutTakes) use(reserved, used []uint64) {
 	if err := rv.Commit(m.Context(), used...); err != nil {
 		m.failed++
 	}
-	for i, l := range limits {
+	for i, l := range takes {
 		m.held[l.Key] += used[i]
 	}
 	require.NoError(m, rv.Cancel(m.Context()), "a reservation is settled once")
