@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 )
 
