@@ -76,7 +76,7 @@ func TestScaleThatDoesNotFitAValueNamesTheSizeThatWould(t *testing.T) {
 			} {
 				var re *throttr.RangeError
 				require.ErrorAs(t, call(), &re, "%s, %v", name, test.scale)
-				require.Equal(t, "scale", re.Field)
+				require.Equal(t, "Scale", re.Field)
 				require.Equal(t, test.needs, re.Needs, "%v: %v", test.scale, re)
 			}
 			require.Zero(t, log.of(modelKey{"k", test.scale}).requests)
