@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/fixedwindow"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/realclock"
 	"github.com/throttr-go/throttr/window"
 )
@@ -211,9 +210,6 @@ func (b *ServerBackend) Ping(ctx context.Context) error { return b.ping(ctx) }
 
 // Check implements [Backend]. It assumes that a scale which needs a parked server has one.
 func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
-	if err := limits.Check(l); err != nil {
-		return window.Traits{}, err
-	}
 	return b.windows.Check(l)
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
-	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/window"

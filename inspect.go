@@ -8,6 +8,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // Stat returns how much a record was used. It returns false if there is none.
@@ -123,7 +124,7 @@ func (c *Client[T]) Channel(ctx context.Context, name string) ([]inspect.Subscri
 
 // onAnyServer reports whether a channel of that name can be on any server.
 func onAnyServer(name string) bool {
-	if name == AllChannel {
+	if name == pubsub.All {
 		return true
 	}
 	var id codec.ConnID

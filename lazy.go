@@ -134,7 +134,10 @@ func (b *lazyBackend) Check(l window.Limit) (window.Traits, error) {
 	if err := limits.Check(l); err != nil {
 		return window.Traits{}, err
 	}
-	return window.Traits{Precision: l.Scale}, fixedwindow.CheckAlgorithm(l.Algorithm)
+	if err := fixedwindow.CheckAlgorithm(l.Algorithm); err != nil {
+		return window.Traits{}, err
+	}
+	return window.Traits{Precision: l.Scale}, nil
 }
 
 // Hit implements [Backend].

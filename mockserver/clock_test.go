@@ -66,11 +66,7 @@ func TestRunTReportsABackendWithAClockOfItsOwn(t *testing.T) {
 }
 
 func open(t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) *throttr.OpenBackend {
-	url := "throttr://" + srv.Addr()
-	if srv.Addr()[0] == 'u' {
-		url = srv.Addr()
-	}
-	b, err := throttr.Open(t.Context(), url, opts...)
+	b, err := throttr.OpenServers(t.Context(), throttr.Config{Servers: []string{srv.Addr()}}, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	return b

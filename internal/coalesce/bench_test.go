@@ -32,7 +32,7 @@ func (r *remote) Admit(coalesce.Batch, coalesce.Hit) (coalesce.Verdict, coalesce
 	return coalesce.Join, coalesce.Result{}, nil
 }
 
-func (r *remote) Refresh(context.Context) error { return nil }
+func (r *remote) Refresh(context.Context) (coalesce.Plan, error) { return nil, nil }
 
 func (r *remote) Count(_ context.Context, b coalesce.Batch) coalesce.Outcome {
 	r.requests.Add(1)

@@ -1,6 +1,6 @@
 // Package coalesce lets hits on one window share the requests to the store that keeps it.
 //
-// A [Coalescer] gathers the hits of one key and scale. At most one request that counts is in
+// A [Coalescer] gathers the hits of one count. At most one request that counts is in
 // flight at a time. Hits that arrive meanwhile are queued. The next request carries the sum of
 // their increments as one batch, and each hit of the batch gets its own place in the count:
 // of n hits that add 1 to a count of k, one gets k+1, one k+2, and so on.
@@ -31,8 +31,8 @@ var ErrAttempts = errors.New("throttr: the window was over whenever the hit was 
 type Hit struct {
 	Limit     uint64
 	Increment uint64
-	// Must says that the hit has to be counted or to fail. Other hits may be decided by the
-	// count that is known, if that is over Limit.
+	// Must says that the hit is a charge: it is counted, and a count that would pass the largest
+	// stays there. Other hits may be decided by the count that is known, if that is over Limit.
 	Must bool
 	// Take says that the hit counts only if the count is at most Limit then. Otherwise it is
 	// refused, and changes nothing.
@@ -48,12 +48,16 @@ type Batch struct {
 	Takes bool      // a hit has Take
 	Now   time.Time // when the batch was begun
 	// Fresh says that Refresh has just succeeded: no batch was counted and no operation has
-	// run since.
+	// run since. Plan is then what it has returned, and otherwise nil.
 	Fresh bool
+	Plan  Plan
 	// Read says that the batch is Fresh, and that the hit that Admit is given was queued before
 	// Refresh was called. So what Refresh has read may deny that hit.
 	Read bool
 }
+
+// Plan is what a Window has prepared for the next batch. A Coalescer only passes it on.
+type Plan any
 
 // Verdict is what Admit decides about a hit.
 type Verdict uint8
@@ -75,23 +79,26 @@ type Result struct {
 	ExpiresAt time.Time     // when the window ends
 	Left      time.Duration // until ExpiresAt
 	ID        int64         // identifies the window
-	Refused   bool          // the hit has Take, and was not counted
+	Refused   bool          // a take, or a hit that the window can't hold, that was not counted
 }
 
-// Outcome is the outcome of a batch. The batch was counted, or it failed, or its hits go back
-// to the front of the queue.
+// Outcome is the outcome of a batch. The batch was counted, or it failed, or it is NotCounted.
 type Outcome struct {
 	Counted bool
 	// Full says that the batch was not counted after all, because the window can't hold it. All
-	// its hits are over their limits.
+	// its hits are over their limits, and are refused.
 	Full   bool
-	Result Result // of the last hit of the batch, if Counted
+	Result Result // of the last hit of the batch, if Counted; without the batch, if Full
 	Err    error  // fails all hits of the batch
 	Sent   bool   // whether a batch that failed may have been counted
 }
 
-// Window is the window that a coalescer's hits are counted in: the active window of a key and
-// scale, if there is one.
+// NotCounted is the outcome of a batch whose window was over, or another one: its hits go back to the
+// front of the queue.
+var NotCounted Outcome
+
+// Window is the window that a coalescer's hits are counted in: the active window of a count, if
+// there is one.
 //
 // Calls of Refresh, calls of Count and operations do not overlap. Their ctx ends with the
 // group, with one exception: the ctx of a Count with a single hit may be that of the hit's
@@ -103,9 +110,9 @@ type Window interface {
 	// Admit is called with the coalescer locked, possibly while a request is under way. It
 	// must return soon and must not call the coalescer.
 	Admit(b Batch, h Hit) (Verdict, Result, error)
-	// Refresh reads what Admit needs to know. An error fails the hits that are queued, up to
-	// the next operation.
-	Refresh(ctx context.Context) error
+	// Refresh reads what Admit needs to know, and returns what the next Count needs, if nothing is
+	// done before. An error fails the hits that are queued, up to the next operation.
+	Refresh(ctx context.Context) (Plan, error)
 	// Count counts a batch of at least one hit.
 	Count(ctx context.Context, b Batch) Outcome
 	// Refuse is told that takes of the last batch were refused, which have added n. It is called

@@ -19,7 +19,7 @@ const (
 	maxAttempts = 16
 )
 
-// Coalescer gathers the hits of one key and scale. Get one from [Group.New].
+// Coalescer gathers the hits of one count. Get one from [Group.New].
 //
 // One goroutine at a time runs a coalescer: it forms batches, has them counted, and finishes
 // their hits. It is the caller of a hit that finds the coalescer idle and its window known, the
@@ -241,6 +241,7 @@ func (c *Coalescer) runQueue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx := c.group.ctx
+	var plan Plan
 	fresh, returning := false, 0
 	for {
 		if returning > 1 {
@@ -254,8 +255,8 @@ func (c *Coalescer) runQueue() {
 		if ctx.Err() != nil {
 			c.failQueue()
 		}
-		c.formBatch(fresh)
-		fresh, returning = false, 0
+		c.formBatch(fresh, plan)
+		fresh, plan, returning = false, nil, 0
 		switch c.nextAction() {
 		case stop:
 			if c.queue.Cap() > keptCapacity || cap(c.batch) > keptCapacity {
@@ -271,7 +272,7 @@ func (c *Coalescer) runQueue() {
 				c.mu.Lock()
 			}
 		case refresh:
-			fresh = c.refreshWindow(ctx)
+			plan, fresh = c.refreshWindow(ctx)
 		case operate:
 			c.runOperation(ctx)
 		}
@@ -301,9 +302,9 @@ func (c *Coalescer) pop() *pending {
 
 // formBatch forms a batch from the hits at the front of the queue, and finishes those that need
 // no request. It ends at the first operation, and at the first hit that does not join. If fresh
-// is true, Refresh has just succeeded.
-func (c *Coalescer) formBatch(fresh bool) {
-	c.sum = Batch{Now: c.group.options.Now(), Fresh: fresh}
+// is true, Refresh has just returned the plan.
+func (c *Coalescer) formBatch(fresh bool, plan Plan) {
+	c.sum = Batch{Now: c.group.options.Now(), Fresh: fresh, Plan: plan}
 	for {
 		p := c.front()
 		if p == nil || p.operation != nil {
@@ -322,9 +323,6 @@ func (c *Coalescer) formBatch(fresh bool) {
 
 // admit decides about p, the first element of the queue, which is a hit.
 func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
-	if c.group.options.Single && len(c.batch) > 0 {
-		return Defer, Result{}, nil
-	}
 	b := c.sum
 	b.Read = b.Fresh && p.refreshes < c.refreshes
 	verdict, r, err := c.window.Admit(b, p.hit)
@@ -403,10 +401,10 @@ func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
 	return surplus
 }
 
-// refuses reports whether a hit of a batch that was counted is a take that does not fit the window, in
-// which count was counted before it.
+// refuses reports whether a hit of a batch that was counted does not fit the window, in which count was
+// counted before it, or is a take that does not fit its limit.
 func (o *Outcome) refuses(h Hit, count uint64) bool {
-	return h.Take && (o.Full || h.Limit < count || h.Increment > h.Limit-count)
+	return o.Full || h.Take && (h.Limit < count || h.Increment > h.Limit-count)
 }
 
 // surplus returns what the takes of a batch that are refused have added to the window, which is to be
@@ -430,7 +428,9 @@ func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 // that is refused does not move the places of those after it.
 func (c *Coalescer) assign(o *Outcome) {
 	r := o.Result
-	r.Count -= min(r.Count, c.sum.Sum)
+	if !o.Full {
+		r.Count -= min(r.Count, c.sum.Sum)
+	}
 	for _, p := range c.batch {
 		if o.refuses(p.hit, r.Count) {
 			refused := r
@@ -458,21 +458,21 @@ func (c *Coalescer) requeue(p *pending) {
 
 // refreshWindow refreshes the window for the hit that is first in the queue. It returns false if
 // that fails, after failing the hits that are queued, up to the next operation.
-func (c *Coalescer) refreshWindow(ctx context.Context) (ok bool) {
+func (c *Coalescer) refreshWindow(ctx context.Context) (plan Plan, ok bool) {
 	c.queue.At(0).attempts++
 	c.refreshes++
 	c.mu.Unlock()
-	err := c.window.Refresh(ctx)
+	plan, err := c.window.Refresh(ctx)
 	c.mu.Lock()
 	if err == nil {
 		c.uncertain = false
-		return true
+		return plan, true
 	}
 	err = c.reason(ctx, err)
 	for c.queue.Len() > 0 && c.queue.At(0).operation == nil {
 		c.finish(c.pop(), Result{}, false, err)
 	}
-	return false
+	return nil, false
 }
 
 // runOperation calls the operation that is first in the queue.

@@ -95,7 +95,8 @@ func (f *fake) wait(ctx context.Context) error {
 	}
 }
 
-func (f *fake) Refresh(ctx context.Context) error {
+// Refresh plans with the number of its call.
+func (f *fake) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	f.begin()
 	defer f.end()
 	err := f.wait(ctx)
@@ -105,7 +106,7 @@ func (f *fake) Refresh(ctx context.Context) error {
 	if err == nil {
 		err, f.readErr = f.readErr, nil
 	}
-	return err
+	return f.reads, err
 }
 
 func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
@@ -320,16 +321,21 @@ func TestHitsAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestHitsOfASingleGroupDoNotShareRequests(t *testing.T) {
+// A plan is given to the batch that is counted right after the Refresh, and to no other one.
+func TestPlanIsOfOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{Single: true})
-		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Limit: 10, Increment: 1}) })
+		s := newSubject(t, coalesce.Options{})
+		s.outcomes = []coalesce.Outcome{coalesce.NotCounted}
+		for range 3 {
+			_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 10, Increment: 1})
+			require.NoError(t, err)
 		}
-		all.Wait()
-		require.Len(t, s.requests, 10)
-		require.EqualValues(t, 10, s.count)
+		var plans []coalesce.Plan
+		for _, b := range s.requests {
+			require.Equal(t, b.Fresh, b.Plan != nil)
+			plans = append(plans, b.Plan)
+		}
+		require.Equal(t, []coalesce.Plan{nil, 1, nil, nil}, plans)
 	})
 }
 
@@ -807,7 +813,7 @@ func TestManyCallersLeaveNoMemoryBehind(t *testing.T) {
 func TestPlacesStayApartWhateverHappens(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSubject(t, coalesce.Options{Single: seed%5 == 0})
+			s := newSubject(t, coalesce.Options{})
 			s.mostSum = 20
 			type span struct{ from, to uint64 }
 			var mu sync.Mutex
@@ -897,16 +903,18 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 	})
 }
 
-func TestTakesAreRefusedIfTheWindowIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.outcomes = []coalesce.Outcome{{Counted: true, Full: true, Result: coalesce.Result{Count: 260}}}
-		r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 255, Increment: 10, Take: true})
-		require.NoError(t, err)
-		require.True(t, r.Refused)
-		require.EqualValues(t, 250, r.Count)
-		require.Empty(t, s.givenBack, "nothing was counted")
-	})
+func TestHitsAreRefusedIfTheWindowIsFull(t *testing.T) {
+	for _, take := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSubject(t, coalesce.Options{})
+			s.outcomes = []coalesce.Outcome{{Counted: true, Full: true, Result: coalesce.Result{Count: 250}}}
+			r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 255, Increment: 10, Take: take})
+			require.NoError(t, err)
+			require.True(t, r.Refused)
+			require.EqualValues(t, 250, r.Count)
+			require.Empty(t, s.givenBack, "nothing was counted")
+		})
+	}
 }
 
 // Whoever holds an idle coalescer counts alone.

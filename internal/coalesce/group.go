@@ -13,7 +13,6 @@ import (
 type Options struct {
 	Now       func() time.Time // the clock of the windows
 	MaxQueued int              // the most hits and operations that a coalescer queues
-	Single    bool             // every hit has a request of its own
 }
 
 // Group is the coalescers of one backend. They have the same settings and end together.

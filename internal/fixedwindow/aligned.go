@@ -25,7 +25,8 @@ import (
 //
 // Counters count down, as in slots.
 type aligned[T codec.Value] struct {
-	known[T]
+	backend        *Backend[T]
+	known          known[T]
 	timing         timing
 	entry          *entry[T]
 	server         Server[T]
@@ -42,10 +43,11 @@ type aligned[T codec.Value] struct {
 func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing) *aligned[T] {
 	a := &aligned[T]{
 		// A record that has the name of a bucket has the same window.
-		known:  known[T]{backend: b, scale: t.scale, guard: math.MaxInt64, sliding: t.sliding, denialMemory: b.denialMemoryOf(t.scale)},
-		timing: t, entry: e, server: b.servers[server], janitor: b.janitors[server],
+		backend: b,
+		known:   known[T]{backend: b, scale: t.scale, guard: math.MaxInt64, sliding: t.sliding, denialMemory: b.denialMemoryOf(t.scale)},
+		timing:  t, entry: e, server: b.servers[server], janitor: b.janitors[server],
 	}
-	a.prefix, a.suffix = alignedName(t.scale, t.sliding, e.key)
+	a.prefix, a.suffix = alignedName(t, e.key, e.name)
 	return a
 }
 
@@ -75,7 +77,7 @@ func (a *aligned[T]) window(bucket int64, count, left uint64, before slide, sent
 	unit := a.timing.unit.Duration()
 	lasts := time.Duration(left) * unit
 	return state{
-		Window: slot.Window{Count: count, Sent: sent, Received: received, Until: end, Latest: end},
+		window: slot.Window{Count: count, Sent: sent, Received: received, Until: end, Latest: end},
 		bucket: bucket, slide: before, expiry: expiry{sent.Add(lasts), received.Add(lasts).Add(unit)},
 	}
 }
@@ -87,7 +89,7 @@ func (a *aligned[T]) shown(bucket int64, reply conn.Reply[T], before slide, sent
 
 // learn makes a window the known one.
 func (a *aligned[T]) learn(s *state) {
-	if old, ok := a.current(); ok && old.bucket == s.bucket-1 {
+	if old, ok := a.known.current(); ok && old.bucket == s.bucket-1 {
 		a.past = old
 	}
 	a.known.learn(s)
@@ -109,10 +111,18 @@ func (a *aligned[T]) forgetReset(s *state) {
 	}
 }
 
-// Refresh implements [coalesce.Window].
-func (a *aligned[T]) Refresh(ctx context.Context) error {
+// Admit implements [coalesce.Window].
+func (a *aligned[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+	return a.known.admit(b, h)
+}
+
+// Refuse implements [coalesce.Window].
+func (a *aligned[T]) Refuse(n uint64) { a.known.refuse(n) }
+
+// Refresh implements [coalesce.Window]. It plans nothing.
+func (a *aligned[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	_, _, err := a.read(ctx)
-	return err
+	return nil, err
 }
 
 // query reads the record of the present bucket, and that of the one before if windows are sliding. It
@@ -122,7 +132,7 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	bucket := a.timing.bucket(now)
 	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	if a.sliding {
+	if a.timing.sliding {
 		a.addBefore(cl, bucket)
 	}
 	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
@@ -130,10 +140,10 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	}
 	s = a.shown(bucket, cl.Replies[0], slide{}, now)
 	found = cl.Replies[0].OK
-	if a.sliding {
+	if a.timing.sliding {
 		s.slide = a.slideOf(cl.Replies[1], bucket, now)
-		if s.absent = !found; s.absent {
-			s.Count, s.expiry, found = 0, expiry{}, s.before > 0
+		if s.slide.absent = !found; !found {
+			s.window.Count, s.expiry, found = 0, expiry{}, s.slide.before > 0
 		}
 	}
 	a.backend.calls.Put(cl)
@@ -157,15 +167,24 @@ func (a *aligned[T]) read(ctx context.Context) (s state, found bool, err error) 
 func (a *aligned[T]) mayOpen(ctx context.Context) (waited bool, err error) {
 	waited, err = a.janitor.parking.await(ctx)
 	if err == nil && a.timing.needsParking() && !a.server.Parked() {
-		err = parkingError(a.scale, a.sliding, codec.Size[T]())
+		err = parkingError(a.timing, codec.Size[T]())
 	}
 	return waited, err
 }
 
 // Count implements [coalesce.Window].
 func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+	o := a.count(ctx, b)
+	if o.Full && b.Must {
+		return a.known.fill(b, func(b coalesce.Batch) coalesce.Outcome { return a.count(ctx, b) })
+	}
+	return o
+}
+
+// count counts a batch, if the counter holds it.
+func (a *aligned[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	bucket := a.timing.bucket(a.backend.now())
-	old, known := a.current()
+	old, known := a.known.current()
 	var before slide
 	if known = known && old.bucket == bucket; known {
 		before = old.slide
@@ -187,14 +206,14 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	}
 	addUpdate(cl, cl.Key, codec.Quota, codec.Decrease, b.Sum)
 	conn.Add(cl, codec.Query{Key: cl.Key})
-	n, readsBefore := cl.Len(), a.sliding && !before.final
+	n, readsBefore := cl.Len(), a.timing.sliding && !before.final
 	if readsBefore {
 		a.addBefore(cl, bucket)
 	}
 	sent, err := a.backend.do(ctx, a.server, cl)
 	switch {
 	case errors.Is(err, conn.ErrStale):
-		return coalesce.Outcome{}
+		return coalesce.NotCounted
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
@@ -206,21 +225,21 @@ func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	a.backend.calls.Put(cl)
 	if !reply.OK { // it has been reset
 		a.forget()
-		return coalesce.Outcome{}
+		return coalesce.NotCounted
 	}
 	s := a.shown(bucket, reply, before, b.Now)
-	if !readsBefore && s.before > 0 && a.estimate(&s, b.Now) > b.Limit {
+	if !readsBefore && s.slide.before > 0 && a.known.estimate(&s, b.Now) > b.Limit {
 		a.readBefore(ctx, &s)
 	}
-	s.undecided = b.Takes && a.estimate(&s, b.Now) > b.Limit
-	s.decided = s.Count - min(s.Count, b.Sum)
+	s.undecided = b.Takes && a.known.estimate(&s, b.Now) > b.Limit
+	s.decided = s.window.Count - min(s.window.Count, b.Sum)
 	a.learn(&s)
-	return a.outcomeOf(&b, added, a.backend.now())
+	return a.known.outcomeOf(&b, added, a.backend.now())
 }
 
 // GiveBack implements [coalesce.Window]. Count has just read the window.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
-	if counted, ok := a.current(); ok {
+	if counted, ok := a.known.current(); ok {
 		a.giveBackTo(ctx, &counted, n) // what fails stays counted until the window ends
 	}
 }
@@ -245,7 +264,7 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	case !reply.OK || present.replaces(&taken):
 		a.forgetReset(&taken)
 		return false, nil
-	case present.Count < n:
+	case present.window.Count < n:
 		return false, nil
 	}
 	return a.giveBackTo(ctx, &taken, n)
@@ -276,7 +295,7 @@ func (a *aligned[T]) giveBackTo(ctx context.Context, taken *state, n uint64) (gi
 		return false, nil
 	}
 	present := a.shown(taken.bucket, reply, taken.slide, sent)
-	if wrapped := present.Count > maxValue[T]()-n; wrapped || present.replaces(taken) {
+	if wrapped := present.window.Count > maxValue[T]()-n; wrapped || present.replaces(taken) {
 		a.forgetReset(taken)
 		return false, a.takeBack(ctx, taken.bucket, n, wrapped)
 	}
@@ -286,7 +305,7 @@ func (a *aligned[T]) giveBackTo(ctx context.Context, taken *state, n uint64) (gi
 
 // identified returns the known window that has an ID, or that of the bucket before.
 func (a *aligned[T]) identified(id int64) (s state, ok bool) {
-	if s, ok = a.current(); ok && s.id != id {
+	if s, ok = a.known.current(); ok && s.id != id {
 		s = a.past
 	}
 	return s, ok && s.id == id
@@ -311,28 +330,22 @@ func (a *aligned[T]) takeBack(ctx context.Context, bucket int64, n uint64, wrapp
 // learnGiven learns a window to which something was given back: the known one, or that of the bucket
 // before.
 func (a *aligned[T]) learnGiven(s *state) {
-	if old, ok := a.current(); ok && old.bucket == s.bucket {
+	if old, ok := a.known.current(); ok && old.bucket == s.bucket {
 		a.learn(s)
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.state.before = s.Count
+	a.known.mu.Lock()
+	defer a.known.mu.Unlock()
+	a.known.state.slide.before = s.window.Count
 }
 
 // peek implements [keeper].
-func (a *aligned[T]) peek(ctx context.Context, limit, n uint64) (r coalesce.Result, wait time.Duration, err error) {
-	forgets := a.forgotten()
-	s, found, err := a.query(ctx)
-	if err != nil {
-		return r, 0, err
+func (a *aligned[T]) peek(ctx context.Context) (s state, found bool, err error) {
+	forgets := a.known.forgotten()
+	if s, found, err = a.query(ctx); found {
+		a.known.meet(&s, forgets)
 	}
-	now := a.backend.now()
-	if found {
-		a.meet(&s, forgets)
-		r = a.result(&s, now)
-	}
-	return r, a.waitIn(&s, found, limit, n, now), nil
+	return s, found, err
 }
 
 // set replaces the record of the present bucket, in one call that nothing interrupts.
@@ -350,7 +363,7 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 		a.insert(cl, count)
-		if a.sliding {
+		if a.timing.sliding {
 			conn.Add(cl, codec.Purge{Key: a.nameBefore(cl, bucket)})
 		}
 		sent, err = a.backend.do(ctx, a.server, cl)
@@ -368,7 +381,7 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		}
 		s := a.window(bucket, count, a.timing.ttl, slide{}, now)
 		a.learn(&s)
-		return a.result(&s, a.backend.now()), true, nil
+		return a.known.result(&s, a.backend.now()), true, nil
 	}
 	return r, sent, err
 }
@@ -380,11 +393,11 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 		return r, false, err
 	}
 	defer a.forget()
-	r = a.result(&s, a.backend.now())
+	r = a.known.result(&s, a.backend.now())
 	bucket := a.timing.bucket(a.backend.now())
 	cl := a.call(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
-	if a.sliding {
+	if a.timing.sliding {
 		conn.Add(cl, codec.Purge{Key: a.nameBefore(cl, bucket)})
 	}
 	if sent, err = a.backend.do(ctx, a.server, cl); err == nil {

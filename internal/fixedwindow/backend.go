@@ -1,7 +1,9 @@
-// Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of clients.
+// Package fixedwindow keeps fixed, aligned and sliding windows on Throttr servers, exactly, for any number
+// of clients.
 // docs/rate-limiting.md explains the rules, and package slot has them as functions.
 //
-// A [Backend] has an entry for each key and scale that it remembers. A hit travels like this:
+// A [Backend] has an entry for each count that it remembers: for a key, and the name, scale and algorithm
+// of a limit. A hit travels like this:
 //
 //	backend.go    checks the arguments and finds the entry
 //	coalescer     (package coalesce) gathers the hits of the entry into batches
@@ -16,11 +18,9 @@
 package fixedwindow
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,13 +28,10 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
-
-// ErrTooManyWindows says that a window was not opened because as many records are yet to be
-// removed as Options.MaxWindows allows.
-var ErrTooManyWindows = fmt.Errorf("%w with records to remove", window.ErrFull)
 
 const (
 	// closeWait is how long Close waits for windows to be over.
@@ -57,15 +54,13 @@ type Server[T codec.Value] interface {
 	TakeParking(cl *conn.Call[T])
 }
 
-// Options are the settings of a Backend. All but Now, DenialMemory, WithoutCoalescing and
-// WithoutSweeper must be set.
+// Options are the settings of a Backend. All but Now, DenialMemory and WithoutSweeper must be set.
 type Options[T codec.Value] struct {
-	Servers   []Server[T]
-	Names     []string             // of the servers: TakeAll asks them in the order of their names
-	Pick      func(key string) int // the index of the server where a key lives
-	Calls     *conn.CallPool[T]
-	Now       func() time.Time // the clock of ends of windows; nil means time.Now
-	Algorithm window.Algorithm // must be the same in all clients
+	Servers []Server[T]
+	Names   []string             // of the servers: TakeAll asks them in the order of their names
+	Pick    func(key string) int // the index of the server where a key lives
+	Calls   *conn.CallPool[T]
+	Now     func() time.Time // the clock of ends of windows; nil means time.Now
 
 	MaxWindows  int // windows that are remembered; the records of four times as many may await removal
 	MaxQueued   int // hits that wait for a request, for each window
@@ -73,17 +68,17 @@ type Options[T codec.Value] struct {
 
 	// DenialMemory is how long a denial is remembered. 0 means a tenth of the scale, but at
 	// least 10 ms and at most 1 s. Less than 0 means that every hit asks the server.
-	DenialMemory      time.Duration
-	WithoutCoalescing bool // each hit makes a request of its own
-	WithoutSweeper    bool // the records of clients that have died are not removed
+	DenialMemory   time.Duration
+	WithoutSweeper bool // the records of clients that have died are not removed
 }
 
 // Backend keeps windows on servers. Its methods are those of [window.Backend], except that they
 // also return sent: if err is not nil, sent reports whether what was asked for may have been
 // done, in part or in whole.
 //
-// Errors match [window.ErrScale], [window.ErrRange], [window.ErrClosed], [ErrTooManyWindows] or
-// [window.ErrOverloaded], or they are those of ctx or a Server.
+// Errors are those of Check, or match [window.ErrRange], [window.ErrClosed], [window.ErrOverloaded], or
+// [window.ErrFull] if as many records are yet to be removed as Options.MaxWindows allows; or they are those
+// of ctx or a Server.
 type Backend[T codec.Value] struct {
 	servers      []Server[T]
 	names        []string
@@ -91,17 +86,15 @@ type Backend[T codec.Value] struct {
 	calls        *conn.CallPool[T]
 	now          func() time.Time
 	guards       *steady // the clock of guards; nil if now is the clock of the process
-	algorithm    window.Algorithm
 	denialMemory time.Duration
 	maxRequests  int // of a call that removes records
 
 	group    *coalesce.Group
 	table    table[T]
 	layouts  layouts
-	links    []links[T]          // those of each server
-	janitors []*janitor[T]       // one for each server
-	sweepers []*sweep.Sweeper[T] // one for each server, or none
-	ids      atomic.Int64        // the last ID of a window
+	links    []links[T]    // those of each server
+	janitors []*janitor[T] // one for each server
+	ids      atomic.Int64  // the last ID of a window
 	closing  sync.Once
 }
 
@@ -109,15 +102,14 @@ type Backend[T codec.Value] struct {
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls, now: o.Now,
-		algorithm: o.Algorithm, denialMemory: o.DenialMemory,
-		maxRequests: max(1, min(cleanBatch, o.MaxInFlight)),
+		denialMemory: o.DenialMemory, maxRequests: max(1, min(cleanBatch, o.MaxInFlight)),
 	}
 	if b.now == nil {
 		b.now = time.Now
 	} else {
 		b.guards = newSteady(b.now)
 	}
-	b.group = coalesce.NewGroup(coalesce.Options{Now: b.now, MaxQueued: o.MaxQueued, Single: o.WithoutCoalescing})
+	b.group = coalesce.NewGroup(coalesce.Options{Now: b.now, MaxQueued: o.MaxQueued})
 	b.table.init(o.MaxWindows, b.now)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
@@ -132,7 +124,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: j.link, requests: b.maxRequests},
 			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
-		b.sweepers = append(b.sweepers, sweeper)
+		j.sweeper = sweeper
 		j.parking = decision{sweeper.Decided(), time.Now().Add(maxDecide)}
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
@@ -160,93 +152,93 @@ func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
 	return min(max(scale/10, 10*time.Millisecond), time.Second)
 }
 
-// Hit adds increment to the active window, or opens one. If the window is known to be over
-// limit, the hit need not be counted.
-func (b *Backend[T]) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (w window.Window, sent bool, err error) {
-	size := codec.Size[T]()
-	if err := checkCount("limit", limit, size); err != nil {
-		return window.Window{}, false, err
+// Hit adds n to the active window, or opens one. If the window is known to be over the limit, the hit need
+// not be counted. If its counter can't hold n, the Window is Refused. Of a sliding window, Hit is Take.
+func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+	if l.Algorithm == window.SlidingWindow {
+		return b.Take(ctx, key, l, n)
 	}
-	if err := checkCount("increment", increment, size); err != nil {
-		return window.Window{}, false, err
+	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
+		return w, false, err
 	}
-	if b.sliding() {
-		w, _, sent, err = b.Take(ctx, key, scale, limit, increment)
-		return w, sent, err
+	r, e, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
+	if w = windowOf[T](r); r.Refused {
+		e.refuse(&w, &l, n, b.now())
 	}
-	r, _, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: increment})
-	return windowOf(r), sent, err
+	return w, sent, err
 }
 
-// Inc adds increment to the active window, or opens one.
-func (b *Backend[T]) Inc(ctx context.Context, key string, scale time.Duration, increment uint64) (w window.Window, sent bool, err error) {
-	if err := checkCount("increment", increment, codec.Size[T]()); err != nil {
-		return window.Window{}, false, err
+// Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
+func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+	if err := limits.CheckNumber("N", n); err != nil {
+		return w, false, err
 	}
-	r, _, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: maxValue[T](), Increment: increment, Must: true})
-	return windowOf(r), sent, err
+	largest := maxValue[T]()
+	r, _, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: largest, Increment: min(n, largest), Must: true})
+	return windowOf[T](r), sent, err
 }
 
 // count has a hit counted in the window of an entry.
-func (b *Backend[T]) count(ctx context.Context, key string, scale time.Duration, h coalesce.Hit) (r coalesce.Result, e *entry[T], sent bool, err error) {
-	e, err = b.entry(ctx, key, scale)
+func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (r coalesce.Result, e *entry[T], sent bool, err error) {
+	e, err = b.entry(ctx, key, l)
 	if err != nil {
 		return r, nil, false, err
 	}
 	r, sent, err = e.coalescer.Do(ctx, h)
 	b.table.keep(e)
 	if errors.Is(err, coalesce.ErrAttempts) {
-		err = overError(scale)
+		err = overError(l.Scale)
 	}
 	return r, e, sent, err
 }
 
-// Get returns the active window, or the zero Window.
-func (b *Backend[T]) Get(ctx context.Context, key string, scale time.Duration) (w window.Window, sent bool, err error) {
-	w, _, err = b.read(ctx, key, scale, math.MaxUint64, 0)
-	return w, false, err
-}
-
-// Set opens a window with a count in place of the active one.
-func (b *Backend[T]) Set(ctx context.Context, key string, scale time.Duration, count uint64) (w window.Window, sent bool, err error) {
-	if err := checkCount("count", count, codec.Size[T]()); err != nil {
-		return window.Window{}, false, err
+// Set opens a window with count n in place of the active one.
+func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+	if err := checkNumber("count", n, codec.Size[T]()); err != nil {
+		return w, false, err
 	}
-	e, err := b.entry(ctx, key, scale)
+	e, err := b.entry(ctx, key, &l)
 	if err != nil {
-		return window.Window{}, false, err
+		return w, false, err
 	}
 	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
-		return e.windows.set(ctx, count)
+		return e.windows.set(ctx, n)
 	})
 	b.table.keep(e)
-	return windowOf(r), sent, err
+	return windowOf[T](r), sent, err
 }
 
 // Reset ends the active window, if there is one.
-func (b *Backend[T]) Reset(ctx context.Context, key string, scale time.Duration) (sent bool, err error) {
-	_, sent, err = b.reset(ctx, key, scale)
+func (b *Backend[T]) Reset(ctx context.Context, key string, l window.Limit) (sent bool, err error) {
+	_, sent, err = b.reset(ctx, key, &l)
 	return sent, err
 }
 
-// Delete ends the active windows of a key and returns how many there were: those of the given
-// scales, or, if none is given, those of all scales that the backend remembers.
+// Delete ends the active windows of a key and returns how many there were: those that the backend
+// remembers, or, if scales are given, those of these scales that it remembers or that have no name.
 func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
-	if err := cmp.Or(b.unsupported(), b.group.Check(ctx)); err != nil {
+	counts, err := b.countsOf(key, scales)
+	if err != nil {
 		return 0, false, err
 	}
-	if len(scales) == 0 {
-		scales = b.table.scales(key)
+	if err := b.group.Check(ctx); err != nil {
+		return 0, false, err
 	}
 	// It takes a guard to end a window, so they are ended at the same time.
 	type outcome struct {
 		ended, sent bool
 		err         error
 	}
-	all := make([]outcome, len(scales))
+	all := make([]outcome, len(counts))
 	var resets sync.WaitGroup
-	for i, scale := range scales {
-		resets.Go(func() { all[i].ended, all[i].sent, all[i].err = b.reset(ctx, key, scale) })
+	for i, k := range counts {
+		resets.Go(func() {
+			l := k.limit()
+			all[i].ended, all[i].sent, all[i].err = b.reset(ctx, key, &l)
+			if e := b.table.find(k); e != nil {
+				b.table.remove(e)
+			}
+		})
 	}
 	resets.Wait()
 	for _, o := range all {
@@ -260,9 +252,39 @@ func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Dura
 	return n, sent, err
 }
 
+// countsOf returns what Delete ends.
+func (b *Backend[T]) countsOf(key string, scales []time.Duration) ([]entryKey, error) {
+	counts := b.table.of(key)
+	if len(scales) == 0 {
+		return counts, nil
+	}
+	counts = slices.DeleteFunc(counts, func(k entryKey) bool { return !slices.Contains(scales, k.scale) })
+	for _, scale := range scales {
+		if err := limits.CheckScale(scale); err != nil {
+			return nil, err
+		}
+		var failed error
+		kept := false
+		for _, a := range algorithms {
+			k := entryKey{key: key, scale: scale, algorithm: a}
+			if _, err := b.checkScale(a, scale); err != nil {
+				failed = err
+				continue
+			}
+			if kept = true; !slices.Contains(counts, k) {
+				counts = append(counts, k)
+			}
+		}
+		if !kept {
+			return nil, failed
+		}
+	}
+	return counts, nil
+}
+
 // reset ends the active window and reports whether there was one.
-func (b *Backend[T]) reset(ctx context.Context, key string, scale time.Duration) (ended, sent bool, err error) {
-	e, err := b.entry(ctx, key, scale)
+func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (ended, sent bool, err error) {
+	e, err := b.entry(ctx, key, l)
 	if err != nil {
 		return false, false, err
 	}
@@ -343,13 +365,13 @@ func (b *Backend[T]) awaitEnds() {
 	}
 }
 
-// entry returns the entry of a key and scale. It adds one to the table if there is none, unless
-// the call must not do anything.
-func (b *Backend[T]) entry(ctx context.Context, key string, scale time.Duration) (*entry[T], error) {
-	if e := b.table.find(entryKey{key, scale}); e != nil {
-		return e, nil
+// entry returns the entry of a key and limit, or the error that Check has for the limit. It adds one to the
+// table if there is none, unless the call must not do anything.
+func (b *Backend[T]) entry(ctx context.Context, key string, l *window.Limit) (*entry[T], error) {
+	if e := b.table.find(entryKeyOf(key, l)); e != nil {
+		return e, b.checkMax(l)
 	}
-	e, err := b.lookUpEntry(key, scale)
+	e, err := b.lookUpEntry(key, l)
 	if err != nil {
 		return nil, err
 	}
@@ -359,61 +381,44 @@ func (b *Backend[T]) entry(ctx context.Context, key string, scale time.Duration)
 	return b.table.add(e), nil
 }
 
-// lookUpEntry returns the entry of a key and scale, or one that is not in the table: the evicted one if
-// its records are yet to be removed, so that they are removed once, and otherwise a new one.
-func (b *Backend[T]) lookUpEntry(key string, scale time.Duration) (*entry[T], error) {
-	if e := b.table.find(entryKey{key, scale}); e != nil {
-		return e, nil
+// lookUpEntry is entry, but adds nothing to the table. If there is none in it, lookUpEntry returns the
+// evicted one if its records are yet to be removed, so that they are removed once, and otherwise a new one.
+func (b *Backend[T]) lookUpEntry(key string, l *window.Limit) (*entry[T], error) {
+	k := entryKeyOf(key, l)
+	if e := b.table.find(k); e != nil {
+		return e, b.checkMax(l)
 	}
-	if err := window.CheckScale(scale); err != nil {
+	if _, err := b.Check(*l); err != nil {
 		return nil, err
 	}
 	i := b.pick(key)
-	if e := b.janitors[i].entryOf(entryKey{key, scale}); e != nil {
+	if e := b.janitors[i].entryOf(k); e != nil {
 		return e, nil
 	}
-	e := &entry[T]{key: key, scale: scale}
-	if err := b.unsupported(); err != nil {
-		return nil, err
-	}
-	if b.aligned() {
-		t, ok := timingFor(scale, b.sliding(), maxValue[T]())
-		if !ok {
-			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
-		}
-		b.needSweeps(i, t.sweepInterval())
-		a := newAligned(b, i, e, t)
-		e.windows, e.known = a, &a.known
+	e := &entry[T]{entryKey: k}
+	if l.Algorithm == window.FixedWindow {
+		kept, _ := b.layouts.get(l.Scale, maxValue[T]())
+		s := newSlots(b, i, e, kept)
+		e.windows, e.known, e.sweepEvery = s, &s.known, kept.sweepInterval()
 	} else {
-		l, ok := b.layouts.get(scale, maxValue[T]())
-		if !ok {
-			return nil, scaleError(b.algorithm, scale, codec.Size[T]())
-		}
-		b.needSweeps(i, l.sweepInterval())
-		s := newSlots(b, i, e, l)
-		e.windows, e.known = s, &s.known
+		t, _ := timingFor(l.Scale, l.Algorithm == window.SlidingWindow, maxValue[T]())
+		a := newAligned(b, i, e, t)
+		e.windows, e.known, e.sweepEvery = a, &a.known, t.sweepInterval()
 	}
 	e.coalescer = b.group.New(e.windows)
 	return e, nil
 }
 
-// needSweeps tells the sweeper of a server how often it has to come for records of a scale, unless
-// the server is parked.
-func (b *Backend[T]) needSweeps(server int, interval time.Duration) {
-	if len(b.sweepers) > 0 {
-		b.sweepers[server].Need(interval)
-	}
-}
-
-// windowOf returns the window that a coalescer's result shows.
-func windowOf(r coalesce.Result) window.Window {
-	return window.Window{Count: r.Count, ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
+// windowOf returns the window that a coalescer's result shows. The estimate of a sliding window can be
+// higher than any count.
+func windowOf[T codec.Value](r coalesce.Result) window.Window {
+	return window.Window{Count: min(r.Count, maxCount[T]()), ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
 }
 
 // Stats is what a Backend remembers and has done.
 type Stats struct {
 	Windows int    // windows that are remembered, which may be over
-	Records int    // keys, with their scales, whose records are yet to be removed
+	Records int    // counts whose records are yet to be removed
 	Sweeps  uint64 // complete sweeps, of all servers
 	Orphans uint64 // records that sweeps have removed
 	Foreign int    // records that the last sweeps did not know, up to 256 for each server
@@ -424,9 +429,10 @@ func (b *Backend[T]) Stats() Stats {
 	s := Stats{Windows: b.table.len()}
 	for _, j := range b.janitors {
 		s.Records += j.pending()
-	}
-	for _, one := range b.sweepers {
-		swept := one.Stats()
+		if j.sweeper == nil {
+			continue
+		}
+		swept := j.sweeper.Stats()
 		s.Sweeps += swept.Sweeps
 		s.Orphans += swept.Removed
 		s.Foreign += swept.Foreign

@@ -2,9 +2,7 @@ package fixedwindow
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -27,7 +25,7 @@ func TestRequestsOfTheWindowsOfAKey(t *testing.T) {
 		srv, requests := observed(t)
 		b := client[uint16](t, srv)
 		hit := func() ops {
-			hits(t, b, 1, "k", time.Second, 100)
+			hits(t, b, 1, "k", fixed(time.Second, 100))
 			return requests.take()
 		}
 		require.Equal(t, lookup(ops{codec.OpInsert: 1}), hit(), "the first window of a key")
@@ -50,14 +48,14 @@ func TestLoneHitIsOneCallWithoutAGoroutine(t *testing.T) {
 		server := &counting[uint16]{Server: o.Servers[0]}
 		o.Servers[0] = server
 		b := start(t, o)
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Minute, 100)))
 		require.Zero(t, server.calls.Load(), "windows are looked up and opened on another connection")
 		require.EqualValues(t, 1, server.dedicated.Load())
 		requests.take()
 		server.before = func() {
 			require.Contains(t, string(debug.Stack()), "TestLoneHitIsOneCallWithoutAGoroutine", "another goroutine")
 		}
-		require.Equal(t, 50, hits(t, b, 50, "k", time.Minute, 100))
+		require.Equal(t, 50, hits(t, b, 50, "k", fixed(time.Minute, 100)))
 		require.EqualValues(t, 50, server.calls.Load())
 		require.Equal(t, map[codec.Op]int{codec.OpUpdate: 50, codec.OpQuery: 50}, requests.take())
 	})
@@ -84,24 +82,23 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("a sync.Pool loses elements")
 	}
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		o := options[uint16](t, inMemory(t))
-		o.Algorithm = algorithm
 		server := &instant{Server: o.Servers[0]}
 		o.Servers[0] = server
 		b := start(t, o)
 		l, ok := layoutFor(time.Hour, maxValue[uint16]())
 		require.True(t, ok)
-		server.ttl = uint16(l.Top - 1)
-		hits(t, b, 1, "k", time.Hour, 10_000)
+		server.ttl = uint16(l.bands.Top - 1)
+		hits(t, b, 1, "k", limitOf(algorithm, time.Hour, 10_000))
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			if w, _, err := b.Hit(t.Context(), "k", time.Hour, 10_000, 1); err != nil || w.Count < uint64(server.count) {
+			if w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Hour, 10_000), 1); err != nil || w.Count < uint64(server.count) {
 				t.Error(w, err)
 			}
 		}), "%v", algorithm)
 		count := server.count
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			if w, _, err := b.Hit(t.Context(), "k", time.Hour, 0, 1); err != nil || w.Count == 0 {
+			if w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Hour, 0), 1); err != nil || w.Count == 0 {
 				t.Error(w, err)
 			}
 		}), "%v: denied from memory", algorithm)
@@ -117,30 +114,13 @@ func TestHitsOnOneKeyShareRequests(t *testing.T) {
 		const callers, rounds = 64, 20
 		var all sync.WaitGroup
 		for range callers {
-			all.Go(func() { hits(t, b, rounds, "k", time.Minute, 1<<20) })
+			all.Go(func() { hits(t, b, rounds, "k", fixed(time.Minute, 1<<20)) })
 		}
 		all.Wait()
 		require.LessOrEqual(t, requests.take()[codec.OpUpdate], 2*rounds)
-		w, _, err := b.Get(t.Context(), "k", time.Minute)
+		w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, callers*rounds, w.Count)
-	})
-}
-
-func TestWithoutCoalescingEachHitHasARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		o := options[uint16](t, srv)
-		o.WithoutCoalescing = true
-		b := start(t, o)
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() { hits(t, b, 1, "k", time.Minute, 100) })
-		}
-		all.Wait()
-		count := requests.take()
-		require.Equal(t, 20, count[codec.OpUpdate]+count[codec.OpInsert])
 	})
 }
 
@@ -152,9 +132,9 @@ func TestServerOfAKeyIsPickedOnce(t *testing.T) {
 		pick := o.Pick
 		o.Pick = func(key string) int { picks++; return pick(key) }
 		b := start(t, o)
-		hits(t, b, 10, "a", time.Minute, 5)
-		hits(t, b, 10, "b", time.Minute, 5)
-		_, _, err := b.Set(t.Context(), "a", time.Minute, 1)
+		hits(t, b, 10, "a", fixed(time.Minute, 5))
+		hits(t, b, 10, "b", fixed(time.Minute, 5))
+		_, _, err := b.Set(t.Context(), "a", fixed(time.Minute, 1), 1)
 		require.NoError(t, err)
 		require.Equal(t, 2, picks)
 		for _, srv := range []*mockserver.Server{first, second} {
@@ -168,14 +148,13 @@ func TestServerOfAKeyIsPickedOnce(t *testing.T) {
 }
 
 func TestWindowsAreIdentified(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
 			o := options[uint16](t, srv)
-			o.Algorithm = algorithm
 			b := start(t, o)
 			hit := func() int64 {
-				w, _, err := b.Hit(t.Context(), "k", time.Second, 1, 1)
+				w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Second, 1), 1)
 				require.NoError(t, err)
 				return w.ID
 			}
@@ -187,7 +166,7 @@ func TestWindowsAreIdentified(t *testing.T) {
 			time.Sleep(501 * time.Millisecond)
 			next := hit()
 			require.NotEqual(t, id, next)
-			_, err := b.Reset(t.Context(), "k", time.Second)
+			_, err := b.Reset(t.Context(), "k", limitOf(algorithm, time.Second, 1))
 			require.NoError(t, err)
 			require.NotEqual(t, next, hit(), "a window after a Reset")
 		})
@@ -198,11 +177,11 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 	b := client[uint16](t, inMemory(t))
 	ctx := t.Context()
 	calls := map[string]func(scale time.Duration) error{
-		"Hit":    func(d time.Duration) error { _, _, err := b.Hit(ctx, "k", d, 1, 1); return err },
-		"Inc":    func(d time.Duration) error { _, _, err := b.Inc(ctx, "k", d, 1); return err },
-		"Get":    func(d time.Duration) error { _, _, err := b.Get(ctx, "k", d); return err },
-		"Set":    func(d time.Duration) error { _, _, err := b.Set(ctx, "k", d, 1); return err },
-		"Reset":  func(d time.Duration) error { _, err := b.Reset(ctx, "k", d); return err },
+		"Hit":    func(d time.Duration) error { _, _, err := b.Hit(ctx, "k", fixed(d, 1), 1); return err },
+		"Charge": func(d time.Duration) error { _, _, err := b.Charge(ctx, "k", fixed(d, 1), 1); return err },
+		"Peek":   func(d time.Duration) error { _, _, err := b.Peek(ctx, "k", fixed(d, 1), 0); return err },
+		"Set":    func(d time.Duration) error { _, _, err := b.Set(ctx, "k", fixed(d, 1), 1); return err },
+		"Reset":  func(d time.Duration) error { _, err := b.Reset(ctx, "k", fixed(d, 1)); return err },
 		"Delete": func(d time.Duration) error { _, _, err := b.Delete(ctx, "k", d); return err },
 	}
 	for name, call := range calls {
@@ -211,23 +190,23 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 		}
 		require.ErrorIs(t, call(time.Hour+1), window.ErrRange, name)
 	}
-	_, sent, err := b.Hit(ctx, "k", time.Minute, 1<<16, 1)
+	_, sent, err := b.Hit(ctx, "k", fixed(time.Minute, 1<<16), 1)
 	require.ErrorIs(t, err, window.ErrRange)
 	require.False(t, sent)
-	_, _, err = b.Hit(ctx, "k", time.Minute, 1000, 1<<16)
+	_, _, err = b.Hit(ctx, "k", fixed(time.Minute, 1000), 1<<16)
 	require.ErrorIs(t, err, window.ErrRange)
-	_, _, err = b.Inc(ctx, "k", time.Minute, 1<<16)
+	_, _, err = b.Charge(ctx, "k", fixed(time.Minute, 1), 1<<63)
 	require.ErrorIs(t, err, window.ErrRange)
-	_, _, err = b.Set(ctx, "k", time.Minute, 1<<16)
+	_, _, err = b.Set(ctx, "k", fixed(time.Minute, 1), 1<<16)
 	require.ErrorIs(t, err, window.ErrRange)
 	require.Zero(t, b.Stats())
 }
 
 func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 	b := client[uint16](t, inMemory(t))
-	_, _, err := b.Get(t.Context(), "k", time.Minute)
+	_, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 	require.NoError(t, err)
-	require.Zero(t, b.Stats(), "Get opens no window")
+	require.Zero(t, b.Stats(), "Peek opens no window")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -238,7 +217,7 @@ func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 	for name, err := range changes(t.Context(), b) {
 		require.ErrorIs(t, err, window.ErrClosed, name)
 	}
-	_, _, err = b.Get(t.Context(), "k", time.Minute)
+	_, _, err = b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 	require.ErrorIs(t, err, window.ErrClosed)
 	_, _, err = b.Delete(t.Context(), "k")
 	require.ErrorIs(t, err, window.ErrClosed)
@@ -247,11 +226,11 @@ func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 
 // changes calls all methods that change a window.
 func changes(ctx context.Context, b *Backend[uint16]) map[string]error {
-	_, _, hit := b.Hit(ctx, "k", time.Minute, 1, 1)
-	_, _, inc := b.Inc(ctx, "k", time.Minute, 1)
-	_, _, set := b.Set(ctx, "k", time.Minute, 1)
-	_, reset := b.Reset(ctx, "k", time.Minute)
-	return map[string]error{"Hit": hit, "Inc": inc, "Set": set, "Reset": reset}
+	_, _, hit := b.Hit(ctx, "k", fixed(time.Minute, 1), 1)
+	_, _, inc := b.Charge(ctx, "k", fixed(time.Minute, 1), 1)
+	_, _, set := b.Set(ctx, "k", fixed(time.Minute, 1), 1)
+	_, reset := b.Reset(ctx, "k", fixed(time.Minute, 1))
+	return map[string]error{"Hit": hit, "Charge": inc, "Set": set, "Reset": reset}
 }
 
 // Each caller waits less long than the server takes to respond.
@@ -259,19 +238,19 @@ func TestCanceledHitsDoNotExhaustTheCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t, mockserver.WithValueSize(1))
 		b := client[uint8](t, srv)
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Minute, 100)))
 		remove := srv.Inject(mockserver.Fault{Delay: 2 * time.Second})
 		requests.take()
 		for range 190 {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			_, _, err := b.Hit(ctx, "k", time.Minute, 100, 1)
+			_, _, err := b.Hit(ctx, "k", fixed(time.Minute, 100), 1)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			cancel()
 		}
 		require.Equal(t, 1, requests.take()[codec.OpUpdate], "at most one request that counts is in flight")
 		remove()
 		time.Sleep(2 * time.Second)
-		require.Equal(t, 98, hits(t, b, 200, "k", time.Minute, 100))
+		require.Equal(t, 98, hits(t, b, 200, "k", fixed(time.Minute, 100)))
 	})
 }
 
@@ -281,32 +260,32 @@ func TestIncrementsThatTheCounterCannotHoldAreDenied(t *testing.T) {
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
 		const limit = 60_000
 		first, second := client[uint16](t, srv), client[uint16](t, srv)
-		_, _, err := first.Set(t.Context(), "k", time.Minute, limit)
+		_, _, err := first.Set(t.Context(), "k", fixed(time.Minute, 1), limit)
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		for _, b := range []*Backend[uint16]{first, second} {
 			all.Go(func() {
-				w, _, err := b.Hit(t.Context(), "k", time.Minute, limit, 3000)
+				w, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, limit), 3000)
 				require.NoError(t, err)
-				require.Greater(t, w.Count, uint64(limit))
+				require.True(t, w.Refused || w.Count > limit)
 			})
 		}
 		all.Wait()
-		require.Zero(t, hits(t, first, 10, "k", time.Minute, limit))
-		require.Zero(t, hits(t, client[uint16](t, srv), 10, "k", time.Minute, limit))
+		require.Zero(t, hits(t, first, 10, "k", fixed(time.Minute, limit)))
+		require.Zero(t, hits(t, client[uint16](t, srv), 10, "k", fixed(time.Minute, limit)))
 	})
 }
 
 func TestLargeIncrementIsCountedInFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := client[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, 100))
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Minute, 100)))
 		for _, count := range []uint64{51, 101} {
-			w, _, err := b.Hit(t.Context(), "k", time.Minute, 100, 50)
+			w, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, 100), 50)
 			require.NoError(t, err)
 			require.Equal(t, count, w.Count)
 		}
-		w, _, err := b.Get(t.Context(), "k", time.Minute)
+		w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 101, w.Count)
 	})
@@ -315,73 +294,79 @@ func TestLargeIncrementIsCountedInFull(t *testing.T) {
 func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := client[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
-		w, _, err := b.Hit(t.Context(), "k", time.Minute, 255, 255)
+		w, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, 255), 255)
 		require.NoError(t, err)
 		require.EqualValues(t, 255, w.Count)
-		w, _, err = b.Hit(t.Context(), "k", time.Minute, 255, 255)
+		w, _, err = b.Hit(t.Context(), "k", fixed(time.Minute, 255), 255)
 		require.NoError(t, err)
-		require.EqualValues(t, 510, w.Count, "it is denied")
-		require.Equal(t, 255, hits(t, b, 300, "other", time.Minute, 255))
+		require.EqualValues(t, 255, w.Count)
+		require.True(t, w.Refused)
+		require.Equal(t, w.Left, w.RetryAfter)
+		require.Equal(t, 255, hits(t, b, 300, "other", fixed(time.Minute, 255)))
 	})
 }
 
-// No count is beyond a limit of 2^64-1. So hits that the counter can't hold fail, and takes are
-// refused.
-func TestHitsOfTheLargestLimitFailIfTheCounterCannotHoldThem(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+// A count that would pass the largest stays there, also if two clients make it so.
+func TestChargesStayAtTheLargestCount(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		synctest.Test(t, func(t *testing.T) {
-			const limit = math.MaxUint64
-			o := options[uint64](t, inMemory(t, mockserver.WithValueSize(8)))
-			o.Algorithm = algorithm
-			b := start(t, o)
-			_, _, err := b.Set(t.Context(), "k", time.Minute, limit-3)
+			srv := inMemory(t)
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
+			first, second := client[uint16](t, srv), client[uint16](t, srv)
+			l := limitOf(algorithm, time.Hour, 60_000)
+			_, _, err := first.Set(t.Context(), "k", l, 65_000)
 			require.NoError(t, err)
-			require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, limit))
 			for range 2 {
-				_, _, err = b.Hit(t.Context(), "k", time.Minute, limit, 3)
-				require.ErrorIs(t, err, window.ErrRange)
-				_, _, err = b.Hit(t.Context(), "k", time.Minute, limit, limit)
-				require.ErrorIs(t, err, window.ErrRange)
-				_, granted, _, err := b.Take(t.Context(), "k", time.Minute, limit, 3)
-				require.NoError(t, err)
-				require.False(t, granted)
-				require.Zero(t, hits(t, b, 1, "k", time.Minute, limit-3))
+				var all sync.WaitGroup
+				for _, b := range []*Backend[uint16]{first, second} {
+					all.Go(func() {
+						w, _, err := b.Charge(t.Context(), "k", l, 300)
+						require.NoError(t, err)
+						require.Contains(t, []uint64{65_300, 65_535}, w.Count)
+						require.False(t, w.Refused)
+					})
+				}
+				all.Wait()
 			}
-			_, granted, _, err := b.Take(t.Context(), "k", time.Minute, limit, 1)
-			require.NoError(t, err)
-			require.True(t, granted)
-			require.Equal(t, 1, hits(t, b, 1, "k", time.Minute, limit))
-			_, _, err = b.Hit(t.Context(), "k", time.Minute, limit, 1)
-			require.ErrorIs(t, err, window.ErrRange)
-			w, _, err := b.Get(t.Context(), "k", time.Minute)
-			require.NoError(t, err)
-			require.EqualValues(t, uint64(limit), w.Count, "%v", algorithm)
+			for _, b := range []*Backend[uint16]{first, second} {
+				w, _, err := b.Charge(t.Context(), "k", l, 1)
+				require.NoError(t, err)
+				require.EqualValues(t, 65_535, w.Count, "%v", algorithm)
+				w, _, err = b.Take(t.Context(), "k", l, 1)
+				require.NoError(t, err)
+				require.True(t, w.Refused)
+			}
+			for range 2 {
+				w, _, err := first.Charge(t.Context(), "other", l, 1<<40)
+				require.NoError(t, err)
+				require.EqualValues(t, 65_535, w.Count, "an n that no counter holds")
+				time.Sleep(time.Hour) // the estimate of a sliding window is of two counters
+			}
 		})
 	}
 }
 
-func TestIncFailsIfTheCounterCannotHoldIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		first, second := client[uint16](t, srv), client[uint16](t, srv)
-		_, _, err := first.Set(t.Context(), "k", time.Minute, 65_000)
-		require.NoError(t, err)
-		errs := make(chan error, 2)
-		for _, b := range []*Backend[uint16]{first, second} {
-			go func() {
-				_, _, err := b.Inc(t.Context(), "k", time.Minute, 300)
-				errs <- err
-			}()
-		}
-		require.ErrorIs(t, errors.Join(<-errs, <-errs), window.ErrRange)
-		for _, b := range []*Backend[uint16]{first, second} {
-			w, _, err := b.Get(t.Context(), "k", time.Minute)
+func TestCountsAreAtMostTheLargestNumber(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+		synctest.Test(t, func(t *testing.T) {
+			b := client[uint64](t, inMemory(t, mockserver.WithValueSize(8)))
+			l := limitOf(algorithm, time.Hour, window.Unlimited-1)
+			traits, err := b.Check(l)
 			require.NoError(t, err)
-			require.EqualValues(t, 65_300, w.Count)
-			require.Zero(t, hits(t, b, 10, "k", time.Minute, 60_000))
-		}
-	})
+			require.Equal(t, window.Unlimited, traits.MaxCount)
+			for range 4 {
+				w, _, err := b.Charge(t.Context(), "k", l, window.Unlimited)
+				require.NoError(t, err)
+				require.Equal(t, window.Unlimited, w.Count)
+			}
+			w, _, err := b.Hit(t.Context(), "k", l, 1)
+			require.NoError(t, err)
+			require.Equal(t, window.Unlimited, w.Count)
+			w, _, err = b.Peek(t.Context(), "k", l, 1)
+			require.NoError(t, err)
+			require.True(t, w.Refused)
+		})
+	}
 }
 
 // TTLs show the end of a window to a unit only, which here is a second. So the window that another
@@ -390,17 +375,17 @@ func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithValueSize(1))
 		const scale, limit = 10 * time.Second, 100
-		hits(t, client[uint8](t, srv), 5, "k", scale, limit)
+		hits(t, client[uint8](t, srv), 5, "k", fixed(scale, limit))
 		b, other := client[uint8](t, srv), client[uint8](t, srv)
 		time.Sleep(500 * time.Millisecond)
-		hits(t, b, 1, "k", scale, limit)
+		hits(t, b, 1, "k", fixed(scale, limit))
 		time.Sleep(100 * time.Millisecond)
-		_, err := other.Reset(t.Context(), "k", scale)
+		_, err := other.Reset(t.Context(), "k", fixed(scale, 1))
 		require.NoError(t, err)
-		hits(t, other, 1, "k", scale, limit)
+		hits(t, other, 1, "k", fixed(scale, limit))
 		end := time.Now().Add(scale)
 		time.Sleep(900 * time.Millisecond)
-		w, _, err := b.Hit(t.Context(), "k", scale, limit, 1)
+		w, _, err := b.Hit(t.Context(), "k", fixed(scale, limit), 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count)
 		require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
@@ -412,11 +397,11 @@ func TestResultsSayWhenTheWindowEnds(t *testing.T) {
 		srv := inMemory(t)
 		b, other := client[uint16](t, srv), client[uint16](t, srv)
 		for range 3 {
-			hits(t, b, 1, "k", time.Second, 10)
+			hits(t, b, 1, "k", fixed(time.Second, 10))
 			end := time.Now().Add(time.Second)
 			time.Sleep(300 * time.Millisecond)
 			for _, c := range []*Backend[uint16]{b, other} {
-				w, _, err := c.Hit(t.Context(), "k", time.Second, 10, 1)
+				w, _, err := c.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 				require.NoError(t, err)
 				require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
 				require.Less(t, w.ExpiresAt.Sub(end), 2*time.Millisecond, "a unit too late at most")
@@ -434,24 +419,24 @@ func TestTooManyRecordsAreNotInserted(t *testing.T) {
 		o.MaxWindows = 2 // records of 8 keys
 		b := start(t, o)
 		for i := range 8 {
-			hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 		}
-		require.Equal(t, 0, hits(t, b, 1, "7", time.Second, 1), "open windows are served")
+		require.Equal(t, 0, hits(t, b, 1, "7", fixed(time.Second, 1)), "open windows are served")
 		time.Sleep(time.Second + time.Millisecond)
-		require.Equal(t, 1, hits(t, b, 1, "7", time.Second, 1), "and so are keys that have records")
+		require.Equal(t, 1, hits(t, b, 1, "7", fixed(time.Second, 1)), "and so are keys that have records")
 		for name, err := range changes(t.Context(), b) {
 			if name != "Reset" { // there is no window
-				require.ErrorIs(t, err, ErrTooManyWindows, name)
+				require.ErrorIs(t, err, window.ErrFull, name)
 				require.NotErrorIs(t, err, window.ErrOverloaded)
 			}
 		}
-		_, sent, err := b.Hit(t.Context(), "one more", time.Second, 1, 1)
-		require.ErrorIs(t, err, ErrTooManyWindows)
+		_, sent, err := b.Hit(t.Context(), "one more", fixed(time.Second, 1), 1)
+		require.ErrorIs(t, err, window.ErrFull)
 		require.False(t, sent)
 		require.Equal(t, 8, b.Stats().Records)
 		time.Sleep(3 * time.Minute)
 		require.Zero(t, b.Stats().Records)
-		require.Equal(t, 1, hits(t, b, 1, "one more", time.Second, 1))
+		require.Equal(t, 1, hits(t, b, 1, "one more", fixed(time.Second, 1)))
 	})
 }
 
@@ -463,13 +448,13 @@ func TestEvictedWindowsAreLookedUpAgain(t *testing.T) {
 		b := start(t, o)
 		const keys = 3 * tableShards
 		for i := range keys {
-			hits(t, b, 1, fmt.Sprint(i), time.Minute, 10)
+			hits(t, b, 1, fmt.Sprint(i), fixed(time.Minute, 10))
 		}
 		require.LessOrEqual(t, b.Stats().Windows, tableShards)
 		require.Equal(t, keys, b.Stats().Records, "the janitor has not forgotten them")
 		requests.take()
 		for i := range keys {
-			w, _, err := b.Hit(t.Context(), fmt.Sprint(i), time.Minute, 10, 1)
+			w, _, err := b.Hit(t.Context(), fmt.Sprint(i), fixed(time.Minute, 10), 1)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, w.Count)
 		}
@@ -487,14 +472,14 @@ func TestFullQueueIsErrOverloaded(t *testing.T) {
 		o := options[uint16](t, srv)
 		o.MaxQueued = 1
 		b := start(t, o)
-		hits(t, b, 1, "k", time.Minute, 10)
+		hits(t, b, 1, "k", fixed(time.Minute, 10))
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 		var all sync.WaitGroup
 		for range 2 {
-			all.Go(func() { hits(t, b, 1, "k", time.Minute, 10) })
+			all.Go(func() { hits(t, b, 1, "k", fixed(time.Minute, 10)) })
 			synctest.Wait()
 		}
-		_, sent, err := b.Hit(t.Context(), "k", time.Minute, 10, 1)
+		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Minute, 10), 1)
 		require.ErrorIs(t, err, window.ErrOverloaded)
 		require.False(t, sent)
 		all.Wait()
@@ -504,10 +489,10 @@ func TestFullQueueIsErrOverloaded(t *testing.T) {
 func TestDeleteEndsTheWindowsThatAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := client[uint16](t, inMemory(t))
-		hits(t, b, 2, "k", time.Second, 10)
-		hits(t, b, 2, "k", time.Minute, 10)
-		hits(t, b, 2, "k", time.Hour, 10)
-		hits(t, b, 2, "other", time.Minute, 10)
+		hits(t, b, 2, "k", fixed(time.Second, 10))
+		hits(t, b, 2, "k", fixed(time.Minute, 10))
+		hits(t, b, 2, "k", fixed(time.Hour, 10))
+		hits(t, b, 2, "other", fixed(time.Minute, 10))
 		time.Sleep(time.Second)
 		began := time.Now()
 		n, _, err := b.Delete(t.Context(), "k")
@@ -515,11 +500,11 @@ func TestDeleteEndsTheWindowsThatAreRemembered(t *testing.T) {
 		require.Equal(t, 2, n, "one of the three is over")
 		require.Less(t, time.Since(began), 2*time.Second, "they are ended at the same time")
 		for _, scale := range []time.Duration{time.Minute, time.Hour} {
-			w, _, err := b.Get(t.Context(), "k", scale)
+			w, _, err := b.Peek(t.Context(), "k", fixed(scale, 1), 0)
 			require.NoError(t, err)
 			require.Zero(t, w)
 		}
-		w, _, err := b.Get(t.Context(), "other", time.Minute)
+		w, _, err := b.Peek(t.Context(), "other", fixed(time.Minute, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count)
 	})
@@ -531,20 +516,20 @@ func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
 	const scale, limit = time.Second, 5
 	for name, open := range map[string]func(t *testing.T, b *Backend[uint16]){
 		"an increment of 0": func(t *testing.T, b *Backend[uint16]) {
-			_, _, err := b.Hit(t.Context(), "k", scale, limit, 0)
+			_, _, err := b.Hit(t.Context(), "k", fixed(scale, limit), 0)
 			require.NoError(t, err)
 		},
 		"set to 0": func(t *testing.T, b *Backend[uint16]) {
-			hits(t, b, 1, "k", scale, limit)
-			w, _, err := b.Set(t.Context(), "k", scale, 0)
+			hits(t, b, 1, "k", fixed(scale, limit))
+			w, _, err := b.Set(t.Context(), "k", fixed(scale, 1), 0)
 			require.NoError(t, err)
 			require.Zero(t, w.Count)
 		},
 		"given back": func(t *testing.T, b *Backend[uint16]) {
-			w, granted, _, err := b.Take(t.Context(), "k", scale, limit, 3)
+			w, _, err := b.Take(t.Context(), "k", fixed(scale, limit), 3)
 			require.NoError(t, err)
-			require.True(t, granted)
-			given, _, err := b.GiveBack(t.Context(), "k", scale, w.ID, 3)
+			require.False(t, w.Refused)
+			given, _, err := b.GiveBack(t.Context(), "k", fixed(scale, 1), 3, w.ID)
 			require.NoError(t, err)
 			require.True(t, given)
 		},
@@ -556,7 +541,7 @@ func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
 				clients := []*Backend[uint16]{client[uint16](t, srv), client[uint16](t, srv), client[uint16](t, srv)}
 				for range 4 { // in both slots
 					open(t, clients[0])
-					w, _, err := clients[1].Get(t.Context(), "k", scale)
+					w, _, err := clients[1].Peek(t.Context(), "k", fixed(scale, 1), 0)
 					require.NoError(t, err)
 					require.Zero(t, w.Count)
 					require.NotZero(t, w.Left)
@@ -565,7 +550,7 @@ func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
 					var callers sync.WaitGroup
 					var allowed atomic.Int64
 					for _, b := range clients {
-						callers.Go(func() { allowed.Add(int64(hits(t, b, limit, "k", scale, limit))) })
+						callers.Go(func() { allowed.Add(int64(hits(t, b, limit, "k", fixed(scale, limit)))) })
 					}
 					callers.Wait()
 					require.EqualValues(t, limit, allowed.Load())
@@ -593,18 +578,18 @@ func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, 
 	return done, sent, err
 }
 
-// A Get whose replies come after those of a Reset or Set must not bring the old count back: hits
+// A Peek whose replies come after those of a Reset or Set must not bring the old count back: hits
 // would be denied by it.
-func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
+func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 	const scale, limit = 10 * time.Second, 3
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 		for name, change := range map[string]func(context.Context, *Backend[uint16]) error{
 			"Reset": func(ctx context.Context, b *Backend[uint16]) error {
-				_, err := b.Reset(ctx, "k", scale)
+				_, err := b.Reset(ctx, "k", limitOf(algorithm, scale, 1))
 				return err
 			},
 			"Set": func(ctx context.Context, b *Backend[uint16]) error {
-				_, _, err := b.Set(ctx, "k", scale, 1)
+				_, _, err := b.Set(ctx, "k", limitOf(algorithm, scale, 1), 1)
 				return err
 			},
 		} {
@@ -612,18 +597,19 @@ func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := inMemory(t)
 					o := options[uint16](t, srv)
-					o.Algorithm, o.DenialMemory = algorithm, time.Minute
+					o.DenialMemory = time.Minute
 					server := &held{Server: o.Servers[0], release: make(chan struct{})}
 					other := start(t, o)
 					o.Servers = []Server[uint16]{server}
 					b := start(t, o)
-					hits(t, other, 2*limit, "k", scale, limit)
+					hits(t, other, 2*limit, "k", limitOf(algorithm, scale, limit))
 
-					e, err := b.entry(t.Context(), "k", scale) // so that Get and Reset have one entry
+					l := limitOf(algorithm, scale, 1)
+					e, err := b.entry(t.Context(), "k", &l) // so that Peek and Reset have one entry
 					require.NoError(t, err)
 					var get sync.WaitGroup
 					get.Go(func() {
-						w, _, err := b.Get(t.Context(), "k", scale)
+						w, _, err := b.Peek(t.Context(), "k", limitOf(algorithm, scale, 1), 0)
 						if err != nil || w.Count <= limit || w.ID == 0 {
 							t.Errorf("%+v, %v", w, err)
 						}
@@ -637,7 +623,7 @@ func TestGetThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 					if name == "Reset" {
 						require.False(t, e.known.active(time.Now()))
 					}
-					require.Positive(t, hits(t, b, limit, "k", scale, limit))
+					require.Positive(t, hits(t, b, limit, "k", limitOf(algorithm, scale, limit)))
 				})
 			})
 		}

@@ -9,12 +9,17 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
 
-// maxValue returns the largest T, which is the highest limit, increment and count.
+// maxValue returns the largest T, which is the highest count of a record.
 func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
+
+// maxCount returns the largest Max, n and count.
+func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimited) }
 
 // fits reports whether h can join a batch. If a counter can't hold a batch of several hits, its
 // count must be over all of their limits, so that all of them are denied, even if the count of the
@@ -32,24 +37,15 @@ func beyond(count, sum uint64) uint64 {
 	return count + sum
 }
 
-// checkCount returns a RangeError if n does not fit a value.
-func checkCount(field string, n uint64, size int) error {
-	if n <= window.MaxValue(size) {
-		return nil
+// checkNumber returns a RangeError if n does not fit a value.
+func checkNumber(field string, n uint64, size int) error {
+	if err := limits.CheckNumber(field, n); err != nil || n <= valuesize.Max(size) {
+		return err
 	}
 	return &window.RangeError{
 		Field: field, Value: strconv.FormatUint(n, 10), Size: size,
-		Bound: fmt.Sprintf("at most %d", window.MaxValue(size)),
-		Needs: window.SmallestSize(func(largest uint64) bool { return n <= largest }),
-	}
-}
-
-// overflowError is the error of an increment that must be counted and does not fit.
-func overflowError(increment, count uint64, size int) error {
-	return &window.RangeError{
-		Field: "increment", Value: strconv.FormatUint(increment, 10), Size: size,
-		Bound: fmt.Sprintf("counts up to %d, and it is %d already", window.MaxValue(size), count),
-		Needs: window.SmallestSize(func(largest uint64) bool { return count <= largest && increment <= largest-count }),
+		Bound: fmt.Sprintf("at most %d", valuesize.Max(size)),
+		Needs: valuesize.Smallest(func(largest uint64) bool { return n <= largest }),
 	}
 }
 
@@ -58,17 +54,17 @@ func scaleError(a window.Algorithm, scale time.Duration, size int) error {
 	fit := func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }
 	bound := "scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units"
 	switch a {
-	case window.Aligned:
+	case window.AlignedWindow:
 		fit = func(largest uint64) bool { _, ok := timingFor(scale, false, largest); return ok }
 		bound = "scales of whole or half units (1 ns to 1 h) whose double and a second more are at most %d units"
-	case window.Sliding:
+	case window.SlidingWindow:
 		fit = func(largest uint64) bool { _, ok := timingFor(scale, true, largest); return ok }
 		bound = "scales of whole units or thirds (1 ns to 1 h) whose triple and a second more are at most %d units"
 	}
 	return &window.RangeError{
-		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf(bound, window.MaxValue(size)),
-		Needs: window.SmallestSize(fit),
+		Field: "Scale", Value: scale.String(), Size: size,
+		Bound: fmt.Sprintf(bound, valuesize.Max(size)),
+		Needs: valuesize.Smallest(fit),
 	}
 }
 
@@ -82,12 +78,12 @@ func overError(scale time.Duration) error {
 }
 
 // parkingError is the error for a scale whose windows can't be kept unless the server is parked.
-func parkingError(scale time.Duration, sliding bool, size int) error {
+func parkingError(t timing, size int) error {
 	return &window.RangeError{
-		Field: "scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("scales whose double and 12 s more are at most %d units, unless the server is parked", window.MaxValue(size)),
-		Needs: window.SmallestSize(func(largest uint64) bool {
-			t, ok := timingFor(scale, sliding, largest)
+		Field: "Scale", Value: t.scale.String(), Size: size,
+		Bound: fmt.Sprintf("scales whose double and 12 s more are at most %d units, unless the server is parked", valuesize.Max(size)),
+		Needs: valuesize.Smallest(func(largest uint64) bool {
+			t, ok := timingFor(t.scale, t.sliding, largest)
 			return ok && !t.needsParking()
 		}),
 	}

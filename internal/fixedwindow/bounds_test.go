@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"testing"
 	"time"
@@ -39,13 +40,13 @@ func TestCountsBeyondAllLimits(t *testing.T) {
 }
 
 func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		keeps := func(scale time.Duration, size int) bool {
-			if a != window.PerKey {
-				_, ok := timingFor(scale, a == window.Sliding, window.MaxValue(size))
+			if a != window.FixedWindow {
+				_, ok := timingFor(scale, a == window.SlidingWindow, valuesize.Max(size))
 				return ok
 			}
-			_, ok := layoutFor(scale, window.MaxValue(size))
+			_, ok := layoutFor(scale, valuesize.Max(size))
 			return ok
 		}
 		refused := 0
@@ -75,26 +76,22 @@ func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
 
 func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 	for want, err := range map[string]error{
-		"throttr: scale 1.5s is out of range: 1-byte values hold scales of whole units (1 ns to 1 h) " +
-			"whose double and 45 s more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.PerKey, 1500*time.Millisecond, 1),
-		"throttr: scale 2m8s is out of range: 1-byte values hold scales of whole or half units (1 ns to 1 h) " +
-			"whose double and a second more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.Aligned, 128*time.Second, 1),
-		"throttr: limit 256 is out of range: 1-byte values hold at most 255; " +
-			"2-byte values (uint16) would do": checkCount("limit", 256, 1),
-		"throttr: count 18446744073709551615 is out of range: 4-byte values hold at most 4294967295; " +
-			"8-byte values (uint64) would do": checkCount("count", math.MaxUint64, 4),
-		"throttr: increment 100 is out of range: 1-byte values hold counts up to 255, and it is 200 already; " +
-			"2-byte values (uint16) would do": overflowError(100, 200, 1),
-		"throttr: increment 2 is out of range: 8-byte values hold counts up to 18446744073709551615, and it is 18446744073709551614 already; " +
-			"no value size would do": overflowError(2, math.MaxUint64-1, 8),
+		"throttr: Scale 1.5s is out of range: 1-byte values hold scales of whole units (1 ns to 1 h) " +
+			"whose double and 45 s more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.FixedWindow, 1500*time.Millisecond, 1),
+		"throttr: Scale 2m8s is out of range: 1-byte values hold scales of whole or half units (1 ns to 1 h) " +
+			"whose double and a second more are at most 255 units; 2-byte values (uint16) would do": scaleError(window.AlignedWindow, 128*time.Second, 1),
+		"throttr: Max 256 is out of range: 1-byte values hold at most 255; " +
+			"2-byte values (uint16) would do": checkNumber("Max", 256, 1),
+		"throttr: count 4294967296 is out of range: 4-byte values hold at most 4294967295; " +
+			"8-byte values (uint64) would do": checkNumber("count", 1<<32, 4),
+		"throttr: N 9223372036854775808 is out of range: it may be at most 2^63-1; was a negative number converted?": checkNumber("N", 1<<63, 8),
 	} {
 		require.EqualError(t, err, want)
 		require.ErrorIs(t, err, window.ErrRange)
 	}
 	for _, size := range []int{1, 2, 4, 8} {
-		require.NoError(t, checkCount("limit", window.MaxValue(size), size))
-		if size < 8 {
-			require.Error(t, checkCount("limit", window.MaxValue(size)+1, size))
-		}
+		most := min(valuesize.Max(size), window.Unlimited)
+		require.NoError(t, checkNumber("Max", most, size))
+		require.Error(t, checkNumber("Max", most+1, size))
 	}
 }

@@ -46,7 +46,7 @@ func (m *bucketModel[T]) bucket() int64 { return time.Now().UnixNano() / int64(m
 // count returns what a client must see as the count.
 func (m *bucketModel[T]) count() uint64 {
 	b := m.bucket()
-	if m.algorithm == window.Aligned {
+	if m.algorithm == window.AlignedWindow {
 		return m.counts[b]
 	}
 	left := uint64(time.Unix(0, (b+1)*int64(m.scale)).Sub(time.Now()))
@@ -127,7 +127,7 @@ func (m *bucketModel[T]) giveBack() {
 	given := m.clients[h.client].giveBack(h.id, n)
 	m.logf("client %d gives %d back to window %d of bucket %d: %v", h.client, n, h.id, h.bucket, given)
 	age := m.bucket() - h.bucket
-	counts := age == 0 || age == 1 && m.algorithm == window.Sliding
+	counts := age == 0 || age == 1 && m.algorithm == window.SlidingWindow
 	m.require(given == (counts && !h.void), "void: %v, buckets since: %d", h.void, age)
 	if given {
 		m.counts[h.bucket] -= n
@@ -155,7 +155,7 @@ func testBucketModel[T codec.Value](t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t, mockserver.WithValueSize(codec.Size[T]()))
 				const scale = 20 * time.Second
-				timing, ok := timingFor(scale, a == window.Sliding, maxValue[T]())
+				timing, ok := timingFor(scale, a == window.SlidingWindow, maxValue[T]())
 				require.True(t, ok)
 				alignTo(scale)
 				m := bucketModel[T]{
@@ -196,12 +196,12 @@ func testHeldByClients[T codec.Value](t *testing.T) {
 				all.Go(func() {
 					for time.Since(begin) < scale/2 {
 						n := 1 + random.Uint64N(20)
-						w, granted, _, err := c.Take(t.Context(), "k", scale, limit, n)
+						w, _, err := c.Take(t.Context(), "k", limitOf(a, scale, limit), n)
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						if !granted {
+						if w.Refused {
 							mu.Lock()
 							refused++
 							mu.Unlock()
@@ -221,7 +221,7 @@ func testHeldByClients[T codec.Value](t *testing.T) {
 						mu.Lock()
 						held -= back // from now on others may have it
 						mu.Unlock()
-						ok, _, err := c.GiveBack(t.Context(), "k", scale, w.ID, back)
+						ok, _, err := c.GiveBack(t.Context(), "k", limitOf(a, scale, 1), back, w.ID)
 						if err != nil || !ok {
 							t.Errorf("%d are not given back: %v", back, err)
 						}

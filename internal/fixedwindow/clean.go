@@ -14,7 +14,7 @@ import (
 // records that are not in use. Many keys are cleaned at a time: they share calls, and they wait
 // for their guards together.
 type cleaning[T codec.Value] struct {
-	records[T]
+	records records[T]
 	// begin is called before each lookup, and decide after it.
 	begin  func()
 	decide func(slot.History) slot.Action
@@ -104,11 +104,11 @@ func (cl *cleaner[T]) round(ctx context.Context, all, ready []*cleaning[T]) erro
 			k.done, k.absent = true, true
 		case slot.Again:
 			k.again = a.At
-			if a.At.Sub(cl.link.guards.Now()) > 2*k.Guard {
+			if a.At.Sub(cl.link.guards.Now()) > 2*k.records.bands.Guard {
 				k.done, k.next = true, a.At
 			}
 		default:
-			steps = append(steps, step[T]{cleaning: k, action: a})
+			steps = append(steps, step[T]{key: k, action: a})
 		}
 	}
 	if err := cl.execute(ctx, steps); err != nil {
@@ -130,7 +130,7 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 		some := ready[:min(len(ready), max(1, cl.requests/2))]
 		for _, k := range some {
 			k.begin()
-			k.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 		}
 		l := slot.Lookup{Sent: cl.link.guards.Now()}
 		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
@@ -138,8 +138,8 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 		}
 		l.Received = cl.link.guards.Now()
 		for i, k := range some {
-			l.Slots = [2]slot.Observation{k.observe(call.Replies[2*i]), k.observe(call.Replies[2*i+1])}
-			k.history = k.Extend(k.history, l)
+			l.Slots = [2]slot.Observation{k.records.observe(call.Replies[2*i]), k.records.observe(call.Replies[2*i+1])}
+			k.history = k.records.bands.Extend(k.history, l)
 		}
 		cl.link.calls.Put(call)
 		ready = ready[len(some):]
@@ -149,7 +149,7 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 
 // step is an action of one key.
 type step[T codec.Value] struct {
-	*cleaning[T]
+	key      *cleaning[T]
 	action   slot.Action
 	requests []slot.Request
 	outcome  outcome // zero if it was not executed
@@ -161,8 +161,8 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.Claimed(s.history, s.action, s.outcome.claimed, s.outcome.shown, s.outcome.sent)
-	return step[T]{cleaning: s.cleaning, action: a}, ok
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.outcome.claimed, s.outcome.shown, s.outcome.sent)
+	return step[T]{key: s.key, action: a}, ok
 }
 
 // execute executes actions. Those that are too late are left out: their keys are looked up again.
@@ -184,9 +184,9 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for n < len(steps) && call.Len() < cl.requests {
 		s := &steps[n]
 		n++
-		if last := s.Deadline(s.action); cl.link.guards.Now().Before(last) {
-			s.requests = s.Requests(nil, s.action, 0)
-			s.add(call, s.requests...)
+		if last := s.key.records.bands.Deadline(s.action); cl.link.guards.Now().Before(last) {
+			s.requests = s.key.records.bands.Requests(nil, s.action, 0)
+			s.key.records.add(call, s.requests...)
 			deadline, by = earlier(deadline, last), earlier(by, s.action.By)
 		}
 	}
@@ -201,9 +201,9 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	replies := call.Replies
 	for i := range steps[:n] {
 		s := &steps[i]
-		s.outcome = s.records.outcome(s.action, s.requests, replies[:len(s.requests)])
+		s.outcome = s.key.records.outcome(s.action, s.requests, replies[:len(s.requests)])
 		s.outcome.sent = sent
-		s.removed += s.outcome.purged
+		s.key.removed += s.outcome.purged
 		replies = replies[len(s.requests):]
 	}
 	cl.link.calls.Put(call)

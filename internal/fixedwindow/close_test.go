@@ -28,12 +28,12 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 		b := New(o)
 		for range 2 { // so that each key has two records
 			for i := range 400 {
-				hits(t, b, 1, fmt.Sprint(i), 10*time.Second, 1)
+				hits(t, b, 1, fmt.Sprint(i), fixed(10*time.Second, 1))
 			}
 			time.Sleep(10*time.Second + time.Millisecond)
 		}
 		require.Equal(t, Stats{Windows: 400, Records: 400}, b.Stats())
-		hits(t, b, 1, "open", time.Minute, 1)
+		hits(t, b, 1, "open", fixed(time.Minute, 1))
 		require.Len(t, windowKeys(srv), 801)
 		require.Less(t, closing(b), closeTimeout)
 		require.Equal(t, []string{namesOf(t, "open", time.Minute, 2)[0]}, windowKeys(srv), "others may count in it")
@@ -50,8 +50,8 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		b := New(options[uint16](t, srv))
-		hits(t, b, 1, "short", time.Second, 1)
-		hits(t, b, 1, "long", 3*time.Second, 1)
+		hits(t, b, 1, "short", fixed(time.Second, 1))
+		hits(t, b, 1, "long", fixed(3*time.Second, 1))
 		time.Sleep(100 * time.Millisecond)
 		require.Less(t, closing(b), closeWait+closeTimeout)
 		require.Equal(t, []string{namesOf(t, "long", 3*time.Second, 2)[0]}, windowKeys(srv))
@@ -61,16 +61,16 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 // While Close waits for windows, other records become doomed, or are being removed.
 func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 	l, _ := layoutFor(time.Second, maxValue[uint16]())
-	doomed := time.Duration(l.Top-l.Doom) * l.Unit
+	doomed := time.Duration(l.bands.Top-l.bands.Doom) * l.bands.Unit
 	for before := -2 * time.Second; before <= 3*time.Second; before += 300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
 			b := New(options[uint16](t, srv))
 			for i := range 300 { // more than one batch
-				hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+				hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 			}
 			time.Sleep(doomed + before)
-			hits(t, b, 1, "short", time.Second, 1)
+			hits(t, b, 1, "short", fixed(time.Second, 1))
 			time.Sleep(100 * time.Millisecond)
 			require.LessOrEqual(t, closing(b), closeWait+closeTimeout)
 			require.Zero(t, len(windowKeys(srv)), "closed %v after they were doomed", before)
@@ -82,13 +82,13 @@ func TestCloseIsBoundedIfTheServerDoesNotRespond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		b := New(options[uint16](t, srv))
-		hits(t, b, 1, "over", time.Second, 1)
+		hits(t, b, 1, "over", fixed(time.Second, 1))
 		time.Sleep(1100 * time.Millisecond)
 		remove := srv.Inject(mockserver.Fault{Delay: time.Hour})
 		defer remove()
 		hit := make(chan error, 1)
 		go func() {
-			_, _, err := b.Hit(t.Context(), "k", time.Minute, 1, 1)
+			_, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, 1), 1)
 			hit <- err
 		}()
 		synctest.Wait()
@@ -103,7 +103,7 @@ func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 		o := options[uint16](t)
 		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
 		b := New(o)
-		hits(t, b, 1, "over", time.Second, 1)
+		hits(t, b, 1, "over", fixed(time.Second, 1))
 		time.Sleep(1100 * time.Millisecond)
 		g.die()
 		require.LessOrEqual(t, closing(b), closeTimeout)
@@ -115,7 +115,7 @@ func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
 		srv := inMemory(t)
 		b, other := New(options[uint16](t, srv)), client[uint16](t, srv)
 		for range 3 {
-			hits(t, b, 1, "k", time.Second, 10)
+			hits(t, b, 1, "k", fixed(time.Second, 10))
 			time.Sleep(time.Second + time.Millisecond)
 		}
 		stop := make(chan struct{})
@@ -129,7 +129,7 @@ func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
 					return
 				default:
 				}
-				_, _, err := other.Hit(t.Context(), "k", time.Second, 10, 1)
+				_, _, err := other.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 				if err != nil {
 					t.Error(err)
 				}
@@ -142,7 +142,7 @@ func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		close(stop)
 		total := <-done
-		w, _, err := other.Get(t.Context(), "k", time.Second)
+		w, _, err := other.Peek(t.Context(), "k", fixed(time.Second, 1), 0)
 		require.NoError(t, err)
 		require.LessOrEqual(t, w.Count, total)
 		require.NotZero(t, len(windowKeys(srv)))
@@ -153,12 +153,11 @@ func TestCloseRemovesAlignedRecordsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		o := options[uint16](t, srv)
-		o.Algorithm = window.Aligned
 		b := New(o)
-		hits(t, b, 1, "k", time.Second, 1)
+		hits(t, b, 1, "k", limitOf(window.AlignedWindow, time.Second, 1))
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(2500 * time.Millisecond)))
-		hits(t, b, 1, "k", time.Second, 1)
-		hits(t, b, 1, "open", time.Minute, 1)
+		hits(t, b, 1, "k", limitOf(window.AlignedWindow, time.Second, 1))
+		hits(t, b, 1, "open", limitOf(window.AlignedWindow, time.Minute, 1))
 		time.Sleep(700 * time.Millisecond) // it is over for all clients a scale after its end
 		require.Less(t, closing(b), closeWait+closeTimeout)
 		require.Equal(t, 1, len(windowKeys(srv)), "%v", windowKeys(srv))
@@ -168,20 +167,19 @@ func TestCloseRemovesAlignedRecordsThatAreOver(t *testing.T) {
 // The server is busy for longer than Close waits for a server that does not respond.
 func TestCloseGoesOnAsLongAsTheServerResponds(t *testing.T) {
 	const keys = 4000
-	for _, a := range []window.Algorithm{window.Aligned, window.Sliding} {
+	for _, a := range []window.Algorithm{window.AlignedWindow, window.SlidingWindow} {
 		t.Run(a.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
 				o := options[uint16](t, srv)
-				o.Algorithm = a
 				b := New(o)
 				const scale = time.Minute
 				start := time.Now().Truncate(scale).Add(scale)
 				time.Sleep(time.Until(start))
 				for i := range keys {
-					hits(t, b, 1, fmt.Sprint(i), scale, 1)
+					hits(t, b, 1, fmt.Sprint(i), limitOf(a, scale, 1))
 				}
-				uses, _ := timingFor(scale, a == window.Sliding, maxValue[uint16]())
+				uses, _ := timingFor(scale, a == window.SlidingWindow, maxValue[uint16]())
 				time.Sleep(time.Until(start.Add(uses.uses()*scale - closeWait/2))) // Close waits for the ends of windows
 				require.Equal(t, keys, len(windowKeys(srv)))
 				took := closing(b)

@@ -16,15 +16,15 @@ import (
 // A refused take is given back even if its caller does not wait for that. What follows finds the room.
 func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 	const scale, patience = time.Hour, 200 * time.Millisecond
-	for _, a := range []window.Algorithm{window.PerKey, window.Sliding} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
 		for name, call := range map[string]func(ctx context.Context, b *Backend[uint16]) (refused bool, err error){
 			"Take": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
-				_, granted, _, err := b.Take(ctx, "k", scale, 10, 5)
-				return !granted, err
+				w, _, err := b.Take(ctx, "k", limitOf(a, scale, 10), 5)
+				return w.Refused, err
 			},
 			"TakeAll": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
-				limits := []window.Limit{{Key: "a", Scale: scale, Limit: 10, N: 5}, {Key: "k", Scale: scale, Limit: 10, N: 5}}
-				granted, _, err := b.TakeAll(ctx, limits, make([]window.Window, 2))
+				takes := []window.Take{limitOf(a, scale, 10).For("a", 5), limitOf(a, scale, 10).For("k", 5)}
+				granted, _, err := b.TakeAll(ctx, takes, make([]window.Window, 2))
 				return !granted, err
 			},
 		} {
@@ -34,18 +34,17 @@ func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 					var backends []*Backend[uint16]
 					for range 2 {
 						o := options[uint16](t, srv)
-						o.Algorithm = a
 						backends = append(backends, start(t, o))
 					}
 					b, other := backends[0], backends[1]
 					for _, key := range []string{"a", "k"} {
-						_, granted, _, err := b.Take(t.Context(), key, scale, 10, 1)
+						w, _, err := b.Take(t.Context(), key, limitOf(a, scale, 10), 1)
 						require.NoError(t, err)
-						require.True(t, granted)
+						require.False(t, w.Refused)
 					}
-					_, granted, _, err := other.Take(t.Context(), "k", scale, 10, 6) // b does not know of it
+					w, _, err := other.Take(t.Context(), "k", limitOf(a, scale, 10), 6) // b does not know of it
 					require.NoError(t, err)
-					require.True(t, granted)
+					require.False(t, w.Refused)
 
 					remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: skipOf(name), Delay: 400 * time.Millisecond})
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -57,10 +56,10 @@ func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 					require.LessOrEqual(t, time.Since(began), patience)
 					time.Sleep(10 * time.Second)
 					remove()
-					w, _, err := other.Get(t.Context(), "k", scale)
+					w, _, err = other.Peek(t.Context(), "k", limitOf(a, scale, 1), 0)
 					require.NoError(t, err)
 					require.EqualValues(t, 7, w.Count)
-					w, _, err = other.Get(t.Context(), "a", scale)
+					w, _, err = other.Peek(t.Context(), "a", limitOf(a, scale, 1), 0)
 					require.NoError(t, err)
 					require.EqualValues(t, 1, w.Count)
 				})

@@ -18,28 +18,29 @@ import (
 )
 
 // bucketAlgorithms are the algorithms whose windows are kept in the records of buckets.
-var bucketAlgorithms = []window.Algorithm{window.Aligned, window.Sliding}
+var bucketAlgorithms = []window.Algorithm{window.AlignedWindow, window.SlidingWindow}
 
 // taker makes calls of a client that must succeed, about one key and scale.
 type taker[T codec.Value] struct {
 	*testing.T
 	*Backend[T]
-	key   string
-	scale time.Duration
+	algorithm window.Algorithm
+	key       string
+	scale     time.Duration
 }
 
 // takerOf returns a client of its own with an algorithm. It remembers no denials.
 func takerOf[T codec.Value](t *testing.T, srv *mockserver.Server, a window.Algorithm, scale time.Duration) taker[T] {
 	o := options[T](t, srv)
-	o.Algorithm, o.DenialMemory = a, -1
-	return taker[T]{t, start(t, o), "k", scale}
+	o.DenialMemory = -1
+	return taker[T]{t, start(t, o), a, "k", scale}
 }
 
 func (c taker[T]) take(limit, n uint64) (w window.Window, granted bool) {
 	c.Helper()
-	w, granted, _, err := c.Backend.Take(c.Context(), c.key, c.scale, limit, n)
+	w, _, err := c.Backend.Take(c.Context(), c.key, limitOf(c.algorithm, c.scale, limit), n)
 	require.NoError(c, err)
-	return w, granted
+	return w, !w.Refused
 }
 
 // granted makes a take that must be granted, and returns the ID of its window.
@@ -52,20 +53,20 @@ func (c taker[T]) granted(limit, n uint64) (id int64) {
 
 func (c taker[T]) giveBack(id int64, n uint64) (given bool) {
 	c.Helper()
-	given, _, err := c.Backend.GiveBack(c.Context(), c.key, c.scale, id, n)
+	given, _, err := c.Backend.GiveBack(c.Context(), c.key, limitOf(c.algorithm, c.scale, 1), n, id)
 	require.NoError(c, err)
 	return given
 }
 
 func (c taker[T]) reset() {
 	c.Helper()
-	_, err := c.Backend.Reset(c.Context(), c.key, c.scale)
+	_, err := c.Backend.Reset(c.Context(), c.key, limitOf(c.algorithm, c.scale, 1))
 	require.NoError(c, err)
 }
 
 func (c taker[T]) set(count uint64) window.Window {
 	c.Helper()
-	w, _, err := c.Backend.Set(c.Context(), c.key, c.scale, count)
+	w, _, err := c.Backend.Set(c.Context(), c.key, limitOf(c.algorithm, c.scale, 1), count)
 	require.NoError(c, err)
 	return w
 }
@@ -73,7 +74,7 @@ func (c taker[T]) set(count uint64) window.Window {
 // count returns the count of the window.
 func (c taker[T]) count() uint64 {
 	c.Helper()
-	w, _, err := c.Backend.Get(c.Context(), c.key, c.scale)
+	w, _, err := c.Backend.Peek(c.Context(), c.key, limitOf(c.algorithm, c.scale, 1), 0)
 	require.NoError(c, err)
 	return w.Count
 }
@@ -108,7 +109,7 @@ func TestClientsGiveBackToAWindowThatTheyShare(t *testing.T) {
 
 func TestThreeClientsThatGiveBackDoNotFillAWindow(t *testing.T) {
 	grants := make(map[window.Algorithm]int64)
-	for _, a := range append(bucketAlgorithms, window.PerKey) {
+	for _, a := range append(bucketAlgorithms, window.FixedWindow) {
 		synctest.Test(t, func(t *testing.T) {
 			const scale, limit = 10 * time.Second, 10
 			srv := inMemory(t)
@@ -119,23 +120,23 @@ func TestThreeClientsThatGiveBackDoNotFillAWindow(t *testing.T) {
 			var clients []taker[uint16]
 			for i := range 3 {
 				o := options[uint16](t, srv)
-				o.Algorithm, o.DenialMemory = a, time.Millisecond
-				c := taker[uint16]{t, start(t, o), "k", scale}
+				o.DenialMemory = time.Millisecond
+				c := taker[uint16]{t, start(t, o), a, "k", scale}
 				clients = append(clients, c)
 				random := rand.New(rand.NewPCG(uint64(i), 1))
 				all.Go(func() {
 					for time.Since(begin) < scale-time.Second {
-						w, granted, _, err := c.Take(t.Context(), "k", scale, limit, 5)
+						w, _, err := c.Take(t.Context(), "k", limitOf(a, scale, limit), 5)
 						if err != nil {
 							t.Error(err)
 							return
 						}
 						time.Sleep(time.Duration(random.Int64N(int64(5 * time.Millisecond))))
-						if !granted {
+						if w.Refused {
 							continue
 						}
 						sum.Add(1)
-						if _, _, err := c.GiveBack(t.Context(), "k", scale, w.ID, 5); err != nil {
+						if _, _, err := c.GiveBack(t.Context(), "k", limitOf(a, scale, 1), 5, w.ID); err != nil {
 							t.Error(err)
 							return
 						}
@@ -144,14 +145,14 @@ func TestThreeClientsThatGiveBackDoNotFillAWindow(t *testing.T) {
 			}
 			all.Wait()
 			grants[a] = sum.Load()
-			if a != window.PerKey {
+			if a != window.FixedWindow {
 				require.Less(t, clients[0].count(), uint64(limit), "%v: the window is full", a)
 			}
 		})
 	}
 	t.Log(grants)
 	for _, a := range bucketAlgorithms {
-		require.Greater(t, grants[a], grants[window.PerKey]/2, "%v: %v", a, grants)
+		require.Greater(t, grants[a], grants[window.FixedWindow]/2, "%v: %v", a, grants)
 	}
 }
 
@@ -203,7 +204,7 @@ func TestNothingIsGivenBackToAWindowAfterNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		alignTo(scale)
-		one, two := takerOf[uint16](t, srv, window.Sliding, scale), takerOf[uint16](t, srv, window.Sliding, scale)
+		one, two := takerOf[uint16](t, srv, window.SlidingWindow, scale), takerOf[uint16](t, srv, window.SlidingWindow, scale)
 		two.granted(100, 50)
 		time.Sleep(scale)
 		id := one.granted(100, 5)
@@ -249,10 +250,9 @@ func testResetDuringAGiveBack[T codec.Value](t *testing.T, scale time.Duration, 
 			srv := inMemory(t, mockserver.WithValueSize(codec.Size[T]()))
 			alignTo(scale)
 			o := options[T](t, srv)
-			o.Algorithm = a
 			server := &counting[T]{Server: o.Servers[0]}
 			o.Servers[0] = server
-			one, two := taker[T]{t, start(t, o), "k", scale}, takerOf[T](t, srv, a, scale)
+			one, two := taker[T]{t, start(t, o), a, "k", scale}, takerOf[T](t, srv, a, scale)
 			id := one.granted(100, 5)
 			time.Sleep(5 * time.Second)
 			server.whenAsked(2, func() {
@@ -275,12 +275,11 @@ func TestNothingIsGivenBackAfterTheEnd(t *testing.T) {
 	for _, late := range []int64{1, 2} { // the call before which it is over
 		forBuckets(t, scale, func(t *testing.T, srv *mockserver.Server, a window.Algorithm) {
 			o := options[uint16](t, srv)
-			o.Algorithm = a
 			server := &counting[uint16]{Server: o.Servers[0]}
 			o.Servers[0] = server
-			c := taker[uint16]{t, start(t, o), "k", scale}
+			c := taker[uint16]{t, start(t, o), a, "k", scale}
 			counts := scale
-			if a == window.Sliding {
+			if a == window.SlidingWindow {
 				counts += scale
 			}
 			id := c.granted(100, 5)
@@ -303,7 +302,7 @@ func TestGiveBackToTheBucketBefore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				alignTo(scale)
-				one, two := takerOf[uint16](t, srv, window.Sliding, scale), takerOf[uint16](t, srv, window.Sliding, scale)
+				one, two := takerOf[uint16](t, srv, window.SlidingWindow, scale), takerOf[uint16](t, srv, window.SlidingWindow, scale)
 				id := one.granted(10, 8)
 				time.Sleep(scale + scale/2) // 8 weigh 4
 				if hits {
@@ -338,12 +337,11 @@ func TestNothingIsGivenBackToTheBucketBeforeAfterAReset(t *testing.T) {
 		srv := inMemory(t)
 		alignTo(scale)
 		o := options[uint16](t, srv)
-		o.Algorithm = window.Sliding
 		o.Now = func() time.Time { return time.Now().Add(-5 * time.Second) }
-		late := taker[uint16]{t, start(t, o), "k", scale}
+		late := taker[uint16]{t, start(t, o), window.SlidingWindow, "k", scale}
 		for _, own := range []bool{false, true} {
 			alignTo(scale)
-			one, two := takerOf[uint16](t, srv, window.Sliding, scale), takerOf[uint16](t, srv, window.Sliding, scale)
+			one, two := takerOf[uint16](t, srv, window.SlidingWindow, scale), takerOf[uint16](t, srv, window.SlidingWindow, scale)
 			time.Sleep(scale / 2)
 			id := one.granted(100, 8)
 			time.Sleep(scale / 2)
@@ -367,10 +365,9 @@ func TestGiveBackWithAClockThatGoesFaster(t *testing.T) {
 	const scale = time.Hour
 	forBuckets(t, scale, func(t *testing.T, srv *mockserver.Server, a window.Algorithm) {
 		o := options[uint16](t, srv)
-		o.Algorithm = a
 		begin := time.Now()
 		o.Now = func() time.Time { d := time.Since(begin); return begin.Add(d + d/2000) }
-		c := taker[uint16]{t, start(t, o), "k", scale}
+		c := taker[uint16]{t, start(t, o), a, "k", scale}
 		id := c.granted(100, 5)
 		for range 3 {
 			time.Sleep(15 * time.Minute)
@@ -389,10 +386,9 @@ func TestRefusedTakeAtTheEndOfABucketIsGivenBack(t *testing.T) {
 		srv := inMemory(t)
 		alignTo(scale)
 		o := options[uint16](t, srv)
-		o.Algorithm = window.Sliding
 		server := &counting[uint16]{Server: o.Servers[0]}
 		o.Servers[0] = server
-		one, two := taker[uint16]{t, start(t, o), "k", scale}, takerOf[uint16](t, srv, window.Sliding, scale)
+		one, two := taker[uint16]{t, start(t, o), window.SlidingWindow, "k", scale}, takerOf[uint16](t, srv, window.SlidingWindow, scale)
 		one.granted(10, 1)
 		two.granted(10, 9)
 		time.Sleep(scale - 1)
@@ -406,38 +402,38 @@ func TestRefusedTakeAtTheEndOfABucketIsGivenBack(t *testing.T) {
 
 func TestTakesWhoseSumOverflowsAreRefused(t *testing.T) {
 	const scale = time.Minute
-	for _, a := range append(bucketAlgorithms, window.PerKey) {
+	for _, a := range append(bucketAlgorithms, window.FixedWindow) {
 		for _, held := range []uint64{0, 1} { // with 1, the windows are known
 			t.Run(fmt.Sprintf("%v with a count of %d", a, held), func(t *testing.T) {
 				c := takerOf[uint64](t, inMemory(t, mockserver.WithValueSize(8)), a, scale)
 				if held > 0 {
 					c.granted(held, held)
-					require.NoError(t, errOf(c.Hit(t.Context(), "l", scale, 10, held)))
+					require.NoError(t, errOf(c.Hit(t.Context(), "l", limitOf(a, scale, 10), held)))
 				}
-				for _, takes := range [][]uint64{
-					{math.MaxUint64, math.MaxUint64}, {1 << 63, 1 << 63}, {1, math.MaxUint64}, {1 << 63, 1 << 63, 1}, {math.MaxUint64, 1, math.MaxUint64},
-				} {
-					limits := []window.Limit{{Key: "l", Scale: scale, Limit: 10, N: 1}}
-					for _, n := range takes {
-						limits = append(limits, window.Limit{Key: "k", Scale: scale, Limit: math.MaxUint64, N: n})
+				const most = window.Unlimited
+				for _, sum := range [][]uint64{{most, most}, {1 << 62, 1 << 62}, {1, most}, {1 << 62, 1 << 62, 1}, {most, 1, most}} {
+					takes := []window.Take{limitOf(a, scale, 10).For("l", 1)}
+					for _, n := range sum {
+						takes = append(takes, limitOf(a, scale, most-1).For("k", n))
 					}
-					windows := make([]window.Window, len(limits))
-					granted, _, err := c.TakeAll(t.Context(), limits, windows)
+					windows := make([]window.Window, len(takes))
+					granted, _, err := c.TakeAll(t.Context(), takes, windows)
 					require.NoError(t, err)
-					require.False(t, granted, "%d", takes)
+					require.False(t, granted, "%d", sum)
 					require.Equal(t, held, c.count())
 					for i, w := range windows {
 						require.Equal(t, held, w.Count)
-						require.Equal(t, a == window.Sliding && i > 0, w.Refused)
+						require.Equal(t, i > 0, w.Refused)
+						require.Equal(t, i > 0, w.RetryAfter == window.Never)
 					}
 				}
 			})
 		}
 	}
 	t.Run("a sum that fits", func(t *testing.T) {
-		c := takerOf[uint64](t, inMemory(t, mockserver.WithValueSize(8)), window.Aligned, time.Hour)
-		l := window.Limit{Key: "k", Scale: time.Hour, Limit: math.MaxUint64, N: math.MaxUint64 / 3}
-		granted, _, err := c.TakeAll(t.Context(), []window.Limit{l, l, l}, make([]window.Window, 3))
+		c := takerOf[uint64](t, inMemory(t, mockserver.WithValueSize(8)), window.AlignedWindow, time.Hour)
+		l := limitOf(window.AlignedWindow, time.Hour, window.Unlimited).For("k", window.Unlimited/3)
+		granted, _, err := c.TakeAll(t.Context(), []window.Take{l, l, l}, make([]window.Window, 3))
 		require.NoError(t, err)
 		require.True(t, granted)
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
 // inMemory starts a server that is reached by its Dial method only, so that the test can run in a
@@ -131,12 +132,12 @@ func client[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend[T] {
 }
 
 // hits hits n times, one after the other, and returns how many hits were within the limit.
-func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, scale time.Duration, limit uint64) (allowed int) {
+func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, l window.Limit) (allowed int) {
 	t.Helper()
 	for range n {
-		w, _, err := b.Hit(t.Context(), key, scale, limit, 1)
+		w, _, err := b.Hit(t.Context(), key, l, 1)
 		require.NoError(t, err)
-		if w.Count <= limit {
+		if !w.Refused && w.Count <= l.Max {
 			allowed++
 		}
 	}
@@ -179,4 +180,13 @@ func windowKeys(srv *mockserver.Server) (names []string) {
 func (g *gate) die() {
 	g.shut.Store(true)
 	g.srv.Disconnect()
+}
+
+// fixed returns a limit with windows that open with the first hit.
+func fixed(scale time.Duration, most uint64) window.Limit {
+	return limitOf(window.FixedWindow, scale, most)
+}
+
+func limitOf(a window.Algorithm, scale time.Duration, most uint64) window.Limit {
+	return window.Limit{Max: most, Scale: scale, Algorithm: a}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/sweep"
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -33,11 +35,12 @@ type janitor[T codec.Value] struct {
 	backend *Backend[T]
 	ctx     context.Context // ends with the backend
 	link    *link[T]
-	max     int            // keys with records to remove
-	wake    chan struct{}  // has an element if the first duty of the queue is a new one
-	places  chan struct{}  // has an element for each batch that is being cleaned
-	batches sync.WaitGroup // those that due has returned and that are not done
-	parking decision       // is set before the first call of the backend
+	max     int               // keys with records to remove
+	wake    chan struct{}     // has an element if the first duty of the queue is a new one
+	places  chan struct{}     // has an element for each batch that is being cleaned
+	batches sync.WaitGroup    // those that due has returned and that are not done
+	parking decision          // is set before the first call of the backend, as sweeper is
+	sweeper *sweep.Sweeper[T] // nil if there is none
 
 	// mu guards the fields below, and those of slots that say so.
 	mu      sync.Mutex
@@ -82,7 +85,7 @@ func (j *janitor[T]) pending() int {
 }
 
 // begin is called before an action that may make records or change their TTLs. It returns
-// ErrTooManyWindows if there are too many keys with records.
+// window.ErrFull if there are too many keys with records.
 func (j *janitor[T]) begin(s *slots[T]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -107,7 +110,7 @@ func (j *janitor[T]) end(s *slots[T], now time.Time, opened bool) {
 	if opened {
 		s.cleanAt = now.Add(s.idle())
 	} else {
-		j.schedule(s, now.Add(s.Guard))
+		j.schedule(s, now.Add(s.bands.Guard))
 	}
 }
 
@@ -152,16 +155,19 @@ func (j *janitor[T]) addAligned(a *aligned[T], bucket int64) error {
 // add adds a duty. The caller holds mu.
 func (j *janitor[T]) add(d *duty[T]) error {
 	if j.duties >= j.max {
-		return fmt.Errorf("%w: the records of %d are yet to be removed", ErrTooManyWindows, j.duties)
+		return fmt.Errorf("%w: the records of %d are yet to be removed", window.ErrFull, j.duties)
 	}
 	j.duties++
 	if d.slots != nil {
 		d.slots.duty = d
 	}
 	e := d.entry()
+	if j.sweeper != nil {
+		j.sweeper.Need(e.sweepEvery)
+	}
 	e.duties++
-	if k := e.entryKey(); j.entries[k] == nil {
-		j.entries[k] = e
+	if j.entries[e.entryKey] == nil {
+		j.entries[e.entryKey] = e
 	}
 	j.push(d)
 	return nil
@@ -172,8 +178,8 @@ func (j *janitor[T]) drop(d *duty[T]) {
 	j.duties--
 	e := d.entry()
 	e.duties--
-	if k := e.entryKey(); e.duties == 0 && j.entries[k] == e {
-		delete(j.entries, k)
+	if e.duties == 0 && j.entries[e.entryKey] == e {
+		delete(j.entries, e.entryKey)
 	}
 }
 
@@ -285,7 +291,7 @@ func (d *duty[T]) earliest(now time.Time) time.Time {
 	case s == nil:
 		return d.aligned.removalTime(d.bucket)
 	case s.underway > 0:
-		return now.Add(s.Guard)
+		return now.Add(s.bands.Guard)
 	default:
 		return s.cleanAt
 	}
@@ -334,7 +340,7 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	case closed:
 		return s.discardAction(h)
 	}
-	return s.Clean(h, s.Below(h.Last, opened))
+	return s.bands.Clean(h, s.bands.Below(h.Last, opened))
 }
 
 // changed reports whether this backend may have changed the records since their last lookup by the
@@ -347,15 +353,15 @@ func (s *slots[T]) discardAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	opened := s.opened
 	s.janitor.mu.Unlock()
-	if s.Below(h.Last, opened) == s.Watch {
+	if s.bands.Below(h.Last, opened) == s.bands.Watch {
 		return slot.Action{Kind: slot.Done}
 	}
-	return s.Discard(h)
+	return s.bands.Discard(h)
 }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
 func (s *slots[T]) idle() time.Duration {
-	return time.Duration(s.Margin-s.Doom) * s.Unit
+	return time.Duration(s.bands.Margin-s.bands.Doom) * s.bands.Unit
 }
 
 // finish queues a duty again after its records were cleaned, or drops it if there are no records
@@ -401,8 +407,8 @@ func (d *duty[T]) over() time.Time {
 	if a := d.aligned; a != nil {
 		return a.timing.useEnd(d.bucket)
 	}
-	if w, ok := d.slots.current(); ok {
-		return w.Latest
+	if w, ok := d.slots.known.current(); ok {
+		return w.window.Latest
 	}
 	return time.Time{}
 }

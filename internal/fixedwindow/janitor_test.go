@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,12 +42,12 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 				requests.take()
 				// The records are idle until the TTL is below Doom, and then removed within some
 				// guards.
-				l, ok := layoutFor(test.scale, window.MaxValue(test.size))
+				l, ok := layoutFor(test.scale, valuesize.Max(test.size))
 				require.True(t, ok)
-				left := time.Duration(l.Margin-l.Doom) * l.Unit
-				time.Sleep(left - 2*l.Unit)
+				left := time.Duration(l.bands.Margin-l.bands.Doom) * l.bands.Unit
+				time.Sleep(left - 2*l.bands.Unit)
 				require.NotZero(t, len(windowKeys(srv)))
-				time.Sleep(3*l.Unit + 4*l.Guard + time.Second)
+				time.Sleep(3*l.bands.Unit + 4*l.bands.Guard + time.Second)
 				require.Zero(t, len(windowKeys(srv)))
 				require.Zero(t, srv.Expired())
 				require.Zero(t, stats())
@@ -67,7 +68,7 @@ func makeIdle[T codec.Value](t *testing.T, srv *mockserver.Server, keys int, sca
 	b := start(t, o)
 	for range 2 {
 		for i := range keys {
-			hits(t, b, 1, fmt.Sprint(i), scale, 1)
+			hits(t, b, 1, fmt.Sprint(i), fixed(scale, 1))
 		}
 		time.Sleep(scale + time.Millisecond)
 	}
@@ -79,7 +80,7 @@ func TestRecordsInUseAreNotRemoved(t *testing.T) {
 		srv, requests := observed(t, mockserver.WithRealCollector())
 		b := client[uint16](t, srv)
 		for range 600 { // for 10 minutes
-			hits(t, b, 1, "k", time.Second, 1)
+			hits(t, b, 1, "k", fixed(time.Second, 1))
 			time.Sleep(time.Second)
 		}
 		count := requests.take()
@@ -93,13 +94,13 @@ func TestAKeyThatIsUsedAgainNeedsNoInsertUntilItsRecordsAreRemoved(t *testing.T)
 		srv, requests := observed(t, mockserver.WithRealCollector())
 		b := client[uint16](t, srv)
 		for range 10 {
-			hits(t, b, 1, "k", time.Second, 1)
+			hits(t, b, 1, "k", fixed(time.Second, 1))
 			time.Sleep(25 * time.Second)
 		}
 		require.Equal(t, 2, requests.take()[codec.OpInsert])
 		time.Sleep(time.Minute)
 		require.Empty(t, windowKeys(srv))
-		hits(t, b, 1, "k", time.Second, 1)
+		hits(t, b, 1, "k", fixed(time.Second, 1))
 		require.Equal(t, 1, requests.take()[codec.OpInsert])
 		require.Zero(t, srv.Expired())
 	})
@@ -112,15 +113,15 @@ func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *te
 		o := options[uint16](t)
 		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
 		watcher, dies := client[uint16](t, srv), start(t, o)
-		hits(t, watcher, 1, "k", time.Second, 1)
+		hits(t, watcher, 1, "k", fixed(time.Second, 1))
 		time.Sleep(time.Second + time.Millisecond)
-		hits(t, dies, 1, "k", time.Second, 1)
+		hits(t, dies, 1, "k", fixed(time.Second, 1))
 		g.die()
 		l, _ := layoutFor(time.Second, maxValue[uint16]())
-		time.Sleep(time.Duration(l.Top-l.Doom)*l.Unit + 5*time.Second)
+		time.Sleep(time.Duration(l.bands.Top-l.bands.Doom)*l.bands.Unit + 5*time.Second)
 		require.Len(t, windowKeys(srv), 2, "the janitor is dead, and the watcher waits")
 		require.Equal(t, 1, watcher.Stats().Records)
-		time.Sleep(time.Duration(l.Doom-l.Watch) * l.Unit)
+		time.Sleep(time.Duration(l.bands.Doom-l.bands.Watch) * l.bands.Unit)
 		require.Empty(t, windowKeys(srv))
 		require.Zero(t, srv.Expired())
 		require.Zero(t, watcher.Stats().Records)
@@ -134,12 +135,12 @@ func TestRecordsAreRemovedWhenTheServerIsBack(t *testing.T) {
 		o := options[uint16](t)
 		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
 		b := start(t, o)
-		hits(t, b, 1, "k", time.Second, 1)
+		hits(t, b, 1, "k", fixed(time.Second, 1))
 		g.die()
 		time.Sleep(40 * time.Second) // doomed
 		require.Len(t, windowKeys(srv), 1)
 		require.Equal(t, 1, b.Stats().Records)
-		_, sent, err := b.Hit(t.Context(), "k", time.Second, 1, 1)
+		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 1), 1)
 		require.Error(t, err)
 		require.False(t, sent)
 		g.shut.Store(false)
@@ -156,7 +157,7 @@ func TestRecordsAreRemovedInCallsThatFit(t *testing.T) {
 		o.MaxInFlight = 10
 		b := start(t, o)
 		for i := range 95 {
-			hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 		}
 		requests.take()
 		time.Sleep(time.Minute)
@@ -172,8 +173,8 @@ func TestServersHaveJanitorsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent, srv := inMemory(t), inMemory(t)
 		b := start(t, options[uint16](t, silent, srv))
-		hits(t, b, 1, "b", time.Second, 1)
-		hits(t, b, 1, "a", time.Second, 1)
+		hits(t, b, 1, "b", fixed(time.Second, 1))
+		hits(t, b, 1, "a", fixed(time.Second, 1))
 		require.Len(t, windowKeys(silent), 1)
 		require.Len(t, windowKeys(srv), 1)
 		remove := silent.Inject(mockserver.Fault{Delay: time.Hour})
@@ -192,22 +193,22 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 		srv, requests := observed(t)
 		b := client[uint16](t, srv)
 		for range 2 {
-			hits(t, b, 1, "k", scale, limit)
+			hits(t, b, 1, "k", fixed(scale, limit))
 			time.Sleep(scale + time.Millisecond)
 		}
-		hits(t, b, 1, "k", scale, limit)
+		hits(t, b, 1, "k", fixed(scale, limit))
 		names := namesOf(t, "k", scale, 2)
 		quota, _ := srv.Counter(names[slot.B])
 		require.EqualValues(t, 65535, quota, "A has the window, and B is free")
 		ttl, _ := srv.TTL(names[slot.B])
 		srv.Set(names[slot.B], 65534, ttl)
 		requests.take()
-		hits(t, client[uint16](t, srv), 1, "k", scale, limit) // its lookup shows it
+		hits(t, client[uint16](t, srv), 1, "k", fixed(scale, limit)) // its lookup shows it
 		time.Sleep(2 * time.Second)
 		quota, _ = srv.Counter(names[slot.B])
 		require.EqualValues(t, 65535, quota)
 		time.Sleep(scale)
-		hits(t, b, 1, "k", scale, limit)
+		hits(t, b, 1, "k", fixed(scale, limit))
 		require.Zero(t, requests.take()[codec.OpInsert])
 	})
 }
@@ -216,16 +217,16 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 // once, so the bound of keys with records is not reached.
 func TestKeysWhoseWindowsAreForgottenHaveTheirRecordsRemovedOnce(t *testing.T) {
 	const keys = 80
-	for algorithm, records := range map[window.Algorithm]int{window.PerKey: keys, window.Aligned: 3 * keys} {
+	for algorithm, records := range map[window.Algorithm]int{window.FixedWindow: keys, window.AlignedWindow: 3 * keys} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				o := options[uint16](t, srv)
-				o.Algorithm, o.MaxWindows = algorithm, 64
+				o.MaxWindows = 64
 				b := start(t, o)
 				for range 40 {
 					for i := range keys {
-						hits(t, b, 1, fmt.Sprint(i), time.Second, 10)
+						hits(t, b, 1, fmt.Sprint(i), limitOf(algorithm, time.Second, 10))
 					}
 					require.LessOrEqual(t, b.Stats().Windows, 64)
 					require.LessOrEqual(t, b.Stats().Records, records)
@@ -242,11 +243,10 @@ func TestAlignedRecordsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t, mockserver.WithRealCollector())
 		o := options[uint16](t, srv)
-		o.Algorithm = window.Aligned
 		b := start(t, o)
 		for range 3 {
 			for i := range 300 {
-				hits(t, b, 1, fmt.Sprint(i), time.Second, 1)
+				hits(t, b, 1, fmt.Sprint(i), limitOf(window.AlignedWindow, time.Second, 1))
 			}
 			time.Sleep(time.Second)
 		}

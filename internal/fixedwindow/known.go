@@ -1,7 +1,6 @@
 package fixedwindow
 
 import (
-	"math"
 	"sync"
 	"time"
 
@@ -12,13 +11,13 @@ import (
 
 // state is what is known of an open window.
 type state struct {
-	slot.Window           // its times are those of the backend's clock
-	id          int64     // identifies the window
-	conn        any       // where takes were counted; nil if there were none
-	until       time.Time // Until by the monotonic clock, unless the window is aligned
-	bucket      int64     // of an aligned window
-	slide                 // of a sliding window
-	expiry      expiry    // of the record of an aligned window; zero if there is none
+	window     slot.Window // its times are those of the backend's clock
+	id         int64       // identifies the window
+	conn       any         // where takes were counted; nil if there were none
+	guardUntil time.Time   // window.Until by the clock of guards, unless the window is aligned
+	bucket     int64       // of an aligned window
+	slide      slide       // of a sliding window
+	expiry     expiry      // of the record of an aligned window; zero if there is none
 	// undecided says that the count may contain takes that are refused, until Refuse is called. In a
 	// sliding window, decided is the count without them and the others of the same request.
 	undecided bool
@@ -35,18 +34,18 @@ func (s *state) replaces(old *state) bool {
 	if s.expiry == (expiry{}) {
 		return old.expiry != expiry{}
 	}
-	return old.expiry != expiry{} && s.expiry.first.After(old.lastExpiry(s.Sent))
+	return old.expiry != expiry{} && s.expiry.first.After(old.lastExpiry(s.window.Sent))
 }
 
 // lastExpiry returns when the record expires at the latest, by the backend's clock at a later time. The
 // clock may have become faster or slower than that of the server by a thousandth of the time since.
 func (s *state) lastExpiry(now time.Time) time.Time {
-	return s.expiry.last.Add(max(now.Sub(s.Sent), 0) / 1000)
+	return s.expiry.last.Add(max(now.Sub(s.window.Sent), 0) / 1000)
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
 func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
-	left := min(max(s.Latest.Sub(now), 1), scale)
+	left := min(max(s.window.Latest.Sub(now), 1), scale)
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
 }
 
@@ -56,21 +55,21 @@ func (s *state) narrow(old *state, guard time.Duration) {
 	if s.bucket != old.bucket || s.replaces(old) {
 		return
 	}
-	if last := old.lastExpiry(s.Sent); s.expiry.last.After(last) && old.expiry != (expiry{}) {
+	if last := old.lastExpiry(s.window.Sent); s.expiry.last.After(last) && old.expiry != (expiry{}) {
 		s.expiry.last = last
 	}
 	if s.conn == nil {
 		s.conn = old.conn
 	}
-	if s.Narrow(&old.Window, guard) && (old.conn == nil || s.conn == old.conn) {
+	if s.window.Narrow(&old.window, guard) && (old.conn == nil || s.conn == old.conn) {
 		s.id = old.id
 	}
-	if s.Until.Equal(old.Until) {
-		s.until = old.until
+	if s.window.Until.Equal(old.window.Until) {
+		s.guardUntil = old.guardUntil
 	}
 }
 
-// known is what is known of the open window of a key and scale. It decides whether a hit needs a
+// known is what is known of the open window of a count. It decides whether a hit needs a
 // request.
 type known[T codec.Value] struct {
 	backend      *Backend[T]
@@ -87,8 +86,8 @@ type known[T codec.Value] struct {
 	forgets uint64 // counts calls of forget
 }
 
-// Admit implements [coalesce.Window].
-func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+// admit implements [coalesce.Window].
+func (k *known[T]) admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
@@ -98,7 +97,7 @@ func (k *known[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 		if h.Take && h.Increment > h.Limit {
 			return coalesce.Decided, coalesce.Result{Refused: true}, nil
 		}
-	case !k.ok || !b.Fresh && !b.Now.Before(s.Until):
+	case !k.ok || !b.Fresh && !b.Now.Before(s.window.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
 	case h.Must || !over(h, k.estimate(s, b.Now)):
 	case b.Read || k.denies(b.Now) && !s.undecided:
@@ -126,8 +125,8 @@ func over(h coalesce.Hit, count uint64) bool {
 // denies reports whether hits over the limit are denied from memory: the window was read not long
 // ago, and has certainly not ended since. The caller holds mu, and the window is known.
 func (k *known[T]) denies(now time.Time) bool {
-	age := now.Sub(k.state.Sent)
-	return age >= 0 && age < k.denialMemory && k.state.Open(now)
+	age := now.Sub(k.state.window.Sent)
+	return age >= 0 && age < k.denialMemory && k.state.window.Open(now)
 }
 
 // learn makes a window the known one. It gets a new ID if it is another one than was known.
@@ -168,27 +167,36 @@ func (k *known[T]) forgotten() uint64 {
 }
 
 // outcomeOf returns the outcome of a batch that was counted in the window that was just learned, or
-// that its counter can't hold. If the counter can't hold hits, they are beyond their limits. A limit
-// of 2^64-1 has no count beyond it, so those hits fail.
+// that its counter can't hold.
 func (k *known[T]) outcomeOf(b *coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
 	r := k.result(s, now)
 	r.Count = k.estimate(s, b.Now) // of a sliding window, the highest that it was since
-	if !counted {
-		if b.Must || !b.Takes && b.Limit == math.MaxUint64 {
-			return coalesce.Outcome{Err: overflowError(b.Sum, s.Count, codec.Size[T]())}
-		}
-		r.Count = beyond(r.Count, b.Sum)
-	}
 	return coalesce.Outcome{Counted: true, Full: !counted, Result: r}
 }
 
-// Refuse implements [coalesce.Window].
-func (k *known[T]) Refuse(n uint64) {
+// fill makes a charge that the counter can't hold, as was just learned: it counts what there is room for,
+// so that the count stays at the largest. A charge is alone in its batch.
+func (k *known[T]) fill(b coalesce.Batch, count func(coalesce.Batch) coalesce.Outcome) (o coalesce.Outcome) {
+	for range maxTries {
+		s, ok := k.current()
+		if !ok {
+			break
+		}
+		b.Sum, b.Now = maxValue[T]()-s.window.Count, k.backend.now()
+		if o = count(b); !o.Full {
+			return o
+		}
+	}
+	return coalesce.NotCounted
+}
+
+// refuse implements Refuse of [coalesce.Window].
+func (k *known[T]) refuse(n uint64) {
 	k.mu.Lock()
-	k.state.Count -= min(k.state.Count, n)
+	k.state.window.Count -= min(k.state.window.Count, n)
 	k.state.undecided = false
 	k.mu.Unlock()
 }
@@ -208,11 +216,19 @@ func (k *known[T]) current() (s state, ok bool) {
 	return k.state, k.ok
 }
 
+// toJoin returns the slot of the known window, and until when it can be joined by the clock of guards. It
+// returns false if none is known.
+func (k *known[T]) toJoin() (id slot.ID, until time.Time, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state.window.Slot, k.state.guardUntil, k.ok
+}
+
 // open returns the known window. It returns false if it may be over.
 func (k *known[T]) open(now time.Time) (s state, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state, k.ok && k.state.Open(now)
+	return k.state, k.ok && k.state.window.Open(now)
 }
 
 // last returns what is known of the open window, and whether that is so recent that it can refuse a
@@ -220,7 +236,7 @@ func (k *known[T]) open(now time.Time) (s state, ok bool) {
 func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.ok || !k.state.Open(now) {
+	if !k.ok || !k.state.window.Open(now) {
 		return r, false, false
 	}
 	return k.result(&k.state, now), k.denies(now) && !k.state.undecided, true
@@ -234,5 +250,5 @@ func (k *known[T]) active(now time.Time) bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.ok && now.Before(k.state.Latest)
+	return k.ok && now.Before(k.state.window.Latest)
 }

@@ -56,15 +56,15 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: hit(10, 1), want: decided},
 
 		{name: "an increment of any size", known: true, count: 9, now: 101, hit: hit(10, 65535), want: join},
-		{name: "an Inc of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
-		{name: "an Inc that may not fit", known: true, count: 65535, now: 101, hit: must(1), want: join},
-		{name: "an Inc with others", known: true, count: 9, now: 101,
+		{name: "a charge of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
+		{name: "a charge that may not fit", known: true, count: 65535, now: 101, hit: must(1), want: join},
+		{name: "a charge with others", known: true, count: 9, now: 101,
 			batch: coalesce.Batch{Hits: 1, Sum: 1, Limit: 10}, hit: must(1), want: wait},
 	} {
 		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
-		k.state = state{id: 7, Window: slot.Window{Count: c.count, Sent: at(100), Until: at(160), Latest: at(161)}}
+		k.state = state{id: 7, window: slot.Window{Count: c.count, Sent: at(100), Until: at(160), Latest: at(161)}}
 		c.batch.Now, c.batch.Fresh, c.batch.Read = at(c.now), c.fresh, c.fresh
-		verdict, r, err := k.Admit(c.batch, c.hit)
+		verdict, r, err := k.admit(c.batch, c.hit)
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.want == decided {
@@ -79,7 +79,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
 	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
-	k.state.Window = slot.Window{Count: 11, Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}
+	k.state.window = slot.Window{Count: 11, Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}
 	require.True(t, k.denies(end.Add(-1)))
 	require.False(t, k.denies(end))
 	k.denialMemory = -1
@@ -116,23 +116,23 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
 	} {
 		k := &known[uint16]{backend: &Backend[uint16]{}, guard: time.Hour}
-		window := func(from, to time.Time) state { return state{Window: slot.Window{Until: from, Latest: to}} }
+		window := func(from, to time.Time) state { return state{window: slot.Window{Until: from, Latest: to}} }
 		learn := func(s state) state {
-			s.until = s.Until
+			s.guardUntil = s.window.Until
 			k.learn(&s)
 			known, ok := k.current()
 			require.True(t, ok)
 			require.Equal(t, known, s)
-			require.Equal(t, s.Until, s.until)
+			require.Equal(t, s.window.Until, s.guardUntil)
 			return s
 		}
 		old := learn(window(at(c.old[0]), at(c.old[1])))
 		now := learn(window(at(c.now[0]), at(c.now[1])))
-		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.Until, now.Latest}, c.name)
+		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.window.Until, now.window.Latest}, c.name)
 		require.Equal(t, c.same, old.id == now.id, c.name)
 
-		next := window(now.Until, now.Latest)
-		next.Slot = slot.B
+		next := window(now.window.Until, now.window.Latest)
+		next.window.Slot = slot.B
 		other := learn(next)
 		require.NotEqual(t, now.id, other.id, "the window of another slot")
 		next.bucket = 1
@@ -146,7 +146,7 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 
 func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known[uint16]{ok: true, state: state{Window: slot.Window{Until: end, Latest: end.Add(time.Second)}}}
+	k := &known[uint16]{ok: true, state: state{window: slot.Window{Until: end, Latest: end.Add(time.Second)}}}
 	open := func(at time.Time) bool { _, ok := k.open(at); return ok }
 	require.True(t, open(end.Add(-1)))
 	require.False(t, open(end))
@@ -166,7 +166,7 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 		10 * time.Second: 10 * time.Second,
 		11 * time.Second: 10 * time.Second,
 	} {
-		s := state{Window: slot.Window{Until: now, Latest: now.Add(end)}}
+		s := state{window: slot.Window{Until: now, Latest: now.Add(end)}}
 		require.Equal(t, coalesce.Result{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.result(10*time.Second, 7, now), "%v", end)
 	}
 }
@@ -252,18 +252,18 @@ func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 // The count of a request with takes may contain what is given back at once. Until that is known, it
 // refuses no other take.
 func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := options[uint16](t, inMemory(t))
-				o.Algorithm = algorithm
 				b := start(t, o)
 				const scale, limit = 10 * time.Second, 10
 				alignTo(scale)
-				_, granted, _, err := b.Take(t.Context(), "k", scale, limit, 6)
+				l := limitOf(algorithm, scale, limit)
+				w, _, err := b.Take(t.Context(), "k", l, 6)
 				require.NoError(t, err)
-				require.True(t, granted)
-				e := b.table.find(entryKey{"k", scale})
+				require.False(t, w.Refused)
+				e := b.table.find(entryKeyOf("k", &l))
 				count := func(n uint64) {
 					t.Helper()
 					out := e.windows.Count(t.Context(), coalesce.Batch{Hits: 1, Sum: n, Limit: limit, Takes: true, Now: b.now()})
@@ -282,7 +282,7 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				check(coalesce.Join, true)
 				count(5) // 11 is beyond the limit
 				check(coalesce.Defer, false)
-				if algorithm == window.Sliding { // 6 weigh 5 when a sixth of the next window is over
+				if algorithm == window.SlidingWindow { // 6 weigh 5 when a sixth of the next window is over
 					require.Equal(t, 2*scale-5*scale/6, e.known.wait(limit, 5, b.now()))
 				}
 				e.windows.Refuse(5)
@@ -291,7 +291,7 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				check(coalesce.Join, true)
 				count(4) // all of it is granted
 				check(coalesce.Decided, true)
-				if algorithm == window.Sliding { // 10 hits of the window before are beyond the limit with these
+				if algorithm == window.SlidingWindow { // 10 hits of the window before are beyond the limit with these
 					time.Sleep(scale)
 					count(5)
 					check(coalesce.Defer, false)

@@ -11,8 +11,8 @@ import (
 
 // layout is how windows of a scale are kept in slots.
 type layout struct {
-	slot.Bands
-	unit codec.Unit // of the TTLs
+	bands slot.Bands
+	unit  codec.Unit // of the TTLs
 }
 
 // layoutFor returns the layout of a scale for values up to the largest. It returns false if there
@@ -22,7 +22,7 @@ func layoutFor(scale time.Duration, largest uint64) (*layout, bool) {
 	if !ok {
 		return nil, false
 	}
-	l := &layout{Bands: b}
+	l := &layout{bands: b}
 	for l.unit = codec.Nanoseconds; l.unit.Duration() != b.Unit; l.unit++ {
 	}
 	return l, true
@@ -58,15 +58,21 @@ func (ls *layouts) get(scale time.Duration, largest uint64) (*layout, bool) {
 	return l, true
 }
 
-// records are the two records of a key and scale.
+// records are the two records of a count.
 type records[T codec.Value] struct {
-	*layout
+	bands *slot.Bands
+	unit  codec.Unit // of the TTLs
 	names [2][]byte
+}
+
+// recordsOf returns the records with the given names.
+func recordsOf[T codec.Value](l *layout, names [2][]byte) records[T] {
+	return records[T]{bands: &l.bands, unit: l.unit, names: names}
 }
 
 // bound is what is known about the TTLs of the records.
 func (r *records[T]) bound() conn.TTLBound {
-	return conn.TTLBound{Known: true, Unit: r.unit, Most: r.Top}
+	return conn.TTLBound{Known: true, Unit: r.unit, Most: r.bands.Top}
 }
 
 // add adds requests to a call. Encoding does not fail: no name is too long.
@@ -77,7 +83,7 @@ func (r *records[T]) add(cl *conn.Call[T], requests ...slot.Request) {
 		case slot.Query:
 			conn.Add(cl, codec.Query{Key: key})
 		case slot.Insert:
-			conn.Add(cl, codec.Insert[T]{Key: key, Quota: T(q.Value), TTL: codec.TTL[T]{Amount: T(r.Top), Unit: r.unit}})
+			conn.Add(cl, codec.Insert[T]{Key: key, Quota: T(q.Value), TTL: codec.TTL[T]{Amount: T(r.bands.Top), Unit: r.unit}})
 		case slot.Decrease:
 			addUpdate(cl, key, codec.Quota, codec.Decrease, q.Value)
 		case slot.Increase:
@@ -101,7 +107,7 @@ func (r *records[T]) observe(reply conn.Reply[T]) slot.Observation {
 	if !reply.OK {
 		return slot.Observation{}
 	}
-	return r.Observe(uint64(reply.Quota), uint64(reply.TTL.Amount))
+	return r.bands.Observe(uint64(reply.Quota), uint64(reply.TTL.Amount))
 }
 
 // outcome is what the replies to an action say.

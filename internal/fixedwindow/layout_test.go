@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,6 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 func TestLayoutsHaveTheUnitOfTheirBands(t *testing.T) {
@@ -29,12 +29,12 @@ func TestLayoutsHaveTheUnitOfTheirBands(t *testing.T) {
 		{time.Hour, 1, codec.Minutes},
 		{24 * time.Hour, 1, codec.Hours},
 	} {
-		l, ok := layoutFor(test.scale, window.MaxValue(test.size))
+		l, ok := layoutFor(test.scale, valuesize.Max(test.size))
 		require.True(t, ok)
 		require.Equal(t, test.unit, l.unit, "%v, %d bytes", test.scale, test.size)
-		require.Equal(t, test.unit.Duration(), l.Unit)
+		require.Equal(t, test.unit.Duration(), l.bands.Unit)
 	}
-	_, ok := layoutFor(200*time.Millisecond, window.MaxValue(1))
+	_, ok := layoutFor(200*time.Millisecond, valuesize.Max(1))
 	require.False(t, ok)
 }
 
@@ -48,7 +48,7 @@ func TestLayoutsAreRemembered(t *testing.T) {
 			for k := range maxLayouts {
 				scale := time.Minute + time.Duration(i*maxLayouts+k)*time.Second
 				l, ok := ls.get(scale, maxValue[uint16]())
-				if !ok || l.Scale != scale {
+				if !ok || l.bands.Scale != scale {
 					t.Errorf("%v: %v", scale, l)
 				}
 			}
@@ -75,7 +75,7 @@ func TestRequestsAreEncodedForTheirSlots(t *testing.T) {
 		o := options[uint16](t, srv)
 		l, ok := layoutFor(time.Minute, maxValue[uint16]()) // seconds, T = 236
 		require.True(t, ok)
-		r := records[uint16]{l, slotNames(&l.Bands, "k")}
+		r := recordsOf[uint16](l, slotNames(&l.bands, "k", ""))
 		cl := o.Calls.Get()
 		cl.Bound = r.bound()
 		r.add(cl,
@@ -127,10 +127,10 @@ func describe(r codec.Request) string {
 func TestOutcomesOfActions(t *testing.T) {
 	l, ok := layoutFor(time.Second, maxValue[uint16]())
 	require.True(t, ok)
-	r := records[uint16]{l, slotNames(&l.Bands, "k")}
-	shown := conn.Reply[uint16]{OK: true, Quota: 65532, TTL: codec.TTL[uint16]{Amount: uint16(l.Top - 1)}}
+	r := recordsOf[uint16](l, slotNames(&l.bands, "k", ""))
+	shown := conn.Reply[uint16]{OK: true, Quota: 65532, TTL: codec.TTL[uint16]{Amount: uint16(l.bands.Top - 1)}}
 	reply := map[byte]conn.Reply[uint16]{'+': {OK: true}, '-': {}, 'q': shown}
-	seen := slot.Observation{Exists: true, Count: 3, TTL: l.Top - 1}
+	seen := slot.Observation{Exists: true, Count: 3, TTL: l.bands.Top - 1}
 	for _, test := range []struct {
 		action  slot.Action
 		replies string
@@ -148,7 +148,7 @@ func TestOutcomesOfActions(t *testing.T) {
 		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "+-", outcome{purged: 1}},
 		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "++", outcome{purged: 2}},
 	} {
-		requests := r.Requests(nil, test.action, 1)
+		requests := r.bands.Requests(nil, test.action, 1)
 		require.Len(t, test.replies, len(requests), "%v", test.action.Kind)
 		var replies []conn.Reply[uint16]
 		for _, c := range []byte(test.replies) {

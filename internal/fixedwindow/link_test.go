@@ -24,13 +24,24 @@ import (
 // slotsOf returns what a backend remembers of a key whose scale is a second.
 func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	t.Helper()
-	e, err := b.entry(t.Context(), key, time.Second)
+	l := fixed(time.Second, 10)
+	e, err := b.entry(t.Context(), key, &l)
 	require.NoError(t, err)
 	return e.windows.(*slots[uint16])
 }
 
 // oneHit is a batch of one hit.
-func oneHit() coalesce.Batch { return coalesce.Batch{Hits: 1, Sum: 1, Limit: 10, Now: time.Now()} }
+func oneHit(p coalesce.Plan) coalesce.Batch {
+	return coalesce.Batch{Hits: 1, Sum: 1, Limit: 10, Now: time.Now(), Plan: p}
+}
+
+// refreshed returns what a Refresh that succeeds has planned.
+func refreshed(t *testing.T, s *slots[uint16]) coalesce.Plan {
+	t.Helper()
+	p, err := s.Refresh(t.Context())
+	require.NoError(t, err)
+	return p
+}
 
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -40,20 +51,20 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 		o.Servers[0] = server
 		b := start(t, o)
 		l := slotsOf(t, b, "k").link
-		hits(t, b, 1, "other", time.Second, 10)
+		hits(t, b, 1, "other", fixed(time.Second, 10))
 		first := l.current.Load()
 		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 2 * time.Second})
 		began := time.Now()
-		_, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 		require.ErrorIs(t, err, conn.ErrLost)
 		require.True(t, sent)
-		require.Equal(t, slotsOf(t, b, "k").Guard, time.Since(began))
+		require.Equal(t, slotsOf(t, b, "k").bands.Guard, time.Since(began))
 		require.False(t, first.Open())
 		require.ErrorIs(t, first.Err(), errLate)
 		remove()
 
 		requests.take()
-		w, _, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+		w, _, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count, "the window that was opened is looked up")
 		require.Zero(t, requests.take()[codec.OpInsert])
@@ -67,16 +78,16 @@ func TestActionsAreNotSentLate(t *testing.T) {
 		srv, requests := observed(t)
 		b := client[uint16](t, srv)
 		s := slotsOf(t, b, "k")
-		for after, counted := range map[time.Duration]bool{0: true, s.Guard/2 - 1: true, s.Guard / 2: false, s.Guard: false} {
-			require.NoError(t, s.Refresh(t.Context()))
+		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
+			p := refreshed(t, s)
 			time.Sleep(after)
-			out := s.Count(t.Context(), oneHit())
+			out := s.Count(t.Context(), oneHit(p))
 			require.NoError(t, out.Err)
 			require.Equal(t, counted, out.Counted, "%v after the lookup", after)
 			changed := requests.take()
 			require.Equal(t, counted, changed[codec.OpInsert]+changed[codec.OpUpdate] > 0)
-			time.Sleep(s.Scale)
-			s.forget()
+			time.Sleep(s.bands.Scale)
+			s.known.forget()
 		}
 	})
 }
@@ -96,25 +107,23 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 				b := client[uint16](t, srv)
 				s := slotsOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
-					require.NoError(t, s.Refresh(t.Context()))
-					require.NotNil(t, s.plan.conn)
+					p := refreshed(t, s)
 					requests.take()
-					ends(srv, s.plan.conn)
+					ends(srv, p.(*plan[uint16]).conn)
 					synctest.Wait()
 					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
 						require.NoError(t, b.servers[0].(*pool.Pool[uint16]).Connect(t.Context()))
 					}
-					out := s.Count(t.Context(), oneHit())
+					out := s.Count(t.Context(), oneHit(p))
 					require.NoError(t, out.Err)
 					require.False(t, out.Counted)
 					require.Empty(t, requests.take(), "nothing was sent on another connection")
 
-					require.NoError(t, s.Refresh(t.Context()))
-					out = s.Count(t.Context(), oneHit())
+					out = s.Count(t.Context(), oneHit(refreshed(t, s)))
 					require.NoError(t, out.Err)
 					require.True(t, out.Counted)
 					require.EqualValues(t, 1, out.Result.Count)
-					time.Sleep(s.Scale + time.Millisecond)
+					time.Sleep(s.bands.Scale + time.Millisecond)
 				}
 			})
 		})
@@ -151,7 +160,7 @@ func TestEachConnectionLooksUpBeforeItActs(t *testing.T) {
 			if i%3 == 2 {
 				slotsOf(t, b, "k").link.current.Load().Fail(errors.New("test"))
 			}
-			_, _, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+			_, _, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 			require.NoError(t, err)
 			time.Sleep(time.Duration(i%4) * 400 * time.Millisecond)
 		}
@@ -165,18 +174,18 @@ func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
 		srv, requests := observed(t)
 		b := client[uint16](t, srv)
 		s := slotsOf(t, b, "k")
-		remove := srv.Inject(mockserver.Fault{Delay: s.Guard/2 + time.Millisecond})
-		_, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+		remove := srv.Inject(mockserver.Fault{Delay: s.bands.Guard/2 + time.Millisecond})
+		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 		require.ErrorIs(t, err, ErrTooLate)
 		require.ErrorContains(t, err, "the server responds after 251ms, and a window of 1s takes a response within 250ms")
 		require.False(t, sent)
 		require.Zero(t, requests.take()[codec.OpInsert])
 		remove()
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
 
-		srv.Inject(mockserver.Fault{Delay: s.Guard/2 - time.Millisecond})
-		time.Sleep(s.Scale + time.Millisecond)
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10), "a little less is not too slow")
+		srv.Inject(mockserver.Fault{Delay: s.bands.Guard/2 - time.Millisecond})
+		time.Sleep(s.bands.Scale + time.Millisecond)
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)), "a little less is not too slow")
 	})
 }
 
@@ -191,9 +200,9 @@ func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
 			b := client[uint16](t, srv)
-			hits(t, b, 1, "k", time.Second, 10)
+			hits(t, b, 1, "k", fixed(time.Second, 10))
 			remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: test.delay})
-			w, sent, err := b.Hit(t.Context(), "k", time.Second, 10, 1)
+			w, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 			if test.ok {
 				require.NoError(t, err)
 				require.EqualValues(t, 2, w.Count)
@@ -202,7 +211,7 @@ func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 			require.ErrorIs(t, err, ErrTooLate)
 			require.True(t, sent)
 			remove()
-			require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+			require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
 		})
 	}
 }
@@ -217,7 +226,7 @@ func TestLookupsOfManyKeysShareAConnection(t *testing.T) {
 		b := start(t, o)
 		var all sync.WaitGroup
 		for i := range 200 {
-			all.Go(func() { hits(t, b, 3, string(rune('a'+i)), time.Second, 10) })
+			all.Go(func() { hits(t, b, 3, string(rune('a'+i)), fixed(time.Second, 10)) })
 		}
 		all.Wait()
 		require.EqualValues(t, 1, server.dedicated.Load())
@@ -294,10 +303,10 @@ func TestCreateKeepsAServerParked(t *testing.T) {
 		p := newPool(t, o.Calls, parking.Always, srv.Dial)
 		o.Servers = []Server[uint16]{p}
 		b := start(t, o)
-		w, _, err := b.Hit(t.Context(), "k", time.Second, 10, 3)
+		w, _, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 3)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, w.Count)
-		require.Equal(t, 9, hits(t, b, 9, "k", time.Second, 12))
+		require.Equal(t, 9, hits(t, b, 9, "k", fixed(time.Second, 12)))
 		require.True(t, p.Parked())
 		created := 0
 		mu.Lock()
@@ -313,7 +322,7 @@ func TestCreateKeepsAServerParked(t *testing.T) {
 		// A server that was restarted is parked again.
 		require.NoError(t, srv.Restart(false))
 		time.Sleep(2 * time.Second)
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 12))
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 12)))
 		time.Sleep(time.Second)
 		require.True(t, p.Parked())
 		require.Contains(t, srv.Keys(), "")
@@ -332,7 +341,7 @@ func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
 			require.Equal(t, 1, srv.Expired())
 			time.Sleep(after)
 			began := time.Now()
-			require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+			require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
 			left := 10*time.Second - after
 			require.GreaterOrEqual(t, time.Since(began), left)
 			require.LessOrEqual(t, time.Since(began), left+maxPause)
@@ -349,7 +358,7 @@ func TestPausesEndWithTheGraceOfAName(t *testing.T) {
 		s.failed, s.failedAt = 8, time.Now()
 		time.Sleep(maxPause - time.Millisecond)
 		began := time.Now()
-		require.Equal(t, 1, hits(t, b, 1, "k", time.Second, 10))
+		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
 		require.Equal(t, time.Millisecond, time.Since(began))
 		require.Zero(t, s.failed)
 
@@ -357,7 +366,7 @@ func TestPausesEndWithTheGraceOfAName(t *testing.T) {
 		s.failed, s.failedAt = 8, time.Now()
 		time.Sleep(time.Hour)
 		began = time.Now()
-		require.Equal(t, 1, hits(t, b, 1, "other", time.Second, 10))
+		require.Equal(t, 1, hits(t, b, 1, "other", fixed(time.Second, 10)))
 		require.Zero(t, time.Since(began))
 	})
 }
@@ -372,22 +381,22 @@ func TestHitsThatAreWrittenLateGrantNothing(t *testing.T) {
 		server := &counting[uint16]{Server: o.Servers[0]}
 		o.Servers[0] = server
 		b, other := start(t, o), client[uint16](t, srv)
-		hits(t, b, 1, "k", time.Second, limit)
+		hits(t, b, 1, "k", fixed(time.Second, limit))
 		server.before = func() {
 			time.Sleep(1700 * time.Millisecond) // as in a queue
 			server.before = nil
 		}
 		var late sync.WaitGroup
 		late.Go(func() {
-			_, sent, err := b.Hit(t.Context(), "k", time.Second, limit, 1)
+			_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, limit), 1)
 			if !errors.Is(err, ErrTooLate) || !sent {
 				t.Errorf("sent %v: %v", sent, err)
 			}
 		})
 		time.Sleep(1600 * time.Millisecond)
-		require.Equal(t, 1, hits(t, other, 1, "k", time.Second, limit), "the next window")
+		require.Equal(t, 1, hits(t, other, 1, "k", fixed(time.Second, limit)), "the next window")
 		late.Wait()
-		require.LessOrEqual(t, hits(t, other, limit, "k", time.Second, limit), limit-1)
+		require.LessOrEqual(t, hits(t, other, limit, "k", fixed(time.Second, limit)), limit-1)
 	})
 }
 
@@ -399,15 +408,15 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 		srv := inMemory(t)
 		b := client[uint16](t, srv)
 		take := func(n uint64) window.Window {
-			w, granted, _, err := b.Take(t.Context(), "long", long, 1000, n)
-			if !granted || err != nil {
-				t.Error(granted, err)
+			w, _, err := b.Take(t.Context(), "long", fixed(long, 1000), n)
+			if w.Refused || err != nil {
+				t.Error(w, err)
 			}
 			return w
 		}
 		take(1)
 		link := b.links[0].of(time.Second).current.Load()
-		hits(t, b, 1, "short", short, 10)
+		hits(t, b, 1, "short", fixed(short, 10))
 		time.Sleep(2 * short)
 		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 300 * time.Millisecond})
 		var all sync.WaitGroup
@@ -420,7 +429,7 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 		}
 		for i := range 10 {
 			all.Go(func() {
-				_, _, err := b.Hit(t.Context(), fmt.Sprint(i), short, 10, 1)
+				_, _, err := b.Hit(t.Context(), fmt.Sprint(i), fixed(short, 10), 1)
 				if !errors.Is(err, conn.ErrLost) {
 					t.Errorf("it is not late: %v", err)
 				}
@@ -431,7 +440,7 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 		w := take(1)
 		require.EqualValues(t, 202, w.Count)
 		require.Same(t, link, b.links[0].of(time.Second).current.Load())
-		given, _, err := b.GiveBack(t.Context(), "long", long, w.ID, 100)
+		given, _, err := b.GiveBack(t.Context(), "long", fixed(long, 1), 100, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)
 	})

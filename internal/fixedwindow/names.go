@@ -5,67 +5,103 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
-// maxPlainKey is the longest key that is part of the names of its records as it is. With it, all
-// requests of an action fit one packet.
-const maxPlainKey = 80
+// maxPlain is the most bytes that the names of records have of a key and of the name of its limit. With
+// it, all requests of an action fit one packet.
+const maxPlain = 80
 
-// hashLength is the length of a key's hash in the name of a record.
+// hashLength is the length of a hash in the name of a record.
 var hashLength = base64.RawURLEncoding.EncodedLen(sha256.Size)
 
 // The names of records are
 //
 //	w<unit><slot>:<scale>:<key>       a slot of a key and scale, such as wiA:1m0s:user:42
-//	w<unit><slot>#<scale>:<hash>      the same for a key over 80 bytes: its SHA-256 in base64
+//	w<unit><slot>+<scale>:<named>     the same if the limit has a name, such as wiA+1m0s:5:login:user:42
+//	w<unit><slot>#<scale>:<hash>      the same for a key and a name over 80 bytes
 //	al:<scale>:<bucket>:<key>         an aligned window
+//	an:<scale>:<bucket>:<named>
 //	ah:<scale>:<bucket>:<hash>
-//	sl:<scale>:<bucket>:<key>         an aligned window of sliding ones, which counts no refused hits
-//	sh:<scale>:<bucket>:<hash>
+//	sl: sn: sh:                       an aligned window of sliding ones, which counts no refused hits
 //
-// No scale or bucket contains a colon, so two windows never share a name.
+// where named is the name of the limit, with its length, and the key:
+//
+//	<length>:<name>:<key>
+//
+// and hash is its SHA-256 in base64, with a length of 0 if there is no name. No scale, bucket or length
+// contains a colon, so two windows never share a name.
+
+// form is what a name has of a key and the name of its limit.
+type form uint8
+
 const (
-	plainMark  = ':'
-	hashedMark = '#'
+	plain  form = iota // the key
+	named              // both
+	hashed             // the hash of both
 )
 
-// keyPart returns the key as it is part of names.
-func keyPart(key string) (part string, hashed bool) {
-	if len(key) <= maxPlainKey {
-		return key, false
+// The marks of forms: those of slots, and the second letters of aligned windows.
+const (
+	slotMarks    = ":+#"
+	alignedMarks = "lnh"
+)
+
+// partOf returns what names have of a key and the name of its limit.
+func partOf(key, limit string) (part string, f form) {
+	if limit == "" && len(key) <= maxPlain {
+		return key, plain
 	}
-	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(sum[:]), true
+	part = strconv.Itoa(len(limit)) + ":" + limit + ":" + key
+	if limit != "" && len(part) <= maxPlain {
+		return part, named
+	}
+	sum := sha256.Sum256([]byte(part))
+	return base64.RawURLEncoding.EncodeToString(sum[:]), hashed
 }
 
-// slotNames returns the names of both slots of a key.
-func slotNames(b *slot.Bands, key string) [2][]byte {
-	part, hashed := keyPart(key)
-	return Name{Key: part, Hashed: hashed, Scale: b.Scale, tag: b.Tag(slot.A)}.slotNames()
+// split returns the limit's name and the key of a part that has both.
+func split(part []byte) (limit, key string, ok bool) {
+	length, rest, _ := bytes.Cut(part, []byte(":"))
+	n, err := strconv.Atoi(string(length))
+	if err != nil || n < 1 || strconv.Itoa(n) != string(length) || len(part) > maxPlain || len(rest) <= n || rest[n] != ':' {
+		return "", "", false
+	}
+	return string(rest[:n]), string(rest[n+1:]), true
+}
+
+// slotNames returns the names of both slots of a key and the name of its limit.
+func slotNames(b *slot.Bands, key, limit string) [2][]byte {
+	part, f := partOf(key, limit)
+	return slotNamesOf(b.Tag(slot.A), b.Scale, part, f)
+}
+
+func slotNamesOf(tag string, scale time.Duration, part string, f form) (names [2][]byte) {
+	for id := range names {
+		name := append([]byte(tag[:2]), 'A'+byte(id), slotMarks[f])
+		names[id] = append(append(append(name, scale.String()...), ':'), part...)
+	}
+	return names
 }
 
 // alignedName returns the parts before and after the bucket in the names of the records of a key
-// with aligned windows, or sliding ones.
-func alignedName(scale time.Duration, sliding bool, key string) (prefix, suffix string) {
-	part, hashed := keyPart(key)
-	prefix = "al:"
-	switch {
-	case sliding && hashed:
-		prefix = "sh:"
-	case sliding:
-		prefix = "sl:"
-	case hashed:
-		prefix = "ah:"
+// with aligned windows, or sliding ones, and the name of its limit.
+func alignedName(t timing, key, limit string) (prefix, suffix string) {
+	part, f := partOf(key, limit)
+	kind := "a"
+	if t.sliding {
+		kind = "s"
 	}
-	return prefix + scale.String() + ":", ":" + part
+	return kind + alignedMarks[f:f+1] + ":" + t.scale.String() + ":", ":" + part
 }
 
 // Name is what the name of a record says.
 type Name struct {
-	Key     string // or its hash
+	Key     string // or the hash of the key and the name of the limit
+	Limit   string // the name of the limit; empty if Hashed
 	Hashed  bool
 	Scale   time.Duration
 	Aligned bool
@@ -81,17 +117,20 @@ func ParseName(name []byte) (n Name, ok bool) {
 	if len(name) < 4 {
 		return n, false
 	}
+	var mark int
+	rest := name[3:]
 	switch {
-	case string(name[:3]) == "al:", string(name[:3]) == "ah:", string(name[:3]) == "sl:", string(name[:3]) == "sh:":
-		n.Aligned, n.Sliding, n.Hashed = true, name[0] == 's', name[1] == 'h'
-	case name[0] == 'w' && (name[2] == 'A' || name[2] == 'B') && (name[3] == plainMark || name[3] == hashedMark):
-		n.Slot, n.Hashed = slot.ID(name[2]-'A'), name[3] == hashedMark
+	case (name[0] == 'a' || name[0] == 's') && name[2] == ':':
+		mark = strings.IndexByte(alignedMarks, name[1])
+		n.Aligned, n.Sliding = true, name[0] == 's'
+	case name[0] == 'w' && (name[2] == 'A' || name[2] == 'B'):
+		mark = strings.IndexByte(slotMarks, name[3])
+		n.Slot, n.tag, rest = slot.ID(name[2]-'A'), string(name[:3]), name[4:]
 	default:
 		return n, false
 	}
-	rest := name[3:]
-	if !n.Aligned {
-		n.tag, rest = string(name[:3]), name[4:]
+	if mark < 0 {
+		return n, false
 	}
 	scale, rest, ok := bytes.Cut(rest, []byte(":"))
 	if !ok {
@@ -110,22 +149,22 @@ func ParseName(name []byte) (n Name, ok bool) {
 			return n, false
 		}
 	}
-	n.Key = string(rest)
-	if n.Hashed {
-		return n, len(rest) == hashLength
+	switch n.Key = string(rest); form(mark) {
+	case named:
+		n.Limit, n.Key, ok = split(rest)
+	case hashed:
+		n.Hashed, ok = true, len(rest) == hashLength
+	default:
+		ok = len(rest) <= maxPlain
 	}
-	return n, len(rest) <= maxPlainKey
+	return n, ok
 }
 
-// slotNames returns the names of both slots of the key that the name of a slot has.
-func (n Name) slotNames() (names [2][]byte) {
-	mark := byte(plainMark)
-	if n.Hashed {
-		mark = hashedMark
+// slotNames returns the names of both slots that the name of a slot belongs to.
+func (n Name) slotNames() [2][]byte {
+	part, f := n.Key, hashed
+	if !n.Hashed {
+		part, f = partOf(n.Key, n.Limit)
 	}
-	for id := range names {
-		name := append([]byte(n.tag[:2]), 'A'+byte(id), mark)
-		names[id] = append(append(append(name, n.Scale.String()...), ':'), n.Key...)
-	}
-	return names
+	return slotNamesOf(n.tag, n.Scale, part, f)
 }

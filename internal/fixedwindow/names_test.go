@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -13,57 +14,69 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/window"
 )
 
-// namesOf returns the names of the slots of a key.
+// namesOf returns the names of the slots of a key, for a limit without a name.
 func namesOf(t testing.TB, key string, scale time.Duration, size int) [2]string {
 	t.Helper()
-	b, ok := slot.BandsFor(scale, window.MaxValue(size))
+	return namesWith(t, key, "", scale, size)
+}
+
+// namesWith is namesOf for a limit with a name.
+func namesWith(t testing.TB, key, limit string, scale time.Duration, size int) [2]string {
+	t.Helper()
+	b, ok := slot.BandsFor(scale, valuesize.Max(size))
 	require.True(t, ok)
-	names := slotNames(&b, key)
+	names := slotNames(&b, key, limit)
 	return [2]string{string(names[slot.A]), string(names[slot.B])}
 }
 
-// hash returns the hash of a key as it is part of names.
-func hash(key string) string {
-	sum := sha256.Sum256([]byte(key))
+// hash returns the hash of a key and the name of its limit as it is part of names.
+func hash(key, limit string) string {
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%d:%s:%s", len(limit), limit, key)))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 //evidence:limits The names of records are those of docs/rate-limiting.md
 func TestRecordNamesAreAsDocumented(t *testing.T) {
-	long := strings.Repeat("k", maxPlainKey+1)
-	name := func(sliding bool, key string, scale time.Duration, bucket int64) string {
-		prefix, suffix := alignedName(scale, sliding, key)
+	long := strings.Repeat("k", maxPlain+1)
+	name := func(sliding bool, key, limit string, scale time.Duration, bucket int64) string {
+		prefix, suffix := alignedName(timing{scale: scale, sliding: sliding}, key, limit)
 		return fmt.Sprint(prefix, bucket, suffix)
 	}
 	require.Equal(t, [2]string{"wsA:1m0s:user:42", "wsB:1m0s:user:42"}, namesOf(t, "user:42", time.Minute, 2))
 	require.Equal(t, [2]string{"wiA:1s:", "wiB:1s:"}, namesOf(t, "", time.Second, 2))
 	require.Equal(t, [2]string{"whA:24h0m0s:#:\x00\xff", "whB:24h0m0s:#:\x00\xff"}, namesOf(t, "#:\x00\xff", 24*time.Hour, 1))
 	require.Equal(t, "wmA:1h0m0s:"+long[1:], namesOf(t, long[1:], time.Hour, 1)[slot.A])
-	require.Equal(t, "wmB#1h0m0s:"+hash(long), namesOf(t, long, time.Hour, 1)[slot.B])
-	require.Equal(t, "al:1m0s:31556736:user:42", name(false, "user:42", time.Minute, 31556736))
-	require.Equal(t, "al:1.5s:-1:", name(false, "", 1500*time.Millisecond, -1))
-	require.Equal(t, "ah:1h0m0s:7:"+hash(long), name(false, long, time.Hour, 7))
-	require.Equal(t, "sl:1m0s:31556736:user:42", name(true, "user:42", time.Minute, 31556736))
-	require.Equal(t, "sh:1h0m0s:7:"+hash(long), name(true, long, time.Hour, 7))
+	require.Equal(t, "wmB#1h0m0s:"+hash(long, ""), namesOf(t, long, time.Hour, 1)[slot.B])
+	require.Equal(t, [2]string{"wsA+1m0s:5:login:user:42", "wsB+1m0s:5:login:user:42"}, namesWith(t, "user:42", "login", time.Minute, 2))
+	require.Equal(t, "wsA+1m0s:3:a:b:"+long[7:], namesWith(t, long[7:], "a:b", time.Minute, 2)[slot.A])
+	require.Equal(t, "wsA#1m0s:"+hash(long[6:], "a:b"), namesWith(t, long[6:], "a:b", time.Minute, 2)[slot.A])
+	require.Equal(t, "al:1m0s:31556736:user:42", name(false, "user:42", "", time.Minute, 31556736))
+	require.Equal(t, "al:1.5s:-1:", name(false, "", "", 1500*time.Millisecond, -1))
+	require.Equal(t, "ah:1h0m0s:7:"+hash(long, ""), name(false, long, "", time.Hour, 7))
+	require.Equal(t, "an:1h0m0s:7:5:login:user:42", name(false, "user:42", "login", time.Hour, 7))
+	require.Equal(t, "sl:1m0s:31556736:user:42", name(true, "user:42", "", time.Minute, 31556736))
+	require.Equal(t, "sn:1m0s:7:5:login:", name(true, "", "login", time.Minute, 7))
+	require.Equal(t, "sh:1h0m0s:7:"+hash(long, "login"), name(true, long, "login", time.Hour, 7))
 }
 
 func TestAllRequestsOfAnActionFitAPacket(t *testing.T) {
-	for _, n := range []int{0, 1, 79, 80, 81, 255, 256, 10_000, 1 << 20} {
-		key := strings.Repeat("k", n)
-		for _, name := range namesOf(t, key, 49*365*24*time.Hour+time.Millisecond, 8) {
-			require.LessOrEqual(t, len(name), 110, "a key of %d bytes", n)
+	for _, limit := range []string{"", "l", strings.Repeat("l", 64)} {
+		for _, n := range []int{0, 1, 12, 13, 79, 80, 81, 255, 256, 10_000, 1 << 20} {
+			key := strings.Repeat("k", n)
+			for _, name := range namesWith(t, key, limit, 49*365*24*time.Hour+time.Millisecond, 8) {
+				require.LessOrEqual(t, len(name), 110, "a key of %d bytes", n)
+			}
+			prefix, suffix := alignedName(timing{scale: math.MaxInt64}, key, limit)
+			require.LessOrEqual(t, len(fmt.Sprint(prefix, math.MinInt64, suffix)), 132, "a key of %d bytes", n)
 		}
-		prefix, suffix := alignedName(math.MaxInt64, false, key)
-		require.LessOrEqual(t, len(fmt.Sprint(prefix, math.MinInt64, suffix)), 132, "a key of %d bytes", n)
 	}
 }
 
 // randomKey returns a key that looks like a part of names, often.
 func randomKey(r *rand.Rand) string {
-	parts := []string{":", "#", "w", "wsA", "wsB#", "1s", "1m0s", "al", "ah", "sl", "sh", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
+	parts := []string{":", "#", "+", "5:login", "5:login:", "1:", "an", "sn", "w", "wsA", "wsB#", "1s", "1m0s", "al", "ah", "sl", "sh", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
 	var b strings.Builder
 	for range r.IntN(6) {
 		b.WriteString(parts[r.IntN(len(parts))])
@@ -76,9 +89,9 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	type identity struct {
-		key, tag string
-		scale    time.Duration
-		bucket   int64
+		key, limit, tag string
+		scale           time.Duration
+		bucket          int64
 	}
 	seen := make(map[string]identity)
 	check := func(name string, is identity, n Name) {
@@ -88,9 +101,9 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		}
 		seen[name] = is
 		want := n
-		want.Hashed, want.Key, want.Scale = len(is.key) > maxPlainKey, is.key, is.scale
-		if want.Hashed {
-			want.Key = hash(is.key)
+		want.Key, want.Limit, want.Scale = is.key, is.limit, is.scale
+		if part, f := partOf(is.key, is.limit); f == hashed {
+			want.Hashed, want.Key, want.Limit = true, part, ""
 		}
 		if !n.Aligned {
 			want.tag = is.tag
@@ -98,20 +111,29 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		got, ok := ParseName([]byte(name))
 		require.True(t, ok, "seed %d: %q", seed, name)
 		require.Equal(t, want, got, "seed %d: %q", seed, name)
+		require.True(t, got.isOf(is.key, is.limit))
+		require.False(t, got.isOf(is.key+"x", is.limit))
+		require.False(t, got.isOf(is.key, is.limit+"x"))
+		if !n.Aligned {
+			require.Equal(t, name, string(got.slotNames()[n.Slot]))
+		}
 	}
 	scales := []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	for range 4000 {
-		key, scale := randomKey(r), scales[r.IntN(len(scales))]
-		if b, ok := slot.BandsFor(scale, window.MaxValue(1<<r.IntN(4))); ok {
-			for id, name := range slotNames(&b, key) {
+		key, limit, scale := randomKey(r), "", scales[r.IntN(len(scales))]
+		if r.IntN(2) == 0 {
+			limit = []string{"a", ":", "1:", "5:login", "login", "user", strings.Repeat("x", 64)}[r.IntN(7)]
+		}
+		if b, ok := slot.BandsFor(scale, valuesize.Max(1<<r.IntN(4))); ok {
+			for id, name := range slotNames(&b, key, limit) {
 				tag := b.Tag(slot.ID(id))
-				check(string(name), identity{key: key, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})
+				check(string(name), identity{key: key, limit: limit, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})
 			}
 		}
 		bucket := []int64{math.MinInt64, -11, -1, 0, 1, 11, 111, math.MaxInt64}[r.IntN(8)]
 		for sliding, tag := range map[bool]string{false: "aligned", true: "sliding"} {
-			prefix, suffix := alignedName(scale, sliding, key)
-			is := identity{key: key, tag: tag, scale: scale, bucket: bucket}
+			prefix, suffix := alignedName(timing{scale: scale, sliding: sliding}, key, limit)
+			is := identity{key: key, limit: limit, tag: tag, scale: scale, bucket: bucket}
 			check(fmt.Sprint(prefix, bucket, suffix), is, Name{Aligned: true, Sliding: sliding, Bucket: bucket})
 		}
 	}
@@ -121,11 +143,13 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 	for _, name := range []string{
 		"", "k", "w", "ws", "wsA", "wsA:", "wsA:1s", "wsAx1s:k", "wsC:1s:k", "wsa:1s:k", "xsA:1s:k", ":wsA:1s:k",
 		"wsA:60s:k", "wsA:1:k", "wsA::k", "wsA:0s:k", "wsA:-1s:k", "wsA: 1s:k", "wsA:+1s:k", "wsA:1m:k", "wsA:1000000000h0m0s:k",
-		"wsA:1s:" + strings.Repeat("x", maxPlainKey+1),
+		"wsA:1s:" + strings.Repeat("x", maxPlain+1),
 		"wsA#1s:short", "wsA#1s:" + strings.Repeat("x", hashLength+1), "wsA#1s:", "wsA#1s",
 		"al:1s:k", "al:1s:x:k", "al:1s:07:k", "al:1s:+7:k", "al:1s:-0:k", "al:60s:7:k", "al:1s:9223372036854775808:k", "ah:1s:7:short",
 		"sl:1s:k", "sl:60s:7:k", "sh:1s:7:short", "sx:1s:7:k", "sl", "sl:",
-		"al:1s:7:" + strings.Repeat("x", maxPlainKey+1), "ax:1s:7:k", "al", "al:",
+		"al:1s:7:" + strings.Repeat("x", maxPlain+1), "ax:1s:7:k", "al", "al:",
+		"wsA+1s:k", "wsA+1s:", "wsA+1s:1:", "wsA+1s:1:k", "wsA+1s:1k:", "wsA+1s:01:k:u", "wsA+1s:0::u", "wsA+1s:-1:k:u", "wsA+1s:+1:k:u", "wsA+1s:2:k:u",
+		"wsA+1s:5:login:" + strings.Repeat("x", maxPlain-7), "an:1s:7:k", "sn:1s:7:2:k:u", "nl:1s:7:k", "a+:1s:7:k",
 		"throttr:sweeper", "rl:1s:7:k", "rh:1s:7:k",
 	} {
 		_, ok := ParseName([]byte(name))
@@ -135,7 +159,7 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 
 // A name that is parsed is the name of the window that it says it is.
 func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x"), "al:1.5s:-1:", "ah:1h0m0s:7:" + hash("y"), "sl:1s:7:k", "sh:1s:7:" + hash("z"), "wxA:1s:k"} {
+	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x", ""), "al:1.5s:-1:", "ah:1h0m0s:7:" + hash("y", "n"), "sl:1s:7:k", "sh:1s:7:" + hash("z", ""), "wxA:1s:k", "wsA+1m0s:5:login:user:42", "an:1s:7:1::", "sn:1s:7:1::k"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, name []byte) {
@@ -143,11 +167,14 @@ func FuzzParseName(f *testing.F) {
 		if !ok {
 			return
 		}
-		mark := map[bool]string{true: string(hashedMark), false: string(plainMark)}[n.Hashed]
-		again := n.tag + mark + n.Scale.String() + ":" + n.Key
+		part, f := partOf(n.Key, n.Limit)
+		if n.Hashed {
+			part, f = n.Key, hashed
+		}
+		again := fmt.Sprintf("%s%c%v:%s", n.tag, slotMarks[f], n.Scale, part)
 		if n.Aligned {
 			kind := map[bool]rune{true: 's', false: 'a'}[n.Sliding]
-			again = fmt.Sprintf("%c%c:%v:%d:%s", kind, map[bool]rune{true: 'h', false: 'l'}[n.Hashed], n.Scale, n.Bucket, n.Key)
+			again = fmt.Sprintf("%c%c:%v:%d:%s", kind, alignedMarks[f], n.Scale, n.Bucket, part)
 		}
 		require.Equal(t, string(name), again)
 	})

@@ -42,8 +42,8 @@ func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int,
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		c := &cleaning[T]{records: records[T]{l, n.slotNames()}, begin: func() {}}
-		c.decide = func(h slot.History) slot.Action { return l.Clean(h, l.Watch) }
+		c := &cleaning[T]{records: recordsOf[T](l, n.slotNames()), begin: func() {}}
+		c.decide = func(h slot.History) slot.Action { return l.bands.Clean(h, l.bands.Watch) }
 		cleanings = append(cleanings, c)
 	}
 	removed, err = r.removeBuckets(ctx, buckets)

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/sweep"
-	"github.com/throttr-go/throttr/window"
 )
 
 // sweepMargin is how long before its end a sweep has to begin, beside the guards: for
 // requests, and for the clocks of timers.
 const sweepMargin = time.Second
 
-// Rule knows the records of windows, of all keys and scales, by their names.
+// Rule knows the records of windows, of all keys and limits, by their names.
 //
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key. A
@@ -47,13 +47,13 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 		return r.decideAligned(name, n, o, now)
 	}
 	l, ok := r.layout(n)
-	if !ok || o.Unit != l.unit || o.Left > l.Top {
+	if !ok || o.Unit != l.unit || o.Left > l.bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: l.sweepInterval()}
 	switch {
-	case o.Left >= l.Margin:
-	case o.Left >= l.Watch:
+	case o.Left >= l.bands.Margin:
+	case o.Left >= l.bands.Watch:
 		d.Action = sweep.Keep
 	default:
 		d.Action, d.Target = sweep.Remove, slotATarget(name)
@@ -83,16 +83,16 @@ func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now ti
 // layout returns the layout of a record's scale. It returns false if this version has none whose
 // records have such names.
 func (r *Rule[T]) layout(n Name) (*layout, bool) {
-	if window.CheckScale(n.Scale) != nil {
+	if limits.CheckScale(n.Scale) != nil {
 		return nil, false
 	}
 	l, ok := r.layouts.get(n.Scale, maxValue[T]())
-	return l, ok && l.Tag(n.Slot) == n.tag
+	return l, ok && l.bands.Tag(n.Slot) == n.tag
 }
 
 // timing returns the timing of the scale of an aligned window's record.
 func (r *Rule[T]) timing(n Name) (timing, bool) {
-	if window.CheckScale(n.Scale) != nil {
+	if limits.CheckScale(n.Scale) != nil {
 		return timing{}, false
 	}
 	t, ok := timingFor(n.Scale, n.Sliding, maxValue[T]())
@@ -103,7 +103,7 @@ func (r *Rule[T]) timing(n Name) (timing, bool) {
 // sweepInterval returns at which interval a server that is not parked must be swept: three times
 // while only sweepers remove a record.
 func (l *layout) sweepInterval() time.Duration {
-	left := time.Duration(l.Watch)*l.Unit - 4*l.Guard - sweepMargin
+	left := time.Duration(l.bands.Watch)*l.bands.Unit - 4*l.bands.Guard - sweepMargin
 	return max(left/3, time.Millisecond)
 }
 

@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"testing"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/sweep"
-	"github.com/throttr-go/throttr/window"
 )
 
 // ruleScales are scales that each value size can keep.
@@ -31,7 +31,7 @@ func ruleKnows[T codec.Value](t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, scale := range ruleScales {
 		l, _ := r.layouts.get(scale, maxValue[T]())
-		for _, name := range slotNames(&l.Bands, "k") {
+		for _, name := range slotNames(&l.bands, "k", "") {
 			removable, ours := r.Inspect(name, now)
 			require.True(t, removable && ours, "%s", name)
 			other := string(name[:1]) + "x" + string(name[2:]) // no unit
@@ -59,15 +59,15 @@ func ruleOfSlots[T codec.Value](t *testing.T) {
 		l, ok := r.layouts.get(scale, maxValue[T]())
 		require.True(t, ok)
 		interval := l.sweepInterval()
-		names := slotNames(&l.Bands, "k")
+		names := slotNames(&l.bands, "k", "")
 		for left, want := range map[uint64]sweep.Decision{
-			l.Top + 1:    {},
-			l.Top:        {Interval: interval},
-			l.Margin:     {Interval: interval},
-			l.Margin - 1: {Interval: interval, Action: sweep.Keep},
-			l.Watch:      {Interval: interval, Action: sweep.Keep},
-			l.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
-			0:            {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			l.bands.Top + 1:    {},
+			l.bands.Top:        {Interval: interval},
+			l.bands.Margin:     {Interval: interval},
+			l.bands.Margin - 1: {Interval: interval, Action: sweep.Keep},
+			l.bands.Watch:      {Interval: interval, Action: sweep.Keep},
+			l.bands.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			0:                  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
 		} {
 			for _, name := range names {
 				got := r.Decide(name, sweep.Observation{Count: 1, Unit: l.unit, Left: left}, time.Unix(1e9, 0))
@@ -93,7 +93,7 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 		tm, ok := timingFor(scale, false, maxValue[T]())
 		require.True(t, ok)
 		const bucket = 12345
-		prefix, suffix := alignedName(scale, false, "k")
+		prefix, suffix := alignedName(tm, "k", "login")
 		name := []byte(fmt.Sprint(prefix, bucket, suffix))
 		free := tm.end(bucket + 1).Add(min(5*time.Second, tm.margin()/4)) // no client uses the name again
 		margin, interval := tm.marginUnits(), tm.sweepInterval()
@@ -126,7 +126,7 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 // fleet would sweep.
 func TestIntervalsOfSweepsAreOverASecond(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
-		largest := window.MaxValue(size)
+		largest := valuesize.Max(size)
 		for scale := time.Millisecond; scale < 200*time.Hour; scale += 1 + scale/100*time.Duration(size) {
 			for _, whole := range []time.Duration{scale, scale.Round(time.Millisecond), scale.Round(time.Second), scale.Round(time.Minute), scale.Round(time.Hour)} {
 				if l, ok := layoutFor(whole, largest); ok {

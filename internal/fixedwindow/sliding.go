@@ -8,6 +8,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/window"
 )
 
 // A sliding window estimates the hits of the last scale: those of the present bucket, and those of the
@@ -46,7 +47,7 @@ func (a *aligned[T]) slideOf(reply conn.Reply[T], bucket int64, sent time.Time) 
 	if reply.OK {
 		s.before = uint64(^reply.Quota)
 	}
-	s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.scale/2, maxSettle)
+	s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.timing.scale/2, maxSettle)
 	return s
 }
 
@@ -63,16 +64,16 @@ func (a *aligned[T]) readBefore(ctx context.Context, s *state) {
 
 // estimate returns the count of a window: of a sliding window, rounded up.
 func (k *known[T]) estimate(s *state, now time.Time) uint64 {
-	if s.before == 0 {
-		return s.Count
+	if s.slide.before == 0 {
+		return s.window.Count
 	}
-	left := min(max(s.Latest.Sub(now), 0), k.scale)
-	hi, lo := bits.Mul64(s.before, uint64(left))
+	left := min(max(s.window.Latest.Sub(now), 0), k.scale)
+	hi, lo := bits.Mul64(s.slide.before, uint64(left))
 	weight, rest := bits.Div64(hi, lo, uint64(k.scale))
 	if rest > 0 {
 		weight++
 	}
-	return beyond(s.Count, weight)
+	return beyond(s.window.Count, weight)
 }
 
 // result returns a window.
@@ -80,13 +81,13 @@ func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
 	if k.sliding {
 		return k.slidingResult(s, now)
 	}
-	return s.result(k.scale, s.Count, now)
+	return s.result(k.scale, s.window.Count, now)
 }
 
 // slidingResult returns a sliding window. It ends when its count is 0 if nobody hits.
 func (k *known[T]) slidingResult(s *state, now time.Time) coalesce.Result {
-	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.Latest, ID: s.id}
-	if s.Count > 0 {
+	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.window.Latest, ID: s.id}
+	if s.window.Count > 0 {
 		r.ExpiresAt = r.ExpiresAt.Add(k.scale)
 	}
 	if r.Left = r.ExpiresAt.Sub(now); r.Count == 0 || r.Left <= 0 {
@@ -95,12 +96,11 @@ func (k *known[T]) slidingResult(s *state, now time.Time) coalesce.Result {
 	return r
 }
 
-// wait returns after how long a take that was refused fits the known window, if that is a sliding
-// one. It returns 0 for other windows.
+// wait returns after how long a take that was refused fits the known window.
 func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 	s, ok := k.current()
-	if s.undecided { // a later request
-		s.Count = s.decided
+	if s.undecided && k.sliding { // a later request
+		s.window.Count = s.decided
 	}
 	return k.waitIn(&s, ok, limit, n, now)
 }
@@ -108,21 +108,18 @@ func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 // waitIn is wait for a window, if there is one.
 func (k *known[T]) waitIn(s *state, ok bool, limit, n uint64, now time.Time) time.Duration {
 	switch {
-	case !k.sliding:
-		return 0
 	case n > limit:
-		if r := k.result(s, now); ok && r.Left > 0 {
-			return r.Left
-		}
-		return k.scale
+		return window.Never
 	case !ok: // it has been reset meanwhile
 		return 1
+	case !k.sliding:
+		return k.result(s, now).Left
 	}
-	end, room, before := s.Latest, limit-n, s.before
-	if s.Count > room { // not before the next bucket, in which the hits of this one are those before
-		end, before = end.Add(k.scale), s.Count
+	end, room, before := s.window.Latest, limit-n, s.slide.before
+	if s.window.Count > room { // not before the next bucket, in which the hits of this one are those before
+		end, before = end.Add(k.scale), s.window.Count
 	} else {
-		room -= s.Count
+		room -= s.window.Count
 	}
 	// The hits before may weigh as much as there is room. They do for so long before the end.
 	hi, lo := bits.Mul64(room, uint64(k.scale))

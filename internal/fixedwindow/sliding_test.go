@@ -1,8 +1,6 @@
 package fixedwindow
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,9 +18,7 @@ import (
 // slidingClient returns a backend of its own with sliding windows.
 func slidingClient[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend[T] {
 	t.Helper()
-	o := options[T](t, srv)
-	o.Algorithm = window.Sliding
-	return start(t, o)
+	return start(t, options[T](t, srv))
 }
 
 // alignTo sleeps until the time is a multiple of the scale.
@@ -36,7 +32,7 @@ func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
 		alignTo(scale)
 		check := func(b *Backend[uint16], limit, n uint64, granted bool, count uint64, left, retry time.Duration) {
 			t.Helper()
-			w, _, err := b.Hit(t.Context(), "k", scale, limit, n)
+			w, _, err := b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, limit), n)
 			require.NoError(t, err)
 			require.Equal(t, granted, !w.Refused)
 			require.Equal(t, count, w.Count)
@@ -47,7 +43,7 @@ func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
 		check(b, 10, 6, true, 6, 16*time.Second, 0)
 		check(other, 10, 2, true, 8, 16*time.Second, 0)
 		check(b, 10, 3, false, 8, 16*time.Second, 7250*time.Millisecond) // at 1.25 s of the next bucket, 8 weigh 7
-		check(b, 10, 11, false, 8, 16*time.Second, 16*time.Second)
+		check(b, 10, 11, false, 8, 16*time.Second, window.Never)
 		time.Sleep(7249 * time.Millisecond)
 		check(b, 10, 3, false, 8, 8751*time.Millisecond, time.Millisecond)
 		time.Sleep(time.Millisecond)
@@ -55,15 +51,15 @@ func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
 		check(other, 10, 1, false, 10, 18750*time.Millisecond, 1250*time.Millisecond)
 		time.Sleep(1250 * time.Millisecond)
 		check(other, 10, 1, true, 10, 17500*time.Millisecond, 0)
-		w, _, err := b.Get(t.Context(), "k", scale)
+		w, _, err := b.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 10, w.Count)
 		time.Sleep(17500*time.Millisecond - 1)
-		w, _, err = b.Get(t.Context(), "k", scale)
+		w, _, err = b.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, w.Count)
 		time.Sleep(time.Nanosecond)
-		w, _, err = b.Get(t.Context(), "k", scale)
+		w, _, err = b.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.Zero(t, w)
 	})
@@ -75,7 +71,7 @@ func TestRefusalOfASlidingWindowThatOthersHaveFilled(t *testing.T) {
 		srv := inMemory(t)
 		const scale, retry = 10 * time.Second, 11 * time.Second // 10 hits weigh 9 after 1 s of the next bucket
 		alignTo(scale)
-		require.Equal(t, 10, hits(t, slidingClient[uint16](t, srv), 10, "k", scale, 10))
+		require.Equal(t, 10, hits(t, slidingClient[uint16](t, srv), 10, "k", limitOf(window.SlidingWindow, scale, 10)))
 		check := func(w window.Window, err error) {
 			t.Helper()
 			require.NoError(t, err)
@@ -83,20 +79,20 @@ func TestRefusalOfASlidingWindowThatOthersHaveFilled(t *testing.T) {
 			require.EqualValues(t, 10, w.Count)
 			require.Equal(t, retry, w.RetryAfter)
 		}
-		w, _, err := slidingClient[uint16](t, srv).Hit(t.Context(), "k", scale, 10, 1)
+		w, _, err := slidingClient[uint16](t, srv).Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)
 		check(w, err)
-		w, _, err = slidingClient[uint16](t, srv).Peek(t.Context(), "k", scale, 10, 1)
+		w, _, err = slidingClient[uint16](t, srv).Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)
 		check(w, err)
-		w, _, _, err = slidingClient[uint16](t, srv).Take(t.Context(), "k", scale, 9, 0)
+		w, _, err = slidingClient[uint16](t, srv).Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 9), 0)
 		check(w, err)
-		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
+		takes := []window.Take{limitOf(window.SlidingWindow, scale, 10).For("k", 1), limitOf(window.SlidingWindow, scale, 10).For("l", 1)}
 		windows := make([]window.Window, 2)
 		b := slidingClient[uint16](t, srv)
 		for range 2 { // the second one knows the windows
-			_, _, err = b.TakeAll(t.Context(), limits, windows)
+			_, _, err = b.TakeAll(t.Context(), takes, windows)
 			check(windows[0], err)
 			require.Zero(t, windows[1])
-			require.Error(t, errOf(b.Hit(t.Context(), "k", scale, 10, 1)))
+			require.Error(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)))
 		}
 	})
 }
@@ -111,13 +107,13 @@ func TestTakesThatAreRefusedTogetherTellTheSameWait(t *testing.T) {
 		var all sync.WaitGroup
 		for range 500 {
 			all.Go(func() {
-				w, granted, _, err := b.Take(t.Context(), key, scale, limit, 1)
+				w, _, err := b.Take(t.Context(), key, limitOf(window.SlidingWindow, scale, limit), 1)
 				if err != nil {
 					t.Error(err)
 				}
 				// 50 hits weigh 49 when a 50th of the next window is over.
 				next := time.Until(time.Now().Truncate(scale).Add(scale + scale/limit))
-				if !granted && w.RetryAfter > next+time.Minute {
+				if w.Refused && w.RetryAfter > next+time.Minute {
 					t.Errorf("RetryAfter is %v, want %v", w.RetryAfter, next)
 				}
 			})
@@ -130,19 +126,18 @@ func TestSlidingWindowTakesOneRoundTripPerHit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, seen := observed(t)
 		o := options[uint16](t, srv)
-		o.Algorithm = window.Sliding
 		server := &counting[uint16]{Server: o.Servers[0]}
 		o.Servers[0] = server
 		b := start(t, o)
 		const scale = 10 * time.Second
 		alignTo(scale)
-		require.Equal(t, 10, hits(t, b, 10, "k", scale, 1000))
+		require.Equal(t, 10, hits(t, b, 10, "k", limitOf(window.SlidingWindow, scale, 1000)))
 		time.Sleep(scale)
-		require.Equal(t, 1, hits(t, b, 1, "k", scale, 1000))
+		require.Equal(t, 1, hits(t, b, 1, "k", limitOf(window.SlidingWindow, scale, 1000)))
 		for _, queries := range []int{20, 20, 11} { // before and after the count of the bucket before is final
 			seen.take()
 			was := server.calls.Load()
-			require.Equal(t, 10, hits(t, b, 10, "k", scale, 1000))
+			require.Equal(t, 10, hits(t, b, 10, "k", limitOf(window.SlidingWindow, scale, 1000)))
 			require.EqualValues(t, 10, server.calls.Load()-was)
 			require.Equal(t, queries, seen.take()[codec.OpQuery])
 			time.Sleep(maxSettle - time.Second)
@@ -178,14 +173,13 @@ func testSlidingBound[T codec.Value](t *testing.T, delay time.Duration) {
 		var all sync.WaitGroup
 		for c := range clients {
 			o := options[T](t, srv)
-			o.Algorithm = window.Sliding
 			o.Servers[0] = &counting[T]{Server: o.Servers[0], before: func() { time.Sleep(time.Duration(rand.Int64N(int64(delay + 1)))) }}
 			b := start(t, o)
 			random := rand.New(rand.NewPCG(uint64(c), 7))
 			all.Go(func() {
 				for time.Since(begin) < buckets*scale {
 					from := time.Now()
-					w, _, err := b.Hit(t.Context(), "k", scale, limit, 1)
+					w, _, err := b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, limit), 1)
 					if err != nil {
 						t.Error(err)
 						return
@@ -248,18 +242,18 @@ func TestSlidingWindowDoesNotCountWhatItRefuses(t *testing.T) {
 		a, b := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
 		const scale = 10 * time.Second
 		alignTo(scale)
-		require.Equal(t, 5, hits(t, a, 5, "k", scale, 10))
+		require.Equal(t, 5, hits(t, a, 5, "k", limitOf(window.SlidingWindow, scale, 10)))
 		for range 20 {
-			w, _, err := b.Hit(t.Context(), "k", scale, 10, 6)
+			w, _, err := b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 6)
 			require.NoError(t, err)
 			require.True(t, w.Refused)
 			require.EqualValues(t, 5, w.Count)
 		}
-		w, _, err := a.Get(t.Context(), "k", scale)
+		w, _, err := a.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 5, w.Count)
-		require.NoError(t, errOf(b.Hit(t.Context(), "k", scale, 10, 5)))
-		w, _, err = a.Get(t.Context(), "k", scale)
+		require.NoError(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 5)))
+		w, _, err = a.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 10, w.Count)
 	})
@@ -278,23 +272,23 @@ func TestSlidingWindowIsSetAndResetByOthers(t *testing.T) {
 		a, b := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
 		const scale = 10 * time.Second
 		alignTo(scale)
-		require.Equal(t, 10, hits(t, a, 10, "k", scale, 10))
+		require.Equal(t, 10, hits(t, a, 10, "k", limitOf(window.SlidingWindow, scale, 10)))
 		time.Sleep(scale + 6*time.Second) // the count before is final
-		require.Equal(t, 6, hits(t, a, 6, "k", scale, 10))
-		require.Error(t, errOf(a.Hit(t.Context(), "k", scale, 10, 1)))
-		_, err := b.Reset(t.Context(), "k", scale)
+		require.Equal(t, 6, hits(t, a, 6, "k", limitOf(window.SlidingWindow, scale, 10)))
+		require.Error(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)))
+		_, err := b.Reset(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1))
 		require.NoError(t, err)
 		time.Sleep(time.Second) // denials are remembered for that long
-		require.NoError(t, errOf(a.Hit(t.Context(), "k", scale, 10, 10)))
-		w, _, err := b.Set(t.Context(), "k", scale, 3)
+		require.NoError(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 10)))
+		w, _, err := b.Set(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 3)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, w.Count)
 		time.Sleep(time.Second)
-		require.NoError(t, errOf(a.Hit(t.Context(), "k", scale, 10, 7)))
+		require.NoError(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 7)))
 		n, _, err := b.Delete(t.Context(), "k", scale)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		w, _, err = a.Get(t.Context(), "k", scale)
+		w, _, err = a.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.Zero(t, w)
 	})
@@ -307,7 +301,7 @@ func TestRecordsOfSlidingWindowsAreRemovedBeforeTheyExpire(t *testing.T) {
 		const scale = 10 * time.Second
 		alignTo(scale)
 		for range 20 {
-			hits(t, b, 3, "k", scale, 1000)
+			hits(t, b, 3, "k", limitOf(window.SlidingWindow, scale, 1000))
 			require.LessOrEqual(t, len(windowKeys(srv)), 4)
 			time.Sleep(scale / 2)
 		}
@@ -317,56 +311,26 @@ func TestRecordsOfSlidingWindowsAreRemovedBeforeTheyExpire(t *testing.T) {
 	})
 }
 
-func TestAlgorithmsThatServersCannotKeep(t *testing.T) {
-	for _, a := range []window.Algorithm{window.TokenBucket, window.SlidingLog, 99} {
-		o := options[uint16](t, inMemory(t))
-		o.Algorithm = a
-		b := start(t, o)
-		_, _, hit := b.Hit(t.Context(), "k", time.Second, 1, 1)
-		_, _, inc := b.Inc(t.Context(), "k", time.Second, 1)
-		_, _, get := b.Get(t.Context(), "k", time.Second)
-		_, _, set := b.Set(t.Context(), "k", time.Second, 1)
-		_, reset := b.Reset(t.Context(), "k", time.Second)
-		_, _, del := b.Delete(t.Context(), "k")
-		_, _, _, take := b.Take(t.Context(), "k", time.Second, 1, 1)
-		_, _, takeAll := b.TakeAll(t.Context(), []window.Limit{{Key: "k", Scale: time.Second, Limit: 1, N: 1}}, make([]window.Window, 1))
-		for i, err := range []error{b.Check(time.Second, 1), hit, inc, get, set, reset, del, take, takeAll} {
-			require.ErrorIs(t, err, errors.ErrUnsupported, "%d", i)
-			require.ErrorContains(t, err, a.String())
-			require.ErrorContains(t, err, window.Sliding.String())
-		}
-	}
-	require.ErrorIs(t, func() error {
-		o := options[uint16](t, inMemory(t))
-		o.Algorithm = window.TokenBucket
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, _, err := start(t, o).Hit(ctx, "k", 60, 1, 1)
-		return err
-	}(), window.ErrScale)
-}
-
 // A client whose clock is late still counts in the bucket before.
 func TestSlidingWindowSeesLateHitsOfTheBucketBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		a := slidingClient[uint16](t, srv)
 		o := options[uint16](t, srv)
-		o.Algorithm = window.Sliding
 		o.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
 		late := start(t, o)
 		const scale = 20 * time.Second
 		alignTo(scale)
-		require.Equal(t, 2, hits(t, a, 2, "k", scale, 10))
+		require.Equal(t, 2, hits(t, a, 2, "k", limitOf(window.SlidingWindow, scale, 10)))
 		time.Sleep(scale)
-		require.NoError(t, errOf(a.Hit(t.Context(), "k", scale, 10, 1))) // 2 weigh 2
-		require.NoError(t, errOf(late.Hit(t.Context(), "k", scale, 10, 5)))
-		w, _, err := a.Hit(t.Context(), "k", scale, 10, 1)
+		require.NoError(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1))) // 2 weigh 2
+		require.NoError(t, errOf(late.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 5)))
+		w, _, err := a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 9, w.Count) // 7 weigh 7
 
 		time.Sleep(scale + time.Second) // for late, the bucket before is the one with 7 for another second
-		w, _, err = late.Hit(t.Context(), "k", scale, 10, 1)
+		w, _, err = late.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 2+1+1, w.Count) // with 2 of its own bucket, 7 weigh 1
 	})
@@ -378,25 +342,25 @@ func TestGiveBackToSlidingWindow(t *testing.T) {
 		b := slidingClient[uint16](t, srv)
 		const scale = 10 * time.Second
 		alignTo(scale)
-		w, granted, _, err := b.Take(t.Context(), "k", scale, 10, 10)
+		w, _, err := b.Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 10)
 		require.NoError(t, err)
-		require.True(t, granted)
-		given, _, err := b.GiveBack(t.Context(), "k", scale, w.ID, 4)
+		require.False(t, w.Refused)
+		given, _, err := b.GiveBack(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 4, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)
-		require.Error(t, errOf(b.Hit(t.Context(), "k", scale, 10, 5)))
-		require.NoError(t, errOf(b.Hit(t.Context(), "k", scale, 10, 4)))
+		require.Error(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 5)))
+		require.NoError(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 4)))
 		time.Sleep(scale)
-		limits := []window.Limit{{Key: "k", Scale: scale, Limit: 10, N: 1}, {Key: "l", Scale: scale, Limit: 10, N: 1}}
+		takes := []window.Take{limitOf(window.SlidingWindow, scale, 10).For("k", 1), limitOf(window.SlidingWindow, scale, 10).For("l", 1)}
 		windows := make([]window.Window, 2)
-		granted, _, err = b.TakeAll(t.Context(), limits, windows)
+		granted, _, err := b.TakeAll(t.Context(), takes, windows)
 		require.NoError(t, err)
 		require.False(t, granted, "10 weigh 10")
-		w, _, err = b.Get(t.Context(), "l", scale)
+		w, _, err = b.Peek(t.Context(), "l", limitOf(window.SlidingWindow, scale, 1), 0)
 		require.NoError(t, err)
 		require.Zero(t, w)
 		time.Sleep(scale / 10)
-		granted, _, err = b.TakeAll(t.Context(), limits, windows)
+		granted, _, err = b.TakeAll(t.Context(), takes, windows)
 		require.NoError(t, err)
 		require.True(t, granted)
 	})

@@ -22,18 +22,17 @@ const (
 	maxPause = 4 * time.Second
 )
 
-// slots keeps the windows of a key and scale in two records, as package slot describes.
+// slots keeps the windows of a count in two records, as package slot describes.
 type slots[T codec.Value] struct {
-	known[T]
-	records[T]
+	backend *Backend[T]
+	known   known[T]
+	records records[T]
+	bands   *slot.Bands // those of records
 	entry   *entry[T]
 	server  Server[T] // counts in known windows
 	link    *link[T]
 	janitor *janitor[T]
 
-	// What Refresh has planned for the next Count. Calls of Refresh, Count and operations do not
-	// overlap.
-	plan  plan[T]
 	taken taken[T]
 	// INSERTs that have failed since a window was seen, and when the last one did. Their name is
 	// in its grace (H1), or other clients were faster.
@@ -48,7 +47,8 @@ type slots[T codec.Value] struct {
 	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
-// plan is an action that opens a window, and the connection of its lookup.
+// plan is what Refresh returns if no window is open: an action that opens one, and the connection of its
+// lookup.
 type plan[T codec.Value] struct {
 	conn   *conn.Conn[T]
 	action slot.Action
@@ -56,44 +56,59 @@ type plan[T codec.Value] struct {
 
 func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], l *layout) *slots[T] {
 	return &slots[T]{
-		known:   known[T]{backend: b, scale: l.Scale, guard: l.Guard, denialMemory: b.denialMemoryOf(l.Scale)},
-		records: records[T]{l, slotNames(&l.Bands, e.key)},
-		entry:   e, server: b.servers[server], link: b.links[server].of(l.Guard), janitor: b.janitors[server],
+		backend: b,
+		known:   known[T]{backend: b, scale: e.scale, guard: l.bands.Guard, denialMemory: b.denialMemoryOf(e.scale)},
+		records: recordsOf[T](l, slotNames(&l.bands, e.key, e.name)),
+		bands:   &l.bands,
+		entry:   e, server: b.servers[server], link: b.links[server].of(l.bands.Guard), janitor: b.janitors[server],
 	}
 }
 
+// Admit implements [coalesce.Window].
+func (s *slots[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+	return s.known.admit(b, h)
+}
+
+// Refuse implements [coalesce.Window].
+func (s *slots[T]) Refuse(n uint64) { s.known.refuse(n) }
+
 // Refresh implements [coalesce.Window]. If the known window is certainly open, Refresh reads its
-// count. Otherwise it looks the window up, and plans the opening of one if there is none.
-func (s *slots[T]) Refresh(ctx context.Context) error {
-	s.plan = plan[T]{}
+// count. Otherwise it looks the window up, and returns a *plan if there is none.
+func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	if old, ok := s.known.open(s.backend.now()); ok {
-		if _, live, err := s.read(ctx, nil, old.Slot); live || err != nil {
-			return err
+		if _, live, err := s.read(ctx, nil, old.window.Slot); live || err != nil {
+			return nil, err
 		}
 	}
-	s.forget()
+	s.known.forget()
 	return s.find(ctx)
 }
 
 // Count implements [coalesce.Window]. It takes one round trip if the window is known.
 func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
-	s.mu.Lock()
-	known, id, until := s.ok, s.state.Slot, s.state.until
-	s.mu.Unlock()
+	o := s.count(ctx, b)
+	if o.Full && b.Must {
+		return s.known.fill(b, func(b coalesce.Batch) coalesce.Outcome { return s.count(ctx, b) })
+	}
+	return o
+}
+
+// count counts a batch, if the counter holds it.
+func (s *slots[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	s.taken.conn = nil
-	if known {
-		return s.join(ctx, s.Join(id, until), b)
+	if id, until, ok := s.known.toJoin(); ok {
+		return s.join(ctx, s.bands.Join(id, until), b)
 	}
-	if s.plan.conn == nil {
-		return coalesce.Outcome{}
+	if p, ok := b.Plan.(*plan[T]); ok {
+		return s.begin(ctx, p, b)
 	}
-	return s.begin(ctx, b)
+	return coalesce.NotCounted
 }
 
 // call returns an empty call for the records.
 func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
 	cl := s.backend.calls.Get()
-	cl.Atomicity, cl.Bound = a, s.bound()
+	cl.Atomicity, cl.Bound = a, s.records.bound()
 	return cl
 }
 
@@ -113,17 +128,17 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], n
 
 // set makes s, which is zero, the state of a window that was read at a time.
 func (s *state) set(w *slot.Window, at *span) {
-	s.Window, s.until = *w, w.Until
-	s.Sent, s.Received = at.from.clock, at.to.clock
-	s.Until = at.from.clock.Add(w.Until.Sub(at.from.mono))
-	s.Latest = at.to.clock.Add(w.Latest.Sub(at.to.mono))
+	s.window, s.guardUntil = *w, w.Until
+	s.window.Sent, s.window.Received = at.from.clock, at.to.clock
+	s.window.Until = at.from.clock.Add(w.Until.Sub(at.from.mono))
+	s.window.Latest = at.to.clock.Add(w.Latest.Sub(at.to.mono))
 }
 
 // read reads a window, on a connection as ask does, and learns it. It returns false if it is not
 // open any more.
 func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slot.Window, live bool, err error) {
 	cl := s.call(conn.Interruptible)
-	s.add(cl, slot.Request{Verb: slot.Query, Slot: id})
+	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: id})
 	at, _, err := s.ask(ctx, c, cl, s.backend.now())
 	if err != nil {
 		return w, false, err
@@ -135,11 +150,11 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slo
 
 // learnRead learns a window from the reply to a QUERY. It returns false if it is not open any more.
 func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], at *span) (w slot.Window, live bool) {
-	if w, live = s.WindowOf(id, s.observe(reply), at.from.mono, at.to.mono); live {
+	if w, live = s.bands.WindowOf(id, s.records.observe(reply), at.from.mono, at.to.mono); live {
 		var st state
 		st.set(&w, at)
-		s.learn(&st)
-		w.Until = st.until
+		s.known.learn(&st)
+		w.Until = st.guardUntil
 	}
 	return w, live
 }
@@ -171,23 +186,21 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 
 // addJoin adds the requests that count n in a window.
 func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
-	s.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
+	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
 }
 
 // joined returns the outcome of a batch, given the replies to what addJoin has added.
 func (s *slots[T]) joined(a slot.Action, b *coalesce.Batch, replies []conn.Reply[T], at *span, c *conn.Conn[T]) coalesce.Outcome {
 	if !at.to.mono.Before(a.By) {
-		s.forget()
-		return coalesce.Outcome{Err: overError(s.scale), Sent: true}
+		s.known.forget()
+		return coalesce.Outcome{Err: overError(s.bands.Scale), Sent: true}
 	}
-	out, w := s.Result(a, false, replies[0].OK, s.observe(replies[1]), at.from.mono, at.to.mono)
+	out, w := s.bands.Result(a, false, replies[0].OK, s.records.observe(replies[1]), at.from.mono, at.to.mono)
 	return s.conclude(out, &w, b, at, c)
 }
 
 // begin opens a window that counts a batch, as it was planned.
-func (s *slots[T]) begin(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
-	p := s.plan
-	s.plan = plan[T]{}
+func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.Batch) coalesce.Outcome {
 	if err := s.janitor.begin(s); err != nil {
 		return coalesce.Outcome{Err: err}
 	}
@@ -197,17 +210,17 @@ func (s *slots[T]) begin(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 	s.janitor.end(s, at.to.mono, o.armed || o.inserted)
 	switch {
 	case err == errAgain:
-		return coalesce.Outcome{}
+		return coalesce.NotCounted
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	case p.action.Kind == slot.Create:
-		out, w := s.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
+		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
 		if out == slot.Lost {
 			s.failed, s.failedAt = s.failed+1, s.link.guards.Now()
 		}
 		return s.conclude(out, &w, &b, &at, p.conn)
 	default:
-		out, w := s.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
+		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
 		return s.conclude(out, &w, &b, &at, p.conn)
 	}
 }
@@ -216,12 +229,12 @@ func (s *slots[T]) begin(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 // was the link's.
 func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Batch, at *span, c *conn.Conn[T]) coalesce.Outcome {
 	if out == slot.Lost {
-		s.forget()
-		return coalesce.Outcome{}
+		s.known.forget()
+		return coalesce.NotCounted
 	}
 	s.failed = 0
 	s.learnCounted(w, b, at, c)
-	return s.outcomeOf(b, out == slot.Counted, at.to.clock)
+	return s.known.outcomeOf(b, out == slot.Counted, at.to.clock)
 }
 
 // learnCounted learns the window that a batch was counted in.
@@ -230,24 +243,24 @@ func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.Batch, at *span, c *
 	st.set(w, at)
 	if b.Takes {
 		st.conn = c
-		st.undecided = st.Count > b.Limit
+		st.undecided = st.window.Count > b.Limit
 		s.taken = taken[T]{c, *w}
 	}
-	s.learn(&st)
+	s.known.learn(&st)
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
 // because it was too late or the connection has ended.
 func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o outcome, sent bool, err error) {
 	var buf [8]slot.Request
-	requests := s.Requests(buf[:0], a, n)
+	requests := s.bands.Requests(buf[:0], a, n)
 	cl := s.call(conn.SingleRead)
-	s.add(cl, requests...)
+	s.records.add(cl, requests...)
 	from := s.link.guards.Now()
-	if sent, err = s.link.doBy(ctx, c, cl, s.Deadline(a), a.By); err != nil {
+	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
 		return outcome{}, sent, err
 	}
-	o = s.outcome(a, requests, cl.Replies)
+	o = s.records.outcome(a, requests, cl.Replies)
 	o.sent, o.received = from, s.link.guards.Now()
 	s.backend.calls.Put(cl)
 	if !o.received.Before(a.By) {
@@ -287,7 +300,7 @@ func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Act
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.scale)
+	return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.bands.Scale)
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
@@ -301,13 +314,13 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 			f.conn, f.history = c, slot.History{}
 		}
 		cl := s.call(conn.Interruptible)
-		s.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
+		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
 		l := slot.Lookup{First: f.first, Sent: s.link.guards.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = s.link.guards.Now()
-			l.Slots[f.first], l.Slots[f.first.Other()] = s.observe(cl.Replies[0]), s.observe(cl.Replies[1])
+			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Replies[0]), s.records.observe(cl.Replies[1])
 			s.backend.calls.Put(cl)
-			f.history = s.Extend(f.history, l)
+			f.history = s.bands.Extend(f.history, l)
 			return nil
 		}
 		if failures == maxTries || ctx.Err() != nil {
@@ -318,7 +331,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 
 // tooLate reports whether the replies to the last lookup came too late to act on it.
 func (s *slots[T]) tooLate(f *search[T]) bool {
-	return s.link.guards.Now().Sub(f.history.Last.Sent) >= s.Guard/2
+	return s.link.guards.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
@@ -328,17 +341,17 @@ func (s *slots[T]) repeat(f *search[T]) (slot.Action, error) {
 	}
 	trip := f.history.Last.Received.Sub(f.history.Last.Sent).Round(time.Millisecond)
 	return slot.Action{}, fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v",
-		ErrTooLate, trip, s.scale, s.Guard/2)
+		ErrTooLate, trip, s.bands.Scale, s.bands.Guard/2)
 }
 
-// find looks the window up. If there is none, it plans the opening of one, after what has to be
+// find looks the window up. If there is none, it returns how to open one, after what has to be
 // done before.
-func (s *slots[T]) find(ctx context.Context) error {
-	return s.search(ctx, func(f *search[T]) (slot.Action, error) {
+func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
+	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
 		if s.seen(f) {
 			return slot.Action{Kind: slot.Done}, nil
 		}
-		a := s.Hit(f.history)
+		a := s.bands.Hit(f.history)
 		switch {
 		case a.Kind != slot.Open && a.Kind != slot.Create:
 			return a, nil
@@ -350,9 +363,10 @@ func (s *slots[T]) find(ctx context.Context) error {
 		if waited, err := s.janitor.parking.await(ctx); waited || err != nil {
 			return slot.Action{Kind: slot.Again, Slot: f.first}, err
 		}
-		s.plan = plan[T]{f.conn, a}
+		p = &plan[T]{f.conn, a}
 		return slot.Action{Kind: slot.Done}, nil
 	})
+	return p, err
 }
 
 // createAt returns when to try an INSERT, after others have failed.
@@ -365,8 +379,8 @@ func (s *slots[T]) createAt() time.Time {
 
 // next returns the slot that is opened next, as far as is known.
 func (s *slots[T]) next() slot.ID {
-	if st, _ := s.current(); st.id != 0 {
-		return st.Slot.Other()
+	if st, _ := s.known.current(); st.id != 0 {
+		return st.window.Slot.Other()
 	}
 	return slot.A
 }
@@ -375,7 +389,7 @@ func (s *slots[T]) next() slot.ID {
 // none.
 func (s *slots[T]) seen(f *search[T]) bool {
 	l := f.history.Last
-	w, live := s.Live(l)
+	w, live := s.bands.Live(l)
 	if !live {
 		return false
 	}
@@ -383,8 +397,8 @@ func (s *slots[T]) seen(f *search[T]) bool {
 	now := s.backend.moment(s.backend.now())
 	var st state
 	st.set(&w, &span{now.at(l.Sent), now.at(l.Received)})
-	s.learn(&st)
-	if _, ok := s.Untidy(l); ok {
+	s.known.learn(&st)
+	if _, ok := s.bands.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
 	}
 	return true
@@ -398,7 +412,7 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	}
 	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
+		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
@@ -410,40 +424,37 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 }
 
 // peek implements [keeper].
-func (s *slots[T]) peek(ctx context.Context, _, _ uint64) (r coalesce.Result, wait time.Duration, err error) {
-	forgets := s.forgotten()
+func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
+	forgets := s.known.forgotten()
 	cl := s.call(conn.SingleRead)
-	s.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	at, _, err := s.ask(ctx, nil, cl, s.backend.now())
 	if err != nil {
-		return r, 0, err
+		return st, false, err
 	}
 	l := slot.Lookup{Sent: at.from.mono, Received: at.to.mono}
-	l.Slots = [2]slot.Observation{s.observe(cl.Replies[0]), s.observe(cl.Replies[1])}
+	l.Slots = [2]slot.Observation{s.records.observe(cl.Replies[0]), s.records.observe(cl.Replies[1])}
 	s.backend.calls.Put(cl)
-	w, live := s.Live(l)
-	if !live {
-		return r, 0, nil
+	w, live := s.bands.Live(l)
+	if live {
+		st.set(&w, &at)
+		s.known.meet(&st, forgets)
 	}
-	var st state
-	st.set(&w, &at)
-	s.meet(&st, forgets)
-	return st.result(s.scale, w.Count, at.to.clock), 0, nil
+	return st, live, nil
 }
 
 // reset ends the open window and returns it, if there was one. If err is not nil, sent reports
 // whether it may have been ended.
 func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
-	s.plan = plan[T]{}
-	defer s.forget()
+	defer s.known.forget()
 	var e slot.Ending
 	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
 		found := e.Found
-		a := s.Reset(f.history, &e)
+		a := s.bands.Reset(f.history, &e)
 		if e.Found && !found {
 			s.seen(f)
-			st, _ := s.current()
-			r = st.result(s.scale, st.Count, s.backend.now())
+			st, _ := s.known.current()
+			r = s.known.result(&st, s.backend.now())
 		}
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)
@@ -462,7 +473,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 	}
 	b := coalesce.Batch{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
 	for range 4 * maxTries {
-		if err := s.find(ctx); err != nil {
+		if b.Plan, err = s.find(ctx); err != nil {
 			return coalesce.Result{}, sent, err
 		}
 		b.Now = s.backend.now()
@@ -472,5 +483,5 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 			return out.Result, sent, out.Err
 		}
 	}
-	return coalesce.Result{}, sent, overError(s.scale)
+	return coalesce.Result{}, sent, overError(s.bands.Scale)
 }

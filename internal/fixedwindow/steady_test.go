@@ -24,7 +24,7 @@ func virtual(t *testing.T) (*mockserver.Server, *Backend[uint16]) {
 // hitCounts hits and requires the count.
 func hitCounts(t *testing.T, b *Backend[uint16], count uint64) {
 	t.Helper()
-	w, _, err := b.Hit(t.Context(), "k", time.Second, 100, 1)
+	w, _, err := b.Hit(t.Context(), "k", fixed(time.Second, 100), 1)
 	require.NoError(t, err)
 	require.Equal(t, count, w.Count)
 }
@@ -38,11 +38,11 @@ func TestRealTimeDoesNotMatterToAVirtualClock(t *testing.T) {
 		srv.Advance(500 * time.Millisecond)
 		time.Sleep(time.Hour)
 		hitCounts(t, b, 3)
-		w, granted, _, err := b.Take(t.Context(), "k", time.Second, 100, 1)
+		w, _, err := b.Take(t.Context(), "k", fixed(time.Second, 100), 1)
 		require.NoError(t, err)
-		require.True(t, granted)
+		require.False(t, w.Refused)
 		time.Sleep(time.Minute)
-		given, _, err := b.GiveBack(t.Context(), "k", time.Second, w.ID, 1)
+		given, _, err := b.GiveBack(t.Context(), "k", fixed(time.Second, 1), 1, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)
 		srv.Advance(500 * time.Millisecond)
@@ -77,10 +77,10 @@ func TestGuardsTakeNoTimeByAVirtualClock(t *testing.T) {
 		for i := range 3 {
 			hitCounts(t, b, 1)
 			begun := time.Now()
-			_, err := b.Reset(t.Context(), "k", time.Second)
+			_, err := b.Reset(t.Context(), "k", fixed(time.Second, 1))
 			require.NoError(t, err)
 			hitCounts(t, b, 1)
-			w, _, err := b.Set(t.Context(), "k", time.Second, 40)
+			w, _, err := b.Set(t.Context(), "k", fixed(time.Second, 1), 40)
 			require.NoError(t, err)
 			require.EqualValues(t, 40, w.Count)
 			hitCounts(t, b, 41)
@@ -90,7 +90,7 @@ func TestGuardsTakeNoTimeByAVirtualClock(t *testing.T) {
 			require.LessOrEqual(t, time.Since(begun), most, i)
 		}
 		for i := range 20 {
-			hits(t, b, 1, fmt.Sprint(i), time.Minute, 5)
+			hits(t, b, 1, fmt.Sprint(i), fixed(time.Minute, 5))
 		}
 		srv.Advance(time.Minute)
 		begun := time.Now()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -17,26 +18,23 @@ const (
 	evictionSample = 16
 )
 
-// entry is what a backend remembers of a key and scale.
+// entry is what a backend remembers of a count.
 type entry[T codec.Value] struct {
-	key       string
-	scale     time.Duration
+	entryKey
 	windows   keeper
 	known     *known[T]           // of the windows
 	coalescer *coalesce.Coalescer // of hits on windows
-	removed   atomic.Bool         // it was in the table, and is not any more
-	duties    int                 // of the janitor, whose mutex guards it
+	// sweepEvery is how often a server that is not parked must be swept for the records.
+	sweepEvery time.Duration
+	removed    atomic.Bool // it was in the table, and is not any more
+	duties     int         // of the janitor, whose mutex guards it
 }
 
-// entryKey returns what identifies e.
-func (e *entry[T]) entryKey() entryKey { return entryKey{e.key, e.scale} }
-
-// keeper keeps the windows of a key and scale on a server.
+// keeper keeps the windows of a count on a server.
 type keeper interface {
 	coalesce.Window
-	// peek reads the open window. It returns the zero Result if there is none. Wait is after how long
-	// a take of n that does not fit a sliding window now does; it is 0 for other windows.
-	peek(ctx context.Context, limit, n uint64) (r coalesce.Result, wait time.Duration, err error)
+	// peek reads the open window. It returns false if there is none.
+	peek(ctx context.Context) (s state, found bool, err error)
 	// set ends the open window and opens one with a count. Sent reports whether a failed set may
 	// have been executed, in part or in whole.
 	set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error)
@@ -48,8 +46,18 @@ type keeper interface {
 
 // entryKey identifies an entry.
 type entryKey struct {
-	key   string
-	scale time.Duration
+	key, name string // the name is that of the limit
+	scale     time.Duration
+	algorithm window.Algorithm
+}
+
+func entryKeyOf(key string, l *window.Limit) entryKey {
+	return entryKey{key: key, name: l.Name, scale: l.Scale, algorithm: l.Algorithm}
+}
+
+// limit returns a limit of the entries with the key k.
+func (k entryKey) limit() window.Limit {
+	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: k.algorithm}
 }
 
 // table has a bounded number of entries. Evicting one that is still in use does no harm: its
@@ -91,7 +99,7 @@ func (t *table[T]) find(k entryKey) *entry[T] {
 // many, it evicts an idle one, preferably one without an active window. Entries in use are
 // not evicted, but there are no more of them than callers.
 func (t *table[T]) add(e *entry[T]) *entry[T] {
-	k := e.entryKey()
+	k := e.entryKey
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +115,7 @@ func (t *table[T]) add(e *entry[T]) *entry[T] {
 
 // remove removes e if it is idle and has no active window.
 func (t *table[T]) remove(e *entry[T]) {
-	k := e.entryKey()
+	k := e.entryKey
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,18 +133,17 @@ func (t *table[T]) keep(e *entry[T]) {
 	}
 }
 
-// scales returns the scales of the entries of a key.
-func (t *table[T]) scales(key string) []time.Duration {
+// of returns what identifies the entries of a key.
+func (t *table[T]) of(key string) (all []entryKey) {
 	s := t.shard(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var out []time.Duration
 	for k := range s.entries {
 		if k.key == key {
-			out = append(out, k.scale)
+			all = append(all, k)
 		}
 	}
-	return out
+	return all
 }
 
 // len returns the number of entries.

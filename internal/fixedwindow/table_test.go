@@ -10,21 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/window"
 )
 
 // entryOf returns an entry whose window is open until a time.
 func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
-	s.ok, s.state.Latest = true, until
-	e := &entry[uint16]{key: key, scale: time.Minute, windows: s, known: &s.known}
+	s.known.ok, s.known.state.window.Latest = true, until
+	l := fixed(time.Minute, 1)
+	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s, known: &s.known}
 	e.coalescer = g.New(s)
 	return e
 }
 
 // find returns the entry of a key.
-func (t *table[T]) findKey(key string) *entry[T] { return t.find(entryKey{key, time.Minute}) }
+func (t *table[T]) findKey(key string) *entry[T] {
+	return t.find(entryKey{key: key, scale: time.Minute, algorithm: window.FixedWindow})
+}
 
-func TestTableHasOneEntryForEachKeyAndScale(t *testing.T) {
+func TestTableHasOneEntryForEachCount(t *testing.T) {
 	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
 	t.Cleanup(g.Close)
 	var tb table[uint16]
@@ -40,10 +44,15 @@ func TestTableHasOneEntryForEachKeyAndScale(t *testing.T) {
 		require.Same(t, first, <-added)
 	}
 	require.Same(t, first, tb.findKey("k"))
-	require.Nil(t, tb.find(entryKey{"k", time.Hour}))
+	is := first.entryKey
+	for _, other := range []entryKey{
+		{"k", "", time.Hour, is.algorithm}, {"k", "login", is.scale, is.algorithm}, {"k", "", is.scale, window.AlignedWindow},
+	} {
+		require.Nil(t, tb.find(other))
+	}
 	require.Nil(t, tb.findKey("other"))
-	require.Equal(t, []time.Duration{time.Minute}, tb.scales("k"))
-	require.Empty(t, tb.scales("other"))
+	require.Equal(t, []entryKey{is}, tb.of("k"))
+	require.Empty(t, tb.of("other"))
 	require.Equal(t, 1, tb.len())
 }
 
@@ -93,7 +102,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	close(release)
 	<-done
 	require.Eventually(t, func() bool { return !busy.coalescer.Busy() }, 5*time.Second, time.Millisecond)
-	busy.windows.(*slots[uint16]).forget()
+	busy.windows.(*slots[uint16]).known.forget()
 	tb.remove(entryOf(g, "busy", now))
 	require.NotNil(t, tb.findKey("busy"), "that was another entry")
 	tb.remove(busy)
@@ -118,16 +127,16 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
 	s := e.windows.(*slots[uint16])
-	s.state.Latest = now.Add(time.Minute)
+	s.known.state.window.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))
 	tb.remove(e)
 	require.Same(t, e, tb.findKey("k"), "its window is open")
 
-	s.state.Latest = now
+	s.known.state.window.Latest = now
 	tb.remove(e)
 	other := tb.add(entryOf(g, "k", now.Add(time.Minute)))
-	s.state.Latest = now.Add(time.Minute)
+	s.known.state.window.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, other, tb.findKey("k"), "there is another one meanwhile")
 }

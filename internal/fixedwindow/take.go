@@ -3,93 +3,112 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
-	"math"
-	"math/bits"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
-// Take takes n of a window, if its count stays within limit. Sent reports whether a take that has
+// Take takes n of a window, if its count stays within the limit. Sent reports whether a take that has
 // failed may have been counted.
-func (b *Backend[T]) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, granted, sent bool, err error) {
-	size := codec.Size[T]()
-	if err := cmp.Or(checkCount("limit", limit, size), checkCount("n", n, size)); err != nil {
-		return w, false, false, err
-	}
+func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
 	if n == 0 {
-		w, granted, err = b.read(ctx, key, scale, limit, 0)
-		return w, granted, false, err
+		return b.Peek(ctx, key, l, 0)
 	}
-	r, e, sent, err := b.count(ctx, key, scale, coalesce.Hit{Limit: limit, Increment: n, Take: true})
-	w = windowOf(r)
-	if err == nil && r.Refused && b.sliding() {
-		w.Refused, w.RetryAfter = true, e.known.wait(limit, n, b.now())
+	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
+		return w, false, err
 	}
-	return w, err == nil && !r.Refused, sent, err
+	r, e, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n, Take: true})
+	if err != nil {
+		return w, sent, err
+	}
+	if w = windowOf[T](r); r.Refused {
+		e.refuse(&w, &l, n, b.now())
+	}
+	return w, false, nil
+}
+
+// refuse makes w the window of a take that was refused.
+func (e *entry[T]) refuse(w *window.Window, l *window.Limit, n uint64, now time.Time) {
+	w.Refused = true
+	switch {
+	case n > l.Max:
+		w.RetryAfter = window.Never
+	case e.known.sliding:
+		w.RetryAfter = e.known.wait(l.Max, n, now)
+	default:
+		w.RetryAfter = max(w.Left, 1)
+	}
 }
 
 // Peek returns what Take would return, but takes nothing.
-func (b *Backend[T]) Peek(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, sent bool, err error) {
-	if err := checkCount("limit", limit, codec.Size[T]()); err != nil {
+func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	w, fits, err := b.read(ctx, key, scale, limit, n)
-	w.Refused = err == nil && !fits
+	w, err = b.read(ctx, key, &l, n)
 	return w, false, err
 }
 
-// read reads the open window, and returns whether a take fits it. If it is a sliding one and the take does
-// not, Refused is set.
-func (b *Backend[T]) read(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, fits bool, err error) {
-	e, err := b.lookUpEntry(key, scale)
+// read reads the open window. It is Refused if a take of n does not fit it.
+func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n uint64) (w window.Window, err error) {
+	e, err := b.lookUpEntry(key, l)
 	if err != nil {
-		return w, false, err
+		return w, err
 	}
 	if err := b.group.Check(ctx); err != nil {
-		return w, false, err
+		return w, err
 	}
-	r, wait, err := e.windows.peek(ctx, limit, n)
-	w = windowOf(r)
-	fits = err == nil && n <= limit && w.Count <= limit-n
-	if err == nil && !fits && b.sliding() {
-		w.Refused, w.RetryAfter = true, wait
+	s, found, err := e.windows.peek(ctx)
+	if err != nil {
+		return w, err
 	}
-	return w, fits, err
+	now := b.now()
+	if found {
+		w = windowOf[T](e.known.result(&s, now))
+	}
+	if n > l.Max || w.Count > l.Max-n {
+		w.Refused, w.RetryAfter = true, e.known.waitIn(&s, found, l.Max, n, now)
+	}
+	return w, nil
 }
 
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
 // them together, and otherwise in turn. What can't be given back stays counted until the window
 // ends.
-func (b *Backend[T]) TakeAll(ctx context.Context, limits []window.Limit, windows []window.Window) (granted, sent bool, err error) {
-	if len(limits) == 0 {
-		return true, false, nil
+func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted, sent bool, err error) {
+	for i := range takes {
+		if _, err := b.Check(takes[i].Limit); err != nil {
+			return false, false, err
+		}
+		if err := checkNumber("N", takes[i].N, codec.Size[T]()); err != nil {
+			return false, false, err
+		}
 	}
 	if err := b.group.Check(ctx); err != nil {
 		return false, false, err
 	}
-	for i := range limits {
-		if err := checkCount("limit", limits[i].Limit, codec.Size[T]()); err != nil {
-			return false, false, err
-		}
+	sums, index := limits.Merge(takes)
+	states := windows
+	if index != nil {
+		states = make([]window.Window, len(sums))
+		defer limits.Spread(windows, index, states)
 	}
-	takes := b.takesOf(limits)
+	ordered := b.ordered(sums)
 	defer func() {
-		for _, t := range takes {
-			for _, i := range t.indexes {
-				windows[i] = t.window
-			}
+		for i := range ordered {
+			states[ordered[i].index] = ordered[i].window
 		}
 	}()
-	if done, granted, sent, err := b.takeTogether(ctx, takes); done {
+	if done, granted, sent, err := b.takeTogether(ctx, ordered); done {
 		return granted, sent, err
 	}
-	return b.takeInTurn(ctx, takes)
+	return b.takeInTurn(ctx, ordered)
 }
 
 // takeInTurn makes one take after the other. It first reads the windows that are not known to have
@@ -101,19 +120,18 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		if known, _ := b.recall(t); known && t.fits() {
 			continue
 		}
-		var fits bool
-		if t.window, fits, err = b.read(ctx, t.Key, t.Scale, t.Limit.Limit, t.N); err != nil {
+		if t.window, err = b.read(ctx, t.Key, &t.Limit, t.N); err != nil {
 			return false, false, err
 		}
-		fit = fit && fits
+		fit = fit && !t.window.Refused
 	}
 	if !fit {
 		return false, false, nil
 	}
 	for i := range takes {
 		t := &takes[i]
-		t.window, granted, sent, err = b.Take(ctx, t.Key, t.Scale, t.Limit.Limit, t.N)
-		if granted {
+		t.window, sent, err = b.Take(ctx, t.Key, t.Limit, t.N)
+		if err == nil && !t.window.Refused {
 			continue
 		}
 		b.undo(ctx, takes[:i])
@@ -136,7 +154,7 @@ func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
 				continue
 			}
 			all.Go(func() {
-				if ok, _, err := b.GiveBack(ctx, t.Key, t.Scale, t.window.ID, t.N); ok && err == nil {
+				if ok, _, err := b.GiveBack(ctx, t.Key, t.Limit, t.N, t.window.ID); ok && err == nil {
 					given[i] = t.N
 				}
 			})
@@ -155,10 +173,10 @@ func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
 
 // take is what a TakeAll takes of one window.
 type take[T codec.Value] struct {
-	window.Limit
-	indexes []int // in the limits of TakeAll
-	server  int
-	window  window.Window // as far as is known
+	window.Take
+	index  int // in the takes of TakeAll, in which those of one count are one
+	server int
+	window window.Window // as far as is known
 
 	// What follows is for takes that are made together.
 	slots     *slots[T]
@@ -169,45 +187,35 @@ type take[T codec.Value] struct {
 
 // fits reports whether the window has room for the take.
 func (t *take[T]) fits() bool {
-	return t.N <= t.Limit.Limit && t.window.Count <= t.Limit.Limit-t.N
+	return t.N <= t.Limit.Max && t.window.Count <= t.Limit.Max-t.N
 }
 
-// takesOf returns the takes of limits, of which some may have the same window. Their order is the
-// same for all clients: so of callers that want the same windows, one gets ahead of the others. It
-// is the order of servers and scales, so that takes with the same link follow each other.
-func (b *Backend[T]) takesOf(limits []window.Limit) (takes []take[T]) {
-	for i, l := range limits {
-		k := slices.IndexFunc(takes, func(t take[T]) bool { return t.Key == l.Key && t.Scale == l.Scale })
-		if k < 0 {
-			takes = append(takes, take[T]{Limit: l, indexes: []int{i}, server: b.pick(l.Key)})
-			continue
-		}
-		t := &takes[k]
-		t.indexes = append(t.indexes, i)
-		t.Limit.Limit = min(t.Limit.Limit, l.Limit)
-		sum, overflow := bits.Add64(t.N, l.N, 0)
-		if t.N = sum; overflow > 0 { // it is beyond any limit
-			t.N, t.Limit.Limit = math.MaxUint64, 0
-		}
+// ordered returns takes of different counts in an order that is the same for all clients: so of callers that
+// want the same windows, one gets ahead of the others. It is the order of servers and scales, so that takes
+// with the same link follow each other.
+func (b *Backend[T]) ordered(takes []window.Take) []take[T] {
+	all := make([]take[T], len(takes))
+	for i, t := range takes {
+		all[i] = take[T]{Take: t, index: i, server: b.pick(t.Key)}
 	}
-	slices.SortFunc(takes, func(x, y take[T]) int {
-		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Scale, y.Scale), cmp.Compare(x.Key, y.Key))
+	slices.SortFunc(all, func(x, y take[T]) int {
+		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Limit.Scale, y.Limit.Scale),
+			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name), cmp.Compare(x.Limit.Algorithm, y.Limit.Algorithm))
 	})
-	return takes
+	return all
 }
 
 // recall sets the window of a take to what is known of it. Recent says that this may refuse the take
 // without asking the server.
 func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
-	e := b.table.find(entryKey{t.Key, t.Scale})
+	e := b.table.find(entryKeyOf(t.Key, &t.Limit))
 	if e == nil {
 		return false, false
 	}
 	r, recent, known := e.known.last(b.now())
 	if known {
-		t.window = windowOf(r)
-		if b.sliding() && !t.fits() {
-			t.window.Refused, t.window.RetryAfter = true, e.known.wait(t.Limit.Limit, t.N, b.now())
+		if t.window = windowOf[T](r); !t.fits() {
+			e.refuse(&t.window, &t.Limit, t.N, b.now())
 		}
 	}
 	return known, recent
@@ -215,11 +223,11 @@ func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
 
 // GiveBack gives n back to the window with an ID. It returns false if the window is over, if its
 // connection has ended, or if it can't be told from a later one: then n stays counted.
-func (b *Backend[T]) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (given, sent bool, err error) {
-	if err := checkCount("n", n, codec.Size[T]()); err != nil {
+func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given, sent bool, err error) {
+	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return false, false, err
 	}
-	e, err := b.lookUpEntry(key, scale)
+	e, err := b.lookUpEntry(key, &l)
 	if err != nil {
 		return false, false, err
 	}

@@ -31,7 +31,7 @@ func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 	if t.conn == nil {
 		return
 	}
-	if a, ok := s.ReturnHits(t.window, s.link.guards.Now()); ok {
+	if a, ok := s.bands.ReturnHits(t.window, s.link.guards.Now()); ok {
 		s.act(ctx, t.conn, a, n) // what fails stays counted until the window ends
 	}
 }
@@ -44,17 +44,17 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	if !ok || old.id != id || c == nil || !c.Open() {
 		return false, nil
 	}
-	w, live, err := s.read(ctx, c, old.Slot)
-	if now, _ := s.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
+	w, live, err := s.read(ctx, c, old.window.Slot)
+	if now, _ := s.known.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
 		return false, nil
 	}
-	a, ok := s.ReturnHits(w, s.link.guards.Now())
+	a, ok := s.bands.ReturnHits(w, s.link.guards.Now())
 	if !ok {
 		return false, nil
 	}
 	switch _, _, err = s.act(ctx, c, a, n); err {
 	case nil:
-		s.Refuse(n)
+		s.known.refuse(n)
 		return true, nil
 	case errAgain:
 		return false, nil

@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -10,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 func TestTimingOfAlignedWindows(t *testing.T) {
@@ -40,7 +41,7 @@ func TestTimingOfAlignedWindows(t *testing.T) {
 		{math.MinInt64/2 - 1, 8, 0, 0}, // twice that wraps around
 		{math.MinInt64, 8, 0, 0},
 	} {
-		got, ok := timingFor(c.scale, false, window.MaxValue(c.size))
+		got, ok := timingFor(c.scale, false, valuesize.Max(c.size))
 		require.Equal(t, c.ttl > 0, ok, "%v in %d bytes: %+v", c.scale, c.size, got)
 		if ok {
 			require.Equal(t, timing{scale: c.scale, unit: c.unit, ttl: c.ttl}, got, "%v in %d bytes", c.scale, c.size)
@@ -60,13 +61,13 @@ func TestTimingLeavesTimeToRemoveRecords(t *testing.T) {
 			if sliding {
 				uses = 3
 			}
-			tm, ok := timingFor(scale, sliding, window.MaxValue(size))
+			tm, ok := timingFor(scale, sliding, valuesize.Max(size))
 			if !ok {
 				continue
 			}
 			found++
 			what := fmt.Sprintf("seed %d: %v in %d bytes: %+v", seed, scale, size, tm)
-			require.LessOrEqual(t, tm.ttl, window.MaxValue(size), what)
+			require.LessOrEqual(t, tm.ttl, valuesize.Max(size), what)
 			require.LessOrEqual(t, tm.ttl, uint64(maxTTL/tm.unit.Duration()), what)
 			lasts := time.Duration(tm.ttl) * tm.unit.Duration()
 			require.GreaterOrEqual(t, lasts-uses*scale, minMargin, what)
@@ -82,7 +83,7 @@ func TestBucketsAreThoseOfTheAlgorithm(t *testing.T) {
 		for _, ns := range []int64{0, 1, -1, 1e18, -1e18, int64(scale), -int64(scale), int64(scale) - 1} {
 			at := time.Unix(0, ns)
 			b := tm.bucket(at)
-			require.Equal(t, window.Aligned.Start(at, scale).Add(scale).UnixNano(), tm.end(b).UnixNano(), "%v at %d ns", scale, ns)
+			require.Equal(t, limits.AlignedStart(at, scale).Add(scale).UnixNano(), tm.end(b).UnixNano(), "%v at %d ns", scale, ns)
 		}
 	}
 	for ns, want := range map[int64]int64{0: 0, 9: 0, 10: 1, -1: -1, -10: -1, -11: -2} {

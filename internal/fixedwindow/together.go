@@ -66,7 +66,7 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 	}
 	for i := range takes {
 		t := &takes[i]
-		e := b.table.find(entryKey{t.Key, t.Scale})
+		e := b.table.find(entryKeyOf(t.Key, &t.Limit))
 		if e == nil || t.N == 0 {
 			release(takes[:i])
 			return false
@@ -101,7 +101,7 @@ func ofLink[T codec.Value](takes []take[T]) int {
 func (b *Backend[T]) callFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
 	cl := takes[0].slots.call(a)
 	for i := range takes {
-		other := takes[i].slots.bound()
+		other := takes[i].slots.records.bound()
 		cl.Bound.Known = cl.Bound.Known && other.Unit == cl.Bound.Unit
 		cl.Bound.Most = max(cl.Bound.Most, other.Most)
 	}
@@ -118,9 +118,9 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		ids := make([]slot.ID, n)
 		for i := range part {
 			s := part[i].slots
-			known, _ := s.current()
-			ids[i] = known.Slot
-			s.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
+			known, _ := s.known.current()
+			ids[i] = known.window.Slot
+			s.records.add(cl, slot.Request{Verb: slot.Query, Slot: known.window.Slot})
 		}
 		at, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
 		if err != nil {
@@ -129,7 +129,7 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		for i := range part {
 			s := part[i].slots
 			if _, live := s.learnRead(ids[i], cl.Replies[i], &at); !live {
-				s.forget()
+				s.known.forget()
 			}
 		}
 		b.calls.Put(cl)
@@ -185,8 +185,8 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	cl := b.callFor(part, conn.SingleRead)
 	for i := range part {
 		t := &part[i]
-		known, _ := t.slots.current()
-		t.action = t.slots.Join(known.Slot, known.until)
+		known, _ := t.slots.known.current()
+		t.action = t.slots.bands.Join(known.window.Slot, known.guardUntil)
 		t.slots.addJoin(cl, t.action, t.N)
 	}
 	at, c, sent, err := part[0].slots.askOnLink(ctx, cl)
@@ -199,7 +199,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	fit = true
 	for i := range part {
 		t := &part[i]
-		batch := coalesce.Batch{Hits: 1, Sum: t.N, Limit: t.Limit.Limit, Takes: true, Now: now}
+		batch := coalesce.Batch{Hits: 1, Sum: t.N, Limit: t.Limit.Max, Takes: true, Now: now}
 		o := t.slots.joined(t.action, &batch, cl.Replies[2*i:], &at, c)
 		if o.Err != nil {
 			sent, err = true, o.Err
@@ -207,10 +207,9 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 		}
 		lost = lost || !o.Counted
 		t.counted = o.Counted && !o.Full
-		t.window = windowOf(o.Result)
-		fit = fit && t.counted && t.window.Count <= t.Limit.Limit
-		if o.Full {
-			t.window.Count -= t.N
+		t.window = windowOf[T](o.Result)
+		if o.Full || t.window.Count > t.Limit.Max {
+			fit, t.window.Refused, t.window.RetryAfter = false, true, max(t.window.Left, 1)
 		}
 	}
 	b.calls.Put(cl)
@@ -230,12 +229,12 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.ReturnHits(s.taken.window, s.link.guards.Now())
+		a, ok := s.bands.ReturnHits(s.taken.window, s.link.guards.Now())
 		if t.counted = ok; !ok {
 			continue
 		}
-		s.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})
-		deadline, by = earlier(deadline, s.Deadline(a)), earlier(by, a.By)
+		s.records.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})
+		deadline, by = earlier(deadline, s.bands.Deadline(a)), earlier(by, a.By)
 		link, c = s.link, s.taken.conn
 	}
 	if c == nil {
@@ -248,7 +247,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 	b.calls.Put(cl)
 	for i := range part {
 		if t := &part[i]; t.counted {
-			t.slots.Refuse(t.N)
+			t.slots.known.refuse(t.N)
 			t.window.Count -= min(t.window.Count, t.N)
 		}
 	}

@@ -117,7 +117,7 @@ func TestManySubscribersThatComeAndGo(t *testing.T) {
 		for i := range 200 {
 			all.Go(func() {
 				for round := range 5 {
-					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i%4), queueOptions{})
+					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i%4), pubsub.SubscribeOptions{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -151,11 +151,11 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 		srv := newServer(t)
 		c := newClient(t, nil, srv)
 		publish := newPublisher(t, srv)
-		slowOld := c.mustSubscribeWith(t, "0", queueOptions{limit: 10})
-		slowNew := c.mustSubscribeWith(t, "0", queueOptions{limit: 7, dropNewest: true})
+		slowOld := c.mustSubscribeWith(t, "0", pubsub.SubscribeOptions{Queue: 10})
+		slowNew := c.mustSubscribeWith(t, "0", pubsub.SubscribeOptions{Queue: 7, DropNewest: true})
 		var all sync.WaitGroup
 		for i := range subscribers - 2 {
-			s := c.mustSubscribeWith(t, fmt.Sprint(i%channels), queueOptions{limit: 64})
+			s := c.mustSubscribeWith(t, fmt.Sprint(i%channels), pubsub.SubscribeOptions{Queue: 64})
 			all.Go(func() {
 				for n := range messages {
 					m, err := s.Next(t.Context())
@@ -200,12 +200,12 @@ func TestEventsMayComeBetweenResponses(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newServer(t, mockserver.WithSplit(split))
 			c := newClient(t, nil, srv)
-			loud := c.mustSubscribeWith(t, "loud", queueOptions{limit: 1 << 16})
+			loud := c.mustSubscribeWith(t, "loud", pubsub.SubscribeOptions{Queue: 1 << 16})
 			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 			var all sync.WaitGroup
 			for i := range 100 {
 				all.Go(func() {
-					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i), queueOptions{})
+					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i), pubsub.SubscribeOptions{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -252,7 +252,7 @@ func TestAllAndOwnCoverAllServers(t *testing.T) {
 		_, ok := own.ConnID("elsewhere")
 		require.False(t, ok)
 
-		one, _, _, err := pubsub.Subscribe(t.Context(), c.managers[1:2], "c", 1, false, &c.totals)
+		one, _, _, err := pubsub.Subscribe(t.Context(), c.managers[1:2], "c", pubsub.SubscribeOptions{Queue: 1}, &c.totals)
 		require.NoError(t, err)
 		defer one.Close()
 		for i := range servers {
@@ -271,7 +271,7 @@ func TestAllAndOwnCoverAllServers(t *testing.T) {
 		servers[2].Refuse(true)
 		servers[2].Disconnect()
 		synctest.Wait()
-		s, server, sent, err := c.subscribe(t.Context(), pubsub.All, queueOptions{})
+		s, server, sent, err := c.subscribe(t.Context(), pubsub.All, pubsub.SubscribeOptions{})
 		require.Error(t, err, "all servers must confirm")
 		require.Nil(t, s)
 		require.Equal(t, servers[2].Addr(), server)

@@ -73,28 +73,18 @@ func (c *client) close() {
 	}
 }
 
-// queueOptions say how a subscription keeps messages. The zero value means a queue of 256
-// that drops the oldest.
-type queueOptions struct {
-	limit      int
-	dropNewest bool
-}
-
 // subscribe subscribes on the servers of all managers.
-func (c *client) subscribe(ctx context.Context, channel string, q queueOptions) (s *pubsub.Subscription, server string, sent bool, err error) {
-	if q.limit == 0 {
-		q.limit = 256
-	}
-	return pubsub.Subscribe(ctx, c.managers, channel, q.limit, q.dropNewest, &c.totals)
+func (c *client) subscribe(ctx context.Context, channel string, q pubsub.SubscribeOptions) (s *pubsub.Subscription, server string, sent bool, err error) {
+	return pubsub.Subscribe(ctx, c.managers, channel, q, &c.totals)
 }
 
 // mustSubscribe subscribes until the test ends.
 func (c *client) mustSubscribe(t testing.TB, channel string) *pubsub.Subscription {
 	t.Helper()
-	return c.mustSubscribeWith(t, channel, queueOptions{})
+	return c.mustSubscribeWith(t, channel, pubsub.SubscribeOptions{})
 }
 
-func (c *client) mustSubscribeWith(t testing.TB, channel string, q queueOptions) *pubsub.Subscription {
+func (c *client) mustSubscribeWith(t testing.TB, channel string, q pubsub.SubscribeOptions) *pubsub.Subscription {
 	t.Helper()
 	s, _, _, err := c.subscribe(t.Context(), channel, q)
 	require.NoError(t, err)

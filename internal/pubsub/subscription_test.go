@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/pubsub"
 )
 
 func TestNextReturnsWhenItsContextEnds(t *testing.T) {
@@ -81,7 +83,7 @@ func TestGapsAreNeverDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newServer(t)
-				s := newClient(t, nil, srv).mustSubscribeWith(t, "c", queueOptions{2, dropNewest})
+				s := newClient(t, nil, srv).mustSubscribeWith(t, "c", pubsub.SubscribeOptions{Queue: 2, DropNewest: dropNewest})
 				for i := range 5 {
 					publish := newPublisher(t, srv)
 					for j := range 3 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -38,7 +39,7 @@ func TestBandsOfUsualScales(t *testing.T) {
 		{30 * day, 2, time.Hour, 1447, 727, 4, time.Second},
 	} {
 		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
-			b, ok := BandsFor(test.scale, window.MaxValue(test.size))
+			b, ok := BandsFor(test.scale, valuesize.Max(test.size))
 			require.True(t, ok)
 			require.Equal(t, test.unit, b.Unit)
 			require.Equal(t, []uint64{test.top, test.margin, test.doom}, []uint64{b.Top, b.Margin, b.Doom})
@@ -51,12 +52,12 @@ func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		for scale := window.MinScale; scale < 200*365*24*time.Hour; scale += scale/7 + 1 {
 			for _, s := range []time.Duration{scale, scale.Truncate(time.Millisecond), scale.Truncate(time.Second), scale.Truncate(time.Hour)} {
-				b, ok := BandsFor(s, window.MaxValue(size))
+				b, ok := BandsFor(s, valuesize.Max(size))
 				if !ok {
 					continue
 				}
 				require.Equal(t, s, b.duration(b.Top-b.Margin), "a window lasts for the scale, exactly")
-				require.LessOrEqual(t, b.Top, window.MaxValue(size))
+				require.LessOrEqual(t, b.Top, valuesize.Max(size))
 				require.LessOrEqual(t, b.Guard, s/2)
 				require.Positive(t, b.Guard)
 				require.GreaterOrEqual(t, b.duration(b.Doom), minDoom)
@@ -90,13 +91,13 @@ func TestScalesWithoutBands(t *testing.T) {
 		{-time.Second, 8, 0},
 		{math.MaxInt64, 8, 0},
 	} {
-		_, ok := BandsFor(test.scale, window.MaxValue(test.size))
+		_, ok := BandsFor(test.scale, valuesize.Max(test.size))
 		if test.scale == 90*time.Second {
 			require.True(t, ok)
 			continue
 		}
 		require.False(t, ok, "%v, %d bytes", test.scale, test.size)
-		require.Equal(t, test.needs, window.SmallestSize(func(largest uint64) bool {
+		require.Equal(t, test.needs, valuesize.Smallest(func(largest uint64) bool {
 			_, ok := BandsFor(test.scale, largest)
 			return ok
 		}), "%v", test.scale)
@@ -107,7 +108,7 @@ func TestTagsTellSlotsAndUnitsApart(t *testing.T) {
 	seen := map[string]bool{}
 	for _, scale := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		for _, size := range []int{1, 2, 4, 8} {
-			if b, ok := BandsFor(scale, window.MaxValue(size)); ok {
+			if b, ok := BandsFor(scale, valuesize.Max(size)); ok {
 				seen[b.Tag(A)], seen[b.Tag(B)] = true, true
 			}
 		}

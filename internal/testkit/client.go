@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // Minute is a TTL that no test outlives.
@@ -57,6 +58,13 @@ func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...thrott
 	return throttr.NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
 }
 
+// LimiterOf is Limiter with an algorithm for limits that have none.
+func LimiterOf[T codec.Value](t *testing.T, srv *mockserver.Server, a throttr.Algorithm, opts ...throttr.BackendOption) *throttr.RateLimit {
+	t.Helper()
+	backend := Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...)
+	return throttr.NewRateLimit(backend, throttr.WithAlgorithm(a))
+}
+
 // ClockAhead gives a backend a clock that is d ahead of the others'.
 func ClockAhead(d time.Duration) throttr.BackendOption {
 	return throttr.WithClock(func() time.Time { return time.Now().Add(d) })
@@ -76,7 +84,7 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 }
 
 // Subscribe returns a subscription that is closed at the end of the test.
-func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...throttr.SubscribeOption) *throttr.Subscription {
+func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...pubsub.Option) *pubsub.Subscription {
 	t.Helper()
 	sub, err := client.Subscribe(t.Context(), channel, opts...)
 	require.NoError(t, err)
@@ -99,7 +107,7 @@ func Collect[E any](t testing.TB, seq iter.Seq2[E, error]) (all []E, last error)
 }
 
 // Next returns the next message of sub. It fails the test if none comes within a minute.
-func Next(t testing.TB, sub *throttr.Subscription) throttr.Message {
+func Next(t testing.TB, sub *pubsub.Subscription) pubsub.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -110,7 +118,7 @@ func Next(t testing.TB, sub *throttr.Subscription) throttr.Message {
 
 // Payloads returns the payloads of all messages that sub holds. None of them may be a gap. It
 // lets a nanosecond pass, so in a bubble of testing/synctest all messages have arrived.
-func Payloads(t testing.TB, sub *throttr.Subscription) []string {
+func Payloads(t testing.TB, sub *pubsub.Subscription) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()

@@ -17,11 +17,11 @@ func ErrorClass(t testing.TB, err error) string {
 		err  error
 	}{
 		{"value size", throttr.ErrValueSizeMismatch},
-		{"unavailable", throttr.ErrUnavailable},
 		{"protocol", throttr.ErrProtocol},
 		{"stalled", throttr.ErrStalled},
 		{"lost", throttr.ErrConnLost},
 		{"connect", throttr.ErrConnect},
+		{"unavailable", throttr.ErrUnavailable}, // which the others match, too
 		{"deadline", context.DeadlineExceeded},
 	} {
 		if errors.Is(err, c.err) {
@@ -30,4 +30,16 @@ func ErrorClass(t testing.TB, err error) string {
 	}
 	t.Errorf("unexpected error: %v", err)
 	return "?"
+}
+
+// SafeToRetry reports whether err is of a request that was not sent.
+func SafeToRetry(err error) bool {
+	var failed *throttr.RequestError
+	return errors.As(err, &failed) && failed.SafeToRetry()
+}
+
+// Timeout reports whether err is of a request whose time was over.
+func Timeout(err error) bool {
+	var failed *throttr.RequestError
+	return errors.As(err, &failed) && failed.Timeout()
 }

@@ -2,9 +2,9 @@ package testkit
 
 import (
 	"context"
-	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/window"
 )
 
 // Traced returns a backend that calls f with the window in which each hit of b was decided.
@@ -18,10 +18,10 @@ type traced struct {
 }
 
 // Hit hits and calls decided.
-func (b traced) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (throttr.Window, error) {
-	w, err := b.Backend.Hit(ctx, key, scale, limit, increment)
+func (b traced) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	w, err := b.Backend.Hit(ctx, key, l, n)
 	if err == nil {
-		b.decided(key, w.ID, w.Count, limit)
+		b.decided(key, w.ID, w.Count, l.Max)
 	}
 	return w, err
 }

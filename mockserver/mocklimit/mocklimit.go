@@ -2,17 +2,19 @@
 // server rather than ask the RateLimit:
 //
 //	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-//	backend, err := throttr.Open(ctx, "throttr://"+srv.Addr(), throttr.WithClock(srv.Now))
+//	backend, err := throttr.OpenServers(ctx, throttr.Config{Servers: []string{srv.Addr()}}, throttr.WithClock(srv.Now))
 //	…
 //	limiter := throttr.NewRateLimit(backend)
-//	limiter.Hit(ctx, "user:42", time.Minute, 100)
-//	w, ok := mocklimit.Window(srv, "user:42", time.Minute) // w.Count is 1
+//	login := throttr.Limit{Name: "login", Max: 5, Scale: time.Hour}
+//	limiter.Take(ctx, "user:42", login, 1)
+//	w, ok := mocklimit.Window(srv, "user:42", login) // w.Count is 1
 //
 // The names of the records of a window, and what their numbers mean, are not part of the interface
 // of this module.
 package mocklimit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -21,10 +23,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Window returns the active window of a key and scale on srv, whichever client keeps it, and false
-// if there is none. It counts no request.
-func Window(srv *mockserver.Server, key string, scale time.Duration) (w window.Window, ok bool) {
-	each(srv, key, scale, func(_ string, found window.Window) {
+// Window returns the active window of a key and limit on srv, whichever client keeps it, and false
+// if there is none. A limit without an algorithm is one of fixed windows. It counts no request.
+func Window(srv *mockserver.Server, key string, l window.Limit) (w window.Window, ok bool) {
+	each(srv, key, l, func(_ string, found window.Window) {
 		if found.Count >= w.Count && found.Left > 0 {
 			w, ok = found, true
 		}
@@ -32,17 +34,18 @@ func Window(srv *mockserver.Server, key string, scale time.Duration) (w window.W
 	return w, ok
 }
 
-// Records returns the names of the records that srv has of a key and scale, also of windows that
+// Records returns the names of the records that srv has of a key and limit, also of windows that
 // are over, sorted. They can be given to [mockserver.Server.Delete], or to a [mockserver.Fault] as
 // its Key.
-func Records(srv *mockserver.Server, key string, scale time.Duration) []string {
+func Records(srv *mockserver.Server, key string, l window.Limit) []string {
 	var names []string
-	each(srv, key, scale, func(name string, _ window.Window) { names = append(names, name) })
+	each(srv, key, l, func(name string, _ window.Window) { names = append(names, name) })
 	return names
 }
 
-// each calls f for each record of a key and scale, with its window if that is active.
-func each(srv *mockserver.Server, key string, scale time.Duration, f func(name string, w window.Window)) {
+// each calls f for each record of a key and limit, with its window if that is active.
+func each(srv *mockserver.Server, key string, l window.Limit, f func(name string, w window.Window)) {
+	l.Algorithm = cmp.Or(l.Algorithm, window.FixedWindow)
 	inspect := inspector(srv.ValueSize())
 	now := srv.Now()
 	for _, name := range srv.Keys() {
@@ -51,14 +54,14 @@ func each(srv *mockserver.Server, key string, scale time.Duration, f func(name s
 		if !isCounter || !exists {
 			continue
 		}
-		if w, ours := inspect(name, key, scale, quota, ttl, now); ours {
+		if w, ours := inspect(name, key, l, quota, ttl, now); ours {
 			f(name, w)
 		}
 	}
 }
 
 // inspector returns fixedwindow.Inspect for servers of a value size.
-func inspector(size int) func(name, key string, scale time.Duration, quota uint64, ttl time.Duration, now time.Time) (window.Window, bool) {
+func inspector(size int) func(name, key string, l window.Limit, quota uint64, ttl time.Duration, now time.Time) (window.Window, bool) {
 	switch size {
 	case codec.Size[uint8]():
 		return fixedwindow.Inspect[uint8]

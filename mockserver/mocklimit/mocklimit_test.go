@@ -23,19 +23,20 @@ func Example() {
 	}
 	defer srv.Close()
 	ctx := context.Background()
-	backend, err := throttr.Open(ctx, "throttr://"+srv.Addr(), throttr.WithClock(srv.Now))
+	backend, err := throttr.OpenServers(ctx, throttr.Config{Servers: []string{srv.Addr()}}, throttr.WithClock(srv.Now))
 	if err != nil {
 		panic(err)
 	}
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
 
-	limiter.HitN(ctx, "user:42", time.Minute, 100, 3)
+	api := throttr.Limit{Name: "api", Max: 100, Scale: time.Minute}
+	limiter.Take(ctx, "user:42", api, 3)
 	srv.Advance(20 * time.Second)
-	w, ok := mocklimit.Window(srv, "user:42", time.Minute)
+	w, ok := mocklimit.Window(srv, "user:42", api)
 	fmt.Println(w.Count, w.Left, ok)
 	srv.Advance(40 * time.Second)
-	_, ok = mocklimit.Window(srv, "user:42", time.Minute)
+	_, ok = mocklimit.Window(srv, "user:42", api)
 	fmt.Println(ok)
 	// Output:
 	// 3 40s true
@@ -46,31 +47,38 @@ func Example() {
 func TestWindowIsWhatTheBackendReturns(t *testing.T) {
 	keys := []string{"", "k", "user:42", "a:b:1m0s:c", strings.Repeat("long", 50), "\x00\xff"}
 	for size := 1; size <= 8; size *= 2 {
-		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 			t.Run(fmt.Sprint(8*size, " ", algorithm), func(t *testing.T) {
 				srv := mockserver.RunT(t, mockserver.WithVirtualClock(), mockserver.WithValueSize(size))
 				srv.Advance(7 * time.Second)
-				backend, err := throttr.Open(t.Context(), "throttr://"+srv.Addr(), throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))
+				backend, err := throttr.OpenServers(t.Context(), throttr.Config{Servers: []string{srv.Addr()}}, throttr.WithClock(srv.Now))
 				require.NoError(t, err)
 				defer backend.Close()
+				minute := window.Limit{Max: 100, Scale: time.Minute, Algorithm: algorithm}
+				named, hour := minute, minute
+				named.Name, hour.Scale = "login", time.Hour
 				for i, key := range keys {
-					_, ok := mocklimit.Window(srv, key, time.Minute)
+					_, ok := mocklimit.Window(srv, key, minute)
 					require.False(t, ok)
-					require.Empty(t, mocklimit.Records(srv, key, time.Minute))
-					_, err := backend.Hit(t.Context(), key, time.Minute, 100, uint64(i+1))
+					require.Empty(t, mocklimit.Records(srv, key, minute))
+					_, err := backend.Hit(t.Context(), key, minute, uint64(i+1))
 					require.NoError(t, err)
-					_, err = backend.Hit(t.Context(), key, time.Hour, 100, 50)
-					require.NoError(t, err)
+					for _, other := range []window.Limit{hour, named} {
+						_, err = backend.Hit(t.Context(), key, other, 50)
+						require.NoError(t, err)
+					}
 				}
 				srv.Advance(10 * time.Second)
 				before := srv.Requests(codec.OpQuery)
 				for i, key := range keys {
-					got, ok := mocklimit.Window(srv, key, time.Minute)
+					got, ok := mocklimit.Window(srv, key, minute)
 					require.True(t, ok)
 					require.EqualValues(t, i+1, got.Count)
-					require.NotEmpty(t, mocklimit.Records(srv, key, time.Minute))
+					other, _ := mocklimit.Window(srv, key, named)
+					require.EqualValues(t, 50, other.Count, "another name is another window")
+					require.NotEmpty(t, mocklimit.Records(srv, key, minute))
 					want := 50 * time.Second
-					if algorithm == window.Aligned {
+					if algorithm != window.FixedWindow {
 						want = 43 * time.Second
 					}
 					require.InDelta(t, want, got.Left, float64(time.Millisecond))
@@ -79,12 +87,12 @@ func TestWindowIsWhatTheBackendReturns(t *testing.T) {
 				require.Equal(t, before, srv.Requests(codec.OpQuery))
 				srv.Advance(time.Minute)
 				for _, key := range keys {
-					_, ok := mocklimit.Window(srv, key, time.Minute)
+					_, ok := mocklimit.Window(srv, key, minute)
 					require.False(t, ok, "it is over")
-					_, ok = mocklimit.Window(srv, key, time.Hour)
+					_, ok = mocklimit.Window(srv, key, hour)
 					require.True(t, ok, "another scale is another window")
 				}
-				_, ok := mocklimit.Window(srv, "k", time.Second)
+				_, ok := mocklimit.Window(srv, "k", window.Limit{Scale: time.Second})
 				require.False(t, ok)
 			})
 		}
@@ -96,7 +104,7 @@ func TestRecordsOfOthersAreNotWindows(t *testing.T) {
 	for _, name := range []string{"", "k", "user:42", "rl:1m0s:x:k", "rl:1m0s::k", "1m0s:k"} {
 		srv.Set(name, 5, time.Hour)
 	}
-	_, ok := mocklimit.Window(srv, "k", time.Minute)
+	_, ok := mocklimit.Window(srv, "k", window.Limit{Scale: time.Minute})
 	require.False(t, ok)
-	require.Empty(t, mocklimit.Records(srv, "k", time.Minute))
+	require.Empty(t, mocklimit.Records(srv, "k", window.Limit{Scale: time.Minute}))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/memory"
 )
 
 // The workloads of hits hit each key twice in each of two rounds.
@@ -57,7 +56,7 @@ func startHitsWith(s *scenario, o throttr.Option) (call, func() int) {
 			repeated += max(0, s.executed.added(key)-hitsPerKey)
 		}
 		_, err := limiter.Hit(context.Background(), "k", time.Minute, hitLimit)
-		require.True(s, errors.Is(err, throttr.ErrClosed) || errors.Is(err, memory.ErrClosed), "after Close: %v", err)
+		require.True(s, errors.Is(err, throttr.ErrClosed) || errors.Is(err, throttr.ErrClosed), "after Close: %v", err)
 		return repeated
 	}
 	return do, finish

@@ -98,7 +98,7 @@ func newScenario(t *testing.T, f fault) *scenario {
 	s.removeLatency = s.srv.Inject(mockserver.Fault{Delay: latency})
 	s.client = testkit.Connect[uint16](t, s.srv, testkit.Over(s.srv, throttr.Config{
 		MaxConns: 1, StallTimeout: stallTimeout, ConnectTimeout: stallTimeout,
-		RetryPause: 20 * time.Millisecond, MaxRetryPause: 80 * time.Millisecond,
+		MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond,
 	}))
 	return s
 }
@@ -183,7 +183,7 @@ func (s *scenario) call(do call, n int, recovered bool) {
 	switch {
 	case err != nil:
 		r.errors[testkit.ErrorClass(s, err)]++
-		if throttr.SafeToRetry(err) && executed {
+		if testkit.SafeToRetry(err) && executed {
 			r.misreported++
 		}
 	case v == wrongResponse:

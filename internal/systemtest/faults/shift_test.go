@@ -151,7 +151,7 @@ func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
 			s.srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
 		}
 	}
-	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, FenceEvery: w.canaryEvery})
+	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, CanaryEvery: w.canaryEvery})
 	if w.limited {
 		s.limiter = throttr.NewRateLimit(s.client.Backend())
 	}

@@ -14,19 +14,19 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	limitcheck "github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
-var aligned = throttr.WithAlgorithm(window.Aligned)
+var aligned = throttr.WithAlgorithm(window.AlignedWindow)
 
 //evidence:limits Never more than the limit in an aligned window
 func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		for name, opts := range map[string][]throttr.BackendOption{
 			"default":            nil,
-			"no coalescing":      {throttr.WithoutCoalescing()},
 			"no denial memory":   {throttr.WithDenialMemory(-1)},
 			"long denial memory": {throttr.WithDenialMemory(time.Hour)},
 		} {
@@ -60,8 +60,8 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpi
 	for c := range clients {
 		ahead := time.Duration(skew * float64(scale) * float64(c) / (clients - 1))
 		clock := func() time.Time { return time.Now().Add(ahead) }
-		backend := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(append(opts, aligned, throttr.WithClock(clock))...)
-		limiter := throttr.NewRateLimit(backend)
+		backend := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(append(opts, throttr.WithClock(clock))...)
+		limiter := throttr.NewRateLimit(backend, aligned)
 		for range goroutines {
 			callers.Go(func() {
 				for time.Now().Before(end) {
@@ -75,7 +75,7 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpi
 						}
 						op.end, op.count, op.allowed = time.Now(), res.Count, res.Allowed
 						granted.add(op)
-						latest := window.Aligned.Start(clock(), scale).Add(scale)
+						latest := limitcheck.AlignedStart(clock(), scale).Add(scale)
 						if res.ResetAt.Before(before) || res.ResetAt.After(latest) || res.RetryAfter > scale {
 							t.Errorf("hit %s at %v: %+v", key, before, res)
 						}
@@ -117,7 +117,7 @@ func TestAlignedWindowsEndWithTheirBucket(t *testing.T) {
 			set := func(to time.Time) { now.Store(&to) }
 			clock := throttr.WithClock(func() time.Time { return *now.Load() })
 			set(start)
-			l, other := testkit.Limiter[uint64](t, srv, aligned, clock), testkit.Limiter[uint64](t, srv, aligned, clock)
+			l, other := testkit.LimiterOf[uint64](t, srv, window.AlignedWindow, clock), testkit.LimiterOf[uint64](t, srv, window.AlignedWindow, clock)
 			for range 3 {
 				end := now.Load().Add(time.Minute)
 				res, err := l.Hit(t.Context(), "k", time.Minute, 3)
@@ -140,7 +140,7 @@ func TestAlgorithmsDoNotShareWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(8)) // with this size, both use the same unit
 		client := testkit.Connect[uint64](t, srv, testkit.Over(srv, throttr.Config{}))
-		alignedLimiter, perKey := throttr.NewRateLimit(client.Backend(aligned)), throttr.NewRateLimit(client.Backend())
+		alignedLimiter, perKey := throttr.NewRateLimit(client.Backend(), aligned), throttr.NewRateLimit(client.Backend())
 		for _, key := range []string{"", "k", strings.Repeat("k", 100)} {
 			require.Equal(t, 3, testkit.Hits(t, alignedLimiter, 5, key, time.Minute, 3))
 			require.Equal(t, 4, testkit.Hits(t, perKey, 6, key, time.Minute, 4))
@@ -159,8 +159,8 @@ func TestAlignedRecordOutlivesItsWindowForClientsBehind(t *testing.T) {
 		srv := testkit.InMemory(t)
 		sleepUntilBucket(time.Second)
 		time.Sleep(100 * time.Millisecond)
-		ahead := testkit.Limiter[uint16](t, srv, aligned, testkit.ClockAhead(950*time.Millisecond)) // in the next bucket
-		behind := testkit.Limiter[uint16](t, srv, aligned)
+		ahead := testkit.LimiterOf[uint16](t, srv, window.AlignedWindow, testkit.ClockAhead(950*time.Millisecond)) // in the next bucket
+		behind := testkit.LimiterOf[uint16](t, srv, window.AlignedWindow)
 		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5))
 		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", time.Second, 5))
 		time.Sleep(900 * time.Millisecond) // behind enters the bucket whose limit ahead has reached
@@ -179,8 +179,8 @@ func TestAlignedRecordOutlivesTheClientThatInsertedIt(t *testing.T) {
 		srv := testkit.InMemory(t)
 		sleepUntilBucket(time.Second)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		ahead := throttr.NewRateLimit(client.Backend(aligned, testkit.ClockAhead(900*time.Millisecond)))
-		behind := testkit.Limiter[uint16](t, srv, aligned)
+		ahead := throttr.NewRateLimit(client.Backend(testkit.ClockAhead(900*time.Millisecond)), aligned)
+		behind := testkit.LimiterOf[uint16](t, srv, window.AlignedWindow)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5)) // in the next bucket
 		time.Sleep(1300 * time.Millisecond)                                 // ahead has left that bucket, behind is in it
@@ -196,8 +196,8 @@ func TestAlignedRecordWithACoarseTTLOutlivesItsWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale = 127 * time.Second // the TTL is two scales and a margin: 255 s, the longest in seconds
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
-		ahead := testkit.Limiter[uint8](t, srv, aligned, testkit.ClockAhead(120*time.Second))
-		behind := testkit.Limiter[uint8](t, srv, aligned)
+		ahead := testkit.LimiterOf[uint8](t, srv, window.AlignedWindow, testkit.ClockAhead(120*time.Second))
+		behind := testkit.LimiterOf[uint8](t, srv, window.AlignedWindow)
 		sleepUntilBucket(scale) // meanwhile the server is parked: otherwise the scale is refused
 		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", scale, 5))
 		require.Zero(t, testkit.Hits(t, ahead, 1, "k", scale, 5))
@@ -215,14 +215,14 @@ func TestAlignedRecordWithACoarseTTLOutlivesItsWindow(t *testing.T) {
 func TestSetsAndResetsOfAlignedWindowsLeaveNoRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		var backends []*throttr.ServerBackend[uint16]
+		var backends []*throttr.ServerBackend
 		for c := range 3 {
 			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-			backends = append(backends, client.Backend(aligned, testkit.ClockAhead(time.Duration(c)*300*time.Millisecond)))
+			backends = append(backends, client.Backend(testkit.ClockAhead(time.Duration(c)*300*time.Millisecond)))
 		}
 		var callers sync.WaitGroup
 		for i := range 30 {
-			limiter := throttr.NewRateLimit(backends[i%3])
+			limiter := throttr.NewRateLimit(backends[i%3], aligned)
 			callers.Go(func() {
 				for n := range 100 {
 					var err error
@@ -244,7 +244,7 @@ func TestSetsAndResetsOfAlignedWindowsLeaveNoRecords(t *testing.T) {
 		callers.Wait()
 		testkit.RequireRemoved(t, srv, 5*time.Second)
 		for _, b := range backends {
-			require.Zero(t, b.Stats().Records)
+			require.Zero(t, b.Records().Records)
 			require.LessOrEqual(t, b.Stats().Windows, 1, "a window of another client is remembered until there is no room")
 		}
 	})

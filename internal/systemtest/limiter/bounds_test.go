@@ -76,7 +76,7 @@ func TestScaleThatDoesNotFitAValueNamesTheSizeThatWould(t *testing.T) {
 			} {
 				var re *throttr.RangeError
 				require.ErrorAs(t, call(), &re, "%s, %v", name, test.scale)
-				require.Equal(t, "scale", re.Field)
+				require.Equal(t, "Scale", re.Field)
 				require.Equal(t, test.needs, re.Needs, "%v: %v", test.scale, re)
 			}
 			require.Zero(t, log.of(modelKey{"k", test.scale}).requests)
@@ -112,7 +112,7 @@ func testLargestCounts[T codec.Value](t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, n, limit)
 	time.Sleep(time.Minute)
-	res, err := l.HitN(t.Context(), "k", time.Minute, largest, largest)
+	res, err := l.HitN(t.Context(), "k", throttr.Limit{Max: largest, Scale: time.Minute}, largest)
 	require.NoError(t, err)
 	require.True(t, res.Allowed)
 	require.Zero(t, testkit.Hits(t, other, 2, "k", time.Minute, limit))
@@ -123,7 +123,7 @@ func TestLimitOfZeroDeniesAndIncrementOfZeroReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter[uint64](t, testkit.InMemory(t, mockserver.WithValueSize(8)))
 		require.Zero(t, testkit.Hits(t, l, 2, "denied", time.Second, 0))
-		res, err := l.HitN(t.Context(), "read", time.Second, 3, 0)
+		res, err := l.HitN(t.Context(), "read", throttr.Limit{Max: 3, Scale: time.Second}, 0)
 		require.NoError(t, err)
 		require.Equal(t, uint64(3), res.Remaining)
 	})
@@ -178,20 +178,20 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 			require.Equal(t, 1, testkit.Hits(t, l, 1, fmt.Sprint(i), time.Minute, 2))
 			require.LessOrEqual(t, backend.Stats().Windows, maxWindows)
 		}
-		require.Equal(t, 4*maxWindows, backend.Stats().Records)
+		require.Equal(t, 4*maxWindows, backend.Records().Records)
 		_, err := l.Hit(t.Context(), "one more", time.Minute, 2)
-		require.ErrorIs(t, err, throttr.ErrTooManyWindows)
+		require.ErrorIs(t, err, throttr.ErrFull)
 		require.NotErrorIs(t, err, throttr.ErrOverloaded)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 		_, err = l.Set(t.Context(), "one more", time.Minute, 2)
-		require.ErrorIs(t, err, throttr.ErrTooManyWindows)
+		require.ErrorIs(t, err, throttr.ErrFull)
 		for i := range 4 * maxWindows { // forgotten windows keep their counts, on the server
 			require.Equal(t, 1, testkit.Hits(t, l, 2, fmt.Sprint(i), time.Minute, 2))
 		}
 		_, err = l.Get(t.Context(), "read only", time.Minute)
 		require.NoError(t, err)
 		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
-		require.Zero(t, backend.Stats().Records)
+		require.Zero(t, backend.Records().Records)
 		require.LessOrEqual(t, backend.Stats().Windows, maxWindows)
 		require.Equal(t, 1, testkit.Hits(t, l, 1, "one more", time.Minute, 2))
 	})
@@ -207,7 +207,7 @@ func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Second, 2)
 		}
 		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Second))
-		require.Zero(t, backend.Stats().Records)
+		require.Zero(t, backend.Records().Records)
 		require.Zero(t, backend.Stats().Windows)
 	})
 }

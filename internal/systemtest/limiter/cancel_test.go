@@ -35,12 +35,12 @@ func TestCanceledHitReportsWhetherItWasCounted(t *testing.T) {
 				switch {
 				case err == nil:
 					succeeded.Add(1)
-				case throttr.SafeToRetry(err):
+				case testkit.SafeToRetry(err):
 					notSent.Add(1)
 				default:
 					sent.Add(1)
 				}
-				if err != nil && !throttr.Timeout(err) {
+				if err != nil && !testkit.Timeout(err) {
 					t.Errorf("hit: %v", err)
 				}
 			})
@@ -67,7 +67,7 @@ func TestHitCanceledDuringTheLookupIsNotCounted(t *testing.T) {
 				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
 				defer cancel()
-				if _, err := l.Hit(ctx, "k", time.Minute, 5); !throttr.SafeToRetry(err) || !throttr.Timeout(err) {
+				if _, err := l.Hit(ctx, "k", time.Minute, 5); !testkit.SafeToRetry(err) || !testkit.Timeout(err) {
 					t.Errorf("hit: %v", err)
 				}
 			})

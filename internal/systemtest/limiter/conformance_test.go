@@ -21,7 +21,7 @@ func TestServerBackendConforms(t *testing.T) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[T](t, algorithm)
@@ -30,18 +30,13 @@ func testConformance[T codec.Value](t *testing.T) {
 	}
 }
 
-func TestServerBackendWithOptionsConforms(t *testing.T) {
-	for name, opt := range map[string]throttr.BackendOption{
-		"no coalescing":    throttr.WithoutCoalescing(),
-		"no denial memory": throttr.WithDenialMemory(-1),
-	} {
-		for _, algorithm := range []window.Algorithm{window.PerKey, window.Sliding} {
-			t.Run(name+"/"+algorithm.String(), func(t *testing.T) {
-				backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
-					return serverBackend[uint32](t, algorithm, opt)
-				})
+func TestServerBackendWithoutDenialMemoryConforms(t *testing.T) {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
+				return serverBackend[uint32](t, algorithm, throttr.WithDenialMemory(-1))
 			})
-		}
+		})
 	}
 }
 
@@ -57,16 +52,13 @@ func TestTwoClientsOfAServerConform(t *testing.T) {
 }
 
 func testTwoClients[T codec.Value](t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
 				s := serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1))
 				s.Second = serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1)).Backend
-				s.MayLose = algorithm != window.Aligned || codec.Size[T]() == 1
-				if algorithm == window.PerKey { // the second client learns the end from a TTL, whose unit depends on the scale
-					s.Exact = map[int]time.Duration{1: time.Minute, 2: time.Second}[codec.Size[T]()]
-				}
+				s.MayLose = algorithm != window.AlignedWindow || codec.Size[T]() == 1
 				return s
 			})
 		})
@@ -82,15 +74,15 @@ func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts
 func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
-		Backend: client.Backend(append(opts, throttr.WithAlgorithm(algorithm))...), Clock: backendtest.BubbleClock{},
-		Algorithm: algorithm, SkipsDenied: true, MayLose: true, MaxCount: uint64(^T(0)), RefusesInc: true,
+		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{},
+		Algorithm: algorithm, SkipsDenied: true, MayLose: true, MaxCount: min(uint64(^T(0)), window.Unlimited),
 	}
 	size := codec.Size[T]()
 	if size == 1 {
 		s.MinScale = time.Second
 	}
-	if algorithm == window.PerKey { // ends of windows are known to a unit of the TTL
-		s.Exact = map[int]time.Duration{1: time.Second, 2: time.Millisecond}[size]
+	if algorithm == window.FixedWindow { // ends of windows are known to a unit of the TTL
+		s.Exact = map[int]time.Duration{1: time.Minute, 2: time.Second, 4: time.Microsecond, 8: time.Nanosecond}[size]
 	}
 	return s
 }

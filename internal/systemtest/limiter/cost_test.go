@@ -61,7 +61,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 	}
 	hit := step{"a hit on a known window", time.Second, requests{updates: 1, queries: 1}}
 	for algorithm, steps := range map[window.Algorithm][]step{
-		window.PerKey: {
+		window.FixedWindow: {
 			{"the first window of a key", 0, requests{inserts: 1, queries: 2}},
 			hit,
 			{"the second window", time.Minute, requests{inserts: 1, updates: 2, queries: 2}},
@@ -70,7 +70,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 			hit,
 			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
 		},
-		window.Aligned: {
+		window.AlignedWindow: {
 			{"the first window of a key", 0, requests{inserts: 1, updates: 1, queries: 2}},
 			hit,
 			{"the second window", time.Minute, requests{inserts: 1, updates: 1, queries: 2}},
@@ -82,7 +82,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv, count := countRequests(t, "k")
 					cfg := throttr.Config{HealthInterval: time.Hour, Parking: parking}
-					limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend(throttr.WithAlgorithm(algorithm)))
+					limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend(), throttr.WithAlgorithm(algorithm))
 					testkit.Hits(t, limiter, 1, "another", time.Minute, 10) // so that there are connections
 					sleepUntilBucket(time.Minute)
 					for _, step := range steps {

@@ -129,7 +129,7 @@ func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
 		switch {
 		case err == nil:
 			require.Equal(t, want, after, "%s, %s", what, name)
-		case throttr.SafeToRetry(err):
+		case testkit.SafeToRetry(err):
 			failures++
 			require.Equal(t, before, after, "%s, %s: %v", what, name, err)
 		default:
@@ -192,7 +192,7 @@ func testCutOpening(t *testing.T, c *mockserver.Cut) *connections {
 		for _, w := range k.windows {
 			count += w.count
 		}
-		if throttr.SafeToRetry(err) {
+		if testkit.SafeToRetry(err) {
 			require.Equal(t, 1+sent, count, "%s: %v", what, err)
 		}
 		sent = count - 1

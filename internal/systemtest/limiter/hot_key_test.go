@@ -20,22 +20,20 @@ import (
 
 // hotKeyOptions are the ways in which hits on one key share requests.
 var hotKeyOptions = map[string][]throttr.BackendOption{
-	"default":                         nil,
-	"no coalescing":                   {throttr.WithoutCoalescing()},
-	"no denial memory":                {throttr.WithDenialMemory(-1)},
-	"no coalescing, no denial memory": {throttr.WithoutCoalescing(), throttr.WithDenialMemory(-1)},
-	"denials remembered to the end":   {throttr.WithDenialMemory(1<<63 - 1)},
+	"default":                       nil,
+	"no denial memory":              {throttr.WithDenialMemory(-1)},
+	"denials remembered to the end": {throttr.WithDenialMemory(1<<63 - 1)},
 }
 
 //evidence:limits A hot key gets exactly its limit
 func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
 	for name, opts := range hotKeyOptions {
-		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+		for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 			t.Run(name+"/"+algorithm.String(), func(t *testing.T) {
 				const goroutines, hits, limit = 64, 100_000, 1000
 				srv := mockserver.RunT(t, mockserver.WithVirtualClock())
 				client := testkit.Connect[uint16](t, srv, throttr.Config{})
-				limiter := throttr.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm))...))
+				limiter := throttr.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now))...), throttr.WithAlgorithm(algorithm))
 				var allowed atomic.Int64
 				var returned [limit + 1]atomic.Bool // counts
 				var callers sync.WaitGroup
@@ -87,7 +85,7 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 			callers.Go(func() {
 				for range 100 {
 					limit, increment := 1+rand.Uint64N(maxLimit), 1+rand.Uint64N(7)
-					res, err := limiter.HitN(t.Context(), "k", time.Minute, limit, increment)
+					res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: limit, Scale: time.Minute}, increment)
 					switch {
 					case err != nil:
 						t.Errorf("HitN: %v", err)
@@ -120,10 +118,6 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 //evidence:limits Hits that come while a request is in flight share the next one
 func TestConcurrentHitsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { require.Less(t, requestsOf500Hits(t), 20) })
-}
-
-func TestWithoutCoalescingEachHitHasItsOwnRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { require.Equal(t, 500, requestsOf500Hits(t, throttr.WithoutCoalescing())) })
 }
 
 // requestsOf500Hits returns the number of UPDATEs for 500 hits of 100 callers.

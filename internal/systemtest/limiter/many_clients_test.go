@@ -141,7 +141,7 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 	var mu sync.Mutex // guards r
 	client := testkit.Connect[T](m, m.srv, throttr.Config{
 		MaxConns: 1 + r.IntN(2), StallTimeout: stallTimeout, ConnectTimeout: stallTimeout,
-		RetryPause: 4, MaxRetryPause: 4, // too short for jitter, which has no seed; Dial has a pause of its own
+		MinBackoff: 4, MaxBackoff: 4, // too short for jitter, which has no seed; Dial has a pause of its own
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			mu.Lock()
 			pause := time.Duration(1 + r.IntN(5_000_000))

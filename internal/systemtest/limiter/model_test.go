@@ -113,7 +113,7 @@ func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 		what := fmt.Sprintf("seed %d, step %d: key %s, scale %v, limit %d, n %d", seed, i, k.key, k.scale, limit, n)
 		switch op := r.IntN(16); {
 		case op < 6:
-			res, err := limiter.HitN(ctx, k.key, k.scale, limit, n)
+			res, err := limiter.HitN(ctx, k.key, throttr.Limit{Max: limit, Scale: k.scale}, n)
 			w, ok := m.hit(k, limit, maxCount, n)
 			if !ok {
 				require.ErrorIs(t, err, throttr.ErrRange, "hit: "+what)

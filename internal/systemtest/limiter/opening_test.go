@@ -134,7 +134,7 @@ func TestLargeIncrementDoesNotWrapANewWindow(t *testing.T) {
 		time.Sleep(time.Second)
 		var callers sync.WaitGroup
 		callers.Go(func() {
-			res, err := slow.HitN(t.Context(), "k", time.Minute, 100, 92)
+			res, err := slow.HitN(t.Context(), "k", throttr.Limit{Max: 100, Scale: time.Minute}, 92)
 			if err != nil || res.Allowed {
 				t.Errorf("%v, %v", res, err)
 			}
@@ -161,7 +161,7 @@ func TestLargeIncrementsOpenOneWindow(t *testing.T) {
 			l := testkit.Limiter[uint16](t, srv, testkit.ClockAhead(time.Duration(i)*time.Hour))
 			for range goroutines {
 				callers.Go(func() {
-					res, err := l.HitN(t.Context(), "k", time.Second, limit, increment)
+					res, err := l.HitN(t.Context(), "k", throttr.Limit{Max: limit, Scale: time.Second}, increment)
 					if err != nil || res.Count < increment {
 						t.Errorf("%v, %v", res, err)
 					}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // operation is a call of a limiter, and its result.
@@ -71,7 +72,7 @@ func (op *operation) do(ctx context.Context, limiter *throttr.RateLimit, timeout
 	switch op.kind {
 	case opHit:
 		var res throttr.Result
-		res, op.err = limiter.HitN(ctx, key, scale, op.limit, op.n)
+		res, op.err = limiter.HitN(ctx, key, throttr.Limit{Max: op.limit, Scale: scale}, op.n)
 		op.count, op.allowed = res.Count, res.Allowed
 	case opInc:
 		op.count, op.err = limiter.Inc(ctx, key, scale, op.n)
@@ -84,7 +85,7 @@ func (op *operation) do(ctx context.Context, limiter *throttr.RateLimit, timeout
 	}
 	op.end = time.Now()
 	if op.err != nil {
-		op.notSent = throttr.SafeToRetry(op.err)
+		op.notSent = testkit.SafeToRetry(op.err)
 		op.end = op.end.Add(time.Hour)
 	}
 }

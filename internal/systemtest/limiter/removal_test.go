@@ -28,7 +28,7 @@ func TestNewWindowAfterARestartWithoutData(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Zero(t, testkit.Hits(t, l, 7, "k", time.Minute, 5))
 		testkit.RequireRemoved(t, srv, 3*time.Minute)
-		require.Zero(t, backend.Stats().Records)
+		require.Zero(t, backend.Records().Records)
 	})
 }
 

@@ -129,22 +129,22 @@ func TestSetIfTheNameOfTheRecordHasExpired(t *testing.T) {
 		b, ok := slot.BandsFor(time.Minute, math.MaxUint16)
 		require.True(t, ok)
 		for algorithm, name := range map[window.Algorithm]string{
-			window.PerKey:  b.Tag(slot.A) + ":1m0s:k",
-			window.Aligned: fmt.Sprintf("al:1m0s:%d:k", time.Now().UnixNano()/int64(time.Minute)),
+			window.FixedWindow:   b.Tag(slot.A) + ":1m0s:k",
+			window.AlignedWindow: fmt.Sprintf("al:1m0s:%d:k", time.Now().UnixNano()/int64(time.Minute)),
 		} {
-			backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend(throttr.WithAlgorithm(algorithm))
-			l := throttr.NewRateLimit(backend)
+			backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
+			l := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
 			srv.Set(name, 5, time.Millisecond)
 			time.Sleep(time.Second)
 			_, err := l.Set(t.Context(), "k", time.Minute, 3)
-			if algorithm == window.Aligned {
+			if algorithm == window.AlignedWindow {
 				require.Error(t, err)
 				time.Sleep(2 * time.Minute)
-				require.Zero(t, backend.Stats().Records)
+				require.Zero(t, backend.Records().Records)
 				continue
 			}
 			require.NoError(t, err)
-			require.Equal(t, 1, backend.Stats().Records)
+			require.Equal(t, 1, backend.Records().Records)
 			require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 5))
 		}
 	})
@@ -207,7 +207,7 @@ func testMixedCalls[T codec.Value](t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(5))*time.Millisecond)
 						err = hit(ctx, l)
 						cancel()
-						if throttr.Timeout(err) {
+						if testkit.Timeout(err) {
 							err = nil
 						}
 					default:

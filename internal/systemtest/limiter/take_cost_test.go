@@ -48,7 +48,7 @@ func newCosted(t *testing.T, servers int, algorithm window.Algorithm) *costed {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
-		limiter := throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))
+		limiter := throttr.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))
 		for i := range 10 * servers { // so that there are connections
 			testkit.Hits(t, limiter, 1, fmt.Sprint("another", i), time.Minute, 10)
 		}
@@ -96,26 +96,26 @@ func (c *costed) costs(name string, want takeCost, call func()) {
 // take fails the test unless a take of one key or several is granted, or refused.
 func (c *costed) take(limiter *throttr.RateLimit, want bool, n uint64, keys ...string) {
 	c.Helper()
-	limits := make([]throttr.Limit, len(keys))
+	takes := make([]throttr.Take, len(keys))
 	for i, key := range keys {
-		limits[i] = throttr.Limit{Key: key, Scale: time.Minute, Limit: 10, N: n}
+		takes[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: n}
 	}
-	ok, results, err := limiter.TakeAll(c.Context(), limits...)
+	ok, results, err := limiter.TakeAll(c.Context(), takes...)
 	require.NoError(c, err)
 	require.Equal(c, want, ok, "%+v", results)
 }
 
 // reserve reserves 2 of each key and commits 1.
 func (c *costed) reserve(keys ...string) {
-	limits := make([]throttr.Limit, len(keys))
+	takes := make([]throttr.Take, len(keys))
 	used := make([]uint64, len(keys))
 	for i, key := range keys {
-		limits[i] = throttr.Limit{Key: key, Scale: time.Minute, Limit: 10, N: 2}
+		takes[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 2}
 		used[i] = 1
 	}
-	rv, err := c.limiter.Reserve(c.Context(), limits...)
+	rv, ok, err := c.limiter.Reserve(c.Context(), takes...)
 	require.NoError(c, err)
-	require.True(c, rv.OK())
+	require.True(c, ok)
 	require.NoError(c, rv.Commit(c.Context(), used...))
 }
 
@@ -126,7 +126,7 @@ func TestRequestsOfTakes(t *testing.T) {
 	const denialMemory = time.Second
 	three := []string{"a", "b", "x"}
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, window.PerKey)
+		c := newCosted(t, 1, window.FixedWindow)
 		c.costs("a take, first window of a key", takeCost{inserts: 1, queries: 2, trips: 2}, func() { c.take(c.limiter, true, 1, "a") })
 		c.costs("a take, known window", takeCost{updates: 1, queries: 1, trips: 1}, func() { c.take(c.limiter, true, 1, "a") })
 		c.costs("a take and a give-back, known window", takeCost{updates: 2, queries: 2, trips: 3}, func() { c.reserve("a") })
@@ -138,7 +138,7 @@ func TestRequestsOfTakes(t *testing.T) {
 	})
 	for servers, trips := range map[int]int{1: 1, 2: 2} { // of two servers, the first one has one of the keys
 		synctest.Test(t, func(t *testing.T) {
-			c := newCosted(t, servers, window.PerKey)
+			c := newCosted(t, servers, window.FixedWindow)
 			for _, key := range three {
 				c.take(c.limiter, true, 1, key)
 			}
@@ -157,12 +157,12 @@ func TestRequestsOfTakes(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, window.PerKey)
+		c := newCosted(t, 1, window.FixedWindow)
 		c.costs("three takes, first windows", takeCost{inserts: 3, queries: 12, trips: 9}, func() { c.take(c.limiter, true, 1, three...) })
 		c.costs("three takes, two known windows", takeCost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, window.Aligned)
+		c := newCosted(t, 1, window.AlignedWindow)
 		for _, key := range three {
 			c.take(c.limiter, true, 1, key)
 		}

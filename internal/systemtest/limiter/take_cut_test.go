@@ -19,7 +19,7 @@ import (
 //
 //evidence:takes Give-backs that are cut off after any byte, on servers of every value size, let no window grant more than its limit
 func TestGiveBacksThatAreCutOff(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Run("uint8", func(t *testing.T) { testCutGiveBacks[uint8](t, algorithm) })
 			t.Run("uint16", func(t *testing.T) { testCutGiveBacks[uint16](t, algorithm) })
@@ -47,7 +47,7 @@ func testCutGiveBacks[T codec.Value](t *testing.T, algorithm window.Algorithm) {
 	runs, lossy, lost := 0, 0, uint64(0)
 	cutEverywhere(t, codec.Size[T](), func(t *testing.T, c *mockserver.Cut) *connections {
 		srv, conns := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), new(connections)
-		other := testkit.Limiter[T](t, srv, throttr.WithAlgorithm(algorithm))
+		other := testkit.LimiterOf[T](t, srv, algorithm)
 		testkit.Hits(t, other, 1, "another", cutScale, cutLimit) // so that it has its connections
 		if c != nil {
 			srv.Cut(*c)
@@ -58,7 +58,7 @@ func testCutGiveBacks[T codec.Value](t *testing.T, algorithm window.Algorithm) {
 		require.NoError(t, err)
 		defer client.Close()
 		m := &cutTakes{T: t, other: other, what: fmt.Sprintf("%+v", c), held: map[string]uint64{},
-			limiter: throttr.NewRateLimit(client.Backend(throttr.WithAlgorithm(algorithm)))}
+			limiter: throttr.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))}
 		n := m.run()
 		runs++
 		if n > 0 {
@@ -83,7 +83,7 @@ func (m *cutTakes) run() (lost uint64) {
 	m.use([]uint64{7}, []uint64{2})
 	// Another client takes what this one has seen free, so that its next takes are counted before they
 	// are refused.
-	if res, err := m.other.Take(m.Context(), "b", cutScale, cutLimit, 12); err == nil && res.Allowed {
+	if res, err := m.other.Take(m.Context(), "b", throttr.Limit{Max: cutLimit, Scale: cutScale}, 12); err == nil && res.Allowed {
 		m.held["b"] += 12
 	}
 	m.use([]uint64{4, 7}, []uint64{1, 1})
@@ -96,7 +96,7 @@ func (m *cutTakes) run() (lost uint64) {
 		require.GreaterOrEqual(m, n, m.held[key], "%s: more of %s is held than is counted", m.what, key)
 		lost += n - m.held[key]
 		for {
-			res, err := m.other.Take(m.Context(), key, cutScale, cutLimit, 1)
+			res, err := m.other.Take(m.Context(), key, throttr.Limit{Max: cutLimit, Scale: cutScale}, 1)
 			require.NoError(m, err, m.what)
 			if !res.Allowed {
 				break
@@ -111,19 +111,19 @@ func (m *cutTakes) run() (lost uint64) {
 // use reserves some of the keys a and b, and commits what was used of it. The caller does not use the
 // rest any more, whether or not it could be given back.
 func (m *cutTakes) use(reserved, used []uint64) {
-	limits := make([]throttr.Limit, len(reserved))
+	takes := make([]throttr.Take, len(reserved))
 	for i, n := range reserved {
-		limits[i] = throttr.Limit{Key: string(rune('a' + i)), Scale: cutScale, Limit: cutLimit, N: n}
+		takes[i] = throttr.Take{Key: string(rune('a' + i)), Limit: throttr.Limit{Max: cutLimit, Scale: cutScale}, N: n}
 	}
-	rv, err := m.limiter.Reserve(m.Context(), limits...)
+	rv, ok, err := m.limiter.Reserve(m.Context(), takes...)
 	if err != nil {
 		m.failed++
 		return
 	}
-	if !rv.OK() {
+	if !ok {
 		return
 	}
-	for _, l := range limits {
+	for _, l := range takes {
 		n, err := m.other.Get(m.Context(), l.Key, cutScale)
 		require.NoError(m, err, m.what)
 		require.GreaterOrEqual(m, n, m.held[l.Key]+l.N, "%s: more of %s is held than is counted", m.what, l.Key)
@@ -131,7 +131,7 @@ func (m *cutTakes) use(reserved, used []uint64) {
 	if err := rv.Commit(m.Context(), used...); err != nil {
 		m.failed++
 	}
-	for i, l := range limits {
+	for i, l := range takes {
 		m.held[l.Key] += used[i]
 	}
 	require.NoError(m, rv.Cancel(m.Context()), "a reservation is settled once")

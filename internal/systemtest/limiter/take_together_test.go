@@ -61,19 +61,19 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 						defer srv.Inject(mockserver.Fault{Delay: time.Millisecond})()
 					}
 					for round := range rounds {
-						limits := make([]throttr.Limit, 4)
-						for i := range limits {
-							limits[i] = throttr.Limit{Key: fmt.Sprint(round, "-", i), Scale: scales[i%len(scales)], Limit: clients + 1, N: 1}
+						takes := make([]throttr.Take, 4)
+						for i := range takes {
+							takes[i] = throttr.Take{Key: fmt.Sprint(round, "-", i), Limit: throttr.Limit{Max: clients + 1, Scale: scales[i%len(scales)]}, N: 1}
 						}
 						for _, l := range limiters { // each knows the windows
-							ok, _, err := l.TakeAll(t.Context(), limits...)
+							ok, _, err := l.TakeAll(t.Context(), takes...)
 							require.NoError(t, err)
 							require.True(t, ok)
 						}
 						var granted atomic.Int64
 						var callers sync.WaitGroup
 						for _, l := range limiters {
-							mine := slices.Clone(limits)
+							mine := slices.Clone(takes)
 							rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 							callers.Go(func() {
 								time.Sleep(rand.N(500 * time.Microsecond))
@@ -88,8 +88,8 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 						}
 						callers.Wait()
 						require.EqualValues(t, 1, granted.Load(), "round %d", round)
-						for _, l := range limits {
-							n, err := limiters[0].Get(t.Context(), l.Key, l.Scale)
+						for _, l := range takes {
+							n, err := limiters[0].Get(t.Context(), l.Key, l.Limit.Scale)
 							require.NoError(t, err)
 							require.EqualValues(t, clients+1, n, "round %d, key %s", round, l.Key)
 						}
@@ -104,18 +104,18 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 func TestTakesOfWindowsThatAnotherClientHasReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters, _ := severalClients(t, 2, 1)
-		limits := []throttr.Limit{
-			{Key: "a", Scale: time.Minute, Limit: 10, N: 4}, {Key: "b", Scale: time.Minute, Limit: 10, N: 4}, {Key: "c", Scale: time.Minute, Limit: 10, N: 4},
+		takes := []throttr.Take{
+			{Key: "a", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4}, {Key: "b", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4}, {Key: "c", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4},
 		}
 		for _, reset := range []string{"a", "b", "c"} {
-			ok, _, err := limiters[0].TakeAll(t.Context(), limits...)
+			ok, _, err := limiters[0].TakeAll(t.Context(), takes...)
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.NoError(t, limiters[1].Reset(t.Context(), reset, time.Minute))
-			ok, results, err := limiters[0].TakeAll(t.Context(), limits...)
+			ok, results, err := limiters[0].TakeAll(t.Context(), takes...)
 			require.NoError(t, err)
 			require.True(t, ok, "%+v", results)
-			for _, l := range limits {
+			for _, l := range takes {
 				n, err := limiters[1].Get(t.Context(), l.Key, time.Minute)
 				require.NoError(t, err)
 				want := uint64(8)
@@ -134,21 +134,21 @@ func TestTakesOfWindowsThatAnotherClientHasReset(t *testing.T) {
 func TestTakesWhoseCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters, all := severalClients(t, 2, 1)
-		limits := []throttr.Limit{{Key: "a", Scale: time.Minute, Limit: 10, N: 3}, {Key: "b", Scale: time.Minute, Limit: 10, N: 3}}
-		ok, _, err := limiters[0].TakeAll(t.Context(), limits...)
+		takes := []throttr.Take{{Key: "a", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 3}, {Key: "b", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 3}}
+		ok, _, err := limiters[0].TakeAll(t.Context(), takes...)
 		require.NoError(t, err)
 		require.True(t, ok)
 		remove := all[0].Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 10 * time.Millisecond})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, _, err = limiters[0].TakeAll(ctx, limits...)
+		_, _, err = limiters[0].TakeAll(ctx, takes...)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.False(t, throttr.SafeToRetry(err))
+		require.False(t, testkit.SafeToRetry(err))
 		remove()
-		ok, results, err := limiters[0].TakeAll(t.Context(), limits...)
+		ok, results, err := limiters[0].TakeAll(t.Context(), takes...)
 		require.NoError(t, err)
 		require.True(t, ok)
-		for i, l := range limits {
+		for i, l := range takes {
 			n, err := limiters[1].Get(t.Context(), l.Key, time.Minute)
 			require.NoError(t, err)
 			require.EqualValues(t, 9, n, "the takes that were given up are counted")
@@ -180,11 +180,11 @@ func TestTakesOfSeveralWindowsAmongOthers(t *testing.T) {
 							_, err = l.Hit(t.Context(), key(k), time.Minute, 65000)
 							want[k].Add(1)
 						case 1:
-							_, err = l.Take(t.Context(), key(k), time.Minute, 65000, 2)
+							_, err = l.Take(t.Context(), key(k), throttr.Limit{Max: 65000, Scale: time.Minute}, 2)
 							want[k].Add(2)
 						default:
-							ok, _, err = l.TakeAll(t.Context(), throttr.Limit{Key: key(k), Scale: time.Minute, Limit: 65000, N: 3},
-								throttr.Limit{Key: key((k + 1) % 3), Scale: time.Minute, Limit: 65000, N: 1})
+							ok, _, err = l.TakeAll(t.Context(), throttr.Take{Key: key(k), Limit: throttr.Limit{Max: 65000, Scale: time.Minute}, N: 3},
+								throttr.Take{Key: key((k + 1) % 3), Limit: throttr.Limit{Max: 65000, Scale: time.Minute}, N: 1})
 							want[k].Add(3)
 							want[(k+1)%3].Add(1)
 						}

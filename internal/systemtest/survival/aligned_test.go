@@ -16,8 +16,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var aligned = throttr.WithAlgorithm(window.Aligned)
-
 // The names of its records are of use for longer than the records last, unless they are prolonged.
 //
 //evidence:outages Records of aligned windows of a client that has died do not expire, though its clock was 90 s ahead
@@ -29,12 +27,12 @@ func TestAlignedRecordsOfAClientWhoseClockIsAheadDoNotExpire(t *testing.T) {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
 				cfg := throttr.Config{Parking: throttr.ParkingNever}
 				time.Sleep(time.Duration(seed) * 17 * time.Second)
-				dead := start[uint8](t, srv, cfg, aligned, testkit.ClockAhead(ahead))
+				dead := startWith[uint8](t, srv, cfg, window.AlignedWindow, testkit.ClockAhead(ahead))
 				dead.hit(rand.New(rand.NewPCG(30, seed)), keys(50), scale, 50*time.Millisecond, 100)
 				time.Sleep(2 * time.Minute)
 				dead.end()
 				require.NotEmpty(t, testkit.Keys(srv))
-				start[uint8](t, srv, cfg, aligned)
+				startWith[uint8](t, srv, cfg, window.AlignedWindow)
 				time.Sleep(10 * time.Minute)
 				require.Zero(t, srv.Expired())
 				require.Empty(t, testkit.Keys(srv))
@@ -50,14 +48,14 @@ func TestOneProcessOfAFleetSweepsHoweverShortTheInterval(t *testing.T) {
 		scale     time.Duration
 		lists     float64 // in a minute
 	}{
-		{window.PerKey, 104 * time.Second, 50},
-		{window.Aligned, 121 * time.Second, 25},
+		{window.FixedWindow, 104 * time.Second, 50},
+		{window.AlignedWindow, 121 * time.Second, 25},
 	} {
 		t.Run(c.algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
 				for range unlessRace(50) {
-					p := start[uint8](t, srv, throttr.Config{Parking: throttr.ParkingNever}, throttr.WithAlgorithm(c.algorithm))
+					p := startWith[uint8](t, srv, throttr.Config{Parking: throttr.ParkingNever}, c.algorithm)
 					_, err := p.limiter.Hit(t.Context(), "k", c.scale, 255)
 					require.NoError(t, err)
 				}
@@ -75,17 +73,17 @@ func TestScalesThatLeaveNoTimeForSweepsNeedAParkedServer(t *testing.T) {
 		const scale = 127 * time.Second
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
 		srv.Set("somebody's", 1, time.Hour)
-		p := start[uint8](t, srv, throttr.Config{}, aligned)
+		p := startWith[uint8](t, srv, throttr.Config{}, window.AlignedWindow)
 		_, err := p.limiter.Hit(t.Context(), "k", scale, 10)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		require.ErrorContains(t, err, "unless the server is parked")
 		_, err = p.limiter.Set(t.Context(), "k", scale, 10)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		require.Equal(t, []string{"somebody's"}, testkit.Keys(srv))
-		require.NoError(t, p.limiter.Check(scale, 10))
+		require.NoError(t, p.limiter.Check(throttr.Limit{Max: 10, Scale: scale}))
 
 		parked := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
-		q := start[uint8](t, parked, throttr.Config{}, aligned)
+		q := startWith[uint8](t, parked, throttr.Config{}, window.AlignedWindow)
 		require.Equal(t, 5, testkit.Hits(t, q.limiter, 8, "k", scale, 5))
 	})
 }
@@ -171,7 +169,7 @@ func sweepAligned(t *testing.T, mode throttr.Parking) {
 	l, allowed := newLedger(), make(map[string]int)
 	seed := uint64(0)
 	begin := func(ahead time.Duration) *process[uint16] {
-		p := start[uint16](t, srv, throttr.Config{Parking: mode}, aligned, testkit.ClockAhead(ahead))
+		p := startWith[uint16](t, srv, throttr.Config{Parking: mode}, window.AlignedWindow, testkit.ClockAhead(ahead))
 		for range 4 {
 			seed++
 			own, shared := rand.New(rand.NewPCG(31, seed)), rand.New(rand.NewPCG(32, seed))

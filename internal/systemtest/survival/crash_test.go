@@ -40,7 +40,7 @@ func dieAtOnce[T codec.Value](t *testing.T, a window.Algorithm) {
 	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))
 	hits := 0
 	for i := range unlessRace(500) {
-		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+		p := startWith[T](t, srv, throttr.Config{}, a)
 		p.work.Go(func() {
 			r := rand.New(rand.NewPCG(23, uint64(i)))
 			for p.ctx.Err() == nil {

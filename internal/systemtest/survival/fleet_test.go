@@ -122,7 +122,7 @@ func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		require.Len(t, testkit.Keys(srv), len(srv.Keys())-1, "no parking record")
 		require.False(t, p.client.Stats().Servers[0].Parked)
-		require.Equal(t, len(foreign)+1, p.backend.Stats().Foreign)
+		require.Equal(t, len(foreign)+1, p.backend.Records().Foreign)
 		for _, key := range append(foreign, ours) {
 			left, ok := srv.TTL(key)
 			require.True(t, ok)
@@ -135,6 +135,6 @@ func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		require.ElementsMatch(t, append(foreign, ours), testkit.Keys(srv))
 		require.Zero(t, srv.Expired())
-		require.Equal(t, len(foreign)+1, q.backend.Stats().Foreign)
+		require.Equal(t, len(foreign)+1, q.backend.Records().Foreign)
 	})
 }

@@ -29,7 +29,7 @@ func keys(n int) []string {
 
 func forEachSize(t *testing.T, test func(t *testing.T, size int, a window.Algorithm)) {
 	for _, size := range []int{1, 2, 4, 8} {
-		for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+		for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 			t.Run(fmt.Sprintf("uint%d/%v", 8*size, a), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { test(t, size, a) })
@@ -60,7 +60,7 @@ func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint6
 	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	begin := func(seed uint64) *process[T] {
-		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+		p := startWith[T](t, srv, throttr.Config{}, a)
 		r := rand.New(rand.NewPCG(2, seed))
 		p.hit(r, keys(100), time.Second, 40*time.Millisecond, limit)
 		p.hit(r, keys(20), 5*time.Second, 200*time.Millisecond, limit)
@@ -81,7 +81,7 @@ func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint6
 	for _, p := range running {
 		p.end()
 	}
-	start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+	startWith[T](t, srv, throttr.Config{}, a)
 	time.Sleep(sweepTime)
 	require.Empty(t, testkit.Keys(srv), "records of the dead")
 	require.Zero(t, srv.Expired(), "records that expired")
@@ -110,7 +110,7 @@ func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 func absent[T codec.Value](t *testing.T, a window.Algorithm, absence time.Duration) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	for seed := range uint64(3) {
-		p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+		p := startWith[T](t, srv, throttr.Config{}, a)
 		r := rand.New(rand.NewPCG(3, seed))
 		for _, scale := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 			p.hit(r, keys(50), scale, 20*time.Millisecond, 100)
@@ -121,13 +121,13 @@ func absent[T codec.Value](t *testing.T, a window.Algorithm, absence time.Durati
 		time.Sleep(absence)
 		require.False(t, srv.LockedUp())
 	}
-	p := start[T](t, srv, throttr.Config{}, throttr.WithAlgorithm(a))
+	p := startWith[T](t, srv, throttr.Config{}, a)
 	_, err := p.limiter.Hit(t.Context(), "k", time.Minute, 10)
 	require.NoError(t, err)
 	time.Sleep(sweepTime)
 	require.Empty(t, testkit.Keys(srv), "records of the dead")
 	require.Zero(t, srv.Expired(), "records that expired")
-	stats := p.backend.Stats()
+	stats := p.backend.Records()
 	require.NotZero(t, stats.Sweeps)
 	require.NotZero(t, stats.Orphans)
 	require.Zero(t, stats.Foreign)

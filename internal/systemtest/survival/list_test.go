@@ -139,7 +139,7 @@ func TestServerIsParkedThoughListsAreGarbled(t *testing.T) {
 		})
 		time.Sleep(30 * time.Second)
 		require.True(t, p.client.Stats().Servers[0].Parked)
-		require.Zero(t, p.backend.Stats().Foreign)
+		require.Zero(t, p.backend.Records().Foreign)
 		p.end()
 		churn.Wait()
 	})
