@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -17,24 +18,13 @@ func TestConformance(t *testing.T) {
 	conformance(t, s.connect(), s.connect())
 }
 
-//evidence:redis The conformance suite passes without coalescing
-func TestConformanceWithoutCoalescing(t *testing.T) {
-	algorithms := []window.Algorithm{window.PerKey, window.Aligned} // the others do not coalesce
-	s := startServer(t)
-	conformanceOf(t, s.connect(), s.connect(), algorithms, redisbackend.WithoutCoalescing())
-}
-
-// conformance runs the suite on one server, for all algorithms.
+// conformance runs the suite with two clients of one server, for all algorithms. Each test has a prefix of
+// its own.
 func conformance(t *testing.T, client, second rueidis.Client) {
-	conformanceOf(t, client, second, []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog})
-}
-
-// conformanceOf runs the suite with two clients of one server. Each test has a prefix of its own.
-func conformanceOf(t *testing.T, client, second rueidis.Client, algorithms []window.Algorithm, opts ...redisbackend.Option) {
-	for _, a := range algorithms {
-		most, exact := uint64(redisbackend.MaxCount), time.Duration(0)
+	for a := window.FixedWindow; a <= window.SlidingLog; a++ {
+		most, exact := uint64(rediswindow.MaxCount), time.Duration(0)
 		if a == window.SlidingLog {
-			most = redisbackend.DefaultMaxLog
+			most = rediswindow.DefaultMaxLog
 		}
 		if a.Rolling() {
 			exact = time.Microsecond // the resolution of time in Redis
@@ -42,8 +32,7 @@ func conformanceOf(t *testing.T, client, second rueidis.Client, algorithms []win
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
-				opts := append([]redisbackend.Option{redisbackend.WithPrefix(t.Name() + ":"),
-					redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a)}, opts...)
+				opts := []rediswindow.Option{rediswindow.WithPrefix(t.Name() + ":"), rediswindow.WithClock(clock.Now)}
 				return backendtest.Subject{
 					Backend: redisbackend.New(client, opts...), Second: redisbackend.New(second, opts...), Clock: clock, Algorithm: a,
 					MaxCount: most, Exact: exact, MayLose: a == window.TokenBucket, RoundsTokens: true,

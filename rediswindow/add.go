@@ -1,7 +1,6 @@
 package rediswindow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +20,8 @@ const (
 	maxInFlight = 8   // requests
 )
 
-// ErrOverloaded is [window.ErrOverloaded]. It says that as many calls were queued as may be, because
-// requests were not answered. See [WithMaxQueued]. The call was not sent.
-var ErrOverloaded = window.ErrOverloaded
-
-// errAlone says that a hit was not counted, because something is wrong with its window. A request of
-// its own tells what.
+// errAlone says that a hit was not counted, because something is wrong with its window, or its hash has
+// many fields. A request of its own with another script tells what, or counts it.
 var errAlone = errors.New("the hit must be sent alone")
 
 // errHalf says that a window was opened, but not all that belongs to it was done.
@@ -37,19 +32,19 @@ const slots = 16384
 
 // windowKey identifies a window.
 type windowKey struct {
-	key   string
-	scale time.Duration
+	key, name string
+	scale     time.Duration
+	algorithm window.Algorithm
+}
+
+func (k *windowKey) limit() window.Limit {
+	return window.Limit{Name: k.name, Scale: k.scale, Algorithm: k.algorithm}
 }
 
 // added is what a script has found that added to a window. Times are in microseconds since 1970.
 type added struct {
 	before         int64 // the count before
 	start, now, id int64
-}
-
-// window returns the window with a count.
-func (a *added) window(scale time.Duration, count uint64) window.Window {
-	return describe(scale, int64(min(count, MaxCount+1)), a.start, a.now, a.now, a.id)
 }
 
 type (
@@ -60,7 +55,7 @@ type (
 // newCombiner returns what lets hits share requests. In a cluster, a request accesses one slot.
 func (b *Backend) newCombiner() *combiner {
 	partitions := 1
-	if b.client.Cluster() {
+	if cluster, _ := b.client.Cluster(); cluster {
 		partitions = slots
 	}
 	return coalesce.NewCombiner(coalesce.CombinerOptions[windowKey, added]{
@@ -68,44 +63,34 @@ func (b *Backend) newCombiner() *combiner {
 	})
 }
 
-// add adds n to a window.
-func (b *Backend) add(ctx context.Context, key string, scale time.Duration, n uint64) (w window.Window, err error) {
-	if b.combiner == nil {
-		return b.addAlone(ctx, key, scale, n)
+// add adds n to a window. It also reports whether the count would have passed [MaxCount].
+func (b *Backend) add(ctx context.Context, key string, l *window.Limit, n uint64) (w window.Window, full bool, err error) {
+	cluster, err := b.cluster()
+	if err != nil {
+		return w, false, err
 	}
 	partition := 0
-	if b.client.Cluster() {
+	if cluster {
 		partition = int(slotOf(hashTag(key)))
 	}
-	s, sent, err := b.combiner().Do(ctx, partition, windowKey{key, scale}, n)
+	s, sent, err := b.combiner().Do(ctx, partition, windowKey{key, l.Name, l.Scale, l.Algorithm}, n)
 	switch {
 	case err == errAlone:
-		if w, err = b.addAlone(ctx, key, scale, n); err == nil || err != ctx.Err() {
-			return w, err
+		if w, err = b.count(ctx, &window.Take{Key: key, Limit: *l, N: n}, MaxCount, false); err == nil || err != ctx.Err() {
+			return w, w.Count == MaxCount && n > 0, err
 		}
-		return w, fmt.Errorf("%w; the hit may have been counted", err)
+		return w, false, fmt.Errorf("%w; the hit may have been counted", err)
 	case err != nil && err == ctx.Err():
 		if sent {
-			return w, fmt.Errorf("%w; the hit may have been counted", err)
+			return w, false, fmt.Errorf("%w; the hit may have been counted", err)
 		}
-		return w, fmt.Errorf("%w; the hit was not counted", err)
+		return w, false, fmt.Errorf("%w; the hit was not counted", err)
 	case err != nil:
-		return w, err
+		return w, false, err
 	}
-	return s.Result.window(scale, uint64(s.Result.before)+min(s.Before, MaxCount+1)+n), nil
-}
-
-// addAlone adds n to a window with a request of its own.
-func (b *Backend) addAlone(ctx context.Context, key string, scale time.Duration, n uint64) (w window.Window, err error) {
-	r, err := do(ctx, b, b.name(key), func(ctx context.Context) (added, error) {
-		sums := [1]sum{{Key: windowKey{key, scale}, N: n}}
-		err := b.addTogether(ctx, sums[:])
-		return sums[0].Result, cmp.Or(err, sums[0].Err)
-	})
-	if err != nil {
-		return w, err
-	}
-	return r.window(scale, uint64(r.before)+n), nil
+	r := &s.Result
+	count := uint64(r.before) + min(s.Before, MaxCount+1) + n
+	return opened(l.Scale, int64(min(count, MaxCount)), r.start, r.now, r.id), count > MaxCount, nil
 }
 
 // addAll adds to windows with one script, for the combiner, which bounds its requests itself. If their keys differ, it makes a script for each of them in a
@@ -114,7 +99,11 @@ func (b *Backend) addAlone(ctx context.Context, key string, scale time.Duration,
 // seems to be a server may be a proxy to several.
 func (b *Backend) addAll(ctx context.Context, sums []sum) error {
 	differ := slices.ContainsFunc(sums, func(s sum) bool { return s.Key.key != sums[0].Key.key })
-	if !differ || !b.client.Cluster() {
+	cluster, err := b.cluster()
+	if err != nil {
+		return err
+	}
+	if !differ || !cluster {
 		err := b.addTogether(ctx, sums)
 		if !differ || err == nil || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
 			return err
@@ -135,15 +124,16 @@ func (b *Backend) addTogether(ctx context.Context, sums []sum) error {
 		return err
 	}
 	keys := make([]string, len(sums))
-	args := append(make([]string, 0, 16), now, b.aligned(), b.grace(), newID())
+	args := append(make([]string, 0, 16), now, b.grace(), newID())
 	for i := range sums {
 		s := &sums[i]
 		keys[i] = b.name(s.Key.key)
 		last := i == len(sums)-1
-		if !last && sums[i+1].Key.scale == s.Key.scale && sums[i+1].N == s.N {
+		if !last && sums[i+1].N == s.N && sameField(&sums[i+1].Key, &s.Key) {
 			continue
 		}
-		args = append(args, strconv.FormatInt(s.Key.scale.Microseconds(), 10), strconv.FormatUint(min(s.N, MaxCount+1), 10))
+		l := s.Key.limit()
+		args = append(args, fieldOf(&l), strconv.FormatInt(s.Key.scale.Microseconds(), 10), strconv.FormatUint(min(s.N, MaxCount+1), 10))
 		if !last {
 			args = append(args, strconv.Itoa(i+1))
 		}
@@ -166,4 +156,9 @@ func (b *Backend) addTogether(ctx context.Context, sums []sum) error {
 		}
 	}
 	return nil
+}
+
+// sameField reports whether two windows have the same field, be it of different keys.
+func sameField(a, b *windowKey) bool {
+	return a.scale == b.scale && a.algorithm == b.algorithm && a.name == b.name
 }

@@ -7,16 +7,22 @@ import "context"
 // A call must reach the primary of the key. A call that the server may have executed must not be
 // sent again: a hit would be counted twice. A call may ignore the end of its ctx, since [Backend]
 // does not wait for it any longer.
+//
+// An error that the server has responded with is returned as it is: its text begins with a code, such as
+// NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
+// throttr.ErrUnavailable, and one that says that the client was closed throttr.ErrClosed.
 type Client interface {
 	// EvalSHA runs the script with this digest on keys, and returns the numbers of its reply. If
-	// the server does not have the script, the text of the error begins with NOSCRIPT, as that of
-	// the server does.
+	// the server does not have the script, the text of the error begins with NOSCRIPT.
 	EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error)
 	// Eval runs a script on keys, as EvalSHA does.
 	Eval(ctx context.Context, script string, keys, args []string) ([]int64, error)
-	// HDel removes a field of the hash with this key.
-	HDel(ctx context.Context, key, field string) error
+	// Ping asks every server whether it is there.
+	Ping(ctx context.Context) error
 	// Cluster reports whether the client is one of a cluster, or of anything else that keeps keys on
-	// several servers by slot. Then all keys of a script are in the same slot.
-	Cluster() bool
+	// several servers by slot. Then all keys of a script are in the same slot. The answer stays the same.
+	// The error says that it is not known yet, and why the client can't connect. Nothing is sent then.
+	Cluster() (bool, error)
+	// Name is the name of the store in the Stats of a backend: host and port, or the path of a socket.
+	Name() string
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // The bounds of calls that have requests of their own, beside that of [WithMaxQueued]. In a cluster,
@@ -21,6 +23,7 @@ const (
 type gate struct {
 	maxQueued int64
 	queued    atomic.Int64
+	closed    atomic.Bool // no request may be sent any more
 
 	mu    sync.Mutex            // guards calls
 	calls map[int]chan struct{} // of each range, holds an element for each request in flight
@@ -47,7 +50,7 @@ func (g *gate) enter(ctx context.Context, slots int) (chan struct{}, error) {
 	}
 	defer g.queued.Add(-1)
 	if g.queued.Add(1) > g.maxQueued {
-		return nil, ErrOverloaded
+		return nil, window.ErrOverloaded
 	}
 	select {
 	case calls <- struct{}{}:
@@ -60,11 +63,16 @@ func (g *gate) enter(ctx context.Context, slots int) (chan struct{}, error) {
 	return nil, fmt.Errorf("%w; it was not sent", ctx.Err())
 }
 
-// rangeOf returns the range of slots of the name of a hash.
-func (b *Backend) rangeOf(name string) int {
-	if !b.client.Cluster() {
-		return 0
+// cluster reports whether the client is one of a cluster. The error says that nothing can be sent.
+func (b *Backend) cluster() (bool, error) {
+	if b.gate.closed.Load() {
+		return false, window.ErrClosed
 	}
+	return b.client.Cluster()
+}
+
+// rangeOf returns the range of slots of the name of a hash in a cluster.
+func rangeOf(name string) int {
 	_, tag, _ := strings.Cut(name, "{")
 	tag, _, _ = strings.Cut(tag, "}")
 	return int(slotOf(tag)) * slotRanges / slots
@@ -90,7 +98,15 @@ func do[R any](ctx context.Context, b *Backend, name string, call func(context.C
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	calls, err := b.gate.enter(ctx, b.rangeOf(name))
+	cluster, err := b.cluster()
+	if err != nil {
+		return r, err
+	}
+	slots := 0
+	if cluster {
+		slots = rangeOf(name)
+	}
+	calls, err := b.gate.enter(ctx, slots)
 	if err != nil {
 		return r, err
 	}

@@ -15,8 +15,11 @@ const maxPlain = 128
 //     tag, which decides on the slot in a cluster.
 //   - The hash tag depends on the key alone, and differs for different keys.
 //   - The first letter of the hash tag distinguishes keys from digests of keys.
-//   - Rolling algorithms have suffixes of their own, so that no other algorithm reads what they store.
-func (b *Backend) name(key string) string { return b.prefix + "{" + hashTag(key) + "}" + b.suffix }
+//   - It ends with the version of what is stored, so that no release misreads what another one stores.
+func (b *Backend) name(key string) string { return b.prefix + "{" + hashTag(key) + "}" + version }
+
+// version is that of what is stored. Whoever changes what is stored changes it.
+const version = ":v1"
 
 // hashTag returns the hash tag of a key.
 func hashTag(key string) string {

@@ -1,11 +1,10 @@
 package rediswindow
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -22,9 +21,7 @@ type Option func(*options)
 
 type options struct {
 	prefix    string
-	algorithm window.Algorithm
 	maxLog    uint64           // the largest limit of sliding logs
-	single    bool             // each hit has a request of its own
 	maxQueued int              // hits that wait for a request, and other calls that do
 	now       func() time.Time // nil: the time of the server
 }
@@ -49,39 +46,21 @@ func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = esc
 // hash tag there, and no two pairs of prefix and key have the same name.
 var escape = strings.NewReplacer("%", "%25", "{", "%7B")
 
-// WithAlgorithm sets how hits are counted. Backends with the same prefix must have the same algorithm
-// to share what they count, and do not disturb each other if they have not, except that [window.PerKey]
-// and [window.Aligned] share their windows. WithAlgorithm panics if there is no algorithm a. Default:
-// [window.PerKey].
-func WithAlgorithm(a window.Algorithm) Option {
-	if a > window.SlidingLog {
-		panic(fmt.Sprintf("rediswindow: WithAlgorithm: %d is no algorithm", a))
-	}
-	return func(o *options) { o.algorithm = a }
-}
-
-// WithMaxLog sets the largest limit of backends with the algorithm [window.SlidingLog]. A key takes up to
-// some 10 bytes of Redis for each hit of its limit. A larger limit is a [window.RangeError], and Inc and
-// Set count no more than n. WithMaxLog panics if n is 0. Default: [DefaultMaxLog].
+// WithMaxLog sets the largest Max of limits with the algorithm [window.SlidingLog]. A key takes up to
+// some 10 bytes of Redis for each hit of its limit. A larger Max is a [window.RangeError], and Charge and
+// Set count no more than n. Default, also for 0: [DefaultMaxLog].
 func WithMaxLog(n uint64) Option {
-	if n == 0 {
-		panic("rediswindow: WithMaxLog: n is 0")
-	}
-	return func(o *options) { o.maxLog = min(n, 1<<30) }
+	return func(o *options) { o.maxLog = min(cmp.Or(n, DefaultMaxLog), 1<<30) }
 }
-
-// WithoutCoalescing gives each hit a request of its own. By default, hits at one time share requests,
-// as the package documentation describes.
-func WithoutCoalescing() Option { return func(o *options) { o.single = true } }
 
 // WithMaxQueued sets how many hits can be queued, while 8 requests are in flight and Redis has not responded,
-// and how many other calls, while 256 are. Further ones fail with [ErrOverloaded]. WithMaxQueued panics if n
-// is less than 1. Default: [DefaultMaxQueued].
+// and how many other calls, while 256 are. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
+// if n is negative. Default, also for 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
-	if n < 1 {
-		panic("rediswindow: WithMaxQueued: n is less than 1")
+	if n < 0 {
+		panic("rediswindow: WithMaxQueued: n is negative")
 	}
-	return func(o *options) { o.maxQueued = n }
+	return func(o *options) { o.maxQueued = cmp.Or(n, DefaultMaxQueued) }
 }
 
 // WithClock makes the backend read the time from now, in microseconds, which must be safe for

@@ -5,53 +5,38 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 var (
-	//go:embed time.lua
-	timeLua string
-	//go:embed state.lua
-	stateLua string
-	//go:embed window.lua
+	//go:embed lua/common.lua
+	commonLua string
+	//go:embed lua/window.lua
 	windowLua string
-	//go:embed hit.lua
-	hitLua string
-	//go:embed open.lua
-	openLua string
-	//go:embed set.lua
-	setLua string
-	//go:embed get.lua
-	getLua string
-	//go:embed delete.lua
-	deleteLua string
-	//go:embed take.lua
-	takeLua string
-	//go:embed giveback.lua
-	giveBackLua string
-
-	//go:embed rolling/rolling.lua
-	rollingLua string
-	//go:embed rolling/bucket.lua
+	//go:embed lua/bucket.lua
 	bucketLua string
-	//go:embed rolling/bucket_hit.lua
-	bucketHitLua string
-	//go:embed rolling/sliding.lua
+	//go:embed lua/sliding.lua
 	slidingLua string
-	//go:embed rolling/log.lua
+	//go:embed lua/log.lua
 	logLua string
-	//go:embed rolling/store.lua
+	//go:embed lua/store.lua
 	storeLua string
-	//go:embed rolling/take.lua
-	rollingTakeLua string
-	//go:embed rolling/count.lua
-	rollingCountLua string
-	//go:embed rolling/get.lua
-	rollingGetLua string
-	//go:embed rolling/delete.lua
-	rollingDeleteLua string
-	//go:embed rolling/giveback.lua
-	rollingGiveBackLua string
+	//go:embed lua/take.lua
+	takeLua string
+	//go:embed lua/count.lua
+	countLua string
+	//go:embed lua/delete.lua
+	deleteLua string
+	//go:embed lua/giveback.lua
+	giveBackLua string
+	//go:embed lua/hit.lua
+	hitLua string
+	//go:embed lua/bucket_hit.lua
+	bucketHitLua string
 )
 
 // script is a script with its digest. It returns an array of numbers.
@@ -63,14 +48,25 @@ func newScript(source string) *script {
 }
 
 var (
-	hitScript    = newScript(stateLua + hitLua + windowLua + openLua)
-	setScript    = newScript(timeLua + stateLua + windowLua + setLua)
-	getScript    = newScript(timeLua + stateLua + windowLua + getLua)
-	deleteScript = newScript(timeLua + stateLua + windowLua + deleteLua)
-
-	takeScript     = newScript(timeLua + stateLua + windowLua + takeLua)
-	giveBackScript = newScript(timeLua + stateLua + windowLua + giveBackLua)
+	hitScript      = newScript(hitLua)
+	takeScript     = newScript(withAlgorithms(takeLua))
+	countScript    = newScript(withAlgorithms(countLua))
+	deleteScript   = newScript(withAlgorithms(deleteLua))
+	giveBackScript = newScript(withAlgorithms(giveBackLua))
 )
+
+// withAlgorithms returns a script that can do something with fields of all algorithms. Only the functions
+// of those that it meets are made.
+func withAlgorithms(action string) string {
+	var s strings.Builder
+	s.WriteString(commonLua)
+	for _, a := range algorithms {
+		if a != nil {
+			fmt.Fprintf(&s, "algorithms.%c = function()\n%send\n", a.letter, a.source)
+		}
+	}
+	return s.String() + storeLua + action
+}
 
 // run runs a script on keys with a request of its own.
 func (b *Backend) run(ctx context.Context, s *script, keys, args []string) ([]int64, error) {
@@ -84,5 +80,19 @@ func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) ([]i
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		numbers, err = b.client.Eval(ctx, s.source, keys, args)
 	}
-	return numbers, err
+	return numbers, awayError(err)
+}
+
+// awayError returns an error that also matches [window.ErrUnavailable] if it is a reply of a server that
+// does not serve the key at present.
+func awayError(err error) error {
+	if err == nil || errors.Is(err, window.ErrUnavailable) {
+		return err
+	}
+	for _, reply := range []string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "READONLY "} {
+		if strings.HasPrefix(err.Error(), reply) {
+			return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+		}
+	}
+	return err
 }

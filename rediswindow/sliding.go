@@ -1,38 +1,26 @@
 package rediswindow
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// sliding keeps sliding windows. See sliding.lua for what is stored.
-type sliding struct{}
-
-var slidingScripts = newRollingScripts(":sliding", slidingLua, 4)
-
-func (sliding) scripts() *rollingScripts { return slidingScripts }
-
-func (sliding) check(string, uint64) error { return nil }
-
-func (sliding) appendTake(args []string, l *window.Limit) []string { return appendLimit(args, l) }
-
-// appendLimit appends scale, limit and n.
-func appendLimit(args []string, l *window.Limit) []string {
-	return append(args, strconv.FormatInt(l.Scale.Microseconds(), 10), strconv.FormatUint(l.Limit, 10),
-		strconv.FormatUint(min(l.N, MaxCount+1), 10)) // more than the limit is refused in any case
+// slidingWindow keeps sliding windows. See lua/sliding.lua for what is stored.
+var slidingWindow = &algorithm{
+	letter: 'w', source: slidingLua, most: upToMaxCount,
+	appendArgs: appendCounts,
+	describe: func(l *window.Limit, made bool, now int64, state []int64) window.Window {
+		w := describeSliding(l.Scale, now, state)
+		if made {
+			w.ID = takeID(state[0]/l.Scale.Microseconds(), state[3])
+		}
+		return w
+	},
+	wait: waitSliding,
 }
 
-func (s sliding) taken(l *window.Limit, made bool, now int64, state []int64) window.Window {
-	w := s.counted(l.Scale, now, state)
-	if made {
-		w.ID = takeID(state[0]/l.Scale.Microseconds(), state[3])
-	}
-	return w
-}
-
-func (sliding) counted(scale time.Duration, now int64, state []int64) window.Window {
+func describeSliding(scale time.Duration, now int64, state []int64) window.Window {
 	start, hits, before := state[0], uint64(state[1]), uint64(state[2])
 	length := scale.Microseconds()
 	end, left := start+length, min(start+length-now, length)
@@ -46,10 +34,10 @@ func (sliding) counted(scale time.Duration, now int64, state []int64) window.Win
 	return rest(hits+weight, now, end)
 }
 
-func (sliding) wait(l *window.Limit, now int64, state []int64) time.Duration {
+func waitSliding(t *window.Take, _ *window.Window, now int64, state []int64) time.Duration {
 	start, hits, before := state[0], uint64(state[1]), uint64(state[2])
-	length := l.Scale.Microseconds()
-	room := l.Limit - l.N
+	length := t.Limit.Scale.Microseconds()
+	room := t.Limit.Max - t.N
 	if hits > room { // not until the next aligned window, in which these are the hits before
 		start, hits, before = start+length, 0, hits
 	}

@@ -19,6 +19,9 @@ const (
 	floodTimeout = 2 * time.Minute
 )
 
+// floodOf is the limit of the hits.
+var floodOf = window.Limit{Max: floodLimit, Scale: time.Hour, Algorithm: window.FixedWindow}
+
 // Failover is what a flood of hits has seen while a replica of a cluster took over.
 type Failover struct {
 	Hits    int // that returned a decision
@@ -86,7 +89,7 @@ func (f *flood) hit(ctx context.Context, b window.Backend) {
 		if !ok {
 			return
 		}
-		w, err := b.Hit(ctx, fmt.Sprint("user:", k), time.Hour, floodLimit, 1)
+		w, err := b.Hit(ctx, fmt.Sprint("user:", k), floodOf, 1)
 		f.count(k, w, err)
 		if err != nil {
 			time.Sleep(10 * time.Millisecond)

@@ -18,19 +18,12 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
-
-// Backend is a [window.Backend] on Redis. Make one with [New].
-type Backend = rediswindow.Backend
-
-// Option is an option of [New].
-type Option = rediswindow.Option
 
 // New returns a backend that keeps its windows on the server or cluster of client: a
 // [redis.Client], also of Sentinel, or a [redis.ClusterClient]. The caller still owns the client,
@@ -39,7 +32,7 @@ type Option = rediswindow.Option
 //
 // A hit that the server may have executed is never sent again, whatever the MaxRetries of the
 // client is.
-func New(client redis.UniversalClient, opts ...Option) *Backend {
+func New(client redis.UniversalClient, opts ...rediswindow.Option) *rediswindow.Backend {
 	if client == nil {
 		panic("goredis: New: client is nil")
 	}
@@ -48,26 +41,6 @@ func New(client redis.UniversalClient, opts ...Option) *Backend {
 	}
 	return rediswindow.New(adapter{client}, opts...)
 }
-
-// WithPrefix sets the prefix of the names of the backend's keys in Redis, see
-// [rediswindow.WithPrefix].
-func WithPrefix(prefix string) Option { return rediswindow.WithPrefix(prefix) }
-
-// WithAlgorithm sets how hits are counted, see [rediswindow.WithAlgorithm]. Default: [window.PerKey].
-func WithAlgorithm(a window.Algorithm) Option { return rediswindow.WithAlgorithm(a) }
-
-// WithMaxLog sets the largest limit of sliding logs, see [rediswindow.WithMaxLog]. It panics if n is 0.
-func WithMaxLog(n uint64) Option { return rediswindow.WithMaxLog(n) }
-
-// WithoutCoalescing gives each hit a request of its own, see [rediswindow.WithoutCoalescing].
-func WithoutCoalescing() Option { return rediswindow.WithoutCoalescing() }
-
-// WithMaxQueued sets how many calls can be queued, see [rediswindow.WithMaxQueued]. It panics if n is less than 1.
-func WithMaxQueued(n int) Option { return rediswindow.WithMaxQueued(n) }
-
-// WithClock makes the backend read the time from now, for tests, see [rediswindow.WithClock]. It
-// panics if now is nil.
-func WithClock(now func() time.Time) Option { return rediswindow.WithClock(now) }
 
 // adapter is a [rediswindow.Client].
 type adapter struct{ client redis.UniversalClient }
@@ -94,26 +67,47 @@ func (a adapter) eval(ctx context.Context, command, script string, keys, args []
 	cmd := once{redis.NewCmd(ctx, all...)}
 	a.client.Process(ctx, cmd)
 	numbers, err := cmd.Int64Slice()
-	return numbers, closedError(err)
+	return numbers, clientError(err)
+}
+
+// Ping implements [rediswindow.Client].
+func (a adapter) Ping(ctx context.Context) error {
+	if cluster, ok := a.client.(*redis.ClusterClient); ok {
+		return clientError(cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() }))
+	}
+	return clientError(a.client.Ping(ctx).Err())
 }
 
 // Cluster implements [rediswindow.Client].
-func (a adapter) Cluster() bool {
+func (a adapter) Cluster() (bool, error) {
 	_, single := a.client.(*redis.Client)
-	return !single // also something that embeds a client of a cluster
+	return !single, nil // also something that embeds a client of a cluster
 }
 
-// HDel implements [rediswindow.Client].
-func (a adapter) HDel(ctx context.Context, key, field string) error {
-	return closedError(a.client.Process(ctx, once{redis.NewCmd(ctx, "hdel", key, field)}))
+// Name implements [rediswindow.Client].
+func (a adapter) Name() string {
+	switch client := a.client.(type) {
+	case *redis.Client:
+		return client.Options().Addr
+	case *redis.ClusterClient:
+		if addrs := client.Options().Addrs; len(addrs) > 0 {
+			return addrs[0]
+		}
+	}
+	return "redis"
 }
 
-// closedError returns an error that also matches [window.ErrClosed] if the client was closed.
-func closedError(err error) error {
-	if errors.Is(err, redis.ErrClosed) {
+// clientError returns an error that also matches [window.ErrClosed] if the client was closed, or
+// [window.ErrUnavailable] if the server did not respond.
+func clientError(err error) error {
+	var response redis.Error
+	switch {
+	case err == nil, errors.As(err, &response):
+		return err
+	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", window.ErrClosed, err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 }
 
 // once is a command that the client sends again only if the server has not executed it.

@@ -1,16 +1,14 @@
--- Sliding windows. A field of the hash is a window: its name is the scale. Its value has four doubles:
--- the start of an aligned window in microseconds, how many hits it has, how many the one before it
--- has, and a number that changes when all hits are forgotten. The arguments of a take are scale, limit
--- and n.
-local width, epochs = 3, 65536
+-- Sliding windows. The value has four doubles: the start of an aligned window in microseconds, how many
+-- hits it has, how many the one before it has, and a number that changes when all hits are forgotten. The
+-- arguments are field, Max (or the bound of a count) and n.
+local epochs = 65536
 
-local function load(key, field, time)
-  local scale = tonumber(field)
-  local s = {key = key, field = field, time = time, scale = scale, start = time - time % scale}
-  local value = redis.call('HGET', key, field)
+local function load(s, value)
+  local time, scale = s.time, s.scale
+  s.start = time - time % scale
   if not value then
     s.hits, s.before, s.epoch, s.live = 0, 0, time % epochs, -longest
-    return s
+    return
   end
   local start
   start, s.hits, s.before, s.epoch = struct.unpack('<dddd', value)
@@ -22,17 +20,16 @@ local function load(key, field, time)
   else
     s.before, s.hits = s.start == start + scale and s.hits or 0, 0
   end
-  return s
 end
 
 local function save(s)
-  redis.call('HSET', s.key, s.field, struct.pack('<dddd', s.start, s.hits, s.before, s.epoch))
+  call('HSET', s.key, s.field, struct.pack('<dddd', s.start, s.hits, s.before, s.epoch))
   local live = s.live
   s.live = s.start + 2 * s.scale
   return s.live > live
 end
 
-local function remove(s) redis.call('HDEL', s.key, s.field) end
+local function remove(s) call('HDEL', s.key, s.field) end
 
 -- product returns a product of up to 2^53 and up to 2^52, exactly: how many times 2^52, and the rest.
 local function product(a, b)
@@ -59,11 +56,11 @@ local function fits(s, at)
   return high < boundHigh or high == boundHigh and low <= boundLow
 end
 
-local function count(s, n) s.hits = math.min(s.hits + n, most) end
+local function count(s, at) s.hits = math.max(s.hits, math.min(s.hits + ARGV[at + 2], tonumber(ARGV[at + 1]))) end
 
 local function take(s, at)
   local n = tonumber(ARGV[at + 2])
-  count(s, n)
+  s.hits = s.hits + n
   return n > 0
 end
 
@@ -88,3 +85,6 @@ local function describe(s, result)
   local n = #result
   result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.start, s.hits, s.before, s.epoch
 end
+
+return {width = 3, load = load, save = save, remove = remove, fits = fits, take = take, count = count,
+  clear = clear, active = active, giveback = giveback, describe = describe}

@@ -1,6 +1,6 @@
 -- Sliding logs. The hash has the time of each hit, in ascending order, in blocks of up to 31 doubles.
--- The name of a block is the scale, a colon and its number: the hit at a position is in the block
--- position / 31. The field with the name of the scale has five doubles:
+-- The name of a block is #, its number, a colon and the field: the hit at a position is in the block
+-- position / 31. The field has five doubles:
 --
 --   epoch   a number that changes when all hits are forgotten
 --   live    until when the hash lives at least
@@ -8,14 +8,14 @@
 --   past    the position after that of the last
 --   latest  the time of the last
 --
--- Times are in microseconds. The arguments of a take are scale, limit and n.
-local width, epochs, length, format = 3, 65536, 31, '<ddddd'
+-- Times are in microseconds. The arguments are field, Max (or the bound of a count) and n.
+local epochs, length, format = 65536, 31, '<ddddd'
 
-local function name(s, number) return s.field .. ':' .. string.format('%.0f', number) end
+local function name(s, number) return string.format('#%.0f:', number) .. s.field end
 
 -- block returns the times of a block.
 local function block(s, number)
-  if not s.blocks[number] then s.blocks[number] = redis.call('HGET', s.key, name(s, number)) end
+  if not s.blocks[number] then s.blocks[number] = call('HGET', s.key, name(s, number)) end
   return s.blocks[number]
 end
 
@@ -39,9 +39,9 @@ local function upTo(s, latest)
   return low
 end
 
-local function load(key, field, time)
-  local s = {key = key, field = field, time = time, scale = tonumber(field), blocks = {}}
-  local value = redis.call('HGET', key, field)
+local function load(s, value)
+  local time = s.time
+  s.blocks = {}
   if value then
     s.epoch, s.live, s.first, s.past, s.latest = struct.unpack(format, value)
   else
@@ -53,7 +53,6 @@ local function load(key, field, time)
   end
   s.first = s.first + upTo(s, time - s.scale)
   if s.first == s.past then s.first, s.past = 0, 0 end
-  return s
 end
 
 -- drop removes the blocks that have no hits any more.
@@ -62,13 +61,13 @@ local function drop(s)
   if s.first == s.past then low, high = s.high + 1, s.high end
   for i = s.low, math.min(low - 1, s.high) do gone[#gone + 1] = name(s, i) end
   for i = math.max(high + 1, s.low), s.high do gone[#gone + 1] = name(s, i) end
-  for i = 1, #gone, 4096 do redis.call('HDEL', s.key, unpack(gone, i, math.min(i + 4095, #gone))) end
+  for i = 1, #gone, 4096 do call('HDEL', s.key, unpack(gone, i, math.min(i + 4095, #gone))) end
 end
 
 local function save(s)
   local keep = s.time + s.scale > s.live
   if keep then s.live = s.time + 2 * s.scale end
-  redis.call('HSET', s.key, s.field, struct.pack(format, s.epoch, s.live, s.first, s.past, s.latest))
+  call('HSET', s.key, s.field, struct.pack(format, s.epoch, s.live, s.first, s.past, s.latest))
   drop(s)
   return keep
 end
@@ -78,7 +77,7 @@ local function clear(s) s.first, s.past, s.epoch = 0, 0, (s.epoch + 1) % epochs 
 local function remove(s)
   clear(s)
   drop(s)
-  redis.call('HDEL', s.key, s.field)
+  call('HDEL', s.key, s.field)
 end
 
 local function fits(s, at)
@@ -96,24 +95,22 @@ local function append(s, times)
     local number, some = (s.past - used) / length, string.sub(times, at, at + (length - used) * 8 - 1)
     at, s.past = at + #some, s.past + #some / 8
     if used > 0 then some = string.sub(block(s, number), 1, used * 8) .. some end
-    redis.call('HSET', s.key, name(s, number), some)
+    call('HSET', s.key, name(s, number), some)
     s.blocks[number] = some
   end
 end
 
--- count counts n hits, but no more than the bound. If the clock was set back, their time is that of the
--- last one.
-local function count(s, n, bound)
-  n = math.min(n, bound - (s.past - s.first))
+-- If the clock was set back, the time of hits is that of the last one.
+local function count(s, at)
+  local n = math.min(tonumber(ARGV[at + 2]), ARGV[at + 1] - (s.past - s.first))
   if n <= 0 then return end
   s.latest = s.past > s.first and math.max(s.latest, s.time) or s.time
   append(s, string.rep(struct.pack('<d', s.latest), n))
 end
 
 local function take(s, at)
-  local n = tonumber(ARGV[at + 2])
-  count(s, n, tonumber(ARGV[at + 1]))
-  return n > 0
+  count(s, at)
+  return tonumber(ARGV[at + 2]) > 0
 end
 
 local function active(s) return s.past > s.first end
@@ -143,3 +140,6 @@ local function describe(s, result)
   result[n + 1], result[n + 2], result[n + 3], result[n + 4] = s.past - s.first, s.latest, s.time, s.epoch
   if s.last then result[n + 3] = nth(s, s.last) end
 end
+
+return {width = 3, load = load, save = save, remove = remove, fits = fits, take = take, count = count,
+  clear = clear, active = active, giveback = giveback, describe = describe}

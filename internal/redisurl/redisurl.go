@@ -1,0 +1,109 @@
+// Package redisurl reads the URLs that the drivers of Redis have in common.
+package redisurl
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
+)
+
+// URL is a URL of which the parameters of the backend have been read.
+type URL struct {
+	Scheme  string
+	User    *url.Userinfo
+	Host    string // with port
+	Path    string // the database, or the path of a socket
+	Query   url.Values
+	Lazy    bool
+	Timeout time.Duration // of connecting and of a response; 0: the default of the client
+	Options []rediswindow.Option
+}
+
+// String formats the URL for a client, with another scheme.
+func (u *URL) String(scheme string) string {
+	return (&url.URL{Scheme: scheme, User: u.User, Host: u.Host, Path: u.Path, RawQuery: u.Query.Encode()}).String()
+}
+
+// Config returns an error that matches [window.ErrConfig].
+func Config(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
+}
+
+// Parse reads a URL. The parameters prefix, max_log, max_queued, lazy and timeout are those of the backend;
+// others must be among the given ones, for the client. No error has a part of the user and password,
+// which can be at odd places of a URL that is malformed: all that is before the last @ may be one.
+func Parse(text string, others ...string) (*URL, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || strings.ContainsAny(scheme, ":/?#@") {
+		return nil, Config("URL has no scheme, such as redis://")
+	}
+	at := strings.LastIndexByte(rest, '@')
+	if strings.ContainsAny(rest[:at+1], "/?#") {
+		return nil, Config("a / ? # of the user or password of the URL, or an @ after its host, is not percent-encoded")
+	}
+	if bare, err := url.Parse("redis://" + rest[at+1:]); err != nil || strings.Contains(bare.Host, ",") {
+		return nil, Config("the host or port of the URL, or what follows, is malformed") // the port may be a password without an @
+	}
+	parsed, err := url.Parse("redis://" + rest)
+	if err != nil {
+		return nil, Config("the user or password of the URL has a character that is not percent-encoded")
+	}
+	u := &URL{Scheme: scheme, User: parsed.User, Host: parsed.Host, Path: parsed.Path}
+	if u.Query, err = url.ParseQuery(parsed.RawQuery); err != nil {
+		return nil, Config("the query of the URL is malformed")
+	}
+	return u, u.parameters(others)
+}
+
+// parameters reads and removes the parameters of the backend.
+func (u *URL) parameters(others []string) error {
+	for name, values := range u.Query {
+		if slices.Contains(others, name) {
+			continue
+		}
+		if len(values) != 1 {
+			return Config("URL parameter %.64q is given %d times", name, len(values))
+		}
+		v, err := values[0], error(nil)
+		var n int
+		switch name {
+		case "prefix":
+			u.Options = append(u.Options, rediswindow.WithPrefix(v))
+		case "max_log":
+			if n, err = natural(v); err == nil {
+				u.Options = append(u.Options, rediswindow.WithMaxLog(uint64(n)))
+			}
+		case "max_queued":
+			if n, err = natural(v); err == nil {
+				u.Options = append(u.Options, rediswindow.WithMaxQueued(n))
+			}
+		case "lazy":
+			u.Lazy, err = strconv.ParseBool(v)
+		case "timeout":
+			if u.Timeout, err = time.ParseDuration(v); err == nil && u.Timeout < 0 {
+				err = strconv.ErrRange
+			}
+		default:
+			return Config("URL parameter %.64q is unknown", name)
+		}
+		if err != nil {
+			return Config("URL parameter %s is malformed", name)
+		}
+		u.Query.Del(name)
+	}
+	return nil
+}
+
+func natural(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err == nil && n < 0 {
+		err = strconv.ErrRange
+	}
+	return n, err
+}

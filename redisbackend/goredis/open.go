@@ -1,0 +1,100 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/throttr-go/throttr/internal/redisurl"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
+)
+
+// schemes are the schemes of the driver, with those of go-redis.
+var schemes = map[string]string{"goredis": "redis", "goredis+tls": "rediss", "goredis+unix": "unix"}
+
+func init() {
+	for scheme := range schemes {
+		window.Register(scheme, open)
+	}
+}
+
+// parameters are the URL parameters that go-redis reads, as far as both kinds of clients have them.
+var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout", "read_timeout", "write_timeout", "pool_size", "pool_timeout", "skip_verify"}
+
+// opened is a backend with a client of its own.
+type opened struct {
+	*rediswindow.Backend
+	client redis.UniversalClient
+}
+
+// Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
+// It can be called more than once.
+func (o *opened) Close() error {
+	_ = o.Backend.Close()
+	if err := o.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("goredis: %w", err)
+	}
+	return nil
+}
+
+// open opens the backend of a URL.
+func open(ctx context.Context, text string) (window.BackendCloser, error) {
+	u, err := redisurl.Parse(text, parameters...)
+	if err != nil {
+		return nil, fmt.Errorf("goredis: %w", err)
+	}
+	client, err := clientOf(u)
+	if err != nil {
+		return nil, fmt.Errorf("goredis: %w", redisurl.Config("%w", err))
+	}
+	o := &opened{New(client, u.Options...), client}
+	if u.Lazy {
+		return o, nil
+	}
+	if err := o.Ping(ctx); err != nil {
+		_ = o.Close()
+		return nil, connectError(err, u)
+	}
+	return o, nil
+}
+
+// clientOf returns the client of a URL: that of a cluster if there is a parameter addr.
+func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
+	if u.Query.Has("addr") {
+		o, err := redis.ParseClusterURL(u.String(schemes[u.Scheme]))
+		if err != nil {
+			return nil, err
+		}
+		if u.Timeout > 0 {
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
+		}
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(u.String(schemes[u.Scheme]))
+	if err != nil {
+		return nil, err
+	}
+	if u.Timeout > 0 {
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
+	}
+	return redis.NewClient(o), nil
+}
+
+// connectError returns the error of an attempt to connect. The server may repeat the user and password, such
+// as one that does not know AUTH.
+func connectError(err error, u *redisurl.URL) error {
+	password, _ := u.User.Password()
+	for _, secret := range []string{u.User.Username(), password} {
+		if secret != "" && strings.Contains(err.Error(), secret) {
+			err = errors.New("the server responded with an error that has the user or password")
+		}
+	}
+	if errors.Is(err, window.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("goredis: can't connect: %w", err)
+	}
+	return fmt.Errorf("goredis: can't connect: %w: %w", window.ErrUnavailable, err)
+}
