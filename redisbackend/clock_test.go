@@ -1,0 +1,281 @@
+package redisbackend_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// algorithms are all of them.
+var algorithms = append([]window.Algorithm{window.PerKey, window.Aligned}, rolling...)
+
+// each runs a test for each algorithm, with a server of its own.
+func each(t *testing.T, f func(t *testing.T, s *server, a window.Algorithm)) {
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) { f(t, startServer(t), a) })
+	}
+}
+
+// A window that starts a scale or more in the future is over, as it is in memory.
+//
+//evidence:redis A clock that is set back locks no key, whatever the algorithm is
+func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
+	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		begin := clock.Now()
+		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		call := func(key string, take bool) bool {
+			t.Helper()
+			if !take {
+				w, err := b.Hit(t.Context(), key, time.Minute, 10, 1)
+				noError(t, err)
+				return !w.Refused && w.Count <= 10
+			}
+			_, granted, err := b.Take(t.Context(), key, time.Minute, 10, 1)
+			noError(t, err)
+			return granted
+		}
+		for _, take := range []bool{false, true} {
+			for _, back := range []time.Duration{time.Microsecond, time.Second, 59 * time.Second, time.Minute, 24 * time.Hour} {
+				set(clock, begin)
+				key := fmt.Sprint(take, back)
+				for i := range 20 {
+					expect(t, call(key, take) == (i < 10), "hit %d", i)
+				}
+				set(clock, begin.Add(-back))
+				full, allowed := back < time.Minute, 0
+				w, err := b.Get(t.Context(), key, time.Minute)
+				noError(t, err)
+				expect(t, (w.Count >= 10) == full && (w == window.Window{}) == !full, "%v back: %+v", back, w)
+				w, err = b.Peek(t.Context(), key, time.Minute, 10, 1)
+				noError(t, err)
+				expect(t, w.Refused == full, "%v back: %+v", back, w)
+				for range 20 {
+					if call(key, take) {
+						allowed++
+					}
+				}
+				expect(t, full && allowed == 0 || !full && allowed == 10, "%v back, %d are allowed", back, allowed)
+				clock.Advance(3 * time.Minute)
+				expect(t, call(key, take), "%v back, and three scales later", back)
+			}
+		}
+	})
+}
+
+// What Inc and Set count, with or without a limit that is known, is over as well.
+func TestCountsSurviveAClockThatGoesBack(t *testing.T) {
+	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		for _, known := range []bool{false, true} {
+			key := fmt.Sprint(known)
+			if known {
+				_, err := b.Hit(t.Context(), key, time.Minute, 10, 1)
+				noError(t, err)
+			}
+			_, err := b.Set(t.Context(), key, time.Minute, 5)
+			noError(t, err)
+			_, err = b.Inc(t.Context(), key, time.Minute, 1000)
+			noError(t, err)
+			clock.Advance(-2 * time.Minute)
+			w, err := b.Get(t.Context(), key, time.Minute)
+			noError(t, err)
+			expect(t, w == window.Window{}, "%+v", w)
+			n, err := b.Delete(t.Context(), key)
+			noError(t, err)
+			expect(t, n == 0, "%d windows are deleted that are over", n)
+			w, err = b.Inc(t.Context(), key, time.Minute, 1)
+			noError(t, err)
+			expect(t, w.Count == 1, "%+v", w)
+		}
+	})
+}
+
+// A take that was made before the clock was set back is given back, unless it was forgotten.
+func TestTakesAreGivenBackAfterAClockWentBack(t *testing.T) {
+	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		for _, back := range []time.Duration{30 * time.Second, 10 * time.Minute} {
+			key := back.String()
+			w, granted, err := b.Take(t.Context(), key, time.Minute, 10, 5)
+			noError(t, err)
+			expect(t, granted, "the take is refused")
+			clock.Advance(-back)
+			before, _, err := b.Take(t.Context(), key, time.Minute, 10, 3)
+			noError(t, err)
+			ok, err := b.GiveBack(t.Context(), key, time.Minute, w.ID, 5)
+			noError(t, err)
+			after, err := b.Get(t.Context(), key, time.Minute)
+			noError(t, err)
+			want := before.Count
+			if back < time.Minute {
+				want -= 5
+			}
+			expect(t, ok == (back < time.Minute) && after.Count == want, "%v back: %v, %+v, %+v", back, ok, before, after)
+			clock.Advance(back)
+		}
+	})
+}
+
+// names returns the keys of a server.
+func names(t *testing.T, client rueidis.Client) []string {
+	t.Helper()
+	all, err := redis(t, client, "KEYS", "*").AsStrSlice()
+	noError(t, err)
+	return all
+}
+
+// age has the keys of a server be older than they are, since a virtual clock does not let them.
+func age(t *testing.T, client rueidis.Client, d time.Duration) {
+	t.Helper()
+	for _, name := range names(t, client) {
+		ms, err := redis(t, client, "PTTL", name).AsInt64()
+		noError(t, err)
+		expect(t, ms > 0, "%s does not expire", name)
+		noError(t, redis(t, client, "PEXPIRE", name, fmt.Sprint(ms-d.Milliseconds())).Error())
+	}
+}
+
+// grace is how much longer than necessary a backend with a clock of its own keeps a hash.
+const grace = time.Hour
+
+// The clock of Redis is real. So the test has the keys grow older with the virtual clock, and compares
+// what they have left to live with what their windows have left.
+//
+//evidence:redis What is stored expires after its last hit is over, and soon, whatever the algorithm is
+func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
+	const short, long = 100 * time.Hour, 300 * time.Hour
+	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		client := s.connect()
+		b := redisbackend.New(client, redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		for seed := range uint64(3) {
+			r := rand.New(rand.NewPCG(seed, uint64(a)))
+			noError(t, redis(t, client, "FLUSHALL").Error())
+			last := clock.Now() // when the hash changed last
+			limit := 5 + r.Uint64N(100)
+			for range 150 {
+				scale := []time.Duration{short, long}[r.IntN(2)*r.IntN(2)]
+				n := 1 + r.Uint64N(limit/2)
+				var w window.Window
+				var err error
+				switch r.IntN(10) {
+				case 0:
+					w, err = b.Inc(t.Context(), "k", scale, n)
+				case 1:
+					w, err = b.Set(t.Context(), "k", scale, n)
+				case 2:
+					err = b.Reset(t.Context(), "k", scale)
+				case 3:
+					var granted bool
+					w, granted, err = b.Take(t.Context(), "k", scale, limit, n)
+					if granted && err == nil {
+						_, err = b.GiveBack(t.Context(), "k", scale, w.ID, 1+r.Uint64N(n))
+					}
+				default:
+					limit := limit + r.Uint64N(2)
+					w, err = b.Hit(t.Context(), "k", scale, limit, n)
+				}
+				noError(t, err)
+				last = clock.Now()
+				for step := r.IntN(2); step >= 0; step-- {
+					for _, scale := range []time.Duration{short, long} {
+						w, err = b.Get(t.Context(), "k", scale)
+						noError(t, err)
+						expect(t, w.Count == 0 || w.Left > 0, "%+v", w)
+						if w.Count > 0 {
+							left := untilExpiry(t, client, names(t, client)[0])
+							expect(t, left >= w.Left-time.Minute, "the hash expires in %v, and its hits are over in %v", left, w.Left)
+						}
+					}
+					if all := names(t, client); len(all) > 0 {
+						expect(t, len(all) == 1, "%q", all)
+						left := untilExpiry(t, client, all[0])
+						expect(t, left <= 3*long-clock.Now().Sub(last)+2*long, "the hash expires in %v", left)
+					}
+					by := time.Duration(r.Int64N(int64(short) / 5)).Truncate(time.Millisecond)
+					clock.Advance(by)
+					age(t, client, by)
+				}
+			}
+			clock.Advance(5 * long)
+			age(t, client, 5*long)
+			if all := names(t, client); len(all) > 0 {
+				t.Errorf("%q are left, for %v", all, untilExpiry(t, client, all[0]))
+			}
+		}
+	})
+}
+
+// A hash of which new scales are hit again and again has but few that are over.
+//
+//evidence:redis Hashes of rolling algorithms drop scales that are over, and no others
+func TestScalesThatAreOverAreDropped(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		client := s.connect()
+		b := redisbackend.New(client, redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		_, err := b.Set(t.Context(), "k", 100*time.Hour, 7)
+		noError(t, err)
+		_, err = b.Hit(t.Context(), "k", 99*time.Hour, 10, 7)
+		noError(t, err)
+		most := int64(0)
+		for i := range 1500 {
+			w, err := b.Hit(t.Context(), "k", 10*time.Millisecond+time.Duration(i)*time.Microsecond, 10, 1)
+			noError(t, err)
+			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
+			clock.Advance(time.Millisecond)
+			n, err := redis(t, client, "HLEN", hashOf(a)).AsInt64()
+			noError(t, err)
+			most = max(most, n)
+		}
+		t.Logf("up to %d fields", most)
+		expect(t, most <= 250, "there were %d fields", most)
+		for _, scale := range []time.Duration{100 * time.Hour, 99 * time.Hour} {
+			w, err := b.Get(t.Context(), "k", scale)
+			noError(t, err)
+			expect(t, w.Count == 7, "%v: %+v", scale, w)
+		}
+		n, err := b.Delete(t.Context(), "k")
+		noError(t, err)
+		expect(t, n >= 2 && n <= 50, "%d scales had hits", n)
+		expect(t, len(names(t, client)) == 1, "%q", names(t, client))
+	})
+}
+
+// hashOf returns the name of the hash of the key k.
+func hashOf(a window.Algorithm) string {
+	suffix := map[window.Algorithm]string{window.TokenBucket: ":bucket", window.Sliding: ":sliding", window.SlidingLog: ":log"}
+	return "throttr:{k:k}" + suffix[a]
+}
+
+// active scales are never dropped, however many there are.
+func TestScalesThatAreNotOverAreKept(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		const scales = 300
+		for i := range scales {
+			_, err := b.Hit(t.Context(), "k", time.Hour+time.Duration(i)*time.Second, 10, 10)
+			noError(t, err)
+			clock.Advance(time.Second)
+		}
+		for i := range scales {
+			w, err := b.Get(t.Context(), "k", time.Hour+time.Duration(i)*time.Second)
+			noError(t, err)
+			expect(t, w.Count > 0, "scale %d is gone", i)
+		}
+		n, err := b.Delete(t.Context(), "k")
+		noError(t, err)
+		expect(t, n == scales, "%d scales were deleted", n)
+	})
+}

@@ -1,0 +1,305 @@
+//go:build unix
+
+package redisbackend_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// hitTogether hits each key n times while the server does not respond, so that hits share requests. It
+// returns the windows and the errors of each key.
+func hitTogether(t *testing.T, s *server, b *redisbackend.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
+	t.Helper()
+	windows, errs = make([][]window.Window, len(keys)), make([][]error, len(keys))
+	s.freeze(t)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range n {
+		for k, key := range keys {
+			all.Go(func() {
+				w, err := b.Hit(context.Background(), key, time.Hour, 5, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					windows[k] = append(windows[k], w)
+				} else {
+					errs[k] = append(errs[k], err)
+				}
+			})
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // until all wait; if some do not, they share fewer requests
+	s.thaw(t)
+	all.Wait()
+	return windows, errs
+}
+
+// requireDistinct fails the test if the counts of a window are not 1, 2, 3 …
+func requireDistinct(t *testing.T, windows []window.Window, n int) {
+	t.Helper()
+	counts := map[uint64]bool{}
+	for _, w := range windows {
+		if w.Count < 1 || w.Count > uint64(n) || counts[w.Count] || w.ID != windows[0].ID || !w.ExpiresAt.Equal(windows[0].ExpiresAt) {
+			t.Fatalf("%+v in a window with %+v", w, windows[0])
+		}
+		counts[w.Count] = true
+	}
+	if len(counts) != n {
+		t.Fatalf("there are %d counts, want %d", len(counts), n)
+	}
+}
+
+// evals returns how many scripts the server was sent by their digest, and in full.
+func evals(t *testing.T, client rueidis.Client) (byDigest, inFull int) {
+	t.Helper()
+	stats, err := redis(t, client, "INFO", "commandstats").ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(stats) {
+		fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &byDigest)
+		fmt.Sscanf(line, "cmdstat_eval:calls=%d", &inFull)
+	}
+	return byDigest, inFull
+}
+
+//evidence:redis Hits on any keys at one time share a request, and each has its own place in the count
+func TestHitsAtOneTimeShareRequests(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	redis(t, client, "CONFIG", "RESETSTAT")
+	windows, errs := hitTogether(t, s, b, 100, "a", "b", "c")
+	for i := range windows {
+		if len(errs[i]) > 0 {
+			t.Fatal(errs[i])
+		}
+		requireDistinct(t, windows[i], 100)
+	}
+	calls, again := evals(t, client)
+	if calls < 1 || calls > 100 {
+		t.Errorf("300 hits have made %d requests", calls)
+	}
+	t.Logf("300 hits have made %d requests, %d of them twice", calls, again)
+}
+
+func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	redis(t, client, "SET", "throttr:{k:string}", "1")
+	redis(t, client, "HSET", "throttr:{k:text}", "3600000000", "text")
+	windows, errs := hitTogether(t, s, b, 50, "good", "string", "text", "other")
+	for i, want := range []string{"", "WRONGTYPE", "not a window: text", ""} {
+		if want == "" {
+			requireDistinct(t, windows[i], 50)
+			continue
+		}
+		if len(errs[i]) != 50 {
+			t.Fatalf("%d hits have failed, want 50", len(errs[i]))
+		}
+		for _, err := range errs[i] {
+			if !strings.Contains(err.Error(), want) {
+				t.Fatalf("%v, want %s", err, want)
+			}
+		}
+	}
+	_, errs = hitTogether(t, s, b, 50, "string", "text") // all windows of a script are broken
+	for i, want := range []string{"WRONGTYPE", "not a window: text"} {
+		for _, err := range errs[i] {
+			if !strings.Contains(err.Error(), want) {
+				t.Fatalf("%v, want %s", err, want)
+			}
+		}
+	}
+}
+
+// A user who may not run PEXPIRE can open windows, but they do not expire. Such a hit fails, and is counted
+// once, also if it shares its script with hits on windows that are open.
+func TestHitsThatCannotSetTheEndOfTheirWindowAreCountedOnce(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	const open, all, more = 20, 70, 100
+	var keys []string
+	for i := range all {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	for _, key := range keys[:open] {
+		if _, err := b.Hit(t.Context(), key, time.Hour, 5, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	redis(t, client, "ACL", "SETUSER", "default", "-pexpire")
+	_, errs := hitTogether(t, s, b, 1, keys...)
+	for i := all; i < more; i++ { // all windows of a script are like that
+		keys = append(keys, fmt.Sprint(i))
+	}
+	_, moreErrs := hitTogether(t, s, b, 1, keys[all:]...)
+	redis(t, client, "ACL", "SETUSER", "default", "+pexpire")
+	if !strings.Contains(fmt.Sprint(moreErrs), "the hit was counted") {
+		t.Errorf("no error says that the hit was counted: %v", moreErrs)
+	}
+	errs = append(errs, moreErrs...)
+	for i, key := range keys {
+		failures, count := 1, uint64(1)
+		if i < open {
+			failures, count = 0, 2
+		}
+		if len(errs[i]) != failures {
+			t.Errorf("%d hits on %s have failed, want %d", len(errs[i]), key, failures)
+		}
+		if w, err := b.Get(t.Context(), key, time.Hour); err != nil || w.Count != count {
+			t.Errorf("the count of %s is %d, %v; want %d", key, w.Count, err, count)
+		}
+	}
+}
+
+// If something is wrong with all windows of a script, its hits fail, and none is sent again.
+func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	if _, err := b.Hit(t.Context(), "another", time.Hour, 5, 1); err != nil { // the server knows the script
+		t.Fatal(err)
+	}
+	redis(t, client, "CONFIG", "SET", "maxmemory", "1")
+	redis(t, client, "CONFIG", "RESETSTAT")
+	_, errs := hitTogether(t, s, b, 10, "a", "b", "c", "d", "e")
+	for _, errs := range errs {
+		if len(errs) != 10 {
+			t.Errorf("%d hits have failed, want 10", len(errs))
+		}
+		for _, err := range errs {
+			if !strings.Contains(err.Error(), "OOM") {
+				t.Errorf("%v, want OOM", err)
+			}
+		}
+	}
+	if calls, _ := evals(t, client); calls >= 50 {
+		t.Errorf("50 hits have made %d requests", calls)
+	}
+}
+
+// The server answers late. The hits whose contexts have ended may be counted, and those that were not
+// sent are not.
+func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect())
+	if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.freeze(t)
+	const hits = 100
+	var uncertain atomic.Uint64
+	var all sync.WaitGroup
+	for range hits {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
+			switch {
+			case !errors.Is(err, context.DeadlineExceeded):
+				t.Errorf("%v", err)
+			case strings.HasSuffix(err.Error(), "the hit may have been counted"):
+				uncertain.Add(1)
+			case !strings.HasSuffix(err.Error(), "the hit was not counted"):
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	all.Wait()
+	s.thaw(t)
+	for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
+		w, err := b.Get(t.Context(), "k", time.Hour)
+		if err == nil && w.Count == 1+uncertain.Load() {
+			t.Logf("%d of %d hits were sent", uncertain.Load(), hits)
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v, want a count of 1 and %d", w, err, uncertain.Load())
+		}
+	}
+}
+
+func TestHitsAtOneTimeFailIfTheServerIsDown(t *testing.T) {
+	s := startOnSocket(t)
+	b := redisbackend.New(s.connect())
+	const goroutines = 50
+	hit := func() (failed int64, first error) {
+		var count atomic.Int64
+		var once sync.Once
+		var all sync.WaitGroup
+		for g := range goroutines {
+			all.Go(func() {
+				if _, err := b.Hit(t.Context(), fmt.Sprint(g%5), time.Hour, 5, 1); err != nil {
+					count.Add(1)
+					once.Do(func() { first = err })
+				}
+			})
+		}
+		all.Wait()
+		return count.Load(), first
+	}
+	if failed, err := hit(); failed > 0 {
+		t.Fatal(err)
+	}
+	s.kill()
+	for range 5 {
+		start := time.Now()
+		if failed, _ := hit(); failed != goroutines {
+			t.Fatalf("%d hits have failed, want all", failed)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the errors took %v", took)
+		}
+	}
+	s.start()
+	for attempt := 0; ; attempt++ {
+		failed, err := hit()
+		if failed == 0 {
+			return
+		}
+		if attempt > 10 {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHitsAtOneTimeOnAClusterAreExact(t *testing.T) {
+	nodes := startCluster(t)
+	b := redisbackend.New(nodes[0].connect())
+	const hits = 200
+	var mu sync.Mutex
+	windows := map[string][]window.Window{}
+	var all sync.WaitGroup
+	for i := range 10 * hits {
+		all.Go(func() {
+			key := fmt.Sprint("key ", i%10)
+			w, err := b.Hit(t.Context(), key, time.Hour, 5, 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			windows[key] = append(windows[key], w)
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	for _, all := range windows {
+		requireDistinct(t, all, hits)
+	}
+}

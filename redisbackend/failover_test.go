@@ -1,0 +1,51 @@
+package redisbackend_test
+
+import (
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// connectTo returns a client that is closed at the end of the test.
+func connectTo(t *testing.T, option rueidis.ClientOption) rueidis.Client {
+	t.Helper()
+	option.DisableCache = true
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+//evidence:redis The conformance suite passes behind Sentinel
+func TestBackendBehindSentinelConforms(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, redistest.Start(t))
+	options := rueidis.ClientOption{
+		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: redistest.SentinelName},
+		ConnWriteTimeout: patience,
+	}
+	conformance(t, connectTo(t, options), connectTo(t, options))
+}
+
+// Redis replicates asynchronously: a replica that takes over may have missed the last hits.
+//
+//evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
+func TestFailoverAllowsFewHitsMore(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	fail := func() { c.FailOver(t, 0) }
+	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+}
+
+// backendsOn returns two backends on a cluster, each with a client of its own.
+func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) {
+	t.Helper()
+	for range 2 {
+		backends = append(backends, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
+	}
+	return backends
+}

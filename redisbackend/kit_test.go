@@ -1,0 +1,41 @@
+package redisbackend_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/backendtest"
+)
+
+// noError fails the test if there is an error.
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect fails the test if ok is false.
+func expect(t *testing.T, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, args...)
+	}
+}
+
+// set sets a clock, which may go back.
+func set(clock backendtest.Clock, now time.Time) { clock.Advance(now.Sub(clock.Now())) }
+
+// untilExpiry returns what a key of a server has left to live, less the grace of backends that have a
+// clock of their own. It is negative if there is no such key.
+func untilExpiry(t *testing.T, client rueidis.Client, name string) time.Duration {
+	t.Helper()
+	ms, err := redis(t, client, "PTTL", name).AsInt64()
+	noError(t, err)
+	if ms < 0 {
+		return time.Duration(ms)
+	}
+	return time.Duration(ms)*time.Millisecond - grace
+}

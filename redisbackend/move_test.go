@@ -1,0 +1,125 @@
+package redisbackend_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// do sends a command that must succeed to a node.
+func do(t *testing.T, node *redistest.Server, args ...string) string {
+	t.Helper()
+	reply, err := node.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// Callers hit and take while the slot of their keys moves to another node, and back. Nothing is forgotten,
+// nothing is left behind, and no call fails. Two keys are in one slot, and move one after the other.
+//
+//evidence:redis A slot that moves to another node of a cluster amid hits and takes keeps what it counts, whatever the algorithm is
+func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
+	c := redistest.StartCluster(t, 2)
+	const limit, key = 60, "k"
+	slot, other := do(t, c.Primaries[0], "CLUSTER", "KEYSLOT", "k:"+key), ""
+	for i := 0; other == ""; i++ {
+		if do(t, c.Primaries[0], "CLUSTER", "KEYSLOT", fmt.Sprint("k:", i)) == slot {
+			other = fmt.Sprint(i)
+		}
+	}
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			b := redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()}), redisbackend.WithAlgorithm(a))
+			from, to := c.Primaries[0], c.Primaries[1]
+			if _, err := from.Do("HLEN", "{k:k}"); err != nil { // MOVED
+				from, to = to, from
+			}
+			var granted atomic.Int64
+			call := func(i int) {
+				scale := time.Duration(20+i%2) * 100 * time.Hour
+				if i%3 == 0 {
+					limits := []window.Limit{{Key: key, Scale: scale, Limit: limit, N: 1}, {Key: other, Scale: scale, Limit: 1000, N: 1}}
+					ok, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(limits)))
+					if err != nil {
+						t.Error(err)
+					} else if ok {
+						granted.Add(1)
+					}
+					return
+				}
+				w, err := b.Hit(t.Context(), key, scale, limit, 1)
+				if err != nil {
+					t.Error(err)
+				} else if !w.Refused && w.Count <= limit {
+					granted.Add(1)
+				}
+			}
+			for i := range 20 {
+				call(i)
+			}
+			expect(t, granted.Load() == 20, "%d were granted", granted.Load())
+			var callers sync.WaitGroup
+			end := make(chan struct{})
+			for g := range 4 {
+				callers.Go(func() {
+					for i := g; ; i++ {
+						select {
+						case <-end:
+							return
+						default:
+							call(i)
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			}
+			for range 2 {
+				move(t, from, to, slot)
+				from, to = to, from
+			}
+			for i := range 4 * limit {
+				call(i)
+			}
+			close(end)
+			callers.Wait()
+			expect(t, granted.Load() == 2*limit, "%d were granted, want %d", granted.Load(), 2*limit)
+			for _, key := range []string{key, other} {
+				_, err := b.Delete(t.Context(), key)
+				noError(t, err)
+			}
+		})
+	}
+}
+
+// move moves a slot, as redis-cli does, but takes its time.
+func move(t *testing.T, from, to *redistest.Server, slot string) {
+	t.Helper()
+	me, you := do(t, from, "CLUSTER", "MYID"), do(t, to, "CLUSTER", "MYID")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", me)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", you)
+	time.Sleep(20 * time.Millisecond)
+	for {
+		names := do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100")
+		if names == "" {
+			break
+		}
+		for _, name := range strings.Split(names, "\n") {
+			do(t, from, "MIGRATE", "127.0.0.1", to.Port, name, "0", "60000")
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", you)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", you)
+	expect(t, do(t, from, "CLUSTER", "COUNTKEYSINSLOT", slot) == "0", "keys are left")
+}

@@ -1,0 +1,58 @@
+package redisbackend_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr/redisbackend"
+)
+
+func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
+	s := startOnSocket(t, "--appendonly", "yes", "--appendfsync", "always")
+	b := redisbackend.New(s.connect())
+	hit := func() (uint64, error) {
+		w, err := b.Hit(context.Background(), "user:42", time.Hour, 5, 1)
+		return w.Count, err
+	}
+	for want := uint64(1); want <= 3; want++ {
+		if n, err := hit(); err != nil || n != want {
+			t.Fatal(n, err)
+		}
+	}
+	s.kill()
+	for range 5 {
+		start := time.Now()
+		_, err := hit()
+		if err == nil || !strings.HasPrefix(err.Error(), `rediswindow: hit "user:42": `) {
+			t.Fatalf("%v", err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the error took %v", took)
+		}
+		t.Log(err)
+	}
+	_, getErr := b.Get(t.Context(), "user:42", time.Hour)
+	_, delErr := b.Delete(t.Context(), "user:42")
+	for what, err := range map[string]error{"get": getErr, "delete": delErr, "reset": b.Reset(t.Context(), "user:42", time.Hour)} {
+		if err == nil || !strings.HasPrefix(err.Error(), "rediswindow: "+what+` "user:42": `) {
+			t.Errorf("%v", err)
+		}
+	}
+	s.start()
+	failed := 0
+	for {
+		n, err := hit()
+		if err == nil {
+			if n != 4 {
+				t.Errorf("the count is %d, want 4", n)
+			}
+			break
+		}
+		if failed++; failed > 10 {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d hits failed after the restart", failed)
+}

@@ -1,0 +1,19 @@
+//go:build unix
+
+package redisbackend_test
+
+import (
+	"testing"
+
+	"github.com/throttr-go/throttr/internal/redistest"
+)
+
+// The old primary goes on when its replica has taken over. It then executes the requests that it
+// had received, and loses them.
+//
+//evidence:redis A primary of a cluster that is cut off and comes back allows few hits more than the limits
+func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	fail := func() { c.CutOff(t, 0) }
+	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+}

@@ -1,0 +1,442 @@
+package redisbackend_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// rolling are the algorithms whose refused hits do not count.
+var rolling = []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog}
+
+// eachRolling runs a test for each of them, with a server of its own.
+func eachRolling(t *testing.T, f func(t *testing.T, s *server, a window.Algorithm)) {
+	for _, a := range rolling {
+		t.Run(a.String(), func(t *testing.T) { f(t, startServer(t), a) })
+	}
+}
+
+// event is a hit that was granted.
+type event struct {
+	at time.Duration // since the start of the test
+	n  uint64
+}
+
+// sumOf returns how many hits were granted in an interval that begins with events[i] and includes
+// events[j].
+func sumOf(events []event, i, j int) (n uint64) {
+	for _, e := range events[i : j+1] {
+		n += e.n
+	}
+	return n
+}
+
+// check fails the test if in any interval more was granted than the algorithm allows.
+func check(t *testing.T, a window.Algorithm, events []event, scale time.Duration, limit uint64) {
+	t.Helper()
+	for i := range events {
+		for j := i; j < len(events); j++ {
+			interval := events[j].at - events[i].at
+			bound := limit
+			switch a {
+			case window.TokenBucket:
+				bound += uint64(math.Floor(float64(limit)*float64(interval)/float64(scale) + 1e-9))
+			case window.Sliding:
+				bound = 2*limit - 1
+			}
+			if a != window.TokenBucket && interval >= scale {
+				break
+			}
+			if n := sumOf(events, i, j); n > bound {
+				t.Fatalf("%d were granted in %v, and %d in %v are the limit", n, interval, limit, scale)
+			}
+		}
+	}
+}
+
+// Random hits at random times, and takes that are given back, never exceed the bound. A hit that was
+// refused is granted after RetryAfter, and not a microsecond earlier.
+//
+//evidence:redis Random hits of rolling algorithms stay within their bounds in every interval
+func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(s.connect(), redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a))
+		begin := clock.Now()
+		for seed := range uint64(12) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			scale := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)]
+			limit := 1 + r.Uint64N(12)
+			key := fmt.Sprint(seed)
+			var events []event
+			type taken struct {
+				id    int64
+				index int
+			}
+			var open []taken
+			for range 400 {
+				clock.Advance(time.Duration(r.Int64N(int64(scale)/int64(limit)*2)) / time.Microsecond * time.Microsecond)
+				n := 1 + r.Uint64N(1+limit/2)
+				w, err := b.Hit(t.Context(), key, scale, limit, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if w.Refused && r.IntN(3) == 0 {
+					if w.RetryAfter <= 0 || w.RetryAfter > 2*scale {
+						t.Fatalf("%+v", w)
+					}
+					if w.RetryAfter > time.Microsecond {
+						clock.Advance(w.RetryAfter.Truncate(time.Microsecond) - time.Microsecond)
+						if early, err := b.Peek(t.Context(), key, scale, limit, n); err != nil || !early.Refused {
+							t.Fatalf("%+v, and before RetryAfter %+v, %v", w, early, err)
+						}
+					}
+					clock.Advance(2 * time.Microsecond)
+					if w, err = b.Hit(t.Context(), key, scale, limit, n); err != nil || w.Refused {
+						t.Fatalf("after RetryAfter: %+v, %v", w, err)
+					}
+				}
+				if w.Count > limit || w.Refused && w.Count+n <= limit {
+					t.Fatalf("%d of %d: %+v", n, limit, w)
+				}
+				if !w.Refused {
+					events = append(events, event{clock.Now().Sub(begin), n})
+					open = append(open, taken{w.ID, len(events) - 1})
+				}
+				if len(open) > 0 && r.IntN(3) == 0 {
+					k := r.IntN(len(open))
+					one := open[k]
+					open = append(open[:k], open[k+1:]...)
+					back := 1 + r.Uint64N(events[one.index].n)
+					ok, err := b.GiveBack(t.Context(), key, scale, one.id, back)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if ok {
+						events[one.index].n -= back
+					}
+				}
+			}
+			if len(events) < 100 {
+				t.Errorf("only %d hits were granted", len(events))
+			}
+			check(t, a, events, scale, limit)
+		}
+	})
+}
+
+// Many clients at once are granted what the algorithm allows, by the clock of the server.
+//
+//evidence:redis Clients at once are granted exactly what a rolling algorithm allows
+func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		backends := []*redisbackend.Backend{
+			redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a)), redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a)),
+		}
+		const limit, scale = 100, time.Hour // hardly anything comes back during the test
+		var granted atomic.Int64
+		var all sync.WaitGroup
+		for g := range 32 {
+			all.Go(func() {
+				for i := range 20 {
+					n := uint64(1 + i%3)
+					w, err := backends[g%2].Hit(t.Context(), "k", scale, limit, n)
+					if err != nil {
+						t.Error(err)
+					} else if !w.Refused {
+						granted.Add(int64(n))
+					}
+				}
+			})
+		}
+		all.Wait()
+		if got := granted.Load(); got != limit {
+			t.Errorf("%d were granted, want %d", got, limit)
+		}
+	})
+}
+
+func TestRollingAlgorithmsShareNothing(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	var all []*redisbackend.Backend
+	for _, a := range append([]window.Algorithm{window.PerKey}, rolling...) {
+		all = append(all, redisbackend.New(client, redisbackend.WithAlgorithm(a)))
+	}
+	for i, b := range all {
+		for range 3 {
+			if w, err := b.Hit(t.Context(), "k", time.Hour, 10, uint64(i+1)); err != nil {
+				t.Fatal(w, err)
+			}
+		}
+	}
+	for i, b := range all {
+		if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || i < 3 && w.Count != uint64(3*(i+1)) {
+			t.Errorf("%d: %+v, %v", i, w, err)
+		}
+	}
+	names, err := redis(t, client, "KEYS", "*").AsStrSlice()
+	if err != nil || len(names) != 4 {
+		t.Errorf("%q, %v", names, err)
+	}
+	for _, want := range []string{"throttr:{k:k}", "throttr:{k:k}:bucket", "throttr:{k:k}:sliding", "throttr:{k:k}:log"} {
+		if !strings.Contains(" "+strings.Join(names, " ")+" ", " "+want+" ") {
+			t.Errorf("no %s in %q", want, names)
+		}
+	}
+}
+
+// The test waits in real time, because Redis removes keys by its own clock.
+func TestIdleKeysOfRollingAlgorithmsVanish(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		t.Parallel()
+		client := s.connect()
+		b := redisbackend.New(client, redisbackend.WithAlgorithm(a))
+		const scale = 100 * time.Millisecond
+		for begin := time.Now(); time.Since(begin) < 5*scale; time.Sleep(time.Millisecond) {
+			if _, err := b.Hit(t.Context(), "k", scale, 20, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Set(t.Context(), "set", scale, 3); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Reset(t.Context(), "k", scale); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			n, err := redis(t, client, "DBSIZE").AsInt64()
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%d keys are left, %v", n, err)
+			}
+			if n == 0 {
+				return
+			}
+		}
+	})
+}
+
+func TestRollingHitIsOneRoundTrip(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		client := s.connect()
+		b := redisbackend.New(client, redisbackend.WithAlgorithm(a))
+		hit := func() {
+			if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hit() // The server now has the script.
+		redis(t, client, "CONFIG", "RESETSTAT")
+		for range 10 {
+			hit()
+		}
+		stats, err := redis(t, client, "INFO", "commandstats").ToString()
+		if err != nil || !strings.Contains(stats, "cmdstat_evalsha:calls=10,") || strings.Contains(stats, "cmdstat_eval:") {
+			t.Errorf("%v: %s", err, stats)
+		}
+	})
+}
+
+// In a cluster, the takes of one call are in several slots.
+func TestRollingTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
+	nodes := startCluster(t)
+	client := nodes[0].connect()
+	for _, a := range rolling {
+		b := redisbackend.New(client, redisbackend.WithAlgorithm(a), redisbackend.WithPrefix(a.String()))
+		limits := make([]window.Limit, 12)
+		for i := range limits {
+			limits[i] = window.Limit{Key: fmt.Sprint("k", i/2), Scale: time.Duration(1+i%2) * time.Hour, Limit: 10, N: uint64(1 + i%3)}
+		}
+		windows := make([]window.Window, len(limits))
+		if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
+			t.Fatalf("%v: %v, %v", a, granted, err)
+		}
+		for refusing := range limits {
+			n := limits[refusing].N
+			limits[refusing].N = 10
+			granted, err := b.TakeAll(t.Context(), limits, windows)
+			if granted || err != nil {
+				t.Fatalf("%v: %v, %v", a, granted, err)
+			}
+			limits[refusing].N = n
+			for i, l := range limits {
+				if w, err := b.Get(t.Context(), l.Key, l.Scale); err != nil || w.Count != l.N || windows[i].Count != l.N {
+					t.Errorf("%v: take %d refuses: take %d has left %+v, %v, and %+v was returned", a, refusing, i, w, err, windows[i])
+				}
+			}
+		}
+	}
+}
+
+func TestTakesOfOneBucketApplyToTheSum(t *testing.T) {
+	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		limits := []window.Limit{
+			{Key: "k", Scale: time.Hour, Limit: 10, N: 3}, {Key: "l", Scale: time.Hour, Limit: 10, N: 3}, {Key: "k", Scale: time.Hour, Limit: 6, N: 3},
+		}
+		windows := make([]window.Window, len(limits))
+		for i, want := range []bool{true, false} {
+			granted, err := b.TakeAll(t.Context(), limits, windows)
+			if granted != want || err != nil || windows[0].Count != 6 || windows[1].Count != 3 || windows[2].Count != 6 {
+				t.Fatalf("call %d: %v, %v, %+v", i, granted, err, windows)
+			}
+		}
+	})
+}
+
+// The time of a token is rounded up to 2^-32 µs, and so are neither drift nor losses to be seen.
+func TestTokenBucketsOfAllSizes(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	for _, c := range []struct {
+		scale time.Duration
+		limit uint64
+	}{
+		{time.Millisecond, 1}, {time.Millisecond, 7_000_000}, {time.Second, 3}, {time.Second, 1e9}, {time.Hour, 7}, {24 * time.Hour, 1e6},
+		{30 * 24 * time.Hour, 1 << 40}, {redisbackend.MaxScale, 1}, {redisbackend.MaxScale, 1 << 50}, {time.Second, 1 << 30},
+	} {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(client, redisbackend.WithAlgorithm(window.TokenBucket), redisbackend.WithClock(clock.Now), redisbackend.WithPrefix(fmt.Sprint(c)))
+		hit := func(n uint64) window.Window {
+			t.Helper()
+			w, err := b.Hit(t.Context(), "k", c.scale, c.limit, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return w
+		}
+		most := c.limit + c.limit/10000
+		if w := hit(c.limit); w.Refused || w.Count != c.limit || w.Left < c.scale || w.Left > c.scale+c.scale/1000 {
+			t.Fatalf("%v: %+v", c, w)
+		}
+		if w := hit(1); !w.Refused || w.Count != c.limit || w.RetryAfter <= 0 || w.RetryAfter > c.scale/time.Duration(min(c.limit, 1e6))+time.Microsecond {
+			t.Fatalf("%v: %+v", c, w)
+		}
+		clock.Advance(c.scale / 2 / time.Microsecond * time.Microsecond)
+		var n uint64
+		for step := c.limit; step > 0; step /= 2 {
+			if w := hit(step); !w.Refused {
+				n += step
+			}
+		}
+		if n > most/2+1 || n+c.limit/1000 < c.limit/2 {
+			t.Errorf("%v: %d came back in half a scale", c, n)
+		}
+	}
+}
+
+func TestLimitsOfSlidingLogsAreBounded(t *testing.T) {
+	clock := backendtest.NewClock()
+	client := startServer(t).connect()
+	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.SlidingLog), redisbackend.WithClock(clock.Now))
+	_, err := b.Hit(t.Context(), "k", time.Second, 10_001, 1)
+	if checked := b.Check(time.Second, 10_001); !isMistake(err, window.ErrRange, checked) && !strings.Contains(fmt.Sprint(checked), "10000") {
+		t.Errorf("%v, %v", err, checked)
+	}
+	for i := range 10 {
+		if w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 1000); err != nil || w.Refused || w.Count != uint64(1000*(i+1)) {
+			t.Fatalf("%+v, %v", w, err)
+		}
+		clock.Advance(50 * time.Millisecond)
+	}
+	bytes, err := redis(t, client, "MEMORY", "USAGE", "throttr:{k:k}:log", "SAMPLES", "0").AsInt64()
+	if err != nil || bytes > 12*10_000 {
+		t.Errorf("a log of 10,000 hits takes %d bytes, %v", bytes, err)
+	}
+	t.Logf("%d bytes", bytes)
+	clock.Advance(500 * time.Millisecond) // the first thousand is over
+	if w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 1001); err != nil || !w.Refused || w.RetryAfter != 50*time.Millisecond {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 1000); err != nil || w.Refused || w.Count != 10_000 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := b.Set(t.Context(), "k", time.Second, 1<<40); err != nil || w.Count != 10_000 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	b = redisbackend.New(client, redisbackend.WithAlgorithm(window.SlidingLog), redisbackend.WithMaxLog(20_000))
+	if err := b.Check(time.Second, 20_000); err != nil {
+		t.Error(err)
+	}
+}
+
+// A token takes another time with another limit. If what was taken before were given back then, it could
+// be more than what was taken.
+func TestTakesFromABucketOfAnotherLimitAreNotGivenBack(t *testing.T) {
+	b := redisbackend.New(startServer(t).connect(), redisbackend.WithAlgorithm(window.TokenBucket), redisbackend.WithClock(backendtest.NewClock().Now))
+	for name, take := range map[string]func(key string) error{
+		"hit": func(key string) error { _, err := b.Hit(t.Context(), key, time.Hour, 5, 1); return err },
+		"takes": func(key string) error {
+			limits := []window.Limit{{Key: key, Scale: time.Hour, Limit: 5, N: 1}, {Key: key, Scale: time.Minute, Limit: 5, N: 1}}
+			_, err := b.TakeAll(t.Context(), limits, make([]window.Window, 2))
+			return err
+		},
+	} {
+		w, granted, err := b.Take(t.Context(), name, time.Hour, 10, 5)
+		noError(t, err)
+		expect(t, granted, "%s: %+v", name, w)
+		noError(t, take(name))
+		ok, err := b.GiveBack(t.Context(), name, time.Hour, w.ID, 5)
+		noError(t, err)
+		w, err = b.Get(t.Context(), name, time.Hour)
+		noError(t, err)
+		expect(t, !ok && w.Count == 4, "%s: %v, %+v", name, ok, w)
+	}
+}
+
+// Give-backs from the middle of a log move the hits after it, across blocks.
+func TestGiveBacksFromLogsOfManyBlocks(t *testing.T) {
+	clock := backendtest.NewClock()
+	client := startServer(t).connect()
+	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.SlidingLog), redisbackend.WithClock(clock.Now))
+	r := rand.New(rand.NewPCG(7, 8))
+	const scale, limit = time.Second, 2000
+	type taken struct {
+		at time.Time
+		id int64
+		n  uint64
+	}
+	var log []taken // what counts
+	for range 400 {
+		clock.Advance(time.Duration(r.Int64N(20_000)) * time.Microsecond)
+		for len(log) > 0 && clock.Now().Sub(log[0].at) >= scale {
+			log = log[1:]
+		}
+		n := 1 + r.Uint64N(70)
+		w, granted, err := b.Take(t.Context(), "k", scale, limit, n)
+		noError(t, err)
+		if granted {
+			log = append(log, taken{clock.Now(), w.ID, n})
+		}
+		if i := r.IntN(len(log)); r.IntN(3) > 0 {
+			back := 1 + r.Uint64N(log[i].n+3)
+			ok, err := b.GiveBack(t.Context(), "k", scale, log[i].id, back)
+			noError(t, err)
+			expect(t, ok == (log[i].n > 0), "%v for %+v", ok, log[i])
+			log[i].n -= min(back, log[i].n)
+		}
+		var count uint64
+		var last time.Time
+		for _, l := range log {
+			if count += l.n; l.n > 0 {
+				last = l.at
+			}
+		}
+		w, err = b.Get(t.Context(), "k", scale)
+		noError(t, err)
+		expect(t, w.Count == count && (count == 0 || w.ExpiresAt.Equal(last.Add(scale))), "%+v, want %d until %v", w, count, last.Add(scale))
+		fields, err := redis(t, client, "HLEN", "throttr:{k:k}:log").AsInt64()
+		noError(t, err)
+		expect(t, fields <= int64(count)/31+3, "%d fields of %d hits", fields, count)
+	}
+}

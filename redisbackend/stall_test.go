@@ -1,0 +1,222 @@
+//go:build unix
+
+package redisbackend_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// freeze stops the server. It keeps its connections and does not respond.
+func (s *server) freeze(t *testing.T) { s.signal(t, syscall.SIGSTOP) }
+
+// thaw continues the server after freeze.
+func (s *server) thaw(t *testing.T) { s.signal(t, syscall.SIGCONT) }
+
+func (s *server) signal(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCallEndsWithItsContext(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect())
+	if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.freeze(t)
+	const patience = 50 * time.Millisecond
+	for name, test := range map[string]struct {
+		ctx  func() (context.Context, context.CancelFunc)
+		want error
+	}{
+		"cancel":                 {func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }, context.Canceled},
+		"cancel before deadline": {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, context.Canceled},
+		"deadline reached":       {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), patience) }, context.DeadlineExceeded},
+	} {
+		ctx, cancel := test.ctx()
+		defer cancel()
+		if test.want == context.Canceled {
+			time.AfterFunc(patience, cancel)
+		}
+		start := time.Now()
+		_, hit := b.Hit(ctx, "k", time.Hour, 5, 1)
+		_, get := b.Get(ctx, "k", time.Hour)
+		for _, err := range []error{hit, get, b.Reset(ctx, "other", time.Hour)} {
+			if !errors.Is(err, test.want) || !strings.HasPrefix(err.Error(), "rediswindow: ") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%s: it took %v", name, took)
+		}
+	}
+	// The abandoned calls have not closed the connection for other calls.
+	s.thaw(t)
+	w, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
+	if err != nil || w.Count < 2 || w.Count > 5 {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+// within returns the result of a call, which must come within 10 s.
+func within(t *testing.T, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call does not return")
+		return nil
+	}
+}
+
+// If a call that dials is canceled, the other calls that wait for the connection succeed. A call
+// that waits for the connection ends with its context.
+func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
+	s := startOnSocket(t)
+	var slow atomic.Bool
+	dials, pass := make(chan bool, 10), make(chan bool)
+	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = -1 // one connection
+		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if slow.Load() {
+				dials <- true
+				select {
+				case <-pass:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return s.dial(ctx, d)
+		}
+	}))
+	s.kill()
+	for { // until the client has closed its old connection
+		_, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
+		if err == nil {
+			t.Fatal("a hit succeeded without a server")
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	s.start()
+	slow.Store(true)
+	hit := func(ctx context.Context) chan error {
+		result := make(chan error, 1)
+		go func() {
+			_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
+			result <- err
+		}()
+		return result
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	dialing := hit(ctx)
+	<-dials
+	waiting := hit(t.Context())
+	limited, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if err := within(t, hit(limited)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the call with a deadline: %v", err)
+	}
+	cancel()
+	if err := within(t, dialing); !errors.Is(err, context.Canceled) {
+		t.Errorf("the canceled call: %v", err)
+	}
+	time.Sleep(20 * time.Millisecond) // The client may notice the cancellation late.
+	close(pass)
+	if err := within(t, waiting); err != nil {
+		t.Errorf("the other call: %v", err)
+	}
+}
+
+// A stalled server fills the queues of the client. Calls still end with their contexts.
+func TestCallEndsWithItsContextWhenTheQueueIsFull(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = -1 // one connection
+		o.RingScaleEachConn = 1  // a queue of two calls
+	}))
+	s.freeze(t)
+	defer s.thaw(t)
+	start := time.Now()
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := b.Hit(ctx, "k", time.Hour, 5, 1); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	calls.Wait()
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the calls took %v", took)
+	}
+}
+
+// Callers with short deadlines keep calling a server that does not respond, and give up. What they leave
+// behind is bounded, and so is what is counted after the server goes on.
+//
+//evidence:redis Takes of callers that gave up are bounded while Redis does not respond
+func TestTakesThatAreGivenUpAreBoundedWhileTheServerIsStopped(t *testing.T) {
+	const callers, rounds, inFlight = 200, 20, 256
+	for _, a := range []window.Algorithm{window.PerKey, window.TokenBucket} {
+		t.Run(a.String(), func(t *testing.T) {
+			s := startServer(t)
+			b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a))
+			take := func(ctx context.Context, n uint64) (window.Window, error) {
+				w, _, err := b.Take(ctx, "k", 100*time.Hour, 1_000_000, n)
+				return w, err
+			}
+			if _, err := take(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			s.freeze(t)
+			before := runtime.NumGoroutine()
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for range rounds {
+						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+						if _, err := take(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+						cancel()
+					}
+				})
+			}
+			all.Wait()
+			if left := runtime.NumGoroutine() - before; left > inFlight+50 {
+				t.Errorf("%d goroutines are left", left)
+			}
+			s.thaw(t)
+			for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+10 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond) // until all that was sent is answered
+			}
+			w, err := take(t.Context(), 0)
+			if err != nil || w.Count > 1+inFlight {
+				t.Errorf("%d takes of %d that were given up are counted, want %d at most (%v)", w.Count-1, callers*rounds, inFlight, err)
+			}
+			t.Logf("%d takes of %d that were given up are counted", w.Count-1, callers*rounds)
+		})
+	}
+}
