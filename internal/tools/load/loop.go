@@ -1,0 +1,198 @@
+// Package load measures the speed of an operation in a closed loop: a number of goroutines
+// repeat it for a while, each waiting for one operation to end before it starts the next. The
+// result says how many operations per second there were, how long they took, and what they
+// cost the process.
+//
+//	res, err := load.Run(ctx, load.Config{Goroutines: 64, Duration: 10 * time.Second},
+//		func(ctx context.Context, worker int, i uint64) error { … })
+//
+// The loop does not disturb what it measures: it allocates nothing, and no two goroutines
+// write to the same memory.
+//
+// [Raw] is such a loop without a client: it writes encoded frames and counts the bytes of the
+// responses. It shows how fast servers and network are. [Compare] measures several loops in
+// turns, so that changes on the machine affect all of them.
+package load
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Operation is what is measured. Worker is the number of the goroutine that calls it, from 0,
+// and i the number of its earlier calls, those during the warm-up included.
+type Operation func(ctx context.Context, worker int, i uint64) error
+
+// Config says how an operation is measured.
+type Config struct {
+	Goroutines int           // that repeat it, at least 1
+	Warmup     time.Duration // before operations count
+	Duration   time.Duration // while operations count, more than 0
+	// PerReading is the number of operations between two readings of the clock, which count
+	// as equally long. It is for operations as short as a reading. Default: 1.
+	PerReading int
+	// Progress, if not nil, is called about once a second.
+	Progress func(Progress)
+}
+
+// Progress is an intermediate result.
+type Progress struct {
+	Warming    bool          // in the warm-up
+	Elapsed    time.Duration // of the warm-up or of the duration
+	Operations uint64        // in that time
+	PerSecond  float64       // since the previous progress
+}
+
+// phase says how far a measurement is.
+type phase = uint32
+
+const (
+	warming phase = iota
+	counting
+	over
+)
+
+// Run repeats op and returns when all operations have ended. Operations count that end within
+// the duration. If ctx ends first, Run returns the result until then and the cause.
+func Run(ctx context.Context, cfg Config, op Operation) (Result, error) {
+	if cfg.PerReading < 0 {
+		return Result{}, errors.New("load: PerReading is negative")
+	}
+	n := uint64(max(cfg.PerReading, 1))
+	return RunLoops(ctx, cfg, func(ctx context.Context, worker int, m *Meter) {
+		base := time.Now()
+		var start time.Duration
+		for i := uint64(0); !m.Over(); i += n {
+			var failed uint64
+			var failure error
+			for j := range n {
+				if err := op(ctx, worker, i+j); err != nil {
+					failed++
+					failure = err
+				}
+			}
+			now := time.Since(base)
+			m.Add(n-failed, (now-start)/time.Duration(n))
+			if failed > 0 {
+				m.Fail(failed, failure)
+			}
+			start = now
+		}
+	})
+}
+
+// Loop is the loop of one goroutine. It reports its operations to m and returns when m is
+// over. Worker is the number of the goroutine, from 0.
+type Loop func(ctx context.Context, worker int, m *Meter)
+
+// RunLoops is [Run] for loops that do not simply repeat an operation.
+func RunLoops(ctx context.Context, cfg Config, loop Loop) (Result, error) {
+	if cfg.Goroutines < 1 || cfg.Duration <= 0 || cfg.Warmup < 0 {
+		return Result{}, errors.New("load: a measurement needs at least one goroutine and a duration")
+	}
+	r := &run{cfg: cfg, meters: make([]*Meter, cfg.Goroutines)}
+	for i := range r.meters {
+		r.meters[i] = &Meter{phase: &r.phase}
+		r.meters[i].latencies.made() // now, and not while it is measured
+	}
+	var loops sync.WaitGroup
+	for i, m := range r.meters {
+		loops.Go(func() { loop(ctx, i, m) })
+	}
+	err := r.wait(ctx, cfg.Warmup)
+	before := usageNow()
+	r.phase.Store(counting)
+	if err == nil {
+		err = r.wait(ctx, cfg.Duration)
+	}
+	r.phase.Store(over)
+	after := usageNow()
+	loops.Wait()
+	return newResult(r.meters, before, after), err
+}
+
+// Meter counts the operations of one goroutine. Only that goroutine calls its methods.
+type Meter struct {
+	_          [64]byte // keeps the memory of others off this cache line
+	phase      *atomic.Uint32
+	total      uint64        // operations since the start, failed ones included
+	published  atomic.Uint64 // total, for other goroutines
+	errors     uint64
+	firstError error
+	latencies  Histogram
+	_          [64]byte
+}
+
+// Add counts n operations that have just succeeded and took d each.
+func (m *Meter) Add(n uint64, d time.Duration) {
+	if m.phase.Load() == counting {
+		m.latencies.Add(d, n)
+	}
+	m.publish(n)
+}
+
+// Fail counts n operations that have just failed.
+func (m *Meter) Fail(n uint64, err error) {
+	if m.phase.Load() == counting {
+		m.errors += n
+		if m.firstError == nil {
+			m.firstError = err
+		}
+	}
+	m.publish(n)
+}
+
+func (m *Meter) publish(n uint64) {
+	m.total += n
+	m.published.Store(m.total)
+}
+
+// Over reports whether the measurement is over.
+func (m *Meter) Over() bool { return m.phase.Load() == over }
+
+// run is a measurement.
+type run struct {
+	cfg    Config
+	meters []*Meter
+	phase  atomic.Uint32
+}
+
+// wait waits for d and reports the progress meanwhile. It returns the cause of ctx's end if
+// that comes first.
+func (r *run) wait(ctx context.Context, d time.Duration) error {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	start, before := time.Now(), r.operations()
+	previous, previousOperations := start, before
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end.C:
+			return nil
+		case <-second.C:
+		}
+		if r.cfg.Progress == nil {
+			continue
+		}
+		now, operations := time.Now(), r.operations()
+		r.cfg.Progress(Progress{
+			Warming: r.phase.Load() == warming, Elapsed: now.Sub(start), Operations: operations - before,
+			PerSecond: float64(operations-previousOperations) / now.Sub(previous).Seconds(),
+		})
+		previous, previousOperations = now, operations
+	}
+}
+
+// operations returns the number of operations since the start.
+func (r *run) operations() (n uint64) {
+	for _, m := range r.meters {
+		n += m.published.Load()
+	}
+	return n
+}
