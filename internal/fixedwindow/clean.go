@@ -43,7 +43,7 @@ type cleaner[T codec.Value] struct {
 func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
 	var classes [linkClasses][]*cleaning[T]
 	for _, k := range all {
-		c := classOf(k.Guard)
+		c := classOf(k.records.bands.Guard)
 		classes[c] = append(classes[c], k)
 	}
 	for c, some := range classes {
@@ -165,7 +165,7 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			return err
 		}
 		l.Received = cl.link.guards.Now()
-		cl.link.paces[classOf(some[0].Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].Guard)
+		cl.link.paces[classOf(some[0].records.bands.Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.records.observe(call.Replies[2*i]), k.records.observe(call.Replies[2*i+1])}
 			k.history = k.records.bands.Extend(k.history, l)
