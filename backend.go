@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/fixedwindow"
-	"github.com/throttr-go/throttr/internal/realclock"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -37,10 +36,9 @@ type ServerBackend struct {
 	pick    func(key string) int            // the server of a key
 	ping    func(ctx context.Context) error // asks all servers
 
-	deregister  func() // the client need not end the backend any more
-	forgetClock func() // the backend does not read the real clock any more
-	closing     atomic.Bool
-	ended       chan struct{} // closed when Close is done
+	deregister func() // the client need not end the backend any more
+	closing    atomic.Bool
+	ended      chan struct{} // closed when Close is done
 }
 
 var _ window.BackendCloser = (*ServerBackend)(nil)
@@ -132,10 +130,6 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // panics if an option is nil.
 func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 	o := backendOptionsOf("Client.Backend", opts)
-	forgetClock := func() {}
-	if o.now == nil {
-		forgetClock = realclock.Add(c.cfg.Servers)
-	}
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.HoldParked()
@@ -148,7 +142,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 			DenialMemory: o.denialMemory,
 		}),
 		servers: make([]serverCalls, len(servers)), pick: c.servers.ring.Pick, ping: c.ping,
-		forgetClock: forgetClock, ended: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	for i, one := range c.servers.all {
 		b.servers[i].name, b.servers[i].away = one.name, func() error { return one.pool.Stats().Err }
@@ -156,7 +150,6 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 	b.deregister = func() { c.deregister(b) }
 	if !c.register(b) { // the client is closed
 		b.windows.Close()
-		forgetClock()
 	}
 	return b
 }
@@ -170,7 +163,6 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 func (b *ServerBackend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
-		b.forgetClock()
 		b.deregister() // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}

@@ -3,8 +3,6 @@ package mockserver
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/throttr-go/throttr/internal/realclock"
 )
 
 // Epoch is where a virtual clock starts.
@@ -33,8 +31,7 @@ func (s *Server) Now() time.Time { return timeOf(s.clock.now()) }
 // Advance moves a virtual clock forward. Records expire on the way. It panics if the server has
 // the real clock, or if d is negative.
 //
-// Backends have to read the same clock, see throttr.WithClock. If one on a TCP or Unix socket does
-// not, [RunT] fails the test.
+// Backends have to read the same clock, see throttr.WithClock.
 func (s *Server) Advance(d time.Duration) {
 	if !s.clock.virtual {
 		panic("mockserver: Advance needs WithVirtualClock")
@@ -42,11 +39,8 @@ func (s *Server) Advance(d time.Duration) {
 	if d < 0 {
 		panic("mockserver: Advance can't turn the clock back")
 	}
-	// Servers in memory have names that are not unique.
-	twoClocks := s.network != "memory" && realclock.Used(s.Addr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.twoClocks = s.twoClocks || twoClocks
 	s.clock.moved.Add(uint64(d))
 	s.store.catchUp(s.clock.now())
 }

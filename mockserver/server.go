@@ -40,7 +40,6 @@ type Server struct {
 	since      uint64 // when the server started or restarted, ns since 1970
 	requests   [lastOp + 1]meter
 	violations []Violation
-	twoClocks  bool // the clock was moved while a backend read the real one
 	faults     []*trigger[Fault]
 	cuts       []*trigger[Cut]
 }

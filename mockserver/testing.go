@@ -8,9 +8,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// RunT starts a server that is closed at the end of the test. Each [Violation] then
-// fails the test, and so does a virtual clock that was moved while a backend of package
-// throttr read the real one.
+// RunT starts a server that is closed at the end of the test. Each [Violation] then fails the test.
 func RunT(t TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := Start(opts...)
@@ -22,12 +20,6 @@ func RunT(t TB, opts ...Option) *Server {
 		t.Helper()
 		if err := s.Close(); err != nil {
 			t.Errorf("mockserver: closing: %v", err)
-		}
-		s.mu.Lock()
-		twoClocks := s.twoClocks
-		s.mu.Unlock()
-		if twoClocks {
-			t.Errorf("mockserver: Advance moved the clock of the server while a backend read the real one: give the backend the option throttr.WithClock(srv.Now)")
 		}
 		for _, v := range s.Violations() {
 			t.Errorf("mockserver: violation: %v", v)
