@@ -36,7 +36,7 @@ func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
 func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
-		r, err := p.puddle.Acquire(t.Context())
+		r, err := p.shared.puddle.Acquire(t.Context())
 		require.NoError(t, err)
 		closed := make(chan struct{})
 		go func() {
@@ -44,7 +44,7 @@ func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 			close(closed)
 		}()
 		synctest.Wait() // Close waits for the connection
-		require.ErrorIs(t, p.admit(r, nil), window.ErrClosed)
+		require.ErrorIs(t, p.shared.admit(r, nil), window.ErrClosed)
 		<-closed
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
@@ -54,20 +54,20 @@ func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
-		r, err := p.puddle.Acquire(t.Context())
+		r, err := p.shared.puddle.Acquire(t.Context())
 		require.NoError(t, err)
 		srv.Disconnect()
 		synctest.Wait()
-		err = p.admit(r, nil)
+		err = p.shared.admit(r, nil)
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.ErrorIs(t, err, conn.ErrLost)
-		require.Empty(t, p.live)
+		require.Empty(t, p.shared.live)
 		require.EqualValues(t, 1, p.failures.Load())
 
-		require.NoError(t, p.connect())
-		require.Len(t, p.live, 1)
+		require.NoError(t, p.shared.connect())
+		require.Len(t, p.shared.live, 1)
 		synctest.Wait()
-		require.EqualValues(t, 1, p.puddle.Stat().TotalResources(), "the other one is destroyed")
+		require.EqualValues(t, 1, p.shared.puddle.Stat().TotalResources(), "the other one is destroyed")
 	})
 }
 
@@ -75,10 +75,10 @@ func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
 		require.NoError(t, p.Connect(t.Context()))
-		c := (*p.conns.Load())[0]
-		p.discard(c)
-		p.discard(c)
-		require.Empty(t, *p.conns.Load())
+		c := (*p.shared.conns.Load())[0]
+		p.shared.discard(c)
+		p.shared.discard(c)
+		require.Empty(t, *p.shared.conns.Load())
 		require.Equal(t, 1, srv.Conns(), "it has not ended")
 		c.Retire()
 		synctest.Wait()

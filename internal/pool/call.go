@@ -12,7 +12,7 @@ import (
 // Do sends a call and waits until it is done. It is Send and Wait in one step, which is
 // quicker if nobody else uses the connection: the caller then reads its responses itself.
 func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
-	p.appendPark(cl)
+	p.keeper.add(cl)
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
 	}
@@ -22,7 +22,7 @@ func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, er
 // Send queues a call on a connection. If it returns nil, the caller must call Wait next for
 // this call. If it returns an error, nothing was sent and the call is still its caller's.
 func (p *Pool[T]) Send(ctx context.Context, cl *conn.Call[T]) error {
-	p.appendPark(cl)
+	p.keeper.add(cl)
 	return p.send(ctx, cl, false)
 }
 
@@ -32,15 +32,27 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c, err := p.acquire(ctx)
+		c, err := p.shared.acquire(ctx)
 		if err != nil {
 			return err
 		}
 		if err := c.Enqueue(cl, waits); !errors.Is(err, conn.ErrGone) {
 			return err
 		}
-		p.discard(c) // it is ending: acquire must not return it again
+		p.shared.discard(c) // it is ending: acquire must not return it again
 	}
+}
+
+// sendUnasked is send for a call that no caller needs: another connection is not made for it,
+// unless there is none.
+func (p *Pool[T]) sendUnasked(ctx context.Context, cl *conn.Call[T]) error {
+	if c, _ := p.shared.pick(); c != nil {
+		if err := c.Enqueue(cl, true); !errors.Is(err, conn.ErrGone) {
+			return err
+		}
+		p.shared.discard(c)
+	}
+	return p.send(ctx, cl, true)
 }
 
 // Wait waits until a call that Send has queued is done. A call that fails is sent again,
@@ -52,7 +64,7 @@ func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, 
 		done, sentNow, err := cl.Wait(ctx)
 		sent = sent || sentNow
 		if err == nil {
-			p.trimPark(cl)
+			p.keeper.take(cl)
 		}
 		if !done || err == nil {
 			return done, sent, err

@@ -3,10 +3,7 @@ package pool
 import (
 	"context"
 	"crypto/tls"
-	"maps"
 	"net"
-	"slices"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/window"
@@ -22,29 +19,29 @@ import (
 // Calls that create records need [Pool.AddParking] before and [Pool.TakeParking] after.
 func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 	// If the server can't be reached, the circuit breaker notices it with shared connections.
-	if _, err := p.acquire(ctx); err != nil {
+	if _, err := p.shared.acquire(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.beginOpening(); err != nil {
+	if err := p.alone.begin(); err != nil {
 		return nil, err
 	}
 	defer p.background.Done()
-	nc, early, err := p.openAlone(ctx)
+	nc, early, err := p.alone.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	resetOnClose(nc)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+	p.alone.mu.Lock()
+	defer p.alone.mu.Unlock()
+	if p.alone.closed {
 		nc.Close()
 		return nil, window.ErrClosed
 	}
 	c := conn.New(nc, early, conn.Options[T]{
 		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued, CanaryEvery: p.o.CanaryEvery,
-		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.dedicatedEnded,
+		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.alone.ended,
 	})
-	p.dedicated[c] = struct{}{}
+	p.alone.dedicated[c] = struct{}{}
 	return c, nil
 }
 
@@ -58,40 +55,3 @@ func resetOnClose(nc net.Conn) {
 		t.SetLinger(0)
 	}
 }
-
-// dedicatedEnded is the OnEnd of dedicated connections.
-func (p *Pool[T]) dedicatedEnded(c *conn.Conn[T], err error) {
-	p.ended(c, err)
-	p.mu.Lock()
-	delete(p.dedicated, c)
-	p.mu.Unlock()
-}
-
-// allDedicated returns the dedicated connections.
-func (p *Pool[T]) allDedicated() []*conn.Conn[T] {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.dedicated))
-}
-
-// maintainDedicated retires dedicated connections that are too old or idle, and pings those that
-// have nothing to do.
-func (p *Pool[T]) maintainDedicated() {
-	for _, c := range p.allDedicated() {
-		old := p.o.MaxConnAge > 0 && time.Since(c.Created()) >= p.o.MaxConnAge
-		idle := p.o.MaxConnIdle > 0 && c.Idle() >= p.o.MaxConnIdle
-		switch {
-		case old || idle:
-			c.Retire()
-		case c.Load() == 0:
-			p.background.Go(c.Ping)
-		}
-	}
-}
-
-// AddParking has a call that creates records keep the server parked, if it is. Calls of Do and
-// Send need no AddParking.
-func (p *Pool[T]) AddParking(cl *conn.Call[T]) { p.appendPark(cl) }
-
-// TakeParking removes the reply to what AddParking has added. The call must have succeeded.
-func (p *Pool[T]) TakeParking(cl *conn.Call[T]) { p.trimPark(cl) }

@@ -12,10 +12,10 @@ const growthThreshold = 48
 
 // pick returns the connection with the least load, nil if there is none, and whether another
 // connection would be useful.
-func (p *Pool[T]) pick() (c *conn.Conn[T], grow bool) {
-	conns := *p.conns.Load()
+func (s *shared[T]) pick() (c *conn.Conn[T], grow bool) {
+	conns := *s.conns.Load()
 	c, load := leastLoaded(conns)
-	return c, c != nil && p.shouldGrow(len(conns), load)
+	return c, c != nil && s.shouldGrow(len(conns), load)
 }
 
 // leastLoaded returns the connection with the least load, nil if there is none, and the load.
@@ -31,7 +31,7 @@ func leastLoaded[T codec.Value](conns []*conn.Conn[T]) (best *conn.Conn[T], leas
 // shouldGrow reports whether another connection beside the n existing ones would be useful:
 // there may be another one, and even the least loaded has many calls to do or is about to
 // reach its limit of requests in flight.
-func (p *Pool[T]) shouldGrow(n int, least conn.Load) bool {
-	return n < p.o.MaxConns &&
-		(least.Calls() >= n*growthThreshold || least.Requests() >= (p.o.MaxInFlight+1)/2)
+func (s *shared[T]) shouldGrow(n int, least conn.Load) bool {
+	return n < s.pool.o.MaxConns &&
+		(least.Calls() >= n*growthThreshold || least.Requests() >= (s.pool.o.MaxInFlight+1)/2)
 }

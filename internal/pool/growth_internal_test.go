@@ -18,6 +18,7 @@ func load(requests, calls int) conn.Load { return conn.Load(requests<<32 + calls
 // fill half of what may be in flight. A few calls of some requests each do not make it so.
 func TestWhenThePoolShouldGrow(t *testing.T) {
 	p := &Pool[uint16]{o: Options[uint16]{MaxConns: 4, MaxInFlight: 512}}
+	p.shared.pool = p
 	for _, c := range []struct {
 		conns, requests, calls int
 		want                   bool
@@ -28,11 +29,11 @@ func TestWhenThePoolShouldGrow(t *testing.T) {
 		{3, 143, 143, false}, {3, 144, 144, true},
 		{4, 5000, 5000, false}, // MaxConns
 	} {
-		require.Equal(t, c.want, p.shouldGrow(c.conns, load(c.requests, c.calls)), "%+v", c)
+		require.Equal(t, c.want, p.shared.shouldGrow(c.conns, load(c.requests, c.calls)), "%+v", c)
 	}
 	p.o.MaxInFlight = 1
-	require.False(t, p.shouldGrow(1, load(0, 0)))
-	require.True(t, p.shouldGrow(1, load(1, 1)))
+	require.False(t, p.shared.shouldGrow(1, load(0, 0)))
+	require.True(t, p.shared.shouldGrow(1, load(1, 1)))
 }
 
 // busyConn returns a connection with so many calls of one request, whose server is silent.

@@ -19,19 +19,19 @@ func (p *Pool[T]) maintain() {
 			return
 		case <-tick.C:
 		}
-		expired, replace := p.expired()
+		expired, replace := p.shared.expired()
 		for _, c := range expired {
-			p.discard(c)
+			p.shared.discard(c)
 			c.Retire()
 		}
 		if replace {
-			p.grow()
+			p.shared.grow()
 		}
-		p.pingIdle()
-		p.maintainDedicated()
-		if p.Parked() || p.parking.Wanted() || len(*p.conns.Load()) > 0 {
+		p.shared.pingIdle()
+		p.alone.maintain()
+		if p.Parked() || p.keeper.tracker.Wanted() || len(*p.shared.conns.Load()) > 0 {
 			// Somebody who does not know that the server is parked may have set its timer.
-			p.keepParkedSoon()
+			p.keeper.soon()
 		}
 	}
 }
@@ -39,11 +39,11 @@ func (p *Pool[T]) maintain() {
 // expired returns the connections that are too old, and those that have been idle for too
 // long, except for the first connection if there is no other. If that one is too old, replace
 // is true: a later run retires it, when there is another one.
-func (p *Pool[T]) expired() (expired []*conn.Conn[T], replace bool) {
-	conns := *p.conns.Load()
+func (s *shared[T]) expired() (expired []*conn.Conn[T], replace bool) {
+	conns := *s.conns.Load()
 	for i, c := range slices.Backward(conns) {
-		old := p.o.MaxConnAge > 0 && time.Since(c.Created()) >= p.o.MaxConnAge
-		idle := p.o.MaxConnIdle > 0 && i > 0 && c.Idle() >= p.o.MaxConnIdle
+		old := s.pool.o.MaxConnAge > 0 && time.Since(c.Created()) >= s.pool.o.MaxConnAge
+		idle := s.pool.o.MaxConnIdle > 0 && i > 0 && c.Idle() >= s.pool.o.MaxConnIdle
 		switch {
 		case !old && !idle:
 		case len(expired) < len(conns)-1:
@@ -58,10 +58,10 @@ func (p *Pool[T]) expired() (expired []*conn.Conn[T], replace bool) {
 // pingIdle sends a QUERY on the connections that have nothing to do, and does not wait for the
 // responses. If the server has gone silent, their watchdogs notice it before a caller needs
 // them.
-func (p *Pool[T]) pingIdle() {
-	for _, c := range *p.conns.Load() {
+func (s *shared[T]) pingIdle() {
+	for _, c := range *s.conns.Load() {
 		if c.Load() == 0 {
-			p.background.Go(c.Ping)
+			s.pool.background.Go(c.Ping)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package pool
 
 import (
 	"context"
-	"errors"
+	"sync"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -11,10 +11,10 @@ import (
 
 // Parked reports whether the server was parked when this was last seen. Its records then do
 // not expire.
-func (p *Pool[T]) Parked() bool { return p.parking.Parked() }
+func (p *Pool[T]) Parked() bool { return p.keeper.tracker.Parked() }
 
 // MayPark reports whether Park parks the server: Options.Parking is not Never.
-func (p *Pool[T]) MayPark() bool { return p.parking.May() }
+func (p *Pool[T]) MayPark() bool { return p.keeper.tracker.May() }
 
 // Park parks the server, and has the pool park it again if it is restarted. A server that is
 // parked stays parked: records outlive their TTLs there, and without parking they would lock
@@ -23,100 +23,132 @@ func (p *Pool[T]) MayPark() bool { return p.parking.May() }
 // Sent reports whether the server may have been parked despite an error. An error that
 // matches [parking.ErrForeign] or [parking.ErrNotParked] says that it can't be parked.
 func (p *Pool[T]) Park(ctx context.Context) (sent bool, err error) {
-	if !p.parking.Want() {
+	if !p.keeper.tracker.Want() {
 		return false, nil
 	}
-	return p.keepParked(ctx)
+	return p.keeper.keep(ctx)
 }
 
 // HoldParked says that the pool's callers create records for which the server should stay
 // parked. From then on, each call that creates records keeps the server parked if it is,
 // whether or not that is known, and the pool parks a server again that was restarted.
-func (p *Pool[T]) HoldParked() { p.parking.Hold() }
+func (p *Pool[T]) HoldParked() { p.keeper.tracker.Hold() }
 
-// appendPark has a call that creates records keep the server parked.
-func (p *Pool[T]) appendPark(cl *conn.Call[T]) {
-	if cl.Creates() && !cl.Parks && p.parking.Appends() {
+// AddParking has a call that creates records keep the server parked, if it is. Calls of Do and
+// Send need no AddParking.
+func (p *Pool[T]) AddParking(cl *conn.Call[T]) { p.keeper.add(cl) }
+
+// TakeParking removes the reply to what AddParking has added. The call must have succeeded.
+func (p *Pool[T]) TakeParking(cl *conn.Call[T]) { p.keeper.take(cl) }
+
+// keeper learns whether the server is parked, and keeps it parked.
+type keeper[T codec.Value] struct {
+	pool    *Pool[T]
+	tracker *parking.Tracker
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	closed  bool
+	running bool // keep runs in the background
+	due     bool // soon was called since keep began
+}
+
+// init is called once, before all else.
+func (k *keeper[T]) init(p *Pool[T]) {
+	k.pool, k.tracker = p, parking.NewTracker(p.o.Parking)
+	k.tracker.OnChange(p.logParked)
+}
+
+// close has soon do nothing any more.
+func (k *keeper[T]) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+}
+
+// add has a call that creates records keep the server parked.
+func (k *keeper[T]) add(cl *conn.Call[T]) {
+	if cl.Creates() && !cl.Parks && k.tracker.Appends() {
 		cl.Parks = conn.Add(cl, parking.Update[T]()) == nil
 	}
 }
 
-// trimPark removes the reply to what appendPark has added.
-func (p *Pool[T]) trimPark(cl *conn.Call[T]) {
+// take removes the reply to what add has added.
+func (k *keeper[T]) take(cl *conn.Call[T]) {
 	if !cl.Parks {
 		return
 	}
 	last := len(cl.Replies) - 1
-	p.parking.Learn(cl.Replies[last].OK)
+	k.tracker.Learn(cl.Replies[last].OK)
 	cl.Replies = cl.Replies[:last]
-	if !p.parking.Parked() && p.parking.Wanted() {
-		p.keepParkedSoon()
+	if !k.tracker.Parked() && k.tracker.Wanted() {
+		k.soon()
 	}
 }
 
-// keepParkedSoon runs keepParked in the background. If that is under way, it runs once more: the
+// soon runs keep in the background. If that is under way, it runs once more: the
 // server's timer may have been set after its UPDATE.
-func (p *Pool[T]) keepParkedSoon() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.keepDue = true
-	if p.closed || p.keeping {
+func (k *keeper[T]) soon() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.due = true
+	if k.closed || k.running {
 		return
 	}
-	p.keeping = true
-	p.background.Go(func() {
-		for p.beginKeeping() {
-			if _, err := p.keepParked(p.ctx); err != nil {
-				p.endKeeping() // what fails is done by the next connection, or by the maintenance
+	k.running = true
+	k.pool.background.Go(func() {
+		for k.begin() {
+			if _, err := k.keep(k.pool.ctx); err != nil {
+				k.end() // what fails is done by the next connection, or by the maintenance
 				return
 			}
 		}
 	})
 }
 
-// beginKeeping reports whether keepParked has to run once more. If not, keepParkedSoon starts it
+// begin reports whether keep has to run once more. If not, soon starts it
 // from now on.
-func (p *Pool[T]) beginKeeping() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.keeping = p.keepDue
-	p.keepDue = false
-	return p.keeping
+func (k *keeper[T]) begin() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running = k.due
+	k.due = false
+	return k.running
 }
 
-func (p *Pool[T]) endKeeping() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.keeping, p.keepDue = false, false
+func (k *keeper[T]) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running, k.due = false, false
 }
 
-// keepParked learns whether the server is parked, keeps it parked, and parks it if that is
+// keep learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
-func (p *Pool[T]) keepParked(ctx context.Context) (sent bool, err error) {
-	last, _, err := p.sendPark(ctx, parking.Query())
+func (k *keeper[T]) keep(ctx context.Context) (sent bool, err error) {
+	last, _, err := k.send(ctx, parking.Query())
 	if err != nil {
 		return false, err
 	}
 	r := parking.Record{Found: last.OK, Unit: last.TTL.Unit, Quota: uint64(last.Quota)}
-	err = parking.Keep[T](p.parking, r, func(requests ...codec.Request) (bool, error) {
-		last, sentNow, err := p.sendPark(ctx, requests...)
+	err = parking.Keep[T](k.tracker, r, func(requests ...codec.Request) (bool, error) {
+		last, sentNow, err := k.send(ctx, requests...)
 		sent = sent || sentNow
 		return last.OK, err
 	})
 	return sent, err
 }
 
-// sendPark sends requests in one call and returns the last reply.
-func (p *Pool[T]) sendPark(ctx context.Context, requests ...codec.Request) (last conn.Reply[T], sent bool, err error) {
-	cl := p.o.Calls.Get()
+// send sends requests in one call and returns the last reply.
+func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last conn.Reply[T], sent bool, err error) {
+	cl := k.pool.o.Calls.Get()
 	cl.Unasked = true
 	for _, r := range requests {
 		if err := conn.Add(cl, r); err != nil {
 			return last, false, err
 		}
 	}
-	if err := p.sendUnasked(ctx, cl); err != nil {
-		p.o.Calls.Put(cl)
+	if err := k.pool.sendUnasked(ctx, cl); err != nil {
+		k.pool.o.Calls.Put(cl)
 		return last, false, err
 	}
 	done, sent, err := cl.Wait(ctx)
@@ -124,19 +156,7 @@ func (p *Pool[T]) sendPark(ctx context.Context, requests ...codec.Request) (last
 		last, sent = cl.Replies[cl.Len()-1], true
 	}
 	if done {
-		p.o.Calls.Put(cl)
+		k.pool.o.Calls.Put(cl)
 	}
 	return last, sent, err
-}
-
-// sendUnasked is send for a call that no caller needs: another connection is not made for it,
-// unless there is none.
-func (p *Pool[T]) sendUnasked(ctx context.Context, cl *conn.Call[T]) error {
-	if c, _ := p.pick(); c != nil {
-		if err := c.Enqueue(cl, true); !errors.Is(err, conn.ErrGone) {
-			return err
-		}
-		p.discard(c)
-	}
-	return p.send(ctx, cl, true)
 }

@@ -21,19 +21,19 @@ var errNotYet = errors.New("no connection yet")
 // end of the first attempt. Start is called instead of the first Connect, at most once.
 func (p *Pool[T]) Start() (first <-chan struct{}) {
 	done := make(chan struct{})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+	p.shared.mu.Lock()
+	defer p.shared.mu.Unlock()
+	if p.shared.closed {
 		close(done)
 		return done
 	}
 	p.breaker.open(errNotYet)
 	p.background.Go(func() {
-		err := p.connect()
+		err := p.shared.connect()
 		p.breaker.set(err)
 		close(done)
 		if err != nil {
-			p.breaker.retryStart(p.ctx, p.connect)
+			p.breaker.retryStart(p.ctx, p.shared.connect)
 		}
 	})
 	return done

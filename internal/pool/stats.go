@@ -35,14 +35,14 @@ func (p *Pool[T]) Stats() Stats {
 		LockedUp: p.silence.isLockedUp(),
 		Err:      p.Err(),
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Conns, s.Acquiring = len(p.live)+len(p.streams), p.acquiring
-	for _, r := range p.live {
-		inFlight, queued := r.Value().Usage()
+	s.Acquiring = int(p.waiters.n.Load())
+	s.Conns = p.alone.streaming()
+	for _, c := range *p.shared.conns.Load() {
+		s.Conns++
+		inFlight, queued := c.Usage()
 		s.InFlight += inFlight
 		s.Queued += queued
-		s.InlineReads += r.Value().InlineReads()
+		s.InlineReads += c.InlineReads()
 	}
 	return s
 }

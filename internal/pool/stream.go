@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,11 +38,11 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if err := p.acquireStreamPlace(ctx); err != nil {
+	if err := p.alone.acquirePlace(ctx); err != nil {
 		return false, err
 	}
-	defer func() { <-p.streamPlaces }()
-	s, err := p.openStream(ctx)
+	defer func() { <-p.alone.places }()
+	s, err := p.alone.openStream(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -57,30 +55,6 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 		p.CountFailure()
 	}
 	return sent, err
-}
-
-// acquireStreamPlace waits until fewer than MaxConns streams are open.
-func (p *Pool[T]) acquireStreamPlace(ctx context.Context) error {
-	select {
-	case p.streamPlaces <- struct{}{}:
-		return nil
-	default:
-	}
-	p.mu.Lock()
-	ok := p.startAcquiring()
-	p.mu.Unlock()
-	if !ok {
-		return window.ErrOverloaded
-	}
-	defer p.stopAcquiring()
-	select {
-	case p.streamPlaces <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.ctx.Done():
-		return window.ErrClosed
-	}
 }
 
 // stream is a connection for one request. It is made for the request and closed after it: on a
@@ -103,71 +77,28 @@ type stream[T codec.Value] struct {
 }
 
 // openStream makes a connection for a stream.
-func (p *Pool[T]) openStream(ctx context.Context) (*stream[T], error) {
-	if err := p.beginOpening(); err != nil {
+func (a *alone[T]) openStream(ctx context.Context) (*stream[T], error) {
+	if err := a.begin(); err != nil {
 		return nil, err
 	}
-	defer p.background.Done()
-	nc, early, err := p.openAlone(ctx)
+	defer a.pool.background.Done()
+	nc, early, err := a.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream[T]{pool: p, nc: nc, buf: make([]byte, 0, readSize)}
+	s := &stream[T]{pool: a.pool, nc: nc, buf: make([]byte, 0, readSize)}
 	s.rest = append(s.buf, early...)
 	s.stall = time.AfterFunc(math.MaxInt64, func() { // write and receive set the time
-		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, p.o.StallTimeout))
+		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, a.pool.o.StallTimeout))
 	})
 	s.detach = context.AfterFunc(ctx, func() { s.end(ctx.Err()) })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed { // too late for endStreams
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed { // too late for end
 		s.end(window.ErrClosed)
 	}
-	p.streams[s] = struct{}{}
+	a.streams[s] = struct{}{}
 	return s, nil
-}
-
-// openAlone makes a connection that is not shared. Unlike that of a shared connection, its making
-// ends with ctx. It is called between beginOpening and background.Done.
-func (p *Pool[T]) openAlone(ctx context.Context) (nc net.Conn, early []byte, err error) {
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	nc, early, err = p.Open(opening)
-	switch {
-	case err == nil:
-		return nc, early, nil
-	case p.ctx.Err() != nil:
-		return nil, nil, window.ErrClosed
-	case ctx.Err() == nil:
-		p.CountFailure()
-	}
-	return nil, nil, err
-}
-
-// beginOpening returns why no connection can be made now that is not shared, or has Close wait for
-// background.Done.
-func (p *Pool[T]) beginOpening() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return window.ErrClosed
-	}
-	if err := p.breaker.err(); err != nil {
-		return err
-	}
-	p.background.Add(1)
-	return nil
-}
-
-// endStreams ends the streams of a pool that is closed. Their users notice when they read next.
-func (p *Pool[T]) endStreams() {
-	p.mu.Lock()
-	streams := slices.Collect(maps.Keys(p.streams))
-	p.mu.Unlock()
-	for _, s := range streams {
-		s.end(window.ErrClosed)
-	}
 }
 
 // close closes the connection, and stops all that belongs to the stream.
@@ -175,9 +106,9 @@ func (s *stream[T]) close() {
 	s.detach()
 	s.stall.Stop()
 	s.end(conn.ErrGone)
-	s.pool.mu.Lock()
-	delete(s.pool.streams, s)
-	s.pool.mu.Unlock()
+	s.pool.alone.mu.Lock()
+	delete(s.pool.alone.streams, s)
+	s.pool.alone.mu.Unlock()
 }
 
 // end closes the connection. Only the first reason is kept.

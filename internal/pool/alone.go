@@ -1,0 +1,144 @@
+package pool
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/window"
+)
+
+// alone are the connections that callers do not share. Once closed is true, they are closed as
+// they are made.
+type alone[T codec.Value] struct {
+	pool   *Pool[T]
+	places chan struct{} // has an element for each stream that is open or being opened
+
+	// mu guards the fields below.
+	mu        sync.Mutex
+	closed    bool
+	streams   map[*stream[T]]struct{}
+	dedicated map[*conn.Conn[T]]struct{} // those of Dedicated that have not ended
+}
+
+// init is called once, before all else.
+func (a *alone[T]) init(p *Pool[T]) {
+	a.pool, a.places = p, make(chan struct{}, p.o.MaxConns)
+	a.streams, a.dedicated = make(map[*stream[T]]struct{}), make(map[*conn.Conn[T]]struct{})
+}
+
+// refuse has no further connection made.
+func (a *alone[T]) refuse() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+}
+
+// end ends the connections after refuse. The users of streams notice when they read next.
+func (a *alone[T]) end() {
+	a.mu.Lock()
+	streams := slices.Collect(maps.Keys(a.streams))
+	a.mu.Unlock()
+	for _, s := range streams {
+		s.end(window.ErrClosed)
+	}
+	for _, c := range a.allDedicated() {
+		c.Close(window.ErrClosed)
+	}
+}
+
+// allDedicated returns the dedicated connections.
+func (a *alone[T]) allDedicated() []*conn.Conn[T] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.dedicated))
+}
+
+// streaming returns how many streams are open.
+func (a *alone[T]) streaming() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.streams)
+}
+
+// acquirePlace waits until fewer than MaxConns streams are open.
+func (a *alone[T]) acquirePlace(ctx context.Context) error {
+	select {
+	case a.places <- struct{}{}:
+		return nil
+	default:
+	}
+	if !a.pool.waiters.enter() {
+		return window.ErrOverloaded
+	}
+	defer a.pool.waiters.leave()
+	select {
+	case a.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.pool.ctx.Done():
+		return window.ErrClosed
+	}
+}
+
+// open makes a connection that is not shared. Unlike that of a shared connection, its making
+// ends with ctx. It is called between begin and background.Done.
+func (a *alone[T]) open(ctx context.Context) (nc net.Conn, early []byte, err error) {
+	opening, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.pool.ctx, cancel)()
+	nc, early, err = a.pool.Open(opening)
+	switch {
+	case err == nil:
+		return nc, early, nil
+	case a.pool.ctx.Err() != nil:
+		return nil, nil, window.ErrClosed
+	case ctx.Err() == nil:
+		a.pool.CountFailure()
+	}
+	return nil, nil, err
+}
+
+// begin returns why no connection can be made now that is not shared, or has Close wait for
+// background.Done.
+func (a *alone[T]) begin() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return window.ErrClosed
+	}
+	if err := a.pool.breaker.err(); err != nil {
+		return err
+	}
+	a.pool.background.Add(1)
+	return nil
+}
+
+// ended is the OnEnd of dedicated connections.
+func (a *alone[T]) ended(c *conn.Conn[T], err error) {
+	a.pool.shared.ended(c, err)
+	a.mu.Lock()
+	delete(a.dedicated, c)
+	a.mu.Unlock()
+}
+
+// maintain retires dedicated connections that are too old or idle, and pings those that
+// have nothing to do.
+func (a *alone[T]) maintain() {
+	for _, c := range a.allDedicated() {
+		old := a.pool.o.MaxConnAge > 0 && time.Since(c.Created()) >= a.pool.o.MaxConnAge
+		idle := a.pool.o.MaxConnIdle > 0 && c.Idle() >= a.pool.o.MaxConnIdle
+		switch {
+		case old || idle:
+			c.Retire()
+		case c.Load() == 0:
+			a.pool.background.Go(c.Ping)
+		}
+	}
+}
