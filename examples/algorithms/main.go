@@ -14,7 +14,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -42,14 +41,16 @@ func run(ctx context.Context, out io.Writer) error {
 		{"A bursty caller: a request at 0 s, and then bursts of 9", bursty()},
 		{"A steady caller: a request each half second, which is twice as many as the limit", steady()},
 	} {
-		fmt.Fprintf(out, "\n%s:\n\n%-20s  %s  most in any %v\n", caller.name, "", ruler(), scale)
-		fmt.Fprintf(out, "%-20s  %s\n", "sent", chart(caller.times, caller.times))
-		for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding, window.SlidingLog, window.TokenBucket} {
+		fmt.Fprintf(out, "\n%s:\n\n%-14s  %s  most in any %v\n", caller.name, "", ruler(), scale)
+		fmt.Fprintf(out, "%-14s  %s\n", "sent", chart(caller.times, caller.times))
+		for _, a := range []throttr.Algorithm{
+			throttr.FixedWindow, throttr.AlignedWindow, throttr.SlidingWindow, throttr.SlidingLog, throttr.TokenBucket,
+		} {
 			allowed, err := send(ctx, a, caller.times)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "%-20s  %s  %d\n", a, chart(caller.times, allowed), most(allowed))
+			fmt.Fprintf(out, "%-14s  %s  %d\n", a, chart(caller.times, allowed), most(allowed))
 		}
 	}
 	return nil
@@ -76,12 +77,12 @@ func steady() (times []time.Duration) {
 }
 
 // send sends requests at the given times, and returns the times of those that were allowed.
-func send(ctx context.Context, algorithm window.Algorithm, times []time.Duration) (allowed []time.Duration, err error) {
+func send(ctx context.Context, algorithm throttr.Algorithm, times []time.Duration) (allowed []time.Duration, err error) {
 	start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC) // a multiple of the scale
 	now := start
-	backend := memory.New(memory.WithAlgorithm(algorithm), memory.WithClock(func() time.Time { return now }))
+	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend)
+	limiter := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
 	for _, at := range times {
 		now = start.Add(at)
 		res, err := limiter.Hit(ctx, "caller", scale, limit)

@@ -172,6 +172,8 @@ func mistakes(ctx context.Context, client *throttr.Client[uint16.Value], out io.
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	_, _, err = client.Query(canceled, "k")
-	fmt.Fprintf(out, "a canceled context: %v (safe to retry: %v)\n", errors.Is(err, context.Canceled), throttr.SafeToRetry(err))
+	var failed *throttr.RequestError
+	safe := errors.As(err, &failed) && failed.SafeToRetry()
+	fmt.Fprintf(out, "a canceled context: %v (safe to retry: %v)\n", errors.Is(err, context.Canceled), safe)
 	return nil
 }

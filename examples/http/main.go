@@ -109,8 +109,8 @@ func site(limiter *throttr.RateLimit, proxies string) (http.Handler, error) {
 		return nil, err
 	}
 	limit, err := httplimit.New(limiter, httplimit.Config{
-		Limits: []httplimit.Limit{
-			{Name: "burst", Limit: 5, Window: 10 * time.Second},
+		Limits: []throttr.Limit{
+			{Name: "burst", Max: 5, Scale: 10 * time.Second},
 			httplimit.PerHour(100),
 		},
 		Key:  client,

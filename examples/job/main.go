@@ -18,17 +18,17 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/memory"
 )
 
-const (
-	workers = 3
-	// The limit of the provider, for all workers together.
-	providerScale = 2 * time.Second
-	providerLimit = 5
-	// The limit of each customer.
-	customerScale = time.Minute
-	customerLimit = 6
+const workers = 3
+
+var (
+	// provider is for all workers together.
+	provider = throttr.Limit{Name: "provider", Max: 5, Scale: 2 * time.Second}
+	// sendMail is for each customer.
+	sendMail = throttr.Limit{Name: "send mail", Max: 6, Scale: time.Minute}
 )
 
 // mail is a job.
@@ -51,7 +51,7 @@ func run(ctx context.Context, out io.Writer) error {
 	backend := memory.New() // or a backend on Redis, if the workers are several processes
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
-	s := &sender{limiter: limiter, entities: throttr.NewEntities(limiter), out: out, start: time.Now()}
+	s := &sender{limiter: limiter, customers: entities.New(limiter), out: out, start: time.Now()}
 
 	queue := make(chan mail, 14)
 	for n := range cap(queue) {
@@ -71,9 +71,9 @@ func run(ctx context.Context, out io.Writer) error {
 
 // sender sends mails within the limits.
 type sender struct {
-	limiter  *throttr.RateLimit
-	entities *throttr.Entities
-	start    time.Time
+	limiter   *throttr.RateLimit
+	customers *entities.Limiter
+	start     time.Time
 
 	mu              sync.Mutex // guards what follows
 	out             io.Writer
@@ -84,11 +84,10 @@ type sender struct {
 func (s *sender) work(ctx context.Context, queue <-chan mail) error {
 	for m := range queue {
 		var denied *throttr.RateLimitError
-		err := s.entities.Execute(ctx, m.customer, "send mail", customerLimit, customerScale, nil,
-			func(ctx context.Context) error { return s.send(ctx, m) })
+		err := s.customers.Execute(ctx, m.customer, sendMail, func(ctx context.Context) error { return s.send(ctx, m) })
 		switch {
 		case errors.As(err, &denied):
-			s.report(&s.postponed, "mail %2d of %-5s postponed for %v", m.n, m.customer, denied.RetryAfter.Round(time.Minute))
+			s.report(&s.postponed, "mail %2d of %-5s postponed for %v", m.n, m.customer, denied.Result.RetryAfter.Round(time.Minute))
 		case err != nil:
 			return err
 		}
@@ -99,7 +98,7 @@ func (s *sender) work(ctx context.Context, queue <-chan mail) error {
 // send waits until the provider accepts a mail, and sends it. The workers wait in the order in
 // which they come.
 func (s *sender) send(ctx context.Context, m mail) error {
-	if _, err := s.limiter.Wait(ctx, "provider", providerScale, providerLimit, 1); err != nil {
+	if _, err := s.limiter.Wait(ctx, "mails", provider, 1); err != nil {
 		return err
 	}
 	s.report(&s.sent, "mail %2d of %-5s sent", m.n, m.customer) // A real program sends it here.

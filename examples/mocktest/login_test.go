@@ -60,5 +60,7 @@ func TestLoginFailsIfServerDisconnects(t *testing.T) {
 	defer srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Disconnect: true})() // a hit is an UPDATE and a QUERY
 	err := auth.login(t.Context(), "alice", "secret")
 	require.ErrorIs(t, err, throttr.ErrConnLost)
-	require.False(t, throttr.SafeToRetry(err), "the hit may have been counted")
+	var failed *throttr.RequestError
+	require.ErrorAs(t, err, &failed)
+	require.False(t, failed.SafeToRetry(), "the hit may have been counted")
 }

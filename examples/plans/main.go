@@ -24,14 +24,14 @@ import (
 
 // The plans. Limits of the same name and scale share their counts.
 var (
-	anonymous = []httplimit.Limit{burst(1), httplimit.PerHour(2)}
+	anonymous = []throttr.Limit{burst(1), httplimit.PerHour(2)}
 	free      = httplimit.MustPlan(burst(3), httplimit.PerHour(4))
 	paid      = httplimit.MustPlan(burst(10), httplimit.PerHour(5000))
 	internal  = httplimit.MustPlan() // no limits
 )
 
-func burst(n uint64) httplimit.Limit {
-	return httplimit.Limit{Name: "burst", Limit: n, Window: 10 * time.Second}
+func burst(n uint64) throttr.Limit {
+	return throttr.Limit{Name: "burst", Max: n, Scale: 10 * time.Second}
 }
 
 // accounts maps API keys to customers and their plans.

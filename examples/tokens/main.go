@@ -21,11 +21,14 @@ import (
 )
 
 const (
-	scale         = time.Minute
-	tokenLimit    = 1000 // a minute, for each customer
-	requestLimit  = 6    // a minute, for each customer
-	outputAtMost  = 300  // tokens of an answer
+	outputAtMost  = 300 // tokens of an answer
 	charsPerToken = 4
+)
+
+// The limits of each customer.
+var (
+	tokens   = throttr.Limit{Name: "tokens", Max: 1000, Scale: time.Minute}
+	requests = throttr.Limit{Name: "requests", Max: 6, Scale: time.Minute}
 )
 
 func main() {
@@ -74,13 +77,12 @@ type proxy struct {
 // answer gets the answer to a prompt if the limits of the customer allow it.
 func (p *proxy) answer(ctx context.Context, n int, q prompt) error {
 	input := uint64(len(q.text)) / charsPerToken
-	tokens := throttr.Limit{Key: throttr.Key("tokens", q.customer), Scale: scale, Limit: tokenLimit, N: input + outputAtMost}
-	requests := throttr.Limit{Key: throttr.Key("requests", q.customer), Scale: scale, Limit: requestLimit, N: 1}
-	rv, err := p.limiter.Reserve(ctx, tokens, requests)
+	estimate := input + outputAtMost
+	rv, ok, err := p.limiter.Reserve(ctx, tokens.For(q.customer, estimate), requests.For(q.customer, 1))
 	if err != nil {
 		return err
 	}
-	if !rv.OK() {
+	if !ok {
 		left := rv.Results()
 		fmt.Fprintf(p.out, "%d %-5s refused: %d tokens and %d requests left\n", n, q.customer, left[0].Remaining, left[1].Remaining)
 		return nil
@@ -91,7 +93,7 @@ func (p *proxy) answer(ctx context.Context, n int, q prompt) error {
 		fmt.Fprintf(p.out, "%d %-5s failed: %v\n", n, q.customer, err)
 		return nil
 	}
-	fmt.Fprintf(p.out, "%d %-5s reserved %d tokens, used %d\n", n, q.customer, tokens.N, input+output)
+	fmt.Fprintf(p.out, "%d %-5s reserved %d tokens, used %d\n", n, q.customer, estimate, input+output)
 	return rv.Commit(ctx, input+output, 1)
 }
 
