@@ -18,7 +18,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 func TestCloseOfABackendRemovesItsEndedWindowsOnly(t *testing.T) {
@@ -46,14 +45,14 @@ func TestCloseOfABackendRemovesItsEndedWindowsOnly(t *testing.T) {
 		require.NoError(t, backend.Close())
 		_, err := limiter.Hit(t.Context(), "open", time.Minute, 5)
 		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 
 		require.Equal(t, 1, testkit.Hits(t, throttr.NewRateLimit(other), 1, "open", time.Minute, 5), "other backends go on")
 		_, _, err = client.Query(t.Context(), "k")
 		require.NoError(t, err, "and so does the client")
 		require.NoError(t, client.Close())
 		require.NoError(t, backend.Close())
-		_, err = other.Hit(t.Context(), "open", time.Minute, 5, 1)
+		_, err = other.Hit(t.Context(), "open", throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow}, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
 	})
 }
@@ -83,7 +82,7 @@ func TestClosedBackendIsFreed(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	before := len(testkit.Stacks())
-	freed := func() weak.Pointer[throttr.ServerBackend[uint16]] {
+	freed := func() weak.Pointer[throttr.ServerBackend] {
 		backend := client.Backend()
 		testkit.Hits(t, throttr.NewRateLimit(backend), 1, "k", time.Minute, 5)
 		require.Greater(t, len(testkit.Stacks()), before)
@@ -214,13 +213,13 @@ func TestCloseIsBounded(t *testing.T) {
 }
 
 func TestCloseDuringHits(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t)
 				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-				backend := client.Backend(throttr.WithAlgorithm(algorithm))
-				limiter := throttr.NewRateLimit(backend)
+				backend := client.Backend()
+				limiter := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
 				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 				var callers sync.WaitGroup
 				for g := range 50 {
@@ -244,7 +243,7 @@ func TestCloseDuringHits(t *testing.T) {
 				callers.Wait()
 				records := len(testkit.Keys(srv))
 				require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
-				require.LessOrEqual(t, backend.Stats().Records, 20, "some of them may not have been created")
+				require.LessOrEqual(t, backend.Records().Records, 20, "some of them may not have been created")
 			})
 		})
 	}
@@ -259,5 +258,5 @@ func TestHitAfterCloseFails(t *testing.T) {
 	require.NoError(t, client.Close())
 	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
 	require.ErrorIs(t, err, throttr.ErrClosed)
-	require.True(t, throttr.SafeToRetry(err))
+	require.True(t, testkit.SafeToRetry(err))
 }

@@ -21,22 +21,22 @@ func TestNilBackendOptionPanics(t *testing.T) {
 	require.PanicsWithValue(t, "throttr: WithClock: now is nil", func() { throttr.WithClock(nil) })
 }
 
-// ErrTooManyWindows is about the records of a backend, and ErrOverloaded about what waits. Both
+// ErrFull is about the records of a backend, and ErrOverloaded about what waits. Both
 // hits were not counted.
 //
 //evidence:bounds Records that a backend has yet to remove
-func TestErrTooManyWindowsIsNotErrOverloaded(t *testing.T) {
+func TestErrFullIsNotErrOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxWaiting: 10}))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 10}))
 		limiter := throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(1)))
 		for i := range 4 { // records of four windows may await removal
 			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
 		}
 		_, err := limiter.Hit(t.Context(), "one more", time.Minute, 5)
-		require.ErrorIs(t, err, throttr.ErrTooManyWindows)
+		require.ErrorIs(t, err, throttr.ErrFull)
 		require.NotErrorIs(t, err, throttr.ErrOverloaded)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 		time.Sleep(3 * time.Minute) // the records are removed
 		require.Equal(t, 1, testkit.Hits(t, limiter, 1, "one more", time.Minute, 5))
 
@@ -52,8 +52,8 @@ func TestErrTooManyWindowsIsNotErrOverloaded(t *testing.T) {
 		}
 		err = <-errs
 		require.ErrorIs(t, err, throttr.ErrOverloaded)
-		require.NotErrorIs(t, err, throttr.ErrTooManyWindows)
-		require.True(t, throttr.SafeToRetry(err))
+		require.NotErrorIs(t, err, throttr.ErrFull)
+		require.True(t, testkit.SafeToRetry(err))
 		for range hits - 1 {
 			require.NoError(t, <-errs)
 		}
@@ -66,7 +66,7 @@ func TestErrorOfABackendNamesTheCallAndNoSingleRequest(t *testing.T) {
 		srv := testkit.InMemory(t)
 		b := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{}))).Backend()
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
-		_, err := b.Hit(t.Context(), "k", time.Minute, 5, 1)
+		_, err := b.Hit(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow}, 1)
 		var failed *throttr.RequestError
 		require.ErrorAs(t, err, &failed)
 		require.Equal(t, "hit", failed.Call)

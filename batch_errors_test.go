@@ -95,7 +95,7 @@ func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 		err := client.Do(t.Context(), &b)
 		require.ErrorIs(t, err, throttr.ErrConnect)
 		require.ErrorIs(t, err, mockserver.ErrRefused)
-		require.False(t, throttr.SafeToRetry(err), "the other server has executed its part")
+		require.False(t, testkit.SafeToRetry(err), "the other server has executed its part")
 		var failed *throttr.RequestError
 		require.ErrorAs(t, err, &failed)
 		require.Equal(t, c.names[0], failed.Server)
@@ -109,7 +109,7 @@ func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 			}
 			failures++
 			require.ErrorIs(t, err, throttr.ErrConnect)
-			require.True(t, throttr.SafeToRetry(err), "this part was not sent")
+			require.True(t, testkit.SafeToRetry(err), "this part was not sent")
 		}
 		require.Greater(t, failures, 10)
 		require.Less(t, failures, 40)
@@ -128,7 +128,7 @@ func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
 		}
 		err := client.Do(t.Context(), &b)
 		require.ErrorIs(t, err, throttr.ErrConnLost)
-		require.False(t, throttr.SafeToRetry(err))
+		require.False(t, testkit.SafeToRetry(err))
 		for i, r := range replies {
 			ok, err := r.OK()
 			switch {
@@ -137,10 +137,10 @@ func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
 				require.True(t, ok)
 			case i < 20: // in flight when the connection was lost
 				require.ErrorIs(t, err, throttr.ErrConnLost)
-				require.False(t, throttr.SafeToRetry(err))
+				require.False(t, testkit.SafeToRetry(err))
 			default:
 				require.ErrorIs(t, err, throttr.ErrConnLost)
-				require.True(t, throttr.SafeToRetry(err))
+				require.True(t, testkit.SafeToRetry(err))
 				_, ok := srv.Counter(fmt.Sprint(i))
 				require.False(t, ok)
 			}
@@ -168,7 +168,7 @@ func TestCanceledBatchSaysWhatWasSent(t *testing.T) {
 				continue
 			}
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, i >= 4, throttr.SafeToRetry(err))
+			require.Equal(t, i >= 4, testkit.SafeToRetry(err))
 		}
 		_, _, err := client.Query(t.Context(), "k")
 		require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestBatchFailsAfterClose(t *testing.T) {
 	q := b.Query("k")
 	err := client.Do(t.Context(), &b)
 	require.ErrorIs(t, err, throttr.ErrClosed)
-	require.True(t, throttr.SafeToRetry(err))
+	require.True(t, testkit.SafeToRetry(err))
 	_, _, err = q.Counter()
 	require.ErrorIs(t, err, throttr.ErrClosed)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // limits are some that a server of small values can't keep, and some that it can.
@@ -38,10 +37,11 @@ func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
 		l := throttr.NewRateLimit(b)
 		for _, c := range limits {
 			_, err := l.Hit(t.Context(), "k", c.scale, c.limit)
-			checked := l.Check(c.scale, c.limit)
+			checked := l.Check(throttr.Limit{Max: c.limit, Scale: c.scale})
 			refused := errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrRange) // a server may also be too slow
 			require.Equal(t, refused, checked != nil, "%s, %d in %v: %v, but Check: %v", name, c.limit, c.scale, err, checked)
-			require.ErrorIs(t, b.(window.Checker).Check(60, 1), throttr.ErrScale)
+			_, err = b.Check(throttr.Limit{Max: 1, Scale: 60, Algorithm: throttr.FixedWindow})
+			require.ErrorIs(t, err, throttr.ErrScale)
 		}
 	}
 }
@@ -50,10 +50,10 @@ func TestCheckNamesTheSizeThatWouldDo(t *testing.T) {
 	srv := mockserver.RunT(t)
 	l := throttr.NewRateLimit(openURL(t, "throttr://"+srv.Addr()))
 	var refused *throttr.RangeError
-	require.ErrorAs(t, l.Check(time.Hour, 100_000), &refused)
+	require.ErrorAs(t, l.Check(throttr.Limit{Max: 100_000, Scale: time.Hour}), &refused)
 	require.Equal(t, 4, refused.Needs)
-	require.ErrorAs(t, l.Check(90500*time.Millisecond, 1), &refused)
-	require.Equal(t, "scale", refused.Field)
+	require.ErrorAs(t, l.Check(throttr.Limit{Max: 1, Scale: 90500 * time.Millisecond}), &refused)
+	require.Equal(t, "Scale", refused.Field)
 	require.Zero(t, srv.Requests(0x01)-srv.Requests(0x04)/4, "Check opens no window")
 }
 
@@ -62,15 +62,6 @@ func TestCheckKnowsTheFallbackToo(t *testing.T) {
 	t.Cleanup(func() { m.Close() })
 	srv := mockserver.RunT(t)
 	l := throttr.NewRateLimit(m, throttr.WithFallback(openURL(t, "throttr://"+srv.Addr())))
-	require.NoError(t, l.Check(time.Hour, 1000))
-	require.ErrorIs(t, l.Check(time.Hour, 100_000), throttr.ErrRange)
-}
-
-// plain is a backend that implements nothing but the interface.
-type plain struct{ throttr.Backend }
-
-func TestCheckOfABackendThatCantTell(t *testing.T) {
-	l := throttr.NewRateLimit(plain{})
-	require.NoError(t, l.Check(time.Hour, math.MaxUint64))
-	require.ErrorIs(t, l.Check(60, 1), throttr.ErrScale)
+	require.NoError(t, l.Check(throttr.Limit{Max: 1000, Scale: time.Hour}))
+	require.ErrorIs(t, l.Check(throttr.Limit{Max: 100_000, Scale: time.Hour}), throttr.ErrRange)
 }

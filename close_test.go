@@ -58,7 +58,7 @@ func TestEveryCloseWaitsForTheEnd(t *testing.T) {
 		require.NoError(t, client.Close())
 		_, err := client.Purge(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 		require.Zero(t, testkit.ServerStats(client).Conns)
 	})
 }
@@ -91,9 +91,9 @@ func TestBackendOfAClosedClientIsClosed(t *testing.T) {
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		require.NoError(t, client.Close())
 		backend := client.Backend()
-		_, err := backend.Hit(t.Context(), "k", time.Minute, 1, 1)
+		_, err := backend.Hit(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute, Algorithm: throttr.FixedWindow}, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 		require.NoError(t, backend.Close())
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 func TestRequestErrorSaysWhetherTheRequestWasSent(t *testing.T) {
@@ -21,31 +22,21 @@ func TestRequestErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	require.EqualError(t, err, "throttr: INSERT: server h:1: connection lost: EOF (may have been executed)")
 	require.ErrorIs(t, err, throttr.ErrConnLost)
 	require.ErrorIs(t, err, io.EOF)
-	require.False(t, throttr.SafeToRetry(err))
+	require.False(t, testkit.SafeToRetry(err))
 
 	err = &throttr.RequestError{Server: "h:1", Err: throttr.ErrOverloaded}
 	require.EqualError(t, err, "throttr: batch: server h:1: too many calls are waiting (not sent)")
-	require.True(t, throttr.SafeToRetry(fmt.Errorf("wrapped: %w", err)))
-}
-
-func TestSafeToRetryOfOtherErrors(t *testing.T) {
-	for _, err := range []error{nil, io.EOF, throttr.ErrClosed, context.Canceled} {
-		require.False(t, throttr.SafeToRetry(err))
-	}
+	require.True(t, testkit.SafeToRetry(fmt.Errorf("wrapped: %w", err)))
 }
 
 func TestTimeoutRecognizesDeadlinesAndStalls(t *testing.T) {
 	for _, err := range []error{
-		context.DeadlineExceeded, os.ErrDeadlineExceeded, throttr.ErrStalled,
-		&throttr.RequestError{Err: context.DeadlineExceeded},
-		&throttr.RequestError{Err: fmt.Errorf("%w: no byte", throttr.ErrStalled)},
+		context.DeadlineExceeded, os.ErrDeadlineExceeded, fmt.Errorf("%w: no byte", throttr.ErrStalled),
 		&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded},
 	} {
-		require.True(t, throttr.Timeout(err), "%v", err)
+		require.True(t, (&throttr.RequestError{Err: err}).Timeout(), "%v", err)
 	}
-	for _, err := range []error{
-		nil, context.Canceled, io.EOF, throttr.ErrConnLost, throttr.ErrOverloaded, &throttr.RequestError{Err: errors.New("x")},
-	} {
-		require.False(t, throttr.Timeout(err), "%v", err)
+	for _, err := range []error{nil, context.Canceled, io.EOF, throttr.ErrConnLost, throttr.ErrOverloaded, errors.New("x")} {
+		require.False(t, (&throttr.RequestError{Err: err}).Timeout(), "%v", err)
 	}
 }

@@ -86,18 +86,6 @@ func ExampleParseURL() {
 	// throttr: invalid configuration: URL parameter "max_cons" is unknown
 }
 
-func ExampleProbeValueSize() {
-	srv, err := mockserver.Start(mockserver.WithValueSize(8))
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-
-	size, err := throttr.ProbeValueSize(context.Background(), throttr.Config{}, srv.Addr())
-	fmt.Printf("uint%d %v\n", 8*size, err)
-	// Output: uint64 <nil>
-}
-
 func ExampleClient_Insert() {
 	ctx := context.Background()
 	_, client, _, end := exampleServer()
@@ -262,8 +250,8 @@ func ExampleClient_Close() {
 
 	client.Close()
 	_, _, err := client.Query(ctx, "k")
-	fmt.Println(errors.Is(err, throttr.ErrClosed), throttr.SafeToRetry(err))
-	// Output: true true
+	fmt.Println(errors.Is(err, throttr.ErrClosed))
+	// Output: true
 }
 
 func ExampleRequestError() {
@@ -275,26 +263,15 @@ func ExampleRequestError() {
 	_, err := client.Insert(ctx, "k", 5, seconds(60))
 	var failed *throttr.RequestError
 	if errors.As(err, &failed) {
-		fmt.Println(failed.Op, "may have been executed:", failed.Sent)
+		fmt.Println(failed.Op, "safe to retry:", failed.SafeToRetry())
 	}
 	fmt.Println(errors.Is(err, throttr.ErrConnLost))
 	// Output:
-	// INSERT may have been executed: true
+	// INSERT safe to retry: false
 	// true
 }
 
-func ExampleSafeToRetry() {
-	_, client, _, end := exampleServer()
-	defer end()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := client.Update(ctx, "k", codec.Quota, codec.Increase, 1)
-	fmt.Println(throttr.SafeToRetry(err)) // nothing was sent
-	// Output: true
-}
-
-func ExampleTimeout() {
+func ExampleRequestError_Timeout() {
 	srv, client, _, end := exampleServer()
 	defer end()
 	defer srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})()
@@ -302,6 +279,7 @@ func ExampleTimeout() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, _, err := client.Query(ctx, "k")
-	fmt.Println(throttr.Timeout(err))
+	var failed *throttr.RequestError
+	fmt.Println(errors.As(err, &failed) && failed.Timeout())
 	// Output: true
 }

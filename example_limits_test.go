@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 func ExampleWithObserver_several() {
@@ -17,14 +16,14 @@ func ExampleWithObserver_several() {
 	defer backend.Close()
 	denied := 0
 	limiter := throttr.NewRateLimit(backend,
-		throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+		throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			if e.Kind == throttr.EventDenied {
 				denied++
 			}
-		})),
-		throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+		}),
+		throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			fmt.Println(e.Kind, e.Key, e.Result.Count, "of", e.Result.Limit)
-		})))
+		}))
 	for range 3 {
 		limiter.Hit(context.Background(), "user:42", time.Minute, 2)
 	}
@@ -36,28 +35,13 @@ func ExampleWithObserver_several() {
 	// denied: 1
 }
 
-func ExampleLogTo_metadata() {
-	backend := memory.New()
-	defer backend.Close()
-	logger := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			switch a.Key {
-			case slog.TimeKey, "took", "retry_after": // these vary
-				return slog.Attr{}
-			}
-			return a
-		},
-	}))
-	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(throttr.LogTo(logger)))
-	throttr.NewEntities(limiter).Check(context.Background(), "user:42", "upload", 0, time.Minute, map[string]any{"plan": "free"})
-	// Output: {"level":"INFO","msg":"rate limit: denied","entity":"user:42","operation":"upload","scale":60000000000,"limit":0,"increment":1,"count":1,"metadata":{"plan":"free"}}
-}
-
 // down is a backend that fails.
-type down struct{ throttr.Backend }
+type down struct{ window.Unimplemented }
 
-func (down) Hit(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, error) {
-	return throttr.Window{}, errors.New("the server is down")
+func (down) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (down) Hit(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, errors.New("the server is down")
 }
 
 func ExampleWithPolicy_limitOfZero() {
@@ -78,17 +62,4 @@ func ExampleWithFallback_policy() {
 	fmt.Println(res.Allowed, res.Degraded, err)
 	// Output:
 	// false true <nil>
-}
-
-func ExampleNewEntities_pairs() {
-	ctx := context.Background()
-	backend := memory.New()
-	defer backend.Close()
-	entities := throttr.NewEntities(throttr.NewRateLimit(backend))
-	// Joined with a colon, both pairs would be a:b:c.
-	fmt.Println(entities.Check(ctx, "a", "b:c", 1, time.Minute, nil))
-	fmt.Println(entities.Check(ctx, "a:b", "c", 1, time.Minute, nil))
-	// Output:
-	// <nil>
-	// <nil>
 }

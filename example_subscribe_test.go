@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 func ExampleClient_Subscribe() {
@@ -23,7 +24,7 @@ func ExampleClient_Subscribe() {
 	}
 	defer client.Close()
 
-	sub, err := client.Subscribe(ctx, "prices", throttr.WithQueue(1000))
+	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(1000))
 	if err != nil {
 		panic(err)
 	}
@@ -62,7 +63,7 @@ func ExampleSubscription_Messages() {
 	}
 	defer client.Close()
 
-	sub, err := client.Subscribe(ctx, throttr.OwnChannel)
+	sub, err := client.Subscribe(ctx, pubsub.Own)
 	if err != nil {
 		panic(err)
 	}
@@ -137,7 +138,7 @@ func ExampleWithQueue() {
 	ctx := context.Background()
 	_, client, _, end := exampleServer()
 	defer end()
-	sub, err := client.Subscribe(ctx, "prices", throttr.WithQueue(1))
+	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(1))
 	if err != nil {
 		panic(err)
 	}
@@ -152,7 +153,7 @@ func ExampleWithOverflow() {
 	ctx := context.Background()
 	_, client, _, end := exampleServer()
 	defer end()
-	sub, err := client.Subscribe(ctx, "jobs", throttr.WithQueue(2), throttr.WithOverflow(throttr.DropNewest))
+	sub, err := client.Subscribe(ctx, "jobs", pubsub.WithQueue(2), pubsub.WithOverflow(pubsub.DropNewest))
 	if err != nil {
 		panic(err)
 	}
@@ -171,7 +172,7 @@ func ExampleSubscription_Dropped() {
 	ctx := context.Background()
 	_, client, _, end := exampleServer()
 	defer end()
-	sub, err := client.Subscribe(ctx, "prices", throttr.WithQueue(2))
+	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(2))
 	if err != nil {
 		panic(err)
 	}

@@ -15,18 +15,18 @@ func ExampleRateLimit_Take() {
 	backend := memory.New()
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
+	exports := throttr.Limit{Name: "exports", Max: 10, Scale: time.Minute}
 	for _, n := range []uint64{8, 5, 2} {
-		res, err := limiter.Take(context.Background(), "user:42", time.Minute, 10, n)
+		res, err := limiter.Take(context.Background(), "user:42", exports, n)
 		fmt.Println(n, res.Allowed, res.Remaining, err)
 	}
-	_, err := limiter.Take(context.Background(), "user:42", time.Minute, 10, 11)
-	var cost *throttr.CostError
-	fmt.Println(errors.As(err, &cost))
+	res, err := limiter.Take(context.Background(), "user:42", exports, 11) // it can never be granted
+	fmt.Println(11, res.Allowed, res.RetryAfter == throttr.Never, err)
 	// Output:
 	// 8 true 2 <nil>
 	// 5 false 2 <nil>
 	// 2 true 0 <nil>
-	// true
+	// 11 false true <nil>
 }
 
 // Requests that the user's limit refuses do not use up the limit that all users share.
@@ -37,8 +37,8 @@ func ExampleRateLimit_TakeAll() {
 	ctx := context.Background()
 	for range 4 {
 		ok, results, err := limiter.TakeAll(ctx,
-			throttr.Limit{Key: "user:42", Scale: time.Second, Limit: 2, N: 1},
-			throttr.Limit{Key: "everybody", Scale: time.Minute, Limit: 100, N: 1})
+			throttr.Limit{Max: 2, Scale: time.Second}.For("user:42", 1),
+			throttr.Limit{Max: 100, Scale: time.Minute}.For("everybody", 1))
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -58,21 +58,23 @@ func ExampleRateLimit_Reserve() {
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
 	ctx := context.Background()
-	tokens := throttr.Limit{Key: "tokens:acme", Scale: time.Minute, Limit: 1000, N: 700}
-	rv, err := limiter.Reserve(ctx, tokens)
-	fmt.Println(rv.OK(), err)
-	other, err := limiter.Reserve(ctx, tokens)
-	fmt.Println(other.OK(), err)
+	tokens := throttr.Limit{Name: "tokens", Max: 1000, Scale: time.Minute}
+	rv, ok, err := limiter.Reserve(ctx, tokens.For("acme", 700))
+	fmt.Println(ok, err)
+	other, ok, err := limiter.Reserve(ctx, tokens.For("acme", 700))
+	fmt.Println(ok, err)
+	fmt.Println(other.Cancel(ctx)) // does nothing
 
 	fmt.Println(rv.Commit(ctx, 100)) // the answer was short
-	other, err = limiter.Reserve(ctx, tokens)
-	fmt.Println(other.OK(), other.Results()[0].Remaining, err)
+	other, ok, err = limiter.Reserve(ctx, tokens.For("acme", 700))
+	fmt.Println(ok, other.Results()[0].Remaining, err)
 	fmt.Println(other.Cancel(ctx)) // there was no answer
-	n, err := limiter.Get(ctx, "tokens:acme", time.Minute)
-	fmt.Println(n, err)
+	res, err := limiter.Peek(ctx, "acme", tokens, 0)
+	fmt.Println(res.Count, err)
 	// Output:
 	// true <nil>
 	// false <nil>
+	// <nil>
 	// <nil>
 	// true 200 <nil>
 	// <nil>
@@ -86,7 +88,7 @@ func ExampleRateLimit_Wait() {
 	limiter := throttr.NewRateLimit(backend)
 	begun := time.Now()
 	for i := range 5 {
-		if _, err := limiter.Wait(context.Background(), "provider", 50*time.Millisecond, 2, 1); err != nil {
+		if _, err := limiter.Wait(context.Background(), "provider", throttr.Limit{Max: 2, Scale: 50 * time.Millisecond}, 1); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -104,9 +106,9 @@ func ExampleRateLimit_Wait() {
 
 // waitForAll waits until all takes are granted. Callers that wait at the same time are served in any
 // order.
-func waitForAll(ctx context.Context, limiter *throttr.RateLimit, limits ...throttr.Limit) error {
+func waitForAll(ctx context.Context, limiter *throttr.RateLimit, takes ...throttr.Take) error {
 	for {
-		ok, results, err := limiter.TakeAll(ctx, limits...)
+		ok, results, err := limiter.TakeAll(ctx, takes...)
 		if ok || err != nil {
 			return err
 		}
@@ -129,8 +131,8 @@ func ExampleRateLimit_TakeAll_wait() {
 	limiter := throttr.NewRateLimit(backend)
 	for i := range 3 {
 		err := waitForAll(context.Background(), limiter,
-			throttr.Limit{Key: "provider", Scale: 20 * time.Millisecond, Limit: 1, N: 1},
-			throttr.Limit{Key: "customer:7", Scale: 10 * time.Millisecond, Limit: 1, N: 1})
+			throttr.Limit{Max: 1, Scale: 20 * time.Millisecond}.For("provider", 1),
+			throttr.Limit{Max: 1, Scale: 10 * time.Millisecond}.For("customer:7", 1))
 		fmt.Println("mail", i, err)
 	}
 	// Output:
@@ -147,7 +149,7 @@ func ExampleDeadlineError() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for range 2 {
-		_, err := limiter.Wait(ctx, "report", time.Hour, 1, 1)
+		_, err := limiter.Wait(ctx, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1)
 		var late *throttr.DeadlineError
 		if errors.As(err, &late) {
 			fmt.Println("come back in", time.Until(late.At).Round(time.Minute))
@@ -162,9 +164,9 @@ func ExampleRateLimit_Peek() {
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
 	ctx := context.Background()
-	limiter.Take(ctx, "user:42", time.Minute, 10, 8)
+	limiter.Take(ctx, "user:42", throttr.Limit{Max: 10, Scale: time.Minute}, 8)
 	for _, n := range []uint64{1, 5} {
-		res, err := limiter.Peek(ctx, "user:42", time.Minute, 10, n)
+		res, err := limiter.Peek(ctx, "user:42", throttr.Limit{Max: 10, Scale: time.Minute}, n)
 		fmt.Println(n, res.Allowed, res.Remaining, err)
 	}
 	// Output:
@@ -177,11 +179,11 @@ func ExampleWithMaxWaiters() {
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend, throttr.WithMaxWaiters(1))
 	ctx, cancel := context.WithCancel(context.Background())
-	limiter.Take(ctx, "report", time.Hour, 1, 1)
+	limiter.Take(ctx, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1)
 	first := make(chan error)
 	go func() {
 		for {
-			if _, err := limiter.Wait(ctx, "report", time.Hour, 1, 1); !errors.Is(err, throttr.ErrOverloaded) {
+			if _, err := limiter.Wait(ctx, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1); !errors.Is(err, throttr.ErrOverloaded) {
 				first <- err
 				return
 			}
@@ -189,7 +191,7 @@ func ExampleWithMaxWaiters() {
 	}()
 	for {
 		short, stop := context.WithTimeout(ctx, time.Minute)
-		_, err := limiter.Wait(short, "report", time.Hour, 1, 1)
+		_, err := limiter.Wait(short, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1)
 		stop()
 		if errors.Is(err, throttr.ErrOverloaded) {
 			fmt.Println("one waits already")
@@ -201,26 +203,4 @@ func ExampleWithMaxWaiters() {
 	// Output:
 	// one waits already
 	// true
-}
-
-// A reservation of an entity is refused with a RateLimitError.
-func ExampleEntities_Reserve() {
-	backend := memory.New()
-	defer backend.Close()
-	entities := throttr.NewEntities(throttr.NewRateLimit(backend))
-	ctx := context.Background()
-	rv, err := entities.Reserve(ctx, "acme", "tokens", 1000, time.Minute, 700, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err = entities.Reserve(ctx, "acme", "tokens", 1000, time.Minute, 700, nil)
-	fmt.Println(errors.Is(err, throttr.ErrRateLimited))
-	fmt.Println(rv.Commit(ctx, 250))
-	_, err = entities.Reserve(ctx, "acme", "tokens", 1000, time.Minute, 700, nil)
-	fmt.Println(err)
-	// Output:
-	// true
-	// <nil>
-	// <nil>
 }

@@ -115,7 +115,7 @@ func ExampleRateLimit_HitN() {
 
 	// An upload of 4 files counts for 4. All of a hit counts, even if it is denied.
 	for range 3 {
-		res, err := limiter.HitN(ctx, "uploads:42", time.Minute, 10, 4)
+		res, err := limiter.HitN(ctx, "uploads:42", throttr.Limit{Max: 10, Scale: time.Minute}, 4)
 		fmt.Println(res, err)
 	}
 	// Output:
@@ -250,7 +250,7 @@ func ExampleWithAlgorithm() {
 	ctx := context.Background()
 	srv, client, _, end := exampleServer()
 	defer end()
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now), throttr.WithAlgorithm(window.Aligned)))
+	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)), throttr.WithAlgorithm(throttr.AlignedWindow))
 
 	srv.Advance(59 * time.Minute)
 	for range 2 {
@@ -285,7 +285,8 @@ func ExampleClient_Backend() {
 	fmt.Println(throttr.NewRateLimit(backend).Hit(ctx, "user:42", time.Hour, 100))
 
 	// By itself a backend answers with windows, not with decisions.
-	w, err := backend.Hit(ctx, "user:42", time.Hour, 100, 1)
+	hourly := throttr.Limit{Max: 100, Scale: time.Hour, Algorithm: throttr.FixedWindow}
+	w, err := backend.Hit(ctx, "user:42", hourly, 1)
 	fmt.Println(w.Count, err)
 	// Output:
 	// allowed, 1 of 100, 99 remaining <nil>
@@ -293,11 +294,12 @@ func ExampleClient_Backend() {
 }
 
 // always is a Backend of one's own: every window has just been opened, and is full.
-type always struct{ throttr.Backend }
+type always struct{ window.Unimplemented }
 
-func (always) Hit(_ context.Context, _ string, scale time.Duration, limit, _ uint64) (throttr.Window, error) {
-	now := mockserver.Epoch
-	return throttr.Window{Count: limit + 1, ExpiresAt: now.Add(scale), Left: scale}, nil
+func (always) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (always) Hit(_ context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{Count: l.Max + 1, ExpiresAt: mockserver.Epoch.Add(l.Scale), Left: l.Scale}, nil
 }
 
 func ExampleBackend() {

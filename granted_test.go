@@ -15,36 +15,38 @@ import (
 
 // verdict is a backend that grants or refuses everything, with a window that may not agree.
 type verdict struct {
-	throttr.Backend // nil: nothing else is called
-	granted         bool
-	window          window.Window
-	algorithm       window.Algorithm
+	window.Unimplemented
+	granted   bool
+	window    window.Window
+	algorithm throttr.Algorithm // that of its limiters
 }
 
-func (v verdict) Algorithm() window.Algorithm { return v.algorithm }
+func (v verdict) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
 
-func (v verdict) Hit(context.Context, string, time.Duration, uint64, uint64) (window.Window, error) {
+func (v verdict) Hit(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
 	return v.window, nil
 }
 
-func (v verdict) Take(context.Context, string, time.Duration, uint64, uint64) (window.Window, bool, error) {
-	return v.window, v.granted, nil
+func (v verdict) Take(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	w := v.window
+	w.Refused = !v.granted
+	return w, nil
 }
 
-func (v verdict) TakeAll(_ context.Context, limits []window.Limit, windows []window.Window) (bool, error) {
-	for i := range limits {
+func (v verdict) TakeAll(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+	for i := range takes {
 		windows[i] = v.window
 	}
 	return v.granted, nil
 }
 
-func (v verdict) GiveBack(context.Context, string, time.Duration, int64, uint64) (bool, error) {
+func (v verdict) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
 	return true, nil
 }
 
 // verdicts are backends with all combinations of what they decide and what their windows say. Limits are 10.
 func verdicts() (all []verdict) {
-	for _, algorithm := range []window.Algorithm{window.PerKey, window.Sliding} {
+	for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.SlidingWindow} {
 		for _, granted := range []bool{false, true} {
 			for _, refused := range []bool{false, true} {
 				for _, count := range []uint64{0, 1, 9, 10, 11, 1 << 60} {
@@ -71,13 +73,13 @@ func (v verdict) String() string {
 func TestWhatABackendGrantsIsWhatIsAllowed(t *testing.T) {
 	for _, v := range verdicts() {
 		for name, limiter := range map[string]*throttr.RateLimit{
-			"backend":  throttr.NewRateLimit(v),
-			"fallback": throttr.NewRateLimit(broken{down{}}, throttr.WithFallback(v)),
+			"backend":  throttr.NewRateLimit(v, throttr.WithAlgorithm(v.algorithm)),
+			"fallback": throttr.NewRateLimit(broken{}, throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
 		} {
 			t.Run(fmt.Sprint(name, ": ", v), func(t *testing.T) { testVerdict(t, limiter, v.granted) })
 		}
-		if v.algorithm == window.PerKey {
-			leases := lease.New(v, time.Hour)
+		if v.algorithm == throttr.FixedWindow {
+			leases := lease.New(v, lease.WithAge(time.Hour))
 			t.Cleanup(func() { require.NoError(t, leases.Close()) })
 			limiter := throttr.NewRateLimit(leases)
 			t.Run(fmt.Sprint("leases: ", v), func(t *testing.T) {
@@ -95,39 +97,38 @@ func TestWhatABackendGrantsIsWhatIsAllowed(t *testing.T) {
 // broken is a backend whose takes fail, too.
 type broken struct{ down }
 
-func (broken) Take(context.Context, string, time.Duration, uint64, uint64) (w window.Window, ok bool, err error) {
-	return w, false, throttr.ErrConnLost
+func (broken) Take(context.Context, string, throttr.Limit, uint64) (w window.Window, err error) {
+	return w, throttr.ErrConnLost
 }
 
-func (broken) TakeAll(context.Context, []window.Limit, []window.Window) (bool, error) {
+func (broken) TakeAll(context.Context, []throttr.Take, []window.Window) (bool, error) {
 	return false, throttr.ErrConnLost
 }
 
-func (broken) GiveBack(context.Context, string, time.Duration, int64, uint64) (bool, error) {
+func (broken) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
 	return false, throttr.ErrConnLost
 }
 
 func testVerdict(t *testing.T, limiter *throttr.RateLimit, granted bool) {
-	k := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 1}
-	other := k
-	other.Key = "l"
-	res, err := limiter.Take(t.Context(), k.Key, k.Scale, k.Limit, k.N)
+	limit := throttr.Limit{Max: 10, Scale: time.Minute}
+	k, other := limit.For("k", 1), limit.For("l", 1)
+	res, err := limiter.Take(t.Context(), "k", limit, 1)
 	require.NoError(t, err)
 	require.Equal(t, granted, res.Allowed)
-	for _, limits := range [][]throttr.Limit{{k}, {k, k}, {k, other}} {
-		ok, results, err := limiter.TakeAll(t.Context(), limits...)
+	for _, takes := range [][]throttr.Take{{k}, {k, k}, {k, other}} {
+		ok, results, err := limiter.TakeAll(t.Context(), takes...)
 		require.NoError(t, err)
 		requireVerdict(t, granted, ok, results)
-		rv, err := limiter.Reserve(t.Context(), limits...)
+		rv, ok, err := limiter.Reserve(t.Context(), takes...)
 		require.NoError(t, err)
-		requireVerdict(t, granted, rv.OK(), rv.Results())
+		requireVerdict(t, granted, ok, rv.Results())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
 	defer cancel()
 	if granted {
 		ctx = t.Context()
 	}
-	res, err = limiter.Wait(ctx, k.Key, k.Scale, k.Limit, k.N)
+	res, err = limiter.Wait(ctx, "k", limit, 1)
 	require.Equal(t, granted, err == nil && res.Allowed, err)
 }
 
@@ -155,14 +156,14 @@ func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
 	for _, v := range verdicts() {
 		allowed := !v.window.Refused && (v.algorithm.Rolling() || v.window.Count <= 10)
 		var event throttr.Event
-		observer := throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) { event = e }))
+		observer := throttr.WithObserver(func(_ context.Context, e throttr.Event) { event = e })
 		for name, limiter := range map[string]*throttr.RateLimit{
-			"backend":  throttr.NewRateLimit(v),
-			"observer": throttr.NewRateLimit(v, observer),
-			"fallback": throttr.NewRateLimit(down{}, throttr.WithFallback(v)),
+			"backend":  throttr.NewRateLimit(v, throttr.WithAlgorithm(v.algorithm)),
+			"observer": throttr.NewRateLimit(v, throttr.WithAlgorithm(v.algorithm), observer),
+			"fallback": throttr.NewRateLimit(down{}, throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
 		} {
-			for _, n := range []uint64{0, 1, 10, 11} {
-				res, err := limiter.HitN(t.Context(), "k", time.Minute, 10, n)
+			for _, n := range []uint64{0, 1, 10} {
+				res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n)
 				require.NoError(t, err)
 				require.Equal(t, allowed, res.Allowed, "%s: %v", name, v)
 				require.Equal(t, !allowed && v.window.Left+v.window.RetryAfter > 0, res.RetryAfter > 0, "%s: %v", name, v)
@@ -175,17 +176,17 @@ func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
 // A hit of 0 is not a take, so its count decides, also if it goes through leases.
 func TestAHitOf0IsDeniedOverTheLimitWithLeases(t *testing.T) {
 	b, _ := newMemory(t)
-	_, err := b.Inc(t.Context(), "k", time.Minute, 6)
+	_, err := throttr.NewRateLimit(b).Inc(t.Context(), "k", time.Minute, 6)
 	require.NoError(t, err)
-	leases := lease.New(b, time.Hour)
+	leases := lease.New(b, lease.WithAge(time.Hour))
 	t.Cleanup(func() { require.NoError(t, leases.Close()) })
-	observer := throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))
+	observer := throttr.WithObserver(func(context.Context, throttr.Event) {})
 	for _, limiter := range []*throttr.RateLimit{throttr.NewRateLimit(b), throttr.NewRateLimit(leases), throttr.NewRateLimit(leases, observer)} {
-		res, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 0)
+		res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 0)
 		require.NoError(t, err)
 		require.False(t, res.Allowed)
 		require.Positive(t, res.RetryAfter)
-		res, err = limiter.HitN(t.Context(), "k", time.Minute, 6, 0)
+		res, err = limiter.HitN(t.Context(), "k", throttr.Limit{Max: 6, Scale: time.Minute}, 0)
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 	}

@@ -10,8 +10,10 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // connectAll starts n servers and returns them with a client that is closed at the end of the
@@ -66,10 +68,10 @@ func TestInspectionReportsAllServersInOrder(t *testing.T) {
 		require.Equal(t, srv.Addr(), info[s].Server)
 		require.Equal(t, uint64(len(keys)), info[s].Keys)
 		require.Equal(t, srv.Addr(), who[s].Server)
-		require.True(t, slices.ContainsFunc(connections, func(c throttr.ConnectionEntry) bool {
+		require.True(t, slices.ContainsFunc(connections, func(c inspect.Connection) bool {
 			return c.Server == srv.Addr() && c.ID == who[s].ID
 		}))
-		require.True(t, slices.ContainsFunc(subscribers, func(c throttr.Subscriber) bool {
+		require.True(t, slices.ContainsFunc(subscribers, func(c inspect.Subscriber) bool {
 			return c.Server == srv.Addr() && c.ID == who[s].ID
 		}))
 		self, ok, err := client.Channel(ctx, who[s].ID.String())
@@ -117,14 +119,14 @@ func TestPublishGoesToTheServerOfTheChannel(t *testing.T) {
 		return n
 	}
 
-	all := testkit.Subscribe(t, client, throttr.AllChannel)
-	ok, err := client.Publish(ctx, throttr.AllChannel, []byte("once"))
+	all := testkit.Subscribe(t, client, pubsub.All)
+	ok, err := client.Publish(ctx, pubsub.All, []byte("once"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, "once", string(testkit.Next(t, all).Payload))
 	require.Equal(t, 1, published())
 
-	own := testkit.Subscribe(t, client, throttr.OwnChannel)
+	own := testkit.Subscribe(t, client, pubsub.Own)
 	for _, srv := range servers {
 		id, ok := own.ConnID(srv.Addr())
 		require.True(t, ok)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -40,14 +41,14 @@ func testInspection[T codec.Value](t *testing.T) {
 		client.Set(ctx, "buf", []byte("hello"), codec.TTL[T]{Amount: 2, Unit: codec.Hours})
 		got, err = testkit.Collect(t, client.List(ctx))
 		require.NoError(t, err)
-		slices.SortFunc(got, func(a, b throttr.ListEntry) int { return int(a.Kind) - int(b.Kind) })
+		slices.SortFunc(got, func(a, b inspect.Record) int { return int(a.Kind) - int(b.Kind) })
 		for i := range got {
 			require.WithinDuration(t, start.Add([]time.Duration{9 * time.Minute, 2 * time.Hour}[i]), got[i].ExpiresAt, time.Microsecond)
 			got[i].ExpiresAt = time.Time{}
 		}
-		require.Equal(t, []throttr.ListEntry{
-			{Server: srv.Addr(), Key: "one", Kind: throttr.KindCounter, Unit: codec.Minutes, BytesUsed: size},
-			{Server: srv.Addr(), Key: "buf", Kind: throttr.KindBuffer, Unit: codec.Hours, BytesUsed: 5},
+		require.Equal(t, []inspect.Record{
+			{Server: srv.Addr(), Key: "one", Kind: inspect.Counter, Unit: codec.Minutes, BytesUsed: size},
+			{Server: srv.Addr(), Key: "buf", Kind: inspect.Buffer, Unit: codec.Hours, BytesUsed: 5},
 		}, got)
 		require.Equal(t, "counter buffer", got[0].Kind.String()+" "+got[1].Kind.String())
 	})
@@ -80,7 +81,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		all, err := testkit.Collect(t, client.KeyStats(ctx))
 		require.NoError(t, err)
 		require.Len(t, all, 3)
-		i := slices.IndexFunc(all, func(e throttr.KeyStatsEntry) bool { return e.Key == "k" })
+		i := slices.IndexFunc(all, func(e inspect.KeyUsage) bool { return e.Key == "k" })
 		require.Equal(t, srv.Addr(), all[i].Server)
 		require.Equal(t, stat.Writes, all[i].Writes)
 	})
@@ -100,7 +101,7 @@ func testInspection[T codec.Value](t *testing.T) {
 		require.Equal(t, "5.0.11", info[0].Version)
 		require.True(t, start.Equal(info[0].RunningSince))
 		require.Equal(t, srv.Now().Truncate(time.Second).UTC(), info[0].Time)
-		require.Equal(t, throttr.Rate{Total: 2}, info[0].Requests.List)
+		require.Equal(t, inspect.Count{Total: 2}, info[0].Requests.List)
 		require.Equal(t, uint64(3), info[0].Keys)
 		require.Equal(t, uint64(2), info[0].Counters)
 		require.Equal(t, uint64(1), info[0].Buffers)
@@ -215,7 +216,7 @@ func TestConnectionLostDuringAList(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, last, throttr.ErrConnLost)
-	require.False(t, throttr.SafeToRetry(last))
+	require.False(t, testkit.SafeToRetry(last))
 	require.Less(t, n, 5000)
 	all, err := testkit.Collect(t, client.List(t.Context()))
 	require.NoError(t, err, "the next LIST uses another connection")
@@ -229,12 +230,12 @@ func TestResponsesInPiecesOfOneByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithSplit(1))
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		var want []throttr.ListEntry
+		var want []inspect.Record
 		for i := range 200 {
 			key := strconv.Itoa(i)
 			srv.Set(key, 1, time.Minute)
-			want = append(want, throttr.ListEntry{
-				Server: srv.Addr(), Key: key, Kind: throttr.KindCounter, Unit: codec.Milliseconds,
+			want = append(want, inspect.Record{
+				Server: srv.Addr(), Key: key, Kind: inspect.Counter, Unit: codec.Milliseconds,
 				ExpiresAt: time.Now().Add(time.Minute).UTC(), BytesUsed: 2,
 			})
 		}
@@ -246,7 +247,7 @@ func TestResponsesInPiecesOfOneByte(t *testing.T) {
 		subscribers, ok, err := client.Channel(t.Context(), "*")
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.True(t, slices.ContainsFunc(subscribers, func(s throttr.Subscriber) bool { return s.ID == me[0].ID }))
+		require.True(t, slices.ContainsFunc(subscribers, func(s inspect.Subscriber) bool { return s.ID == me[0].ID }))
 		info, err := client.Info(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 200, info[0].Counters)

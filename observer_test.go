@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // recorder is an observer that records the events and their contexts.
@@ -21,7 +22,7 @@ type recorder struct {
 	ctxs   []context.Context
 }
 
-func (r *recorder) Observe(ctx context.Context, e throttr.Event) {
+func (r *recorder) observe(ctx context.Context, e throttr.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
@@ -45,15 +46,21 @@ type slow struct {
 	delay time.Duration
 }
 
-func (s slow) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (throttr.Window, error) {
+func (s slow) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
 	time.Sleep(s.delay)
-	return s.Backend.Hit(ctx, key, scale, limit, increment)
+	return s.Backend.Hit(ctx, key, l, n)
 }
 
-func (s slow) Reset(ctx context.Context, key string, scale time.Duration) error {
+func (s slow) Reset(ctx context.Context, key string, l throttr.Limit) error {
 	time.Sleep(s.delay)
-	return s.Backend.Reset(ctx, key, scale)
+	return s.Backend.Reset(ctx, key, l)
 }
+
+// fiveAMinute is the limit of the tests of observers, as it is in events.
+var fiveAMinute = throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow}
+
+// minutely is the limit of a Reset.
+var minutely = throttr.Limit{Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
 func TestObserverSeesHitsAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -61,27 +68,27 @@ func TestObserverSeesHitsAndResets(t *testing.T) {
 		b := memory.New(memory.WithClock(clock.Now))
 		defer b.Close()
 		var seen recorder
-		limiter := throttr.NewRateLimit(slow{b, 3 * time.Millisecond}, throttr.WithObserver(&seen))
+		limiter := throttr.NewRateLimit(slow{b, 3 * time.Millisecond}, throttr.WithObserver(seen.observe))
 
-		res, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
+		res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 		require.Equal(t, throttr.Event{
-			Kind: throttr.EventAllowed, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
+			Kind: throttr.EventAllowed, Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond,
 			Result: throttr.Result{Allowed: true, Count: 4, Limit: 5, Remaining: 1, ResetAfter: res.ResetAfter, ResetAt: res.ResetAt},
 		}, seen.last(t))
 
 		clock.Advance(20 * time.Second)
-		res, err = limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
+		res, err = limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
 		require.NoError(t, err)
 		require.Equal(t, throttr.Event{
-			Kind: throttr.EventDenied, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
+			Kind: throttr.EventDenied, Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond,
 			Result: throttr.Result{Count: 8, Limit: 5, RetryAfter: 40 * time.Second, ResetAfter: 40 * time.Second, ResetAt: res.ResetAt},
 		}, seen.last(t))
 
 		require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
 		require.Equal(t, throttr.Event{
-			Kind: throttr.EventReset, Key: "k", Scale: time.Minute, Duration: 3 * time.Millisecond,
+			Kind: throttr.EventReset, Call: "reset", Key: "k", Limit: minutely, Duration: 3 * time.Millisecond,
 		}, seen.last(t))
 	})
 }
@@ -91,18 +98,18 @@ func TestObserverSeesFailures(t *testing.T) {
 		backend := newFailing(errDown)
 		backend.wait = 3 * time.Millisecond
 		var seen recorder
-		limiter := throttr.NewRateLimit(backend, throttr.WithObserver(&seen))
+		limiter := throttr.NewRateLimit(backend, throttr.WithObserver(seen.observe))
 
-		_, err := limiter.HitN(t.Context(), "k", time.Minute, 5, 4)
+		_, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
 		require.Equal(t, errDown, err)
 		require.Equal(t, throttr.Event{
-			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Increment: 4, Duration: 3 * time.Millisecond,
+			Kind: throttr.EventFailed, Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond,
 			Result: throttr.Result{Limit: 5}, Err: errDown,
 		}, seen.last(t))
 
 		require.Equal(t, errDown, limiter.Reset(t.Context(), "k", time.Minute))
 		require.Equal(t, throttr.Event{
-			Kind: throttr.EventFailed, Key: "k", Scale: time.Minute, Duration: 3 * time.Millisecond, Err: errDown,
+			Kind: throttr.EventFailed, Call: "reset", Key: "k", Limit: minutely, Duration: 3 * time.Millisecond, Err: errDown,
 		}, seen.last(t))
 	})
 }
@@ -118,7 +125,7 @@ func TestObserverSeesDecisionsOfPoliciesAndTheirCause(t *testing.T) {
 		{throttr.WithFallback(inProcess(t)), throttr.EventAllowed, 1},
 	} {
 		var seen recorder
-		limiter := throttr.NewRateLimit(newFailing(errDown), c.opt, throttr.WithObserver(&seen))
+		limiter := throttr.NewRateLimit(newFailing(errDown), c.opt, throttr.WithObserver(seen.observe))
 		res, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
 		require.NoError(t, err)
 		e := seen.last(t)
@@ -130,43 +137,11 @@ func TestObserverSeesDecisionsOfPoliciesAndTheirCause(t *testing.T) {
 	}
 }
 
-func TestObserverSeesEntities(t *testing.T) {
-	var seen recorder
-	entities := throttr.NewEntities(throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen)))
-	metadata := map[string]any{"plan": "free"}
-
-	require.NoError(t, entities.Check(t.Context(), "user:42", "upload", 1, time.Minute, metadata))
-	e := seen.last(t)
-	require.Equal(t, throttr.EventAllowed, e.Kind)
-	require.Equal(t, "7:user:42:upload", e.Key)
-	require.Equal(t, "user:42", e.Entity)
-	require.Equal(t, "upload", e.Operation)
-	require.Equal(t, time.Minute, e.Scale)
-	require.EqualValues(t, 1, e.Increment)
-	require.Equal(t, metadata, e.Metadata)
-
-	require.ErrorIs(t, entities.Check(t.Context(), "user:42", "upload", 1, time.Minute, metadata), throttr.ErrRateLimited)
-	require.Equal(t, throttr.EventDenied, seen.last(t).Kind)
-
-	require.NoError(t, entities.Reset(t.Context(), "user:42", "upload", time.Minute))
-	e = seen.last(t)
-	e.Duration = 0
-	require.Equal(t, throttr.Event{
-		Kind: throttr.EventReset, Key: "7:user:42:upload", Entity: "user:42", Operation: "upload", Scale: time.Minute,
-	}, e)
-
-	// Status and invalid arguments cause no event.
-	_, err := entities.Status(t.Context(), "user:42", "upload", 1, time.Minute)
-	require.NoError(t, err)
-	require.ErrorIs(t, entities.Check(t.Context(), "", "upload", 1, time.Minute, nil), throttr.ErrValidation)
-	require.Empty(t, seen.events)
-}
-
 func TestObserverGetsTheContextOfTheCaller(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "of the caller")
 	var seen recorder
-	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen), throttr.WithTimeout(time.Minute))
+	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(seen.observe), throttr.WithTimeout(time.Minute))
 	_, err := limiter.Hit(ctx, "k", time.Minute, 1)
 	require.NoError(t, err)
 	require.NoError(t, limiter.Reset(ctx, "k", time.Minute))
@@ -179,12 +154,11 @@ func TestObserverGetsTheContextOfTheCaller(t *testing.T) {
 func TestObserversAreCalledInOrder(t *testing.T) {
 	var order []string
 	named := func(name string) throttr.Option {
-		return throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+		return throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			order = append(order, name+" "+e.Kind.String())
-		}))
+		})
 	}
-	none := throttr.WithObserver(nil)
-	limiter := throttr.NewRateLimit(inProcess(t), none, named("first"), none, named("second"), named("third"), none)
+	limiter := throttr.NewRateLimit(inProcess(t), named("first"), named("second"), named("third"))
 	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
 	require.NoError(t, err)
 	require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
@@ -197,7 +171,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 func TestEachHitIsObservedOnce(t *testing.T) {
 	const goroutines, hits, limit = 16, 500, 1000
 	var seen recorder
-	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&seen))
+	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(seen.observe))
 	var callers sync.WaitGroup
 	for range goroutines {
 		callers.Go(func() {
@@ -219,10 +193,9 @@ func TestEachHitIsObservedOnce(t *testing.T) {
 }
 
 func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
-	empty := throttr.ObserverFunc(func(context.Context, throttr.Event) {})
+	empty := func(context.Context, throttr.Event) {}
 	for name, opts := range map[string][]throttr.Option{
 		"none":   nil,
-		"nil":    {throttr.WithObserver(nil)},
 		"policy": {throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t))},
 		"one":    {throttr.WithObserver(empty)},
 		"three":  {throttr.WithObserver(empty), throttr.WithObserver(empty), throttr.WithObserver(empty)},
@@ -253,7 +226,7 @@ func TestEventKindsHaveNames(t *testing.T) {
 
 // What does an observer cost?
 func BenchmarkHitObserved(b *testing.B) {
-	empty := throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))
+	empty := throttr.WithObserver(func(context.Context, throttr.Event) {})
 	for _, c := range []struct {
 		name string
 		opts []throttr.Option

@@ -18,9 +18,9 @@ import (
 )
 
 // openURL opens a backend that is closed at the end of the test.
-func openURL(t *testing.T, url string, opts ...throttr.BackendOption) *throttr.OpenBackend {
+func openURL(t *testing.T, url string) *throttr.OpenBackend {
 	t.Helper()
-	b, err := throttr.Open(t.Context(), url, opts...)
+	b, err := throttr.Open(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	return b
@@ -29,22 +29,22 @@ func openURL(t *testing.T, url string, opts ...throttr.BackendOption) *throttr.O
 // openOver opens a backend over a network of the test. It must be closed in the bubble.
 func openOver(t *testing.T, cfg throttr.Config, opts ...throttr.BackendOption) *throttr.OpenBackend {
 	t.Helper()
-	b, err := throttr.OpenConfig(t.Context(), cfg, opts...)
+	b, err := throttr.OpenServers(t.Context(), cfg, opts...)
 	require.NoError(t, err)
 	return b
 }
 
-func TestOpenFindsTheValueSize(t *testing.T) {
+func TestOpenFindsTheValueSizeOfServers(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
 		b := openURL(t, "throttr://"+srv.Addr())
 		require.Equal(t, 3, testkit.Hits(t, throttr.NewRateLimit(b), 5, "user:42", time.Minute, 3))
 		s := b.Stats()
-		require.Equal(t, size, s.ValueSize)
 		require.Equal(t, 1, s.Windows)
-		require.Len(t, s.Servers, 1)
-		require.Equal(t, srv.Addr(), s.Servers[0].Server)
-		require.NoError(t, s.Servers[0].Err)
+		require.Len(t, s.Stores, 1)
+		require.Equal(t, srv.Addr(), s.Stores[0].Name)
+		require.NoError(t, s.Stores[0].Err)
+		require.NoError(t, b.Ping(t.Context()))
 	}
 }
 
@@ -74,16 +74,13 @@ func TestEveryMethodOfAnOpenedBackendReachesTheServers(t *testing.T) {
 }
 
 func TestOpenInMemory(t *testing.T) {
-	now := time.Unix(1000, 0)
-	b := openURL(t, "memory://", throttr.WithClock(func() time.Time { return now }), throttr.WithAlgorithm(window.Aligned))
+	b := openURL(t, "memory://")
 	l := throttr.NewRateLimit(b)
 	require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2))
-	at, err := l.ExpiresAt(t.Context(), "k", time.Minute)
-	require.NoError(t, err)
-	require.Equal(t, time.Unix(1020, 0), at, "the clock and the algorithm are those of the options")
-	require.Equal(t, throttr.OpenStats{BackendStats: throttr.BackendStats{Windows: 1}}, b.Stats())
+	require.Equal(t, window.Stats{Windows: 1, Stores: []window.StoreStats{{Name: "memory", Calls: 3}}}, b.Stats())
+	require.NoError(t, b.Ping(t.Context()))
 	require.NoError(t, b.Close())
-	_, err = l.Hit(t.Context(), "k", time.Minute, 2)
+	_, err := l.Hit(t.Context(), "k", time.Minute, 2)
 	require.ErrorIs(t, err, throttr.ErrClosed)
 }
 
@@ -94,15 +91,16 @@ func TestAnOpenedBackendInMemoryIsAsFastAsAnyOther(t *testing.T) {
 }
 
 func TestOpenRefusesWhatItCantUse(t *testing.T) {
-	for _, url := range []string{"", "127.0.0.1:9000", "memory://x", "memory://?lazy=true", "throttr://h:x", "throttr://h?lazy=perhaps", "redis://h:6379"} {
+	for _, url := range []string{"", "127.0.0.1:9000", "memory://x", "memory://?lazy=perhaps", "throttr://h:x", "throttr://h?lazy=perhaps", "redis://h:6379"} {
 		b, err := throttr.Open(t.Context(), url)
 		require.ErrorIs(t, err, throttr.ErrConfig, url)
 		require.Nil(t, b)
 	}
 	_, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1")
 	require.ErrorIs(t, err, throttr.ErrConnect)
-	require.Panics(t, func() { throttr.Open(t.Context(), "memory://", nil) })
-	require.Panics(t, func() { throttr.OpenConfig(t.Context(), throttr.Config{LazyConnect: true}, nil) })
+	var none context.Context
+	require.PanicsWithValue(t, "throttr: Open: ctx is nil", func() { throttr.Open(none, "memory://") })
+	require.Panics(t, func() { throttr.OpenServers(t.Context(), throttr.Config{Lazy: true}, nil) })
 }
 
 func TestServersOfDifferentSizesCantBeUsedTogether(t *testing.T) {
@@ -110,7 +108,7 @@ func TestServersOfDifferentSizesCantBeUsedTogether(t *testing.T) {
 	for _, size := range []int{4, 8} {
 		servers = append(servers, mockserver.RunT(t, mockserver.WithValueSize(size)).Addr())
 	}
-	_, err := throttr.OpenConfig(t.Context(), throttr.Config{Servers: servers})
+	_, err := throttr.OpenServers(t.Context(), throttr.Config{Servers: servers})
 	require.ErrorIs(t, err, throttr.ErrConnect)
 	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
 	require.ErrorContains(t, err, servers[0]+" has 4-byte values and "+servers[1]+" 8-byte values")
@@ -156,7 +154,7 @@ func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start fun
 	gate := &testkit.Gate{Server: testkit.InMemory(t, mockserver.WithValueSize(size))}
 	gate.Fail.Store(outage > 0)
 	begun := time.Now()
-	backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, LazyConnect: true, Dial: gate.Dial})
+	backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: gate.Dial})
 	defer end()
 	require.Zero(t, time.Since(begun), "the first attempt has failed at once")
 	limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits))
@@ -169,7 +167,7 @@ func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start fun
 		_, err = strict.Hit(t.Context(), "k", time.Minute, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 		require.ErrorIs(t, err, testkit.ErrGate)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 		require.Zero(t, time.Since(at), "hits do not wait")
 		time.Sleep(outage / 10)
 	}
@@ -191,7 +189,7 @@ func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
 				gate := &testkit.Gate{Server: testkit.InMemory(t)}
 				gate.Hang.Store(true)
 				begun := time.Now()
-				backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, LazyConnect: true, Dial: gate.Dial})
+				backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: gate.Dial})
 				defer end()
 				require.Equal(t, 500*time.Millisecond, time.Since(begun))
 				_, err := throttr.NewRateLimit(backend).Hit(t.Context(), "k", time.Minute, 1)
@@ -209,7 +207,7 @@ func TestTheEndOfACtxEndsTheWaitOfALazyStart(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		b, err := throttr.OpenConfig(ctx, throttr.Config{LazyConnect: true, Dial: gate.Dial})
+		b, err := throttr.OpenServers(ctx, throttr.Config{Lazy: true, Dial: gate.Dial})
 		require.NoError(t, err)
 		require.Equal(t, 100*time.Millisecond, time.Since(begun))
 		require.NoError(t, b.Close(), "Close ends the attempts")
@@ -223,7 +221,7 @@ func TestTheEndOfACtxEndsTheWaitOfALazyStart(t *testing.T) {
 func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(8))
-		b := openOver(t, throttr.Config{Servers: []string{"a:1", "b:1"}, LazyConnect: true,
+		b := openOver(t, throttr.Config{Servers: []string{"a:1", "b:1"}, Lazy: true,
 			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
 				if address == "a:1" {
 					<-ctx.Done()
@@ -232,9 +230,8 @@ func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
 				return srv.Dial(ctx)
 			}})
 		defer b.Close()
-		require.Equal(t, 8, b.Stats().ValueSize)
-		require.Error(t, b.Stats().Servers[0].Err)
-		require.NoError(t, b.Stats().Servers[1].Err)
+		require.Error(t, b.Stats().Stores[0].Err)
+		require.NoError(t, b.Stats().Stores[1].Err)
 		byServer := map[bool]int{}
 		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			_, err := throttr.NewRateLimit(b).Hit(t.Context(), key, time.Minute, 1)
@@ -249,7 +246,7 @@ func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
 func TestAWrongValueSizeIsAnErrorOfEveryHitAndOfStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-		client, err := throttr.Connect[uint16](t.Context(), testkit.Over(srv, throttr.Config{LazyConnect: true}))
+		client, err := throttr.Connect[uint16](t.Context(), testkit.Over(srv, throttr.Config{Lazy: true}))
 		require.NoError(t, err)
 		defer client.Close()
 		fallback := memory.New(memory.WithClock(time.Now))
@@ -268,7 +265,7 @@ func TestAWrongValueSizeIsAnErrorOfEveryHitAndOfStats(t *testing.T) {
 func TestALazyOpenOfServersOfDifferentSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		small, large := testkit.InMemory(t, mockserver.WithValueSize(1)), testkit.InMemory(t, mockserver.WithValueSize(8))
-		b := openOver(t, throttr.Config{Servers: []string{"small:1", "large:1"}, LazyConnect: true,
+		b := openOver(t, throttr.Config{Servers: []string{"small:1", "large:1"}, Lazy: true,
 			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
 				if address == "small:1" {
 					return small.Dial(ctx)
@@ -278,7 +275,7 @@ func TestALazyOpenOfServersOfDifferentSizes(t *testing.T) {
 		defer b.Close()
 		time.Sleep(time.Second)
 		wrong := 0
-		for _, s := range b.Stats().Servers {
+		for _, s := range b.Stats().Stores {
 			if s.Err != nil {
 				require.ErrorIs(t, s.Err, throttr.ErrValueSizeMismatch)
 				wrong++
@@ -292,9 +289,8 @@ func TestALazyOpenCanBeClosedBeforeItsServersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
 		gate := &testkit.Gate{Server: testkit.InMemory(t)}
 		gate.Fail.Store(true)
-		b := openOver(t, throttr.Config{LazyConnect: true, Dial: gate.Dial})
-		require.Zero(t, b.Stats().ValueSize)
-		require.ErrorIs(t, b.Stats().Servers[0].Err, testkit.ErrGate)
+		b := openOver(t, throttr.Config{Lazy: true, Dial: gate.Dial})
+		require.ErrorIs(t, b.Stats().Stores[0].Err, testkit.ErrGate)
 		require.NoError(t, b.Close())
 		require.NoError(t, b.Close())
 		gate.Fail.Store(false)
@@ -307,26 +303,31 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := &testkit.Gate{Server: testkit.InMemory(t)}
 		gate.Fail.Store(true)
-		b := openOver(t, throttr.Config{LazyConnect: true, Dial: gate.Dial})
+		b := openOver(t, throttr.Config{Lazy: true, Dial: gate.Dial})
 		defer b.Close()
-		_, err := b.Hit(t.Context(), "k", 60, 1, 1)
+		short := throttr.Limit{Max: 1, Scale: 60, Algorithm: throttr.FixedWindow}
+		large := throttr.Limit{Max: 1 << 60, Scale: time.Minute, Algorithm: throttr.FixedWindow}
+		_, err := b.Hit(t.Context(), "k", short, 1)
 		require.ErrorIs(t, err, throttr.ErrScale)
 		_, err = b.Delete(t.Context(), "k", time.Minute, 60)
 		require.ErrorIs(t, err, throttr.ErrScale)
-		require.ErrorIs(t, b.Check(60, 1), throttr.ErrScale)
-		require.NoError(t, b.Check(time.Minute, 1<<60))
+		_, err = b.Check(short)
+		require.ErrorIs(t, err, throttr.ErrScale)
+		_, err = b.Check(large)
+		require.NoError(t, err)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = b.Get(ended, "k", time.Minute)
+		_, err = b.Peek(ended, "k", large, 0)
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, b.Reset(t.Context(), "k", time.Minute), throttr.ErrUnavailable)
-		_, err = b.Set(t.Context(), "k", time.Minute, 1)
+		require.ErrorIs(t, b.Reset(t.Context(), "k", large), throttr.ErrUnavailable)
+		_, err = b.Set(t.Context(), "k", large, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		_, err = b.Inc(t.Context(), "k", time.Minute, 1)
+		_, err = b.Charge(t.Context(), "k", large, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 
 		gate.Fail.Store(false)
 		time.Sleep(time.Second)
-		require.ErrorIs(t, b.Check(time.Minute, 1<<60), throttr.ErrRange)
+		_, err = b.Check(large)
+		require.ErrorIs(t, err, throttr.ErrRange)
 	})
 }

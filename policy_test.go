@@ -19,9 +19,9 @@ import (
 // errDown is the error of a failing backend.
 var errDown = errors.New("down")
 
-// failing is a backend whose Hit, Get and Reset return err, after a wait.
+// failing is a backend whose Hit, Peek and Reset return err, after a wait.
 type failing struct {
-	throttr.Backend
+	window.Unimplemented
 	err   error
 	wait  time.Duration
 	calls *atomic.Int64
@@ -42,15 +42,17 @@ func (b failing) fail(ctx context.Context) error {
 	}
 }
 
-func (b failing) Hit(ctx context.Context, _ string, _ time.Duration, _, _ uint64) (throttr.Window, error) {
-	return throttr.Window{}, b.fail(ctx)
+func (b failing) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (b failing) Hit(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, b.fail(ctx)
 }
 
-func (b failing) Get(ctx context.Context, _ string, _ time.Duration) (throttr.Window, error) {
-	return throttr.Window{}, b.fail(ctx)
+func (b failing) Peek(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, b.fail(ctx)
 }
 
-func (b failing) Reset(ctx context.Context, _ string, _ time.Duration) error { return b.fail(ctx) }
+func (b failing) Reset(ctx context.Context, _ string, _ throttr.Limit) error { return b.fail(ctx) }
 
 // inProcess returns a backend of package memory that is closed at the end of the test.
 func inProcess(t testing.TB, opts ...memory.Option) *memory.Backend {
@@ -91,7 +93,7 @@ func TestAllowHitsDeniesHitsThatNoWindowWouldAllow(t *testing.T) {
 	}{
 		{0, 1, false}, {10, 11, false}, {0, 0, true}, {10, 10, true}, {10, 0, true},
 	} {
-		res, err := limiter.HitN(t.Context(), "blocked", time.Minute, c.limit, c.increment)
+		res, err := limiter.HitN(t.Context(), "blocked", throttr.Limit{Max: c.limit, Scale: time.Minute}, c.increment)
 		require.NoError(t, err)
 		require.Equal(t, c.allowed, res.Allowed, "a hit of %d, limit %d", c.increment, c.limit)
 		require.True(t, res.Degraded)
@@ -120,7 +122,7 @@ func TestFallbackCountsHitsIfTheBackendFails(t *testing.T) {
 	// The policy does not apply while the fallback works.
 	limiter := throttr.NewRateLimit(backend, throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
 	for i := uint64(1); i <= 4; i++ {
-		res, err := limiter.HitN(t.Context(), "k", time.Hour, 5, 2)
+		res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Hour}, 2)
 		require.NoError(t, err)
 		require.True(t, res.Degraded)
 		require.Equal(t, 2*i, res.Count)
@@ -134,9 +136,9 @@ func TestFallbackCountsHitsIfTheBackendFails(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 4, backend.calls.Load(), "each hit tries the backend first")
-	w, err := fallback.Get(t.Context(), "k", time.Hour)
+	count, err := throttr.NewRateLimit(fallback).Get(t.Context(), "k", time.Hour)
 	require.NoError(t, err)
-	require.EqualValues(t, 8, w.Count)
+	require.EqualValues(t, 8, count)
 }
 
 func TestResultsOfTheBackendAreNotDegraded(t *testing.T) {
@@ -188,12 +190,12 @@ func TestPoliciesDoNotApplyToMistakesInTheProgram(t *testing.T) {
 			throttr.ErrScale,
 			throttr.ErrRange,
 			throttr.ErrClosed,
-			fmt.Errorf("some backend: %w", window.ErrScale),
-			fmt.Errorf("some backend: %w", window.ErrRange),
-			fmt.Errorf("some backend: %w", window.ErrClosed),
-			&throttr.RangeError{Field: "limit"},
+			throttr.ErrUnsupported,
+			fmt.Errorf("some backend: %w", throttr.ErrScale),
+			fmt.Errorf("some backend: %w", throttr.ErrRange),
+			fmt.Errorf("some backend: %w", throttr.ErrClosed),
+			&throttr.RangeError{Field: "Max"},
 			&throttr.RequestError{Err: throttr.ErrClosed},
-			memory.ErrClosed,
 		} {
 			t.Run(fmt.Sprintf("%s/%v", name, mistake), func(t *testing.T) {
 				res, err := throttr.NewRateLimit(newFailing(mistake), opts...).Hit(t.Context(), "k", time.Minute, 10)
@@ -212,7 +214,7 @@ func TestPoliciesDoNotApplyToMistakesInTheProgram(t *testing.T) {
 
 func TestPoliciesDoNotApplyToMistakesThatTheFallbackReports(t *testing.T) {
 	limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.AllowHits),
-		throttr.WithFallback(newFailing(&throttr.RangeError{Field: "limit"})))
+		throttr.WithFallback(newFailing(&throttr.RangeError{Field: "Max"})))
 	_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 	require.ErrorIs(t, err, errDown)
 	require.ErrorIs(t, err, throttr.ErrRange)
@@ -272,9 +274,9 @@ type canceling struct {
 	cancel context.CancelFunc
 }
 
-func (b canceling) Hit(ctx context.Context, _ string, _ time.Duration, _, _ uint64) (throttr.Window, error) {
+func (b canceling) Hit(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
 	b.cancel()
-	return throttr.Window{}, ctx.Err()
+	return window.Window{}, ctx.Err()
 }
 
 func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
@@ -287,7 +289,7 @@ func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 		require.Equal(t, 20*time.Millisecond, time.Since(begun))
 		require.EqualError(t, err, "throttr: backend timed out after 20ms: down: context deadline exceeded")
-		require.True(t, throttr.Timeout(err))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 
 		limiter = throttr.NewRateLimit(backend, throttr.WithTimeout(20*time.Millisecond), throttr.WithPolicy(throttr.AllowHits))
 		begun = time.Now()
@@ -349,5 +351,5 @@ func TestPoliciesDoNotApplyToAClosedBackend(t *testing.T) {
 	b.Close()
 	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits))
 	_, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
-	require.ErrorIs(t, err, memory.ErrClosed)
+	require.ErrorIs(t, err, throttr.ErrClosed)
 }

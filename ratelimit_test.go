@@ -19,9 +19,7 @@ func TestNilArgumentsPanicInTheCaller(t *testing.T) {
 		"throttr: NewRateLimit: option 2 is nil": func() {
 			throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits), nil)
 		},
-		"throttr: NewEntities: limiter is nil":       func() { throttr.NewEntities(nil) },
-		"throttr: LogTo: logger is nil":              func() { throttr.LogTo(nil) },
-		"throttr: WithObserver: ObserverFunc is nil": func() { throttr.WithObserver(throttr.ObserverFunc(nil)) },
+		"throttr: WithObserver: the observer is nil": func() { throttr.WithObserver(nil) },
 		"memory: New: option 1 is nil":               func() { memory.New(nil) },
 		"memory: New: option 2 is nil":               func() { memory.New(memory.WithMaxKeys(1), nil) },
 	} {
@@ -30,30 +28,35 @@ func TestNilArgumentsPanicInTheCaller(t *testing.T) {
 }
 
 // permissive is a backend that accepts every scale, and counts the calls.
-type permissive struct{ calls int }
+type permissive struct {
+	window.Unimplemented
+	calls int
+}
 
 func (b *permissive) window() (window.Window, error) {
 	b.calls++
 	return window.Window{Count: 1, Left: 1, ExpiresAt: time.Now()}, nil
 }
 
-func (b *permissive) Hit(context.Context, string, time.Duration, uint64, uint64) (window.Window, error) {
+func (b *permissive) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (b *permissive) Hit(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
 	return b.window()
 }
 
-func (b *permissive) Inc(context.Context, string, time.Duration, uint64) (window.Window, error) {
+func (b *permissive) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
 	return b.window()
 }
 
-func (b *permissive) Get(context.Context, string, time.Duration) (window.Window, error) {
+func (b *permissive) Peek(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
 	return b.window()
 }
 
-func (b *permissive) Set(context.Context, string, time.Duration, uint64) (window.Window, error) {
+func (b *permissive) Set(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
 	return b.window()
 }
 
-func (b *permissive) Reset(context.Context, string, time.Duration) error {
+func (b *permissive) Reset(context.Context, string, throttr.Limit) error {
 	_, err := b.window()
 	return err
 }
@@ -70,15 +73,17 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 		"any backend":       throttr.NewRateLimit(accepting),
 		"memory":            throttr.NewRateLimit(inProcess(t)),
 		"memory, AllowHits": throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits)),
-		"memory, observed":  throttr.NewRateLimit(inProcess(t), throttr.WithObserver(&recorder{})),
+		"memory, observed":  throttr.NewRateLimit(inProcess(t), throttr.WithObserver(new(recorder).observe)),
 	} {
 		calls := map[string]func(scale time.Duration) error{
-			"Hit":       func(scale time.Duration) error { _, err := limiter.Hit(ctx, "k", scale, 5); return err },
-			"HitN":      func(scale time.Duration) error { _, err := limiter.HitN(ctx, "k", scale, 5, 2); return err },
+			"Hit": func(scale time.Duration) error { _, err := limiter.Hit(ctx, "k", scale, 5); return err },
+			"HitN": func(scale time.Duration) error {
+				_, err := limiter.HitN(ctx, "k", throttr.Limit{Max: 5, Scale: scale}, 2)
+				return err
+			},
 			"Inc":       func(scale time.Duration) error { _, err := limiter.Inc(ctx, "k", scale, 1); return err },
 			"Get":       func(scale time.Duration) error { _, err := limiter.Get(ctx, "k", scale); return err },
 			"ExpiresAt": func(scale time.Duration) error { _, err := limiter.ExpiresAt(ctx, "k", scale); return err },
-			"Window":    func(scale time.Duration) error { _, err := limiter.Window(ctx, "k", scale); return err },
 			"Set":       func(scale time.Duration) error { _, err := limiter.Set(ctx, "k", scale, 1); return err },
 			"Reset":     func(scale time.Duration) error { return limiter.Reset(ctx, "k", scale) },
 			"Delete":    func(scale time.Duration) error { _, err := limiter.Delete(ctx, "k", time.Hour, scale); return err },

@@ -11,7 +11,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // A Cancel that is deferred gives nothing back after a Commit that was a mistake.
@@ -19,8 +18,8 @@ func TestCommitThatIsAMistakeSettlesAsReserved(t *testing.T) {
 	for name, limiter := range limiters(t) {
 		t.Run(name, func(t *testing.T) {
 			rv := reserve(t, limiter,
-				throttr.Limit{Key: "requests", Scale: time.Minute, Limit: 10, N: 1},
-				throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 1000, N: 400})
+				throttr.Limit{Max: 10, Scale: time.Minute}.For("requests", 1),
+				throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
 			for _, actual := range [][]uint64{{0}, {0, 0, 0}} {
 				err := rv.Commit(t.Context(), actual...)
 				require.ErrorIs(t, err, throttr.ErrConfig)
@@ -38,8 +37,8 @@ func TestCommitThatIsOutOfRangeSettlesAsReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := testkit.Limiter[uint16](t, testkit.InMemory(t))
 		rv := reserve(t, limiter,
-			throttr.Limit{Key: "requests", Scale: time.Minute, Limit: 10, N: 5},
-			throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 1000, N: 400})
+			throttr.Limit{Max: 10, Scale: time.Minute}.For("requests", 5),
+			throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
 		err := rv.Commit(t.Context(), 1, 400+1<<16)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		require.ErrorContains(t, err, "settled as reserved")
@@ -55,12 +54,12 @@ type partlySilent struct {
 	silent map[string]bool
 }
 
-func (b *partlySilent) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+func (b *partlySilent) GiveBack(ctx context.Context, key string, l throttr.Limit, n uint64, id int64) (bool, error) {
 	if b.silent[key] {
 		<-ctx.Done()
 		return false, ctx.Err()
 	}
-	return b.Backend.GiveBack(ctx, key, scale, id, n)
+	return b.Backend.GiveBack(ctx, key, l, n, id)
 }
 
 func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
@@ -68,16 +67,16 @@ func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 		b := &partlySilent{memory.New(memory.WithClock(time.Now)), map[string]bool{"a": true, "c": true}}
 		defer b.Close()
 		var seen []string
-		limiter := throttr.NewRateLimit(b, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+		limiter := throttr.NewRateLimit(b, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			if e.Kind == throttr.EventSettled {
 				seen = append(seen, e.Key)
 			}
-		})))
-		var limits []throttr.Limit
+		}))
+		var takes []throttr.Take
 		for _, key := range []string{"a", "b", "c", "d"} {
-			limits = append(limits, throttr.Limit{Key: key, Scale: time.Hour, Limit: 10, N: 5})
+			takes = append(takes, throttr.Limit{Max: 10, Scale: time.Hour}.For(key, 5))
 		}
-		rv := reserve(t, limiter, limits...)
+		rv := reserve(t, limiter, takes...)
 		begun := time.Now()
 		require.ErrorIs(t, rv.Cancel(t.Context()), context.DeadlineExceeded)
 		require.Equal(t, 5*time.Second, time.Since(begun), "all are settled at the same time")
@@ -94,7 +93,7 @@ func TestNoTakesAreGrantedAnywhere(t *testing.T) {
 	cancel()
 	check := func(t *testing.T, b throttr.Backend, closes func() error) {
 		for _, ctx := range []context.Context{t.Context(), ended} {
-			granted, err := b.(window.Taker).TakeAll(ctx, nil, nil)
+			granted, err := b.TakeAll(ctx, nil, nil)
 			require.NoError(t, err)
 			require.True(t, granted)
 			for _, limiter := range []*throttr.RateLimit{throttr.NewRateLimit(b), throttr.NewRateLimit(b, throttr.WithTimeout(time.Second))} {
@@ -102,15 +101,15 @@ func TestNoTakesAreGrantedAnywhere(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, ok)
 				require.Empty(t, results)
-				rv, err := limiter.Reserve(ctx)
+				rv, ok, err := limiter.Reserve(ctx)
 				require.NoError(t, err)
-				require.True(t, rv.OK())
+				require.True(t, ok)
 				require.Empty(t, rv.Results())
 				require.NoError(t, rv.Commit(ctx))
 			}
 			require.NoError(t, closes()) // for the second one
 		}
-		granted, err := b.(window.Taker).TakeAll(t.Context(), nil, nil)
+		granted, err := b.TakeAll(t.Context(), nil, nil)
 		require.NoError(t, err)
 		require.True(t, granted)
 	}
@@ -118,13 +117,11 @@ func TestNoTakesAreGrantedAnywhere(t *testing.T) {
 		b := memory.New()
 		check(t, b, b.Close)
 	})
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.Sliding} {
-		t.Run("servers/"+a.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				b := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend(throttr.WithAlgorithm(a))
-				check(t, b, b.Close)
-			})
+	t.Run("servers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			b := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
+			check(t, b, b.Close)
 		})
-	}
+	})
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 func TestSubscribeChecksItsArguments(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	ctx := t.Context()
-	for text, opt := range map[string]throttr.SubscribeOption{
+	for text, opt := range map[string]pubsub.Option{
 		"a SubscribeOption is nil":                     nil,
-		"WithQueue is 0, must be 1 to 16777216":        throttr.WithQueue(0),
-		"WithQueue is 16777217, must be 1 to 16777216": throttr.WithQueue(1<<24 + 1),
-		"WithOverflow: there is no overflow 2":         throttr.WithOverflow(2),
+		"WithQueue is 0, must be 1 to 16777216":        pubsub.WithQueue(0),
+		"WithQueue is 16777217, must be 1 to 16777216": pubsub.WithQueue(1<<24 + 1),
+		"WithOverflow: there is no overflow 2":         pubsub.WithOverflow(2),
 	} {
-		_, err := client.Subscribe(ctx, "c", throttr.WithQueue(1), opt)
+		_, err := client.Subscribe(ctx, "c", pubsub.WithQueue(1), opt)
 		require.ErrorIs(t, err, throttr.ErrConfig)
 		require.ErrorContains(t, err, text)
 	}
@@ -32,10 +33,10 @@ func TestSubscribeChecksItsArguments(t *testing.T) {
 	cancel()
 	_, err = client.Subscribe(canceled, "c")
 	require.ErrorIs(t, err, context.Canceled)
-	require.True(t, throttr.SafeToRetry(err))
+	require.True(t, testkit.SafeToRetry(err))
 	require.Equal(t, 1, srv.Conns(), "that of requests")
 
-	sub := testkit.Subscribe(t, client, "", throttr.WithQueue(1<<24), throttr.WithOverflow(throttr.DropNewest))
+	sub := testkit.Subscribe(t, client, "", pubsub.WithQueue(1<<24), pubsub.WithOverflow(pubsub.DropNewest))
 	ok, err := client.Publish(ctx, "", []byte("x"))
 	require.NoError(t, err)
 	require.True(t, ok, "a name may be empty")

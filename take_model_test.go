@@ -38,7 +38,7 @@ const (
 // modelWorld is a store of windows, the callers of a RateLimit that uses it, and what they hold. All
 // of it is in one goroutine: callers take turns between calls of the store.
 type modelWorld struct {
-	throttr.Backend
+	window.Unimplemented
 	rng    *rand.Rand
 	off    rule
 	faults float64
@@ -66,7 +66,7 @@ type modelWindow struct {
 // holding is what a caller has reserved.
 type holding struct {
 	rv      *throttr.Reservation
-	limits  []throttr.Limit
+	takes   []throttr.Take
 	windows []*modelWindow
 }
 
@@ -107,27 +107,29 @@ func (w *modelWorld) fault() (lost, executed bool) {
 	return w.rng.Float64() < w.faults, w.rng.IntN(2) == 0
 }
 
-func (w *modelWorld) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
+func (w *modelWorld) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (w *modelWorld) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
 	windows := make([]window.Window, 1)
-	granted, err := w.TakeAll(ctx, []throttr.Limit{{Key: key, Scale: scale, Limit: limit, N: n}}, windows)
-	return windows[0], granted, err
+	granted, err := w.TakeAll(ctx, []throttr.Take{l.For(key, n)}, windows)
+	windows[0].Refused = !granted
+	return windows[0], err
 }
 
-// TakeAll implements window.Taker.
-func (w *modelWorld) TakeAll(ctx context.Context, limits []throttr.Limit, windows []window.Window) (bool, error) {
+func (w *modelWorld) TakeAll(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
 	lost, executed := w.fault()
 	if lost && !executed {
 		return false, errLost
 	}
-	fits := func(l throttr.Limit) bool { return w.state(l.Key).Count+l.N <= l.Limit }
+	fits := func(l throttr.Take) bool { return w.state(l.Key).Count+l.N <= l.Limit.Max }
 	granted := true
-	for _, l := range limits {
+	for _, l := range takes {
 		granted = granted && fits(l)
 	}
 	if w.off == ruleOneStep && w.rng.IntN(3) == 0 {
 		w.other() // another caller comes between comparing and counting
 	}
-	for _, l := range limits {
+	for _, l := range takes {
 		if !granted && (w.off != ruleAllOrNone || !fits(l)) {
 			break
 		}
@@ -140,22 +142,21 @@ func (w *modelWorld) TakeAll(ctx context.Context, limits []throttr.Limit, window
 			m.lost += l.N
 		}
 	}
-	for i, l := range limits {
+	for i, l := range takes {
 		windows[i] = w.state(l.Key)
 	}
 	if !lost {
 		return granted, nil
 	}
 	if w.off == ruleUnknownTake { // a caller that wants to be tidy
-		for _, l := range limits {
+		for _, l := range takes {
 			_, _ = w.giveBack(l.Key, w.state(l.Key).ID, l.N)
 		}
 	}
 	return false, errLost
 }
 
-// GiveBack implements window.Taker.
-func (w *modelWorld) GiveBack(_ context.Context, key string, _ time.Duration, id int64, n uint64) (bool, error) {
+func (w *modelWorld) GiveBack(_ context.Context, key string, _ throttr.Limit, n uint64, id int64) (bool, error) {
 	w.settling.Lock()
 	defer w.settling.Unlock()
 	ok, err := w.giveBack(key, id, n)
@@ -188,17 +189,17 @@ func (w *modelWorld) giveBack(key string, id int64, n uint64) (ok bool, err erro
 	return ok, nil
 }
 
-// Inc implements Backend. The model has no overruns.
-func (w *modelWorld) Inc(_ context.Context, key string, _ time.Duration, n uint64) (window.Window, error) {
+// Charge would count an overrun. The model has none.
+func (w *modelWorld) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
 	panic("an overrun")
 }
 
-func (w *modelWorld) Set(_ context.Context, key string, _ time.Duration, n uint64) (window.Window, error) {
+func (w *modelWorld) Set(_ context.Context, key string, _ throttr.Limit, n uint64) (window.Window, error) {
 	w.open(key).count, w.windows[key].lost = n, n
 	return w.state(key), nil
 }
 
-func (w *modelWorld) Reset(_ context.Context, key string, _ time.Duration) error {
+func (w *modelWorld) Reset(_ context.Context, key string, _ throttr.Limit) error {
 	delete(w.windows, key)
 	return nil
 }
@@ -255,21 +256,23 @@ func (w *modelWorld) other() {
 }
 
 func (w *modelWorld) reserve(ctx context.Context, limiter *throttr.RateLimit) {
-	h := &holding{limits: []throttr.Limit{{Key: "a", Scale: modelScale, Limit: modelLimit, N: 1 + w.rng.Uint64N(7)}}}
+	limit := throttr.Limit{Max: modelLimit, Scale: modelScale}
+	h := &holding{takes: []throttr.Take{limit.For("a", 1+w.rng.Uint64N(7))}}
 	if w.rng.IntN(2) == 0 {
-		h.limits = append(h.limits, throttr.Limit{Key: "b", Scale: modelScale, Limit: modelLimit, N: 1 + w.rng.Uint64N(7)})
+		h.takes = append(h.takes, limit.For("b", 1+w.rng.Uint64N(7)))
 	}
+	var ok bool
 	var err error
-	if h.rv, err = limiter.Reserve(ctx, h.limits...); err != nil || !h.rv.OK() {
-		w.logf("%s is not granted: %v", describe(h.limits), err)
+	if h.rv, ok, err = limiter.Reserve(ctx, h.takes...); err != nil || !ok {
+		w.logf("%s is not granted: %v", describe(h.takes), err)
 		return
 	}
-	for _, l := range h.limits {
+	for _, l := range h.takes {
 		m := w.windows[l.Key]
 		m.claimed += l.N
 		h.windows = append(h.windows, m)
 	}
-	w.logf("%s is granted", describe(h.limits))
+	w.logf("%s is granted", describe(h.takes))
 	w.held = append(w.held, h)
 }
 
@@ -282,19 +285,19 @@ func (w *modelWorld) settle(ctx context.Context) {
 	h := w.held[i]
 	w.held = append(w.held[:i:i], w.held[i+1:]...)
 	var used []uint64
-	for j, l := range h.limits {
+	for j, l := range h.takes {
 		n := w.rng.Uint64N(l.N + 1)
 		used = append(used, n)
 		h.windows[j].claimed -= l.N - n
 		h.windows[j].lost += l.N - n // until it is given back
 	}
-	w.logf("%s is settled with %v", describe(h.limits), used)
+	w.logf("%s is settled with %v", describe(h.takes), used)
 	_ = h.rv.Commit(ctx, used...)
 	if w.rng.IntN(2) == 0 {
 		_ = h.rv.Cancel(ctx) // a deferred one
 	}
 	if w.off == ruleSettledOnce { // a reservation that has no memory
-		for j, l := range h.limits {
+		for j, l := range h.takes {
 			_, _ = w.giveBack(l.Key, h.windows[j].id, l.N-used[j])
 		}
 	}
@@ -321,9 +324,9 @@ func (w *modelWorld) check() {
 	}
 }
 
-func describe(limits []throttr.Limit) string {
-	parts := make([]string, len(limits))
-	for i, l := range limits {
+func describe(takes []throttr.Take) string {
+	parts := make([]string, len(takes))
+	for i, l := range takes {
 		parts[i] = fmt.Sprintf("%d of %s", l.N, l.Key)
 	}
 	return strings.Join(parts, " and ")

@@ -1,10 +1,8 @@
 package throttr_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -35,7 +33,7 @@ func limiters(t *testing.T) map[string]*throttr.RateLimit {
 	return map[string]*throttr.RateLimit{
 		"direct": throttr.NewRateLimit(direct),
 		"interface": throttr.NewRateLimit(other, throttr.WithTimeout(time.Minute),
-			throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))),
+			throttr.WithObserver(func(context.Context, throttr.Event) {})),
 	}
 }
 
@@ -43,7 +41,7 @@ func TestRefusedTakeCostsNothing(t *testing.T) {
 	for name, limiter := range limiters(t) {
 		t.Run(name, func(t *testing.T) {
 			take := func(n uint64) throttr.Result {
-				res, err := limiter.Take(t.Context(), "k", time.Minute, 10, n)
+				res, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n)
 				require.NoError(t, err)
 				require.EqualValues(t, 10, res.Limit)
 				return res
@@ -61,10 +59,9 @@ func TestRefusedTakeCostsNothing(t *testing.T) {
 				require.Equal(t, time.Minute, res.RetryAfter)
 			}
 			require.True(t, take(2).Allowed)
-			var cost *throttr.CostError
-			_, err := limiter.Take(t.Context(), "k", time.Minute, 10, 11)
-			require.ErrorAs(t, err, &cost)
-			_, err = limiter.Take(t.Context(), "k", 60, 10, 1)
+			res = take(11)
+			require.Equal(t, throttr.Result{Limit: 10, RetryAfter: throttr.Never}, res, "more than the limit can hold")
+			_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: 60}, 1)
 			require.ErrorIs(t, err, throttr.ErrScale)
 		})
 	}
@@ -73,8 +70,8 @@ func TestRefusedTakeCostsNothing(t *testing.T) {
 func TestTakeAllTakesAllOrNone(t *testing.T) {
 	for name, limiter := range limiters(t) {
 		t.Run(name, func(t *testing.T) {
-			limits := []throttr.Limit{
-				{Key: "wide", Scale: time.Minute, Limit: 100, N: 1}, {Key: "narrow", Scale: time.Second, Limit: 1, N: 1},
+			limits := []throttr.Take{
+				throttr.Limit{Max: 100, Scale: time.Minute}.For("wide", 1), throttr.Limit{Max: 1, Scale: time.Second}.For("narrow", 1),
 			}
 			ok, results, err := limiter.TakeAll(t.Context(), limits...)
 			require.NoError(t, err)
@@ -93,16 +90,17 @@ func TestTakeAllTakesAllOrNone(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n, "refused takes drain the other limit")
 
-			var cost *throttr.CostError
-			same := throttr.Limit{Key: "same", Scale: time.Minute, Limit: 10, N: 6}
-			_, _, err = limiter.TakeAll(t.Context(), same, same)
-			require.ErrorAs(t, err, &cost, "twice 6 is more than 10")
+			same := throttr.Limit{Max: 10, Scale: time.Minute}.For("same", 6)
+			ok, results, err = limiter.TakeAll(t.Context(), same, same)
+			require.NoError(t, err)
+			require.False(t, ok, "twice 6 is more than 10")
+			require.Equal(t, throttr.Never, results[1].RetryAfter)
 			ok, _, err = limiter.TakeAll(t.Context())
 			require.NoError(t, err)
 			require.True(t, ok)
-			many := make([]throttr.Limit, 20)
+			many := make([]throttr.Take, 20)
 			for i := range many {
-				many[i] = throttr.Limit{Key: string(rune('a' + i)), Scale: time.Minute, Limit: 1, N: 1}
+				many[i] = throttr.Limit{Max: 1, Scale: time.Minute}.For(string(rune('a'+i)), 1)
 			}
 			for want := range 2 {
 				ok, results, err = limiter.TakeAll(t.Context(), many...)
@@ -117,67 +115,68 @@ func TestTakeAllTakesAllOrNone(t *testing.T) {
 func TestPeekTakesNothing(t *testing.T) {
 	b, _ := newMemory(t)
 	limiter := throttr.NewRateLimit(b)
-	res, err := limiter.Peek(t.Context(), "k", time.Minute, 10, 3)
+	res, err := limiter.Peek(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 3)
 	require.NoError(t, err)
 	require.Equal(t, throttr.Result{Allowed: true, Limit: 10, Remaining: 10}, res)
 	require.Zero(t, b.Len())
-	_, err = limiter.Take(t.Context(), "k", time.Minute, 10, 8)
+	_, err = limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 8)
 	require.NoError(t, err)
 	for n := range uint64(11) {
-		want, err := limiter.Peek(t.Context(), "k", time.Minute, 10, n)
+		want, err := limiter.Peek(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n)
 		require.NoError(t, err)
 		require.Equal(t, n <= 2, want.Allowed)
 		require.EqualValues(t, 2, want.Remaining)
 	}
-	var cost *throttr.CostError
-	_, err = limiter.Peek(t.Context(), "k", time.Minute, 10, 11)
-	require.ErrorAs(t, err, &cost)
+	res, err = limiter.Peek(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 11)
+	require.NoError(t, err)
+	require.False(t, res.Allowed)
+	require.Equal(t, throttr.Never, res.RetryAfter)
 }
 
-// A sum over the largest uint64 is over every limit.
-func TestSumOfTakesThatIsTooLargeIsACostError(t *testing.T) {
+// The sum wraps to a number within the limit.
+func TestSumOfTakesThatIsTooLargeIsDenied(t *testing.T) {
 	b, _ := newMemory(t)
 	srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 	for _, b := range []throttr.Backend{b, openURL(t, "throttr://"+srv.Addr())} {
-		limits := []throttr.Limit{
-			{Key: "k", Scale: time.Minute, Limit: math.MaxUint64, N: math.MaxUint64},
-			{Key: "k", Scale: time.Minute, Limit: math.MaxUint64, N: 1},
-		}
-		granted, err := b.(window.Taker).TakeAll(t.Context(), limits, make([]throttr.Window, 2))
+		limit := throttr.Limit{Max: math.MaxInt64 - 1, Scale: time.Minute, Algorithm: throttr.FixedWindow}
+		most := limit.For("k", math.MaxInt64-1)
+		takes := []throttr.Take{most, most, most}
+		granted, err := b.TakeAll(t.Context(), takes, make([]window.Window, 3))
 		require.False(t, granted && err == nil)
-		for _, opts := range [][]throttr.Option{nil, {throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {}))}} {
-			var cost *throttr.CostError
-			_, _, err = throttr.NewRateLimit(b, opts...).TakeAll(t.Context(), limits...)
-			require.ErrorAs(t, err, &cost)
-			require.EqualValues(t, uint64(math.MaxUint64), cost.N)
-		}
-		w, err := b.Get(t.Context(), "k", time.Minute)
+		ok, results, err := throttr.NewRateLimit(b).TakeAll(t.Context(), takes...)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, throttr.Never, results[2].RetryAfter)
+		w, err := b.Peek(t.Context(), "k", limit, 0)
 		require.NoError(t, err)
 		require.Zero(t, w.Count)
 	}
 }
 
-// plainBackend hides that a backend can take.
-type plainBackend struct{ throttr.Backend }
+// withoutTakes is a backend that leaves takes to [window.Unimplemented].
+type withoutTakes struct{ window.Unimplemented }
 
-func TestBackendsThatCannotTake(t *testing.T) {
+func (withoutTakes) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func TestNoPolicyGrantsWhatABackendDoesNotHave(t *testing.T) {
 	b, _ := newMemory(t)
-	limiter := throttr.NewRateLimit(plainBackend{b}, throttr.WithFallback(b), throttr.WithPolicy(throttr.AllowHits),
-		throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+	limiter := throttr.NewRateLimit(withoutTakes{}, throttr.WithFallback(b), throttr.WithPolicy(throttr.AllowHits),
+		throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			t.Errorf("event %v of a mistake in the program", e.Kind)
-		})))
-	limit := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 1}
-	_, err := limiter.Take(t.Context(), "k", time.Minute, 10, 1)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, _, err = limiter.TakeAll(t.Context(), limit)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = limiter.Reserve(t.Context(), limit)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = limiter.Wait(t.Context(), "k", time.Minute, 10, 1)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+		}))
+	limit := throttr.Limit{Max: 10, Scale: time.Minute}
+	for name, call := range map[string]func() error{
+		"Hit":     func() error { _, err := limiter.Hit(t.Context(), "k", time.Minute, 10); return err },
+		"Take":    func() error { _, err := limiter.Take(t.Context(), "k", limit, 1); return err },
+		"TakeAll": func() error { _, _, err := limiter.TakeAll(t.Context(), limit.For("k", 1)); return err },
+		"Reserve": func() error { _, _, err := limiter.Reserve(t.Context(), limit.For("k", 1)); return err },
+		"Wait":    func() error { _, err := limiter.Wait(t.Context(), "k", limit, 1); return err },
+		"Charge":  func() error { _, err := limiter.Charge(t.Context(), "k", limit, 1); return err },
+		"Peek":    func() error { _, err := limiter.Peek(t.Context(), "k", limit, 1); return err },
+	} {
+		require.ErrorIs(t, call(), throttr.ErrUnsupported, name)
+	}
 	require.Zero(t, b.Len(), "nothing is counted instead")
-	_, err = limiter.Peek(t.Context(), "k", time.Minute, 10, 1)
-	require.NoError(t, err)
 }
 
 func TestPoliciesDecideOnTakes(t *testing.T) {
@@ -185,7 +184,7 @@ func TestPoliciesDecideOnTakes(t *testing.T) {
 	b, _ := newMemory(t)
 	broken := &failingTakes{Backend: b, err: down}
 	take := func(opts ...throttr.Option) (throttr.Result, error) {
-		return throttr.NewRateLimit(broken, opts...).Take(t.Context(), "k", time.Hour, 10, 3)
+		return throttr.NewRateLimit(broken, opts...).Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Hour}, 3)
 	}
 	_, err := take()
 	require.ErrorIs(t, err, down)
@@ -203,21 +202,17 @@ func TestPoliciesDecideOnTakes(t *testing.T) {
 	require.True(t, res.Allowed && res.Degraded)
 	require.EqualValues(t, 7, res.Remaining)
 
-	// A fallback that can't take is no help; the policy decides.
-	res, err = take(throttr.WithFallback(plainBackend{fallback}), throttr.WithPolicy(throttr.AllowHits))
-	require.NoError(t, err)
-	require.True(t, res.Allowed && res.Degraded)
-	require.Zero(t, res.Count)
-	_, err = take(throttr.WithFallback(plainBackend{fallback}))
+	_, err = take(throttr.WithFallback(withoutTakes{}), throttr.WithPolicy(throttr.AllowHits))
+	require.ErrorIs(t, err, throttr.ErrUnsupported, "a fallback without takes is a mistake")
 	require.ErrorIs(t, err, down)
 }
 
-func reserve(t *testing.T, limiter *throttr.RateLimit, limits ...throttr.Limit) *throttr.Reservation {
+func reserve(t *testing.T, limiter *throttr.RateLimit, takes ...throttr.Take) *throttr.Reservation {
 	t.Helper()
-	rv, err := limiter.Reserve(t.Context(), limits...)
+	rv, ok, err := limiter.Reserve(t.Context(), takes...)
 	require.NoError(t, err)
-	require.True(t, rv.OK())
-	require.Len(t, rv.Results(), len(limits))
+	require.True(t, ok)
+	require.Len(t, rv.Results(), len(takes))
 	return rv
 }
 
@@ -231,12 +226,12 @@ func count(t *testing.T, limiter *throttr.RateLimit, key string, scale time.Dura
 func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
 	for name, limiter := range limiters(t) {
 		t.Run(name, func(t *testing.T) {
-			tokens := throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 1000, N: 700}
-			requests := throttr.Limit{Key: "requests", Scale: time.Second, Limit: 5, N: 1}
+			tokens := throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 700)
+			requests := throttr.Limit{Max: 5, Scale: time.Second}.For("requests", 1)
 			rv := reserve(t, limiter, tokens, requests)
-			refused, err := limiter.Reserve(t.Context(), tokens, requests)
+			refused, ok, err := limiter.Reserve(t.Context(), tokens, requests)
 			require.NoError(t, err)
-			require.False(t, refused.OK())
+			require.False(t, ok)
 			require.False(t, refused.Results()[0].Allowed)
 			require.NoError(t, refused.Commit(t.Context(), 5, 5))
 			require.NoError(t, refused.Cancel(t.Context()))
@@ -250,7 +245,7 @@ func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
 			require.EqualValues(t, 100, count(t, limiter, "tokens", time.Minute))
 			require.NoError(t, reserve(t, limiter, tokens).Commit(t.Context()), "all of it was used")
 			require.EqualValues(t, 800, count(t, limiter, "tokens", time.Minute))
-			require.NoError(t, reserve(t, limiter, throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: 1000, N: 10}).Commit(t.Context(), 400))
+			require.NoError(t, reserve(t, limiter, throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 10)).Commit(t.Context(), 400))
 			require.EqualValues(t, 1200, count(t, limiter, "tokens", time.Minute), "an overrun counts beyond the limit")
 		})
 	}
@@ -259,7 +254,7 @@ func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
 func TestReservationIsSettledInItsOwnWindow(t *testing.T) {
 	b, clock := newMemory(t)
 	limiter := throttr.NewRateLimit(b)
-	limit := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 8}
+	limit := throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 8)
 	for name, next := range map[string]func(){
 		"end":   func() { clock.Advance(time.Minute) },
 		"reset": func() { require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute)) },
@@ -269,7 +264,7 @@ func TestReservationIsSettledInItsOwnWindow(t *testing.T) {
 		},
 	} {
 		early := reserve(t, limiter, limit)
-		over := reserve(t, limiter, throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 2})
+		over := reserve(t, limiter, throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 2))
 		next()
 		late := reserve(t, limiter, limit)
 		require.NoError(t, early.Cancel(t.Context()))
@@ -286,7 +281,7 @@ func TestReservationIsSettledInItsOwnWindow(t *testing.T) {
 func TestReservationIsSettledAfterItsContextHasEnded(t *testing.T) {
 	for name, limiter := range limiters(t) {
 		ctx, cancel := context.WithCancel(t.Context())
-		rv, err := limiter.Reserve(ctx, throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 8})
+		rv, _, err := limiter.Reserve(ctx, throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 8))
 		require.NoError(t, err)
 		cancel()
 		require.NoError(t, rv.Cancel(ctx))
@@ -298,7 +293,7 @@ func TestReservationIsSettledWithTheBackendThatGrantedIt(t *testing.T) {
 	b, _ := newMemory(t)
 	fallback, _ := newMemory(t)
 	broken := &failingTakes{Backend: b, err: errors.New("down")}
-	limit := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 8}
+	limit := throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 8)
 	limiter := throttr.NewRateLimit(broken, throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
 	second := throttr.NewRateLimit(fallback)
 	rv := reserve(t, limiter, limit)
@@ -321,8 +316,8 @@ func TestReservationIsSettledOnceByManyGoroutines(t *testing.T) {
 	b, _ := newMemory(t)
 	limiter := throttr.NewRateLimit(b)
 	for range 100 {
-		reserve(t, limiter, throttr.Limit{Key: "k", Scale: time.Minute, Limit: 1000, N: 1})
-		rv := reserve(t, limiter, throttr.Limit{Key: "k", Scale: time.Minute, Limit: 1000, N: 5})
+		reserve(t, limiter, throttr.Limit{Max: 1000, Scale: time.Minute}.For("k", 1))
+		rv := reserve(t, limiter, throttr.Limit{Max: 1000, Scale: time.Minute}.For("k", 5))
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -343,10 +338,10 @@ type lossy struct {
 	done  bool // the give-back is made all the same
 }
 
-func (l *lossy) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, n uint64) (bool, error) {
+func (l *lossy) GiveBack(ctx context.Context, key string, limit throttr.Limit, n uint64, id int64) (bool, error) {
 	l.calls++
 	if l.done {
-		_, _ = l.Backend.GiveBack(ctx, key, scale, id, n)
+		_, _ = l.Backend.GiveBack(ctx, key, limit, n, id)
 	}
 	return false, errors.New("no answer")
 }
@@ -356,7 +351,7 @@ func TestGiveBackOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 		b, _ := newMemory(t)
 		l := &lossy{Backend: b, done: done}
 		limiter := throttr.NewRateLimit(l)
-		rv := reserve(t, limiter, throttr.Limit{Key: "k", Scale: time.Minute, Limit: 10, N: 8})
+		rv := reserve(t, limiter, throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 8))
 		require.Error(t, rv.Cancel(t.Context()))
 		require.NoError(t, rv.Cancel(t.Context()))
 		require.NoError(t, rv.Commit(t.Context(), 0))
@@ -382,19 +377,19 @@ func TestEstimatesThatAreSettledOverspendNothing(t *testing.T) {
 			for range 300 {
 				estimate := 1 + random.Uint64N(40)
 				actual := random.Uint64N(estimate + 1)
-				w, err := limiter.Reserve(t.Context(), throttr.Limit{Key: "tokens", Scale: time.Minute, Limit: limit, N: estimate})
+				rv, ok, err := limiter.Reserve(t.Context(), throttr.Limit{Max: limit, Scale: time.Minute}.For("tokens", estimate))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if !w.OK() {
+				if !ok {
 					if random.IntN(20) == 0 {
 						clock.Advance(10 * time.Second)
 					}
 					continue
 				}
-				end := w.Results()[0].ResetAt.UnixNano()
-				if err := w.Commit(t.Context(), actual); err != nil {
+				end := rv.Results()[0].ResetAt.UnixNano()
+				if err := rv.Commit(t.Context(), actual); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -418,144 +413,63 @@ func TestEstimatesThatAreSettledOverspendNothing(t *testing.T) {
 func TestObserverSeesTakes(t *testing.T) {
 	b, _ := newMemory(t)
 	var events []throttr.Event
-	limiter := throttr.NewRateLimit(b, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
+	limiter := throttr.NewRateLimit(b, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 		e.Duration, e.Result.ResetAfter, e.Result.ResetAt = 0, 0, time.Time{}
 		events = append(events, e)
-	})))
-	wide := throttr.Limit{Key: "wide", Scale: time.Hour, Limit: 100, N: 2}
-	narrow := throttr.Limit{Key: "narrow", Scale: time.Second, Limit: 5, N: 5}
-	rv := reserve(t, limiter, wide, narrow)
-	_, _, err := limiter.TakeAll(t.Context(), wide, narrow)
+	}))
+	wide := throttr.Limit{Name: "wide", Max: 100, Scale: time.Hour, Algorithm: throttr.FixedWindow}
+	narrow := throttr.Limit{Name: "narrow", Max: 5, Scale: time.Second, Algorithm: throttr.FixedWindow}
+	rv := reserve(t, limiter, wide.For("k", 2), narrow.For("k", 5))
+	_, _, err := limiter.TakeAll(t.Context(), wide.For("k", 2), narrow.For("k", 5))
 	require.NoError(t, err)
 	require.NoError(t, rv.Commit(t.Context(), 2, 1))
-	_, err = limiter.Take(t.Context(), "wide", time.Hour, 100, 1)
+	_, err = limiter.Take(t.Context(), "k", wide, 1)
 	require.NoError(t, err)
-	_, err = limiter.Wait(t.Context(), "narrow", time.Second, 5, 1)
+	_, err = limiter.Wait(t.Context(), "k", narrow, 1)
 	require.NoError(t, err)
-	_, err = limiter.Take(t.Context(), "narrow", time.Second, 5, 6)
-	require.Error(t, err)
-	event := func(kind throttr.EventKind, l throttr.Limit, n uint64, res throttr.Result) throttr.Event {
-		res.Limit = l.Limit
-		return throttr.Event{Kind: kind, Key: l.Key, Scale: l.Scale, Increment: n, Take: true, Result: res}
+	_, err = limiter.Take(t.Context(), "k", narrow, 6)
+	require.NoError(t, err)
+	_, err = limiter.Charge(t.Context(), "k", narrow, 9)
+	require.NoError(t, err)
+	event := func(kind throttr.EventKind, call string, l throttr.Limit, n uint64, res throttr.Result) throttr.Event {
+		res.Limit = l.Max
+		return throttr.Event{Kind: kind, Call: call, Key: "k", Limit: l, N: n, Result: res}
 	}
-	settled := func(l throttr.Limit, n uint64) throttr.Event {
-		e := event(throttr.EventSettled, l, n, throttr.Result{})
-		e.Reserved = l.N
+	settled := func(l throttr.Limit, n, reserved uint64) throttr.Event {
+		e := event(throttr.EventSettled, "reserve", l, n, throttr.Result{})
+		e.Reserved = reserved
 		return e
 	}
-	waited := event(throttr.EventAllowed, narrow, 1, throttr.Result{Allowed: true, Count: 2, Remaining: 3})
-	waited.Waited = true
-	costs := event(throttr.EventDenied, narrow, 6, throttr.Result{})
-	costs.Err = err
 	require.Equal(t, []throttr.Event{
-		event(throttr.EventAllowed, wide, 2, throttr.Result{Allowed: true, Count: 2, Remaining: 98}),
-		event(throttr.EventAllowed, narrow, 5, throttr.Result{Allowed: true, Count: 5}),
-		event(throttr.EventDenied, narrow, 5, throttr.Result{Count: 5, RetryAfter: time.Second}),
-		settled(wide, 2), settled(narrow, 1),
-		event(throttr.EventAllowed, wide, 1, throttr.Result{Allowed: true, Count: 3, Remaining: 97}),
-		waited, costs,
+		event(throttr.EventAllowed, "reserve", wide, 2, throttr.Result{Allowed: true, Count: 2, Remaining: 98}),
+		event(throttr.EventAllowed, "reserve", narrow, 5, throttr.Result{Allowed: true, Count: 5}),
+		event(throttr.EventDenied, "take", narrow, 5, throttr.Result{Count: 5, RetryAfter: time.Second}),
+		settled(wide, 2, 2), settled(narrow, 1, 5),
+		event(throttr.EventAllowed, "take", wide, 1, throttr.Result{Allowed: true, Count: 3, Remaining: 97}),
+		event(throttr.EventAllowed, "wait", narrow, 1, throttr.Result{Allowed: true, Count: 2, Remaining: 3}),
+		event(throttr.EventDenied, "take", narrow, 6, throttr.Result{RetryAfter: throttr.Never}),
+		event(throttr.EventDenied, "charge", narrow, 9, throttr.Result{Count: 11, RetryAfter: time.Second}),
 	}, events)
 }
 
-var _ window.Taker = (*failingTakes)(nil)
-
-func TestOpenBackendTakesIfWhatItHasOpenedDoes(t *testing.T) {
-	b, err := throttr.Open(t.Context(), "memory://")
-	require.NoError(t, err)
-	defer b.Close()
-	limits := []throttr.Limit{{Key: "k", Scale: time.Minute, Limit: 10, N: 3}, {Key: "l", Scale: time.Minute, Limit: 10, N: 3}}
+func TestEveryOpenedBackendTakes(t *testing.T) {
+	limit := throttr.Limit{Max: 10, Scale: time.Minute}
+	takes := []throttr.Take{limit.For("k", 3), limit.For("l", 3)}
+	b := openURL(t, "memory://")
 	for _, opts := range [][]throttr.Option{nil, {throttr.WithTimeout(time.Minute)}} { // direct, and through the interface
 		limiter := throttr.NewRateLimit(b, opts...)
-		res, err := limiter.Take(t.Context(), "k", time.Minute, 10, 1)
+		res, err := limiter.Take(t.Context(), "k", limit, 1)
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
-		require.NoError(t, reserve(t, limiter, limits...).Commit(t.Context(), 1, 1))
+		require.NoError(t, reserve(t, limiter, takes...).Commit(t.Context(), 1, 1))
 	}
 	require.EqualValues(t, 4, count(t, throttr.NewRateLimit(b), "k", time.Minute))
 
 	srv := mockserver.RunT(t)
-	servers, err := throttr.Open(t.Context(), "throttr://"+srv.Addr())
-	require.NoError(t, err)
-	defer servers.Close()
-	require.NoError(t, reserve(t, throttr.NewRateLimit(servers), limits...).Commit(t.Context(), 1, 1))
-	lazy, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1?lazy=true")
-	require.NoError(t, err)
-	defer lazy.Close()
-	rv, err := throttr.NewRateLimit(lazy, throttr.WithPolicy(throttr.AllowHits)).Reserve(t.Context(), limits...)
-	require.NoError(t, err)
-	require.True(t, rv.OK() && rv.Results()[0].Degraded)
+	servers := throttr.NewRateLimit(openURL(t, "throttr://"+srv.Addr()))
+	require.NoError(t, reserve(t, servers, takes...).Commit(t.Context(), 1, 1))
+	lazy := openURL(t, "throttr://127.0.0.1:1?lazy=true")
+	rv := reserve(t, throttr.NewRateLimit(lazy, throttr.WithPolicy(throttr.AllowHits)), takes...)
+	require.True(t, rv.Results()[0].Degraded)
 	require.NoError(t, rv.Cancel(t.Context()))
-}
-
-func TestLogOfTakes(t *testing.T) {
-	b, _ := newMemory(t)
-	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "took" {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-	limiter := throttr.NewRateLimit(&lossy{Backend: b}, throttr.WithObserver(throttr.LogTo(logger)))
-	limit := throttr.Limit{Key: "k", Scale: time.Minute, Limit: 5, N: 4, Name: "tokens"}
-	rv := reserve(t, limiter, limit)
-	_, err := limiter.Take(t.Context(), "k", time.Minute, 5, 2)
-	require.NoError(t, err)
-	require.NoError(t, rv.Commit(t.Context(), 5))
-	_, err = limiter.Wait(t.Context(), "w", time.Minute, 5, 1)
-	require.NoError(t, err)
-	require.Error(t, reserve(t, limiter, throttr.Limit{Key: "x", Scale: time.Minute, Limit: 5, N: 4}).Cancel(t.Context()))
-	require.Equal(t, `level=DEBUG msg="rate limit: allowed" limit_name=tokens key=k scale=1m0s limit=5 increment=4 take=true count=4
-level=INFO msg="rate limit: denied" key=k scale=1m0s limit=5 increment=2 take=true count=4 retry_after=1m0s
-level=DEBUG msg="rate limit: settled" limit_name=tokens key=k scale=1m0s limit=5 increment=5 reserved=4
-level=DEBUG msg="rate limit: allowed" key=w scale=1m0s limit=5 increment=1 waited=true count=1
-level=DEBUG msg="rate limit: allowed" key=x scale=1m0s limit=5 increment=4 take=true count=4
-level=WARN msg="rate limit: settled" key=x scale=1m0s limit=5 increment=0 reserved=4 error="no answer"
-`, log.String())
-}
-
-func TestEntitiesTakeAndWait(t *testing.T) {
-	b, clock := newMemory(t)
-	var events []throttr.Event
-	entities := throttr.NewEntities(throttr.NewRateLimit(b, throttr.WithObserver(throttr.ObserverFunc(func(_ context.Context, e throttr.Event) {
-		events = append(events, e)
-	}))))
-	metadata := map[string]any{"plan": "free"}
-	reserve := func(cost uint64) (*throttr.Reservation, error) {
-		return entities.Reserve(t.Context(), "acme", "tokens", 100, time.Minute, cost, metadata)
-	}
-	rv, err := reserve(80)
-	require.NoError(t, err)
-	require.True(t, rv.OK())
-	_, err = reserve(30)
-	var denied *throttr.RateLimitError
-	require.ErrorAs(t, err, &denied)
-	require.Equal(t, &throttr.RateLimitError{
-		Entity: "acme", Operation: "tokens", Limit: 100, Window: time.Minute, Count: 80,
-		RetryAfter: time.Minute, ResetAt: denied.ResetAt, Metadata: metadata,
-	}, denied)
-	var cost *throttr.CostError
-	_, err = reserve(101)
-	require.ErrorAs(t, err, &cost)
-	metadata["plan"] = "changed"
-	require.NoError(t, rv.Commit(t.Context(), 10))
-	require.NoError(t, entities.Wait(t.Context(), "acme", "tokens", 100, time.Minute, 90, nil))
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Second))
-	defer cancel()
-	var late *throttr.DeadlineError
-	require.ErrorAs(t, entities.Wait(ctx, "acme", "tokens", 100, time.Minute, 1, nil), &late)
-	var invalid *throttr.ValidationError
-	require.ErrorAs(t, entities.Wait(ctx, "", "tokens", 100, time.Minute, 1, nil), &invalid)
-	_, err = entities.Reserve(ctx, "acme", "", 100, time.Minute, 1, nil)
-	require.ErrorAs(t, err, &invalid)
-	clock.Advance(time.Minute)
-
-	kinds := []throttr.EventKind{throttr.EventAllowed, throttr.EventDenied, throttr.EventDenied, throttr.EventSettled, throttr.EventAllowed, throttr.EventDenied}
-	require.Len(t, events, len(kinds))
-	for i, e := range events {
-		require.Equal(t, kinds[i], e.Kind, i)
-		require.Equal(t, "acme", e.Entity)
-		require.Equal(t, "tokens", e.Operation)
-	}
-	require.Equal(t, "free", events[3].Metadata["plan"])
 }

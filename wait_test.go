@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
 // inBubble calls f with a limiter in memory, in virtual time.
@@ -81,7 +81,7 @@ func (l *line) order() []int {
 // join makes a caller wait behind the others.
 func (l *line) join(ctx context.Context, i int, n uint64) {
 	l.all.Go(func() {
-		res, err := l.limiter.Wait(ctx, "k", l.scale, l.limit, n)
+		res, err := l.limiter.Wait(ctx, "k", throttr.Limit{Max: l.limit, Scale: l.scale}, n)
 		if err != nil {
 			if ctx.Err() == nil {
 				l.t.Errorf("caller %d: %v", i, err)
@@ -177,17 +177,16 @@ func TestWaitFailsAtOnceIfTheDeadlineIsTooEarly(t *testing.T) {
 		wait := func(timeout time.Duration, n uint64) error {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
-			_, err := limiter.Wait(ctx, "k", scale, 2, n)
+			_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 2, Scale: scale}, n)
 			return err
 		}
 		require.NoError(t, wait(time.Second, 2))
 		var late *throttr.DeadlineError
 		require.ErrorAs(t, wait(time.Second, 1), &late)
 		require.Equal(t, "k", late.Key)
-		require.Equal(t, scale, late.Scale)
+		require.Equal(t, scale, late.Limit.Scale)
 		require.Equal(t, begun.Add(scale), late.At)
 		require.ErrorIs(t, late, context.DeadlineExceeded)
-		require.True(t, throttr.Timeout(late))
 
 		// With others in the line, its end is two windows later.
 		l := &line{t: t, limiter: limiter, scale: scale, limit: 2}
@@ -216,7 +215,7 @@ func TestWaitFailsAsSoonAsItIsKnownToBeInVain(t *testing.T) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), scale+time.Second)
 		defer cancel()
-		_, err := limiter.Wait(ctx, "k", scale, 1, 1)
+		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: scale}, 1)
 		var late *throttr.DeadlineError
 		require.ErrorAs(t, err, &late)
 		require.Zero(t, time.Since(begun))
@@ -226,15 +225,15 @@ func TestWaitFailsAsSoonAsItIsKnownToBeInVain(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		_, err := limiter.Take(t.Context(), "k", time.Minute, 1, 1)
+		_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := time.Now()
 		time.AfterFunc(10*time.Second, cancel)
-		_, err = limiter.Wait(ctx, "k", time.Minute, 1, 1)
+		_, err = limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 10*time.Second, time.Since(begun))
-		_, err = limiter.Wait(ctx, "other", time.Minute, 1, 1)
+		_, err = limiter.Wait(ctx, "other", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }
@@ -245,9 +244,9 @@ func TestWaitIsBounded(t *testing.T) {
 		for i := range 4 { // one is granted, three wait
 			l.join(t.Context(), i, 1)
 		}
-		_, err := limiter.Wait(t.Context(), "k", time.Second, 1, 1)
+		_, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Second}, 1)
 		require.ErrorIs(t, err, throttr.ErrOverloaded)
-		_, err = limiter.Wait(t.Context(), "k", time.Minute, 1, 1)
+		_, err = limiter.Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.NoError(t, err, "another scale has a line of its own")
 		l.all.Wait()
 	}, throttr.WithMaxWaiters(3))
@@ -256,10 +255,10 @@ func TestWaitIsBounded(t *testing.T) {
 func TestWaitRefusesWhatCannotBeGranted(t *testing.T) {
 	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		var cost *throttr.CostError
-		_, err := limiter.Wait(t.Context(), "k", time.Second, 10, 11)
+		_, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Second}, 11)
 		require.ErrorAs(t, err, &cost)
-		require.Equal(t, &throttr.CostError{Key: "k", Scale: time.Second, Limit: 10, N: 11}, cost)
-		_, err = limiter.Wait(t.Context(), "k", 60, 10, 1)
+		require.Equal(t, &throttr.CostError{Key: "k", Limit: throttr.Limit{Max: 10, Scale: time.Second, Algorithm: throttr.FixedWindow}, N: 11}, cost)
+		_, err = limiter.Wait(t.Context(), "k", throttr.Limit{Max: 10, Scale: 60}, 1)
 		require.ErrorIs(t, err, throttr.ErrScale)
 	})
 }
@@ -282,8 +281,7 @@ func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-				rv, err := limiter.Reserve(t.Context(), throttr.Limit{Key: "k", Scale: time.Hour, Limit: 2, N: 2})
-				require.NoError(t, err)
+				rv := reserve(t, limiter, throttr.Limit{Max: 2, Scale: time.Hour}.For("k", 2))
 				l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
 				begun := time.Now()
 				l.join(t.Context(), 0, 1)
@@ -302,7 +300,7 @@ func TestWaitingCallersAskInBetween(t *testing.T) {
 		defer backend.Close()
 		limiter, other := throttr.NewRateLimit(backend), throttr.NewRateLimit(backend)
 		for _, scale := range []time.Duration{time.Second, time.Hour} {
-			_, err := limiter.Take(t.Context(), "k", scale, 1, 1)
+			_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 1, Scale: scale}, 1)
 			require.NoError(t, err)
 			l := &line{t: t, limiter: limiter, scale: scale, limit: 1}
 			l.join(t.Context(), 0, 1)
@@ -340,24 +338,24 @@ func (f *failingTakes) fail(err error) {
 	f.err = err
 }
 
-func (f *failingTakes) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+func (f *failingTakes) failure() error {
 	f.mu.Lock()
-	err := f.err
-	f.mu.Unlock()
-	if err != nil {
-		return throttr.Window{}, false, err
-	}
-	return f.Backend.Take(ctx, key, scale, limit, n)
+	defer f.mu.Unlock()
+	return f.err
 }
 
-func (f *failingTakes) TakeAll(ctx context.Context, limits []throttr.Limit, windows []throttr.Window) (bool, error) {
-	f.mu.Lock()
-	err := f.err
-	f.mu.Unlock()
-	if err != nil {
+func (f *failingTakes) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	if err := f.failure(); err != nil {
+		return window.Window{}, err
+	}
+	return f.Backend.Take(ctx, key, l, n)
+}
+
+func (f *failingTakes) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+	if err := f.failure(); err != nil {
 		return false, err
 	}
-	return f.Backend.TakeAll(ctx, limits, windows)
+	return f.Backend.TakeAll(ctx, takes, windows)
 }
 
 func TestWaitWhileTheBackendFails(t *testing.T) {
@@ -365,15 +363,15 @@ func TestWaitWhileTheBackendFails(t *testing.T) {
 		down := errors.New("down")
 		b := &failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: down}
 		defer b.Close()
-		_, err := throttr.NewRateLimit(b).Wait(t.Context(), "k", time.Minute, 1, 1)
+		_, err := throttr.NewRateLimit(b).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, down)
-		res, err := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Wait(t.Context(), "k", time.Minute, 1, 1)
+		res, err := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.NoError(t, err)
 		require.True(t, res.Allowed && res.Degraded)
 
 		begun := time.Now()
 		time.AfterFunc(10*time.Second, func() { b.fail(nil) })
-		res, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits)).Wait(t.Context(), "k", time.Minute, 1, 1)
+		res, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits)).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.NoError(t, err)
 		require.True(t, res.Allowed && !res.Degraded)
 		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
@@ -387,19 +385,21 @@ func TestManyCallersWaitConcurrently(t *testing.T) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i%20)*100*time.Millisecond)
 				defer cancel()
-				_, err := limiter.Wait(ctx, []string{"a", "b"}[i%2], 100*time.Millisecond, 7, uint64(1+i%5))
+				_, err := limiter.Wait(ctx, []string{"a", "b"}[i%2], throttr.Limit{Max: 7, Scale: 100 * time.Millisecond}, uint64(1+i%5))
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		require.NotPanics(t, func() { _, _ = limiter.Wait(t.Context(), "a", 100*time.Millisecond, math.MaxUint64, 1) })
+		require.NotPanics(t, func() {
+			_, _ = limiter.Wait(t.Context(), "a", throttr.Limit{Max: throttr.Unlimited - 1, Scale: 100 * time.Millisecond}, 1)
+		})
 	})
 }
 
-// A turn of 0 fits every count of the largest limit, and yet a policy refuses it.
-func TestWaitForNothingPausesWhileTheBackendFails(t *testing.T) {
+// A take fits the count that a policy makes up, and yet the policy refuses it.
+func TestWaitPausesWhileAPolicyDenies(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
 		b := &countingTakes{failingTakes: failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: errors.New("down")}}
 		defer b.Close()
@@ -409,7 +409,7 @@ func TestWaitForNothingPausesWhileTheBackendFails(t *testing.T) {
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				res, err := limiter.Wait(t.Context(), "k", time.Minute, math.MaxUint64, 0)
+				res, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: 1 << 60, Scale: time.Minute}, 1)
 				if err != nil || res.Degraded {
 					t.Error(res, err)
 				}
@@ -421,7 +421,7 @@ func TestWaitForNothingPausesWhileTheBackendFails(t *testing.T) {
 		b.fail(errors.New("down"))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := limiter.Wait(ctx, "k", time.Minute, math.MaxUint64, 0)
+		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1 << 60, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -432,11 +432,11 @@ type countingTakes struct {
 	calls atomic.Int64
 }
 
-func (c *countingTakes) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
+func (c *countingTakes) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
 	if c.calls.Add(1) > 1000 {
 		c.fail(nil)
 	}
-	return c.failingTakes.Take(ctx, key, scale, limit, n)
+	return c.failingTakes.Take(ctx, key, l, n)
 }
 
 // coarse is a backend that tells the ends of its windows in hours, rounded up.
@@ -445,12 +445,14 @@ type coarse struct {
 	late time.Duration
 }
 
-func (c *coarse) Precision(time.Duration) time.Duration { return time.Hour }
+func (c *coarse) Check(throttr.Limit) (window.Traits, error) {
+	return window.Traits{Precision: time.Hour}, nil
+}
 
-func (c *coarse) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (throttr.Window, bool, error) {
-	w, granted, err := c.Backend.Take(ctx, key, scale, limit, n)
+func (c *coarse) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	w, err := c.Backend.Take(ctx, key, l, n)
 	w.Left, w.ExpiresAt = w.Left+c.late, w.ExpiresAt.Add(c.late)
-	return w, granted, err
+	return w, err
 }
 
 func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T) {
@@ -462,7 +464,7 @@ func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T
 		wait := func(patience time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			_, err := limiter.Wait(ctx, "k", scale, 1, 1)
+			_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: scale}, 1)
 			return err
 		}
 		require.NoError(t, wait(time.Hour))
@@ -492,7 +494,7 @@ func TestWaitDoesNotGiveUpBecauseThePolicyDenies(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		_, err := limiter.Wait(ctx, "k", time.Minute, 1, 1)
+		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 500*time.Millisecond, time.Since(begun))
 	})
@@ -503,6 +505,6 @@ type away struct {
 	err error
 }
 
-func (f *away) Take(context.Context, string, time.Duration, uint64, uint64) (throttr.Window, bool, error) {
-	return throttr.Window{}, false, f.err
+func (f *away) Take(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, f.err
 }

@@ -1,0 +1,324 @@
+package entities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/entities"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var errDown = errors.New("down")
+
+// down is a backend that fails.
+type down struct{ window.Unimplemented }
+
+func (down) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (down) Hit(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, errDown
+}
+
+func (down) Peek(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, errDown
+}
+
+func (down) Reset(context.Context, string, throttr.Limit) error { return errDown }
+
+// clocked returns a Limiter, and the clock of its backend.
+func clocked(t testing.TB, opts ...throttr.Option) (*entities.Limiter, backendtest.Clock) {
+	clock := backendtest.NewClock()
+	b := memory.New(memory.WithClock(clock.Now))
+	t.Cleanup(func() { b.Close() })
+	return entities.New(throttr.NewRateLimit(b, opts...)), clock
+}
+
+// upload is the operation of most tests.
+func upload(most uint64) throttr.Limit {
+	return throttr.Limit{Name: "upload", Max: most, Scale: time.Minute}
+}
+
+func TestNewPanicsWithoutALimiter(t *testing.T) {
+	require.PanicsWithValue(t, "entities: New: limiter is nil", func() { entities.New(nil) })
+}
+
+func TestEntityMayDoAnOperationMaxTimesPerWindow(t *testing.T) {
+	users, clock := clocked(t)
+	for range 2 {
+		for range 3 {
+			require.NoError(t, users.Hit(t.Context(), "user:42", upload(3)))
+		}
+		for range 5 {
+			require.ErrorIs(t, users.Hit(t.Context(), "user:42", upload(3)), throttr.ErrRateLimited)
+		}
+		clock.Advance(time.Minute)
+	}
+}
+
+func TestDenialIsARateLimitError(t *testing.T) {
+	users, clock := clocked(t)
+	end := clock.Now().Add(time.Minute)
+	require.NoError(t, users.Hit(t.Context(), "user:42", upload(1)))
+	clock.Advance(20 * time.Second)
+	err := users.Hit(t.Context(), "user:42", upload(1))
+
+	var denied *throttr.RateLimitError
+	require.ErrorAs(t, fmt.Errorf("wrapped: %w", err), &denied)
+	require.True(t, denied.Result.ResetAt.Equal(end), "%v", denied.Result.ResetAt)
+	denied.Result.ResetAt = time.Time{}
+	require.Equal(t, &throttr.RateLimitError{
+		Key: "user:42", Limit: upload(1),
+		Result: throttr.Result{Count: 2, Limit: 1, RetryAfter: 40 * time.Second, ResetAfter: 40 * time.Second},
+	}, denied)
+	require.ErrorContains(t, err, `"user:42"`)
+	require.ErrorContains(t, err, "upload: 1 in 1m0s")
+	require.ErrorContains(t, err, "40s")
+}
+
+//evidence:limits No two pairs of entity and operation share a limit
+func TestNoTwoShortPairsShareALimit(t *testing.T) {
+	names := []string{"a", "1", ":", "é", "\xff"}
+	operations := []string{"a", "1", ":"} // names of limits are ASCII
+	for from := 0; len(operations) < 3+9+27+81; {
+		shorter := operations[from:]
+		from = len(operations)
+		for _, s := range shorter {
+			operations = append(operations, s+"a", s+"1", s+":")
+		}
+	}
+	users, _ := clocked(t)
+	for _, entity := range append(names, operations[3:]...) {
+		for _, operation := range operations {
+			limit := throttr.Limit{Name: operation, Max: 1, Scale: time.Minute}
+			if err := users.Hit(t.Context(), entity, limit); err != nil {
+				t.Fatalf("%q %q: %v", entity, operation, err)
+			}
+		}
+	}
+	hourly := throttr.Limit{Name: "a", Max: 1, Scale: time.Hour}
+	require.NoError(t, users.Hit(t.Context(), "a", hourly), "another scale")
+}
+
+func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
+	long := strings.Repeat("x", 1025)
+	for _, c := range []struct {
+		entity, operation, field, message string
+	}{
+		{"", "upload", "entity", "entities: invalid argument: entity is empty"},
+		{"user", "", "operation", "entities: invalid argument: operation is empty: it is the Name of the limit"},
+		{long, "upload", "entity", "entities: invalid argument: entity is 1025 bytes, at most 1024 are allowed"},
+	} {
+		var calls int
+		users := entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits),
+			throttr.WithObserver(func(context.Context, throttr.Event) { calls++ })))
+		limit := throttr.Limit{Name: c.operation, Max: 5, Scale: time.Minute}
+		for name, call := range map[string]func() error{
+			"Hit": func() error { return users.Hit(t.Context(), c.entity, limit) },
+			"Execute": func() error {
+				return users.Execute(t.Context(), c.entity, limit, func(context.Context) error {
+					t.Error("the function runs")
+					return nil
+				})
+			},
+			"Peek":    func() error { _, err := users.Peek(t.Context(), c.entity, limit); return err },
+			"Reserve": func() error { _, err := users.Reserve(t.Context(), c.entity, limit, 1); return err },
+			"Wait":    func() error { return users.Wait(t.Context(), c.entity, limit, 1) },
+			"Reset":   func() error { return users.Reset(t.Context(), c.entity, limit) },
+		} {
+			err := call()
+			require.EqualError(t, err, c.message, name)
+			require.ErrorIs(t, err, entities.ErrValidation)
+			var invalid *entities.ValidationError
+			require.ErrorAs(t, err, &invalid)
+			require.Equal(t, c.field, invalid.Field)
+			require.NotErrorIs(t, err, throttr.ErrRateLimited)
+		}
+		require.Zero(t, calls)
+	}
+	users, _ := clocked(t)
+	require.NoError(t, users.Hit(t.Context(), long[:1024], upload(1)))
+	require.ErrorIs(t, users.Hit(t.Context(), "user", throttr.Limit{Name: "upload", Max: 1, Scale: 60}), throttr.ErrScale)
+}
+
+func TestDenialsMistakesAndFailuresAreDistinct(t *testing.T) {
+	ok, _ := clocked(t)
+	broken := entities.New(throttr.NewRateLimit(down{}))
+	for name, c := range map[string]struct {
+		err             error
+		denied, invalid bool
+	}{
+		"denial":  {ok.Hit(t.Context(), "user", upload(0)), true, false},
+		"mistake": {ok.Hit(t.Context(), "", upload(0)), false, true},
+		"failure": {broken.Hit(t.Context(), "user", upload(1)), false, false},
+	} {
+		var denied *throttr.RateLimitError
+		require.Equal(t, c.denied, errors.As(c.err, &denied), name)
+		require.Equal(t, c.denied, errors.Is(c.err, throttr.ErrRateLimited), name)
+		require.Equal(t, c.invalid, errors.Is(c.err, entities.ErrValidation), name)
+		require.Equal(t, !c.denied && !c.invalid, errors.Is(c.err, errDown), name)
+	}
+}
+
+func TestPeekForetellsTheNextHit(t *testing.T) {
+	users, clock := clocked(t)
+	for count := range uint64(4) {
+		res, err := users.Peek(t.Context(), "user:42", upload(2))
+		require.NoError(t, err)
+		require.Equal(t, count, res.Count)
+		require.Equal(t, count == 0, res.ResetAt.IsZero())
+		require.Equal(t, res.Allowed, users.Hit(t.Context(), "user:42", upload(2)) == nil)
+	}
+	clock.Advance(time.Minute)
+	res, err := users.Peek(t.Context(), "user:42", upload(2))
+	require.NoError(t, err)
+	require.Equal(t, throttr.Result{Allowed: true, Limit: 2, Remaining: 2}, res, "the window is over")
+}
+
+func TestPeekAndResetFailWithTheBackend(t *testing.T) {
+	users := entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits)))
+	_, err := users.Peek(t.Context(), "user", upload(5))
+	require.ErrorIs(t, err, errDown)
+	require.ErrorIs(t, users.Reset(t.Context(), "user", upload(5)), errDown)
+}
+
+func TestResetEndsTheWindowOfOneEntityAndOperation(t *testing.T) {
+	users, _ := clocked(t)
+	hourly := throttr.Limit{Name: "upload", Max: 1, Scale: time.Hour}
+	for _, entity := range []string{"a", "b"} {
+		require.NoError(t, users.Hit(t.Context(), entity, upload(1)))
+		require.NoError(t, users.Hit(t.Context(), entity, hourly))
+	}
+	require.NoError(t, users.Reset(t.Context(), "a", upload(1)))
+	require.NoError(t, users.Hit(t.Context(), "a", upload(1)))
+	require.ErrorIs(t, users.Hit(t.Context(), "a", hourly), throttr.ErrRateLimited)
+	require.ErrorIs(t, users.Hit(t.Context(), "b", upload(1)), throttr.ErrRateLimited)
+	require.NoError(t, users.Reset(t.Context(), "unknown", upload(1)), "there is no window")
+}
+
+func TestReserveAndWaitTake(t *testing.T) {
+	users, _ := clocked(t)
+	rv, err := users.Reserve(t.Context(), "user", upload(10), 8)
+	require.NoError(t, err)
+	refused, err := users.Reserve(t.Context(), "user", upload(10), 8)
+	require.ErrorIs(t, err, throttr.ErrRateLimited)
+	require.Nil(t, refused)
+	require.NoError(t, rv.Commit(t.Context(), 3))
+	require.NoError(t, users.Wait(t.Context(), "user", upload(10), 7))
+	res, err := users.Peek(t.Context(), "user", upload(10))
+	require.NoError(t, err)
+	require.EqualValues(t, 10, res.Count)
+}
+
+func TestExecuteRunsAllowedOperations(t *testing.T) {
+	errJob := errors.New("job")
+	users, _ := clocked(t)
+	runs := 0
+	execute := func(users *entities.Limiter, err error) error {
+		return users.Execute(t.Context(), "user", upload(2), func(context.Context) error {
+			runs++
+			return err
+		})
+	}
+	require.NoError(t, execute(users, nil))
+	require.Equal(t, errJob, execute(users, errJob), "it is not wrapped")
+	require.ErrorIs(t, execute(users, errJob), throttr.ErrRateLimited)
+	require.ErrorIs(t, execute(entities.New(throttr.NewRateLimit(down{})), nil), errDown)
+	require.Equal(t, 2, runs)
+	require.NoError(t, execute(entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits))), nil))
+	require.Equal(t, 3, runs, "a policy allows it")
+}
+
+func TestConcurrentExecutesRunMaxTimes(t *testing.T) {
+	users, _ := clocked(t)
+	var runs, denials atomic.Int64
+	var callers sync.WaitGroup
+	for range 32 {
+		callers.Go(func() {
+			for range 50 {
+				err := users.Execute(t.Context(), "user", upload(100), func(context.Context) error {
+					runs.Add(1)
+					return nil
+				})
+				if errors.Is(err, throttr.ErrRateLimited) {
+					denials.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	require.EqualValues(t, 100, runs.Load())
+	require.EqualValues(t, 32*50-100, denials.Load())
+}
+
+func TestObserversReadTheMetadataOfACall(t *testing.T) {
+	var seen []map[string]any
+	users, _ := clocked(t, throttr.WithObserver(func(ctx context.Context, e throttr.Event) {
+		require.Equal(t, "user", e.Key)
+		require.Equal(t, "upload", e.Limit.Name)
+		seen = append(seen, entities.Metadata(ctx))
+	}))
+	given := map[string]any{"plan": "free"}
+	ctx := entities.WithMetadata(t.Context(), given)
+	given["plan"] = "changed"
+	require.NoError(t, users.Hit(ctx, "user", upload(1)))
+	require.Error(t, users.Hit(t.Context(), "user", upload(1)))
+	require.Equal(t, []map[string]any{{"plan": "free"}, nil}, seen, "it is a copy")
+}
+
+func ExampleLimiter_Hit() {
+	ctx := context.Background()
+	backend := memory.New()
+	defer backend.Close()
+	users := entities.New(throttr.NewRateLimit(backend))
+	upload := throttr.Limit{Name: "upload", Max: 1, Scale: time.Minute}
+
+	for _, user := range []string{"user:42", "user:42", ""} {
+		err := users.Hit(ctx, user, upload)
+		var denied *throttr.RateLimitError
+		switch {
+		case err == nil:
+			fmt.Println("200")
+		case errors.As(err, &denied):
+			fmt.Println("429, Retry-After:", denied.Result.RetryAfter.Round(time.Second).Seconds())
+		case errors.Is(err, entities.ErrValidation):
+			fmt.Println("500:", err)
+		default:
+			fmt.Println("503:", err)
+		}
+	}
+	// Output:
+	// 200
+	// 429, Retry-After: 60
+	// 500: entities: invalid argument: entity is empty
+}
+
+func ExampleLimiter_Execute() {
+	ctx := context.Background()
+	backend := memory.New()
+	defer backend.Close()
+	users := entities.New(throttr.NewRateLimit(backend))
+	upload := throttr.Limit{Name: "upload", Max: 1, Scale: time.Minute}
+
+	for range 2 {
+		err := users.Execute(ctx, "user:42", upload, func(context.Context) error {
+			fmt.Println("uploading")
+			return nil
+		})
+		fmt.Println("limited:", errors.Is(err, throttr.ErrRateLimited))
+	}
+	// Output:
+	// uploading
+	// limited: false
+	// limited: true
+}
