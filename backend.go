@@ -275,8 +275,11 @@ func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.D
 func (b *ServerBackend) after(call, key string, sent bool, err error) error {
 	server := &b.servers[b.pick(key)]
 	server.all.Add(1)
-	if err == nil || errors.Is(err, ErrRange) || errors.Is(err, ErrScale) || errors.Is(err, ErrUnsupported) {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrRange), errors.Is(err, ErrScale), errors.Is(err, ErrUnsupported):
+		return callError(call, key, err)
 	}
 	server.erred.Add(1)
 	failed := requestError(server.name, 0, sent, err)

@@ -19,7 +19,7 @@ import (
 func TestRequestErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	lost := fmt.Errorf("%w: %w", throttr.ErrConnLost, io.EOF)
 	err := error(&throttr.RequestError{Server: "h:1", Op: codec.OpInsert, Sent: true, Err: lost})
-	require.EqualError(t, err, "throttr: INSERT: server h:1: connection lost: EOF (may have been executed)")
+	require.EqualError(t, err, "throttr: INSERT: server h:1 unavailable: connection lost: EOF (may have been executed)")
 	require.ErrorIs(t, err, throttr.ErrConnLost)
 	require.ErrorIs(t, err, io.EOF)
 	require.False(t, testkit.SafeToRetry(err))

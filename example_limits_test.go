@@ -52,7 +52,7 @@ func ExampleWithPolicy_limitOfZero() {
 	}
 	// Output:
 	// true true <nil>
-	// false true <nil>
+	// false false <nil>
 }
 
 func ExampleWithFallback_policy() {

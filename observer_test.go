@@ -59,8 +59,8 @@ func (s slow) Reset(ctx context.Context, key string, l throttr.Limit) error {
 // fiveAMinute is the limit of the tests of observers, as it is in events.
 var fiveAMinute = throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
-// minutely is the limit of a Reset.
-var minutely = throttr.Limit{Scale: time.Minute, Algorithm: throttr.FixedWindow}
+// minutely is the limit of a Reset, whose Max does not matter.
+var minutely = throttr.Limit{Max: 1, Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
 func TestObserverSeesHitsAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

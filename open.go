@@ -71,6 +71,8 @@ func Open(ctx context.Context, url string) (*OpenBackend, error) {
 func unknownScheme(scheme string) error {
 	hint := "throttr, throttrs, unix and memory are always known"
 	switch {
+	case strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "": // it may be a password
+		return fmt.Errorf("%w: what precedes :// in the URL is no scheme", ErrConfig)
 	case strings.HasPrefix(scheme, "goredis"):
 		hint = `forgotten import? _ "github.com/throttr-go/throttr/redisbackend/goredis"`
 	case strings.HasPrefix(scheme, "redis"):

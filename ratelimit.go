@@ -235,7 +235,13 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 	}
 	begun := time.Now()
 	res, cause, err := r.ask(ctx, v, key, l, n)
+	if err != nil {
+		res.Limit = limits.Holds(*l)
+	}
 	r.observe(ctx, Event{Call: string(v), Key: key, Limit: *l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
+	if err != nil {
+		res = Result{}
+	}
 	return res, err
 }
 

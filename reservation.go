@@ -71,10 +71,12 @@ func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 	switch {
 	case len(actual) == 0:
 	case len(actual) != len(used):
-		mistake = fmt.Errorf("%w: Commit of a reservation of %d takes with %d numbers", ErrConfig, len(used), len(actual))
+		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig, len(used), len(actual))
 	default:
 		for _, n := range actual {
-			mistake = errors.Join(mistake, limits.CheckNumber("actual", n))
+			if err := limits.CheckNumber("actual", n); err != nil {
+				mistake = fmt.Errorf("%w: settled as reserved", err)
+			}
 		}
 		if mistake == nil {
 			used = actual

@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,11 +21,9 @@ func TestCommitThatIsAMistakeSettlesAsReserved(t *testing.T) {
 			rv := reserve(t, limiter,
 				throttr.Limit{Max: 10, Scale: time.Minute}.For("requests", 1),
 				throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
-			for _, actual := range [][]uint64{{0}, {0, 0, 0}} {
-				err := rv.Commit(t.Context(), actual...)
-				require.ErrorIs(t, err, throttr.ErrConfig)
-				require.ErrorContains(t, err, "settled as reserved")
-			}
+			err := rv.Commit(t.Context(), []uint64{0, 0, 0}[:1+2*rand.IntN(2)]...) // one number or three
+			require.ErrorIs(t, err, throttr.ErrConfig)
+			require.ErrorContains(t, err, "settled as reserved")
 			require.NoError(t, rv.Cancel(t.Context()))
 			require.NoError(t, rv.Commit(t.Context(), 0, 0))
 			require.EqualValues(t, 1, count(t, limiter, "requests", time.Minute))
@@ -39,7 +38,7 @@ func TestCommitThatIsOutOfRangeSettlesAsReserved(t *testing.T) {
 		rv := reserve(t, limiter,
 			throttr.Limit{Max: 10, Scale: time.Minute}.For("requests", 5),
 			throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
-		err := rv.Commit(t.Context(), 1, 400+1<<16)
+		err := rv.Commit(t.Context(), 1, 1<<63)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		require.ErrorContains(t, err, "settled as reserved")
 		require.NoError(t, rv.Cancel(t.Context()))

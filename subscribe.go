@@ -2,6 +2,7 @@ package throttr
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
 	subscriptions "github.com/throttr-go/throttr/internal/pubsub"
@@ -35,7 +36,10 @@ import (
 //   - an error that matches [codec.ErrTooLarge], for a channel of more than 255 bytes.
 func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error) {
 	o := subscriptions.SubscribeOptions{}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("throttr: Client.Subscribe: option %d is nil", i+1))
+		}
 		opt(&o)
 	}
 	if _, err := (codec.Subscribe{Channel: []byte(channel)}).AppendBinary(nil); err != nil {

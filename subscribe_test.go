@@ -17,15 +17,13 @@ func TestSubscribeChecksItsArguments(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	ctx := t.Context()
-	for text, opt := range map[string]pubsub.Option{
-		"a SubscribeOption is nil":                     nil,
-		"WithQueue is 0, must be 1 to 16777216":        pubsub.WithQueue(0),
-		"WithQueue is 16777217, must be 1 to 16777216": pubsub.WithQueue(1<<24 + 1),
-		"WithOverflow: there is no overflow 2":         pubsub.WithOverflow(2),
+	for text, call := range map[string]func(){
+		"throttr: Client.Subscribe: option 1 is nil":       func() { client.Subscribe(ctx, "c", nil) },
+		"pubsub: WithQueue: -1 is not 0 to 16777216":       func() { pubsub.WithQueue(-1) },
+		"pubsub: WithQueue: 16777217 is not 0 to 16777216": func() { pubsub.WithQueue(1<<24 + 1) },
+		"pubsub: WithOverflow: there is no overflow 2":     func() { pubsub.WithOverflow(2) },
 	} {
-		_, err := client.Subscribe(ctx, "c", pubsub.WithQueue(1), opt)
-		require.ErrorIs(t, err, throttr.ErrConfig)
-		require.ErrorContains(t, err, text)
+		require.PanicsWithValue(t, text, call)
 	}
 	_, err := client.Subscribe(ctx, string(make([]byte, 256)))
 	require.ErrorIs(t, err, codec.ErrTooLarge)

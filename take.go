@@ -52,11 +52,22 @@ func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result
 		return t.granted, t.results, err
 	}
 	results = results[:n]
+	denied := anyRefused(few.windows[:n])
 	for i := range n {
 		w := &few.windows[i]
-		results[i].set(&few.takes[i].Limit, w, !w.Refused)
+		results[i].set(&few.takes[i].Limit, w, granted || denied && !w.Refused)
 	}
 	return granted, results, nil
+}
+
+// anyRefused reports whether the windows of takes say which of them was refused. If not, all were, or none.
+func anyRefused(windows []window.Window) bool {
+	for i := range windows {
+		if windows[i].Refused {
+			return true
+		}
+	}
+	return false
 }
 
 // takeFew is the arguments of a call of a backend, which would be allocated otherwise.
@@ -197,7 +208,10 @@ func (r *RateLimit) takeFrom(ctx context.Context, b Backend, t *taking) error {
 		return r.timedOut(ctx, err)
 	}
 	t.granted, t.windows, t.backend = granted, windows, b
-	t.setResults(func(m *Take, i int, res *Result) { res.set(&m.Limit, &windows[i], granted || !windows[i].Refused) })
+	denied := anyRefused(windows)
+	t.setResults(func(m *Take, i int, res *Result) {
+		res.set(&m.Limit, &windows[i], granted || denied && !windows[i].Refused)
+	})
 	return nil
 }
 

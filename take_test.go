@@ -160,10 +160,7 @@ func (withoutTakes) Check(throttr.Limit) (window.Traits, error) { return window.
 
 func TestNoPolicyGrantsWhatABackendDoesNotHave(t *testing.T) {
 	b, _ := newMemory(t)
-	limiter := throttr.NewRateLimit(withoutTakes{}, throttr.WithFallback(b), throttr.WithPolicy(throttr.AllowHits),
-		throttr.WithObserver(func(_ context.Context, e throttr.Event) {
-			t.Errorf("event %v of a mistake in the program", e.Kind)
-		}))
+	limiter := throttr.NewRateLimit(withoutTakes{}, throttr.WithFallback(b), throttr.WithPolicy(throttr.AllowHits))
 	limit := throttr.Limit{Max: 10, Scale: time.Minute}
 	for name, call := range map[string]func() error{
 		"Hit":     func() error { _, err := limiter.Hit(t.Context(), "k", time.Minute, 10); return err },

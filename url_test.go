@@ -29,8 +29,8 @@ func TestParseURLReturnsTheConfig(t *testing.T) {
 		"throttr://h1:1?health_interval=1m30s":  {Servers: []string{"h1:1"}, HealthInterval: 90 * time.Second},
 		"throttr://h1:1?connect_timeout=1%2E5s": {Servers: []string{"h1:1"}, ConnectTimeout: 1500 * time.Millisecond},
 		"throttr://h:1?stall_timeout=2s":        {Servers: []string{"h:1"}, StallTimeout: 2 * time.Second},
-		"throttr://h:1?max_waiting=9":           {Servers: []string{"h:1"}, MaxQueued: 9},
-		"throttr://h:1?max_answer=65536":        {Servers: []string{"h:1"}, MaxResponse: 65536},
+		"throttr://h:1?max_queued=9":            {Servers: []string{"h:1"}, MaxQueued: 9},
+		"throttr://h:1?max_response=65536":      {Servers: []string{"h:1"}, MaxResponse: 65536},
 		"throttr://h:1?max_conn_idle=3m":        {Servers: []string{"h:1"}, MaxConnIdle: 3 * time.Minute},
 	} {
 		got, err := throttr.ParseURL(url)

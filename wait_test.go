@@ -452,6 +452,9 @@ func (c *coarse) Check(throttr.Limit) (window.Traits, error) {
 func (c *coarse) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
 	w, err := c.Backend.Take(ctx, key, l, n)
 	w.Left, w.ExpiresAt = w.Left+c.late, w.ExpiresAt.Add(c.late)
+	if w.Refused {
+		w.RetryAfter += c.late
+	}
 	return w, err
 }
 

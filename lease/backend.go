@@ -172,7 +172,8 @@ func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n ui
 ) {
 	var a answer
 	err = b.spend(ctx, key, &l, n, &a, n == 0 || l.Algorithm.Rolling())
-	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused && a.count <= l.Max, err
+	granted = !a.refused && (n > 0 || a.count <= l.Max) // a hit of 0 is no take
+	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, granted, err
 }
 
 // takeCount is [Backend.Take] as a [fastpath.Call].

@@ -82,6 +82,9 @@ func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n ui
 // them together, and otherwise in turn. What can't be given back stays counted until the window
 // ends.
 func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted, sent bool, err error) {
+	if len(takes) == 0 {
+		return true, false, nil
+	}
 	for i := range takes {
 		if _, err := b.Check(takes[i].Limit); err != nil {
 			return false, false, err
