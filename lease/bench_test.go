@@ -17,7 +17,7 @@ import (
 )
 
 // servers returns a backend on a mock server: that at THROTTR_ADDR, or one in the process.
-func servers(b *testing.B) *throttr.ServerBackend[uint32] {
+func servers(b *testing.B) *throttr.ServerBackend {
 	addr := os.Getenv("THROTTR_ADDR")
 	if addr == "" {
 		srv, err := mockserver.Start(mockserver.WithValueSize(4))
@@ -35,7 +35,7 @@ func servers(b *testing.B) *throttr.ServerBackend[uint32] {
 func BenchmarkHotKey(b *testing.B) {
 	const limit = 1 << 62
 	store := memory.New()
-	leases := lease.New(store, 0)
+	leases := lease.New(store)
 	b.Cleanup(func() {
 		leases.Close()
 		store.Close()
@@ -65,12 +65,12 @@ func BenchmarkHotKey(b *testing.B) {
 // BenchmarkColdKeys compares hits on many keys on a server, with and without leases, and takes.
 func BenchmarkColdKeys(b *testing.B) {
 	backend := servers(b)
-	leases := lease.New(backend, 0)
+	leases := lease.New(backend)
 	b.Cleanup(func() { leases.Close() })
 	keys := make([]string, 10_000)
 	for i := range keys {
 		keys[i] = "key:" + strconv.Itoa(i)
-		_, err := backend.Hit(b.Context(), keys[i], time.Hour, 1<<30, 1)
+		_, err := backend.Hit(b.Context(), keys[i], per(1<<30, time.Hour), 1)
 		require.NoError(b, err)
 	}
 	bench := func(name string, hit func(key string) error) {
@@ -88,15 +88,15 @@ func BenchmarkColdKeys(b *testing.B) {
 	}
 	ctx := context.Background()
 	bench("hits", func(key string) error {
-		_, err := backend.Hit(ctx, key, time.Hour, 1<<30, 1)
+		_, err := backend.Hit(ctx, key, per(1<<30, time.Hour), 1)
 		return err
 	})
 	bench("takes", func(key string) error {
-		_, _, err := backend.Take(ctx, key, time.Hour, 1<<30, 1)
+		_, err := backend.Take(ctx, key, per(1<<30, time.Hour), 1)
 		return err
 	})
 	bench("leases", func(key string) error {
-		_, err := leases.Hit(ctx, key, time.Hour, 1<<30, 1)
+		_, err := leases.Hit(ctx, key, per(1<<30, time.Hour), 1)
 		return err
 	})
 }

@@ -21,8 +21,8 @@ func (b *Backend) Stumble(often int, longest time.Duration) {
 }
 
 // HitAndSource is Hit, and reports whether the backend that b takes from has answered.
-func (b *Backend) HitAndSource(ctx context.Context, key string, scale time.Duration, limit, n uint64) (w window.Window, asked bool, err error) {
+func (b *Backend) HitAndSource(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, asked bool, err error) {
 	var a answer
-	err = b.hit(ctx, key, scale, limit, n, &a)
+	err = b.spend(ctx, key, &l, n, &a, n == 0)
 	return a.window(), a.asked, err
 }

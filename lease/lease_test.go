@@ -18,8 +18,13 @@ import (
 
 const key, age = "k", 100 * time.Millisecond
 
+// per returns the limit of most in a fixed window of a scale.
+func per(most uint64, scale time.Duration) window.Limit {
+	return window.Limit{Max: most, Scale: scale, Algorithm: window.FixedWindow}
+}
+
 // run runs a test in virtual time, with where windows are kept.
-func run(t *testing.T, f func(t *testing.T, store lease.Store)) {
+func run(t *testing.T, f func(t *testing.T, store window.Backend)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		defer store.Close()
@@ -28,8 +33,8 @@ func run(t *testing.T, f func(t *testing.T, store lease.Store)) {
 }
 
 // open returns a backend that is closed at the end of the test.
-func open(t *testing.T, store lease.Store, opts ...lease.Option) *lease.Backend {
-	b := lease.New(store, age, opts...)
+func open(t *testing.T, store window.Backend, opts ...lease.Option) *lease.Backend {
+	b := lease.New(store, append([]lease.Option{lease.WithAge(age)}, opts...)...)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b
 }
@@ -37,7 +42,7 @@ func open(t *testing.T, store lease.Store, opts ...lease.Option) *lease.Backend 
 // hit makes a hit and returns whether it is allowed.
 func hit(t testing.TB, b window.Backend, scale time.Duration, limit, n uint64) bool {
 	t.Helper()
-	w, err := b.Hit(t.Context(), key, scale, limit, n)
+	w, err := b.Hit(t.Context(), key, per(limit, scale), n)
 	require.NoError(t, err)
 	return !w.Refused
 }
@@ -48,49 +53,49 @@ func heat(t testing.TB, b *lease.Backend, scale time.Duration, limit uint64) {
 	for range 2 * lease.HotHits {
 		require.True(t, hit(t, b, scale, limit, 1))
 	}
-	require.Equal(t, 1, b.Stats().Keys)
+	require.Equal(t, 1, b.Blocks().Keys)
 }
 
 func TestHotKeyIsServedFromBlocks(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
-		n := &network{Store: store, shortest: time.Millisecond, seen: new(windows)}
+	run(t, func(t *testing.T, store window.Backend) {
+		n := &network{Backend: store, shortest: time.Millisecond, seen: new(windows)}
 		b := open(t, n)
 		const limit = 10_000
 		for i := range uint64(limit) {
-			w, err := b.Hit(t.Context(), key, time.Hour, limit, 1)
+			w, err := b.Hit(t.Context(), key, per(limit, time.Hour), 1)
 			require.NoError(t, err)
 			require.Equal(t, i+1, w.Count)
 			time.Sleep(10 * time.Microsecond)
 		}
 		require.False(t, hit(t, b, time.Hour, limit, 1), "the limit is used")
 		require.Less(t, n.takes.Load(), int64(400))
-		s := b.Stats()
+		s := b.Blocks()
 		require.Zero(t, s.Held+s.Lost)
 	})
 }
 
 func TestColdKeysGoToTheBackend(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
-		n := &network{Store: store, seen: new(windows)}
+	run(t, func(t *testing.T, store window.Backend) {
+		n := &network{Backend: store, seen: new(windows)}
 		b := open(t, n)
 		for i := range 200 {
 			require.True(t, hit(t, b, time.Hour, 1000, 1))
 			time.Sleep(age / (lease.HotHits / 2))
 			require.Equal(t, int64(i+1), n.takes.Load())
 		}
-		require.Zero(t, b.Stats())
+		require.Zero(t, b.Blocks())
 	})
 }
 
 func TestIdleBlocksAreGivenBack(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
 		heat(t, b, time.Hour, 10_000)
 		time.Sleep(5 * age)
-		w, err := b.Get(t.Context(), key, time.Hour)
+		w, err := b.Peek(t.Context(), key, per(1, time.Hour), 0)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2*lease.HotHits), w.Count, "only hits are counted")
-		s := b.Stats()
+		s := b.Blocks()
 		require.Zero(t, s.Keys)
 		require.Zero(t, s.Held)
 		require.Zero(t, s.Lost)
@@ -99,21 +104,21 @@ func TestIdleBlocksAreGivenBack(t *testing.T) {
 }
 
 func TestCloseGivesBack(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
-		b := lease.New(store, age)
+	run(t, func(t *testing.T, store window.Backend) {
+		b := lease.New(store, lease.WithAge(age))
 		heat(t, b, time.Hour, 10_000)
 		require.NoError(t, b.Close())
-		w, err := store.Get(t.Context(), key, time.Hour)
+		w, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2*lease.HotHits), w.Count)
 		require.NoError(t, b.Close())
-		_, err = b.Hit(t.Context(), key, time.Hour, 10_000, 1)
+		_, err = b.Hit(t.Context(), key, per(10_000, time.Hour), 1)
 		require.ErrorIs(t, err, window.ErrClosed)
 	})
 }
 
 func TestDeniedHitsCountNothing(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
 		require.True(t, hit(t, b, time.Hour, 100, 95))
 		for range 200 { // the key becomes hot
@@ -123,29 +128,29 @@ func TestDeniedHitsCountNothing(t *testing.T) {
 			require.True(t, hit(t, b, time.Hour, 100, 1))
 		}
 		require.False(t, hit(t, b, time.Hour, 100, 1))
-		w, err := store.Get(t.Context(), key, time.Hour)
+		w, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
 		require.NoError(t, err)
 		require.Equal(t, uint64(100), w.Count)
 	})
 }
 
 func TestHitOverTheLimitIsDenied(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
 		for _, limit := range []uint64{0, 4} {
-			w, err := b.Hit(t.Context(), key, time.Hour, limit, 5)
+			w, err := b.Hit(t.Context(), key, per(limit, time.Hour), 5)
 			require.NoError(t, err)
 			require.True(t, w.Refused)
-			require.Equal(t, time.Hour, w.Left)
+			require.Equal(t, window.Never, w.RetryAfter)
 		}
-		w, err := store.Get(t.Context(), key, time.Hour)
+		w, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
 		require.NoError(t, err)
-		require.Zero(t, w)
+		require.Zero(t, w.Count)
 	})
 }
 
 func TestOtherLimitsHaveBlocksOfTheirOwn(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
 		heat(t, b, time.Hour, 10_000)
 		small := 0
@@ -161,14 +166,14 @@ func TestOtherLimitsHaveBlocksOfTheirOwn(t *testing.T) {
 }
 
 func TestOwnSetAndResetDropBlocks(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
 		heat(t, b, time.Hour, 10_000)
-		require.NoError(t, b.Reset(t.Context(), key, time.Hour))
-		w, err := b.Hit(t.Context(), key, time.Hour, 10_000, 1)
+		require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
+		w, err := b.Hit(t.Context(), key, per(10_000, time.Hour), 1)
 		require.NoError(t, err)
 		require.LessOrEqual(t, w.Count, uint64(64), "a place of the new window")
-		_, err = b.Set(t.Context(), key, time.Hour, 10_000)
+		_, err = b.Set(t.Context(), key, per(1, time.Hour), 10_000)
 		require.NoError(t, err)
 		require.False(t, hit(t, b, time.Hour, 10_000, 1))
 		n, err := b.Delete(t.Context(), key)
@@ -179,7 +184,7 @@ func TestOwnSetAndResetDropBlocks(t *testing.T) {
 }
 
 func TestSetOfOthersShowsWithinTheAge(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
 		heat(t, b, time.Hour, 1_000_000)
 		for range 20 { // until blocks are large
@@ -188,7 +193,7 @@ func TestSetOfOthersShowsWithinTheAge(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		_, err := store.Set(t.Context(), key, time.Hour, 1_000_000)
+		_, err := store.Set(t.Context(), key, per(1, time.Hour), 1_000_000)
 		require.NoError(t, err)
 		require.True(t, hit(t, b, time.Hour, 1_000_000, 1), "a place of a block")
 		for range 100 {
@@ -196,36 +201,36 @@ func TestSetOfOthersShowsWithinTheAge(t *testing.T) {
 			hit(t, b, time.Hour, 1_000_000, 1)
 		}
 		require.False(t, hit(t, b, time.Hour, 1_000_000, 1))
-		require.NoError(t, store.Reset(t.Context(), key, time.Hour))
+		require.NoError(t, store.Reset(t.Context(), key, per(1, time.Hour)))
 		time.Sleep(age)
 		require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
 	})
 }
 
 func TestMaxLeaseBoundsWhatIsHeld(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
-		n := &network{Store: store, shortest: time.Millisecond, seen: new(windows)}
+	run(t, func(t *testing.T, store window.Backend) {
+		n := &network{Backend: store, shortest: time.Millisecond, seen: new(windows)}
 		b := open(t, n, lease.WithMaxLease(50))
 		for range 10_000 {
 			require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
-			require.LessOrEqual(t, b.Stats().Held, uint64(50))
+			require.LessOrEqual(t, b.Blocks().Held, uint64(50))
 			time.Sleep(100 * time.Microsecond)
 		}
 	})
 }
 
 func TestMaxKeysBoundsTheBlocks(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store, lease.WithMaxKeys(3), lease.WithKeys(func(key string) bool { return key != "k0" }))
 		for range 200 {
 			for i := range 10 {
-				_, err := b.Hit(t.Context(), fmt.Sprint("k", i), time.Hour, 1000, 1)
+				_, err := b.Hit(t.Context(), fmt.Sprint("k", i), per(1000, time.Hour), 1)
 				require.NoError(t, err)
 			}
 		}
-		require.Equal(t, 3, b.Stats().Keys)
+		require.Equal(t, 3, b.Blocks().Keys)
 		for i := range 10 {
-			w, err := b.Get(t.Context(), fmt.Sprint("k", i), time.Hour)
+			w, err := b.Peek(t.Context(), fmt.Sprint("k", i), per(1, time.Hour), 0)
 			require.NoError(t, err)
 			if i == 0 {
 				require.Equal(t, uint64(200), w.Count, "a key that has no leases")
@@ -236,14 +241,14 @@ func TestMaxKeysBoundsTheBlocks(t *testing.T) {
 }
 
 func TestErrorsOfTheBackendAreReturned(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
-		n := &network{Store: store, shortest: time.Millisecond, longest: 2 * time.Millisecond, seen: new(windows)}
+	run(t, func(t *testing.T, store window.Backend) {
+		n := &network{Backend: store, shortest: time.Millisecond, longest: 2 * time.Millisecond, seen: new(windows)}
 		b := open(t, n)
 		heat(t, b, time.Hour, 1_000_000)
 		n.broken.Store(true)
 		var failed error
 		for range 1000 {
-			if _, failed = b.Hit(t.Context(), key, time.Hour, 1_000_000, 1); failed != nil {
+			if _, failed = b.Hit(t.Context(), key, per(1_000_000, time.Hour), 1); failed != nil {
 				break
 			}
 		}
@@ -251,7 +256,7 @@ func TestErrorsOfTheBackendAreReturned(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		_, err := b.Hit(ctx, key, time.Hour, 1_000_000, 1)
+		_, err := b.Hit(ctx, key, per(1_000_000, time.Hour), 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, time.Since(begun), 2*time.Millisecond)
 		n.broken.Store(false)
@@ -276,12 +281,12 @@ type world struct {
 }
 
 // play lets processes make hits, and returns the windows.
-func (w world) play(t *testing.T, store lease.Store) *windows {
+func (w world) play(t *testing.T, store window.Backend) *windows {
 	ws := new(windows)
 	var all sync.WaitGroup
 	end := time.Now().Add(w.for_)
 	for range w.processes {
-		n := &network{Store: store, shortest: w.shortest, longest: w.longest, lose: w.lose, imprecise: w.imprecise, seen: ws}
+		n := &network{Backend: store, shortest: w.shortest, longest: w.longest, lose: w.lose, imprecise: w.imprecise, seen: ws}
 		b := open(t, n)
 		if w.stumble > 0 {
 			b.Stumble(200, w.stumble)
@@ -294,7 +299,7 @@ func (w world) play(t *testing.T, store lease.Store) *windows {
 			all.Go(func() {
 				for time.Now().Before(death) {
 					k := 1 + rand.Uint64N(w.most)
-					got, asked, err := b.HitAndSource(t.Context(), key, w.scale, w.limit, k)
+					got, asked, err := b.HitAndSource(t.Context(), key, per(w.limit, w.scale), k)
 					if err == nil && !got.Refused {
 						ws.allow(k, got, asked)
 					}
@@ -323,7 +328,7 @@ func TestProcessesTogetherNeverExceedTheLimit(t *testing.T) {
 	} {
 		for _, most := range []uint64{1, 5} {
 			t.Run(fmt.Sprintf("%s/%d", name, most), func(t *testing.T) {
-				run(t, func(t *testing.T, store lease.Store) {
+				run(t, func(t *testing.T, store window.Backend) {
 					w.processes, w.callers, w.limit, w.scale, w.most = 8, 4, 2000, 500*time.Millisecond, most
 					w.pause, w.for_ = 4*time.Millisecond, 5*time.Second
 					ws := w.play(t, store)
@@ -342,8 +347,8 @@ func TestProcessesTogetherNeverExceedTheLimit(t *testing.T) {
 }
 
 func TestNoTakesAreGrantedByABackendThatIsClosed(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
-		b := lease.New(store, age)
+	run(t, func(t *testing.T, store window.Backend) {
+		b := lease.New(store, lease.WithAge(age))
 		require.NoError(t, b.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -19,29 +19,27 @@ import (
 // far is a backend whose answers tell what was true when it answered, as those of servers do, and take
 // some time then. Takes can be held back.
 type far struct {
-	lease.Store
+	window.Backend
 	answer time.Duration
 	held   chan struct{} // if it is not nil, takes are answered when it is closed
-	asked  func(limit, n uint64, w window.Window, granted bool)
+	asked  func(limit, n uint64, w window.Window)
 }
 
-func (f *far) Precision(time.Duration) time.Duration { return 0 }
-
-func (f *far) Take(ctx context.Context, key string, scale time.Duration, limit, n uint64) (window.Window, bool, error) {
-	w, ok, err := f.Store.Take(context.WithoutCancel(ctx), key, scale, limit, n)
+func (f *far) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	w, err := f.Backend.Take(context.WithoutCancel(ctx), key, l, n)
 	if f.asked != nil {
-		f.asked(limit, n, w, ok)
+		f.asked(l.Max, n, w)
 	}
 	if f.held != nil {
 		<-f.held
 	}
 	time.Sleep(f.answer)
-	return w, ok, err
+	return w, err
 }
 
-func count(t *testing.T, store lease.Store, key string) uint64 {
+func count(t *testing.T, store window.Backend, key string) uint64 {
 	t.Helper()
-	w, err := store.Get(t.Context(), key, time.Hour)
+	w, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
 	require.NoError(t, err)
 	return w.Count
 }
@@ -50,8 +48,8 @@ func count(t *testing.T, store lease.Store, key string) uint64 {
 // one is there already. What was not used of any of them is given back.
 func TestOldBlocksLoseNothing(t *testing.T) {
 	for pause := range 30 { // of the hits, in 10 µs
-		run(t, func(t *testing.T, store lease.Store) {
-			b := lease.New(store, age)
+		run(t, func(t *testing.T, store window.Backend) {
+			b := lease.New(store, lease.WithAge(age))
 			defer b.Close()
 			granted := uint64(0)
 			for range 100 { // blocks get large
@@ -66,11 +64,11 @@ func TestOldBlocksLoseNothing(t *testing.T) {
 				granted++
 				time.Sleep(time.Duration(pause) * 10 * time.Microsecond)
 			}
-			s := b.Stats()
+			s := b.Blocks()
 			require.Zero(t, s.Lost)
 			require.NoError(t, b.Close())
 			require.Equal(t, granted, count(t, store, key))
-			require.Zero(t, b.Stats().Lost)
+			require.Zero(t, b.Blocks().Lost)
 		})
 	}
 }
@@ -82,12 +80,12 @@ func TestOldBlocksLoseNothing(t *testing.T) {
 func TestNothingIsLostInOrderlyUse(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			run(t, func(t *testing.T, store lease.Store) { testOrderly(t, store, rand.New(rand.NewPCG(seed, 1))) })
+			run(t, func(t *testing.T, store window.Backend) { testOrderly(t, store, rand.New(rand.NewPCG(seed, 1))) })
 		})
 	}
 }
 
-func testOrderly(t *testing.T, store lease.Store, random *rand.Rand) {
+func testOrderly(t *testing.T, store window.Backend, random *rand.Rand) {
 	const keys = 3
 	var granted [keys]atomic.Uint64
 	limit := []uint64{50, 2000, 1 << 40}[random.IntN(3)]
@@ -96,8 +94,8 @@ func testOrderly(t *testing.T, store lease.Store, random *rand.Rand) {
 	var all sync.WaitGroup
 	var processes []*lease.Backend
 	for range 1 + random.IntN(4) {
-		n := &network{Store: store, shortest: shortest, longest: shortest + shortest/2, seen: new(windows)}
-		b := lease.New(n, age, lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
+		n := &network{Backend: store, shortest: shortest, longest: shortest + shortest/2, seen: new(windows)}
+		b := lease.New(n, lease.WithAge(age), lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
 		defer b.Close()
 		processes = append(processes, b)
 		for range 1 + random.IntN(6) {
@@ -122,12 +120,12 @@ func testOrderly(t *testing.T, store lease.Store, random *rand.Rand) {
 	}
 	for _, b := range processes {
 		require.NoError(t, b.Close())
-		require.Zero(t, b.Stats().Held)
+		require.Zero(t, b.Blocks().Held)
 	}
 	all.Wait()
 	lost := uint64(0)
 	for _, b := range processes {
-		lost += b.Stats().Lost
+		lost += b.Blocks().Lost
 	}
 	require.Zero(t, lost)
 	for i := range keys {
@@ -145,17 +143,17 @@ func call(t *testing.T, b *lease.Backend, random *rand.Rand, key string, limit, 
 		ctx = limited
 	}
 	if random.IntN(3) > 0 {
-		if w, err := b.Hit(ctx, key, time.Hour, limit, n); err != nil || w.Refused {
+		if w, err := b.Hit(ctx, key, per(limit, time.Hour), n); err != nil || w.Refused {
 			return 0
 		}
 		return n
 	}
-	w, ok, err := b.Take(ctx, key, time.Hour, limit, n)
-	if err != nil || !ok || n == 0 {
+	w, err := b.Take(ctx, key, per(limit, time.Hour), n)
+	if err != nil || w.Refused || n == 0 {
 		return 0
 	}
 	back := random.Uint64N(n + 1)
-	if given, err := b.GiveBack(t.Context(), key, time.Hour, w.ID, back); err == nil && given {
+	if given, err := b.GiveBack(t.Context(), key, per(1, time.Hour), back, w.ID); err == nil && given {
 		n -= back
 	}
 	return n
@@ -163,20 +161,20 @@ func call(t *testing.T, b *lease.Backend, random *rand.Rand, key string, limit, 
 
 // The answer to a take is old when it comes: its window ends that much earlier.
 func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		const scale, late, limit = time.Second, 100 * time.Millisecond, 1000
-		b := lease.New(&far{Store: store, answer: late}, time.Hour)
+		b := lease.New(&far{Backend: store, answer: late}, lease.WithAge(time.Hour))
 		defer b.Close()
 		var all sync.WaitGroup
 		for range 8 * lease.HotHits { // at the same time, so that the first block is large
 			all.Go(func() { hit(t, b, scale, limit, 1) })
 		}
 		all.Wait()
-		w, err := store.Get(t.Context(), key, scale)
+		w, err := store.Peek(t.Context(), key, per(1, scale), 0)
 		require.NoError(t, err)
 		time.Sleep(w.Left + late/2)
 		for range 3 * lease.HotHits {
-			got, err := b.Hit(t.Context(), key, scale, limit, 1)
+			got, err := b.Hit(t.Context(), key, per(limit, scale), 1)
 			require.NoError(t, err)
 			require.True(t, got.Refused || got.ID != w.ID, "a place of a window that is over")
 		}
@@ -186,29 +184,29 @@ func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
 // A block that was taken before a Reset, and whose answer comes after it, is one of the old window.
 func TestAResetDropsABlockThatIsOnItsWay(t *testing.T) {
 	for _, n := range []uint64{1, 2} {
-		run(t, func(t *testing.T, store lease.Store) {
-			f := &far{Store: store}
-			b := lease.New(f, time.Hour)
+		run(t, func(t *testing.T, store window.Backend) {
+			f := &far{Backend: store}
+			b := lease.New(f, lease.WithAge(time.Hour))
 			defer b.Close()
 			for range 10 * lease.HotHits {
 				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
 				synctest.Wait()
 			}
-			require.NotZero(t, b.Stats().Held)
-			before, err := store.Get(t.Context(), key, time.Hour)
+			require.NotZero(t, b.Blocks().Held)
+			before, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
 			require.NoError(t, err)
 			f.held = make(chan struct{})
 			var hits sync.WaitGroup
-			for range b.Stats().Held + 1 { // until a take is under way
+			for range b.Blocks().Held + 1 { // until a take is under way
 				hits.Go(func() { hit(t, b, time.Hour, 1<<20, n) })
 			}
 			synctest.Wait()
-			require.NoError(t, b.Reset(t.Context(), key, time.Hour))
+			require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
 			close(f.held)
 			hits.Wait()
 			synctest.Wait()
 			for range 100 {
-				w, err := b.Hit(t.Context(), key, time.Hour, 1<<20, 1)
+				w, err := b.Hit(t.Context(), key, per(1<<20, time.Hour), 1)
 				require.NoError(t, err)
 				require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
 				synctest.Wait()
@@ -220,42 +218,42 @@ func TestAResetDropsABlockThatIsOnItsWay(t *testing.T) {
 // A caller that does not wait for its take gets no place, and leaves none counted.
 func TestWhatACallerDoesNotWaitForIsGivenBack(t *testing.T) {
 	for _, n := range []uint64{1, 3} {
-		run(t, func(t *testing.T, store lease.Store) {
-			f := &far{Store: store}
-			b := lease.New(f, age)
+		run(t, func(t *testing.T, store window.Backend) {
+			f := &far{Backend: store}
+			b := lease.New(f, lease.WithAge(age))
 			defer b.Close()
 			for range 2 * lease.HotHits {
 				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
 			}
 			time.Sleep(3 * age / 4) // the block is idle, and given back
-			require.Zero(t, b.Stats().Held)
+			require.Zero(t, b.Blocks().Held)
 			f.answer = 10 * time.Millisecond
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
-			_, err := b.Hit(ctx, key, time.Hour, 1<<20, n)
+			_, err := b.Hit(ctx, key, per(1<<20, time.Hour), n)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			time.Sleep(2 * f.answer)
 			require.NoError(t, b.Close())
 			require.EqualValues(t, 2*lease.HotHits, count(t, store, key))
-			require.Zero(t, b.Stats().Lost)
+			require.Zero(t, b.Blocks().Lost)
 		})
 	}
 }
 
 // Other processes find places: a block has at most an eighth of those that were left.
 func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
-	run(t, func(t *testing.T, store lease.Store) {
+	run(t, func(t *testing.T, store window.Backend) {
 		const limit = 10_000
 		var mu sync.Mutex
 		largest := 0.0
-		f := &far{Store: store, asked: func(limit, n uint64, w window.Window, granted bool) {
+		f := &far{Backend: store, asked: func(limit, n uint64, w window.Window) {
 			mu.Lock()
 			defer mu.Unlock()
-			if n > 1 && granted {
+			if n > 1 && !w.Refused {
 				largest = max(largest, float64(n)/float64(limit-(w.Count-n)))
 			}
 		}}
-		b := lease.New(f, age)
+		b := lease.New(f, lease.WithAge(age))
 		defer b.Close()
 		for hit(t, b, time.Hour, limit, 1) {
 		}

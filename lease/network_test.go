@@ -8,14 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
 // network is a backend that is some distance away. The tests use it in virtual time.
 type network struct {
-	lease.Store                     // where windows are kept
+	window.Backend                  // where windows are kept
 	shortest, longest time.Duration // of a way
 	lose              float64       // the part of the requests that are lost, and of the answers
 	imprecise         time.Duration // how much too late the ends of windows may be
@@ -53,33 +52,35 @@ func (n *network) blur(w *window.Window) {
 	}
 }
 
-func (n *network) Precision(time.Duration) time.Duration { return n.imprecise }
+func (n *network) Check(window.Limit) (window.Traits, error) {
+	return window.Traits{Precision: n.imprecise}, nil
+}
 
-func (n *network) Take(ctx context.Context, key string, scale time.Duration, limit, k uint64) (w window.Window, ok bool, err error) {
+func (n *network) Take(ctx context.Context, key string, l window.Limit, k uint64) (w window.Window, err error) {
 	n.takes.Add(1)
 	if err := n.way(ctx); err != nil {
-		return w, false, err
+		return w, err
 	}
-	w, ok, err = n.Store.Take(context.WithoutCancel(ctx), key, scale, limit, k)
-	if err == nil && ok {
-		n.seen.add(w)
+	w, err = n.Backend.Take(context.WithoutCancel(ctx), key, l, k)
+	if err == nil && !w.Refused {
+		n.seen.add(w, l.Scale)
 	}
 	n.blur(&w)
 	if lost := n.way(ctx); lost != nil {
-		return window.Window{}, false, lost
+		return window.Window{}, lost
 	}
 	if w.ID != 0 {
 		w.Left = time.Until(w.ExpiresAt)
 	}
-	return w, ok, err
+	return w, err
 }
 
-func (n *network) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, k uint64) (ok bool, err error) {
+func (n *network) GiveBack(ctx context.Context, key string, l window.Limit, k uint64, id int64) (ok bool, err error) {
 	n.giveBacks.Add(1)
 	if err := n.way(ctx); err != nil {
 		return false, err
 	}
-	ok, err = n.Store.GiveBack(context.WithoutCancel(ctx), key, scale, id, k)
+	ok, err = n.Backend.GiveBack(context.WithoutCancel(ctx), key, l, k, id)
 	if lost := n.way(ctx); lost != nil {
 		return false, lost
 	}
@@ -100,11 +101,11 @@ type span struct {
 }
 
 // add adds a window that was just taken from.
-func (ws *windows) add(w window.Window) {
+func (ws *windows) add(w window.Window, scale time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.all) == 0 || ws.all[len(ws.all)-1].id != w.ID {
-		ws.all = append(ws.all, span{id: w.ID, start: w.StartedAt, end: w.ExpiresAt})
+		ws.all = append(ws.all, span{id: w.ID, start: w.ExpiresAt.Add(-scale), end: w.ExpiresAt})
 	}
 }
 
@@ -126,4 +127,4 @@ func (ws *windows) allow(n uint64, w window.Window, asked bool) {
 }
 
 // newStore returns where windows are kept. It must be closed.
-func newStore() *memory.Backend { return memory.New(memory.WithCleanPeriod(0)) }
+func newStore() *memory.Backend { return memory.New(memory.WithCleanPeriod(1000 * time.Hour)) }

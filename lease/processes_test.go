@@ -61,7 +61,7 @@ func hitServer() error {
 	var backend throttr.Backend = client.Backend()
 	var leases *lease.Backend
 	if !*plain {
-		leases = lease.New(backend.(*throttr.ServerBackend[uint32]), 50*time.Millisecond)
+		leases = lease.New(backend, lease.WithAge(50*time.Millisecond))
 		backend = leases
 	}
 	file, err := os.OpenFile(*logTo, os.O_RDWR|os.O_CREATE, 0o600)

@@ -6,22 +6,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // TestEntriesAreFoundUntilTheyAreRemoved adds more entries than there are places to find them fast.
 func TestEntriesAreFoundUntilTheyAreRemoved(t *testing.T) {
 	tab := newTable(4 * recents)
-	find := func(key string, limit uint64) *entry {
-		if e := tab.lookUp(key, time.Second, limit); e != nil {
+	find := func(key string, l window.Limit) *entry {
+		if e := tab.lookUp(key, &l); e != nil {
 			return e
 		}
-		return tab.find(tab.hash(key, time.Second, limit), key, time.Second, limit)
+		return tab.find(tab.hash(key, &l), key, &l)
 	}
 	var all []*entry
 	fast := 0
 	for i := range 2 * recents {
-		key, limit := "user:"+strconv.Itoa(i/2), uint64(i%2)
-		e := &entry{hash: tab.hash(key, time.Second, limit), key: key, scale: time.Second, limit: limit}
+		key, limit := "user:"+strconv.Itoa(i/2), window.Limit{Max: uint64(i % 2), Scale: time.Second}
+		e := &entry{hash: tab.hash(key, &limit), key: key, limit: limit}
 		if added, first := tab.add(e); added { // unless all ways of the hash have other entries
 			require.Equal(t, len(all) == 0, first)
 			all = append(all, e)
@@ -30,8 +32,13 @@ func TestEntriesAreFoundUntilTheyAreRemoved(t *testing.T) {
 	require.Greater(t, len(all), recents)
 	for _, e := range all {
 		require.Same(t, e, find(e.key, e.limit))
-		require.Nil(t, tab.lookUp(e.key, time.Minute, e.limit), "of another scale")
-		if tab.lookUp(e.key, e.scale, e.limit) == e {
+		for _, other := range []window.Limit{
+			{Max: e.limit.Max, Scale: time.Minute}, {Max: e.limit.Max, Scale: time.Second, Name: "n"},
+			{Max: e.limit.Max, Scale: time.Second, Algorithm: window.AlignedWindow}, {Max: 7, Scale: time.Second},
+		} {
+			require.Nil(t, find(e.key, other))
+		}
+		if tab.lookUp(e.key, &e.limit) == e {
 			fast++
 		}
 	}
