@@ -11,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 func FuzzClient8(f *testing.F)  { fuzzClient[uint8](f) }
@@ -95,12 +96,12 @@ func checkBatch[T codec.Value](t *testing.T, client *throttr.Client[T], script [
 	err := client.Do(t.Context(), &b)
 	if !responded {
 		require.Error(t, err)
-		require.False(t, throttr.SafeToRetry(err), "the requests were sent: %v", err)
+		require.False(t, testkit.SafeToRetry(err), "the requests were sent: %v", err)
 		return
 	}
 	if len(r.rest) > 0 && err != nil { // the bytes behind may be an error in the protocol
 		require.ErrorIs(t, err, throttr.ErrProtocol)
-		require.False(t, throttr.SafeToRetry(err))
+		require.False(t, testkit.SafeToRetry(err))
 		return
 	}
 	require.NoError(t, err)

@@ -27,33 +27,31 @@ func FuzzKeys(f *testing.F) {
 	f.Add("1:a:b", "a", "a", "b", "1:a", "b")
 	long := string(make([]byte, 81))
 	f.Add(long, long+"x", long, "o", long+"o", "o")
-	f.Fuzz(func(t *testing.T, key1, key2, entity1, operation1, entity2, operation2 string) {
+	f.Fuzz(func(t *testing.T, key1, key2, named1, name1, named2, name2 string) {
 		srv, err := mockserver.Start(mockserver.WithVirtualClock(), mockserver.WithAddr("memory", "fuzz:1"))
 		require.NoError(t, err)
 		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
 		})
 		require.NoError(t, err)
-		for _, algorithm := range []window.Algorithm{window.PerKey, window.Aligned} {
-			limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now), throttr.WithAlgorithm(algorithm)))
+		backend := client.Backend(throttr.WithClock(srv.Now))
+		count := func(key string, l throttr.Limit) uint64 {
+			res, err := throttr.NewRateLimit(backend).HitN(t.Context(), key, l, 1)
+			require.NoError(t, err)
+			return res.Count
+		}
+		for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow} {
+			limit := throttr.Limit{Max: 9, Algorithm: algorithm}
 			requireWindows(t, srv, key1 == key2, func(i int, scale time.Duration) uint64 {
-				res, err := limiter.Hit(t.Context(), []string{key1, key2}[i], scale, 9)
-				require.NoError(t, err)
-				return res.Count
+				limit.Scale = scale
+				return count([]string{key1, key2}[i], limit)
 			})
-			entities := throttr.NewEntities(limiter)
-			if entity1 == "" || operation1 == "" || entity2 == "" || operation2 == "" ||
-				max(len(entity1), len(operation1), len(entity2), len(operation2)) > 1024 {
-				continue // a *ValidationError
+			if name1 == "" || name2 == "" || !validName(name1) || !validName(name2) {
+				continue
 			}
-			samePair := entity1 == entity2 && operation1 == operation2
-			requireWindows(t, srv, samePair, func(i int, scale time.Duration) uint64 {
-				entity, operation := []string{entity1, entity2}[i], []string{operation1, operation2}[i]
-				scale += time.Second // so that a pair never meets an equal key
-				require.NoError(t, entities.Check(t.Context(), entity, operation, 9, scale, nil))
-				res, err := entities.Status(t.Context(), entity, operation, 9, scale)
-				require.NoError(t, err)
-				return res.Count
+			requireWindows(t, srv, named1 == named2 && name1 == name2, func(i int, scale time.Duration) uint64 {
+				limit.Name, limit.Scale = []string{name1, name2}[i], scale
+				return count([]string{named1, named2}[i], limit)
 			})
 		}
 		require.NoError(t, client.Close())
@@ -79,3 +77,13 @@ func requireWindows(t *testing.T, srv *mockserver.Server, same bool, hit func(i 
 	}
 	require.Len(t, testkit.Keys(srv), before+windows)
 }
+
+// validName reports whether a limit can have the name.
+func validName(s string) bool {
+	return throttr.NewRateLimit(none{}).Check(throttr.Limit{Name: s, Max: 1, Scale: time.Minute}) == nil
+}
+
+// none is a backend that keeps every limit.
+type none struct{ window.Unimplemented }
+
+func (none) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }

@@ -34,10 +34,10 @@ func FuzzParseURL(f *testing.F) {
 		require.NotEmpty(t, cfg.Servers)
 		require.True(t, 0 <= cfg.MaxConns && cfg.MaxConns <= 1<<10)
 		require.True(t, 0 <= cfg.MaxInFlight && cfg.MaxInFlight <= 1023)
-		require.True(t, 0 <= cfg.MaxWaiting && cfg.MaxWaiting <= 1<<24)
-		require.True(t, 0 <= cfg.MaxAnswer && cfg.MaxAnswer <= 1<<30)
+		require.True(t, 0 <= cfg.MaxQueued && cfg.MaxQueued <= 1<<24)
+		require.True(t, 0 <= cfg.MaxResponse && cfg.MaxResponse <= 1<<30)
 		require.LessOrEqual(t, cfg.MaxRetries, 100)
-		for _, d := range []time.Duration{cfg.ConnectTimeout, cfg.StallTimeout, cfg.HealthInterval, cfg.RetryPause, cfg.MaxRetryPause} {
+		for _, d := range []time.Duration{cfg.ConnectTimeout, cfg.StallTimeout, cfg.HealthInterval, cfg.MinBackoff, cfg.MaxBackoff} {
 			require.GreaterOrEqual(t, d, time.Duration(0))
 		}
 		again, err := throttr.ParseURL(format(cfg))
@@ -53,15 +53,15 @@ func FuzzParseURL(f *testing.F) {
 func format(cfg throttr.Config) string {
 	q := url.Values{}
 	for name, n := range map[string]int{
-		"max_conns": cfg.MaxConns, "max_in_flight": cfg.MaxInFlight, "max_waiting": cfg.MaxWaiting,
-		"max_answer": cfg.MaxAnswer, "max_retries": cfg.MaxRetries,
+		"max_conns": cfg.MaxConns, "max_in_flight": cfg.MaxInFlight, "max_queued": cfg.MaxQueued,
+		"max_response": cfg.MaxResponse, "max_retries": cfg.MaxRetries,
 	} {
 		q.Set(name, strconv.Itoa(n))
 	}
 	for name, d := range map[string]time.Duration{
 		"connect_timeout": cfg.ConnectTimeout, "stall_timeout": cfg.StallTimeout, "max_conn_age": cfg.MaxConnAge,
 		"max_conn_idle": cfg.MaxConnIdle, "health_interval": cfg.HealthInterval,
-		"retry_pause": cfg.RetryPause, "max_retry_pause": cfg.MaxRetryPause,
+		"min_backoff": cfg.MinBackoff, "max_backoff": cfg.MaxBackoff,
 	} {
 		q.Set(name, d.String())
 	}

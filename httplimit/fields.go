@@ -31,7 +31,11 @@ func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	}
 	reset := seconds(left)
 	if m.Legacy == LegacyUnix {
-		reset = seconds(time.Duration(time.Now().Add(left).UnixNano()))
+		at := s.ResetAt.Add(left - s.ResetAfter) // by the clock of the backend
+		if s.ResetAt.IsZero() {                  // there is no window
+			at = time.Now().Add(left)
+		}
+		reset = seconds(time.Duration(at.UnixNano()))
 	}
 	header.Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
 }

@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -15,90 +14,63 @@ import (
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // X-RateLimit-Reset is the same moment as seconds and as a time, whatever the algorithm is.
 func TestResetAsATimeIsResetInSeconds(t *testing.T) {
-	algorithms := []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog}
-	for _, a := range algorithms {
+	for a := throttr.FixedWindow; a <= throttr.SlidingLog; a++ {
 		for _, hits := range []bool{false, true} {
-			clock := backendtest.NewClock()
-			responses := map[httplimit.Legacy][]int64{}
-			for _, legacy := range []httplimit.Legacy{httplimit.LegacySeconds, httplimit.LegacyUnix} {
-				b := memory.New(memory.WithClock(clock.Now), memory.WithAlgorithm(a))
-				defer b.Close()
-				limit, err := httplimit.New(throttr.NewRateLimit(b), httplimit.Config{
-					Limits: []httplimit.Limit{{Name: "x", Limit: 10, Window: time.Minute}}, Legacy: legacy, CountRefusals: hits, Clock: clock.Now,
-					Cost: func(r *http.Request) uint64 { n, _ := strconv.ParseUint(r.URL.Path[1:], 10, 64); return n },
-				})
-				require.NoError(t, err)
-				handler := limit(http.NotFoundHandler())
-				for _, cost := range []string{"0", "6", "4", "1", "5", "11"} {
-					w := httptest.NewRecorder()
-					handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+cost, nil))
-					reset, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
-					require.NoError(t, err)
-					if legacy == httplimit.LegacyUnix {
-						reset -= clock.Now().Unix()
+			synctest.Test(t, func(t *testing.T) {
+				responses := map[httplimit.Legacy][]int64{}
+				for _, legacy := range []httplimit.Legacy{httplimit.LegacySeconds, httplimit.LegacyUnix} {
+					b := memory.New(memory.WithClock(time.Now))
+					defer b.Close()
+					handler := limited(t, b, a, legacy, hits)
+					for _, cost := range []string{"0", "6", "4", "1", "5", "11"} {
+						reset := resetOf(t, handler, cost)
+						if legacy == httplimit.LegacyUnix && reset >= 0 {
+							reset -= time.Now().Unix()
+						}
+						responses[legacy] = append(responses[legacy], reset)
 					}
-					responses[legacy] = append(responses[legacy], reset)
 				}
-			}
-			require.Equal(t, responses[httplimit.LegacySeconds], responses[httplimit.LegacyUnix], "%v, hits %v", a, hits)
+				require.Equal(t, responses[httplimit.LegacySeconds], responses[httplimit.LegacyUnix], "%v, hits %v", a, hits)
+			})
 		}
 	}
 }
 
-// stalling is a backend that does not respond to give-backs.
-type stalling struct {
-	*memory.Backend
-	given int
+// The time is that of the store, whose clock may differ from this process'.
+func TestResetAsATimeIsByTheClockOfTheBackend(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := memory.New(memory.WithClock(clock.Now))
+	defer b.Close()
+	handler := limited(t, b, throttr.FixedWindow, httplimit.LegacyUnix, false)
+	end := clock.Now().Add(time.Minute).Unix()
+	require.Equal(t, end, resetOf(t, handler, "6"))
+	clock.Advance(20 * time.Second)
+	require.Equal(t, end, resetOf(t, handler, "6"))
 }
 
-func (s *stalling) GiveBack(ctx context.Context, _ string, _ time.Duration, _ int64, _ uint64) (bool, error) {
-	s.given++
-	<-ctx.Done()
-	return false, ctx.Err()
+// limited returns a handler with a limit of 10 a minute. The path of a request is its cost.
+func limited(t *testing.T, b throttr.Backend, a throttr.Algorithm, legacy httplimit.Legacy, hits bool) http.Handler {
+	limit, err := httplimit.New(throttr.NewRateLimit(b), httplimit.Config{
+		Limits: []throttr.Limit{{Name: "x", Max: 10, Scale: time.Minute, Algorithm: a}}, Legacy: legacy, CountRefusals: hits,
+		Cost: func(r *http.Request) uint64 { n, _ := strconv.ParseUint(r.URL.Path[1:], 10, 64); return n },
+	})
+	require.NoError(t, err)
+	return limit(http.NotFoundHandler())
 }
 
-// A request that one limit denies gives back what others have granted. It does not wait for that longer than
-// its context lasts.
-func TestADeniedRequestDoesNotWaitForABackendThatStalls(t *testing.T) {
-	for name, last := range map[string]httplimit.Limit{
-		"refused":  {Name: "last", Limit: 0, Window: time.Hour},
-		"too much": {Name: "last", Limit: 1, Window: time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				first := &stalling{Backend: memory.New(memory.WithCleanPeriod(0))}
-				defer first.Close()
-				other := memory.New(memory.WithCleanPeriod(0))
-				defer other.Close()
-				last.Limiter = throttr.NewRateLimit(other)
-				cost := uint64(2)
-				if name == "refused" {
-					last.Limit = cost
-				}
-				limit, err := httplimit.New(throttr.NewRateLimit(first), httplimit.Config{
-					Limits: []httplimit.Limit{{Name: "first", Limit: 10, Window: time.Minute}, last},
-					Cost:   func(*http.Request) uint64 { return cost }, Key: func(*http.Request) string { return "k" },
-				})
-				require.NoError(t, err)
-				handler := limit(http.NotFoundHandler())
-				if name == "refused" {
-					handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				defer cancel()
-				w, begun := httptest.NewRecorder(), time.Now()
-				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-				require.Equal(t, http.StatusTooManyRequests, w.Code)
-				require.Equal(t, 200*time.Millisecond, time.Since(begun))
-				synctest.Wait()
-				require.Equal(t, 1, first.given)
-				time.Sleep(time.Minute)
-			})
-		})
+// resetOf returns X-RateLimit-Reset of a request, -1 if there is none.
+func resetOf(t *testing.T, handler http.Handler, cost string) int64 {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+cost, nil))
+	field := w.Header().Get("X-RateLimit-Reset")
+	if field == "" {
+		return -1
 	}
+	reset, err := strconv.ParseInt(field, 10, 64)
+	require.NoError(t, err)
+	return reset
 }

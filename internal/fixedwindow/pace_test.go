@@ -21,7 +21,7 @@ func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 					srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
 					b := New(options[uint16](t, srv))
 					for i := range keys {
-						hits(t, b, 1, fmt.Sprint(i), scale, 1)
+						hits(t, b, 1, fmt.Sprint(i), fixed(scale, 1))
 					}
 					if closes {
 						time.Sleep(scale)

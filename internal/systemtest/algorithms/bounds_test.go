@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/intervals"
 	"github.com/throttr-go/throttr/window"
 )
@@ -18,10 +19,10 @@ import (
 type bound func(r rate, allowed []intervals.Hit) error
 
 // bounds are those of the algorithms.
-var bounds = map[window.Algorithm]bound{
-	window.PerKey:      inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
-	window.Aligned:     inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
-	window.Sliding:     inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
+var bounds = map[throttr.Algorithm]bound{
+	throttr.FixedWindow:      inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
+	throttr.AlignedWindow:     inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
+	throttr.SlidingWindow:     inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
 	window.SlidingLog:  inEveryScale(func(limit uint64) uint64 { return limit }),
 	window.TokenBucket: beyondTheRate,
 }
@@ -46,7 +47,7 @@ func beyondTheRate(r rate, allowed []intervals.Hit) error {
 
 // holds returns an error if the bound of an algorithm does not hold for all patterns of arrival and all
 // rates, which make a million hits together. It calls report with what was allowed for each.
-func holds(algorithm window.Algorithm, start func(rate) limiter, report func(pattern string, r rate, allowed []intervals.Hit)) error {
+func holds(algorithm throttr.Algorithm, start func(rate) limiter, report func(pattern string, r rate, allowed []intervals.Hit)) error {
 	random, rates := rand.New(rand.NewPCG(3, 4)), ratesOf(algorithm)
 	for _, p := range patterns {
 		for _, r := range rates {
@@ -86,8 +87,8 @@ func TestLimitsHoldInEveryInterval(t *testing.T) {
 
 // TestWorstCasesAreReached shows that the bounds of the documents are not too high.
 func TestWorstCasesAreReached(t *testing.T) {
-	for algorithm, most := range map[window.Algorithm]uint64{
-		window.PerKey: 199, window.Aligned: 200, window.Sliding: 199, window.SlidingLog: 100, window.TokenBucket: 199,
+	for algorithm, most := range map[throttr.Algorithm]uint64{
+		throttr.FixedWindow: 199, throttr.AlignedWindow: 200, throttr.SlidingWindow: 199, window.SlidingLog: 100, window.TokenBucket: 199,
 	} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			worst, random := uint64(0), rand.New(rand.NewPCG(5, 6))

@@ -3,24 +3,25 @@ package algorithms_test
 import (
 	"time"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/window"
 )
 
 // references are the reference limiters.
-var references = map[window.Algorithm]func(rate) limiter{
+var references = map[throttr.Algorithm]func(rate) limiter{
 	window.TokenBucket: newReferenceBucket,
-	window.Sliding:     newReferenceSliding,
+	throttr.SlidingWindow:     newReferenceSliding,
 	window.SlidingLog:  newReferenceLog,
 }
 
 // faulty are limiters that allow a little more than their algorithm.
 var faulty = []struct {
-	algorithm window.Algorithm
+	algorithm throttr.Algorithm
 	fault     string
 	start     func(rate) limiter
 }{
-	{window.PerKey, "windows of the limit and one", func(r rate) limiter { return newFixed(rate{r.scale, r.limit + 1}) }},
-	{window.Aligned, "windows of the limit and one", func(r rate) limiter { return newFixed(rate{r.scale, r.limit + 1}) }},
+	{throttr.FixedWindow, "windows of the limit and one", func(r rate) limiter { return newFixed(rate{r.scale, r.limit + 1}) }},
+	{throttr.AlignedWindow, "windows of the limit and one", func(r rate) limiter { return newFixed(rate{r.scale, r.limit + 1}) }},
 	{window.SlidingLog, "fixed windows", newFixed},
 	{window.SlidingLog, "a scale less a nanosecond", func(r rate) limiter { return newReferenceLog(rate{r.scale - 1, r.limit}) }},
 	{window.SlidingLog, "one hit is forgotten", func(r rate) limiter {
@@ -41,7 +42,7 @@ var faulty = []struct {
 		return newReferenceBucket(rate{max(1, r.scale/time.Duration(r.limit)) * time.Duration(r.limit), r.limit})
 	}},
 	{window.TokenBucket, "fixed windows", newFixed},
-	{window.Sliding, "the weighted count is rounded down", func(r rate) limiter {
+	{throttr.SlidingWindow, "the weighted count is rounded down", func(r rate) limiter {
 		s := &referenceSliding{rate: r}
 		return func(at time.Duration, n uint64) decision {
 			d := s.hit(at, n)
@@ -53,7 +54,7 @@ var faulty = []struct {
 			return d
 		}
 	}},
-	{window.Sliding, "fixed windows", newFixed},
+	{throttr.SlidingWindow, "fixed windows", newFixed},
 }
 
 // newFixed returns a limiter with fixed windows that are aligned.

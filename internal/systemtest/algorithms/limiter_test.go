@@ -22,7 +22,7 @@ type rate struct {
 func (r rate) String() string { return fmt.Sprintf("%d in %v", r.limit, r.scale) }
 
 // ratesOf returns the rates of the tests of an algorithm.
-func ratesOf(algorithm window.Algorithm) []rate {
+func ratesOf(algorithm throttr.Algorithm) []rate {
 	rates := []rate{
 		{time.Second, 100},
 		{time.Minute, 1000},
@@ -48,23 +48,23 @@ type decision struct {
 type limiter func(at time.Duration, n uint64) decision
 
 // algorithms are those of package memory.
-var algorithms = []window.Algorithm{window.PerKey, window.Aligned, window.Sliding, window.SlidingLog, window.TokenBucket}
+var algorithms = []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow, throttr.SlidingWindow, window.SlidingLog, window.TokenBucket}
 
 // inMemory returns a limiter of package memory. It makes hits and takes in turns, in each of the ways
 // in which a RateLimit can: they must be the same.
-func inMemory(t *testing.T, algorithm window.Algorithm, r rate) limiter {
+func inMemory(t *testing.T, algorithm throttr.Algorithm, r rate) limiter {
 	t.Helper()
 	now := time.Unix(0, 0)
 	backend := memory.New(memory.WithAlgorithm(algorithm), memory.WithClock(func() time.Time { return now }))
 	t.Cleanup(func() { backend.Close() })
 	ctx := t.Context()
 	plain := throttr.NewRateLimit(backend)
-	observed := throttr.NewRateLimit(backend, throttr.WithObserver(throttr.ObserverFunc(func(context.Context, throttr.Event) {})))
+	observed := throttr.NewRateLimit(backend, throttr.WithObserver((func(context.Context, throttr.Event) {})))
 	ways := []func(n uint64) (throttr.Result, error){
-		func(n uint64) (throttr.Result, error) { return plain.HitN(ctx, "k", r.scale, r.limit, n) },
-		func(n uint64) (throttr.Result, error) { return plain.Take(ctx, "k", r.scale, r.limit, n) },
-		func(n uint64) (throttr.Result, error) { return observed.HitN(ctx, "k", r.scale, r.limit, n) },
-		func(n uint64) (throttr.Result, error) { return observed.Take(ctx, "k", r.scale, r.limit, n) },
+		func(n uint64) (throttr.Result, error) { return plain.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
+		func(n uint64) (throttr.Result, error) { return plain.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
+		func(n uint64) (throttr.Result, error) { return observed.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
+		func(n uint64) (throttr.Result, error) { return observed.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
 	}
 	calls := 0
 	return func(at time.Duration, n uint64) decision {

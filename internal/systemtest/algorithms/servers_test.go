@@ -13,7 +13,6 @@ import (
 	value "github.com/throttr-go/throttr/codec/uint64"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // serverRates are the rates of tests on servers.
@@ -25,7 +24,7 @@ func onServers(t *testing.T, n int) (start func(rate) limiter) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(value.Size))
 	clients := make([]*throttr.RateLimit, n)
 	for i := range clients {
-		clients[i] = testkit.Limiter[value.Value](t, srv, throttr.WithAlgorithm(window.Sliding))
+		clients[i] = testkit.Limiter[value.Value](t, srv, throttr.WithAlgorithm(throttr.SlidingWindow))
 	}
 	keys, calls := 0, 0
 	return func(r rate) limiter {
@@ -35,7 +34,7 @@ func onServers(t *testing.T, n int) (start func(rate) limiter) {
 		return func(at time.Duration, n uint64) decision {
 			time.Sleep(time.Until(zero.Add(at)))
 			calls++
-			res, err := clients[calls%len(clients)].HitN(t.Context(), key, r.scale, r.limit, n)
+			res, err := clients[calls%len(clients)].HitN(t.Context(), key, throttr.Limit{Max: r.limit, Scale: r.scale}, n)
 			require.NoError(t, err)
 			return decision{res.Allowed, res.RetryAfter, res.Count}
 		}
@@ -53,7 +52,7 @@ func TestSlidingOnServersHoldsInEveryInterval(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					random := rand.New(rand.NewPCG(13, 14))
 					allowed := call(onServers(t, 2)(r), p.start(random, r), 500)
-					require.NoError(t, bounds[window.Sliding](r, allowed))
+					require.NoError(t, bounds[throttr.SlidingWindow](r, allowed))
 					alone := call(onServers(t, 1)(r), p.start(rand.New(rand.NewPCG(13, 14)), r), 500)
 					exact := call(newReferenceSliding(r), p.start(rand.New(rand.NewPCG(13, 14)), r), 500)
 					require.Equal(t, exact, alone, "one client decides as the definition says")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/intervals"
-	"github.com/throttr-go/throttr/window"
 )
 
 // slidingError is how far Sliding is from an exact log.
@@ -25,7 +25,7 @@ func slidingErrorOf(t *testing.T, r rate, demand float64, hits int) (e slidingEr
 	random := func() caller { return atRandom(rand.New(rand.NewPCG(11, 12)), r, demand) }
 	exact := call(newReferenceLog(r), random(), hits)
 	own := referenceLog{rate: r}
-	sliding := inMemory(t, window.Sliding, r)
+	sliding := inMemory(t, throttr.SlidingWindow, r)
 	allowed := call(func(at time.Duration, n uint64) decision {
 		own.forget(at)
 		fits := own.sum+n <= r.limit

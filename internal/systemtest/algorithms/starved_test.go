@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -80,7 +81,7 @@ func TestWrongRetryAfterIsFound(t *testing.T) {
 //
 //evidence:limits Each algorithm allows as many hits as its definition, to one in a million
 func TestNothingIsWasted(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog} {
+	for _, algorithm := range []throttr.Algorithm{window.TokenBucket, throttr.SlidingWindow, window.SlidingLog} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			rates := ratesOf(algorithm)

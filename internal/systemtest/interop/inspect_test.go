@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
@@ -22,7 +22,7 @@ func testList[T codec.Value](t *testing.T, s *suite[T]) {
 	info := s.info(t)
 	all, err := testkit.Collect(t, s.client.List(s.ctx))
 	require.NoError(t, err)
-	own := map[string]throttr.ListEntry{}
+	own := map[string]inspect.Record{}
 	for _, e := range all {
 		if e.Key == counter || e.Key == buffer {
 			require.NotContains(t, own, e.Key)
@@ -31,11 +31,11 @@ func testList[T codec.Value](t *testing.T, s *suite[T]) {
 			own[e.Key] = e
 		}
 	}
-	require.Equal(t, map[string]throttr.ListEntry{
+	require.Equal(t, map[string]inspect.Record{
 		counter: {
-			Server: s.addr, Key: counter, Kind: throttr.KindCounter, Unit: s.ttl.Unit, BytesUsed: uint64(codec.Size[T]()),
+			Server: s.addr, Key: counter, Kind: inspect.Counter, Unit: s.ttl.Unit, BytesUsed: uint64(codec.Size[T]()),
 		},
-		buffer: {Server: s.addr, Key: buffer, Kind: throttr.KindBuffer, Unit: s.ttl.Unit, BytesUsed: 5},
+		buffer: {Server: s.addr, Key: buffer, Kind: inspect.Buffer, Unit: s.ttl.Unit, BytesUsed: 5},
 	}, own)
 }
 
@@ -80,7 +80,7 @@ func testInfo[T codec.Value](t *testing.T, s *suite[T]) {
 }
 
 // info returns the INFO of the server.
-func (s *suite[T]) info(t *testing.T) throttr.ServerInfo {
+func (s *suite[T]) info(t *testing.T) inspect.Info {
 	t.Helper()
 	all, err := s.client.Info(s.ctx)
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func (s *suite[T]) scale() time.Duration {
 
 // limiter returns a limiter with a client of its own, whose clock is skew ahead. At the end of the
 // test it resets the windows of keys.
-func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...string) (*throttr.RateLimit, *throttr.ServerBackend[T]) {
+func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...string) (*throttr.RateLimit, *throttr.ServerBackend) {
 	t.Helper()
 	backend := s.connect(t).Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
 	limiter := throttr.NewRateLimit(backend)
@@ -39,7 +39,7 @@ func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...stri
 
 // leavesNothing closes backends when their windows are over, and requires that they leave no
 // records of a key.
-func (s *suite[T]) leavesNothing(t *testing.T, key string, backends ...*throttr.ServerBackend[T]) {
+func (s *suite[T]) leavesNothing(t *testing.T, key string, backends ...*throttr.ServerBackend) {
 	t.Helper()
 	time.Sleep(s.scale() + time.Second) // the TTLs of some servers have a unit of a second
 	for _, b := range backends {
@@ -83,7 +83,7 @@ func testWindows[T codec.Value](t *testing.T, s *suite[T]) {
 			time.Sleep(res.RetryAfter)
 			opened = time.Now()
 			var err error
-			res, err = limiter.HitN(s.ctx, k, scale, limit, 0)
+			res, err = limiter.HitN(s.ctx, k, throttr.Limit{Max: limit, Scale: scale}, 0)
 			require.NoError(t, err)
 		}
 	}
@@ -111,7 +111,7 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	}
 	start, end := time.Now(), time.Now().Add(20*scale+10*time.Second)
 	var callers sync.WaitGroup
-	var backends []*throttr.ServerBackend[T]
+	var backends []*throttr.ServerBackend
 	for c := range clients {
 		_, backend := s.limiter(t, time.Duration(c)*scale/8, scale, keys...)
 		limiter := throttr.NewRateLimit(testkit.Traced(backend, decided))
@@ -174,7 +174,7 @@ func testSetAndReset[T codec.Value](t *testing.T, s *suite[T]) {
 	n, err = second.Get(s.ctx, k, scale)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	res, err = first.HitN(s.ctx, k, scale, limit, 4)
+	res, err = first.HitN(s.ctx, k, throttr.Limit{Max: limit, Scale: scale}, 4)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, res.Count)
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
@@ -22,7 +22,7 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	for _, payload := range []string{"hello", "", "\x00\x01\x19"} {
 		ok, err = s.client.Publish(s.ctx, channel, []byte(payload))
 		requireOK(t, ok, err)
-		for _, sub := range []*throttr.Subscription{first, second} {
+		for _, sub := range []*pubsub.Subscription{first, second} {
 			m, err := sub.Next(s.ctx)
 			require.NoError(t, err)
 			require.Equal(t, []string{s.addr, channel, payload}, []string{m.Server, m.Channel, string(m.Payload)})
@@ -44,7 +44,7 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	}
 	require.Equal(t, uint64(1), channels[channel])
 	require.Equal(t, uint64(1), channels[id.String()])
-	require.NotZero(t, channels[throttr.AllChannel])
+	require.NotZero(t, channels[pubsub.All])
 
 	first.Close()
 	ok, err = s.client.Publish(s.ctx, channel, []byte("last"))
@@ -60,19 +60,19 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 }
 
 func testOwnChannel[T codec.Value](t *testing.T, s *suite[T]) {
-	sub := s.subscribe(t, throttr.OwnChannel)
-	s.subscribe(t, throttr.AllChannel) // it receives the messages of other clients as well
+	sub := s.subscribe(t, pubsub.Own)
+	s.subscribe(t, pubsub.All) // it receives the messages of other clients as well
 	id, ok := sub.ConnID(s.addr)
 	require.True(t, ok)
 	ok, err := s.client.Publish(s.ctx, id.String(), []byte("hello"))
 	requireOK(t, ok, err)
 	m, err := sub.Next(s.ctx)
 	require.NoError(t, err)
-	require.Equal(t, throttr.Message{Server: s.addr, Channel: id.String(), Payload: []byte("hello")}, m)
+	require.Equal(t, pubsub.Message{Server: s.addr, Channel: id.String(), Payload: []byte("hello")}, m)
 }
 
 // subscribe returns a subscription that is closed at the end of the test.
-func (s *suite[T]) subscribe(t *testing.T, channel string) *throttr.Subscription {
+func (s *suite[T]) subscribe(t *testing.T, channel string) *pubsub.Subscription {
 	t.Helper()
 	sub, err := s.client.Subscribe(s.ctx, channel)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestServerBackendConforms(t *testing.T) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[T](t, algorithm)
@@ -31,7 +31,7 @@ func testConformance[T codec.Value](t *testing.T) {
 }
 
 func TestServerBackendWithoutDenialMemoryConforms(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[uint32](t, algorithm, throttr.WithDenialMemory(-1))
@@ -52,13 +52,13 @@ func TestTwoClientsOfAServerConform(t *testing.T) {
 }
 
 func testTwoClients[T codec.Value](t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
 				s := serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1))
 				s.Second = serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1)).Backend
-				s.MayLose = algorithm != window.AlignedWindow || codec.Size[T]() == 1
+				s.MayLose = algorithm != throttr.AlignedWindowWindow || codec.Size[T]() == 1
 				return s
 			})
 		})
@@ -66,12 +66,12 @@ func testTwoClients[T codec.Value](t *testing.T) {
 }
 
 // serverBackend returns a backend on a mock server of its own, in a bubble.
-func serverBackend[T codec.Value](t *testing.T, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
+func serverBackend[T codec.Value](t *testing.T, algorithm throttr.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	return serverSubject[T](t, testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), algorithm, opts...)
 }
 
 // serverSubject returns a backend on a mock server, in a bubble.
-func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, algorithm window.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
+func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, algorithm throttr.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
 		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{},

@@ -60,7 +60,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 		want requests
 	}
 	hit := step{"a hit on a known window", time.Second, requests{updates: 1, queries: 1}}
-	for algorithm, steps := range map[window.Algorithm][]step{
+	for algorithm, steps := range map[throttr.Algorithm][]step{
 		window.FixedWindow: {
 			{"the first window of a key", 0, requests{inserts: 1, queries: 2}},
 			hit,
@@ -70,7 +70,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 			hit,
 			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
 		},
-		window.AlignedWindow: {
+		throttr.AlignedWindowWindow: {
 			{"the first window of a key", 0, requests{inserts: 1, updates: 1, queries: 2}},
 			hit,
 			{"the second window", time.Minute, requests{inserts: 1, updates: 1, queries: 2}},

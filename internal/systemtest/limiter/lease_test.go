@@ -17,7 +17,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // leaseFaults are what happens while processes with leases hit a key.
@@ -32,19 +31,19 @@ func TestProcessesWithLeasesNeverExceedTheLimit(t *testing.T) {
 		"everything": {cut: true, die: true, reset: true},
 	} {
 		t.Run("uint16/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults, window.PerKey) })
+			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults, throttr.FixedWindow) })
 		})
 		t.Run("uint64/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testLeases[uint64](t, faults, window.PerKey) })
+			synctest.Test(t, func(t *testing.T) { testLeases[uint64](t, faults, throttr.FixedWindow) })
 		})
 	}
 	t.Run("aligned", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { testLeases[uint32](t, leaseFaults{}, window.Aligned) })
+		synctest.Test(t, func(t *testing.T) { testLeases[uint32](t, leaseFaults{}, throttr.AlignedWindow) })
 	})
 }
 
 // testLeases lets processes with leases hit one key. The server is the witness of when windows were open.
-func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm window.Algorithm) {
+func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm throttr.Algorithm) {
 	const processes, callers, scales, limit = 8, 4, 6, 2000
 	const scale, age = time.Second, 50 * time.Millisecond
 	var log history[T]
@@ -103,7 +102,7 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm window.Alg
 	}
 	all.Wait()
 	windows := log.windowsOf(modelKey{"k", scale})
-	if algorithm == window.Aligned {
+	if algorithm == throttr.AlignedWindow {
 		for _, w := range windows {
 			w.end = w.start.Truncate(scale).Add(scale) // the server does not know
 		}

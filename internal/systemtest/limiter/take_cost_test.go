@@ -32,7 +32,7 @@ type costed struct {
 	cost takeCost
 }
 
-func newCosted(t *testing.T, servers int, algorithm window.Algorithm) *costed {
+func newCosted(t *testing.T, servers int, algorithm throttr.Algorithm) *costed {
 	c := &costed{T: t}
 	var names []string
 	dials := map[string]func(context.Context) (net.Conn, error){}
@@ -162,7 +162,7 @@ func TestRequestsOfTakes(t *testing.T) {
 		c.costs("three takes, two known windows", takeCost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, window.AlignedWindow)
+		c := newCosted(t, 1, throttr.AlignedWindowWindow)
 		for _, key := range three {
 			c.take(c.limiter, true, 1, key)
 		}

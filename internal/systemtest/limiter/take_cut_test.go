@@ -19,7 +19,7 @@ import (
 //
 //evidence:takes Give-backs that are cut off after any byte, on servers of every value size, let no window grant more than its limit
 func TestGiveBacksThatAreCutOff(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Run("uint8", func(t *testing.T) { testCutGiveBacks[uint8](t, algorithm) })
 			t.Run("uint16", func(t *testing.T) { testCutGiveBacks[uint16](t, algorithm) })
@@ -43,7 +43,7 @@ const (
 	cutScale = time.Minute
 )
 
-func testCutGiveBacks[T codec.Value](t *testing.T, algorithm window.Algorithm) {
+func testCutGiveBacks[T codec.Value](t *testing.T, algorithm throttr.Algorithm) {
 	runs, lossy, lost := 0, 0, uint64(0)
 	cutEverywhere(t, codec.Size[T](), func(t *testing.T, c *mockserver.Cut) *connections {
 		srv, conns := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), new(connections)

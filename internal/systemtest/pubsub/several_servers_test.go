@@ -13,6 +13,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // newServers starts three servers and returns a client of them, and a function for each that
@@ -39,22 +40,22 @@ func newServers(t *testing.T) (
 func TestAllChannelAndOwnChannelCoverEveryServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers, client, publish := newServers(t)
-		everything, own := testkit.Subscribe(t, client, throttr.AllChannel), testkit.Subscribe(t, client, throttr.OwnChannel)
+		everything, own := testkit.Subscribe(t, client, pubsub.All), testkit.Subscribe(t, client, pubsub.Own)
 		for addr, srv := range servers {
 			require.Equal(t, 3, srv.Conns(), "of the pool, the subscriptions and the publisher")
 			publish[addr]("*", addr)
-			require.Equal(t, throttr.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, testkit.Next(t, everything))
+			require.Equal(t, pubsub.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, testkit.Next(t, everything))
 			id, ok := own.ConnID(addr)
 			require.True(t, ok)
 			publish[addr](id.String(), "you")
-			require.Equal(t, throttr.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, testkit.Next(t, own))
+			require.Equal(t, pubsub.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, testkit.Next(t, own))
 			require.Zero(t, srv.Requests(codec.OpSubscribe))
 		}
 		_, ok := own.ConnID("elsewhere")
 		require.False(t, ok)
 
 		servers["memory:2"].Disconnect()
-		require.Equal(t, throttr.Message{Server: "memory:2", Channel: "*", Gap: true}, testkit.Next(t, everything))
+		require.Equal(t, pubsub.Message{Server: "memory:2", Channel: "*", Gap: true}, testkit.Next(t, everything))
 		require.Empty(t, testkit.Payloads(t, everything))
 
 		everything.Close()
@@ -62,7 +63,7 @@ func TestAllChannelAndOwnChannelCoverEveryServer(t *testing.T) {
 		servers["memory:3"].Refuse(true)
 		servers["memory:3"].Disconnect()
 		synctest.Wait()
-		_, err := client.Subscribe(t.Context(), throttr.AllChannel)
+		_, err := client.Subscribe(t.Context(), pubsub.All)
 		var failed *throttr.RequestError
 		require.ErrorAs(t, err, &failed, "all servers must confirm")
 		require.Equal(t, "memory:3", failed.Server)

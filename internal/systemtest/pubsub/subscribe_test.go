@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 func TestSubscriptionsUseAConnectionOfTheirOwn(t *testing.T) {
@@ -36,7 +37,7 @@ func TestSubscriptionsUseAConnectionOfTheirOwn(t *testing.T) {
 
 		again := testkit.Subscribe(t, client, "a")
 		newPublisher(t, srv)("a", "again")
-		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: "a", Payload: []byte("again")}, testkit.Next(t, again))
+		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "a", Payload: []byte("again")}, testkit.Next(t, again))
 		require.Zero(t, testkit.ServerStats(client).Failures)
 		require.EqualValues(t, 3, testkit.ServerStats(client).Dials)
 	})
@@ -50,7 +51,7 @@ func TestSubscribeToAnUnreachableServer(t *testing.T) {
 		for range 2 {
 			_, err := client.Subscribe(t.Context(), "c")
 			require.ErrorIs(t, err, throttr.ErrConnect)
-			require.True(t, throttr.SafeToRetry(err))
+			require.True(t, testkit.SafeToRetry(err))
 			var failed *throttr.RequestError
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, codec.OpSubscribe, failed.Op)
@@ -72,25 +73,25 @@ func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
 		_, err := client.Subscribe(t.Context(), "c")
 		require.ErrorIs(t, err, throttr.ErrRefused)
-		require.False(t, throttr.SafeToRetry(err))
+		require.False(t, testkit.SafeToRetry(err))
 
 		require.NoError(t, client.Close())
 		_, err = client.Subscribe(t.Context(), "c")
 		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.True(t, throttr.SafeToRetry(err))
+		require.True(t, testkit.SafeToRetry(err))
 	})
 }
 
 func TestFullQueueDropsAsTheOptionSays(t *testing.T) {
 	for policy, want := range map[throttr.Overflow][]string{
-		throttr.DropOldest: {"3", "4"},
-		throttr.DropNewest: {"0", "1"},
+		pubsub.DropOldest: {"3", "4"},
+		pubsub.DropNewest: {"0", "1"},
 	} {
 		t.Run(policy.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t)
 				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-				sub := testkit.Subscribe(t, client, "c", throttr.WithQueue(2), throttr.WithOverflow(policy))
+				sub := testkit.Subscribe(t, client, "c", pubsub.WithQueue(2), pubsub.WithOverflow(policy))
 				other := testkit.Subscribe(t, client, "c")
 				publish := newPublisher(t, srv)
 				for i := range 5 {
@@ -130,7 +131,7 @@ func TestLostConnectionLeavesAGap(t *testing.T) {
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
 			RetryPause: time.Second, MaxRetryPause: 8 * time.Second,
 		}))
-		sub, own := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, throttr.OwnChannel)
+		sub, own := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, pubsub.Own)
 		before, ok := own.ConnID(srv.Addr())
 		require.True(t, ok)
 		publish := newPublisher(t, srv)
@@ -145,11 +146,11 @@ func TestLostConnectionLeavesAGap(t *testing.T) {
 		require.False(t, ok)
 		srv.Refuse(false)
 		require.Equal(t, "before", string(testkit.Next(t, sub).Payload))
-		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: "c", Gap: true}, testkit.Next(t, sub))
+		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "c", Gap: true}, testkit.Next(t, sub))
 		after, ok := own.ConnID(srv.Addr())
 		require.True(t, ok)
 		require.NotEqual(t, before, after)
-		require.Equal(t, throttr.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, testkit.Next(t, own))
+		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, testkit.Next(t, own))
 		newPublisher(t, srv)("c", "x")
 		require.Equal(t, []string{"x"}, testkit.Payloads(t, sub))
 	})
@@ -159,7 +160,7 @@ func TestClientReceivesItsOwnMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		sub, everything := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, throttr.AllChannel)
+		sub, everything := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, pubsub.All)
 		for i := range 100 {
 			ok, err := client.Publish(t.Context(), "c", []byte(fmt.Sprint(i)))
 			require.NoError(t, err)

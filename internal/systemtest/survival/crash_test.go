@@ -13,14 +13,13 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // Nobody else is alive, and no process lives long enough to remove a record.
 //
 //evidence:outages A server survives 500 processes that are killed within 90 ms of their start, one after the other (H12)
 func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
-	forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+	forEachSize(t, func(t *testing.T, size int, a throttr.Algorithm) {
 		switch size {
 		case 1:
 			dieAtOnce[uint8](t, a)
@@ -34,7 +33,7 @@ func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
 	})
 }
 
-func dieAtOnce[T codec.Value](t *testing.T, a window.Algorithm) {
+func dieAtOnce[T codec.Value](t *testing.T, a throttr.Algorithm) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	srv.Inject(mockserver.Fault{Delay: 5 * time.Millisecond}) // so that many die before the server is parked
 	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))

@@ -27,9 +27,9 @@ func keys(n int) []string {
 	return all
 }
 
-func forEachSize(t *testing.T, test func(t *testing.T, size int, a window.Algorithm)) {
+func forEachSize(t *testing.T, test func(t *testing.T, size int, a throttr.Algorithm)) {
 	for _, size := range []int{1, 2, 4, 8} {
-		for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+		for _, a := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow} {
 			t.Run(fmt.Sprintf("uint%d/%v", 8*size, a), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { test(t, size, a) })
@@ -40,7 +40,7 @@ func forEachSize(t *testing.T, test func(t *testing.T, size int, a window.Algori
 
 //evidence:outages A server survives 10 minutes of clients that are killed and restarted; nothing of the dead is left (H12)
 func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
-	forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+	forEachSize(t, func(t *testing.T, size int, a throttr.Algorithm) {
 		switch size {
 		case 1:
 			killAndRestart[uint8](t, a, 100)
@@ -54,7 +54,7 @@ func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
 	})
 }
 
-func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint64) {
+func killAndRestart[T codec.Value](t *testing.T, a throttr.Algorithm, limit uint64) {
 	const processes = 2
 	lasts := unlessRace(10 * time.Minute)
 	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
@@ -91,7 +91,7 @@ func killAndRestart[T codec.Value](t *testing.T, a window.Algorithm, limit uint6
 func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 	for _, absence := range []time.Duration{3 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
 		t.Run(absence.String(), func(t *testing.T) {
-			forEachSize(t, func(t *testing.T, size int, a window.Algorithm) {
+			forEachSize(t, func(t *testing.T, size int, a throttr.Algorithm) {
 				switch size {
 				case 1:
 					absent[uint8](t, a, absence)
@@ -107,7 +107,7 @@ func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 	}
 }
 
-func absent[T codec.Value](t *testing.T, a window.Algorithm, absence time.Duration) {
+func absent[T codec.Value](t *testing.T, a throttr.Algorithm, absence time.Duration) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	for seed := range uint64(3) {
 		p := startWith[T](t, srv, throttr.Config{}, a)

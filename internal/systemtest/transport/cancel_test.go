@@ -73,7 +73,7 @@ func testCanceledCalls(t *testing.T, split int) {
 		var failed *throttr.RequestError
 		require.ErrorAs(t, r.err, &failed)
 		require.ErrorIs(t, r.err, context.DeadlineExceeded)
-		require.True(t, throttr.Timeout(r.err))
+		require.True(t, testkit.Timeout(r.err))
 		require.Equal(t, r.op, failed.Op)
 		require.LessOrEqual(t, n, 1)
 		if !failed.Sent {
@@ -149,7 +149,7 @@ func TestCanceledLoneCallerDoesNotAffectTheNextCall(t *testing.T) {
 		cancel()
 		err := <-canceled
 		require.ErrorIs(t, err, context.Canceled)
-		require.False(t, throttr.SafeToRetry(err), "the request was sent")
+		require.False(t, testkit.SafeToRetry(err), "the request was sent")
 		require.NoError(t, query(t.Context(), 6), "the response to the canceled call is dropped")
 	}
 	require.EqualValues(t, 1, testkit.ServerStats(client).Dials)
@@ -162,12 +162,12 @@ func TestCallWithEndedContextSendsNothing(t *testing.T) {
 	cancel()
 	_, err := client.Insert(ctx, "k", 1, testkit.Minute)
 	require.ErrorIs(t, err, context.Canceled)
-	require.True(t, throttr.SafeToRetry(err))
+	require.True(t, testkit.SafeToRetry(err))
 	var b throttr.Batch[uint16]
 	r := b.Purge("k")
 	require.ErrorIs(t, client.Do(ctx, &b), context.Canceled)
 	_, err = r.OK()
-	require.True(t, throttr.SafeToRetry(err))
+	require.True(t, testkit.SafeToRetry(err))
 	_, _, err = client.Query(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, 1, srv.Requests(codec.OpInsert), "of the probe")

@@ -127,7 +127,7 @@ func (c *cutTest) check(what string) (failures int) {
 		failures++
 		require.ErrorIs(c, r.err, throttr.ErrConnLost, what)
 		require.False(c, reads, "%s: the client repeats a read", what)
-		require.False(c, throttr.SafeToRetry(r.err), "%s: the client repeats a request that was not sent", what)
+		require.False(c, testkit.SafeToRetry(r.err), "%s: the client repeats a request that was not sent", what)
 	}
 	return failures
 }
@@ -303,8 +303,8 @@ func TestQueuedRequestsAreSafeToRetryAfterALoss(t *testing.T) {
 		safe := 0
 		for i, err := range errs {
 			require.ErrorIs(t, err, throttr.ErrConnLost)
-			require.Equal(t, executed.count(codec.OpInsert, fmt.Sprint(i)) == 0, throttr.SafeToRetry(err))
-			if throttr.SafeToRetry(err) {
+			require.Equal(t, executed.count(codec.OpInsert, fmt.Sprint(i)) == 0, testkit.SafeToRetry(err))
+			if testkit.SafeToRetry(err) {
 				safe++
 			}
 		}

@@ -48,7 +48,7 @@ func TestInvalidBytesEndTheConnection(t *testing.T) {
 				for _, err := range errs {
 					if err != nil {
 						require.ErrorIs(t, err, throttr.ErrProtocol)
-						require.False(t, throttr.SafeToRetry(err))
+						require.False(t, testkit.SafeToRetry(err))
 						failed++
 					}
 				}
@@ -72,7 +72,7 @@ func TestUnexpectedByteEndsTheConnection(t *testing.T) {
 		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Duplicate: true, Times: 1})
 		_, err := client.Purge(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrProtocol, "either byte could be the response")
-		require.False(t, throttr.SafeToRetry(err))
+		require.False(t, testkit.SafeToRetry(err))
 		synctest.Wait()
 		s := testkit.ServerStats(client)
 		require.EqualValues(t, 1, s.Failures)

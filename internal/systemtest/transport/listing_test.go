@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
@@ -36,15 +37,15 @@ func TestListYieldsTheEntriesOfAllFragments(t *testing.T) {
 	client := testkit.Responding[uint16](testkit.Encode(t, response)).Client(t, throttr.Config{})
 	got, err := testkit.Collect(t, client.List(t.Context()))
 	require.NoError(t, err)
-	var want []throttr.ListEntry
+	var want []inspect.Record
 	for _, fragment := range response.Fragments {
 		for _, e := range fragment {
-			entry := throttr.ListEntry{
-				Server: throttr.DefaultServer, Key: string(e.Key), Kind: throttr.KindCounter,
+			entry := inspect.Record{
+				Server: throttr.DefaultServer, Key: string(e.Key), Kind: inspect.Counter,
 				Unit: codec.Seconds, ExpiresAt: time.Unix(3600, 0).UTC(), BytesUsed: 2,
 			}
 			if e.Buffer {
-				entry.Kind = throttr.KindBuffer
+				entry.Kind = inspect.Buffer
 			}
 			want = append(want, entry)
 		}
@@ -155,7 +156,7 @@ func TestEndedContextEndsTheIteration(t *testing.T) {
 	require.Equal(t, []string{"good:1", "good:1"}, servers)
 	require.Len(t, errs, 1)
 	require.ErrorIs(t, errs[0], context.Canceled)
-	require.True(t, throttr.SafeToRetry(errs[0]))
+	require.True(t, testkit.SafeToRetry(errs[0]))
 	failed, ok := errs[0].(*throttr.RequestError)
 	require.True(t, ok, "the third server is not asked: %v", errs[0])
 	require.Equal(t, "good:2", failed.Server)

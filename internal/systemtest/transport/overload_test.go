@@ -25,18 +25,18 @@ func rejected(t *testing.T, errs []error) (n int) {
 	for _, err := range errs {
 		if err != nil {
 			require.ErrorIs(t, err, throttr.ErrOverloaded)
-			require.True(t, throttr.SafeToRetry(err))
+			require.True(t, testkit.SafeToRetry(err))
 			n++
 		}
 	}
 	return n
 }
 
-// Config.MaxWaiting bounds requests that wait to be sent, which ServerStats.Waiting counts.
+// Config.MaxQueued bounds requests that wait to be sent, which ServerStats.Waiting counts.
 func TestTooManyQueuedRequestsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 3, MaxWaiting: 5}))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 3, MaxQueued: 5}))
 		srv.Inject(mockserver.Fault{Delay: time.Second})
 		probe := srv.Requests(codec.OpInsert)
 		errs := make([]error, 20)
@@ -55,12 +55,12 @@ func TestTooManyQueuedRequestsAreRejected(t *testing.T) {
 	})
 }
 
-// Config.MaxWaiting bounds callers that wait for a connection, which ServerStats.Acquiring
+// Config.MaxQueued bounds callers that wait for a connection, which ServerStats.Acquiring
 // counts.
 func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &testkit.Gate{Server: testkit.InMemory(t)}
-		client := testkit.Connect[uint16](t, g.Server, throttr.Config{MaxWaiting: 5, Dial: g.Dial})
+		client := testkit.Connect[uint16](t, g.Server, throttr.Config{MaxQueued: 5, Dial: g.Dial})
 		g.Hang.Store(true)
 		g.Server.Disconnect()
 		synctest.Wait()
@@ -85,14 +85,14 @@ func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	})
 }
 
-// Config.MaxWaiting bounds hits that wait while a request for their window is in flight. Hits
+// Config.MaxQueued bounds hits that wait while a request for their window is in flight. Hits
 // on other keys are not affected.
 //
 //evidence:bounds Hits that wait, per key and scale
 func TestTooManyHitsOnAKeyAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxWaiting: 50}))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 50}))
 		limiter := throttr.NewRateLimit(client.Backend())
 		require.Equal(t, 1, testkit.Hits(t, limiter, 1, "hot", time.Minute, 100))
 		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 400 * time.Millisecond})

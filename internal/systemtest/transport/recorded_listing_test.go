@@ -12,6 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
@@ -58,7 +59,7 @@ func TestMethodsDecodeRecordedListings(t *testing.T) {
 		require.True(t, ok, e.Key)
 		require.Equal(t, want[0], e.Kind.String(), e.Key)
 		require.Equal(t, 2026, e.ExpiresAt.Year())
-		if e.Kind == throttr.KindBuffer {
+		if e.Kind == inspect.Buffer {
 			require.InDelta(t, want[1], e.BytesUsed, 0, e.Key)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 )
 
 // invoke calls the method of the client that sends r, and converts its results to a response.
@@ -48,7 +49,7 @@ func inspect[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.R
 		var all []codec.ListEntry[T]
 		for e, failed := range c.List(ctx) {
 			all, err = append(all, codec.ListEntry[T]{
-				Key: []byte(e.Key), Buffer: e.Kind == throttr.KindBuffer, Unit: e.Unit,
+				Key: []byte(e.Key), Buffer: e.Kind == inspect.Buffer, Unit: e.Unit,
 				Expires: nanoseconds(e.ExpiresAt), Bytes: T(e.BytesUsed),
 			}), failed
 		}
@@ -109,7 +110,7 @@ func fragments[E any](entries []E) [][]E {
 	return [][]E{entries}
 }
 
-func connectionInfo(e throttr.ConnectionEntry) codec.ConnectionInfo {
+func connectionInfo(e inspect.Connection) codec.ConnectionInfo {
 	return codec.ConnectionInfo{
 		ID: e.ID, Type: e.Type, Transport: e.Kind, IPVersion: 4, IP: e.Addr.Addr().String(), Port: e.Addr.Port(),
 		Connected: nanoseconds(e.ConnectedAt), ReadBytes: e.ReadBytes, WriteBytes: e.WriteBytes,
@@ -118,7 +119,7 @@ func connectionInfo(e throttr.ConnectionEntry) codec.ConnectionInfo {
 	}
 }
 
-func infoResponse(i throttr.ServerInfo) codec.InfoResponse {
+func infoResponse(i inspect.Info) codec.InfoResponse {
 	return codec.InfoResponse{
 		Timestamp: uint64(i.Time.Unix()), Requests: i.Requests, ReadBytes: i.ReadBytes, WriteBytes: i.WriteBytes,
 		Keys: i.Keys, Counters: i.Counters, Buffers: i.Buffers, CounterBytes: i.CounterBytes, BufferBytes: i.BufferBytes,

@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // peer is a client of a fake server that expects given requests.
@@ -22,18 +23,18 @@ type peer[T codec.Value] struct {
 	client *throttr.Client[T]
 	turns  chan turn // requests that the server expects next
 	events net.Conn  // the server's end of the connection for subscriptions
-	subs   map[string]*throttr.Subscription
+	subs   map[string]*pubsub.Subscription
 }
 
 // turn is a request, or several in one write, and the response.
 type turn struct{ send, recv []byte }
 
 func newPeer[T codec.Value](t *testing.T, seen replayed, piece func() int) *peer[T] {
-	p := &peer[T]{t: t, seen: seen, piece: piece, turns: make(chan turn, 2), subs: map[string]*throttr.Subscription{}}
+	p := &peer[T]{t: t, seen: seen, piece: piece, turns: make(chan turn, 2), subs: map[string]*pubsub.Subscription{}}
 	p.client = (&testkit.Fake[T]{Play: p.play}).Client(t, testkit.WithoutRetries(throttr.Config{}))
 	// A client asks for the id of its connection for subscriptions.
 	p.expect(testkit.Encode(t, codec.WhoAmI{}), testkit.Encode(t, codec.WhoAmIResponse{ID: codec.ConnID{0x22}}))
-	p.subscribe(throttr.AllChannel)
+	p.subscribe(pubsub.All)
 	return p
 }
 
@@ -161,7 +162,7 @@ func (p *peer[T]) deliver(frames []byte) {
 		frames = frames[n:]
 		p.seen[codec.OpEvent]++
 		require.Contains(p.t, p.subs, string(e.Channel))
-		require.Equal(p.t, throttr.Message{Server: throttr.DefaultServer, Channel: string(e.Channel), Payload: e.Payload},
+		require.Equal(p.t, pubsub.Message{Server: throttr.DefaultServer, Channel: string(e.Channel), Payload: e.Payload},
 			testkit.Next(p.t, p.subs[string(e.Channel)]))
 	}
 	for name, sub := range p.subs {

@@ -21,8 +21,8 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-// minMaxAnswer is the smallest Config.MaxAnswer.
-const minMaxAnswer = 16 << 10
+// minMaxResponse is the smallest Config.MaxResponse.
+const minMaxResponse = 16 << 10
 
 // endless returns a fake that responds with beginning and then with chunk again and again,
 // until the client closes the connection. It counts the bytes that it has written.
@@ -80,7 +80,7 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 }
 
 // A response announces as many entries as there can be and does not end. The client closes the
-// connection, and has not read much more than Config.MaxAnswer.
+// connection, and has not read much more than Config.MaxResponse.
 //
 //evidence:bounds Bytes held of a response of any length
 func TestEndlessResponseIsRejected(t *testing.T) {
@@ -91,34 +91,34 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 				beginning = slices.Concat([]byte{1}, numbers(1<<64-1))
 			}
 			f, written := endless(beginning, make([]byte, 4<<10))
-			client := f.Client(t, throttr.Config{MaxAnswer: minMaxAnswer})
+			client := f.Client(t, throttr.Config{MaxResponse: minMaxResponse})
 			require.ErrorIs(t, unbounded(t, client)[op](), throttr.ErrProtocol)
 			client.Close()
 			f.Wait()
-			require.LessOrEqual(t, written.Load(), int64(minMaxAnswer+4<<10))
+			require.LessOrEqual(t, written.Load(), int64(minMaxResponse+4<<10))
 		})
 	}
 	t.Run("long names", func(t *testing.T) {
-		entries := uint64(minMaxAnswer / 33) // they fit, but not with names of 255 bytes
+		entries := uint64(minMaxResponse / 33) // they fit, but not with names of 255 bytes
 		f, _ := endless(slices.Concat([]byte{1}, numbers(1, 1, entries)), bytes.Repeat([]byte{0xff}, 4<<10))
-		client := f.Client(t, throttr.Config{MaxAnswer: minMaxAnswer})
+		client := f.Client(t, throttr.Config{MaxResponse: minMaxResponse})
 		err := unbounded(t, client)[codec.OpStats]()
 		require.ErrorIs(t, err, throttr.ErrProtocol)
 		require.ErrorContains(t, err, "too long")
 	})
 }
 
-// Config.MaxAnswer bounds a fragment and the response to CHANNEL. The longest ones that fit are
+// Config.MaxResponse bounds a fragment and the response to CHANNEL. The longest ones that fit are
 // accepted, and one more entry is an error.
 //
 //evidence:bounds A response as long as allowed is accepted
 func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
-	cfg := throttr.Config{MaxAnswer: minMaxAnswer}
+	cfg := throttr.Config{MaxResponse: minMaxResponse}
 	stats := func(n int) *testkit.Fake[uint16] {
 		fragment := make([]codec.StatsEntry, n)
 		return testkit.Responding[uint16](testkit.Encode(t, codec.StatsResponse{Fragments: [][]codec.StatsEntry{fragment, fragment}}))
 	}
-	fit := minMaxAnswer / 33
+	fit := minMaxResponse / 33
 	got, err := testkit.Collect(t, stats(fit).Client(t, cfg).KeyStats(t.Context()))
 	require.NoError(t, err)
 	require.Len(t, got, 2*fit, "the response is longer than a fragment may be")
@@ -133,7 +133,7 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 			return err == nil
 		}}
 	}
-	fit = (minMaxAnswer - 9) / 40
+	fit = (minMaxResponse - 9) / 40
 	subscribers, ok, err := channel(fit).Client(t, cfg).Channel(t.Context(), "c")
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -184,7 +184,7 @@ func heap() int64 {
 //evidence:bounds Memory for a fragment
 func TestFragmentUsesBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most = 4 << 20 // the default of Config.MaxAnswer
+		const most = 4 << 20 // the default of Config.MaxResponse
 		entries := make([]codec.ListEntry[uint8], most/12)
 		response := testkit.Encode(t, codec.ListResponse[uint8]{Fragments: [][]codec.ListEntry[uint8]{entries}})
 		entries = nil
@@ -220,9 +220,9 @@ func TestContextEndsACallAmongEvents(t *testing.T) {
 		client := endlessEvents(t).Client(t, throttr.Config{})
 		start := time.Now()
 		err := lastError(t, client.List(withTimeout(t, 30*time.Second)))
-		require.True(t, throttr.Timeout(err), err)
+		require.True(t, testkit.Timeout(err), err)
 		_, _, err = client.Get(withTimeout(t, 500*time.Millisecond), "k")
-		require.True(t, throttr.Timeout(err), err)
+		require.True(t, testkit.Timeout(err), err)
 		require.Equal(t, 30500*time.Millisecond, time.Since(start))
 	})
 }
@@ -239,12 +239,12 @@ func TestManyEventsBeforeAResponseEndTheConnection(t *testing.T) {
 	})
 }
 
-// At most Config.MaxConns listings are under way and Config.MaxWaiting wait.
+// At most Config.MaxConns listings are under way and Config.MaxQueued wait.
 //
 //evidence:bounds Callers that wait for a connection for listings
 func TestTooManyListingsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxWaiting: 3, StallTimeout: time.Hour})
+		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxQueued: 3, StallTimeout: time.Hour})
 		results := make(chan error)
 		for range 10 {
 			go func() { results <- lastError(t, client.List(withTimeout(t, time.Minute))) }()
@@ -253,14 +253,14 @@ func TestTooManyListingsAreRejected(t *testing.T) {
 		for range 10 - 2 - 3 {
 			err := <-results
 			require.ErrorIs(t, err, throttr.ErrOverloaded)
-			require.True(t, throttr.SafeToRetry(err))
+			require.True(t, testkit.SafeToRetry(err))
 		}
 		require.Equal(t, 3, testkit.ServerStats(client).Acquiring)
 		for range 2 + 3 {
-			require.True(t, throttr.Timeout(<-results))
+			require.True(t, testkit.Timeout(<-results))
 		}
 		require.Zero(t, testkit.ServerStats(client).Acquiring)
 		err := lastError(t, client.Connections(withTimeout(t, time.Second)))
-		require.True(t, throttr.Timeout(err), "there is room again")
+		require.True(t, testkit.Timeout(err), "there is room again")
 	})
 }

@@ -55,7 +55,7 @@ func TestServerThatIsDownDoesNotAffectOthers(t *testing.T) {
 			if _, err := client.Purge(t.Context(), fmt.Sprint(i)); err != nil {
 				var re *throttr.RequestError
 				require.ErrorAs(t, err, &re)
-				require.True(t, throttr.SafeToRetry(err))
+				require.True(t, testkit.SafeToRetry(err))
 				failed[re.Server]++
 			}
 		}
