@@ -170,15 +170,15 @@ func (odd) TakeAll(context.Context, []window.Take, []window.Window) (bool, error
 func TestAReservationThatIsNotGrantedIsDenied(t *testing.T) {
 	backend := memory.New()
 	defer backend.Close()
-	for retry, limits := range map[string][]throttr.Limit{
-		"3600": {httplimit.PerHour(100)},
-		"1":    {httplimit.PerSecond(10), httplimit.PerHour(100)},
+	for _, limits := range [][]throttr.Limit{
+		{httplimit.PerHour(100)},
+		{httplimit.PerSecond(10), httplimit.PerHour(100)}, // any of them may be the one that refused
 	} {
 		s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(odd{backend})}
 		s.wrap(t, httplimit.Config{Limits: limits})
 		res := s.get(alice)
 		require.Equal(t, 429, res.StatusCode)
-		require.Equal(t, retry, res.Header.Get("Retry-After"), "not 0, after which clients would retry at once")
+		require.Equal(t, "3600", res.Header.Get("Retry-After"), "not 0, after which clients would retry at once")
 		require.Zero(t, s.served)
 	}
 }
