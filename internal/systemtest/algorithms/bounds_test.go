@@ -20,11 +20,11 @@ type bound func(r rate, allowed []intervals.Hit) error
 
 // bounds are those of the algorithms.
 var bounds = map[throttr.Algorithm]bound{
-	throttr.FixedWindow:      inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
-	throttr.AlignedWindow:     inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
-	throttr.SlidingWindow:     inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
-	window.SlidingLog:  inEveryScale(func(limit uint64) uint64 { return limit }),
-	window.TokenBucket: beyondTheRate,
+	throttr.FixedWindow:   inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
+	throttr.AlignedWindow: inEveryScale(func(limit uint64) uint64 { return 2 * limit }),
+	throttr.SlidingWindow: inEveryScale(func(limit uint64) uint64 { return 2*limit - 1 }),
+	window.SlidingLog:     inEveryScale(func(limit uint64) uint64 { return limit }),
+	window.TokenBucket:    beyondTheRate,
 }
 
 // inEveryScale is a bound on the hits in any interval as long as the scale.

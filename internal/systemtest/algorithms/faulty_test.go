@@ -9,9 +9,9 @@ import (
 
 // references are the reference limiters.
 var references = map[throttr.Algorithm]func(rate) limiter{
-	window.TokenBucket: newReferenceBucket,
-	throttr.SlidingWindow:     newReferenceSliding,
-	window.SlidingLog:  newReferenceLog,
+	window.TokenBucket:    newReferenceBucket,
+	throttr.SlidingWindow: newReferenceSliding,
+	window.SlidingLog:     newReferenceLog,
 }
 
 // faulty are limiters that allow a little more than their algorithm.

@@ -55,16 +55,24 @@ var algorithms = []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow,
 func inMemory(t *testing.T, algorithm throttr.Algorithm, r rate) limiter {
 	t.Helper()
 	now := time.Unix(0, 0)
-	backend := memory.New(memory.WithAlgorithm(algorithm), memory.WithClock(func() time.Time { return now }))
+	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	t.Cleanup(func() { backend.Close() })
 	ctx := t.Context()
-	plain := throttr.NewRateLimit(backend)
-	observed := throttr.NewRateLimit(backend, throttr.WithObserver((func(context.Context, throttr.Event) {})))
+	plain := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
+	observed := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm), throttr.WithObserver(func(context.Context, throttr.Event) {}))
 	ways := []func(n uint64) (throttr.Result, error){
-		func(n uint64) (throttr.Result, error) { return plain.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
-		func(n uint64) (throttr.Result, error) { return plain.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
-		func(n uint64) (throttr.Result, error) { return observed.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
-		func(n uint64) (throttr.Result, error) { return observed.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n) },
+		func(n uint64) (throttr.Result, error) {
+			return plain.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
+		},
+		func(n uint64) (throttr.Result, error) {
+			return plain.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
+		},
+		func(n uint64) (throttr.Result, error) {
+			return observed.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
+		},
+		func(n uint64) (throttr.Result, error) {
+			return observed.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
+		},
 	}
 	calls := 0
 	return func(at time.Duration, n uint64) decision {

@@ -24,7 +24,7 @@ func onServers(t *testing.T, n int) (start func(rate) limiter) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(value.Size))
 	clients := make([]*throttr.RateLimit, n)
 	for i := range clients {
-		clients[i] = testkit.Limiter[value.Value](t, srv, throttr.WithAlgorithm(throttr.SlidingWindow))
+		clients[i] = testkit.LimiterOf[value.Value](t, srv, throttr.SlidingWindow)
 	}
 	keys, calls := 0, 0
 	return func(r rate) limiter {

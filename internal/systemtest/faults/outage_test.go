@@ -79,7 +79,7 @@ func measureOutage(t *testing.T, o throttr.Option) (before, during, after *decis
 	time.Sleep(3 * time.Second)
 	require.NoError(t, srv.Restart(false))
 	srv.Refuse(false)
-	time.Sleep(1200 * time.Millisecond) // MaxRetryPause, with a jitter of up to a tenth
+	time.Sleep(1200 * time.Millisecond) // MaxBackoff, with a jitter of up to a tenth
 	phase.Store(after)
 	time.Sleep(time.Second)
 	stop.Store(true)

@@ -57,7 +57,7 @@ type shiftWorkload struct {
 	name         string
 	op           codec.Op // whose response is lost or duplicated
 	call         shiftedCall
-	canaryEvery  int  // Config.FenceEvery
+	canaryEvery  int  // Config.CanaryEvery
 	maxWrong     int  // responses; 0 is what docs/reliability.md promises for hits
 	limited      bool // the calls are hits, so that the client has a backend
 	undetectable bool // all responses are statuses, and look alike
@@ -67,11 +67,11 @@ var shiftWorkloads = []shiftWorkload{
 	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit, limited: true},
 	{name: "UPDATEs", op: codec.OpUpdate, call: (*shiftScenario).update, undetectable: true},
 	{
-		name: "UPDATEs, `FenceEvery` 256", op: codec.OpUpdate, call: (*shiftScenario).update,
+		name: "UPDATEs, `CanaryEvery` 256", op: codec.OpUpdate, call: (*shiftScenario).update,
 		canaryEvery: 256, maxWrong: 256 + 2*shiftCallers,
 	},
 	{
-		name: "UPDATEs, `FenceEvery` 32", op: codec.OpUpdate, call: (*shiftScenario).update,
+		name: "UPDATEs, `CanaryEvery` 32", op: codec.OpUpdate, call: (*shiftScenario).update,
 		canaryEvery: 32, maxWrong: 32 + 2*shiftCallers,
 	},
 	{

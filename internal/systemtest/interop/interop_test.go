@@ -12,6 +12,7 @@ package interop_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -33,12 +34,24 @@ func TestInteropLiveServers(t *testing.T) {
 	}
 	for _, addr := range strings.Split(servers, ",") {
 		t.Run(addr, func(t *testing.T) {
-			size, err := throttr.ProbeValueSize(t.Context(), throttr.Config{}, addr)
-			require.NoError(t, err)
+			size := valueSize(t, addr)
 			t.Logf("the value size of %s is %d", addr, size)
 			runSuite(t, size, addr)
 		})
 	}
+}
+
+// valueSize returns the value size of a server.
+func valueSize(t *testing.T, addr string) int {
+	t.Helper()
+	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{addr}})
+	var other *throttr.ValueSizeError
+	if errors.As(err, &other) {
+		return other.Actual
+	}
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	return codec.Size[uint16]()
 }
 
 //evidence:client Everything from the outside, for every value size

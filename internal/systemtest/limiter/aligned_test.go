@@ -19,7 +19,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-var aligned = throttr.WithAlgorithm(throttr.AlignedWindowWindow)
+var aligned = throttr.WithAlgorithm(throttr.AlignedWindow)
 
 //evidence:limits Never more than the limit in an aligned window
 func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAlignedWindowsEndWithTheirBucket(t *testing.T) {
 			set := func(to time.Time) { now.Store(&to) }
 			clock := throttr.WithClock(func() time.Time { return *now.Load() })
 			set(start)
-			l, other := testkit.LimiterOf[uint64](t, srv, throttr.AlignedWindowWindow, clock), testkit.LimiterOf[uint64](t, srv, throttr.AlignedWindowWindow, clock)
+			l, other := testkit.LimiterOf[uint64](t, srv, throttr.AlignedWindow, clock), testkit.LimiterOf[uint64](t, srv, throttr.AlignedWindow, clock)
 			for range 3 {
 				end := now.Load().Add(time.Minute)
 				res, err := l.Hit(t.Context(), "k", time.Minute, 3)
@@ -158,8 +158,8 @@ func TestAlignedRecordOutlivesItsWindowForClientsBehind(t *testing.T) {
 		srv := testkit.InMemory(t)
 		sleepUntilBucket(time.Second)
 		time.Sleep(100 * time.Millisecond)
-		ahead := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindowWindow, testkit.ClockAhead(950*time.Millisecond)) // in the next bucket
-		behind := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindowWindow)
+		ahead := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindow, testkit.ClockAhead(950*time.Millisecond)) // in the next bucket
+		behind := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindow)
 		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5))
 		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", time.Second, 5))
 		time.Sleep(900 * time.Millisecond) // behind enters the bucket whose limit ahead has reached
@@ -179,7 +179,7 @@ func TestAlignedRecordOutlivesTheClientThatInsertedIt(t *testing.T) {
 		sleepUntilBucket(time.Second)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		ahead := throttr.NewRateLimit(client.Backend(testkit.ClockAhead(900*time.Millisecond)), aligned)
-		behind := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindowWindow)
+		behind := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindow)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5)) // in the next bucket
 		time.Sleep(1300 * time.Millisecond)                                 // ahead has left that bucket, behind is in it
@@ -195,8 +195,8 @@ func TestAlignedRecordWithACoarseTTLOutlivesItsWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale = 127 * time.Second // the TTL is two scales and a margin: 255 s, the longest in seconds
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
-		ahead := testkit.LimiterOf[uint8](t, srv, throttr.AlignedWindowWindow, testkit.ClockAhead(120*time.Second))
-		behind := testkit.LimiterOf[uint8](t, srv, throttr.AlignedWindowWindow)
+		ahead := testkit.LimiterOf[uint8](t, srv, throttr.AlignedWindow, testkit.ClockAhead(120*time.Second))
+		behind := testkit.LimiterOf[uint8](t, srv, throttr.AlignedWindow)
 		sleepUntilBucket(scale) // meanwhile the server is parked: otherwise the scale is refused
 		require.Equal(t, 5, testkit.Hits(t, behind, 9, "k", scale, 5))
 		require.Zero(t, testkit.Hits(t, ahead, 1, "k", scale, 5))

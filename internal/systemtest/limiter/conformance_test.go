@@ -21,7 +21,7 @@ func TestServerBackendConforms(t *testing.T) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow, window.SlidingWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[T](t, algorithm)
@@ -52,13 +52,13 @@ func TestTwoClientsOfAServerConform(t *testing.T) {
 }
 
 func testTwoClients[T codec.Value](t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow, window.SlidingWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
 				s := serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1))
 				s.Second = serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1)).Backend
-				s.MayLose = algorithm != throttr.AlignedWindowWindow || codec.Size[T]() == 1
+				s.MayLose = algorithm != throttr.AlignedWindow || codec.Size[T]() == 1
 				return s
 			})
 		})

@@ -70,7 +70,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 			hit,
 			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
 		},
-		throttr.AlignedWindowWindow: {
+		throttr.AlignedWindow: {
 			{"the first window of a key", 0, requests{inserts: 1, updates: 1, queries: 2}},
 			hit,
 			{"the second window", time.Minute, requests{inserts: 1, updates: 1, queries: 2}},

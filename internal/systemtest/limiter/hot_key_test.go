@@ -28,7 +28,7 @@ var hotKeyOptions = map[string][]throttr.BackendOption{
 //evidence:limits A hot key gets exactly its limit
 func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
 	for name, opts := range hotKeyOptions {
-		for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow} {
+		for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
 			t.Run(name+"/"+algorithm.String(), func(t *testing.T) {
 				const goroutines, hits, limit = 64, 100_000, 1000
 				srv := mockserver.RunT(t, mockserver.WithVirtualClock())

@@ -56,13 +56,13 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm throttr.Al
 	var all sync.WaitGroup
 	for i := range processes {
 		client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
-		leases := lease.New(client.Backend(throttr.WithAlgorithm(algorithm)), age)
+		leases := lease.New(client.Backend(), lease.WithAge(age))
 		t.Cleanup(func() { leases.Close() })
 		death := end
 		if f.die && i%3 == 0 {
 			death = time.Now().Add(rand.N(scales * scale)) // what it holds is lost
 		}
-		limiter := throttr.NewRateLimit(leases)
+		limiter := throttr.NewRateLimit(leases, throttr.WithAlgorithm(algorithm))
 		for range callers {
 			all.Go(func() {
 				for time.Now().Before(death) {

@@ -129,15 +129,15 @@ func TestSetIfTheNameOfTheRecordHasExpired(t *testing.T) {
 		b, ok := slot.BandsFor(time.Minute, math.MaxUint16)
 		require.True(t, ok)
 		for algorithm, name := range map[throttr.Algorithm]string{
-			window.FixedWindow:   b.Tag(slot.A) + ":1m0s:k",
-			throttr.AlignedWindowWindow: fmt.Sprintf("al:1m0s:%d:k", time.Now().UnixNano()/int64(time.Minute)),
+			window.FixedWindow:    b.Tag(slot.A) + ":1m0s:k",
+			throttr.AlignedWindow: fmt.Sprintf("al:1m0s:%d:k", time.Now().UnixNano()/int64(time.Minute)),
 		} {
 			backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
 			l := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
 			srv.Set(name, 5, time.Millisecond)
 			time.Sleep(time.Second)
 			_, err := l.Set(t.Context(), "k", time.Minute, 3)
-			if algorithm == throttr.AlignedWindowWindow {
+			if algorithm == throttr.AlignedWindow {
 				require.Error(t, err)
 				time.Sleep(2 * time.Minute)
 				require.Zero(t, backend.Records().Records)

@@ -162,7 +162,7 @@ func TestRequestsOfTakes(t *testing.T) {
 		c.costs("three takes, two known windows", takeCost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, throttr.AlignedWindowWindow)
+		c := newCosted(t, 1, throttr.AlignedWindow)
 		for _, key := range three {
 			c.take(c.limiter, true, 1, key)
 		}

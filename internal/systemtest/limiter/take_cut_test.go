@@ -19,7 +19,7 @@ import (
 //
 //evidence:takes Give-backs that are cut off after any byte, on servers of every value size, let no window grant more than its limit
 func TestGiveBacksThatAreCutOff(t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow} {
+	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Run("uint8", func(t *testing.T) { testCutGiveBacks[uint8](t, algorithm) })
 			t.Run("uint16", func(t *testing.T) { testCutGiveBacks[uint16](t, algorithm) })

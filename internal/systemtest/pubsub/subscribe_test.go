@@ -83,7 +83,7 @@ func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 }
 
 func TestFullQueueDropsAsTheOptionSays(t *testing.T) {
-	for policy, want := range map[throttr.Overflow][]string{
+	for policy, want := range map[pubsub.Overflow][]string{
 		pubsub.DropOldest: {"3", "4"},
 		pubsub.DropNewest: {"0", "1"},
 	} {
@@ -129,7 +129,7 @@ func TestLostConnectionLeavesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
-			RetryPause: time.Second, MaxRetryPause: 8 * time.Second,
+			MinBackoff: time.Second, MaxBackoff: 8 * time.Second,
 		}))
 		sub, own := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, pubsub.Own)
 		before, ok := own.ConnID(srv.Addr())

@@ -27,12 +27,12 @@ func TestAlignedRecordsOfAClientWhoseClockIsAheadDoNotExpire(t *testing.T) {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
 				cfg := throttr.Config{Parking: throttr.ParkingNever}
 				time.Sleep(time.Duration(seed) * 17 * time.Second)
-				dead := startWith[uint8](t, srv, cfg, throttr.AlignedWindowWindow, testkit.ClockAhead(ahead))
+				dead := startWith[uint8](t, srv, cfg, throttr.AlignedWindow, testkit.ClockAhead(ahead))
 				dead.hit(rand.New(rand.NewPCG(30, seed)), keys(50), scale, 50*time.Millisecond, 100)
 				time.Sleep(2 * time.Minute)
 				dead.end()
 				require.NotEmpty(t, testkit.Keys(srv))
-				startWith[uint8](t, srv, cfg, throttr.AlignedWindowWindow)
+				startWith[uint8](t, srv, cfg, throttr.AlignedWindow)
 				time.Sleep(10 * time.Minute)
 				require.Zero(t, srv.Expired())
 				require.Empty(t, testkit.Keys(srv))
@@ -49,7 +49,7 @@ func TestOneProcessOfAFleetSweepsHoweverShortTheInterval(t *testing.T) {
 		lists     float64 // in a minute
 	}{
 		{window.FixedWindow, 104 * time.Second, 50},
-		{throttr.AlignedWindowWindow, 121 * time.Second, 25},
+		{throttr.AlignedWindow, 121 * time.Second, 25},
 	} {
 		t.Run(c.algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestScalesThatLeaveNoTimeForSweepsNeedAParkedServer(t *testing.T) {
 		const scale = 127 * time.Second
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
 		srv.Set("somebody's", 1, time.Hour)
-		p := startWith[uint8](t, srv, throttr.Config{}, throttr.AlignedWindowWindow)
+		p := startWith[uint8](t, srv, throttr.Config{}, throttr.AlignedWindow)
 		_, err := p.limiter.Hit(t.Context(), "k", scale, 10)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		require.ErrorContains(t, err, "unless the server is parked")
@@ -83,7 +83,7 @@ func TestScalesThatLeaveNoTimeForSweepsNeedAParkedServer(t *testing.T) {
 		require.NoError(t, p.limiter.Check(throttr.Limit{Max: 10, Scale: scale}))
 
 		parked := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
-		q := startWith[uint8](t, parked, throttr.Config{}, throttr.AlignedWindowWindow)
+		q := startWith[uint8](t, parked, throttr.Config{}, throttr.AlignedWindow)
 		require.Equal(t, 5, testkit.Hits(t, q.limiter, 8, "k", scale, 5))
 	})
 }
@@ -169,7 +169,7 @@ func sweepAligned(t *testing.T, mode throttr.Parking) {
 	l, allowed := newLedger(), make(map[string]int)
 	seed := uint64(0)
 	begin := func(ahead time.Duration) *process[uint16] {
-		p := startWith[uint16](t, srv, throttr.Config{Parking: mode}, throttr.AlignedWindowWindow, testkit.ClockAhead(ahead))
+		p := startWith[uint16](t, srv, throttr.Config{Parking: mode}, throttr.AlignedWindow, testkit.ClockAhead(ahead))
 		for range 4 {
 			seed++
 			own, shared := rand.New(rand.NewPCG(31, seed)), rand.New(rand.NewPCG(32, seed))

@@ -29,7 +29,7 @@ func keys(n int) []string {
 
 func forEachSize(t *testing.T, test func(t *testing.T, size int, a throttr.Algorithm)) {
 	for _, size := range []int{1, 2, 4, 8} {
-		for _, a := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindowWindow} {
+		for _, a := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
 			t.Run(fmt.Sprintf("uint%d/%v", 8*size, a), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { test(t, size, a) })

@@ -27,10 +27,10 @@ func connectBehindGate(t *testing.T, cfg throttr.Config) (*throttr.Client[uint16
 	return client, g
 }
 
-func TestFenceEveryAddsCanaryRequests(t *testing.T) {
+func TestCanaryEveryAddsCanaryRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{FenceEvery: 10}))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{CanaryEvery: 10}))
 		for range 100 {
 			_, _, err := client.Query(t.Context(), "k")
 			require.NoError(t, err)
@@ -124,9 +124,9 @@ func TestIdleConnectionsAreCheckedEveryHealthInterval(t *testing.T) {
 	})
 }
 
-func TestRetryPauseAndMaxRetryPause(t *testing.T) {
+func TestRetryPauseAndMaxBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, g := connectBehindGate(t, throttr.Config{RetryPause: 10 * time.Second, MaxRetryPause: 40 * time.Second})
+		client, g := connectBehindGate(t, throttr.Config{MinBackoff: 10 * time.Second, MaxBackoff: 40 * time.Second})
 		g.Fail.Store(true)
 		_, err := client.Purge(t.Context(), "k")
 		require.ErrorIs(t, err, testkit.ErrGate)

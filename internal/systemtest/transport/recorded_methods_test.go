@@ -38,11 +38,11 @@ func invoke[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Re
 		ok, err := c.Publish(ctx, string(r.Channel), r.Payload)
 		return codec.Status(ok), err
 	}
-	return inspect(ctx, c, r)
+	return list(ctx, c, r)
 }
 
-// inspect is invoke for requests about a server as a whole. It makes one fragment of all entries.
-func inspect[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Request) (codec.Response, error) {
+// list is invoke for requests about a server as a whole. It makes one fragment of all entries.
+func list[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.Request) (codec.Response, error) {
 	var err error
 	switch r := r.(type) {
 	case codec.List:
@@ -57,7 +57,7 @@ func inspect[T codec.Value](ctx context.Context, c *throttr.Client[T], r codec.R
 	case codec.Stats:
 		var all []codec.StatsEntry
 		for e, failed := range c.KeyStats(ctx) {
-			all, err = append(all, codec.StatsEntry{Key: []byte(e.Key), Usage: codec.Usage(e.KeyStats)}), failed
+			all, err = append(all, codec.StatsEntry{Key: []byte(e.Key), Usage: codec.Usage(e.Usage)}), failed
 		}
 		return codec.StatsResponse{Fragments: fragments(all)}, err
 	case codec.Connections:

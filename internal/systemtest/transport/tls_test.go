@@ -62,7 +62,7 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 			if test.reason != nil {
 				require.True(t, test.reason(err), "%v", err)
 			}
-			_, err = throttr.ProbeValueSize(t.Context(), cfg, addr)
+			_, err = throttr.OpenServers(t.Context(), cfg)
 			require.ErrorIs(t, err, throttr.ErrConnect)
 			require.ErrorContains(t, err, addr)
 			testkit.RequireNoGoroutines(t)
