@@ -90,7 +90,11 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 					case err != nil:
 						t.Errorf("HitN: %v", err)
 						return
-					case res.Allowed != (res.Count <= limit):
+					case increment > limit:
+						if res.Allowed || res.RetryAfter != throttr.Never {
+							t.Errorf("limit %d, increment %d: %+v", limit, increment, res)
+						}
+					case res.Allowed && res.Count > limit, !res.Allowed && res.Count+increment <= limit:
 						t.Errorf("limit %d, increment %d: %+v", limit, increment, res)
 					case res.Allowed:
 						mu.Lock()

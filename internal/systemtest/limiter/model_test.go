@@ -38,29 +38,23 @@ func (m model) window(k modelKey) modelWindow {
 	return modelWindow{end: time.Now().Add(k.scale)}
 }
 
-// hit returns false if the counter can't hold a hit whose limit no count exceeds.
-func (m model) hit(k modelKey, limit, maxCount, n uint64) (w modelWindow, ok bool) {
+// hit returns the window after a hit, and whether it was allowed. The counter holds counts up to counter.
+func (m model) hit(k modelKey, limit, counter, n uint64) (w modelWindow, allowed bool) {
 	w = m.window(k)
+	allowed = w.count <= limit && n <= limit-w.count
+	if w.count <= limit && n <= counter-w.count {
+		w.count = min(w.count+n, math.MaxInt64) // as the Result says it
+	}
 	m[k] = w
-	if w.count > limit {
-		return w, true
-	}
-	full := n > maxCount-w.count
-	w.count += min(n, math.MaxUint64-w.count)
-	if !full {
-		m[k] = w
-	}
-	return w, !full || limit < math.MaxUint64
+	return w, allowed
 }
 
-func (m model) inc(k modelKey, maxCount, n uint64) (w modelWindow, ok bool) {
-	w = m.window(k)
-	if n > maxCount-min(maxCount, w.count) {
-		return w, false
-	}
-	w.count += n
+// inc counts n. A count that would pass maxCount stays there.
+func (m model) inc(k modelKey, maxCount, n uint64) modelWindow {
+	w := m.window(k)
+	w.count += min(n, maxCount-w.count)
 	m[k] = w
-	return w, true
+	return w
 }
 
 func (m model) set(k modelKey, n uint64) { m[k] = modelWindow{n, time.Now().Add(k.scale)} }
@@ -98,9 +92,9 @@ func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
 	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
-	ctx, maxCount := t.Context(), uint64(^T(0))
+	ctx, maxCount := t.Context(), min(uint64(^T(0)), math.MaxInt64)
 	amounts := []uint64{0, 1, 1, 1, 2, 3, 10, maxCount / 2, maxCount - 1, maxCount}
-	limits := []uint64{0, 1, 2, 5, 20, maxCount / 2, maxCount - 1, maxCount}
+	limits := []uint64{0, 1, 2, 5, 20, maxCount / 2, maxCount - 1, min(maxCount, throttr.Unlimited-1)}
 	scales := []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute}
 	if codec.Size[T]() == 1 {
 		scales[0] = 2 * time.Second
@@ -114,27 +108,22 @@ func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 		switch op := r.IntN(16); {
 		case op < 6:
 			res, err := limiter.HitN(ctx, k.key, throttr.Limit{Max: limit, Scale: k.scale}, n)
-			w, ok := m.hit(k, limit, maxCount, n)
-			if !ok {
-				require.ErrorIs(t, err, throttr.ErrRange, "hit: "+what)
+			require.NoError(t, err, what)
+			if n > limit || limit == 0 {
+				require.Equal(t, throttr.Result{Limit: limit, RetryAfter: throttr.Never}, res, "hit: "+what)
 				continue
 			}
-			require.NoError(t, err, what)
-			want := throttr.Result{Allowed: w.count <= limit, Count: w.count, Limit: limit, ResetAfter: time.Until(w.end), ResetAt: w.end}
-			if want.Allowed {
-				want.Remaining = limit - w.count
-			} else {
+			w, allowed := m.hit(k, limit, uint64(^T(0)), n)
+			want := throttr.Result{Allowed: allowed, Count: w.count, Limit: limit, ResetAfter: time.Until(w.end), ResetAt: w.end}
+			want.Remaining = limit - min(w.count, limit)
+			if !allowed {
 				want.RetryAfter = time.Until(w.end)
 			}
 			require.Equal(t, want, res, "hit: "+what)
 		case op < 8:
 			got, err := limiter.Inc(ctx, k.key, k.scale, n)
-			if w, ok := m.inc(k, maxCount, n); ok {
-				require.NoError(t, err, "inc: "+what)
-				require.Equal(t, w.count, got, "inc: "+what)
-			} else {
-				require.ErrorIs(t, err, throttr.ErrRange, "inc: "+what)
-			}
+			require.NoError(t, err, "inc: "+what)
+			require.Equal(t, m.inc(k, maxCount, n).count, got, "inc: "+what)
 		case op == 8:
 			got, err := limiter.Set(ctx, k.key, k.scale, n)
 			require.NoError(t, err, "set: "+what)
