@@ -114,8 +114,8 @@ func (x *access) set(b *Backend, r rule, n uint64, w *window.Window) error {
 		}
 	} else if x.record != nil {
 		t := s.windows.of(&x.id)
-		s.drop(t, t.find(x.id))
-		x.record, x.entry = nil, entry{scale: x.id.scale}
+		s.endWindow(b, x.id, t, t.find(x.id))
+		x.record, x.entry = s.find(x.id), entry{scale: x.id.scale}
 	}
 	return x.charge(b, r, n, w)
 }

@@ -17,7 +17,7 @@ func BenchmarkHitEachAlgorithm(b *testing.B) {
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
 		for _, n := range []int{1, 100_000} {
 			b.Run(fmt.Sprintf("%v/%d", a, n), func(b *testing.B) {
-				limiter := throttr.NewRateLimit(newBench(b, memory.WithMaxTimes(1<<28)))
+				limiter := throttr.NewRateLimit(newBench(b, memory.WithMaxTimes(1<<28)), throttr.WithAlgorithm(a))
 				names := make([]string, n)
 				for i := range names {
 					names[i] = fmt.Sprint("user:", i)

@@ -56,7 +56,7 @@ func BenchmarkHitOneKey(b *testing.B) {
 		})
 		for name, limit := range map[string]uint64{"allowed": math.MaxUint64, "denied": 0} {
 			b.Run("ratelimit/"+name+"/"+a.String(), func(b *testing.B) {
-				limiter := throttr.NewRateLimit(m)
+				limiter := throttr.NewRateLimit(m, throttr.WithAlgorithm(a))
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := limiter.Hit(context.Background(), "user:42", time.Hour, limit); err != nil {
@@ -124,7 +124,7 @@ func BenchmarkHitManyKeys(b *testing.B) {
 // a reading of the clock.
 func BenchmarkHitWhileCleaning(b *testing.B) {
 	const over, live = 1_000_000, 10_000
-	m := newBench(b, memory.WithMaxKeys(2*over), memory.WithCleanPeriod(0))
+	m := newBench(b, memory.WithMaxKeys(2*over), memory.WithCleanPeriod(time.Hour))
 	took := make([]time.Duration, 0, 10_000_000)
 	// p99 returns the 99th percentile of the times of hits on live keys until stop.
 	p99 := func(stop <-chan struct{}) time.Duration {
@@ -245,19 +245,28 @@ func BenchmarkTake(b *testing.B) {
 	limiter := throttr.NewRateLimit(m)
 	ctx := context.Background()
 	var windows [3]window.Window
-	three := []throttr.Limit{
+	three := []throttr.Take{
 		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("user:42", 1),
 		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("team:7", 1),
 		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("everybody", 1),
 	}
 	calls := []func() error{
 		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, math.MaxUint64); return err },
-		func() error { _, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, math.MaxUint64), 1); return err },
+		func() error {
+			_, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, math.MaxUint64), 1)
+			return err
+		},
 		func() error { _, _, err := limiter.TakeAll(ctx, three...); return err },
-		func() error { _, err := m.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, 100), 1); return err },
+		func() error {
+			_, err := m.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, 100), 1)
+			return err
+		},
 		func() error { _, err := m.TakeAll(ctx, three, windows[:]); return err },
 		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, 0); return err },
-		func() error { _, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, 1), 1); return err },
+		func() error {
+			_, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, 1), 1)
+			return err
+		},
 	}
 	const runs = 200
 	fastest := make([]time.Duration, len(calls))
@@ -288,9 +297,9 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	defer m.Close()
 	limiter := throttr.NewRateLimit(m)
 	for name, limit := range map[string]uint64{"granted": math.MaxUint64, "refused": 1} {
-		limits := make([]throttr.Limit, 4)
+		limits := make([]throttr.Take, 4)
 		for i := range limits {
-			limits[i] = throttr.LimitlimitOf(window.FixedWindow, time.Hour, limit).For(string(rune('a' + i)), 1)
+			limits[i] = limitOf(window.FixedWindow, time.Hour, limit).For(string(rune('a'+i)), 1)
 		}
 		if n := testing.AllocsPerRun(1000, func() {
 			if _, err := limiter.Take(t.Context(), "user:42", limitOf(window.FixedWindow, time.Hour, limit), 1); err != nil {

@@ -137,13 +137,13 @@ func TestHashOfALongKeyIsASecretOfTheBackend(t *testing.T) {
 	seen := map[string]bool{}
 	for range 3 {
 		b := New()
-		_, k := b.locate(long, limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
-		_, again := b.locate(long, limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
+		_, k := locate(b, long, LimitOf(window.FixedWindow, time.Minute, 10))
+		_, again := locate(b, long, LimitOf(window.FixedWindow, time.Minute, 10))
 		require.Equal(t, k, again)
 		require.Len(t, k.key, sha256.Size)
 		require.False(t, seen[k.key], "another backend has another one")
 		seen[k.key] = true
-		_, short := b.locate(strings.Repeat("k", maxKey), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
+		_, short := locate(b, strings.Repeat("k", maxKey), LimitOf(window.FixedWindow, time.Minute, 10))
 		require.Len(t, short.key, maxKey)
 		require.NoError(t, b.Close())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // hitNewKeys hits n keys that were never hit before, and returns how many got a window of their own.

@@ -86,7 +86,7 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 			s.drop(t, slot)
 			continue
 		}
-		if b.beforeDrop != nil {
+		if b.beforeDrop != nil && e.start != math.MinInt64 { // see shard.endWindow
 			dropped = append(dropped, s.dropped(r, now))
 		}
 		s.drop(t, slot)

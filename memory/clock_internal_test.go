@@ -57,7 +57,7 @@ func TestWallClockIsReadOncePerSecond(t *testing.T) {
 			return w.ExpiresAt
 		}
 		require.Equal(t, end, hit())
-		s, _ := b.locate("k", limitPtr(LimitOf(window.FixedWindow, time.Hour, 10)))
+		s, _ := locate(b, "k", LimitOf(window.FixedWindow, time.Hour, 10))
 		s.reference.time = s.reference.time.Add(-time.Minute) // as if the wall clock had been set
 		s.lastEnd = s.reference
 		time.Sleep(time.Second - 1)

@@ -10,6 +10,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+var perMinute = window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+
 // A Backend counts hits. throttr.NewRateLimit returns a RateLimit that decides on them.
 func Example() {
 	backend := memory.New()
@@ -18,7 +20,7 @@ func Example() {
 
 	const limit = 2
 	for range 3 {
-		w, err := backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, limit), 1)
+		w, err := backend.Hit(ctx, "user:42", window.Limit{Max: limit, Scale: time.Minute, Algorithm: window.FixedWindow}, 1)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -35,11 +37,10 @@ func ExampleNew() {
 	backend := memory.New(
 		memory.WithMaxKeys(100_000),
 		memory.WithCleanPeriod(10*time.Second),
-		,
 	)
 	defer backend.Close()
 
-	n, err := backend.Charge(context.Background(), "user:42", limitOf(window.FixedWindow, time.Hour, 10), 5)
+	n, err := backend.Charge(context.Background(), "user:42", window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}, 5)
 	fmt.Println(n.Count, err)
 	// Output: 5 <nil>
 }
@@ -52,11 +53,11 @@ func ExampleWithClock() {
 	ctx := context.Background()
 
 	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	print(backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 10), 1))
+	print(backend.Hit(ctx, "user:42", perMinute, 1))
 	clock.Advance(20 * time.Second)
-	print(backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 10), 1))
+	print(backend.Hit(ctx, "user:42", perMinute, 1))
 	clock.Advance(40 * time.Second)
-	print(backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 10), 1))
+	print(backend.Hit(ctx, "user:42", perMinute, 1))
 	// Output:
 	// 1 1m0s
 	// 2 40s
@@ -69,7 +70,7 @@ func ExampleWithMaxKeys() {
 	defer backend.Close()
 
 	for _, key := range []string{"a", "b", "c", "d", "a", "c"} {
-		w, err := backend.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Minute, 10), 1)
+		w, err := backend.Hit(context.Background(), key, perMinute, 1)
 		fmt.Println(key, w.Count, err)
 	}
 	// Output:
@@ -87,7 +88,7 @@ func ExampleWithOverflow() {
 	defer backend.Close()
 
 	for _, key := range []string{"a", "a", "b", "c", "a", "b"} {
-		w, err := backend.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Minute, 10), 1)
+		w, err := backend.Hit(context.Background(), key, perMinute, 1)
 		fmt.Println(key, w.Count, err)
 	}
 	// Output:
@@ -103,12 +104,12 @@ func ExampleWithBeforeDrop() {
 	clock := backendtest.NewClock()
 	backend := memory.New(memory.WithClock(clock.Now), memory.WithBeforeDrop(func(dropped []memory.Dropped) {
 		for _, d := range dropped {
-			fmt.Printf("%s: %d hits in %v\n", d.Key, d.Window.Count, d.Scale)
+			fmt.Printf("%s: %d hits in %v\n", d.Key, d.Window.Count, d.Limit.Scale)
 		}
 	}))
 	defer backend.Close()
 
-	_, _ = backend.Charge(context.Background(), "user:42", limitOf(window.FixedWindow, time.Minute, 10), 7)
+	_, _ = backend.Charge(context.Background(), "user:42", perMinute, 7)
 	clock.Advance(time.Minute)
 	fmt.Println(backend.Clean()) // the backend does this every CleanPeriod
 	// Output:
@@ -117,16 +118,17 @@ func ExampleWithBeforeDrop() {
 }
 
 // Aligned windows of a minute end on the minute, for all keys at once.
-func ExampleWithAlgorithm() {
+func Example_alignedWindows() {
 	now := time.Date(2026, 7, 1, 12, 0, 50, 0, time.UTC)
 	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	defer backend.Close()
 	ctx := context.Background()
+	perMinute := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.AlignedWindow}
 
 	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	print(backend.Hit(ctx, "user:42", limitOf(, time.Minute, 10), 1))
+	print(backend.Hit(ctx, "user:42", perMinute, 1))
 	now = now.Add(10 * time.Second)
-	print(backend.Hit(ctx, "user:42", limitOf(, time.Minute, 10), 1))
+	print(backend.Hit(ctx, "user:42", perMinute, 1))
 	// Output:
 	// 1 10s
 	// 1 1m0s
@@ -137,8 +139,8 @@ func ExampleBackend_Delete() {
 	defer backend.Close()
 	ctx := context.Background()
 
-	_, _ = backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Second, 10), 1)
-	_, _ = backend.Hit(ctx, "user:42", limitOf(window.FixedWindow, time.Minute, 100), 1)
+	_, _ = backend.Hit(ctx, "user:42", window.Limit{Max: 10, Scale: time.Second, Algorithm: window.FixedWindow}, 1)
+	_, _ = backend.Hit(ctx, "user:42", window.Limit{Max: 100, Scale: time.Minute, Algorithm: window.FixedWindow}, 1)
 	fmt.Println(backend.Delete(ctx, "user:42"))
 	fmt.Println(backend.Delete(ctx, "user:42"))
 	// Output:

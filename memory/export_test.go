@@ -11,8 +11,11 @@ func LimitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit
 	return window.Limit{Max: limit, Scale: scale, Algorithm: a}
 }
 
-// limitPtr returns a pointer to l.
-func limitPtr(l window.Limit) *window.Limit { return &l }
+// What the fast path of RateLimit calls.
+var (
+	HitCount  = (*Backend).hitCount
+	TakeCount = (*Backend).takeCount
+)
 
 // Shares reports whether a key has no window of its own, and shares an active count.
 func (b *Backend) Shares(key string, l window.Limit) bool {
@@ -25,3 +28,6 @@ func (b *Backend) Shares(key string, l window.Limit) bool {
 	_, r := s.lookShared(b, k)
 	return r != nil
 }
+
+// locate returns the shard and the id of a window.
+func locate(b *Backend, key string, l window.Limit) (*shard, id) { return b.locate(key, &l) }

@@ -44,25 +44,28 @@ func newBackend(t *testing.T, clock backendtest.Clock, opts ...memory.Option) *m
 type caller struct {
 	*testing.T
 	*memory.Backend
+	algorithm window.Algorithm
 }
+
+var limitOf = memory.LimitOf
 
 func (c caller) hit(key string, scale time.Duration) window.Window {
 	c.Helper()
-	w, err := c.Hit(c.Context(), key, limitOf(window.FixedWindow, scale, 10), 1)
+	w, err := c.Hit(c.Context(), key, limitOf(c.algorithm, scale, 10), 1)
 	require.NoError(c, err)
 	return w
 }
 
 func (c caller) set(key string, scale time.Duration, count uint64) window.Window {
 	c.Helper()
-	w, err := c.Set(c.Context(), key, limitOf(window.FixedWindow, scale, 10), count)
+	w, err := c.Set(c.Context(), key, limitOf(c.algorithm, scale, 10), count)
 	require.NoError(c, err)
 	return w
 }
 
 func (c caller) get(key string, scale time.Duration) window.Window {
 	c.Helper()
-	w, err := c.Peek(c.Context(), key, limitOf(window.FixedWindow, scale, 10), 0)
+	w, err := c.Peek(c.Context(), key, limitOf(c.algorithm, scale, 10), 0)
 	require.NoError(c, err)
 	return w
 }
@@ -114,7 +117,7 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 	b := memory.New(memory.WithCleanPeriod(scale), memory.WithMaxKeys(100), memory.WithOverflow(memory.Evict))
 	defer b.Close()
 	type result struct {
-		start time.Duration
+		end   time.Duration
 		count uint64
 	}
 	begin := time.Now()
@@ -127,20 +130,20 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				results[g] = append(results[g], result{w.StartedAt.Sub(begin), w.Count})
+				results[g] = append(results[g], result{w.ExpiresAt.Sub(begin), w.Count})
 			}
 		})
 	}
 	all.Wait()
 	seen := map[time.Duration]map[uint64]bool{}
 	for _, r := range slices.Concat(results...) {
-		if seen[r.start] == nil {
-			seen[r.start] = map[uint64]bool{}
+		if seen[r.end] == nil {
+			seen[r.end] = map[uint64]bool{}
 		}
-		if seen[r.start][r.count] {
+		if seen[r.end][r.count] {
 			t.Fatalf("returned twice: %+v", r)
 		}
-		seen[r.start][r.count] = true
+		seen[r.end][r.count] = true
 	}
 	require.Greater(t, len(seen), 3)
 	for _, counts := range seen {
@@ -158,14 +161,14 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 			ending := newBackend(t, clock)
 			key := strings.Repeat("k", 128)
 			const scale = 100 * time.Hour
-			c, ctx, limiter := caller{t, b, a}, t.Context(), throttr.NewRateLimit(b)
+			c, ctx, limiter := caller{t, b, a}, t.Context(), throttr.NewRateLimit(b, throttr.WithAlgorithm(a))
 			c.hit(key, scale)
 			for name, call := range map[string]func() (window.Window, error){
-				"Hit":              func() (window.Window, error) { return b.Hit(ctx, key, limitOf(a, scale, 10), 1) },
-				"Inc":              func() (window.Window, error) { return b.Charge(ctx, key, limitOf(a, scale, 10), 1) },
-				"Get":              func() (window.Window, error) { return b.Peek(ctx, key, limitOf(a, scale, 10), 0) },
-				"Get of no window": func() (window.Window, error) { return b.Peek(ctx, "other", limitOf(a, scale, 10), 0) },
-				"Set":              func() (window.Window, error) { return b.Set(ctx, key, limitOf(a, scale, 10), 1) },
+				"Hit":             func() (window.Window, error) { return b.Hit(ctx, key, limitOf(a, scale, 10), 1) },
+				"Charge":          func() (window.Window, error) { return b.Charge(ctx, key, limitOf(a, scale, 10), 1) },
+				"Peek":            func() (window.Window, error) { return b.Peek(ctx, key, limitOf(a, scale, 10), 0) },
+				"Peek at nothing": func() (window.Window, error) { return b.Peek(ctx, "other", limitOf(a, scale, 10), 0) },
+				"Set":             func() (window.Window, error) { return b.Set(ctx, key, limitOf(a, scale, 10), 1) },
 				"RateLimit.Hit": func() (window.Window, error) {
 					_, err := limiter.Hit(ctx, key, scale, 10)
 					return window.Window{}, err
@@ -189,18 +192,17 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	for _, scale := range []time.Duration{60, window.MinScale - 1, 0, -1, math.MinInt64} {
 		_, hitErr := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
-		_, _, _, countErr := b.hitCount(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
-		_, getErr := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 0)
+		_, peekErr := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
 		_, setErr := b.Set(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
 		_, deleteErr := b.Delete(t.Context(), "k", scale)
-		_, incErr := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
-		_, _, takeErr := b.Take(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
+		_, chargeErr := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
+		_, takeErr := b.Take(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
 		_, giveBackErr := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1, 1)
 		for _, c := range []struct {
 			call string
 			err  error
 		}{
-			{"hit", hitErr}, {"hit", countErr}, {"inc", incErr}, {"get", getErr}, {"set", setErr}, {"delete", deleteErr},
+			{"hit", hitErr}, {"charge", chargeErr}, {"peek", peekErr}, {"set", setErr}, {"delete", deleteErr},
 			{"reset", b.Reset(t.Context(), "k", limitOf(window.FixedWindow, scale, 10))}, {"take", takeErr}, {"give back", giveBackErr},
 		} {
 			require.ErrorIs(t, c.err, window.ErrScale)

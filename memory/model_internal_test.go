@@ -198,7 +198,7 @@ func (m *model) dropped(windows []Dropped) {
 // long returns the name of a dropped window whose Key is a hash.
 func (m *model) long(d Dropped) name {
 	for k := range m.windows {
-		if _, id := m.backend.locate(k.key, limitPtr(m.limit(k, 10))); id.key == d.Key && id.scale == d.Limit.Scale && k.name == d.Limit.Name {
+		if _, id := locate(m.backend, k.key, m.limit(k, 10)); id.key == d.Key && id.scale == d.Limit.Scale && k.name == d.Limit.Name {
 			return k
 		}
 	}

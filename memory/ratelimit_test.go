@@ -18,7 +18,7 @@ func TestFastPathDoesNotChangeDecisions(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
 		b, embedded := newBackend(t, clock), newBackend(t, clock)
-		limiter, other := throttr.NewRateLimit(b), throttr.NewRateLimit(embedding{embedded})
+		limiter, other := throttr.NewRateLimit(b), throttr.NewRateLimit(embedding{embedded}, throttr.WithAlgorithm(a))
 		for i := range 300 {
 			scale := time.Duration(1+i%2) * time.Second
 			got, err := limiter.HitN(t.Context(), "k", limitOf(a, scale, 5), uint64(i%3))

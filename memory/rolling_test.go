@@ -24,7 +24,7 @@ func TestRollingHitsDoNotAllocate(t *testing.T) {
 	for _, a := range rolling {
 		m := memory.New()
 		defer m.Close()
-		limiter := throttr.NewRateLimit(m)
+		limiter := throttr.NewRateLimit(m, throttr.WithAlgorithm(a))
 		var windows [2]window.Window
 		two := []window.Take{limitOf(a, time.Hour, 9000).For("a", 1), limitOf(a, time.Hour, 9000).For("b", 1)}
 		for name, call := range map[string]func() error{
@@ -44,15 +44,6 @@ func TestRollingHitsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestHitCountIsForFixedWindows(t *testing.T) {
-	for _, a := range rolling {
-		b := newBackend(t, backendtest.NewClock())
-		_, _, _, err := b.hitCount(t.Context(), "k", limitOf(a, time.Minute, 1), 1)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.Zero(t, b.Len())
-	}
-}
-
 // TakeCount has a faster way for most takes. So the same calls are made on two backends, one of which makes
 // all takes with Take.
 //
@@ -62,7 +53,7 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 		clock := &anyClock{start}
-		opts := []memory.Option{memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(0)}
+		opts := []memory.Option{memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(time.Hour)}
 		b, other := newBackend(t, clock, opts...), newBackend(t, clock, opts...)
 		var id int64
 		granted := 0
@@ -85,21 +76,21 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 					_, _ = b.Set(t.Context(), key, limitOf(a, scale, 10), n)
 				}
 			case 3, 4: // a take whose ID is known
-				w, _, err := b.Take(t.Context(), key, limitOf(a, scale, limit), n)
-				otherW, _, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
+				w, err := b.Take(t.Context(), key, limitOf(a, scale, limit), n)
+				otherW, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
 				require.Equal(t, otherW.ID, w.ID, "both have one shard")
 				id = w.ID
 			default:
-				count, left, wait, end, ok, err := b.takeCount(t.Context(), key, limitOf(a, scale, limit), n)
-				w, otherOK, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
+				count, left, wait, end, ok, err := memory.TakeCount(b, t.Context(), key, limitOf(a, scale, limit), n)
+				w, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
 				if !w.Refused {
 					granted++
 				}
-				require.Equal(t, otherOK, ok)
+				require.Equal(t, !w.Refused, ok)
 				require.Equal(t, []any{w.Count, w.Left, w.RetryAfter, w.ExpiresAt}, []any{count, left, wait, end}, "%v: %d of %d in %v", a, n, limit, scale)
 			}
 			require.Equal(t, other.Len(), b.Len())
@@ -113,7 +104,7 @@ func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
 	hit := func(key string) bool {
-		count, left, wait, _, granted, err := b.takeCount(t.Context(), key, limitOf(window.SlidingLog, time.Minute, 20), 1)
+		count, left, wait, _, granted, err := memory.TakeCount(b, t.Context(), key, limitOf(window.SlidingLog, time.Minute, 20), 1)
 		require.NoError(t, err)
 		require.Equal(t, granted, wait == 0)
 		require.True(t, left > 0 || !granted)
@@ -153,19 +144,27 @@ func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 	}{
 		{window.SlidingWindow, memory.WithMaxLog(5), 1<<48 - 1, "limit 281474976710656 is out of range: it may be at most 281474976710655 with a sliding window"},
 		{window.SlidingLog, memory.WithMaxLog(0), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
-		{window.SlidingLog, memory.WithMaxLog(math.MaxUint64), 10_000, "limit 10001 is out of range: it may be at most 10000 with a sliding log"},
 		{window.SlidingLog, memory.WithMaxLog(50), 50, "limit 51 is out of range: it may be at most 50 with a sliding log"},
 	} {
 		b := newBackend(t, backendtest.NewClock(), test.option)
 		limiter := throttr.NewRateLimit(b)
-		require.NoError(t, limiter.Check(time.Minute, test.most))
+		require.NoError(t, limiter.Check(limitOf(test.algorithm, time.Minute, test.most)))
 		_, err := limiter.HitN(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most), test.most)
 		require.NoError(t, err)
 		for _, err := range []error{
-			limiter.Check(time.Minute, test.most+1),
-			func() error { _, err := limiter.Hit(t.Context(), "k", time.Minute, test.most+1); return err }(),
-			func() error { _, err := limiter.Take(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1); return err }(),
-			func() error { _, err := limiter.Peek(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1); return err }(),
+			limiter.Check(limitOf(test.algorithm, time.Minute, test.most+1)),
+			func() error {
+				_, err := limiter.HitN(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1)
+				return err
+			}(),
+			func() error {
+				_, err := limiter.Take(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1)
+				return err
+			}(),
+			func() error {
+				_, err := limiter.Peek(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1)
+				return err
+			}(),
 		} {
 			require.ErrorIs(t, err, throttr.ErrRange)
 			require.ErrorContains(t, err, test.text)
@@ -222,9 +221,9 @@ func TestWindowsInUseAreNotEvicted(t *testing.T) {
 		c := caller{t, b, a}
 		for i := range 10_000 {
 			if i%500 == 0 {
-				w, granted, err := b.Take(t.Context(), "in use", limitOf(a, time.Hour, 50), 2)
+				w, err := b.Take(t.Context(), "in use", limitOf(a, time.Hour, 50), 2)
 				require.NoError(t, err)
-				require.True(t, granted)
+				require.False(t, w.Refused)
 				require.EqualValues(t, 2*(i/500+1), w.Count, "%v", a)
 			}
 			w, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), limitOf(a, time.Hour, 50), 1)
@@ -236,15 +235,15 @@ func TestWindowsInUseAreNotEvicted(t *testing.T) {
 	for range 20 {
 		b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(10), memory.WithMaxLog(20),
 			memory.WithMaxTimes(28), memory.WithOverflow(memory.Evict))
-		c := caller{t, b, a}
+		c := caller{t, b, window.SlidingLog}
 		for _, key := range []string{"a", "b"} {
-			_, _, err := b.Take(t.Context(), key, limitOf(a, time.Hour, 20), 14)
+			_, err := b.Take(t.Context(), key, limitOf(window.SlidingLog, time.Hour, 20), 14)
 			require.NoError(t, err)
 		}
 		for range 6 {
-			_, granted, err := b.Take(t.Context(), "a", limitOf(a, time.Hour, 20), 1)
+			w, err := b.Take(t.Context(), "a", limitOf(window.SlidingLog, time.Hour, 20), 1)
 			require.NoError(t, err)
-			require.True(t, granted)
+			require.False(t, w.Refused)
 		}
 		require.EqualValues(t, 20, c.get("a", time.Hour).Count)
 		require.Zero(t, c.get("b", time.Hour))
@@ -289,15 +288,15 @@ func TestRollingTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 }
 
 // takesThatDoNotFit returns takes, of which all but the last one fit a memory of two keys, of which one is in use.
-func takesThatDoNotFit(c caller) []window.Limit {
+func takesThatDoNotFit(c caller) []window.Take {
 	c.hit("b", time.Minute)
 	for i := range time.Duration(15) {
 		c.hit("shared", time.Second+i)
 	}
-	require.NoError(c, c.Reset(c.Context(), "b", limitOf(window.FixedWindow, time.Minute, 10)))
+	require.NoError(c, c.Reset(c.Context(), "b", limitOf(c.algorithm, time.Minute, 10)))
 	return []window.Take{
-		limitOf(window.FixedWindow, time.Minute, 10).For("a", 4), limitOf(window.FixedWindow, time.Minute, 10).For("b", 4), limitOf(window.FixedWindow, time.Minute, 10).For("a", 1),
-		limitOf(window.FixedWindow, time.Minute, 10).For("c", 4), limitOf(window.FixedWindow, time.Hour, 10).For("d", 4),
+		limitOf(c.algorithm, time.Minute, 10).For("a", 4), limitOf(c.algorithm, time.Minute, 10).For("b", 4), limitOf(c.algorithm, time.Minute, 10).For("a", 1),
+		limitOf(c.algorithm, time.Minute, 10).For("c", 4), limitOf(c.algorithm, time.Hour, 10).For("d", 4),
 	}
 }
 
@@ -306,7 +305,7 @@ func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
 	for _, a := range rolling {
 		random := rand.New(rand.NewPCG(1, 2))
 		now := time.Now()
-		b := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(50), memory.WithCleanPeriod(0))
+		b := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(50), memory.WithCleanPeriod(time.Hour))
 		scales := []time.Duration{window.MinScale, time.Second, time.Hour, math.MaxInt64 / 2, math.MaxInt64}
 		for range 20_000 {
 			ctx, key, scale := t.Context(), fmt.Sprint(random.IntN(20)), scales[random.IntN(len(scales))]

@@ -70,6 +70,14 @@ func (b *Backend) mix(h uint64, name string, scale time.Duration, k kind) uint32
 	return uint32((h + (uint64(scale)<<3+uint64(k))*0x9e3779b97f4a7c15) >> 32)
 }
 
+// idOf returns the id of a key's window with the limit and the algorithm of r.
+func (b *Backend) idOf(key string, r record) id {
+	_, name := r.text()
+	k := id{key: key, name: string(name), scale: r.scale(), kind: r.kind() &^ shared}
+	k.hash = b.mix(maphash.String(b.seed, key), k.name, k.scale, k.kind)
+	return k
+}
+
 // find returns the record of k, or nil.
 func (s *shard) find(k id) record {
 	t := s.windows.of(&k)
@@ -103,7 +111,7 @@ func (s *shard) reset(b *Backend, k id) error {
 	}
 	t := s.windows.of(&k)
 	if slot := t.find(k); slot >= 0 {
-		s.drop(t, slot)
+		s.endWindow(b, k, t, slot)
 		return nil
 	}
 	if _, r := s.lookShared(b, k); r != nil {
@@ -121,7 +129,7 @@ func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, e
 		return 0, window.ErrClosed
 	}
 	now, sharedKey := s.now(b), b.sharedKey(key)
-	var c cursor
+	var c cursor // the shared records come last
 	for t, slot := c.next(&s.windows); t != nil; t, slot = c.next(&s.windows) {
 		if t.tags[slot] == 0 {
 			continue
@@ -136,18 +144,35 @@ func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, e
 		}
 		a := r.algorithm()
 		active := a.active(r.entry(), now+s.shift(a))
+		k := b.idOf(key, r)
 		switch {
-		case r.isShared() && active:
+		case !r.isShared():
+			s.endWindow(b, k, t, slot)
+			if active {
+				n++
+			}
+		case active && s.find(k) == nil:
 			err = b.errShared
-		case r.isShared():
-		case active:
-			n++
-			fallthrough
-		default:
-			s.drop(t, slot)
 		}
 	}
 	return n, err
+}
+
+// endWindow ends the window of k, in a slot of a table. The mutex is held.
+//
+// If k would share an active count from then on, the record stays until others need the room, with the least
+// start, which is a window that is over: otherwise the hits of others would be the key's.
+func (s *shard) endWindow(b *Backend, k id, t *table, slot int) {
+	if _, r := s.lookShared(b, k); r == nil {
+		s.drop(t, slot)
+		return
+	}
+	r := t.at(slot)
+	if r.algorithm().logs {
+		s.log.release(r)
+	}
+	r.set(entry{start: math.MinInt64, scale: k.scale})
+	s.firstEnd = math.MinInt64 // it can make room
 }
 
 // makeRoom removes windows that are over. If there are none and the overflow is Evict, it

@@ -21,7 +21,7 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 	require.Len(t, b.shards, 256)
 	n := map[*shard]int{}
 	for i := range 256 * 256 {
-		s, _ := b.locate(string([]byte{byte(i), byte(i >> 8)}), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
+		s, _ := locate(b, string([]byte{byte(i), byte(i >> 8)}), LimitOf(window.FixedWindow, time.Minute, 10))
 		n[s]++
 	}
 	for i := range b.shards {
@@ -31,8 +31,8 @@ func TestKeysAreSpreadOverTheShards(t *testing.T) {
 	defer other.Close()
 	same := 0
 	for i := range 256 {
-		s, _ := b.locate(string(rune(i)), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
-		o, _ := other.locate(string(rune(i)), limitPtr(LimitOf(window.FixedWindow, time.Minute, 10)))
+		s, _ := locate(b, string(rune(i)), LimitOf(window.FixedWindow, time.Minute, 10))
+		o, _ := locate(other, string(rune(i)), LimitOf(window.FixedWindow, time.Minute, 10))
 		for j := range b.shards {
 			if s == &b.shards[j] && o == &other.shards[j] {
 				same++

@@ -16,10 +16,10 @@ import (
 var everyAlgorithm = []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
 // fillUp returns a backend whose windows are all in use for an hour, with the options given.
-func fillUp(t *testing.T, clock backendtest.Clock, keys int, opts ...memory.Option) caller {
-	c := caller{t, newBackend(t, clock, append([]memory.Option{memory.WithMaxKeys(keys)}, opts...)...)}
+func fillUp(t *testing.T, clock backendtest.Clock, keys int, a window.Algorithm, opts ...memory.Option) caller {
+	c := caller{t, newBackend(t, clock, append([]memory.Option{memory.WithMaxKeys(keys)}, opts...)...), a}
 	for i := range 2 * keys {
-		_, err := c.Hit(t.Context(), fmt.Sprint("stored", i), limitOf(window.FixedWindow, time.Hour, 1), 1)
+		_, err := c.Hit(t.Context(), fmt.Sprint("stored", i), limitOf(a, time.Hour, 1), 1)
 		require.NoError(t, err)
 	}
 	return c
@@ -41,7 +41,7 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 				if i%4 == 0 {
 					key = fmt.Sprint("again ", i%1000)
 				}
-				ok, err := takeOne(t, b, i, key, limit)
+				ok, err := takeOne(t, b, i, key, limitOf(a, time.Hour, limit))
 				require.NoError(t, err)
 				if ok {
 					granted[key]++
@@ -58,25 +58,19 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 }
 
 // takeOne takes 1 for a key in a way that depends on i.
-func takeOne(t *testing.T, b *memory.Backend, i int, key string, limit uint64) (granted bool, err error) {
-	limits := []window.Take{limitOf(window.FixedWindow, time.Hour, limit).For(key, 1)}
-	switch i % 5 {
+func takeOne(t *testing.T, b *memory.Backend, i int, key string, l window.Limit) (granted bool, err error) {
+	var w window.Window
+	switch i % 4 {
 	case 0:
-		_, granted, err = b.Take(t.Context(), key, limitOf(window.FixedWindow, time.Hour, limit), 1)
+		w, err = b.Take(t.Context(), key, l, 1)
+		granted = !w.Refused
 	case 1:
-		_, _, _, _, granted, err = b.takeCount(t.Context(), key, limitOf(window.FixedWindow, time.Hour, limit), 1)
+		_, _, _, _, granted, err = memory.TakeCount(b, t.Context(), key, l, 1)
 	case 2:
-		granted, err = b.TakeAll(t.Context(), limits, make([]window.Window, 1))
-	case 3:
-		if b.Algorithm().Rolling() {
-			granted, err = b.TakeAll(t.Context(), limits, make([]window.Window, 1))
-		} else {
-			granted, err = b.TakeCounts(t.Context(), limits, make([]memory.Taken, 1))
-		}
+		granted, err = b.TakeAll(t.Context(), []window.Take{l.For(key, 1)}, make([]window.Window, 1))
 	default:
-		var w window.Window
-		w, err = b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Hour, limit), 1)
-		granted = !w.Refused && w.Count <= limit
+		w, err = b.Hit(t.Context(), key, l, 1)
+		granted = !w.Refused && w.Count <= l.Max
 	}
 	return granted, err
 }
@@ -152,19 +146,19 @@ func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
 func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1)
+		c := fillUp(t, clock, 1, a)
 		take := func(key string, n uint64) (uint64, bool) {
-			w, granted, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), n)
+			w, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), n)
 			require.NoError(t, err)
 			return w.Count, granted
 		}
 		_, granted := take("k", 10)
-		require.True(t, granted)
+		require.False(t, w.Refused)
 		require.True(t, c.Shares("k", limitOf(a, time.Minute, 10)))
 		require.NoError(t, c.Reset(t.Context(), "stored0", limitOf(a, time.Hour, 10)))
 		require.Zero(t, c.Len())
 		count, granted := take("k", 1)
-		require.False(t, granted)
+		require.True(t, w.Refused)
 		require.EqualValues(t, 10, count)
 		if a.Rolling() {
 			require.Equal(t, 1, c.Len(), "it has a copy")
@@ -186,10 +180,10 @@ func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1)
-		_, granted, err := c.Take(t.Context(), "other", limitOf(a, time.Minute, 10), 6)
+		c := fillUp(t, clock, 1, a)
+		w, err := c.Take(t.Context(), "other", limitOf(a, time.Minute, 10), 6)
 		require.NoError(t, err)
-		require.True(t, granted)
+		require.False(t, w.Refused)
 		for _, set := range []struct{ n, want uint64 }{{0, 6}, {5, 6}, {8, 8}, {3, 8}} {
 			require.Equal(t, set.want, c.set("k", time.Minute, set.n).Count, "%v", a)
 			require.Equal(t, set.want, c.get("other", time.Minute).Count, "%v", a)
@@ -214,21 +208,21 @@ func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 func TestAGiveBackToASharedCountGivesBackTheTake(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1)
-		_, _, err := c.Take(t.Context(), "other", limitOf(a, time.Minute, 10), 3)
+		c := fillUp(t, clock, 1, a)
+		_, err := c.Take(t.Context(), "other", limitOf(a, time.Minute, 10), 3)
 		require.NoError(t, err)
-		w, granted, err := c.Take(t.Context(), "k", limitOf(a, time.Minute, 10), 4)
+		w, err := c.Take(t.Context(), "k", limitOf(a, time.Minute, 10), 4)
 		require.NoError(t, err)
-		require.True(t, granted)
+		require.False(t, w.Refused)
 		ok, err := c.GiveBack(t.Context(), "k", limitOf(a, time.Minute, 10), 4, w.ID)
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.EqualValues(t, 3, c.get("other", time.Minute).Count, "%v", a)
 
-		own, _, err := c.Take(t.Context(), "stored0", limitOf(a, time.Hour, 10), 2)
+		own, err := c.Take(t.Context(), "stored0", limitOf(a, time.Hour, 10), 2)
 		require.NoError(t, err)
 		require.NoError(t, c.Reset(t.Context(), "stored0", limitOf(a, time.Hour, 10)))
-		_, _, err = c.Take(t.Context(), "stored1", limitOf(a, time.Hour, 10), 2) // shares a count since before
+		_, err = c.Take(t.Context(), "stored1", limitOf(a, time.Hour, 10), 2) // shares a count since before
 		require.NoError(t, err)
 		before := c.get("stored1", time.Hour).Count
 		ok, err = c.GiveBack(t.Context(), "stored0", limitOf(a, time.Hour, 10), 2, own.ID)
@@ -242,14 +236,14 @@ func TestAGiveBackToASharedCountGivesBackTheTake(t *testing.T) {
 func TestTakesOfKeysThatShareACount(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		for _, active := range []bool{true, false} {
-			c := fillUp(t, backendtest.NewClock(), 1)
+			c := fillUp(t, backendtest.NewClock(), 1, a)
 			left := uint64(10)
 			if active {
 				c.hit("other", time.Minute)
 				left--
 			}
 			limits := []window.Take{
-				limitOf(a, time.Minute, 10).For("a", 5), limitOf(a, time.Minute, 10).For("b", left - 4),
+				limitOf(a, time.Minute, 10).For("a", 5), limitOf(a, time.Minute, 10).For("b", left-4),
 			}
 			windows := make([]window.Window, 2)
 			granted, err := c.TakeAll(t.Context(), limits, windows)
@@ -270,7 +264,7 @@ func TestTakesOfKeysThatShareACount(t *testing.T) {
 
 // Neither is more counted than one count for 64 windows and scale, nor more than 16 times as many.
 func TestSharedCountsAreBounded(t *testing.T) {
-	c := fillUp(t, backendtest.NewClock(), 640)
+	c := fillUp(t, backendtest.NewClock(), 640, window.FixedWindow)
 	failed := 0
 	for i := range 20_000 {
 		if _, err := c.Hit(t.Context(), fmt.Sprint(i), limitOf(window.FixedWindow, time.Minute+time.Duration(i%15), 10), 1); err != nil {
@@ -292,7 +286,7 @@ func TestSharedCountsAreBounded(t *testing.T) {
 func TestSharedCountsThatAreOverMakeRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1)
+		c := fillUp(t, clock, 1, a)
 		for i := range time.Duration(100) {
 			c.hit("k", time.Second+i)
 			clock.Advance(200 * time.Millisecond)
@@ -303,7 +297,7 @@ func TestSharedCountsThatAreOverMakeRoom(t *testing.T) {
 func TestBeforeDropDoesNotSeeSharedCounts(t *testing.T) {
 	clock := backendtest.NewClock()
 	seen := 0
-	c := fillUp(t, clock, 10, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+	c := fillUp(t, clock, 10, window.FixedWindow, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
 		for _, d := range dropped {
 			require.LessOrEqual(t, len(d.Key), 128)
 			seen++

@@ -63,7 +63,7 @@ func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 			b := newBackend(t, backendtest.NewClock())
 			n := random.Uint64N(limit)
 			limits := []window.Take{
-				limitOf(window.TokenBucket, time.Minute, limit).For("k", n), limitOf(window.TokenBucket, time.Minute, limit).For("k", limit - n),
+				limitOf(window.TokenBucket, time.Minute, limit).For("k", n), limitOf(window.TokenBucket, time.Minute, limit).For("k", limit-n),
 			}
 			windows := make([]window.Window, 2)
 			granted, err := b.TakeAll(t.Context(), limits, windows)
@@ -92,7 +92,7 @@ func TestTakesOfManyWindowsAtOnce(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	limits := make([]window.Take, 5000)
 	for i := range limits {
-		limits[i] = limitOf(window.FixedWindow, time.Minute, 2).For(string(rune('a'+i%50)) + string(rune('a'+i/50)), 1)
+		limits[i] = limitOf(window.FixedWindow, time.Minute, 2).For(string(rune('a'+i%50))+string(rune('a'+i/50)), 1)
 	}
 	windows := make([]window.Window, len(limits))
 	for round := range uint64(3) {
@@ -127,7 +127,7 @@ func TestFastTakesDecideAsOthersDo(t *testing.T) {
 			w, want, err := other.Take(t.Context(), "k", limitOf(a, time.Second, limit), n)
 			require.NoError(t, err)
 			if i%2 == 0 {
-				count, left, wait, end, granted, err := b.takeCount(t.Context(), "k", limitOf(a, time.Second, limit), n)
+				count, left, wait, end, granted, err := memory.TakeCount(b, t.Context(), "k", limitOf(a, time.Second, limit), n)
 				require.NoError(t, err)
 				require.Equal(t, want, granted)
 				require.Equal(t, w.Count, count)
@@ -160,7 +160,7 @@ func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
 		for range 3000 {
 			limits := make([]window.Take, random.IntN(6))
 			for i := range limits {
-				limits[i] = limitOf(a, time.Second, 4 + random.Uint64N(9)).For(keys[random.IntN(len(keys))], random.Uint64N(3))
+				limits[i] = limitOf(a, time.Second, 4+random.Uint64N(9)).For(keys[random.IntN(len(keys))], random.Uint64N(3))
 			}
 			windows, taken := make([]window.Window, len(limits)), make([]memory.Taken, len(limits))
 			want, err := other.TakeAll(t.Context(), limits, windows)
