@@ -54,7 +54,7 @@ func BenchmarkHitOneKey(b *testing.B) {
 				hit(b, m, "user:42", time.Hour)
 			}
 		})
-		for name, limit := range map[string]uint64{"allowed": math.MaxUint64, "denied": 0} {
+		for name, limit := range map[string]uint64{"allowed": math.MaxInt64 - 1, "denied": 0} {
 			b.Run("ratelimit/"+name+"/"+a.String(), func(b *testing.B) {
 				limiter := throttr.NewRateLimit(m, throttr.WithAlgorithm(a))
 				b.ReportAllocs()
@@ -124,7 +124,7 @@ func BenchmarkHitManyKeys(b *testing.B) {
 // a reading of the clock.
 func BenchmarkHitWhileCleaning(b *testing.B) {
 	const over, live = 1_000_000, 10_000
-	m := newBench(b, memory.WithMaxKeys(2*over), memory.WithCleanPeriod(time.Hour))
+	m := newBench(b, memory.WithMaxKeys(2*over), memory.WithCleanPeriod(math.MaxInt64))
 	took := make([]time.Duration, 0, 10_000_000)
 	// p99 returns the 99th percentile of the times of hits on live keys until stop.
 	p99 := func(stop <-chan struct{}) time.Duration {
@@ -246,14 +246,14 @@ func BenchmarkTake(b *testing.B) {
 	ctx := context.Background()
 	var windows [3]window.Window
 	three := []throttr.Take{
-		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("user:42", 1),
-		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("team:7", 1),
-		limitOf(window.FixedWindow, time.Hour, math.MaxUint64).For("everybody", 1),
+		limitOf(window.FixedWindow, time.Hour, math.MaxInt64-1).For("user:42", 1),
+		limitOf(window.FixedWindow, time.Hour, math.MaxInt64-1).For("team:7", 1),
+		limitOf(window.FixedWindow, time.Hour, math.MaxInt64-1).For("everybody", 1),
 	}
 	calls := []func() error{
-		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, math.MaxUint64); return err },
+		func() error { _, err := limiter.Hit(ctx, "user:42", time.Hour, math.MaxInt64-1); return err },
 		func() error {
-			_, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, math.MaxUint64), 1)
+			_, err := limiter.Take(ctx, "user:42", limitOf(window.FixedWindow, time.Hour, math.MaxInt64-1), 1)
 			return err
 		},
 		func() error { _, _, err := limiter.TakeAll(ctx, three...); return err },
@@ -296,7 +296,7 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	m := memory.New()
 	defer m.Close()
 	limiter := throttr.NewRateLimit(m)
-	for name, limit := range map[string]uint64{"granted": math.MaxUint64, "refused": 1} {
+	for name, limit := range map[string]uint64{"granted": math.MaxInt64 - 1, "refused": 1} {
 		limits := make([]throttr.Take, 4)
 		for i := range limits {
 			limits[i] = limitOf(window.FixedWindow, time.Hour, limit).For(string(rune('a'+i)), 1)

@@ -60,7 +60,7 @@ func TestErrFullNamesTheBound(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		_, err := c.Set(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 1)
 		require.ErrorIs(t, err, window.ErrFull)
-		require.EqualError(t, err, fmt.Sprintf(`memory: set %q: too many keys: at most 1`, key))
+		require.EqualError(t, err, fmt.Sprintf(`memory: set %q: store is full: at most 1 windows`, key))
 	}
 	require.Zero(t, c.get("b", time.Hour))
 	require.NoError(t, c.Reset(t.Context(), "a", limitOf(window.FixedWindow, time.Minute, 10)))

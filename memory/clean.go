@@ -14,8 +14,8 @@ const cleanStep = 128
 // startCleaner makes Clean be called every CleanPeriod, until the backend is closed. The timer does not
 // refer to the backend, so that it ends, too, when nobody else does.
 func (b *Backend) startCleaner() {
-	b.cleaning.Lock()
-	defer b.cleaning.Unlock()
+	b.cleaning <- struct{}{}
+	defer func() { <-b.cleaning }()
 	weakly := weak.Make(b)
 	b.cleaner = time.AfterFunc(b.cleanPeriod, func() {
 		if b := weakly.Value(); b != nil {
@@ -25,8 +25,8 @@ func (b *Backend) startCleaner() {
 }
 
 func (b *Backend) clean() {
-	b.cleaning.Lock()
-	defer b.cleaning.Unlock()
+	b.cleaning <- struct{}{}
+	defer func() { <-b.cleaning }()
 	if !b.closed {
 		b.Clean()
 		b.cleaner.Reset(b.cleanPeriod)
@@ -35,8 +35,8 @@ func (b *Backend) clean() {
 
 // stopCleaner waits for the end of a cleaning, and prevents the next one.
 func (b *Backend) stopCleaner() {
-	b.cleaning.Lock()
-	defer b.cleaning.Unlock()
+	b.cleaning <- struct{}{}
+	defer func() { <-b.cleaning }()
 	b.closed = true
 	b.cleaner.Stop()
 }

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +48,8 @@ type Backend struct {
 	errLogs    error    // ErrFull, for too many times in logs
 	failed     atomic.Uint64
 
-	cleaning sync.Mutex  // held by the cleaning that is due, and while cleaner or closed changes
-	cleaner  *time.Timer // nil: there is none
+	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed changes
+	cleaner  *time.Timer   // nil: there is none
 	closed   bool
 }
 
@@ -60,7 +59,7 @@ var _ window.BackendCloser = (*Backend)(nil)
 // it any more. In a bubble of testing/synctest, make the backend in the bubble, or use
 // WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
-	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), secret: rand.Text()}
+	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), secret: rand.Text(), cleaning: make(chan struct{}, 1)}
 	if b.system = b.clock == nil; b.system {
 		b.clock = time.Now
 	}
@@ -69,7 +68,7 @@ func New(opts ...Option) *Backend {
 	if b.system {
 		b.coarse.enable(b.origin)
 	}
-	b.errFull = fmt.Errorf("%w: at most %d", window.ErrFull, b.maxKeys)
+	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
 	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
 	b.shards = make([]shard, shardsFor(b.maxKeys))

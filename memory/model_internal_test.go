@@ -38,6 +38,7 @@ func newModel(t *testing.T, a window.Algorithm, olderThan time.Duration) *model 
 	random := rand.New(rand.NewPCG(1, uint64(olderThan)))
 	m := &model{T: t, algorithm: a, olderThan: olderThan, random: random, windows: map[name]*window.Window{}}
 	m.backend = New(WithKeyOlderThan(olderThan), WithMaxKeys(4095), WithBeforeDrop(m.dropped))
+	m.backend.cleaner.Stop() // the model cleans
 	return m
 }
 

@@ -62,8 +62,8 @@ func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 // embedding is a backend with the methods of another one, except Hit.
 type embedding struct{ *memory.Backend }
 
-func (e embedding) Hit(ctx context.Context, key string, scale time.Duration, limit, increment uint64) (window.Window, error) {
-	return e.Backend.Hit(ctx, "prefix:"+key, limitOf(window.FixedWindow, scale, limit), increment)
+func (e embedding) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return e.Backend.Hit(ctx, "prefix:"+key, l, n)
 }
 
 func TestHitOfAnEmbeddingBackendIsCalled(t *testing.T) {

@@ -146,19 +146,20 @@ func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
 func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1, a)
+		c := caller{t, newBackend(t, clock, memory.WithMaxKeys(1)), a}
+		c.hit("stored0", time.Hour)
 		take := func(key string, n uint64) (uint64, bool) {
 			w, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), n)
 			require.NoError(t, err)
-			return w.Count, granted
+			return w.Count, !w.Refused
 		}
 		_, granted := take("k", 10)
-		require.False(t, w.Refused)
+		require.True(t, granted)
 		require.True(t, c.Shares("k", limitOf(a, time.Minute, 10)))
 		require.NoError(t, c.Reset(t.Context(), "stored0", limitOf(a, time.Hour, 10)))
 		require.Zero(t, c.Len())
 		count, granted := take("k", 1)
-		require.True(t, w.Refused)
+		require.False(t, granted)
 		require.EqualValues(t, 10, count)
 		if a.Rolling() {
 			require.Equal(t, 1, c.Len(), "it has a copy")
@@ -190,7 +191,7 @@ func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 		}
 		err = c.Reset(t.Context(), "k", limitOf(a, time.Minute, 10))
 		require.ErrorIs(t, err, window.ErrFull)
-		require.EqualError(t, err, `memory: reset "k": too many keys: at most 1: others share its count`)
+		require.EqualError(t, err, `memory: reset "k": store is full: at most 1 windows: others share its count`)
 		_, err = c.Delete(t.Context(), "k", time.Minute)
 		require.ErrorIs(t, err, window.ErrFull)
 		_, err = c.Delete(t.Context(), "k")
@@ -201,6 +202,59 @@ func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 		require.NoError(t, c.Reset(t.Context(), "k", limitOf(a, time.Minute, 10)))
 		_, err = c.Delete(t.Context(), "k")
 		require.NoError(t, err)
+	}
+}
+
+// A key that has a window of its own has its whole limit again after that was ended, and not the count of the
+// others.
+func TestAWindowThatIsEndedLeavesNoSharedCount(t *testing.T) {
+	const key, limit = "own", 5
+	ends := map[string]func(*testing.T, *memory.Backend, window.Limit) error{
+		"Reset": func(t *testing.T, b *memory.Backend, l window.Limit) error { return b.Reset(t.Context(), key, l) },
+		"Set": func(t *testing.T, b *memory.Backend, l window.Limit) error {
+			_, err := b.Set(t.Context(), key, l, 0)
+			return err
+		},
+		"Delete": func(t *testing.T, b *memory.Backend, l window.Limit) error {
+			_, err := b.Delete(t.Context(), key, l.Scale)
+			return err
+		},
+		"Delete all": func(t *testing.T, b *memory.Backend, _ window.Limit) error {
+			_, err := b.Delete(t.Context(), key)
+			return err
+		},
+	}
+	for _, a := range everyAlgorithm {
+		for name, end := range ends {
+			t.Run(a.String()+", "+name, func(t *testing.T) {
+				b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(64), memory.WithBeforeDrop(
+					func(all []memory.Dropped) { require.NotEqual(t, key, all[0].Key, "the call has ended it") }))
+				l := window.Limit{Name: "named", Max: limit, Scale: time.Hour, Algorithm: a}
+				take := func(n uint64) window.Window {
+					w, err := b.Take(t.Context(), key, l, n)
+					require.NoError(t, err)
+					return w
+				}
+				require.False(t, take(limit).Refused)
+				for i := range 1000 {
+					_, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), l, 1)
+					require.NoError(t, err)
+				}
+				for range 2 {
+					require.NoError(t, end(t, b, l))
+					w, err := b.Peek(t.Context(), key, l, 0)
+					require.NoError(t, err)
+					require.Zero(t, w.Count)
+				}
+				w := take(limit)
+				require.False(t, w.Refused)
+				require.EqualValues(t, limit, w.Count)
+				require.True(t, take(1).Refused)
+				require.NoError(t, b.Reset(t.Context(), key, l))
+				b.Clean()
+				require.LessOrEqual(t, b.Len(), 64)
+			})
+		}
 	}
 }
 
@@ -249,7 +303,7 @@ func TestTakesOfKeysThatShareACount(t *testing.T) {
 			granted, err := c.TakeAll(t.Context(), limits, windows)
 			require.NoError(t, err)
 			require.False(t, granted)
-			require.Equal(t, a.Rolling(), windows[1].Refused, "%v", a)
+			require.True(t, windows[1].Refused, "%v", a)
 			require.Equal(t, 10-left, c.get("a", time.Minute).Count, "%v", a)
 			require.Equal(t, !active, c.get("a", time.Minute).ID == 0)
 			limits[1].N--
@@ -337,9 +391,9 @@ func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
 			for i := range 400 {
 				key := fmt.Sprint("new", i)
 				for range 20 {
-					w, ok, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), 1)
+					w, err := c.Take(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 					require.NoError(t, err)
-					if ok {
+					if !w.Refused {
 						require.LessOrEqual(t, w.Count, uint64(10))
 						granted[key]++
 					}

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,23 +34,18 @@ func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 	require.True(t, granted)
 }
 
-// Takes of one window are one take of their sum. If that is too large for a uint64, it is never granted.
+// Takes of one window are one take of their sum. If that is too large for an int64, it is never granted.
 func TestSumOfTakesThatIsTooLargeIsNeverGranted(t *testing.T) {
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket} {
 		b := newBackend(t, backendtest.NewClock())
-		for _, n := range [][]uint64{{math.MaxUint64, math.MaxUint64}, {math.MaxUint64, 1}, {1, math.MaxUint64, 0}, {1 << 63, 1 << 63, math.MaxUint64, 1}} {
+		for _, n := range [][]uint64{{math.MaxInt64, math.MaxInt64}, {math.MaxInt64, 1}, {1, math.MaxInt64, 0}, {1 << 62, 1 << 62, math.MaxInt64, 1}} {
 			limits := make([]window.Take, len(n))
 			for i := range n {
-				limits[i] = limitOf(a, time.Minute, math.MaxUint64).For("k", n[i])
+				limits[i] = limitOf(a, time.Minute, math.MaxInt64-1).For("k", n[i])
 			}
 			granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(n)))
 			require.NoError(t, err)
 			require.False(t, granted, "%v %v", a, n)
-			if !a.Rolling() {
-				granted, err = b.TakeCounts(t.Context(), limits, make([]memory.Taken, len(n)))
-				require.NoError(t, err)
-				require.False(t, granted, "%v %v", a, n)
-			}
 			require.Zero(t, b.Len())
 		}
 	}
@@ -58,7 +54,7 @@ func TestSumOfTakesThatIsTooLargeIsNeverGranted(t *testing.T) {
 // A take of a token bucket is rounded up. If each of several was, they would take more than their sum.
 func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, limit := range []uint64{1<<31 + 11, 1<<33 + 7, 3, 1000, math.MaxUint64} {
+	for _, limit := range []uint64{1<<31 + 11, 1<<33 + 7, 3, 1000, math.MaxInt64 - 1} {
 		for range 100 {
 			b := newBackend(t, backendtest.NewClock())
 			n := random.Uint64N(limit)
@@ -78,10 +74,10 @@ func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 			}
 		}
 	}
-	limits := []window.Take{limitOf(window.TokenBucket, time.Minute, 10).For("k", 3), limitOf(window.TokenBucket, time.Minute, 5).For("k", 3)}
 	for _, a := range everyAlgorithm {
 		b := newBackend(t, backendtest.NewClock())
-		granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, 2))
+		takes := []window.Take{limitOf(a, time.Minute, 10).For("k", 3), limitOf(a, time.Minute, 5).For("k", 3)}
+		granted, err := b.TakeAll(t.Context(), takes, make([]window.Window, 2))
 		require.NoError(t, err)
 		require.False(t, granted, "the lowest limit applies to the sum")
 	}
@@ -108,49 +104,34 @@ func TestTakesOfManyWindowsAtOnce(t *testing.T) {
 func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	c := caller{t, b, window.FixedWindow}
-	w := c.set("k", time.Minute, math.MaxUint64-1)
+	w := c.set("k", time.Minute, math.MaxInt64-1)
 	_, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 5)
 	require.NoError(t, err)
 	ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 5, w.ID)
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.EqualValues(t, uint64(math.MaxUint64), c.get("k", time.Minute).Count)
+	require.EqualValues(t, uint64(math.MaxInt64), c.get("k", time.Minute).Count)
 }
 
-// TakeCount and TakeCounts return what Take and TakeAll do.
+// takeCount returns what Take does.
 func TestFastTakesDecideAsOthersDo(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
 		b, other := newBackend(t, clock), newBackend(t, clock)
 		for i := range 500 {
-			n, limit := uint64(i%4), uint64(7-i%3)
-			w, want, err := other.Take(t.Context(), "k", limitOf(a, time.Second, limit), n)
+			n, l := uint64(i%4), limitOf(a, time.Second, uint64(7-i%3))
+			w, err := other.Take(t.Context(), "k", l, n)
 			require.NoError(t, err)
-			if i%2 == 0 {
-				count, left, wait, end, granted, err := memory.TakeCount(b, t.Context(), "k", limitOf(a, time.Second, limit), n)
-				require.NoError(t, err)
-				require.Equal(t, want, granted)
-				require.Equal(t, w.Count, count)
-				require.Equal(t, w.Left, left)
-				if granted {
-					left = 0
-				}
-				require.Equal(t, left, wait)
-				require.True(t, w.ExpiresAt.Equal(end))
-			} else {
-				taken := make([]memory.Taken, 1)
-				granted, err := b.TakeCounts(t.Context(), []window.Take{limitOf(a, time.Second, limit).For("k", n)}, taken)
-				require.NoError(t, err)
-				require.Equal(t, want, granted)
-				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[0])
-			}
+			count, left, wait, end, granted, err := memory.TakeCount(b, t.Context(), "k", l, n)
+			require.NoError(t, err)
+			require.Equal(t, w, window.Window{Count: count, Left: left, RetryAfter: wait, ExpiresAt: end, Refused: !granted, ID: w.ID})
 			clock.Advance(37 * time.Millisecond)
 		}
 	}
 }
 
-// TakeCounts makes a few takes in another way than TakeAll, and undoes them if one is refused.
-func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
+// A few takes are made in another way than many, and undone if one is refused.
+func TestAFewTakesDecideAsManyDo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
@@ -158,19 +139,24 @@ func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
 		keys := []string{"a", "b", "c", "d", "e", strings.Repeat("long", 50)}
 		outcomes := map[bool]int{}
 		for range 3000 {
-			limits := make([]window.Take, random.IntN(6))
-			for i := range limits {
-				limits[i] = limitOf(a, time.Second, 4+random.Uint64N(9)).For(keys[random.IntN(len(keys))], random.Uint64N(3))
+			takes := make([]window.Take, random.IntN(6))
+			for i := range takes {
+				takes[i] = limitOf(a, time.Second, 4+random.Uint64N(9)).For(keys[random.IntN(len(keys))], random.Uint64N(3))
 			}
-			windows, taken := make([]window.Window, len(limits)), make([]memory.Taken, len(limits))
-			want, err := other.TakeAll(t.Context(), limits, windows)
-			require.NoError(t, err)
-			granted, err := b.TakeCounts(t.Context(), limits, taken)
-			require.NoError(t, err)
-			require.Equal(t, want, granted)
-			for i, w := range windows {
-				require.Equal(t, memory.Taken{Count: w.Count, Left: w.Left, End: w.ExpiresAt}, taken[i])
+			many := slices.Clone(takes)
+			for i := range 5 {
+				many = append(many, limitOf(a, time.Minute, 1).For(keys[i], 0))
 			}
+			want, got := make([]window.Window, len(many)), make([]window.Window, len(takes))
+			granted, err := other.TakeAll(t.Context(), many, want)
+			require.NoError(t, err)
+			ok, err := b.TakeAll(t.Context(), takes, got)
+			require.NoError(t, err)
+			require.Equal(t, granted, ok)
+			for i := range got {
+				got[i].ID = want[i].ID
+			}
+			require.Equal(t, want[:len(takes)], got)
 			for _, key := range keys {
 				want, err := other.Peek(t.Context(), key, limitOf(a, time.Second, 10), 0)
 				require.NoError(t, err)
@@ -179,25 +165,10 @@ func TestFastTakesOfSeveralWindowsDecideAsOthersDo(t *testing.T) {
 				got.ID = want.ID
 				require.Equal(t, want, got)
 			}
-			outcomes[granted]++
+			outcomes[ok]++
 			clock.Advance(time.Duration(random.IntN(20)) * time.Millisecond)
 		}
 		require.Greater(t, outcomes[true], 300)
 		require.Greater(t, outcomes[false], 300)
-	}
-}
-
-func TestUpdatedAtIsRoundedDown(t *testing.T) {
-	for _, scale := range []time.Duration{time.Second, 4 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 1 << 62} {
-		clock := backendtest.NewClock()
-		c := caller{t, newBackend(t, clock), window.FixedWindow}
-		c.hit("k", scale)
-		for range 100 {
-			clock.Advance(scale/150 + 7)
-			c.hit("k", scale)
-			early := clock.Now().Sub(c.get("k", scale).UpdatedAt)
-			require.GreaterOrEqual(t, early, time.Duration(0))
-			require.LessOrEqual(t, early, scale>>31)
-		}
 	}
 }

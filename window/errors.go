@@ -26,7 +26,7 @@ var (
 	ErrOverloaded = errors.New("throttr: too many calls are waiting")
 	// ErrFull says that a backend has no room for another key. Nothing was counted. Clients that
 	// can make up keys can cause it, so whoever serves such requests without a limit has none.
-	ErrFull = errors.New("throttr: too many keys")
+	ErrFull = errors.New("throttr: store is full")
 	// ErrUnavailable says that the store is away: it could not be reached, or did not respond.
 	ErrUnavailable = errors.New("throttr: the store is unavailable")
 )

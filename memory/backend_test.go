@@ -1,0 +1,178 @@
+package memory_test
+
+import (
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestOpen(t *testing.T) {
+	b, err := throttr.Open(t.Context(), "memory://?max_keys=1&lazy=true")
+	require.NoError(t, err)
+	defer b.Close()
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	_, err = b.Hit(t.Context(), "k", l, 1)
+	require.NoError(t, err)
+	_, err = b.Hit(t.Context(), "other", l, 1)
+	require.NoError(t, err)
+	require.ErrorIs(t, b.Reset(t.Context(), "other", l), window.ErrFull, "it shares a count")
+}
+
+func TestOpenRefusesOtherURLs(t *testing.T) {
+	for url, text := range map[string]string{
+		"memory://host":                   "a URL is memory:// and parameters",
+		"memory:///path":                  "a URL is memory:// and parameters",
+		"memory://me:hidden@":             "a URL is memory:// and parameters",
+		"memory://#fragment":              "a URL is memory:// and parameters",
+		"memory://?max_keys=-1":           "max_keys of the URL is not one number of 0 or more",
+		"memory://?max_keys=many":         "max_keys of the URL is not one number of 0 or more",
+		"memory://?max_keys=1&max_keys=2": "max_keys of the URL is not one number of 0 or more",
+		"memory://?lazy=maybe":            "lazy of the URL is not true or false",
+		"memory://?maxkeys=1":             `URL parameter "maxkeys" is unknown`,
+		"memory://?a=%zz":                 "the parameters of the URL can't be parsed",
+	} {
+		_, err := throttr.Open(t.Context(), url)
+		require.ErrorIs(t, err, throttr.ErrConfig, url)
+		require.ErrorContains(t, err, text)
+		require.NotContains(t, err.Error(), "hidden")
+	}
+}
+
+func TestTheCleanerEndsWithTheBackend(t *testing.T) {
+	seen := make(chan []memory.Dropped, 1)
+	func() {
+		b := memory.New(memory.WithCleanPeriod(time.Millisecond), memory.WithBeforeDrop(func(d []memory.Dropped) { seen <- d }))
+		caller{t, b, window.FixedWindow}.hit("k", time.Millisecond)
+		runtime.AddCleanup(b, func(c chan []memory.Dropped) { close(c) }, seen)
+	}()
+	for end := time.After(time.Minute); ; {
+		runtime.GC()
+		select {
+		case _, open := <-seen:
+			if !open {
+				return // nobody refers to it, not even its timer
+			}
+		case <-time.After(time.Millisecond):
+		case <-end:
+			t.Fatal("the backend is still in use")
+		}
+	}
+}
+
+// The windows of a key are told apart by name, scale and algorithm. Delete ends all of a scale, or of all.
+func TestDeleteEndsTheWindowsOfAllLimits(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	var all []window.Limit
+	for _, a := range everyAlgorithm {
+		for _, name := range []string{"", "login", "search"} {
+			for _, scale := range []time.Duration{time.Minute, time.Hour} {
+				all = append(all, window.Limit{Name: name, Max: 1, Scale: scale, Algorithm: a})
+			}
+		}
+	}
+	for _, key := range []string{"k", "other"} {
+		for _, l := range all {
+			w, err := b.Take(t.Context(), key, l, 1)
+			require.NoError(t, err)
+			require.False(t, w.Refused, "%v counts on its own", l)
+		}
+	}
+	n, err := b.Delete(t.Context(), "k", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, len(all)/2, n)
+	for _, l := range all {
+		for _, key := range []string{"k", "other"} {
+			w, err := b.Peek(t.Context(), key, l, 1)
+			require.NoError(t, err)
+			require.Equal(t, key == "other" || l.Scale == time.Hour, w.Refused, "%s, %v", key, l)
+		}
+	}
+	n, err = b.Delete(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, len(all)/2, n)
+	require.Equal(t, len(all), b.Len())
+}
+
+// All or none, whatever the algorithms of the limits.
+func TestTakeAllOfSeveralAlgorithms(t *testing.T) {
+	for refused := range everyAlgorithm {
+		b := newBackend(t, backendtest.NewClock())
+		takes := make([]window.Take, len(everyAlgorithm))
+		for i, a := range everyAlgorithm {
+			takes[i] = limitOf(a, time.Minute, 10).For("k", 2)
+		}
+		takes[refused].Limit.Max = 2
+		windows := make([]window.Window, len(takes))
+		for round := range 2 {
+			granted, err := b.TakeAll(t.Context(), takes, windows)
+			require.NoError(t, err)
+			require.Equal(t, round == 0, granted)
+			for i, w := range windows {
+				require.Equal(t, round == 1 && i == refused, w.Refused, "%v", takes[i])
+			}
+			for _, take := range takes {
+				w, err := b.Peek(t.Context(), "k", take.Limit, 0)
+				require.NoError(t, err)
+				require.EqualValues(t, 2, w.Count, "%v", take)
+			}
+		}
+	}
+}
+
+func TestStats(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithMaxKeys(10))
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	for _, key := range []string{"a", "b", "a"} {
+		_, err := b.Hit(t.Context(), key, l, 1)
+		require.NoError(t, err)
+	}
+	granted, err := b.TakeAll(t.Context(), []window.Take{l.For("a", 1), l.For("b", 1)}, make([]window.Window, 2))
+	require.NoError(t, err)
+	require.True(t, granted)
+	_, err = b.Hit(t.Context(), "a", window.Limit{}, 1)
+	require.ErrorIs(t, err, window.ErrScale, "a mistake is no error of the store")
+	require.Equal(t, window.Stats{Windows: 2, Stores: []window.StoreStats{{Name: "memory", Calls: 4}}}, b.Stats())
+	require.NoError(t, b.Ping(t.Context()))
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, b.Ping(t.Context()), window.ErrClosed)
+	_, err = b.Hit(t.Context(), "a", l, 1)
+	require.ErrorIs(t, err, window.ErrClosed)
+	require.EqualValues(t, 1, b.Stats().Stores[0].Errors)
+}
+
+// 0 is the default of every option, and what can't be is a mistake.
+func TestOptions(t *testing.T) {
+	for name, opt := range map[string]func() memory.Option{
+		"memory: WithCleanPeriod: -1ns is negative":            func() memory.Option { return memory.WithCleanPeriod(-1) },
+		"memory: WithKeyOlderThan: -1ns is negative":           func() memory.Option { return memory.WithKeyOlderThan(-1) },
+		"memory: WithMaxKeys: -1 is negative":                  func() memory.Option { return memory.WithMaxKeys(-1) },
+		"memory: WithMaxTimes: -1 is negative":                 func() memory.Option { return memory.WithMaxTimes(-1) },
+		"memory: WithMaxLog: 536870912 is more than 536870911": func() memory.Option { return memory.WithMaxLog(1 << 29) },
+		"memory: New: option 1 is nil":                         func() memory.Option { return nil },
+	} {
+		require.PanicsWithValue(t, name, func() { memory.New(opt()) })
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(nil), memory.WithCleanPeriod(0), memory.WithKeyOlderThan(0), memory.WithMaxKeys(0),
+			memory.WithOverflow(0), memory.WithBeforeDrop(nil), memory.WithMaxLog(0), memory.WithMaxTimes(0))
+		defer b.Close()
+		traits, err := b.Check(limitOf(window.SlidingLog, time.Minute, memory.DefaultMaxLog))
+		require.NoError(t, err)
+		require.EqualValues(t, memory.DefaultMaxLog, traits.MaxCount)
+		_, err = b.Check(limitOf(window.FixedWindow, math.MaxInt64, math.MaxInt64))
+		require.NoError(t, err)
+		caller{t, b, window.FixedWindow}.hit("k", time.Second)
+		advance(time.Minute)
+		require.Zero(t, b.Len(), "removed every minute")
+	})
+}
