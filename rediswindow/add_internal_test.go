@@ -1,6 +1,7 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ var errBroken = errors.New("WRONGTYPE of a test")
 
 // fakeClient runs the script of hits in memory, on windows that do not end.
 type fakeClient struct {
-	cluster bool
+	stalledClient // Cluster, Ping and Name
 
 	mu       sync.Mutex
 	counts   map[string]int64 // by key and scale
@@ -39,12 +40,15 @@ func newFake(opts ...Option) (*fakeClient, *Backend) {
 }
 
 func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []string) ([]int64, error) {
-	if digest != hitScript.digest {
-		return nil, errors.ErrUnsupported
-	}
 	c.mu.Lock()
 	c.requests = append(c.requests, keys)
 	c.mu.Unlock()
+	switch {
+	case digest == countScript.digest && keys[0] == c.broken:
+		return nil, errBroken
+	case digest != hitScript.digest:
+		return nil, errors.ErrUnsupported
+	}
 	time.Sleep(latency)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,10 +56,10 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 		return nil, errors.New("CROSSSLOT Keys in request don't hash to the same slot")
 	}
 	numbers := []int64{time.Now().UnixMicro()}
-	args = args[4:]
+	args = args[3:]
 	for i, key := range keys {
-		if len(args) > 2 && args[2] == strconv.Itoa(i) {
-			args = args[3:]
+		if len(args) > 3 && args[3] == strconv.Itoa(i) {
+			args = args[4:]
 		}
 		if key == c.broken && len(keys) == 1 {
 			return nil, errBroken
@@ -65,7 +69,7 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 			continue
 		}
 		name := key + " " + args[0]
-		n, _ := strconv.ParseInt(args[1], 10, 64)
+		n, _ := strconv.ParseInt(args[2], 10, 64)
 		if n > MaxCount+1 {
 			return nil, fmt.Errorf("the increment %d is not exact in a script", n)
 		}
@@ -75,23 +79,22 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	return numbers, nil
 }
 
-func (c *fakeClient) Eval(context.Context, string, []string, []string) ([]int64, error) {
-	return nil, errors.ErrUnsupported
-}
-func (c *fakeClient) HDel(context.Context, string, string) error { return errors.ErrUnsupported }
-func (c *fakeClient) Cluster() bool                              { return c.cluster }
-
 // outcome is the outcome of a hit.
 type outcome struct {
 	window window.Window
 	err    error
 }
 
+// limitOf returns a limit without a name.
+func limitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit {
+	return window.Limit{Max: limit, Scale: scale, Algorithm: cmp.Or(a, window.FixedWindow)}
+}
+
 // begin hits in a goroutine, which it waits to be blocked.
 func begin(ctx context.Context, b *Backend, key string, scale time.Duration, n uint64) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
-		w, err := b.Hit(ctx, key, scale, 100, n)
+		w, err := b.Hit(ctx, key, limitOf(0, scale, 100), n)
 		done <- outcome{w, err}
 	}()
 	synctest.Wait()
@@ -130,35 +133,19 @@ func TestHitsThatWaitShareAScript(t *testing.T) {
 			scale := []time.Duration{time.Second, time.Minute, time.Second}[i%3]
 			now := time.Now()
 			require.Equal(t, window.Window{
-				Count: want, ExpiresAt: now.Add(scale).Round(0), Left: scale, StartedAt: now.Round(0), UpdatedAt: now.Round(0), ID: 7,
+				Count: want, ExpiresAt: now.Add(scale).Round(0), Left: scale, ID: 7,
 			}, utc(got.window, now))
 		}
 		require.Equal(t, 2*latency, time.Since(opened))
 		require.Len(t, c.requests, maxInFlight+1)
-		require.Equal(t, []string{"throttr:{k:a}", "throttr:{k:a}", "throttr:{k:b}"}, c.requests[maxInFlight])
+		require.Equal(t, []string{"throttr:{k:a}:v1", "throttr:{k:a}:v1", "throttr:{k:b}:v1"}, c.requests[maxInFlight])
 	})
 }
 
 // utc returns w with the time zone of now.
 func utc(w window.Window, now time.Time) window.Window {
-	for _, at := range []*time.Time{&w.ExpiresAt, &w.StartedAt, &w.UpdatedAt} {
-		*at = at.In(now.Location())
-	}
+	w.ExpiresAt = w.ExpiresAt.In(now.Location())
 	return w
-}
-
-func TestHitsWithoutCoalescingHaveScriptsOfTheirOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, b := newFake(WithoutCoalescing())
-		var hits []<-chan outcome
-		for range 3 * maxInFlight {
-			hits = append(hits, begin(t.Context(), b, "a", time.Second, 1))
-		}
-		for _, h := range hits {
-			require.NoError(t, (<-h).err)
-		}
-		require.Len(t, c.requests, 3*maxInFlight)
-	})
 }
 
 func TestErrorOfContextTellsWhetherTheHitWasSent(t *testing.T) {
@@ -180,7 +167,7 @@ func TestErrorOfContextTellsWhetherTheHitWasSent(t *testing.T) {
 		time.Sleep(2 * latency)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		require.Equal(t, map[string]int64{"throttr:{k:a} 3600000000": maxInFlight}, c.counts)
+		require.Equal(t, map[string]int64{"throttr:{k:a}:v1 f3600000000": maxInFlight}, c.counts)
 	})
 }
 
@@ -198,14 +185,14 @@ func TestHitsOnOneSlotOfAClusterHaveScriptsOfOneKey(t *testing.T) {
 			begin(t.Context(), b, "a", time.Hour, 1), begin(t.Context(), b, other, time.Hour, 1), begin(t.Context(), b, "a", time.Hour, 1),
 		}
 		requireCounts(t, hits, maxInFlight+1, 1, maxInFlight+2)
-		require.ElementsMatch(t, [][]string{{"throttr:{k:a}"}, {"throttr:{k:" + other + "}"}}, c.requests[maxInFlight:])
+		require.ElementsMatch(t, [][]string{{"throttr:{k:a}:v1"}, {"throttr:{k:" + other + "}:v1"}}, c.requests[maxInFlight:])
 
 		occupy(b, "a")
 		hits = []<-chan outcome{begin(t.Context(), b, "a", time.Second, 1), begin(t.Context(), b, "a", time.Minute, 1)}
 		for _, h := range hits {
 			require.NoError(t, (<-h).err)
 		}
-		require.Equal(t, []string{"throttr:{k:a}", "throttr:{k:a}"}, c.requests[len(c.requests)-1], "scales of a key share a script")
+		require.Equal(t, []string{"throttr:{k:a}:v1", "throttr:{k:a}:v1"}, c.requests[len(c.requests)-1], "scales of a key share a script")
 	})
 }
 
@@ -226,7 +213,7 @@ func TestHitsThatShareAScriptHaveTheirOwnScalesAndIncrements(t *testing.T) {
 			got := <-hits[i]
 			require.NoError(t, got.err)
 			require.Equal(t, h.n, got.window.Count)
-			require.Equal(t, int64(h.n), c.counts[fmt.Sprintf("throttr:{k:%s} %d", h.key, h.scale.Microseconds())], h.key)
+			require.Equal(t, int64(h.n), c.counts[fmt.Sprintf("throttr:{k:%s}:v1 f%d", h.key, h.scale.Microseconds())], h.key)
 		}
 		require.Len(t, c.requests, maxInFlight+1)
 	})
@@ -235,13 +222,18 @@ func TestHitsThatShareAScriptHaveTheirOwnScalesAndIncrements(t *testing.T) {
 func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := newFake()
-		c.counts["throttr:{k:a} 3600000000"] = MaxCount - 1
+		c.counts["throttr:{k:a}:v1 f3600000000"] = MaxCount - 1
 		occupy(b, "other")
 		var hits []<-chan outcome
 		for _, n := range []uint64{1, MaxCount, 1, MaxCount, 0} {
 			hits = append(hits, begin(t.Context(), b, "a", time.Hour, n))
 		}
-		requireCounts(t, hits, MaxCount, MaxCount+1, MaxCount+1, MaxCount+1, MaxCount+1)
+		for i, hit := range hits {
+			got := <-hit
+			require.NoError(t, got.err)
+			require.EqualValues(t, MaxCount, got.window.Count)
+			require.Equal(t, i > 0, got.window.Refused, "the count would have passed the largest")
+		}
 		require.Len(t, c.requests, maxInFlight+1)
 	})
 }
@@ -249,14 +241,14 @@ func TestCountsOfSharedScriptsStopAboveMaxCount(t *testing.T) {
 func TestWindowThatIsBrokenFailsItsHitsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := newFake()
-		c.broken = "throttr:{k:bad}"
+		c.broken = "throttr:{k:bad}:v1"
 		occupy(b, "other")
 		bad, good := begin(t.Context(), b, "bad", time.Hour, 1), begin(t.Context(), b, "good", time.Hour, 1)
 		require.ErrorIs(t, (<-bad).err, errBroken)
 		got := <-good
 		require.NoError(t, got.err)
 		require.Equal(t, uint64(1), got.window.Count)
-		require.Equal(t, [][]string{{"throttr:{k:bad}", "throttr:{k:good}"}, {"throttr:{k:bad}"}}, c.requests[maxInFlight:])
+		require.Equal(t, [][]string{{"throttr:{k:bad}:v1", "throttr:{k:good}:v1"}, {"throttr:{k:bad}:v1"}}, c.requests[maxInFlight:])
 	})
 }
 
@@ -280,7 +272,7 @@ func TestScriptsOfASlotDoNotWaitForEachOther(t *testing.T) {
 		c.cluster = true
 		var sums []sum
 		for i := range 10 {
-			sums = append(sums, sum{Key: windowKey{strconv.Itoa(i), time.Hour}, N: 1})
+			sums = append(sums, sum{Key: windowKey{strconv.Itoa(i), "", time.Hour, window.FixedWindow}, N: 1})
 		}
 		start := time.Now()
 		require.NoError(t, b.addAll(t.Context(), sums))
@@ -295,13 +287,13 @@ func TestMaxQueuedBoundsTheHitsThatWait(t *testing.T) {
 		occupy(b, "a")
 		begin(t.Context(), b, "a", time.Hour, 1)
 		begin(t.Context(), b, "b", time.Hour, 1)
-		_, err := b.Hit(t.Context(), "c", time.Hour, 100, 1)
-		require.ErrorIs(t, err, ErrOverloaded)
+		_, err := b.Hit(t.Context(), "c", limitOf(0, time.Hour, 100), 1)
+		require.ErrorIs(t, err, window.ErrOverloaded)
 		time.Sleep(2 * latency)
-		_, err = b.Hit(t.Context(), "c", time.Hour, 100, 1)
+		_, err = b.Hit(t.Context(), "c", limitOf(0, time.Hour, 100), 1)
 		require.NoError(t, err)
 	})
-	require.Panics(t, func() { WithMaxQueued(0) })
+	require.Panics(t, func() { WithMaxQueued(-1) })
 }
 
 func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
@@ -313,12 +305,12 @@ func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
 		b.combiner = func() *combiner { return few }
 		begin(t.Context(), b, "a", time.Hour, 1)
 		begin(t.Context(), b, "a", time.Hour, 1)
-		_, err := b.Hit(t.Context(), "a", time.Hour, 100, 1)
-		require.ErrorIs(t, err, ErrOverloaded)
-		_, err = b.Inc(t.Context(), "a", time.Hour, 1)
-		require.ErrorIs(t, err, ErrOverloaded)
+		_, err := b.Hit(t.Context(), "a", limitOf(0, time.Hour, 100), 1)
+		require.ErrorIs(t, err, window.ErrOverloaded)
+		_, err = b.Charge(t.Context(), "a", limitOf(0, time.Hour, 100), 1)
+		require.ErrorIs(t, err, window.ErrOverloaded)
 		time.Sleep(2 * latency)
-		w, err := b.Hit(t.Context(), "a", time.Hour, 100, 1)
+		w, err := b.Hit(t.Context(), "a", limitOf(0, time.Hour, 100), 1)
 		require.NoError(t, err)
 		require.Equal(t, uint64(3), w.Count)
 	})
@@ -327,8 +319,8 @@ func TestHitsAreRefusedIfTooManyWait(t *testing.T) {
 func TestWindowThatIsBrokenFailsItsHitsOnlyInACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := newFake()
-		c.cluster, c.broken = true, "throttr:{k:bad}"
-		sums := []sum{{Key: windowKey{"good", time.Hour}, N: 1}, {Key: windowKey{"bad", time.Hour}, N: 1}}
+		c.cluster, c.broken = true, "throttr:{k:bad}:v1"
+		sums := []sum{{Key: windowKey{"good", "", time.Hour, window.FixedWindow}, N: 1}, {Key: windowKey{"bad", "", time.Hour, window.FixedWindow}, N: 1}}
 		require.NoError(t, b.addAll(t.Context(), sums))
 		require.NoError(t, sums[0].Err)
 		require.ErrorIs(t, sums[1].Err, errBroken)

@@ -44,22 +44,27 @@ func (c *stalledClient) EvalSHA(_ context.Context, digest string, keys, args []s
 	case digest != takeScript.digest:
 		return nil, nil
 	case keys[0] == c.refuse:
-		return []int64{0, 0, -1, 0, 0, 0}, nil
+		return []int64{0, 0, 0, 0, 0, 0, 0}, nil
 	}
-	id, err := strconv.ParseInt(args[3], 10, 64)
-	return []int64{1, 0, 1, 0, 0, id}, err
+	id, err := int64(0), error(nil)
+	if len(args) > 5 { // of a window
+		id, err = strconv.ParseInt(args[5], 10, 64)
+	}
+	return []int64{1, 0, 1, 0, 0, id, 0}, err
 }
 
 func (c *stalledClient) Eval(context.Context, string, []string, []string) ([]int64, error) {
 	panic("not called")
 }
 
-func (c *stalledClient) HDel(_ context.Context, key, _ string) error {
-	c.wait(key)
+func (c *stalledClient) Ping(context.Context) error {
+	c.wait("")
 	return nil
 }
 
-func (c *stalledClient) Cluster() bool { return c.cluster }
+func (c *stalledClient) Cluster() (bool, error) { return c.cluster, nil }
+
+func (c *stalledClient) Name() string { return "redis.test" }
 
 func (c *stalledClient) wait(key string) {
 	c.mu.Lock()
@@ -78,48 +83,40 @@ func (c *stalledClient) requests() int {
 }
 
 // calls are the calls that have requests of their own.
-var calls = map[string]struct {
-	algorithm window.Algorithm
-	make      func(ctx context.Context, b *Backend, key string) error
-}{
-	"take": {0, func(ctx context.Context, b *Backend, key string) error {
-		_, _, err := b.Take(ctx, key, time.Hour, 1, 1)
+var calls = map[string]func(ctx context.Context, b *Backend, key string) error{
+	"take": func(ctx context.Context, b *Backend, key string) error {
+		_, err := b.Take(ctx, key, perHour, 1)
 		return err
-	}},
-	"hit of a rolling algorithm": {window.TokenBucket, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.Hit(ctx, key, time.Hour, 1, 1)
+	},
+	"hit of a rolling algorithm": func(ctx context.Context, b *Backend, key string) error {
+		_, err := b.Hit(ctx, key, limitOf(window.TokenBucket, time.Hour, 1), 1)
 		return err
-	}},
-	"peek": {window.SlidingLog, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.Peek(ctx, key, time.Hour, 1, 1)
+	},
+	"peek": func(ctx context.Context, b *Backend, key string) error {
+		_, err := b.Peek(ctx, key, limitOf(window.SlidingLog, time.Hour, 1), 1)
 		return err
-	}},
-	"inc of a rolling algorithm": {window.Sliding, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.Inc(ctx, key, time.Hour, 1)
+	},
+	"charge of a rolling algorithm": func(ctx context.Context, b *Backend, key string) error {
+		_, err := b.Charge(ctx, key, limitOf(window.SlidingWindow, time.Hour, 1), 1)
 		return err
-	}},
-	"hit alone": {0, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.addAlone(ctx, key, time.Hour, 1)
+	},
+	"give back": func(ctx context.Context, b *Backend, key string) error {
+		_, err := b.GiveBack(ctx, key, perHour, 1, 1)
 		return err
-	}},
-	"give back": {0, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.GiveBack(ctx, key, time.Hour, 1, 1)
+	},
+	"set": func(ctx context.Context, b *Backend, key string) error {
+		_, err := b.Set(ctx, key, perHour, 1)
 		return err
-	}},
-	"get": {0, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.Get(ctx, key, time.Hour)
-		return err
-	}},
-	"set": {0, func(ctx context.Context, b *Backend, key string) error {
-		_, err := b.Set(ctx, key, time.Hour, 1)
-		return err
-	}},
-	"reset": {0, func(ctx context.Context, b *Backend, key string) error { return b.Reset(ctx, key, time.Hour) }},
-	"delete": {0, func(ctx context.Context, b *Backend, key string) error {
+	},
+	"reset": func(ctx context.Context, b *Backend, key string) error { return b.Reset(ctx, key, perHour) },
+	"delete": func(ctx context.Context, b *Backend, key string) error {
 		_, err := b.Delete(ctx, key)
 		return err
-	}},
+	},
+	"ping": func(ctx context.Context, b *Backend, _ string) error { return b.Ping(ctx) },
 }
+
+var perHour = limitOf(window.FixedWindow, time.Hour, 1)
 
 // Callers that give up leave a bounded number of requests behind. Those that were not sent by then never
 // are.
@@ -129,7 +126,7 @@ func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newStalled()
 				defer c.thaw()
-				b := New(c, WithAlgorithm(call.algorithm))
+				b := New(c)
 				before := runtime.NumGoroutine()
 				for range 5 {
 					var all sync.WaitGroup
@@ -137,7 +134,7 @@ func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 						all.Go(func() {
 							ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 							defer cancel()
-							assert.ErrorIs(t, call.make(ctx, b, "k"), context.DeadlineExceeded)
+							assert.ErrorIs(t, call(ctx, b, "k"), context.DeadlineExceeded)
 						})
 					}
 					all.Wait()
@@ -148,12 +145,12 @@ func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 				defer cancel()
-				require.ErrorContains(t, call.make(ctx, b, "k"), "it was not sent")
+				require.ErrorContains(t, call(ctx, b, "k"), "it was not sent")
 
 				c.thaw()
 				synctest.Wait()
 				require.Equal(t, maxCalls, c.requests())
-				_ = call.make(t.Context(), b, "k") // the client returns nothing of use
+				_ = call(t.Context(), b, "k") // the client returns nothing of use
 				require.Greater(t, c.requests(), maxCalls)
 			})
 		})
@@ -167,7 +164,7 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 		defer c.thaw()
 		b := New(c, WithMaxQueued(queued))
 		take := func(ctx context.Context) error {
-			_, _, err := b.Take(ctx, "k", time.Hour, 1, 1)
+			_, err := b.Take(ctx, "k", perHour, 1)
 			return err
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -176,7 +173,7 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 			go func() { results <- take(ctx) }()
 		}
 		synctest.Wait()
-		require.ErrorIs(t, take(t.Context()), ErrOverloaded)
+		require.ErrorIs(t, take(t.Context()), window.ErrOverloaded)
 		require.Equal(t, maxCalls, c.requests())
 
 		// Those that give up leave the queue.
@@ -187,7 +184,7 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 			go func() { results <- take(t.Context()) }()
 		}
 		synctest.Wait()
-		require.ErrorIs(t, take(t.Context()), ErrOverloaded)
+		require.ErrorIs(t, take(t.Context()), window.ErrOverloaded)
 		c.thaw()
 		synctest.Wait()
 		require.Equal(t, maxCalls+queued, c.requests())
@@ -206,14 +203,14 @@ func TestQueuedCallsAreSentInOrder(t *testing.T) {
 		defer c.thaw()
 		b := New(c)
 		for range maxCalls {
-			go b.Get(t.Context(), "first", time.Hour)
+			go b.Peek(t.Context(), "first", perHour, 0)
 		}
 		synctest.Wait()
 		var want []string
 		for i := range 20 {
 			key := strconv.Itoa(i)
 			ctx, cancel := context.WithCancel(t.Context())
-			go b.Get(ctx, key, time.Hour)
+			go b.Peek(ctx, key, perHour, 0)
 			synctest.Wait()
 			if i%3 == 0 {
 				cancel()
@@ -238,12 +235,12 @@ func TestStalledNodeHoldsUpItsOwnSlots(t *testing.T) {
 		defer c.thaw()
 		c.cluster = true
 		b := New(c)
-		half := func(key string) bool { return b.rangeOf(b.name(key)) < slotRanges/2 }
-		c.stalls = func(name string) bool { return b.rangeOf(name) < slotRanges/2 }
+		half := func(key string) bool { return rangeOf(b.name(key)) < slotRanges/2 }
+		c.stalls = func(name string) bool { return rangeOf(name) < slotRanges/2 }
 		ranges := map[int]bool{}
 		for i := range 20_000 {
 			if key := fmt.Sprint(i); half(key) {
-				go b.Take(t.Context(), key, time.Hour, 1, 1)
+				go b.Take(t.Context(), key, perHour, 1)
 			}
 		}
 		synctest.Wait()
@@ -253,10 +250,10 @@ func TestStalledNodeHoldsUpItsOwnSlots(t *testing.T) {
 			if half(key) {
 				continue
 			}
-			_, _, err := b.Take(t.Context(), key, time.Hour, 1, 1)
+			_, err := b.Take(t.Context(), key, perHour, 1)
 			require.NoError(t, err)
-			require.Equal(t, int(slotOf(hashTag(key)))*slotRanges/slots, b.rangeOf(b.name(key)))
-			ranges[b.rangeOf(b.name(key))] = true
+			require.Equal(t, int(slotOf(hashTag(key)))*slotRanges/slots, rangeOf(b.name(key)))
+			ranges[rangeOf(b.name(key))] = true
 		}
 		require.Len(t, ranges, slotRanges/2)
 		c.thaw()
@@ -282,7 +279,7 @@ func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		limits := []window.Limit{{Key: last, Scale: time.Hour, Limit: 1, N: 1}, {Key: first, Scale: time.Hour, Limit: 1, N: 1}}
+		limits := []window.Take{perHour.For(last, 1), perHour.For(first, 1)}
 		ok, err := b.TakeAll(ctx, limits, make([]window.Window, 2))
 		require.False(t, ok)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
