@@ -11,6 +11,7 @@ import (
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 // BenchmarkHit compares hits on a thousand windows on Redis, in memory, and on a Throttr mock
@@ -43,7 +44,7 @@ func BenchmarkHit(b *testing.B) {
 				keys[i] = fmt.Sprint("user:", i)
 			}
 			hit := func(ctx context.Context, n uint64) {
-				if _, err := s.Hit(ctx, keys[n%1000], time.Minute, 1_000_000, 1); err != nil {
+				if _, err := s.Hit(ctx, keys[n%1000], limitOf(window.FixedWindow, time.Minute, 1_000_000), 1); err != nil {
 					b.Error(err)
 				}
 			}

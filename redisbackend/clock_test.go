@@ -10,11 +10,12 @@ import (
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // algorithms are all of them.
-var algorithms = append([]window.Algorithm{window.PerKey, window.Aligned}, rolling...)
+var algorithms = append([]window.Algorithm{window.FixedWindow, window.AlignedWindow}, rolling...)
 
 // each runs a test for each algorithm, with a server of its own.
 func each(t *testing.T, f func(t *testing.T, s *server, a window.Algorithm)) {
@@ -30,17 +31,17 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	each(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
 		begin := clock.Now()
-		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
 		call := func(key string, take bool) bool {
 			t.Helper()
 			if !take {
-				w, err := b.Hit(t.Context(), key, time.Minute, 10, 1)
+				w, err := b.Hit(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 				noError(t, err)
 				return !w.Refused && w.Count <= 10
 			}
-			_, granted, err := b.Take(t.Context(), key, time.Minute, 10, 1)
+			w, err := b.Take(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 			noError(t, err)
-			return granted
+			return !w.Refused
 		}
 		for _, take := range []bool{false, true} {
 			for _, back := range []time.Duration{time.Microsecond, time.Second, 59 * time.Second, time.Minute, 24 * time.Hour} {
@@ -51,10 +52,10 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 				}
 				set(clock, begin.Add(-back))
 				full, allowed := back < time.Minute, 0
-				w, err := b.Get(t.Context(), key, time.Minute)
+				w, err := b.Peek(t.Context(), key, limitOf(a, time.Minute, 10), 0)
 				noError(t, err)
 				expect(t, (w.Count >= 10) == full && (w == window.Window{}) == !full, "%v back: %+v", back, w)
-				w, err = b.Peek(t.Context(), key, time.Minute, 10, 1)
+				w, err = b.Peek(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 				noError(t, err)
 				expect(t, w.Refused == full, "%v back: %+v", back, w)
 				for range 20 {
@@ -74,25 +75,25 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 func TestCountsSurviveAClockThatGoesBack(t *testing.T) {
 	each(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
 		for _, known := range []bool{false, true} {
 			key := fmt.Sprint(known)
 			if known {
-				_, err := b.Hit(t.Context(), key, time.Minute, 10, 1)
+				_, err := b.Hit(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 				noError(t, err)
 			}
-			_, err := b.Set(t.Context(), key, time.Minute, 5)
+			_, err := b.Set(t.Context(), key, limitOf(a, time.Minute, 10), 5)
 			noError(t, err)
-			_, err = b.Inc(t.Context(), key, time.Minute, 1000)
+			_, err = b.Charge(t.Context(), key, limitOf(a, time.Minute, 10), 1000)
 			noError(t, err)
 			clock.Advance(-2 * time.Minute)
-			w, err := b.Get(t.Context(), key, time.Minute)
+			w, err := b.Peek(t.Context(), key, limitOf(a, time.Minute, 10), 0)
 			noError(t, err)
 			expect(t, w == window.Window{}, "%+v", w)
 			n, err := b.Delete(t.Context(), key)
 			noError(t, err)
 			expect(t, n == 0, "%d windows are deleted that are over", n)
-			w, err = b.Inc(t.Context(), key, time.Minute, 1)
+			w, err = b.Charge(t.Context(), key, limitOf(a, time.Minute, 10), 1)
 			noError(t, err)
 			expect(t, w.Count == 1, "%+v", w)
 		}
@@ -103,18 +104,18 @@ func TestCountsSurviveAClockThatGoesBack(t *testing.T) {
 func TestTakesAreGivenBackAfterAClockWentBack(t *testing.T) {
 	each(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
 		for _, back := range []time.Duration{30 * time.Second, 10 * time.Minute} {
 			key := back.String()
-			w, granted, err := b.Take(t.Context(), key, time.Minute, 10, 5)
+			w, err := b.Take(t.Context(), key, limitOf(a, time.Minute, 10), 5)
 			noError(t, err)
-			expect(t, granted, "the take is refused")
+			expect(t, !w.Refused, "the take is refused")
 			clock.Advance(-back)
-			before, _, err := b.Take(t.Context(), key, time.Minute, 10, 3)
+			before, err := b.Take(t.Context(), key, limitOf(a, time.Minute, 10), 3)
 			noError(t, err)
-			ok, err := b.GiveBack(t.Context(), key, time.Minute, w.ID, 5)
+			ok, err := b.GiveBack(t.Context(), key, limitOf(a, time.Minute, 10), 5, w.ID)
 			noError(t, err)
-			after, err := b.Get(t.Context(), key, time.Minute)
+			after, err := b.Peek(t.Context(), key, limitOf(a, time.Minute, 10), 0)
 			noError(t, err)
 			want := before.Count
 			if back < time.Minute {
@@ -157,7 +158,7 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 	each(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
 		client := s.connect()
-		b := redisbackend.New(client, redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			noError(t, redis(t, client, "FLUSHALL").Error())
@@ -170,26 +171,26 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 				var err error
 				switch r.IntN(10) {
 				case 0:
-					w, err = b.Inc(t.Context(), "k", scale, n)
+					w, err = b.Charge(t.Context(), "k", limitOf(a, scale, limit), n)
 				case 1:
-					w, err = b.Set(t.Context(), "k", scale, n)
+					w, err = b.Set(t.Context(), "k", limitOf(a, scale, limit), n)
 				case 2:
-					err = b.Reset(t.Context(), "k", scale)
+					err = b.Reset(t.Context(), "k", limitOf(a, scale, limit))
 				case 3:
 					var granted bool
-					w, granted, err = b.Take(t.Context(), "k", scale, limit, n)
+					w, err = b.Take(t.Context(), "k", limitOf(a, scale, limit), n)
 					if granted && err == nil {
-						_, err = b.GiveBack(t.Context(), "k", scale, w.ID, 1+r.Uint64N(n))
+						_, err = b.GiveBack(t.Context(), "k", limitOf(a, scale, limit), 1+r.Uint64N(n), w.ID)
 					}
 				default:
 					limit := limit + r.Uint64N(2)
-					w, err = b.Hit(t.Context(), "k", scale, limit, n)
+					w, err = b.Hit(t.Context(), "k", limitOf(a, scale, limit), n)
 				}
 				noError(t, err)
 				last = clock.Now()
 				for step := r.IntN(2); step >= 0; step-- {
 					for _, scale := range []time.Duration{short, long} {
-						w, err = b.Get(t.Context(), "k", scale)
+						w, err = b.Peek(t.Context(), "k", limitOf(a, scale, limit), 0)
 						noError(t, err)
 						expect(t, w.Count == 0 || w.Left > 0, "%+v", w)
 						if w.Count > 0 {
@@ -223,14 +224,14 @@ func TestScalesThatAreOverAreDropped(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
 		client := s.connect()
-		b := redisbackend.New(client, redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
-		_, err := b.Set(t.Context(), "k", 100*time.Hour, 7)
+		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
+		_, err := b.Set(t.Context(), "k", limitOf(a, 100*time.Hour, 10), 7)
 		noError(t, err)
-		_, err = b.Hit(t.Context(), "k", 99*time.Hour, 10, 7)
+		_, err = b.Hit(t.Context(), "k", limitOf(a, 99*time.Hour, 10), 7)
 		noError(t, err)
 		most := int64(0)
 		for i := range 1500 {
-			w, err := b.Hit(t.Context(), "k", 10*time.Millisecond+time.Duration(i)*time.Microsecond, 10, 1)
+			w, err := b.Hit(t.Context(), "k", limitOf(a, 10*time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
 			noError(t, err)
 			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
 			clock.Advance(time.Millisecond)
@@ -241,7 +242,7 @@ func TestScalesThatAreOverAreDropped(t *testing.T) {
 		t.Logf("up to %d fields", most)
 		expect(t, most <= 250, "there were %d fields", most)
 		for _, scale := range []time.Duration{100 * time.Hour, 99 * time.Hour} {
-			w, err := b.Get(t.Context(), "k", scale)
+			w, err := b.Peek(t.Context(), "k", limitOf(a, scale, 10), 0)
 			noError(t, err)
 			expect(t, w.Count == 7, "%v: %+v", scale, w)
 		}
@@ -254,23 +255,23 @@ func TestScalesThatAreOverAreDropped(t *testing.T) {
 
 // hashOf returns the name of the hash of the key k.
 func hashOf(a window.Algorithm) string {
-	suffix := map[window.Algorithm]string{window.TokenBucket: ":bucket", window.Sliding: ":sliding", window.SlidingLog: ":log"}
-	return "throttr:{k:k}" + suffix[a]
+	suffix := map[window.Algorithm]string{window.TokenBucket: ":bucket", window.SlidingWindow: ":sliding", window.SlidingLog: ":log"}
+	return "throttr:{k:k}:v1" + suffix[a]
 }
 
 // active scales are never dropped, however many there are.
 func TestScalesThatAreNotOverAreKept(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
 		const scales = 300
 		for i := range scales {
-			_, err := b.Hit(t.Context(), "k", time.Hour+time.Duration(i)*time.Second, 10, 10)
+			_, err := b.Hit(t.Context(), "k", limitOf(a, time.Hour+time.Duration(i)*time.Second, 10), 10)
 			noError(t, err)
 			clock.Advance(time.Second)
 		}
 		for i := range scales {
-			w, err := b.Get(t.Context(), "k", time.Hour+time.Duration(i)*time.Second)
+			w, err := b.Peek(t.Context(), "k", limitOf(a, time.Hour+time.Duration(i)*time.Second, 10), 0)
 			noError(t, err)
 			expect(t, w.Count > 0, "scale %d is gone", i)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
 )
 
 // startCluster starts a cluster of three nodes, each with a third of the slots.
@@ -65,7 +67,7 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 	b := redisbackend.New(client)
 	for i := range 3000 {
 		key := fmt.Sprint("user:", i%1000)
-		if w, err := b.Hit(t.Context(), key, time.Hour, 3, 1); err != nil || w.Count != uint64(i/1000+1) {
+		if w, err := b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 3), 1); err != nil || w.Count != uint64(i/1000+1) {
 			t.Fatalf("%s: %+v, %v", key, w, err)
 		}
 	}
@@ -87,7 +89,7 @@ func TestSlotDependsOnHashTagAlone(t *testing.T) {
 		{strings.Repeat("k", 5000), "h:" + sum(strings.Repeat("k", 5000))},
 	} {
 		for _, prefix := range []string{"throttr:", "", "{a}", "}"} {
-			b := redisbackend.New(client, redisbackend.WithPrefix(prefix))
+			b := redisbackend.New(client, rediswindow.WithPrefix(prefix))
 			name := nameOf(t, s, b, test.key)
 			if got, want := s.command(t, "CLUSTER", "KEYSLOT", name), s.command(t, "CLUSTER", "KEYSLOT", test.tag); got != want {
 				t.Errorf("key %.20q with prefix %q is in slot %s, want %s", test.key, prefix, got, want)
@@ -97,13 +99,13 @@ func TestSlotDependsOnHashTagAlone(t *testing.T) {
 }
 
 // nameOf hits a key and returns the name of its hash, the only key on the server or cluster.
-func nameOf(t *testing.T, s *server, b *redisbackend.Backend, key string) string {
+func nameOf(t *testing.T, s *server, b *rediswindow.Backend, key string) string {
 	t.Helper()
 	client := s.connect()
 	for _, node := range client.Nodes() {
 		redis(t, node, "FLUSHALL")
 	}
-	if _, err := b.Inc(t.Context(), key, time.Hour, 1); err != nil {
+	if _, err := b.Charge(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 1); err != nil {
 		t.Fatal(err)
 	}
 	var names []string

@@ -14,9 +14,11 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
 )
 
-// BenchmarkCoalescing answers what hits that share requests gain, compared with hits that do not, and
+// BenchmarkCoalescing answers what hits that share requests gain, compared with takes, which do not, and
 // with a program that counts with three commands of the client. The metric cpu-ns/hit is the CPU time
 // of this process, and redis-ns/hit that of the server.
 func BenchmarkCoalescing(b *testing.B) {
@@ -27,11 +29,11 @@ func BenchmarkCoalescing(b *testing.B) {
 				name string
 				hit  func(client rueidis.Client) func(ctx context.Context, key string) error
 			}{
-				{"on", func(client rueidis.Client) func(context.Context, string) error {
+				{"shared", func(client rueidis.Client) func(context.Context, string) error {
 					return hitsOf(redisbackend.New(client))
 				}},
-				{"off", func(client rueidis.Client) func(context.Context, string) error {
-					return hitsOf(redisbackend.New(client, redisbackend.WithoutCoalescing()))
+				{"alone", func(client rueidis.Client) func(context.Context, string) error {
+					return takesOf(redisbackend.New(client))
 				}},
 				{"three commands", threeCommands},
 			} {
@@ -76,9 +78,17 @@ func BenchmarkCoalescing(b *testing.B) {
 }
 
 // hitsOf returns a function that hits a window of a backend.
-func hitsOf(backend *redisbackend.Backend) func(context.Context, string) error {
+func hitsOf(backend *rediswindow.Backend) func(context.Context, string) error {
 	return func(ctx context.Context, key string) error {
-		_, err := backend.Hit(ctx, key, time.Hour, 1<<40, 1)
+		_, err := backend.Hit(ctx, key, limitOf(window.FixedWindow, time.Hour, 1<<40), 1)
+		return err
+	}
+}
+
+// takesOf returns a function that takes from a window of a backend. Takes share no requests.
+func takesOf(backend *rediswindow.Backend) func(context.Context, string) error {
+	return func(ctx context.Context, key string) error {
+		_, err := backend.Take(ctx, key, limitOf(window.FixedWindow, time.Hour, 1<<40), 1)
 		return err
 	}
 }

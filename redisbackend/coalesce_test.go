@@ -15,12 +15,13 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // hitTogether hits each key n times while the server does not respond, so that hits share requests. It
 // returns the windows and the errors of each key.
-func hitTogether(t *testing.T, s *server, b *redisbackend.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
+func hitTogether(t *testing.T, s *server, b *rediswindow.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
 	t.Helper()
 	windows, errs = make([][]window.Window, len(keys)), make([][]error, len(keys))
 	s.freeze(t)
@@ -29,7 +30,7 @@ func hitTogether(t *testing.T, s *server, b *redisbackend.Backend, n int, keys .
 	for range n {
 		for k, key := range keys {
 			all.Go(func() {
-				w, err := b.Hit(context.Background(), key, time.Hour, 5, 1)
+				w, err := b.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -99,8 +100,8 @@ func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
 	b := redisbackend.New(client)
-	redis(t, client, "SET", "throttr:{k:string}", "1")
-	redis(t, client, "HSET", "throttr:{k:text}", "3600000000", "text")
+	redis(t, client, "SET", "throttr:{k:string}:v1", "1")
+	redis(t, client, "HSET", "throttr:{k:text}:v1", "f3600000000", "text")
 	windows, errs := hitTogether(t, s, b, 50, "good", "string", "text", "other")
 	for i, want := range []string{"", "WRONGTYPE", "not a window: text", ""} {
 		if want == "" {
@@ -138,7 +139,7 @@ func TestHitsThatCannotSetTheEndOfTheirWindowAreCountedOnce(t *testing.T) {
 		keys = append(keys, fmt.Sprint(i))
 	}
 	for _, key := range keys[:open] {
-		if _, err := b.Hit(t.Context(), key, time.Hour, 5, 1); err != nil {
+		if _, err := b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +162,7 @@ func TestHitsThatCannotSetTheEndOfTheirWindowAreCountedOnce(t *testing.T) {
 		if len(errs[i]) != failures {
 			t.Errorf("%d hits on %s have failed, want %d", len(errs[i]), key, failures)
 		}
-		if w, err := b.Get(t.Context(), key, time.Hour); err != nil || w.Count != count {
+		if w, err := b.Peek(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 5), 0); err != nil || w.Count != count {
 			t.Errorf("the count of %s is %d, %v; want %d", key, w.Count, err, count)
 		}
 	}
@@ -172,7 +173,7 @@ func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
 	b := redisbackend.New(client)
-	if _, err := b.Hit(t.Context(), "another", time.Hour, 5, 1); err != nil { // the server knows the script
+	if _, err := b.Hit(t.Context(), "another", limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil { // the server knows the script
 		t.Fatal(err)
 	}
 	redis(t, client, "CONFIG", "SET", "maxmemory", "1")
@@ -183,7 +184,7 @@ func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
 			t.Errorf("%d hits have failed, want 10", len(errs))
 		}
 		for _, err := range errs {
-			if !strings.Contains(err.Error(), "OOM") {
+			if !strings.Contains(err.Error(), "OOM") || !errors.Is(err, window.ErrFull) {
 				t.Errorf("%v, want OOM", err)
 			}
 		}
@@ -198,7 +199,7 @@ func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
 func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
 	s := startServer(t)
 	b := redisbackend.New(s.connect())
-	if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+	if _, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil {
 		t.Fatal(err)
 	}
 	s.freeze(t)
@@ -209,7 +210,7 @@ func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
+			_, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
 			switch {
 			case !errors.Is(err, context.DeadlineExceeded):
 				t.Errorf("%v", err)
@@ -223,7 +224,7 @@ func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
 	all.Wait()
 	s.thaw(t)
 	for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
-		w, err := b.Get(t.Context(), "k", time.Hour)
+		w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 0)
 		if err == nil && w.Count == 1+uncertain.Load() {
 			t.Logf("%d of %d hits were sent", uncertain.Load(), hits)
 			return
@@ -244,7 +245,7 @@ func TestHitsAtOneTimeFailIfTheServerIsDown(t *testing.T) {
 		var all sync.WaitGroup
 		for g := range goroutines {
 			all.Go(func() {
-				if _, err := b.Hit(t.Context(), fmt.Sprint(g%5), time.Hour, 5, 1); err != nil {
+				if _, err := b.Hit(t.Context(), fmt.Sprint(g%5), limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil {
 					count.Add(1)
 					once.Do(func() { first = err })
 				}
@@ -288,7 +289,7 @@ func TestHitsAtOneTimeOnAClusterAreExact(t *testing.T) {
 	for i := range 10 * hits {
 		all.Go(func() {
 			key := fmt.Sprint("key ", i%10)
-			w, err := b.Hit(t.Context(), key, time.Hour, 5, 1)
+			w, err := b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
 			if err != nil {
 				t.Error(err)
 				return

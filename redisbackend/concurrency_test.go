@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 // flood hits one key from 64 goroutines over two clients. It returns how many hits were allowed.
@@ -44,7 +45,7 @@ func TestTwoClientsAllowExactlyTheLimit(t *testing.T) {
 		t.Errorf("%d hits were allowed, want 1000", allowed)
 	}
 	b := redisbackend.New(s.connect())
-	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != hits {
+	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w.Count != hits {
 		t.Errorf("%+v, %v", w, err)
 	}
 	if n, err := b.Delete(t.Context(), "k"); err != nil || n != 1 {
@@ -76,7 +77,7 @@ func TestCountsAreExactWhileScriptsAreFlushed(t *testing.T) {
 	}
 	b := redisbackend.New(client)
 	redis(t, client, "SCRIPT", "FLUSH")
-	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != hits {
+	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w.Count != hits {
 		t.Errorf("%+v, %v", w, err)
 	}
 	redis(t, client, "SCRIPT", "FLUSH")
@@ -92,7 +93,7 @@ func TestHitIsOneRoundTrip(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	call := func() {
-		if _, err := b.Hit(t.Context(), "k", time.Hour, 1, 1); err != nil {
+		if _, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 1), 1); err != nil {
 			t.Fatal(err)
 		}
 	}

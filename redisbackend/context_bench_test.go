@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 // withoutDeadline is a context that can end but has no deadline. The client honors the end of
@@ -46,9 +47,9 @@ func BenchmarkContext(b *testing.B) {
 				call := func() {
 					var err error
 					if c.backend {
-						err = backend.Reset(ctx, "k", time.Minute)
+						err = backend.Reset(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10))
 					} else {
-						err = client.Do(ctx, client.B().Hdel().Key("throttr:{k:k}").Field("60000000").Build()).Error()
+						err = client.Do(ctx, client.B().Hdel().Key("throttr:{k:k}:v1").Field("60000000").Build()).Error()
 					}
 					if err != nil {
 						b.Error(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -39,8 +40,8 @@ func ExampleNew_cluster() {
 	defer client.Close()
 
 	backend := redisbackend.New(client,
-		redisbackend.WithPrefix("api:limits:"), redisbackend.WithAlgorithm(window.Aligned))
-	w, err := backend.Hit(context.Background(), "user:42", time.Hour, 1000, 1)
+		rediswindow.WithPrefix("api:limits:"))
+	w, err := backend.Hit(context.Background(), "user:42", limitOf(window.AlignedWindow, time.Hour, 1000), 1)
 	if err != nil {
 		log.Fatal(err)
 	}

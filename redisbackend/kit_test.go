@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/window"
 )
 
 // noError fails the test if there is an error.
@@ -38,4 +39,9 @@ func untilExpiry(t *testing.T, client rueidis.Client, name string) time.Duration
 		return time.Duration(ms)
 	}
 	return time.Duration(ms)*time.Millisecond - grace
+}
+
+// limitOf returns a limit without a name.
+func limitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit {
+	return window.Limit{Max: limit, Scale: scale, Algorithm: a}
 }

@@ -10,20 +10,9 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
-
-func TestErrorsAreThoseOfPackageWindow(t *testing.T) {
-	for _, pair := range [][2]error{
-		{redisbackend.ErrScale, window.ErrScale}, {redisbackend.ErrRange, window.ErrRange},
-		{redisbackend.ErrScale, throttr.ErrScale}, {redisbackend.ErrRange, throttr.ErrRange},
-		{redisbackend.ErrOverloaded, throttr.ErrOverloaded},
-	} {
-		if !errors.Is(pair[0], pair[1]) || !errors.Is(pair[1], pair[0]) {
-			t.Errorf("%v does not match %v", pair[0], pair[1])
-		}
-	}
-}
 
 // A mistake in the program is not an outage, so no policy applies to it.
 //
@@ -39,11 +28,10 @@ func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 		}{
 			{60, 5, 1, window.ErrScale},
 			{time.Second + time.Nanosecond, 5, 1, window.ErrScale},
-			{redisbackend.MaxScale + time.Microsecond, 5, 1, window.ErrScale},
-			{time.Second, redisbackend.MaxCount + 1, 1, window.ErrRange},
-			{time.Second, 5, redisbackend.MaxCount + 1, window.ErrRange},
+			{rediswindow.MaxScale + time.Microsecond, 5, 1, window.ErrScale},
+			{time.Second, rediswindow.MaxCount + 1, 1, window.ErrRange},
 		} {
-			res, err := limiter.HitN(context.Background(), "k", test.scale, test.limit, test.increment)
+			res, err := limiter.HitN(context.Background(), "k", throttr.Limit{Max: test.limit, Scale: test.scale}, test.increment)
 			if !errors.Is(err, test.want) || res.Allowed {
 				t.Errorf("%v, %+v: %+v, %v", policy, test, res, err)
 			}
@@ -54,7 +42,7 @@ func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 func TestMiddlewareIsRefusedIfRedisCannotKeepTheLimit(t *testing.T) {
 	limiter := throttr.NewRateLimit(redisbackend.New(startServer(t).connect()), throttr.WithPolicy(throttr.AllowHits))
 	_, err := httplimit.New(limiter, httplimit.Config{
-		Limits: []httplimit.Limit{{Name: "x", Limit: 1, Window: time.Second + time.Nanosecond}},
+		Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: time.Second + time.Nanosecond}},
 	})
 	if !errors.Is(err, window.ErrScale) {
 		t.Errorf("the error is %v", err)
@@ -64,11 +52,9 @@ func TestMiddlewareIsRefusedIfRedisCannotKeepTheLimit(t *testing.T) {
 func TestNewPanicsForInvalidArguments(t *testing.T) {
 	client := startServer(t).connect()
 	for want, f := range map[string]func(){
-		"redisbackend: New: client is nil":                func() { redisbackend.New(nil) },
-		"rediswindow: New: option 2 is nil":               func() { redisbackend.New(client, redisbackend.WithPrefix("a"), nil) },
-		"rediswindow: WithClock: now is nil":              func() { redisbackend.WithClock(nil) },
-		"rediswindow: WithAlgorithm: 5 is no algorithm":   func() { redisbackend.WithAlgorithm(window.SlidingLog + 1) },
-		"rediswindow: WithAlgorithm: 255 is no algorithm": func() { redisbackend.WithAlgorithm(255) },
+		"redisbackend: New: client is nil":   func() { redisbackend.New(nil) },
+		"rediswindow: New: option 2 is nil":  func() { redisbackend.New(client, rediswindow.WithPrefix("a"), nil) },
+		"rediswindow: WithClock: now is nil": func() { rediswindow.WithClock(nil) },
 	} {
 		func() {
 			defer func() {

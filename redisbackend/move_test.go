@@ -40,7 +40,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 	}
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			b := redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()}), redisbackend.WithAlgorithm(a))
+			b := redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()}))
 			from, to := c.Primaries[0], c.Primaries[1]
 			if _, err := from.Do("HLEN", "{k:k}"); err != nil { // MOVED
 				from, to = to, from
@@ -49,7 +49,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 			call := func(i int) {
 				scale := time.Duration(20+i%2) * 100 * time.Hour
 				if i%3 == 0 {
-					limits := []window.Limit{{Key: key, Scale: scale, Limit: limit, N: 1}, {Key: other, Scale: scale, Limit: 1000, N: 1}}
+					limits := []window.Take{limitOf(a, scale, limit).For(key, 1), limitOf(a, scale, 1000).For(other, 1)}
 					ok, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(limits)))
 					if err != nil {
 						t.Error(err)
@@ -58,7 +58,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 					}
 					return
 				}
-				w, err := b.Hit(t.Context(), key, scale, limit, 1)
+				w, err := b.Hit(t.Context(), key, limitOf(a, scale, limit), 1)
 				if err != nil {
 					t.Error(err)
 				} else if !w.Refused && w.Count <= limit {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
 )
 
 func sum(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
@@ -26,8 +28,8 @@ func TestNamesInRedisAreAsDocumented(t *testing.T) {
 		{"", "k", "{k:k}"},
 		{"100% {a}", "k", "100%25 %7Ba}{k:k}"},
 	} {
-		b := redisbackend.New(client, redisbackend.WithPrefix(test.prefix))
-		if got := nameOf(t, s, b, test.key); got != test.want {
+		b := redisbackend.New(client, rediswindow.WithPrefix(test.prefix))
+		if got := nameOf(t, s, b, test.key); got != test.want+":v1" {
 			t.Errorf("prefix %q, key %.20q: the name is %q, want %q", test.prefix, test.key, got, test.want)
 		}
 	}
@@ -41,10 +43,10 @@ func TestDifferentPrefixesAndKeysShareNoWindow(t *testing.T) {
 		strings.Repeat("k", 128), strings.Repeat("k", 129), "h:" + sum(strings.Repeat("k", 129)), "k:{k:a",
 	}
 	for _, prefix := range prefixes {
-		b := redisbackend.New(client, redisbackend.WithPrefix(prefix))
+		b := redisbackend.New(client, rediswindow.WithPrefix(prefix))
 		for _, key := range keys {
 			for _, scale := range []time.Duration{time.Hour, 2 * time.Hour} {
-				if w, err := b.Inc(t.Context(), key, scale, 1); err != nil || w.Count != 1 {
+				if w, err := b.Charge(t.Context(), key, limitOf(window.FixedWindow, scale, 10), 1); err != nil || w.Count != 1 {
 					t.Errorf("prefix %q, key %.20q, scale %v: %+v, %v", prefix, key, scale, w, err)
 				}
 			}

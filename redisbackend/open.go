@@ -72,7 +72,7 @@ func optionOf(u *redisurl.URL) (rueidis.ClientOption, error) {
 	}
 	option, err := rueidis.ParseURL(u.String(scheme))
 	if err != nil {
-		return option, redisurl.Config("%w", err)
+		return option, u.Malformed(err)
 	}
 	if u.Timeout > 0 {
 		option.Dialer.Timeout, option.ConnWriteTimeout = u.Timeout, u.Timeout

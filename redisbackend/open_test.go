@@ -9,10 +9,11 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 func TestOpenIsABackendThatCanBeClosed(t *testing.T) {
-	b, err := redisbackend.Open(t.Context(), "redis://"+startServer(t).addr)
+	b, err := throttr.Open(t.Context(), "redis://"+startServer(t).addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestOpenIsABackendThatCanBeClosed(t *testing.T) {
 
 func TestOpenReturnsErrors(t *testing.T) {
 	for _, url := range []string{"", "http://127.0.0.1", "redis://127.0.0.1:1"} {
-		if b, err := redisbackend.Open(t.Context(), url); err == nil || b != nil {
+		if b, err := throttr.Open(t.Context(), url); err == nil || b != nil {
 			t.Errorf("%q: %v, %v", url, b, err)
 		}
 	}
@@ -44,7 +45,75 @@ func TestOpenReturnsErrors(t *testing.T) {
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := redisbackend.Open(ctx, "redis://"+silent.Addr().String()); !errors.Is(err, context.Canceled) {
+	if _, err := throttr.Open(ctx, "redis://"+silent.Addr().String()); !errors.Is(err, context.Canceled) {
 		t.Errorf("a ctx that has ended: %v", err)
+	}
+}
+
+// A backend that is opened lazily fails until its server is there.
+func TestLazyOpen(t *testing.T) {
+	s := startServer(t)
+	s.kill()
+	b, err := throttr.Open(t.Context(), "redis://"+s.addr+"?lazy=true&prefix=a:&max_log=5&max_queued=7&timeout=5s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	_, hit := b.Hit(t.Context(), "k", l, 1)
+	_, all := b.TakeAll(t.Context(), []window.Take{l.For("k", 1)}, make([]window.Window, 1))
+	for _, err := range []error{hit, all, b.Ping(t.Context())} {
+		if !errors.Is(err, throttr.ErrUnavailable) {
+			t.Errorf("without a server: %v", err)
+		}
+	}
+	if _, err := b.Hit(t.Context(), "k", window.Limit{}, 1); errors.Is(err, throttr.ErrUnavailable) || !errors.Is(err, throttr.ErrScale) {
+		t.Errorf("a mistake: %v", err)
+	}
+	if _, err := b.Check(limitOf(window.SlidingLog, time.Minute, 6)); !errors.Is(err, throttr.ErrRange) {
+		t.Errorf("max_log: %v", err)
+	}
+	stats := b.Stats()
+	if len(stats.Stores) != 1 || stats.Stores[0].Name != s.addr || stats.Stores[0].Errors != 3 || !errors.Is(stats.Stores[0].Err, throttr.ErrUnavailable) {
+		t.Errorf("%+v", stats)
+	}
+	s.start()
+	for deadline := time.Now().Add(patience); b.Ping(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the backend does not connect")
+		}
+	}
+	if w, err := b.Hit(t.Context(), "k", l, 1); err != nil || w.Count != 1 {
+		t.Errorf("with a server: %+v, %v", w, err)
+	}
+	if err := b.Stats().Stores[0].Err; err != nil {
+		t.Errorf("with a server: %v", err)
+	}
+	if all := names(t, s.connect()); len(all) != 1 || all[0] != "a:{k:k}:v1" {
+		t.Errorf("prefix: %q", all)
+	}
+}
+
+func TestPing(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect())
+	if err := b.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(b.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := b.Ping(t.Context()); !errors.Is(err, throttr.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, query := range []string{"prefx=a", "max_log=x", "max_log=-1", "max_queued=-1", "lazy=maybe", "timeout=1", "timeout=-1s", "lazy=true&lazy=true", "a=%zz"} {
+		for _, scheme := range []string{"redis", "rediss", "redis+unix"} {
+			if _, err := throttr.Open(t.Context(), scheme+"://127.0.0.1:1?"+query); !errors.Is(err, throttr.ErrConfig) {
+				t.Errorf("%s, %s: %v", scheme, query, err)
+			}
+		}
 	}
 }

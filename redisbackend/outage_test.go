@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 	s := startOnSocket(t, "--appendonly", "yes", "--appendfsync", "always")
 	b := redisbackend.New(s.connect())
 	hit := func() (uint64, error) {
-		w, err := b.Hit(context.Background(), "user:42", time.Hour, 5, 1)
+		w, err := b.Hit(context.Background(), "user:42", limitOf(window.FixedWindow, time.Hour, 5), 1)
 		return w.Count, err
 	}
 	for want := uint64(1); want <= 3; want++ {
@@ -33,9 +34,9 @@ func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 		}
 		t.Log(err)
 	}
-	_, getErr := b.Get(t.Context(), "user:42", time.Hour)
+	_, getErr := b.Peek(t.Context(), "user:42", limitOf(window.FixedWindow, time.Hour, 5), 0)
 	_, delErr := b.Delete(t.Context(), "user:42")
-	for what, err := range map[string]error{"get": getErr, "delete": delErr, "reset": b.Reset(t.Context(), "user:42", time.Hour)} {
+	for what, err := range map[string]error{"peek": getErr, "delete": delErr, "reset": b.Reset(t.Context(), "user:42", limitOf(window.FixedWindow, time.Hour, 5))} {
 		if err == nil || !strings.HasPrefix(err.Error(), "rediswindow: "+what+` "user:42": `) {
 			t.Errorf("%v", err)
 		}

@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // rolling are the algorithms whose refused hits do not count.
-var rolling = []window.Algorithm{window.TokenBucket, window.Sliding, window.SlidingLog}
+var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
 // eachRolling runs a test for each of them, with a server of its own.
 func eachRolling(t *testing.T, f func(t *testing.T, s *server, a window.Algorithm)) {
@@ -50,7 +52,7 @@ func check(t *testing.T, a window.Algorithm, events []event, scale time.Duration
 			switch a {
 			case window.TokenBucket:
 				bound += uint64(math.Floor(float64(limit)*float64(interval)/float64(scale) + 1e-9))
-			case window.Sliding:
+			case window.SlidingWindow:
 				bound = 2*limit - 1
 			}
 			if a != window.TokenBucket && interval >= scale {
@@ -70,7 +72,7 @@ func check(t *testing.T, a window.Algorithm, events []event, scale time.Duration
 func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), redisbackend.WithClock(clock.Now), redisbackend.WithAlgorithm(a))
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
 		begin := clock.Now()
 		for seed := range uint64(12) {
 			r := rand.New(rand.NewPCG(seed, 3))
@@ -86,7 +88,7 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 			for range 400 {
 				clock.Advance(time.Duration(r.Int64N(int64(scale)/int64(limit)*2)) / time.Microsecond * time.Microsecond)
 				n := 1 + r.Uint64N(1+limit/2)
-				w, err := b.Hit(t.Context(), key, scale, limit, n)
+				w, err := b.Hit(t.Context(), key, limitOf(a, scale, limit), n)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,12 +98,12 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 					}
 					if w.RetryAfter > time.Microsecond {
 						clock.Advance(w.RetryAfter.Truncate(time.Microsecond) - time.Microsecond)
-						if early, err := b.Peek(t.Context(), key, scale, limit, n); err != nil || !early.Refused {
+						if early, err := b.Peek(t.Context(), key, limitOf(a, scale, limit), n); err != nil || !early.Refused {
 							t.Fatalf("%+v, and before RetryAfter %+v, %v", w, early, err)
 						}
 					}
 					clock.Advance(2 * time.Microsecond)
-					if w, err = b.Hit(t.Context(), key, scale, limit, n); err != nil || w.Refused {
+					if w, err = b.Hit(t.Context(), key, limitOf(a, scale, limit), n); err != nil || w.Refused {
 						t.Fatalf("after RetryAfter: %+v, %v", w, err)
 					}
 				}
@@ -117,7 +119,7 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 					one := open[k]
 					open = append(open[:k], open[k+1:]...)
 					back := 1 + r.Uint64N(events[one.index].n)
-					ok, err := b.GiveBack(t.Context(), key, scale, one.id, back)
+					ok, err := b.GiveBack(t.Context(), key, limitOf(a, scale, limit), back, one.id)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -139,8 +141,8 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 //evidence:redis Clients at once are granted exactly what a rolling algorithm allows
 func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		backends := []*redisbackend.Backend{
-			redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a)), redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a)),
+		backends := []*rediswindow.Backend{
+			redisbackend.New(s.connect()), redisbackend.New(s.connect()),
 		}
 		const limit, scale = 100, time.Hour // hardly anything comes back during the test
 		var granted atomic.Int64
@@ -149,7 +151,7 @@ func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
 			all.Go(func() {
 				for i := range 20 {
 					n := uint64(1 + i%3)
-					w, err := backends[g%2].Hit(t.Context(), "k", scale, limit, n)
+					w, err := backends[g%2].Hit(t.Context(), "k", limitOf(a, scale, limit), n)
 					if err != nil {
 						t.Error(err)
 					} else if !w.Refused {
@@ -165,34 +167,34 @@ func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
 	})
 }
 
-func TestRollingAlgorithmsShareNothing(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
-	var all []*redisbackend.Backend
-	for _, a := range append([]window.Algorithm{window.PerKey}, rolling...) {
-		all = append(all, redisbackend.New(client, redisbackend.WithAlgorithm(a)))
-	}
-	for i, b := range all {
-		for range 3 {
-			if w, err := b.Hit(t.Context(), "k", time.Hour, 10, uint64(i+1)); err != nil {
-				t.Fatal(w, err)
+// The windows of a key are in one hash, and each limit has fields of its own.
+func TestLimitsThatDifferShareNothing(t *testing.T) {
+	client := startServer(t).connect()
+	b := redisbackend.New(client)
+	var limits []window.Limit
+	for _, a := range algorithms {
+		for _, name := range []string{"", "login"} {
+			for _, scale := range []time.Duration{time.Minute, time.Hour} {
+				limits = append(limits, window.Limit{Name: name, Max: 1000, Scale: scale, Algorithm: a})
 			}
 		}
 	}
-	for i, b := range all {
-		if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || i < 3 && w.Count != uint64(3*(i+1)) {
-			t.Errorf("%d: %+v, %v", i, w, err)
+	for range 3 {
+		for i, l := range limits {
+			_, err := b.Hit(t.Context(), "k", l, uint64(i+1))
+			noError(t, err)
 		}
 	}
-	names, err := redis(t, client, "KEYS", "*").AsStrSlice()
-	if err != nil || len(names) != 4 {
-		t.Errorf("%q, %v", names, err)
+	for i, l := range limits {
+		w, err := b.Peek(t.Context(), "k", l, 0)
+		noError(t, err)
+		expect(t, w.Count <= uint64(3*(i+1)) && w.Count+1 >= uint64(3*(i+1)), "%v: %+v", l, w) // a token may come back
 	}
-	for _, want := range []string{"throttr:{k:k}", "throttr:{k:k}:bucket", "throttr:{k:k}:sliding", "throttr:{k:k}:log"} {
-		if !strings.Contains(" "+strings.Join(names, " ")+" ", " "+want+" ") {
-			t.Errorf("no %s in %q", want, names)
-		}
-	}
+	all := names(t, client)
+	expect(t, len(all) == 1 && all[0] == "throttr:{k:k}:v1", "%q", all)
+	n, err := b.Delete(t.Context(), "k", time.Minute)
+	noError(t, err)
+	expect(t, n == len(limits)/2, "%d windows are deleted", n)
 }
 
 // The test waits in real time, because Redis removes keys by its own clock.
@@ -200,17 +202,17 @@ func TestIdleKeysOfRollingAlgorithmsVanish(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		t.Parallel()
 		client := s.connect()
-		b := redisbackend.New(client, redisbackend.WithAlgorithm(a))
+		b := redisbackend.New(client)
 		const scale = 100 * time.Millisecond
 		for begin := time.Now(); time.Since(begin) < 5*scale; time.Sleep(time.Millisecond) {
-			if _, err := b.Hit(t.Context(), "k", scale, 20, 1); err != nil {
+			if _, err := b.Hit(t.Context(), "k", limitOf(a, scale, 20), 1); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.Set(t.Context(), "set", scale, 3); err != nil {
+		if _, err := b.Set(t.Context(), "set", limitOf(a, scale, 20), 3); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Reset(t.Context(), "k", scale); err != nil {
+		if err := b.Reset(t.Context(), "k", limitOf(a, scale, 20)); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -228,9 +230,9 @@ func TestIdleKeysOfRollingAlgorithmsVanish(t *testing.T) {
 func TestRollingHitIsOneRoundTrip(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		client := s.connect()
-		b := redisbackend.New(client, redisbackend.WithAlgorithm(a))
+		b := redisbackend.New(client)
 		hit := func() {
-			if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+			if _, err := b.Hit(t.Context(), "k", limitOf(a, time.Hour, 5), 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -251,10 +253,10 @@ func TestRollingTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
 	nodes := startCluster(t)
 	client := nodes[0].connect()
 	for _, a := range rolling {
-		b := redisbackend.New(client, redisbackend.WithAlgorithm(a), redisbackend.WithPrefix(a.String()))
-		limits := make([]window.Limit, 12)
+		b := redisbackend.New(client, rediswindow.WithPrefix(a.String()))
+		limits := make([]window.Take, 12)
 		for i := range limits {
-			limits[i] = window.Limit{Key: fmt.Sprint("k", i/2), Scale: time.Duration(1+i%2) * time.Hour, Limit: 10, N: uint64(1 + i%3)}
+			limits[i] = limitOf(a, time.Duration(1+i%2)*time.Hour, 10).For(fmt.Sprint("k", i/2), uint64(1+i%3))
 		}
 		windows := make([]window.Window, len(limits))
 		if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
@@ -269,7 +271,7 @@ func TestRollingTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
 			}
 			limits[refusing].N = n
 			for i, l := range limits {
-				if w, err := b.Get(t.Context(), l.Key, l.Scale); err != nil || w.Count != l.N || windows[i].Count != l.N {
+				if w, err := b.Peek(t.Context(), l.Key, l.Limit, 0); err != nil || w.Count != l.N || windows[i].Count != l.N {
 					t.Errorf("%v: take %d refuses: take %d has left %+v, %v, and %+v was returned", a, refusing, i, w, err, windows[i])
 				}
 			}
@@ -280,9 +282,9 @@ func TestRollingTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
 func TestTakesOfOneBucketApplyToTheSum(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a), redisbackend.WithClock(clock.Now))
-		limits := []window.Limit{
-			{Key: "k", Scale: time.Hour, Limit: 10, N: 3}, {Key: "l", Scale: time.Hour, Limit: 10, N: 3}, {Key: "k", Scale: time.Hour, Limit: 6, N: 3},
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
+		limits := []window.Take{
+			limitOf(a, time.Hour, 10).For("k", 3), limitOf(a, time.Hour, 10).For("l", 3), limitOf(a, time.Hour, 6).For("k", 3),
 		}
 		windows := make([]window.Window, len(limits))
 		for i, want := range []bool{true, false} {
@@ -303,13 +305,13 @@ func TestTokenBucketsOfAllSizes(t *testing.T) {
 		limit uint64
 	}{
 		{time.Millisecond, 1}, {time.Millisecond, 7_000_000}, {time.Second, 3}, {time.Second, 1e9}, {time.Hour, 7}, {24 * time.Hour, 1e6},
-		{30 * 24 * time.Hour, 1 << 40}, {redisbackend.MaxScale, 1}, {redisbackend.MaxScale, 1 << 50}, {time.Second, 1 << 30},
+		{30 * 24 * time.Hour, 1 << 40}, {rediswindow.MaxScale, 1}, {rediswindow.MaxScale, 1 << 50}, {time.Second, 1 << 30},
 	} {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(client, redisbackend.WithAlgorithm(window.TokenBucket), redisbackend.WithClock(clock.Now), redisbackend.WithPrefix(fmt.Sprint(c)))
+		b := redisbackend.New(client, rediswindow.WithClock(clock.Now), rediswindow.WithPrefix(fmt.Sprint(c)))
 		hit := func(n uint64) window.Window {
 			t.Helper()
-			w, err := b.Hit(t.Context(), "k", c.scale, c.limit, n)
+			w, err := b.Hit(t.Context(), "k", limitOf(window.TokenBucket, c.scale, c.limit), n)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -338,34 +340,34 @@ func TestTokenBucketsOfAllSizes(t *testing.T) {
 func TestLimitsOfSlidingLogsAreBounded(t *testing.T) {
 	clock := backendtest.NewClock()
 	client := startServer(t).connect()
-	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.SlidingLog), redisbackend.WithClock(clock.Now))
-	_, err := b.Hit(t.Context(), "k", time.Second, 10_001, 1)
-	if checked := b.Check(time.Second, 10_001); !isMistake(err, window.ErrRange, checked) && !strings.Contains(fmt.Sprint(checked), "10000") {
+	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
+	_, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_001), 1)
+	if _, checked := b.Check(limitOf(window.SlidingLog, time.Second, 10_001)); !errors.Is(err, window.ErrRange) || !strings.Contains(fmt.Sprint(checked), "10000") {
 		t.Errorf("%v, %v", err, checked)
 	}
 	for i := range 10 {
-		if w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 1000); err != nil || w.Refused || w.Count != uint64(1000*(i+1)) {
+		if w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1000); err != nil || w.Refused || w.Count != uint64(1000*(i+1)) {
 			t.Fatalf("%+v, %v", w, err)
 		}
 		clock.Advance(50 * time.Millisecond)
 	}
-	bytes, err := redis(t, client, "MEMORY", "USAGE", "throttr:{k:k}:log", "SAMPLES", "0").AsInt64()
+	bytes, err := redis(t, client, "MEMORY", "USAGE", "throttr:{k:k}:v1", "SAMPLES", "0").AsInt64()
 	if err != nil || bytes > 12*10_000 {
 		t.Errorf("a log of 10,000 hits takes %d bytes, %v", bytes, err)
 	}
 	t.Logf("%d bytes", bytes)
 	clock.Advance(500 * time.Millisecond) // the first thousand is over
-	if w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 1001); err != nil || !w.Refused || w.RetryAfter != 50*time.Millisecond {
+	if w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1001); err != nil || !w.Refused || w.RetryAfter != 50*time.Millisecond {
 		t.Errorf("%+v, %v", w, err)
 	}
-	if w, err := b.Hit(t.Context(), "k", time.Second, 10_000, 1000); err != nil || w.Refused || w.Count != 10_000 {
+	if w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1000); err != nil || w.Refused || w.Count != 10_000 {
 		t.Errorf("%+v, %v", w, err)
 	}
-	if w, err := b.Set(t.Context(), "k", time.Second, 1<<40); err != nil || w.Count != 10_000 {
+	if w, err := b.Set(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1<<40); err != nil || w.Count != 10_000 {
 		t.Errorf("%+v, %v", w, err)
 	}
-	b = redisbackend.New(client, redisbackend.WithAlgorithm(window.SlidingLog), redisbackend.WithMaxLog(20_000))
-	if err := b.Check(time.Second, 20_000); err != nil {
+	b = redisbackend.New(client, rediswindow.WithMaxLog(20_000))
+	if _, err := b.Check(limitOf(window.SlidingLog, time.Second, 20_000)); err != nil {
 		t.Error(err)
 	}
 }
@@ -373,22 +375,25 @@ func TestLimitsOfSlidingLogsAreBounded(t *testing.T) {
 // A token takes another time with another limit. If what was taken before were given back then, it could
 // be more than what was taken.
 func TestTakesFromABucketOfAnotherLimitAreNotGivenBack(t *testing.T) {
-	b := redisbackend.New(startServer(t).connect(), redisbackend.WithAlgorithm(window.TokenBucket), redisbackend.WithClock(backendtest.NewClock().Now))
+	b := redisbackend.New(startServer(t).connect(), rediswindow.WithClock(backendtest.NewClock().Now))
 	for name, take := range map[string]func(key string) error{
-		"hit": func(key string) error { _, err := b.Hit(t.Context(), key, time.Hour, 5, 1); return err },
+		"hit": func(key string) error {
+			_, err := b.Hit(t.Context(), key, limitOf(window.TokenBucket, time.Hour, 5), 1)
+			return err
+		},
 		"takes": func(key string) error {
-			limits := []window.Limit{{Key: key, Scale: time.Hour, Limit: 5, N: 1}, {Key: key, Scale: time.Minute, Limit: 5, N: 1}}
+			limits := []window.Take{limitOf(window.TokenBucket, time.Hour, 5).For(key, 1), limitOf(window.TokenBucket, time.Minute, 5).For(key, 1)}
 			_, err := b.TakeAll(t.Context(), limits, make([]window.Window, 2))
 			return err
 		},
 	} {
-		w, granted, err := b.Take(t.Context(), name, time.Hour, 10, 5)
+		w, err := b.Take(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 10), 5)
 		noError(t, err)
-		expect(t, granted, "%s: %+v", name, w)
+		expect(t, !w.Refused, "%s: %+v", name, w)
 		noError(t, take(name))
-		ok, err := b.GiveBack(t.Context(), name, time.Hour, w.ID, 5)
+		ok, err := b.GiveBack(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 5), 5, w.ID)
 		noError(t, err)
-		w, err = b.Get(t.Context(), name, time.Hour)
+		w, err = b.Peek(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 5), 0)
 		noError(t, err)
 		expect(t, !ok && w.Count == 4, "%s: %v, %+v", name, ok, w)
 	}
@@ -398,7 +403,7 @@ func TestTakesFromABucketOfAnotherLimitAreNotGivenBack(t *testing.T) {
 func TestGiveBacksFromLogsOfManyBlocks(t *testing.T) {
 	clock := backendtest.NewClock()
 	client := startServer(t).connect()
-	b := redisbackend.New(client, redisbackend.WithAlgorithm(window.SlidingLog), redisbackend.WithClock(clock.Now))
+	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
 	r := rand.New(rand.NewPCG(7, 8))
 	const scale, limit = time.Second, 2000
 	type taken struct {
@@ -413,14 +418,14 @@ func TestGiveBacksFromLogsOfManyBlocks(t *testing.T) {
 			log = log[1:]
 		}
 		n := 1 + r.Uint64N(70)
-		w, granted, err := b.Take(t.Context(), "k", scale, limit, n)
+		w, err := b.Take(t.Context(), "k", limitOf(window.SlidingLog, scale, limit), n)
 		noError(t, err)
-		if granted {
+		if !w.Refused {
 			log = append(log, taken{clock.Now(), w.ID, n})
 		}
 		if i := r.IntN(len(log)); r.IntN(3) > 0 {
 			back := 1 + r.Uint64N(log[i].n+3)
-			ok, err := b.GiveBack(t.Context(), "k", scale, log[i].id, back)
+			ok, err := b.GiveBack(t.Context(), "k", limitOf(window.SlidingLog, scale, limit), back, log[i].id)
 			noError(t, err)
 			expect(t, ok == (log[i].n > 0), "%v for %+v", ok, log[i])
 			log[i].n -= min(back, log[i].n)
@@ -432,10 +437,10 @@ func TestGiveBacksFromLogsOfManyBlocks(t *testing.T) {
 				last = l.at
 			}
 		}
-		w, err = b.Get(t.Context(), "k", scale)
+		w, err = b.Peek(t.Context(), "k", limitOf(window.SlidingLog, scale, limit), 0)
 		noError(t, err)
 		expect(t, w.Count == count && (count == 0 || w.ExpiresAt.Equal(last.Add(scale))), "%+v, want %d until %v", w, count, last.Add(scale))
-		fields, err := redis(t, client, "HLEN", "throttr:{k:k}:log").AsInt64()
+		fields, err := redis(t, client, "HLEN", "throttr:{k:k}:v1").AsInt64()
 		noError(t, err)
 		expect(t, fields <= int64(count)/31+3, "%d fields of %d hits", fields, count)
 	}

@@ -37,7 +37,7 @@ func (s *server) signal(t *testing.T, sig syscall.Signal) {
 func TestCallEndsWithItsContext(t *testing.T) {
 	s := startServer(t)
 	b := redisbackend.New(s.connect())
-	if _, err := b.Hit(t.Context(), "k", time.Hour, 5, 1); err != nil {
+	if _, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil {
 		t.Fatal(err)
 	}
 	s.freeze(t)
@@ -56,9 +56,9 @@ func TestCallEndsWithItsContext(t *testing.T) {
 			time.AfterFunc(patience, cancel)
 		}
 		start := time.Now()
-		_, hit := b.Hit(ctx, "k", time.Hour, 5, 1)
-		_, get := b.Get(ctx, "k", time.Hour)
-		for _, err := range []error{hit, get, b.Reset(ctx, "other", time.Hour)} {
+		_, hit := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
+		_, get := b.Peek(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 0)
+		for _, err := range []error{hit, get, b.Reset(ctx, "other", limitOf(window.FixedWindow, time.Hour, 5))} {
 			if !errors.Is(err, test.want) || !strings.HasPrefix(err.Error(), "rediswindow: ") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -69,7 +69,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	}
 	// The abandoned calls have not closed the connection for other calls.
 	s.thaw(t)
-	w, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
+	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
 	if err != nil || w.Count < 2 || w.Count > 5 {
 		t.Errorf("%+v, %v", w, err)
 	}
@@ -109,7 +109,7 @@ func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
 	}))
 	s.kill()
 	for { // until the client has closed its old connection
-		_, err := b.Hit(t.Context(), "k", time.Hour, 5, 1)
+		_, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
 		if err == nil {
 			t.Fatal("a hit succeeded without a server")
 		}
@@ -122,7 +122,7 @@ func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
 	hit := func(ctx context.Context) chan error {
 		result := make(chan error, 1)
 		go func() {
-			_, err := b.Hit(ctx, "k", time.Hour, 5, 1)
+			_, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
 			result <- err
 		}()
 		return result
@@ -162,7 +162,7 @@ func TestCallEndsWithItsContextWhenTheQueueIsFull(t *testing.T) {
 		calls.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			if _, err := b.Hit(ctx, "k", time.Hour, 5, 1); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -179,12 +179,12 @@ func TestCallEndsWithItsContextWhenTheQueueIsFull(t *testing.T) {
 //evidence:redis Takes of callers that gave up are bounded while Redis does not respond
 func TestTakesThatAreGivenUpAreBoundedWhileTheServerIsStopped(t *testing.T) {
 	const callers, rounds, inFlight = 200, 20, 256
-	for _, a := range []window.Algorithm{window.PerKey, window.TokenBucket} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.TokenBucket} {
 		t.Run(a.String(), func(t *testing.T) {
 			s := startServer(t)
-			b := redisbackend.New(s.connect(), redisbackend.WithAlgorithm(a))
+			b := redisbackend.New(s.connect())
 			take := func(ctx context.Context, n uint64) (window.Window, error) {
-				w, _, err := b.Take(ctx, "k", 100*time.Hour, 1_000_000, n)
+				w, err := b.Take(ctx, "k", limitOf(a, 100*time.Hour, 1_000_000), n)
 				return w, err
 			}
 			if _, err := take(t.Context(), 1); err != nil {

@@ -23,9 +23,9 @@ func BenchmarkStored(b *testing.B) {
 	const text = "5 1763000000000000 1763000000000001 1234567890123"
 	for _, form := range []struct{ name, value, script string }{
 		{"unchanged", text, ""},
-		{"packed", stored(5, 1763000000000000, 1763000000000001, 1234567890123), `
-			local version, count, start, updated, id = unpack('<Bdddd', value)
-			value = pack('<Bdddd', version, count + 1, start, updated, id)`},
+		{"packed", stored(5, 1763000000000000, 1234567890123), `
+			local count, start, id = unpack('<ddd', value)
+			value = pack('<ddd', count + 1, start, id)`},
 		{"text", text, `
 			local count, start, updated, id = string.match(value, '^(%d+) (%-?%d+) (%-?%d+) ?(%d*)$')
 			value = string.format('%d %s %s %s', count + 1, start, updated, id)`},
@@ -40,12 +40,12 @@ func BenchmarkStored(b *testing.B) {
 
 // BenchmarkMemory reports what a key with one window takes of a server's memory, in bytes.
 func BenchmarkMemory(b *testing.B) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow} {
 		b.Run(a.String(), func(b *testing.B) {
 			client := startServer(b).connect()
-			backend := redisbackend.New(client, redisbackend.WithAlgorithm(a))
+			backend := redisbackend.New(client)
 			for b.Loop() {
-				if _, err := backend.Hit(b.Context(), "user:12345", time.Hour, 1<<30, 1); err != nil {
+				if _, err := backend.Hit(b.Context(), "user:12345", limitOf(a, time.Hour, 1<<30), 1); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -2,19 +2,20 @@ package redisbackend_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
 )
 
-// stored returns what is stored of a window: a byte 1, and count, start, last update and ID.
-func stored(count, start, updated, id float64) string {
-	value := []byte{1}
-	for _, f := range []float64{count, start, updated, id} {
+// stored returns what is stored of a window: count, start and ID.
+func stored(count, start, id float64) string {
+	var value []byte
+	for _, f := range []float64{count, start, id} {
 		value = binary.LittleEndian.AppendUint64(value, math.Float64bits(f))
 	}
 	return string(value)
@@ -24,89 +25,72 @@ func TestStoredWindowsAreAsDocumented(t *testing.T) {
 	client := startServer(t).connect()
 	const scale = time.Hour
 	now := time.UnixMicro(1893456000000000)
-	b := redisbackend.New(client, redisbackend.WithClock(func() time.Time { return now }))
+	b := redisbackend.New(client, rediswindow.WithClock(func() time.Time { return now }))
 	var id int64
-	require := func(step string, count, updated float64) {
+	require := func(step string, count float64) {
 		t.Helper()
-		value, err := redis(t, client, "HGET", "throttr:{k:k}", "3600000000").ToString()
-		if want := stored(count, 1893456000000000, updated, float64(id)); err != nil || value != want {
+		value, err := redis(t, client, "HGET", "throttr:{k:k}:v1", "f3600000000").ToString()
+		if want := stored(count, 1893456000000000, float64(id)); err != nil || value != want {
 			t.Errorf("after %s, %q is stored, want %q: %v", step, value, want, err)
 		}
 	}
-	if _, err := b.Set(t.Context(), "k", scale, 2); err != nil {
+	if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 2); err != nil {
 		t.Fatal(err)
 	}
-	w, err := b.Get(t.Context(), "k", scale)
+	w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	id = w.ID
-	require("Set", 2, 1893456000000000)
+	require("Set", 2)
 	now = now.Add(time.Second)
-	if _, err := b.Hit(t.Context(), "k", scale, 10, 1); err != nil {
+	if _, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1); err != nil {
 		t.Fatal(err)
 	}
-	require("Hit", 3, 1893456001000000)
+	require("Hit", 3)
 	now = now.Add(time.Second)
-	if _, _, err := b.Take(t.Context(), "k", scale, 10, 4); err != nil {
+	if _, err := b.Take(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 4); err != nil {
 		t.Fatal(err)
 	}
-	require("Take", 7, 1893456002000000)
+	require("Take", 7)
 	now = now.Add(time.Second)
-	if ok, err := b.GiveBack(t.Context(), "k", scale, id, 1); !ok || err != nil {
+	if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1, id); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	require("GiveBack", 6, 1893456002000000)
+	require("GiveBack", 6)
 }
 
 func TestWindowsThatAreFullStayFull(t *testing.T) {
 	b := redisbackend.New(startServer(t).connect())
-	if _, err := b.Set(t.Context(), "k", time.Hour, redisbackend.MaxCount); err != nil {
+	if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), rediswindow.MaxCount); err != nil {
 		t.Fatal(err)
 	}
-	w, err := b.Hit(t.Context(), "k", time.Hour, 10, 2)
-	if err != nil || w.Count != redisbackend.MaxCount+1 {
+	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 2)
+	if err != nil || !w.Refused || w.Count != rediswindow.MaxCount {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	if ok, err := b.GiveBack(t.Context(), "k", time.Hour, w.ID, 1); ok || err != nil {
+	if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1, w.ID); ok || err != nil {
 		t.Errorf("what was counted is not known, and is given back: %v, %v", ok, err)
 	}
 }
 
-// Earlier versions have stored text, at first without an ID.
-func TestWindowsOfEarlierVersions(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+// What another version stores is neither read nor changed.
+func TestVersionsMisreadNothing(t *testing.T) {
+	client := startServer(t).connect()
 	b := redisbackend.New(client)
-	start := time.Now().UnixMicro()
-	for name, test := range map[string]struct {
-		value string
-		id    int64
-	}{
-		"without ID": {fmt.Sprintf("3 %d %d", start, start), 0},
-		"with ID":    {fmt.Sprintf("3 %d %d 4627519830275", start, start), 4627519830275},
-		"33 bytes":   {fmt.Sprintf("3 %d %d 12", start, start/1e5), 12}, // as many as today
-	} {
-		if n := len(test.value); name == "33 bytes" && n != 33 {
-			t.Fatalf("%q has %d bytes", test.value, n)
-		}
-		redis(t, client, "HSET", "throttr:{k:"+name+"}", "3600000000", test.value)
-		if w, err := b.Get(t.Context(), name, time.Hour); err != nil || w.Count != 3 || w.ID != test.id || w.StartedAt.UnixMicro() != start {
-			t.Fatalf("%s: %+v, %v", name, w, err)
-		}
-		for _, want := range []uint64{4, 5} {
-			w, err := b.Hit(t.Context(), name, time.Hour, 10, 1)
-			if err != nil || w.Count != want || w.ID != test.id {
-				t.Fatalf("%s: %+v, %v", name, w, err)
-			}
-		}
-		w, granted, err := b.Take(t.Context(), name, time.Hour, 10, 2)
-		if err != nil || !granted || w.Count != 7 || w.ID != test.id {
-			t.Fatalf("%s: %+v, %v, %v", name, w, granted, err)
-		}
-		if ok, err := b.GiveBack(t.Context(), name, time.Hour, w.ID, 2); ok != (test.id != 0) || err != nil {
-			t.Errorf("%s: %v, %v", name, ok, err)
-		}
+	others := map[string]string{"throttr:{k:k}": "3600000000", "throttr:{k:k}:v2": "f3600000000"}
+	for name, field := range others {
+		redis(t, client, "HSET", name, field, "of another version")
+	}
+	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
+	noError(t, err)
+	expect(t, w.Count == 1, "%+v", w)
+	_, err = b.Delete(t.Context(), "k")
+	noError(t, err)
+	for name, field := range others {
+		value, err := redis(t, client, "HGET", name, field).ToString()
+		noError(t, err)
+		expect(t, value == "of another version", "%s is %q", name, value)
 	}
 }
 
@@ -114,14 +98,20 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	for _, value := range []string{
-		"", "text", "\x01", "\x02" + strings.Repeat("\x00", 32), "\x01" + strings.Repeat("\x00", 33),
-		stored(-1, 1, 1, 1), stored(math.NaN(), 1, 1, 1), stored(math.Inf(1), 1, 1, 1), stored(1<<53+2, 1, 1, 1),
-		stored(1, math.NaN(), 1, 1), stored(1, math.Inf(1), 1, 1), stored(1, math.Inf(-1), 1, 1),
+		"", "text", strings.Repeat("\x00", 23), strings.Repeat("\x00", 25), strings.Repeat("\x00", 33),
+		stored(-1, 1, 1), stored(math.NaN(), 1, 1), stored(math.Inf(1), 1, 1), stored(1<<53+2, 1, 1),
+		stored(1, math.NaN(), 1), stored(1, math.Inf(1), 1), stored(1, math.Inf(-1), 1),
 	} {
-		redis(t, client, "HSET", "throttr:{k:k}", "3600000000", value)
+		redis(t, client, "HSET", "throttr:{k:k}:v1", "f3600000000", value)
 		for name, call := range map[string]func() error{
-			"Hit": func() error { _, err := b.Hit(t.Context(), "k", time.Hour, 10, 1); return err },
-			"Get": func() error { _, err := b.Get(t.Context(), "k", time.Hour); return err },
+			"Hit": func() error {
+				_, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
+				return err
+			},
+			"Get": func() error {
+				_, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0)
+				return err
+			},
 		} {
 			if err := call(); err == nil || !strings.Contains(err.Error(), "not a window") {
 				t.Errorf("%s of %q returns %v", name, value, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -24,7 +25,7 @@ import (
 //evidence:redis Two clients that take and give back never hold more than the limit
 func TestTwoClientsTakeExactlyTheLimit(t *testing.T) {
 	s := startServer(t)
-	backends := []*redisbackend.Backend{redisbackend.New(s.connect()), redisbackend.New(s.connect())}
+	backends := []*rediswindow.Backend{redisbackend.New(s.connect()), redisbackend.New(s.connect())}
 	const limit = 100
 	var held, most atomic.Int64
 	var all sync.WaitGroup
@@ -33,12 +34,12 @@ func TestTwoClientsTakeExactlyTheLimit(t *testing.T) {
 			b := backends[g%2]
 			for i := range 200 {
 				n := int64(1 + i%7)
-				w, granted, err := b.Take(t.Context(), "k", time.Hour, limit, uint64(n))
+				w, err := b.Take(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, limit), uint64(n))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if !granted {
+				if w.Refused {
 					continue
 				}
 				now := held.Add(n)
@@ -48,14 +49,14 @@ func TestTwoClientsTakeExactlyTheLimit(t *testing.T) {
 					continue // it is used
 				}
 				held.Add(-n)
-				if ok, err := b.GiveBack(t.Context(), "k", time.Hour, w.ID, uint64(n)); !ok || err != nil {
+				if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, limit), uint64(n), w.ID); !ok || err != nil {
 					t.Errorf("%v, %v", ok, err)
 				}
 			}
 		})
 	}
 	all.Wait()
-	w, err := backends[0].Get(t.Context(), "k", time.Hour)
+	w, err := backends[0].Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, limit), 0)
 	if err != nil || int64(w.Count) != held.Load() || most.Load() > limit || w.Count > limit {
 		t.Errorf("the count is %d, %d are held, %d were at most, %v", w.Count, held.Load(), most.Load(), err)
 	}
@@ -122,16 +123,16 @@ func TestGiveBacksThatAreCutOff(t *testing.T) {
 			client := c.client(t)
 			limiter := throttr.NewRateLimit(redisbackend.New(client))
 			key := fmt.Sprint("k", reads, after)
-			if _, _, err := direct.Take(t.Context(), key, time.Hour, 10, 3); err != nil {
+			if _, err := direct.Take(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 3); err != nil {
 				t.Fatal(err)
 			}
 			if after == 0 { // the server has the script
-				if _, err := direct.GiveBack(t.Context(), key, time.Hour, 1, 1); err != nil {
+				if _, err := direct.GiveBack(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 1, 1); err != nil {
 					t.Fatal(err)
 				}
 			}
-			rv, err := limiter.Reserve(t.Context(), throttr.Limit{Key: key, Scale: time.Hour, Limit: 10, N: 5})
-			if err != nil || !rv.OK() {
+			rv, ok, err := limiter.Reserve(t.Context(), limitOf(window.FixedWindow, time.Hour, 10).For(key, 5))
+			if err != nil || !ok {
 				t.Fatal(err)
 			}
 			c.left.Store(after)
@@ -140,7 +141,7 @@ func TestGiveBacksThatAreCutOff(t *testing.T) {
 			if again := rv.Cancel(t.Context()); again != nil {
 				t.Errorf("the second Cancel returns %v", again)
 			}
-			w, getErr := direct.Get(t.Context(), key, time.Hour)
+			w, getErr := direct.Peek(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 0)
 			switch {
 			case getErr != nil:
 				t.Fatal(getErr)
@@ -166,23 +167,23 @@ func TestGiveBacksThatAreCutOff(t *testing.T) {
 func TestTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
 	nodes := startCluster(t)
 	b := redisbackend.New(nodes[0].connect())
-	limits := make([]window.Limit, 12)
+	limits := make([]window.Take, 12)
 	for i := range limits {
-		limits[i] = window.Limit{Key: fmt.Sprint("k", i), Scale: time.Hour, Limit: 10, N: uint64(1 + i%3)}
+		limits[i] = limitOf(window.FixedWindow, time.Hour, 10).For(fmt.Sprint("k", i), uint64(1+i%3))
 	}
 	windows := make([]window.Window, len(limits))
 	if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
 		t.Fatalf("%v, %v", granted, err)
 	}
 	for refusing := range limits {
-		limits[refusing].Limit = limits[refusing].N
+		limits[refusing].Limit.Max = limits[refusing].N
 		granted, err := b.TakeAll(t.Context(), limits, windows)
 		if granted || err != nil {
 			t.Fatalf("%v, %v", granted, err)
 		}
-		limits[refusing].Limit = 10
+		limits[refusing].Limit.Max = 10
 		for i, l := range limits {
-			w, err := b.Get(t.Context(), l.Key, l.Scale)
+			w, err := b.Peek(t.Context(), l.Key, l.Limit, 0)
 			if err != nil || w.Count != l.N || windows[i].Count != l.N || windows[i].ID != w.ID {
 				t.Errorf("take %d refuses: the window of take %d is %+v, %v, and was returned as %+v", refusing, i, w, err, windows[i])
 			}
@@ -195,8 +196,8 @@ func TestTakeIsOneRoundTrip(t *testing.T) {
 	client := startServer(t).connect()
 	limiter := throttr.NewRateLimit(redisbackend.New(client))
 	call := func() {
-		if _, _, err := limiter.TakeAll(t.Context(), throttr.Limit{Key: "a", Scale: time.Hour, Limit: 100, N: 1},
-			throttr.Limit{Key: "b", Scale: time.Minute, Limit: 100, N: 1}); err != nil {
+		if _, _, err := limiter.TakeAll(t.Context(), limitOf(window.FixedWindow, time.Hour, 100).For("a", 1),
+			limitOf(window.FixedWindow, time.Minute, 100).For("b", 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,33 +5,43 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
+// startOf returns when a window that opens now starts.
+func startOf(a window.Algorithm, now time.Time, scale time.Duration) time.Time {
+	if a == window.AlignedWindow {
+		return limits.AlignedStart(now, scale)
+	}
+	return now
+}
+
 // The test waits in real time, because the clock of the server is real.
 func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned} {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			client := startServer(t).connect()
-			b := redisbackend.New(client, redisbackend.WithAlgorithm(a))
+			b := redisbackend.New(client)
 			const scale = 300 * time.Millisecond
 			opened := 0
 			var last window.Window
 			for opened < 5 {
 				before := time.Now().Truncate(time.Microsecond)
-				w, err := b.Hit(t.Context(), "k", scale, 1, 1)
+				w, err := b.Hit(t.Context(), "k", limitOf(a, scale, 1), 1)
 				if err != nil {
 					t.Fatal(err)
 				}
 				now := w.ExpiresAt.Add(-w.Left) // The server, on the same machine, has the same clock.
-				if now.Before(before) || now.After(time.Now()) || !w.UpdatedAt.Equal(now) || w.Left <= 0 || w.Left > scale {
+				if now.Before(before) || now.After(time.Now()) || w.Left <= 0 || w.Left > scale {
 					t.Fatalf("%+v at %v", w, before)
 				}
 				if w.Count == 1 {
 					opened++
-					if now.Before(last.ExpiresAt) || !w.StartedAt.Equal(a.Start(now, scale)) {
+					if now.Before(last.ExpiresAt) || !w.ExpiresAt.Equal(startOf(a, now, scale).Add(scale)) {
 						t.Fatalf("%+v follows on %+v", w, last)
 					}
 				} else if w.Count != last.Count+1 || !w.ExpiresAt.Equal(last.ExpiresAt) || !now.Before(w.ExpiresAt) {
@@ -60,10 +70,10 @@ func TestHashExpiresAfterItsLastWindow(t *testing.T) {
 	}{
 		{time.Minute, time.Minute}, {time.Hour, time.Hour}, {time.Second, time.Hour}, {time.Minute, time.Hour}, {3 * time.Hour, 3 * time.Hour},
 	} {
-		if _, err := b.Set(t.Context(), "k", step.scale, 1); err != nil {
+		if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, step.scale, 10), 1); err != nil {
 			t.Fatal(err)
 		}
-		ms, err := redis(t, client, "PTTL", "throttr:{k:k}").AsInt64()
+		ms, err := redis(t, client, "PTTL", "throttr:{k:k}:v1").AsInt64()
 		left := time.Duration(ms) * time.Millisecond
 		if err != nil || left < step.want-10*time.Second || left > step.want+2*time.Second {
 			t.Errorf("after a window of %v the hash expires in %v, want %v (%v)", step.scale, left, step.want, err)
@@ -74,27 +84,27 @@ func TestHashExpiresAfterItsLastWindow(t *testing.T) {
 func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	client := startServer(t).connect()
 	clock := backendtest.NewClock()
-	b := redisbackend.New(client, redisbackend.WithClock(clock.Now))
-	if _, err := b.Set(t.Context(), "k", time.Hour, 7); err != nil {
+	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
+	if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 7); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 1000 {
-		if _, err := b.Inc(t.Context(), "k", time.Millisecond+time.Duration(i)*time.Microsecond, 1); err != nil {
+		if _, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1); err != nil {
 			t.Fatal(err)
 		}
 		clock.Advance(time.Millisecond)
-		if n, err := redis(t, client, "HLEN", "throttr:{k:k}").AsInt64(); err != nil || n > 17 {
+		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v1").AsInt64(); err != nil || n > 17 {
 			t.Fatalf("there are %d fields, %v", n, err)
 		}
 	}
-	if w, err := b.Get(t.Context(), "k", time.Hour); err != nil || w.Count != 7 {
+	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w.Count != 7 {
 		t.Errorf("%+v, %v", w, err)
 	}
 
 	// The fields of active windows are not removed.
 	clock.Advance(time.Second)
 	for i := range 1000 {
-		if _, err := b.Inc(t.Context(), "k", time.Hour+time.Duration(i)*time.Second, 1); err != nil {
+		if _, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Hour+time.Duration(i)*time.Second, 10), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +124,7 @@ func TestDeleteAcceptsManyScales(t *testing.T) {
 	}
 	scales = append(scales, scales[:10]...) // A scale that is given twice counts once.
 	for _, scale := range scales[:50] {
-		if _, err := b.Inc(t.Context(), "k", scale, 1); err != nil {
+		if _, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,7 +41,7 @@ func TestCallersThatWaitAreServedInOrder(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	wait := func(ctx context.Context, i int) {
-		res, err := limiter.Wait(ctx, "k", scale, limit, 1)
+		res, err := limiter.Wait(ctx, "k", throttr.Limit{Max: limit, Scale: scale}, 1)
 		switch {
 		case err == nil:
 			mu.Lock()

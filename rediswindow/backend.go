@@ -100,7 +100,7 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
 	t, err := b.check(&l)
 	if err == nil {
-		err = checkNumber("count", n, MaxCount)
+		err = checkNumber("N", n, MaxCount)
 	}
 	if err == nil {
 		w, err = b.count(ctx, &window.Take{Key: key, Limit: l, N: n}, t.MaxCount, true)
@@ -136,7 +136,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 
 // Ping implements [window.BackendCloser].
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := do(ctx, b, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, awayError(b.client.Ping(ctx)) })
+	_, err := do(ctx, b, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, replyError(b.client.Ping(ctx)) })
 	if b.stats.count(err); err != nil {
 		return fmt.Errorf("rediswindow: ping: %w", err)
 	}

@@ -80,14 +80,17 @@ func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) ([]i
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		numbers, err = b.client.Eval(ctx, s.source, keys, args)
 	}
-	return numbers, awayError(err)
+	return numbers, replyError(err)
 }
 
-// awayError returns an error that also matches [window.ErrUnavailable] if it is a reply of a server that
-// does not serve the key at present.
-func awayError(err error) error {
+// replyError returns an error that also matches [window.ErrUnavailable] if it is a reply of a server that
+// does not serve the key at present, and [window.ErrFull] if the server has no memory for it.
+func replyError(err error) error {
 	if err == nil || errors.Is(err, window.ErrUnavailable) {
 		return err
+	}
+	if strings.Contains(err.Error(), "OOM command not allowed") { // before version 7, it is in the error of the script
+		return fmt.Errorf("%w: %w", window.ErrFull, err)
 	}
 	for _, reply := range []string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "READONLY "} {
 		if strings.HasPrefix(err.Error(), reply) {

@@ -30,6 +30,17 @@ func (u *URL) String(scheme string) string {
 	return (&url.URL{Scheme: scheme, User: u.User, Host: u.Host, Path: u.Path, RawQuery: u.Query.Encode()}).String()
 }
 
+// Malformed returns the error of a client for the URL. Without an @, what seems to be the port, and what follows,
+// may be a password: then the error is another one.
+func (u *URL) Malformed(err error) error {
+	if u.mayHidePassword() {
+		return Config("the host or port of the URL, or what follows, is malformed")
+	}
+	return Config("%w", err)
+}
+
+func (u *URL) mayHidePassword() bool { return u.User == nil && strings.Contains(u.Host, ":") }
+
 // Config returns an error that matches [window.ErrConfig].
 func Config(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
@@ -90,6 +101,9 @@ func (u *URL) parameters(others []string) error {
 				err = strconv.ErrRange
 			}
 		default:
+			if u.mayHidePassword() {
+				return Config("a parameter of the URL is unknown; those of backends are prefix, max_log, max_queued, lazy and timeout")
+			}
 			return Config("URL parameter %.64q is unknown", name)
 		}
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/redistest"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -28,33 +28,19 @@ func (silent) Printf(context.Context, string, ...any) {}
 // patience is how long clients wait for a response: a busy machine may stop a server for seconds.
 const patience = time.Minute
 
-// conformance runs the suite with two clients of one store. Each test has a prefix of its own.
+// conformance runs the suite with two clients of one store.
 func conformance(t *testing.T, connect func() redis.UniversalClient) {
 	client, second := connect(), connect()
 	t.Cleanup(func() {
 		client.Close()
 		second.Close()
 	})
-	for _, a := range []window.Algorithm{window.PerKey, window.Aligned, window.TokenBucket, window.Sliding, window.SlidingLog} {
-		subject := backendtest.Subject{Algorithm: a, MaxCount: 1<<53 - 1, MayLose: a == window.TokenBucket, RoundsTokens: true}
-		if a == window.SlidingLog {
-			subject.MaxCount = rediswindow.DefaultMaxLog
-		}
-		if a.Rolling() {
-			subject.Exact = time.Microsecond // the resolution of time in Redis
-		}
-		t.Run(a.String(), func(t *testing.T) {
-			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
-				s := subject
-				clock := backendtest.NewClock()
-				s.Clock = clock
-				opts := []goredis.Option{goredis.WithPrefix(t.Name() + ":"), goredis.WithClock(clock.Now), goredis.WithAlgorithm(a)}
-				s.Backend, s.Second = goredis.New(client, opts...), goredis.New(second, opts...)
-				return s
-			})
-		})
-	}
+	redistest.Conform(t, func(opts ...rediswindow.Option) (one, other *rediswindow.Backend) {
+		return goredis.New(client, opts...), goredis.New(second, opts...)
+	})
 }
+
+var perHour = window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}
 
 //evidence:redis The conformance suite passes with go-redis, on a single server
 func TestBackendOnAServerConforms(t *testing.T) {
@@ -112,17 +98,17 @@ func TestHitIsNotRepeated(t *testing.T) {
 	defer client.Close()
 	b := goredis.New(client)
 	cut.Pass(true)
-	if _, err := b.Hit(t.Context(), "k", time.Hour, 10, 1); err != nil {
+	if _, err := b.Hit(t.Context(), "k", perHour, 1); err != nil {
 		t.Fatal(err)
 	}
 	cut.Pass(false)
 	for i := range 5 {
-		if _, err := b.Hit(t.Context(), "k", time.Hour, 10, 1); err == nil {
+		if _, err := b.Hit(t.Context(), "k", perHour, 1); err == nil {
 			t.Fatalf("hit %d got a response", i)
 		}
 	}
 	cut.Pass(true)
-	w, err := b.Get(t.Context(), "k", time.Hour)
+	w, err := b.Peek(t.Context(), "k", perHour, 0)
 	if err != nil || w.Count != 6 {
 		t.Fatalf("the count is %d, want 6: %v", w.Count, err)
 	}
@@ -139,7 +125,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := b.Hit(ctx, "k", time.Hour, 10, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
+	if _, err := b.Hit(ctx, "k", perHour, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
 		t.Fatalf("%v after %v", err, time.Since(start))
 	}
 }
@@ -163,4 +149,71 @@ func TestNewPanicsIfTheClientIsNil(t *testing.T) {
 		}
 	}()
 	goredis.New(nil)
+}
+
+func TestOpen(t *testing.T) {
+	s := redistest.Start(t)
+	b, err := throttr.Open(t.Context(), "goredis://"+s.Addr+"?prefix=a:&timeout=10s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.Hit(t.Context(), "k", perHour, 1)
+	if err := errors.Join(err, b.Ping(t.Context())); err != nil || w.Count != 1 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if n, err := s.Do("HLEN", "a:{k:k}:v1"); err != nil || n != "1" {
+		t.Errorf("%s, %v", n, err)
+	}
+	if err := errors.Join(b.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Hit(t.Context(), "k", perHour, 1); !errors.Is(err, throttr.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestServerThatIsAwayIsUnavailable(t *testing.T) {
+	const url = "goredis://127.0.0.1:1"
+	if _, err := throttr.Open(t.Context(), url); !errors.Is(err, throttr.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	b, err := throttr.Open(t.Context(), url+"?lazy=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Hit(t.Context(), "k", perHour, 1); !errors.Is(err, throttr.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if stats := b.Stats().Stores[0]; stats.Name != "127.0.0.1:1" || stats.Errors != 1 || !errors.Is(stats.Err, throttr.ErrUnavailable) {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
+	for _, url := range []string{
+		"goredis://zoe:12/tpw", "goredis://:12/tpw", "goredis+tls://zoe:12/tpw/s3cr", "goredis://zoe:12?db=tpw", "goredis://zoe:12?tpw=1",
+		"goredis://zoe:tpw@127.0.0.1:port", "goredis://zoe:tpw@127.0.0.1:1?db=x", "goredis://zoe:tpw@127.0.0.1:1?prefx=a", "goredis://zoe:t/tpw@127.0.0.1",
+	} {
+		if _, err := throttr.Open(t.Context(), url); !errors.Is(err, throttr.ErrConfig) || strings.Contains(err.Error(), "tpw") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func TestServerWithoutMemoryIsFull(t *testing.T) {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer client.Close()
+	if _, err := s.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	b := goredis.New(client)
+	_, hit := b.Hit(t.Context(), "k", perHour, 1)
+	_, take := b.Take(t.Context(), "k", perHour, 1)
+	for _, err := range []error{hit, take} {
+		if !errors.Is(err, window.ErrFull) {
+			t.Errorf("%v", err)
+		}
+	}
 }

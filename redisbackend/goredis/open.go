@@ -49,7 +49,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	}
 	client, err := clientOf(u)
 	if err != nil {
-		return nil, fmt.Errorf("goredis: %w", redisurl.Config("%w", err))
+		return nil, fmt.Errorf("goredis: %w", u.Malformed(err))
 	}
 	o := &opened{New(client, u.Options...), client}
 	if u.Lazy {
