@@ -1,6 +1,6 @@
 // Package rediswindow keeps rate-limit windows on Redis or Valkey, through any client. It imports
 // no client. Modules that adapt one are redisbackend, for rueidis, and redisbackend/goredis, for
-// go-redis. For another client, implement [Client], which has four methods:
+// go-redis. For another client, implement [Client], which has five methods:
 //
 //	limiter := throttr.NewRateLimit(rediswindow.New(client))
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
@@ -10,88 +10,76 @@
 //
 // # Errors
 //
-// A scale or a number that the backend does not accept is a mistake in the program. The error
-// matches [window.ErrScale] or [window.ErrRange], and no throttr.Policy applies to it: see
-// [ErrScale] and [ErrRange]. All other errors are those of ctx or of the client, or [ErrOverloaded].
-// An error of the client does not say whether the hit was counted.
+// A limit or a number that the backend does not accept is a mistake in the program. The error matches
+// [window.ErrScale], [window.ErrRange] or [window.ErrUnsupported], and no throttr.Policy applies to it. If the
+// server is away, errors match [window.ErrUnavailable]; if it has no memory, [window.ErrFull]; if too many calls
+// are queued, [window.ErrOverloaded]. All others are those of ctx or of the client. They do not say whether the
+// hit was counted.
 //
 // A call returns when its ctx ends, but Redis may still execute it later. The error of a hit that shares
 // requests (see below) ends with "the hit was not counted" if it was not sent, and otherwise with "the
 // hit may have been counted". That of another call ends with "it was not sent" if it was not.
 //
-// # Coalescing
+// # Shared requests
 //
-// Hits and Incs of a backend on windows, on any keys and scales, share requests: those of all
-// goroutines that are ready to run when the request is made. A request has up to 256 of them. The
-// result is that of requests of their own, in the order in which they are queued: each hit has its
-// own place in the count of its window, and is compared with its own limit. All are counted, those
-// over their limits, too.
+// Hits and charges on fixed and aligned windows share requests: those of all goroutines that are ready to run
+// when the request is made, on any keys and limits, up to 256. The result is that of requests of their own, in
+// the order in which they are queued: each hit has its own place in the count of its window, and is compared with
+// its own limit. All are counted, those over their limits, too.
 //
 // A hit does not wait for a response to another one unless 8 requests are in flight. While the server
 // does not keep up, or does not respond, hits are queued, and share the next request. When 100,000 are
-// queued, see [WithMaxQueued], further ones fail with [ErrOverloaded]. A hit whose ctx ends in the
-// queue is not sent. One without a deadline can wait for several timeouts of the client, as each
-// frees room for some hits only: use a ctx with a deadline, or throttr.WithTimeout.
+// queued, see [WithMaxQueued], further ones fail. A hit whose ctx ends in the queue is not sent. One without a
+// deadline can wait for several timeouts of the client, as each frees room for some hits only: use a ctx with a
+// deadline, or throttr.WithTimeout.
 //
 // If a request fails, all hits that share it fail. But if Redis can't add to one of several windows,
 // because something else is stored there, only the hits on that one fail. A request has the values of
 // the ctx of one of its hits, such as those of a trace.
 //
 // In a cluster, hits share a request only if they have the same key. Of each slot, 8 requests can be in
-// flight. If the client is that of a proxy to several servers, which refuses scripts on several keys
-// with CROSSSLOT, a request is sent again, for each key: then use [WithoutCoalescing].
-//
-// Takes, and all calls of rolling algorithms, have requests of their own. [WithoutCoalescing] gives
-// every hit one.
+// flight. A proxy to several servers may refuse scripts on several keys with CROSSSLOT. Then a request is sent
+// again, for each key.
 //
 // # Requests of their own
 //
-// At most 256 requests that are not shared are in flight; in a cluster, 256 of each 64th of the slots.
-// Further calls wait, first come, first served. When as many wait as [WithMaxQueued] says, further ones
-// fail with [ErrOverloaded]. A call whose ctx ends while it waits is not sent. So callers that give up
-// while Redis does not respond leave at most 256 requests behind, which Redis executes when it goes on,
-// until the client has given them up, too, and closed its connection: each timeout of the client frees
-// room for further ones.
+// Takes, and all calls of rolling algorithms, have requests of their own. At most 256 of them are in flight; in a
+// cluster, 256 of each 64th of the slots. Further calls wait, first come, first served, as many as [WithMaxQueued]
+// says. A call whose ctx ends while it waits is not sent. So callers that give up while Redis does not respond
+// leave at most 256 requests behind, which Redis executes when it goes on, until the client has given them up,
+// too, and closed its connection: each timeout of the client frees room for further ones.
 //
 // # Data in Redis
 //
-// All windows of a key are one hash, whatever their scales. A hit therefore accesses one key in
-// one slot of a cluster, and Delete finds every scale. The name of the hash of key user:42 is
+// All windows of a key are one hash. So a call accesses one key in one slot of a cluster, and Delete finds every
+// limit. The name of the hash of key user:42 is
 //
-//	throttr:{k:user:42}
+//	throttr:{k:user:42}:v1
 //
 // A key that is longer than 128 bytes or contains braces is represented by its SHA-256:
 //
-//	throttr:{h:<64 hexadecimal digits>}
+//	throttr:{h:<64 hexadecimal digits>}:v1
 //
-// The text between the braces is the hash tag. Each field of the hash is a window. The name of
-// the field is the scale in microseconds. The value has 33 bytes: a byte 1, and then the count, the
-// start, the last update and a random ID as IEEE 754 doubles, little-endian. The times are in
-// microseconds since 1970. In Lua, and in Python:
+// The text between the braces is the hash tag. The end is the version of what is stored: a release that stores
+// something else has another one, and counts anew, as does one from before 1.0, whose names have no version.
+// While both run, each has counts of its own.
 //
-//	struct.unpack('<Bdddd', value)
+// Each field of the hash is a window. Its name is the letter of the algorithm, the scale in microseconds, and
+// the name of the limit, if there is one, after a colon: f60000000:login. The letters are f for fixed, a for
+// aligned and w for sliding windows, b for token buckets, and l for sliding logs. The values are numbers in binary
+// form, which the scripts in the folder lua describe. That of a fixed window is three IEEE 754 doubles,
+// little-endian: the count, the start in microseconds since 1970, and a random ID. In Lua, and in Python:
 //
-// A window is active until start + scale. Expiry in Redis only frees memory: a hash expires one
-// second after the last end of its windows. The fields of windows that are over are removed with
-// it, or earlier if a key has had 16 scales or more.
+//	struct.unpack('<ddd', value)
 //
-// Rolling algorithms have hashes of their own, so that no algorithm reads what another one has
-// stored: throttr:{k:user:42}:bucket, :sliding and :log. Their fields are the scales, too. The
-// values are numbers in binary form, which the scripts in the folder rolling describe. A sliding log
-// also has fields with the times of its hits, 60000000:0 and so on. A hash expires when no hit in it
-// counts, and takes that ended by then can't be given back any more. Scales that are over are removed
-// earlier if there are 16 fields or more, some with each scale that is hit anew.
+// Expiry in Redis only frees memory: a hash expires one second after its last window is over. In a hash of 16
+// fields or more, those that are over are removed earlier, some with each window that opens; opening one
+// takes a hit a second request then.
 //
 // # Commands
 //
-//   - Hit and Inc run a script that adds to active windows, or opens them. It reads the expiry of a
-//     hash only if it opens a window, and extends it if necessary.
-//   - Set runs a script that opens a window.
-//   - Take and TakeAll run one script, in a cluster one for each key.
-//   - GiveBack runs a script that subtracts from the window with the ID.
-//   - Get runs a script that reads a window, and the time, which says whether it is active.
-//   - Reset sends HDEL for the field.
-//   - Delete runs a script that removes fields and counts the active windows among them.
+// Each call is one script on the hash of its key; TakeAll is one script on all keys, in a cluster one for each.
+// A hit on a fixed window reads the expiry of the hash only if it opens the window.
 //
 // Scripts are sent by their digest. If a server does not have a script, for example after a
 // restart, the first call needs a second round trip. A request that Redis may have executed is
