@@ -10,6 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
@@ -163,7 +164,7 @@ func orMissing(found bool, err error) error {
 }
 
 // maxHits returns a limit that leaves room for many hits in one request.
-func (c typed[T]) maxHits() uint64 { return uint64(^T(0)) / 2 }
+func (c typed[T]) maxHits() uint64 { return uint64(^T(0)) / 4 }
 
 // increases returns an operation that adds 1 to a random counter.
 func (c typed[T]) increases(keys load.Keys) load.Operation {
@@ -210,7 +211,7 @@ func (c typed[T]) purgeAll(ctx context.Context, keys load.KeySet) error {
 func purgeWindows(ctx context.Context, cfg throttr.Config, keys load.KeySet) error {
 	return forEachServer(ctx, cfg, func(_ int, c client) error {
 		var names []string
-		err := each(c.List(ctx), func(r throttr.ListEntry) {
+		err := each(c.List(ctx), func(r inspect.Record) {
 			if strings.Contains(r.Key, keys.Prefix()) {
 				names = append(names, r.Key)
 			}

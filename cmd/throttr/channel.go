@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inspect"
 )
 
 func publishCommand(e *env) *cobra.Command {
@@ -110,7 +110,7 @@ type channelRecord struct {
 
 func channels(ctx context.Context, e *env, c client) (bool, error) {
 	e.out.entries(c, ">connections", ">read bytes", ">write bytes", "channel")
-	err := each(c.Channels(ctx), func(h throttr.ChannelEntry) {
+	err := each(c.Channels(ctx), func(h inspect.Channel) {
 		e.out.entry(h.Server, channelRecord{h.Server, nameOf(h.Name), h.Connections, h.ReadBytes, h.WriteBytes},
 			number(h.Connections), number(h.ReadBytes), number(h.WriteBytes), quoted(h.Name))
 	})

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 )
 
 func whoamiCommand(e *env) *cobra.Command {
@@ -82,7 +82,7 @@ type connectionRecord struct {
 	Requests       map[string]uint64 `json:"requests"`
 }
 
-func connectionOf(c throttr.ConnectionEntry) connectionRecord {
+func connectionOf(c inspect.Connection) connectionRecord {
 	r := connectionRecord{
 		Server: c.Server, ID: c.ID.String(), Type: c.Type.String(), Kind: c.Kind.String(),
 		Address: address(c), ConnectedAt: c.ConnectedAt,
@@ -99,7 +99,7 @@ func connectionOf(c throttr.ConnectionEntry) connectionRecord {
 }
 
 // address returns the address of the client of a connection, or "" for a unix socket.
-func address(c throttr.ConnectionEntry) string {
+func address(c inspect.Connection) string {
 	switch {
 	case c.Addr.IsValid():
 		return c.Addr.String()
@@ -111,7 +111,7 @@ func address(c throttr.ConnectionEntry) string {
 
 func connections(ctx context.Context, e *env, c client) (bool, error) {
 	e.out.entries(c, "id", "address", ">age", ">requests")
-	err := each(c.Connections(ctx), func(o throttr.ConnectionEntry) {
+	err := each(c.Connections(ctx), func(o inspect.Connection) {
 		_, counts := fieldNames[uint64](o.Requests)
 		requests := uint64(0)
 		for _, n := range counts {
@@ -155,7 +155,7 @@ type missingRecord struct {
 }
 
 // printConnection prints all figures of a connection, one per row.
-func printConnection(out *output, c throttr.ConnectionEntry) {
+func printConnection(out *output, c inspect.Connection) {
 	r := connectionOf(c)
 	if out.json != nil {
 		out.add(r)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inspect"
 )
 
 func infoCommand(e *env) *cobra.Command {
@@ -24,13 +24,13 @@ does not respond in time. A server that has locked up must be restarted.`,
 	}, info)
 }
 
-// rate is the JSON of a [throttr.Rate].
+// rate is the JSON of a [inspect.Count].
 type rate struct {
 	Total     uint64 `json:"total"`
 	PerMinute uint64 `json:"per_minute"`
 }
 
-// infoRecord is the JSON of a [throttr.ServerInfo].
+// infoRecord is the JSON of a [inspect.Info].
 type infoRecord struct {
 	Server        string          `json:"server"`
 	Version       string          `json:"version"`
@@ -66,7 +66,7 @@ func info(ctx context.Context, e *env, c client) (bool, error) {
 	return true, err
 }
 
-func infoOf(s throttr.ServerInfo, parked bool) infoRecord {
+func infoOf(s inspect.Info, parked bool) infoRecord {
 	r := infoRecord{
 		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince, Parked: parked,
 		Keys: s.Keys, Counters: s.Counters, Buffers: s.Buffers,
@@ -74,7 +74,7 @@ func infoOf(s throttr.ServerInfo, parked bool) infoRecord {
 		Connections: s.Connections, Subscriptions: s.Subscriptions, Channels: s.Channels,
 		ReadBytes: rate(s.ReadBytes), WriteBytes: rate(s.WriteBytes), Requests: map[string]rate{},
 	}
-	names, rates := fieldNames[throttr.Rate](s.Requests)
+	names, rates := fieldNames[inspect.Count](s.Requests)
 	for i, name := range names {
 		r.Requests[name] = rate(rates[i])
 	}
@@ -82,7 +82,7 @@ func infoOf(s throttr.ServerInfo, parked bool) infoRecord {
 }
 
 // printInfo prints a server's figures, one per row.
-func printInfo(out *output, s throttr.ServerInfo, parked bool) {
+func printInfo(out *output, s inspect.Info, parked bool) {
 	out.table("", "")
 	out.add(nil, "server", s.Server)
 	out.add(nil, "version", s.Version)
@@ -100,7 +100,7 @@ func printInfo(out *output, s throttr.ServerInfo, parked bool) {
 		out.add(nil, f.name, number(f.n))
 	}
 	out.table("requests", ">total", ">per minute")
-	names, rates := fieldNames[throttr.Rate](s.Requests)
+	names, rates := fieldNames[inspect.Count](s.Requests)
 	names, rates = append(names, "read bytes", "write bytes"), append(rates, s.ReadBytes, s.WriteBytes)
 	for i, name := range names {
 		out.add(nil, name, number(rates[i].Total), number(rates[i].PerMinute))

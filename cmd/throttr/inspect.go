@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inspect"
 )
 
 // entries starts a table of entries of all servers. If there are several servers, each has a
@@ -98,13 +98,13 @@ func stat(ctx context.Context, out *output, c client, keys []string) (bool, erro
 
 func statAll(ctx context.Context, e *env, c client) (bool, error) {
 	e.out.entries(c, statColumns...)
-	return true, each(c.KeyStats(ctx), func(s throttr.KeyStatsEntry) {
-		record, fields := statOf(s.Server, s.Key, s.KeyStats)
+	return true, each(c.KeyStats(ctx), func(s inspect.KeyUsage) {
+		record, fields := statOf(s.Server, s.Key, s.Usage)
 		e.out.entry(s.Server, record, fields...)
 	})
 }
 
-func statOf(server, key string, s throttr.KeyStats) (statRecord, []string) {
+func statOf(server, key string, s inspect.Usage) (statRecord, []string) {
 	return statRecord{server, keyOf(key), true, &usage{s.Reads, s.Writes, s.ReadsPerMinute, s.WritesPerMinute}},
 		[]string{number(s.Reads), number(s.Writes), number(s.ReadsPerMinute), number(s.WritesPerMinute), quoted(key)}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/throttr-go/throttr"
 )
 
 func hitCommand(e *env) *cobra.Command {
@@ -44,15 +46,29 @@ type hitRecord struct {
 	Count             uint64    `json:"count"`
 	Limit             uint64    `json:"limit"`
 	Remaining         uint64    `json:"remaining"`
-	RetryAfterSeconds float64   `json:"retry_after_seconds"`
-	ResetAt           time.Time `json:"reset_at"`
+	RetryAfterSeconds *float64  `json:"retry_after_seconds,omitempty"` // nil: waiting does not help
+	ResetAt           time.Time `json:"reset_at,omitzero"`
+}
+
+// addHit prints a decision.
+func addHit(out *output, key string, res throttr.Result, allowed bool, decision string) {
+	r := hitRecord{keyed: keyOf(key), Allowed: allowed, Count: res.Count, Limit: res.Limit, Remaining: res.Remaining, ResetAt: res.ResetAt.UTC()}
+	if res.RetryAfter < throttr.Never {
+		seconds := res.RetryAfter.Seconds()
+		r.RetryAfterSeconds = &seconds
+	}
+	end := "-"
+	if !res.ResetAt.IsZero() {
+		end = formatDuration(res.ResetAfter)
+	}
+	out.add(r, quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), end)
 }
 
 func hit(ctx context.Context, out *output, c client, keys []string, scale time.Duration, limit, n uint64) (bool, error) {
 	out.table("key", "decision", ">count", ">limit", ">remaining", ">window ends in")
 	all := true
 	for _, key := range keys {
-		res, err := c.limiter().HitN(ctx, key, scale, limit, n)
+		res, err := c.limiter().HitN(ctx, key, throttr.Limit{Max: limit, Scale: scale}, n)
 		if err != nil {
 			return false, err
 		}
@@ -60,8 +76,7 @@ func hit(ctx context.Context, out *output, c client, keys []string, scale time.D
 		if !res.Allowed {
 			all, decision = false, "denied"
 		}
-		out.add(hitRecord{keyOf(key), res.Allowed, res.Count, res.Limit, res.Remaining, res.RetryAfter.Seconds(), res.ResetAt.UTC()},
-			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), formatDuration(res.ResetAfter))
+		addHit(out, key, res, res.Allowed, decision)
 	}
 	return all, nil
 }

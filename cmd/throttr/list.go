@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 )
 
 func listCommand(e *env) *cobra.Command {
@@ -58,7 +58,7 @@ type listRecord struct {
 // listRecords lists all records.
 func listRecords(ctx context.Context, e *env, c client, prefix string) error {
 	e.out.entries(c, "kind", ">bytes", "expires", "key")
-	return each(c.List(ctx), func(r throttr.ListEntry) {
+	return each(c.List(ctx), func(r inspect.Record) {
 		if strings.HasPrefix(r.Key, prefix) {
 			e.out.entry(r.Server, listRecord{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
 				r.Kind.String(), number(r.BytesUsed), formatTime(r.ExpiresAt), quoted(r.Key))
@@ -88,7 +88,7 @@ func list(ctx context.Context, e *env, prefix string) error {
 	e.out.table(e.out.names...)
 	return forEachServer(ctx, cfg, func(_ int, c client) error {
 		l := lister{out: e.out, client: c}
-		err := each(c.List(ctx), func(r throttr.ListEntry) { l.add(ctx, r, prefix) })
+		err := each(c.List(ctx), func(r inspect.Record) { l.add(ctx, r, prefix) })
 		l.read(ctx)
 		if l.err != nil {
 			err = l.err
@@ -101,12 +101,12 @@ func list(ctx context.Context, e *env, prefix string) error {
 type lister struct {
 	out     *output
 	client  client
-	pending []throttr.ListEntry // to read
-	err     error               // the first one
+	pending []inspect.Record // to read
+	err     error            // the first one
 }
 
 // add prints a record, at once or with the next ones that are read.
-func (l *lister) add(ctx context.Context, r throttr.ListEntry, prefix string) {
+func (l *lister) add(ctx context.Context, r inspect.Record, prefix string) {
 	key := r.Key
 	if w, ok := parseWindow(r.Key); ok {
 		key = w.key()
@@ -144,7 +144,7 @@ func (l *lister) read(ctx context.Context) {
 }
 
 // print prints a record, unless it is one of a window that is not open.
-func (l *lister) print(r throttr.ListEntry, c counter, now time.Time) {
+func (l *lister) print(r inspect.Record, c counter, now time.Time) {
 	o := listed{Server: r.Server, keyed: keyOf(r.Key), Kind: r.Kind.String(), EndsInSeconds: c.ttl.Seconds()}
 	count, scale, endsIn := "-", "-", c.ttl
 	w, ok := parseWindow(r.Key)
@@ -156,7 +156,7 @@ func (l *lister) print(r throttr.ListEntry, c counter, now time.Time) {
 		}
 		o.keyed, o.Kind, o.Count, o.ScaleSeconds, o.EndsInSeconds = keyOf(w.key()), "window", &open.count, w.Scale.Seconds(), open.endsIn.Seconds()
 		count, scale, endsIn = number(open.count), formatScale(w.Scale), open.endsIn
-	case r.Kind == throttr.KindBuffer:
+	case r.Kind == inspect.Buffer:
 		o.Bytes = &r.BytesUsed
 		count = fmt.Sprintf("%d B", r.BytesUsed)
 	default:

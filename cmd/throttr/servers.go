@@ -13,7 +13,9 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/window"
+	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/valuesize"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // client is a [throttr.Client] of any value size.
@@ -29,18 +31,18 @@ type client interface {
 	benchClient
 
 	Purge(ctx context.Context, key string) (bool, error)
-	List(ctx context.Context) iter.Seq2[throttr.ListEntry, error]
-	Stat(ctx context.Context, key string) (throttr.KeyStats, bool, error)
-	KeyStats(ctx context.Context) iter.Seq2[throttr.KeyStatsEntry, error]
-	Info(ctx context.Context) ([]throttr.ServerInfo, error)
+	List(ctx context.Context) iter.Seq2[inspect.Record, error]
+	Stat(ctx context.Context, key string) (inspect.Usage, bool, error)
+	KeyStats(ctx context.Context) iter.Seq2[inspect.KeyUsage, error]
+	Info(ctx context.Context) ([]inspect.Info, error)
 	Sweep(ctx context.Context, dryRun bool) ([]throttr.Swept, error)
-	WhoAmI(ctx context.Context) ([]throttr.Identity, error)
-	Connections(ctx context.Context) iter.Seq2[throttr.ConnectionEntry, error]
-	Connection(ctx context.Context, server string, id codec.ConnID) (throttr.ConnectionEntry, bool, error)
+	WhoAmI(ctx context.Context) ([]inspect.Identity, error)
+	Connections(ctx context.Context) iter.Seq2[inspect.Connection, error]
+	Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error)
 	Publish(ctx context.Context, channel string, payload []byte) (bool, error)
-	Subscribe(ctx context.Context, channel string, opts ...throttr.SubscribeOption) (*throttr.Subscription, error)
-	Channels(ctx context.Context) iter.Seq2[throttr.ChannelEntry, error]
-	Channel(ctx context.Context, name string) ([]throttr.Subscriber, bool, error)
+	Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error)
+	Channels(ctx context.Context) iter.Seq2[inspect.Channel, error]
+	Channel(ctx context.Context, name string) ([]inspect.Subscriber, bool, error)
 	Stats() throttr.Stats
 	Close() error
 }
@@ -211,6 +213,6 @@ func narrow[T codec.Value](field string, n uint64) (T, error) {
 	return 0, &throttr.RangeError{
 		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](),
 		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
-		Needs: window.SmallestSize(func(maxValue uint64) bool { return n <= maxValue }),
+		Needs: valuesize.Smallest(func(maxValue uint64) bool { return n <= maxValue }),
 	}
 }

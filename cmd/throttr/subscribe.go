@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 func subscribeCommand(e *env) *cobra.Command {
@@ -43,7 +43,7 @@ type messageRecord struct {
 // subscribe prints n messages, or, if n is 0, all until ctx ends.
 func subscribe(ctx context.Context, e *env, channel string, n uint) error {
 	var c client
-	var sub *throttr.Subscription
+	var sub *pubsub.Subscription
 	err := withTimeout(ctx, e.timeout, func(ctx context.Context) (_ bool, err error) {
 		if c, err = connect(ctx, e.globals); err != nil {
 			return false, err
@@ -87,7 +87,7 @@ func subscribe(ctx context.Context, e *env, channel string, n uint) error {
 }
 
 // message prints a message, with its server if there are several.
-func (o *output) message(m throttr.Message, now time.Time, several bool) {
+func (o *output) message(m pubsub.Message, now time.Time, several bool) {
 	record := messageRecord{Time: now.UTC(), Server: m.Server, named: nameOf(m.Channel), Gap: m.Gap}
 	text := "(the connection was lost: messages can be missing)"
 	if !m.Gap {

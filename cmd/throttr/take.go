@@ -42,15 +42,17 @@ Exit status 1: it would take longer than --timeout.`,
 
 // takeArguments are the flags of take and wait.
 type takeArguments struct {
-	scale    time.Duration
-	limit, n uint64
+	scale  time.Duration
+	max, n uint64
 }
+
+func (t *takeArguments) limit() throttr.Limit { return throttr.Limit{Max: t.max, Scale: t.scale} }
 
 // takeFlags defines the flags of a command that does what do does.
 func takeFlags(e *env, cmd *cobra.Command, do func(t *takeArguments, ctx context.Context, out *output, c client, keys []string) (bool, error)) {
 	t, f := new(takeArguments), cmd.Flags()
 	durationVar(f, &t.scale, "scale", 0, "the `scale`, the length of a window, such as 1m")
-	f.Uint64Var(&t.limit, "limit", 0, "the `count` that a window may have")
+	f.Uint64Var(&t.max, "limit", 0, "the `count` that a window may have")
 	f.Uint64VarP(&t.n, "count", "n", 1, "`how many` to take")
 	needFlags(cmd, "scale", "limit")
 	cmd.Args = cobra.MinimumNArgs(1)
@@ -60,11 +62,11 @@ func takeFlags(e *env, cmd *cobra.Command, do func(t *takeArguments, ctx context
 }
 
 func (t *takeArguments) take(ctx context.Context, out *output, c client, keys []string) (bool, error) {
-	limits := make([]throttr.Limit, len(keys))
+	takes := make([]throttr.Take, len(keys))
 	for i, key := range keys {
-		limits[i] = throttr.Limit{Key: key, Scale: t.scale, Limit: t.limit, N: t.n}
+		takes[i] = t.limit().For(key, t.n)
 	}
-	ok, results, err := c.limiter().TakeAll(ctx, limits...)
+	ok, results, err := c.limiter().TakeAll(ctx, takes...)
 	if err != nil {
 		return false, err
 	}
@@ -75,11 +77,11 @@ func (t *takeArguments) take(ctx context.Context, out *output, c client, keys []
 func (t *takeArguments) wait(ctx context.Context, out *output, c client, keys []string) (bool, error) {
 	var results []throttr.Result
 	for _, key := range keys {
-		res, err := c.limiter().Wait(ctx, key, t.scale, t.limit, t.n)
+		res, err := c.limiter().Wait(ctx, key, t.limit(), t.n)
 		var late *throttr.DeadlineError
 		switch {
 		case errors.As(err, &late):
-			res = throttr.Result{Limit: t.limit, RetryAfter: time.Until(late.At), ResetAfter: time.Until(late.At), ResetAt: late.At}
+			res = throttr.Result{Limit: t.max, RetryAfter: time.Until(late.At), ResetAfter: time.Until(late.At), ResetAt: late.At}
 		case err != nil:
 			return false, err
 		}
@@ -104,11 +106,6 @@ func printTakes(out *output, keys []string, results []throttr.Result, granted bo
 		case !granted:
 			decision = "not taken"
 		}
-		end := "-"
-		if !res.ResetAt.IsZero() {
-			end = formatDuration(res.ResetAfter)
-		}
-		out.add(hitRecord{keyOf(key), res.Allowed && granted, res.Count, res.Limit, res.Remaining, res.RetryAfter.Seconds(), res.ResetAt.UTC()},
-			quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), end)
+		addHit(out, key, res, res.Allowed && granted, decision)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
@@ -44,7 +45,7 @@ type topWindow struct {
 // sampled is a sample of one server.
 type sampled struct {
 	at       time.Time
-	info     throttr.ServerInfo
+	info     inspect.Info
 	err      error
 	known    int // windows, open or not
 	open     int // of those that were read
@@ -111,7 +112,7 @@ func (s *topServer) listInterval() time.Duration { return max(s.pause, listShare
 // list learns the names of all records of windows.
 func (s *topServer) list(ctx context.Context) error {
 	listed := make(map[string]*topWindow, len(s.windows))
-	err := each(s.client.List(ctx), func(e throttr.ListEntry) {
+	err := each(s.client.List(ctx), func(e inspect.Record) {
 		name, ok := parseWindow(e.Key)
 		if !ok {
 			return
