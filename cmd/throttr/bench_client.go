@@ -164,7 +164,7 @@ func orMissing(found bool, err error) error {
 }
 
 // maxHits returns a limit that leaves room for many hits in one request.
-func (c typed[T]) maxHits() uint64 { return uint64(^T(0)) / 4 }
+func (c typed[T]) maxHits() uint64 { return min(uint64(^T(0))/2, throttr.Unlimited-1) }
 
 // increases returns an operation that adds 1 to a random counter.
 func (c typed[T]) increases(keys load.Keys) load.Operation {

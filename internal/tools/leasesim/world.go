@@ -35,7 +35,7 @@ type world struct {
 
 // network is a store that is a round trip away.
 type network struct {
-	lease.Store
+	window.Backend
 	trip     time.Duration
 	requests *atomic.Int64
 }
@@ -44,26 +44,30 @@ func (n *network) way() {
 	time.Sleep(n.trip/4 + rand.N(n.trip/2+1))
 }
 
-// Precision is that of a server with milliseconds.
-func (n *network) Precision(time.Duration) time.Duration { return time.Millisecond }
+// Check has the precision of a server with milliseconds.
+func (n *network) Check(l window.Limit) (window.Traits, error) {
+	traits, err := n.Backend.Check(l)
+	traits.Precision = time.Millisecond
+	return traits, err
+}
 
 // Take takes two requests.
-func (n *network) Take(ctx context.Context, key string, scale time.Duration, limit, k uint64) (w window.Window, ok bool, err error) {
+func (n *network) Take(ctx context.Context, key string, l window.Limit, k uint64) (w window.Window, err error) {
 	n.requests.Add(2)
 	n.way()
-	w, ok, err = n.Store.Take(context.WithoutCancel(ctx), key, scale, limit, k)
+	w, err = n.Backend.Take(context.WithoutCancel(ctx), key, l, k)
 	n.way()
 	if w.ID != 0 {
 		w.Left = max(time.Until(w.ExpiresAt), 1)
 	}
-	return w, ok, err
+	return w, err
 }
 
 // GiveBack takes two requests.
-func (n *network) GiveBack(ctx context.Context, key string, scale time.Duration, id int64, k uint64) (ok bool, err error) {
+func (n *network) GiveBack(ctx context.Context, key string, l window.Limit, k uint64, id int64) (ok bool, err error) {
 	n.requests.Add(2)
 	n.way()
-	ok, err = n.Store.GiveBack(context.WithoutCancel(ctx), key, scale, id, k)
+	ok, err = n.Backend.GiveBack(context.WithoutCancel(ctx), key, l, k, id)
 	n.way()
 	return ok, err
 }
@@ -89,7 +93,7 @@ func (c *counts) of(id int64) *atomic.Int64 {
 
 // run simulates the world and returns a line of the table.
 func (w world) run(ctx context.Context) string {
-	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+	store := memory.New(memory.WithClock(time.Now))
 	defer store.Close()
 	c := counts{allowed: map[int64]*atomic.Int64{}}
 	var requests atomic.Int64
@@ -97,7 +101,7 @@ func (w world) run(ctx context.Context) string {
 	end := begin.Add(time.Duration(w.windows) * scale)
 	var all sync.WaitGroup
 	for range w.processes {
-		leases := lease.New(&network{store, w.trip, &requests}, w.age)
+		leases := lease.New(&network{store, w.trip, &requests}, lease.WithAge(w.age))
 		defer leases.Close()
 		for range callers {
 			all.Go(func() { w.call(ctx, leases, &c, begin, end) })
@@ -129,7 +133,7 @@ func (w world) call(ctx context.Context, leases *lease.Backend, c *counts, begin
 			return
 		}
 		for n := poisson(rate * pause.Seconds()); n > 0; n-- {
-			hit, err := leases.Hit(ctx, key, scale, w.limit, 1)
+			hit, err := leases.Hit(ctx, key, window.Limit{Max: w.limit, Scale: scale, Algorithm: window.FixedWindow}, 1)
 			if err != nil {
 				panic(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
 )
 
 // load is clients and their servers.
@@ -41,9 +42,9 @@ const (
 func newLoad(seed uint64) (*load, error) {
 	l := &load{seed: seed, local: memory.New(memory.WithMaxKeys(maxWindows), memory.WithOverflow(memory.Evict))}
 	cfg := throttr.Config{
-		MaxConns: 3, MaxWaiting: 1 << 10, ConnectTimeout: 500 * time.Millisecond, StallTimeout: 200 * time.Millisecond,
+		MaxConns: 3, MaxQueued: 1 << 10, ConnectTimeout: 500 * time.Millisecond, StallTimeout: 200 * time.Millisecond,
 		MaxConnAge: 2 * time.Second, HealthInterval: 250 * time.Millisecond,
-		RetryPause: 5 * time.Millisecond, MaxRetryPause: 50 * time.Millisecond,
+		MinBackoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	}
 	for range servers {
 		srv, err := mockserver.Start()
@@ -163,7 +164,7 @@ func batch(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error {
 
 // subscribe subscribes to a channel and receives up to 9 messages.
 func subscribe(ctx context.Context, c *throttr.Client[uint16], r *rand.Rand) error {
-	s, err := c.Subscribe(ctx, fmt.Sprintf("channel:%d", r.IntN(4)), throttr.WithQueue(1+r.IntN(32)))
+	s, err := c.Subscribe(ctx, fmt.Sprintf("channel:%d", r.IntN(4)), pubsub.WithQueue(1+r.IntN(32)))
 	if err != nil {
 		return err
 	}
