@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/tools/load"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -33,17 +34,17 @@ func algorithm(name string, a window.Algorithm, does string) contender {
 		if a == window.SlidingLog && s.limit > logLimit {
 			s.limit, s.scale = logLimit, logScale
 		}
-		m := memory.New(memory.WithAlgorithm(a), memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*s.keys)),
+		m := memory.New(memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*s.keys)),
 			memory.WithMaxLog(logLimit), memory.WithMaxTimes(1<<28))
-		return &instance{do: hits(m, s), close: func() { m.Close() }}, nil
+		return &instance{do: hits(m, s, throttr.WithAlgorithm(a)), close: func() { m.Close() }}, nil
 	}}
 }
 
 var (
-	fixedWindow = algorithm("fixed window", window.PerKey, "`RateLimit.Hit` in memory with `window.PerKey`")
+	fixedWindow = algorithm("fixed window", window.FixedWindow, "`RateLimit.Hit` in memory with `window.FixedWindow`")
 	tokenBucket = algorithm("token bucket", window.TokenBucket, "the same with `window.TokenBucket`: GCRA, in bounded number, with the decision, the "+
 		"tokens that are left, the time to retry after, and when it is full")
-	slidingWindow = algorithm("sliding window", window.Sliding, "the same with `window.Sliding`: two aligned windows")
+	slidingWindow = algorithm("sliding window", window.SlidingWindow, "the same with `window.SlidingWindow`: two aligned windows")
 	slidingLog    = algorithm("sliding log", window.SlidingLog, fmt.Sprintf("the same with `window.SlidingLog`: the time of each hit of the last %v", logScale))
 
 	// The algorithms of package memory, and what others have.

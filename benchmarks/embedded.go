@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // newMemory returns a backend with defaults and room for the keys.
@@ -23,11 +24,12 @@ var memoryBackend = contender{
 	name: "throttr/memory",
 	does: "`Hit` of the backend in memory: an exact fixed window per key, in bounded number",
 	start: func(_ context.Context, s setup) (*instance, error) {
-		m, most := newMemory(s), uint64(s.limit)
+		m := newMemory(s)
+		l := window.Limit{Max: uint64(s.limit), Scale: s.scale, Algorithm: window.FixedWindow}
 		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
-				w, err := m.Hit(ctx, key, s.scale, most, 1)
-				return w.Count <= most, err
+				w, err := m.Hit(ctx, key, l, 1)
+				return w.Count <= l.Max, err
 			},
 			close: func() { m.Close() },
 		}, nil

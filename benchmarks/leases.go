@@ -94,7 +94,7 @@ var leasedHit = contender{
 		if err != nil {
 			return nil, err
 		}
-		leases := lease.New(b, 0)
+		leases := lease.New(b)
 		return &instance{do: hits(leases, s), close: func() { leases.Close(); closeStore() }}, nil
 	},
 }
@@ -110,9 +110,9 @@ func onMock(s *servers) *process  { return s.shared }
 func onRedis(s *servers) *process { return s.redis }
 
 // openStore opens a backend. Close closes what is below it.
-type openStore func(ctx context.Context, s setup) (b lease.Store, close func(), err error)
+type openStore func(ctx context.Context, s setup) (b throttr.Backend, close func(), err error)
 
-func mockBackend(ctx context.Context, s setup) (lease.Store, func(), error) {
+func mockBackend(ctx context.Context, s setup) (throttr.Backend, func(), error) {
 	client, err := connect(ctx, s.servers.mock.addr)
 	if err != nil {
 		return nil, nil, err
@@ -120,7 +120,7 @@ func mockBackend(ctx context.Context, s setup) (lease.Store, func(), error) {
 	return client.Backend(), func() { client.Close() }, nil
 }
 
-func redisStore(_ context.Context, s setup) (lease.Store, func(), error) {
+func redisStore(_ context.Context, s setup) (throttr.Backend, func(), error) {
 	client, err := connectRueidis(s)
 	if err != nil {
 		return nil, nil, err
@@ -128,7 +128,7 @@ func redisStore(_ context.Context, s setup) (lease.Store, func(), error) {
 	return redisbackend.New(client), client.Close, nil
 }
 
-func memoryStore(_ context.Context, s setup) (lease.Store, func(), error) {
+func memoryStore(_ context.Context, s setup) (throttr.Backend, func(), error) {
 	m := newMemory(s)
 	return m, func() { m.Close() }, nil
 }
@@ -139,7 +139,7 @@ func withLeases(open openStore) func(context.Context, setup) (*sharedKey, error)
 		if err != nil {
 			return nil, err
 		}
-		leases := lease.New(b, 0)
+		leases := lease.New(b)
 		return limited(leases, s, func() { leases.Close(); closeStore() }), nil
 	}
 }

@@ -125,7 +125,7 @@ var redisBucket = contender{
 		if err != nil {
 			return nil, err
 		}
-		limiter := throttr.NewRateLimit(redisbackend.New(client, redisbackend.WithAlgorithm(window.TokenBucket)))
+		limiter := throttr.NewRateLimit(redisbackend.New(client), throttr.WithAlgorithm(window.TokenBucket))
 		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				res, err := limiter.Hit(ctx, key, s.scale, uint64(s.limit))
@@ -142,7 +142,7 @@ var goRedisBucket = contender{
 	does: "the same in one round trip of go-redis",
 	start: func(_ context.Context, s setup) (*instance, error) {
 		client := connectGoRedis(s)
-		limiter := throttr.NewRateLimit(goredis.New(client, goredis.WithAlgorithm(window.TokenBucket)))
+		limiter := throttr.NewRateLimit(goredis.New(client), throttr.WithAlgorithm(window.TokenBucket))
 		return &instance{
 			do: func(ctx context.Context, key string) (bool, error) {
 				res, err := limiter.Hit(ctx, key, s.scale, uint64(s.limit))

@@ -65,8 +65,8 @@ func throttrHit(name string, server func(*servers) string) contender {
 }
 
 // hits returns an operation that hits a window of a backend.
-func hits(backend throttr.Backend, s setup) func(context.Context, string) (bool, error) {
-	limiter, most := throttr.NewRateLimit(backend), uint64(s.limit)
+func hits(backend throttr.Backend, s setup, opts ...throttr.Option) func(context.Context, string) (bool, error) {
+	limiter, most := throttr.NewRateLimit(backend, opts...), uint64(s.limit)
 	return func(ctx context.Context, key string) (bool, error) {
 		res, err := limiter.Hit(ctx, key, s.scale, most)
 		return res.Allowed, err

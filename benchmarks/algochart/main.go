@@ -60,7 +60,7 @@ type row struct {
 
 // rows returns the rows of a chart.
 func (c *chart) rows() ([]row, error) {
-	algorithms := []window.Algorithm{window.PerKey, window.Aligned, window.Sliding, window.SlidingLog, window.TokenBucket}
+	algorithms := []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog, window.TokenBucket}
 	rows := make([]row, len(algorithms))
 	for i, a := range algorithms {
 		rows[i].algorithm = a
@@ -74,11 +74,12 @@ func (c *chart) rows() ([]row, error) {
 // send sends hits to a backend in memory, whose clock shows their times.
 func (r *row) send(times []time.Duration) error {
 	now := time.Unix(0, 0)
-	backend := memory.New(memory.WithAlgorithm(r.algorithm), memory.WithClock(func() time.Time { return now }))
+	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	defer backend.Close()
+	l := window.Limit{Max: limit, Scale: scale, Algorithm: r.algorithm}
 	for _, at := range times {
 		now = time.Unix(0, int64(at))
-		w, err := backend.Hit(context.Background(), "caller", scale, limit, 1)
+		w, err := backend.Hit(context.Background(), "caller", l, 1)
 		if err != nil {
 			return err
 		}
