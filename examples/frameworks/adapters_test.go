@@ -112,7 +112,7 @@ func TestEachFrameworkServesAndDenies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			backend := memory.New()
 			defer backend.Close()
-			m, err := httplimit.NewMiddleware(throttr.NewRateLimit(backend), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(2)}})
+			m, err := httplimit.NewMiddleware(throttr.NewRateLimit(backend), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(2)}})
 			if err != nil {
 				t.Fatal(err)
 			}

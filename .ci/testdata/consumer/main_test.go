@@ -22,6 +22,7 @@ import (
 	"github.com/throttr-go/throttr/otelthrottr"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
+	"github.com/throttr-go/throttr/rediswindow"
 )
 
 // requireLimit hits a key three times and fails the test unless two hits are allowed.
@@ -50,7 +51,7 @@ func TestServersLimit(t *testing.T) {
 }
 
 func TestMiddlewareLimits(t *testing.T) {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []httplimit.Limit{httplimit.PerHour(1)}})
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestRedisLimits(t *testing.T) {
 	requireLimit(t, throttr.NewRateLimit(redisbackend.New(client)))
 	other := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	defer other.Close()
-	requireLimit(t, throttr.NewRateLimit(goredis.New(other, goredis.WithPrefix("goredis:"))))
+	requireLimit(t, throttr.NewRateLimit(goredis.New(other, rediswindow.WithPrefix("goredis:"))))
 }
 
 // connect returns a client of the Redis server that listens on a socket, or is about to.
