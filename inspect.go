@@ -30,7 +30,7 @@ func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, 
 // channel's name would live on, which is also where [Client.Subscribe] subscribes. This
 // matters for two kinds of channels:
 //   - "*" is on all servers, and only the connections to that one server receive the message.
-//     A client that is subscribed to [AllChannel] has a connection to each server and receives
+//     A client that is subscribed to [pubsub.All] has a connection to each server and receives
 //     the message once.
 //   - The channel of a connection exists only on the server of that connection. If Publish sends
 //     the message to another server, the result is false. Use a client of that server alone.

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -56,7 +55,7 @@ func startHitsWith(s *scenario, o throttr.Option) (call, func() int) {
 			repeated += max(0, s.executed.added(key)-hitsPerKey)
 		}
 		_, err := limiter.Hit(context.Background(), "k", time.Minute, hitLimit)
-		require.True(s, errors.Is(err, throttr.ErrClosed) || errors.Is(err, throttr.ErrClosed), "after Close: %v", err)
+		require.ErrorIs(s, err, throttr.ErrClosed)
 		return repeated
 	}
 	return do, finish
