@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
@@ -118,7 +119,7 @@ func (e *RequestError) Error() string {
 	if e.Sent {
 		fate = "may have been executed"
 	}
-	return fmt.Sprintf("throttr: %s: server %s%s (%s)", callText(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
+	return fmt.Sprintf("throttr: %sserver %s%s (%s)", callerr.Name(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
 }
 
 // failureText returns the text that follows the name of a server: what is wrong with the server. It
@@ -139,31 +140,10 @@ func failureText(server string, err error) string {
 // maxKeyText is how many characters of a key are part of the text of an error.
 const maxKeyText = 64
 
-// callText names a call and its key.
-func callText(call, key string) string {
-	if key == "" {
-		return call
-	}
-	return fmt.Sprintf("%s %.*q", call, maxKeyText, key)
-}
-
-// argumentError is an argument that a call of a backend can't have. Its text names the call and
-// the key.
-type argumentError struct {
-	call, key string
-	err       error
-}
-
 // callError returns err with the names of a call and its key.
-func callError(call, key string, err error) error { return &argumentError{call, key, err} }
-
-// Error names the call and the key.
-func (e *argumentError) Error() string {
-	return "throttr: " + callText(e.call, e.key) + ": " + strings.TrimPrefix(e.err.Error(), "throttr: ")
+func callError(call, key string, err error) error {
+	return &callerr.Error{Package: "throttr", Call: call, Key: key, Err: err}
 }
-
-// Unwrap returns what is wrong with the argument.
-func (e *argumentError) Unwrap() error { return e.err }
 
 // Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }

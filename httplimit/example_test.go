@@ -140,7 +140,7 @@ func ExampleNewPlan() {
 	// Output:
 	// burst: 50 in 10s
 	// hour: 1000 in 1h0m0s
-	// httplimit: throttr: invalid configuration: two limits are named "hour"
+	// httplimit: invalid configuration: two limits are named "hour"
 }
 
 func ExampleMustPlan() {

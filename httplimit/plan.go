@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/limits"
 )
 
@@ -47,7 +48,7 @@ func validate(l throttr.Limit) error {
 
 // invalid returns an error that matches throttr.ErrConfig.
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("httplimit: %w: "+format, append([]any{throttr.ErrConfig}, args...)...)
+	return &callerr.Error{Package: "httplimit", Err: fmt.Errorf("%w: "+format, append([]any{throttr.ErrConfig}, args...)...)}
 }
 
 // Plan is a set of limits that apply together. Make plans once, with [NewPlan], and return them

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -42,11 +43,11 @@ func (o *opened) Close() error {
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	u, err := redisurl.Parse(text, parameters...)
 	if err != nil {
-		return nil, fmt.Errorf("redisbackend: %w", err)
+		return nil, &callerr.Error{Package: "redisbackend", Err: err}
 	}
 	option, err := optionOf(u)
 	if err != nil {
-		return nil, fmt.Errorf("redisbackend: %w", err)
+		return nil, &callerr.Error{Package: "redisbackend", Err: err}
 	}
 	connecting := connect(option, u.Lazy)
 	if !u.Lazy {
@@ -95,7 +96,7 @@ type connecting struct {
 func connect(option rueidis.ClientOption, untilItSucceeds bool) *connecting {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &connecting{option: option, attempted: make(chan struct{}), stop: stop}
-	c.err = fmt.Errorf("redisbackend: %w: no attempt to connect has ended yet", window.ErrUnavailable)
+	c.err = &callerr.Error{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: no attempt has ended yet", window.ErrUnavailable)}
 	go func() {
 		pause := backoff.New(100*time.Millisecond, 5*time.Second)
 		c.attempt()
@@ -199,5 +200,5 @@ func connectError(err error, option *rueidis.ClientOption) error {
 			}
 		}
 	}
-	return fmt.Errorf("redisbackend: can't connect: %w: %w", window.ErrUnavailable, err)
+	return &callerr.Error{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: %w", window.ErrUnavailable, err)}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -54,7 +55,7 @@ func New(client Client, opts ...Option) *Backend {
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	t, err := b.check(&l)
 	if err != nil {
-		return t, fmt.Errorf("rediswindow: %w", err)
+		return t, &callerr.Error{Package: "rediswindow", Err: err}
 	}
 	return t, nil
 }
@@ -138,7 +139,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 func (b *Backend) Ping(ctx context.Context) error {
 	_, err := do(ctx, b, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, replyError(b.client.Ping(ctx)) })
 	if b.stats.count(err); err != nil {
-		return fmt.Errorf("rediswindow: ping: %w", err)
+		return &callerr.Error{Package: "rediswindow", Call: "ping", Err: err}
 	}
 	return nil
 }
@@ -220,5 +221,5 @@ func (b *Backend) failed(method, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("rediswindow: %s %.64q: %w", method, key, err)
+	return &callerr.Error{Package: "rediswindow", Call: method, Key: key, Err: err}
 }

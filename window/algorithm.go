@@ -45,7 +45,7 @@ func (a Algorithm) MarshalText() ([]byte, error) {
 	if int(a) < len(algorithmTexts) {
 		return []byte(algorithmTexts[a]), nil
 	}
-	return nil, fmt.Errorf("throttr: %v: %w", a, ErrUnsupported)
+	return nil, fmt.Errorf("%w: %v", ErrUnsupported, a)
 }
 
 // UnmarshalText sets the algorithm to the one with the given text. It implements
@@ -57,7 +57,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("throttr: algorithm %.64q: %w", text, ErrUnsupported)
+	return fmt.Errorf("%w: algorithm %.64q", ErrUnsupported, text)
 }
 
 // Rolling reports whether a has no windows that end at a time: TokenBucket, SlidingWindow, SlidingLog.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -45,11 +46,11 @@ func (o *opened) Close() error {
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	u, err := redisurl.Parse(text, parameters...)
 	if err != nil {
-		return nil, fmt.Errorf("goredis: %w", err)
+		return nil, &callerr.Error{Package: "goredis", Err: err}
 	}
 	client, err := clientOf(u)
 	if err != nil {
-		return nil, fmt.Errorf("goredis: %w", u.Malformed(err))
+		return nil, &callerr.Error{Package: "goredis", Err: u.Malformed(err)}
 	}
 	o := &opened{New(client, u.Options...), client}
 	if u.Lazy {
@@ -93,8 +94,8 @@ func connectError(err error, u *redisurl.URL) error {
 			err = errors.New("the server responded with an error that has the user or password")
 		}
 	}
-	if errors.Is(err, window.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("goredis: can't connect: %w", err)
+	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}
-	return fmt.Errorf("goredis: can't connect: %w: %w", window.ErrUnavailable, err)
+	return &callerr.Error{Package: "goredis", Call: "connect", Err: err}
 }
