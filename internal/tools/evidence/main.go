@@ -10,8 +10,8 @@
 // The word after the colon is the section of the document.
 //
 //	go -C internal/tools run ./evidence          # prints the tables
-//	go -C internal/tools run ./evidence -write   # puts them into docs/evidence.md
-//	go -C internal/tools run ./evidence -check   # fails if docs/evidence.md has others
+//	go -C internal/tools run ./evidence -write   # puts them into docs/evidence.md, and the graph of imports into docs/design.md
+//	go -C internal/tools run ./evidence -check   # fails if these have others
 //	go -C internal/tools run ./evidence -run     # runs every command
 //
 // It also measures the tables of docs/reliability.md, and puts them there:
@@ -81,8 +81,8 @@ func (c guarantee) pattern() string {
 }
 
 func main() {
-	write := flag.Bool("write", false, "put the tables into "+tables.document)
-	check := flag.Bool("check", false, "fail if "+tables.document+" has other tables")
+	write := flag.Bool("write", false, "put the tables into "+tables.document+", and the graph of imports into "+imports.document)
+	check := flag.Bool("check", false, "fail if they have others")
 	run := flag.Bool("run", false, "run every command")
 	measured := flag.Bool("measure", false, "measure the tables of "+measured)
 	flag.Parse()
@@ -105,10 +105,15 @@ func evidence(write, check, run, measured bool) error {
 		return err
 	case run:
 		return runAll(guarantees)
-	case write:
-		return tables.write(format(guarantees))
-	case check:
-		return tables.check(format(guarantees))
+	case write, check:
+		graph, err := importGraph()
+		if err != nil {
+			return err
+		}
+		if write {
+			return errors.Join(tables.write(format(guarantees)), imports.write(graph))
+		}
+		return errors.Join(tables.check(format(guarantees)), imports.check(graph))
 	default:
 		_, err := os.Stdout.Write(format(guarantees))
 		return err

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// tree is what the files of the repository have.
+type tree struct {
+	files     set               // paths from the root, also of folders
+	bases     set               // their last elements
+	folders   set               // of the root
+	documents map[string]string // Markdown, by path
+	comments  map[string]string // of Go files, by path
+	tests     set               // with benchmarks, fuzz targets and examples
+	words     set               // of code: identifiers, and what is in strings
+	found     []string          // what is wrong
+}
+
+type set map[string]bool
+
+// elsewhere is what is named on purpose although it does not exist here: flags of other programs, identifiers
+// of other modules, and tests of readers.
+var elsewhere = set{
+	"fuzz": true, "fuzztime": true, "benchtime": true, "threads": true, "markdown": true, "TestMyBackend": true, "TestLimits": true,
+	"TextMarshaler": true, "TextUnmarshaler": true, "ClusterStateReloadInterval": true, "ClusterClient": true,
+}
+
+var word = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+
+// readTree reads all files below a folder.
+func readTree(root string) (*tree, error) {
+	t := &tree{
+		files: set{}, bases: set{}, folders: set{}, documents: map[string]string{}, comments: map[string]string{}, tests: set{}, words: set{},
+	}
+	return t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == root {
+			return err
+		}
+		if entry.Name() == ".git" {
+			return skip(entry)
+		}
+		name = filepath.ToSlash(name)
+		t.files[name], t.bases[path.Base(name)] = true, true
+		if top, _, below := strings.Cut(name, "/"); below {
+			t.folders[top] = true
+		}
+		if entry.IsDir() || strings.Contains("/"+name, "/testdata/") {
+			return nil
+		}
+		switch path.Ext(name) {
+		case ".go":
+			return t.readGo(name)
+		case ".md":
+			text, err := os.ReadFile(name)
+			t.documents[name] = string(text)
+			return err
+		}
+		return nil
+	})
+}
+
+func skip(entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// readGo reads a Go file.
+func (t *tree) readGo(name string) error {
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	var comments strings.Builder
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			comments.WriteString(c.Text + "\n")
+		}
+	}
+	t.comments[name] = comments.String()
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			t.words[n.Name] = true
+		case *ast.BasicLit:
+			for _, w := range word.FindAllString(n.Value, -1) {
+				t.words[w] = true
+			}
+			if n.Kind == token.STRING {
+				t.words[strings.TrimLeft(strings.Trim(n.Value, "\"`"), "-")] = true
+			}
+		}
+		return true
+	})
+	for _, d := range f.Decls {
+		if d, ok := d.(*ast.FuncDecl); ok && testName.MatchString(d.Name.Name) {
+			t.tests[d.Name.Name] = true
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			t.checkDocumented(files, d)
+		}
+	}
+	return nil
+}
+
+// checkDocumented finds an exported declaration that has no doc comment.
+func (t *tree) checkDocumented(files *token.FileSet, d ast.Decl) {
+	var doc *ast.CommentGroup
+	var name *ast.Ident
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil && !ast.IsExported(receiver(d.Recv.List[0].Type)) {
+			return
+		}
+		doc, name = d.Doc, d.Name
+	case *ast.GenDecl:
+		if s, ok := d.Specs[0].(*ast.TypeSpec); ok && len(d.Specs) == 1 {
+			doc, name = d.Doc, s.Name
+		}
+	}
+	if name != nil && name.IsExported() && doc == nil {
+		t.report(files.Position(name.Pos()).String(), "no doc comment:", name.Name)
+	}
+}
+
+// receiver returns the name of the type of a receiver.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// report notes that something is wrong in a file.
+func (t *tree) report(file, what, name string) {
+	t.found = append(t.found, fmt.Sprintf("%s: %s %s", file, what, name))
+}
