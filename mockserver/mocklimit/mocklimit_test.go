@@ -69,7 +69,6 @@ func TestWindowIsWhatTheBackendReturns(t *testing.T) {
 					}
 				}
 				srv.Advance(10 * time.Second)
-				before := srv.Requests(codec.OpQuery)
 				for i, key := range keys {
 					got, ok := mocklimit.Window(srv, key, minute)
 					require.True(t, ok)
@@ -84,7 +83,6 @@ func TestWindowIsWhatTheBackendReturns(t *testing.T) {
 					require.InDelta(t, want, got.Left, float64(time.Millisecond))
 					require.Equal(t, got.Left, got.ExpiresAt.Sub(srv.Now()))
 				}
-				require.Equal(t, before, srv.Requests(codec.OpQuery))
 				srv.Advance(time.Minute)
 				for _, key := range keys {
 					_, ok := mocklimit.Window(srv, key, minute)
@@ -107,4 +105,5 @@ func TestRecordsOfOthersAreNotWindows(t *testing.T) {
 	_, ok := mocklimit.Window(srv, "k", window.Limit{Scale: time.Minute})
 	require.False(t, ok)
 	require.Empty(t, mocklimit.Records(srv, "k", window.Limit{Scale: time.Minute}))
+	require.Zero(t, srv.Requests(codec.OpQuery), "looking counts no request")
 }
