@@ -2,7 +2,9 @@
 // server, behind Sentinel or on a cluster. Any number of processes share exact windows, with one
 // round trip per hit.
 //
-//	backend, err := redisbackend.Open(ctx, "redis://127.0.0.1:6379")
+//	import _ "github.com/throttr-go/throttr/redisbackend"
+//
+//	backend, err := throttr.Open(ctx, "redis://127.0.0.1:6379")
 //	if err != nil {
 //		return err
 //	}

@@ -55,7 +55,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 		case <-connecting.attempted:
 		case <-ctx.Done():
 			connecting.Close()
-			return nil, fmt.Errorf("redisbackend: can't connect: %w", ctx.Err())
+			return nil, fmt.Errorf("redisbackend: connect: %w", ctx.Err())
 		}
 		if _, err := connecting.now(); err != nil {
 			connecting.Close()
