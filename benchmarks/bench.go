@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // The contenders that throttr bench measures: the client; raw, in turns with it and over as many

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // line is a line of a chart.

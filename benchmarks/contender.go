@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // limit is the limit of each key. It is never reached.

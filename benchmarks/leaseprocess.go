@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // assignmentVariable is the environment variable of a process that hits a shared key: its assignment, as JSON.
@@ -145,7 +145,7 @@ func (c *sharedCaller) hit(ctx context.Context, n int, each, counts bool) error 
 			return err
 		}
 		if timed {
-			c.report.Times.Add(uint64(time.Since(begun)), 1)
+			c.report.Times.Add(time.Since(begun), 1)
 		}
 		if !ok {
 			continue

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/redisbackend"
 )

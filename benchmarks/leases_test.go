@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 func TestHitsOfColdKeysAreMeasured(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 const (

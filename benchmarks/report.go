@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 	"github.com/throttr-go/throttr/internal/servicetime"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // requirement is a bound on the median of a figure.

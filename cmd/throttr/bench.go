@@ -4,73 +4,86 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-var benchCommand = command{
-	name:  "bench",
-	short: "measure how fast the servers and the client are",
-	long: `A number of goroutines repeat one operation: "hit" on windows that never get full, "increase"
-and "query" on counters, or "insert" of new counters. "sparse" hits windows of -scale of many
-keys, so that most hits open a window, and prints what an opened window takes the servers. The
-server time is that of a real server that has made many records.
+func benchCommand(e *env) *cobra.Command {
+	b := bench{workload: load.Hit, goroutines: []int{64}}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "measure how fast the servers and the client are",
+		Long: `A number of goroutines repeat one operation: "hit" on windows that never get
+full, "increase" and "query" on counters, or "insert" of new counters. "sparse"
+hits windows of --scale of many keys, so that most hits open a window, and
+prints what an opened window takes the servers. The server time is that of a
+real server that has made many records.
 
-"raw" is no client: it writes encoded frames, keeps operations outstanding, and counts the bytes
-of the responses. It shows the limit that servers and network set. With -compare raw, client and
-raw take turns over as many connections. For sparse, an operation of raw is as many requests of
-each kind as the client has sent per opened window. With -compare and the path of another
-program "throttr", such as an older one, the two programs take turns. Several numbers of
--goroutines take turns, too.
+"raw" is no client: it writes encoded frames, keeps operations outstanding, and
+counts the bytes of the responses. It shows the limit that servers and network
+set. With --compare raw, client and raw take turns over as many connections. For
+sparse, an operation of raw is as many requests of each kind as the client has
+sent per opened window. With --compare and the path of another program
+"throttr", such as an older one, the two programs take turns. Several numbers of
+--goroutines take turns, too.
 
-A ratio is one of operations/s: to the row that is compared or, without -compare, to the first
-row. Sparse compares opened windows/s with raw. CPU and allocations are those of the process. At
-the end, the command purges its records.
-`,
-	examples: []string{
-		"throttr bench -workload increase -duration 5s",
-		"throttr bench -workload hit -keys 1000 -goroutines 1,64,512 -compare raw",
-		"throttr bench -workload raw -frames query -outstanding 64 -json",
-		"throttr bench -workload sparse -compare /usr/local/bin/throttr",
-	},
-	timeout: "the `time` to connect and make keys; to purge them, the time of measuring is added",
-	define: func(f *flag.FlagSet) parser {
-		b := bench{workload: load.Hit, goroutines: []int{64}}
-		f.Func("workload", "the `operation`: hit, sparse, increase, query, insert or raw (default hit)", func(s string) (err error) {
-			b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), load.Sparse, raw))
-			return err
-		})
-		f.Func("frames", "the `operation` of raw: hit, increase, query or insert (default increase)", func(s string) (err error) {
-			b.frames, err = parseWorkload(s, load.Workloads)
-			return err
-		})
-		f.StringVar(&b.compare, "compare", "", "raw or the `path` of another program: take turns with it, and print the ratio")
-		f.Func("goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)", func(s string) (err error) {
-			b.goroutines, err = parseCounts(s)
-			return err
-		})
-		f.IntVar(&b.outstanding, "outstanding", 0, "the number of outstanding operations of raw, over all connections (default as -goroutines)")
-		f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
-		f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order; of sparse: 20000 unless it is given")
-		durationVar(f, &b.scale, "scale", time.Second, "the `scale` of sparse")
-		countVar(f, &b.limit, "limit", 20, "the `limit` of sparse")
-		f.BoolVar(&b.turns, "turns", false, "measure one turn for each duration on standard input; -compare starts the other program so")
-		durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth, or four of sparse")
-		durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each row runs before")
-		return func(args []string) (action, error) {
-			if err := needArgs(args); err != nil {
-				return nil, err
+A ratio is one of operations/s: to the row that is compared or, without
+--compare, to the first row. Sparse compares opened windows/s with raw. CPU and
+allocations are those of the process. At the end, the command purges its
+records.
+
+--timeout bounds the time to connect and make keys. To purge them, the time of
+measuring is added.`,
+		Example: `  throttr bench --workload increase --duration 5s
+  throttr bench --workload hit --keys 1000 --goroutines 1,64,512 --compare raw
+  throttr bench --workload raw --frames query --outstanding 64 --json
+  throttr bench --workload sparse --compare /usr/local/bin/throttr`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := b.check(cmd.Flags()); err != nil {
+				return err
 			}
-			return b.run, b.check(f)
-		}
-	},
+			return b.run(cmd.Context(), e)
+		},
+	}
+	f := cmd.Flags()
+	f.Func("workload", "the `operation`: hit, sparse, increase, query, insert or raw (default hit)", func(s string) (err error) {
+		b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), load.Sparse, raw))
+		return err
+	})
+	f.Func("frames", "the `operation` of raw: hit, increase, query or insert (default increase)", func(s string) (err error) {
+		b.frames, err = parseWorkload(s, load.Workloads)
+		return err
+	})
+	f.StringVar(&b.compare, "compare", "", "raw or the `path` of another program: take turns with it, and print the ratio")
+	f.Func("goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)", func(s string) (err error) {
+		b.goroutines, err = parseCounts(s)
+		return err
+	})
+	f.IntVar(&b.outstanding, "outstanding", 0, "the number of outstanding operations of raw, over all connections (default as --goroutines)")
+	f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
+	f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order; of sparse: 20000 unless it is given")
+	durationVar(f, &b.scale, "scale", time.Second, "the `scale` of sparse")
+	f.Uint64Var(&b.limit, "limit", 20, "the `limit` of sparse")
+	f.BoolVar(&b.turns, "turns", false, "measure one turn for each duration on standard input; --compare starts the other program so")
+	durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth, or four of sparse")
+	durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each row runs before")
+	var workloads []string
+	for _, w := range load.Workloads {
+		workloads = append(workloads, string(w))
+	}
+	complete(cmd, "frames", workloads...)
+	complete(cmd, "workload", append(workloads, string(load.Sparse), string(raw))...)
+	return cmd
 }
 
 // The bounds of the flags.
@@ -128,23 +141,23 @@ type bench struct {
 }
 
 // check completes b, or returns an error if the flags contradict each other.
-func (b *bench) check(f *flag.FlagSet) error {
+func (b *bench) check(f *pflag.FlagSet) error {
 	onlyRaw := b.workload == raw
 	switch {
 	case onlyRaw && b.compare != "":
 		return errors.New("raw can't be compared")
-	case b.workload != load.Sparse && (isSet(f, "scale") || isSet(f, "limit")):
-		return errors.New("-scale and -limit are for -workload sparse")
+	case b.workload != load.Sparse && (f.Changed("scale") || f.Changed("limit")):
+		return errors.New("--scale and --limit are for --workload sparse")
 	case b.workload == load.Sparse && (b.scale < time.Millisecond || b.scale > maxSparseScale || b.limit == 0):
-		return fmt.Errorf("-scale is 1ms to %v, and -limit at least 1", maxSparseScale)
+		return fmt.Errorf("--scale is 1ms to %v, and --limit at least 1", maxSparseScale)
 	case b.turns && (onlyRaw || b.compare != "" || len(b.goroutines) > 1):
-		return errors.New("-turns is for one row of a client")
-	case !onlyRaw && isSet(f, "frames"):
-		return errors.New("-frames is for -workload raw")
-	case isSet(f, "outstanding") && !onlyRaw && b.compare != string(raw):
-		return errors.New("-outstanding is for raw")
+		return errors.New("--turns is for one row of a client")
+	case !onlyRaw && f.Changed("frames"):
+		return errors.New("--frames is for --workload raw")
+	case f.Changed("outstanding") && !onlyRaw && b.compare != string(raw):
+		return errors.New("--outstanding is for raw")
 	}
-	if b.workload == load.Sparse && !isSet(f, "keys") {
+	if b.workload == load.Sparse && !f.Changed("keys") {
 		b.keys = 20_000
 	}
 	if !onlyRaw {
@@ -162,11 +175,11 @@ func (b *bench) check(f *flag.FlagSet) error {
 		{"outstanding", b.outstanding, 0, maxBenchOutstanding},
 	} {
 		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("-%s %d is not within %d to %d", n.name, n.value, n.low, n.high)
+			return fmt.Errorf("--%s %d is not within %d to %d", n.name, n.value, n.low, n.high)
 		}
 	}
 	if b.duration < minBenchDuration || b.duration > maxBenchDuration || b.warmup < 0 || b.warmup > maxBenchDuration {
-		return fmt.Errorf("-duration and -warmup are at most %v, and -duration is at least %v", maxBenchDuration, minBenchDuration)
+		return fmt.Errorf("--duration and --warmup are at most %v, and --duration is at least %v", maxBenchDuration, minBenchDuration)
 	}
 	return nil
 }
@@ -225,10 +238,10 @@ func warmUp(ctx context.Context, c load.Contender, d time.Duration, report func(
 }
 
 // run measures all rows, prints them, and cleans up.
-func (b *bench) run(ctx context.Context, e *env) (bool, error) {
+func (b *bench) run(ctx context.Context, e *env) error {
 	cfg, err := e.config()
 	if err != nil {
-		return false, err
+		return err
 	}
 	cfg.MaxConns = b.conns
 	rows := b.rows(cfg, e.servers)
@@ -241,26 +254,26 @@ func (b *bench) run(ctx context.Context, e *env) (bool, error) {
 	}()
 	for _, r := range rows {
 		if err := b.prepare(ctx, e, p, r); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if b.turns {
 		p.clear()
-		return true, b.takeTurns(ctx, e, rows[0])
+		return b.takeTurns(ctx, e, rows[0])
 	}
 	if err := b.measure(ctx, p, rows); err != nil {
-		return false, err
+		return err
 	}
 	p.clear()
-	return true, b.report(e.out, rows)
+	return b.report(e.out, rows)
 }
 
 // prepare prepares a row and lets it run for a while. The client then has as many connections
 // as it needs.
 func (b *bench) prepare(ctx context.Context, e *env, p *progress, r *row) error {
-	_, err := withTimeout(func(ctx context.Context, _ *env) (bool, error) {
+	err := withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) {
 		return true, r.contender.prepare(ctx)
-	})(ctx, e)
+	})
 	if err != nil {
 		return err
 	}
@@ -301,12 +314,11 @@ func (b *bench) cleanUp(ctx context.Context, e *env, rows []*row) error {
 	if timeout > 0 {
 		timeout += (b.warmup + b.duration) * time.Duration(len(rows))
 	}
-	_, err := withTimeout(func(ctx context.Context, _ *env) (bool, error) {
+	return withTimeout(context.WithoutCancel(ctx), timeout, func(ctx context.Context) (bool, error) {
 		var errs []error
 		for _, r := range rows {
 			errs = append(errs, r.contender.cleanUp(ctx))
 		}
 		return true, errors.Join(errs...)
-	})(context.WithoutCancel(ctx), &env{globals: &globals{timeout: timeout}})
-	return err
+	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // hitScale is the scale of the windows that are hit.
@@ -143,7 +143,7 @@ func (l *clientLoad) hits(keys load.Keys) load.Operation {
 	return func(ctx context.Context, worker int, i uint64) error {
 		res, err := limiter.Hit(ctx, keys.Pick(worker, i), hitScale, limit)
 		if err == nil && !res.Allowed {
-			err = fmt.Errorf("a window is full: these values hold %d hits; use more -keys, a shorter -duration, or a server of a larger value size", limit)
+			err = fmt.Errorf("a window is full: these values hold %d hits; use more --keys, a shorter --duration, or a server of a larger value size", limit)
 		}
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // otherLoad is load that another program of this command generates, such as an older one. It
-// runs "bench -turns", which measures a turn for each line that it reads.
+// runs "bench --turns", which measures a turn for each line that it reads.
 type otherLoad struct {
 	path  string
 	args  []string
@@ -32,11 +32,11 @@ type otherLoad struct {
 // newOtherLoad returns the load of the program at a path that does what b does.
 func newOtherLoad(b *bench, servers string, goroutines int) *otherLoad {
 	o := &otherLoad{path: b.compare, args: []string{
-		"bench", "-turns", "-json", "-servers", servers, "-workload", string(b.workload), "-goroutines", strconv.Itoa(goroutines),
-		"-conns", strconv.Itoa(b.conns), "-keys", strconv.Itoa(b.keys), "-warmup", b.warmup.String(),
+		"bench", "--turns", "--json", "--servers", servers, "--workload", string(b.workload), "--goroutines", strconv.Itoa(goroutines),
+		"--conns", strconv.Itoa(b.conns), "--keys", strconv.Itoa(b.keys), "--warmup", b.warmup.String(),
 	}}
 	if b.workload == load.Sparse {
-		o.args = append(o.args, "-scale", b.scale.String(), "-limit", strconv.FormatUint(b.limit, 10))
+		o.args = append(o.args, "--scale", b.scale.String(), "--limit", strconv.FormatUint(b.limit, 10))
 	}
 	return o
 }

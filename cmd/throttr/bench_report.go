@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // title returns the first column of a row.

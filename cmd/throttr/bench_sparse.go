@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // sparseLoad is load of hits on short windows of many keys, most of which open a window.

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/load"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/internal/tools/load"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -27,7 +27,7 @@ func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...strin
 	s.t.Helper()
 	progress := regexp.MustCompile(`(?m)^[a-z ]+: ((turn \d+ of \d+|warming up), .*\d/s|warming up for .*)\n`)
 	for d := 50 * time.Millisecond; d < 10*time.Second; d *= 2 {
-		status, stdout, stderr = s.run("", append([]string{"bench", "-warmup", "1ms", "-duration", d.String()}, args...)...)
+		status, stdout, stderr = s.run("", append([]string{"bench", "--warmup", "1ms", "--duration", d.String()}, args...)...)
 		stderr = progress.ReplaceAllString(stderr, "")
 		if enough(stdout, stderr) {
 			break
@@ -51,7 +51,7 @@ func (s shell) bench(args ...string) (records []load.Report) {
 			records = append(records, r)
 		}
 		return !slices.ContainsFunc(records, idle)
-	}, append([]string{"-json", "-keys", "50"}, args...)...)
+	}, append([]string{"--json", "--keys", "50"}, args...)...)
 	require.Empty(s.t, stderr)
 	require.Zero(s.t, status)
 	for _, r := range records {
@@ -75,7 +75,7 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 				continue // its windows are full at once
 			}
 			before := srv.Requests(op)
-			records := s.bench("-workload", string(w), "-compare", "raw", "-goroutines", "1,4")
+			records := s.bench("--workload", string(w), "--compare", "raw", "--goroutines", "1,4")
 			require.Len(t, records, 4)
 			executed := 0
 			for i, r := range records {
@@ -102,9 +102,9 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 
 func TestBenchMeasuresRawFramesAlone(t *testing.T) {
 	t.Parallel()
-	for w, frames := range map[string]load.Workload{"raw": load.Increase, "raw -frames hit": load.Hit, "raw -frames insert": load.Insert} {
+	for w, frames := range map[string]load.Workload{"raw": load.Increase, "raw --frames hit": load.Hit, "raw --frames insert": load.Insert} {
 		s, srv := shellFor(t, 2)
-		records := s.bench(strings.Fields("-conns 3 -outstanding 7 -workload " + w)...)
+		records := s.bench(strings.Fields("--conns 3 --outstanding 7 --workload " + w)...)
 		require.Len(t, records, 1)
 		r := records[0]
 		require.True(t, r.Raw)
@@ -123,7 +123,7 @@ func TestBenchCleansUpOnAllServers(t *testing.T) {
 	b := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))
 	s := shell{t, a.Addr() + "," + b.Addr()}
 	for _, w := range []string{"hit", "increase", "query", "insert"} {
-		s.bench("-workload", w, "-compare", "raw")
+		s.bench("--workload", w, "--compare", "raw")
 		for _, srv := range []*mockserver.Server{a, b} {
 			require.Empty(t, testkit.Keys(srv))
 			require.Greater(t, srv.Requests(codec.OpPurge), 50)
@@ -136,15 +136,15 @@ func TestBenchPrintsATable(t *testing.T) {
 	s, _ := shellFor(t, 4)
 	row := ` +\S+s +\S+s +\S+s +\d+\.\d\d`
 	for args, want := range map[string]string{
-		"-workload increase -compare raw -goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +CPU/op +allocs +ratio
+		"--workload increase --compare raw --goroutines 2": `^workload +goroutines +conns +ops/s +p50 +p99 +CPU/op +allocs +ratio
 increase +2 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
 raw increase +2 +1 +[1-9]\d*` + row + ` +-
 $`,
-		"-workload query -goroutines 1,8": `^workload .* ratio
+		"--workload query --goroutines 1,8": `^workload .* ratio
 query +1 +1 +[1-9]\d*` + row + ` +-
 query +8 +1 +[1-9]\d*` + row + ` +\d+\.\d{3}
 $`,
-		"-goroutines 1": `^workload .* allocs
+		"--goroutines 1": `^workload .* allocs
 hit +1 +1 +[1-9]\d*` + row + `
 $`,
 	} {
@@ -158,7 +158,7 @@ $`,
 
 func TestBenchReportsFailedOperations(t *testing.T) {
 	t.Parallel()
-	line := strings.Fields("-keys 10 -workload")
+	line := strings.Fields("--keys 10 --workload")
 	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery, "insert": codec.OpInsert} {
 		s, srv := shellFor(t, 2)
 		remove := func() {}
@@ -177,14 +177,14 @@ func TestBenchReportsFailedOperations(t *testing.T) {
 		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "the row is printed")
 		require.Regexp(t, `^throttr bench: \d+ operations failed, the first: a record (is missing|exists already).*\n$`, stderr)
 
-		status, out, stderr = s.benchUntil(failing(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}}), append(line, "raw", "-frames", w)...)
+		status, out, stderr = s.benchUntil(failing(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}}), append(line, "raw", "--frames", w)...)
 		require.Equal(t, statusError, status)
 		require.Empty(t, out)
 		require.Regexp(t, `^throttr bench: a response begins with 0x00: .*\n$`, stderr)
 	}
 	s, _ := shellFor(t, 1)
-	_, _, stderr := s.benchUntil(failed, append(line, "hit", "-keys", "1")...)
-	require.Regexp(t, `failed, the first: a window is full: these values hold 127 hits; use more -keys`, stderr)
+	_, _, stderr := s.benchUntil(failed, append(line, "hit", "--keys", "1")...)
+	require.Regexp(t, `failed, the first: a window is full: these values hold 127 hits; use more --keys`, stderr)
 }
 
 func TestBenchEndsIfServerDisconnects(t *testing.T) {
@@ -192,7 +192,7 @@ func TestBenchEndsIfServerDisconnects(t *testing.T) {
 	for _, w := range []string{"increase", "raw"} {
 		s, srv := shellFor(t, 2)
 		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 20, Disconnect: true})
-		status, _, stderr := s.benchUntil(failed, "-keys", "10", "-workload", w)
+		status, _, stderr := s.benchUntil(failed, "--keys", "10", "--workload", w)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, `(?m)^throttr bench: `, stderr)
 	}
@@ -208,12 +208,12 @@ func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
 			dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
 			g := &globals{servers: srv.Addr(), timeout: defaultTimeout, dial: dial}
 			var stdout, stderr bytes.Buffer
-			status := runWith(t.Context(), g, strings.Fields("bench -workload sparse -scale 200ms -duration 1s "+args), nil, &stdout, &stderr)
+			status := runWith(t.Context(), g, strings.Fields("bench --workload sparse --scale 200ms --duration 1s "+args), nil, &stdout, &stderr)
 			require.Zero(t, status, stderr.String())
 			return stdout.String()
 		}
 		var client, raw load.Report
-		first, second, _ := strings.Cut(bench("-json -keys 50 -limit 12 -goroutines 2 -compare raw"), "\n")
+		first, second, _ := strings.Cut(bench("--json --keys 50 --limit 12 --goroutines 2 --compare raw"), "\n")
 		require.NoError(t, json.Unmarshal([]byte(first), &client))
 		require.NoError(t, json.Unmarshal([]byte(second), &raw))
 		w := client.Windows
@@ -233,7 +233,7 @@ func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
 sparse .*
 per window +hits  requests  to open  INSERT  UPDATE  QUERY  PURGE  server
 sparse +\d+\.\d\d +\d+\.\d\d .*s
-$`, bench("-keys 10 -limit 1000 -goroutines 2"))
+$`, bench("--keys 10 --limit 1000 --goroutines 2"))
 	})
 }
 
@@ -250,7 +250,7 @@ func program(t *testing.T) string {
 func TestBenchTakesTurnsWithAnotherProgram(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 4)
-	records := s.bench(strings.Fields("-goroutines 2 -workload increase -compare " + program(t))...)
+	records := s.bench(strings.Fields("--goroutines 2 --workload increase --compare " + program(t))...)
 	require.Len(t, records, 2)
 	require.True(t, records[1].Other)
 	require.False(t, records[0].Other)
@@ -262,36 +262,36 @@ func TestBenchTakesTurnsWithAnotherProgram(t *testing.T) {
 
 func TestAnotherProgramDoesTheSame(t *testing.T) {
 	b := bench{workload: load.Sparse, compare: "other", conns: 2, keys: 10, warmup: time.Second, scale: 200 * time.Millisecond, limit: 3}
-	require.Equal(t, strings.Fields("bench -turns -json -servers h:9000 -workload sparse -goroutines 4 -conns 2 -keys 10 -warmup 1s -scale 200ms -limit 3"),
+	require.Equal(t, strings.Fields("bench --turns --json --servers h:9000 --workload sparse --goroutines 4 --conns 2 --keys 10 --warmup 1s --scale 200ms --limit 3"),
 		newOtherLoad(&b, "h:9000", 4).args)
 	b.workload = load.Hit
-	require.Equal(t, strings.Fields("bench -turns -json -servers h:9000 -workload hit -goroutines 4 -conns 2 -keys 10 -warmup 1s"),
+	require.Equal(t, strings.Fields("bench --turns --json --servers h:9000 --workload hit --goroutines 4 --conns 2 --keys 10 --warmup 1s"),
 		newOtherLoad(&b, "h:9000", 4).args)
 }
 
 func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 2)
-	status, _, stderr := s.run("", "bench", "-warmup", "1ms", "-duration", "10ms", "-compare", t.TempDir()+"/missing")
+	status, _, stderr := s.run("", "bench", "--warmup", "1ms", "--duration", "10ms", "--compare", t.TempDir()+"/missing")
 	require.Equal(t, statusError, status)
 	require.Contains(t, stderr, "no such file")
 	path := t.TempDir() + "/throttr"
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho flag provided but not defined: -turns >&2\nexit 2\n"), 0o755))
-	status, _, stderr = s.run("", "bench", "-warmup", "1ms", "-duration", "10ms", "-compare", path)
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho flag provided but not defined: --turns >&2\nexit 2\n"), 0o755))
+	status, _, stderr = s.run("", "bench", "--warmup", "1ms", "--duration", "10ms", "--compare", path)
 	require.Equal(t, statusError, status)
-	require.Contains(t, stderr, path+" has ended: exit status 2, flag provided but not defined: -turns")
+	require.Contains(t, stderr, path+" has ended: exit status 2, flag provided but not defined: --turns")
 }
 
 func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"hit", "sparse -scale 1m -limit 1000000 -keys 1000", "insert", "raw", "raw -frames insert"} {
+	for _, w := range []string{"hit", "sparse --scale 1m --limit 1000000 --keys 1000", "insert", "raw", "raw --frames insert"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var out, errs bytes.Buffer
 		status := make(chan int)
 		go func() {
-			args := strings.Fields("bench -duration 1h -timeout 1h -keys 10 -servers " + srv.Addr() + " -workload " + w)
+			args := strings.Fields("bench --duration 1h --timeout 1h --keys 10 --servers " + srv.Addr() + " --workload " + w)
 			status <- run(ctx, args, nil, &out, &errs)
 		}()
 		require.Eventually(t, func() bool {
@@ -310,12 +310,12 @@ func TestBenchReportsWhatItDoesNotSupport(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t)
 	s := shell{t, srv.Addr()}
-	s.fails("bench -workload raw -conns 2 -outstanding 2047", "2047 outstanding on 2 connections", "1023", "H4")
-	s.fails("bench -workload raw -frames hit -conns 1 -outstanding 512", "512 outstanding on 1 connections")
+	s.fails("bench --workload raw --conns 2 --outstanding 2047", "2047 outstanding on 2 connections", "1023", "H4")
+	s.fails("bench --workload raw --frames hit --conns 1 --outstanding 512", "512 outstanding on 1 connections")
 	require.Empty(t, testkit.Keys(srv))
-	shell{t, "throttrs://" + srv.Addr()}.fails("bench -workload raw", "does not support TLS")
+	shell{t, "throttrs://" + srv.Addr()}.fails("bench --workload raw", "does not support TLS")
 	shell{t, "127.0.0.1:1"}.fails("bench", "can't connect")
-	shell{t, "127.0.0.1:1"}.fails("bench -workload raw", "can't connect")
+	shell{t, "127.0.0.1:1"}.fails("bench --workload raw", "can't connect")
 }
 
 func TestProgressIsPrintedOnceASecond(t *testing.T) {

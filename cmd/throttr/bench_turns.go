@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-// readyLine is what -turns prints once the row has warmed up.
+// readyLine is what --turns prints once the row has warmed up.
 const readyLine = "ready"
 
 // takeTurns measures a turn of row r for each duration that comes on standard input, and

@@ -2,66 +2,66 @@ package main
 
 import (
 	"context"
-	"flag"
-	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
-var setCommand = command{
-	name: "set", args: "-ttl 1m key value",
-	short: "store a value",
-	long: `A value of - is read from standard input, to its end and byte for byte. It replaces an earlier
-value. Key and value together have up to some 8 KB, and less on servers of small value sizes.
-`,
-	no:       "the key is a counter, or has expired in the last 10 s",
-	examples: []string{"throttr set -ttl 1m greeting hello", "printf 'hello, world' | throttr set -ttl 1m greeting -"},
-	define: func(f *flag.FlagSet) parser {
-		ttl := durationFlag(f, "ttl", "the `time` until the value expires, such as 1m")
-		return func(args []string) (action, error) {
-			if err := needFlags(f, "ttl"); err != nil {
-				return nil, err
+func setCommand(e *env) *cobra.Command {
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "set --ttl 1m key value",
+		Short: "store a value",
+		Long: `A value of - is read from standard input, to its end and byte for byte. It
+replaces an earlier value. Key and value together have up to some 8 KB, and less
+on servers of small value sizes.
+
+Exit status 1: the key is a counter, or has expired in the last 10 s.`,
+		Example: `  throttr set --ttl 1m greeting hello
+  printf 'hello, world' | throttr set --ttl 1m greeting -`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			value, err := e.argument(args[1])
+			if err != nil {
+				return err
 			}
-			if err := needArgs(args, "key", "value"); err != nil {
-				return nil, err
-			}
-			return func(ctx context.Context, e *env) (bool, error) {
-				value, err := e.argument(args[1])
-				if err != nil {
-					return false, err
-				}
-				return eachKey(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, key string) (bool, error) {
-					return c.set(ctx, key, value, *ttl)
-				})(ctx, e)
-			}, nil
-		}
-	},
+			return e.eachKey(cmd.Context(), args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, key string) (bool, error) {
+				return c.set(ctx, key, value, ttl)
+			})
+		},
+	}
+	durationVar(cmd.Flags(), &ttl, "ttl", 0, "the `time` until the value expires, such as 1m")
+	needFlags(cmd, "ttl")
+	return cmd
 }
 
-var getCommand = command{
-	name: "get", args: "key...",
-	short: "print values",
-	long: `A counter appears as an empty value.
-`,
-	no:       "a key is not found",
-	examples: []string{"throttr get greeting", "throttr get -raw greeting"},
-	define: func(f *flag.FlagSet) parser {
-		raw := f.Bool("raw", false, "print only the value of one key, byte for byte")
-		return func(keys []string) (action, error) {
-			if err := needKeys(keys); err != nil {
-				return nil, err
+func getCommand(e *env) *cobra.Command {
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "get key...",
+		Short: "print values",
+		Long: `A counter appears as an empty value.
+
+Exit status 1: a key is not found.`,
+		Example: `  throttr get greeting
+  throttr get --raw greeting`,
+		Args: func(cmd *cobra.Command, keys []string) error {
+			if raw {
+				return cobra.ExactArgs(1)(cmd, keys)
 			}
-			if *raw {
-				if err := needArgs(keys, "key"); err != nil {
-					return nil, fmt.Errorf("-raw: %w", err)
-				}
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
-				if *raw {
+			return cobra.MinimumNArgs(1)(cmd, keys)
+		},
+		RunE: func(cmd *cobra.Command, keys []string) error {
+			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
+				if raw {
 					return getRaw(ctx, e, c, keys[0])
 				}
 				return get(ctx, e.out, c, keys)
-			}), nil
-		}
-	},
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&raw, "raw", false, "print only the value of one key, byte for byte")
+	return cmd
 }
 
 // bufferRecord is the JSON of a buffer. Value and TTL are missing if it is not found.

@@ -2,28 +2,28 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/throttr-go/throttr"
 )
 
-var publishCommand = command{
-	name: "publish", args: "channel payload",
-	short: "send a message to the subscribers of a channel",
-	long: `A payload of - is read from standard input, to its end and byte for byte. A message to the
-channel * reaches every connection of its server.
-`,
-	no:       "the channel has no subscriber",
-	examples: []string{"throttr publish news hello", "printf 'hello, world' | throttr publish news -"},
-	define: func(f *flag.FlagSet) parser {
-		return func(args []string) (action, error) {
-			if err := needArgs(args, "channel", "payload"); err != nil {
-				return nil, err
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+func publishCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "publish channel payload",
+		Short: "send a message to the subscribers of a channel",
+		Long: `A payload of - is read from standard input, to its end and byte for byte. A
+message to the channel * reaches every connection of its server.
+
+Exit status 1: the channel has no subscriber.`,
+		Example: `  throttr publish news hello
+  printf 'hello, world' | throttr publish news -`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
 				payload, err := e.argument(args[1])
 				if err != nil {
 					return false, err
@@ -34,9 +34,9 @@ channel * reaches every connection of its server.
 				}
 				e.out.published(args[0], ok)
 				return ok, nil
-			}), nil
-		}
-	},
+			})
+		},
+	}
 }
 
 // maxStdin is far more than a frame can carry.
@@ -78,24 +78,25 @@ func (o *output) published(channel string, ok bool) {
 	o.add(publishRecord{nameOf(channel), ok, result}, quoted(channel), result)
 }
 
-var channelsCommand = command{
-	name: "channels", args: "[channel...]",
-	short: "list channels with subscribers, or the subscribers of some",
-	long: `Every connection is subscribed to * and to its own id. The connections of this command are
-included.
-`,
-	no:       "a channel has no subscriber",
-	examples: []string{"throttr channels", "throttr channels news"},
-	define: func(f *flag.FlagSet) parser {
-		return func(names []string) (action, error) {
-			if len(names) == 0 {
-				return withClient(channels), nil
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+func channelsCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "channels [channel...]",
+		Short: "list channels with subscribers, or the subscribers of some",
+		Long: `Every connection is subscribed to * and to its own id. The connections of this
+command are included.
+
+Exit status 1: a channel has no subscriber.`,
+		Example: `  throttr channels
+  throttr channels news`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
+				if len(names) == 0 {
+					return channels(ctx, e, c)
+				}
 				return subscribers(ctx, e.out, c, names)
-			}), nil
-		}
-	},
+			})
+		},
+	}
 }
 
 // channelRecord is the JSON of a channel.

@@ -1,38 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// command is a command of the program.
-type command struct {
-	name     string
-	args     string // follow the flags
-	short    string // what it does, in a few words
-	long     string // more about it
-	no       string // the meaning of exit status 1; "": the command does not exit with it
-	examples []string
-	local    bool   // does not connect to servers
-	timeout  string // usage of -timeout; "": timeoutUsage
-	// define defines the flags.
-	define func(*flag.FlagSet) parser
-}
-
-// parser parses a command's arguments after its flags.
-type parser func(args []string) (action, error)
-
-// action does what the command line says. It returns false for exit status 1.
-type action func(ctx context.Context, e *env) (ok bool, err error)
-
-// env is the environment of an action.
+// env is what commands work with.
 type env struct {
 	*globals
 	stdin  io.Reader
@@ -41,31 +23,7 @@ type env struct {
 	stderr io.Writer
 }
 
-// commands are all commands, in the order of the help.
-var commands = []command{
-	hitCommand, takeCommand, waitCommand, resetCommand,
-	insertCommand, queryCommand, updateCommand, purgeCommand,
-	setCommand, getCommand,
-	listCommand, topCommand, statCommand, infoCommand, sweepCommand,
-	publishCommand, subscribeCommand, channelsCommand,
-	connectionsCommand, whoamiCommand,
-	benchCommand,
-	mockCommand,
-	versionCommand,
-}
-
-func find(name string) (command, bool) {
-	for _, c := range commands {
-		if c.name == name {
-			return c, true
-		}
-	}
-	return command{}, false
-}
-
-const defaultTimeout = 10 * time.Second
-
-// globals are the flags of every command. They can also be given before its name.
+// globals are the flags of every command.
 type globals struct {
 	servers string
 	timeout time.Duration
@@ -73,102 +31,126 @@ type globals struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default; for tests
 }
 
-// timeoutUsage is the usage of -timeout in most commands.
-const timeoutUsage = "the `time` that the command may take"
+// errNo is the error of a command whose outcome is negative.
+var errNo = errors.New("the outcome is negative")
 
-// define defines the flags. Their defaults are the values in g.
-func (g *globals) define(f *flag.FlagSet, timeout string) {
-	f.StringVar(&g.servers, "servers", g.servers, "`addresses` of the servers, separated by commas, or a throttr:// URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
-	durationVar(f, &g.timeout, "timeout", g.timeout, timeout+"; 0: no limit")
-	g.defineJSON(f)
-}
+const defaultTimeout = 10 * time.Second
 
-func (g *globals) defineJSON(f *flag.FlagSet) {
-	f.BoolVar(&g.json, "json", g.json, "print JSON, one object per line")
-}
+func init() { cobra.EnableCommandSorting = false } // they are in an order of their own
 
-func newFlags(name string) *flag.FlagSet {
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	return f
-}
+// newRoot returns the program's commands.
+func newRoot(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "throttr",
+		Short: "a client of Throttr servers, and a mock server",
+		Long: `The value size of the servers is detected. Keys that are not printable are
+printed like "a\x00b".
 
-// flags returns the command's flags and the parser of its arguments.
-func (c command) flags(g *globals) (*flag.FlagSet, parser) {
-	f := newFlags(c.name)
-	parse := c.define(f)
-	if c.local {
-		g.defineJSON(f)
-	} else {
-		g.define(f, cmp.Or(c.timeout, timeoutUsage))
+Exit status: 0; 1 if the outcome is negative (denied, not found, exists
+already); 2 after an error.`,
+		Example: `  throttr mock
+  throttr hit --scale 1m --limit 100 user:42
+  throttr list user:
+  throttr top --limit 100/1m`,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if e.json {
+				e.out.useJSON()
+			}
+			if e.timeout < 0 {
+				return fmt.Errorf("--timeout %v is less than 0", e.timeout)
+			}
+			return nil
+		},
 	}
-	return f, parse
+	f := root.PersistentFlags()
+	f.StringVar(&e.servers, "servers", e.servers, "`addresses` of the servers, separated by commas, or a throttr:// URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
+	durationVar(f, &e.timeout, "timeout", defaultTimeout, "the `time` that the command may take; 0: no limit; top, sweep, subscribe and bench: that of a part, see their help")
+	f.BoolVar(&e.json, "json", false, "print JSON, one object per line")
+	root.AddCommand(
+		hitCommand(e), takeCommand(e), waitCommand(e), resetCommand(e),
+		insertCommand(e), queryCommand(e), updateCommand(e), purgeCommand(e),
+		setCommand(e), getCommand(e),
+		listCommand(e), topCommand(e), statCommand(e), infoCommand(e), sweepCommand(e),
+		publishCommand(e), subscribeCommand(e), channelsCommand(e),
+		connectionsCommand(e), whoamiCommand(e),
+		benchCommand(e),
+		mockCommand(e),
+		versionCommand(e),
+	)
+	for _, c := range root.Commands() {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+		c.Flags().SortFlags = false
+	}
+	info, _ := debug.ReadBuildInfo()
+	root.Version = versionOf(info).String()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetHelpTemplate("{{.CommandPath}}: {{.Short}}.\n\n{{with .Long}}{{. | trimTrailingWhitespaces}}\n\n{{end}}{{.UsageString}}")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; flags have two dashes, and -- goes before arguments that look like flags: see %s --help", err, cmd.CommandPath())
+	})
+	return root
 }
 
-// parse parses what follows the command's name.
-func (c command) parse(g *globals, args []string) (action, error) {
-	f, parse := c.flags(g)
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, helpFor(c.help)
+// withClient connects, calls f, and disconnects. It returns errNo if f returns false.
+func (e *env) withClient(ctx context.Context, f func(ctx context.Context, c client) (bool, error)) error {
+	return withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) {
+		c, err := connect(ctx, e.globals)
+		if err != nil {
+			return false, err
 		}
-		return nil, err
-	}
-	if err := misplacedFlag(f, args); err != nil {
-		return nil, err
-	}
-	if g.timeout < 0 {
-		return nil, fmt.Errorf("-timeout %v is less than 0", g.timeout)
-	}
-	return parse(f.Args())
+		defer c.Close()
+		return f(ctx, c)
+	})
 }
 
-// misplacedFlag returns an error if a flag follows an argument: it would count as a key.
-func misplacedFlag(f *flag.FlagSet, args []string) error {
-	first := len(args) - f.NArg()
-	if first > 0 && args[first-1] == "--" {
-		return nil
+// withTimeout calls f and bounds its time, unless the timeout is 0. It returns errNo if f returns
+// false.
+func withTimeout(ctx context.Context, timeout time.Duration, f func(ctx context.Context) (bool, error)) error {
+	if timeout > 0 {
+		cause := fmt.Errorf("not done after %v, see --timeout: %w", timeout, context.DeadlineExceeded)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, cause)
+		defer cancel()
 	}
-	for _, arg := range f.Args() {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if strings.HasPrefix(arg, "-") && f.Lookup(name) != nil {
-			return fmt.Errorf("%s comes too late: flags go before other arguments, and -- before arguments that look like flags", arg)
+	switch ok, err := f(ctx); {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil && !ok:
+		return errNo
+	default:
+		return err
+	}
+}
+
+// clientCommand makes cmd a command without arguments that connects and does f.
+func clientCommand(e *env, cmd *cobra.Command, f func(ctx context.Context, e *env, c client) (bool, error)) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) { return f(ctx, e, c) })
+	}
+	return cmd
+}
+
+// needFlags makes flags of cmd required.
+func needFlags(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // there is no such flag
 		}
 	}
-	return nil
 }
 
-// needKeys returns an error if there is no key.
-func needKeys(keys []string) error {
-	if len(keys) == 0 {
-		return errors.New("no key given")
+// complete makes a shell complete a flag of cmd to one of these values.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
 	}
-	return nil
 }
 
-// needArgs returns an error unless there is one argument for each name.
-func needArgs(args []string, names ...string) error {
-	switch {
-	case len(args) < len(names):
-		return fmt.Errorf("no %s given", names[len(args)])
-	case len(args) > len(names):
-		return fmt.Errorf("%q is one argument too many", args[len(names)])
-	}
-	return nil
-}
-
-// isSet reports whether a flag was given.
-func isSet(f *flag.FlagSet, name string) (set bool) {
-	f.Visit(func(d *flag.Flag) { set = set || d.Name == name })
-	return set
-}
-
-// needFlags returns an error if one of the flags was not given.
-func needFlags(f *flag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if !isSet(f, name) {
-			return fmt.Errorf("-%s is missing", name)
-		}
-	}
-	return nil
+// durationVar defines a flag that sets d. Its default is value.
+func durationVar(f *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	f.Var((*duration)(d), name, usage)
 }

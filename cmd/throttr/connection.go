@@ -4,21 +4,22 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 )
 
-var whoamiCommand = command{
-	name:  "whoami",
-	short: "print the id that each server gave to a connection",
-	long: `The connections are closed at the end of the command.
-`,
-	examples: []string{"throttr whoami"},
-	define:   noArgs(whoami),
+func whoamiCommand(e *env) *cobra.Command {
+	return clientCommand(e, &cobra.Command{
+		Use:     "whoami",
+		Short:   "print the id that each server gave to a connection",
+		Long:    "The connections are closed at the end of the command.",
+		Example: "  throttr whoami",
+	}, whoami)
 }
 
 // identityRecord is the JSON of a connection's id.
@@ -36,31 +37,32 @@ func whoami(ctx context.Context, e *env, c client) (bool, error) {
 	return true, err
 }
 
-var connectionsCommand = command{
-	name: "connections", args: "[id...]",
-	short: "list the open connections, or print all figures of some",
-	long: `The connections of this command are included.
-`,
-	no:       "no open connection has the id",
-	examples: []string{"throttr connections", "throttr connections -json 0123456789abcdef0123456789abcdef"},
-	define: func(f *flag.FlagSet) parser {
-		return func(args []string) (action, error) {
+func connectionsCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "connections [id...]",
+		Short: "list the open connections, or print all figures of some",
+		Long: `The connections of this command are included.
+
+Exit status 1: no open connection has the id.`,
+		Example: `  throttr connections
+  throttr connections --json 0123456789abcdef0123456789abcdef`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := make([]codec.ConnID, len(args))
 			for i, arg := range args {
 				b, err := hex.DecodeString(arg)
 				if err != nil || len(b) != len(ids[i]) {
-					return nil, fmt.Errorf("id %q is not of 32 hexadecimal digits", arg)
+					return fmt.Errorf("id %q is not of 32 hexadecimal digits", arg)
 				}
 				ids[i] = codec.ConnID(b)
 			}
-			if len(ids) == 0 {
-				return withClient(connections), nil
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
+				if len(ids) == 0 {
+					return connections(ctx, e, c)
+				}
 				return someConnections(ctx, e.out, c, ids)
-			}), nil
-		}
-	},
+			})
+		},
+	}
 }
 
 // connectionRecord is the JSON of a connection.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,27 +9,21 @@ import (
 	"time"
 )
 
-// duration is a flag like that of [flag.Duration]. Its error explains that a number needs a
-// unit.
+// duration is the value of a flag like that of [time.ParseDuration], with days and clearer errors.
 type duration time.Duration
 
-// durationVar defines a flag that sets d. Its default is value.
-func durationVar(f *flag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
-	*d = value
-	f.Var((*duration)(d), name, usage)
+// Type implements pflag.Value.
+func (d *duration) Type() string { return "time" }
+
+// String implements pflag.Value. A default of 0 is not worth mention.
+func (d *duration) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return formatScale(time.Duration(*d))
 }
 
-// durationFlag is durationVar with a new variable and the default 0.
-func durationFlag(f *flag.FlagSet, name, usage string) *time.Duration {
-	d := new(time.Duration)
-	durationVar(f, d, name, 0, usage)
-	return d
-}
-
-// String implements flag.Value.
-func (d *duration) String() string { return time.Duration(*d).String() }
-
-// Set implements flag.Value.
+// Set implements pflag.Value.
 func (d *duration) Set(text string) error {
 	v, err := parseDuration(text)
 	*d = duration(v)

@@ -1,85 +1,97 @@
 package main
 
 import (
-	"slices"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
+// commands returns all commands of the program.
+func commands() []*cobra.Command { return newRoot(&env{globals: new(globals)}).Commands() }
+
 func TestHelpOfEveryCommandHasExamplesThatParse(t *testing.T) {
 	t.Parallel()
-	for _, c := range commands {
-		t.Run(c.name, func(t *testing.T) {
-			require.NotEmpty(t, c.examples)
-			_, byHelp, stderr := shell{t, ""}.run("", "help", c.name)
-			require.Empty(t, stderr)
-			for _, args := range [][]string{{c.name, "-h"}, {c.name, "-help"}, {"-json", "help", c.name}} {
-				status, out, stderr := shell{t, ""}.run("", args...)
-				require.Zero(t, status)
-				require.Empty(t, stderr)
-				require.Equal(t, byHelp, out)
+	for _, c := range commands() {
+		help := shell{t, ""}.yes("help " + c.Name())
+		require.Equal(t, help, shell{t, ""}.yes(c.Name()+" --help"))
+		require.True(t, strings.HasPrefix(help, "throttr "+c.Name()+": "+c.Short))
+		require.Contains(t, help, "\nUsage:\n  throttr "+c.Name())
+		for line := range strings.Lines(help) {
+			if !strings.HasPrefix(line, "  throttr ") {
+				require.LessOrEqual(t, utf8.RuneCountInString(line), 80+1, line)
 			}
-			require.True(t, strings.HasPrefix(byHelp, "throttr "+c.name+": "))
-			require.Contains(t, byHelp, "\nUsage: throttr "+c.name+" [flags]")
-			for line := range strings.Lines(byHelp) {
-				if !strings.HasPrefix(line, "  throttr ") {
-					require.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth+1, line)
-				}
-				require.Equal(t, strings.TrimRight(line, " \n")+"\n", line)
-			}
-			for _, e := range c.examples {
-				require.Contains(t, byHelp, "\n  "+e+"\n")
-				_, e = e[:strings.Index(e, "throttr ")], e[strings.Index(e, "throttr "):]
-				name, act, err := parse(&globals{}, strings.Fields(e)[1:])
-				require.NoError(t, err, e)
-				require.Equal(t, c.name, name)
-				require.NotNil(t, act)
-			}
-		})
+		}
+		require.NotEmpty(t, c.Example)
+		for e := range strings.Lines(c.Example) {
+			_, e, _ = strings.Cut(e, "throttr ")
+			e, _, _ = strings.Cut(e, " && ")
+			root := newRoot(&env{globals: new(globals)})
+			named, args, err := root.Find(strings.Fields(e))
+			require.NoError(t, err, e)
+			require.Equal(t, c.Name(), named.Name())
+			require.NoError(t, named.ParseFlags(args), e)
+			require.NoError(t, named.ValidateArgs(named.Flags().Args()), e)
+			require.NoError(t, named.ValidateRequiredFlags(), e)
+		}
 	}
+	require.Contains(t, shell{t, ""}.yes("help"), "\n  hit  ")
 }
 
-func TestHelpListsEveryCommand(t *testing.T) {
+func TestShellsComplete(t *testing.T) {
 	t.Parallel()
-	_, byHelp, _ := shell{t, ""}.run("", "help")
-	for _, args := range [][]string{{"-h"}, {"--help"}} {
-		status, out, stderr := shell{t, ""}.run("", args...)
+	for words, want := range map[string]string{
+		"hit --sc":           "--scale\t",
+		"bench --workload ":  "sparse\n",
+		"mock --hazard ":     "grace=on\n",
+		"query ":             ":4\n", // no files
+		"completion ":        "fish\t",
+		"mock --addr x --si": "--size\t",
+	} {
+		status, out, _ := shell{t, ""}.run("", append([]string{"__complete"}, strings.Split(words, " ")...)...)
 		require.Zero(t, status)
-		require.Empty(t, stderr)
-		require.Equal(t, byHelp, out)
+		require.Contains(t, out, want, words)
 	}
-	for line := range strings.Lines(byHelp) {
-		if !strings.HasPrefix(line, "  throttr ") {
-			require.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth+1, line)
+	for _, sh := range []string{"bash", "zsh", "fish"} {
+		script := shell{t, ""}.yes("completion " + sh)
+		if _, err := exec.LookPath(sh); err != nil {
+			continue
 		}
+		path := filepath.Join(t.TempDir(), "throttr."+sh)
+		require.NoError(t, os.WriteFile(path, []byte(script), 0o644))
+		out, err := exec.Command(sh, "-n", path).CombinedOutput()
+		require.NoError(t, err, string(out))
 	}
-	for _, c := range commands {
-		require.Contains(t, byHelp, "\n  "+c.name+" ")
-		require.Contains(t, byHelp, "\n  "+c.examples[0]+"\n")
-	}
-	names := make([]string, len(commands))
-	for i, c := range commands {
-		names[i] = c.name
-	}
-	slices.Sort(names)
-	require.Len(t, slices.Compact(names), len(commands), "names are unique")
 }
 
-func TestMarkdownHelpContainsEveryCommand(t *testing.T) {
-	t.Parallel()
-	_, all, stderr := shell{t, ""}.run("", "help", "-markdown")
-	require.Empty(t, stderr)
-	for _, c := range commands {
-		_, byHelp, _ := shell{t, ""}.run("", "help", c.name)
-		require.Contains(t, all, "\n## "+c.name+"\n\n```\n"+byHelp+"```\n")
-		require.Contains(t, all, "\n| [`"+c.name+"`](#"+c.name+") | "+c.short+" | ")
-		if c.no != "" {
-			require.Contains(t, byHelp, "\nExit status 1: "+c.no+".\n")
-		}
+var update = flag.Bool("update", false, "write docs/command-reference.md")
+
+func TestReferenceIsCurrent(t *testing.T) {
+	const path = "../../docs/command-reference.md"
+	var b bytes.Buffer
+	b.WriteString("# Command reference\n\n" +
+		"This is the help of all commands; `go generate -C cmd/throttr` writes it. [command.md](command.md) explains the command\n" +
+		"and shows it in use.\n\n| command | purpose |\n|---|---|\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.Name(), c.Name(), c.Short)
 	}
-	_, overview, _ := shell{t, ""}.run("", "help")
-	require.Contains(t, all, "\n```\n"+overview+"```\n")
+	section := func(name, line string) { fmt.Fprintf(&b, "\n## %s\n\n```\n%s```\n", name, shell{t, ""}.yes(line)) }
+	section("help", "help")
+	for _, c := range commands() {
+		section(c.Name(), "help "+c.Name())
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
+	}
+	old, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, b.String(), string(old), "go generate -C cmd/throttr")
 }

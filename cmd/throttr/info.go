@@ -4,20 +4,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/throttr-go/throttr"
 )
 
-var infoCommand = command{
-	name:  "info",
-	short: "print the servers' version, sizes and numbers of requests",
-	long: `Figures per minute are those of the last whole minute. "parked" says whether
+func infoCommand(e *env) *cobra.Command {
+	return clientCommand(e, &cobra.Command{
+		Use:   "info",
+		Short: "print the servers' version, sizes and numbers of requests",
+		Long: `Figures per minute are those of the last whole minute. "parked" says whether
 no record expires on the server. If it is parked, "throttr info" keeps it so.
 
-With -timeout, the command serves as a liveness probe: it fails if a server does
-not respond in time. A server that has locked up must be restarted.
-`,
-	examples: []string{"throttr info", "throttr info -json", "throttr info -timeout 2s"},
-	define:   noArgs(info),
+With --timeout, the command serves as a liveness probe: it fails if a server
+does not respond in time. A server that has locked up must be restarted.`,
+		Example: `  throttr info
+  throttr info --json
+  throttr info --timeout 2s`,
+	}, info)
 }
 
 // rate is the JSON of a [throttr.Rate].

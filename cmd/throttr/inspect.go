@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"flag"
 	"iter"
 	"reflect"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/throttr-go/throttr"
 )
@@ -39,32 +40,24 @@ func each[E any](listing iter.Seq2[E, error], print func(E)) error {
 	return nil
 }
 
-// noArgs defines a command without flags and arguments.
-func noArgs(f func(ctx context.Context, e *env, c client) (bool, error)) func(*flag.FlagSet) parser {
-	return func(*flag.FlagSet) parser {
-		return func(args []string) (action, error) {
-			return withClient(f), needArgs(args)
-		}
-	}
-}
+func statCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stat [key...]",
+		Short: "print how often counters and buffers were read and written",
+		Long: `Without a key, it prints all records. Servers update the figures once a minute.
 
-var statCommand = command{
-	name: "stat", args: "[key...]",
-	short: "print how often counters and buffers were read and written",
-	long: `Without a key, it prints all records. Servers update the figures once a minute.
-`,
-	no:       "a key is not found",
-	examples: []string{"throttr stat jobs", "throttr stat -json"},
-	define: func(f *flag.FlagSet) parser {
-		return func(keys []string) (action, error) {
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+Exit status 1: a key is not found.`,
+		Example: `  throttr stat jobs
+  throttr stat --json`,
+		RunE: func(cmd *cobra.Command, keys []string) error {
+			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
 				if len(keys) == 0 {
 					return statAll(ctx, e, c)
 				}
 				return stat(ctx, e.out, c, keys)
-			}), nil
-		}
-	},
+			})
+		},
+	}
 }
 
 // statRecord is the JSON of the use of a record. The figures are missing if it is not found.

@@ -42,7 +42,7 @@ func TestListOfSeveralServersNamesServers(t *testing.T) {
 	a, b := mockserver.RunT(t), mockserver.RunT(t)
 	s := shell{t, a.Addr() + "," + b.Addr()}
 	for i := range 20 {
-		s.yes(fmt.Sprintf("insert -ttl 1h k%d 1", i))
+		s.yes(fmt.Sprintf("insert --ttl 1h k%d 1", i))
 	}
 	for _, line := range []string{"list", "stat", "channels", "connections"} {
 		out := s.yes(line)
@@ -53,9 +53,9 @@ func TestListOfSeveralServersNamesServers(t *testing.T) {
 		require.Equal(t, strings.Fields(heading), strings.Fields(strings.SplitN(ofB, "\n", 2)[0]), "each server has a table")
 	}
 	require.Equal(t, 20+2*2, strings.Count(s.yes("list"), "\n"))
-	require.Len(t, objects(t, s.yes("list -json")), 20)
-	require.Len(t, objects(t, s.yes("info -json")), 2)
-	require.Len(t, objects(t, s.yes("whoami -json")), 2)
+	require.Len(t, objects(t, s.yes("list --json")), 20)
+	require.Len(t, objects(t, s.yes("info --json")), 2)
+	require.Len(t, objects(t, s.yes("whoami --json")), 2)
 }
 
 func TestLongListIsComplete(t *testing.T) {
@@ -66,7 +66,7 @@ func TestLongListIsComplete(t *testing.T) {
 		srv.Set(fmt.Sprint("key", i), 1, 1<<40)
 	}
 	require.Equal(t, n+1, strings.Count(s.yes("list"), "\n"))
-	require.Len(t, objects(t, s.yes("list -json")), n)
+	require.Len(t, objects(t, s.yes("list --json")), n)
 }
 
 func TestIncompleteListIsAnError(t *testing.T) {
@@ -80,7 +80,7 @@ func TestIncompleteListIsAnError(t *testing.T) {
 func TestStatPrintsReadsAndWrites(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
-		s.yes("insert -ttl 1h jobs 5")
+		s.yes("insert --ttl 1h jobs 5")
 		s.yes("query jobs jobs jobs")
 		s.yes("update jobs +1")
 		srv.Advance(60_000_000_001)
@@ -95,17 +95,17 @@ reads  writes  reads/min  writes/min  key
 `, "stat")
 		s.prints(1, `{"key":"jobs","found":true,"reads":4,"writes":2,"reads_per_minute":4,"writes_per_minute":2}
 {"key":"nobody","found":false}
-`, "stat -json jobs nobody")
+`, "stat --json jobs nobody")
 		s.prints(0, `{"server":"`+s.servers+`","key":"jobs","found":true,"reads":4,"writes":2,"reads_per_minute":4,"writes_per_minute":2}
-`, "stat -json")
+`, "stat --json")
 	})
 }
 
 func TestInfoPrintsFigures(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, _ := shellFor(t, size, mockserver.WithVirtualClock())
-		s.yes("insert -ttl 1h jobs 5")
-		s.yes("set -ttl 1h greeting hello")
+		s.yes("insert --ttl 1h jobs 5")
+		s.yes("set --ttl 1h greeting hello")
 		out := s.yes("info")
 		for _, row := range []string{
 			`server +` + s.servers, `version +\S+`, `time +2030-01-01T00:00:00Z`, `running since +2030-01-01T00:00:00Z`, `parked +no`,
@@ -113,7 +113,7 @@ func TestInfoPrintsFigures(t *testing.T) {
 		} {
 			require.Regexp(t, `(?m)^`+row+`$`, out)
 		}
-		list := objects(t, s.yes("info -json"))
+		list := objects(t, s.yes("info --json"))
 		require.Len(t, list, 1)
 		require.Equal(t, s.servers, list[0]["server"])
 		require.EqualValues(t, 2, list[0]["keys"])
@@ -128,7 +128,7 @@ func TestInfoTellsWhetherAServerIsParked(t *testing.T) {
 	s.servers = "throttr://" + srv.Addr() + "?parking=always"
 	require.Regexp(t, `(?m)^parked +yes$`, s.yes("info"))
 	s.servers = srv.Addr()
-	require.Equal(t, true, objects(t, s.yes("info -json"))[0]["parked"])
+	require.Equal(t, true, objects(t, s.yes("info --json"))[0]["parked"])
 }
 
 // docs/server.md has manifests that run this command, and restart the server if its status is not 0.
@@ -146,7 +146,7 @@ func TestInfoIsALivenessProbe(t *testing.T) {
 			srv.Inject(mockserver.Fault{Op: codec.OpInfo, Delay: time.Second})
 		}, statusOK, time.Second, ""},
 		"down":      {func(_ *testing.T, srv *mockserver.Server) { srv.Refuse(true) }, statusError, 0, "can't connect to memory:1"},
-		"locked up": {lockUp, statusError, 2 * time.Second, "not done after 2s, see -timeout"},
+		"locked up": {lockUp, statusError, 2 * time.Second, "not done after 2s, see --timeout"},
 		"restarted": {func(t *testing.T, srv *mockserver.Server) { lockUp(t, srv); require.NoError(t, srv.Restart(false)) }, statusOK, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestInfoIsALivenessProbe(t *testing.T) {
 				g := &globals{servers: srv.Addr(), timeout: defaultTimeout, dial: dial}
 				var stdout, stderr strings.Builder
 				start := time.Now()
-				status := runWith(t.Context(), g, []string{"info", "-timeout", "2s"}, nil, &stdout, &stderr)
+				status := runWith(t.Context(), g, []string{"info", "--timeout", "2s"}, nil, &stdout, &stderr)
 				require.Equal(t, c.status, status, stderr.String())
 				require.Equal(t, c.took, time.Since(start))
 				require.Contains(t, stderr.String(), c.stderr)
@@ -201,15 +201,15 @@ func TestConnectionsAreListed(t *testing.T) {
 		out = s.yes("connections " + id)
 		require.Contains(t, out, id)
 		require.Regexp(t, `(?m)^whoami +1$`, out)
-		list := objects(t, s.yes("connections -json "+id))
+		list := objects(t, s.yes("connections --json "+id))
 		require.Len(t, list, 1)
 		require.Equal(t, other.LocalAddr().String(), list[0]["address"])
 		require.Len(t, list[0]["requests"], 18)
-		require.GreaterOrEqual(t, len(objects(t, s.yes("connections -json"))), 2)
+		require.GreaterOrEqual(t, len(objects(t, s.yes("connections --json"))), 2)
 
 		missing := strings.Repeat("0", 32)
 		s.prints(1, missing+"  not found\n", "connections "+missing)
-		s.prints(1, `{"id":"`+missing+`","found":false}`+"\n", "connections -json "+missing)
+		s.prints(1, `{"id":"`+missing+`","found":false}`+"\n", "connections --json "+missing)
 		s.fails("connections 123", `id "123"`)
 	})
 }
@@ -218,7 +218,7 @@ func TestWhoAmIPrintsID(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 2)
 	require.Regexp(t, `^server +id\n127.0.0.1:\d+  [0-9a-f]{32}\n$`, s.yes("whoami"))
-	require.Regexp(t, `^\{"server":"127.0.0.1:\d+","id":"[0-9a-f]{32}"\}\n$`, s.yes("whoami -json"))
+	require.Regexp(t, `^\{"server":"127.0.0.1:\d+","id":"[0-9a-f]{32}"\}\n$`, s.yes("whoami --json"))
 	socket, _ := shellFor(t, 2, mockserver.WithAddr("unix", t.TempDir()+"/s"))
 	require.Contains(t, socket.yes("connections"), "  unix  ")
 }
@@ -227,12 +227,12 @@ func TestPublishReachesSubscribers(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
 		s.prints(1, "news  nobody is subscribed\n", "publish news hello")
-		s.prints(1, `{"channel":"news","ok":false,"result":"nobody is subscribed"}`+"\n", "publish -json news hello")
+		s.prints(1, `{"channel":"news","ok":false,"result":"nobody is subscribed"}`+"\n", "publish --json news hello")
 		s.prints(1, `
 id      age  read bytes  write bytes  channel
 nobody    -           -            -  news
 `, "channels news")
-		s.prints(1, `{"channel":"news","found":false}`+"\n", "channels -json news")
+		s.prints(1, `{"channel":"news","found":false}`+"\n", "channels --json news")
 
 		conn, err := net.Dial("tcp", srv.Addr())
 		require.NoError(t, err)
@@ -251,7 +251,7 @@ nobody    -           -            -  news
 		require.Contains(t, string(got[:n]), "newshello")
 		require.Regexp(t, `(?m)^ +1 +5 +\d+  news$`, s.yes("channels"))
 		require.Regexp(t, `(?m)^[0-9a-f]{32} +\d+s +\d+ +\d+  news$`, s.yes("channels news"))
-		list := objects(t, s.yes("channels -json news"))
+		list := objects(t, s.yes("channels --json news"))
 		require.Len(t, list, 1)
 		require.Contains(t, list[0], "write_bytes")
 	})

@@ -2,38 +2,39 @@ package main
 
 import (
 	"context"
-	"flag"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
-var hitCommand = command{
-	name: "hit", args: "-scale 1m -limit 100 key...",
-	short: "count a hit on each key's window, and print the decision",
-	long: `The first hit of a key opens a window, which ends one scale later.
+func hitCommand(e *env) *cobra.Command {
+	var scale time.Duration
+	var limit, n uint64
+	cmd := &cobra.Command{
+		Use:   "hit --scale 1m --limit 100 key...",
+		Short: "count a hit on each key's window, and print the decision",
+		Long: `The first hit of a key opens a window, which ends one scale later.
 
-This program ends before the window does. The record of the window then stays on the server
-until its TTL ends; a program that keeps its client removes it sooner. To remove it, reset the
-window.
-`,
-	no:       "a hit was denied",
-	examples: []string{"throttr hit -scale 1m -limit 100 user:42", "throttr hit -scale 1h -limit 5000 -n 10 -json user:42 user:43"},
-	define: func(f *flag.FlagSet) parser {
-		scale := durationFlag(f, "scale", "the `scale`, the length of a window, such as 1m")
-		var limit, n uint64
-		countVar(f, &limit, "limit", 0, "the number of `hits` that a window allows")
-		countVar(f, &n, "n", 1, "the number of `hits` to count; 0 reads the window only")
-		return func(keys []string) (action, error) {
-			if err := needFlags(f, "scale", "limit"); err != nil {
-				return nil, err
-			}
-			if err := needKeys(keys); err != nil {
-				return nil, err
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
-				return hit(ctx, e.out, c, keys, *scale, limit, n)
-			}), nil
-		}
-	},
+This program ends before the window does. The record of the window then stays on
+the server until its TTL ends; a program that keeps its client removes it
+sooner. To remove it, reset the window.
+
+Exit status 1: a hit was denied.`,
+		Example: `  throttr hit --scale 1m --limit 100 user:42
+  throttr hit --scale 1h --limit 5000 -n 10 --json user:42 user:43`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, keys []string) error {
+			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
+				return hit(ctx, e.out, c, keys, scale, limit, n)
+			})
+		},
+	}
+	f := cmd.Flags()
+	durationVar(f, &scale, "scale", 0, "the `scale`, the length of a window, such as 1m")
+	f.Uint64Var(&limit, "limit", 0, "the number of `hits` that a window allows")
+	f.Uint64VarP(&n, "hits", "n", 1, "the number of `hits` to count; 0 reads the window only")
+	needFlags(cmd, "scale", "limit")
+	return cmd
 }
 
 // hitRecord is the JSON of a hit.
@@ -65,26 +66,25 @@ func hit(ctx context.Context, out *output, c client, keys []string, scale time.D
 	return all, nil
 }
 
-var resetCommand = command{
-	name: "reset", args: "-scale 1m key...",
-	short: "end each key's window, so that the next hit opens a new one",
-	long: `The scale must be the one of the hits: windows of different scales are independent.
-`,
-	no:       "a key has no window",
-	examples: []string{"throttr reset -scale 1m user:42"},
-	define: func(f *flag.FlagSet) parser {
-		scale := durationFlag(f, "scale", "the `scale` of the windows, such as 1m")
-		return func(keys []string) (action, error) {
-			if err := needFlags(f, "scale"); err != nil {
-				return nil, err
-			}
-			if err := needKeys(keys); err != nil {
-				return nil, err
-			}
-			return eachKey(keys, "reset", "no window", func(ctx context.Context, c client, key string) (bool, error) {
-				n, err := c.limiter().Delete(ctx, key, *scale)
+func resetCommand(e *env) *cobra.Command {
+	var scale time.Duration
+	cmd := &cobra.Command{
+		Use:   "reset --scale 1m key...",
+		Short: "end each key's window, so that the next hit opens a new one",
+		Long: `The scale must be the one of the hits: windows of different scales are
+independent.
+
+Exit status 1: a key has no window.`,
+		Example: "  throttr reset --scale 1m user:42",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, keys []string) error {
+			return e.eachKey(cmd.Context(), keys, "reset", "no window", func(ctx context.Context, c client, key string) (bool, error) {
+				n, err := c.limiter().Delete(ctx, key, scale)
 				return n > 0, err
-			}), nil
-		}
-	},
+			})
+		},
+	}
+	durationVar(cmd.Flags(), &scale, "scale", 0, "the `scale` of the windows, such as 1m")
+	needFlags(cmd, "scale")
+	return cmd
 }

@@ -2,43 +2,47 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 )
 
-var listCommand = command{
-	name: "list", args: "[prefix]",
-	short: "list open windows, counters and buffers",
-	long: `With a prefix, it lists only what has a key that begins so. Each server lists its records in an
-order of its own. Of a window with a key over 80 bytes, only "#" and a hash of the key is known.
+func listCommand(e *env) *cobra.Command {
+	var records bool
+	cmd := &cobra.Command{
+		Use:   "list [prefix]",
+		Short: "list open windows, counters and buffers",
+		Long: `With a prefix, it lists only what has a key that begins so. Each server lists
+its records in an order of its own. Of a window with a key over 80 bytes, only
+"#" and a hash of the key is known.
 
-The command reads each window and counter with a QUERY, which takes a server 3us, besides the
-LIST of all records. With -records, it prints the records as they are listed: those of windows,
-open or not, under their names. A record can be listed for up to 10 s after it has expired.
-`,
-	examples: []string{"throttr list", "throttr list user:", "throttr list -records -json -timeout 5m"},
-	define: func(f *flag.FlagSet) parser {
-		records := f.Bool("records", false, "print all records under their names, and read none")
-		return func(args []string) (action, error) {
-			prefix := ""
-			if len(args) > 0 {
-				prefix, args = args[0], args[1:]
-			}
-			if *records {
-				return withClient(func(ctx context.Context, e *env, c client) (bool, error) {
+The command reads each window and counter with a QUERY, which takes a server
+3us, besides the LIST of all records. With --records, it prints the records as
+they are listed: those of windows, open or not, under their names. A record can
+be listed for up to 10 s after it has expired.`,
+		Example: `  throttr list
+  throttr list user:
+  throttr list --records --json --timeout 5m`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefix := strings.Join(args, "")
+			if records {
+				return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
 					return true, listRecords(ctx, e, c, prefix)
-				}), needArgs(args)
+				})
 			}
-			return withTimeout(func(ctx context.Context, e *env) (bool, error) {
+			return withTimeout(cmd.Context(), e.timeout, func(ctx context.Context) (bool, error) {
 				return true, list(ctx, e, prefix)
-			}), needArgs(args)
-		}
-	},
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&records, "records", false, "print all records under their names, and read none")
+	return cmd
 }
 
 // listRecord is the JSON of a counter or buffer in a list of records.

@@ -3,52 +3,56 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-var mockCommand = command{
-	name: "mock", local: true,
-	short: "run a mock server, until it is interrupted",
-	long: `The server keeps all records in memory. It prints its address and its settings. Hazards are
-harmful behavior of real servers, which can be switched on and off. Their defaults:
+func mockCommand(e *env) *cobra.Command {
+	m := mock{made: -1, hazards: map[mockserver.Hazard]bool{}}
+	cmd := &cobra.Command{
+		Use:   "mock",
+		Short: "run a mock server, until it is interrupted",
+		Long: `The server keeps all records in memory. It prints its address and its settings.
+Hazards are harmful behavior of real servers, which can be switched on and off.
+Their defaults:
 
 ` + hazardList() + `
-docs/protocol.md describes them. When it ends, the server prints the requests that would have
-crashed or stalled a real server, or lost a response there. The exit status is then 2.
+docs/protocol.md describes them. When it ends, the server prints the requests
+that would have crashed or stalled a real server, or lost a response there. The
+exit status is then 2.
 
-With -slow-creation, an INSERT or SET takes 3us on a new server (0 records), more with each
-record that is made, and 140us on a server that has made 41000 records or more.
-`,
-	examples: []string{
-		"throttr mock -addr 127.0.0.1:9000 -size 2",
-		"throttr mock -unix /tmp/throttr.sock -hazard grace=off,lateexpiry=on",
-		"throttr mock -size 4 -service-time 2.7us -slow-creation 41000",
-	},
-	define: func(f *flag.FlagSet) parser {
-		m := mock{made: -1, hazards: map[mockserver.Hazard]bool{}}
-		f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
-		f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
-		f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
-		durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 2.7us (default 0s: no time)")
-		f.Func("slow-creation", "make INSERT and SET as slow as if the server had made a `number` of records (H7)", m.setMade)
-		f.Func("hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on", m.setHazards)
-		return func(args []string) (action, error) {
-			if err := needArgs(args); err != nil {
-				return nil, err
-			}
-			if m.unix != "" && isSet(f, "addr") {
-				return nil, errors.New("-addr and -unix exclude each other")
-			}
-			return m.serve, nil
-		}
-	},
+With --slow-creation, an INSERT or SET takes 3us on a new server (0 records),
+more with each record that is made, and 140us on a server that has made 41000
+records or more.`,
+		Example: `  throttr mock --addr 127.0.0.1:9000 --size 2
+  throttr mock --unix /tmp/throttr.sock --hazard grace=off,lateexpiry=on
+  throttr mock --size 4 --service-time 2.7us --slow-creation 41000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.serve(cmd.Context(), e) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
+	f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
+	cmd.MarkFlagsMutuallyExclusive("addr", "unix")
+	f.IntVar(&m.size, "size", 2, "the value size: 1, 2, 4 or 8 `bytes`")
+	durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other; a real server: 2.7us (default: no time)")
+	f.Func("slow-creation", "make INSERT and SET as slow as if the server had made a `number` of records (H7)", m.setMade)
+	f.Func("hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on", m.setHazards)
+	var hazards []string
+	for _, h := range mockserver.Hazards() {
+		_, name := hazardName(h)
+		hazards = append(hazards, name+"=on", name+"=off")
+	}
+	complete(cmd, "hazard", hazards...)
+	complete(cmd, "size", "1", "2", "4", "8")
+	return cmd
 }
 
 // mock is the command line of a mock server.
@@ -70,15 +74,15 @@ type mockRecord struct {
 }
 
 // serve runs the server until ctx ends.
-func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
+func (m *mock) serve(ctx context.Context, e *env) error {
 	srv, err := mockserver.Start(m.options()...)
 	if err != nil {
-		return false, errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
+		return errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
 	}
 	defer srv.Close()
 	m.printSettings(e.out, srv.Addr())
 	if err := e.out.flush(); err != nil {
-		return false, err
+		return err
 	}
 	<-ctx.Done()
 	srv.Close()
@@ -88,11 +92,11 @@ func (m *mock) serve(ctx context.Context, e *env) (bool, error) {
 	}
 	switch n := len(violations); n {
 	case 0:
-		return true, nil
+		return nil
 	case 1:
-		return false, errors.New("1 violation, which would have harmed a real server or its client")
+		return errors.New("1 violation, which would have harmed a real server or its client")
 	default:
-		return false, fmt.Errorf("%d violations, which would have harmed a real server or its clients", n)
+		return fmt.Errorf("%d violations, which would have harmed a real server or its clients", n)
 	}
 }
 

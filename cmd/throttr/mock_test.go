@@ -64,9 +64,9 @@ func (m *mockProcess) end(t *testing.T, s os.Signal) int {
 func TestMockEndsOnSignal(t *testing.T) {
 	t.Parallel()
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		m := startMock(t, "-addr", "127.0.0.1:0", "-size", "4")
+		m := startMock(t, "--addr", "127.0.0.1:0", "--size", "4")
 		require.Equal(t, "values of 4 bytes (uint32), hazards "+defaultHazards, m.settings)
-		shell{t, m.addr}.prints(0, "k  inserted\n", "insert -ttl 1h k 70000")
+		shell{t, m.addr}.prints(0, "k  inserted\n", "insert --ttl 1h k 70000")
 		require.Zero(t, m.end(t, s), s)
 		require.Empty(t, m.stderr.String())
 	}
@@ -74,7 +74,7 @@ func TestMockEndsOnSignal(t *testing.T) {
 
 func TestMockPrintsViolations(t *testing.T) {
 	t.Parallel()
-	m := startMock(t, "-addr", "127.0.0.1:0")
+	m := startMock(t, "--addr", "127.0.0.1:0")
 	conn, err := net.Dial("tcp", m.addr)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -89,11 +89,11 @@ func TestMockPrintsViolations(t *testing.T) {
 func TestMockListensOnUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/s"
-	m := startMock(t, "-unix", path, "-hazard", "grace=off,lateexpiry=on", "-hazard", "lockup=on")
+	m := startMock(t, "--unix", path, "--hazard", "grace=off,lateexpiry=on", "--hazard", "lockup=on")
 	require.Equal(t, "unix://"+path, m.addr)
 	require.Equal(t, "values of 2 bytes (uint16), hazards grace=off,lateexpiry=on,wrap=on,events=on,lockup=on,overflow=off,garbledlist=off", m.settings)
 	sh := shell{t, m.addr}
-	sh.prints(0, "k  inserted\n", "insert -ttl 1h k 1")
+	sh.prints(0, "k  inserted\n", "insert --ttl 1h k 1")
 	require.Zero(t, m.end(t, syscall.SIGTERM))
 	require.NoFileExists(t, path)
 	sh.fails("query k", "can't connect to "+m.addr)
@@ -101,7 +101,7 @@ func TestMockListensOnUnixSocket(t *testing.T) {
 
 func TestMockSpendsServiceTime(t *testing.T) {
 	t.Parallel()
-	m := startMock(t, "-addr", "127.0.0.1:0", "-service-time", "1ms")
+	m := startMock(t, "--addr", "127.0.0.1:0", "--service-time", "1ms")
 	require.Equal(t, "values of 2 bytes (uint16), hazards "+defaultHazards+", 1ms for each request", m.settings)
 	conn, err := net.Dial("tcp", m.addr)
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestMockSpendsServiceTime(t *testing.T) {
 
 func TestMockCreatesSlowly(t *testing.T) {
 	t.Parallel()
-	m := startMock(t, "-addr", "127.0.0.1:0", "-slow-creation", "41000")
+	m := startMock(t, "--addr", "127.0.0.1:0", "--slow-creation", "41000")
 	require.Equal(t, "values of 2 bytes (uint16), hazards "+defaultHazards+", slow creation after 41000 records", m.settings)
 	conn, err := net.Dial("tcp", m.addr)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestMockPrintsSettingsAsJSON(t *testing.T) {
 	r, w := io.Pipe()
 	status := make(chan int)
 	go func() {
-		status <- run(ctx, []string{"mock", "-json", "-addr", "127.0.0.1:0", "-size=1"}, nil, w, io.Discard)
+		status <- run(ctx, []string{"mock", "--json", "--addr", "127.0.0.1:0", "--size=1"}, nil, w, io.Discard)
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestAddressInUseIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	shell{t, ""}.fails("mock -addr "+l.Addr().String(), "in use")
+	shell{t, ""}.fails("mock --addr "+l.Addr().String(), "in use")
 }
 
 func TestEveryHazardCanBeSwitched(t *testing.T) {
@@ -159,7 +159,7 @@ func TestEveryHazardCanBeSwitched(t *testing.T) {
 	for _, h := range mockserver.Hazards() {
 		_, name := hazardName(h)
 		require.NotEmpty(t, name)
-		require.Contains(t, mockCommand.long, "\n  "+name+"="+onOff(h.Default()))
+		require.Contains(t, mockCommand(new(env)).Long, "\n  "+name+"="+onOff(h.Default()))
 		for _, on := range []bool{true, false} {
 			m := mock{hazards: map[mockserver.Hazard]bool{}}
 			require.NoError(t, m.setHazards(name+"="+onOff(on)))
@@ -173,9 +173,9 @@ func TestEveryHazardCanBeSwitched(t *testing.T) {
 
 func TestMockSwitchesHazard(t *testing.T) {
 	t.Parallel()
-	m := startMock(t, "-addr", "127.0.0.1:0", "-hazard", "wrap=off")
+	m := startMock(t, "--addr", "127.0.0.1:0", "--hazard", "wrap=off")
 	s := shell{t, m.addr}
-	s.prints(0, "k  inserted\n", "insert -ttl 1h k 65535")
+	s.prints(0, "k  inserted\n", "insert --ttl 1h k 65535")
 	s.run("", "update", "k", "+1")
 	require.Contains(t, s.yes("query k"), "k    65535 ", "the counter has not wrapped around")
 	require.Zero(t, m.end(t, os.Interrupt))

@@ -38,10 +38,15 @@ const blockRows = 500
 func newOutput(w io.Writer, asJSON bool) *output {
 	o := &output{w: bufio.NewWriter(w)}
 	if asJSON {
-		o.json = json.NewEncoder(o.w)
-		o.json.SetEscapeHTML(false)
+		o.useJSON()
 	}
 	return o
+}
+
+// useJSON prints records as JSON from now on.
+func (o *output) useJSON() {
+	o.json = json.NewEncoder(o.w)
+	o.json.SetEscapeHTML(false)
 }
 
 // table starts a table with these columns. A name that begins with ">" is of a column of

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -57,35 +59,6 @@ type buffer struct {
 	ttl   time.Duration
 }
 
-// withClient returns an action that connects, calls f, and disconnects.
-func withClient(f func(ctx context.Context, e *env, c client) (bool, error)) action {
-	return withTimeout(func(ctx context.Context, e *env) (bool, error) {
-		c, err := connect(ctx, e.globals)
-		if err != nil {
-			return false, err
-		}
-		defer c.Close()
-		return f(ctx, e, c)
-	})
-}
-
-// withTimeout returns an action that calls f and bounds its time by -timeout.
-func withTimeout(f action) action {
-	return func(ctx context.Context, e *env) (bool, error) {
-		if e.timeout > 0 {
-			cause := fmt.Errorf("not done after %v, see -timeout: %w", e.timeout, context.DeadlineExceeded)
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, cause)
-			defer cancel()
-		}
-		ok, err := f(ctx, e)
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return ok, err
-	}
-}
-
 // connect connects to servers of any value size, which must be the same for all. Each server
 // is asked for its value size once if that is 2 bytes, and twice otherwise.
 func connect(ctx context.Context, g *globals) (client, error) {
@@ -120,7 +93,7 @@ func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 
 // config returns the settings of a client of the servers.
 func (g *globals) config() (throttr.Config, error) {
-	cfg, err := parseServers(g.servers)
+	cfg, err := parseServers(cmp.Or(g.servers, os.Getenv("THROTTR_SERVERS")))
 	cfg.Dial = g.dial
 	return cfg, err
 }

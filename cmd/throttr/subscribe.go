@@ -2,35 +2,31 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/throttr-go/throttr"
 )
 
-var subscribeCommand = command{
-	name: "subscribe", args: "channel",
-	short: "print the messages of a channel, until it is interrupted",
-	long: `The channel * is on every server. A message to it reaches all connections of the server. If the
-connection to the server was lost for a time, a line says that messages can be missing.
-`,
-	examples: []string{"throttr subscribe news", "throttr subscribe -n 1 -json news"},
-	timeout:  "the `time` that it may take to connect and subscribe",
-	define: func(f *flag.FlagSet) parser {
-		n := f.Int("n", 0, "end after this number of `messages`; 0: never")
-		return func(args []string) (action, error) {
-			if err := needArgs(args, "channel"); err != nil {
-				return nil, err
-			}
-			if *n < 0 {
-				return nil, fmt.Errorf("-n %d is less than 0", *n)
-			}
-			return func(ctx context.Context, e *env) (bool, error) {
-				return subscribe(ctx, e, args[0], *n)
-			}, nil
-		}
-	},
+func subscribeCommand(e *env) *cobra.Command {
+	var n uint
+	cmd := &cobra.Command{
+		Use:   "subscribe channel",
+		Short: "print the messages of a channel, until it is interrupted",
+		Long: `The channel * is on every server. A message to it reaches all connections of the
+server. If the connection to the server was lost for a time, a line says that
+messages can be missing. --timeout bounds the time to connect and subscribe.`,
+		Example: `  throttr subscribe news
+  throttr subscribe -n 1 --json news`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return subscribe(cmd.Context(), e, args[0], n)
+		},
+	}
+	cmd.Flags().UintVarP(&n, "messages", "n", 0, "end after this number of `messages`; 0: never")
+	return cmd
 }
 
 // messageRecord is the JSON of a message. PayloadBase64 is there if the payload is not UTF-8. A
@@ -45,21 +41,21 @@ type messageRecord struct {
 }
 
 // subscribe prints n messages, or, if n is 0, all until ctx ends.
-func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error) {
+func subscribe(ctx context.Context, e *env, channel string, n uint) error {
 	var c client
 	var sub *throttr.Subscription
-	_, err := withTimeout(func(ctx context.Context, e *env) (_ bool, err error) {
+	err := withTimeout(ctx, e.timeout, func(ctx context.Context) (_ bool, err error) {
 		if c, err = connect(ctx, e.globals); err != nil {
 			return false, err
 		}
 		sub, err = c.Subscribe(ctx, channel)
 		return true, err
-	})(ctx, e)
+	})
 	if c != nil {
 		defer c.Close()
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	fmt.Fprintf(e.stderr, "subscribed to %s\n", quoted(channel))
 	several := len(c.Stats().Servers) > 1
@@ -68,17 +64,17 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 		columns = append([]string{"server"}, columns...)
 	}
 	e.out.table(columns...)
-	for printed := 0; n == 0 || printed < n; {
+	for printed := uint(0); n == 0 || printed < n; {
 		m, err := sub.Next(ctx)
 		if ctx.Err() != nil {
 			break
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 		e.out.message(m, time.Now(), several)
 		if err := e.out.flush(); err != nil {
-			return false, err
+			return err
 		}
 		if !m.Gap {
 			printed++
@@ -87,7 +83,7 @@ func subscribe(ctx context.Context, e *env, channel string, n int) (bool, error)
 	if dropped := sub.Dropped(); dropped > 0 {
 		fmt.Fprintf(e.stderr, "%d messages are missing: they came faster than they were printed\n", dropped)
 	}
-	return true, nil
+	return nil
 }
 
 // message prints a message, with its server if there are several.

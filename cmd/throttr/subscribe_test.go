@@ -27,7 +27,7 @@ func (s shell) subscriber(args ...string) *subscriber {
 	errR, errW := io.Pipe()
 	sub := &subscriber{s.t, cancel, bufio.NewReader(outR), bufio.NewReader(errR), make(chan int, 1)}
 	go func() {
-		sub.status <- run(ctx, append([]string{"subscribe", "-servers", s.servers}, args...), nil, outW, errW)
+		sub.status <- run(ctx, append([]string{"subscribe", "--servers", s.servers}, args...), nil, outW, errW)
 		outW.Close()
 		errW.Close()
 	}()
@@ -71,7 +71,7 @@ func TestSubscribePrintsEachMessageAtOnce(t *testing.T) {
 func TestSubscribeEndsAfterNumberOfMessages(t *testing.T) {
 	t.Parallel()
 	s, _ := shellFor(t, 2)
-	sub := s.subscriber("-json", "-n", "2", "a b")
+	sub := s.subscriber("--json", "-n", "2", "a b")
 	for _, payload := range []string{"x", "\xff"} {
 		status, _, stderr := s.run("", "publish", "a b", payload)
 		require.Zero(t, status, stderr)
@@ -113,6 +113,6 @@ func TestSubscribePrintsGap(t *testing.T) {
 func TestSubscribeNeedsAServer(t *testing.T) {
 	t.Parallel()
 	shell{t, "127.0.0.1:1"}.fails("subscribe news", "can't connect")
-	shell{t, "127.0.0.1:1"}.fails("subscribe", "no channel given")
-	shell{t, "127.0.0.1:1"}.fails("subscribe -n -1 news", "-n -1")
+	shell{t, "127.0.0.1:1"}.fails("subscribe", "accepts 1 arg(s), received 0")
+	shell{t, "127.0.0.1:1"}.fails("subscribe -n -1 news", `"-1"`)
 }

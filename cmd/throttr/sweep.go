@@ -3,15 +3,20 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
-var sweepCommand = command{
-	name:  "sweep",
-	short: "remove the records of rate limits whose clients have died",
-	long: `Programs with a rate limit do this by themselves. It is needed if none of them runs, or to see
-what they would do. Records of open windows and of other programs are not touched.
+func sweepCommand(e *env) *cobra.Command {
+	var every time.Duration
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "remove the records of rate limits whose clients have died",
+		Long: `Programs with a rate limit do this by themselves. It is needed if none of them
+runs, or to see what they would do. Records of open windows and of other
+programs are not touched.
 
   found      records of rate limits
   removed    of them, those that nobody needs any more
@@ -19,26 +24,28 @@ what they would do. Records of open windows and of other programs are not touche
   kept       those that are over, but may still be needed
   foreign    records of other programs, up to 256
 
-With -every, it goes on until it is interrupted, and errors do not end it. -timeout bounds each
-sweep.
-`,
-	examples: []string{"throttr sweep", "throttr sweep -dry-run", "throttr sweep -every 10s -timeout 1m"},
-	timeout:  "the `time` that a sweep may take",
-	define: func(f *flag.FlagSet) parser {
-		var every time.Duration
-		durationVar(f, &every, "every", 0, "the `time` between two sweeps; 0: sweep once")
-		dryRun := f.Bool("dry-run", false, "print what would be done, and do nothing")
-		return func(args []string) (action, error) {
+With --every, it goes on until it is interrupted, and errors do not end it.
+--timeout bounds each sweep.`,
+		Example: `  throttr sweep
+  throttr sweep --dry-run
+  throttr sweep --every 10s --timeout 1m`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 0 {
-				return nil, errors.New("-every is less than 0")
+				return errors.New("--every is less than 0")
 			}
-			once := func(ctx context.Context, e *env, c client) (bool, error) { return sweepOnce(ctx, e, c, *dryRun) }
+			once := func() error {
+				return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) { return sweepOnce(ctx, e, c, dryRun) })
+			}
 			if every == 0 {
-				return withClient(once), needArgs(args)
+				return once()
 			}
-			return repeat(every, withClient(once)), needArgs(args)
-		}
-	},
+			return repeat(cmd, e, every, once)
+		},
+	}
+	durationVar(cmd.Flags(), &every, "every", 0, "the `time` between two sweeps; 0: sweep once")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, and do nothing")
+	return cmd
 }
 
 // sweepRecord is the JSON of a [throttr.Swept].
@@ -64,24 +71,22 @@ func sweepOnce(ctx context.Context, e *env, c client, dryRun bool) (bool, error)
 	return true, err
 }
 
-// repeat returns an action that runs once, again and again, until it is interrupted. It prints
-// errors and goes on.
-func repeat(every time.Duration, once action) action {
-	return func(ctx context.Context, e *env) (bool, error) {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			if _, err := once(ctx, e); err != nil && ctx.Err() == nil {
-				printError(e.stderr, "sweep", err)
-			}
-			if err := e.out.flush(); err != nil {
-				return false, err
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return true, nil
-			}
+// repeat calls once again and again, until the command is interrupted. It prints errors and goes on.
+func repeat(cmd *cobra.Command, e *env, every time.Duration, once func() error) error {
+	ctx := cmd.Context()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := once(); err != nil && ctx.Err() == nil {
+			printError(e.stderr, cmd.CommandPath(), err)
+		}
+		if err := e.out.flush(); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

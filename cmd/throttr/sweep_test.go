@@ -24,12 +24,12 @@ func TestSweepRemovesRecordsOfTheDead(t *testing.T) {
 	s, srv := shellFor(t, 2)
 	orphans(srv, 3)
 	s.prints(0, fmt.Sprintf("%-*s  found  removed  prolonged  kept  foreign\n%s      3        3          0     0        1\n",
-		len(s.servers), "server", s.servers), "sweep -dry-run")
+		len(s.servers), "server", s.servers), "sweep --dry-run")
 	require.Len(t, srv.Keys(), 4)
-	s.prints(0, `{"server":"`+s.servers+`","found":3,"removed":3,"prolonged":0,"kept":0,"foreign":1,"dry_run":false}`+"\n", "sweep -json")
+	s.prints(0, `{"server":"`+s.servers+`","found":3,"removed":3,"prolonged":0,"kept":0,"foreign":1,"dry_run":false}`+"\n", "sweep --json")
 	require.Equal(t, []string{"jobs"}, srv.Keys())
-	s.fails("sweep all", "one argument too many")
-	s.fails("sweep -every -1s", "less than 0")
+	s.fails("sweep all", `unknown command "all"`)
+	s.fails("sweep --every -1s", "less than 0")
 }
 
 func TestSweepGoesOnUntilItIsInterrupted(t *testing.T) {
@@ -39,7 +39,7 @@ func TestSweepGoesOnUntilItIsInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, []string{"sweep", "-every", "5ms", "-servers", s.servers}, nil, &out, &stderr)
+		done <- run(ctx, []string{"sweep", "--every", "5ms", "--servers", s.servers}, nil, &out, &stderr)
 	}()
 	for range 2 {
 		require.Eventually(t, func() bool { return len(srv.Keys()) == 1 }, time.Minute, time.Millisecond)

@@ -3,74 +3,66 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/throttr-go/throttr"
 )
 
-var takeCommand = command{
-	name: "take", args: "-scale 1m -limit 100 key...",
-	short: "take from the windows of all keys or of none, print the decision",
-	long: `Unlike a hit, a take that is refused counts nothing. If one key refuses, nothing is taken from
-the others. Hits and takes share a window.
-`,
-	no:       "a take was refused",
-	examples: []string{"throttr take -scale 1m -limit 1000 -n 250 tokens:acme", "throttr take -scale 1h -limit 100 -json user:42 team:7"},
-	define: func(f *flag.FlagSet) parser {
-		t := takeFlags(f)
-		return func(keys []string) (action, error) {
-			if err := t.check(f, keys); err != nil {
-				return nil, err
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) { return t.take(ctx, e.out, c, keys) }), nil
-		}
-	},
+func takeCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "take --scale 1m --limit 100 key...",
+		Short: "take from the windows of all keys or of none, print the decision",
+		Long: `Unlike a hit, a take that is refused counts nothing. If one key refuses, nothing
+is taken from the others. Hits and takes share a window.
+
+Exit status 1: a take was refused.`,
+		Example: `  throttr take --scale 1m --limit 1000 -n 250 tokens:acme
+  throttr take --scale 1h --limit 100 --json user:42 team:7`,
+	}
+	takeFlags(e, cmd, (*takeArguments).take)
+	return cmd
 }
 
-var waitCommand = command{
-	name: "wait", args: "-scale 1m -limit 100 key...",
-	short: "wait until a take of each key is granted, one key after the other",
-	long: `For scripts that share a limit: the command after it runs when there is room. It waits for as long
-as -timeout, which is for all keys together, and ends at once if that can't be enough.
-`,
-	no:       "it would take longer than -timeout",
-	examples: []string{"throttr -timeout 10m wait -scale 1m -limit 100 provider && ./send-mail"},
-	define: func(f *flag.FlagSet) parser {
-		t := takeFlags(f)
-		return func(keys []string) (action, error) {
-			if err := t.check(f, keys); err != nil {
-				return nil, err
-			}
-			return withClient(func(ctx context.Context, e *env, c client) (bool, error) { return t.wait(ctx, e.out, c, keys) }), nil
-		}
-	},
+func waitCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait --scale 1m --limit 100 key...",
+		Short: "wait until a take of each key is granted, one key after the other",
+		Long: `For scripts that share a limit: the command after it runs when there is room. It
+waits for as long as --timeout, which is for all keys together, and ends at once
+if that can't be enough.
+
+Exit status 1: it would take longer than --timeout.`,
+		Example: "  throttr wait --timeout 10m --scale 1m --limit 100 provider && ./send-mail",
+	}
+	takeFlags(e, cmd, (*takeArguments).wait)
+	return cmd
 }
 
 // takeArguments are the flags of take and wait.
 type takeArguments struct {
-	scale    *time.Duration
+	scale    time.Duration
 	limit, n uint64
 }
 
-func takeFlags(f *flag.FlagSet) *takeArguments {
-	t := &takeArguments{scale: durationFlag(f, "scale", "the `scale`, the length of a window, such as 1m")}
-	countVar(f, &t.limit, "limit", 0, "the `count` that a window may have")
-	countVar(f, &t.n, "n", 1, "`how many` to take")
-	return t
-}
-
-func (t *takeArguments) check(f *flag.FlagSet, keys []string) error {
-	if err := needFlags(f, "scale", "limit"); err != nil {
-		return err
+// takeFlags defines the flags of a command that does what do does.
+func takeFlags(e *env, cmd *cobra.Command, do func(t *takeArguments, ctx context.Context, out *output, c client, keys []string) (bool, error)) {
+	t, f := new(takeArguments), cmd.Flags()
+	durationVar(f, &t.scale, "scale", 0, "the `scale`, the length of a window, such as 1m")
+	f.Uint64Var(&t.limit, "limit", 0, "the `count` that a window may have")
+	f.Uint64VarP(&t.n, "count", "n", 1, "`how many` to take")
+	needFlags(cmd, "scale", "limit")
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, keys []string) error {
+		return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) { return do(t, ctx, e.out, c, keys) })
 	}
-	return needKeys(keys)
 }
 
 func (t *takeArguments) take(ctx context.Context, out *output, c client, keys []string) (bool, error) {
 	limits := make([]throttr.Limit, len(keys))
 	for i, key := range keys {
-		limits[i] = throttr.Limit{Key: key, Scale: *t.scale, Limit: t.limit, N: t.n}
+		limits[i] = throttr.Limit{Key: key, Scale: t.scale, Limit: t.limit, N: t.n}
 	}
 	ok, results, err := c.limiter().TakeAll(ctx, limits...)
 	if err != nil {
@@ -83,7 +75,7 @@ func (t *takeArguments) take(ctx context.Context, out *output, c client, keys []
 func (t *takeArguments) wait(ctx context.Context, out *output, c client, keys []string) (bool, error) {
 	var results []throttr.Result
 	for _, key := range keys {
-		res, err := c.limiter().Wait(ctx, key, *t.scale, t.limit, t.n)
+		res, err := c.limiter().Wait(ctx, key, t.scale, t.limit, t.n)
 		var late *throttr.DeadlineError
 		switch {
 		case errors.As(err, &late):

@@ -19,19 +19,19 @@ func TestTakesFromServersAreGrantedUpToTheLimit(t *testing.T) {
 				require.Regexp(t, `(?m)^`+want, out, line)
 			}
 		}
-		expect(0, "take -scale 1m -limit 5 -n 3 a b", `a +granted +3 +5 +2 `, `b +granted +3 +5 +2 `)
-		expect(statusNo, "take -scale 1m -limit 5 -n 3 new a", `new +not taken +0 +5 +5 +-$`, `a +refused +3 +5 +2 `)
-		expect(statusNo, "take -json -scale 1m -limit 5 -n 3 b new", `{"key":"b","allowed":false,"count":3,"limit":5,"remaining":2,`,
+		expect(0, "take --scale 1m --limit 5 -n 3 a b", `a +granted +3 +5 +2 `, `b +granted +3 +5 +2 `)
+		expect(statusNo, "take --scale 1m --limit 5 -n 3 new a", `new +not taken +0 +5 +5 +-$`, `a +refused +3 +5 +2 `)
+		expect(statusNo, "take --json --scale 1m --limit 5 -n 3 b new", `{"key":"b","allowed":false,"count":3,"limit":5,"remaining":2,`,
 			`{"key":"new","allowed":false,"count":0,"limit":5,"remaining":5,`)
-		s.fails("take -scale 1m -limit 5 -n 6 a", "6", "5")
+		s.fails("take --scale 1m --limit 5 -n 6 a", "6", "5")
 
-		expect(0, "wait -scale 1m -limit 5 -n 2 a b", `a +granted +5 +5 +0 `, `b +granted +5 +5 +0 `)
-		_, out, _ := s.run("", strings.Split("-timeout 20s wait -scale 1m -limit 5 new a never", " ")...)
+		expect(0, "wait --scale 1m --limit 5 -n 2 a b", `a +granted +5 +5 +0 `, `b +granted +5 +5 +0 `)
+		_, out, _ := s.run("", strings.Split("--timeout 20s wait --scale 1m --limit 5 new a never", " ")...)
 		require.NotContains(t, out, "never")
-		expect(statusNo, "-timeout 20s wait -scale 1m -limit 5 new a never", `new +granted +2 +5 +3 `, `a +refused `)
+		expect(statusNo, "--timeout 20s wait --scale 1m --limit 5 new a never", `new +granted +2 +5 +3 `, `a +refused `)
 		for range 2 { // the second one waits for the next window
-			expect(0, "wait -scale 2s -limit 1 soon", `soon +granted +1 +1 +0 `)
+			expect(0, "wait --scale 2s --limit 1 soon", `soon +granted +1 +1 +0 `)
 		}
-		s.fails("wait -scale 1m -limit 5 -n 6 a", "6", "5")
+		s.fails("wait --scale 1m --limit 5 -n 6 a", "6", "5")
 	})
 }

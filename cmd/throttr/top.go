@@ -3,21 +3,28 @@ package main
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
 )
 
-var topCommand = command{
-	name:  "top",
-	short: "watch servers, and the keys nearest to their limits",
-	long: `A live view of requests, hits, records and connections of each server, and of open windows. It
-ends with q. Servers do not know limits: with -limit, windows of a scale are compared with it, and
-those nearest to their limit come first. Otherwise those with the most hits do.
+func topCommand(e *env) *cobra.Command {
+	t := top{limits: limits{}}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "watch servers, and the keys nearest to their limits",
+		Long: `A live view of requests, hits, records and connections of each server, and of
+open windows. It ends with q. Servers do not know limits: with --limit, windows
+of a scale are compared with it, and those nearest to their limit come first.
+Otherwise those with the most hits do.
 
   req/s    requests of all kinds
   hits/s   hits that the windows have counted, and places that processes with
@@ -28,33 +35,36 @@ those nearest to their limit come first. Otherwise those with the most hits do.
   open     windows that are open, of those that were read
   bytes    of all values
 
-It is cheap for the servers: each time, an INFO and a QUERY for up to -sample records of windows,
-of 3us each; and now and then a LIST, for 1% of the time at most. If there are more windows, it
-reads those that were nearest to their limits, and others at random. The view says what it costs.
+It is cheap for the servers: each time, an INFO and a QUERY for up to --sample
+records of windows, of 3us each; and now and then a LIST, for 1% of the time at
+most. If there are more windows, it reads those that were nearest to their
+limits, and others at random. The view says what it costs. --timeout bounds the
+time that each view may take.
 
-Without a terminal, and with -json, it prints one view after the other. With -once, it prints one
-view, after one interval.
-`,
-	examples: []string{"throttr top", "throttr top -limit 100/1m -limit 5000/1h", "throttr top -once -json"},
-	timeout:  "the `time` that each view may take",
-	define: func(f *flag.FlagSet) parser {
-		t := top{limits: limits{}}
-		f.Func("limit", "the `limit` of windows of a scale, such as 100/1m; can be repeated", t.limits.add)
-		durationVar(f, &t.every, "every", 2*time.Second, "the `time` between two views")
-		f.IntVar(&t.sample, "sample", 1000, "the largest `number` of records of windows to read on each server")
-		durationVar(f, &t.list, "list", 10*time.Second, "the `time` between two LISTs, which find new keys; it is longer if a LIST takes 1% of it")
-		f.IntVar(&t.keys, "n", 20, "the `number` of keys to print if the output is not a terminal")
-		f.BoolVar(&t.once, "once", false, "print one view and end")
-		return func(args []string) (action, error) {
+Without a terminal, and with --json, it prints one view after the other. With
+--once, it prints one view, after one interval.`,
+		Example: `  throttr top
+  throttr top --limit 100/1m --limit 5000/1h
+  throttr top --once --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case t.every < minTopInterval:
-				return nil, fmt.Errorf("-every %v is less than %v", t.every, minTopInterval)
+				return fmt.Errorf("--every %v is less than %v", t.every, minTopInterval)
 			case t.sample < 1 || t.keys < 0 || t.list <= 0:
-				return nil, fmt.Errorf("-sample %d is less than 1, -n %d less than 0, or -list %v not more than 0", t.sample, t.keys, t.list)
+				return fmt.Errorf("--sample %d is less than 1, --keys %d less than 0, or --list %v not more than 0", t.sample, t.keys, t.list)
 			}
-			return t.run, needArgs(args)
-		}
-	},
+			return t.run(cmd.Context(), e)
+		},
+	}
+	f := cmd.Flags()
+	f.Func("limit", "the `limit` of windows of a scale, such as 100/1m; can be repeated", t.limits.add)
+	durationVar(f, &t.every, "every", 2*time.Second, "the `time` between two views")
+	f.IntVar(&t.sample, "sample", 1000, "the largest `number` of records of windows to read on each server")
+	durationVar(f, &t.list, "list", 10*time.Second, "the `time` between two LISTs, which find new keys; it is longer if a LIST takes 1% of it")
+	f.IntVarP(&t.keys, "keys", "n", 20, "the `number` of keys to print if the output is not a terminal")
+	f.BoolVar(&t.once, "once", false, "print one view and end")
+	return cmd
 }
 
 // minTopInterval is the shortest time between two views.
@@ -71,10 +81,10 @@ type top struct {
 }
 
 // run prints views until ctx ends or the user quits.
-func (t *top) run(ctx context.Context, e *env) (bool, error) {
+func (t *top) run(ctx context.Context, e *env) error {
 	cfg, err := e.config()
 	if err != nil {
-		return false, err
+		return err
 	}
 	var servers []*topServer
 	for _, server := range cfg.Servers {
@@ -83,12 +93,16 @@ func (t *top) run(ctx context.Context, e *env) (bool, error) {
 		servers = append(servers, &topServer{server: server, cfg: one, limits: t.limits, most: t.sample, pause: t.list})
 	}
 	defer closeAll(servers)
-	var screen *screen
-	if e.out.json == nil && !t.once {
-		screen = openScreen(e.stdin, e.stdout)
+	sample := func(ctx context.Context) (*view, error) { return t.sampleAll(ctx, e, servers) }
+	if e.out.json == nil && !t.once && isTerminal(e.stdin) && isTerminal(e.stdout) && os.Getenv("TERM") != "dumb" {
+		return newScreen(t.every, sample).run(ctx, tea.WithInput(e.stdin), tea.WithOutput(e.stdout))
 	}
-	defer screen.close()
-	return true, t.watch(ctx, e, servers, screen)
+	return t.watch(ctx, e, sample)
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
 }
 
 func closeAll(servers []*topServer) {
@@ -99,38 +113,29 @@ func closeAll(servers []*topServer) {
 	}
 }
 
-// watch samples all servers at each interval, and prints a view. With -once, the first sample is
-// only the base of rates.
-func (t *top) watch(ctx context.Context, e *env, servers []*topServer, screen *screen) error {
+// watch prints a view at each interval. With --once, the first sample is only the base of rates.
+func (t *top) watch(ctx context.Context, e *env, sample func(context.Context) (*view, error)) error {
 	tick := time.NewTicker(t.every)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		v, err := t.sampleAll(ctx, e, servers)
+		v, err := sample(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && n == 0:
 			return err
 		case n > 0 || !t.once:
-			if err := t.print(e, v, screen); err != nil {
+			if err := t.print(e, v); err != nil {
 				return err
 			}
 		}
 		if n > 0 && t.once {
 			return nil
 		}
-	wait:
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-screen.resized():
-			if err := t.print(e, v, screen); err != nil {
-				return err
-			}
-			goto wait
-		case <-screen.quit():
-			return nil
 		}
 	}
 }
@@ -170,23 +175,19 @@ func (t *top) sampleAll(ctx context.Context, e *env, servers []*topServer) (*vie
 	return v, failure
 }
 
-// print prints a view, on the screen if there is one.
-func (t *top) print(e *env, v *view, screen *screen) error {
-	switch {
-	case e.out.json != nil:
+// print prints a view.
+func (t *top) print(e *env, v *view) error {
+	if e.out.json != nil {
 		e.out.add(t.record(v))
-	case screen != nil:
-		width, height := screen.size()
-		return screen.draw(v.lines(width, height, "  q: quit"))
-	default:
-		v.keys = v.keys[:min(len(v.keys), t.keys)]
-		text := strings.Join(v.lines(80, 0, ""), "\n") + "\n"
-		if !t.once {
-			text += "\n"
-		}
-		if _, err := io.WriteString(e.out.w, text); err != nil {
-			return err
-		}
+		return e.out.flush()
+	}
+	v.keys = v.keys[:min(len(v.keys), t.keys)]
+	text := strings.Join(v.lines(80, 0, ""), "\n") + "\n"
+	if !t.once {
+		text += "\n"
+	}
+	if _, err := io.WriteString(e.out.w, text); err != nil {
+		return err
 	}
 	return e.out.flush()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
@@ -36,10 +39,10 @@ func TestLimitsOfTopHaveAScale(t *testing.T) {
 		require.ErrorContains(t, l.add(text), want)
 	}
 	s := shell{t, ""}
-	s.fails("top -limit 100", `"100" is not of the form 100/1m`)
-	s.fails("top -every 1ms", "-every 1ms is less than 100ms")
-	s.fails("top -sample 0", "-sample 0")
-	s.fails("top x", "one argument too many")
+	s.fails("top --limit 100", `"100" is not of the form 100/1m`)
+	s.fails("top --every 1ms", "--every 1ms is less than 100ms")
+	s.fails("top --sample 0", "--sample 0")
+	s.fails("top x", `unknown command "x"`)
 }
 
 func TestRatesOfAWindowAreThoseSinceItWasSeen(t *testing.T) {
@@ -71,11 +74,11 @@ func TestTopShowsKeysNearestToTheirLimits(t *testing.T) {
 		a, srvA := shellFor(t, size)
 		b, srvB := shellFor(t, size)
 		s := shell{t, a.servers + "," + b.servers}
-		s.yes("hit -scale 1m -limit 20 -n 15 near")
-		s.yes("hit -scale 1m -limit 20 -n 4 far")
-		s.yes("hit -scale 20s -limit 90 -n 30 unknown")
-		s.yes("insert -ttl 1h jobs 5")
-		out := s.yes("top -once -every 100ms -limit 20/1m")
+		s.yes("hit --scale 1m --limit 20 -n 15 near")
+		s.yes("hit --scale 1m --limit 20 -n 4 far")
+		s.yes("hit --scale 20s --limit 90 -n 30 unknown")
+		s.yes("insert --ttl 1h jobs 5")
+		out := s.yes("top --once --every 100ms --limit 20/1m")
 		require.Regexp(t, `^\d\d:\d\d:\d\d  every 100ms  limits 20/1m
 
 server +req/s +hits/s +over/s +records +open +conns +bytes
@@ -88,10 +91,10 @@ near +1m +15 +20 +75% +0 +(\d+s|1m)
 far +1m +4 +20 +20% +0 +(\d+s|1m)
 unknown +20s +30 +- +- +0 +\d+s
 $`, out)
-		require.NotContains(t, s.yes("top -once -every 100ms -n 1"), "far")
+		require.NotContains(t, s.yes("top --once --every 100ms -n 1"), "far")
 
 		var got topRecord
-		require.NoError(t, json.Unmarshal([]byte(s.yes("top -once -json -every 100ms -limit 20/1m")), &got))
+		require.NoError(t, json.Unmarshal([]byte(s.yes("top --once --json --every 100ms --limit 20/1m")), &got))
 		require.Len(t, got.Servers, 2)
 		require.Equal(t, 3, got.Servers[0].Windows+got.Servers[1].Windows)
 		require.NotNil(t, got.Servers[0].Requests)
@@ -104,7 +107,7 @@ $`, out)
 
 		inserts := srvA.Requests(codec.OpInsert) + srvB.Requests(codec.OpInsert)
 		lists := srvA.Requests(codec.OpList)
-		s.yes("top -once -every 100ms")
+		s.yes("top --once --every 100ms")
 		require.LessOrEqual(t, srvA.Requests(codec.OpInsert)+srvB.Requests(codec.OpInsert)-inserts, 8, "only to detect the value size")
 		require.LessOrEqual(t, srvA.Requests(codec.OpList)-lists, 2)
 	})
@@ -114,10 +117,10 @@ func TestTopReadsNoMoreWindowsThanTheSample(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 4)
 	for i := range 30 {
-		s.yes("hit -scale 1m -limit 100 -n " + number(i+1) + " user:" + number(i))
+		s.yes("hit --scale 1m --limit 100 -n " + number(i+1) + " user:" + number(i))
 	}
 	before := srv.Requests(codec.OpQuery)
-	out := s.yes("top -once -every 100ms -sample 10 -limit 100/1m")
+	out := s.yes("top --once --every 100ms --sample 10 --limit 100/1m")
 	require.LessOrEqual(t, srv.Requests(codec.OpQuery)-before, 2*10+6, "one for each window, and those that detect the value size")
 	require.Contains(t, out, "records of windows, 10 were read\n")
 }
@@ -130,7 +133,7 @@ func TestTopPrintsOneViewAfterTheOther(t *testing.T) {
 	var out lockedBuffer
 	status := make(chan int)
 	go func() {
-		status <- run(ctx, []string{"top", "-every", "100ms", "-servers", a.Addr() + "," + b.Addr()}, strings.NewReader(""), &out, &out)
+		status <- run(ctx, []string{"top", "--every", "100ms", "--servers", a.Addr() + "," + b.Addr()}, strings.NewReader(""), &out, &out)
 	}()
 	require.Eventually(t, func() bool { return strings.Count(out.String(), "no limits known") >= 2 }, 10*time.Second, 10*time.Millisecond)
 	away := regexp.MustCompile(`(?m)^` + b.Addr() + ` +[a-z]`)
@@ -180,13 +183,52 @@ func TestNumbersAreShort(t *testing.T) {
 	require.Equal(t, "many", short(1e30))
 }
 
-func TestScreenIsNilWithoutATerminal(t *testing.T) {
+// It is drawn again after each sample and each change of the size, and ends with q.
+func TestScreenShowsViewsUntilTheUserQuits(t *testing.T) {
 	t.Parallel()
-	var s *screen
-	require.Nil(t, openScreen(strings.NewReader(""), new(bytes.Buffer)))
-	s.close()
-	require.Nil(t, s.quit())
-	require.Nil(t, s.resized())
+	samples := make(chan *view)
+	s := newScreen(time.Millisecond, func(ctx context.Context) (*view, error) {
+		select {
+		case v := <-samples:
+			return v, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	keys, user := io.Pipe()
+	var out lockedBuffer
+	ended := make(chan error)
+	go func() {
+		ended <- s.run(t.Context(), tea.WithInput(keys), tea.WithOutput(&out), tea.WithWindowSize(60, 10))
+	}()
+	for _, name := range []string{"first", "second"} {
+		samples <- &view{servers: make([]sampled, 1), names: []string{name}}
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), name) }, 10*time.Second, time.Millisecond, name)
+	}
+	for line := range strings.Lines(s.View().Content) {
+		require.LessOrEqual(t, ansi.StringWidth(line), 60)
+	}
+	_, err := io.WriteString(user, "q")
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+}
+
+func TestScreenEndsIfTheFirstSampleFails(t *testing.T) {
+	t.Parallel()
+	away := errors.New("away")
+	s := newScreen(time.Second, func(context.Context) (*view, error) { return nil, away })
+	require.ErrorIs(t, s.run(t.Context(), tea.WithInput(new(bytes.Buffer)), tea.WithOutput(io.Discard)), away)
+}
+
+func TestScreenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newScreen(time.Second, func(ctx context.Context) (*view, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	require.NoError(t, s.run(ctx, tea.WithInput(new(bytes.Buffer)), tea.WithOutput(io.Discard)))
 }
 
 // lockedBuffer is a buffer that can be read while it is written.

@@ -45,7 +45,7 @@ func (v *view) limitText() string {
 		words = append(words, fmt.Sprintf("%d/%s", n, formatScale(scale)))
 	}
 	if words == nil {
-		return "  no limits known: see -limit"
+		return "  no limits known: see --limit"
 	}
 	slices.Sort(words)
 	return "  limits " + strings.Join(words, " ")

@@ -1,24 +1,30 @@
 package main
 
 import (
-	"context"
-	"flag"
+	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
-var versionCommand = command{
-	name:  "version",
-	short: "print the version of the program, of Go, and the platform",
-	long: `The version of the program is that of its module, or "(devel)" if it was built from a directory.
-`,
-	examples: []string{"throttr version", "throttr version -json"},
-	local:    true,
-	define: func(*flag.FlagSet) parser {
-		return func(args []string) (action, error) {
-			return version, needArgs(args)
-		}
-	},
+func versionCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the version of the program, of Go, and the platform",
+		Long: `The version of the program is that of its module, or "(devel)" if it was built
+from a directory.`,
+		Example: `  throttr version
+  throttr version --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info, _ := debug.ReadBuildInfo()
+			v := versionOf(info)
+			e.out.table("")
+			e.out.add(v, v.String())
+			return nil
+		},
+	}
 }
 
 // versionRecord is the JSON of the program's version.
@@ -29,18 +35,16 @@ type versionRecord struct {
 	Arch    string `json:"arch"`
 }
 
-func version(_ context.Context, e *env) (bool, error) {
-	info, _ := debug.ReadBuildInfo()
-	r := versionRecord{moduleVersion(info), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-	e.out.table("", "", "", "")
-	e.out.add(r, "throttr", r.Version, r.Go, r.OS+"/"+r.Arch)
-	return true, nil
+// versionOf returns the version that info tells. Info may be nil.
+func versionOf(info *debug.BuildInfo) versionRecord {
+	v := versionRecord{"(devel)", runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	if info != nil && info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	return v
 }
 
-// moduleVersion returns the version of the program's module. Info may be nil.
-func moduleVersion(info *debug.BuildInfo) string {
-	if info == nil || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
+// String returns the version as one line.
+func (v versionRecord) String() string {
+	return fmt.Sprintf("throttr  %s  %s  %s/%s", v.Version, v.Go, v.OS, v.Arch)
 }

@@ -96,6 +96,7 @@ func RunLoops(ctx context.Context, cfg Config, loop Loop) (Result, error) {
 	r := &run{cfg: cfg, meters: make([]*Meter, cfg.Goroutines)}
 	for i := range r.meters {
 		r.meters[i] = &Meter{phase: &r.phase}
+		r.meters[i].latencies.made() // now, and not while it is measured
 	}
 	var loops sync.WaitGroup
 	for i, m := range r.meters {
@@ -128,7 +129,7 @@ type Meter struct {
 // Add counts n operations that have just succeeded and took d each.
 func (m *Meter) Add(n uint64, d time.Duration) {
 	if m.phase.Load() == counting {
-		m.latencies.Add(uint64(d), n)
+		m.latencies.Add(d, n)
 	}
 	m.publish(n)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/codec/uint16"
-	"github.com/throttr-go/throttr/internal/load"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 func TestRequestsAreThoseOfInfo(t *testing.T) {

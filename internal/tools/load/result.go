@@ -15,7 +15,7 @@ type Result struct {
 	Elapsed    time.Duration `json:"elapsed_ns"`
 	PerSecond  float64       `json:"per_second"` // operations
 
-	// How long operations took, to 1/64, and Max to the nanosecond.
+	// How long operations took, to a hundredth.
 	P50  time.Duration `json:"p50_ns"`
 	P99  time.Duration `json:"p99_ns"`
 	P999 time.Duration `json:"p999_ns"`
@@ -41,15 +41,13 @@ func newResult(meters []*Meter, before, after usage) Result {
 			res.FirstError = m.firstError
 		}
 	}
-	res.Operations = all.count
+	res.Operations = all.Count()
 	res.Elapsed = after.at.Sub(before.at)
 	if res.Elapsed > 0 {
-		res.PerSecond = float64(all.count) / res.Elapsed.Seconds()
+		res.PerSecond = float64(res.Operations) / res.Elapsed.Seconds()
 	}
-	res.P50, res.P99, res.P999 = all.Quantile(0.5), all.Quantile(0.99), all.Quantile(0.999)
-	res.Max = time.Duration(all.max)
-	if all.count > 0 {
-		n := float64(all.count)
+	res.P50, res.P99, res.P999, res.Max = all.Quantile(0.5), all.Quantile(0.99), all.Quantile(0.999), all.Quantile(1)
+	if n := float64(res.Operations); n > 0 {
 		res.CPUPerOperation = float64(after.cpu-before.cpu) / n
 		res.AllocsPerOperation = float64(after.allocs-before.allocs) / n
 		res.BytesPerOperation = float64(after.bytes-before.bytes) / n
