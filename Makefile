@@ -19,9 +19,10 @@ nightly: # what takes too long for every change
 	.ci/nightly
 
 generate: # the parts of the tree that are written by commands
-	go generate ./codec ./cmd/throttr
+	go generate ./codec
+	go generate -C cmd/throttr
 	.ci/imports -write
-	go run ./internal/evidence -write
+	go -C internal/tools run ./evidence -write
 
 bench: # the comparison with other packages
 	go -C benchmarks run .

@@ -85,11 +85,11 @@ func (r *results) bench(ctx context.Context, s *servers, c comparison) error {
 		goroutines = append(goroutines, strconv.Itoa(n))
 	}
 	args := []string{
-		"bench", "-json", "-servers", c.addr, "-workload", string(c.workload), "-goroutines", strings.Join(goroutines, ","),
-		"-keys", strconv.Itoa(c.keys), "-duration", c.duration.String(), "-warmup", r.plan.warmup().String(), "-timeout", "1m",
+		"bench", "--json", "--servers", c.addr, "--workload", string(c.workload), "--goroutines", strings.Join(goroutines, ","),
+		"--keys", strconv.Itoa(c.keys), "--duration", c.duration.String(), "--warmup", r.plan.warmup().String(), "--timeout", "1m",
 	}
 	if c.with != "" {
-		args = append(args, "-compare", c.with)
+		args = append(args, "--compare", c.with)
 	}
 	out, err := output(ctx, s.command, args...)
 	if err != nil {

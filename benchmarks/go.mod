@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/throttr-go/throttr => ../
 
+replace github.com/throttr-go/throttr/internal/tools => ../internal/tools
+
 replace github.com/throttr-go/throttr/redisbackend => ../redisbackend
 
 replace github.com/throttr-go/throttr/redisbackend/goredis => ../redisbackend/goredis
@@ -16,6 +18,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/throttr-go/throttr v0.1.0
+	github.com/throttr-go/throttr/internal/tools v0.1.0
 	github.com/throttr-go/throttr/redisbackend v0.0.0-00010101000000-000000000000
 	github.com/throttr-go/throttr/redisbackend/goredis v0.0.0-00010101000000-000000000000
 	github.com/ulule/limiter/v3 v3.11.2
@@ -28,6 +31,7 @@ require (
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect

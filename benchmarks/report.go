@@ -28,7 +28,7 @@ contain the lowest and the highest round; if these differ much, the machine was 
 	rows(w, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.requirements()))
 	fmt.Fprintf(w, `
 *Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
-counts the bytes of the responses (`+"`throttr bench -compare raw`"+`). CPU is that of the whole client process. Client and
+counts the bytes of the responses (`+"`throttr bench --compare raw`"+`). CPU is that of the whole client process. Client and
 server share the processors of the machine, so that a client that needs less CPU leaves more to its server.
 
 ## Over a network
@@ -59,7 +59,7 @@ Windows of %v and a limit of %d, so that most hits open a window. No key is new.
 takes as long for each request as a real one that has made %d records: %v, and %v for an INSERT. Requests are those
 per opened window; those "to open" are all but the UPDATE and QUERY of each further hit that was allowed. So they contain
 the requests of denied hits, of which there are many with 5000 keys; there, too, opening takes 7.0 requests if no window
-gets full ("throttr bench -workload sparse -keys 5000 -limit 30000"). Server time is what the requests take on such a
+gets full ("throttr bench --workload sparse --keys 5000 --limit 30000"). Server time is what the requests take on such a
 server, or the processor time that Redis has used.
 
 `, sparseScale, sparseLimit, servicetime.OldAge, servicetime.Request, servicetime.Creation(servicetime.OldAge))

@@ -24,7 +24,7 @@ const serviceTime = 3 * time.Microsecond
 
 // oldServer are the flags of a mock server that takes as long as a real one that has made many
 // records.
-var oldServer = []string{"-service-time", servicetime.Request.String(), "-slow-creation", strconv.Itoa(servicetime.OldAge)}
+var oldServer = []string{"--service-time", servicetime.Request.String(), "--slow-creation", strconv.Itoa(servicetime.OldAge)}
 
 // servers are processes that listen on the loopback interface.
 type servers struct {
@@ -58,13 +58,13 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		}
 	}()
 	s.command = filepath.Join(s.dir, "throttr")
-	if _, err = output(ctx, "go", "build", "-o", s.command, "github.com/throttr-go/throttr/cmd/throttr"); err != nil {
+	if _, err = output(ctx, "go", "build", "-C", "../cmd/throttr", "-o", s.command, "."); err != nil {
 		return nil, err
 	}
 	if s.mock, err = s.startMock(ctx); err != nil {
 		return nil, err
 	}
-	if s.slow, err = s.startMock(ctx, "-service-time", serviceTime.String()); err != nil {
+	if s.slow, err = s.startMock(ctx, "--service-time", serviceTime.String()); err != nil {
 		return nil, err
 	}
 	if s.old, err = s.startMock(ctx, oldServer...); err != nil {
@@ -83,7 +83,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 
 // startMock starts a mock server. Its address is its first line of output.
 func (s *servers) startMock(ctx context.Context, args ...string) (*process, error) {
-	args = append([]string{"mock", "-addr", "127.0.0.1:0", "-size", "4"}, args...)
+	args = append([]string{"mock", "--addr", "127.0.0.1:0", "--size", "4"}, args...)
 	p := &process{cmd: exec.CommandContext(ctx, s.command, args...)}
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {

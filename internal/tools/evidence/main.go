@@ -9,14 +9,14 @@
 //
 // The word after the colon is the section of the document.
 //
-//	go run ./internal/evidence          # prints the tables
-//	go run ./internal/evidence -write   # puts them into docs/evidence.md
-//	go run ./internal/evidence -check   # fails if docs/evidence.md has others
-//	go run ./internal/evidence -run     # runs every command
+//	go -C internal/tools run ./evidence          # prints the tables
+//	go -C internal/tools run ./evidence -write   # puts them into docs/evidence.md
+//	go -C internal/tools run ./evidence -check   # fails if docs/evidence.md has others
+//	go -C internal/tools run ./evidence -run     # runs every command
 //
 // It also measures the tables of docs/reliability.md, and puts them there:
 //
-//	go run ./internal/evidence -measure
+//	go -C internal/tools run ./evidence -measure
 package main
 
 import (
@@ -38,7 +38,7 @@ import (
 )
 
 // tables is where the tables of all sections are.
-var tables = part{"docs/evidence.md", "<!-- tables: written by go run ./internal/evidence -write -->\n", "<!-- /tables -->\n"}
+var tables = part{"docs/evidence.md", "<!-- tables: written by go -C internal/tools run ./evidence -write -->\n", "<!-- /tables -->\n"}
 
 // sections are the tables, in their order, by the word of the directive.
 var sections = []struct{ word, title string }{
@@ -93,6 +93,9 @@ func main() {
 }
 
 func evidence(write, check, run, measured bool) error {
+	if err := os.Chdir("../.."); err != nil { // from internal/tools to the root
+		return err
+	}
 	if measured {
 		return measure()
 	}

@@ -47,7 +47,7 @@ func measure() error {
 
 // measuredPart is where the table of that name is.
 func measuredPart(table string) part {
-	return part{measured, "<!-- " + table + ": written by go run ./internal/evidence -measure -->\n", "<!-- /" + table + " -->\n"}
+	return part{measured, "<!-- " + table + ": written by go -C internal/tools run ./evidence -measure -->\n", "<!-- /" + table + " -->\n"}
 }
 
 // redisRuns is how often each test of a cluster is run with each client of Redis.

@@ -23,7 +23,7 @@ func (p part) write(text []byte) error {
 func (p part) check(text []byte) error {
 	old, updated, err := p.with(text)
 	if err == nil && !bytes.Equal(old, updated) {
-		err = fmt.Errorf("%s is out of date: go run ./internal/evidence -write", p.document)
+		err = fmt.Errorf("%s is out of date: go -C internal/tools run ./evidence -write", p.document)
 	}
 	return err
 }

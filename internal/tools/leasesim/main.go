@@ -1,8 +1,8 @@
 // Leasesim runs package lease in virtual time: processes that share one limit, at some distance from
 // where it is kept. It prints what docs/leases.md shows.
 //
-//	go run ./internal/leasesim
-//	go run ./internal/leasesim -processes 8,2000 -delays 1ms,100ms -demands 0.9,1.2 -age 500ms
+//	go -C internal/tools run ./leasesim
+//	go -C internal/tools run ./leasesim -processes 8,2000 -delays 1ms,100ms -demands 0.9,1.2 -age 500ms
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Command soak uses clients, rate limits and subscriptions at full speed while faults are injected
 // into their servers. It measures the memory and the goroutines of the process:
 //
-//	go run ./internal/soak -duration 10m
+//	go -C internal/tools run ./soak -duration 10m
 //
 // Each line is a sample that is taken after a garbage collection. The exit status is 1
 //
@@ -15,7 +15,7 @@
 // With -kill, it kills processes instead. They share windows on a mock server that removes expired
 // records exactly as a real one does:
 //
-//	go run ./internal/soak -kill -duration 10m
+//	go -C internal/tools run ./soak -kill -duration 10m
 //
 // About every other second, one of four processes is killed and another starts; once a minute
 // all are killed, and start again after 10 s. The exit status is 1 if the server locks up, if a

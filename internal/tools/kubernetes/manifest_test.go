@@ -1,9 +1,9 @@
+// Package kubernetes_test checks examples/kubernetes without a cluster.
 package kubernetes_test
 
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -15,62 +15,52 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
-// manifest decodes throttr.yaml as a server of Kubernetes does, which rejects unknown and repeated
-// fields.
-func manifest(t *testing.T) (*corev1.Service, *appsv1.StatefulSet) {
+const root = "../../.."
+
+// manifest decodes throttr.yaml. Unknown and repeated fields are errors.
+func manifest(t *testing.T) (*service, *statefulSet) {
 	t.Helper()
-	text, err := os.ReadFile("throttr.yaml")
+	text, err := os.ReadFile(root + "/examples/kubernetes/throttr.yaml")
 	require.NoError(t, err)
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, appsv1.AddToScheme(scheme))
-	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
-	var objects []runtime.Object
-	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		object, _, err := strict.Decode(document, nil, nil)
-		require.NoError(t, err)
-		objects = append(objects, object)
-	}
-	require.Len(t, objects, 2)
-	return objects[0].(*corev1.Service), objects[1].(*appsv1.StatefulSet)
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	documents.KnownFields(true)
+	var s service
+	var set statefulSet
+	require.NoError(t, documents.Decode(&s))
+	require.NoError(t, documents.Decode(&set))
+	require.ErrorIs(t, documents.Decode(new(any)), io.EOF)
+	require.Equal(t, typed{"v1", "Service"}, s.typed)
+	require.Equal(t, typed{"apps/v1", "StatefulSet"}, set.typed)
+	return &s, &set
 }
 
 // Each server must have a name of its own: behind one name, the windows of a key would be on
 // several servers.
 func TestEachServerHasAName(t *testing.T) {
-	service, set := manifest(t)
-	require.Equal(t, corev1.ClusterIPNone, service.Spec.ClusterIP)
-	require.Equal(t, service.Name, set.Spec.ServiceName)
-	require.Equal(t, service.Spec.Selector, set.Spec.Selector.MatchLabels)
-	require.Equal(t, service.Spec.Selector, set.Spec.Template.Labels)
+	svc, set := manifest(t)
+	require.Equal(t, "None", svc.Spec.ClusterIP)
+	require.Equal(t, svc.Metadata.Name, set.Spec.ServiceName)
+	require.Equal(t, svc.Spec.Selector, set.Spec.Selector.MatchLabels)
+	require.Equal(t, svc.Spec.Selector, set.Spec.Template.Metadata.Labels)
 }
 
 func TestServerHasOneThreadAndThePortOfTheService(t *testing.T) {
-	service, set := manifest(t)
+	svc, set := manifest(t)
 	require.Len(t, set.Spec.Template.Spec.Containers, 1)
 	server := set.Spec.Template.Spec.Containers[0]
-	require.Contains(t, server.Env, corev1.EnvVar{Name: "THREADS", Value: "1"})
-	require.Equal(t, service.Spec.Ports[0].Port, server.Ports[0].ContainerPort)
+	require.Contains(t, server.Env, variable{Name: "THREADS", Value: "1"})
+	require.Equal(t, svc.Spec.Ports[0].Port, server.Ports[0].ContainerPort)
 }
 
 // probe returns the command of the liveness probe, and the address that it names.
-func probe(t *testing.T, set *appsv1.StatefulSet) (command []string, address int) {
+func probe(t *testing.T, set *statefulSet) (command []string, address int) {
 	t.Helper()
 	command = set.Spec.Template.Spec.Containers[0].LivenessProbe.Exec.Command
 	for i, arg := range command {
-		if arg == "-servers" {
+		if arg == "--servers" {
 			return command, i + 1
 		}
 	}
@@ -85,13 +75,13 @@ func TestProbeIsInstalled(t *testing.T) {
 	install, server := pod.InitContainers[0], pod.Containers[0]
 	command, _ := probe(t, set)
 	folder := filepath.Dir(command[0])
-	require.Contains(t, install.Env, corev1.EnvVar{Name: "GOBIN", Value: folder})
-	require.Contains(t, install.Env, corev1.EnvVar{Name: "CGO_ENABLED", Value: "0"})
-	for _, c := range []corev1.Container{install, server} {
+	require.Contains(t, install.Env, variable{Name: "GOBIN", Value: folder})
+	require.Contains(t, install.Env, variable{Name: "CGO_ENABLED", Value: "0"})
+	for _, c := range []container{install, server} {
 		require.Equal(t, pod.Volumes[0].Name, c.VolumeMounts[0].Name)
 		require.Equal(t, folder, c.VolumeMounts[0].MountPath)
 	}
-	changes, err := os.ReadFile("../../CHANGELOG.md")
+	changes, err := os.ReadFile(root + "/CHANGELOG.md")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`(?m)^## \[(\d[^\]]*)\]`).FindSubmatch(changes)
 	require.NotNil(t, version)
@@ -103,7 +93,7 @@ func TestProbeEndsInTime(t *testing.T) {
 	_, set := manifest(t)
 	liveness := set.Spec.Template.Spec.Containers[0].LivenessProbe
 	command, _ := probe(t, set)
-	require.Equal(t, "-timeout", command[len(command)-2])
+	require.Equal(t, "--timeout", command[len(command)-2])
 	timeout, err := time.ParseDuration(command[len(command)-1])
 	require.NoError(t, err)
 	require.Greater(t, time.Duration(liveness.TimeoutSeconds)*time.Second, timeout)
@@ -115,10 +105,10 @@ func TestProbeRuns(t *testing.T) {
 	_, set := manifest(t)
 	command, address := probe(t, set)
 	program := filepath.Join(t.TempDir(), "throttr")
-	out, err := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/throttr").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", root+"/cmd/throttr", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	mock := exec.CommandContext(t.Context(), program, "mock", "-addr", "127.0.0.1:0")
+	mock := exec.CommandContext(t.Context(), program, "mock", "--addr", "127.0.0.1:0")
 	stdout, err := mock.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, mock.Start())
@@ -138,12 +128,12 @@ func TestProbeRuns(t *testing.T) {
 
 // docs/server.md shows the probe as the manifest has it.
 func TestDocumentShowsTheProbe(t *testing.T) {
-	document, err := os.ReadFile("../../docs/server.md")
+	document, err := os.ReadFile(root + "/docs/server.md")
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(document), "```yaml\n")
 	require.True(t, ok)
 	shown, _, _ := strings.Cut(rest, "```")
-	text, err := os.ReadFile("throttr.yaml")
+	text, err := os.ReadFile(root + "/examples/kubernetes/throttr.yaml")
 	require.NoError(t, err)
 	require.Contains(t, string(text), shown)
 }
