@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/tools/load"
 	"github.com/throttr-go/throttr/internal/servicetime"
+	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 // report writes the results as Markdown.

@@ -1,7 +1,7 @@
 // Command algochart draws the charts of docs/algorithms.md: which hits of a bursty and of a steady
 // caller each algorithm of package memory allows.
 //
-//	go run ./internal/algochart -write   # writes them to docs/charts
+//	go -C benchmarks run ./algochart -write   # writes them to docs/charts
 package main
 
 import (
@@ -91,7 +91,7 @@ func (r *row) send(times []time.Duration) error {
 	return nil
 }
 
-// files returns the charts as SVG, by their paths in the repository.
+// files returns the charts as SVG, by their paths from the folder of the module.
 func files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, c := range charts() {
@@ -99,13 +99,17 @@ func files() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		files["docs/charts/"+c.file+".svg"] = c.draw(rows)
+		svg, err := c.draw(rows)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.file, err)
+		}
+		files["../docs/charts/"+c.file+".svg"] = svg
 	}
 	return files, nil
 }
 
 func main() {
-	write := flag.Bool("write", false, "write the charts to docs/charts, from the root of the repository")
+	write := flag.Bool("write", false, "write the charts to docs/charts")
 	flag.Parse()
 	if err := run(*write); err != nil {
 		fmt.Fprintln(os.Stderr, "algochart:", err)
