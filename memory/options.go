@@ -23,7 +23,8 @@ const (
 	// keys to be denied, but can't reset a count. Keys that have a window are not affected.
 	//
 	// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
-	// [ErrFull], as others count there. A give-back gives back what the key has taken.
+	// [ErrFull], as others count there. If it has a window of its own, they end that, and the key keeps its
+	// place as long as there are no windows to remove that are over. A give-back gives back what the key has taken.
 	//
 	// There is a shared count for every 64 of MaxKeys and each scale, and at most a quarter of
 	// MaxKeys for all scales: beyond that, a hit fails with ErrFull. That takes more than 16 scales.

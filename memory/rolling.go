@@ -294,8 +294,9 @@ func (b *Backend) incRolling(ctx context.Context, call, key string, scale time.D
 	if set && k.shared() { // others count there, so the count only gets larger
 		n -= min(n, s.count(b, &e, now))
 	} else if set && r != nil {
-		s.drop(s.windows.forKey(k.key), s.windows.forKey(k.key).find(k))
-		r, e = nil, entry{scale: scale}
+		t := s.windows.forKey(k.key)
+		s.endWindow(b, k, t, t.find(k), now)
+		r, e = s.find(k), entry{scale: scale}
 	}
 	if n > 0 {
 		n = s.addRolling(b, &e, now, n)

@@ -52,6 +52,11 @@ func (b *Backend) locate(key string, scale time.Duration) (*shard, id) {
 	return &b.shards[h&uint64(len(b.shards)-1)], id{key, scale, mix(h, scale)}
 }
 
+// id returns the id of the window of a key that is stored as it is.
+func (b *Backend) id(key string, scale time.Duration) id {
+	return id{key, scale, mix(maphash.String(b.seed, key), scale)}
+}
+
 // mix returns the hash of an id whose key has the hash h. It does not use the bits that select
 // the shard, which are the same for all keys of a shard.
 func mix(h uint64, scale time.Duration) uint32 {
@@ -119,9 +124,25 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 		}
 		return false, nil
 	}
-	e := t.at(slot).entry()
-	s.drop(t, slot)
-	return b.active(&e, s.now(b)), nil
+	return s.endWindow(b, k, t, slot, s.now(b)), nil
+}
+
+// endWindow ends the window of k in a slot of a table, and reports whether it was active. The mutex is held.
+//
+// If k would share an active count from then on, the record stays, with a generation of 0, which is a window
+// that is over: otherwise the hits of others would be the key's.
+func (s *shard) endWindow(b *Backend, k id, t *table, slot int, now int64) (active bool) {
+	r := t.at(slot)
+	e := r.entry()
+	if _, shared := s.lookShared(b, k); shared == nil {
+		s.drop(t, slot)
+	} else {
+		if s.log != nil {
+			s.log.release(r)
+		}
+		r.set(entry{start: math.MinInt64, scale: k.scale})
+	}
+	return b.active(&e, now)
 }
 
 // removeKey removes a key's windows of all scales, and returns how many of them were active.
@@ -135,10 +156,9 @@ func (s *shard) removeKey(b *Backend, key string) (int, error) {
 	t := s.windows.forKey(key)
 	for slot := len(t.tags) - 1; slot >= 0; slot-- {
 		if t.tags[slot] != 0 && string(t.at(slot).key()) == key {
-			if e := t.at(slot).entry(); b.active(&e, now) {
+			if s.endWindow(b, b.id(key, t.at(slot).entry().scale), t, slot, now) {
 				n++
 			}
-			s.drop(t, slot)
 		}
 	}
 	if s.sharesAny(b, key) {

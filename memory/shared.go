@@ -107,13 +107,12 @@ func (b *Backend) place(s *shard, k id, now int64) (id, record, error) {
 	return k, s.windows.forKey(k.key).insert(k), nil
 }
 
-// sharesAny reports whether a key without windows of its own shares an active count, of any scale. The
-// mutex is held.
+// sharesAny reports whether a key shares an active count, of any scale. The mutex is held.
 func (s *shard) sharesAny(b *Backend, key string) bool {
 	t, now := s.windows.shared(), s.now(b)
 	for slot := range t.tags {
 		if t.tags[slot] != 0 && string(t.at(slot).key()) == b.sharedID(id{key: key}).key {
-			if e := t.at(slot).entry(); b.active(&e, now) {
+			if e := t.at(slot).entry(); b.active(&e, now) && s.find(b.id(key, e.scale)) == nil {
 				return true
 			}
 		}

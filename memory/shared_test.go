@@ -152,7 +152,8 @@ func TestKeysThatShareCountsNeverGetMore(t *testing.T) {
 func TestASharedCountContinuesWhenThereIsRoom(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		clock := backendtest.NewClock()
-		c := fillUp(t, clock, 1, memory.WithAlgorithm(a))
+		c := caller{t, newBackend(t, clock, memory.WithMaxKeys(1), memory.WithAlgorithm(a))}
+		c.hit("stored0", time.Hour)
 		take := func(key string, n uint64) (uint64, bool) {
 			w, granted, err := c.Take(t.Context(), key, time.Minute, 10, n)
 			require.NoError(t, err)
@@ -207,6 +208,55 @@ func TestSetResetAndDeleteOfASharedCountDoNotLowerIt(t *testing.T) {
 		require.NoError(t, c.Reset(t.Context(), "k", time.Minute))
 		_, err = c.Delete(t.Context(), "k")
 		require.NoError(t, err)
+	}
+}
+
+// A key that has a window of its own has its whole limit again after that was ended, and not the count of the
+// others.
+func TestAWindowThatIsEndedLeavesNoSharedCount(t *testing.T) {
+	const key, limit = "own", 5
+	ends := map[string]func(*testing.T, *memory.Backend) error{
+		"Reset": func(t *testing.T, b *memory.Backend) error { return b.Reset(t.Context(), key, time.Hour) },
+		"Set": func(t *testing.T, b *memory.Backend) error {
+			_, err := b.Set(t.Context(), key, time.Hour, 0)
+			return err
+		},
+		"Delete": func(t *testing.T, b *memory.Backend) error {
+			_, err := b.Delete(t.Context(), key, time.Hour)
+			return err
+		},
+		"Delete scales": func(t *testing.T, b *memory.Backend) error { _, err := b.Delete(t.Context(), key); return err },
+	}
+	for _, a := range everyAlgorithm {
+		for name, end := range ends {
+			t.Run(a.String()+", "+name, func(t *testing.T) {
+				b := newBackend(t, backendtest.NewClock(), memory.WithAlgorithm(a), memory.WithMaxKeys(64), memory.WithBeforeDrop(
+					func(all []memory.Dropped) { require.NotEqual(t, key, all[0].Key, "the call has ended it") }))
+				_, granted, err := b.Take(t.Context(), key, time.Hour, limit, limit)
+				require.NoError(t, err)
+				require.True(t, granted)
+				for i := range 1000 {
+					_, err := b.Hit(t.Context(), fmt.Sprint("made up ", i), time.Hour, limit, 1)
+					require.NoError(t, err)
+				}
+				for range 2 {
+					require.NoError(t, end(t, b))
+					w, err := b.Get(t.Context(), key, time.Hour)
+					require.NoError(t, err)
+					require.Zero(t, w.Count)
+				}
+				w, granted, err := b.Take(t.Context(), key, time.Hour, limit, limit)
+				require.NoError(t, err)
+				require.True(t, granted)
+				require.EqualValues(t, limit, w.Count)
+				_, granted, err = b.Take(t.Context(), key, time.Hour, limit, 1)
+				require.NoError(t, err)
+				require.False(t, granted)
+				require.NoError(t, b.Reset(t.Context(), key, time.Hour))
+				b.Clean()
+				require.LessOrEqual(t, b.Len(), 64)
+			})
+		}
 	}
 }
 
