@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -45,13 +46,33 @@ func (d Decision) Refund(ctx context.Context) error {
 	return fmt.Errorf("httplimit: the request was counted as hits, which can't be refunded: %w", errors.ErrUnsupported)
 }
 
-// cancel gives back all that was taken.
+// cancel gives back all that was taken, at the same time: a backend that does not respond must not hold up the
+// others.
 func (d *Decision) cancel(ctx context.Context) error {
-	var errs []error
-	for _, rv := range d.reservations {
-		errs = append(errs, rv.Cancel(ctx))
+	errs := make([]error, len(d.reservations))
+	var all sync.WaitGroup
+	for i, rv := range d.reservations {
+		all.Go(func() { errs[i] = rv.Cancel(ctx) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
+}
+
+// giveBack is cancel for a request that does not count. If ctx ends, it returns, and goes on. What can't be
+// given back stays counted until the windows end.
+func (d *Decision) giveBack(ctx context.Context) {
+	if len(d.reservations) == 0 {
+		return
+	}
+	taken, done := *d, make(chan struct{})
+	go func() {
+		taken.cancel(ctx)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // Outcome is the result of one limit for a request.

@@ -23,8 +23,8 @@ func (m *middleware) setFields(header http.Header, plan *Plan, d *Decision) {
 	header.Set("X-RateLimit-Remaining", strconv.FormatUint(s.Remaining, 10))
 	reset := seconds(m.left(s))
 	if m.Legacy == LegacyUnix {
-		at := s.ResetAt
-		if at.IsZero() { // there is no window
+		at := s.ResetAt.Add(m.left(s) - s.ResetAfter) // by the clock of the backend
+		if s.ResetAt.IsZero() {                       // there is no window
 			at = m.Clock().Add(m.left(s))
 		}
 		reset = at.Unix()

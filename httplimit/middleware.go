@@ -82,7 +82,7 @@ func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
 	if !isMistake(d.Err) {
 		return d
 	}
-	d.cancel(r.Context()) // it is counted as hits, or not at all
+	d.giveBack(r.Context()) // it is counted as hits, or not at all
 	if errors.Is(d.Err, errors.ErrUnsupported) {
 		m.hits.Store(true)
 		return m.hit(r, plan, key, cost)

@@ -30,7 +30,7 @@ func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) 
 		rv, err := cmp.Or(plan.limits[group[0]].Limiter, m.limiter).Reserve(ctx, limits...)
 		var tooMuch *throttr.CostError
 		if errors.As(err, &tooMuch) {
-			d.cancel(ctx)
+			d.giveBack(ctx)
 			m.denyCost(ctx, &d, plan, cost)
 			return d
 		}
@@ -61,7 +61,7 @@ func (m *middleware) take(r *http.Request, plan *Plan, key string, cost uint64) 
 // takeBack gives back what was taken, and makes the outcomes those of a request that was not
 // counted.
 func (d *Decision) takeBack(ctx context.Context, outcomes []Outcome, cost uint64) {
-	d.cancel(ctx) // if it fails, it stays counted until the windows end
+	d.giveBack(ctx)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Count >= cost {
 			o.Count, o.Remaining = o.Count-cost, o.Remaining+cost
