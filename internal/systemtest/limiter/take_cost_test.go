@@ -144,7 +144,7 @@ func TestRequestsOfTakes(t *testing.T) {
 			}
 			name := func(s string) string { return fmt.Sprintf("%s, servers: %d", s, servers) }
 			c.costs(name("three takes, known windows"), takeCost{updates: 3, queries: 3, trips: trips}, func() { c.take(c.limiter, true, 1, three...) })
-			c.costs(name("three takes and give-backs"), takeCost{updates: 6, queries: 6, trips: trips + 6}, func() { c.reserve(three...) })
+			c.costs(name("three takes and give-backs"), takeCost{updates: 6, queries: 6, trips: trips + 2}, func() { c.reserve(three...) })
 			c.costs(name("three takes, one does not fit, just read"), takeCost{}, func() { c.take(c.limiter, false, 8, three...) })
 			time.Sleep(denialMemory)
 			c.costs(name("three takes, one does not fit, read a while ago"), takeCost{queries: 3, trips: trips}, func() { c.take(c.limiter, false, 8, three...) })
