@@ -153,7 +153,7 @@ func (c *Conn[T]) readLoop(early int) {
 // owns the read side.
 func (c *Conn[T]) lone() bool {
 	return c.socket != nil && c.options.OnEvent == nil &&
-		c.reader.arrived.calls == 1 && !c.reader.partial() && c.queue.quiet()
+		c.reader.arrived.calls == 1 && c.queue.quiet()
 }
 
 // readInline reads on behalf of a caller, which owns the read side, until its call is done

@@ -124,6 +124,28 @@ func TestCallWithSomeOfItsResponsesFails(t *testing.T) {
 	})
 }
 
+// lastRead is a connection whose read returns its end together with what came before.
+type lastRead struct{ net.Conn }
+
+func (c lastRead) Read(p []byte) (int, error) {
+	n, _ := c.Conn.Read(p)
+	return n, io.EOF
+}
+
+func TestCallIsDoneThoughItsReadBringsTheEndToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		l := newLink(t, lastRead{ours}, theirs, Options[uint16]{})
+		cl := l.enqueue(Interruptible, 1, 10)
+		l.received()
+		l.respond(1)
+		l.requireDone(cl)
+		theirs.Close()
+		<-l.Done()
+		require.ErrorIs(t, l.Err(), io.EOF)
+	})
+}
+
 func TestProtocolErrorEndsTheConnection(t *testing.T) {
 	onPipe(t, Options[uint16]{MaxInFlight: 3}, func(t *testing.T, l link) {
 		inFlight := l.enqueue(Interruptible, 1, 10)
