@@ -68,7 +68,7 @@ func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, mo
 			s.drop(t, slot)
 			continue
 		}
-		if b.beforeDrop != nil && e.generation() > 0 { // see endWindow
+		if b.beforeDrop != nil && e.start != math.MinInt64 { // see endWindow
 			d := Dropped{Key: string(t.at(slot).key()), Scale: e.scale}
 			s.describeDropped(b, &d.Window, &e, now)
 			dropped = append(dropped, d)

@@ -129,8 +129,8 @@ func (s *shard) remove(b *Backend, k id) (bool, error) {
 
 // endWindow ends the window of k in a slot of a table, and reports whether it was active. The mutex is held.
 //
-// If k would share an active count from then on, the record stays, with a generation of 0, which is a window
-// that is over: otherwise the hits of others would be the key's.
+// If k would share an active count from then on, the record stays until others need the room, with the least
+// start, which is a window that is over: otherwise the hits of others would be the key's.
 func (s *shard) endWindow(b *Backend, k id, t *table, slot int, now int64) (active bool) {
 	r := t.at(slot)
 	e := r.entry()
@@ -141,6 +141,7 @@ func (s *shard) endWindow(b *Backend, k id, t *table, slot int, now int64) (acti
 			s.log.release(r)
 		}
 		r.set(entry{start: math.MinInt64, scale: k.scale})
+		s.firstEnd = math.MinInt64 // it can make room
 	}
 	return b.active(&e, now)
 }
