@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -36,10 +37,36 @@ type cleaner[T codec.Value] struct {
 	conn     *conn.Conn[T]
 }
 
-// clean cleans keys, as far as is possible without waiting for long. After an error, some of them
+// clean cleans keys, as far as is possible without waiting for long: those with about the same guard
+// together, and not more at a time than the server is fast enough for. After an error, some of them
 // are not done.
 func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
-	for failures := 0; ; {
+	var classes [linkClasses][]*cleaning[T]
+	for _, k := range all {
+		c := classOf(k.Guard)
+		classes[c] = append(classes[c], k)
+	}
+	for c, some := range classes {
+		p := cl.link.paces[c]
+		for len(some) > 0 {
+			n, err := p.begin(ctx, len(some))
+			if err != nil {
+				return err
+			}
+			err = cl.cleanSome(ctx, some[:n], p)
+			p.end(n)
+			if err != nil {
+				return err
+			}
+			some = slices.DeleteFunc(some, func(k *cleaning[T]) bool { return k.done })
+		}
+	}
+	return nil
+}
+
+// cleanSome cleans keys until they are done, or until they turn out to be too many for the server.
+func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace) error {
+	for failures := 0; !p.exceeded(len(all)); {
 		ready, again := cl.ready(all)
 		if len(ready) == 0 {
 			if again.IsZero() {
@@ -63,6 +90,7 @@ func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
 			}
 		}
 	}
+	return nil
 }
 
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
@@ -137,6 +165,7 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			return err
 		}
 		l.Received = cl.link.guards.Now()
+		cl.link.paces[classOf(some[0].Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].Guard)
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.observe(call.Replies[2*i]), k.observe(call.Replies[2*i+1])}
 			k.history = k.Extend(k.history, l)

@@ -39,10 +39,16 @@ type link[T codec.Value] struct {
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
 	lock chan struct{}
+
+	paces [linkClasses]*pace // of cleaners
 }
 
 func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) *link[T] {
-	return &link[T]{server: s, calls: calls, guards: guards, lock: make(chan struct{}, 1)}
+	l := &link[T]{server: s, calls: calls, guards: guards, lock: make(chan struct{}, 1)}
+	for i := range l.paces {
+		l.paces[i] = newPace()
+	}
+	return l
 }
 
 // linkClasses is the number of links for actions of hits and operations.
@@ -64,7 +70,12 @@ func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *stead
 
 // of returns the link of a guard.
 func (ls *links[T]) of(guard time.Duration) *link[T] {
-	return ls[min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses)-1]
+	return ls[classOf(guard)]
+}
+
+// classOf returns the class of a guard, from 0 to linkClasses-1.
+func classOf(guard time.Duration) int {
+	return min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses) - 1
 }
 
 // connect returns the connection. It makes another one if the last one takes no more calls.
