@@ -21,7 +21,7 @@ type steady struct {
 	clock func() time.Time // of the backend
 
 	mu               sync.Mutex // guards the fields below
-	real, shown, now time.Time  // as of the last call of Now: by the process, the backend, and the steady
+	real, shown, now time.Time  // when clock last showed another time: by the process, the backend, and the steady
 }
 
 // newSteady returns the clock of guards of a backend with a clock of its own.
@@ -38,6 +38,9 @@ func (s *steady) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	real, shown := time.Now(), s.clock()
+	if shown.Equal(s.shown) { // it may be coarse: the time since the last change counts with the next one
+		return s.now
+	}
 	s.now = s.now.Add(max(0, min(real.Sub(s.real), shown.Sub(s.shown))))
 	s.real, s.shown = real, shown
 	return s.now
@@ -58,6 +61,11 @@ func (s *steady) sleepUntil(ctx context.Context, at time.Time) (early time.Durat
 		before := s.clock()
 		if err := backoff.Sleep(ctx, min(left, stillTime)); err != nil {
 			return 0, err
+		}
+		if left < stillTime && s.clock().Equal(before) {
+			if err := backoff.Sleep(ctx, stillTime-left); err != nil {
+				return 0, err
+			}
 		}
 		if s.clock().Equal(before) {
 			return left, nil

@@ -120,15 +120,34 @@ func TestGuardsPassAsTheSlowerClockDoes(t *testing.T) {
 		require.Zero(t, early, "the clock moves")
 		require.Equal(t, 2300*time.Millisecond, passed())
 
-		fired, stopped := false, false
-		s.afterFunc(s.Now().Add(time.Second), func() { fired = true })
-		s.afterFunc(s.Now().Add(time.Second), func() { stopped = true })()
+		var fired, stopped atomic.Bool
+		s.afterFunc(s.Now().Add(time.Second), func() { fired.Store(true) })
+		s.afterFunc(s.Now().Add(time.Second), func() { stopped.Store(true) })()
 		shift.Add(int64(-10 * time.Second))
 		time.Sleep(999 * time.Millisecond)
 		s.Now()
-		require.False(t, fired)
+		require.False(t, fired.Load())
 		time.Sleep(10 * time.Second)
-		require.True(t, fired)
-		require.False(t, stopped)
+		require.True(t, fired.Load())
+		require.False(t, stopped.Load())
+	})
+}
+
+func TestGuardsPassByACoarseClock(t *testing.T) {
+	const tick = 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteady(func() time.Time { return time.Now().Truncate(tick) })
+		begun := s.Now()
+		for range 1000 {
+			time.Sleep(time.Millisecond)
+			s.Now()
+		}
+		require.InDelta(t, time.Second, s.Now().Sub(begun), float64(tick))
+		for range 10 {
+			time.Sleep(1300 * time.Microsecond)
+			early, err := s.sleepUntil(t.Context(), s.Now().Add(tick/2))
+			require.NoError(t, err)
+			require.Zero(t, early, "the clock moves")
+		}
 	})
 }
