@@ -39,6 +39,16 @@ func TestErrorsOfOpenHaveNoPartOfUserAndPassword(t *testing.T) {
 	}
 }
 
+// Without an @, a password that begins with digits and a slash seems to be a port and a database.
+func TestErrorsOfOpenHaveNoPasswordWithoutAHost(t *testing.T) {
+	for _, url := range []string{"redis://zoe:12/tpw", "redis://:12/tpw", "rediss://zoe:12/tpw/s3cr", "redis://zoe:12?db=tpw", "redis://zoe:12/1?protocol=tpw"} {
+		_, err := redisbackend.Open(t.Context(), url)
+		if err == nil || strings.Contains(err.Error(), "tpw") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
 func TestErrorsOfOpenSayWhatIsWrong(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://zoe:s3cr%tpw@127.0.0.1":            "user or password",

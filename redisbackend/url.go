@@ -21,8 +21,12 @@ func parseURL(text string) (rueidis.ClientOption, error) {
 	if strings.ContainsAny(rest[:at+1], "/?#") {
 		return none, errors.New("a / ? # of the user or password of the URL, or an @ after its host, is not percent-encoded")
 	}
+	if _, err := rueidis.ParseURL(scheme + "://h"); err != nil {
+		return none, err
+	}
 	if _, err := rueidis.ParseURL(scheme + "://" + rest[at+1:]); err != nil {
-		if errors.As(err, new(*url.Error)) { // the port may be a password without an @
+		// Without an @, what seems to be the port, or the path after it, may be a password.
+		if errors.As(err, new(*url.Error)) || at < 0 && strings.Contains(rest, ":") {
 			return none, errors.New("the host or port of the URL, or what follows, is malformed")
 		}
 		return none, err
