@@ -342,6 +342,10 @@ func TestRestartEndsLockUp(t *testing.T) {
 			require.Equal(t, want, srv.Keys())
 			require.Len(t, srv.Violations(), 1)
 			require.Equal(t, "01", connect(t, srv).ask(insert("k", 1, 1, codec.Hours)))
+			srv.Set(keys[0], 1, time.Second)
+			srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
+			srv.Advance(time.Minute)
+			require.True(t, srv.LockedUp(), "it can lock up again")
 		}, virtual, realCollector)
 	}
 }
