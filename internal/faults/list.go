@@ -3,7 +3,7 @@ package main
 // faults are the faults that tests see.
 var faults = []fault{
 	// Windows, servers of keys, queues, pauses.
-	{file: "window/take.go", old: "if total += l.N; total < l.N {", new: "if sum += l.N; false {"},
+	{file: "window/take.go", old: "if total += l.N; total < l.N {", new: "if total += l.N; false {"},
 	{file: "window/window.go", old: "return now.Add(shifted.Truncate(scale).Sub(shifted))", new: "_ = shifted\n\treturn now.Truncate(scale)"},
 	{file: "internal/valuesize/valuesize.go", old: "(64 - 8*size)", new: "(63 - 8*size + 1) >> 1", tests: "window"},
 	{file: "internal/rendezvous/rendezvous.go", old: "h>>27", new: "h>>28", run: "^TestScoresNeverChange$"},
