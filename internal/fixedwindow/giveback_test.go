@@ -286,7 +286,7 @@ func TestNothingIsGivenBackAfterTheEnd(t *testing.T) {
 			id := c.granted(100, 5)
 			time.Sleep(counts - 1)
 			require.True(t, c.giveBack(id, 1))
-			server.whenAsked(late, func() { time.Sleep(1) })
+			server.whenAsked(late, func() { time.Sleep(time.Nanosecond) })
 			require.False(t, c.giveBack(id, 1))
 			name := windowKeys(srv)[0]
 			quota, _ := srv.Counter(name)
@@ -396,7 +396,7 @@ func TestRefusedTakeAtTheEndOfABucketIsGivenBack(t *testing.T) {
 		one.granted(10, 1)
 		two.granted(10, 9)
 		time.Sleep(scale - 1)
-		server.whenAsked(2, func() { time.Sleep(1) })
+		server.whenAsked(2, func() { time.Sleep(time.Nanosecond) })
 		_, granted := one.take(10, 9) // one knows of 1
 		require.False(t, granted)
 		synctest.Wait()
