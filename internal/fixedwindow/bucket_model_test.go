@@ -49,7 +49,7 @@ func (m *bucketModel[T]) count() uint64 {
 	if m.algorithm == window.Aligned {
 		return m.counts[b]
 	}
-	left := uint64(time.Unix(0, (b+1)*int64time.Until((m.scale))))
+	left := uint64(time.Until(time.Unix(0, (b+1)*int64(m.scale))))
 	weight := m.counts[b-1] * left // of the bucket before
 	return m.counts[b] + (weight+uint64(m.scale)-1)/uint64(m.scale)
 }
