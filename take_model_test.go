@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ type modelWorld struct {
 
 	trace     []string
 	violation string
+
+	settling sync.Mutex // a reservation of several limits gives back concurrently
 }
 
 type modelWindow struct {
@@ -153,6 +156,8 @@ func (w *modelWorld) TakeAll(ctx context.Context, limits []throttr.Limit, window
 
 // GiveBack implements window.Taker.
 func (w *modelWorld) GiveBack(_ context.Context, key string, _ time.Duration, id int64, n uint64) (bool, error) {
+	w.settling.Lock()
+	defer w.settling.Unlock()
 	ok, err := w.giveBack(key, id, n)
 	for range 2 {
 		if err != nil && w.off == ruleOnce {
