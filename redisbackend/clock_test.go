@@ -161,7 +161,7 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			noError(t, redis(t, client, "FLUSHALL").Error())
-			last := clock.Now() // when the hash changed last
+			var last time.Time // when the hash changed last
 			limit := 5 + r.Uint64N(100)
 			for range 150 {
 				scale := []time.Duration{short, long}[r.IntN(2)*r.IntN(2)]
