@@ -143,58 +143,69 @@ func (v verb) check(l *Limit, n uint64) error {
 // Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
 // denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
 // 0 denies every hit.
-func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (Result, error) {
-	return r.HitN(ctx, key, Limit{Max: limit, Scale: scale}, 1)
+func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (res Result, err error) {
+	if a := r.algorithm; r.isFast(a, limit, scale, 1) {
+		count, left, retry, end, granted, err := r.fast.Hit(ctx, key, a, limit, scale, 1)
+		if err == nil {
+			res.setFast(limit, count, left, retry, end, granted)
+			return res, nil
+		}
+		return r.failed(ctx, hit, key, Limit{Max: limit, Scale: scale, Algorithm: a}, 1, err)
+	}
+	return r.decide(ctx, hit, key, Limit{Max: limit, Scale: scale}, 1)
 }
 
 // HitN counts n as one hit, which is allowed or denied as a whole. An n of 0 opens a window if there is
 // none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	limit = r.resolved(limit)
-	if r.fast == nil || !fastLimit(&limit, n) {
-		return r.decide(ctx, hit, key, &limit, n)
+	if a := r.algorithmOf(&limit); limit.Name == "" && limit.Burst == 0 && r.isFast(a, limit.Max, limit.Scale, n) {
+		count, left, retry, end, granted, err := r.fast.Hit(ctx, key, a, limit.Max, limit.Scale, n)
+		if err == nil {
+			res.setFast(limit.Max, count, left, retry, end, granted)
+			return res, nil
+		}
+		return r.failed(ctx, hit, key, limit, n, err)
 	}
-	count, left, retry, end, granted, err := r.fast.Hit(ctx, key, limit, n)
-	if err != nil {
-		res, _, err := r.instead(ctx, hit, key, &limit, n, err)
-		return res, err
-	}
-	res.setFast(&limit, count, left, retry, end, granted)
-	return res, nil
+	return r.decide(ctx, hit, key, limit, n)
 }
 
 // Take counts n if the count stays within the limit, and nothing otherwise. So, unlike a hit that is
 // denied, a take that is denied costs nothing: at 8 of 10, a take of 5 is denied, and then a take of 2 is
 // granted. An n of 0 is [ErrRange]: see [RateLimit.Peek].
 func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	limit = r.resolved(limit)
-	if r.fast == nil || n == 0 || !fastLimit(&limit, n) {
-		return r.decide(ctx, take, key, &limit, n)
+	if a := r.algorithmOf(&limit); limit.Name == "" && limit.Burst == 0 && n > 0 && r.isFast(a, limit.Max, limit.Scale, n) {
+		count, left, retry, end, granted, err := r.fast.Take(ctx, key, a, limit.Max, limit.Scale, n)
+		if err == nil {
+			res.setFast(limit.Max, count, left, retry, end, granted)
+			return res, nil
+		}
+		return r.failed(ctx, take, key, limit, n, err)
 	}
-	count, left, retry, end, granted, err := r.fast.Take(ctx, key, limit, n)
-	if err != nil {
-		res, _, err := r.instead(ctx, take, key, &limit, n, err)
-		return res, err
-	}
-	res.setFast(&limit, count, left, retry, end, granted)
-	return res, nil
+	return r.decide(ctx, take, key, limit, n)
 }
 
-// fastLimit reports whether a limit and n are valid, and need the store. If not, the long way tells why.
-func fastLimit(l *Limit, n uint64) bool {
-	return l.Name == "" && l.Burst == 0 && n <= l.Max && l.Max-1 < Unlimited-1 &&
-		l.Scale >= window.MinScale && l.Algorithm-1 < SlidingLog
+// isFast reports whether a call goes the fast path: the limit, which has neither a name nor a burst, and n
+// are valid and need the store. If not, decide tells why.
+func (r *RateLimit) isFast(a Algorithm, max uint64, scale time.Duration, n uint64) bool {
+	return r.fast != nil && n <= max && max-1 < Unlimited-1 && scale >= window.MinScale && a-1 < SlidingLog
 }
 
-// setFast sets r to a decision of the fast path, on a limit without a burst.
-func (r *Result) setFast(l *Limit, count uint64, left, retry time.Duration, end time.Time, granted bool) {
-	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = granted, count, l.Max, left, end
-	if count < l.Max {
-		r.Remaining = l.Max - count
+// setFast sets r to a decision of the fast path.
+func (r *Result) setFast(max, count uint64, left, retry time.Duration, end time.Time, granted bool) {
+	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = granted, count, max, left, end
+	if count < max {
+		r.Remaining = max - count
 	}
 	if !granted {
 		r.RetryAfter = retry
 	}
+}
+
+// failed makes the decision on a call of the fast path that has failed.
+func (r *RateLimit) failed(ctx context.Context, v verb, key string, l Limit, n uint64, err error) (Result, error) {
+	l = r.resolved(l)
+	res, _, err := r.instead(ctx, v, key, &l, n, err)
+	return res, err
 }
 
 // Charge counts n whatever the limit says: what has happened already, such as the bytes of a response. It
@@ -202,8 +213,7 @@ func (r *Result) setFast(l *Limit, count uint64, left, retry time.Duration, end 
 // the largest that the backend can store stays there. A token bucket owes at most its burst. An n of 0 is
 // [ErrRange].
 func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
-	limit = r.resolved(limit)
-	return r.decide(ctx, charge, key, &limit, n)
+	return r.decide(ctx, charge, key, limit, n)
 }
 
 // Peek returns what [RateLimit.Take] would return now, but counts nothing: Count and Remaining are without
@@ -225,7 +235,9 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 }
 
 // decide makes a call, and reports the decision to the observer.
-func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64) (Result, error) {
+func (r *RateLimit) decide(ctx context.Context, v verb, key string, limit Limit, n uint64) (Result, error) {
+	limit.Algorithm = r.algorithmOf(&limit)
+	l := &limit
 	if err := v.check(l, n); err != nil {
 		return Result{}, callError(string(v), key, err)
 	}

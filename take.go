@@ -36,7 +36,8 @@ func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result
 	for i := range takes {
 		t := &few.takes[i]
 		*t = takes[i]
-		if t.Limit = r.resolved(t.Limit); t.N == 0 || !fastLimit(&t.Limit, t.N) {
+		t.Limit.Algorithm = r.algorithmOf(&t.Limit) // not resolved: the copy would take as long as the take
+		if t.N == 0 || t.Limit.Name != "" || t.Limit.Burst != 0 || !r.isFast(t.Limit.Algorithm, t.Limit.Max, t.Limit.Scale, t.N) {
 			return r.takeAny(ctx, takes)
 		}
 		for j := range i {

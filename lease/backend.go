@@ -167,20 +167,22 @@ func init() {
 }
 
 // hitCount is [Backend.Hit] as a [fastpath.Call].
-func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n uint64) (
+func (b *Backend) hitCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
 ) {
 	var a answer
-	err = b.spend(ctx, key, &l, n, &a, n == 0 || l.Algorithm.Rolling())
-	granted = !a.refused && (n > 0 || a.count <= l.Max) // a hit of 0 is no take
+	l := window.Limit{Max: max, Scale: scale, Algorithm: by}
+	err = b.spend(ctx, key, &l, n, &a, n == 0 || by.Rolling())
+	granted = !a.refused && (n > 0 || a.count <= max) // a hit of 0 is no take
 	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, granted, err
 }
 
 // takeCount is [Backend.Take] as a [fastpath.Call].
-func (b *Backend) takeCount(ctx context.Context, key string, l window.Limit, n uint64) (
+func (b *Backend) takeCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
 ) {
 	var a answer
+	l := window.Limit{Max: max, Scale: scale, Algorithm: by}
 	err = b.spend(ctx, key, &l, n, &a, false)
 	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused, err
 }

@@ -23,8 +23,8 @@ func (x *access) algorithm() *algorithm { return &algorithms[x.id.kind.algorithm
 
 // load finds the record that counts for the key, and reads it.
 func (x *access) load(b *Backend) error {
-	if x.record = x.shard.find(x.id); x.record == nil && x.id.kind&shared == 0 {
-		x.id, x.record = x.shard.findShared(b, x.id)
+	if x.record = x.shard.find(&x.id); x.record == nil && x.id.kind&shared == 0 {
+		x.record = x.shard.findShared(b, &x.id)
 	}
 	return x.read(b)
 }
@@ -114,8 +114,8 @@ func (x *access) set(b *Backend, r rule, n uint64, w *window.Window) error {
 		}
 	} else if x.record != nil {
 		t := s.windows.of(&x.id)
-		s.endWindow(b, x.id, t, t.find(x.id))
-		x.record, x.entry = s.find(x.id), entry{scale: x.id.scale}
+		s.endWindow(b, &x.id, t, t.find(&x.id))
+		x.record, x.entry = s.find(&x.id), entry{scale: x.id.scale}
 	}
 	return x.charge(b, r, n, w)
 }
@@ -149,7 +149,7 @@ func (x *access) giveBack(id int64, n uint64) (ok bool) {
 func (x *access) store(b *Backend, n uint64) (err error) {
 	s, a := x.shard, x.algorithm()
 	if x.record == nil {
-		if x.id, x.record, err = b.place(s, x.id); err != nil {
+		if x.record, err = b.place(s, &x.id); err != nil {
 			return err
 		}
 	}
@@ -207,12 +207,12 @@ func (x *access) describeNow(w *window.Window) {
 // undo undoes a take of n. The record may have been removed to make room.
 func (x *access) undo(n uint64) {
 	s := x.shard
-	x.record = s.find(x.id)
+	x.record = s.find(&x.id)
 	switch {
 	case x.record == nil || n == 0:
 	case x.opened:
 		t := s.windows.of(&x.id)
-		s.drop(t, t.find(x.id))
+		s.drop(t, t.find(&x.id))
 	case x.algorithm().logs:
 		e := x.record.entry()
 		s.log.shorten(&e, n)

@@ -14,7 +14,7 @@ import (
 // hitWindow hits a window with a limit of 100, and returns its count and end.
 func hitWindow(t *testing.T, b *Backend, key string, scale time.Duration, increment uint64) (uint64, time.Time) {
 	t.Helper()
-	n, _, _, end, _, err := b.hitCount(t.Context(), key, LimitOf(window.FixedWindow, scale, 100), increment)
+	n, _, _, end, _, err := HitCount(b, t.Context(), key, LimitOf(window.FixedWindow, scale, 100), increment)
 	require.NoError(t, err)
 	return n, end
 }

@@ -23,27 +23,28 @@ func init() {
 // If the clock is read, that takes half of the time of a hit. It is read under the mutex, so
 // that the order of times is the order of counts. The mutex is unlocked without a defer, which
 // takes 2 ns.
-func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n uint64) (
+func (b *Backend) hitCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error) {
-	a := &algorithms[l.Algorithm]
+	a := &algorithms[by]
 	if a.rolling {
-		return b.takeCount(ctx, key, l, n)
+		return b.takeCount(ctx, key, by, max, scale, n)
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, 0, 0, end, false, b.fail("hit", key, err)
 	}
-	s, k := b.locate(key, &l)
+	var k id
+	s := b.locateUnnamed(key, by, scale, &k)
 	s.mu.Lock()
 	s.calls++
-	r := s.find(k)
+	r := s.find(&k)
 	if r == nil {
-		k, r = s.findShared(b, k)
+		r = s.findShared(b, &k)
 	}
 	var e entry
 	var now int64
 	if r != nil {
 		e = r.entry()
-		now = s.hitTime(b, &e, a.aligned, l.Max, n)
+		now = s.hitTime(b, &e, a.aligned, max, n)
 	}
 	if r != nil && e.active(now) {
 		e.add(n)
@@ -67,7 +68,7 @@ func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n ui
 	}
 	end = s.lastEnd.time
 	s.mu.Unlock()
-	if granted = e.count <= l.Max; !granted {
+	if granted = e.count <= max; !granted {
 		retry = left
 	}
 	return e.count, left, retry, end, granted, nil
@@ -75,33 +76,34 @@ func (b *Backend) hitCount(ctx context.Context, key string, l window.Limit, n ui
 
 // takeCount is [Backend.Take] as a [fastpath.Call]. If the take is granted by a fixed window, left may be up
 // to 0.1 s too long.
-func (b *Backend) takeCount(ctx context.Context, key string, l window.Limit, n uint64) (
+func (b *Backend) takeCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error) {
-	a := &algorithms[l.Algorithm]
+	a := &algorithms[by]
 	err = ctx.Err()
-	if err == nil && l.Max > a.most(b) {
-		err = b.check(ctx, &l, n)
+	if err == nil && max > a.most(b) {
+		err = b.check(ctx, &window.Limit{Max: max, Scale: scale, Algorithm: by}, n)
 	}
 	if err != nil {
 		return 0, 0, 0, end, false, b.fail("take", key, err)
 	}
-	s, k := b.locate(key, &l)
+	var k id
+	s := b.locateUnnamed(key, by, scale, &k)
 	s.mu.Lock() // unlocked without a defer, like in hitCount
 	s.calls++
-	r := s.find(k)
+	r := s.find(&k)
 	if r == nil {
-		k, r = s.findShared(b, k)
+		r = s.findShared(b, &k)
 	}
 	var v verdict
 	var now, ends int64
 	ok := false
 	if r != nil {
-		v, now, ends, ok = a.again(b, s, r, l.Max, n)
+		v, now, ends, ok = a.again(b, s, r, max, n)
 	}
 	if !ok {
 		x := access{shard: s, id: k, record: r}
 		if err = x.read(b); err == nil {
-			v, err = x.take(b, rule{l.Max, l.Max}, n)
+			v, err = x.take(b, rule{max, max}, n)
 		}
 		if err != nil {
 			s.mu.Unlock()

@@ -135,7 +135,7 @@ func (r record) text() (key, name []byte) {
 }
 
 // isOf reports whether r is the record of k.
-func (r record) isOf(k id) bool {
+func (r record) isOf(k *id) bool {
 	if r.kind() != k.kind || r.scale() != k.scale || string(r.key()) != k.key {
 		return false
 	}
@@ -147,7 +147,7 @@ func (r record) isOf(k id) bool {
 }
 
 // setID makes r the record of k, with a new entry.
-func (r record) setID(k id) {
+func (r record) setID(k *id) {
 	r.set(entry{})
 	binary.LittleEndian.PutUint64(r[24:], uint64(k.scale))
 	binary.LittleEndian.PutUint32(r[hashOffset:], k.hash)

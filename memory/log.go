@@ -359,15 +359,15 @@ func (x *access) log(b *Backend, n uint64) error {
 		x.record.set(x.entry)
 		if !s.makeRoom(b, s.now(b), x.record) {
 			if t := s.windows.of(&x.id); x.entry.logged() == 0 {
-				s.drop(t, t.find(x.id))
+				s.drop(t, t.find(&x.id))
 				x.record, x.entry = nil, entry{scale: x.id.scale}
 			} else {
-				x.record = s.find(x.id)
+				x.record = s.find(&x.id)
 			}
 			return b.errLogs
 		}
-		if x.record = s.find(x.id); x.record == nil { // it was the one that was removed
-			x.record = s.windows.of(&x.id).insert(x.id)
+		if x.record = s.find(&x.id); x.record == nil { // it was the one that was removed
+			x.record = s.windows.of(&x.id).insert(&x.id)
 			x.entry = entry{scale: x.id.scale}
 			s.renew(&x.entry)
 		}

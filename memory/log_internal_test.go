@@ -34,13 +34,13 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 	keys := make([]id, logs)
 	for i := range keys {
 		keys[i] = id{key: string(rune('a' + i)), scale: scale, hash: uint32(i) << 28, kind: kind(window.SlidingLog)}
-		ts.of(&keys[i]).insert(keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << generationShift})
+		ts.of(&keys[i]).insert(&keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << generationShift})
 	}
 	now, most := int64(0), 0
 	for range 50_000 {
 		i := random.IntN(logs)
 		tab := ts.of(&keys[i])
-		r := tab.at(tab.find(keys[i]))
+		r := tab.at(tab.find(&keys[i]))
 		e := r.entry()
 		l.trim(&e, now)
 		r.set(e)

@@ -219,7 +219,7 @@ func (b *Backend) call(ctx context.Context, op operation, key string, l *window.
 		return w, b.fail(string(op), key, err)
 	}
 	var x access
-	x.shard, x.id = b.locate(key, l)
+	x.shard = b.locate(key, l, &x.id)
 	x.shard.mu.Lock()
 	x.shard.calls++
 	if err = x.load(b); err == nil {
@@ -235,7 +235,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 		return false, b.fail("give back", key, err)
 	}
 	var x access
-	x.shard, x.id = b.locate(key, &l)
+	x.shard = b.locate(key, &l, &x.id)
 	x.shard.mu.Lock()
 	defer x.shard.mu.Unlock()
 	x.shard.calls++
@@ -250,8 +250,8 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	err := b.check(ctx, &l, 0)
 	if err == nil {
-		s, k := b.locate(key, &l)
-		err = s.reset(b, k)
+		var k id
+		err = b.locate(key, &l, &k).reset(b, &k)
 	}
 	return b.fail("reset", key, err)
 }
@@ -265,8 +265,8 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 	}
 	if err = ctx.Err(); err == nil {
-		s, k := b.locate(key, &window.Limit{})
-		n, err = s.delete(b, k.key, scales)
+		var k id
+		n, err = b.locate(key, &window.Limit{}, &k).delete(b, k.key, scales)
 	}
 	return n, b.fail("delete", key, err)
 }

@@ -109,7 +109,13 @@ func (m *model) call() {
 	default:
 		w := m.active(k, true)
 		w.Count += increment
-		n, left, retry, end, granted, err := b.hitCount(ctx, k.key, m.limit(k, limit), increment)
+		if k.name != "" { // not the fast path's
+			got, err := b.Hit(ctx, k.key, m.limit(k, limit), increment)
+			require.NoError(m, err)
+			m.same(w, got)
+			return
+		}
+		n, left, retry, end, granted, err := HitCount(b, ctx, k.key, m.limit(k, limit), increment)
 		require.NoError(m, err)
 		require.Equal(m, w.Count, n)
 		require.True(m, w.ExpiresAt.Equal(end))

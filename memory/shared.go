@@ -41,50 +41,54 @@ func (b *Backend) sharedKey(key string) string {
 }
 
 // sharedID returns the id of the shared record of k.
-func (b *Backend) sharedID(k id) id {
-	k.key, k.kind = b.sharedKey(k.key), k.kind|shared
-	k.hash = b.mix(maphash.String(b.seed, k.key), k.name, k.scale, k.kind)
-	return k
+func (b *Backend) sharedID(k *id) id {
+	c := id{key: b.sharedKey(k.key), name: k.name, scale: k.scale, kind: k.kind | shared}
+	c.hash = b.mix(maphash.String(b.seed, c.key), c.name, c.scale, c.kind)
+	return c
 }
 
-// findShared returns the record that counts for k, which has no record, and its id: the count that it
-// shares, or a copy of that. It returns k and nil if that is not active. The mutex is held.
-func (s *shard) findShared(b *Backend, k id) (id, record) {
-	c, r := s.lookShared(b, k)
+// findShared returns the record that counts for k, which has no record, and sets k to its id: the count
+// that it shares, or a copy of that. It returns nil if that is not active. The mutex is held.
+func (s *shard) findShared(b *Backend, k *id) record {
+	own := *k
+	r := s.lookShared(b, k)
 	a := &algorithms[k.kind.algorithm()]
 	if r == nil || !a.rolling {
-		return c, r
+		return r
 	}
 	room := s.hasRoom(b, s.now(b))
-	if r = s.find(c); r == nil { // its time has ended meanwhile
-		return k, nil
+	if r = s.find(k); r == nil { // its time has ended meanwhile
+		*k = own
+		return nil
 	}
 	if !room {
-		return c, r
+		return r
 	}
 	e := r.entry()
 	if a.logs && !s.log.copy(&e) {
-		return c, r
+		return r
 	}
-	r = s.windows.of(&k).insert(k)
+	*k = own
+	r = s.windows.of(k).insert(k)
 	r.set(e)
-	return k, r
+	return r
 }
 
-// lookShared returns the id and the record of the count that k shares, if it is active. Otherwise it
-// returns k and nil. The mutex is held.
-func (s *shard) lookShared(b *Backend, k id) (id, record) {
+// lookShared returns the record of the count that k shares, if it is active, and sets k to its id.
+// Otherwise it returns nil. The mutex is held.
+func (s *shard) lookShared(b *Backend, k *id) record {
 	if s.windows.shared().n == 0 {
-		return k, nil
+		return nil
 	}
 	c := b.sharedID(k)
-	if r := s.find(c); r != nil {
+	if r := s.find(&c); r != nil {
 		now, a := s.now(b), r.algorithm()
 		if a.active(r.entry(), now+s.shift(a)) {
-			return c, r
+			*k = c
+			return r
 		}
 	}
-	return k, nil
+	return nil
 }
 
 // hasRoom reports whether there is room for a window, and makes it if necessary. The mutex is held.
@@ -92,23 +96,23 @@ func (s *shard) hasRoom(b *Backend, now int64) bool {
 	return s.windows.len() < b.shardMax || s.makeRoom(b, now, nil) && s.windows.len() < b.shardMax
 }
 
-// place returns the record in which a window of k opens, and its id: a new one, or the shared one if
-// there is no room. There is no active window. The mutex is held.
-func (b *Backend) place(s *shard, k id) (id, record, error) {
+// place returns the record in which a window of k opens: a new one, or the shared one if there is no room,
+// and then sets k to its id. There is no active window. The mutex is held.
+func (b *Backend) place(s *shard, k *id) (record, error) {
 	if k.kind&shared == 0 {
 		if s.hasRoom(b, s.now(b)) {
-			return k, s.windows.of(&k).insert(k), nil
+			return s.windows.of(k).insert(k), nil
 		}
-		k = b.sharedID(k)
+		*k = b.sharedID(k)
 	}
 	if r := s.find(k); r != nil { // it is over
 		if r.algorithm().logs {
 			s.log.release(r)
 		}
-		return k, r, nil
+		return r, nil
 	}
 	if s.windows.shared().n >= sharedLimits*len(b.sharedKeys) {
-		return k, nil, b.errFull
+		return nil, b.errFull
 	}
-	return k, s.windows.of(&k).insert(k), nil
+	return s.windows.of(k).insert(k), nil
 }

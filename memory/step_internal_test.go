@@ -26,7 +26,7 @@ func TestCleaningStepRemovesNoMoreWindowsThanItVisitsSlots(t *testing.T) {
 		if i == 269 {
 			k.scale = time.Second
 		}
-		tab.insert(k).set(entry{scale: k.scale})
+		tab.insert(&k).set(entry{scale: k.scale})
 	}
 	now = now.Add(time.Second)
 	require.Positive(t, b.Clean())

@@ -60,7 +60,7 @@ func (t *table) at(slot int) record { return t.records[slot*int(t.size):][:t.siz
 func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(t.homes) >> 32) }
 
 // find returns the slot of k, or -1.
-func (t *table) find(k id) int {
+func (t *table) find(k *id) int {
 	want := tagOf(k.hash)
 	for slot := t.home(k.hash); slot < len(t.tags); slot++ {
 		switch t.tags[slot] {
@@ -76,7 +76,7 @@ func (t *table) find(k id) int {
 }
 
 // insert returns a new record for k, which has none yet.
-func (t *table) insert(k id) record {
+func (t *table) insert(k *id) record {
 	slot := -1
 	if 8*(t.n+1) <= 7*int(t.homes) {
 		slot = t.allocate(k.hash)

@@ -23,13 +23,13 @@ func TestTablesAgreeWithAMap(t *testing.T) {
 			}
 			k.hash = -(uint32(len(k.key)) * 0x9e3779b9 % hashes) // some at the end
 			tab := ts.of(&k)
-			slot := tab.find(k)
+			slot := tab.find(&k)
 			_, ok := want[k]
 			require.Equal(t, ok, slot >= 0)
 			grow := step/1000%2 == 0
 			switch {
 			case !ok && (grow || random.IntN(4) == 0):
-				tab.insert(k).set(entry{scale: k.scale, start: step})
+				tab.insert(&k).set(entry{scale: k.scale, start: step})
 				want[k] = step
 			case ok && (!grow || random.IntN(4) == 0):
 				tab.remove(slot)
@@ -48,7 +48,7 @@ func requireSame(t *testing.T, want map[id]int64, ts *tables) {
 	require.Equal(t, len(want), ts.len())
 	for k, start := range want {
 		tab := ts.of(&k)
-		slot := tab.find(k)
+		slot := tab.find(&k)
 		require.GreaterOrEqual(t, slot, 0)
 		require.Equal(t, start, tab.at(slot).entry().start)
 	}
@@ -67,8 +67,8 @@ func TestSlotsAreReused(t *testing.T) {
 	tab := &ts[0]
 	for i := range uint32(10_000) {
 		k := id{key: "k", scale: time.Minute, hash: i * 0x9e3779b9}
-		tab.insert(k).set(entry{scale: time.Minute})
-		tab.remove(tab.find(k))
+		tab.insert(&k).set(entry{scale: time.Minute})
+		tab.remove(tab.find(&k))
 	}
 	require.Len(t, tab.tags, 16)
 }
@@ -76,7 +76,7 @@ func TestSlotsAreReused(t *testing.T) {
 func TestCompactReleasesUnusedSlots(t *testing.T) {
 	ts := newTables()
 	tab := &ts[0]
-	k := func(i uint32) id { return id{key: "k", scale: time.Duration(i + 1), hash: i * 0x9e3779b9} }
+	k := func(i uint32) *id { return &id{key: "k", scale: time.Duration(i + 1), hash: i * 0x9e3779b9} }
 	for i := range uint32(10_000) {
 		tab.insert(k(i)).set(entry{scale: k(i).scale, count: uint64(i)})
 	}
@@ -103,7 +103,7 @@ func TestCursorVisitsAllRecordsOfAGrowingTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ts, stay := newTables(), map[uint64]bool{}
 	insert := func(n uint64) {
-		ts[0].insert(id{key: "k", scale: time.Duration(n + 1), hash: random.Uint32()}).set(entry{scale: time.Duration(n + 1), count: n})
+		ts[0].insert(&id{key: "k", scale: time.Duration(n + 1), hash: random.Uint32()}).set(entry{scale: time.Duration(n + 1), count: n})
 	}
 	for n := range uint64(1000) {
 		insert(n)

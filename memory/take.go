@@ -46,7 +46,7 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 	var fewShards [fewTakes]*shard
 	shards := fewShards[:0]
 	for i := range all {
-		all[i].shard, all[i].id = b.locate(takes[i].Key, &takes[i].Limit)
+		all[i].shard = b.locate(takes[i].Key, &takes[i].Limit, &all[i].id)
 		shards = insertShard(shards, all[i].shard)
 	}
 	for _, s := range shards {
@@ -152,7 +152,8 @@ func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
 			l.Max > window.Unlimited || l.Scale < window.MinScale || len(takes[i].Key) > maxKey {
 			return false
 		}
-		s, k := b.locate(takes[i].Key, l)
+		var k id
+		s := b.locate(takes[i].Key, l, &k)
 		for j := range i {
 			if all[j].hash == k.hash {
 				return false // probably the same window
@@ -184,8 +185,9 @@ func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
 // take makes a take if the window is active and has room. The mutex is held.
 func (t *fewTaking) take(b *Backend, x *window.Take, w *window.Window) bool {
 	s, l := t.shard, &x.Limit
-	t.record = s.find(id{x.Key, l.Name, l.Scale, t.hash, kindOf(l)})
-	if t.record == nil {
+	var k id
+	k.key, k.name, k.scale, k.hash, k.kind = x.Key, l.Name, l.Scale, t.hash, kindOf(l)
+	if t.record = s.find(&k); t.record == nil {
 		return false
 	}
 	a := &algorithms[l.Algorithm]
@@ -200,6 +202,7 @@ func (t *fewTaking) take(b *Backend, x *window.Take, w *window.Window) bool {
 	t.count = e.count
 	t.record.setCount(e.count + x.N)
 	end := e.end()
-	*w = window.Window{Count: e.count + x.N, ID: e.id(), Left: minus(end, now), ExpiresAt: s.timeOf(int64(minus(end, s.shift(a))))}
+	w.Count, w.ID, w.Left, w.ExpiresAt = e.count+x.N, e.id(), minus(end, now), s.timeOf(int64(minus(end, s.shift(a))))
+	w.Refused, w.RetryAfter = false, 0
 	return true
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Call is a hit or a take of a backend. The limit is valid, without a burst, and can grant n. Granted says
+// Call is a hit or a take of a backend. The limit has no name and no burst, is valid, and can grant n. (Its
+// fields are in registers: a Limit would be copied, which takes as long as to find the window.) Granted says
 // whether the call is allowed: of a fixed window, whether the count is within the limit. Retry is when a
 // call that was not granted would be granted, left the time until end.
-type Call func(ctx context.Context, key string, l window.Limit, n uint64) (
+type Call func(ctx context.Context, key string, a window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error)
 
 // Path is the calls of a backend.
