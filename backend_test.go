@@ -29,7 +29,7 @@ func TestErrFullIsNotErrOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 10}))
-		limiter := throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(1)))
+		limiter := throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(1)), throttr.WithTimeout(time.Minute))
 		for i := range 4 { // records of four windows may await removal
 			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
 		}

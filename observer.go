@@ -9,11 +9,13 @@ import (
 type EventKind uint8
 
 const (
-	EventAllowed EventKind = iota + 1 // a call was allowed
-	EventDenied                       // a call was denied
-	EventFailed                       // a call or a Reset returned an error
-	EventReset                        // a window was reset
-	EventSettled                      // a reservation was settled, or that failed
+	EventAllowed     EventKind = iota + 1 // a call was allowed
+	EventDenied                           // a call was denied
+	EventFailed                           // a call or a Reset returned an error
+	EventReset                            // a window was reset
+	EventSettled                          // a reservation was settled, or that failed
+	EventUnavailable                      // the store is away: Err says why
+	EventAvailable                        // the store is back, after Duration
 )
 
 // String returns the kind as a word, such as "allowed".
@@ -29,17 +31,22 @@ func (k EventKind) String() string {
 		return "reset"
 	case EventSettled:
 		return "settled"
+	case EventUnavailable:
+		return "unavailable"
+	case EventAvailable:
+		return "available"
 	default:
 		return "unknown"
 	}
 }
 
-// Event is a decision of a [RateLimit], a reset, or the settling of a reservation. Calls that fail because
-// an argument is invalid have none.
+// Event is a decision of a [RateLimit], a reset, the settling of a reservation, or the begin or end of an
+// outage, see [WithBreaker]. Calls that fail because an argument is invalid have none.
 type Event struct {
 	Kind EventKind
 	// Call is "hit", "take", "charge", "reserve", "wait", "reset" or "forget". TakeAll and Reserve have an
-	// event for each take if they are granted, and otherwise one for each take that is denied.
+	// event for each take if they are granted, and otherwise one for each take that is denied. It is empty
+	// if the store is away, or back.
 	Call     string
 	Key      string
 	Limit    Limit         // with its algorithm

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/window"
 )
 
 // Policy is what a [RateLimit] decides if its backend fails. It applies to Hit, HitN, Take, TakeAll,
@@ -49,57 +48,41 @@ func WithPolicy(p Policy) Option {
 	return func(o *options) { o.policy = p }
 }
 
-// WithFallback lets another backend decide while the first one fails, such as that of memory.New: each
-// process then has the limit for itself. The Result is Degraded. What the fallback has counted is not
-// added to the backend's counts.
+// WithFallback lets another backend decide while the first one is away, such as that of memory.New: each
+// process then has the limit for itself, or, with [WithProcesses], its share. The Result is Degraded. What
+// the fallback has counted is not added to the backend's counts.
 func WithFallback(b Backend) Option { return func(o *options) { o.fallback = b } }
 
-// WithTimeout bounds how long a call that the policy applies to waits for the backend, and then for the
-// fallback. A call that takes longer has failed. 0: until its ctx ends. It panics if d is negative.
-func WithTimeout(d time.Duration) Option {
-	notNegative("WithTimeout", d)
-	return func(o *options) { o.timeout = d }
+// WithProcesses says how many processes share the limits. The fallback then counts up to as large a part of
+// each Max and Burst, rounded down, but at least 1. The Result has these numbers. Default, and with 0: 1. It
+// panics if n is negative.
+func WithProcesses(n int) Option {
+	notNegative("WithProcesses", n)
+	return func(o *options) { o.processes = max(uint64(n), 1) }
+}
+
+// share returns a limit for the fallback of one process.
+func (o *options) share(l Limit) Limit {
+	if o.processes > 1 {
+		l.Max = max(l.Max/o.processes, min(l.Max, 1))
+		l.Burst = max(l.Burst/o.processes, min(l.Burst, 1))
+	}
+	return l
 }
 
 // maxDegradedRetryAfter bounds the RetryAfter of a denial without a backend.
 const maxDegradedRetryAfter = time.Second
 
-// errTimeout says that a call took longer than WithTimeout allows.
-var errTimeout = errors.New("throttr: backend timed out")
-
-// bounded makes a call of a backend, in the time that it may take.
-func (r *RateLimit) bounded(ctx context.Context, b Backend, v verb, key string, l *Limit, n uint64) (window.Window, error) {
-	if r.timeout == 0 {
-		return v.call(ctx, b, key, *l, n)
-	}
-	ctx, end := r.limited(ctx)
-	defer end()
-	w, err := v.call(ctx, b, key, *l, n)
-	return w, r.timedOut(ctx, err)
-}
-
-// limited returns a context that ends when a call has taken too long.
-func (r *RateLimit) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.timeout == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeoutCause(ctx, r.timeout, errTimeout)
-}
-
-// timedOut returns the error of a call with a context of limited. It says if the call took too long.
-func (r *RateLimit) timedOut(ctx context.Context, err error) error {
-	if err == nil || !errors.Is(context.Cause(ctx), errTimeout) {
-		return err
-	}
-	return fmt.Errorf("%w after %v: %w", errTimeout, r.timeout, err)
-}
-
 // instead makes the decision on a call for which the backend has failed with the given cause: by the
 // fallback, or by the policy.
 func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error) (res Result, _, err error) {
-	answered, cause, err := r.failover(ctx, cause, func(b Backend) error {
-		w, err := r.bounded(ctx, b, v, key, l, n)
-		res.set(l, &w, v.allowed(l, &w))
+	answered, cause, err := r.failover(ctx, cause, func() error {
+		share := r.share(*l)
+		if v != charge && res.local(&share, n) {
+			return nil
+		}
+		w, err := r.make(ctx, r.second, v, key, &share, n)
+		res.set(&share, &w, v.allowed(&share, &w))
 		return err
 	})
 	switch {
@@ -108,19 +91,29 @@ func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n
 	case !answered:
 		r.byPolicy(&res, l)
 	}
-	res.Degraded = true
+	r.degrade(&res, l)
+	r.watch.decided(res.Allowed, cause)
 	return res, cause, nil
+}
+
+// degrade marks a result as made without the store. The store may be back soon, and grant what the share of
+// this process can't hold.
+func (r *RateLimit) degrade(res *Result, l *Limit) {
+	res.Degraded = true
+	if !res.Allowed {
+		res.RetryAfter = min(res.RetryAfter, max(l.Scale, maxDegradedRetryAfter))
+	}
 }
 
 // failover makes a call of the fallback after the backend has failed with the given cause, and returns
 // whether that has answered. If not, and err is nil, the policy decides.
-func (r *RateLimit) failover(ctx context.Context, cause error, call func(b Backend) error) (answered bool, _, err error) {
+func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, _, err error) {
 	if !isOutage(ctx, cause) {
 		return false, cause, cause
 	}
 	err = cause
-	if r.fallback != nil {
-		second := call(r.fallback)
+	if r.second != nil {
+		second := call()
 		if second == nil {
 			return true, cause, nil
 		}

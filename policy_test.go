@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -288,7 +289,7 @@ func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 		limiter := throttr.NewRateLimit(backend, throttr.WithTimeout(20*time.Millisecond))
 		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 		require.Equal(t, 20*time.Millisecond, time.Since(begun))
-		require.EqualError(t, err, "throttr: backend timed out after 20ms: down: context deadline exceeded")
+		require.EqualError(t, err, "throttr: no answer within 20ms: down: context deadline exceeded")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 
 		limiter = throttr.NewRateLimit(backend, throttr.WithTimeout(20*time.Millisecond), throttr.WithPolicy(throttr.AllowHits))
@@ -308,12 +309,18 @@ func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 	})
 }
 
-func TestTimeoutOfZeroIsNoBound(t *testing.T) {
+func TestTimeoutOfZeroIsTheDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newFailing(errDown)
 		backend.wait = 24 * time.Hour
 		begun := time.Now()
 		_, err := throttr.NewRateLimit(backend, throttr.WithTimeout(0)).Hit(t.Context(), "k", time.Minute, 10)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 250*time.Millisecond, time.Since(begun))
+
+		begun = time.Now()
+		_, err = throttr.NewRateLimit(backend, throttr.WithTimeout(math.MaxInt64)).Hit(t.Context(), "k", time.Minute, 10)
 		require.Equal(t, errDown, err)
 		require.Equal(t, backend.wait, time.Since(begun))
 	})

@@ -1,8 +1,10 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/fastpath"
@@ -35,8 +37,11 @@ import (
 type RateLimit struct {
 	options
 	backend Backend
+	first   *store          // that of the backend
+	second  *store          // that of the fallback; or nil
 	fast    *fastpath.Path  // of the backend, if calls need not use the interface; or nil
 	queues  *waiting.Queues // of callers of Wait
+	watch   *watch
 }
 
 // options are what an Option sets.
@@ -44,9 +49,13 @@ type options struct {
 	algorithm  Algorithm // of limits without one
 	policy     Policy
 	fallback   Backend       // decides instead of the backend; nil: none
-	timeout    time.Duration // how long a call waits for a backend; 0: until its ctx ends
+	processes  uint64        // that share the limits
+	timeout    time.Duration // how long a call waits for a backend
+	failures   int           // in a row, which open a circuit breaker
+	pause      time.Duration // the longest one between probes
 	observer   Observer
-	maxWaiters int // of a queue
+	logger     func() *slog.Logger // may return nil
+	maxWaiters int                 // of a queue
 }
 
 // Option is an option of [NewRateLimit].
@@ -58,15 +67,22 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if backend == nil {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
-	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, maxWaiters: defaultMaxWaiters}}
+	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, logger: slog.Default}}
 	for i, opt := range opts {
 		if opt == nil {
 			panic(fmt.Sprintf("throttr: NewRateLimit: option %d is nil", i+1))
 		}
 		opt(&r.options)
 	}
+	r.timeout, r.failures = cmp.Or(r.timeout, defaultTimeout), cmp.Or(r.failures, defaultFailures)
+	r.pause, r.maxWaiters = cmp.Or(r.pause, defaultPause), cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
-	if r.observer == nil && r.timeout == 0 {
+	r.watch = &watch{options: &r.options, backend: backend}
+	r.first = newStore(backend, &r.options, r.watch)
+	if r.fallback != nil {
+		r.second = newStore(r.fallback, &r.options, nil)
+	}
+	if r.observer == nil {
 		if o, ok := backend.(*OpenBackend); ok {
 			backend = o.inner()
 		}
@@ -203,6 +219,9 @@ func (r *Result) setFast(max, count uint64, left, retry time.Duration, end time.
 
 // failed makes the decision on a call of the fast path that has failed.
 func (r *RateLimit) failed(ctx context.Context, v verb, key string, l Limit, n uint64, err error) (Result, error) {
+	if err == fastpath.ErrAsk {
+		return r.decide(ctx, v, key, l, n)
+	}
 	l = r.resolved(l)
 	res, _, err := r.instead(ctx, v, key, &l, n, err)
 	return res, err
@@ -227,11 +246,21 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	if (n > 0 || limit.Max == Unlimited) && res.local(&limit, n) {
 		return res, nil
 	}
-	w, err := r.backend.Peek(ctx, key, limit, n)
+	w, err := r.peek(ctx, key, &limit, n)
 	if err == nil {
 		res.set(&limit, &w, !w.Refused)
 	}
 	return res, err
+}
+
+// peek makes a Peek of the backend.
+func (r *RateLimit) peek(ctx context.Context, key string, l *Limit, n uint64) (w window.Window, err error) {
+	one := [1]Take{{Key: key, Limit: *l}}
+	err = r.first.do(ctx, "peek", one[:], func(ctx context.Context) (err error) {
+		w, err = r.backend.Peek(ctx, key, *l, n)
+		return err
+	})
+	return w, err
 }
 
 // decide makes a call, and reports the decision to the observer.
@@ -263,12 +292,25 @@ func (r *RateLimit) ask(ctx context.Context, v verb, key string, l *Limit, n uin
 	if (v != charge || l.Max == Unlimited) && res.local(l, n) { // a charge is never too large
 		return res, nil, nil
 	}
-	w, cause := r.bounded(ctx, r.backend, v, key, l, n)
+	w, cause := r.make(ctx, r.first, v, key, l, n)
 	if cause != nil {
 		return r.instead(ctx, v, key, l, n, cause)
 	}
 	res.set(l, &w, v.allowed(l, &w))
 	return res, nil, nil
+}
+
+// make makes a call of the backend of a store.
+func (r *RateLimit) make(ctx context.Context, s *store, v verb, key string, l *Limit, n uint64) (w window.Window, err error) {
+	if s.local() {
+		return v.call(ctx, s.backend, key, *l, n)
+	}
+	one := [1]Take{{Key: key, Limit: *l}}
+	err = s.do(ctx, string(v), one[:], func(ctx context.Context) (err error) {
+		w, err = v.call(ctx, s.backend, key, *l, n)
+		return err
+	})
+	return w, err
 }
 
 // Inc counts n in key's window of the given scale, whatever a limit says, and returns the count.
@@ -298,7 +340,7 @@ func (r *RateLimit) window(ctx context.Context, key string, scale time.Duration)
 	if err != nil {
 		return window.Window{}, err
 	}
-	return r.backend.Peek(ctx, key, l, 0)
+	return r.peek(ctx, key, &l, 0)
 }
 
 // Set opens a window with the given count in place of the active one, in the fallback, too. A fixed window

@@ -48,17 +48,13 @@ func (v *Reservation) Results() []Result {
 	return v.taking.results
 }
 
-// settleTimeout bounds how long settling waits for each store, if there is no WithTimeout.
-const settleTimeout = 5 * time.Second
-
 // Commit settles the reservation with what was really used of each take, in their order. What was not used
 // is given back to the windows that it was taken from, if they are still open. What was used beyond the
 // take is counted, whatever the limits say. Without numbers, all that was taken was used.
 //
 // A number of arguments other than that of the takes is [ErrConfig], and one over 2⁶³-1 is [ErrRange]: then
 // the reservation is settled as if all that was taken had been used. Other errors are those of the backend:
-// then it is unknown what was given back. Commit is not bound by the end of ctx, but waits for each store
-// for 5 s at most, or for [WithTimeout].
+// then it is unknown what was given back. Commit is not bound by the end of ctx, but by [WithTimeout].
 func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 	if v == nil || !v.taking.granted || !v.settled.CompareAndSwap(false, true) {
 		return nil
@@ -97,25 +93,20 @@ func (v *Reservation) Cancel(ctx context.Context) error {
 // one that hangs must not delay the others: all counts are settled at one time.
 func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	t := &v.taking
-	timeout := v.limiter.timeout
-	if timeout == 0 {
-		timeout = settleTimeout
-	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
 	errs := make([]error, len(t.merged))
 	var settling sync.WaitGroup
 	for at := range t.merged {
 		n := t.usedOf(at, used)
-		if t.backend == nil || n == t.merged[at].N {
+		if t.store == nil || n == t.merged[at].N {
 			continue
 		}
 		if len(t.merged) == 1 {
-			errs[at] = t.settleCount(limited, at, n)
+			errs[at] = t.settleCount(ctx, at, n)
 			continue
 		}
-		settling.Go(func() { errs[at] = t.settleCount(limited, at, n) })
+		settling.Go(func() { errs[at] = t.settleCount(ctx, at, n) })
 	}
 	settling.Wait()
 	for i := range t.takes {
@@ -146,10 +137,12 @@ func (t *taking) usedOf(at int, used []uint64) (n uint64) {
 // settleCount settles a merged take of which n was used.
 func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
 	m := &t.merged[at]
-	if n > m.N {
-		_, err := t.backend.Charge(ctx, m.Key, m.Limit, n-m.N)
+	return t.store.do(ctx, "settle", t.merged[at:at+1], func(ctx context.Context) (err error) {
+		if n > m.N {
+			_, err = t.store.backend.Charge(ctx, m.Key, m.Limit, n-m.N)
+		} else {
+			_, err = t.store.backend.GiveBack(ctx, m.Key, m.Limit, m.N-n, t.windows[at].ID)
+		}
 		return err
-	}
-	_, err := t.backend.GiveBack(ctx, m.Key, m.Limit, m.N-n, t.windows[at].ID)
-	return err
+	})
 }

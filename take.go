@@ -28,7 +28,7 @@ const fewTakes = 4
 // takeEach is TakeAll. It returns the results in a slice, if that has room for them.
 func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
 	n := len(takes)
-	if r.fast == nil || n > fewTakes {
+	if r.fast == nil || !r.fast.Local || n > fewTakes {
 		return r.takeAny(ctx, takes)
 	}
 	few := fewPool.Get().(*takeFew)
@@ -99,7 +99,7 @@ type taking struct {
 	merged  []Take          // those of the takes that a store must decide: one for each count
 	index   []int           // of takes in merged; -1: none
 	windows []window.Window // of merged, by the backend that has decided
-	backend Backend         // which has decided; nil if none was asked, or a policy has decided
+	store   *store          // which has decided; nil if none was asked, or a policy has decided
 }
 
 // takeAll makes the takes of t, and reports the decisions to the observer.
@@ -123,27 +123,17 @@ func (r *RateLimit) takeAll(ctx context.Context, t *taking) error {
 func (r *RateLimit) takeMerged(ctx context.Context, t *taking) (cause, err error) {
 	t.merge()
 	t.results = make([]Result, len(t.takes))
-	never := false
-	for i := range t.merged {
-		var res Result
-		never = res.local(&t.merged[i].Limit, t.merged[i].N) || never
-	}
-	if never || len(t.merged) == 0 {
-		t.granted = !never
-		t.setResults(func(m *Take, _ int, res *Result) {
-			if !res.local(&m.Limit, m.N) {
-				*res = Result{Allowed: true, Limit: limits.Holds(m.Limit)}
-			}
-		})
+	if t.never() || len(t.merged) == 0 {
+		t.granted = len(t.merged) == 0
 		return nil, nil
 	}
 	if cause = t.failed; cause == nil {
-		cause = r.takeFrom(ctx, r.backend, t)
+		cause = r.takeFrom(ctx, r.first, t)
 	}
 	if cause == nil {
 		return nil, nil
 	}
-	answered, cause, err := r.failover(ctx, cause, func(b Backend) error { return r.takeFrom(ctx, b, t) })
+	answered, cause, err := r.failover(ctx, cause, func() error { return r.takeShare(ctx, t) })
 	switch {
 	case err != nil:
 		return cause, err
@@ -152,9 +142,29 @@ func (r *RateLimit) takeMerged(ctx context.Context, t *taking) (cause, err error
 		t.setResults(func(m *Take, _ int, res *Result) { r.byPolicy(res, &m.Limit) })
 	}
 	for i := range t.results {
-		t.results[i].Degraded = t.index[i] >= 0
+		if t.index[i] >= 0 {
+			r.degrade(&t.results[i], &t.takes[i].Limit)
+		}
 	}
+	r.watch.decided(t.granted, cause)
 	return cause, nil
+}
+
+// never sets the results if one of the limits can never grant its take, or if there are none, and reports
+// whether it has.
+func (t *taking) never() (never bool) {
+	for i := range t.merged {
+		var res Result
+		never = res.local(&t.merged[i].Limit, t.merged[i].N) || never
+	}
+	if never || len(t.merged) == 0 {
+		t.setResults(func(m *Take, _ int, res *Result) {
+			if !res.local(&m.Limit, m.N) {
+				*res = Result{Allowed: true, Limit: limits.Holds(m.Limit)}
+			}
+		})
+	}
+	return never
 }
 
 // merge makes those of the takes that a store must decide one for each count.
@@ -192,28 +202,44 @@ func (t *taking) setResults(set func(m *Take, i int, res *Result)) {
 	}
 }
 
-// takeFrom makes the merged takes of a backend.
-func (r *RateLimit) takeFrom(ctx context.Context, b Backend, t *taking) error {
-	ctx, end := r.limited(ctx)
-	defer end()
+// takeFrom makes the merged takes of the backend of a store.
+func (r *RateLimit) takeFrom(ctx context.Context, s *store, t *taking) error {
 	windows, granted := make([]window.Window, len(t.merged)), false
-	var err error
-	if len(t.merged) == 1 {
-		m := &t.merged[0]
-		windows[0], err = b.Take(ctx, m.Key, m.Limit, m.N)
-		granted = err == nil && !windows[0].Refused
-	} else {
-		granted, err = b.TakeAll(ctx, t.merged, windows)
-	}
+	err := s.do(ctx, "take", t.merged, func(ctx context.Context) (err error) {
+		if len(t.merged) == 1 {
+			m := &t.merged[0]
+			windows[0], err = s.backend.Take(ctx, m.Key, m.Limit, m.N)
+			granted = err == nil && !windows[0].Refused
+			return err
+		}
+		granted, err = s.backend.TakeAll(ctx, t.merged, windows)
+		return err
+	})
 	if err != nil {
-		return r.timedOut(ctx, err)
+		return err
 	}
-	t.granted, t.windows, t.backend = granted, windows, b
+	t.granted, t.windows, t.store = granted, windows, s
 	denied := anyRefused(windows)
 	t.setResults(func(m *Take, i int, res *Result) {
 		res.set(&m.Limit, &windows[i], granted || denied && !windows[i].Refused)
 	})
 	return nil
+}
+
+// takeShare makes the merged takes of the fallback, from this process's share of the limits.
+func (r *RateLimit) takeShare(ctx context.Context, t *taking) error {
+	whole := slices.Clone(t.merged)
+	for i := range t.merged {
+		t.merged[i].Limit = r.share(t.merged[i].Limit)
+	}
+	if t.never() {
+		return nil
+	}
+	err := r.takeFrom(ctx, r.second, t)
+	if err != nil {
+		t.merged = whole
+	}
+	return err
 }
 
 // observeTakes reports takes: if they are granted, each of them, and otherwise those that were denied or

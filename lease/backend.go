@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/window"
 )
@@ -146,7 +147,11 @@ func (b *Backend) check(ctx context.Context) error {
 // hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	var a answer
-	err := b.spend(ctx, key, &l, n, &a, n == 0 || l.Algorithm.Rolling()) // a hit of 0 opens a window, unlike a take
+	asHit := n == 0 || l.Algorithm.Rolling() // a hit of 0 opens a window, unlike a take
+	err := b.spend(ctx, key, &l, n, &a, asHit)
+	if !asHit && !a.refused {
+		a.count = min(a.count, l.Max) // a place that was taken is within the limit
+	}
 	return a.window(), err
 }
 
@@ -158,6 +163,12 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 }
 
 func init() {
+	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
+		if l, ok := b.(*Backend); ok {
+			return breaker.PartsOf(l.Backend)
+		}
+		return 0, nil
+	})
 	fastpath.Add(func(b window.Backend) *fastpath.Path {
 		if l, ok := b.(*Backend); ok {
 			return &fastpath.Path{Hit: l.hitCount, Take: l.takeCount}
@@ -170,21 +181,29 @@ func init() {
 func (b *Backend) hitCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
 ) {
-	var a answer
-	l := window.Limit{Max: max, Scale: scale, Algorithm: by}
-	err = b.spend(ctx, key, &l, n, &a, n == 0 || by.Rolling())
-	granted = !a.refused && (n > 0 || a.count <= max) // a hit of 0 is no take
-	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, granted, err
+	return b.takeCount(ctx, key, by, max, scale, n)
 }
 
-// takeCount is [Backend.Take] as a [fastpath.Call].
+// takeCount is [Backend.Take] as a [fastpath.Call]. It takes places of a block that there is.
 func (b *Backend) takeCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
 ) {
-	var a answer
+	if err := b.check(ctx); err != nil {
+		return 0, 0, 0, end, false, err
+	}
+	if n == 0 || n > b.maxNeed || by.Rolling() {
+		return 0, 0, 0, end, false, fastpath.ErrAsk
+	}
 	l := window.Limit{Max: max, Scale: scale, Algorithm: by}
-	err = b.spend(ctx, key, &l, n, &a, false)
-	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused, err
+	e := b.table.lookUp(key, &l)
+	if e == nil {
+		return 0, 0, 0, end, false, fastpath.ErrAsk
+	}
+	var a answer
+	if v := e.try(e.current.Load(), n, &a); v == pass || v == again {
+		return 0, 0, 0, end, false, fastpath.ErrAsk
+	}
+	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused, nil
 }
 
 // spend takes n places of blocks, and sets a. If the key is not hot, it passes the call on, as a hit if that

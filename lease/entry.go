@@ -72,45 +72,54 @@ func newEntry(b *Backend, hash uint64, key string, l window.Limit, precision tim
 	return e
 }
 
-// spend takes n places of the current block. It sets a, as the copies of results take time.
+// spend takes n places of the current block, or of the next one. It sets a, as the copies of results take
+// time.
 func (e *entry) spend(ctx context.Context, n uint64, a *answer) (v verdict, err error) {
 	for {
 		b := e.current.Load()
-		switch b.kind {
-		case places:
-			last, ok := b.take(n)
-			if !ok {
-				break
-			}
-			if e.backend.stop != nil {
-				e.backend.stop()
-			}
-			now := e.backend.now() // not before the places are taken: the process may stop in between
-			if last-n < b.mark && b.mark <= last {
-				e.prefetch()
-			}
-			if now < b.until {
-				b.answer(a, b.first+last, now)
-				return granted, nil
-			}
-			e.backend.giveBack(e, b, n)
-		case refusal:
-			b.note()
-			if now := e.backend.now(); now < b.until && (b.count > e.limit.Max || n > e.limit.Max-b.count) {
-				b.answer(a, b.count, now)
-				a.refused, a.retry = true, a.left
-				return refused, nil
-			}
-		case through:
-			b.note()
-			if e.backend.now() < b.until {
-				return pass, nil
-			}
+		if v = e.try(b, n, a); v != again {
+			return v, nil
 		}
 		if v, err = e.refill(ctx, b, n, a); v != again || err != nil {
 			return v, err
 		}
 	}
+}
+
+// try takes n places of the current block. Again says that it is to be replaced.
+func (e *entry) try(b *block, n uint64, a *answer) verdict {
+	switch b.kind {
+	case places:
+		last, ok := b.take(n)
+		if !ok {
+			return again
+		}
+		if e.backend.stop != nil {
+			e.backend.stop()
+		}
+		now := e.backend.now() // not before the places are taken: the process may stop in between
+		if last-n < b.mark && b.mark <= last {
+			e.prefetch()
+		}
+		if now < b.until {
+			b.answer(a, b.first+last, now)
+			return granted
+		}
+		e.backend.giveBack(e, b, n)
+	case refusal:
+		b.note()
+		if now := e.backend.now(); now < b.until && (b.count > e.limit.Max || n > e.limit.Max-b.count) {
+			b.answer(a, b.count, now)
+			a.refused, a.retry = true, a.left
+			return refused
+		}
+	case through:
+		b.note()
+		if e.backend.now() < b.until {
+			return pass
+		}
+	}
+	return again
 }
 
 // refill replaces a block that did not have n places. It waits for a take if there is no next block.

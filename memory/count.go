@@ -11,7 +11,7 @@ import (
 func init() {
 	fastpath.Add(func(b window.Backend) *fastpath.Path {
 		if m, ok := b.(*Backend); ok {
-			return &fastpath.Path{Hit: m.hitCount, Take: m.takeCount}
+			return &fastpath.Path{Hit: m.hitCount, Take: m.takeCount, Local: true}
 		}
 		return nil
 	})

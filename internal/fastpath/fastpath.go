@@ -5,6 +5,7 @@ package fastpath
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -17,9 +18,13 @@ import (
 type Call func(ctx context.Context, key string, a window.Algorithm, max uint64, scale time.Duration, n uint64) (
 	count uint64, left, retry time.Duration, end time.Time, granted bool, err error)
 
+// ErrAsk says that a call has done nothing, because it would have to ask a store.
+var ErrAsk = errors.New("fastpath: the store must be asked")
+
 // Path is the calls of a backend.
 type Path struct {
 	Hit, Take Call
+	Local     bool // no call of the backend asks a store
 }
 
 // paths return the path of a backend of their type, or nil. They are added by init functions only.

@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"iter"
+	"math"
 	"net"
 	"testing"
 	"time"
@@ -55,14 +56,14 @@ func ServerStats[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
 // Limiter returns a rate limiter with a client of its own, which does not retry.
 func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) *throttr.RateLimit {
 	t.Helper()
-	return throttr.NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
+	return NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
 }
 
 // LimiterOf is Limiter with an algorithm for limits that have none.
 func LimiterOf[T codec.Value](t *testing.T, srv *mockserver.Server, a throttr.Algorithm, opts ...throttr.BackendOption) *throttr.RateLimit {
 	t.Helper()
 	backend := Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...)
-	return throttr.NewRateLimit(backend, throttr.WithAlgorithm(a))
+	return NewRateLimit(backend, throttr.WithAlgorithm(a))
 }
 
 // ClockAhead gives a backend a clock that is d ahead of the others'.
@@ -132,4 +133,10 @@ func Payloads(t testing.TB, sub *pubsub.Subscription) []string {
 		all = append(all, string(m.Payload))
 	}
 	return all
+}
+
+// NewRateLimit returns a RateLimit that waits for its backend as long as the backend does: in tests of what
+// happens to windows while servers are slow or away, no circuit breaker must decide instead.
+func NewRateLimit(b throttr.Backend, opts ...throttr.Option) *throttr.RateLimit {
+	return throttr.NewRateLimit(b, append([]throttr.Option{throttr.WithTimeout(time.Hour), throttr.WithBreaker(math.MaxInt32, 0)}, opts...)...)
 }

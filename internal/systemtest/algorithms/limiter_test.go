@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -58,8 +59,8 @@ func inMemory(t *testing.T, algorithm throttr.Algorithm, r rate) limiter {
 	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	t.Cleanup(func() { backend.Close() })
 	ctx := t.Context()
-	plain := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
-	observed := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm), throttr.WithObserver(func(context.Context, throttr.Event) {}))
+	plain := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
+	observed := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm), throttr.WithObserver(func(context.Context, throttr.Event) {}))
 	ways := []func(n uint64) (throttr.Result, error){
 		func(n uint64) (throttr.Result, error) {
 			return plain.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)

@@ -153,7 +153,7 @@ func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
 	}
 	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, CanaryEvery: w.canaryEvery})
 	if w.limited {
-		s.limiter = throttr.NewRateLimit(s.client.Backend())
+		s.limiter = testkit.NewRateLimit(s.client.Backend())
 	}
 	delay := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
 	remove := s.srv.Inject(delay)
@@ -263,7 +263,7 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := testkit.InMemory(t)
 					client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1})))
-					limiter := throttr.NewRateLimit(client.Backend())
+					limiter := testkit.NewRateLimit(client.Backend())
 					testkit.Hits(t, limiter, 1, "another", scale, 5)
 					time.Sleep(time.Second) // for the sweeper, which also makes QUERYs
 					require.Equal(t, hits, testkit.Hits(t, limiter, hits, "k", scale, 5))

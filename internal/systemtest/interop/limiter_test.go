@@ -26,7 +26,7 @@ func (s *suite[T]) scale() time.Duration {
 func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...string) (*throttr.RateLimit, *throttr.ServerBackend) {
 	t.Helper()
 	backend := s.connect(t).Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
-	limiter := throttr.NewRateLimit(backend)
+	limiter := testkit.NewRateLimit(backend)
 	t.Cleanup(func() {
 		for _, k := range keys {
 			if err := limiter.Reset(s.ctx, k, scale); err != nil && !errors.Is(err, throttr.ErrClosed) {
@@ -114,7 +114,7 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	var backends []*throttr.ServerBackend
 	for c := range clients {
 		_, backend := s.limiter(t, time.Duration(c)*scale/8, scale, keys...)
-		limiter := throttr.NewRateLimit(testkit.Traced(backend, decided))
+		limiter := testkit.NewRateLimit(testkit.Traced(backend, decided))
 		backends = append(backends, backend)
 		for range goroutines {
 			callers.Go(func() {

@@ -60,7 +60,7 @@ func testAlignedFlood[T codec.Value](t *testing.T, scale time.Duration, lateExpi
 		ahead := time.Duration(skew * float64(scale) * float64(c) / (clients - 1))
 		clock := func() time.Time { return time.Now().Add(ahead) }
 		backend := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(append(opts, throttr.WithClock(clock))...)
-		limiter := throttr.NewRateLimit(backend, aligned)
+		limiter := testkit.NewRateLimit(backend, aligned)
 		for range goroutines {
 			callers.Go(func() {
 				for time.Now().Before(end) {
@@ -139,7 +139,7 @@ func TestAlgorithmsDoNotShareWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(8)) // with this size, both use the same unit
 		client := testkit.Connect[uint64](t, srv, testkit.Over(srv, throttr.Config{}))
-		alignedLimiter, perKey := throttr.NewRateLimit(client.Backend(), aligned), throttr.NewRateLimit(client.Backend())
+		alignedLimiter, perKey := testkit.NewRateLimit(client.Backend(), aligned), testkit.NewRateLimit(client.Backend())
 		for _, key := range []string{"", "k", strings.Repeat("k", 100)} {
 			require.Equal(t, 3, testkit.Hits(t, alignedLimiter, 5, key, time.Minute, 3))
 			require.Equal(t, 4, testkit.Hits(t, perKey, 6, key, time.Minute, 4))
@@ -178,7 +178,7 @@ func TestAlignedRecordOutlivesTheClientThatInsertedIt(t *testing.T) {
 		srv := testkit.InMemory(t)
 		sleepUntilBucket(time.Second)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		ahead := throttr.NewRateLimit(client.Backend(testkit.ClockAhead(900*time.Millisecond)), aligned)
+		ahead := testkit.NewRateLimit(client.Backend(testkit.ClockAhead(900*time.Millisecond)), aligned)
 		behind := testkit.LimiterOf[uint16](t, srv, throttr.AlignedWindow)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 5, testkit.Hits(t, ahead, 9, "k", time.Second, 5)) // in the next bucket
@@ -221,7 +221,7 @@ func TestSetsAndResetsOfAlignedWindowsLeaveNoRecords(t *testing.T) {
 		}
 		var callers sync.WaitGroup
 		for i := range 30 {
-			limiter := throttr.NewRateLimit(backends[i%3], aligned)
+			limiter := testkit.NewRateLimit(backends[i%3], aligned)
 			callers.Go(func() {
 				for n := range 100 {
 					var err error

@@ -171,7 +171,7 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 		const maxWindows = 128
 		srv := testkit.InMemory(t)
 		backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend(throttr.WithMaxWindows(maxWindows))
-		l := throttr.NewRateLimit(backend)
+		l := testkit.NewRateLimit(backend)
 		for i := range 4 * maxWindows {
 			require.Equal(t, 1, testkit.Hits(t, l, 1, fmt.Sprint(i), time.Minute, 2))
 			require.LessOrEqual(t, backend.Stats().Windows, maxWindows)
@@ -200,7 +200,7 @@ func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-		l := throttr.NewRateLimit(backend)
+		l := testkit.NewRateLimit(backend)
 		for i := range 1000 {
 			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Second, 2)
 		}

@@ -85,7 +85,7 @@ func TestCloseEndsEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		l := throttr.NewRateLimit(client.Backend())
+		l := testkit.NewRateLimit(client.Backend())
 		testkit.Hits(t, l, 1, "known", time.Minute, 5)
 		srv.Inject(mockserver.Fault{Delay: time.Hour})
 		var callers sync.WaitGroup
@@ -109,6 +109,6 @@ func TestCloseEndsEveryCall(t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrClosed)
 		_, err = l.Get(t.Context(), "known", time.Minute)
 		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.ErrorIs(t, throttr.NewRateLimit(client.Backend()).Reset(t.Context(), "k", time.Minute), throttr.ErrClosed)
+		require.ErrorIs(t, testkit.NewRateLimit(client.Backend()).Reset(t.Context(), "k", time.Minute), throttr.ErrClosed)
 	})
 }

@@ -82,7 +82,7 @@ func TestRequestsOfAWindow(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv, count := countRequests(t, "k")
 					cfg := throttr.Config{HealthInterval: time.Hour, Parking: parking}
-					limiter := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend(), throttr.WithAlgorithm(algorithm))
+					limiter := testkit.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend(), throttr.WithAlgorithm(algorithm))
 					testkit.Hits(t, limiter, 1, "another", time.Minute, 10) // so that there are connections
 					sleepUntilBucket(time.Minute)
 					for _, step := range steps {

@@ -113,7 +113,7 @@ func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
 	}))
 	require.NoError(t, err)
 	defer client.Close()
-	l := throttr.NewRateLimit(client.Backend())
+	l := testkit.NewRateLimit(client.Backend())
 	count := func(key string) uint64 {
 		n, err := other.Get(ctx, key, time.Minute)
 		require.NoError(t, err, what)
@@ -174,7 +174,7 @@ func testCutOpening(t *testing.T, c *mockserver.Cut) *connections {
 	}))
 	require.NoError(t, err)
 	defer client.Close()
-	second := throttr.NewRateLimit(client.Backend())
+	second := testkit.NewRateLimit(client.Backend())
 	remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 	var callers sync.WaitGroup
 	callers.Go(func() { testkit.Hits(t, first, 1, "k", time.Minute, 10) })

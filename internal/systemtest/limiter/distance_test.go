@@ -42,7 +42,7 @@ func testFarAway[T codec.Value](t *testing.T, trip, scale time.Duration) {
 	var log history[T]
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(log.observe))
 	client := testkit.Connect[T](t, srv, throttr.Config{Dial: testkit.Far(srv, trip).Dial})
-	limiter := throttr.NewRateLimit(client.Backend())
+	limiter := testkit.NewRateLimit(client.Backend())
 	key := modelKey{"k", scale}
 	var granted operations
 	hit := func(key modelKey) operation {
@@ -115,9 +115,9 @@ func testOverload[T codec.Value](t *testing.T, there bool) {
 		for c := range 4 {
 			client := testkit.Connect[T](t, srv, throttr.Config{Dial: distance.Dial})
 			backend := client.Backend(testkit.ClockAhead(time.Duration(c) * time.Hour))
-			limiter := throttr.NewRateLimit(backend)
+			limiter := testkit.NewRateLimit(backend)
 			limiters = append(limiters, limiter)
-			denying := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.DenyHits))
+			denying := testkit.NewRateLimit(backend, throttr.WithPolicy(throttr.DenyHits))
 			hit := func(key modelKey) {
 				op := operation{kind: opHit, key: key, n: 1, limit: limit}
 				op.do(t.Context(), limiter, time.Minute)

@@ -137,7 +137,7 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 	var callers sync.WaitGroup
 	for c := range floodClients { // they open their first windows at the same time
 		backend := testkit.Connect[T](t, srv, cfg).Backend(testkit.ClockAhead(time.Duration(c) * f.skew))
-		limiter := throttr.NewRateLimit(backend)
+		limiter := testkit.NewRateLimit(backend)
 		for range floodGoroutines {
 			callers.Go(func() { f.hit(t, limiter, &granted, finished) })
 		}

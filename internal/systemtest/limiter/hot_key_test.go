@@ -33,7 +33,7 @@ func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
 				const goroutines, hits, limit = 64, 100_000, 1000
 				srv := mockserver.RunT(t, mockserver.WithVirtualClock())
 				client := testkit.Connect[uint16](t, srv, throttr.Config{})
-				limiter := throttr.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now))...), throttr.WithAlgorithm(algorithm))
+				limiter := testkit.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now))...), throttr.WithAlgorithm(algorithm))
 				var allowed atomic.Int64
 				var returned [limit + 1]atomic.Bool // counts
 				var callers sync.WaitGroup
@@ -80,7 +80,7 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 	var callers sync.WaitGroup
 	for range 4 {
 		client := testkit.Connect[T](t, srv, throttr.Config{})
-		limiter := throttr.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now))...))
+		limiter := testkit.NewRateLimit(client.Backend(append(opts, throttr.WithClock(srv.Now))...))
 		for range 16 {
 			callers.Go(func() {
 				for range 100 {

@@ -62,7 +62,7 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm throttr.Al
 		if f.die && i%3 == 0 {
 			death = time.Now().Add(rand.N(scales * scale)) // what it holds is lost
 		}
-		limiter := throttr.NewRateLimit(leases, throttr.WithAlgorithm(algorithm))
+		limiter := testkit.NewRateLimit(leases, throttr.WithAlgorithm(algorithm))
 		for range callers {
 			all.Go(func() {
 				for time.Now().Before(death) {

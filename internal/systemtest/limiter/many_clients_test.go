@@ -156,7 +156,7 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 			return m.srv.Dial(ctx)
 		},
 	})
-	return throttr.NewRateLimit(client.Backend(testkit.ClockAhead(skew)))
+	return testkit.NewRateLimit(client.Backend(testkit.ClockAhead(skew)))
 }
 
 // makeOperations makes the operations of one caller.

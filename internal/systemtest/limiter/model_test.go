@@ -91,7 +91,7 @@ func testOneClient[T codec.Value](t *testing.T) {
 func compareWithModel[T codec.Value](t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
-	limiter := throttr.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
+	limiter := testkit.NewRateLimit(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
 	ctx, maxCount := t.Context(), min(uint64(^T(0)), math.MaxInt64)
 	amounts := []uint64{0, 1, 1, 1, 2, 3, 10, maxCount / 2, maxCount - 1, maxCount}
 	limits := []uint64{0, 1, 2, 5, 20, maxCount / 2, maxCount - 1, min(maxCount, throttr.Unlimited-1)}

@@ -21,7 +21,7 @@ import (
 // slowLimiter returns a limiter whose requests take a while to reach the server.
 func slowLimiter[T codec.Value](t *testing.T, srv *mockserver.Server, delay time.Duration) *throttr.RateLimit {
 	t.Helper()
-	return throttr.NewRateLimit(testkit.Connect[T](t, srv, throttr.Config{
+	return testkit.NewRateLimit(testkit.Connect[T](t, srv, throttr.Config{
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)
 			return slowConn{nc, delay}, err
@@ -68,7 +68,7 @@ func TestWindowThatASetOpensLateIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale = 200 * time.Millisecond
 		srv := testkit.InMemory(t)
-		late := throttr.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{StallTimeout: 4 * scale})).Backend())
+		late := testkit.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{StallTimeout: 4 * scale})).Backend())
 		srv.HalfOpen()
 		other := testkit.Limiter[uint16](t, srv)
 		_, err := late.Set(t.Context(), "k", scale, 7)

@@ -19,7 +19,7 @@ func TestNewWindowAfterARestartWithoutData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-		l := throttr.NewRateLimit(backend)
+		l := testkit.NewRateLimit(backend)
 		require.Equal(t, 5, testkit.Hits(t, l, 7, "k", time.Minute, 5))
 		require.NoError(t, srv.Restart(false))
 		time.Sleep(2 * time.Second)
@@ -65,7 +65,7 @@ func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 		})
 		require.NoError(t, err)
 		defer client.Close()
-		l := throttr.NewRateLimit(client.Backend())
+		l := testkit.NewRateLimit(client.Backend())
 		for i := range 2000 {
 			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Minute, 5)
 			time.Sleep(time.Millisecond)
@@ -81,7 +81,7 @@ func TestWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		opener := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		require.Equal(t, 2, testkit.Hits(t, throttr.NewRateLimit(opener.Backend()), 2, "k", time.Minute, 5))
+		require.Equal(t, 2, testkit.Hits(t, testkit.NewRateLimit(opener.Backend()), 2, "k", time.Minute, 5))
 		opener.Close()
 		a, b := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
 		require.Equal(t, 3, testkit.Hits(t, a, 7, "k", time.Minute, 5)+testkit.Hits(t, b, 7, "k", time.Minute, 5))

@@ -20,7 +20,7 @@ func TestResetEndsOneWindowOfAHotKey(t *testing.T) {
 		srv := testkit.InMemory(t)
 		at := func(trip time.Duration) *throttr.RateLimit {
 			client := testkit.Connect[uint16](t, srv, throttr.Config{Dial: testkit.Far(srv, trip).Dial})
-			return throttr.NewRateLimit(client.Backend())
+			return testkit.NewRateLimit(client.Backend())
 		}
 		near, far := at(time.Millisecond), at(20*time.Millisecond)
 		testkit.Hits(t, near, 1, "k", scale, limit)

@@ -70,7 +70,7 @@ func roundTripsTable(t *testing.T) string {
 func roundTrips(t *testing.T, trip, scale time.Duration) string {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(4))
 	limiter := func(trip time.Duration) *throttr.RateLimit {
-		return throttr.NewRateLimit(testkit.Connect[uint32](t, srv, throttr.Config{Dial: testkit.Far(srv, trip).Dial}).Backend())
+		return testkit.NewRateLimit(testkit.Connect[uint32](t, srv, throttr.Config{Dial: testkit.Far(srv, trip).Dial}).Backend())
 	}
 	near, far := limiter(0), limiter(trip)
 	reason := fmt.Sprintf("the server responds after %v, and a window of %v takes a response within %v",

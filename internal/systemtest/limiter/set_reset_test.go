@@ -133,7 +133,7 @@ func TestSetIfTheNameOfTheRecordHasExpired(t *testing.T) {
 			throttr.AlignedWindow: fmt.Sprintf("al:1m0s:%d:k", time.Now().UnixNano()/int64(time.Minute)),
 		} {
 			backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-			l := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
+			l := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
 			srv.Set(name, 5, time.Millisecond)
 			time.Sleep(time.Second)
 			_, err := l.Set(t.Context(), "k", time.Minute, 3)

@@ -48,7 +48,7 @@ func newCosted(t *testing.T, servers int, algorithm throttr.Algorithm) *costed {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
-		limiter := throttr.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))
+		limiter := testkit.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))
 		for i := range 10 * servers { // so that there are connections
 			testkit.Hits(t, limiter, 1, fmt.Sprint("another", i), time.Minute, 10)
 		}

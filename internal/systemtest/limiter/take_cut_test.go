@@ -58,7 +58,7 @@ func testCutGiveBacks[T codec.Value](t *testing.T, algorithm throttr.Algorithm) 
 		require.NoError(t, err)
 		defer client.Close()
 		m := &cutTakes{T: t, other: other, what: fmt.Sprintf("%+v", c), held: map[string]uint64{},
-			limiter: throttr.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))}
+			limiter: testkit.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))}
 		n := m.run()
 		runs++
 		if n > 0 {

@@ -41,7 +41,7 @@ func severalClients(t *testing.T, clients, servers int) ([]*throttr.RateLimit, [
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
-		limiters[i] = throttr.NewRateLimit(client.Backend())
+		limiters[i] = testkit.NewRateLimit(client.Backend())
 		slices.Reverse(names)
 	}
 	return limiters, all

@@ -141,7 +141,7 @@ func TestABackendNeedNotKnowThatTheServerIsParked(t *testing.T) {
 		srv := server(t, 2)
 		srv.Set("foreign", 1, 10*time.Hour) // so that the backend does not park the server
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
-		l := throttr.NewRateLimit(client.Backend())
+		l := testkit.NewRateLimit(client.Backend())
 		testkit.Hits(t, l, 1, "first", time.Second, 5)
 		parker := connect[uint16](t, srv, always)
 		insert(t, parker, "litter", seconds[uint16](1))
@@ -280,7 +280,7 @@ func TestARecordOfSomebodyWithTheEmptyKeyIsLeftAlone(t *testing.T) {
 		srv := server(t, 2)
 		srv.Set("", 7, time.Minute) // in milliseconds
 		client := connect[uint16](t, srv, always)
-		l := throttr.NewRateLimit(client.Backend())
+		l := testkit.NewRateLimit(client.Backend())
 		testkit.Hits(t, l, 1, "k", time.Second, 5)
 		insert(t, client, "other", seconds[uint16](1))
 		require.False(t, testkit.ServerStats(client).Parked)

@@ -60,7 +60,7 @@ func startWith[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.
 	client, err := throttr.Connect[T](context.Background(), cfg)
 	require.NoError(t, err)
 	p.client, p.backend = client, client.Backend(opts...)
-	p.limiter = throttr.NewRateLimit(p.backend, throttr.WithAlgorithm(a))
+	p.limiter = testkit.NewRateLimit(p.backend, throttr.WithAlgorithm(a))
 	// What is left of a killed process has no way to the server. It ends.
 	context.AfterFunc(p.ctx, func() { client.Close() })
 	t.Cleanup(p.end)

@@ -35,7 +35,7 @@ func TestListDoesNotDelayHits(t *testing.T) {
 	// sent.
 	srv := newFullServer(t, keys, mockserver.WithAddr("memory", "memory:1"))
 	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, StallTimeout: time.Minute}))
-	limiter := throttr.NewRateLimit(client.Backend())
+	limiter := testkit.NewRateLimit(client.Backend())
 	seen := map[string]bool{}
 	for e, err := range client.List(t.Context()) {
 		require.NoError(t, err)
@@ -70,7 +70,7 @@ func BenchmarkHitsBesideAList(b *testing.B) {
 	const keys = 1_000_000
 	srv := newFullServer(b, keys, mockserver.WithValueSize(4))
 	client := testkit.Connect[uint32](b, srv, throttr.Config{})
-	limiter := throttr.NewRateLimit(client.Backend())
+	limiter := testkit.NewRateLimit(client.Backend())
 	// hits makes hits until done is closed, and returns how long each took.
 	hits := func(done <-chan struct{}) (took []time.Duration) {
 		for {

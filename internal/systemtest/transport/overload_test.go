@@ -93,7 +93,7 @@ func TestTooManyHitsOnAKeyAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 50}))
-		limiter := throttr.NewRateLimit(client.Backend())
+		limiter := testkit.NewRateLimit(client.Backend())
 		require.Equal(t, 1, testkit.Hits(t, limiter, 1, "hot", time.Minute, 100))
 		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 400 * time.Millisecond})
 		errs := make([]error, 200)
@@ -120,7 +120,7 @@ func TestGoroutinesOfAClientAreBounded(t *testing.T) {
 	const conns, keys, callers = 3, 4, 100
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxConns: conns, MaxInFlight: 8, StallTimeout: time.Minute})
-	limiter := throttr.NewRateLimit(client.Backend())
+	limiter := testkit.NewRateLimit(client.Backend())
 	testkit.Subscribe(t, client, "c")
 	remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Delay: time.Hour})
 	defer remove()
@@ -181,7 +181,7 @@ func TestLimiterWorksWithOneRequestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 1}))
-		limiter := throttr.NewRateLimit(client.Backend())
+		limiter := testkit.NewRateLimit(client.Backend())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for i := range 3 {

@@ -74,8 +74,8 @@ func TestKeyThatMovesToAnAddedServerHasTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys, limit = 1000, 5
 		servers, addresses := newCluster(t, 4)
-		before := throttr.NewRateLimit(servers.client(t, addresses[:3]).Backend())
-		after := throttr.NewRateLimit(servers.client(t, addresses).Backend())
+		before := testkit.NewRateLimit(servers.client(t, addresses[:3]).Backend())
+		after := testkit.NewRateLimit(servers.client(t, addresses).Backend())
 		moved := 0
 		for i := range keys {
 			key := fmt.Sprintf("user:%d", i)

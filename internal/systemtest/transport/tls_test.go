@@ -91,7 +91,7 @@ func TestClientPresentsItsCertificate(t *testing.T) {
 	client, err := throttr.Connect[uint16](t.Context(), cfg)
 	require.NoError(t, err)
 	defer client.Close()
-	limiter := throttr.NewRateLimit(client.Backend())
+	limiter := testkit.NewRateLimit(client.Backend())
 	for i := range 5 {
 		res, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
 		require.NoError(t, err)

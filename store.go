@@ -1,0 +1,231 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/breaker"
+	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/deadline"
+	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The defaults of WithTimeout and WithBreaker.
+const (
+	defaultTimeout  = 250 * time.Millisecond
+	defaultFailures = 3
+	defaultPause    = 400 * time.Millisecond
+)
+
+// WithTimeout bounds how long a decision waits for the backend, and then for the fallback. A call that
+// takes longer has failed: the error matches [ErrUnavailable]. It also bounds Peek, and the settling of a
+// reservation. Calls may end up to a sixteenth earlier, as those that begin at about the same time share a
+// timer. Backends of package memory wait for nothing, and are not bound. Default, and with 0: 250 ms. It
+// panics if d is negative.
+func WithTimeout(d time.Duration) Option {
+	notNegative("WithTimeout", d)
+	return func(o *options) { o.timeout = d }
+}
+
+// WithBreaker sets when the circuit breaker of a backend opens, and how soon it notices that the store is
+// back. After so many calls in a row that found the store away (errors that match [ErrUnavailable], errors
+// of the network, and calls that took longer than [WithTimeout]), no call asks it any more: the fallback or
+// the policy decides at once. A Peek of the key that has failed last then asks the store in the
+// background, after pauses that grow up to the given one. When it is answered, one call goes to the store
+// again, and if that does not fail either, all do. The probing ends 10 s after the last call; the next call then
+// asks the store.
+//
+// Every Throttr server has a breaker, and so have ranges of the slots of a Redis cluster. Mistakes in the
+// program, [ErrFull] and [ErrOverloaded] open none. Defaults, and with 0: 3 failures, 400 ms. It panics if
+// a number is negative.
+func WithBreaker(failures int, pause time.Duration) Option {
+	notNegative("WithBreaker", failures)
+	notNegative("WithBreaker", pause)
+	return func(o *options) { o.failures, o.pause = failures, pause }
+}
+
+// store is a backend of a RateLimit, with what protects callers while it is away.
+type store struct {
+	backend  Backend
+	timeout  time.Duration
+	bound    *deadline.Bound
+	circuits []*breaker.Circuit // of the parts of the store; empty if it can't be away
+	part     func(key string) int
+}
+
+// newStore returns the store of a backend. Its outages are reported to w, unless that is nil.
+func newStore(b Backend, o *options, w *watch) *store {
+	s := &store{backend: b, timeout: o.timeout, bound: deadline.New(o.timeout)}
+	if o, ok := b.(*OpenBackend); ok {
+		b = o.inner()
+	}
+	if path := fastpath.Of(b); path != nil && path.Local {
+		return s
+	}
+	var n int
+	n, s.part = breaker.PartsOf(b)
+	opened, closed := func(error) {}, func() {}
+	if w != nil {
+		opened, closed = w.opened, w.closed
+	}
+	for range n {
+		s.circuits = append(s.circuits, breaker.NewCircuit(o.failures, o.pause/8, o.pause, opened, closed))
+	}
+	return s
+}
+
+func init() {
+	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
+		switch b := b.(type) {
+		case *OpenBackend:
+			return breaker.PartsOf(b.inner())
+		case *openServer:
+			return len(b.servers), b.pick
+		case *ServerBackend:
+			return len(b.servers), b.pick
+		case *lazyBackend:
+			return len(b.cfg.Servers), b.ring.Pick
+		}
+		return 0, nil
+	})
+}
+
+// local reports whether the store can't be away.
+func (s *store) local() bool { return len(s.circuits) == 0 }
+
+// do makes a call of the backend, of the given name, that uses keys and limits of some takes, if the store
+// is there, and for no longer than allowed. It returns the error of the call, which says if it has taken too
+// long, or why the store is away.
+func (s *store) do(ctx context.Context, name string, takes []Take, call func(ctx context.Context) error) error {
+	if s.local() {
+		return call(ctx)
+	}
+	var few [fewTakes]breaker.Ticket
+	tickets, err := s.enter(takes, few[:0])
+	if err != nil {
+		return notAsked(name, takes[0].Key, err)
+	}
+	limited := s.bound.Context(ctx)
+	err = call(limited)
+	outcome := breaker.Answered
+	switch {
+	case err == nil:
+	case limited.Exceeded():
+		err = &timeoutError{s.timeout, err}
+		outcome = breaker.Away
+	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrOverloaded):
+		outcome = breaker.Nothing
+	case isAway(err):
+		outcome = breaker.Away
+	}
+	limited.Release()
+	s.leave(tickets, outcome, err, takes)
+	return err
+}
+
+// enter asks the circuits of the takes to let a call through, and adds the tickets.
+func (s *store) enter(takes []Take, tickets []breaker.Ticket) ([]breaker.Ticket, error) {
+	for i := range takes {
+		c := s.circuit(takes[i].Key)
+		if i > 0 && s.entered(c, takes[:i]) {
+			continue
+		}
+		t, err := c.Enter()
+		if err != nil {
+			s.leave(tickets, breaker.Nothing, nil, nil)
+			return nil, err
+		}
+		tickets = append(tickets, t)
+	}
+	return tickets, nil
+}
+
+// entered reports whether c is a circuit of the takes.
+func (s *store) entered(c *breaker.Circuit, takes []Take) bool {
+	for i := range takes {
+		if s.circuit(takes[i].Key) == c {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *store) circuit(key string) *breaker.Circuit {
+	if len(s.circuits) == 1 {
+		return s.circuits[0]
+	}
+	return s.circuits[s.part(key)]
+}
+
+// leave tells the circuits what a call has shown.
+func (s *store) leave(tickets []breaker.Ticket, outcome breaker.Outcome, err error, takes []Take) {
+	if outcome != breaker.Away {
+		for _, t := range tickets {
+			t.Leave(outcome, nil, nil)
+		}
+		return
+	}
+	next := 0
+	for i := range takes {
+		if key, l := takes[i].Key, takes[i].Limit; !s.entered(s.circuit(key), takes[:i]) {
+			tickets[next].Leave(outcome, err, func() error { return s.probe(key, l) })
+			next++
+		}
+	}
+}
+
+// probe asks the store for a window, and returns an error if it is away.
+func (s *store) probe(key string, l Limit) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	if _, err := s.backend.Peek(ctx, key, l, 0); isAway(err) {
+		return err
+	}
+	return nil
+}
+
+// isAway reports whether an error says that the store is away.
+func isAway(err error) bool {
+	var network net.Error // context.DeadlineExceeded, too
+	return errors.Is(err, ErrUnavailable) || errors.As(err, &network)
+}
+
+// timeoutError says that a call took longer than WithTimeout allows.
+type timeoutError struct {
+	after time.Duration
+	err   error // of the call
+}
+
+// Error says why there is no answer.
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("throttr: no answer within %v: %s", e.after, strings.TrimPrefix(e.err.Error(), "throttr: "))
+}
+
+// Unwrap returns ErrUnavailable and the error of the call.
+func (e *timeoutError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
+
+// notAsked returns the error of a call that was not made, because others had failed with the given cause.
+func notAsked(call, key string, cause error) error {
+	var request *RequestError
+	if errors.As(cause, &request) {
+		e := *request
+		e.Call, e.Key, e.Sent = call, key, false
+		if !errors.Is(&e, ErrUnavailable) { // a stalled server, for example
+			e.Err = fmt.Errorf("%w: %w", ErrUnavailable, e.Err)
+		}
+		return &e
+	}
+	var other *callerr.Error
+	if errors.As(cause, &other) {
+		cause = other.Err
+	}
+	if !errors.Is(cause, ErrUnavailable) {
+		cause = fmt.Errorf("%w: %w", ErrUnavailable, cause)
+	}
+	return callError(call, key, cause)
+}
