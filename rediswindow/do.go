@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -110,7 +111,7 @@ func do[R any](ctx context.Context, b *Backend, name string, call func(context.C
 	if err != nil {
 		return r, err
 	}
-	if ctx.Done() == nil {
+	if deadline.Endless(ctx) {
 		defer func() { <-calls }()
 		return call(ctx)
 	}
@@ -124,10 +125,12 @@ func do[R any](ctx context.Context, b *Backend, name string, call func(context.C
 		<-calls
 		done <- result{r, err}
 	}()
+	caller, bound := deadline.Parts(ctx)
 	select {
 	case d := <-done:
 		return d.r, d.err
-	case <-ctx.Done():
-		return r, ctx.Err()
+	case <-caller.Done():
+	case <-bound.Done():
 	}
+	return r, ctx.Err()
 }

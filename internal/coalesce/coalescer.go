@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fifo"
 	"github.com/throttr-go/throttr/window"
 )
@@ -178,10 +179,13 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 	p.waiting = true
 	c.mu.Unlock()
 	var err error
+	caller, bound := deadline.Parts(ctx)
 	select {
 	case <-p.done:
 		return c.group.recycle(p)
-	case <-ctx.Done():
+	case <-caller.Done():
+		err = ctx.Err()
+	case <-bound.Done():
 		err = ctx.Err()
 	case <-c.group.ctx.Done(): // the request in flight may be that of a caller, and go on
 		err = window.ErrClosed

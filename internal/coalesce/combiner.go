@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fifo"
 	"github.com/throttr-go/throttr/window"
 )
@@ -111,7 +112,7 @@ func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment
 		p.begun = true
 		q.inFlight++
 		q.mu.Unlock()
-		if ctx.Done() == nil {
+		if deadline.Endless(ctx) {
 			q.requestAlone(p)
 			return c.recycle(p)
 		}
@@ -132,7 +133,7 @@ func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment
 	switch {
 	case q.gathering || q.inFlight >= c.options.MaxInFlight:
 		q.mu.Unlock()
-	case ctx.Done() == nil:
+	case deadline.Endless(ctx):
 		// The hit is the only one in the queue, and so part of the request.
 		q.gathering = true
 		q.mu.Unlock()
@@ -148,10 +149,12 @@ func (c *Combiner[K, R]) Do(ctx context.Context, partition int, key K, increment
 
 // wait waits until a hit is finished, or until ctx ends.
 func (c *Combiner[K, R]) wait(ctx context.Context, q *partition[K, R], p *call[K, R]) (s Share[R], sent bool, err error) {
+	caller, bound := deadline.Parts(ctx)
 	select {
 	case <-p.done:
 		return c.recycle(p)
-	case <-ctx.Done():
+	case <-caller.Done():
+	case <-bound.Done():
 	}
 	sent = q.cancel(p)
 	select {
@@ -239,7 +242,7 @@ func (q *partition[K, R]) finishRequest() {
 
 // withoutEnd returns a context with the values of ctx that does not end.
 func withoutEnd(ctx context.Context) context.Context {
-	if ctx.Done() == nil {
+	if deadline.Endless(ctx) {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/deadline"
 )
 
 // Reply is a decoded response of any kind.
@@ -183,14 +184,17 @@ func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 		c.inline = nil
 		nc.readInline(ctx, c)
 	}
+	caller, bound := deadline.Parts(ctx)
 	select {
 	case <-c.done:
-	case <-ctx.Done():
-		if sent, ok := c.abandon(); ok {
-			return false, sent, ctx.Err()
-		}
-		<-c.done
+		return true, c.sent, c.err
+	case <-caller.Done():
+	case <-bound.Done():
 	}
+	if sent, ok := c.abandon(); ok {
+		return false, sent, ctx.Err()
+	}
+	<-c.done
 	return true, c.sent, c.err
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/deadline"
 )
 
 // A caller that has a connection to itself reads its own response. Otherwise the reader
@@ -101,16 +103,10 @@ func (r *inlineReader) checkOpenDue() bool {
 }
 
 // contextWatch interrupts the reads of an inline reader when its context ends.
-//
-// A context stays registered if two calls in succession have the same one. So a caller that
-// always passes the same context does not pay for a registration each time.
 type contextWatch struct {
 	nc net.Conn
 
-	// Only the owner of the read side uses these fields.
-	registered <-chan struct{} // Done of the context that is registered; nil if none
-	last       <-chan struct{} // Done of the context of the last inline reader
-	unregister func() bool
+	caller, bound registration // of the parts of the context
 
 	mu          sync.Mutex // guards the fields below
 	reading     bool       // an inline reader is to be interrupted
@@ -119,30 +115,22 @@ type contextWatch struct {
 
 // start makes the end of ctx interrupt reads, until stop is called.
 func (w *contextWatch) start(ctx context.Context) {
-	done := ctx.Done()
-	if done != w.registered {
-		w.forget()
+	caller, bound := deadline.Parts(ctx)
+	if caller.Done() != nil || bound.Done() != nil {
+		w.mu.Lock()
+		w.reading = true
+		w.mu.Unlock()
 	}
-	if done == nil {
-		return
-	}
-	w.mu.Lock()
-	w.reading = true
-	w.mu.Unlock()
-	if w.registered == nil {
-		w.registered, w.unregister = done, context.AfterFunc(ctx, w.interrupt)
-	}
+	w.caller.register(caller, w.interrupt)
+	w.bound.register(bound, w.interrupt)
 }
 
-// stop ends start, and leaves nc without a deadline. Ctx stays registered if it was that
-// of the inline reader before, too.
+// stop ends start, and leaves nc without a deadline.
 func (w *contextWatch) stop(ctx context.Context) {
-	done := ctx.Done()
-	if done != w.last {
-		w.forget()
-	}
-	w.last = done
-	if done == nil {
+	caller, bound := deadline.Parts(ctx)
+	w.caller.end(caller)
+	w.bound.end(bound)
+	if caller.Done() == nil && bound.Done() == nil {
 		return
 	}
 	w.mu.Lock()
@@ -156,18 +144,54 @@ func (w *contextWatch) stop(ctx context.Context) {
 
 // forget unregisters the context.
 func (w *contextWatch) forget() {
-	if w.registered != nil {
-		w.unregister()
-		w.registered, w.unregister = nil, nil
-	}
+	w.caller.forget()
+	w.bound.forget()
 }
 
-// interrupt runs when the registered context ends.
+// interrupt runs when a registered context ends.
 func (w *contextWatch) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reading {
 		w.interrupted = true
 		w.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// registration is a context whose end calls a function.
+//
+// A context stays registered if two calls in succession have the same one. So a caller that always passes
+// the same context does not pay for a registration each time. Only the owner of the read side uses it.
+type registration struct {
+	registered <-chan struct{} // Done of the context that is registered; nil if none
+	last       <-chan struct{} // Done of the context of the last inline reader
+	unregister func() bool
+}
+
+// register registers a context that can end, unless it is registered already.
+func (r *registration) register(ctx context.Context, f func()) {
+	done := ctx.Done()
+	if done != r.registered {
+		r.forget()
+	}
+	if done != nil && r.registered == nil {
+		r.registered, r.unregister = done, context.AfterFunc(ctx, f)
+	}
+}
+
+// end ends register. The context stays registered if it was that of the inline reader before, too.
+func (r *registration) end(ctx context.Context) {
+	done := ctx.Done()
+	if done != r.last {
+		r.forget()
+	}
+	r.last = done
+}
+
+// forget unregisters the context.
+func (r *registration) forget() {
+	if r.registered != nil {
+		r.unregister()
+		r.registered, r.unregister = nil, nil
 	}
 }

@@ -60,6 +60,21 @@ type Context struct {
 	stop   func() bool        // the period does not end merged any more
 }
 
+// Parts returns the two contexts with which a call ends, so that a select on both of their Done needs no third
+// one: its caller's, and that of its bound, which may never end.
+func Parts(ctx context.Context) (caller, bound context.Context) {
+	if c, ok := ctx.(*Context); ok {
+		return c.parent, c.period.Context
+	}
+	return ctx, context.Background()
+}
+
+// Endless reports whether a call never ends by its context.
+func Endless(ctx context.Context) bool {
+	_, bounded := ctx.(*Context)
+	return !bounded && ctx.Done() == nil
+}
+
 // Exceeded reports whether the bound has ended the call, and not its caller.
 func (c *Context) Exceeded() bool { return c.parent.Err() == nil && c.period.Err() != nil }
 

@@ -1,0 +1,141 @@
+package deadline_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/deadline"
+)
+
+type contextKey struct{}
+
+// parents returns contexts that do not end in the test, as callers have them.
+func parents(t *testing.T) map[string]context.Context {
+	cancelable, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	later, cancel := context.WithTimeout(context.Background(), time.Hour)
+	t.Cleanup(cancel)
+	return map[string]context.Context{
+		"background": context.Background(), "cancelable": cancelable, "deadline": later,
+		"values": context.WithValue(cancelable, contextKey{}, 1), "without cancel": context.WithoutCancel(cancelable),
+	}
+}
+
+func TestABoundEndsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := deadline.New(160 * time.Millisecond)
+		for name, parent := range parents(t) {
+			for offset := range 20 {
+				time.Sleep(time.Duration(offset) * time.Millisecond)
+				begun := time.Now()
+				c := b.Context(parent)
+				at, ok := c.Deadline()
+				require.True(t, ok)
+				require.NoError(t, c.Err())
+				require.Equal(t, parent.Value(contextKey{}), c.Value(contextKey{}))
+				child, cancel := context.WithTimeout(c, time.Minute)
+				<-child.Done()
+				took := time.Since(begun)
+				require.LessOrEqual(t, took, 160*time.Millisecond, name)
+				require.GreaterOrEqual(t, took, 150*time.Millisecond, name)
+				require.WithinDuration(t, at, time.Now(), 0)
+				<-c.Done()
+				require.Equal(t, context.DeadlineExceeded, c.Err())
+				require.Equal(t, context.DeadlineExceeded, child.Err())
+				require.Equal(t, context.DeadlineExceeded, context.Cause(c))
+				require.True(t, c.Exceeded())
+				cancel()
+				c.Release()
+			}
+		}
+	})
+}
+
+func TestTheCallerEndsABoundedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := deadline.New(time.Second)
+		parent, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		c := b.Context(parent)
+		defer c.Release()
+		at, _ := c.Deadline()
+		require.Equal(t, time.Now().Add(100*time.Millisecond), at)
+		<-c.Done()
+		require.Equal(t, context.DeadlineExceeded, c.Err())
+		require.False(t, c.Exceeded(), "it was the caller's deadline")
+		time.Sleep(time.Second)
+		require.False(t, c.Exceeded())
+	})
+}
+
+func TestWhatIsReleasedHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := deadline.New(time.Second).Context(parent)
+		done := c.Done()
+		stopped := make(chan bool)
+		context.AfterFunc(c, func() { close(stopped) })
+		c.Release()
+		<-done
+		<-stopped
+		require.Equal(t, context.Canceled, c.Err())
+		require.False(t, c.Exceeded())
+		c.Release()
+	})
+}
+
+// Calls at one time share a timer, and calls of different periods do not.
+func TestCallsShareTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := deadline.New(1600 * time.Millisecond)
+		ends := map[<-chan struct{}]bool{}
+		for range 1600 {
+			ends[b.Context(context.Background()).Done()] = true
+			time.Sleep(time.Millisecond)
+		}
+		require.Len(t, ends, 16)
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// The time is that of a call that waits: a context that can end, and somebody who selects on its end.
+func BenchmarkBound(b *testing.B) {
+	parent, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	bound := deadline.New(time.Second)
+	b.Run("shared timer", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c := bound.Context(parent)
+			_ = c.Done()
+			c.Release()
+		}
+	})
+	b.Run("shared timer, nobody waits", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			bound.Context(parent).Release()
+		}
+	})
+	b.Run("shared timer, no parent", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c := bound.Context(context.Background())
+			_ = c.Done()
+			c.Release()
+		}
+	})
+	b.Run("timer of its own", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c, cancel := context.WithTimeout(parent, time.Second)
+			_ = c.Done()
+			cancel()
+		}
+	})
+}
