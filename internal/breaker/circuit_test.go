@@ -2,6 +2,9 @@ package breaker_test
 
 import (
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +24,8 @@ var errAway = errors.New("away")
 // fixture is a circuit of a store that answers probes or not.
 type fixture struct {
 	*breaker.Circuit
-	answers        bool // the store answers probes
+	answers        atomic.Bool // the store answers probes
+	mu             sync.Mutex  // guards probes
 	probes         []time.Time
 	opened, closed int
 }
@@ -33,8 +37,10 @@ func newFixture(failures int) *fixture {
 }
 
 func (f *fixture) probe() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.probes = append(f.probes, time.Now())
-	if f.answers {
+	if f.answers.Load() {
 		return nil
 	}
 	return errAway
@@ -48,6 +54,13 @@ func (f *fixture) call(o breaker.Outcome) bool {
 	}
 	t.Leave(o, errAway, f.probe)
 	return true
+}
+
+// probed returns when the store was probed.
+func (f *fixture) probed() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.probes)
 }
 
 // pending is how long the circuit needs at most to notice that the store is back.
@@ -77,33 +90,33 @@ func TestACircuitIsProbedTriedAndClosed(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		last := begun
-		for i, at := range f.probes {
+		for i, at := range f.probed() {
 			want := min(shortest<<i, longest)
 			require.InDelta(t, want, at.Sub(last), float64(want/10+1), "pause %d", i)
 			last = at
 		}
-		require.InDelta(t, 5*time.Second/longest, len(f.probes), 4)
+		require.InDelta(t, 5*time.Second/longest, len(f.probed()), 4)
 
-		f.answers = true
+		f.answers.Store(true)
 		time.Sleep(pending)
 		trial, err := f.Enter()
 		require.NoError(t, err, "one call tries")
 		require.False(t, f.call(breaker.Answered), "the others are refused")
-		probed := len(f.probes)
+		probed := len(f.probed())
 		time.Sleep(pending)
-		require.Len(t, f.probes, probed, "no probes during a trial")
+		require.Len(t, f.probed(), probed, "no probes during a trial")
 		trial.Leave(breaker.Answered, nil, nil)
 		require.NoError(t, f.Err())
 		require.Equal(t, []int{1, 1}, []int{f.opened, f.closed})
 		time.Sleep(time.Minute)
-		require.Len(t, f.probes, probed, "no probes of a circuit that is closed")
+		require.Len(t, f.probed(), probed, "no probes of a circuit that is closed")
 	})
 }
 
 func TestATrialThatFailsLeavesTheCircuitOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(1)
-		f.answers = true
+		f.answers.Store(true)
 		f.call(breaker.Away)
 		for range 5 { // it answers what only reads
 			require.False(t, f.call(breaker.Away))
@@ -126,7 +139,7 @@ func TestLateFailuresDoNotOpenACircuitAgain(t *testing.T) {
 		f := newFixture(1)
 		late, err := f.Enter()
 		require.NoError(t, err)
-		f.answers = true
+		f.answers.Store(true)
 		f.call(breaker.Away)
 		time.Sleep(pending)
 		require.True(t, f.call(breaker.Answered))
@@ -144,12 +157,12 @@ func TestTheProbingEndsWithoutCalls(t *testing.T) {
 		f.call(breaker.Away)
 		require.False(t, f.call(breaker.Answered))
 		time.Sleep(time.Minute)
-		probed := len(f.probes)
+		probed := len(f.probed())
 		require.InDelta(t, 10*time.Second/longest, probed, 4)
 		require.True(t, f.call(breaker.Away), "the trial")
 		require.False(t, f.call(breaker.Answered))
 		time.Sleep(pending)
-		require.Greater(t, len(f.probes), probed, "and the probing goes on")
+		require.Greater(t, len(f.probed()), probed, "and the probing goes on")
 		time.Sleep(time.Minute)
 		require.True(t, f.call(breaker.Answered))
 		require.NoError(t, f.Err())

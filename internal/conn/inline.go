@@ -121,8 +121,8 @@ func (w *contextWatch) start(ctx context.Context) {
 		w.reading = true
 		w.mu.Unlock()
 	}
-	w.caller.register(caller, w.interrupt)
-	w.bound.register(bound, w.interrupt)
+	w.caller.register(caller, w)
+	w.bound.register(bound, w)
 }
 
 // stop ends start, and leaves nc without a deadline.
@@ -158,7 +158,7 @@ func (w *contextWatch) interrupt() {
 	}
 }
 
-// registration is a context whose end calls a function.
+// registration is a context whose end interrupts reads.
 //
 // A context stays registered if two calls in succession have the same one. So a caller that always passes
 // the same context does not pay for a registration each time. Only the owner of the read side uses it.
@@ -169,13 +169,13 @@ type registration struct {
 }
 
 // register registers a context that can end, unless it is registered already.
-func (r *registration) register(ctx context.Context, f func()) {
+func (r *registration) register(ctx context.Context, w *contextWatch) {
 	done := ctx.Done()
 	if done != r.registered {
 		r.forget()
 	}
 	if done != nil && r.registered == nil {
-		r.registered, r.unregister = done, context.AfterFunc(ctx, f)
+		r.registered, r.unregister = done, context.AfterFunc(ctx, w.interrupt)
 	}
 }
 
