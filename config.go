@@ -78,7 +78,7 @@ type Config struct {
 	// again, in the background. Until it is back, requests to it fail at once with
 	// ErrUnavailable. Each pause is twice as long as the one before. Default: 100 ms.
 	MinBackoff time.Duration
-	// MaxBackoff bounds these pauses. Default: 5 s.
+	// MaxBackoff bounds these pauses. Default: 500 ms.
 	MaxBackoff time.Duration
 
 	// Parking says whether servers are parked, so that no record expires there, which could
@@ -166,7 +166,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxConnIdle", &c.MaxConnIdle, 5 * time.Minute, true},
 		{"HealthInterval", &c.HealthInterval, 30 * time.Second, false},
 		{"MinBackoff", &c.MinBackoff, 100 * time.Millisecond, false},
-		{"MaxBackoff", &c.MaxBackoff, 5 * time.Second, false},
+		{"MaxBackoff", &c.MaxBackoff, 500 * time.Millisecond, false},
 	} {
 		if *f.value == 0 {
 			*f.value = f.def

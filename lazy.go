@@ -11,7 +11,6 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/rendezvous"
 	"github.com/throttr-go/throttr/window"
 )
@@ -63,7 +62,7 @@ func (b *lazyBackend) ask(server int, attempted func()) {
 	defer attempted()
 	name := b.cfg.Servers[server]
 	address, err := parseAddress(name)
-	pauses := backoff.New(b.cfg.MinBackoff, min(b.cfg.MaxBackoff, pool.MaxStartPause))
+	pauses := backoff.New(b.cfg.MinBackoff, b.cfg.MaxBackoff)
 	for err == nil {
 		size, failure := dial.ProbeSize(b.ctx, b.dialer, name, address)
 		if failure == nil {

@@ -113,7 +113,7 @@ func (a *alone[T]) begin() error {
 	if a.closed {
 		return window.ErrClosed
 	}
-	if err := a.pool.breaker.err(); err != nil {
+	if err := a.pool.away(); err != nil {
 		return err
 	}
 	a.pool.background.Add(1)

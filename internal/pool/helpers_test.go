@@ -66,7 +66,7 @@ func newPool(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
 	setDefault(&o.MaxConnIdle, 5*time.Minute)
 	setDefault(&o.HealthInterval, 30*time.Second)
 	setDefault(&o.MinBackoff, 100*time.Millisecond)
-	setDefault(&o.MaxBackoff, 5*time.Second)
+	setDefault(&o.MaxBackoff, 500*time.Millisecond)
 	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
 	setDefault(&o.Dialer, &dial.Dialer{})
 	setDefault(&o.Dialer.Timeout, 5*time.Second)

@@ -3,7 +3,7 @@
 //   - A call goes to the shared connection with the least load (shared.go, growth.go). If it fails,
 //     it is sent again if that is safe (call.go).
 //   - While the server can't be reached, callers fail at once, and the pool tries again in the
-//     background (breaker.go). It notices if the server has locked up (lockup.go).
+//     background (start.go). It notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
 //   - A request whose response can be of any length has a connection to itself (alone.go, stream.go).
 //     So do calls that depend on the replies to earlier ones (dedicated.go).
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
@@ -64,7 +65,7 @@ type Options[T codec.Value] struct {
 type Pool[T codec.Value] struct {
 	o       Options[T]
 	log     *slog.Logger // has the name of the server
-	breaker breaker
+	breaker *breaker.Breaker
 	silence silence
 	waiters waiters
 	shared  shared[T]
@@ -84,7 +85,7 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
 		o:       o,
 		log:     o.Logger.With(slog.String("server", o.Server)),
-		breaker: breaker{minBackoff: o.MinBackoff, maxBackoff: o.MaxBackoff},
+		breaker: breaker.New(o.MinBackoff, o.MaxBackoff),
 		waiters: waiters{max: int64(o.MaxQueued)},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -125,7 +125,7 @@ func (s *shared[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 		}
 		return c, nil, nil
 	}
-	if err := s.pool.breaker.err(); err != nil {
+	if err := s.pool.away(); err != nil {
 		return nil, nil, err
 	}
 	s.startAttempt(false)
@@ -178,8 +178,8 @@ func (s *shared[T]) run(a *attempt) {
 		s.noGrowth = time.Now().Add(s.pool.o.MaxBackoff)
 		err = nil
 	default:
-		s.pool.breaker.open(err)
-		s.pool.background.Go(func() { s.pool.breaker.retry(s.pool.ctx, s.connect) })
+		s.pool.breaker.Set(err)
+		s.pool.background.Go(s.pool.reconnect)
 	}
 	a.err = err
 	close(a.done)

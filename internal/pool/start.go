@@ -1,17 +1,16 @@
 package pool
 
 import (
-	"context"
 	"errors"
-	"time"
+	"fmt"
 
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/dial"
 )
 
-// MaxStartPause bounds the pauses between attempts to make the very first connection to a
-// server, so that a program that was started first counts on the server within a second.
-const MaxStartPause = 500 * time.Millisecond
+// mismatchPauses is how many of the longest pauses are added to one if the server's value size is not the
+// client's: such a server has to be replaced, and every attempt costs it an INSERT (H7).
+const mismatchPauses = 9
 
 // errNotYet says that the first attempt to connect is still under way.
 var errNotYet = errors.New("no connection yet")
@@ -27,39 +26,39 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 		close(done)
 		return done
 	}
-	p.breaker.open(errNotYet)
+	p.breaker.Set(errNotYet)
 	p.background.Go(func() {
 		err := p.shared.connect()
-		p.breaker.set(err)
+		p.breaker.Set(err)
 		close(done)
 		if err != nil {
-			p.breaker.retryStart(p.ctx, p.shared.connect)
+			p.reconnect()
 		}
 	})
 	return done
 }
 
-// retryStart is retry with shorter pauses, unless the server's value size is not the client's:
-// such a server has to be replaced, and every attempt costs it an INSERT (H7).
-func (b *breaker) retryStart(ctx context.Context, attempt func() error) {
-	pauses := backoff.New(b.minBackoff, min(b.maxBackoff, MaxStartPause))
-	for pauses.Wait(ctx) == nil {
-		err := attempt()
-		b.set(err)
-		if err == nil {
-			return
+// reconnect makes attempts to connect until one succeeds and closes the circuit, or the pool is closed.
+//
+// There is no half-open state, in which a caller's request would test the server. A connection and
+// its probe are enough of a test, and no caller waits for them.
+func (p *Pool[T]) reconnect() {
+	p.breaker.Retry(p.ctx, func() error {
+		if errors.Is(p.breaker.Err(), dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
+			return p.breaker.Err()
 		}
-		if errors.Is(err, dial.ErrValueSizeMismatch) {
-			b.retry(ctx, attempt)
-			return
-		}
-	}
+		return p.shared.connect()
+	})
 }
 
 // Err returns the reason why calls fail at once: the last attempt to connect has failed, and no
 // other has succeeded. It returns nil if there is a connection, or if a call would make one.
-func (p *Pool[T]) Err() error {
-	p.breaker.mu.Lock()
-	defer p.breaker.mu.Unlock()
-	return p.breaker.cause
+func (p *Pool[T]) Err() error { return p.breaker.Err() }
+
+// away returns Err as the error of a call.
+func (p *Pool[T]) away() error {
+	if err := p.breaker.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
 }

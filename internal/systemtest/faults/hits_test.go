@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // The workloads of hits hit each key twice in each of two rounds.
@@ -33,7 +32,7 @@ func startHits(p throttr.Policy) func(*scenario) (call, func() int) {
 // hitTimeout.
 func startHitsWith(s *scenario, o throttr.Option) (call, func() int) {
 	s.timeout = hitTimeout
-	limiter := testkit.NewRateLimit(s.client.Backend(), throttr.WithTimeout(hitTimeout), o)
+	limiter := throttr.NewRateLimit(s.client.Backend(), throttr.WithTimeout(hitTimeout), o)
 	returned := counts{executed: &s.executed}
 	do := func(ctx context.Context, n int) (verdict, bool, error) {
 		key := hitKey(n)

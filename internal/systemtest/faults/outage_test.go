@@ -53,7 +53,7 @@ func TestPolicyDecidesDuringAnOutageOnly(t *testing.T) {
 func measureOutage(t *testing.T, o throttr.Option) (before, during, after *decisions) {
 	srv := testkit.InMemory(t)
 	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxBackoff: time.Second}))
-	limiter := testkit.NewRateLimit(client.Backend(), o)
+	limiter := throttr.NewRateLimit(client.Backend(), o)
 	before, during, after = new(decisions), new(decisions), new(decisions)
 	var phase atomic.Pointer[decisions]
 	phase.Store(before)
