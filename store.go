@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,8 +106,8 @@ func (s *store) do(ctx context.Context, name string, takes []Take, call func(ctx
 	if s.local() {
 		return call(ctx)
 	}
-	var few [fewTakes]breaker.Ticket
-	tickets, err := s.enter(takes, few[:0])
+	var few [fewTakes]pass
+	passes, err := s.enter(takes, few[:0])
 	if err != nil {
 		return notAsked(name, takes[0].Key, err)
 	}
@@ -124,35 +125,34 @@ func (s *store) do(ctx context.Context, name string, takes []Take, call func(ctx
 		outcome = breaker.Away
 	}
 	limited.Release()
-	s.leave(tickets, outcome, err, takes)
+	s.leave(passes, outcome, err, takes)
 	return err
 }
 
-// enter asks the circuits of the takes to let a call through, and adds the tickets.
-func (s *store) enter(takes []Take, tickets []breaker.Ticket) ([]breaker.Ticket, error) {
+// pass is what a circuit has let through.
+type pass struct {
+	ticket breaker.Ticket
+	take   int // the first one of that circuit
+}
+
+// enter asks the circuits of the takes to let a call through, and adds the passes. It returns why a circuit
+// is open.
+func (s *store) enter(takes []Take, passes []pass) ([]pass, error) {
+	var few [fewTakes]*breaker.Circuit
+	entered := few[:0]
 	for i := range takes {
 		c := s.circuit(takes[i].Key)
-		if i > 0 && s.entered(c, takes[:i]) {
+		if slices.Contains(entered, c) {
 			continue
 		}
 		t, err := c.Enter()
 		if err != nil {
-			s.leave(tickets, breaker.Nothing, nil, nil)
+			s.leave(passes, breaker.Nothing, nil, nil)
 			return nil, err
 		}
-		tickets = append(tickets, t)
+		entered, passes = append(entered, c), append(passes, pass{t, i})
 	}
-	return tickets, nil
-}
-
-// entered reports whether c is a circuit of the takes.
-func (s *store) entered(c *breaker.Circuit, takes []Take) bool {
-	for i := range takes {
-		if s.circuit(takes[i].Key) == c {
-			return true
-		}
-	}
-	return false
+	return passes, nil
 }
 
 func (s *store) circuit(key string) *breaker.Circuit {
@@ -163,19 +163,14 @@ func (s *store) circuit(key string) *breaker.Circuit {
 }
 
 // leave tells the circuits what a call has shown.
-func (s *store) leave(tickets []breaker.Ticket, outcome breaker.Outcome, err error, takes []Take) {
-	if outcome != breaker.Away {
-		for _, t := range tickets {
-			t.Leave(outcome, nil, nil)
+func (s *store) leave(passes []pass, outcome breaker.Outcome, err error, takes []Take) {
+	for _, p := range passes {
+		if outcome != breaker.Away {
+			p.ticket.Leave(outcome, nil, nil)
+			continue
 		}
-		return
-	}
-	next := 0
-	for i := range takes {
-		if key, l := takes[i].Key, takes[i].Limit; !s.entered(s.circuit(key), takes[:i]) {
-			tickets[next].Leave(outcome, err, func() error { return s.probe(key, l) })
-			next++
-		}
+		key, l := takes[p.take].Key, takes[p.take].Limit
+		p.ticket.Leave(outcome, err, func() error { return s.probe(key, l) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -30,6 +31,15 @@ var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protoc
 type opened struct {
 	*rediswindow.Backend
 	client interface{ Close() }
+}
+
+func init() {
+	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
+		if o, ok := b.(*opened); ok {
+			return breaker.PartsOf(o.Backend)
+		}
+		return 0, nil
+	})
 }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].

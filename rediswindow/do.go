@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/window"
 )
@@ -62,6 +63,27 @@ func (g *gate) enter(ctx context.Context, slots int) (chan struct{}, error) {
 	case <-ctx.Done():
 	}
 	return nil, fmt.Errorf("%w; it was not sent", ctx.Err())
+}
+
+// circuitParts is how many circuit breakers a backend has on a cluster: each is that of a range of slots,
+// which are mostly those of one node.
+const circuitParts = 16
+
+func init() {
+	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
+		if b, ok := b.(*Backend); ok {
+			return circuitParts, b.circuitPart
+		}
+		return 0, nil
+	})
+}
+
+// circuitPart returns the part of a key, which is 0 if there is no cluster.
+func (b *Backend) circuitPart(key string) int {
+	if cluster, err := b.client.Cluster(); err != nil || !cluster {
+		return 0
+	}
+	return int(slotOf(hashTag(key))) * circuitParts / slots
 }
 
 // cluster reports whether the client is one of a cluster. The error says that nothing can be sent.

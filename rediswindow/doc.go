@@ -12,7 +12,7 @@
 //
 // A limit or a number that the backend does not accept is a mistake in the program. The error matches
 // [window.ErrScale], [window.ErrRange] or [window.ErrUnsupported], and no throttr.Policy applies to it. If the
-// server is away, errors match [window.ErrUnavailable]; if it has no memory, [window.ErrFull]; if too many calls
+// server is away, errors match [window.ErrUnavailable]; if it has no memory, also [window.ErrFull]; if too many calls
 // are queued, [window.ErrOverloaded]. All others are those of ctx or of the client. They do not say whether the
 // hit was counted.
 //

@@ -83,19 +83,35 @@ func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) ([]i
 	return numbers, replyError(err)
 }
 
+// unavailable are the codes of replies of servers that count nothing at present: they load their data, have
+// no primary, are a replica, run a script or can't write to their disk.
+var unavailable = []string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "READONLY ", "BUSY ", "MISCONF ", "NOREPLICAS "}
+
 // replyError returns an error that also matches [window.ErrUnavailable] if it is a reply of a server that
-// does not serve the key at present, and [window.ErrFull] if the server has no memory for it.
+// counts nothing at present, and also [window.ErrFull] if it has no memory.
 func replyError(err error) error {
 	if err == nil || errors.Is(err, window.ErrUnavailable) {
 		return err
 	}
 	if strings.Contains(err.Error(), "OOM command not allowed") { // before version 7, it is in the error of the script
-		return fmt.Errorf("%w: %w", window.ErrFull, err)
+		return &memoryError{err}
 	}
-	for _, reply := range []string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "READONLY "} {
+	for _, reply := range unavailable {
 		if strings.HasPrefix(err.Error(), reply) {
 			return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 		}
 	}
 	return err
+}
+
+// memoryError says that a server has no memory. It matches [window.ErrFull] and [window.ErrUnavailable]: the
+// server counts nothing, for any key.
+type memoryError struct{ reply error }
+
+// Error returns the text of ErrFull, and the reply.
+func (e *memoryError) Error() string { return window.ErrFull.Error() + ": " + e.reply.Error() }
+
+// Unwrap returns what it matches, and the reply.
+func (e *memoryError) Unwrap() []error {
+	return []error{window.ErrFull, window.ErrUnavailable, e.reply}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -30,6 +31,15 @@ var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout
 type opened struct {
 	*rediswindow.Backend
 	client redis.UniversalClient
+}
+
+func init() {
+	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
+		if o, ok := b.(*opened); ok {
+			return breaker.PartsOf(o.Backend)
+		}
+		return 0, nil
+	})
 }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].

@@ -1,0 +1,508 @@
+package throttr_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// distant is a store on the other side of a network, which can be away in several ways.
+type distant struct {
+	throttr.Backend
+	asked atomic.Int64
+	fault atomic.Pointer[func(ctx context.Context, reads bool) error]
+}
+
+func newDistant(t *testing.T) *distant {
+	b := memory.New(memory.WithClock(time.Now))
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return &distant{Backend: b}
+}
+
+// be makes all calls do f first, or nothing if that is nil.
+func (d *distant) be(f func(ctx context.Context, reads bool) error) {
+	if f == nil {
+		d.fault.Store(nil)
+		return
+	}
+	d.fault.Store(&f)
+}
+
+func (d *distant) call(ctx context.Context, reads bool) error {
+	d.asked.Add(1)
+	if f := d.fault.Load(); f != nil {
+		return (*f)(ctx, reads)
+	}
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
+func (d *distant) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
+	if err = d.call(ctx, false); err == nil {
+		w, err = d.Backend.Hit(ctx, key, l, n)
+	}
+	return w, err
+}
+
+func (d *distant) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
+	if err = d.call(ctx, false); err == nil {
+		w, err = d.Backend.Take(ctx, key, l, n)
+	}
+	return w, err
+}
+
+func (d *distant) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (granted bool, err error) {
+	if err = d.call(ctx, false); err == nil {
+		granted, err = d.Backend.TakeAll(ctx, takes, windows)
+	}
+	return granted, err
+}
+
+func (d *distant) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
+	if err = d.call(ctx, true); err == nil {
+		w, err = d.Backend.Peek(ctx, key, l, n)
+	}
+	return w, err
+}
+
+// The ways in which a store is away.
+var (
+	hangs   = func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() }
+	isDown  = func(context.Context, bool) error { return fmt.Errorf("%w: nobody listens", throttr.ErrUnavailable) }
+	refuses = func(context.Context, bool) error { return &net.OpError{Op: "dial", Err: errors.New("refused")} }
+	isSlow  = func(ctx context.Context, _ bool) error {
+		select {
+		case <-time.After(400 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	onlyReads = func(_ context.Context, reads bool) error {
+		if reads {
+			return nil
+		}
+		return fmt.Errorf("%w: READONLY", throttr.ErrUnavailable)
+	}
+)
+
+// journal keeps log lines.
+type journal struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lines.Write(p)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(j, nil)) }
+
+// entries returns the lines.
+func (j *journal) entries(t *testing.T) (all []map[string]any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.lines.String()) {
+		var entry map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &entry))
+		all = append(all, entry)
+	}
+	return all
+}
+
+// A store is away for ten seconds at 2,000 hits a second: the first hits wait for it as long as they may,
+// then none does, the fallback counts, and there are two lines.
+func TestAnOutageCostsMilliseconds(t *testing.T) {
+	for name, fault := range map[string]func(context.Context, bool) error{
+		"hangs": hangs, "down": isDown, "refuses": refuses, "slow": isSlow, "read-only": onlyReads,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, log := newDistant(t), &journal{}
+				fallback := memory.New(memory.WithClock(time.Now))
+				defer fallback.Close()
+				var events []throttr.Event
+				limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithLogger(log.logger()),
+					throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+						if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
+							events = append(events, e)
+						}
+					}))
+				var calls sync.WaitGroup
+				var degraded, denied, goroutines atomic.Int64
+				hits := func(d, atMost time.Duration) {
+					for begun := time.Now(); time.Since(begun) < d; time.Sleep(500 * time.Microsecond) {
+						goroutines.Store(max(goroutines.Load(), int64(runtime.NumGoroutine())))
+						calls.Go(func() {
+							called := time.Now()
+							res, err := limiter.Hit(t.Context(), "k", time.Hour, 10_000)
+							if err != nil || time.Since(called) > atMost {
+								t.Errorf("%v after %v", err, time.Since(called))
+							}
+							if res.Degraded {
+								degraded.Add(1)
+							}
+							if !res.Allowed {
+								denied.Add(1)
+							}
+						})
+					}
+				}
+				hits(time.Second, time.Millisecond)
+				require.Zero(t, degraded.Load())
+				store.be(fault)
+				hits(250*time.Millisecond, 250*time.Millisecond)
+				before := goroutines.Swap(0)
+				// The call that tries what the store can write may take as long as all others before.
+				hits(9750*time.Millisecond, map[bool]time.Duration{true: 250 * time.Millisecond, false: 0}[name == "slow"])
+				require.LessOrEqual(t, goroutines.Load(), before+100, "nothing is left behind")
+				asked := store.asked.Load()
+				store.be(nil)
+				hits(450*time.Millisecond, time.Millisecond)
+				counted := degraded.Load()
+				hits(time.Second, time.Millisecond)
+				calls.Wait()
+				require.Equal(t, counted, degraded.Load(), "the store counts again")
+				require.Greater(t, counted, int64(20_000))
+				require.Less(t, asked, int64(2000+520+60), "the store is spared")
+
+				lines := log.entries(t)
+				require.Len(t, lines, 2)
+				require.Equal(t, "throttr: the store is away", lines[0]["msg"])
+				require.Equal(t, "fallback, or return an error", lines[0]["instead"])
+				require.NotEmpty(t, lines[0]["error"])
+				require.Equal(t, "throttr: the store is back", lines[1]["msg"])
+				require.EqualValues(t, degraded.Load(), lines[1]["degraded"])
+				require.EqualValues(t, denied.Load(), lines[1]["denied"])
+				require.InDelta(t, 10.2e9, lines[1]["after"], 0.5e9)
+				for _, line := range lines {
+					require.Equal(t, "WARN", line["level"])
+				}
+				require.Len(t, events, 2)
+				require.Equal(t, throttr.EventUnavailable, events[0].Kind)
+				require.ErrorContains(t, events[0].Err, "")
+				require.Equal(t, throttr.EventAvailable, events[1].Kind)
+			})
+		})
+	}
+}
+
+// Nothing that a caller does wrong, or that concerns some keys only, opens the breaker.
+func TestWhatIsNoOutageOpensNoBreaker(t *testing.T) {
+	for _, cause := range []error{
+		throttr.ErrRange, throttr.ErrScale, throttr.ErrUnsupported, throttr.ErrConfig, throttr.ErrFull, throttr.ErrOverloaded,
+		throttr.ErrClosed, errors.New("WRONGTYPE"), io.ErrUnexpectedEOF,
+	} {
+		store, log := newDistant(t), &journal{}
+		limiter := throttr.NewRateLimit(store, throttr.WithLogger(log.logger()))
+		store.be(func(context.Context, bool) error { return fmt.Errorf("store: %w", cause) })
+		for i := range 20 {
+			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+			require.ErrorIs(t, err, cause)
+			require.EqualValues(t, i+1, store.asked.Load())
+		}
+		require.Empty(t, log.entries(t))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store := newDistant(t)
+		store.be(hangs)
+		limiter := throttr.NewRateLimit(store)
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err := limiter.Hit(ctx, "k", time.Minute, 10)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.EqualValues(t, i+1, store.asked.Load(), "the deadline was the caller's")
+			cancel()
+		}
+	})
+}
+
+func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newDistant(t)
+		store.be(isDown)
+		limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
+		for range 3 {
+			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+			require.EqualError(t, err, "throttr: the store is unavailable: nobody listens")
+		}
+		for name, call := range map[string]func() error{
+			"hit":  func() error { _, err := limiter.Hit(t.Context(), "k", time.Minute, 10); return err },
+			"peek": func() error { _, err := limiter.Get(t.Context(), "k", time.Minute); return err },
+			"take": func() error {
+				_, _, err := limiter.TakeAll(t.Context(), throttr.Limit{Max: 1, Scale: time.Minute}.For("k", 1))
+				return err
+			},
+		} {
+			err := call()
+			require.EqualError(t, err, `throttr: `+name+` "k": the store is unavailable: nobody listens`)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+		}
+		require.EqualValues(t, 3, store.asked.Load())
+	})
+}
+
+// Each server has a breaker: what is kept on the others is counted there.
+func TestOneServerOfSeveralIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		well, ill := testkit.InMemory(t), testkit.InMemory(t)
+		servers := map[string]*mockserver.Server{"a:1": well, "b:1": ill}
+		var hang atomic.Bool
+		cfg := throttr.Config{Servers: []string{"a:1", "b:1"}, Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			if hang.Load() && addr == "b:1" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return servers[addr].Dial(ctx)
+		}}
+		backend, err := throttr.OpenServers(t.Context(), cfg)
+		require.NoError(t, err)
+		defer backend.Close()
+		log := &journal{}
+		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
+		on := map[bool]string{}
+		for i := range 100 {
+			key := fmt.Sprint(i)
+			before := ill.Requests(codec.OpQuery)
+			_, err := limiter.Hit(t.Context(), key, time.Hour, 100)
+			require.NoError(t, err)
+			on[ill.Requests(codec.OpQuery) > before] = key
+		}
+		hang.Store(true)
+		ill.Disconnect()
+		for range 10 {
+			begun := time.Now()
+			res, err := limiter.Hit(t.Context(), on[true], time.Hour, 100)
+			require.NoError(t, err)
+			require.True(t, res.Degraded)
+			require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
+			res, err = limiter.Hit(t.Context(), on[false], time.Hour, 100)
+			require.NoError(t, err)
+			require.False(t, res.Degraded)
+		}
+		require.Len(t, log.entries(t), 1)
+		require.Equal(t, "a:1,b:1", log.entries(t)[0]["store"])
+	})
+}
+
+// A take of several keys waits for none of the parts that are away, and tells their breakers.
+func TestTakesOfSeveralServersDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newDistant(t)
+		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
+		limit := throttr.Limit{Max: 10, Scale: time.Hour}
+		store.be(hangs)
+		for range 10 {
+			ok, results, err := limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 2), limit.For("c", 1), limit.For("d", 1), limit.For("e", 1))
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.True(t, results[0].Degraded && results[1].Degraded)
+		}
+		require.EqualValues(t, 3, store.asked.Load())
+		store.be(nil)
+		time.Sleep(time.Second)
+		ok, results, err := limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 2))
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.False(t, results[0].Degraded)
+		require.EqualValues(t, 2, results[1].Count)
+	})
+}
+
+func TestAReservationDoesNotWaitForAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hangingGiveBack{newDistant(t)}
+		limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
+		limit := throttr.Limit{Max: 100, Scale: time.Hour}
+		var all []*throttr.Reservation
+		for range 10 {
+			all = append(all, reserve(t, limiter, limit.For("k", 2)))
+		}
+		begun := time.Now()
+		for _, rv := range all {
+			require.ErrorIs(t, rv.Commit(t.Context(), 1), throttr.ErrUnavailable)
+		}
+		require.Less(t, time.Since(begun), 4*250*time.Millisecond)
+	})
+}
+
+type hangingGiveBack struct{ *distant }
+
+func (hangingGiveBack) GiveBack(ctx context.Context, _ string, _ throttr.Limit, _ uint64, _ int64) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+// While there are places in a lease, an outage concerns nobody. Then the fallback decides.
+func TestLeasesDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newDistant(t)
+		leases := lease.New(store, lease.WithAge(time.Hour))
+		defer leases.Close()
+		limiter := throttr.NewRateLimit(leases, throttr.WithPolicy(throttr.DenyHits), throttr.WithLogger(nil))
+		for range 200 {
+			_, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+		}
+		store.be(hangs)
+		defer store.be(nil)
+		waits := 0
+		for range 1000 {
+			begun := time.Now()
+			_, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
+			if time.Since(begun) > 0 {
+				waits++
+			}
+		}
+		require.LessOrEqual(t, waits, 3)
+	})
+}
+
+func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
+	store := newDistant(t)
+	store.be(isDown)
+	fallback := memory.New()
+	defer fallback.Close()
+	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
+	bucket := throttr.Limit{Max: 40, Scale: time.Hour, Burst: 20, Algorithm: throttr.TokenBucket}
+	for name, c := range map[string]struct {
+		limit throttr.Limit
+		n     uint64
+		want  int
+	}{
+		"a quarter":        {throttr.Limit{Max: 100, Scale: time.Hour}, 1, 25},
+		"at least one":     {throttr.Limit{Max: 3, Scale: time.Hour}, 1, 1},
+		"none of none":     {throttr.Limit{Max: 0, Scale: time.Hour}, 1, 0},
+		"burst":            {bucket, 1, 5},
+		"more than it has": {throttr.Limit{Max: 100, Scale: time.Hour}, 50, 0},
+	} {
+		granted := 0
+		for range 60 {
+			res, err := limiter.Take(t.Context(), name, c.limit, c.n)
+			require.NoError(t, err, name)
+			if res.Allowed {
+				granted++
+			} else if c.limit.Max > 0 {
+				require.Less(t, res.RetryAfter, throttr.Never, "the store may be back soon")
+			}
+			ok, results, err := limiter.TakeAll(t.Context(), c.limit.For(name+", all", c.n), c.limit.For(name+" of others", c.n))
+			require.NoError(t, err)
+			require.Equal(t, ok, results[0].Allowed && results[1].Allowed)
+		}
+		require.Equal(t, c.want, granted, name)
+		w, err := fallback.Peek(t.Context(), name+", all", throttr.Limit{Max: 1000, Scale: time.Hour, Algorithm: throttr.FixedWindow}, 0)
+		require.NoError(t, err)
+		if c.limit.Algorithm == 0 {
+			require.EqualValues(t, c.want, w.Count, name)
+		}
+	}
+}
+
+// A store that fails now and then, but not often enough in a row, is reported once a minute.
+func TestSporadicFailuresAreReportedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, log := newDistant(t), &journal{}
+		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
+		n := 0
+		store.be(func(context.Context, bool) error {
+			if n++; n%2 == 0 {
+				return throttr.ErrUnavailable
+			}
+			return nil
+		})
+		for range 250 {
+			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+		}
+		lines := log.entries(t)
+		require.InDelta(t, 4, len(lines), 1)
+		for _, line := range lines {
+			require.Equal(t, "throttr: decisions without the store", line["msg"])
+			require.InDelta(t, 30, line["degraded"], 2)
+			require.Equal(t, "allow hits", line["instead"])
+		}
+	})
+}
+
+// Without WithLogger, a service that fails open is not silent. A nil logger makes it so.
+func TestTheDefaultLoggerReportsOutages(t *testing.T) {
+	log := &journal{}
+	before := slog.Default()
+	slog.SetDefault(log.logger())
+	defer slog.SetDefault(before)
+	store := newDistant(t)
+	store.be(isDown)
+	for _, opts := range [][]throttr.Option{{throttr.WithLogger(nil)}, nil} {
+		require.Empty(t, log.entries(t))
+		limiter := throttr.NewRateLimit(store, opts...)
+		for range 10 {
+			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+		}
+	}
+	require.Len(t, log.entries(t), 1)
+}
+
+func TestBreakersCanBeTurnedOff(t *testing.T) {
+	store := newDistant(t)
+	store.be(isDown)
+	limiter := throttr.NewRateLimit(store, throttr.WithBreaker(math.MaxInt, 0))
+	for i := range 100 {
+		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.EqualValues(t, i+1, store.asked.Load())
+	}
+}
+
+func TestOptionsOfOutagesAreChecked(t *testing.T) {
+	for text, f := range map[string]func(){
+		"throttr: WithBreaker: -1 is negative":   func() { throttr.WithBreaker(-1, 0) },
+		"throttr: WithBreaker: -1ns is negative": func() { throttr.WithBreaker(0, -1) },
+		"throttr: WithTimeout: -1ns is negative": func() { throttr.WithTimeout(-1) },
+		"throttr: WithProcesses: -2 is negative": func() { throttr.WithProcesses(-2) },
+	} {
+		require.PanicsWithValue(t, text, f)
+	}
+}
+
+// The memory of the process is never away: no timer, no breaker, and no allocation.
+func TestMemoryIsNeverAway(t *testing.T) {
+	b := memory.New()
+	defer b.Close()
+	limiter := throttr.NewRateLimit(b, throttr.WithObserver(func(context.Context, throttr.Event) {}))
+	named := throttr.Limit{Name: "api", Max: math.MaxInt64 - 1, Scale: time.Hour}
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if _, err := limiter.Take(t.Context(), "k", named, 1); err != nil {
+			t.Error(err)
+		}
+	}))
+}
