@@ -15,6 +15,7 @@
 //	throttr.wait.duration histogram, s       durations of waits (RateLimit.Wait) instead
 //	throttr.settlements   counter, {settlement}  takes of reservations that were settled, or could not be
 //	throttr.resets        counter, {reset}   windows that were reset, and resets that failed
+//	throttr.outages       up-down counter, {outage}  stores that are away at present, see throttr.WithBreaker
 //
 // A hit counts as one, whatever its n. So do takes and charges. The attributes have few values:
 //

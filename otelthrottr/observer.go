@@ -34,6 +34,7 @@ type observer struct {
 	waits    metric.Float64Histogram
 	resets   metric.Int64Counter
 	settled  metric.Int64Counter
+	outages  metric.Int64UpDownCounter
 	tracer   trace.Tracer
 	labels   map[class]labels // of every class, without a name and the attributes that options add
 	named    nameLabels       // the same for each name
@@ -79,6 +80,10 @@ func (o *observer) instruments(m metric.Meter) (err error) {
 		metric.WithDescription("Takes of reservations that were settled, and those that could not be settled.")); err != nil {
 		return err
 	}
+	if o.outages, err = m.Int64UpDownCounter("throttr.outages", metric.WithUnit("{outage}"),
+		metric.WithDescription("Stores that are away at present.")); err != nil {
+		return err
+	}
 	o.resets, err = m.Int64Counter("throttr.resets", metric.WithUnit("{reset}"),
 		metric.WithDescription("Windows that were reset, and resets that failed."))
 	return err
@@ -86,6 +91,14 @@ func (o *observer) instruments(m metric.Meter) (err error) {
 
 // observe is a [throttr.Observer].
 func (o *observer) observe(ctx context.Context, e throttr.Event) {
+	switch e.Kind {
+	case throttr.EventUnavailable:
+		o.outages.Add(ctx, 1)
+		return
+	case throttr.EventAvailable:
+		o.outages.Add(ctx, -1)
+		return
+	}
 	end := time.Now()
 	c := classOf(e)
 	known := o.labels

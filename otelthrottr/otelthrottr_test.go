@@ -447,3 +447,18 @@ func TestManyNamesAreStillRight(t *testing.T) {
 	}
 	require.EqualValues(t, 5000, total)
 }
+
+func TestOutagesThatLastAreCounted(t *testing.T) {
+	tel := newTelemetry(t)
+	for want, kind := range []throttr.EventKind{0, throttr.EventUnavailable, throttr.EventUnavailable, throttr.EventAvailable, throttr.EventAvailable} {
+		if kind == 0 {
+			continue
+		}
+		span := tel.within(throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
+		require.Empty(t, span.Events, "no decision")
+		sum := tel.metrics()["throttr.outages"].Data.(metricdata.Sum[int64])
+		require.False(t, sum.IsMonotonic)
+		require.EqualValues(t, []int64{0, 1, 2, 1, 0}[want], sum.DataPoints[0].Value)
+	}
+	require.Empty(t, tel.counts("throttr.hits"))
+}
