@@ -255,8 +255,7 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 
 // peek makes a Peek of the backend.
 func (r *RateLimit) peek(ctx context.Context, key string, l *Limit, n uint64) (w window.Window, err error) {
-	one := [1]Take{{Key: key, Limit: *l}}
-	err = r.first.do(ctx, "peek", one[:], func(ctx context.Context) (err error) {
+	err = r.first.do(ctx, "peek", key, l, func(ctx context.Context) (err error) {
 		w, err = r.backend.Peek(ctx, key, *l, n)
 		return err
 	})
@@ -305,8 +304,7 @@ func (r *RateLimit) make(ctx context.Context, s *store, v verb, key string, l *L
 	if s.local() {
 		return v.call(ctx, s.backend, key, *l, n)
 	}
-	one := [1]Take{{Key: key, Limit: *l}}
-	err = s.do(ctx, string(v), one[:], func(ctx context.Context) (err error) {
+	err = s.do(ctx, string(v), key, l, func(ctx context.Context) (err error) {
 		w, err = v.call(ctx, s.backend, key, *l, n)
 		return err
 	})

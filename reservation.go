@@ -137,7 +137,7 @@ func (t *taking) usedOf(at int, used []uint64) (n uint64) {
 // settleCount settles a merged take of which n was used.
 func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
 	m := &t.merged[at]
-	return t.store.do(ctx, "settle", t.merged[at:at+1], func(ctx context.Context) (err error) {
+	return t.store.do(ctx, "settle", m.Key, &m.Limit, func(ctx context.Context) (err error) {
 		if n > m.N {
 			_, err = t.store.backend.Charge(ctx, m.Key, m.Limit, n-m.N)
 		} else {

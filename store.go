@@ -99,60 +99,90 @@ func init() {
 // local reports whether the store can't be away.
 func (s *store) local() bool { return len(s.circuits) == 0 }
 
-// do makes a call of the backend, of the given name, that uses keys and limits of some takes, if the store
-// is there, and for no longer than allowed. It returns the error of the call, which says if it has taken too
-// long, or why the store is away.
-func (s *store) do(ctx context.Context, name string, takes []Take, call func(ctx context.Context) error) error {
+// do makes a call of the backend, of the given name, for a key and a limit, if the store is there, and for no
+// longer than allowed. It returns the error of the call, which says if it has taken too long, or why the
+// store is away.
+func (s *store) do(ctx context.Context, name, key string, l *Limit, call func(ctx context.Context) error) error {
 	if s.local() {
 		return call(ctx)
 	}
-	var few [fewTakes]pass
-	passes, err := s.enter(takes, few[:0])
+	ticket, err := s.circuit(key).Enter()
 	if err != nil {
-		return notAsked(name, takes[0].Key, err)
+		return notAsked(name, key, err)
 	}
-	limited := s.bound.Context(ctx)
-	err = call(limited)
-	outcome := breaker.Answered
-	switch {
-	case err == nil:
-	case limited.Exceeded():
-		err = &timeoutError{s.timeout, err}
-		outcome = breaker.Away
-	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrOverloaded):
-		outcome = breaker.Nothing
-	case isAway(err):
-		outcome = breaker.Away
+	outcome, err := s.call(ctx, call)
+	if outcome != breaker.Away {
+		ticket.Leave(outcome, nil, nil)
+	} else {
+		ticket.Leave(outcome, err, s.probe(key, *l))
 	}
-	limited.Release()
-	s.leave(passes, outcome, err, takes)
 	return err
 }
 
-// pass is what a circuit has let through.
-type pass struct {
-	ticket breaker.Ticket
-	take   int // the first one of that circuit
+// doAll is do for takes, which may be of several parts of the store.
+func (s *store) doAll(ctx context.Context, name string, takes []Take, call func(ctx context.Context) error) error {
+	if len(s.circuits) < 2 {
+		return s.do(ctx, name, takes[0].Key, &takes[0].Limit, call)
+	}
+	passes, err := s.enter(takes)
+	if err != nil {
+		return notAsked(name, takes[0].Key, err)
+	}
+	outcome, err := s.call(ctx, call)
+	s.leave(passes, outcome, err)
+	return err
 }
 
-// enter asks the circuits of the takes to let a call through, and adds the passes. It returns why a circuit
-// is open.
-func (s *store) enter(takes []Take, passes []pass) ([]pass, error) {
-	var few [fewTakes]*breaker.Circuit
-	entered := few[:0]
+// call makes a call, and returns what it tells about the store.
+func (s *store) call(ctx context.Context, call func(ctx context.Context) error) (breaker.Outcome, error) {
+	limited := s.bound.Context(ctx)
+	err := call(limited)
+	switch {
+	case err == nil:
+		limited.Release()
+		return breaker.Answered, nil
+	case limited.Exceeded():
+		return breaker.Away, &timeoutError{s.timeout, err}
+	}
+	limited.Release()
+	switch {
+	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrOverloaded):
+		return breaker.Nothing, err
+	case isAway(err):
+		return breaker.Away, err
+	}
+	return breaker.Answered, err
+}
+
+// pass is what a circuit has let through, and the first take of that circuit.
+type pass struct {
+	circuit *breaker.Circuit
+	ticket  breaker.Ticket
+	take    *Take
+}
+
+// enter asks the circuits of the takes to let a call through. It returns why a circuit is open.
+func (s *store) enter(takes []Take) (passes []pass, err error) {
 	for i := range takes {
 		c := s.circuit(takes[i].Key)
-		if slices.Contains(entered, c) {
+		if slices.ContainsFunc(passes, func(p pass) bool { return p.circuit == c }) {
 			continue
 		}
 		t, err := c.Enter()
 		if err != nil {
-			s.leave(passes, breaker.Nothing, nil, nil)
+			s.leave(passes, breaker.Nothing, nil)
 			return nil, err
 		}
-		entered, passes = append(entered, c), append(passes, pass{t, i})
+		passes = append(passes, pass{c, t, &takes[i]})
 	}
 	return passes, nil
+}
+
+// leave tells the circuits what a call has shown.
+func (s *store) leave(passes []pass, outcome breaker.Outcome, err error) {
+	for _, p := range passes {
+		p.ticket.Leave(outcome, err, s.probe(p.take.Key, p.take.Limit))
+	}
 }
 
 func (s *store) circuit(key string) *breaker.Circuit {
@@ -162,26 +192,16 @@ func (s *store) circuit(key string) *breaker.Circuit {
 	return s.circuits[s.part(key)]
 }
 
-// leave tells the circuits what a call has shown.
-func (s *store) leave(passes []pass, outcome breaker.Outcome, err error, takes []Take) {
-	for _, p := range passes {
-		if outcome != breaker.Away {
-			p.ticket.Leave(outcome, nil, nil)
-			continue
+// probe returns a function that asks the store for a window, and returns an error if the store is away.
+func (s *store) probe(key string, l Limit) func() error {
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		if _, err := s.backend.Peek(ctx, key, l, 0); isAway(err) {
+			return err
 		}
-		key, l := takes[p.take].Key, takes[p.take].Limit
-		p.ticket.Leave(outcome, err, func() error { return s.probe(key, l) })
+		return nil
 	}
-}
-
-// probe asks the store for a window, and returns an error if it is away.
-func (s *store) probe(key string, l Limit) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	if _, err := s.backend.Peek(ctx, key, l, 0); isAway(err) {
-		return err
-	}
-	return nil
 }
 
 // isAway reports whether an error says that the store is away.

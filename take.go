@@ -205,7 +205,7 @@ func (t *taking) setResults(set func(m *Take, i int, res *Result)) {
 // takeFrom makes the merged takes of the backend of a store.
 func (r *RateLimit) takeFrom(ctx context.Context, s *store, t *taking) error {
 	windows, granted := make([]window.Window, len(t.merged)), false
-	err := s.do(ctx, "take", t.merged, func(ctx context.Context) (err error) {
+	err := s.doAll(ctx, "take", t.merged, func(ctx context.Context) (err error) {
 		if len(t.merged) == 1 {
 			m := &t.merged[0]
 			windows[0], err = s.backend.Take(ctx, m.Key, m.Limit, m.N)

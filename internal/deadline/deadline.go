@@ -1,10 +1,9 @@
 // Package deadline bounds many calls by few timers: all calls that begin within a sixteenth of the bound
-// share one.
+// share them.
 package deadline
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,14 +11,13 @@ import (
 // Bound is how long calls may take. It is safe for concurrent use.
 type Bound struct {
 	d       time.Duration
-	current atomic.Pointer[period]
+	current atomic.Pointer[period] // nil if the next call begins another one
 }
 
-// period is a shared timer: the context of calls without a context that can end.
+// period is the context of calls that begin in a sixteenth of a bound.
 type period struct {
 	context.Context
 	cancel context.CancelFunc
-	until  time.Time // it is that of calls that begin before
 }
 
 // New returns the bound d, of at most a hundred years: calls may take up to d, and at least fifteen
@@ -29,35 +27,41 @@ func New(d time.Duration) *Bound { return &Bound{d: min(d, 100*365*24*time.Hour)
 // Context returns a context that ends with ctx, or at the bound of a call that begins now. The caller calls
 // Release when the call has ended.
 func (b *Bound) Context(ctx context.Context) *Context {
-	return &Context{parent: ctx, period: b.period(time.Now())}
+	p := b.current.Load() // it is replaced by a timer: to read the clock takes longer than all else here
+	if p == nil {
+		p = b.begin()
+	}
+	return &Context{parent: ctx, period: p}
 }
 
-// period returns the timer of a call that begins now.
-func (b *Bound) period(now time.Time) *period {
-	p := b.current.Load()
-	if p != nil && now.Before(p.until) {
+// begin begins a period.
+func (b *Bound) begin() *period {
+	p := &period{}
+	p.Context, p.cancel = context.WithTimeout(context.Background(), b.d)
+	if !b.current.CompareAndSwap(nil, p) {
+		if other := b.current.Load(); other != nil {
+			p.cancel()
+			return other
+		}
 		return p
 	}
-	next := &period{until: now.Add(b.d / 16)}
-	next.Context, next.cancel = context.WithDeadline(context.Background(), now.Add(b.d))
-	if !b.current.CompareAndSwap(p, next) {
-		next.cancel()
-		return b.current.Load()
-	}
-	return next
+	time.AfterFunc(b.d/16, func() { b.current.CompareAndSwap(p, nil) })
+	return p
 }
 
 // Context is the context of a bounded call.
 type Context struct {
 	parent context.Context
 	period *period
+	merged atomic.Pointer[merged] // nil until somebody waits for its end
+}
 
-	released atomic.Bool // and merged is not nil
-
-	mu     sync.Mutex // guards what follows
-	merged context.Context
-	cancel context.CancelFunc // of merged
-	stop   func() bool        // the period does not end merged any more
+// merged is a context of package context that ends with a Context.
+type merged struct {
+	context.Context
+	cancel   context.CancelFunc
+	stop     func() bool // the period does not end it any more
+	released atomic.Bool
 }
 
 // Parts returns the two contexts with which a call ends, so that a select on both of their Done needs no third
@@ -95,10 +99,13 @@ func (c *Context) Err() error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
-	if err := c.period.Err(); err != nil || !c.released.Load() {
+	if err := c.period.Err(); err != nil {
 		return err
 	}
-	return context.Canceled
+	if m := c.merged.Load(); m != nil && m.released.Load() {
+		return context.Canceled
+	}
+	return nil
 }
 
 // Value implements [context.Context].
@@ -112,27 +119,33 @@ func (c *Context) Value(key any) any {
 // AfterFunc makes the contexts that package context derives from c need no goroutine.
 func (c *Context) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.whole(), f) }
 
-// whole returns a context of package context that ends with c. It is made only if somebody waits for that.
+// whole returns a context of package context that ends with c.
 func (c *Context) whole() context.Context {
 	if c.parent.Done() == nil {
 		return c.period.Context
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.merged == nil {
-		c.merged, c.cancel = context.WithCancel(c.parent)
-		c.stop = context.AfterFunc(c.period, c.cancel)
+	if m := c.merged.Load(); m != nil {
+		return m
 	}
-	return c.merged
+	m := &merged{}
+	m.Context, m.cancel = context.WithCancel(c.parent)
+	m.stop = context.AfterFunc(c.period, m.cancel)
+	if !c.merged.CompareAndSwap(nil, m) {
+		m.end()
+		return c.merged.Load()
+	}
+	return m
 }
 
 // Release ends the context, and frees what it holds.
 func (c *Context) Release() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.merged != nil {
-		c.released.Store(true)
-		c.stop()
-		c.cancel()
+	if m := c.merged.Load(); m != nil {
+		m.released.Store(true)
+		m.end()
 	}
+}
+
+func (m *merged) end() {
+	m.stop()
+	m.cancel()
 }
