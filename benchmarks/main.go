@@ -8,6 +8,7 @@
 //	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
 //	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
 //	go -C benchmarks run . -leases   # prints those of leases, in some minutes
+//	go -C benchmarks run . -outages   # prints what an outage of the store costs, in five minutes
 //	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
@@ -108,6 +109,7 @@ func main() {
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
 	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
 	inProcess := flag.Bool("algorithms", false, "measure algorithms in the process only, and print the results")
+	outages := flag.Bool("outages", false, "measure services whose store is away, and print the results")
 	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
@@ -126,6 +128,8 @@ func main() {
 		action = func() error { return runOnRedis(ctx, p, bucketComparisons) }
 	case *windows:
 		action = func() error { return runOnRedis(ctx, p, windowComparisons) }
+	case *outages:
+		action = func() error { return runOutages(ctx) }
 	case *leases:
 		action = func() error { return runLeases(ctx, p) }
 	case *inProcess:
