@@ -123,7 +123,10 @@ var outageKinds = []outageKind{
 		},
 		func(ctx context.Context, s *outageStore) error { return s.start(ctx) }},
 	{"400 ms late", "",
-		func(_ context.Context, s *outageStore) error { s.proxy.delay.Store(int64(400 * time.Millisecond)); return nil },
+		func(_ context.Context, s *outageStore) error {
+			s.proxy.delay.Store(int64(400 * time.Millisecond))
+			return nil
+		},
 		func(_ context.Context, s *outageStore) error { s.proxy.delay.Store(0); return nil }},
 	{"read-only (demoted)", "redis", redisCommand("replicaof", "127.0.0.1", "1"), redisCommand("replicaof", "no", "one")},
 	{"full (OOM)", "redis", redisCommand("config", "set", "maxmemory", "1"), redisCommand("config", "set", "maxmemory", "0")},

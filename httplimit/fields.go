@@ -109,5 +109,5 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// retryAfter returns the Retry-After field, at least 1. After 0 a client would retry at once.
-func retryAfter(d time.Duration) string { return strconv.FormatInt(max(1, seconds(d)), 10) }
+// retryAfter returns the Retry-After field.
+func retryAfter(d time.Duration) string { return strconv.FormatInt(seconds(d), 10) }

@@ -216,12 +216,14 @@ func TestRequestsOfOneKeyShareALimit(t *testing.T) {
 
 //evidence:bounds Bytes of a key of httplimit
 func TestALongKeyIsNotStored(t *testing.T) {
-	var stored string
-	seen := throttr.WithObserver(func(_ context.Context, e throttr.Event) { stored = e.Key })
-	s := newSite(t, httplimit.Config{Key: func(*http.Request) string { return strings.Repeat("k", 1<<20) }}, seen)
-	s.get(alice)
-	require.Less(t, len(stored), 80)
-	require.Len(t, s.decision.Key, 1<<20, "the handler sees the key unchanged")
+	for _, plain := range []bool{false, true} {
+		var stored string
+		seen := throttr.WithObserver(func(_ context.Context, e throttr.Event) { stored = e.Key })
+		s := newSite(t, httplimit.Config{Key: func(*http.Request) string { return strings.Repeat("k", 1<<20) }, PlainKeys: plain}, seen)
+		s.get(alice)
+		require.Less(t, len(stored), 80)
+		require.Len(t, s.decision.Key, 1<<20, "the handler sees the key unchanged")
+	}
 }
 
 func TestNamesAndKeysKeepCountsApart(t *testing.T) {

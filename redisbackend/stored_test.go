@@ -78,19 +78,19 @@ func TestWindowsThatAreFullStayFull(t *testing.T) {
 func TestVersionsMisreadNothing(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
-	others := map[string]string{"throttr:{k:k}": "3600000000", "throttr:{k:k}:v2": "f3600000000"}
-	for name, field := range others {
-		redis(t, client, "HSET", name, field, "of another version")
+	others := [][2]string{{"throttr:{k:k}", "3600000000"}, {"throttr:{k:k}", "f3600000000"}, {"throttr:{k:k}:v2", "f3600000000"}}
+	for _, other := range others {
+		redis(t, client, "HSET", other[0], other[1], "of another version")
 	}
 	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
 	noError(t, err)
 	expect(t, w.Count == 1, "%+v", w)
 	_, err = b.Delete(t.Context(), "k")
 	noError(t, err)
-	for name, field := range others {
-		value, err := redis(t, client, "HGET", name, field).ToString()
+	for _, other := range others {
+		value, err := redis(t, client, "HGET", other[0], other[1]).ToString()
 		noError(t, err)
-		expect(t, value == "of another version", "%s is %q", name, value)
+		expect(t, value == "of another version", "%s is %q", other, value)
 	}
 }
 

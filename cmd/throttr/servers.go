@@ -127,7 +127,9 @@ func open[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error
 	if err != nil {
 		return nil, err
 	}
-	limits := sync.OnceValue(func() *throttr.RateLimit { return throttr.NewRateLimit(c.Backend()) })
+	limits := sync.OnceValue(func() *throttr.RateLimit {
+		return throttr.NewRateLimit(c.Backend(), throttr.WithTimeout(time.Minute), throttr.WithLogger(nil))
+	})
 	return typed[T]{c, limits}, nil
 }
 
