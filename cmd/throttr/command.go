@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/throttr-go/throttr"
 )
 
 // env is what commands work with.
@@ -64,7 +66,7 @@ already); 2 after an error.`,
 		},
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&e.servers, "servers", e.servers, "`addresses` of the servers, separated by commas, or a throttr:// URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
+	f.StringVar(&e.servers, "servers", e.servers, "`addresses` of the servers, separated by commas, or a URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
 	durationVar(f, &e.timeout, "timeout", defaultTimeout, "the `time` that the command may take; 0: no limit; top, sweep, subscribe and bench: that of a part, see their help")
 	f.BoolVar(&e.json, "json", false, "print JSON, one object per line")
 	root.AddCommand(
@@ -102,6 +104,23 @@ func (e *env) withClient(ctx context.Context, f func(ctx context.Context, c clie
 		}
 		defer c.Close()
 		return f(ctx, c)
+	})
+}
+
+// withLimiter is withClient for a command that needs only a rate limit, of any backend.
+func (e *env) withLimiter(ctx context.Context, f func(ctx context.Context, limiter *throttr.RateLimit) (bool, error)) error {
+	url := e.serversOrDefault()
+	scheme, _, _ := strings.Cut(url, "://")
+	if !strings.HasPrefix(scheme, "redis") && scheme != "memory" {
+		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) { return f(ctx, c.limiter()) })
+	}
+	return withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) {
+		b, err := throttr.Open(ctx, url)
+		if err != nil {
+			return false, err
+		}
+		defer b.Close()
+		return f(ctx, newLimiter(b))
 	})
 }
 

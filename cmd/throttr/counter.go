@@ -57,18 +57,23 @@ type keyRecord struct {
 // eachKey connects, calls do with each key, and prints one of two results.
 func (e *env) eachKey(ctx context.Context, keys []string, yes, no string, do func(ctx context.Context, c client, key string) (bool, error)) error {
 	return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
-		e.out.table("", "")
-		all := true
-		for _, key := range keys {
-			ok, err := do(ctx, c, key)
-			if err != nil {
-				return false, err
-			}
-			e.out.result(key, ok, yes, no)
-			all = all && ok
-		}
-		return all, nil
+		return e.each(keys, yes, no, func(key string) (bool, error) { return do(ctx, c, key) })
 	})
+}
+
+// each calls do with each key, and prints one of two results.
+func (e *env) each(keys []string, yes, no string, do func(key string) (bool, error)) (all bool, err error) {
+	e.out.table("", "")
+	all = true
+	for _, key := range keys {
+		ok, err := do(key)
+		if err != nil {
+			return false, err
+		}
+		e.out.result(key, ok, yes, no)
+		all = all && ok
+	}
+	return all, nil
 }
 
 // result prints what was done with a key: yes if ok, and no otherwise.

@@ -26,8 +26,8 @@ Exit status 1: a hit was denied.`,
   throttr hit --scale 1h --limit 5000 -n 10 --json user:42 user:43`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, keys []string) error {
-			return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) {
-				return hit(ctx, e.out, c, keys, scale, limit, n)
+			return e.withLimiter(cmd.Context(), func(ctx context.Context, limiter *throttr.RateLimit) (bool, error) {
+				return hit(ctx, e.out, limiter, keys, scale, limit, n)
 			})
 		},
 	}
@@ -64,11 +64,11 @@ func addHit(out *output, key string, res throttr.Result, allowed bool, decision 
 	out.add(r, quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), end)
 }
 
-func hit(ctx context.Context, out *output, c client, keys []string, scale time.Duration, limit, n uint64) (bool, error) {
+func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, keys []string, scale time.Duration, limit, n uint64) (bool, error) {
 	out.table("key", "decision", ">count", ">limit", ">remaining", ">window ends in")
 	all := true
 	for _, key := range keys {
-		res, err := c.limiter().HitN(ctx, key, throttr.Limit{Max: limit, Scale: scale}, n)
+		res, err := limiter.HitN(ctx, key, throttr.Limit{Max: limit, Scale: scale}, n)
 		if err != nil {
 			return false, err
 		}
@@ -93,9 +93,11 @@ Exit status 1: a key has no window.`,
 		Example: "  throttr reset --scale 1m user:42",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, keys []string) error {
-			return e.eachKey(cmd.Context(), keys, "reset", "no window", func(ctx context.Context, c client, key string) (bool, error) {
-				n, err := c.limiter().Delete(ctx, key, scale)
-				return n > 0, err
+			return e.withLimiter(cmd.Context(), func(ctx context.Context, limiter *throttr.RateLimit) (bool, error) {
+				return e.each(keys, "reset", "no window", func(key string) (bool, error) {
+					n, err := limiter.Delete(ctx, key, scale)
+					return n > 0, err
+				})
 			})
 		},
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/pubsub"
+	_ "github.com/throttr-go/throttr/redisbackend" // redis://
 )
 
 // client is a [throttr.Client] of any value size.
@@ -95,10 +96,13 @@ func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 
 // config returns the settings of a client of the servers.
 func (g *globals) config() (throttr.Config, error) {
-	cfg, err := parseServers(cmp.Or(g.servers, os.Getenv("THROTTR_SERVERS")))
+	cfg, err := parseServers(g.serversOrDefault())
 	cfg.Dial = g.dial
 	return cfg, err
 }
+
+// serversOrDefault returns the flag, or the environment variable.
+func (g *globals) serversOrDefault() string { return cmp.Or(g.servers, os.Getenv("THROTTR_SERVERS")) }
 
 // parseServers parses addresses, separated by commas, or a URL.
 func parseServers(servers string) (throttr.Config, error) {
@@ -128,9 +132,14 @@ func open[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error
 		return nil, err
 	}
 	limits := sync.OnceValue(func() *throttr.RateLimit {
-		return throttr.NewRateLimit(c.Backend(), throttr.WithTimeout(time.Minute), throttr.WithLogger(nil))
+		return newLimiter(c.Backend())
 	})
 	return typed[T]{c, limits}, nil
+}
+
+// newLimiter returns a rate limit for a person, who waits, and sees the errors.
+func newLimiter(b throttr.Backend) *throttr.RateLimit {
+	return throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute), throttr.WithLogger(nil))
 }
 
 // typed implements client.

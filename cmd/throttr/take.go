@@ -49,7 +49,7 @@ type takeArguments struct {
 func (t *takeArguments) limit() throttr.Limit { return throttr.Limit{Max: t.max, Scale: t.scale} }
 
 // takeFlags defines the flags of a command that does what do does.
-func takeFlags(e *env, cmd *cobra.Command, do func(t *takeArguments, ctx context.Context, out *output, c client, keys []string) (bool, error)) {
+func takeFlags(e *env, cmd *cobra.Command, do func(t *takeArguments, ctx context.Context, out *output, limiter *throttr.RateLimit, keys []string) (bool, error)) {
 	t, f := new(takeArguments), cmd.Flags()
 	durationVar(f, &t.scale, "scale", 0, "the `scale`, the length of a window, such as 1m")
 	f.Uint64Var(&t.max, "limit", 0, "the `count` that a window may have")
@@ -57,16 +57,18 @@ func takeFlags(e *env, cmd *cobra.Command, do func(t *takeArguments, ctx context
 	needFlags(cmd, "scale", "limit")
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, keys []string) error {
-		return e.withClient(cmd.Context(), func(ctx context.Context, c client) (bool, error) { return do(t, ctx, e.out, c, keys) })
+		return e.withLimiter(cmd.Context(), func(ctx context.Context, limiter *throttr.RateLimit) (bool, error) {
+			return do(t, ctx, e.out, limiter, keys)
+		})
 	}
 }
 
-func (t *takeArguments) take(ctx context.Context, out *output, c client, keys []string) (bool, error) {
+func (t *takeArguments) take(ctx context.Context, out *output, limiter *throttr.RateLimit, keys []string) (bool, error) {
 	takes := make([]throttr.Take, len(keys))
 	for i, key := range keys {
 		takes[i] = t.limit().For(key, t.n)
 	}
-	ok, results, err := c.limiter().TakeAll(ctx, takes...)
+	ok, results, err := limiter.TakeAll(ctx, takes...)
 	if err != nil {
 		return false, err
 	}
@@ -74,10 +76,10 @@ func (t *takeArguments) take(ctx context.Context, out *output, c client, keys []
 	return ok, nil
 }
 
-func (t *takeArguments) wait(ctx context.Context, out *output, c client, keys []string) (bool, error) {
+func (t *takeArguments) wait(ctx context.Context, out *output, limiter *throttr.RateLimit, keys []string) (bool, error) {
 	var results []throttr.Result
 	for _, key := range keys {
-		res, err := c.limiter().Wait(ctx, key, t.limit(), t.n)
+		res, err := limiter.Wait(ctx, key, t.limit(), t.n)
 		var late *throttr.DeadlineError
 		switch {
 		case errors.As(err, &late):

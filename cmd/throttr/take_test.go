@@ -7,6 +7,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Commands that need only a rate limit work with the URL of any backend.
+func TestLimitsOfOtherBackends(t *testing.T) {
+	s, _ := shellFor(t, 2)
+	status, out, stderr := s.run("", strings.Split("--servers memory:// hit --scale 1m --limit 1 a a b", " ")...)
+	require.Empty(t, stderr)
+	require.Equal(t, statusNo, status)
+	require.Regexp(t, `(?m)^a +allowed +1 .*\na +denied +2 .*\nb +allowed +1 `, out)
+	for line, want := range map[string]int{
+		"--servers memory:// take --scale 1m --limit 1 a b": 0, "--servers memory:// wait --scale 1m --limit 1 a b": 0,
+		"--servers memory:// reset --scale 1m a": statusNo,
+	} {
+		status, _, stderr := s.run("", strings.Split(line, " ")...)
+		require.Empty(t, stderr)
+		require.Equal(t, want, status, line)
+	}
+	s.fails("--servers redis://127.0.0.1:1 hit --scale 1m --limit 1 a", "127.0.0.1:1", "refused")
+	s.fails("--servers redis://:secret@127.0.0.1:x take --scale 1m --limit 1 a", "URL")
+	s.fails("--servers redis://127.0.0.1:1 list", "redis")
+}
+
 func TestTakesFromServersAreGrantedUpToTheLimit(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, _ := shellFor(t, size)
