@@ -42,7 +42,7 @@ func WithTimeout(d time.Duration) Option {
 // asks the store.
 //
 // Every Throttr server has a breaker, and so have ranges of the slots of a Redis cluster. Mistakes in the
-// program, [ErrFull] and [ErrOverloaded] open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
+// program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
 // a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
 	notNegative("WithBreaker", failures)

@@ -28,18 +28,18 @@ func New(d time.Duration) *Bound { return &Bound{d: min(d, 100*365*24*time.Hour)
 // Release when the call has ended.
 func (b *Bound) Context(ctx context.Context) *Context {
 	p := b.current.Load() // it is replaced by a timer: to read the clock takes longer than all else here
-	if p == nil {
-		p = b.begin()
+	if p == nil || p.Err() != nil { // the process may have stood still
+		p = b.begin(p)
 	}
 	return &Context{parent: ctx, period: p}
 }
 
-// begin begins a period.
-func (b *Bound) begin() *period {
+// begin begins a period after another one, which may be nil.
+func (b *Bound) begin(old *period) *period {
 	p := &period{}
 	p.Context, p.cancel = context.WithTimeout(context.Background(), b.d)
-	if !b.current.CompareAndSwap(nil, p) {
-		if other := b.current.Load(); other != nil {
+	if !b.current.CompareAndSwap(old, p) {
+		if other := b.current.Load(); other != nil && other != old {
 			p.cancel()
 			return other
 		}
