@@ -156,7 +156,7 @@ func withoutLeases(open openStore) func(context.Context, setup) (*sharedKey, err
 
 // limited hits with a RateLimit.
 func limited(b throttr.Backend, s setup, closeAll func()) *sharedKey {
-	limiter, most := throttr.NewRateLimit(b), uint64(s.limit)
+	limiter, most := throttr.NewRateLimit(b, patience), uint64(s.limit)
 	return &sharedKey{
 		hit: func(ctx context.Context, _ int) (bool, time.Time, error) {
 			res, err := limiter.Hit(ctx, s.key, s.scale, most)

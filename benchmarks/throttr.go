@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
+
+// patience lets calls wait for a store that all processes of the machine keep busy: what is measured is how
+// long they take.
+var patience = throttr.WithTimeout(10 * time.Second)
 
 // mock and slow return the server of a contender.
 func mock(s *servers) string { return s.mock.addr }
@@ -66,7 +71,7 @@ func throttrHit(name string, server func(*servers) string) contender {
 
 // hits returns an operation that hits a window of a backend.
 func hits(backend throttr.Backend, s setup, opts ...throttr.Option) func(context.Context, string) (bool, error) {
-	limiter, most := throttr.NewRateLimit(backend, opts...), uint64(s.limit)
+	limiter, most := throttr.NewRateLimit(backend, append(opts, patience)...), uint64(s.limit)
 	return func(ctx context.Context, key string) (bool, error) {
 		res, err := limiter.Hit(ctx, key, s.scale, most)
 		return res.Allowed, err

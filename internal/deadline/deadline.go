@@ -27,7 +27,7 @@ func New(d time.Duration) *Bound { return &Bound{d: min(d, 100*365*24*time.Hour)
 // Context returns a context that ends with ctx, or at the bound of a call that begins now. The caller calls
 // Release when the call has ended.
 func (b *Bound) Context(ctx context.Context) *Context {
-	p := b.current.Load() // it is replaced by a timer: to read the clock takes longer than all else here
+	p := b.current.Load()           // it is replaced by a timer: to read the clock takes longer than all else here
 	if p == nil || p.Err() != nil { // the process may have stood still
 		p = b.begin(p)
 	}

@@ -24,7 +24,7 @@ func TestAFleetAndAServerThatRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, away, second = 200, 10 * time.Second, time.Second
 		srv := testkit.InMemory(t)
-		var began atomic.Int64 // when the outage began; 0: not yet
+		var began atomic.Int64        // when the outage began; 0: not yet
 		var attempts [30]atomic.Int64 // of each second since the outage began
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if at := began.Load(); at != 0 {

@@ -172,7 +172,7 @@ func (o options) runProcess() error {
 	if err != nil {
 		return err
 	}
-	limiter := throttr.NewRateLimit(client.Backend())
+	limiter := throttr.NewRateLimit(client.Backend(), throttr.WithTimeout(10*time.Second))
 	if o.process == "hit" {
 		for range 32 {
 			go func() {
