@@ -25,7 +25,7 @@ func init() {
 }
 
 // parameters are the URL parameters that go-redis reads, as far as both kinds of clients have them.
-var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout", "read_timeout", "write_timeout", "pool_size", "pool_timeout", "skip_verify"}
+var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout", "read_timeout", "write_timeout", "pool_size", "pool_timeout", "skip_verify", "master_set"}
 
 // opened is a backend with a client of its own.
 type opened struct {
@@ -73,8 +73,22 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	return o, nil
 }
 
-// clientOf returns the client of a URL: that of a cluster if there is a parameter addr.
+// clientOf returns the client of a URL: that of Sentinel if there is a parameter master_set, or else that of a
+// cluster if there is a parameter addr. User and password are those of the primary, as with rueidis.
 func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
+	if u.Query.Has("master_set") {
+		u.Query.Set("master_name", u.Query.Get("master_set"))
+		u.Query.Del("master_set")
+		o, err := redis.ParseFailoverURL(u.String(schemes[u.Scheme]))
+		if err != nil {
+			return nil, err
+		}
+		o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = o.SentinelUsername, o.SentinelPassword, "", ""
+		if u.Timeout > 0 {
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
+		}
+		return redis.NewFailoverClient(o), nil
+	}
 	if u.Query.Has("addr") {
 		o, err := redis.ParseClusterURL(u.String(schemes[u.Scheme]))
 		if err != nil {
