@@ -242,6 +242,18 @@ func TestWhatIsNoOutageOpensNoBreaker(t *testing.T) {
 	})
 }
 
+// A call that was not sent, because too many wait, says nothing about the store.
+func TestAnOverloadBetweenFailuresOfAnOutage(t *testing.T) {
+	store := newDistant(t)
+	limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
+	for _, cause := range []error{throttr.ErrUnavailable, throttr.ErrUnavailable, throttr.ErrOverloaded, throttr.ErrUnavailable, throttr.ErrUnavailable} {
+		store.be(func(context.Context, bool) error { return cause })
+		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+		require.ErrorIs(t, err, cause)
+	}
+	require.EqualValues(t, 4, store.asked.Load(), "the last call was not made")
+}
+
 func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newDistant(t)
@@ -307,6 +319,45 @@ func TestOneServerOfSeveralIsAway(t *testing.T) {
 		}
 		require.Len(t, log.entries(t), 1)
 		require.Equal(t, "a:1,b:1", log.entries(t)[0]["store"])
+	})
+}
+
+// An outage of several servers has two lines: it begins with the first of them, and ends with the last.
+func TestAnOutageOfSeveralServersIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gates := map[string]*testkit.Gate{"a:1": {Server: testkit.InMemory(t)}, "b:1": {Server: testkit.InMemory(t)}}
+		backend, err := throttr.OpenServers(t.Context(), throttr.Config{
+			Servers: []string{"a:1", "b:1"},
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return gates[addr].Dial(ctx, network, addr)
+			},
+		})
+		require.NoError(t, err)
+		defer backend.Close()
+		log := &journal{}
+		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
+		hits := func(lines int) {
+			t.Helper()
+			for range 20 {
+				for key := range 20 {
+					_, err := limiter.Hit(t.Context(), fmt.Sprint(key), time.Hour, 100)
+					require.NoError(t, err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			require.Len(t, log.entries(t), lines)
+		}
+		hits(0)
+		for _, g := range gates {
+			g.Fail.Store(true)
+			g.Server.Disconnect()
+		}
+		hits(1)
+		gates["a:1"].Fail.Store(false)
+		hits(1)
+		gates["b:1"].Fail.Store(false)
+		hits(2)
+		require.Equal(t, "throttr: the store is back", log.entries(t)[1]["msg"])
 	})
 }
 

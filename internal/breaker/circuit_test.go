@@ -133,6 +133,18 @@ func TestATrialThatFailsLeavesTheCircuitOpen(t *testing.T) {
 	})
 }
 
+func TestAStoreThatHasAnsweredIsNotProbedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(1)
+		f.answers.Store(true)
+		f.call(breaker.Away)
+		time.Sleep(5 * time.Second)
+		require.Len(t, f.probed(), 1)
+		require.True(t, f.call(breaker.Answered), "the trial")
+		require.NoError(t, f.Err())
+	})
+}
+
 // Calls that were made before the circuit opened say nothing about the store after that.
 func TestLateFailuresDoNotOpenACircuitAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
