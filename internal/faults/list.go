@@ -41,7 +41,7 @@ var faults = []fault{
 	{file: "internal/fixedwindow/aligned.go", old: "return a.backend.guards.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))", new: "return a.backend.guards.Now()"},
 	{file: "internal/fixedwindow/sliding.go", old: "if rest > 0 {\n\t\tweight++\n\t}", new: "_ = rest"},
 	{file: "internal/fixedwindow/sliding.go", old: "end, room, before := s.window.Latest, limit-n, s.slide.before", new: "end, room, before := s.window.Latest, limit, s.slide.before", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$/^uint32$"},
-	{file: "internal/fixedwindow/takes.go", old: "!ok || old.id != id || c == nil", new: "!ok || c == nil", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$/^uint32$"},
+	{file: "internal/fixedwindow/takes.go", old: "now.id != id || w.Count < n {", new: "now.id == 0 {", run: "^TestAGiveBackToAFixedWindowThatHasChanged$"},
 
 	// Memory.
 	{file: "memory/bucket.go", old: "nanos, part := refill(n, r.max, scale, true)\n\tafter =", new: "nanos, part := refill(n, r.max, scale, false)\n\tafter =", run: "^TestTokenBucketAgreesWithRationalNumbers$"},

@@ -438,3 +438,29 @@ func TestTakesWhoseSumOverflowsAreRefused(t *testing.T) {
 		require.True(t, granted)
 	})
 }
+
+// What is given back to a fixed window is in it still: in another one nothing changes, and no counter wraps
+// (H3).
+func TestAGiveBackToAFixedWindowThatHasChanged(t *testing.T) {
+	const scale = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		one := takerOf[uint16](t, srv, window.FixedWindow, scale)
+		first := one.granted(10, 5)
+		for _, name := range srv.Keys() { // somebody else has given back
+			if quota, _ := srv.Counter(name); quota == math.MaxUint16-5 {
+				ttl, _ := srv.TTL(name)
+				srv.Set(name, math.MaxUint16-2, ttl)
+			}
+		}
+		require.False(t, one.giveBack(first, 5))
+		require.EqualValues(t, 2, one.count())
+		require.True(t, one.giveBack(first, 1))
+		require.EqualValues(t, 1, one.count())
+		time.Sleep(scale)
+		second := one.granted(10, 5)
+		require.False(t, one.giveBack(first, 1), "the window is over")
+		require.EqualValues(t, 5, one.count())
+		require.True(t, one.giveBack(second, 1))
+	})
+}
