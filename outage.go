@@ -12,7 +12,8 @@ import (
 
 // WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back: two
 // lines for an outage, however many decisions are made meanwhile. If a store fails again and again, but not
-// so often in a row that its circuit breaker opens, there is a line a minute. Default: [slog.Default]. A nil
+// so often in a row that its circuit breaker opens, there is a line a minute. The lines have no keys, unless
+// the errors of a backend of your own have. Default: [slog.Default]. A nil
 // logger turns the lines off.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
@@ -46,7 +47,7 @@ func (w *watch) opened(cause error) {
 		return
 	}
 	if l := w.options.logger(); l != nil {
-		l.Warn("throttr: the store is away", "store", w.name(), "error", cause, "instead", w.options.instead())
+		l.Warn("throttr: the store is away", "store", w.name(), "error", withoutKey(cause), "instead", w.options.instead())
 	}
 	if w.options.observer != nil {
 		w.options.observer(context.Background(), Event{Kind: EventUnavailable, Err: cause})
@@ -91,7 +92,7 @@ func (w *watch) decided(allowed bool, cause error) {
 	}
 	w.mu.Unlock()
 	if l := w.options.logger(); after >= sporadicPeriod && l != nil {
-		l.Warn("throttr: decisions without the store", "store", w.name(), "error", cause, "within", after.Round(time.Second),
+		l.Warn("throttr: decisions without the store", "store", w.name(), "error", withoutKey(cause), "within", after.Round(time.Second),
 			"degraded", degraded, "denied", denied, "instead", w.options.instead())
 	}
 }

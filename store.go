@@ -110,12 +110,15 @@ func (s *store) do(ctx context.Context, name, key string, l *Limit, call func(ct
 	if err != nil {
 		return notAsked(name, key, err)
 	}
-	outcome, err := s.call(ctx, call)
-	if outcome != breaker.Away {
-		ticket.Leave(outcome, nil, nil)
-	} else {
-		ticket.Leave(outcome, err, s.probe(key, *l))
-	}
+	outcome := breaker.Nothing // unless the call returns: a backend may panic
+	defer func() {
+		if outcome != breaker.Away {
+			ticket.Leave(outcome, nil, nil)
+		} else {
+			ticket.Leave(outcome, err, s.probe(key, *l))
+		}
+	}()
+	outcome, err = s.call(ctx, call)
 	return err
 }
 
@@ -128,8 +131,9 @@ func (s *store) doAll(ctx context.Context, name string, takes []Take, call func(
 	if err != nil {
 		return notAsked(name, takes[0].Key, err)
 	}
-	outcome, err := s.call(ctx, call)
-	s.leave(passes, outcome, err)
+	outcome := breaker.Nothing // as in do
+	defer func() { s.leave(passes, outcome, err) }()
+	outcome, err = s.call(ctx, call)
 	return err
 }
 
@@ -223,6 +227,22 @@ func (e *timeoutError) Error() string {
 
 // Unwrap returns ErrUnavailable and the error of the call.
 func (e *timeoutError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
+
+// withoutKey returns what an error says of the store, without the call and the key, which may be personal.
+func withoutKey(err error) string {
+	var late *timeoutError
+	var request *RequestError
+	var other *callerr.Error
+	switch {
+	case errors.As(err, &late):
+		return fmt.Sprintf("no answer within %v", late.after)
+	case errors.As(err, &request):
+		return "server " + request.Server + failureText(request.Server, request.Err)
+	case errors.As(err, &other):
+		return other.Err.Error()
+	}
+	return err.Error()
+}
 
 // notAsked returns the error of a call that was not made, because others had failed with the given cause.
 func notAsked(call, key string, cause error) error {

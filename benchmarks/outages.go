@@ -372,6 +372,7 @@ func brief(d time.Duration) string {
 // lineCounter counts lines.
 type lineCounter struct{ atomic.Int64 }
 
+// Write implements [io.Writer].
 func (c *lineCounter) Write(p []byte) (int, error) {
 	c.Add(int64(strings.Count(string(p), "\n")))
 	return len(p), nil

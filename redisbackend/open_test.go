@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/redistest"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -117,3 +118,6 @@ func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
 		}
 	}
 }
+
+// A parameter of the URL makes its hosts those of Sentinels.
+func TestOpenBehindSentinel(t *testing.T) { redistest.OpenBehindSentinel(t, "redis") }

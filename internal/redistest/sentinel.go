@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr"
 )
 
 // SentinelName is the name under which a Sentinel knows its primary.
@@ -19,4 +22,21 @@ func StartSentinel(t testing.TB, primary *Server) *Server {
 		t.Fatal(err)
 	}
 	return Start(t, config, "--sentinel")
+}
+
+// OpenBehindSentinel opens a backend by the URL of a Sentinel, and requires that it counts on the primary.
+func OpenBehindSentinel(t *testing.T, scheme string) {
+	t.Helper()
+	sentinel := StartSentinel(t, Start(t))
+	b, err := throttr.Open(t.Context(), scheme+"://"+sentinel.Addr+"?timeout=10s&master_set="+SentinelName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for i := range 3 {
+		res, err := throttr.NewRateLimit(b).Hit(t.Context(), "k", time.Minute, 2)
+		if err != nil || res.Allowed != (i < 2) {
+			t.Errorf("hit %d: %+v, %v", i, res, err)
+		}
+	}
 }

@@ -217,3 +217,6 @@ func TestServerWithoutMemoryIsFull(t *testing.T) {
 		}
 	}
 }
+
+// A parameter of the URL makes its hosts those of Sentinels.
+func TestOpenBehindSentinel(t *testing.T) { redistest.OpenBehindSentinel(t, "goredis") }
