@@ -277,6 +277,19 @@ func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 			require.ErrorIs(t, err, throttr.ErrUnavailable)
 		}
 		require.EqualValues(t, 3, store.asked.Load())
+
+		store = newDistant(t)
+		store.be(func(context.Context, bool) error {
+			return &throttr.RequestError{Call: "hit", Key: "other", Server: "a:1", Sent: true, Err: throttr.ErrConnLost}
+		})
+		limiter = throttr.NewRateLimit(store, throttr.WithLogger(nil))
+		for i := range 4 {
+			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+			var failed *throttr.RequestError
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, i == 3, failed.SafeToRetry(), "call %d", i)
+			require.Equal(t, i == 3, failed.Key == "k")
+		}
 	})
 }
 

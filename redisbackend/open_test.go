@@ -120,4 +120,6 @@ func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
 }
 
 // A parameter of the URL makes its hosts those of Sentinels.
-func TestOpenBehindSentinel(t *testing.T) { redistest.OpenBehindSentinel(t, "redis") }
+func TestOpenBehindSentinel(t *testing.T) {
+	redistest.BehindSentinel(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+}

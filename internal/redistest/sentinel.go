@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/window"
 )
 
 // SentinelName is the name under which a Sentinel knows its primary.
@@ -24,19 +24,19 @@ func StartSentinel(t testing.TB, primary *Server) *Server {
 	return Start(t, config, "--sentinel")
 }
 
-// OpenBehindSentinel opens a backend by the URL of a Sentinel, and requires that it counts on the primary.
-func OpenBehindSentinel(t *testing.T, scheme string) {
+// BehindSentinel requires that a backend counts that is opened by the URL of a Sentinel.
+func BehindSentinel(t *testing.T, scheme string, open func(url string) (window.BackendCloser, error)) {
 	t.Helper()
 	sentinel := StartSentinel(t, Start(t))
-	b, err := throttr.Open(t.Context(), scheme+"://"+sentinel.Addr+"?timeout=10s&master_set="+SentinelName)
+	b, err := open(scheme + "://" + sentinel.Addr + "?timeout=10s&master_set=" + SentinelName)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	for i := range 3 {
-		res, err := throttr.NewRateLimit(b).Hit(t.Context(), "k", time.Minute, 2)
-		if err != nil || res.Allowed != (i < 2) {
-			t.Errorf("hit %d: %+v, %v", i, res, err)
+	l := window.Limit{Max: 2, Scale: time.Minute, Algorithm: window.FixedWindow}
+	for i := range uint64(3) {
+		if w, err := b.Hit(t.Context(), "k", l, 1); err != nil || w.Count != i+1 {
+			t.Errorf("hit %d: %+v, %v", i, w, err)
 		}
 	}
 }

@@ -219,4 +219,6 @@ func TestServerWithoutMemoryIsFull(t *testing.T) {
 }
 
 // A parameter of the URL makes its hosts those of Sentinels.
-func TestOpenBehindSentinel(t *testing.T) { redistest.OpenBehindSentinel(t, "goredis") }
+func TestOpenBehindSentinel(t *testing.T) {
+	redistest.BehindSentinel(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+}
