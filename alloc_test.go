@@ -18,16 +18,16 @@ import (
 // echo is a connection to a server that responds to each write at once, and does not allocate.
 type echo struct {
 	net.Conn
-	probed    bool
+	handshake [][]byte // responses that are due
 	response  []byte
 	responses chan []byte
 	once      sync.Once
 }
 
 func (e *echo) Write(p []byte) (int, error) {
-	if !e.probed {
-		e.probed = true
-		e.responses <- []byte{1, 0, 1, 0, 0, 0}
+	if len(e.handshake) > 0 {
+		e.responses <- e.handshake[0]
+		e.handshake = e.handshake[1:]
 		return len(p), nil
 	}
 	e.responses <- e.response
@@ -57,7 +57,8 @@ func allocationsWith(t *testing.T, p throttr.Parking, response []byte, request f
 	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
 		Parking: p,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
-			return &echo{response: response, responses: make(chan []byte, 4)}, nil
+			first, second := testkit.HandshakeResponses(2)
+			return &echo{handshake: [][]byte{first, second}, response: response, responses: make(chan []byte, 4)}, nil
 		},
 	})
 	require.NoError(t, err)

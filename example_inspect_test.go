@@ -31,7 +31,12 @@ func ExampleClient_Publish() {
 	defer end()
 
 	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // nobody is subscribed: false
-	fmt.Println(client.Publish(ctx, "*", []byte("hello")))    // every connection is
+	news, err := client.Subscribe(ctx, "news")
+	if err != nil {
+		panic(err)
+	}
+	defer news.Close()
+	fmt.Println(client.Publish(ctx, "news", []byte("hello")))
 	// Output:
 	// false <nil>
 	// true <nil>
@@ -68,9 +73,9 @@ func ExampleClient_WhoAmI() {
 	}
 	for _, w := range who {
 		c, found, err := client.Connection(ctx, w.Server, w.ID)
-		fmt.Println(c.Kind, c.Requests.WhoAmI, found, err)
+		fmt.Println(c.Kind, c.Requests.WhoAmI > 0, found, err)
 	}
-	// Output: tcp 1 true <nil>
+	// Output: tcp true true <nil>
 }
 
 func ExampleClient_Connection() {
@@ -147,16 +152,21 @@ func ExampleClient_Channels() {
 	_, client, _, end := exampleServer()
 	defer end()
 
-	client.Publish(ctx, "*", []byte("hello"))
+	news, err := client.Subscribe(ctx, "news")
+	if err != nil {
+		panic(err)
+	}
+	defer news.Close()
+	client.Publish(ctx, "news", []byte("hello"))
 	for c, err := range client.Channels(ctx) {
 		if err != nil {
 			panic(err)
 		}
-		if len(c.Name) < 32 { // no connection's own
-			fmt.Println(c.Name, c.Connections > 0, c.ReadBytes > 0)
+		if c.Name == "news" { // each connection for subscriptions has two channels more
+			fmt.Println(c.Name, c.Connections, c.ReadBytes)
 		}
 	}
-	// Output: * true true
+	// Output: news 1 5
 }
 
 func ExampleClient_Channel() {
@@ -164,15 +174,16 @@ func ExampleClient_Channel() {
 	_, client, _, end := exampleServer()
 	defer end()
 
-	who, err := client.WhoAmI(ctx)
+	news, err := client.Subscribe(ctx, "news")
 	if err != nil {
 		panic(err)
 	}
-	subscribers, found, err := client.Channel(ctx, who[0].ID.String()) // each connection has one
-	fmt.Println(len(subscribers), subscribers[0].ID == who[0].ID, found, err)
-	_, found, err = client.Channel(ctx, "news")
+	defer news.Close()
+	subscribers, found, err := client.Channel(ctx, "news")
+	fmt.Println(len(subscribers), found, err)
+	_, found, err = client.Channel(ctx, "sports")
 	fmt.Println(found, err)
 	// Output:
-	// 1 true true <nil>
+	// 1 true <nil>
 	// false <nil>
 }

@@ -110,8 +110,11 @@ func (c *Client[T]) Channel(ctx context.Context, name string) ([]inspect.Subscri
 		asked = []*server[T]{c.servers.of(name)}
 	}
 	subscribers, err := each(asked, func(s *server[T]) (subscribers []inspect.Subscriber, err error) {
-		err = s.stream(ctx, request, func(src []byte) (int, bool, error) {
+		err = s.stream(ctx, request, func(src []byte, left bool) (int, bool, error) {
 			r, n, err := codec.DecodeChannelResponse(src)
+			if left {
+				return n, err == nil, err
+			}
 			for _, entry := range r.Subscribers {
 				subscribers = append(subscribers, subscriber(s.name, entry))
 			}

@@ -37,6 +37,7 @@ func TestInspectionReportsAllServersInOrder(t *testing.T) {
 	for i := range 300 {
 		client.Insert(ctx, strconv.Itoa(i), 1, testkit.Minute)
 	}
+	testkit.Subscribe(t, client, pubsub.All)
 	list, err := testkit.Collect(t, client.List(ctx))
 	require.NoError(t, err)
 	require.Len(t, list, 300)
@@ -71,10 +72,9 @@ func TestInspectionReportsAllServersInOrder(t *testing.T) {
 		require.True(t, slices.ContainsFunc(connections, func(c inspect.Connection) bool {
 			return c.Server == srv.Addr() && c.ID == who[s].ID
 		}))
-		require.True(t, slices.ContainsFunc(subscribers, func(c inspect.Subscriber) bool {
-			return c.Server == srv.Addr() && c.ID == who[s].ID
-		}))
-		self, ok, err := client.Channel(ctx, who[s].ID.String())
+		require.Equal(t, srv.Addr(), subscribers[s].Server)
+		require.NotEqual(t, who[s].ID, subscribers[s].ID, "connections for requests have unsubscribed (H21)")
+		self, ok, err := client.Channel(ctx, subscribers[s].ID.String())
 		require.NoError(t, err)
 		require.True(t, ok, "all servers are asked for an id")
 		require.Equal(t, srv.Addr(), self[0].Server)
@@ -87,6 +87,7 @@ func TestServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
 	for _, srv := range servers {
 		srv.Set("k", 1, time.Minute)
 	}
+	testkit.Subscribe(t, client, pubsub.All)
 	servers[1].Refuse(true)
 	servers[1].Disconnect()
 	up := []string{servers[0].Addr(), servers[2].Addr()}

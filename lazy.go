@@ -63,15 +63,19 @@ func (b *lazyBackend) ask(server int, attempted func()) {
 	name := b.cfg.Servers[server]
 	address, err := parseAddress(name)
 	pauses := backoff.New(b.cfg.MinBackoff, b.cfg.MaxBackoff)
+	target := &dial.Target{Server: name, Address: address, Dialer: b.dialer}
 	for err == nil {
-		size, failure := dial.ProbeSize(b.ctx, b.dialer, name, address)
+		size, failure := dial.ProbeSize(b.ctx, target)
 		if failure == nil {
+			if b.failed(server) && backoff.Sleep(b.ctx, dial.StartUp) != nil { // it may have just been started
+				return
+			}
 			b.learned(size, server)
 			return
 		}
 		b.fail(server, failure)
 		attempted()
-		err = pauses.Wait(b.ctx)
+		err = pauses.Wait(b.ctx, failure)
 	}
 }
 
@@ -97,6 +101,13 @@ func (b *lazyBackend) learned(size, server int) {
 	}
 	b.opened.Store(o)
 	b.cancel() // the others need not be asked
+}
+
+// failed reports whether an attempt to reach a server has failed.
+func (b *lazyBackend) failed(server int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.causes[server] != errNotYet
 }
 
 func (b *lazyBackend) fail(server int, err error) {

@@ -59,11 +59,14 @@ func listing[T codec.Value, E codec.FragmentEntry[E], R any](
 		for _, s := range c.servers.all {
 			left := false
 			d := codec.FragmentDecoder[E]{MaxFragment: uint64(c.cfg.MaxResponse)}
-			err := s.stream(ctx, r, func(src []byte) (int, bool, error) {
+			err := s.stream(ctx, r, func(src []byte, gone bool) (int, bool, error) {
 				entries, n, err := d.Decode(src)
+				if gone {
+					return n, d.Done(), err
+				}
 				for _, e := range entries {
 					if left = !yield(entry(s.name, e), nil); left {
-						return n, true, nil
+						return n, d.Done(), pool.ErrLeft
 					}
 				}
 				return n, d.Done(), err

@@ -184,7 +184,7 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 				require.LessOrEqual(t, goroutines.Load(), before+100, "nothing is left behind")
 				asked := store.asked.Load()
 				store.be(nil)
-				hits(450*time.Millisecond, time.Millisecond)
+				hits(650*time.Millisecond, time.Millisecond) // a trial that hangs for 250 ms, and a pause
 				counted := degraded.Load()
 				hits(time.Second, time.Millisecond)
 				calls.Wait()

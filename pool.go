@@ -63,7 +63,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 		return nil, err
 	}
 	m := pubsub.NewManager(pubsub.Options[T]{
-		Server: name, Open: p.Open, OnFailure: p.CountFailure, Calls: calls, Counters: p.Counters(),
+		Server: name, Open: p.OpenForEvents, OnFailure: p.CountFailure, Calls: calls, Counters: p.Counters(),
 		MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued, MaxRetries: cfg.MaxRetries,
 		StallTimeout: cfg.StallTimeout, HealthInterval: cfg.HealthInterval,
 		MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,

@@ -53,7 +53,7 @@ func fuzzClient[T codec.Value](f *testing.F) {
 }
 
 // dialScript returns a Dial. Its first connection waits for bytes from the client, sends
-// script in pieces, and ends. If probed is true, it first responds to the probe. A second
+// script in pieces, and ends. If probed is true, it first plays its part in the handshake. A second
 // connection is an error.
 func dialScript[T codec.Value](script []byte, piece int, probed bool) func(context.Context, string, string) (net.Conn, error) {
 	dialed := false
@@ -67,20 +67,13 @@ func dialScript[T codec.Value](script []byte, piece int, probed bool) func(conte
 			defer server.Close()
 			buf := make([]byte, 1<<10)
 			if probed {
-				server.Read(buf)
-				server.Write(probeResponse(codec.Size[T]()))
+				testkit.Handshake(server, codec.Size[T]())
 			}
 			server.Read(buf)
 			write(server, script, piece)
 		}()
 		return client, nil
 	}
-}
-
-// probeResponse returns the response to a probe of a server with a value size, and to the QUERY
-// that follows it: the server is not parked.
-func probeResponse(size int) []byte {
-	return map[int][]byte{1: {1, 1, 0, 0, 0, 0}, 2: {1, 0, 1, 0, 0, 0}, 4: {1, 0, 0, 1, 0, 0}, 8: {1, 0, 0, 0, 1, 0}}[size]
 }
 
 // checkBatch sends three requests, and script is the response. If it has a response for

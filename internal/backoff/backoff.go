@@ -3,8 +3,11 @@ package backoff
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"syscall"
 	"time"
 )
 
@@ -39,8 +42,24 @@ func (b *Backoff) Next() time.Duration {
 // Reset starts over with the shortest pause. Call it after an attempt that succeeded.
 func (b *Backoff) Reset() { b.next = b.min }
 
-// Wait waits for the next pause. It returns ctx's error if ctx ends first.
-func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
+// Wait waits for the pause after an attempt that has failed with err. It returns ctx's error if ctx
+// ends first.
+//
+// If err says that nobody listens there, the pauses do not grow: such an attempt costs next to
+// nothing, and ends soon after a server has started. Each lasts half of Min to Min.
+func (b *Backoff) Wait(ctx context.Context, err error) error {
+	pause := b.Next()
+	if nobodyListens(err) {
+		b.Reset()
+		pause = b.min/2 + rand.N(b.min/2+1)
+	}
+	return Sleep(ctx, pause)
+}
+
+// nobodyListens reports whether err is that of a TCP port or a Unix socket without a server.
+func nobodyListens(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
+}
 
 // Sleep waits for d. It returns ctx's error if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {

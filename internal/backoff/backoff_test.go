@@ -2,6 +2,11 @@ package backoff_test
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,12 +73,35 @@ func TestWaitTakesAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := backoff.New(time.Second, time.Minute)
 		start := time.Now()
-		require.NoError(t, b.Wait(t.Context()))
+		require.NoError(t, b.Wait(t.Context(), nil))
 		requireNear(t, time.Second, time.Since(start))
 		start = time.Now()
-		require.NoError(t, b.Wait(t.Context()))
+		require.NoError(t, b.Wait(t.Context(), nil))
 		requireNear(t, 2*time.Second, time.Since(start))
 	})
+}
+
+// An attempt that finds nobody there costs next to nothing.
+func TestPausesDoNotGrowWhileNobodyListens(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "socket")
+	_, err := net.Dial("unix", missing)
+	for _, nobody := range []error{err, fmt.Errorf("dialing: %w", syscall.ECONNREFUSED)} {
+		synctest.Test(t, func(t *testing.T) {
+			b := backoff.New(80*time.Millisecond, time.Minute)
+			seen := map[time.Duration]bool{}
+			for range 100 {
+				start := time.Now()
+				require.NoError(t, b.Wait(t.Context(), nobody))
+				pause := time.Since(start)
+				require.GreaterOrEqual(t, pause, 40*time.Millisecond)
+				require.LessOrEqual(t, pause, 80*time.Millisecond)
+				seen[pause] = true
+			}
+			require.Greater(t, len(seen), 50, "they have jitter")
+			require.NoError(t, b.Wait(t.Context(), io.EOF))
+			requireNear(t, 160*time.Millisecond, b.Next())
+		})
+	}
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
@@ -81,7 +109,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		require.ErrorIs(t, backoff.New(time.Hour, time.Hour).Wait(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, backoff.New(time.Hour, time.Hour).Wait(ctx, nil), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 	})
 }

@@ -40,7 +40,7 @@ func (b *Breaker) Set(cause error) {
 // Retry makes attempts, after pauses that double, until one succeeds and closes the circuit, or ctx ends.
 func (b *Breaker) Retry(ctx context.Context, attempt func() error) {
 	pauses := backoff.New(b.min, b.max)
-	for pauses.Wait(ctx) == nil {
+	for pauses.Wait(ctx, b.Err()) == nil {
 		err := attempt()
 		b.Set(err)
 		if err == nil {

@@ -17,19 +17,6 @@ type Reply[T codec.Value] struct {
 	Value []byte // of a GET, a copy of the value; of a rarer request, a copy of the response
 }
 
-// TTLBound is what is known about the TTL of records. A response to a QUERY that
-// contradicts it belongs to another request. The zero value excludes nothing.
-type TTLBound struct {
-	Known bool
-	Unit  codec.Unit
-	Most  uint64 // the largest possible TTL, in Units
-}
-
-// excludes reports whether no record can have this TTL.
-func (b TTLBound) excludes(unit codec.Unit, amount uint64) bool {
-	return b.Known && (unit != b.Unit || amount > b.Most)
-}
-
 // Atomicity is what a call demands of the way in which its requests reach the server. A
 // server executes what one read returns, up to 8096 bytes, without requests of other
 // connections in between.
@@ -62,10 +49,13 @@ const (
 type Call[T codec.Value] struct {
 	Op        codec.Op // of a single request; 0 for a batch
 	Atomicity Atomicity
-	Bound     TTLBound   // what the responses to QUERYs must agree with
 	Key       []byte     // scratch space for a key on its way into a frame
 	Replies   []Reply[T] // once done without an error: one for each request
-	Parks     bool       // the last request keeps the server parked; the pool appends it and drops its reply
+	// MostTTL is the largest amount of a TTL that a QUERY of the call can return. A response with a
+	// larger one belongs to another request. The unit tells nothing: a server reads it from a record
+	// that may be gone by then (H19). 0 means that none is known.
+	MostTTL uint64
+	Parks   bool // the last request keeps the server parked; the pool appends it and drops its reply
 	Unasked   bool       // made by the client itself: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
@@ -112,7 +102,7 @@ func (c *Call[T]) reset() {
 	if cap(c.frames) > keep || cap(c.Replies) > keep/64 {
 		c.frames, c.Replies, c.kinds = nil, nil, nil
 	}
-	c.Op, c.Atomicity, c.Bound, c.Stale = 0, Interruptible, TTLBound{}, nil
+	c.Op, c.Atomicity, c.MostTTL, c.Stale = 0, Interruptible, 0, nil
 	c.Parks, c.Unasked, c.create = false, false, false
 	c.queue, c.canary = nil, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]

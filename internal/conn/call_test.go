@@ -20,7 +20,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.NoError(t, Add[uint16, codec.Request](cl, codec.Get{Key: cl.Key}))
 	require.Equal(t, 2, cl.Len())
 	require.True(t, cl.ReadOnly())
-	cl.Op, cl.Atomicity, cl.Bound = codec.OpQuery, Exclusive, TTLBound{Known: true}
+	cl.Op, cl.Atomicity, cl.MostTTL = codec.OpQuery, Exclusive, 60
 	cl.Stale = func() bool { return true }
 	cl.canary, cl.Unasked = true, true
 	cl.Replies = append(cl.Replies, Reply[uint16]{Value: []byte("x")})
@@ -34,7 +34,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.Nil(t, cl.Replies[:1][0].Value, "values are not kept")
 	require.Nil(t, cl.Stale)
 	require.Equal(t, Interruptible, cl.Atomicity)
-	require.Zero(t, cl.Bound)
+	require.Zero(t, cl.MostTTL)
 	require.False(t, cl.canary || cl.Unasked)
 	require.True(t, cl.markSent())
 

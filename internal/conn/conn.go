@@ -26,6 +26,10 @@ type Options[T codec.Value] struct {
 	Calls        *CallPool[T]  // receives abandoned calls
 	Counters     *Counters
 
+	// Reset has Fail discard what the server's host has not acknowledged, if requests are in flight:
+	// these bytes then never arrive.
+	Reset bool
+
 	// OnEvent receives the EVENTs, in order, and before callers have the responses that
 	// came with them. An EVENT is valid until OnEvent returns. A connection with OnEvent
 	// does without canary requests and the check for H4. If OnEvent is nil, EVENTs are
@@ -118,7 +122,7 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 // are left.
 func (c *Conn[T]) writeLoop() {
 	c.writer.writeBlocking()
-	c.Fail(ErrGone) // the reason if there is no other: the connection is retired and has no calls
+	c.Fail(c.queue.retired()) // the reason if there is no other: the connection is retired and has no calls
 	<-c.readDone
 	c.queue.drain(&c.reader.expected, c.writer.accepted)
 	if c.options.OnEnd != nil {
@@ -232,22 +236,32 @@ func (c *Conn[T]) checkStall() {
 	}
 }
 
-// Fail ends the connection. The first reason counts. The calls that are queued or in flight
+// Fail ends the connection at once. The first reason counts. The calls that are queued or in flight
 // fail with it, soon after Fail has returned.
 func (c *Conn[T]) Fail(reason error) {
 	c.queue.close(reason)
+	if inFlight, _ := c.queue.usage(); inFlight > 0 && c.options.Reset {
+		reset(c.nc)
+	}
 	c.inline.recall()
 	c.nc.Close()
 }
 
-// Close ends the connection as Fail does, and waits until nothing of it is left.
+// closeGrace is how long Close waits for the responses that are due.
+const closeGrace = 250 * time.Millisecond
+
+// Close ends the connection, and waits until nothing of it is left. The calls that are queued fail
+// with the reason. The responses to those in flight are received first, for a quarter of a second at
+// most: what a server can't send keeps its memory for good (H16).
 func (c *Conn[T]) Close(reason error) {
-	c.Fail(reason)
+	c.queue.closeWhenEmpty(reason)
+	c.queue.failAllQueued(reason)
+	defer time.AfterFunc(closeGrace, func() { c.Fail(reason) }).Stop()
 	<-c.done
 }
 
 // Retire rejects further calls, and ends the connection when it has none left.
-func (c *Conn[T]) Retire() { c.queue.closeWhenEmpty() }
+func (c *Conn[T]) Retire() { c.queue.closeWhenEmpty(ErrGone) }
 
 // Done returns a channel that is closed when nothing of the connection is left.
 func (c *Conn[T]) Done() <-chan struct{} { return c.done }

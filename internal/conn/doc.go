@@ -62,6 +62,6 @@
 // which is the last one, then fails all calls that are left. A call in flight is reported as
 // sent if the network has accepted a byte of it; a queued one is not. Reasons are a network
 // error (ErrLost), bytes that can't be a response (ErrProtocol), silence (ErrStalled), and
-// what Fail or Close was called with. A retired connection ends with its last call
-// (ErrGone).
+// what Fail was called with. A retired connection ends with its last call (ErrGone). So does one
+// that is closed, after its queued calls have failed, unless this takes too long.
 package conn

@@ -52,7 +52,7 @@ type writeQueue[T codec.Value] struct {
 	ready  sync.Cond // the writer goroutine waits on it
 	owner  writeOwner
 	closed error // why nothing is queued or written any more; nil if open
-	retire bool  // closes when no call is left; nothing is queued any more
+	retire error // why nothing is queued any more, and what the reason will be when no call is left
 
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
 	queuedRequests int                  // requests of these, without those of abandoned calls
@@ -77,7 +77,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (writes, shared bool, err error) {
 	n := cl.Len()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed != nil || q.retire {
+	if q.closed != nil || q.retire != nil {
 		return false, false, ErrGone
 	}
 	if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {
@@ -127,7 +127,7 @@ func (q *writeQueue[T]) await() bool {
 	for {
 		switch {
 		case q.owner == writeInline: // wait until it hands over, or has nothing left to write
-		case q.closed != nil, q.retire && q.inFlight == 0 && q.queued.Len() == 0:
+		case q.closed != nil, q.retire != nil && q.inFlight == 0 && q.queued.Len() == 0:
 			return false
 		case q.owner == writeGoroutine:
 			return true
@@ -171,7 +171,7 @@ gathering:
 		return buf
 	}
 	q.owner = writeIdle
-	if q.closed != nil || q.retire {
+	if q.closed != nil || q.retire != nil {
 		q.ready.Signal()
 	}
 	return buf
@@ -281,7 +281,7 @@ func (q *writeQueue[T]) accountFor(a arrivals) (writes bool) {
 	q.inFlightBytes -= a.bytes
 	q.lastDone = a.calls
 	q.stall.progress++
-	if q.retire {
+	if q.retire != nil {
 		q.ready.Signal()
 	}
 	return q.queued.Len() > 0 && q.acquireWriteSide()
@@ -297,12 +297,32 @@ func (q *writeQueue[T]) close(reason error) {
 	q.ready.Signal()
 }
 
-// closeWhenEmpty rejects further calls, and ends await when all calls are done.
-func (q *writeQueue[T]) closeWhenEmpty() {
+// closeWhenEmpty rejects further calls, and ends await when all calls are done. Reason is then that of
+// the end.
+func (q *writeQueue[T]) closeWhenEmpty(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.retire = true
+	if q.retire == nil || reason != ErrGone {
+		q.retire = reason
+	}
 	q.ready.Signal()
+}
+
+// failAllQueued fails the calls that are queued.
+func (q *writeQueue[T]) failAllQueued(reason error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.queued.Len() > 0 {
+		q.failQueued(reason)
+	}
+	q.ready.Signal()
+}
+
+// retired returns the reason of closeWhenEmpty.
+func (q *writeQueue[T]) retired() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.retire
 }
 
 // reason returns why the queue is closed, or nil.
@@ -316,7 +336,7 @@ func (q *writeQueue[T]) reason() error {
 func (q *writeQueue[T]) open() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.closed == nil && !q.retire
+	return q.closed == nil && q.retire == nil
 }
 
 // usage returns how many requests are in flight and queued.

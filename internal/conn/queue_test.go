@@ -511,7 +511,7 @@ func TestWriteSideHasOneOwner(t *testing.T) {
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 	for name, end := range map[string]func(*writeQueue[uint16]){
 		"closed":  func(q *writeQueue[uint16]) { q.close(ErrGone) },
-		"retired": (*writeQueue[uint16]).closeWhenEmpty,
+		"retired": func(q *writeQueue[uint16]) { q.closeWhenEmpty(ErrGone) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -144,8 +144,8 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 	if err != nil {
 		return 0, err
 	}
-	if kind == codec.KindQuery && reply.OK && cl.Bound.excludes(reply.TTL.Unit, uint64(reply.TTL.Amount)) {
-		return 0, fmt.Errorf("a record has a TTL of %v, which it can't have: responses were lost or came twice", reply.TTL)
+	if kind == codec.KindQuery && reply.OK && cl.MostTTL > 0 && uint64(reply.TTL.Amount) > cl.MostTTL {
+		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice", reply.TTL.Amount, cl.MostTTL)
 	}
 	r.arrived.responses++
 	if cl.Replies = append(cl.Replies, reply); len(cl.Replies) == cl.Len() {

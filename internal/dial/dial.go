@@ -22,31 +22,56 @@ type Dialer struct {
 	Timeout time.Duration // bounds making a connection, the probe included
 }
 
-// Connect makes a connection to the server at a and probes it. Server is what errors call the
-// server. Early holds the bytes that came after the responses to the probe; conn.New takes
-// them. Each EVENT that came before them is added to events. Connect keeps the server parked
-// if it is, parks it if that is wanted, and updates s.
+// Target is a server, and what a client knows about it. Server, Address and Dialer must be set.
+type Target struct {
+	Server  string // what errors call the server
+	Address Address
+	Dialer  *Dialer
+
+	// Parking is learned from the server. Connect keeps a server parked, and parks it if that is
+	// wanted. Nil: the server is left as it is.
+	Parking *parking.Tracker
+	// Events counts the EVENTs that come before the connection is ready. Nil: nobody counts them.
+	Events *atomic.Uint64
+	// Settle waits until the server has been up for long enough to be sent anything but a probe
+	// (H17). Parked says that it has been parked. Nil: it has.
+	Settle func(ctx context.Context, parked bool) error
+	// Go runs what Connect leaves to be done when its context ends. Nil: a goroutine that ends soon.
+	Go func(func())
+}
+
+// StartUp is how long a server must have been up before it is sent anything but a probe. Two threads
+// share its event loop if requests come as it starts, which kills it (H17).
+const StartUp = 100 * time.Millisecond
+
+// closeGrace is how long a connection that is not needed any more stays open for the responses that
+// are due. What a server can't send keeps its memory for good (H16).
+const closeGrace = 250 * time.Millisecond
+
+// Connect makes a connection to a server and probes it. The connection receives no EVENTs unless
+// events is true: it unsubscribes from the channels that every connection is subscribed to (H21).
+// Early holds the bytes that came after the responses to the probe; conn.New takes them.
 //
 // Every error matches [ErrConnect]. That of a server of another value size is a
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
-func Connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.Tracker, events *atomic.Uint64) (nc net.Conn, early []byte, err error) {
-	nc, size, early, err := connect[T](ctx, d, server, a, s, events)
+func Connect[T codec.Value](ctx context.Context, t *Target, events bool) (nc net.Conn, early []byte, err error) {
+	nc, size, early, err := connect[T](ctx, t, events)
 	if err != nil {
 		return nil, nil, err
 	}
 	if size != codec.Size[T]() {
 		nc.Close()
-		err = &ValueSizeError{Server: server, Client: codec.Size[T](), Actual: size}
-		return nil, nil, connectError(server, err)
+		err = &ValueSizeError{Server: t.Server, Client: codec.Size[T](), Actual: size}
+		return nil, nil, connectError(t.Server, err)
 	}
 	return nc, early, nil
 }
 
-// ProbeSize returns the value size of the server at a: 1, 2, 4 or 8 bytes. Every error
-// matches [ErrConnect].
-func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, error) {
-	nc, size, _, err := connect[uint16](ctx, d, server, a, parking.NewTracker(parking.Never), new(atomic.Uint64))
+// ProbeSize returns the value size of a server: 1, 2, 4 or 8 bytes. Every error matches
+// [ErrConnect].
+func ProbeSize(ctx context.Context, t *Target) (int, error) {
+	nc, size, _, err := connect[uint16](ctx, t, true)
 	if err != nil {
 		return 0, err
 	}
@@ -54,39 +79,45 @@ func ProbeSize(ctx context.Context, d *Dialer, server string, a Address) (int, e
 	return size, nil
 }
 
-// connect makes a connection and probes it within the Dialer's timeout.
-func connect[T codec.Value](ctx context.Context, d *Dialer, server string, a Address, s *parking.Tracker, events *atomic.Uint64) (nc net.Conn, size int, early []byte, err error) {
-	// The cause is a timeout, but not one of the caller's ctx.
-	timeout := fmt.Errorf("no response for %v: %w", d.Timeout, os.ErrDeadlineExceeded)
-	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, timeout)
+// connect makes a connection and probes it.
+func connect[T codec.Value](ctx context.Context, t *Target, events bool) (nc net.Conn, size int, early []byte, err error) {
+	opening, cancel := t.Dialer.within(ctx)
 	defer cancel()
-	opened, err := d.open(ctx, a)
+	nc, err = t.Dialer.open(opening, t.Address)
 	if err != nil {
-		return nil, 0, nil, connectError(server, err)
+		return nil, 0, nil, connectError(t.Server, err)
 	}
-	nc = opened
-	r := newReceiver(nc, events)
-	stop := context.AfterFunc(ctx, func() { opened.Close() }) // a net.Conn of the user may have no deadlines
-	size, err = probe[T](nc, r)
-	if size != codec.Size[T]() {
-		s = parking.NewTracker(parking.Never) // the caller will not use the server
-	}
-	if err == nil {
-		err = keepParkedSize(size, nc, r, s)
-	} else {
-		err = hintProbe(err, r.head, d.TLS != nil)
-	}
-	if !stop() {
-		err = context.Cause(ctx)
-		if err == timeout && r.silent {
-			err = fmt.Errorf("%w: %w", ErrSilent, err)
+	h := &handshake[T]{target: t, nc: nc, events: events, done: make(chan struct{})}
+	h.receiver = newReceiver(nc, t.Events)
+	t.background(func() { h.run(ctx, opening) })
+	select {
+	case <-h.done:
+	case <-ctx.Done():
+		if h.abandon() {
+			return nil, 0, nil, connectError(t.Server, ctx.Err())
 		}
+		<-h.done
 	}
-	if err != nil {
-		nc.Close()
-		return nil, 0, nil, connectError(server, err)
+	if h.err != nil {
+		return nil, 0, nil, connectError(t.Server, h.err)
 	}
-	return nc, size, r.buf, nil
+	return nc, h.size, h.receiver.buf, nil
+}
+
+// background runs f in a goroutine.
+func (t *Target) background(f func()) {
+	if t.Go == nil {
+		go f()
+		return
+	}
+	t.Go(f)
+}
+
+// within returns ctx with the dialer's timeout, whose cause is a timeout but not one of the
+// caller's.
+func (d *Dialer) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	cause := fmt.Errorf("no response for %v: %w", d.Timeout, os.ErrDeadlineExceeded)
+	return context.WithTimeoutCause(ctx, d.Timeout, cause)
 }
 
 func connectError(server string, err error) error {

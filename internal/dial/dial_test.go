@@ -24,18 +24,36 @@ import (
 
 var somewhere = dial.Address{Network: "tcp", Address: "host:1"}
 
-// success holds the responses of a server of uint16 to a probe, and to a QUERY of the empty key.
-var success = []byte{1, 0, 1, 0, 0, 0}
+// success holds the responses of a server of uint16 to a probe, to a QUERY of the empty key, to an
+// UNSUBSCRIBE and to a WHOAMI.
+var success = responses(1, 0, 1, 0, 0)
 
-// peer is the server's end of connections. It reads a probe, writes the given pieces, and
-// keeps what it reads after the probe.
+// responses returns the responses to a probe and to what follows it.
+func responses(statuses ...byte) []byte {
+	id := codec.ConnID{1, 2, 3}
+	return append(append(statuses, 0, 1, 1), id[:]...)
+}
+
+// unsubscribeOwn is the request of a connection that has that id.
+const unsubscribeOwn = "\x12\x2001020300000000000000000000000000"
+
+// peer is the server's end of connections. It reads a probe, writes the given pieces, responds to
+// unsubscribeOwn with a status and late, and keeps what it reads after that.
 type peer struct {
 	pieces [][]byte
 	hangUp bool // after the last piece
+	late   []byte
 
 	mu    sync.Mutex
 	read  []byte // after the probe
 	conns sync.WaitGroup
+}
+
+// connect is Connect with a Tracker.
+func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address, events *atomic.Uint64) (net.Conn, []byte, error) {
+	return dial.Connect[uint16](ctx, &dial.Target{
+		Server: server, Address: a, Dialer: d, Parking: parking.NewTracker(parking.Automatic), Events: events,
+	}, false)
 }
 
 // dialer returns a Dialer that connects to the peer.
@@ -53,19 +71,32 @@ func (p *peer) serve(nc net.Conn) {
 	if err != nil {
 		panic(err)
 	}
-	probe = append(probe, 2, 0) // QUERY of the empty key
+	probe = append(probe, "\x02\x00\x12\x01*\x18"...) // QUERY "", UNSUBSCRIBE "*", WHOAMI
 	if _, err := io.ReadFull(nc, probe); err != nil {
 		return
 	}
-	for _, piece := range p.pieces {
-		if _, err := nc.Write(piece); err != nil {
-			break
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for _, piece := range p.pieces {
+			if _, err := nc.Write(piece); err != nil {
+				break
+			}
 		}
-	}
+	}()
 	if p.hangUp {
+		<-written
 		return
 	}
+	own := make([]byte, len(unsubscribeOwn))
+	n, _ := io.ReadFull(nc, own)
+	if string(own) == unsubscribeOwn {
+		n = 0
+		<-written
+		nc.Write(append([]byte{1}, p.late...))
+	}
 	rest, _ := io.ReadAll(nc)
+	rest = append(own[:n], rest...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.read = append(p.read, rest...)
@@ -104,14 +135,14 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 		"an EVENT first":             {bytes: join(small, success), events: 1},
 		"large EVENTs first":         {bytes: join(large, large, large, large, success), events: 4},
 		"EVENTs between the replies": {bytes: join(success[:1], small, small, success[1:2], large, success[2:4], small, success[4:]), events: 4},
-		"an EVENT after":             {bytes: join(success, small), early: small},
-		"EVENTs everywhere":          {bytes: join(small, success[:4], small, success[4:], small), events: 2, early: small},
+		"an EVENT after":             {bytes: join(success, small), events: 1, early: small},
+		"EVENTs everywhere":          {bytes: join(small, success[:4], small, success[4:], small), events: 3, early: small},
 	} {
 		for _, size := range []int{1, 2, 7, 1000, 16 << 10, len(c.bytes)} {
 			synctest.Test(t, func(t *testing.T) {
-				p := &peer{pieces: split(c.bytes, size)}
+				p := &peer{pieces: split(c.bytes, size), late: c.early}
 				var events atomic.Uint64
-				nc, early, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), &events)
+				nc, early, err := connect(t.Context(), p.dialer(), "s", somewhere, &events)
 				require.NoError(t, err, "%s in pieces of %d", name, size)
 				require.EqualValues(t, c.events, events.Load(), "%s in pieces of %d", name, size)
 				// What was not read with the last status is still on its way.
@@ -129,8 +160,8 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 
 func TestEarlyBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &peer{pieces: [][]byte{join(success, bytes.Repeat(event(t, 1000), 100))}}
-		nc, early, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+		p := &peer{pieces: [][]byte{success}, late: bytes.Repeat(event(t, 1000), 100)}
+		nc, early, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(early), 16<<10, "a connection's buffer holds them")
 		nc.Close()
@@ -148,7 +179,7 @@ func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
 		for _, size := range []int{1, len(response)} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: split(response, size)}
-				_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
 				require.ErrorIs(t, err, dial.ErrConnect, "%q", response)
 				require.ErrorIs(t, err, codec.ErrMalformed, "%q", response)
 				p.conns.Wait() // the connection has been closed
@@ -163,7 +194,7 @@ func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
 	for n := range whole {
 		synctest.Test(t, func(t *testing.T) {
 			p := &peer{pieces: [][]byte{whole[:n]}, hangUp: true}
-			_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+			_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
 			require.ErrorIs(t, err, dial.ErrConnect)
 			require.ErrorIs(t, err, io.EOF)
 			require.ErrorContains(t, err, "throttr: can't connect to s: ")
@@ -173,8 +204,7 @@ func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
 
 //evidence:client A server of another value size is sent only the probe
 func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
-	responses := map[int][]byte{1: {1, 1, 0, 0, 0, 0}, 2: {1, 0, 1, 0, 0, 0}, 4: {1, 0, 0, 1, 0, 0}, 8: {1, 0, 0, 0, 1, 0}}
-	for actual, response := range responses {
+	for actual, response := range map[int][]byte{1: responses(1, 1, 0, 0, 0), 2: success, 4: responses(1, 0, 0, 1, 0), 8: responses(1, 0, 0, 0, 1)} {
 		for client, connect := range map[int]func(context.Context, *dial.Dialer) (net.Conn, error){
 			1: connectAs[uint8], 2: connectAs[uint16], 4: connectAs[uint32], 8: connectAs[uint64],
 		} {
@@ -200,7 +230,7 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 }
 
 func connectAs[T codec.Value](ctx context.Context, d *dial.Dialer) (net.Conn, error) {
-	nc, _, err := dial.Connect[T](ctx, d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+	nc, _, err := dial.Connect[T](ctx, &dial.Target{Server: "s", Address: somewhere, Dialer: d}, false)
 	return nc, err
 }
 
@@ -214,7 +244,7 @@ func TestProbeSizeOfMockServers(t *testing.T) {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
 		a, err := dial.ParseAddress(srv.Addr())
 		require.NoError(t, err)
-		got, err := dial.ProbeSize(t.Context(), dialer(new(net.Dialer).DialContext), srv.Addr(), a)
+		got, err := dial.ProbeSize(t.Context(), &dial.Target{Server: srv.Addr(), Address: a, Dialer: dialer(new(net.Dialer).DialContext)})
 		require.NoError(t, err)
 		require.Equal(t, size, got)
 		require.Empty(t, srv.Keys(), "the probe leaves no record behind")
@@ -226,7 +256,7 @@ func TestConnectOverAUnixSocket(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
 	a, err := dial.ParseAddress(srv.Addr())
 	require.NoError(t, err)
-	nc, _, err := dial.Connect[uint16](t.Context(), dialer(new(net.Dialer).DialContext), srv.Addr(), a, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+	nc, _, err := connect(t.Context(), dialer(new(net.Dialer).DialContext), srv.Addr(), a, nil)
 	require.NoError(t, err)
 	nc.Close()
 }
@@ -237,11 +267,11 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 		require.Equal(t, somewhere, dial.Address{Network: network, Address: address})
 		return nil, refused
 	})
-	_, _, err := dial.Connect[uint16](t.Context(), d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+	_, _, err := connect(t.Context(), d, "s", somewhere, nil)
 	require.ErrorIs(t, err, dial.ErrConnect)
 	require.ErrorIs(t, err, refused)
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
-	_, err = dial.ProbeSize(t.Context(), d, "s", somewhere)
+	_, err = dial.ProbeSize(t.Context(), &dial.Target{Server: "s", Address: somewhere, Dialer: d})
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
 }
 
@@ -251,7 +281,7 @@ func TestASilentServerIsBoundedByTheTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: pieces}
 				start := time.Now()
-				_, _, err := dial.Connect[uint16](t.Context(), p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
 				require.ErrorIs(t, err, dial.ErrConnect)
 				require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's deadline has not passed")
 				var timeout net.Error
@@ -271,11 +301,74 @@ func TestTheCallersContextEndsAProbe(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		_, _, err := dial.Connect[uint16](ctx, p.dialer(), "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+		_, _, err := connect(ctx, p.dialer(), "s", somewhere, nil)
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 		p.conns.Wait()
+		require.Equal(t, 1250*time.Millisecond, time.Since(start), "the responses that are due are waited for")
+	})
+}
+
+// What a server can't send keeps its memory for good (H16).
+func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		var server sync.WaitGroup
+		server.Go(func() {
+			probe := make([]byte, 1024)
+			_, err := theirs.Read(probe)
+			require.NoError(t, err)
+			cancel()
+			time.Sleep(100 * time.Millisecond)
+			for _, b := range success {
+				_, err := theirs.Write([]byte{b})
+				require.NoError(t, err)
+			}
+			rest, err := io.ReadAll(theirs)
+			require.NoError(t, err)
+			require.Empty(t, rest, "nothing more is sent")
+			require.NoError(t, theirs.Close())
+		})
+		start := time.Now()
+		_, _, err := connect(ctx, d, "s", somewhere, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, time.Since(start), "the caller does not wait")
+		server.Wait()
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+	})
+}
+
+// A server that may just have been started is sent nothing but the probe until it has settled (H17).
+func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{pieces: [][]byte{success}}
+		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer()}
+		settled := false
+		target.Settle = func(ctx context.Context, parked bool) error {
+			require.False(t, parked)
+			time.Sleep(time.Minute) // it is no part of the timeout
+			synctest.Wait()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			require.Empty(t, p.read)
+			settled = true
+			return nil
+		}
+		nc, _, err := dial.Connect[uint16](t.Context(), target, false)
+		require.NoError(t, err)
+		require.True(t, settled)
+		nc.Close()
+		p.conns.Wait()
+
+		failed := errors.New("closed")
+		target.Settle = func(context.Context, bool) error { return failed }
+		_, _, err = dial.Connect[uint16](t.Context(), target, false)
+		require.ErrorIs(t, err, failed)
+		p.conns.Wait()
+		require.Empty(t, p.read)
 	})
 }
 
@@ -287,7 +380,7 @@ func TestTheCallersContextEndsDialing(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		_, _, err := dial.Connect[uint16](ctx, d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+		_, _, err := connect(ctx, d, "s", somewhere, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -305,7 +398,7 @@ func hello(t *testing.T, conf *tls.Config, address string) (serverName string) {
 	})
 	d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 	d.TLS = conf
-	_, _, err := dial.Connect[uint16](t.Context(), d, "s", dial.Address{Network: "tcp", Address: address}, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+	_, _, err := connect(t.Context(), d, "s", dial.Address{Network: "tcp", Address: address}, nil)
 	require.ErrorIs(t, err, dial.ErrConnect)
 	server.Wait()
 	return serverName
@@ -326,7 +419,7 @@ func TestATLSHandshakeThatNeverEndsIsBoundedByTheTimeout(t *testing.T) {
 		d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 		d.TLS = &tls.Config{}
 		start := time.Now()
-		_, _, err := dial.Connect[uint16](t.Context(), d, "s", somewhere, parking.NewTracker(parking.Automatic), new(atomic.Uint64))
+		_, _, err := connect(t.Context(), d, "s", somewhere, nil)
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		server.Wait() // the connection has been closed

@@ -21,36 +21,59 @@ const (
 	// bufferSize bounds the bytes that are held while the probe's responses are awaited, and
 	// so those that are returned with them. It exceeds codec.MaxFrame, so that every EVENT fits.
 	bufferSize = 16 << 10
+	// everyConnection is the channel that each connection is subscribed to.
+	everyConnection = "*"
 )
 
-// probe asks a server for its value size in one round trip (H6), and for the record that parks
-// it. The latter request is the same for all value sizes.
-func probe[T codec.Value](nc net.Conn, r *receiver) (size int, err error) {
+// probe asks a server for its value size in one round trip (H6), for the record that parks it, and
+// for the id of the connection, which it unsubscribes from the channel of all connections. All
+// requests are the same for all value sizes.
+func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (size int, parked parking.Record, id codec.ConnID, err error) {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
 	copy(tail[tailSize-len(lineEnd):], lineEnd)
 	frames, err := codec.AppendProbe(nil, tail)
 	if err != nil {
-		return 0, err
+		return 0, parked, id, err
 	}
-	if frames, err = parking.Query().AppendBinary(frames); err != nil {
-		return 0, err
+	requests := []codec.Request{parking.Query()}
+	if !events {
+		requests = append(requests, codec.Unsubscribe{Channel: []byte(everyConnection)}, codec.WhoAmI{})
+	}
+	for _, q := range requests {
+		if frames, err = q.AppendBinary(frames); err != nil {
+			return 0, parked, id, err
+		}
 	}
 	if _, err := nc.Write(frames); err != nil {
-		return 0, err
+		return 0, parked, id, err
 	}
+	if size, err = probedSize(r, eventLength[T]); err != nil {
+		return 0, parked, id, err
+	}
+	if parked, err = parkingRecord(size, r); err != nil || events {
+		return size, parked, id, err
+	}
+	if _, err = next(r, eventLengthOf(size), codec.DecodeStatus); err != nil {
+		return size, parked, id, err
+	}
+	me, err := next(r, eventLengthOf(size), codec.DecodeWhoAmIResponse)
+	return size, parked, me.ID, err
+}
+
+// probedSize receives the responses to the requests of codec.AppendProbe.
+//
+// EVENTs are decoded as those of a server of the client's value size. If the server's is another
+// one, they may be misread. What follows then does not look like the responses to a probe, and the
+// connection is given up.
+func probedSize(r *receiver, events eventDecoder) (int, error) {
 	var statuses []byte
 	for {
-		// EVENTs are decoded as those of a server of T. If the server's value size is another
-		// one, they may be misread. What follows then does not look like the responses to a
-		// probe, and the connection is given up.
-		err := r.next(eventLength[T], func(src []byte) (int, error) {
-			statuses = append(statuses, src[0])
-			return 1, nil
-		})
+		status, err := next(r, events, func(src []byte) (byte, int, error) { return src[0], 1, nil })
 		if err != nil {
 			return 0, err
 		}
+		statuses = append(statuses, status)
 		size, _, err := codec.DecodeProbe(statuses)
 		if !errors.Is(err, codec.ErrShort) {
 			return size, err
@@ -58,59 +81,23 @@ func probe[T codec.Value](nc net.Conn, r *receiver) (size int, err error) {
 	}
 }
 
-// keepParked receives the response to the probe's QUERY, and has the server stay parked, or
-// be parked if s wants that. The probe's INSERT may have set the server's timer.
-func keepParked[T codec.Value](nc net.Conn, r *receiver, s *parking.Tracker) error {
-	var query codec.QueryResponse[T]
-	err := r.next(eventLength[T], func(src []byte) (n int, err error) {
-		query, n, err = codec.DecodeQueryResponse[T](src)
-		return n, err
-	})
-	if err != nil {
-		return err
-	}
-	record := parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}
-	err = parking.Keep[T](s, record, func(requests ...codec.Request) (ok bool, err error) {
-		var frames []byte
-		for _, q := range requests {
-			if frames, err = q.AppendBinary(frames); err != nil {
-				return false, err
-			}
-		}
-		if _, err := nc.Write(frames); err != nil {
-			return false, err
-		}
-		for range requests {
-			err := r.next(eventLength[T], func(src []byte) (n int, err error) {
-				var status codec.Status
-				status, n, err = codec.DecodeStatus(src)
-				ok = bool(status)
-				return n, err
-			})
-			if err != nil {
-				return false, err
-			}
-		}
-		return ok, nil
-	})
-	if errors.Is(err, parking.ErrForeign) || errors.Is(err, parking.ErrNotParked) {
-		return nil // the connection is of use all the same
-	}
-	return err
-}
-
-// keepParkedSize is keepParked for a server whose values have size bytes.
-func keepParkedSize(size int, nc net.Conn, r *receiver, s *parking.Tracker) error {
+// parkingRecord receives the response to the probe's QUERY.
+func parkingRecord(size int, r *receiver) (parking.Record, error) {
 	switch size {
 	case 1:
-		return keepParked[uint8](nc, r, s)
+		return parkingRecordOf[uint8](r)
 	case 2:
-		return keepParked[uint16](nc, r, s)
+		return parkingRecordOf[uint16](r)
 	case 4:
-		return keepParked[uint32](nc, r, s)
+		return parkingRecordOf[uint32](r)
 	default:
-		return keepParked[uint64](nc, r, s)
+		return parkingRecordOf[uint64](r)
 	}
+}
+
+func parkingRecordOf[T codec.Value](r *receiver) (parking.Record, error) {
+	query, err := next(r, eventLength[T], codec.DecodeQueryResponse[T])
+	return parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}, err
 }
 
 // receiver receives responses, and skips the EVENTs between them.
@@ -126,34 +113,36 @@ func newReceiver(nc net.Conn, events *atomic.Uint64) *receiver {
 	return &receiver{nc: nc, buf: make([]byte, 0, bufferSize), silent: true, events: events}
 }
 
-// next has the next response decoded. Decode returns the length of the response, or an error
-// that matches codec.ErrShort if it needs more bytes. It is given at least one byte.
-// EventLength returns the length of an EVENT.
-func (r *receiver) next(eventLength, decode func(src []byte) (n int, err error)) error {
+// next returns the next response. Decode returns the length of the response, or an error that
+// matches codec.ErrShort if it needs more bytes. It is given at least one byte.
+func next[R any](r *receiver, events eventDecoder, decode func(src []byte) (R, int, error)) (response R, err error) {
 	for {
-		n, event, err := 0, false, error(codec.ErrShort)
+		n, event := 0, false
+		err := error(codec.ErrShort)
 		switch {
 		case len(r.buf) == 0:
 		case codec.Op(r.buf[0]) == codec.OpEvent:
-			n, err = eventLength(r.buf)
+			n, err = events(r.buf)
 			event = true
 		default:
-			n, err = decode(r.buf)
+			response, n, err = decode(r.buf)
 		}
 		switch {
 		case errors.Is(err, codec.ErrShort):
 			if err := r.receive(); err != nil {
-				return err
+				return response, err
 			}
 			continue
 		case err != nil:
-			return err
+			return response, err
 		}
 		r.buf = r.buf[n:]
 		if !event {
-			return nil
+			return response, nil
 		}
-		r.events.Add(1)
+		if r.events != nil {
+			r.events.Add(1)
+		}
 	}
 }
 
@@ -174,8 +163,25 @@ func (r *receiver) receive() error {
 	return nil
 }
 
-// eventLength returns the length of the EVENT at the start of src.
+// eventDecoder returns the length of the EVENT at the start of src.
+type eventDecoder func(src []byte) (int, error)
+
+// eventLength is the eventDecoder of servers of T.
 func eventLength[T codec.Value](src []byte) (int, error) {
 	_, n, err := codec.DecodeEvent[T](src)
 	return n, err
+}
+
+// eventLengthOf returns the eventDecoder of a value size.
+func eventLengthOf(size int) eventDecoder {
+	switch size {
+	case 1:
+		return eventLength[uint8]
+	case 2:
+		return eventLength[uint16]
+	case 4:
+		return eventLength[uint32]
+	default:
+		return eventLength[uint64]
+	}
 }

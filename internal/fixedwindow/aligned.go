@@ -55,7 +55,7 @@ func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing)
 func (a *aligned[T]) call(bucket int64, atomicity conn.Atomicity) *conn.Call[T] {
 	cl := a.backend.calls.Get()
 	cl.Atomicity = atomicity
-	cl.Bound = conn.TTLBound{Known: true, Unit: a.timing.unit, Most: a.timing.ttl}
+	cl.MostTTL = a.timing.ttl
 	cl.Key = a.appendName(cl.Key[:0], bucket)
 	return cl
 }

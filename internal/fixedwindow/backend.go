@@ -310,9 +310,10 @@ func (b *Backend[T]) Close() {
 		b.group.Close()
 		for _, ls := range b.links {
 			for _, l := range ls {
-				l.close()
+				last.Go(l.close)
 			}
 		}
+		last.Wait()
 	})
 }
 

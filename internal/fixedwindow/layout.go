@@ -70,11 +70,6 @@ func recordsOf[T codec.Value](l *layout, names [2][]byte) records[T] {
 	return records[T]{bands: &l.bands, unit: l.unit, names: names}
 }
 
-// bound is what is known about the TTLs of the records.
-func (r *records[T]) bound() conn.TTLBound {
-	return conn.TTLBound{Known: true, Unit: r.unit, Most: r.bands.Top}
-}
-
 // add adds requests to a call. Encoding does not fail: no name is too long.
 func (r *records[T]) add(cl *conn.Call[T], requests ...slot.Request) {
 	for _, q := range requests {

@@ -77,7 +77,7 @@ func TestRequestsAreEncodedForTheirSlots(t *testing.T) {
 		require.True(t, ok)
 		r := recordsOf[uint16](l, slotNames(&l.bands, "k", ""))
 		cl := o.Calls.Get()
-		cl.Bound = r.bound()
+		cl.MostTTL = r.bands.Top
 		r.add(cl,
 			slot.Request{Verb: slot.Insert, Slot: slot.A, Value: 65530},
 			slot.Request{Verb: slot.Query, Slot: slot.A},

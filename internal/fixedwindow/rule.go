@@ -47,7 +47,7 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 		return r.decideAligned(name, n, o, now)
 	}
 	l, ok := r.layout(n)
-	if !ok || o.Unit != l.unit || o.Left > l.bands.Top {
+	if !ok || o.Left > l.bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: l.sweepInterval()}
@@ -67,7 +67,7 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 // of its window.
 func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now time.Time) sweep.Decision {
 	t, ok := r.timing(n)
-	if !ok || o.Unit != t.unit || o.Left > t.ttl {
+	if !ok || o.Left > t.ttl {
 		return sweep.Decision{}
 	}
 	d := sweep.Decision{Interval: t.sweepInterval()}

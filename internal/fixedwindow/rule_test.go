@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"fmt"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/sweep"
+	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
 // ruleScales are scales that each value size can keep.
@@ -45,7 +45,7 @@ func ruleKnows[T codec.Value](t *testing.T) {
 	} {
 		removable, ours := r.Inspect([]byte(name), now)
 		require.False(t, removable || ours, name)
-		require.Equal(t, sweep.Decision{}, r.Decide([]byte(name), sweep.Observation{Unit: codec.Seconds, Left: 1}, now), name)
+		require.Equal(t, sweep.Decision{}, r.Decide([]byte(name), sweep.Observation{Left: 1}, now), name)
 	}
 }
 
@@ -70,15 +70,10 @@ func ruleOfSlots[T codec.Value](t *testing.T) {
 			0:                  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
 		} {
 			for _, name := range names {
-				got := r.Decide(name, sweep.Observation{Count: 1, Unit: l.unit, Left: left}, time.Unix(1e9, 0))
+				got := r.Decide(name, sweep.Observation{Count: 1, Left: left}, time.Unix(1e9, 0))
 				require.Equal(t, want, got, "%s with %d", name, left)
 			}
 		}
-		other := codec.Nanoseconds
-		if l.unit == other {
-			other = codec.Hours
-		}
-		require.Equal(t, sweep.Decision{}, r.Decide(names[0], sweep.Observation{Unit: other, Left: 1}, time.Unix(1e9, 0)))
 	}
 }
 
@@ -98,7 +93,7 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 		free := tm.end(bucket + 1).Add(min(5*time.Second, tm.margin()/4)) // no client uses the name again
 		margin, interval := tm.marginUnits(), tm.sweepInterval()
 		decide := func(now time.Time, left uint64) sweep.Decision {
-			return r.Decide(name, sweep.Observation{Unit: tm.unit, Left: left}, now)
+			return r.Decide(name, sweep.Observation{Left: left}, now)
 		}
 		before := free.Add(-1)
 		require.Equal(t, sweep.Decision{}, decide(before, tm.ttl+1), "of somebody else")
@@ -114,11 +109,6 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 		require.True(t, ours && !removable)
 		removable, ours = r.Inspect(name, free)
 		require.True(t, ours && removable)
-		other := codec.Hours
-		if tm.unit == other {
-			other = codec.Minutes
-		}
-		require.Equal(t, sweep.Decision{}, r.Decide(name, sweep.Observation{Unit: other, Left: 1}, free))
 	}
 }
 

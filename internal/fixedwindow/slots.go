@@ -108,7 +108,7 @@ func (s *slots[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outcome
 // call returns an empty call for the records.
 func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
 	cl := s.backend.calls.Get()
-	cl.Atomicity, cl.Bound = a, s.records.bound()
+	cl.Atomicity, cl.MostTTL = a, s.bands.Top
 	return cl
 }
 

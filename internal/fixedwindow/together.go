@@ -101,9 +101,7 @@ func ofLink[T codec.Value](takes []take[T]) int {
 func (b *Backend[T]) callFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
 	cl := takes[0].slots.call(a)
 	for i := range takes {
-		other := takes[i].slots.records.bound()
-		cl.Bound.Known = cl.Bound.Known && other.Unit == cl.Bound.Unit
-		cl.Bound.Most = max(cl.Bound.Most, other.Most)
+		cl.MostTTL = max(cl.MostTTL, takes[i].slots.bands.Top)
 	}
 	return cl
 }

@@ -19,7 +19,8 @@ import (
 )
 
 // unit and mark are the unit of the TTL of the record and its quota. A record with the empty key
-// and another unit or quota is somebody's data. Buffers have the quota 0.
+// and another unit or quota is somebody's data. Buffers have the quota 0. The unit tells, as nobody
+// removes the record (H19).
 const (
 	unit = codec.Hours
 	mark = 'P'

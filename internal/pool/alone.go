@@ -17,7 +17,8 @@ import (
 // they are made.
 type alone[T codec.Value] struct {
 	pool   *Pool[T]
-	places chan struct{} // has an element for each stream that is open or being opened
+	places chan struct{} // has an element for each stream that is open or being opened, listings aside
+	list   chan struct{} // has an element while a LIST or STATS is under way (H20)
 
 	// mu guards the fields below.
 	mu        sync.Mutex
@@ -28,7 +29,7 @@ type alone[T codec.Value] struct {
 
 // init is called once, before all else.
 func (a *alone[T]) init(p *Pool[T]) {
-	a.pool, a.places = p, make(chan struct{}, p.o.MaxConns)
+	a.pool, a.places, a.list = p, make(chan struct{}, p.o.MaxConns), make(chan struct{}, 1)
 	a.streams, a.dedicated = make(map[*stream[T]]struct{}), make(map[*conn.Conn[T]]struct{})
 }
 
@@ -39,17 +40,22 @@ func (a *alone[T]) refuse() {
 	a.closed = true
 }
 
-// end ends the connections after refuse. The users of streams notice when they read next.
+// closeGrace is how long the end of a pool waits for the responses to streams.
+const closeGrace = 250 * time.Millisecond
+
+// end ends the connections after refuse. The callers of streams leave by themselves.
 func (a *alone[T]) end() {
 	a.mu.Lock()
 	streams := slices.Collect(maps.Keys(a.streams))
 	a.mu.Unlock()
 	for _, s := range streams {
-		s.end(window.ErrClosed)
+		s.bound.Reset(closeGrace)
 	}
+	var closing sync.WaitGroup
 	for _, c := range a.allDedicated() {
-		c.Close(window.ErrClosed)
+		closing.Go(func() { c.Close(window.ErrClosed) })
 	}
+	closing.Wait()
 }
 
 // allDedicated returns the dedicated connections.
@@ -66,10 +72,18 @@ func (a *alone[T]) streaming() int {
 	return len(a.streams)
 }
 
-// acquirePlace waits until fewer than MaxConns streams are open.
-func (a *alone[T]) acquirePlace(ctx context.Context) error {
+// placesOf returns where a stream of a request needs a place.
+func (a *alone[T]) placesOf(op codec.Op) chan struct{} {
+	if op == codec.OpList || op == codec.OpStats {
+		return a.list
+	}
+	return a.places
+}
+
+// acquirePlace waits for a place.
+func (a *alone[T]) acquirePlace(ctx context.Context, places chan struct{}) error {
 	select {
-	case a.places <- struct{}{}:
+	case places <- struct{}{}:
 		return nil
 	default:
 	}
@@ -78,7 +92,7 @@ func (a *alone[T]) acquirePlace(ctx context.Context) error {
 	}
 	defer a.pool.waiters.leave()
 	select {
-	case a.places <- struct{}{}:
+	case places <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -93,7 +107,7 @@ func (a *alone[T]) open(ctx context.Context) (nc net.Conn, early []byte, err err
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.pool.ctx, cancel)()
-	nc, early, err = a.pool.Open(opening)
+	nc, early, err = a.pool.open(opening, false)
 	switch {
 	case err == nil:
 		return nc, early, nil
@@ -105,16 +119,13 @@ func (a *alone[T]) open(ctx context.Context) (nc net.Conn, early []byte, err err
 	return nil, nil, err
 }
 
-// begin returns why no connection can be made now that is not shared, or has Close wait for
-// background.Done.
+// begin has Close wait for background.Done, or returns an error if the pool is closed. There is a
+// shared connection, so that no other one is the first to a server that is starting (H17).
 func (a *alone[T]) begin() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return window.ErrClosed
-	}
-	if err := a.pool.away(); err != nil {
-		return err
 	}
 	a.pool.background.Add(1)
 	return nil

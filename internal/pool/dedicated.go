@@ -2,8 +2,6 @@ package pool
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/window"
@@ -14,7 +12,8 @@ import (
 // not count as one of MaxConns. The pool pings it while it has nothing to do, retires it when it is
 // too old or idle, and ends it when the pool is closed.
 //
-// It ends with a reset: bytes that the server's host has not acknowledged by then never arrive.
+// If it ends with requests in flight, it ends with a reset: bytes that the server's host has not
+// acknowledged by then never arrive.
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.TakeParking] after.
 func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
@@ -30,7 +29,6 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	resetOnClose(nc)
 	p.alone.mu.Lock()
 	defer p.alone.mu.Unlock()
 	if p.alone.closed {
@@ -40,18 +38,8 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 	c := conn.New(nc, early, conn.Options[T]{
 		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued, CanaryEvery: p.o.CanaryEvery,
 		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.alone.ended,
+		Reset: true,
 	})
 	p.alone.dedicated[c] = struct{}{}
 	return c, nil
-}
-
-// resetOnClose has Close of a TCP connection discard what was not acknowledged, and send a
-// reset.
-func resetOnClose(nc net.Conn) {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	if t, ok := nc.(*net.TCPConn); ok {
-		t.SetLinger(0)
-	}
 }

@@ -75,6 +75,9 @@ type Pool[T codec.Value] struct {
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
 
+	target  dial.Target
+	unknown atomic.Bool // the server may have been restarted, see start.go
+
 	ctx        context.Context // ends when the pool is closed
 	cancel     context.CancelFunc
 	background sync.WaitGroup // the pool's goroutines, and connections that callers are making
@@ -95,6 +98,10 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	}
 	p.alone.init(p)
 	p.keeper.init(p)
+	p.target = dial.Target{
+		Server: o.Server, Address: o.Address, Dialer: o.Dialer,
+		Parking: p.keeper.tracker, Events: &p.counters.Events, Settle: p.settle, Go: p.background.Go,
+	}
 	p.background.Go(p.maintain)
 	return p, nil
 }
@@ -111,12 +118,30 @@ func (p *Pool[T]) Connect(ctx context.Context) error {
 	return err
 }
 
-// Open makes a network connection to the server and probes it, see [dial.Connect]. The caller
-// closes it, and reports its failure by CountFailure.
-func (p *Pool[T]) Open(ctx context.Context) (nc net.Conn, early []byte, err error) {
+// OpenForEvents makes a network connection to the server that receives EVENTs, and probes it, see
+// [dial.Connect]. The caller closes it, and reports by CountFailure that it was lost. It returns an error
+// while there is no shared connection, and none can be made.
+func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte, err error) {
+	if _, err := p.shared.acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := p.alone.begin(); err != nil {
+		return nil, nil, err
+	}
+	defer p.background.Done()
+	nc, early, err = p.open(ctx, true)
+	if err != nil && ctx.Err() == nil {
+		p.CountFailure()
+	}
+	return nc, early, err
+}
+
+// open makes a network connection to the server and probes it. Events says that it is to receive
+// EVENTs. The caller is one of the pool's goroutines, or is between begin and background.Done.
+func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
 	p.dials.Add(1)
 	start := time.Now()
-	nc, early, err = dial.Connect[T](ctx, p.o.Dialer, p.o.Server, p.o.Address, p.keeper.tracker, &p.counters.Events)
+	nc, early, err = dial.Connect[T](ctx, &p.target, events)
 	if errors.Is(err, codec.ErrMalformed) {
 		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
 	}

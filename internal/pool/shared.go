@@ -74,7 +74,7 @@ func (s *shared[T]) close() {
 
 // construct makes a shared connection. It is puddle's constructor.
 func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
-	nc, early, err := s.pool.Open(ctx)
+	nc, early, err := s.pool.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +209,7 @@ func (s *shared[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		return &dial.ConnectError{Server: s.pool.o.Server, Err: err}
 	}
 	s.setLive(append(s.live, r))
+	s.pool.unknown.Store(false)
 	return nil
 }
 
@@ -224,13 +225,13 @@ func (s *shared[T]) setLive(live []*puddle.Resource[*conn.Conn[T]]) {
 
 // ended is the OnEnd of shared connections.
 func (s *shared[T]) ended(c *conn.Conn[T], err error) {
+	s.discard(c)
 	if !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed) {
 		s.pool.CountFailure()
 		if s.pool.Parked() {
 			s.pool.keeper.soon() // the connection may have ended between an INSERT and its UPDATE
 		}
 	}
-	s.discard(c)
 }
 
 // discard removes c from live, and destroys it as soon as it has ended. It does nothing if c

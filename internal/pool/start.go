@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -49,6 +50,18 @@ func (p *Pool[T]) reconnect() {
 		}
 		return p.shared.connect()
 	})
+}
+
+// settle waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
+// shared connection, and one was lost, or an attempt to make one has failed. A server that is parked
+// has been up for as long, because it starts without a record, and clients that park it settle first.
+// Otherwise the time begins with the response to the probe: an INFO would tell more, but scans all
+// records of a server that was not restarted (H24).
+func (p *Pool[T]) settle(ctx context.Context, parked bool) error {
+	if parked || !p.unknown.Load() {
+		return nil
+	}
+	return backoff.Sleep(ctx, dial.StartUp)
 }
 
 // Err returns the reason why calls fail at once: the last attempt to connect has failed, and no

@@ -51,4 +51,9 @@ func (p *Pool[T]) Stats() Stats {
 func (p *Pool[T]) Counters() *conn.Counters { return &p.counters }
 
 // CountFailure counts a connection that could not be made or was lost.
-func (p *Pool[T]) CountFailure() { p.failures.Add(1) }
+func (p *Pool[T]) CountFailure() {
+	p.failures.Add(1)
+	if len(*p.shared.conns.Load()) == 0 {
+		p.unknown.Store(true)
+	}
+}

@@ -21,12 +21,26 @@ const readSize = 16 << 10
 
 // Decoder decodes a part of a response. It returns how many bytes of src it has used, and
 // whether it needs no more. The bytes that it has not used come again, at the start of the
-// next src. [codec.ErrShort] asks for more bytes; any other error ends the stream.
-type Decoder = func(src []byte) (n int, done bool, err error)
+// next src. [codec.ErrShort] asks for more bytes, and [ErrLeft] for none; any other error ends the
+// stream.
+//
+// Left says that the caller of Stream has returned: the decoder must find the end of the response,
+// and touch nothing of its caller's.
+type Decoder = func(src []byte, left bool) (n int, done bool, err error)
+
+// ErrLeft is returned by a [Decoder] whose caller needs no more of the response.
+var ErrLeft = errors.New("throttr: the caller needs no more of the response")
+
+// leftTime bounds the reading of a response that nobody needs any more.
+const leftTime = 30 * time.Second
 
 // Stream sends a request on a connection of its own and calls d with the parts of the response
 // as they arrive. The response can be of any length. At most MaxConns streams are open at a
-// time; further ones wait, and count as acquiring.
+// time, and one LIST or STATS; further ones wait, and count as acquiring.
+//
+// If ctx ends, or d returns [ErrLeft], Stream returns at once. The rest of the response is then read
+// in the background, for leftTime at most: what a server can't send keeps its memory for good (H16,
+// H20).
 //
 // Sent reports whether a byte of the request has left. An error that matches
 // [codec.ErrTooLarge] says that the request can't be encoded. Nothing is sent twice.
@@ -38,77 +52,157 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if err := p.alone.acquirePlace(ctx); err != nil {
+	places := p.alone.placesOf(r.Op())
+	if err := p.alone.acquirePlace(ctx, places); err != nil {
 		return false, err
 	}
-	defer func() { <-p.alone.places }()
-	s, err := p.alone.openStream(ctx)
+	s, err := p.alone.openStream(ctx, frame, d, func() { <-places })
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
-	sent, err = s.write(frame)
-	if err == nil {
-		err = s.read(d)
-	}
-	if errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) || errors.Is(err, conn.ErrProtocol) {
-		p.CountFailure()
-	}
-	return sent, err
+	return s.follow(ctx)
 }
 
 // stream is a connection for one request. It is made for the request and closed after it: on a
 // shared connection, the requests behind it would wait until the last byte of the response
 // was decoded.
 //
-// A stream has no goroutine: its user writes and reads. The context, Pool.Close and the timer
-// that bounds each wait for the server end it from other goroutines.
+// Its goroutine writes and reads. The caller decodes what has been read, until it leaves; from then
+// on the goroutine does that, too.
 type stream[T codec.Value] struct {
-	pool   *Pool[T]
-	nc     net.Conn
-	buf    []byte      // what is read into
-	rest   []byte      // the part of buf that was received and not yet decoded
-	stall  *time.Timer // runs during each write and read
-	detach func() bool // stops the context from ending the stream
+	pool    *Pool[T]
+	nc      net.Conn
+	frame   []byte // the request
+	decoder Decoder
+	buf     []byte      // what is read into
+	rest    []byte      // the part of buf that was received and not yet decoded
+	stall   *time.Timer // runs during each write and read
+	bound   *time.Timer // runs once the caller has left
+
+	work   chan []byte   // what the caller is to decode
+	result chan decoding // what it has decoded
+	left   chan struct{} // closed when the caller leaves
+	over   chan struct{} // closed when sent and failed are set
+	sent   bool
+	failed error
 
 	// mu guards err.
 	mu  sync.Mutex
 	err error // why the stream ended
 }
 
-// openStream makes a connection for a stream.
-func (a *alone[T]) openStream(ctx context.Context) (*stream[T], error) {
-	if err := a.begin(); err != nil {
+// decoding is what a Decoder has returned.
+type decoding struct {
+	n    int
+	done bool
+	err  error
+}
+
+// openStream makes a connection for a stream, and starts the goroutine of this. Free is called when
+// the stream has ended, or can't be opened.
+func (a *alone[T]) openStream(ctx context.Context, frame []byte, d Decoder, free func()) (*stream[T], error) {
+	nc, early, err := a.openFor(ctx)
+	if err != nil {
+		free()
 		return nil, err
 	}
 	defer a.pool.background.Done()
-	nc, early, err := a.open(ctx)
-	if err != nil {
-		return nil, err
+	s := &stream[T]{
+		pool: a.pool, nc: nc, frame: frame, decoder: d, buf: make([]byte, 0, readSize),
+		work: make(chan []byte), result: make(chan decoding), left: make(chan struct{}), over: make(chan struct{}),
 	}
-	s := &stream[T]{pool: a.pool, nc: nc, buf: make([]byte, 0, readSize)}
 	s.rest = append(s.buf, early...)
-	s.stall = time.AfterFunc(math.MaxInt64, func() { // write and receive set the time
+	// The times are set when the timers are needed.
+	s.stall = time.AfterFunc(math.MaxInt64, func() {
 		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, a.pool.o.StallTimeout))
 	})
-	s.detach = context.AfterFunc(ctx, func() { s.end(ctx.Err()) })
+	s.bound = time.AfterFunc(math.MaxInt64, func() { s.end(window.ErrClosed) })
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed { // too late for end
-		s.end(window.ErrClosed)
-	}
 	a.streams[s] = struct{}{}
+	if a.closed { // too late for end
+		s.bound.Reset(closeGrace)
+	}
+	a.mu.Unlock()
+	a.pool.background.Go(func() {
+		defer free()
+		s.run()
+	})
 	return s, nil
 }
 
-// close closes the connection, and stops all that belongs to the stream.
-func (s *stream[T]) close() {
-	s.detach()
+// openFor is open for a stream. If it returns no error, its caller calls background.Done.
+func (a *alone[T]) openFor(ctx context.Context) (nc net.Conn, early []byte, err error) {
+	if _, err := a.pool.shared.acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := a.begin(); err != nil {
+		return nil, nil, err
+	}
+	if nc, early, err = a.open(ctx); err != nil {
+		a.pool.background.Done()
+	}
+	return nc, early, err
+}
+
+// run is the goroutine.
+func (s *stream[T]) run() {
+	defer close(s.over)
+	s.sent, s.failed = s.write()
+	if s.failed == nil {
+		s.failed = s.read()
+	}
 	s.stall.Stop()
+	s.bound.Stop()
 	s.end(conn.ErrGone)
 	s.pool.alone.mu.Lock()
 	delete(s.pool.alone.streams, s)
 	s.pool.alone.mu.Unlock()
+	if err := s.failed; errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) || errors.Is(err, conn.ErrProtocol) {
+		s.pool.CountFailure()
+	}
+}
+
+// follow has the caller decode the response, until its end, or until the caller leaves. What has
+// left by then of a request that is still being written is not known.
+func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
+	defer close(s.left)
+	for {
+		select {
+		case src := <-s.work:
+			n, done, err := s.decoder(src, false)
+			left := errors.Is(err, ErrLeft)
+			if left {
+				err = nil
+				s.bound.Reset(leftTime)
+			}
+			s.result <- decoding{n, done, err}
+			if left {
+				return true, nil
+			}
+		case <-s.over:
+			return s.sent, s.failed
+		case <-ctx.Done():
+			s.bound.Reset(leftTime)
+			return true, ctx.Err()
+		case <-s.pool.ctx.Done(): // Close has set the bound
+			return true, window.ErrClosed
+		}
+	}
+}
+
+// decode has src decoded, by the caller unless it has left.
+func (s *stream[T]) decode(src []byte) (n int, done bool, err error) {
+	select {
+	case s.work <- src:
+	case <-s.left:
+		return s.decoder(src, true)
+	}
+	select {
+	case d := <-s.result:
+		return d.n, d.done, d.err
+	case <-s.left: // the decoder has panicked
+		return 0, true, nil
+	}
 }
 
 // end closes the connection. Only the first reason is kept.
@@ -135,13 +229,13 @@ func (s *stream[T]) lost(err error) error {
 	return s.failure()
 }
 
-// write sends a request, and reports whether any byte of it has left.
-func (s *stream[T]) write(frame []byte) (sent bool, err error) {
+// write sends the request, and reports whether any byte of it has left.
+func (s *stream[T]) write() (sent bool, err error) {
 	if err := s.failure(); err != nil {
 		return false, err
 	}
 	s.stall.Reset(s.pool.o.StallTimeout)
-	n, err := s.nc.Write(frame)
+	n, err := s.nc.Write(s.frame)
 	s.stall.Stop()
 	if err != nil {
 		err = s.lost(err)
@@ -150,7 +244,7 @@ func (s *stream[T]) write(frame []byte) (sent bool, err error) {
 }
 
 // read has a response decoded part by part. The decoder may be slow: only the server is timed.
-func (s *stream[T]) read(d Decoder) error {
+func (s *stream[T]) read() error {
 	for begun := false; ; {
 		if err := s.failure(); err != nil {
 			return err
@@ -165,7 +259,7 @@ func (s *stream[T]) read(d Decoder) error {
 			n, err = s.skipEvent()
 		default:
 			begun = true
-			n, done, err = d(s.rest)
+			n, done, err = s.decode(s.rest)
 		}
 		s.rest = s.rest[n:]
 		switch {

@@ -19,6 +19,7 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -70,15 +71,7 @@ func (c *observed) Close() error {
 
 func (f *script) serve(nc net.Conn) {
 	defer nc.Close()
-	probe, err := codec.AppendProbe(nil, make([]byte, 16))
-	if err != nil {
-		panic(err)
-	}
-	probe = append(probe, 2, 0) // QUERY of the empty key
-	if _, err := io.ReadFull(nc, probe); err != nil {
-		return
-	}
-	if _, err := nc.Write([]byte{1, 0, 1, 0, 0, 0}); err != nil {
+	if testkit.Handshake(nc, 2) != nil {
 		return
 	}
 	op := make([]byte, 1)
@@ -126,7 +119,7 @@ func encode(t testing.TB, frames ...codec.Frame) (b []byte) {
 // and stops when each returns false.
 func (s subject) list(ctx context.Context, each func(key string) bool) (keys []string, sent bool, err error) {
 	var d codec.ListDecoder[uint16]
-	sent, err = s.Stream(ctx, codec.List{}, func(src []byte) (int, bool, error) {
+	sent, err = s.Stream(ctx, codec.List{}, func(src []byte, _ bool) (int, bool, error) {
 		entries, n, err := d.Decode(src)
 		for _, e := range entries {
 			keys = append(keys, string(e.Key))
@@ -239,7 +232,7 @@ func TestAResponseMayHaveMaxResponseBytesThatCannotBeDecodedYet(t *testing.T) {
 			}}
 			s := connect(t, f.dial, pool.Options[uint16]{MaxResponse: most})
 			seen := 0
-			sent, err := s.Stream(t.Context(), codec.List{}, func(src []byte) (int, bool, error) {
+			sent, err := s.Stream(t.Context(), codec.List{}, func(src []byte, _ bool) (int, bool, error) {
 				if seen = max(seen, len(src)); len(src) < size {
 					return 0, false, codec.ErrShort
 				}
@@ -263,7 +256,7 @@ func TestAResponseMayBeLongerThanMaxResponse(t *testing.T) {
 		const size = 1 << 20
 		s := connect(t, says(bytes.Repeat([]byte{1}, size)).dial, pool.Options[uint16]{MaxResponse: 16 << 10})
 		total := 0
-		_, err := s.Stream(t.Context(), codec.List{}, func(src []byte) (int, bool, error) {
+		_, err := s.Stream(t.Context(), codec.List{}, func(src []byte, _ bool) (int, bool, error) {
 			total += len(src)
 			if total == size {
 				return len(src), true, nil

@@ -62,7 +62,7 @@ func (m *Manager[T]) apply(c *conn.Conn[T], subscribe, unsubscribe []*channel[T]
 	for _, ch := range unsubscribe {
 		requests = append(requests, codec.Unsubscribe{Channel: []byte(ch.name)})
 	}
-	replies, err := m.roundTrip(c, requests...)
+	replies, err := m.roundTrip(m.ctx, c, requests...)
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,9 @@ func (m *Manager[T]) useConnection() (restored bool, err error) {
 		return false, err
 	}
 	restored, err = m.serve(c)
+	if err == nil {
+		m.unsubscribe(c)
+	}
 	c.Close(window.ErrClosed) // when it returns, no more EVENTs are delivered
 	m.disconnected(err)
 	return restored, err
@@ -107,7 +110,6 @@ func (m *Manager[T]) useConnection() (restored bool, err error) {
 func (m *Manager[T]) connect() (*conn.Conn[T], error) {
 	nc, early, err := m.o.Open(m.ctx)
 	if err != nil {
-		m.o.OnFailure()
 		return nil, err
 	}
 	c := conn.New(nc, early, conn.Options[T]{
@@ -119,7 +121,7 @@ func (m *Manager[T]) connect() (*conn.Conn[T], error) {
 		OnEvent:      m.deliver,
 		OnEnd:        m.connectionEnded,
 	})
-	replies, err := m.roundTrip(c, codec.WhoAmI{})
+	replies, err := m.roundTrip(m.ctx, c, codec.WhoAmI{})
 	var me codec.WhoAmIResponse
 	if err == nil {
 		me, _, err = codec.DecodeWhoAmIResponse(replies[0].Value)
@@ -202,7 +204,7 @@ func (m *Manager[T]) serve(c *conn.Conn[T]) (restored bool, err error) {
 		case <-m.wakeup:
 		case <-tick.C:
 			// The stall watchdog sees nothing while no request is outstanding.
-			if _, err := m.roundTrip(c, codec.Query{Key: []byte(healthKey)}); err != nil {
+			if _, err := m.roundTrip(m.ctx, c, codec.Query{Key: []byte(healthKey)}); err != nil {
 				return true, err
 			}
 		case <-c.Done():
@@ -213,6 +215,38 @@ func (m *Manager[T]) serve(c *conn.Conn[T]) (restored bool, err error) {
 	}
 }
 
+// unsubscribeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
+const unsubscribeTime = 250 * time.Millisecond
+
+// unsubscribe unsubscribes a connection that is about to be closed from all channels: EVENTs that a
+// server can't send keep their memory for good (H16).
+func (m *Manager[T]) unsubscribe(c *conn.Conn[T]) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), unsubscribeTime)
+	defer cancel()
+	for names := range slices.Chunk(m.subscribed(), min(maxChanges, m.o.MaxInFlight)) {
+		requests := make([]codec.Request, len(names))
+		for i, name := range names {
+			requests[i] = codec.Unsubscribe{Channel: []byte(name)}
+		}
+		if _, err := m.roundTrip(ctx, c, requests...); err != nil {
+			return
+		}
+	}
+}
+
+// subscribed returns the channels that the connection is subscribed to.
+func (m *Manager[T]) subscribed() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := []string{All, m.id.String()}
+	for _, ch := range m.channels {
+		if ch.subscribed && !m.implicit(ch) {
+			names = append(names, ch.name)
+		}
+	}
+	return names
+}
+
 // roundTrip sends requests in one write and waits for the responses. Only the goroutine of
 // the manager calls it, so that no other requests are outstanding.
 //
@@ -220,7 +254,7 @@ func (m *Manager[T]) serve(c *conn.Conn[T]) (restored bool, err error) {
 // the connection does not notice it while EVENTs keep coming, so roundTrip has a timeout of
 // its own. It ends the connection before a later response could be taken for the one that
 // was dropped. The watchdog's timeout is shorter, as its error is more precise.
-func (m *Manager[T]) roundTrip(c *conn.Conn[T], requests ...codec.Request) ([]conn.Reply[T], error) {
+func (m *Manager[T]) roundTrip(parent context.Context, c *conn.Conn[T], requests ...codec.Request) ([]conn.Reply[T], error) {
 	cl := m.o.Calls.Get()
 	for _, r := range requests {
 		if err := conn.Add(cl, r); err != nil {
@@ -235,15 +269,16 @@ func (m *Manager[T]) roundTrip(c *conn.Conn[T], requests ...codec.Request) ([]co
 	}
 	timeout := m.o.StallTimeout
 	timeout += min(timeout/2, math.MaxInt64-timeout)
-	ctx, cancel := context.WithTimeout(m.ctx, timeout)
+	ctx, cancel := context.WithTimeout(parent, timeout)
 	defer cancel()
 	done, _, err := cl.Wait(ctx)
 	if !done {
 		reason := window.ErrClosed
-		if m.ctx.Err() == nil {
+		if parent.Err() == nil {
 			reason = fmt.Errorf("%w: no response on the connection of subscriptions for %v", conn.ErrStalled, timeout)
 		}
-		c.Close(reason)
+		c.Fail(reason)
+		<-c.Done()
 		return nil, c.Err()
 	}
 	replies := slices.Clone(cl.Replies)

@@ -48,7 +48,13 @@ func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ..
 			Server: srv.Addr(),
 			Open: func(ctx context.Context) (net.Conn, []byte, error) {
 				c.dials.Add(1)
-				return dial.Connect[uint16](ctx, dialer, srv.Addr(), dial.Address{}, parking.NewTracker(parking.Automatic), &c.counters.Events)
+				nc, early, err := dial.Connect[uint16](ctx, &dial.Target{
+					Server: srv.Addr(), Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
+				}, true)
+				if err != nil {
+					c.failures.Add(1)
+				}
+				return nc, early, err
 			},
 			OnFailure: func() { c.failures.Add(1) },
 			Calls:     calls,

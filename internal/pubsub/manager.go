@@ -20,7 +20,7 @@ type Options[T codec.Value] struct {
 	// Open dials the server and checks its value size. It also returns the bytes that came
 	// after the responses to that check. Its errors match [dial.ErrConnect].
 	Open      func(ctx context.Context) (net.Conn, []byte, error)
-	OnFailure func() // called when Open fails and when a connection is lost
+	OnFailure func() // called when a connection is lost; Open counts its own failures
 	Calls     *conn.CallPool[T]
 	Counters  *conn.Counters
 

@@ -76,7 +76,7 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 	p := plan[T]{changes: s.o.Calls.Get()}
 	for i, reply := range replies {
 		if reply.OK {
-			o := Observation{uint64(reply.Quota), reply.TTL.Unit, uint64(reply.TTL.Amount)}
+			o := Observation{uint64(reply.Quota), uint64(reply.TTL.Amount)}
 			d := s.o.Rule.Decide(chunk[i], o, now)
 			if d.Interval > 0 {
 				r.evidence.ours++

@@ -69,12 +69,17 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	var known, others names
 	d := codec.ListDecoder[T]{MaxFragment: maxFragment}
 	now, parked := s.o.Now(), s.o.Server.Parked()
-	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte) (int, bool, error) {
-		if r.evidence.wanted && !r.evidence.counted {
-			n, err := r.evidence.decodeInfo(src)
+	infoDue := r.evidence.wanted
+	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte, left bool) (int, bool, error) {
+		if infoDue {
+			n, err := r.evidence.decodeInfo(src, left)
+			infoDue = err != nil
 			return n, false, err
 		}
 		entries, n, err := d.Decode(src)
+		if left {
+			return n, d.Done(), err
+		}
 		for _, e := range entries {
 			removable, ours := s.o.Rule.Inspect(e.Key, now)
 			switch {

@@ -63,16 +63,17 @@ func (s *Sweeper[T]) first(ctx context.Context) (wait time.Duration, led bool) {
 // servers of old protocols never respond to it.
 func (s *Sweeper[T]) countRecords(ctx context.Context) (records uint64, err error) {
 	var e evidence
-	_, err = s.o.Server.Stream(ctx, codec.Info{}, func(src []byte) (int, bool, error) {
-		n, err := e.decodeInfo(src)
+	_, err = s.o.Server.Stream(ctx, codec.Info{}, func(src []byte, left bool) (int, bool, error) {
+		n, err := e.decodeInfo(src, left)
 		return n, err == nil, err
 	})
 	return e.records, err
 }
 
-func (e *evidence) decodeInfo(src []byte) (n int, err error) {
+// decodeInfo decodes the response to an INFO. Left says that nobody needs it any more.
+func (e *evidence) decodeInfo(src []byte, left bool) (n int, err error) {
 	m, n, err := codec.DecodeInfoResponse(src)
-	if err == nil {
+	if err == nil && !left {
 		e.records, e.counted = m.Keys, true
 	}
 	return n, err

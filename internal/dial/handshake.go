@@ -1,0 +1,159 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/parking"
+)
+
+// handshake is what a new connection begins with: the probe, a pause if the server may just be
+// starting, and what has to be done before any request of a caller.
+//
+// It has a goroutine, which outlasts Connect if the context of this ends: the responses that are due
+// are still received then, and nothing more is sent.
+type handshake[T codec.Value] struct {
+	target   *Target
+	nc       net.Conn
+	receiver *receiver
+	events   bool // the connection is to receive EVENTs
+
+	done chan struct{} // closed when what follows is set
+	size int           // the server's value size
+	err  error
+
+	mu        sync.Mutex // guards the fields below
+	abandoned bool       // nobody waits for done
+	finished  bool       // done is closed, or is about to be
+}
+
+// run is the goroutine. Ctx is that of Connect, opening has the timeout, too.
+func (h *handshake[T]) run(ctx, opening context.Context) {
+	defer close(h.done)
+	h.err = h.steps(ctx, opening)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.finished = true
+	if h.err != nil || h.abandoned {
+		h.nc.Close()
+	}
+}
+
+// abandon has run close the connection, and soon. It returns false if run has finished.
+func (h *handshake[T]) abandon() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.abandoned = !h.finished
+	return h.abandoned
+}
+
+// steps takes the handshake's steps.
+func (h *handshake[T]) steps(ctx, opening context.Context) error {
+	var parked parking.Record
+	var id codec.ConnID
+	err := h.bounded(opening, func() (err error) {
+		h.size, parked, id, err = probe[T](h.nc, h.receiver, h.events)
+		if err != nil {
+			err = hintProbe(err, h.receiver.head, h.target.Dialer.TLS != nil)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if h.size != codec.Size[T]() {
+		return nil // the caller will not use the server
+	}
+	if h.target.Settle != nil {
+		if err := h.target.Settle(ctx, parked.Parks()); err != nil {
+			return err
+		}
+	}
+	last, cancel := h.target.Dialer.within(ctx)
+	defer cancel()
+	return h.bounded(last, func() error { return h.prepare(id, parked) })
+}
+
+// bounded runs a step, and ends it when ctx does: at once if the server has had the time of the
+// dialer, and otherwise after the grace. A net.Conn of the user may have no deadlines, and so it is
+// closed.
+func (h *handshake[T]) bounded(ctx context.Context, step func() error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var timer *time.Timer
+	stop := context.AfterFunc(ctx, func() {
+		if timedOut(ctx) {
+			h.nc.Close()
+			return
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		timer = time.AfterFunc(closeGrace, func() { h.nc.Close() })
+	})
+	err := step()
+	if stop() {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if timer != nil {
+		timer.Stop()
+	}
+	err = context.Cause(ctx)
+	if timedOut(ctx) && h.receiver.silent {
+		err = fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+	return err
+}
+
+// timedOut reports whether ctx has ended because of the dialer's timeout.
+func timedOut(ctx context.Context) bool {
+	return errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded)
+}
+
+// prepare unsubscribes the connection from the channel of its own id, and has the server stay
+// parked, or be parked if that is wanted: the probe's INSERT may have set the server's timer.
+func (h *handshake[T]) prepare(id codec.ConnID, parked parking.Record) error {
+	if !h.events {
+		own := codec.Unsubscribe{Channel: []byte(id.String())}
+		if _, err := h.roundTrip(own); err != nil {
+			return err
+		}
+	}
+	if h.target.Parking == nil {
+		return nil
+	}
+	err := parking.Keep[T](h.target.Parking, parked, h.roundTrip)
+	if errors.Is(err, parking.ErrForeign) || errors.Is(err, parking.ErrNotParked) {
+		return nil // the connection is of use all the same
+	}
+	return err
+}
+
+// roundTrip sends requests that are responded to with a status, and returns the last one.
+func (h *handshake[T]) roundTrip(requests ...codec.Request) (ok bool, err error) {
+	var frames []byte
+	for _, q := range requests {
+		if frames, err = q.AppendBinary(frames); err != nil {
+			return false, err
+		}
+	}
+	if _, err := h.nc.Write(frames); err != nil {
+		return false, err
+	}
+	for range requests {
+		status, err := next(h.receiver, eventLength[T], codec.DecodeStatus)
+		if err != nil {
+			return false, err
+		}
+		ok = bool(status)
+	}
+	return ok, nil
+}
