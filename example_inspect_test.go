@@ -36,7 +36,7 @@ func ExampleClient_Publish() {
 		panic(err)
 	}
 	defer news.Close()
-	fmt.Println(client.Publish(ctx, "news", []byte("hello")))
+	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // one is
 	// Output:
 	// false <nil>
 	// true <nil>

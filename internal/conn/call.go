@@ -56,7 +56,7 @@ type Call[T codec.Value] struct {
 	// that may be gone by then (H19). 0 means that none is known.
 	MostTTL uint64
 	Parks   bool // the last request keeps the server parked; the pool appends it and drops its reply
-	Unasked   bool       // made by the client itself: it does not count as a use of the connection
+	Unasked bool // made by the client itself: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use

@@ -119,8 +119,9 @@ func (a *alone[T]) open(ctx context.Context) (nc net.Conn, early []byte, err err
 	return nil, nil, err
 }
 
-// begin has Close wait for background.Done, or returns an error if the pool is closed. There is a
-// shared connection, so that no other one is the first to a server that is starting (H17).
+// begin has Close wait for background.Done, or returns an error if the pool is closed. Before a
+// connection that is not shared there must be a shared one, so that it is not the first to a server
+// that is starting (H17).
 func (a *alone[T]) begin() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

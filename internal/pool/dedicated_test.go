@@ -250,8 +250,8 @@ func TestCallsOnADedicatedConnectionKeepTheServerParked(t *testing.T) {
 	})
 }
 
-// A connection that is ended must not deliver what it has written later: it sends a reset.
-func TestDedicatedConnectionsEndWithAReset(t *testing.T) {
+// A connection that fails with requests in flight must not deliver them later: it sends a reset.
+func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
@@ -272,9 +272,16 @@ func TestDedicatedConnectionsEndWithAReset(t *testing.T) {
 	}, pool.Options[uint16]{MaxConns: 1})
 	c := s.dedicated()
 	c.Close(errors.New("test"))
+	require.NoError(t, <-ends, "a connection without requests in flight ends in the ordinary way")
+	c = s.dedicated()
+	srv.Inject(mockserver.Fault{Drop: true, Times: 1})
+	cl := s.calls.Get()
+	require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
+	require.NoError(t, c.Enqueue(cl, false))
+	c.Fail(errors.New("test"))
 	require.ErrorContains(t, <-ends, "reset")
 	s.Close()
-	require.NoError(t, <-ends, "shared connections end in the ordinary way")
+	require.NoError(t, <-ends, "and so do shared connections")
 	listener.Close()
 	serving.Wait()
 }

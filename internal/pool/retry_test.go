@@ -337,10 +337,10 @@ func TestALockedServerIsNoticed(t *testing.T) {
 	})
 }
 
-// deaf is a connection whose other end reads nothing after the probe.
+// deaf is a connection whose other end reads nothing after the handshake.
 type deaf struct {
 	net.Conn
-	probed bool
+	writes int // two make the handshake
 	closed chan struct{}
 	once   *sync.Once
 }
@@ -350,8 +350,7 @@ func newDeaf(nc net.Conn) net.Conn {
 }
 
 func (d *deaf) Write(p []byte) (int, error) {
-	if !d.probed {
-		d.probed = true
+	if d.writes++; d.writes <= 2 {
 		return d.Conn.Write(p)
 	}
 	<-d.closed

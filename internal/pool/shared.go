@@ -72,8 +72,16 @@ func (s *shared[T]) close() {
 	}
 }
 
-// construct makes a shared connection. It is puddle's constructor.
+// construct makes a shared connection. It is puddle's constructor, whose context puddle detaches from
+// that of Acquire.
 func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
+	if err := s.pool.alone.begin(); err != nil {
+		return nil, err
+	}
+	defer s.pool.background.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.pool.ctx, cancel)()
 	nc, early, err := s.pool.open(ctx, false)
 	if err != nil {
 		return nil, err

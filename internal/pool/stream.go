@@ -175,7 +175,10 @@ func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
 				err = nil
 				s.bound.Reset(leftTime)
 			}
-			s.result <- decoding{n, done, err}
+			select {
+			case s.result <- decoding{n, done, err}:
+			case <-s.over:
+			}
 			if left {
 				return true, nil
 			}
@@ -202,6 +205,9 @@ func (s *stream[T]) decode(src []byte) (n int, done bool, err error) {
 		return d.n, d.done, d.err
 	case <-s.left: // the decoder has panicked
 		return 0, true, nil
+	case <-s.pool.ctx.Done(): // the decoder may wait for Close
+		s.end(window.ErrClosed)
+		return 0, false, codec.ErrShort
 	}
 }
 

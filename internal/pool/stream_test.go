@@ -118,13 +118,21 @@ func encode(t testing.TB, frames ...codec.Frame) (b []byte) {
 // list makes a LIST and returns the keys that came. It calls each, if not nil, for each key,
 // and stops when each returns false.
 func (s subject) list(ctx context.Context, each func(key string) bool) (keys []string, sent bool, err error) {
+	return s.listAs(ctx, codec.List{}, each)
+}
+
+// listAs is list with a request whose response is that to a LIST.
+func (s subject) listAs(ctx context.Context, r codec.Request, each func(key string) bool) (keys []string, sent bool, err error) {
 	var d codec.ListDecoder[uint16]
-	sent, err = s.Stream(ctx, codec.List{}, func(src []byte, _ bool) (int, bool, error) {
+	sent, err = s.Stream(ctx, r, func(src []byte, left bool) (int, bool, error) {
 		entries, n, err := d.Decode(src)
+		if left {
+			return n, d.Done(), err
+		}
 		for _, e := range entries {
 			keys = append(keys, string(e.Key))
 			if each != nil && !each(string(e.Key)) {
-				return n, true, nil
+				return n, d.Done(), pool.ErrLeft
 			}
 		}
 		return n, d.Done(), err
@@ -303,6 +311,7 @@ func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
 			return false
 		})
 		require.NoError(t, err)
+		synctest.Wait()
 		open, _ := f.counts()
 		require.Equal(t, 1, open)
 		require.Equal(t, 1, s.Stats().Conns)
@@ -310,6 +319,7 @@ func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
 		require.Panics(t, func() {
 			s.list(t.Context(), func(string) bool { panic("out of the decoder") })
 		})
+		synctest.Wait()
 		open, _ = f.counts()
 		require.Equal(t, 1, open)
 		require.Equal(t, 1, s.Stats().Conns)
@@ -388,7 +398,7 @@ func TestTheContextEndsAStream(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, keys, 2, "what has come is decoded")
-		require.Zero(t, s.Stats().Failures)
+		require.EqualValues(t, 1, s.Stats().Failures, "the first response has stalled")
 	})
 }
 
@@ -450,28 +460,104 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 //evidence:bounds Listings at a time, per server
 func TestStreamsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := says(encode(t, records(1000)))
-		s := connect(t, f.dial, pool.Options[uint16]{MaxConns: 2})
-		start := time.Now()
-		wait := s.start(10, func(int) {
-			_, _, err := s.list(t.Context(), func(key string) bool {
-				if key == "0.0" {
-					time.Sleep(time.Second)
+		for _, c := range []struct {
+			requests []codec.Request
+			atATime  int
+		}{
+			{[]codec.Request{codec.Connections{}, codec.Channels{}}, 2},
+			{[]codec.Request{codec.List{}, codec.Stats{}}, 1}, // H20
+		} {
+			f := says(encode(t, records(1000)))
+			s := connect(t, f.dial, pool.Options[uint16]{MaxConns: 2})
+			start := time.Now()
+			wait := s.start(10, func(i int) {
+				_, _, err := s.listAs(t.Context(), c.requests[i%2], func(key string) bool {
+					if key == "0.0" {
+						time.Sleep(time.Second)
+					}
+					return true
+				})
+				if err != nil {
+					t.Error(err)
 				}
-				return true
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			synctest.Wait()
+			require.Equal(t, 10-c.atATime, s.Stats().Acquiring)
+			require.Zero(t, s.Stats().Queued)
+			wait()
+			require.Equal(t, time.Duration(10/c.atATime)*time.Second, time.Since(start))
+			_, most := f.counts()
+			require.Equal(t, 1+c.atATime, most)
+			require.Zero(t, s.Stats().Acquiring)
+		}
+	})
+}
+
+// What a server can't send keeps its memory for good (H16, H20).
+func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
+	for name, leave := range map[string]func(cancel func()) bool{
+		"the loop was left":     func(func()) bool { return false },
+		"the context has ended": func(cancel func()) bool { cancel(); return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				whole := encode(t, records(2, 2))
+				var failed error
+				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+					_, first := nc.Write(whole[:len(whole)-1]) // the first fragment, and a part of the second
+					time.Sleep(time.Second)
+					_, second := nc.Write(whole[len(whole)-1:])
+					failed = errors.Join(failed, first, second)
+					return true
+				}}
+				s := connect(t, f.dial, pool.Options[uint16]{})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				start := time.Now()
+				keys, sent, err := s.list(ctx, func(string) bool { return leave(cancel) })
+				require.Equal(t, ctx.Err(), err)
+				require.True(t, sent)
+				require.NotEmpty(t, keys)
+				require.Zero(t, time.Since(start), "the caller does not wait")
+				keys, _, err = s.list(t.Context(), nil)
+				require.NoError(t, err)
+				require.Len(t, keys, 4)
+				require.Equal(t, 2*time.Second, time.Since(start), "the next one does")
+				require.NoError(t, failed)
+				require.Zero(t, s.Stats().Failures)
+			})
 		})
-		synctest.Wait()
-		require.Equal(t, 8, s.Stats().Acquiring)
-		require.Zero(t, s.Stats().Queued)
-		wait()
-		require.Equal(t, 5*time.Second, time.Since(start), "two at a time")
-		_, most := f.counts()
-		require.Equal(t, 1+2, most)
-		require.Zero(t, s.Stats().Acquiring)
+	}
+}
+
+func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+			b := encode(t, records(1, 1))
+			b = b[:len(b)-1] // the name of the last record is still to come
+			b[len(b)-2-13] = 255
+			for {
+				if _, err := nc.Write(b); err != nil {
+					return false
+				}
+				time.Sleep(time.Second)
+				b = []byte("x")
+			}
+		}}
+		s := connect(t, f.dial, pool.Options[uint16]{HealthInterval: time.Hour, MaxConns: 1})
+		_, _, err := s.list(t.Context(), func(string) bool { return false })
+		require.NoError(t, err)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, 2, s.Stats().Conns)
+		time.Sleep(11 * time.Second)
+		require.Equal(t, 1, s.Stats().Conns)
+
+		_, _, err = s.list(t.Context(), func(string) bool { return false })
+		require.NoError(t, err)
+		start := time.Now()
+		s.Close()
+		require.Equal(t, 250*time.Millisecond, time.Since(start))
+		f.conns.Wait()
 	})
 }
 
