@@ -22,7 +22,8 @@ type handshake[T codec.Value] struct {
 	target   *Target
 	nc       net.Conn
 	receiver *receiver
-	events   bool // the connection is to receive EVENTs
+	events   bool            // the connection is to receive EVENTs
+	unsent   []codec.Request // go out with the next requests
 
 	done chan struct{} // closed when what follows is set
 	size int           // the server's value size
@@ -122,23 +123,26 @@ func timedOut(ctx context.Context) bool {
 // parked, or be parked if that is wanted: the probe's INSERT may have set the server's timer.
 func (h *handshake[T]) prepare(id codec.ConnID, parked parking.Record) error {
 	if !h.events {
-		own := codec.Unsubscribe{Channel: []byte(id.String())}
-		if _, err := h.roundTrip(own); err != nil {
-			return err
+		h.unsent = []codec.Request{codec.Unsubscribe{Channel: []byte(id.String())}}
+	}
+	if h.target.Parking != nil {
+		err := parking.Keep[T](h.target.Parking, parked, h.roundTrip)
+		if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {
+			return err // otherwise the connection is of use all the same
 		}
 	}
-	if h.target.Parking == nil {
-		return nil
-	}
-	err := parking.Keep[T](h.target.Parking, parked, h.roundTrip)
-	if errors.Is(err, parking.ErrForeign) || errors.Is(err, parking.ErrNotParked) {
-		return nil // the connection is of use all the same
-	}
+	_, err := h.roundTrip()
 	return err
 }
 
-// roundTrip sends requests that are responded to with a status, and returns the last one.
+// roundTrip sends requests that are responded to with a status, after those that are unsent, and
+// returns the last status.
 func (h *handshake[T]) roundTrip(requests ...codec.Request) (ok bool, err error) {
+	requests = append(h.unsent, requests...)
+	h.unsent = nil
+	if len(requests) == 0 {
+		return false, nil
+	}
 	var frames []byte
 	for _, q := range requests {
 		if frames, err = q.AppendBinary(frames); err != nil {

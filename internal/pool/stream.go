@@ -179,8 +179,12 @@ func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
 			case s.result <- decoding{n, done, err}:
 			case <-s.over:
 			}
-			if left {
+			switch {
+			case left:
 				return true, nil
+			case done || err != nil && !errors.Is(err, codec.ErrShort):
+				<-s.over // the end is near, whatever has happened to ctx
+				return s.sent, s.failed
 			}
 		case <-s.over:
 			return s.sent, s.failed

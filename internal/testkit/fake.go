@@ -1,8 +1,8 @@
 package testkit
 
 import (
+	"bufio"
 	"context"
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -73,26 +73,47 @@ func (f *Fake[T]) Conns() (open, most int) {
 
 func (f *Fake[T]) serve(nc net.Conn) {
 	defer nc.Close()
-	question, err := codec.AppendProbe(nil, make([]byte, 16))
-	if err != nil {
-		panic(err)
-	}
-	question = append(question, 2, 0) // QUERY of the empty key
-	if _, err := io.ReadFull(nc, question); err != nil {
+	if Handshake(nc, codec.Size[T]()) != nil {
 		return
 	}
-	response := make([]byte, codec.ProbeResponses+1)
-	response[0] = 1
-	response[map[int]int{1: 1, 2: 2, 4: 3, 8: 4}[codec.Size[T]()]] = 1
-	if _, err := nc.Write(response); err != nil {
-		return
-	}
-	op := make([]byte, 1)
+	b := buffered{nc, bufio.NewReader(nc)}
 	for {
-		if _, err := io.ReadFull(nc, op); err != nil || !f.Play(codec.Op(op[0]), nc) {
+		op, err := b.in.ReadByte()
+		switch {
+		case err != nil:
+			return
+		case codec.Op(op) == codec.OpUnsubscribe && b.leavesEvery():
+			if _, err := nc.Write([]byte{1}); err != nil {
+				return
+			}
+		case !f.Play(codec.Op(op), b):
 			return
 		}
 	}
+}
+
+// buffered is a connection whose next bytes can be looked at.
+type buffered struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// Read reads what was looked at first.
+func (b buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
+
+// leavesEvery consumes the rest of an UNSUBSCRIBE if it is from a channel that every connection is
+// subscribed to, and reports whether it is: a connection for subscriptions ends so.
+func (b buffered) leavesEvery() bool {
+	n, err := b.in.Peek(1)
+	if err != nil {
+		return false
+	}
+	name, err := b.in.Peek(1 + int(n[0]))
+	if err != nil || string(name[1:]) != "*" && len(name[1:]) != 2*len(codec.ConnID{}) {
+		return false
+	}
+	b.in.Discard(len(name))
+	return true
 }
 
 // reportingConn calls closed when it is closed for the first time.

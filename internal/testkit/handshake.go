@@ -17,27 +17,28 @@ func HandshakeResponses(size int) (first, second []byte) {
 	return append(first, id[:]...), []byte{1}
 }
 
-// Handshake plays the server's part in the handshake of a connection.
+// Handshake plays the server's part in the handshake of a connection, whose writes it must be able to
+// read one by one.
 func Handshake(nc net.Conn, size int) error {
 	probe, err := codec.AppendProbe(nil, make([]byte, 16))
 	if err != nil {
 		return err
 	}
+	n, err := nc.Read(make([]byte, 1024))
+	if err != nil {
+		return err
+	}
 	first, second := HandshakeResponses(size)
-	rounds := []struct {
-		request  int // its length
-		response []byte
-	}{
-		{len(probe) + len("\x02\x00\x12\x01*\x18"), first},
-		{2 + 2*len(codec.ConnID{}), second},
+	if n == len(probe)+len("\x02\x00") { // the connection is for subscriptions
+		_, err := nc.Write(first[:codec.ProbeResponses+1])
+		return err
 	}
-	for _, r := range rounds {
-		if _, err := io.ReadFull(nc, make([]byte, r.request)); err != nil {
-			return err
-		}
-		if _, err := nc.Write(r.response); err != nil {
-			return err
-		}
+	if _, err := nc.Write(first); err != nil {
+		return err
 	}
-	return nil
+	if _, err := io.ReadFull(nc, make([]byte, 2+2*len(codec.ConnID{}))); err != nil {
+		return err
+	}
+	_, err = nc.Write(second)
+	return err
 }

@@ -38,7 +38,7 @@ var faults = []fault{
 	{name: "connections half-open", begin: func(s *scenario) func() { return s.every(roundLength, s.srv.HalfOpen) }},
 	{name: "connections refused", begin: refuse},
 	{name: "connections end", begin: func(s *scenario) func() { return s.every(roundLength, s.srv.Disconnect) }},
-	{name: "connections end after 300 bytes from the client", begin: cut(mockserver.FromClient, 300)},
+	{name: "connections end after 400 bytes from the client", begin: cut(mockserver.FromClient, 400)},
 	{name: "connections end after 40 bytes to the client", begin: cut(mockserver.ToClient, 40)},
 	{name: "restart with data", begin: restart(true)},
 	{name: "restart without data", begin: restart(false)},

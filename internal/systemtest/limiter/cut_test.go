@@ -77,8 +77,9 @@ func cutEverywhere(t *testing.T, size int, test func(*testing.T, *mockserver.Cut
 	require.NoError(t, err)
 	for number, bytes := range whole.all[:min(2, len(whole.all))] {
 		for _, d := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
-			// After the probe, a QUERY and an UPDATE of the empty key keep the server parked.
-			from := []int{len(probe) + 2 + 4 + size, codec.ProbeResponses + 2 + 2*size + 1}[d]
+			// After the probe, a QUERY and an UPDATE of the empty key keep the server parked, and WHOAMI
+			// and two UNSUBSCRIBEs have it send no EVENTs.
+			from := []int{len(probe) + 2 + 3 + 1 + 34 + 4 + size, codec.ProbeResponses + 2 + 2*size + 1 + 17 + 1 + 1}[d]
 			require.Greater(t, bytes[d], from)
 			t.Run(fmt.Sprintf("connection %d, %v", number, d), func(t *testing.T) {
 				step := 1

@@ -84,6 +84,7 @@ func TestLeavingTheLoopClosesItsConnection(t *testing.T) {
 			require.Equal(t, 2, testkit.ServerStats(client).Conns)
 			break
 		}
+		synctest.Wait()
 		open, _ := f.Conns()
 		require.Equal(t, 1, open)
 		require.Equal(t, 1, testkit.ServerStats(client).Conns)
@@ -93,6 +94,7 @@ func TestLeavingTheLoopClosesItsConnection(t *testing.T) {
 				panic("out of the loop")
 			}
 		})
+		synctest.Wait()
 		open, _ = f.Conns()
 		require.Equal(t, 1, open)
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -24,6 +25,7 @@ type peer[T codec.Value] struct {
 	turns  chan turn // requests that the server expects next
 	events net.Conn  // the server's end of the connection for subscriptions
 	subs   map[string]*pubsub.Subscription
+	ending atomic.Bool // the client is being closed
 }
 
 // turn is a request, or several in one write, and the response.
@@ -35,11 +37,18 @@ func newPeer[T codec.Value](t *testing.T, seen replayed, piece func() int) *peer
 	// A client asks for the id of its connection for subscriptions.
 	p.expect(testkit.Encode(t, codec.WhoAmI{}), testkit.Encode(t, codec.WhoAmIResponse{ID: codec.ConnID{0x22}}))
 	p.subscribe(pubsub.All)
+	t.Cleanup(func() { p.ending.Store(true) })
 	return p
 }
 
 // play responds to a request, which must be that of the next turn.
 func (p *peer[T]) play(op codec.Op, nc net.Conn) bool {
+	if op == codec.OpUnsubscribe && p.ending.Load() {
+		n := make([]byte, 1)
+		io.ReadFull(nc, n)
+		io.ReadFull(nc, make([]byte, n[0]))
+		return p.write(nc, []byte{1}) == nil
+	}
 	var next turn
 	select {
 	case next = <-p.turns:
@@ -131,7 +140,7 @@ func (p *peer[T]) request(r codec.Request, recv, response []byte) {
 	require.Empty(p.t, p.turns, "%v: not sent", r.Op())
 }
 
-// subscribe makes a subscription that ends with the client, so that no UNSUBSCRIBE is sent.
+// subscribe makes a subscription that ends with the client.
 func (p *peer[T]) subscribe(channel string) {
 	sub, err := p.client.Subscribe(p.t.Context(), channel)
 	require.NoError(p.t, err)

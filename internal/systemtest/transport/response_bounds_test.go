@@ -247,7 +247,7 @@ func TestTooManyListingsAreRejected(t *testing.T) {
 		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxQueued: 3, StallTimeout: time.Hour})
 		results := make(chan error)
 		for range 10 {
-			go func() { results <- lastError(t, client.List(withTimeout(t, time.Minute))) }()
+			go func() { results <- lastError(t, client.Connections(withTimeout(t, time.Minute))) }()
 			synctest.Wait()
 		}
 		for range 10 - 2 - 3 {
@@ -260,7 +260,7 @@ func TestTooManyListingsAreRejected(t *testing.T) {
 			require.True(t, testkit.Timeout(<-results))
 		}
 		require.Zero(t, testkit.ServerStats(client).Acquiring)
-		err := lastError(t, client.Connections(withTimeout(t, time.Second)))
+		err := lastError(t, client.List(withTimeout(t, time.Second)))
 		require.True(t, testkit.Timeout(err), "there is room again")
 	})
 }
