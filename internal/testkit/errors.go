@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
 )
 
 // ErrorClass names the sentinel that an error of a call matches. It fails the test if there is
@@ -23,6 +24,7 @@ func ErrorClass(t testing.TB, err error) string {
 		{"connect", throttr.ErrConnect},
 		{"unavailable", throttr.ErrUnavailable}, // which the others match, too
 		{"deadline", context.DeadlineExceeded},
+		{"too late", fixedwindow.ErrTooLate}, // of short windows, while a server settles
 	} {
 		if errors.Is(err, c.err) {
 			return c.name
