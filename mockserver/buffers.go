@@ -12,6 +12,7 @@ func (p *sized[T]) get(x *exchange, m codec.Get) error {
 	res := codec.GetResponse[T]{}
 	if r := p.store.read(m.Key); r != nil {
 		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
+		x.record, x.unitAt = r, 1
 	}
 	x.key, x.ok = m.Key, res.Found
 	// The response to a GET is no longer than the SET of the value, so it fits a frame.

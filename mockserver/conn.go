@@ -39,8 +39,12 @@ type conn struct {
 	sending   sync.Mutex // guards frames and writeLeft; held while responses are sent
 	frames    []byte     // the responses that are being sent
 	writeLeft int        // how many bytes pass before the cut; -1: there is none
+	sizes     []int      // of the frames that are being sent
+	turn      int        // responses that were sent since the last read
+	failed    int        // responses that could not be sent
 
 	// Guarded by Server.mu.
+	batches               int    // that were received during the start-up
 	halfOpen              bool   // what the client sends is lost, and nothing is sent
 	gone                  bool   // no more requests are executed
 	since                 uint64 // ns since 1970
@@ -95,6 +99,11 @@ func (c *conn) read() {
 	for {
 		n, err := c.net.Read(buf)
 		data := buf[:n]
+		if n > 0 {
+			c.sending.Lock()
+			c.turn = 0
+			c.sending.Unlock()
+		}
 		cut := c.readLeft >= 0 && n > c.readLeft
 		if cut {
 			data = buf[:c.readLeft]
@@ -102,7 +111,12 @@ func (c *conn) read() {
 		if c.readLeft >= 0 {
 			c.readLeft -= len(data)
 		}
-		if !c.serve(data) || cut || err != nil {
+		if !c.serve(data) || cut {
+			return
+		}
+		if err != nil {
+			c.clientEnded(err)
+			c.close()
 			return
 		}
 		c.srv.thread.Wait()
@@ -165,8 +179,11 @@ func (s *Server) execute(c *conn, n int) bool {
 	}
 	c.readBytes += uint64(n)
 	began := s.thread.Begin()
+	s.thread.Owe(s.costs.Turn)
 	now := s.clock.now()
+	s.scan(now)
 	rest := c.in
+	requests := 0
 	for len(rest) > 0 && !c.gone {
 		n, err := s.step(c, rest, now)
 		if errors.Is(err, codec.ErrShort) {
@@ -180,7 +197,9 @@ func (s *Server) execute(c *conn, n int) bool {
 			break
 		}
 		rest = rest[n:]
+		requests++
 	}
+	s.checkStart(c, requests, now)
 	s.thread.Spend(began)
 	c.in = append(c.in[:0], rest...)
 	return !c.gone
@@ -205,10 +224,13 @@ func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.thread.Owe(s.costs.Of(op, made))
+	s.thread.Owe(s.costs.Of(op, made, len(s.store.records), s.leaked))
 	if s.observer != nil {
 		s.observe(c, x)
 	}
 	s.respond(c, x.out, s.faultOf(op, x.key))
+	if s.stray && x.record != nil {
+		c.out.watch(x.record, x.unitAt)
+	}
 	return n, nil
 }

@@ -12,6 +12,7 @@ func (p *sized[T]) query(x *exchange, m codec.Query) error {
 	res := codec.QueryResponse[T]{}
 	if r := p.store.read(m.Key); r != nil {
 		res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
+		x.record, x.unitAt = r, 1+codec.Size[T]()
 	}
 	x.key, x.ok = m.Key, res.Found
 	x.out, _ = res.AppendBinary(x.out) // never fails

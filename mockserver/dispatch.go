@@ -17,6 +17,9 @@ type exchange struct {
 	key     []byte // what the request is about; aliases its bytes
 	ok      bool   // the status of the response
 	request codec.Request
+
+	record *record // whose TTL unit is in the response; nil: none
+	unitAt int     // where in the response
 }
 
 // status responds to a request about key with one status byte.
@@ -125,6 +128,9 @@ func handle[M codec.Request](observed bool, decode func([]byte) (M, int, error),
 
 // unknownOp returns the violation of a request that has no handler.
 func unknownOp(op codec.Op) error {
+	if op == codec.OpEvent {
+		return breachf("H27", "op 0x%02x from a client is executed as a command by a real server", byte(op))
+	}
 	if op > lastOp {
 		return breachf("H6", "op 0x%02x kills a real server", byte(op))
 	}

@@ -43,9 +43,12 @@
 //     open that lose all bytes; [Server.Disconnect] drops all.
 //   - [Server.Split] sends responses in small pieces.
 //   - [Server.Send] sends bytes that no request asked for.
-//   - [Server.Refuse], [Server.Restart] and [Server.Recompile] act on the server.
+//   - [Server.Refuse], [Server.HoldAccept], [Server.Restart] and [Server.Recompile] act on the server,
+//     and so does [WithDescriptors].
 //
-// For a slow server, inject a [Fault] with a Delay. [WithServiceTime] and [WithSlowCreation]
+// [Server.Leaked] counts the responses that clients have left unread.
+//
+// For a slow server, inject a [Fault] with a Delay. [WithRealServiceTime] and [WithSlowCreation]
 // make the server as slow as a real one: requests wait until those before them are done.
 //
 // # Networks

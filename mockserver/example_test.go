@@ -149,6 +149,8 @@ func ExampleHazards() {
 	// H12 LockUp false
 	// H4 Overflow false
 	// H14 GarbledList false
+	// H17 StartUp false
+	// H19 StrayUnit false
 }
 
 func ExampleServer_Violations() {

@@ -53,6 +53,13 @@ const (
 	// responses to LIST and STATS have an entry in its place that never existed. Every
 	// fourth such response is malformed. Off: both show the records as they are.
 	GarbledList
+	// StartUp (H17, default off): in the first 40 ms after [Start] and [Server.Restart], a connection
+	// that sends more than one batch of 8 requests is a [Violation]. A real server then runs two
+	// threads, which crash it.
+	StartUp
+	// StrayUnit (H19, default off): the response to a QUERY or GET has a meaningless TTL unit if
+	// the record was removed before the response is sent.
+	StrayUnit
 
 	hazardCount
 )
@@ -69,6 +76,8 @@ var hazards = [hazardCount]struct {
 	LockUp:      {"H12 LockUp", false},
 	Overflow:    {"H4 Overflow", false},
 	GarbledList: {"H14 GarbledList", false},
+	StartUp:     {"H17 StartUp", false},
+	StrayUnit:   {"H19 StrayUnit", false},
 }
 
 // Hazards returns all hazards.

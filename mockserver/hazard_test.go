@@ -160,6 +160,8 @@ func TestHazardsHaveNames(t *testing.T) {
 	require.Equal(t, "H12 LockUp", mockserver.LockUp.String())
 	require.Equal(t, "H4 Overflow", mockserver.Overflow.String())
 	require.Equal(t, "H14 GarbledList", mockserver.GarbledList.String())
+	require.Equal(t, "H17 StartUp", mockserver.StartUp.String())
+	require.Equal(t, "H19 StrayUnit", mockserver.StrayUnit.String())
 	require.Equal(t, "Hazard(99)", mockserver.Hazard(99).String())
 }
 
@@ -171,6 +173,7 @@ func TestHazardsListsAllHazardsWithTheirDefaults(t *testing.T) {
 	require.Equal(t, map[mockserver.Hazard]bool{
 		mockserver.Grace: true, mockserver.LateExpiry: false, mockserver.Wrap: true, mockserver.Events: true,
 		mockserver.LockUp: false, mockserver.Overflow: false, mockserver.GarbledList: false,
+		mockserver.StartUp: false, mockserver.StrayUnit: false,
 	}, defaults)
 	require.False(t, mockserver.Hazard(99).Default())
 }

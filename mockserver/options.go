@@ -16,7 +16,9 @@ type options struct {
 	addr      string
 	split     int
 	costs     servicetime.Costs
-	made      int // records that were made before, for costs
+	made      int  // records that were made before, for costs
+	real      bool // costs are those of a real server
+	maxConns  int  // connections that are served; 0: any number
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -68,6 +70,11 @@ func WithRealCollector() Option {
 
 // WithSplit calls [Server.Split] before the server accepts connections.
 func WithSplit(n int) Option { return func(o *options) { o.split = n } }
+
+// WithDescriptors has the server serve n connections at most, as one that has run out of file
+// descriptors (H26): further ones are accepted, and get no response until others have ended. The
+// default, 0, is any number.
+func WithDescriptors(n int) Option { return func(o *options) { o.maxConns = n } }
 
 // WithObserver makes the server call f for each executed request, in the order of
 // execution and before the response is sent. The server is locked during the call: f

@@ -17,6 +17,8 @@ type Server struct {
 	observer func(Exec)
 	events   bool
 	overflow bool
+	starting bool // H17
+	stray    bool // H19
 	network  string
 	split    atomic.Int64
 	costs    servicetime.Costs
@@ -32,12 +34,17 @@ type Server struct {
 	listener   net.Listener // nil if nothing listens
 	conns      map[*conn]struct{}
 	accepted   int
+	waiting    []arrival // connections that are not served yet
+	hold       bool      // none is served
+	maxConns   int       // how many are served at most; 0: any number
+	leaked     int       // responses, see Leaked
 	refuse     bool
 	down       bool // during a restart
 	closed     bool
 	channels   channels
 	event      []byte // reused by each PUBLISH
 	since      uint64 // when the server started or restarted, ns since 1970
+	scanned    uint64 // the minute of the last scan, from since
 	requests   [lastOp + 1]meter
 	violations []Violation
 	faults     []*trigger[Fault]
@@ -65,6 +72,9 @@ func Start(opts ...Option) (*Server, error) {
 		costs:    o.costs,
 		thread:   o.thread(),
 		addr:     o.addr,
+		maxConns: o.maxConns,
+		starting: o.hazards[StartUp],
+		stray:    o.hazards[StrayUnit],
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
 	}
@@ -134,29 +144,17 @@ func (s *Server) accept(ln net.Listener) {
 	}
 }
 
-// admit begins to serve nc. It returns false if the server refuses connections. A
-// buffered connection accepts a write before the client reads it.
-func (s *Server) admit(nc net.Conn, buffered bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuse || s.down || s.closed {
-		return false
-	}
-	s.accepted++
-	c := newConn(s, nc, buffered, s.accepted)
-	s.conns[c] = struct{}{}
-	s.wg.Add(2)
-	go c.read()
-	go c.write()
-	return true
-}
-
 // forget removes a connection that has ended.
 func (s *Server) forget(c *conn) {
+	unread := c.unread()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !c.gone {
+		s.leaked = min(s.leaked+unread, maxLeaked)
+	}
 	c.leave()
 	delete(s.conns, c)
+	s.serveWaiting()
 }
 
 // Addr returns where the server listens, in the form of Config.Servers of package
@@ -250,7 +248,7 @@ func (s *Server) restart(change func()) error {
 	}
 	s.mu.Lock()
 	change()
-	s.since = s.clock.now()
+	s.since, s.scanned = s.clock.now(), 0
 	s.mu.Unlock()
 	if err := s.listen(); err != nil {
 		return err
@@ -291,6 +289,8 @@ func (s *Server) halt(forGood bool) (net.Listener, error) {
 	for c := range s.conns {
 		c.drop()
 	}
+	s.dropWaiting()
+	s.hold, s.leaked = false, 0
 	ln := s.listener
 	s.listener = nil
 	return ln, nil

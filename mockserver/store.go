@@ -2,6 +2,7 @@ package mockserver
 
 import (
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -20,6 +21,7 @@ type record struct {
 	place   [2]int // in collector.events and collector.table
 	reads   meter
 	writes  meter
+	removed atomic.Bool
 }
 
 // ttl is a TTL of any value size.
@@ -74,6 +76,7 @@ func (st *store) remove(r *record) {
 // forget removes a record that the collector has removed.
 func (st *store) forget(r *record) {
 	delete(st.records, r.key)
+	r.removed.Store(true)
 	st.garbler.removed(r.key, st.now)
 }
 

@@ -9,7 +9,7 @@ import (
 // Violation is an event that would have crashed, silenced or stalled a real server, or
 // silently lost a response.
 //
-// H4, H5, H6 and H13 are caused by a client. They end its connection at once, and
+// H4, H5, H6, H13, H15, H17 and H27 are caused by a client. They end its connection at once, and
 // responses that have not been sent yet are lost. H12, which is recorded only with
 // [LockUp] on, is caused by records that expire by themselves; see [Server.LockedUp].
 //
@@ -17,7 +17,7 @@ import (
 // as they are made, whether or not the client reads them: only a flood in one write adds
 // up. With a [Fault] that has a Delay, every request in flight counts.
 type Violation struct {
-	Rule string // the hazard of the protocol document: "H4", "H5", "H6", "H12" or "H13"
+	Rule string // the hazard of the protocol document: "H4", "H5", "H6", "H12", "H13", "H15", "H17" or "H27"
 	Conn int    // the connection, numbered from 1 in the order of acceptance; 0 for H12
 	Text string // what happened, in words
 }

@@ -107,14 +107,17 @@ func TestFrameOver8096BytesIsAViolation(t *testing.T) {
 func TestUnknownOpsAreAViolation(t *testing.T) {
 	for op, text := range map[byte]string{
 		0x20: "kills", 0x47: "kills", 0xff: "kills",
-		0x00: "stalls", 0x0a: "stalls", 0x19: "stalls", 0x1f: "stalls",
-		0x0f: "stalls", 0x1a: "stalls",
+		0x00: "stalls", 0x0a: "stalls", 0x1f: "stalls", 0x0f: "stalls", 0x1a: "stalls", 0x19: "executed as a command",
 	} {
+		rule := "H6"
+		if op == byte(codec.OpEvent) {
+			rule = "H27"
+		}
 		t.Run(fmt.Sprintf("%02x", op), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
 				w := connect(t, srv)
 				w.send([]byte{op})
-				requireViolation(t, srv, w, "H6")
+				requireViolation(t, srv, w, rule)
 				require.Contains(t, srv.Violations()[0].Text, text)
 				require.Contains(t, srv.Violations()[0].Text, fmt.Sprintf("0x%02x", op))
 			})

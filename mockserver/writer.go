@@ -1,6 +1,7 @@
 package mockserver
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,31 @@ type outbox struct {
 type item struct {
 	size int
 	due  time.Time // when it may be sent; mostly zero
+
+	record *record // whose TTL unit is in the response, if strays are on; nil: none
+	unitAt int     // where
+}
+
+// strayUnits are units that a real server has sent of records that were gone (H19).
+var strayUnits = []byte{0, 32, 64, 80}
+
+// watch has the unit of the last response become a stray one if its record is removed before it is
+// sent.
+func (o *outbox) watch(r *record, unitAt int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.items); n > 0 {
+		o.items[n-1].record, o.items[n-1].unitAt = r, unitAt
+	}
+}
+
+// drop removes all responses, accepts no more, and returns how many there were.
+func (o *outbox) drop() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.items)
+	o.buf, o.items, o.ended = o.buf[:0], o.items[:0], true
+	return n
 }
 
 // push appends a response, and returns how many are outstanding.
@@ -28,7 +54,7 @@ func (o *outbox) push(frame []byte, due time.Time) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.buf = append(o.buf, frame...)
-	o.items = append(o.items, item{len(frame), due})
+	o.items = append(o.items, item{size: len(frame), due: due})
 	return len(o.items)
 }
 
@@ -73,11 +99,11 @@ func (o *outbox) finish() {
 // to wait for the first, or that no more will come. Responses that were popped are not
 // outstanding any more: how much of a write the client has read is unknown, and a client
 // within the bound of H4 must not be accused of a violation.
-func (o *outbox) pop(dst []byte) (frames []byte, wait time.Duration, ended bool) {
+func (o *outbox) pop(dst []byte, sizes []int) (frames []byte, _ []int, wait time.Duration, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.held {
-		return dst, 0, false
+		return dst, sizes, 0, false
 	}
 	n, size := 0, 0
 	for n < len(o.items) {
@@ -88,12 +114,16 @@ func (o *outbox) pop(dst []byte) (frames []byte, wait time.Duration, ended bool)
 			}
 		}
 		n++
+		if it.record != nil && it.record.removed.Load() {
+			o.buf[size+it.unitAt] = strayUnits[n%len(strayUnits)]
+		}
 		size += it.size
+		sizes = append(sizes, it.size)
 	}
 	dst = append(dst, o.buf[:size]...)
 	o.buf = slices.Delete(o.buf, 0, size)
 	o.items = slices.Delete(o.items, 0, n)
-	return dst, wait, o.ended && len(o.items) == 0
+	return dst, sizes, wait, o.ended && len(o.items) == 0
 }
 
 // write is the writer goroutine.
@@ -127,19 +157,35 @@ func (c *conn) write() {
 // and whether the connection goes on. The caller holds c.sending.
 func (c *conn) flush() (wait time.Duration, ended, ok bool) {
 	for {
-		c.frames, wait, ended = c.out.pop(c.frames[:0])
+		c.frames, c.sizes, wait, ended = c.out.pop(c.frames[:0], c.sizes[:0])
 		if len(c.frames) == 0 {
 			return wait, ended, true
 		}
-		if !c.send(c.frames) {
+		c.turn += len(c.sizes)
+		if sent, err := c.send(c.frames); err != nil {
+			if !errors.Is(err, errCut) {
+				c.failed += c.unsent(sent)
+			}
 			return 0, false, false
 		}
 	}
 }
 
-// send writes p, split and cut as tests demand. It reports whether the connection goes
-// on.
-func (c *conn) send(p []byte) bool {
+// unsent returns how many of the frames that were being sent did not fit into so many bytes.
+func (c *conn) unsent(sent int) int {
+	for i, size := range c.sizes {
+		if sent -= size; sent < 0 {
+			return len(c.sizes) - i
+		}
+	}
+	return 0
+}
+
+// errCut ends a connection because of a [Cut].
+var errCut = errors.New("cut")
+
+// send writes p, split and cut as tests demand. It returns how many bytes the connection has accepted.
+func (c *conn) send(p []byte) (sent int, err error) {
 	for len(p) > 0 {
 		n := len(p)
 		if split := int(c.srv.split.Load()); split > 0 {
@@ -150,14 +196,16 @@ func (c *conn) send(p []byte) bool {
 			c.writeLeft -= n
 		}
 		if n == 0 {
-			return false
+			return sent, errCut
 		}
-		if _, err := c.net.Write(p[:n]); err != nil {
-			return false
+		n, err := c.net.Write(p[:n])
+		sent += n
+		if err != nil {
+			return sent, err
 		}
 		p = p[n:]
 	}
-	return true
+	return sent, nil
 }
 
 // sleep waits, and reports whether the connection is still open.

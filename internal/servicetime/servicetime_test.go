@@ -26,16 +26,26 @@ func TestCreationSlowsDownAsServerMakesRecords(t *testing.T) {
 	} {
 		require.Equal(t, want, servicetime.Creation(made), made)
 	}
-	c := servicetime.Costs{Request: servicetime.Request, Creation: true}
 	for op := codec.OpInsert; op <= codec.OpWhoAmI; op++ {
-		want := servicetime.Request
+		want := 6 * time.Microsecond
 		if op == codec.OpInsert || op == codec.OpSet {
-			want = 140 * time.Microsecond
+			want += 140 * time.Microsecond
 		}
-		require.Equal(t, want, c.Of(op, 50_000), op)
+		require.Equal(t, want, servicetime.TCP.Of(op, 50_000, 0, 0), op)
 	}
-	c.Creation = false
-	require.Equal(t, servicetime.Request, c.Of(codec.OpInsert, 50_000))
+	c := servicetime.Costs{Request: time.Microsecond}
+	require.Equal(t, time.Microsecond, c.Of(codec.OpInsert, 50_000, 1000, 1000))
+}
+
+func TestRecordsAndUnreadResponsesCostTime(t *testing.T) {
+	c := servicetime.TCP
+	require.Equal(t, c.Request+500*time.Millisecond, c.Of(codec.OpList, 0, 100_000, 0))
+	require.Equal(t, c.Request+500*time.Millisecond, c.Of(codec.OpStats, 0, 100_000, 0))
+	require.Equal(t, c.Request+35*time.Millisecond, c.Of(codec.OpInfo, 0, 100_000, 0))
+	require.Equal(t, 35*time.Millisecond, c.OfScan(100_000))
+	require.Equal(t, c.Request, c.Of(codec.OpQuery, 0, 100_000, 0))
+	require.Equal(t, c.Request+1700*time.Nanosecond, c.Of(codec.OpQuery, 0, 0, 1000))
+	require.Zero(t, servicetime.Costs{}.OfScan(1000))
 }
 
 func TestNilThreadDoesNothing(t *testing.T) {

@@ -1,0 +1,223 @@
+package mockserver_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/codec/uint16"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// reset closes a TCP connection with a reset.
+func reset(t *testing.T, nc net.Conn) {
+	t.Helper()
+	require.NoError(t, nc.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, nc.Close())
+}
+
+func TestAResetBeforeTheAcceptIsAViolation(t *testing.T) {
+	srv, err := mockserver.Start()
+	require.NoError(t, err)
+	defer srv.Close()
+	srv.HoldAccept(true)
+	closed, gone, kept := dialReal(t, srv), dialReal(t, srv), dialReal(t, srv)
+	require.NoError(t, closed.Close())
+	reset(t, gone)
+	time.Sleep(10 * time.Millisecond)
+	require.Zero(t, srv.Conns())
+	srv.HoldAccept(false)
+	require.Equal(t, "00", askReal(t, kept, 1, query("k")))
+	require.Len(t, srv.Violations(), 1)
+	require.Equal(t, mockserver.Violation{
+		Rule: "H15", Conn: 2, Text: "the connection was reset before it was accepted, which kills a real server",
+	}, srv.Violations()[0])
+	reset(t, kept)
+	require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+	require.Len(t, srv.Violations(), 1, "later it does no harm")
+}
+
+func TestAServerWithoutDescriptorsServesOthersLater(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		first, second := connect(t, srv), connect(t, srv)
+		require.Equal(t, "00", first.ask(query("k")))
+		third, err := srv.Dial(t.Context())
+		require.NoError(t, err)
+		defer third.Close()
+		go third.Write(frames(t, query("k")))
+		response := make(chan byte, 1)
+		go func() {
+			b := make([]byte, 1)
+			io.ReadFull(third, b)
+			response <- b[0]
+		}()
+		synctest.Wait()
+		require.Empty(t, response)
+		second.conn.Close()
+		synctest.Wait()
+		require.Zero(t, <-response)
+	}, mockserver.WithDescriptors(2))
+}
+
+func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			nc, err := srv.Dial(t.Context())
+			require.NoError(t, err)
+			_, err = nc.Write(flood(t, 64))
+			require.NoError(t, err)
+			_, err = io.ReadFull(nc, make([]byte, 14))
+			require.NoError(t, err)
+			nc.Close()
+			synctest.Wait()
+			require.Equal(t, 50, srv.Leaked())
+
+			nc, err = srv.Dial(t.Context())
+			require.NoError(t, err)
+			srv.Inject(mockserver.Fault{Delay: time.Hour})
+			_, err = nc.Write(flood(t, 10))
+			require.NoError(t, err)
+			synctest.Wait()
+			nc.Close()
+			synctest.Wait()
+			require.Equal(t, 60, srv.Leaked())
+			require.NoError(t, srv.Restart(true))
+			require.Zero(t, srv.Leaked(), "a new process")
+		})
+	})
+	for name, end := range map[string]func(t *testing.T, nc net.Conn){
+		"close": func(t *testing.T, nc net.Conn) { nc.Close() },
+		"reset": reset,
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := mockserver.RunT(t, mockserver.WithServiceTime(50*time.Microsecond))
+			nc := dialReal(t, srv)
+			require.Equal(t, "00", askReal(t, nc, 1, query("k")))
+			_, err := nc.Write(flood(t, 64))
+			require.NoError(t, err)
+			end(t, nc)
+			require.Eventually(t, func() bool { return srv.Requests(codec.OpQuery) == 65 && srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+			require.Equal(t, 64, srv.Leaked())
+			nc = dialReal(t, srv)
+			require.Equal(t, strings.Repeat("00", 64), askReal(t, nc, 64, manyQueries(64)))
+			nc.Close()
+			require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+			require.Equal(t, 64, srv.Leaked(), "what was read does not leak")
+		})
+	}
+}
+
+// manyQueries is n requests.
+type manyQueries int
+
+func (n manyQueries) AppendBinary(dst []byte) ([]byte, error) {
+	for range n {
+		dst, _ = query("k").AppendBinary(dst)
+	}
+	return dst, nil
+}
+
+func TestUnreadResponsesMakeRequestsSlower(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		nc, err := srv.Dial(t.Context())
+		require.NoError(t, err)
+		_, err = nc.Write(flood(t, 1000))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		nc.Close()
+		synctest.Wait()
+		require.Equal(t, 1000, srv.Leaked())
+		before := srv.Busy()
+		w := connect(t, srv)
+		w.send(frames(t, query("k")))
+		time.Sleep(time.Second)
+		require.Equal(t, "00", w.received())
+		require.Equal(t, 6*time.Microsecond+4*time.Microsecond+1700*time.Nanosecond, srv.Busy()-before)
+	}, mockserver.WithRealServiceTime())
+}
+
+func TestEachMinuteAServerLooksThroughItsRecords(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		for i := range 1000 {
+			srv.Set(string(rune(i+1)), 1, time.Hour)
+		}
+		w := connect(t, srv)
+		cost := func() time.Duration {
+			before := srv.Busy()
+			w.send(frames(t, query("no")))
+			time.Sleep(time.Second)
+			require.Equal(t, "00", w.received())
+			return srv.Busy() - before
+		}
+		require.Equal(t, 10*time.Microsecond, cost())
+		time.Sleep(time.Minute)
+		require.Equal(t, 10*time.Microsecond+350*time.Microsecond, cost())
+		require.Equal(t, 10*time.Microsecond, cost())
+	}, mockserver.WithRealServiceTime())
+}
+
+func TestLoadDuringTheStartIsAViolation(t *testing.T) {
+	for name, c := range map[string]struct {
+		requests []int // in batches
+		after    time.Duration
+		rule     string
+	}{
+		"a probe":          {requests: []int{8}},
+		"a large batch":    {requests: []int{9}, rule: "H17"},
+		"two batches":      {requests: []int{1, 1}, rule: "H17"},
+		"load after 40 ms": {requests: []int{100, 100}, after: 40 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				time.Sleep(time.Second)
+				connect(t, srv).ask(query("k"), query("k"))
+				require.NoError(t, srv.Restart(false))
+				time.Sleep(c.after)
+				w := connect(t, srv)
+				for _, n := range c.requests {
+					w.send(flood(t, n))
+					synctest.Wait()
+				}
+				if c.rule != "" {
+					requireRule(t, srv, c.rule)
+				} else {
+					require.Empty(t, srv.Violations())
+				}
+			}, mockserver.WithHazard(mockserver.StartUp, true))
+		})
+	}
+}
+
+func requireRule(t *testing.T, srv *mockserver.Server, rule string) {
+	t.Helper()
+	require.Len(t, srv.Violations(), 1)
+	require.Equal(t, rule, srv.Violations()[0].Rule)
+}
+
+func TestTheUnitOfARecordThatIsGoneIsAStrayOne(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := connect(t, srv)
+		w.ask(insert("k", 5, 60, codec.Seconds))
+		require.Equal(t, "010500043b00", w.ask(query("k")))
+		got := w.ask(query("k"), purge("k"), insert("k", 5, 60, codec.Minutes))
+		require.Len(t, got, 2*(6+2))
+		require.Equal(t, "010500", got[:6])
+		require.NotEqual(t, "04", got[6:8])
+		require.Equal(t, "3b00"+"0101", got[8:])
+
+		defer srv.Inject(mockserver.Fault{Op: codec.OpGet, Delay: time.Second})()
+		w.ask(uint16.Set{Key: []byte("b"), Value: []byte("x"), TTL: uint16.TTL{Amount: 60, Unit: codec.Seconds}})
+		w.ask(codec.Get{Key: []byte("b")})
+		require.Equal(t, "01", connect(t, srv).ask(purge("b")), "by another connection")
+		time.Sleep(time.Second)
+		got = w.received()
+		require.Equal(t, "01", got[:2])
+		require.NotEqual(t, "04", got[2:4])
+	}, mockserver.WithHazard(mockserver.StrayUnit, true))
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package mockserver
+
+import "net"
+
+// wasReset can't be told here.
+func wasReset(net.Conn) bool { return false }
+
+// hasError can't be told here.
+func hasError(net.Conn) bool { return false }

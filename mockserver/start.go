@@ -1,0 +1,27 @@
+package mockserver
+
+import "time"
+
+// startUp is how long requests kill a real server after its start (H17).
+const startUp = 40 * time.Millisecond
+
+// startBatch is the largest number of requests that a connection may send then, for its probe.
+const startBatch = 8
+
+// checkStart checks the requests that c has sent in a batch. The caller holds s.mu.
+func (s *Server) checkStart(c *conn, requests int, now uint64) {
+	if !s.starting || requests == 0 || c.gone || now-s.since >= uint64(startUp) {
+		return
+	}
+	if c.batches++; c.batches > 1 || requests > startBatch {
+		s.violate(c, breachf("H17", "%d requests in batch %d, %v after the start", requests, c.batches, time.Duration(now-s.since)))
+	}
+}
+
+// scan makes the server look through all records once a minute (H24). The caller holds s.mu.
+func (s *Server) scan(now uint64) {
+	if minute := minuteOf(s.since, now); minute != s.scanned {
+		s.scanned = minute
+		s.thread.Owe(s.costs.OfScan(len(s.store.records)))
+	}
+}
