@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -40,8 +41,9 @@ type conn struct {
 	frames    []byte     // the responses that are being sent
 	writeLeft int        // how many bytes pass before the cut; -1: there is none
 	sizes     []int      // of the frames that are being sent
-	turn      int        // responses that were sent since the last read
-	failed    int        // responses that could not be sent
+
+	turn   atomic.Int64 // responses that were sent since the last read
+	failed atomic.Int64 // responses that could not be sent
 
 	// Guarded by Server.mu.
 	batches               int    // that were received during the start-up
@@ -100,9 +102,7 @@ func (c *conn) read() {
 		n, err := c.net.Read(buf)
 		data := buf[:n]
 		if n > 0 {
-			c.sending.Lock()
-			c.turn = 0
-			c.sending.Unlock()
+			c.turn.Store(0)
 		}
 		cut := c.readLeft >= 0 && n > c.readLeft
 		if cut {

@@ -127,18 +127,18 @@ func TestUnreadResponsesMakeRequestsSlower(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		nc, err := srv.Dial(t.Context())
 		require.NoError(t, err)
-		_, err = nc.Write(flood(t, 1000))
+		_, err = nc.Write(flood(t, 500))
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		nc.Close()
 		synctest.Wait()
-		require.Equal(t, 1000, srv.Leaked())
+		require.Equal(t, 500, srv.Leaked())
 		before := srv.Busy()
 		w := connect(t, srv)
 		w.send(frames(t, query("k")))
 		time.Sleep(time.Second)
 		require.Equal(t, "00", w.received())
-		require.Equal(t, 6*time.Microsecond+4*time.Microsecond+1700*time.Nanosecond, srv.Busy()-before)
+		require.Equal(t, 6*time.Microsecond+4*time.Microsecond+850*time.Nanosecond, srv.Busy()-before)
 	}, mockserver.WithRealServiceTime())
 }
 

@@ -27,18 +27,9 @@ func (c *conn) clientEnded(err error) {
 	if !reset && !errors.Is(err, io.EOF) {
 		return // the server has ended it
 	}
-	left := c.out.drop()
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	c.failed += left
+	left := int64(c.out.drop())
 	if reset || hasError(c.net) {
-		c.failed = max(c.failed, c.turn)
+		left = max(left, c.turn.Load()-c.failed.Load())
 	}
-}
-
-// unread returns how many responses the client has not read.
-func (c *conn) unread() int {
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	return c.failed
+	c.failed.Add(left)
 }

@@ -146,11 +146,10 @@ func (s *Server) accept(ln net.Listener) {
 
 // forget removes a connection that has ended.
 func (s *Server) forget(c *conn) {
-	unread := c.unread()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.gone {
-		s.leaked = min(s.leaked+unread, maxLeaked)
+		s.leaked = min(s.leaked+int(c.failed.Load()), maxLeaked)
 	}
 	c.leave()
 	delete(s.conns, c)

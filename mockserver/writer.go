@@ -161,10 +161,10 @@ func (c *conn) flush() (wait time.Duration, ended, ok bool) {
 		if len(c.frames) == 0 {
 			return wait, ended, true
 		}
-		c.turn += len(c.sizes)
+		c.turn.Add(int64(len(c.sizes)))
 		if sent, err := c.send(c.frames); err != nil {
 			if !errors.Is(err, errCut) {
-				c.failed += c.unsent(sent)
+				c.failed.Add(int64(c.unsent(sent)))
 			}
 			return 0, false, false
 		}
