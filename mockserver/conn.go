@@ -48,6 +48,7 @@ type conn struct {
 	// Guarded by Server.mu.
 	batches               int    // that were received during the start-up
 	halfOpen              bool   // what the client sends is lost, and nothing is sent
+	dropped               bool   // the server has ended the connection
 	gone                  bool   // no more requests are executed
 	since                 uint64 // ns since 1970
 	subscribed            int    // how many subscriptions it has
@@ -73,6 +74,7 @@ func newConn(s *Server, nc net.Conn, buffered bool, number int) *conn {
 
 // drop ends the connection at once. The caller holds Server.mu.
 func (c *conn) drop() {
+	c.dropped = true
 	c.leave()
 	c.close()
 }
@@ -111,12 +113,8 @@ func (c *conn) read() {
 		if c.readLeft >= 0 {
 			c.readLeft -= len(data)
 		}
-		if !c.serve(data) || cut {
-			return
-		}
-		if err != nil {
-			c.clientEnded(err)
-			c.close()
+		if !c.serve(data) || cut || err != nil {
+			c.ended(err)
 			return
 		}
 		c.srv.thread.Wait()

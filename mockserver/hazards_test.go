@@ -72,6 +72,7 @@ func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
 			require.NoError(t, err)
 			_, err = nc.Write(flood(t, 64))
 			require.NoError(t, err)
+			synctest.Wait() // all of them are executed
 			_, err = io.ReadFull(nc, make([]byte, 14))
 			require.NoError(t, err)
 			nc.Close()

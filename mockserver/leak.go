@@ -20,16 +20,27 @@ func (s *Server) Leaked() int {
 	return s.leaked
 }
 
-// clientEnded notes that the client has ended the connection, which is known from err, and drops the
-// responses that are still to be sent: a client that half-closes its connection loses them, too (H18).
-func (c *conn) clientEnded(err error) {
+// ended is called at the end of the reader goroutine, after the connection has ended with err. The
+// responses that are still to be sent are lost: a client that half-closes its connection loses them, too
+// (H18).
+func (c *conn) ended(err error) {
 	reset := errors.Is(err, syscall.ECONNRESET)
-	if !reset && !errors.Is(err, io.EOF) {
-		return // the server has ended it
+	if reset || errors.Is(err, io.EOF) || c.failed.Load() > 0 {
+		left := int64(c.out.drop())
+		if reset || hasError(c.net) {
+			left = max(left, c.turn.Load()-c.failed.Load())
+		}
+		c.failed.Add(left)
+		c.close()
 	}
-	left := int64(c.out.drop())
-	if reset || hasError(c.net) {
-		left = max(left, c.turn.Load()-c.failed.Load())
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	c.countUnread()
+}
+
+// countUnread counts the responses that could not be sent. The caller holds Server.mu.
+func (c *conn) countUnread() {
+	if unread := int(c.failed.Swap(0)); !c.dropped {
+		c.srv.leaked = min(c.srv.leaked+unread, maxLeaked)
 	}
-	c.failed.Add(left)
 }

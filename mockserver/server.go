@@ -148,9 +148,7 @@ func (s *Server) accept(ln net.Listener) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.gone {
-		s.leaked = min(s.leaked+int(c.failed.Load()), maxLeaked)
-	}
+	c.countUnread()
 	c.leave()
 	delete(s.conns, c)
 	s.serveWaiting()
