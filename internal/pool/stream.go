@@ -82,6 +82,7 @@ type stream[T codec.Value] struct {
 	work   chan []byte   // what the caller is to decode
 	result chan decoding // what it has decoded
 	left   chan struct{} // closed when the caller leaves
+	late   chan struct{} // closed when bound has fired
 	over   chan struct{} // closed when sent and failed are set
 	sent   bool
 	failed error
@@ -109,14 +110,18 @@ func (a *alone[T]) openStream(ctx context.Context, frame []byte, d Decoder, free
 	defer a.pool.background.Done()
 	s := &stream[T]{
 		pool: a.pool, nc: nc, frame: frame, decoder: d, buf: make([]byte, 0, readSize),
-		work: make(chan []byte), result: make(chan decoding), left: make(chan struct{}), over: make(chan struct{}),
+		work: make(chan []byte), result: make(chan decoding), left: make(chan struct{}),
+		late: make(chan struct{}), over: make(chan struct{}),
 	}
 	s.rest = append(s.buf, early...)
 	// The times are set when the timers are needed.
 	s.stall = time.AfterFunc(math.MaxInt64, func() {
 		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, a.pool.o.StallTimeout))
 	})
-	s.bound = time.AfterFunc(math.MaxInt64, func() { s.end(window.ErrClosed) })
+	s.bound = time.AfterFunc(math.MaxInt64, sync.OnceFunc(func() {
+		s.end(window.ErrClosed)
+		close(s.late)
+	}))
 	a.mu.Lock()
 	a.streams[s] = struct{}{}
 	if a.closed { // too late for end
@@ -209,8 +214,7 @@ func (s *stream[T]) decode(src []byte) (n int, done bool, err error) {
 		return d.n, d.done, d.err
 	case <-s.left: // the decoder has panicked
 		return 0, true, nil
-	case <-s.pool.ctx.Done(): // the decoder may wait for Close
-		s.end(window.ErrClosed)
+	case <-s.late: // the decoder may wait for Close
 		return 0, false, codec.ErrShort
 	}
 }

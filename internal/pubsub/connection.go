@@ -98,7 +98,7 @@ func (m *Manager[T]) useConnection() (restored bool, err error) {
 		return false, err
 	}
 	restored, err = m.serve(c)
-	if err == nil {
+	if err == nil || m.ctx.Err() != nil {
 		m.unsubscribe(c)
 	}
 	c.Close(window.ErrClosed) // when it returns, no more EVENTs are delivered
@@ -273,11 +273,10 @@ func (m *Manager[T]) roundTrip(parent context.Context, c *conn.Conn[T], requests
 	defer cancel()
 	done, _, err := cl.Wait(ctx)
 	if !done {
-		reason := window.ErrClosed
-		if parent.Err() == nil {
-			reason = fmt.Errorf("%w: no response on the connection of subscriptions for %v", conn.ErrStalled, timeout)
+		if parent.Err() != nil {
+			return nil, window.ErrClosed // the response is due, and is read by c
 		}
-		c.Fail(reason)
+		c.Fail(fmt.Errorf("%w: no response on the connection of subscriptions for %v", conn.ErrStalled, timeout))
 		<-c.Done()
 		return nil, c.Err()
 	}

@@ -1,0 +1,252 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/pubsub"
+)
+
+// A reset before the first response kills a server (H15). RunT fails for one.
+//
+//evidence:outages No connection is reset before the server has accepted it
+func TestNothingIsResetBeforeTheServerHasAcceptedIt(t *testing.T) {
+	for name, use := range map[string]func(ctx context.Context, client *throttr.Client[uint16]){
+		"request":      func(ctx context.Context, client *throttr.Client[uint16]) { client.Query(ctx, "k") },
+		"listing":      func(ctx context.Context, client *throttr.Client[uint16]) { readList(ctx, client) },
+		"subscription": func(ctx context.Context, client *throttr.Client[uint16]) { client.Subscribe(ctx, "c") },
+		"hit": func(ctx context.Context, client *throttr.Client[uint16]) {
+			throttr.NewRateLimit(client.Backend()).Hit(ctx, "k", time.Minute, 5)
+		},
+	} {
+		for step, end := range map[string]func(cancel func(), client *throttr.Client[uint16]){
+			"cancel":  func(cancel func(), _ *throttr.Client[uint16]) { cancel() },
+			"close":   func(_ func(), client *throttr.Client[uint16]) { client.Close() },
+			"timeout": func(func(), *throttr.Client[uint16]) { time.Sleep(60 * time.Millisecond) },
+		} {
+			t.Run(name+"/"+step, func(t *testing.T) {
+				srv := mockserver.RunT(t)
+				client := testkit.Connect[uint16](t, srv, throttr.Config{
+					MaxConns: 2, ConnectTimeout: 50 * time.Millisecond, StallTimeout: 50 * time.Millisecond, MinBackoff: time.Hour, MaxBackoff: time.Hour,
+				})
+				srv.HoldAccept(true)
+				if name == "request" {
+					srv.Disconnect() // so that it needs another connection
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var using sync.WaitGroup
+				for range 3 {
+					using.Go(func() { use(ctx, client) })
+				}
+				time.Sleep(20 * time.Millisecond)
+				end(cancel, client)
+				cancel()
+				using.Wait()
+				client.Close()
+				srv.HoldAccept(false)
+				require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+			})
+		}
+	}
+}
+
+// readList reads a listing to its end.
+func readList(ctx context.Context, client *throttr.Client[uint16]) {
+	for range client.List(ctx) {
+	}
+}
+
+// What a server can't send keeps its memory for good (H16).
+//
+//evidence:outages Connections are closed after all responses have been read
+func TestNoResponseIsLeftUnread(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithServiceTime(20*time.Microsecond))
+	for round := range 5 {
+		cfg := throttr.Config{MaxConns: 4, MaxConnAge: 20 * time.Millisecond, HealthInterval: 5 * time.Millisecond}
+		client := testkit.Connect[uint16](t, srv, cfg)
+		limiter := throttr.NewRateLimit(client.Backend())
+		sub, err := client.Subscribe(t.Context(), pubsub.All)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var users sync.WaitGroup
+		for i := range 50 {
+			users.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					key := fmt.Sprint(round, i, n%20)
+					short, end := context.WithTimeout(ctx, time.Duration(1+n%7)*100*time.Microsecond)
+					limiter.Hit(short, key, time.Minute, 1000)
+					client.Query(short, key)
+					client.Publish(short, pubsub.All, []byte("x"))
+					for range client.List(short) {
+						break
+					}
+					end()
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		if round%2 == 0 {
+			cancel()
+			users.Wait()
+		}
+		require.NoError(t, client.Close(), "with requests in flight, in every other round")
+		cancel()
+		users.Wait()
+		_, err = sub.Next(t.Context())
+		for err == nil {
+			_, err = sub.Next(t.Context())
+		}
+		require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+		require.Zero(t, srv.Leaked())
+	}
+}
+
+// A server that has just been started is killed by load (H17): RunT fails for it.
+//
+//evidence:outages A server that starts is sent a probe, and nothing else for 100 ms
+func TestAServerThatStartsIsSparedLoad(t *testing.T) {
+	for _, parking := range []throttr.Parking{throttr.ParkingAutomatic, throttr.ParkingAlways, throttr.ParkingNever} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithHazard(mockserver.StartUp, true))
+			time.Sleep(time.Second)
+			var clients []*throttr.Client[uint16]
+			for range 5 {
+				clients = append(clients, testkit.Connect[uint16](t, srv, throttr.Config{Parking: parking, Dial: refusing(srv)}))
+			}
+			var users sync.WaitGroup
+			var recovered atomic.Int64 // when the last client was served again, after the restart
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			var started time.Time
+			for c, client := range clients {
+				limiter := testkit.NewRateLimit(client.Backend())
+				client.Subscribe(ctx, "c")
+				for i := range 10 {
+					users.Go(func() {
+						for away := false; ctx.Err() == nil; time.Sleep(3 * time.Millisecond) {
+							_, err := limiter.Hit(ctx, fmt.Sprint(c, i), time.Minute, 1<<15)
+							if away && err == nil {
+								recovered.Store(max(recovered.Load(), int64(time.Since(started))))
+							}
+							away = err != nil
+							if i == 0 {
+								for range client.List(ctx) {
+								}
+							}
+						}
+					})
+				}
+			}
+			for range 2 {
+				time.Sleep(time.Second)
+				srv.Refuse(true)
+				srv.Disconnect()
+				time.Sleep(700 * time.Millisecond)
+				srv.Refuse(false)
+				started = time.Now()
+				require.NoError(t, srv.Restart(false))
+			}
+			users.Wait()
+			require.Less(t, time.Duration(recovered.Load()), 200*time.Millisecond, "of the start")
+		})
+	}
+}
+
+// refusing returns a Dial that fails as that of a port on which nobody listens.
+func refusing(srv *mockserver.Server) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		nc, err := srv.Dial(ctx)
+		if errors.Is(err, mockserver.ErrRefused) {
+			err = syscall.ECONNREFUSED
+		}
+		return nc, err
+	}
+}
+
+// The TTL unit of a QUERY is read from a record that may be gone (H19). The connection is well.
+//
+//evidence:outages A TTL unit that can't be does not end the connection
+func TestAStrayUnitDoesNoHarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithHazard(mockserver.StrayUnit, true))
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Millisecond})
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
+		neighbour := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		limiter := testkit.NewRateLimit(client.Backend())
+		strays := 0
+		for i := range 300 {
+			key := fmt.Sprint(i % 5)
+			if _, err := limiter.Hit(t.Context(), key, time.Minute, 1<<15); err != nil {
+				require.NotErrorIs(t, err, throttr.ErrProtocol)
+			}
+			for _, name := range testkit.Keys(srv) {
+				if i%10 == 9 {
+					go func() {
+						time.Sleep(500 * time.Microsecond)
+						neighbour.Purge(context.Background(), name)
+					}()
+				}
+			}
+			client.Insert(t.Context(), "mine", 1, testkit.Minute)
+			go func() {
+				time.Sleep(500 * time.Microsecond)
+				neighbour.Purge(context.Background(), "mine")
+			}()
+			if c, ok, err := client.Query(t.Context(), "mine"); err == nil && ok && !c.TTL.Unit.Known() {
+				strays++
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.Positive(t, strays, "the race has happened")
+		require.Zero(t, testkit.ServerStats(client).Failures)
+	})
+}
+
+// A neighbour who publishes to all connections pushes out the responses of those that are
+// subscribed (H21): RunT fails for that (H4).
+//
+//evidence:outages A neighbour's events push out no response
+func TestANeighboursEventsPushOutNoResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		neighbour := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		limiter := testkit.NewRateLimit(client.Backend())
+		testkit.Hits(t, limiter, 1, "k", time.Minute, 1000)
+		defer srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: time.Second})()
+		var failed atomic.Pointer[error]
+		var users sync.WaitGroup
+		for i := range 50 {
+			users.Go(func() {
+				if _, err := client.Update(t.Context(), fmt.Sprint(i), codec.Quota, codec.Increase, 1); err != nil {
+					failed.Store(&err)
+				}
+			})
+		}
+		synctest.Wait()
+		for range 3000 {
+			_, err := neighbour.Publish(t.Context(), pubsub.All, []byte("event"))
+			require.NoError(t, err)
+		}
+		users.Wait()
+		if err := failed.Load(); err != nil {
+			require.NoError(t, errors.Join(*err))
+		}
+		require.Zero(t, testkit.ServerStats(client).Events)
+	})
+}
