@@ -58,6 +58,9 @@ func allocationsWith(t *testing.T, p throttr.Parking, response []byte, request f
 		Parking: p,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			first, second := testkit.HandshakeResponses(2)
+			if p == throttr.ParkingAlways {
+				second = append(second, 1, 1) // to the requests that park the server
+			}
 			return &echo{handshake: [][]byte{first, second}, response: response, responses: make(chan []byte, 4)}, nil
 		},
 	})

@@ -90,6 +90,7 @@ type Config struct {
 	//
 	//   - a server has locked up (level error), or responds again (info)
 	//   - a server is parked (info), is not parked any more or can't be (warn)
+	//   - a server takes three times as long for a request as it did (warn)
 	//   - a sweep has removed records of dead clients (info), has failed (warn), or had
 	//     nothing to do (debug)
 	//

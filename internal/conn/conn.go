@@ -40,8 +40,11 @@ type Options[T codec.Value] struct {
 	OnEnd func(c *Conn[T], err error)
 }
 
-// Counters count what connections receive.
-type Counters struct{ Answered, Events atomic.Uint64 }
+// Counters are what connections measure.
+type Counters struct {
+	Answered, Events atomic.Uint64
+	Service          ServiceTime
+}
 
 // Conn is a pipelined connection. It is safe for concurrent use.
 type Conn[T codec.Value] struct {
@@ -74,6 +77,7 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 		finisher:    &c.finisher,
 		stall:       watchdog{timeout: o.StallTimeout, run: c.checkStall},
 		since:       c.created,
+		sampler:     sampler{service: &o.Counters.Service},
 	}
 	c.queue.ready.L = &c.queue.mu
 	c.writer = writer[T]{queue: &c.queue, nc: nc, socket: c.socket, fail: c.Fail}

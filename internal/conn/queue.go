@@ -65,10 +65,11 @@ type writeQueue[T codec.Value] struct {
 	lastDone       int                  // calls that the last read of the connection has completed
 	canaryAfter    int                  // requests until the next canary request
 
-	stall watchdog
-	uses  uint64    // calls queued, pings aside
-	seen  uint64    // uses when idleFor was last called
-	since time.Time // when idleFor last found that uses had changed
+	stall   watchdog
+	sampler sampler
+	uses    uint64    // calls queued, pings aside
+	seen    uint64    // uses when idleFor was last called
+	since   time.Time // when idleFor last found that uses had changed
 }
 
 // push queues a call. If writes is true, the caller owns the write side. Shared reports
@@ -168,6 +169,7 @@ gathering:
 	}
 	if len(buf) > 0 {
 		q.stall.arm()
+		q.sampler.wrote(q.inFlight)
 		return buf
 	}
 	q.owner = writeIdle
@@ -281,6 +283,7 @@ func (q *writeQueue[T]) accountFor(a arrivals) (writes bool) {
 	q.inFlightBytes -= a.bytes
 	q.lastDone = a.calls
 	q.stall.progress++
+	q.sampler.received(a.responses)
 	if q.retire != nil {
 		q.ready.Signal()
 	}

@@ -482,6 +482,7 @@ func newQueue() *writeQueue[uint16] {
 	f := &finisher[uint16]{answered: new(atomic.Uint64), calls: new(CallPool[uint16])}
 	q := &writeQueue[uint16]{maxInFlight: 10, maxQueued: 10, nonblocking: true, finisher: f}
 	q.ready.L = &q.mu
+	q.sampler.service = new(ServiceTime)
 	q.stall.timeout, q.stall.run = time.Hour, func() {}
 	return q
 }

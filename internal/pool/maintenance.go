@@ -29,6 +29,9 @@ func (p *Pool[T]) maintain() {
 		}
 		p.shared.pingIdle()
 		p.alone.maintain()
+		if first, now, grown := p.counters.Service.HasGrown(); grown {
+			p.logSlow(first, now)
+		}
 		if p.Parked() || p.keeper.tracker.Wanted() || len(*p.shared.conns.Load()) > 0 {
 			// Somebody who does not know that the server is parked may have set its timer.
 			p.keeper.soon()

@@ -217,7 +217,9 @@ func (s *shared[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		return &dial.ConnectError{Server: s.pool.o.Server, Err: err}
 	}
 	s.setLive(append(s.live, r))
-	s.pool.unknown.Store(false)
+	if s.pool.unknown.Swap(false) {
+		s.pool.counters.Service.Forget() // it may be another process
+	}
 	return nil
 }
 

@@ -1,6 +1,10 @@
 package pool
 
-import "github.com/throttr-go/throttr/internal/conn"
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/internal/conn"
+)
 
 // Stats describes a pool at one point in time.
 type Stats struct {
@@ -13,6 +17,8 @@ type Stats struct {
 	LockedUp bool // the server has locked up
 
 	Err error // why calls fail at once, see Pool.Err
+
+	ServiceTime time.Duration // what the server takes for a request, estimated; 0: not known
 
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
@@ -32,8 +38,10 @@ func (p *Pool[T]) Stats() Stats {
 		Failures: p.failures.Load(),
 		Retries:  p.retries.Load(),
 		Parked:   p.Parked(),
-		LockedUp: p.silence.isLockedUp(),
-		Err:      p.Err(),
+
+		ServiceTime: p.counters.Service.Get(),
+		LockedUp:    p.silence.isLockedUp(),
+		Err:         p.Err(),
 	}
 	s.Acquiring = int(p.waiters.n.Load())
 	s.Conns = p.alone.streaming()
