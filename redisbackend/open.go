@@ -111,7 +111,7 @@ func connect(option rueidis.ClientOption, untilItSucceeds bool) *connecting {
 		pause := backoff.New(100*time.Millisecond, 5*time.Second)
 		c.attempt()
 		close(c.attempted)
-		for untilItSucceeds && c.waiting() && pause.Wait(ctx) == nil {
+		for untilItSucceeds && c.waiting() && pause.Wait(ctx, nil) == nil {
 			c.attempt()
 		}
 	}()

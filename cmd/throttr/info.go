@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,13 @@ func infoCommand(e *env) *cobra.Command {
 		Short: "print the servers' version, sizes and numbers of requests",
 		Long: `Figures per minute are those of the last whole minute. "parked" says whether
 no record expires on the server. If it is parked, "throttr info" keeps it so.
+"service time" is what a request takes: see "throttr reclaim" if it is over
+30 µs.
 
-With --timeout, the command serves as a liveness probe: it fails if a server
-does not respond in time. A server that has locked up must be restarted.`,
+An INFO has the server look through all of its records, which takes 0.35 s for
+a million of them. A liveness probe should use "throttr whoami".`,
 		Example: `  throttr info
-  throttr info --json
-  throttr info --timeout 2s`,
+  throttr info --json`,
 	}, info)
 }
 
@@ -37,6 +39,7 @@ type infoRecord struct {
 	Time          time.Time       `json:"time"`
 	RunningSince  time.Time       `json:"running_since"`
 	Parked        bool            `json:"parked"`
+	ServiceTime   float64         `json:"service_time_seconds"`
 	Keys          uint64          `json:"keys"`
 	Counters      uint64          `json:"counters"`
 	Buffers       uint64          `json:"buffers"`
@@ -57,18 +60,34 @@ func info(ctx context.Context, e *env, c client) (bool, error) {
 		parked[s.Server] = s.Parked
 	}
 	for _, s := range infos { // of the servers that have responded
+		each, failed := serviceTimeOf(ctx, e, s.Server)
+		err = errors.Join(err, failed)
 		if e.out.json != nil {
-			e.out.add(infoOf(s, parked[s.Server]))
+			e.out.add(infoOf(s, parked[s.Server], each))
 			continue
 		}
-		printInfo(e.out, s, parked[s.Server])
+		printInfo(e.out, s, parked[s.Server], each)
 	}
 	return true, err
 }
 
-func infoOf(s inspect.Info, parked bool) infoRecord {
+// serviceTimeOf measures what a request takes on one of the servers.
+func serviceTimeOf(ctx context.Context, e *env, server string) (each time.Duration, err error) {
+	cfg, err := e.config()
+	if err != nil {
+		return 0, err
+	}
+	cfg.Servers = []string{server}
+	err = forEachServer(ctx, cfg, func(_ int, c client) (err error) {
+		each, err = serviceTime(ctx, c)
+		return err
+	})
+	return each, err
+}
+
+func infoOf(s inspect.Info, parked bool, each time.Duration) infoRecord {
 	r := infoRecord{
-		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince, Parked: parked,
+		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince, Parked: parked, ServiceTime: each.Seconds(),
 		Keys: s.Keys, Counters: s.Counters, Buffers: s.Buffers,
 		CounterBytes: s.CounterBytes, BufferBytes: s.BufferBytes,
 		Connections: s.Connections, Subscriptions: s.Subscriptions, Channels: s.Channels,
@@ -82,13 +101,14 @@ func infoOf(s inspect.Info, parked bool) infoRecord {
 }
 
 // printInfo prints a server's figures, one per row.
-func printInfo(out *output, s inspect.Info, parked bool) {
+func printInfo(out *output, s inspect.Info, parked bool, each time.Duration) {
 	out.table("", "")
 	out.add(nil, "server", s.Server)
 	out.add(nil, "version", s.Version)
 	out.add(nil, "time", formatTime(s.Time))
 	out.add(nil, "running since", formatTime(s.RunningSince))
 	out.add(nil, "parked", map[bool]string{true: "yes", false: "no"}[parked])
+	out.add(nil, "service time", formatMicroseconds(each))
 	for _, f := range []struct {
 		name string
 		n    uint64

@@ -90,7 +90,7 @@ func (t *top) run(ctx context.Context, e *env) error {
 	for _, server := range cfg.Servers {
 		one := cfg
 		one.Servers = []string{server}
-		servers = append(servers, &topServer{server: server, cfg: one, limits: t.limits, most: t.sample, pause: t.list})
+		servers = append(servers, &topServer{server: server, cfg: one, limits: t.limits, most: t.sample, pause: t.list, once: t.once})
 	}
 	defer closeAll(servers)
 	sample := func(ctx context.Context) (*view, error) { return t.sampleAll(ctx, e, servers) }
@@ -211,6 +211,7 @@ type topServerRecord struct {
 	Windows     int      `json:"open_windows"`
 	Connections uint64   `json:"connections"`
 	Bytes       uint64   `json:"bytes"`
+	ServiceTime float64  `json:"service_time_seconds,omitempty"`
 }
 
 // topKeyRecord is the JSON of an open window in a view. Limit is missing if it is not known.
@@ -232,9 +233,13 @@ func (t *top) record(v *view) topRecord {
 			one.Error = s.err.Error()
 		} else {
 			one.Records, one.Windows, one.Connections, one.Bytes = s.info.Keys, s.open, s.info.Connections, s.info.CounterBytes+s.info.BufferBytes
+			one.ServiceTime = s.each.Seconds()
 		}
 		if s.rates {
-			one.Requests, one.Hits = &s.requests, &s.hits
+			one.Hits = &s.hits
+			if s.measured {
+				one.Requests = &s.requests
+			}
 			if len(t.limits) > 0 {
 				one.Over = &s.over
 			}

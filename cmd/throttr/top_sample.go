@@ -27,6 +27,7 @@ type topServer struct {
 	client   client                // nil: not connected
 	windows  map[string]*topWindow // by the names of their records
 	nextList time.Time
+	once     bool          // each sample has an INFO
 	before   sampled       // the sample before
 	listTime time.Duration // of the last LIST
 }
@@ -52,8 +53,11 @@ type sampled struct {
 	hits     float64
 	over     float64
 	queries  int
-	rates    bool    // there is a sample before, so that there are rates
-	requests float64 // per second
+	rates    bool // there is a sample before, so that there are rates
+	infoAt   time.Time
+	measured bool          // there are two INFOs, so that there is requests
+	requests float64       // per second
+	each     time.Duration // what the server takes for a request; 0: not known
 	keys     []topKey
 }
 
@@ -77,8 +81,10 @@ func (s *topServer) sample(ctx context.Context) (r sampled) {
 	}
 	r.at = time.Now()
 	if b := s.before; r.err == nil && b.err == nil && !b.at.IsZero() && r.info.RunningSince.Equal(b.info.RunningSince) {
-		r.rates = true
-		r.requests = float64(r.info.Requests.All.Total-b.info.Requests.All.Total) / r.at.Sub(b.at).Seconds()
+		r.rates, r.measured, r.requests = true, b.measured, b.requests
+		if elapsed := r.infoAt.Sub(b.infoAt); elapsed > 0 {
+			r.measured, r.requests = true, float64(r.info.Requests.All.Total-b.info.Requests.All.Total)/elapsed.Seconds()
+		}
 	}
 	s.before = r
 	return r
@@ -91,19 +97,26 @@ func (s *topServer) read(ctx context.Context, r *sampled) (err error) {
 		}
 		s.windows, s.nextList = map[string]*topWindow{}, time.Time{}
 	}
-	infos, err := s.client.Info(ctx)
-	if err != nil {
-		return err
+	start := time.Now()
+	listDue := !start.Before(s.nextList)
+	r.info, r.infoAt = s.before.info, s.before.infoAt
+	if listDue || s.once { // an INFO, too, has the server look through all of its records (H24)
+		infos, err := s.client.Info(ctx)
+		if err != nil {
+			return err
+		}
+		r.info, r.infoAt = infos[0], start
 	}
-	r.info = infos[0]
-	if start := time.Now(); !start.Before(s.nextList) {
+	if listDue {
 		if err := s.list(ctx); err != nil {
 			return err
 		}
 		s.listTime = time.Since(start)
 		s.nextList = start.Add(s.listInterval())
 	}
-	return s.query(ctx, r)
+	err = s.query(ctx, r)
+	r.each = s.client.Stats().Servers[0].ServiceTime
+	return err
 }
 
 // listInterval returns the time between two LISTs.
@@ -216,9 +229,9 @@ func (w *topWindow) update(c counter, largest uint64, now time.Time, l limits) {
 	}
 }
 
-// cost returns how much of the server's time samples at an interval take: a QUERY for each window,
-// an INFO, and the LIST.
+// cost returns how much of the server's time samples at an interval take: a QUERY for each window, and
+// the LIST with its INFO.
 func (s *topServer) cost(r *sampled, every time.Duration) float64 {
-	requests := time.Duration(r.queries+1) * servicetime.Request
+	requests := time.Duration(r.queries) * cmp.Or(r.each, servicetime.TCP.Request)
 	return float64(requests)/float64(every) + float64(s.listTime)/float64(s.listInterval())
 }

@@ -62,8 +62,8 @@ func cutTo(line string, width int) string {
 
 // addServers adds a table of the servers.
 func (v *view) addServers(add func(string)) {
-	format := "%-21s %8s %8s %7s %8s %7s %6s %6s"
-	add(fmt.Sprintf(format, "server", "req/s", "hits/s", "over/s", "records", "open", "conns", "bytes"))
+	format := "%-21s %8s %8s %7s %8s %7s %6s %6s %6s"
+	add(fmt.Sprintf(format, "server", "req/s", "hits/s", "over/s", "records", "open", "conns", "bytes", "µs/req"))
 	for i, s := range v.servers {
 		if s.err != nil {
 			add(fmt.Sprintf("%-21s %v", v.names[i], strings.TrimPrefix(s.err.Error(), "throttr: ")))
@@ -79,8 +79,15 @@ func (v *view) addServers(add func(string)) {
 		if len(v.limits) > 0 {
 			over = rate(s.over)
 		}
-		add(fmt.Sprintf(format, v.names[i], rate(s.requests), rate(s.hits), over, short(float64(s.info.Keys)),
-			short(float64(s.open)), short(float64(s.info.Connections)), short(float64(s.info.CounterBytes+s.info.BufferBytes))))
+		requests, each := "-", "-"
+		if s.measured {
+			requests = short(s.requests)
+		}
+		if s.each > 0 {
+			each = fmt.Sprintf("%.1f", float64(s.each)/float64(time.Microsecond))
+		}
+		add(fmt.Sprintf(format, v.names[i], requests, rate(s.hits), over, short(float64(s.info.Keys)),
+			short(float64(s.open)), short(float64(s.info.Connections)), short(float64(s.info.CounterBytes+s.info.BufferBytes)), each))
 	}
 	for i, s := range v.servers {
 		if s.err == nil && s.queries < s.known {

@@ -63,12 +63,14 @@ func TestOneInSixteenWritesIsTimed(t *testing.T) {
 		for range 2 * sampleEvery {
 			s.wrote(20)
 			time.Sleep(10 * time.Microsecond)
-			s.wrote(40) // another write is not timed meanwhile
+			if s.requests > 0 {
+				s.wrote(40) // another write is not timed meanwhile
+			}
 			s.received(19)
 			time.Sleep(10 * time.Microsecond)
 			s.received(1)
 		}
-		require.Equal(t, 3, service.each.n)
+		require.Equal(t, 2, service.each.n)
 		require.Equal(t, time.Microsecond, service.each.all[0])
 	})
 }

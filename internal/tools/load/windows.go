@@ -51,11 +51,11 @@ func (r Requests) Minus(o Requests) Requests {
 	return Requests{r.Insert - o.Insert, r.Set - o.Set, r.Query - o.Query, r.Update - o.Update, r.Purge - o.Purge, r.Other - o.Other}
 }
 
-// ServerTime returns how long a real server that has made many records takes for the requests
-// (H7).
+// ServerTime returns how long a real server that has made many records takes for the requests over TCP,
+// many at a time (H7).
 func (r Requests) ServerTime() time.Duration {
 	creation := servicetime.Creation(servicetime.OldAge)
-	return time.Duration(r.All()-r.Creations())*servicetime.Request + time.Duration(r.Creations())*creation
+	return time.Duration(r.All())*servicetime.TCP.Request + time.Duration(r.Creations())*creation
 }
 
 // plus returns the sum of w and o, each of which may be nil.
