@@ -63,7 +63,7 @@ type mock struct {
 	addr, unix string
 	size       int
 	service    time.Duration
-	real       bool // requests take as long as on a real server
+	real       bool                       // requests take as long as on a real server
 	made       int                        // records, for the time that another one takes; negative: as other requests
 	hazards    map[mockserver.Hazard]bool // that were switched
 }

@@ -106,6 +106,8 @@ func (s *topServer) read(ctx context.Context, r *sampled) (err error) {
 			return err
 		}
 		r.info, r.infoAt = infos[0], start
+	} else if _, err := s.client.WhoAmI(ctx); err != nil { // there may be no window to ask for
+		return err
 	}
 	if listDue {
 		if err := s.list(ctx); err != nil {

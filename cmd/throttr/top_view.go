@@ -62,7 +62,7 @@ func cutTo(line string, width int) string {
 
 // addServers adds a table of the servers.
 func (v *view) addServers(add func(string)) {
-	format := "%-21s %8s %8s %7s %8s %7s %6s %6s %6s"
+	format := "%-21s %7s %7s %6s %7s %6s %5s %6s %6s"
 	add(fmt.Sprintf(format, "server", "req/s", "hits/s", "over/s", "records", "open", "conns", "bytes", "µs/req"))
 	for i, s := range v.servers {
 		if s.err != nil {
