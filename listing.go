@@ -17,14 +17,13 @@ import (
 // on it.
 //
 // A server is asked when the iteration comes to it, over a connection of its own, so that
-// its response, of any length, delays no other request. The connection is closed at the end
-// of the response, or when the loop is left. Entries are yielded as they arrive: at most one
+// its response, of any length, delays no other request. Entries are yielded as they arrive: at most one
 // fragment of the response is kept, of at most Config.MaxResponse bytes. A slow loop makes the
-// server wait. A response ends when the server ends it: use a ctx with a deadline.
+// server wait. If the loop is left, or ctx ends, the rest of the response is read in the background: a server never gets the
+// memory of an aborted one back (H20). A response ends when the server ends it: use a ctx with a deadline.
 //
-// At most Config.MaxConns of these connections per server are open at a time, and a
-// further one waits for its turn: a loop within a loop needs two. At most Config.MaxQueued
-// can wait.
+// One List or KeyStats per server is under way at a time, and a further one waits for its turn, so that a loop within a loop over
+// the same servers waits until its ctx ends. At most Config.MaxConns others are, and at most Config.MaxQueued callers can wait.
 //
 // If a server fails, the entries that it has sent remain, and the other servers are asked.
 // The last pair that is yielded then has an empty entry and the error: a [*RequestError], or
@@ -44,8 +43,8 @@ func (c *Client[T]) Connections(ctx context.Context) iter.Seq2[inspect.Connectio
 	return listing(ctx, c, codec.Connections{}, connectionEntry)
 }
 
-// Channels yields all channels that have subscribers, as [Client.List] yields the records.
-// Each connection is subscribed to "*" and to the channel of its own id.
+// Channels yields all channels that have subscribers, as [Client.List] yields the records. The connections of
+// this package that subscriptions use, and those of other programs, are subscribed to "*" and to the channel of their own id.
 func (c *Client[T]) Channels(ctx context.Context) iter.Seq2[inspect.Channel, error] {
 	return listing(ctx, c, codec.Channels{}, channelEntry)
 }

@@ -20,8 +20,8 @@ import (
 const (
 	benched     = "throttr bench"
 	raw         = "raw"
-	benchedSlow = "throttr bench, 3 µs server"
-	rawSlow     = "raw, 3 µs server"
+	benchedReal = "throttr bench, real times"
+	rawReal     = "raw, real times"
 	benchedOld  = "throttr, old server"
 	before      = "throttr before, old server"
 )
@@ -43,7 +43,7 @@ func (p plan) comparisons(s *servers) (all []comparison) {
 	for _, c := range []struct {
 		workload   load.Workload
 		goroutines []int
-		slow       bool
+		real       bool
 	}{
 		{load.Increase, p.goroutines, false},
 		{load.Increase, []int{64, 512}, true},
@@ -51,8 +51,8 @@ func (p plan) comparisons(s *servers) (all []comparison) {
 		{load.Hit, []int{64}, true},
 		{load.Query, []int{64}, false},
 	} {
-		if c.slow {
-			all = append(all, comparison{c.workload, fewKeys, c.goroutines, s.slow.addr, p.duration, raw, benchedSlow, rawSlow})
+		if c.real {
+			all = append(all, comparison{c.workload, fewKeys, c.goroutines, s.real.addr, p.duration, raw, benchedReal, rawReal})
 		} else {
 			all = append(all, comparison{c.workload, fewKeys, c.goroutines, s.mock.addr, p.duration, raw, benched, raw})
 		}

@@ -28,7 +28,7 @@ type line struct {
 var lines = []line{
 	{"raw", color.RGBA{120, 120, 120, 255}, draw.CrossGlyph{}},
 	{"throttr", color.RGBA{0, 114, 178, 255}, draw.CircleGlyph{}},
-	{"throttr, 3 µs server", color.RGBA{86, 180, 233, 255}, draw.RingGlyph{}},
+	{"throttr, real times", color.RGBA{86, 180, 233, 255}, draw.RingGlyph{}},
 	{"throttr on Redis", color.RGBA{230, 159, 0, 255}, draw.SquareGlyph{}},
 	{"rueidis", color.RGBA{213, 94, 0, 255}, draw.BoxGlyph{}},
 	{"go-redis", color.RGBA{0, 158, 115, 255}, draw.TriangleGlyph{}},

@@ -69,10 +69,10 @@ type workload struct {
 // The workloads.
 var (
 	increase = workload{"increase", []contender{
-		throttrIncrease("throttr", mock), throttrIncrease("throttr, 3 µs server", slow), rueidisIncrease, goRedisIncrease,
+		throttrIncrease("throttr", mock), throttrIncrease("throttr, real times", realTimes), rueidisIncrease, goRedisIncrease,
 	}}
 	hit = workload{"hit", []contender{
-		throttrHit("throttr", mock), throttrHit("throttr, 3 µs server", slow), redisHit, rueidisHit, goRedisHit, redisRate,
+		throttrHit("throttr", mock), throttrHit("throttr, real times", realTimes), redisHit, rueidisHit, goRedisHit, redisRate,
 	}}
 	redisWindow = workload{"hit", []contender{redisHit, rueidisHit}}
 	bucket      = workload{"token bucket", []contender{redisBucket, goRedisBucket, redisRate}}

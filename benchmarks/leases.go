@@ -331,7 +331,7 @@ func (r *results) sharedRows(k sharing) (all [][]string) {
 
 // runLeases measures leases, and prints the medians of all rounds.
 func runLeases(ctx context.Context, p plan) error {
-	s, err := startServers(ctx)
+	s, err := startServers(ctx, false)
 	if err != nil {
 		return err
 	}

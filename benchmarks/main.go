@@ -40,6 +40,19 @@ type plan struct {
 	shared      time.Duration // of each measurement of a limit that processes share
 	sharedScale time.Duration // of such limits
 	before      string        // path of the command throttr of another version; "": there is none
+	oldTimes    bool          // the server of real times takes 3 µs for each request
+}
+
+// realTimes describes the server of real times.
+func (p plan) realTimes() string {
+	switch {
+	case p.oldTimes:
+		return "a mock server that takes 3 µs for each request"
+	case os.Getenv("THROTTR_SERVERS") != "":
+		return "a real Throttr server"
+	default:
+		return "a mock server that takes as long for each request as a real Throttr server on a quiet machine: 6 µs, or 10 µs for one that is alone"
+	}
 }
 
 // warmup returns how long each contender runs before it is measured, to open connections and
@@ -105,6 +118,7 @@ func main() {
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
 	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
+	flag.BoolVar(&p.oldTimes, "old-times", false, "have the server of real times take 3us for each request, as results up to 2026 have it")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
 	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
@@ -118,7 +132,7 @@ func main() {
 	}
 	flag.Parse()
 	if *isQuick {
-		quick.before, p = p.before, quick
+		quick.before, quick.oldTimes, p = p.before, p.oldTimes, quick
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -150,7 +164,7 @@ func run(ctx context.Context, p plan, write bool) error {
 		return fmt.Errorf("redis-server is needed, such as from apt-get install redis-server: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "this needs Go 1.26 and redis-server, and takes about %v\n", p.estimate())
-	s, err := startServers(ctx)
+	s, err := startServers(ctx, p.oldTimes)
 	if err != nil {
 		return err
 	}

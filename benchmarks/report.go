@@ -34,15 +34,16 @@ server share the processors of the machine, so that a client that needs less CPU
 ## Over a network
 
 Clients and servers are processes of one machine, connected by TCP over its loopback interface. **The servers differ**: a
-mock server, which only counts, is faster than Redis. The "3 µs server" is a mock server that takes as long for each
-request as a real Throttr server. CPU per operation is that of the client only, which makes it the fairest comparison.
+mock server, which only counts, is faster than Redis. "Real times" is
+%s.
+CPU per operation is that of the client only, which makes it the fairest comparison.
 
 | | |
 |---|---|
 | ![increases per second](charts/increase-throughput.svg) | ![99th percentile of increase](charts/increase-p99.svg) |
 | ![hits per second](charts/hit-throughput.svg) | ![99th percentile of hit](charts/hit-p99.svg) |
 
-`)
+`, r.plan.realTimes())
 	for _, at := range []struct {
 		workload
 		keys       int
@@ -56,13 +57,13 @@ request as a real Throttr server. CPU per operation is that of the client only, 
 	rows(w, []string{"client", ">keys", ">hits/s", ">p50", ">p99", ">hits/window", ">requests/window", ">to open", ">INSERTs/window", ">server time/window", ">server time/hit"}, r.sparseRows())
 	fmt.Fprintf(w, `
 Windows of %v and a limit of %d, so that most hits open a window. No key is new. The "old server" is a mock server that
-takes as long for each request as a real one that has made %d records: %v, and %v for an INSERT. Requests are those
+takes as long for each request as a real one that has made %d records: %v, and %v more for an INSERT. Requests are those
 per opened window; those "to open" are all but the UPDATE and QUERY of each further hit that was allowed. So they contain
 the requests of denied hits, of which there are many with 5000 keys; there, too, opening takes 7.0 requests if no window
 gets full ("throttr bench --workload sparse --keys 5000 --limit 30000"). Server time is what the requests take on such a
 server, or the processor time that Redis has used.
 
-`, sparseScale, sparseLimit, servicetime.OldAge, servicetime.Request, servicetime.Creation(servicetime.OldAge))
+`, sparseScale, sparseLimit, servicetime.OldAge, servicetime.TCP.Request, servicetime.Creation(servicetime.OldAge))
 	fmt.Fprintf(w, "## Leases\n\n")
 	r.reportLeases(w)
 	fmt.Fprintf(w, "## In the process\n\n")

@@ -19,19 +19,16 @@ import (
 	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
-// serviceTime is the time that the 3 µs server takes for a request, as a real server does.
-const serviceTime = 3 * time.Microsecond
-
 // oldServer are the flags of a mock server that takes as long as a real one that has made many
 // records.
-var oldServer = []string{"--service-time", servicetime.Request.String(), "--slow-creation", strconv.Itoa(servicetime.OldAge)}
+var oldServer = []string{"--real-service-time", "--slow-creation", strconv.Itoa(servicetime.OldAge)}
 
 // servers are processes that listen on the loopback interface.
 type servers struct {
 	dir     string // of temporary files
 	command string // the path of the command throttr
 	mock    *process
-	slow    *process // a mock server that takes serviceTime for each request
+	real    *process // a real server, or a mock server with the service times of one
 	old     *process // a mock server that is as slow as a real one that has made many records
 	shared  *process // a mock server for keys that processes share: clients sweep no records of others there
 	redis   *process
@@ -47,7 +44,7 @@ type process struct {
 }
 
 // startServers builds throttr and starts all servers. They end with ctx at the latest.
-func startServers(ctx context.Context) (s *servers, err error) {
+func startServers(ctx context.Context, oldTimes bool) (s *servers, err error) {
 	s = new(servers)
 	if s.dir, err = os.MkdirTemp("", "throttr-benchmarks-"); err != nil {
 		return nil, err
@@ -64,7 +61,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 	if s.mock, err = s.startMock(ctx); err != nil {
 		return nil, err
 	}
-	if s.slow, err = s.startMock(ctx, "--service-time", serviceTime.String()); err != nil {
+	if s.real, err = s.startReal(ctx, oldTimes); err != nil {
 		return nil, err
 	}
 	if s.old, err = s.startMock(ctx, oldServer...); err != nil {
@@ -79,6 +76,20 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		}
 	}
 	return s, err
+}
+
+// startReal returns the real server that THROTTR_SERVERS names. Without one, it starts a mock server with the service times of one;
+// or, if oldTimes, with those that results of old have.
+func (s *servers) startReal(ctx context.Context, oldTimes bool) (*process, error) {
+	addr, _, _ := strings.Cut(os.Getenv("THROTTR_SERVERS"), ",")
+	switch {
+	case oldTimes:
+		return s.startMock(ctx, "--service-time", "3us")
+	case addr != "":
+		return &process{addr: addr}, nil
+	default:
+		return s.startMock(ctx, "--real-service-time")
+	}
 }
 
 // startMock starts a mock server. Its address is its first line of output.
@@ -182,8 +193,8 @@ func (p *process) end() error {
 // stop ends all servers. It returns an error if one of them failed.
 func (s *servers) stop() error {
 	var errs []error
-	for _, p := range []*process{s.mock, s.slow, s.old, s.shared, s.redis} {
-		if p != nil {
+	for _, p := range []*process{s.mock, s.real, s.old, s.shared, s.redis} {
+		if p != nil && p.cmd != nil {
 			errs = append(errs, p.end())
 		}
 	}

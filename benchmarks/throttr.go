@@ -14,9 +14,9 @@ import (
 // long they take.
 var patience = throttr.WithTimeout(10 * time.Second)
 
-// mock and slow return the server of a contender.
-func mock(s *servers) string { return s.mock.addr }
-func slow(s *servers) string { return s.slow.addr }
+// mock and realTimes return the server of a contender.
+func mock(s *servers) string      { return s.mock.addr }
+func realTimes(s *servers) string { return s.real.addr }
 
 // connect returns a client with defaults.
 func connect(ctx context.Context, server string) (*throttr.Client[uint32], error) {

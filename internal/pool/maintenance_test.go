@@ -170,7 +170,7 @@ func TestABusyConnectionIsNotPinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, to(srv), pool.Options[uint16]{HealthInterval: time.Second, StallTimeout: time.Minute})
-		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 10 * time.Second})
+		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 9500 * time.Millisecond}) // between two checks
 		require.NoError(t, s.purge(t.Context(), "k").err)
 		require.Equal(t, 1, s.queries(srv), "the look for the parking record")
 	})

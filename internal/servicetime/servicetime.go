@@ -1,5 +1,5 @@
 // Package servicetime makes a mock server as slow as a real one, which executes
-// all requests in one thread, takes some 3 µs for each, and up to 140 µs for each
+// all requests in one thread, takes 6 µs for each, and up to 140 µs more for each
 // that makes a record. The benchmarks of this module need that: on a server that
 // costs nothing, sending fewer and larger writes gains nothing either.
 package servicetime
