@@ -93,13 +93,13 @@ func (s *ServiceTime) HasGrown() (first, now time.Duration, grown bool) {
 	if s.first == 0 || now < s.first {
 		s.first = now
 	}
-	s.grown = now >= growthThreshold*s.first && now >= manyMicroseconds
+	s.grown = now >= growthThreshold*s.first && now >= slowEnough
 	return s.first, now, s.grown
 }
 
-// manyMicroseconds is what a request takes at least on a server that has grown slow: a fresh one takes
+// slowEnough is what a request takes at least on a server that has grown slow: a fresh one takes
 // less than half of it.
-const manyMicroseconds = 20 * time.Microsecond
+const slowEnough = 20 * time.Microsecond
 
 // Forget begins anew, with another server.
 func (s *ServiceTime) Forget() {
