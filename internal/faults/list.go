@@ -17,7 +17,23 @@ var faults = []fault{
 	{file: "internal/pool/shared.go", old: "if s.attempt != nil {\n\t\treturn\n\t}", new: "", run: "^TestAServerThatComesAndGoesIsTriedOnceAtATime$"},
 	{file: "internal/pool/shared.go", old: "s.noGrowth = time.Now().Add(s.pool.o.MaxBackoff)", new: ""},
 
-	{file: "internal/dial/probe.go", old: "return nil // the connection is of use all the same", new: "return err", tests: "internal/systemtest/parking"},
+	{file: "internal/dial/handshake.go", old: "if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {", new: "if err != nil {", tests: "internal/systemtest/parking"},
+
+	// Hazards H15 to H27.
+	{file: "internal/conn/conn.go", old: "c.queue.failAllQueued(reason)\n\tdefer", new: "c.Fail(reason)\n\tdefer", tests: "internal/systemtest/faults", run: "^TestNoResponseIsLeftUnread$"},
+	{file: "internal/dial/handshake.go", old: "timer = time.AfterFunc(closeGrace, func() { h.nc.Close() })", new: "h.nc.Close()", run: "^TestResponsesToAnAbandonedProbeAreRead$"},
+	{file: "internal/dial/handshake.go", old: "if h.target.Settle != nil {", new: "if h.target.Settle != nil && h.events {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
+	{file: "internal/pool/start.go", old: "if parked || !p.unknown.Load() {", new: "if parked || ctx != nil {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
+	{file: "internal/pool/stats.go", old: "if len(*p.shared.conns.Load()) == 0 {", new: "if len(*p.shared.conns.Load()) == 1 {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
+	{file: "internal/backoff/backoff.go", old: "b.Reset()\n\t\tpause = b.min/2 + rand.N(b.min/2+1)", new: "_ = b", run: "^TestPausesDoNotGrowWhileNobodyListens$"},
+	{file: "internal/conn/reader.go", old: "cl.MostTTL > 0 && uint64", new: "!reply.TTL.Unit.Known() || cl.MostTTL > 0 && uint64", tests: "internal/systemtest/faults", run: "^TestAStrayUnitDoesNoHarm$"},
+	{file: "internal/pool/stream.go", old: "return s.decoder(src, true)", new: "return 0, true, nil", run: "^TestAResponseIsReadToItsEndAfterItsCallerHasLeft$"},
+	{file: "internal/pool/alone.go", old: "if op == codec.OpList || op == codec.OpStats {", new: "if op == codec.OpStats {", run: "^TestStreamsWaitForEachOther$"},
+	{file: "internal/dial/probe.go", old: "everyConnection = \"*\"", new: "everyConnection = \"?\"", tests: "internal/systemtest/faults", run: "^TestANeighboursEventsPushOutNoResponse$"},
+	{file: "internal/pubsub/connection.go", old: "\t\tm.unsubscribe(c)\n", new: "", tests: "internal/pubsub", run: "^TestNoSubscribeForImplicitChannels$"},
+	{file: "internal/conn/service.go", old: "s.grown = now >= growthThreshold*s.first && now >= slowEnough", new: "s.grown = now >= growthThreshold*s.first", run: "^TestServiceTimeThatHasGrownIsReportedOnce$"},
+	{file: "mockserver/leak.go", old: "left = max(left, c.turn.Load()-c.failed.Load())", new: "_ = left", run: "^TestResponsesThatAClientLeavesUnreadLeak$"},
+	{file: "mockserver/start.go", old: "if c.batches++; c.batches > 1 ||", new: "if c.batches++;", run: "^TestLoadDuringTheStartIsAViolation$"},
 	{file: "internal/pubsub/queue.go", old: "q.items.Pop()\n\tq.messages--\n\tq.keepGaps()", new: "q.items.Pop()\n\tq.messages--"},
 	{file: "internal/pubsub/queue.go", old: "if q.dropNewest {\n\t\t\treturn true\n\t\t}", new: ""},
 

@@ -3,8 +3,8 @@
 //	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInteropLiveServers -v ./internal/systemtest/interop
 //
 // It finds out the value size of each server. It can share a server with other clients: its keys
-// and channels are random, it removes its records, none of which expires, and it publishes only
-// to channels of its own. It does list all keys of the server, which takes long if there are many.
+// and channels are random, it removes its records, none of which expires. It publishes 1,000 messages to all connections, and lists
+// all keys of the server, which takes long if there are many.
 //
 // The suite always runs against mock servers as well.
 package interop_test
@@ -108,6 +108,9 @@ func runSuiteOf[T codec.Value](t *testing.T, addr string) {
 		{"windows", testWindows[T]},
 		{"windows that clients share", testSharedWindows[T]},
 		{"Set and Reset", testSetAndReset[T]},
+		{"neighbours' events", testNeighboursEvents[T]},
+		{"purged meanwhile", testPurgedMeanwhile[T]},
+		{"clients that end", testClientsThatEnd[T]},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, newSuite[T](t, addr)) })
 	}
