@@ -38,7 +38,7 @@ func testNeighboursEvents[T codec.Value](t *testing.T, s *suite[T]) {
 	}
 	all.Wait()
 	require.Empty(t, failed)
-	require.Zero(t, s.client.Stats().Servers[0].Events)
+	require.Less(t, s.client.Stats().Servers[0].Events, uint64(100), "some come before a connection has unsubscribed")
 	require.Zero(t, s.client.Stats().Servers[0].Failures)
 }
 
