@@ -61,8 +61,8 @@ func (m ChannelsResponse) AppendBinary(dst []byte) ([]byte, error) {
 // ChannelsDecoder decodes the response to a CHANNELS as it arrives.
 type ChannelsDecoder = FragmentDecoder[ChannelsEntry]
 
-// ChannelsEntry is a channel in a [ChannelsResponse]. Every connection is
-// subscribed to "*" and to the channel of its own id (see [ConnID]).
+// ChannelsEntry is a channel in a [ChannelsResponse]. A server subscribes every connection
+// to "*" and to the channel of its own id (see [ConnID]).
 type ChannelsEntry struct {
 	Name        []byte // at most MaxKey bytes; may be empty; aliases the input when decoded
 	ReadBytes   uint64 // the sum over its subscriptions (see Subscriber)

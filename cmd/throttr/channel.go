@@ -82,8 +82,8 @@ func channelsCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "channels [channel...]",
 		Short: "list channels with subscribers, or the subscribers of some",
-		Long: `Every connection is subscribed to * and to its own id. The connections of this
-command are included.
+		Long: `A server subscribes each connection to * and to its own id. Those of Go programs
+unsubscribe, except for the one that subscriptions use.
 
 Exit status 1: a channel has no subscriber.`,
 		Example: `  throttr channels
