@@ -502,11 +502,14 @@ func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				whole := encode(t, records(2, 2))
+				var mu sync.Mutex // guards failed
 				var failed error
 				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
 					_, first := nc.Write(whole[:len(whole)-1]) // the first fragment, and a part of the second
 					time.Sleep(time.Second)
 					_, second := nc.Write(whole[len(whole)-1:])
+					mu.Lock()
+					defer mu.Unlock()
 					failed = errors.Join(failed, first, second)
 					return true
 				}}
@@ -523,6 +526,9 @@ func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, keys, 4)
 				require.Equal(t, 2*time.Second, time.Since(start), "the next one does")
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
 				require.NoError(t, failed)
 				require.Zero(t, s.Stats().Failures)
 			})
