@@ -83,9 +83,9 @@ func newClient[T codec.Value](cfg Config) (*Client[T], error) {
 }
 
 // Close ends the client's backends, subscriptions and connections, and returns when nothing of
-// them is left. Requests that wait to be sent fail with [ErrClosed], and so do those whose response does not
-// come within a quarter of a second: a server never gets the memory of unread responses back (H16 in
-// docs/protocol.md). It always returns nil.
+// them is left. Requests that wait to be sent fail with [ErrClosed], and so do those whose
+// response does not come within a quarter of a second: a server never gets the memory of unread
+// responses back (H16 in docs/protocol.md). It always returns nil.
 func (c *Client[T]) Close() error {
 	c.mu.Lock()
 	first := !c.closed
@@ -149,8 +149,8 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 }
 
 // Query reads a counter. It returns false if there is none. A record whose TTL has run out
-// can still be found, with a TTL of 0 (H2 in docs/protocol.md). The unit of the TTL can be meaningless if
-// the record is removed at the same time (H19): a program that knows the unit should not rely on it.
+// can still be found, with a TTL of 0 (H2 in docs/protocol.md). The unit of the TTL is meaningless
+// if the record is removed at the same time (H19): do not rely on it if you know the unit.
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	call := c.newCall(key)
 	r, err := c.do(ctx, key, call, codec.OpQuery, conn.Add(call, codec.Query{Key: call.Key}))

@@ -16,14 +16,15 @@ import (
 // list records that never existed (H14): ask for a record with [Client.Query] before you act
 // on it.
 //
-// A server is asked when the iteration comes to it, over a connection of its own, so that
-// its response, of any length, delays no other request. Entries are yielded as they arrive: at most one
-// fragment of the response is kept, of at most Config.MaxResponse bytes. A slow loop makes the
-// server wait. If the loop is left, or ctx ends, the rest of the response is read in the background: a server never gets the
-// memory of an aborted one back (H20). A response ends when the server ends it: use a ctx with a deadline.
+// A server is asked when the iteration comes to it, over a connection of its own, so that its
+// response, of any length, delays no other request. Entries are yielded as they arrive: at most
+// one fragment of the response is kept, of at most Config.MaxResponse bytes. If the loop is left,
+// or ctx ends, the rest of the response is read in the background: a server never gets the memory
+// of an aborted one back (H20). A response ends when the server ends it: use a ctx with a deadline.
 //
-// One List or KeyStats per server is under way at a time, and a further one waits for its turn, so that a loop within a loop over
-// the same servers waits until its ctx ends. At most Config.MaxConns others are, and at most Config.MaxQueued callers can wait.
+// One List or KeyStats per server is under way at a time, sweeps included. A further one waits for
+// its turn: a slow loop makes it wait, and a loop within a loop over the same servers waits until
+// its ctx ends. At most Config.MaxConns others are under way, and Config.MaxQueued callers wait.
 //
 // If a server fails, the entries that it has sent remain, and the other servers are asked.
 // The last pair that is yielded then has an empty entry and the error: a [*RequestError], or
@@ -43,8 +44,9 @@ func (c *Client[T]) Connections(ctx context.Context) iter.Seq2[inspect.Connectio
 	return listing(ctx, c, codec.Connections{}, connectionEntry)
 }
 
-// Channels yields all channels that have subscribers, as [Client.List] yields the records. The connections of
-// this package that subscriptions use, and those of other programs, are subscribed to "*" and to the channel of their own id.
+// Channels yields all channels that have subscribers, as [Client.List] yields the records. A server
+// subscribes each connection to "*" and to the channel of its own id; those of this package
+// unsubscribe, except for the one that subscriptions use.
 func (c *Client[T]) Channels(ctx context.Context) iter.Seq2[inspect.Channel, error] {
 	return listing(ctx, c, codec.Channels{}, channelEntry)
 }

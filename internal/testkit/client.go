@@ -30,9 +30,10 @@ func Connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Co
 }
 
 // InMemory starts a server that is reached by srv.Dial alone, so that the test can run in a
-// bubble of testing/synctest.
+// bubble of testing/synctest. TTL units are strays if records are purged meanwhile (H19).
 func InMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 	t.Helper()
+	opts = append([]mockserver.Option{mockserver.WithHazard(mockserver.StrayUnit, true)}, opts...)
 	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", "memory:1"))...)
 }
 
