@@ -142,7 +142,8 @@ func TestGoroutinesOfAClientAreBounded(t *testing.T) {
 			own++
 		}
 	}
-	const most = 2*(conns+1) + 1 + 1 + 2 + 2 + keys // the subscription has a connection of its own
+	// The subscription has a connection of its own. A connection may be being made, and a listing under way.
+	const most = 2*(conns+1) + 1 + 1 + 2 + 2 + keys + 2
 	require.LessOrEqual(t, own, most, "with %d callers", 2*callers)
 	cancel()
 	all.Wait()
