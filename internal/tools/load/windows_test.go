@@ -18,7 +18,7 @@ func TestRequestsAreThoseOfInfo(t *testing.T) {
 	require.EqualValues(t, 95, r.All())
 	require.EqualValues(t, 3, r.Creations())
 	require.Equal(t, r, r.Plus(r).Minus(r))
-	require.Equal(t, 92*2700*time.Nanosecond+3*140*time.Microsecond, r.ServerTime())
+	require.Equal(t, 95*6*time.Microsecond+3*140*time.Microsecond, r.ServerTime())
 }
 
 func TestFiguresPerWindow(t *testing.T) {
