@@ -6,12 +6,15 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -74,10 +77,9 @@ func allocationsWith(t *testing.T, p throttr.Parking, response []byte, request f
 	})
 }
 
-//evidence:client A request does not allocate
 func TestRequestsDoNotAllocate(t *testing.T) {
 	allowed := 0.0
-	if testkit.Race { // sync.Pool then drops one object in four, on purpose
+	if race.Enabled { // sync.Pool then drops one object in four, on purpose
 		allowed = 4
 	}
 	found := []byte{1, 5, 0, 4, 9, 0}
@@ -132,4 +134,17 @@ func BenchmarkManyCallersQueryOverTCP(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A reservation is one allocation, and a wait whose turn it is at once has four.
+func TestTakesInMemoryAllocateLittle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	l := throttr.NewRateLimit(memory.New())
+	limit := throttr.Limit{Name: "a", Max: 1 << 40, Scale: time.Hour, Algorithm: throttr.TokenBucket}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { l.Reserve(ctx, limit.For("k", 1)) }), 1.0)
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { l.Wait(ctx, "k", limit, 1) }), 4.0)
 }

@@ -13,7 +13,7 @@ import (
 
 // ServerBackend is a [Backend] that keeps windows on Throttr servers, exactly, for any number
 // of clients. Make one per client, with [Client.Backend], and keep it: the hits of one backend
-// share requests, those of two do not. docs/rate-limiting.md says how it works, and on which
+// share requests, those of two do not. docs/internals/windows.md says how it works, and on which
 // conditions it is exact.
 //
 // Each backend has some connections of its own to each server, for opening windows. A server must
@@ -31,9 +31,10 @@ import (
 // been counted.
 type ServerBackend struct {
 	window.Unimplemented
-	windows serverWindows
+	windows atomic.Pointer[serverWindows] // replaced when a lazyBackend knows the value size
 	servers []serverCalls
 	pick    func(key string) int            // the server of a key
+	away    func(server int) error          // why there is no connection
 	ping    func(ctx context.Context) error // asks all servers
 
 	deregister func() // the client need not end the backend any more
@@ -45,8 +46,7 @@ var _ window.BackendCloser = (*ServerBackend)(nil)
 
 // serverCalls counts the calls of one server.
 type serverCalls struct {
-	name       string       // as in Config.Servers
-	away       func() error // why there is no connection
+	name       string // as in Config.Servers
 	all, erred atomic.Uint64
 }
 
@@ -135,24 +135,31 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 		s.pool.HoldParked()
 		servers[i] = s.pool
 	}
-	b := &ServerBackend{
-		windows: fixedwindow.New(fixedwindow.Options[T]{
-			Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls, Now: o.now,
-			MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
-			DenialMemory: o.denialMemory,
-		}),
-		servers: make([]serverCalls, len(servers)), pick: c.servers.ring.Pick, ping: c.ping,
-		ended: make(chan struct{}),
-	}
-	for i, one := range c.servers.all {
-		b.servers[i].name, b.servers[i].away = one.name, func() error { return one.pool.Stats().Err }
-	}
-	b.deregister = func() { c.deregister(b) }
+	windows := fixedwindow.New(fixedwindow.Options[T]{
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls, Now: o.now,
+		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
+		DenialMemory: o.denialMemory,
+	})
+	b := newServerBackend(windows, c.cfg.Servers, c.servers.ring.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
+	b.ping, b.deregister = c.ping, func() { c.deregister(b) }
 	if !c.register(b) { // the client is closed
-		b.windows.Close()
+		windows.Close()
 	}
 	return b
 }
+
+// newServerBackend returns a backend that keeps windows on servers.
+func newServerBackend(w serverWindows, names []string, pick func(key string) int, away func(server int) error) *ServerBackend {
+	b := &ServerBackend{servers: make([]serverCalls, len(names)), pick: pick, away: away, ended: make(chan struct{})}
+	b.windows.Store(&w)
+	for i, name := range names {
+		b.servers[i].name = name
+	}
+	return b
+}
+
+// current returns the windows: those of a lazy backend are replaced.
+func (b *ServerBackend) current() serverWindows { return *b.windows.Load() }
 
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
 // without an open window. If a server is not parked (see [Parking]), Close first waits for windows
@@ -162,7 +169,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 // can be called more than once.
 func (b *ServerBackend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
-		b.windows.Close()
+		b.current().Close()
 		b.deregister() // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}
@@ -183,16 +190,16 @@ type RecordStats struct {
 
 // Records returns what the backend has to do with the records on its servers.
 func (b *ServerBackend) Records() RecordStats {
-	s := b.windows.Stats()
+	s := b.current().Stats()
 	return RecordStats{Records: s.Records, Sweeps: s.Sweeps, Orphans: s.Orphans, Foreign: s.Foreign}
 }
 
 // Stats implements [window.BackendCloser]. See [WithMaxWindows] for the bound of windows.
 func (b *ServerBackend) Stats() window.Stats {
-	s := window.Stats{Windows: b.windows.Stats().Windows}
+	s := window.Stats{Windows: b.current().Stats().Windows}
 	for i := range b.servers {
 		one := &b.servers[i]
-		s.Stores = append(s.Stores, window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: one.away()})
+		s.Stores = append(s.Stores, window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.away(i)})
 	}
 	return s
 }
@@ -202,37 +209,37 @@ func (b *ServerBackend) Ping(ctx context.Context) error { return b.ping(ctx) }
 
 // Check implements [Backend]. It assumes that a scale which needs a parked server has one.
 func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
-	return b.windows.Check(l)
+	return b.current().Check(l)
 }
 
 // Hit implements [Backend].
 func (b *ServerBackend) Hit(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.windows.Hit(ctx, key, l, n)
+	w, sent, err := b.current().Hit(ctx, key, l, n)
 	return w, b.after("hit", key, sent, err)
 }
 
 // Take implements [Backend]. It takes one round trip if the window is known. If its count may not be
 // within the limit, it is read first.
 func (b *ServerBackend) Take(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.windows.Take(ctx, key, l, n)
+	w, sent, err := b.current().Take(ctx, key, l, n)
 	return w, b.after("take", key, sent, err)
 }
 
 // Charge implements [Backend].
 func (b *ServerBackend) Charge(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.windows.Charge(ctx, key, l, n)
+	w, sent, err := b.current().Charge(ctx, key, l, n)
 	return w, b.after("charge", key, sent, err)
 }
 
 // Peek implements [Backend].
 func (b *ServerBackend) Peek(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.windows.Peek(ctx, key, l, n)
+	w, sent, err := b.current().Peek(ctx, key, l, n)
 	return w, b.after("peek", key, sent, err)
 }
 
 // Set implements [Backend].
 func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.windows.Set(ctx, key, l, n)
+	w, sent, err := b.current().Set(ctx, key, l, n)
 	return w, b.after("set", key, sent, err)
 }
 
@@ -240,7 +247,7 @@ func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) 
 // round trip for each server that is asked. If a take is refused, it gives back the others, as GiveBack
 // does.
 func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
-	granted, sent, err := b.windows.TakeAll(ctx, takes, windows)
+	granted, sent, err := b.current().TakeAll(ctx, takes, windows)
 	if len(takes) == 0 {
 		return granted, err
 	}
@@ -250,15 +257,15 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 // GiveBack implements [Backend]. It subtracts n only if the window is certainly the one that was taken
 // from, because the records of a window are used again for later ones. Otherwise n stays counted until the
 // window ends. That happens if the connection of the take has ended, and, if the unit of the TTL is coarse,
-// such as a minute, half a scale or a second after the take. See docs/reservations.md.
+// such as a minute, half a scale or a second after the take. See docs/servers.md.
 func (b *ServerBackend) GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (bool, error) {
-	given, sent, err := b.windows.GiveBack(ctx, key, l, n, id)
+	given, sent, err := b.current().GiveBack(ctx, key, l, n, id)
 	return given, b.after("give back", key, sent, err)
 }
 
 // Reset implements [Backend].
 func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
-	sent, err := b.windows.Reset(ctx, key, l)
+	sent, err := b.current().Reset(ctx, key, l)
 	return b.after("reset", key, sent, err)
 }
 
@@ -266,7 +273,7 @@ func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
 // remembers, and with scales those of the names and algorithms that it remembers, and of no name: a server
 // can't list the others cheaply.
 func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	n, sent, err := b.windows.Delete(ctx, key, scales...)
+	n, sent, err := b.current().Delete(ctx, key, scales...)
 	return n, b.after("delete", key, sent, err)
 }
 

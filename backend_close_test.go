@@ -97,7 +97,6 @@ func TestClosedBackendIsFreed(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
-//evidence:outages A closed client leaves no record of a window that is over
 func TestCloseRemovesRecordsOfEndedWindows(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
@@ -124,22 +123,6 @@ func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
 		require.NoError(t, client.Close())
 		require.LessOrEqual(t, time.Since(start), 2*time.Second, "less than Config.StallTimeout")
 		require.Len(t, testkit.Keys(srv), 1)
-	})
-}
-
-func TestCloseWaitsForARemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		limiter := throttr.NewRateLimit(client.Backend())
-		for i := range 100 {
-			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Second, 5)
-		}
-		srv.Inject(mockserver.Fault{Delay: 50 * time.Millisecond})
-		time.Sleep(2020 * time.Millisecond) // the removal has begun
-		require.Len(t, testkit.Keys(srv), 100)
-		require.NoError(t, client.Close())
-		require.Empty(t, testkit.Keys(srv))
 	})
 }
 
@@ -192,8 +175,6 @@ func TestCloseDoesNotWaitForWindowsOnAParkedServer(t *testing.T) {
 
 // However many records there are to remove, and however slow the server is, Close returns
 // within 21 seconds.
-//
-//evidence:bounds The duration of Close
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 3000
@@ -247,16 +228,4 @@ func TestCloseDuringHits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A denial that is remembered is not returned either.
-func TestHitAfterCloseFails(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-	require.Equal(t, 1, testkit.Hits(t, limiter, 3, "k", time.Minute, 1))
-	require.NoError(t, client.Close())
-	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
-	require.ErrorIs(t, err, throttr.ErrClosed)
-	require.True(t, testkit.SafeToRetry(err))
 }

@@ -55,33 +55,6 @@ func (c *cluster) home(key string) string {
 	return ""
 }
 
-func TestRepliesOfABatchBelongToTheirRequests(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	var b throttr.Batch[uint16]
-	insert := b.Insert("k", 1, testkit.Minute)
-	increase := b.Update("k", codec.Quota, codec.Increase, 2)
-	query := b.Query("k")
-	missing := b.Query("none")
-	purge := b.Purge("k")
-	require.NoError(t, client.Do(t.Context(), &b))
-	for name, r := range map[string]throttr.Reply[uint16]{"insert": insert, "increase": increase, "purge": purge} {
-		ok, err := r.OK()
-		require.NoError(t, err, name)
-		require.True(t, ok, name)
-	}
-	c, ok, err := query.Counter()
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.EqualValues(t, 3, c.Quota)
-	_, ok, err = missing.Counter()
-	require.NoError(t, err)
-	require.False(t, ok)
-
-	b.Reset()
-	require.NoError(t, client.Do(t.Context(), &b), "an empty batch")
-}
-
 func TestBatchReachesTheServersOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 300
@@ -140,7 +113,6 @@ func TestClientsAgreeWhereAKeyLives(t *testing.T) {
 	})
 }
 
-//evidence:bounds Requests of a batch in flight
 func TestBatchLargerThanMaxInFlight(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxInFlight: 7, MaxConns: 1})

@@ -85,7 +85,7 @@ func newClient[T codec.Value](cfg Config) (*Client[T], error) {
 // Close ends the client's backends, subscriptions and connections, and returns when nothing of
 // them is left. Requests that wait to be sent fail with [ErrClosed], and so do those whose
 // response does not come within a quarter of a second: a server never gets the memory of unread
-// responses back (H16 in docs/protocol.md). It always returns nil.
+// responses back (H16 in docs/internals/protocol.md). It always returns nil.
 func (c *Client[T]) Close() error {
 	c.mu.Lock()
 	first := !c.closed
@@ -126,7 +126,7 @@ func (c *Client[T]) deregister(b *ServerBackend) {
 func (c *Client[T]) ping(ctx context.Context) error {
 	_, err := each(c.servers.all, func(s *server[T]) ([]struct{}, error) {
 		call := c.newCall(pingKey)
-		_, err := c.ask(ctx, s, call, codec.OpQuery, conn.Add(call, codec.Query{Key: call.Key}))
+		_, err := ask(ctx, c, s, call, codec.Query{Key: call.Key})
 		return nil, err
 	})
 	return err
@@ -136,7 +136,7 @@ func (c *Client[T]) ping(ctx context.Context) error {
 const pingKey = "throttr:ping"
 
 // Insert creates a counter that starts with quota. It returns false if the key exists. A key
-// that has expired in the last 10 s still exists (H1 in docs/protocol.md). On a server that is
+// that has expired in the last 10 s still exists (H1 in docs/internals/protocol.md). On a server that is
 // parked, counters do not expire, see [Parking]. The error matches [ErrTTL] if the TTL is zero
 // or over 292 years.
 func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.TTL[T]) (bool, error) {
@@ -144,16 +144,16 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 		return false, err
 	}
 	call := c.newCall(key)
-	r, err := c.do(ctx, key, call, codec.OpInsert, conn.Add(call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl}))
+	r, err := do(ctx, c, key, call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl})
 	return r.OK, err
 }
 
 // Query reads a counter. It returns false if there is none. A record whose TTL has run out
-// can still be found, with a TTL of 0 (H2 in docs/protocol.md). The unit of the TTL is meaningless
+// can still be found, with a TTL of 0 (H2 in docs/internals/protocol.md). The unit of the TTL is meaningless
 // if the record is removed at the same time (H19): do not rely on it if you know the unit.
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	call := c.newCall(key)
-	r, err := c.do(ctx, key, call, codec.OpQuery, conn.Add(call, codec.Query{Key: call.Key}))
+	r, err := do(ctx, c, key, call, codec.Query{Key: call.Key})
 	return Counter[T]{Quota: r.Quota, TTL: r.TTL}, r.OK, err
 }
 
@@ -162,7 +162,7 @@ func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, er
 // zero.
 //
 // INCREASE of a quota beyond the largest T wraps around to zero, and the server reports
-// success (H3 in docs/protocol.md).
+// success (H3 in docs/internals/protocol.md).
 //
 // A TTL must end within 292 years from now, and what remains of it must fit T; otherwise the
 // error matches [ErrTTL]. If this does not follow from value alone, Update reads the record
@@ -178,20 +178,19 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 		}
 	}
 	call := c.newCall(key)
-	r, err := c.do(ctx, key, call, codec.OpUpdate,
-		conn.Add(call, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key}))
+	r, err := do(ctx, c, key, call, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key})
 	return r.OK, err
 }
 
 // Purge deletes a counter or buffer. It returns false if there is none.
 func (c *Client[T]) Purge(ctx context.Context, key string) (bool, error) {
 	call := c.newCall(key)
-	r, err := c.do(ctx, key, call, codec.OpPurge, conn.Add(call, codec.Purge{Key: call.Key}))
+	r, err := do(ctx, c, key, call, codec.Purge{Key: call.Key})
 	return r.OK, err
 }
 
 // Set stores a buffer and replaces an existing one. It returns false if the key is a counter,
-// or has expired in the last 10 s (H1 in docs/protocol.md). The length of value is at most the
+// or has expired in the last 10 s (H1 in docs/internals/protocol.md). The length of value is at most the
 // largest T, and the frame has at most 8096 bytes; otherwise the error matches
 // [codec.ErrTooLarge]. The error matches [ErrTTL] if the TTL is zero or over 292 years.
 func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec.TTL[T]) (bool, error) {
@@ -199,7 +198,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 		return false, err
 	}
 	call := c.newCall(key)
-	r, err := c.do(ctx, key, call, codec.OpSet, conn.Add(call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value}))
+	r, err := do(ctx, c, key, call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value})
 	return r.OK, err
 }
 
@@ -207,7 +206,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 // value.
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
 	call := c.newCall(key)
-	r, err := c.do(ctx, key, call, codec.OpGet, conn.Add(call, codec.Get{Key: call.Key}))
+	r, err := do(ctx, c, key, call, codec.Get{Key: call.Key})
 	return Buffer[T]{Value: r.Value, TTL: r.TTL}, r.OK, err
 }
 
@@ -218,10 +217,12 @@ func (c *Client[T]) newCall(key string) *conn.Call[T] {
 	return call
 }
 
-// do sends a call of one request to the server of a key and returns the response. If
-// encoding the request has failed, it returns that error.
-func (c *Client[T]) do(ctx context.Context, key string, call *conn.Call[T], op codec.Op, encoding error) (conn.Reply[T], error) {
-	reply, err := c.ask(ctx, c.servers.of(key), call, op, encoding)
+// do sends a request, in an empty call, to the server of a key and returns the response. If the request
+// can't be encoded, nothing is sent.
+func do[T codec.Value, R codec.Request](
+	ctx context.Context, c *Client[T], key string, call *conn.Call[T], r R,
+) (conn.Reply[T], error) {
+	reply, err := ask(ctx, c, c.servers.of(key), call, r)
 	if failed, ok := err.(*RequestError); ok {
 		failed.Key = key
 	}
@@ -229,12 +230,12 @@ func (c *Client[T]) do(ctx context.Context, key string, call *conn.Call[T], op c
 }
 
 // ask is do for a given server.
-func (c *Client[T]) ask(
-	ctx context.Context, s *server[T], call *conn.Call[T], op codec.Op, encoding error,
+func ask[T codec.Value, R codec.Request](
+	ctx context.Context, c *Client[T], s *server[T], call *conn.Call[T], r R,
 ) (reply conn.Reply[T], err error) {
-	if encoding != nil {
+	if err := conn.Add(call, r); err != nil {
 		c.calls.Put(call)
-		return reply, encoding
+		return reply, err
 	}
 	done, sent, err := s.pool.Do(ctx, call)
 	if err == nil {
@@ -244,7 +245,7 @@ func (c *Client[T]) ask(
 		c.calls.Put(call)
 	}
 	if err != nil {
-		return reply, requestError(s.name, op, sent, err)
+		return reply, requestError(s.name, r.Op(), sent, err)
 	}
 	return reply, nil
 }

@@ -73,7 +73,6 @@ func testClientMethods[T codec.Value](t *testing.T) {
 	require.False(t, ok)
 }
 
-//evidence:bounds Bytes of a request
 func TestKeyThatIsTooLongIsNotSent(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})

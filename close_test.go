@@ -63,7 +63,6 @@ func TestEveryCloseWaitsForTheEnd(t *testing.T) {
 	})
 }
 
-//evidence:client No goroutine outlives a client
 func TestNoGoroutineOutlivesAClient(t *testing.T) {
 	srv, err := mockserver.Start()
 	require.NoError(t, err)

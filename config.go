@@ -27,7 +27,7 @@ const minMaxResponse = 16 << 10
 type Config struct {
 	// Servers lists the addresses, "host:port" or "unix:///path/to/socket". Each key
 	// lives on one server; the addresses as written here determine which (see
-	// docs/design.md), in any order. Default: DefaultServer.
+	// docs/internals/design.md), in any order. Default: DefaultServer.
 	Servers []string
 
 	// MaxConns is the number of connections per server, each of which carries many
@@ -35,7 +35,7 @@ type Config struct {
 	MaxConns int
 	// MaxInFlight is the number of requests per connection that may be in flight, 1 to
 	// 1023. What is in flight when the process is killed makes the server slower (H16 in
-	// docs/protocol.md); 64 is enough where a round trip takes less than a millisecond. Default: 512.
+	// docs/internals/protocol.md); 64 is enough where a round trip takes less than a millisecond. Default: 512.
 	MaxInFlight int
 	// CanaryEvery is the number of requests on a connection after which a canary request
 	// is sent: a WHOAMI, whose response is known. A wrong response shows that responses were

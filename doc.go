@@ -1,5 +1,5 @@
-// Package throttr limits how often something may be done: exactly, for any number of goroutines, processes
-// and machines. It is also the Go SDK for Throttr, a rate-limit server.
+// Package throttr limits how often something may be done, over any number of goroutines, processes and
+// machines. It is also the Go SDK for Throttr, a rate-limit server.
 //
 //	backend, err := throttr.Open(ctx, "memory://") // or redis://127.0.0.1:6379, throttr://127.0.0.1:9000
 //	if err != nil {
@@ -24,7 +24,8 @@
 //
 //	res, err := limiter.Take(ctx, "user:42", search, 1)
 //
-// A count belongs to the key, and to the limit's name, scale and algorithm. Max and burst may change.
+// A count belongs to the key, and to the limit's name, scale and algorithm. Max and burst may change. Counts are
+// exact, except that a [SlidingWindow] estimates: it allows less than twice Max in any interval of its scale.
 // [RateLimit.Check] reports, when a program starts, what the backend can't keep.
 //
 // A hit is counted first and compared then, so that denied hits count. [RateLimit.Take] counts only what is
@@ -39,32 +40,24 @@
 // # Backends
 //
 // [Open] opens a backend by a URL: in memory, on Throttr servers, or on any store whose package is imported,
-// such as redisbackend. All keep the same promises, which package backendtest tests. Package window is for
+// such as redisbackend. All behave alike, which package backendtest tests. Package window is for
 // those who write one, package lease makes shared limits as fast as memory, package httplimit is middleware
 // for net/http, and package entities limits operations of entities.
 //
 // # Client
 //
-// A [Client] speaks the protocol of Throttr servers: it has a method for each request, and [Batch] for many
-// requests in one round trip. Its results have the types of packages inspect and pubsub. It is safe for
-// concurrent use. Goroutines share a few pipelined connections. Make one client per program, keep it, and
-// close it at the end: [Client.Close] removes records that would otherwise expire on the servers.
+// A [Client] speaks the protocol of Throttr servers: it has a method for each request, and [Batch] for many requests
+// in one round trip. Goroutines share a few pipelined connections. Make one client per program, keep it, and close it
+// at the end: [Client.Close] removes records that would otherwise expire on the servers.
 //
-// If there are several servers, each key lives on one of them, which depends on the key and the servers'
-// addresses alone. Requests to a server that can't be reached fail at once with [ErrUnavailable] while the
-// client tries to reach it in the background. With Config.Lazy, that applies from the start of the program
-// on.
+// A server is compiled for numbers of 1, 2, 4 or 8 bytes. The client states the size once, as its type argument:
+// uint8, uint16, uint32 or uint64. [Connect] asks each server for its size before it sends anything else, because
+// frames of the wrong size can crash a server. [Open] finds the size out by itself. If there are several servers,
+// each key lives on one of them, which depends on the key and the servers' addresses alone.
 //
-// A Throttr server is compiled for numbers of 1, 2, 4 or 8 bytes. The client states the size once, as its
-// type argument: uint8, uint16, uint32 or uint64. [Connect] asks each server for its size before it sends
-// anything else, and refuses a server of another size, because frames of the wrong size can crash a server.
-// The size bounds limits and scales: a [*RangeError] names the size that would do. [Open] finds the size out
-// by itself.
+// A request without a response is a [*RequestError], which says whether it has certainly not been executed. The client
+// itself repeats only requests that were never sent and requests that only read.
 //
-// A request without a response is a [*RequestError]. It names the call, the key and the server, and says
-// whether the request has certainly not been executed. The client itself repeats only requests that were
-// never sent and requests that only read.
-//
-// Package mockserver runs a server inside the test's process, with a clock that the test controls. Give the
-// same clock to the backend with [WithClock].
+// Package mockserver runs a server inside the test's process, with a clock that the test controls. Give the same
+// clock to the backend with [WithClock].
 package throttr

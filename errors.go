@@ -68,7 +68,7 @@ var (
 	// not have. A server would ignore it, and could respond with success.
 	ErrUpdate = errors.New("throttr: no such attribute or change")
 	// ErrTTL says that a TTL is zero, of an unknown unit, or over 292 years. It would make
-	// the server lose the record or lock up (H13 in docs/protocol.md).
+	// the server lose the record or lock up (H13 in docs/internals/protocol.md).
 	ErrTTL = errors.New("throttr: TTL out of range")
 	// ErrRange says that a number is larger than a backend can store. See [RangeError].
 	ErrRange = window.ErrRange

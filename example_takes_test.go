@@ -104,41 +104,33 @@ func ExampleRateLimit_Wait() {
 	// true
 }
 
-// waitForAll waits until all takes are granted. Callers that wait at the same time are served in any
-// order.
-func waitForAll(ctx context.Context, limiter *throttr.RateLimit, takes ...throttr.Take) error {
-	for {
-		ok, results, err := limiter.TakeAll(ctx, takes...)
-		if ok || err != nil {
-			return err
-		}
-		var pause time.Duration
-		for _, res := range results {
-			pause = max(pause, res.RetryAfter) // 0 if this limit would have granted its take
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Wait waits for one limit. To wait for several, try again after the longest RetryAfter.
-func ExampleRateLimit_TakeAll_wait() {
+// A provider allows so many requests and so many tokens of a language model. A call waits until it fits both
+// limits, and commits what it has really used.
+func ExampleRateLimit_WaitAll() {
 	backend := memory.New()
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
-	for i := range 3 {
-		err := waitForAll(context.Background(), limiter,
-			throttr.Limit{Max: 1, Scale: 20 * time.Millisecond}.For("provider", 1),
-			throttr.Limit{Max: 1, Scale: 10 * time.Millisecond}.For("customer:7", 1))
-		fmt.Println("mail", i, err)
+	ctx := context.Background()
+	requests := throttr.Limit{Name: "requests", Max: 2, Scale: 50 * time.Millisecond}
+	tokens := throttr.Limit{Name: "tokens", Max: 1000, Scale: 50 * time.Millisecond}
+	begun := time.Now()
+	for _, used := range []uint64{100, 700, 300} {
+		rv, err := limiter.WaitAll(ctx, requests.For("provider", 1), tokens.For("provider", 900)) // at most
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := rv.Commit(ctx, 1, used); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println("used", used)
 	}
+	fmt.Println(time.Since(begun) >= 50*time.Millisecond)
 	// Output:
-	// mail 0 <nil>
-	// mail 1 <nil>
-	// mail 2 <nil>
+	// used 100
+	// used 700
+	// used 300
+	// true
 }
 
 // A wait that would be in vain fails at once.

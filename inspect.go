@@ -7,14 +7,13 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
-	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/pubsub"
 )
 
 // Stat returns how much a record was used. It returns false if there is none.
 func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, error) {
 	call := c.newCall(key)
-	reply, err := c.do(ctx, key, call, codec.OpStat, conn.Add(call, codec.Stat{Key: call.Key}))
+	reply, err := do(ctx, c, key, call, codec.Stat{Key: call.Key})
 	if err != nil {
 		return inspect.Usage{}, false, err
 	}
@@ -36,37 +35,36 @@ func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, 
 //     the message to another server, the result is false. Use a client of that server alone.
 func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte) (bool, error) {
 	call := c.newCall(channel)
-	reply, err := c.do(ctx, channel, call, codec.OpPublish,
-		conn.Add(call, codec.Publish[T]{Channel: call.Key, Payload: payload}))
+	reply, err := do(ctx, c, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
 	return reply.OK, err
 }
 
 // Info returns what the servers report about themselves, in the order of Config.Servers. If
 // some servers do not respond, Info returns the others' reports and the errors, joined.
 func (c *Client[T]) Info(ctx context.Context) ([]inspect.Info, error) {
-	return each(c.servers.all, func(s *server[T]) ([]inspect.Info, error) {
-		call := c.newCall("")
-		reply, err := c.ask(ctx, s, call, codec.OpInfo, conn.Add(call, codec.Info{}))
-		if err != nil {
-			return nil, err
-		}
-		r, _, err := codec.DecodeInfoResponse(reply.Value)
-		return []inspect.Info{serverInfo(s.name, r)}, err
-	})
+	return report(ctx, c, codec.Info{}, codec.DecodeInfoResponse, serverInfo)
 }
 
 // WhoAmI returns the id of one connection to each server, in the order of Config.Servers. It
 // is one of the connections that requests share, and may be another one each time. If some
 // servers do not respond, WhoAmI returns the others' ids and the errors, joined.
 func (c *Client[T]) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
-	return each(c.servers.all, func(s *server[T]) ([]inspect.Identity, error) {
-		call := c.newCall("")
-		reply, err := c.ask(ctx, s, call, codec.OpWhoAmI, conn.Add(call, codec.WhoAmI{}))
+	return report(ctx, c, codec.WhoAmI{}, codec.DecodeWhoAmIResponse, func(server string, r codec.WhoAmIResponse) inspect.Identity {
+		return inspect.Identity{Server: server, ID: r.ID}
+	})
+}
+
+// report sends a request to every server, and returns an entry for each response.
+func report[T codec.Value, R codec.Request, M, E any](
+	ctx context.Context, c *Client[T], r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
+) ([]E, error) {
+	return each(c.servers.all, func(s *server[T]) ([]E, error) {
+		reply, err := ask(ctx, c, s, c.newCall(""), r)
 		if err != nil {
 			return nil, err
 		}
-		r, _, err := codec.DecodeWhoAmIResponse(reply.Value)
-		return []inspect.Identity{{Server: s.name, ID: r.ID}}, err
+		m, _, err := decode(reply.Value)
+		return []E{entry(s.name, m)}, err
 	})
 }
 
@@ -78,8 +76,7 @@ func (c *Client[T]) Connection(ctx context.Context, server string, id codec.Conn
 	if s == nil {
 		return inspect.Connection{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
 	}
-	call := c.newCall("")
-	reply, err := c.ask(ctx, s, call, codec.OpConnection, conn.Add(call, codec.Connection{ID: id}))
+	reply, err := ask(ctx, c, s, c.newCall(""), codec.Connection{ID: id})
 	if err != nil {
 		return inspect.Connection{}, false, err
 	}

@@ -18,13 +18,12 @@ import (
 // lazyBackend is a backend on servers whose value size is not known yet. Until one of them has told it,
 // calls fail with ErrUnavailable.
 type lazyBackend struct {
-	window.Unimplemented
-	opened atomic.Pointer[openServer] // nil until the value size is known
+	*ServerBackend                            // its windows are unopenedWindows until the value size is known
+	opened         atomic.Pointer[openServer] // nil until then
 
 	cfg     Config // with its defaults
 	options []BackendOption
 	dialer  *dial.Dialer
-	ring    rendezvous.Ring
 	asking  sync.WaitGroup
 	ctx     context.Context // ends when the value size is known, and with Close
 	cancel  context.CancelFunc
@@ -39,9 +38,8 @@ type lazyBackend struct {
 // openLazily opens a backend on servers that need not be there. It waits for the first attempts to reach
 // them, but not for longer than startWait.
 func openLazily(ctx context.Context, cfg Config, opts []BackendOption) *lazyBackend {
-	b := &lazyBackend{
-		cfg: cfg, options: opts, dialer: cfg.dialer(), ring: rendezvous.New(cfg.Servers), causes: make([]error, len(cfg.Servers)),
-	}
+	b := &lazyBackend{cfg: cfg, options: opts, dialer: cfg.dialer(), causes: make([]error, len(cfg.Servers))}
+	b.ServerBackend = newServerBackend(unopenedWindows{b}, cfg.Servers, rendezvous.New(cfg.Servers).Pick, b.away)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	attempts := make([]<-chan struct{}, len(cfg.Servers))
 	for i := range cfg.Servers {
@@ -100,6 +98,7 @@ func (b *lazyBackend) learned(size, server int) {
 	case <-b.ctx.Done():
 	}
 	b.opened.Store(o)
+	b.windows.Store(o.windows.Load())
 	b.cancel() // the others need not be asked
 }
 
@@ -116,121 +115,14 @@ func (b *lazyBackend) fail(server int, err error) {
 	b.causes[server] = err
 }
 
-// unopened returns the error of a call before the value size is known.
-func (b *lazyBackend) unopened(ctx context.Context, call, key string, l window.Limit) error {
-	if _, err := b.Check(l); err != nil {
-		return callError(call, key, err)
+// away returns why there is no connection to a server.
+func (b *lazyBackend) away(server int) error {
+	if o := b.opened.Load(); o != nil {
+		return o.away(server)
 	}
-	server := b.ring.Pick(key)
 	b.mu.Lock()
-	closed, cause := b.closed, b.causes[server]
-	b.mu.Unlock()
-	err := ctx.Err()
-	switch {
-	case err != nil:
-	case closed:
-		err = ErrClosed
-	default:
-		err = fmt.Errorf("%w: %w", ErrUnavailable, cause)
-	}
-	return &RequestError{Call: call, Key: key, Server: b.cfg.Servers[server], Err: err}
-}
-
-// Check implements [Backend]. Before the value size is known, it knows all that does not depend on it.
-func (b *lazyBackend) Check(l window.Limit) (window.Traits, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Check(l)
-	}
-	if err := limits.Check(l); err != nil {
-		return window.Traits{}, err
-	}
-	if err := fixedwindow.CheckAlgorithm(l.Algorithm); err != nil {
-		return window.Traits{}, err
-	}
-	return window.Traits{Precision: l.Scale}, nil
-}
-
-// Hit implements [Backend].
-func (b *lazyBackend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Hit(ctx, key, l, n)
-	}
-	return window.Window{}, b.unopened(ctx, "hit", key, l)
-}
-
-// Take implements [Backend].
-func (b *lazyBackend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Take(ctx, key, l, n)
-	}
-	return window.Window{}, b.unopened(ctx, "take", key, l)
-}
-
-// Charge implements [Backend].
-func (b *lazyBackend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Charge(ctx, key, l, n)
-	}
-	return window.Window{}, b.unopened(ctx, "charge", key, l)
-}
-
-// Peek implements [Backend].
-func (b *lazyBackend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Peek(ctx, key, l, n)
-	}
-	return window.Window{}, b.unopened(ctx, "peek", key, l)
-}
-
-// Set implements [Backend].
-func (b *lazyBackend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Set(ctx, key, l, n)
-	}
-	return window.Window{}, b.unopened(ctx, "set", key, l)
-}
-
-// TakeAll implements [Backend].
-func (b *lazyBackend) TakeAll(ctx context.Context, takes []Take, windows []window.Window) (bool, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.TakeAll(ctx, takes, windows)
-	}
-	for _, t := range takes {
-		if err := b.unopened(ctx, "take", t.Key, t.Limit); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// GiveBack implements [Backend].
-func (b *lazyBackend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.GiveBack(ctx, key, l, n, id)
-	}
-	return false, b.unopened(ctx, "give back", key, l)
-}
-
-// Reset implements [Backend].
-func (b *lazyBackend) Reset(ctx context.Context, key string, l window.Limit) error {
-	if o := b.opened.Load(); o != nil {
-		return o.Reset(ctx, key, l)
-	}
-	return b.unopened(ctx, "reset", key, l)
-}
-
-// Delete implements [Backend].
-func (b *lazyBackend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.Delete(ctx, key, scales...)
-	}
-	l := window.Limit{Scale: window.MinScale, Algorithm: window.FixedWindow}
-	for _, l.Scale = range scales {
-		if err := limits.CheckScale(l.Scale); err != nil {
-			return 0, callError("delete", key, err)
-		}
-	}
-	return 0, b.unopened(ctx, "delete", key, l)
+	defer b.mu.Unlock()
+	return b.causes[server]
 }
 
 // Ping implements [window.BackendCloser].
@@ -238,21 +130,7 @@ func (b *lazyBackend) Ping(ctx context.Context) error {
 	if o := b.opened.Load(); o != nil {
 		return o.Ping(ctx)
 	}
-	return b.unopened(ctx, "ping", "", window.Limit{Scale: window.MinScale, Algorithm: window.FixedWindow})
-}
-
-// Stats implements [window.BackendCloser].
-func (b *lazyBackend) Stats() window.Stats {
-	if o := b.opened.Load(); o != nil {
-		return o.Stats()
-	}
-	var s window.Stats
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, name := range b.cfg.Servers {
-		s.Stores = append(s.Stores, window.StoreStats{Name: name, Err: b.causes[i]})
-	}
-	return s
+	return b.after("ping", "", false, unopenedWindows{b}.away(ctx, ""))
 }
 
 // Close implements [window.BackendCloser].
@@ -267,3 +145,91 @@ func (b *lazyBackend) Close() error {
 	}
 	return nil
 }
+
+// unopenedWindows are those of a lazyBackend before the value size is known. All calls fail.
+type unopenedWindows struct{ b *lazyBackend }
+
+var _ serverWindows = unopenedWindows{}
+
+// away returns why a call for a key can't be made.
+func (u unopenedWindows) away(ctx context.Context, key string) error {
+	u.b.mu.Lock()
+	closed, cause := u.b.closed, u.b.causes[u.b.pick(key)]
+	u.b.mu.Unlock()
+	switch err := ctx.Err(); {
+	case err != nil:
+		return err
+	case closed:
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, cause)
+}
+
+// err returns the error of a call for a key and a limit.
+func (u unopenedWindows) err(ctx context.Context, key string, l Limit) error {
+	if _, err := u.Check(l); err != nil {
+		return err
+	}
+	return u.away(ctx, key)
+}
+
+// Check knows all that does not depend on the value size.
+func (unopenedWindows) Check(l Limit) (window.Traits, error) {
+	if err := limits.Check(l); err != nil {
+		return window.Traits{}, err
+	}
+	if err := fixedwindow.CheckAlgorithm(l.Algorithm); err != nil {
+		return window.Traits{}, err
+	}
+	return window.Traits{Precision: l.Scale}, nil
+}
+
+func (u unopenedWindows) Hit(ctx context.Context, key string, l Limit, _ uint64) (w window.Window, sent bool, err error) {
+	return w, false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) Take(ctx context.Context, key string, l Limit, _ uint64) (w window.Window, sent bool, err error) {
+	return w, false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) Charge(ctx context.Context, key string, l Limit, _ uint64) (w window.Window, sent bool, err error) {
+	return w, false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) Peek(ctx context.Context, key string, l Limit, _ uint64) (w window.Window, sent bool, err error) {
+	return w, false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) Set(ctx context.Context, key string, l Limit, _ uint64) (w window.Window, sent bool, err error) {
+	return w, false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) TakeAll(ctx context.Context, takes []Take, _ []window.Window) (granted, sent bool, err error) {
+	for _, t := range takes {
+		if err := u.err(ctx, t.Key, t.Limit); err != nil {
+			return false, false, err
+		}
+	}
+	return true, false, nil
+}
+
+func (u unopenedWindows) GiveBack(ctx context.Context, key string, l Limit, _ uint64, _ int64) (given, sent bool, err error) {
+	return false, false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) Reset(ctx context.Context, key string, l Limit) (sent bool, err error) {
+	return false, u.err(ctx, key, l)
+}
+
+func (u unopenedWindows) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
+	for _, scale := range scales {
+		if err := limits.CheckScale(scale); err != nil {
+			return 0, false, err
+		}
+	}
+	return 0, false, u.away(ctx, key)
+}
+
+func (unopenedWindows) Stats() (s fixedwindow.Stats) { return s }
+
+func (unopenedWindows) Close() {}

@@ -42,7 +42,9 @@ const (
 // up, Check knows all but what depends on the value size of the servers.
 func (r *RateLimit) Check(limits ...Limit) error {
 	for _, l := range limits {
-		if err := r.check(r.resolved(l)); err != nil {
+		l = r.resolved(l)
+		l.Shadow = false
+		if err := r.check(l); err != nil {
 			return err
 		}
 	}

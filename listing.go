@@ -12,7 +12,7 @@ import (
 
 // List yields all records, server by server in the order of Config.Servers, and those
 // of a server in its own order. Expired records that a server keeps for another 10 s can be
-// among them (H1 in docs/protocol.md). If records are removed at the same time, a server may
+// among them (H1 in docs/internals/protocol.md). If records are removed at the same time, a server may
 // list records that never existed (H14): ask for a record with [Client.Query] before you act
 // on it.
 //

@@ -60,7 +60,6 @@ func closingTLS(conf *tls.Config) func(net.Conn) {
 	return func(nc net.Conn) { tls.Server(nc, conf).Handshake() }
 }
 
-//evidence:client The usual mistakes are named in the text of the error
 func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()

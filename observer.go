@@ -16,6 +16,7 @@ const (
 	EventSettled                          // a reservation was settled, or that failed
 	EventUnavailable                      // the store is away: Err says why
 	EventAvailable                        // the store is back, after Duration
+	EventWouldDeny                        // a Shadow limit would have denied a call, which was allowed
 )
 
 // String returns the kind as a word, such as "allowed".
@@ -35,6 +36,8 @@ func (k EventKind) String() string {
 		return "unavailable"
 	case EventAvailable:
 		return "available"
+	case EventWouldDeny:
+		return "would deny"
 	default:
 		return "unknown"
 	}
@@ -44,16 +47,16 @@ func (k EventKind) String() string {
 // outage, see [WithBreaker]. Calls that fail because an argument is invalid have none.
 type Event struct {
 	Kind EventKind
-	// Call is "hit", "take", "charge", "reserve", "wait", "reset" or "forget". TakeAll and Reserve have an
-	// event for each take if they are granted, and otherwise one for each take that is denied. It is empty
+	// Call is "hit", "take", "charge", "reserve", "wait", "reset" or "forget". TakeAll, Reserve and
+	// WaitAll have an event for each take if they are granted, and otherwise one for each take that is denied. It is empty
 	// if the store is away, or back.
 	Call     string
 	Key      string
 	Limit    Limit         // with its algorithm
 	N        uint64        // of the call; 0 for a reset; what was used of a reservation
 	Reserved uint64        // what a reservation that was settled had taken
-	Result   Result        // of the call if it was allowed or denied; else only its Limit
-	Duration time.Duration // how long the call took; that of Wait includes the wait
+	Result   Result        // what the limit has decided, if it has; else only its Limit
+	Duration time.Duration // how long the call took; that of a wait includes the wait
 	// Err is the error of a call that failed, or of the backend if Result is Degraded.
 	Err error
 }
@@ -89,6 +92,8 @@ func (r *RateLimit) observe(ctx context.Context, e Event, err error) {
 	case e.Kind != 0:
 	case e.Result.Allowed:
 		e.Kind = EventAllowed
+	case e.Limit.Shadow:
+		e.Kind = EventWouldDeny
 	default:
 		e.Kind = EventDenied
 	}

@@ -28,9 +28,6 @@ func init() {
 // connections; Ping, which asks every store whether it is there; and Stats.
 type OpenBackend struct{ window.BackendCloser }
 
-// inner returns the backend that a driver has opened.
-func (b *OpenBackend) inner() Backend { return b.BackendCloser }
-
 // Open opens the backend of a URL. Close it at the end.
 //
 //	memory://                                            in this process

@@ -198,8 +198,9 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 				require.Equal(t, "fallback, or return an error", lines[0]["instead"])
 				require.NotEmpty(t, lines[0]["error"])
 				require.Equal(t, "throttr: the store is back", lines[1]["msg"])
-				require.EqualValues(t, degraded.Load(), lines[1]["degraded"])
-				require.EqualValues(t, denied.Load(), lines[1]["denied"])
+				// A call that was refused while another closed the breaker may be counted after the line.
+				require.InDelta(t, degraded.Load(), lines[1]["degraded"], 4)
+				require.InDelta(t, denied.Load(), lines[1]["denied"], 4)
 				require.InDelta(t, 10.2e9, lines[1]["after"], 0.5e9)
 				for _, line := range lines {
 					require.Equal(t, "WARN", line["level"])

@@ -8,7 +8,7 @@ import (
 
 // Parking says whether a client parks its servers. On a parked server no record expires:
 // records outlive their TTLs, with a TTL of 0, until they are purged. So the expiry of records
-// whose clients have died can't lock the server up (H12 in docs/protocol.md).
+// whose clients have died can't lock the server up (H12 in docs/internals/protocol.md).
 //
 // A server is parked by a record with the empty key, which List shows and which must not be
 // removed. Every client keeps a parked server parked, whatever its Config says. There is no

@@ -10,7 +10,7 @@ import (
 )
 
 // Policy is what a [RateLimit] decides if its backend fails. It applies to Hit, HitN, Take, TakeAll,
-// Reserve, Wait and Charge. It does not apply to mistakes in the program ([ErrScale], [ErrRange],
+// Reserve, Wait, WaitAll and Charge. It does not apply to mistakes in the program ([ErrScale], [ErrRange],
 // [ErrUnsupported], [ErrConfig], [ErrValueSizeMismatch]), to [ErrClosed], or if the caller's ctx has ended.
 type Policy uint8
 
@@ -75,25 +75,24 @@ const maxDegradedRetryAfter = time.Second
 
 // instead makes the decision on a call for which the backend has failed with the given cause: by the
 // fallback, or by the policy.
-func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error) (res Result, _, err error) {
+func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error, res *Result) (_, err error) {
 	answered, cause, err := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
 		if v != charge && res.local(&share, n) {
 			return nil
 		}
-		w, err := r.make(ctx, r.second, v, key, &share, n)
-		res.set(&share, &w, v.allowed(&share, &w))
-		return err
+		return r.second.make(ctx, v, key, &share, n, res)
 	})
 	switch {
 	case err != nil:
-		return Result{}, cause, err
+		*res = Result{}
+		return cause, err
 	case !answered:
-		r.byPolicy(&res, l)
+		r.byPolicy(res, l)
 	}
-	r.degrade(&res, l)
+	r.degrade(res, l)
 	r.watch.decided(res.Allowed, cause)
-	return res, cause, nil
+	return cause, nil
 }
 
 // degrade marks a result as made without the store. The store may be back soon, and grant what the share of

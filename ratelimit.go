@@ -18,8 +18,8 @@ import (
 // [RateLimit.Hit] counts hits in fixed windows, and denied hits count, too. [RateLimit.Take] counts only
 // what it grants, with any algorithm. (Rolling algorithms can't count what they deny: there, a hit is a
 // take.) [RateLimit.TakeAll] takes of several limits or of none, [RateLimit.Reserve] takes an estimate
-// whose rest can be given back, [RateLimit.Wait] waits for its turn, and [RateLimit.Charge] counts
-// whatever the limit says.
+// whose rest can be given back, [RateLimit.Wait] and [RateLimit.WaitAll] wait for their turn, and
+// [RateLimit.Charge] counts whatever the limit says.
 //
 // A denial is a [Result], not an error. An error means that there is no decision, unless a [Policy] or a
 // fallback makes one:
@@ -37,10 +37,10 @@ import (
 type RateLimit struct {
 	options
 	backend Backend
-	first   *store          // that of the backend
-	second  *store          // that of the fallback; or nil
-	fast    *fastpath.Path  // of the backend, if calls need not use the interface; or nil
-	queues  *waiting.Queues // of callers of Wait
+	first   *store           // that of the backend
+	second  *store           // that of the fallback; or nil
+	fast    fastpath.Decider // that of first if there is no observer; or nil
+	queues  *waiting.Queues  // of callers of Wait
 	watch   *watch
 }
 
@@ -83,10 +83,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		r.second = newStore(r.fallback, &r.options, nil)
 	}
 	if r.observer == nil {
-		if o, ok := backend.(*OpenBackend); ok {
-			backend = o.inner()
-		}
-		r.fast = fastpath.Of(backend)
+		r.fast = r.first.fast
 	}
 	return r
 }
@@ -94,7 +91,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 // WithAlgorithm sets the algorithm of limits that have none, and of Hit and the other methods that have a
 // scale in place of a Limit. Default: [FixedWindow]. It panics if a is unknown.
 func WithAlgorithm(a Algorithm) Option {
-	if a > SlidingLog {
+	if a > limits.LastAlgorithm {
 		panic("throttr: WithAlgorithm: " + a.String() + " is unknown")
 	}
 	return func(o *options) {
@@ -112,14 +109,16 @@ func notNegative[T int | time.Duration](option string, v T) {
 }
 
 // verb is what a call does with n of a limit.
-type verb string
+type verb uint8
 
 const (
-	hit    verb = "hit"
-	take   verb = "take"
-	charge verb = "charge"
-	wait   verb = "wait" // a take
+	hit verb = iota
+	take
+	charge
 )
+
+// String returns the name of the call.
+func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
 
 // call makes a call of the backend.
 func (v verb) call(ctx context.Context, b Backend, key string, l Limit, n uint64) (window.Window, error) {
@@ -147,6 +146,9 @@ func (v verb) allowed(l *Limit, w *window.Window) bool {
 
 // check returns the error of a call that must not be made.
 func (v verb) check(l *Limit, n uint64) error {
+	if plain(l, n) {
+		return nil
+	}
 	if err := limits.Check(*l); err != nil {
 		return err
 	}
@@ -156,74 +158,51 @@ func (v verb) check(l *Limit, n uint64) error {
 	return limits.CheckNumber("N", n)
 }
 
+// plain reports whether a limit has neither a name nor a burst nor a shadow, is valid, and can grant n, which is not 0. Of
+// most limits, that is all there is to check. It takes less time than to copy the limit. 0 minus 1 wraps around, so
+// n-1 and Algorithm-1 exclude 0, too.
+func plain(l *Limit, n uint64) bool {
+	return n-1 < l.Max && l.Max < Unlimited && l.Name == "" && l.Burst == 0 && !l.Shadow && l.Scale >= window.MinScale && l.Algorithm-1 < limits.LastAlgorithm
+}
+
 // Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
 // denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
 // 0 denies every hit.
 func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (res Result, err error) {
-	if a := r.algorithm; r.isFast(a, limit, scale, 1) {
-		count, left, retry, end, granted, err := r.fast.Hit(ctx, key, a, limit, scale, 1)
-		if err == nil {
-			res.setFast(limit, count, left, retry, end, granted)
+	l := Limit{Max: limit, Scale: scale, Algorithm: r.algorithm}
+	if r.fast != nil && plain(&l, 1) { // decide does the same, but that takes time
+		count, left, retry, end, _, granted, ok := r.fast.Decide(ctx, key, l.Algorithm, limit, scale, 1, fastpath.Hit, 0, "")
+		if ok {
+			res.set(limit, count, left, retry, end, granted)
 			return res, nil
 		}
-		return r.failed(ctx, hit, key, Limit{Max: limit, Scale: scale, Algorithm: a}, 1, err)
 	}
-	return r.decide(ctx, hit, key, Limit{Max: limit, Scale: scale}, 1)
+	err = r.decide(ctx, hit, key, &l, 1, &res)
+	return res, err
 }
 
 // HitN counts n as one hit, which is allowed or denied as a whole. An n of 0 opens a window if there is
 // none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	if a := r.algorithmOf(&limit); limit.Name == "" && limit.Burst == 0 && r.isFast(a, limit.Max, limit.Scale, n) {
-		count, left, retry, end, granted, err := r.fast.Hit(ctx, key, a, limit.Max, limit.Scale, n)
-		if err == nil {
-			res.setFast(limit.Max, count, left, retry, end, granted)
-			return res, nil
-		}
-		return r.failed(ctx, hit, key, limit, n, err)
-	}
-	return r.decide(ctx, hit, key, limit, n)
+	err = r.decide(ctx, hit, key, &limit, n, &res)
+	return res, err
 }
 
 // Take counts n if the count stays within the limit, and nothing otherwise. So, unlike a hit that is
 // denied, a take that is denied costs nothing: at 8 of 10, a take of 5 is denied, and then a take of 2 is
 // granted. An n of 0 is [ErrRange]: see [RateLimit.Peek].
 func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	if a := r.algorithmOf(&limit); limit.Name == "" && limit.Burst == 0 && n > 0 && r.isFast(a, limit.Max, limit.Scale, n) {
-		count, left, retry, end, granted, err := r.fast.Take(ctx, key, a, limit.Max, limit.Scale, n)
-		if err == nil {
-			res.setFast(limit.Max, count, left, retry, end, granted)
+	if limit.Algorithm == 0 {
+		limit.Algorithm = r.algorithm
+	}
+	if r.fast != nil && plain(&limit, n) { // as in Hit
+		count, left, retry, end, _, granted, ok := r.fast.Decide(ctx, key, limit.Algorithm, limit.Max, limit.Scale, n, fastpath.Take, 0, "")
+		if ok {
+			res.set(limit.Max, count, left, retry, end, granted)
 			return res, nil
 		}
-		return r.failed(ctx, take, key, limit, n, err)
 	}
-	return r.decide(ctx, take, key, limit, n)
-}
-
-// isFast reports whether a call goes the fast path: the limit, which has neither a name nor a burst, and n
-// are valid and need the store. If not, decide tells why.
-func (r *RateLimit) isFast(a Algorithm, max uint64, scale time.Duration, n uint64) bool {
-	return r.fast != nil && n <= max && max-1 < Unlimited-1 && scale >= window.MinScale && a-1 < SlidingLog
-}
-
-// setFast sets r to a decision of the fast path.
-func (r *Result) setFast(max, count uint64, left, retry time.Duration, end time.Time, granted bool) {
-	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = granted, count, max, left, end
-	if count < max {
-		r.Remaining = max - count
-	}
-	if !granted {
-		r.RetryAfter = retry
-	}
-}
-
-// failed makes the decision on a call of the fast path that has failed.
-func (r *RateLimit) failed(ctx context.Context, v verb, key string, l Limit, n uint64, err error) (Result, error) {
-	if err == fastpath.ErrAsk {
-		return r.decide(ctx, v, key, l, n)
-	}
-	l = r.resolved(l)
-	res, _, err := r.instead(ctx, v, key, &l, n, err)
+	err = r.decide(ctx, take, key, &limit, n, &res)
 	return res, err
 }
 
@@ -231,8 +210,9 @@ func (r *RateLimit) failed(ctx context.Context, v verb, key string, l Limit, n u
 // is never an error that the limit is exceeded; Allowed says whether it is not. A count that would pass
 // the largest that the backend can store stays there. A token bucket owes at most its burst. An n of 0 is
 // [ErrRange].
-func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
-	return r.decide(ctx, charge, key, limit, n)
+func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
+	err = r.decide(ctx, charge, key, &limit, n, &res)
+	return res, err
 }
 
 // Peek returns what [RateLimit.Take] would return now, but counts nothing: Count and Remaining are without
@@ -243,12 +223,17 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	if err := hit.check(&limit, n); err != nil {
 		return res, callError("peek", key, err)
 	}
-	if (n > 0 || limit.Max == Unlimited) && res.local(&limit, n) {
-		return res, nil
+	shadow := limit.Shadow
+	limit.Shadow = false
+	if !((n > 0 || limit.Max == Unlimited) && res.local(&limit, n)) {
+		var w window.Window
+		if w, err = r.peek(ctx, key, &limit, n); err == nil {
+			res.setWindow(&limit, &w, !w.Refused)
+		}
 	}
-	w, err := r.peek(ctx, key, &limit, n)
-	if err == nil {
-		res.set(&limit, &w, !w.Refused)
+	if shadow {
+		res.pass(&limit, err)
+		err = nil
 	}
 	return res, err
 }
@@ -262,53 +247,49 @@ func (r *RateLimit) peek(ctx context.Context, key string, l *Limit, n uint64) (w
 	return w, err
 }
 
-// decide makes a call, and reports the decision to the observer.
-func (r *RateLimit) decide(ctx context.Context, v verb, key string, limit Limit, n uint64) (Result, error) {
-	limit.Algorithm = r.algorithmOf(&limit)
-	l := &limit
+// decide makes a call, and reports the decision to the observer. It sets res, as the copies of results take
+// time.
+func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {
+	if l.Algorithm == 0 {
+		l.Algorithm = r.algorithm
+	}
 	if err := v.check(l, n); err != nil {
-		return Result{}, callError(string(v), key, err)
+		return callError(v.String(), key, err)
 	}
-	if r.observer == nil {
-		res, _, err := r.ask(ctx, v, key, l, n)
-		return res, err
+	if r.observer == nil && !l.Shadow {
+		_, err := r.ask(ctx, v, key, l, n, res)
+		return err
 	}
+	shadow := l.Shadow
+	l.Shadow = false
 	begun := time.Now()
-	res, cause, err := r.ask(ctx, v, key, l, n)
+	cause, err := r.ask(ctx, v, key, l, n, res)
 	if err != nil {
 		res.Limit = limits.Holds(*l)
 	}
-	r.observe(ctx, Event{Call: string(v), Key: key, Limit: *l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
-	if err != nil {
-		res = Result{}
+	if l.Shadow = shadow; r.observer != nil {
+		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}, err)
 	}
-	return res, err
+	switch {
+	case shadow:
+		res.pass(l, err)
+		return nil
+	case err != nil:
+		*res = Result{}
+	}
+	return err
 }
 
 // ask makes a call of the backend, or, if that fails, of the fallback, or applies the policy. The cause is
 // the error of the backend, whatever the result is.
-func (r *RateLimit) ask(ctx context.Context, v verb, key string, l *Limit, n uint64) (res Result, cause, err error) {
-	if (v != charge || l.Max == Unlimited) && res.local(l, n) { // a charge is never too large
-		return res, nil, nil
+func (r *RateLimit) ask(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) (cause, err error) {
+	if !plain(l, n) && (v != charge || l.Max == Unlimited) && res.local(l, n) { // a charge is never too large
+		return nil, nil
 	}
-	w, cause := r.make(ctx, r.first, v, key, l, n)
-	if cause != nil {
-		return r.instead(ctx, v, key, l, n, cause)
+	if cause = r.first.make(ctx, v, key, l, n, res); cause != nil {
+		return r.instead(ctx, v, key, l, n, cause, res)
 	}
-	res.set(l, &w, v.allowed(l, &w))
-	return res, nil, nil
-}
-
-// make makes a call of the backend of a store.
-func (r *RateLimit) make(ctx context.Context, s *store, v verb, key string, l *Limit, n uint64) (w window.Window, err error) {
-	if s.local() {
-		return v.call(ctx, s.backend, key, *l, n)
-	}
-	err = s.do(ctx, string(v), key, l, func(ctx context.Context) (err error) {
-		w, err = v.call(ctx, s.backend, key, *l, n)
-		return err
-	})
-	return w, err
+	return nil, nil
 }
 
 // Inc counts n in key's window of the given scale, whatever a limit says, and returns the count.
@@ -383,6 +364,7 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 		return callError(call, key, err)
 	}
 	begun, stored := time.Now(), l
+	stored.Shadow = false
 	if l.Max == Unlimited {
 		stored.Max = 1 // what it counted with another Max; a backend need not keep this one
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +33,8 @@ type Reservation struct {
 //
 // A process that ends before it settles a reservation leaves it counted until the window ends.
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
-	rv = &Reservation{limiter: r, taking: taking{call: "reserve", takes: append([]Take(nil), takes...)}}
+	rv = &Reservation{limiter: r, taking: taking{call: "reserve"}}
+	rv.taking.copy(takes)
 	if err := r.takeAll(ctx, &rv.taking); err != nil {
 		return nil, false, err
 	}
@@ -46,6 +47,15 @@ func (v *Reservation) Results() []Result {
 		return nil
 	}
 	return v.taking.results
+}
+
+// Asked returns when the backend was asked for what it has granted: the takes were made no earlier. It is the
+// zero time if no backend was asked.
+func (v *Reservation) Asked() time.Time {
+	if v == nil {
+		return time.Time{}
+	}
+	return v.taking.asked
 }
 
 // Commit settles the reservation with what was really used of each take, in their order. What was not used
@@ -95,33 +105,38 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	t := &v.taking
 	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
-	errs := make([]error, len(t.merged))
-	var settling sync.WaitGroup
-	for at := range t.merged {
-		n := t.usedOf(at, used)
-		if t.store == nil || n == t.merged[at].N {
-			continue
-		}
-		if len(t.merged) == 1 {
-			errs[at] = t.settleCount(ctx, at, n)
-			continue
-		}
-		settling.Go(func() { errs[at] = t.settleCount(ctx, at, n) })
+	errs := make([]error, len(t.takes)) // of the first take of each count
+	if counts := len(t.merged) + len(t.shadows); counts == 1 {
+		t.settleAt(ctx, 0, used, errs)
+	} else {
+		inParallel(counts, func(i int) { t.settleAt(ctx, i, used, errs) })
 	}
-	settling.Wait()
 	for i := range t.takes {
 		x := &t.takes[i]
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		if v.limiter.observer != nil {
-			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N, Duration: time.Since(begun)}
+			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N, Duration: time.Since(begun), Err: errs[i]}
 			e.Result.Limit = limits.Holds(x.Limit)
 			if at := t.index[i]; at >= 0 {
-				e.Err = errs[at]
+				e.Err = errs[slices.Index(t.index, at)]
 			}
 			v.limiter.observer(ctx, e)
 		}
+		if x.Limit.Shadow {
+			errs[i] = nil
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// settleAt settles a merged take, or, after these, a shadow's.
+func (t *taking) settleAt(ctx context.Context, at int, used []uint64, errs []error) {
+	if at < len(t.merged) {
+		errs[slices.Index(t.index, at)] = t.settleCount(ctx, at, t.usedOf(at, used))
+		return
+	}
+	s := &t.shadows[at-len(t.merged)]
+	errs[s.of] = s.settleCount(ctx, 0, used[s.of])
 }
 
 // usedOf returns what was used of a merged take.
@@ -134,8 +149,12 @@ func (t *taking) usedOf(at int, used []uint64) (n uint64) {
 	return n
 }
 
-// settleCount settles a merged take of which n was used.
+// settleCount settles a merged take of which n was used. What a shadow limit would have denied is not
+// counted, so nothing is settled.
 func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
+	if t.store == nil || !t.granted || n == t.merged[at].N {
+		return nil
+	}
 	m := &t.merged[at]
 	return t.store.do(ctx, "settle", m.Key, &m.Limit, func(ctx context.Context) (err error) {
 		if n > m.N {

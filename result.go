@@ -71,15 +71,28 @@ func retryText(d time.Duration) string {
 	return fmt.Sprintf("retry after %v", d)
 }
 
-// set sets r to a decision that leaves the window w.
-func (r *Result) set(l *Limit, w *window.Window, allowed bool) {
-	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = allowed, w.Count, limits.Holds(*l), w.Left, w.ExpiresAt
-	if r.Count < r.Limit {
-		r.Remaining = r.Limit - r.Count
+// setWindow sets r to a decision that leaves the window w.
+func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
+	r.set(limits.Holds(*l), w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left, l.Scale), w.ExpiresAt, allowed)
+}
+
+// set sets r, which is zero, to a decision. Retry says when the call would be granted if it is not.
+func (r *Result) set(holds, count uint64, left, retry time.Duration, end time.Time, allowed bool) {
+	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = allowed, count, holds, left, end
+	if count < holds {
+		r.Remaining = holds - count
 	}
 	if !allowed {
-		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left, l.Scale)
+		r.RetryAfter = retry
 	}
+}
+
+// pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
+func (r *Result) pass(l *Limit, err error) {
+	if err != nil {
+		*r = Result{Degraded: true, Limit: limits.Holds(*l)}
+	}
+	r.Allowed, r.RetryAfter = true, 0
 }
 
 // local sets r to the decision on n of a limit if no store is needed for it: the limit is Unlimited, or

@@ -55,7 +55,6 @@ func used(t *testing.T, limiter *throttr.RateLimit, key string) uint64 {
 	return res.Count
 }
 
-//evidence:limits A hit that is refused by a token bucket, a sliding window or a sliding log costs nothing
 func TestRollingHits(t *testing.T) {
 	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
 		ctx, scale := t.Context(), 10*time.Second
@@ -170,8 +169,6 @@ func TestRollingReservationsGiveBack(t *testing.T) {
 }
 
 // Callers that wait are served one by one, at the rate of the limit, and nobody fails who need not.
-//
-//evidence:limits Callers wait for tokens at the rate of the limit
 func TestRollingWaits(t *testing.T) {
 	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
 		_, err := limiter.HitN(t.Context(), "k", tenIn10s, 10)
@@ -271,8 +268,6 @@ func TestPoliciesOfRollingAlgorithms(t *testing.T) {
 
 // Throttr servers can't keep token buckets and sliding logs. That is a mistake in the program, whether the
 // servers are there or not: no call succeeds, no policy applies, and the error names what servers keep.
-//
-//evidence:limits Algorithms that servers can't keep are errors of Check and of every call, and name those that they keep
 func TestAlgorithmsThatServersCannotKeepAreMistakes(t *testing.T) {
 	for _, a := range []throttr.Algorithm{throttr.TokenBucket, throttr.SlidingLog} {
 		for _, away := range []bool{false, true} {

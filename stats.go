@@ -28,7 +28,7 @@ type ServerStats struct {
 
 	// ServiceTime is how long the server takes for a request, estimated from requests that were sent
 	// anyway: 6 µs on a fresh one over TCP. More means that it is busy with other clients, or looks through
-	// responses that clients have left unread (H16 in docs/protocol.md). 0 if it is not known, because
+	// responses that clients have left unread (H16 in docs/internals/protocol.md). 0 if it is not known, because
 	// 16 requests were hardly ever in flight on a connection.
 	ServiceTime time.Duration
 

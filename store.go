@@ -13,6 +13,8 @@ import (
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -53,6 +55,7 @@ func WithBreaker(failures int, pause time.Duration) Option {
 // store is a backend of a RateLimit, with what protects callers while it is away.
 type store struct {
 	backend  Backend
+	fast     fastpath.Decider // or nil
 	timeout  time.Duration
 	bound    *deadline.Bound
 	circuits []*breaker.Circuit // of the parts of the store; empty if it can't be away
@@ -61,13 +64,7 @@ type store struct {
 
 // newStore returns the store of a backend. Its outages are reported to w, unless that is nil.
 func newStore(b Backend, o *options, w *watch) *store {
-	s := &store{backend: b, timeout: o.timeout, bound: deadline.New(o.timeout)}
-	if o, ok := b.(*OpenBackend); ok {
-		b = o.inner()
-	}
-	if path := fastpath.Of(b); path != nil && path.Local {
-		return s
-	}
+	s := &store{backend: b, fast: fastpath.Of(b), timeout: o.timeout, bound: deadline.New(o.timeout)}
 	var n int
 	n, s.part = breaker.PartsOf(b)
 	opened, closed := func(error) {}, func() {}
@@ -84,26 +81,73 @@ func init() {
 	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
 		switch b := b.(type) {
 		case *OpenBackend:
-			return breaker.PartsOf(b.inner())
+			return breaker.PartsOf(b.BackendCloser)
 		case *openServer:
 			return len(b.servers), b.pick
 		case *ServerBackend:
 			return len(b.servers), b.pick
 		case *lazyBackend:
-			return len(b.cfg.Servers), b.ring.Pick
+			return len(b.servers), b.pick
 		}
 		return 0, nil
 	})
+	ledger.Add(func(b window.Backend) *ledger.Ledger {
+		if o, ok := b.(*OpenBackend); ok {
+			return ledger.Of(o.BackendCloser)
+		}
+		return nil
+	})
+	fastpath.Add(func(b window.Backend) fastpath.Decider {
+		if o, ok := b.(*OpenBackend); ok {
+			return fastpath.Of(o.BackendCloser)
+		}
+		return nil
+	})
 }
 
-// local reports whether the store can't be away.
-func (s *store) local() bool { return len(s.circuits) == 0 }
+// make makes a call, and sets res to the decision.
+func (s *store) make(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {
+	if s.fast != nil && v != charge {
+		op := fastpath.Take
+		if v == hit {
+			op = fastpath.Hit
+		}
+		count, left, retry, end, _, granted, ok := s.fast.Decide(ctx, key, l.Algorithm, l.Max, l.Scale, n, op, l.Burst, l.Name)
+		if ok {
+			res.set(limits.Holds(*l), count, left, retry, end, granted)
+			return nil
+		}
+	}
+	var w window.Window
+	err := s.do(ctx, v.String(), key, l, func(ctx context.Context) (err error) {
+		w, err = v.call(ctx, s.backend, key, *l, n)
+		return err
+	})
+	if err == nil {
+		res.setWindow(l, &w, v.allowed(l, &w))
+	}
+	return err
+}
+
+// decide makes a take, and sets the window, if there is a decision at once.
+func (s *store) decide(ctx context.Context, t *Take, w *window.Window) bool {
+	if s.fast == nil {
+		return false
+	}
+	l := &t.Limit
+	count, left, retry, end, id, granted, ok := s.fast.Decide(ctx, t.Key, l.Algorithm, l.Max, l.Scale, t.N, fastpath.Take, l.Burst, l.Name)
+	*w = window.Window{Count: count, ExpiresAt: end, Left: left, RetryAfter: retry, ID: id, Refused: !granted}
+	return ok
+}
+
+// inProcess reports whether the store can't be away.
+func (s *store) inProcess() bool { return len(s.circuits) == 0 }
 
 // do makes a call of the backend, of the given name, for a key and a limit, if the store is there, and for no
 // longer than allowed. It returns the error of the call, which says if it has taken too long, or why the
 // store is away.
 func (s *store) do(ctx context.Context, name, key string, l *Limit, call func(ctx context.Context) error) error {
-	if s.local() {
+	if s.inProcess() {
 		return call(ctx)
 	}
 	ticket, err := s.circuit(key).Enter()

@@ -26,7 +26,7 @@ import (
 // If a subscriber is slower than the messages come, its queue fills up and messages are
 // dropped. [pubsub.Subscription.Dropped] counts them. Other subscribers are not affected. A server
 // holds at most 1024 messages for a connection, and drops the rest without a trace (H4 in
-// docs/protocol.md): Dropped does not count those.
+// docs/internals/protocol.md): Dropped does not count those.
 //
 // The error is one of these:
 //

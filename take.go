@@ -28,8 +28,8 @@ const fewTakes = 4
 // takeEach is TakeAll. It returns the results in a slice, if that has room for them.
 func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
 	n := len(takes)
-	if r.fast == nil || !r.fast.Local || n > fewTakes {
-		return r.takeAny(ctx, takes)
+	if r.observer != nil || !r.first.inProcess() || n > fewTakes {
+		return r.takeSlowly(ctx, takes, nil)
 	}
 	few := fewPool.Get().(*takeFew)
 	defer fewPool.Put(few)
@@ -37,26 +37,24 @@ func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result
 		t := &few.takes[i]
 		*t = takes[i]
 		t.Limit.Algorithm = r.algorithmOf(&t.Limit) // not resolved: the copy would take as long as the take
-		if t.N == 0 || t.Limit.Name != "" || t.Limit.Burst != 0 || !r.isFast(t.Limit.Algorithm, t.Limit.Max, t.Limit.Scale, t.N) {
-			return r.takeAny(ctx, takes)
+		if t.Limit.Max == Unlimited || t.Limit.Shadow || t.N > limits.Holds(t.Limit) || take.check(&t.Limit, t.N) != nil {
+			return r.takeSlowly(ctx, takes, nil)
 		}
 		for j := range i {
 			if limits.SameCount(t, &few.takes[j]) {
-				return r.takeAny(ctx, takes)
+				return r.takeSlowly(ctx, takes, nil)
 			}
 		}
 	}
 	granted, err := r.backend.TakeAll(ctx, few.takes[:n], few.windows[:n])
 	if err != nil {
-		t := taking{call: "take", takes: slices.Clone(takes), failed: err}
-		err = r.takeAll(ctx, &t)
-		return t.granted, t.results, err
+		return r.takeSlowly(ctx, takes, err)
 	}
 	results = results[:n]
 	denied := anyRefused(few.windows[:n])
 	for i := range n {
 		w := &few.windows[i]
-		results[i].set(&few.takes[i].Limit, w, granted || denied && !w.Refused)
+		results[i].setWindow(&few.takes[i].Limit, w, granted || denied && !w.Refused)
 	}
 	return granted, results, nil
 }
@@ -79,10 +77,10 @@ type takeFew struct {
 
 var fewPool = sync.Pool{New: func() any { return new(takeFew) }}
 
-// takeAny is TakeAll for any takes and backend.
-func (r *RateLimit) takeAny(ctx context.Context, takes []Take) (ok bool, results []Result, err error) {
-	// Not takes itself: the interface call would make every caller allocate it.
-	t := taking{call: "take", takes: slices.Clone(takes)}
+// takeSlowly is TakeAll for any takes and backend. The backend has failed with an error already, or it is nil.
+func (r *RateLimit) takeSlowly(ctx context.Context, takes []Take, failed error) (ok bool, results []Result, err error) {
+	t := taking{call: "take", failed: failed}
+	t.copy(takes)
 	err = r.takeAll(ctx, &t)
 	return t.granted, t.results, err
 }
@@ -91,7 +89,8 @@ func (r *RateLimit) takeAny(ctx context.Context, takes []Take) (ok bool, results
 type taking struct {
 	call   string
 	takes  []Take // with their algorithms
-	failed error  // the backend has failed with it already; or nil
+	asked  time.Time
+	failed error // the backend has failed with it already; or nil
 
 	granted bool
 	results []Result // of takes
@@ -100,10 +99,43 @@ type taking struct {
 	index   []int           // of takes in merged; -1: none
 	windows []window.Window // of merged, by the backend that has decided
 	store   *store          // which has decided; nil if none was asked, or a policy has decided
+
+	shadows []shadowTake // of those of the takes whose limits are Shadow, once the others are granted
+
+	one struct { // what takes, results and windows of a single take are in: allocated at once
+		take   [1]Take
+		result [1]Result
+		window [1]window.Window
+	}
+}
+
+// copy sets the takes of t to a copy. An interface call would make every caller allocate those that it has.
+func (t *taking) copy(takes []Take) {
+	if t.takes = t.one.take[:]; len(takes) != 1 {
+		t.takes = make([]Take, len(takes))
+	}
+	copy(t.takes, takes)
 }
 
 // takeAll makes the takes of t, and reports the decisions to the observer.
 func (r *RateLimit) takeAll(ctx context.Context, t *taking) error {
+	if err := r.prepare(t); err != nil {
+		return err
+	}
+	begun := time.Now()
+	t.asked = begun
+	cause, err := r.takeMerged(ctx, t)
+	if t.granted {
+		r.takeShadows(ctx, t)
+	}
+	if r.observer != nil {
+		r.observeTakes(ctx, t, time.Since(begun), cause, err)
+	}
+	return err
+}
+
+// prepare sets the algorithms of the takes of t, and returns the error of one that must not be made.
+func (r *RateLimit) prepare(t *taking) error {
 	for i := range t.takes {
 		x := &t.takes[i]
 		x.Limit = r.resolved(x.Limit)
@@ -111,18 +143,14 @@ func (r *RateLimit) takeAll(ctx context.Context, t *taking) error {
 			return callError(t.call, x.Key, err)
 		}
 	}
-	begun := time.Now()
-	cause, err := r.takeMerged(ctx, t)
-	if r.observer != nil {
-		r.observeTakes(ctx, t, time.Since(begun), cause, err)
-	}
-	return err
+	return nil
 }
 
 // takeMerged decides the takes of t. The cause is the error of the backend, whatever the decision is.
 func (r *RateLimit) takeMerged(ctx context.Context, t *taking) (cause, err error) {
-	t.merge()
-	t.results = make([]Result, len(t.takes))
+	if t.index == nil {
+		t.merge()
+	}
 	if t.never() || len(t.merged) == 0 {
 		t.granted = len(t.merged) == 0
 		return nil, nil
@@ -169,19 +197,24 @@ func (t *taking) never() (never bool) {
 
 // merge makes those of the takes that a store must decide one for each count.
 func (t *taking) merge() {
-	limited := make([]Take, 0, len(t.takes))
-	for _, x := range t.takes {
-		if x.Limit.Max != Unlimited {
-			limited = append(limited, x)
-		}
+	n := len(t.takes)
+	if t.results = t.one.result[:]; n != 1 {
+		t.results = make([]Result, n)
+	}
+	limited := t.takes
+	if slices.ContainsFunc(limited, notLimited) {
+		limited = slices.DeleteFunc(slices.Clone(limited), notLimited)
 	}
 	var of []int
-	t.merged, of = limits.Merge(limited)
-	t.index = make([]int, len(t.takes))
+	if t.merged, of = limits.Merge(limited); len(t.merged) == n && n <= len(inOrder) {
+		t.index = inOrder[:n]
+		return
+	}
+	t.index = make([]int, n)
 	next := 0
 	for i, x := range t.takes {
 		t.index[i] = -1
-		if x.Limit.Max == Unlimited {
+		if notLimited(x) {
 			continue
 		}
 		if t.index[i] = next; of != nil {
@@ -191,44 +224,60 @@ func (t *taking) merge() {
 	}
 }
 
+// notLimited reports whether no store decides a take.
+func notLimited(t Take) bool { return t.Limit.Max == Unlimited || t.Limit.Shadow }
+
+// inOrder is the index of takes that are all decided, each for itself.
+var inOrder = [fewTakes]int{0, 1, 2, 3}
+
 // setResults sets the result of each take with that of its merged take.
 func (t *taking) setResults(set func(m *Take, i int, res *Result)) {
 	for i := range t.takes {
+		res, l := &t.results[i], &t.takes[i].Limit
 		if at := t.index[i]; at >= 0 {
-			set(&t.merged[at], at, &t.results[i])
-		} else {
-			t.results[i].local(&t.takes[i].Limit, t.takes[i].N)
+			set(&t.merged[at], at, res)
+		} else if res.local(l, t.takes[i].N); l.Shadow {
+			*res = Result{Allowed: true, Limit: limits.Holds(*l)}
 		}
 	}
 }
 
 // takeFrom makes the merged takes of the backend of a store.
 func (r *RateLimit) takeFrom(ctx context.Context, s *store, t *taking) error {
-	windows, granted := make([]window.Window, len(t.merged)), false
-	err := s.doAll(ctx, "take", t.merged, func(ctx context.Context) (err error) {
-		if len(t.merged) == 1 {
-			m := &t.merged[0]
-			windows[0], err = s.backend.Take(ctx, m.Key, m.Limit, m.N)
-			granted = err == nil && !windows[0].Refused
+	if t.windows = t.one.window[:]; len(t.merged) != 1 {
+		t.windows = make([]window.Window, len(t.merged))
+	}
+	if len(t.merged) != 1 || !s.decide(ctx, &t.merged[0], &t.windows[0]) {
+		err := s.doAll(ctx, "take", t.merged, func(ctx context.Context) (err error) {
+			if len(t.merged) == 1 {
+				m := &t.merged[0]
+				t.windows[0], err = s.backend.Take(ctx, m.Key, m.Limit, m.N)
+				return err
+			}
+			t.granted, err = s.backend.TakeAll(ctx, t.merged, t.windows)
+			return err
+		})
+		if err != nil {
+			t.granted = false
 			return err
 		}
-		granted, err = s.backend.TakeAll(ctx, t.merged, windows)
-		return err
-	})
-	if err != nil {
-		return err
 	}
-	t.granted, t.windows, t.store = granted, windows, s
-	denied := anyRefused(windows)
+	t.store = s
+	denied := anyRefused(t.windows)
+	if len(t.merged) == 1 {
+		t.granted = !denied
+	}
 	t.setResults(func(m *Take, i int, res *Result) {
-		res.set(&m.Limit, &windows[i], granted || denied && !windows[i].Refused)
+		w := &t.windows[i]
+		res.setWindow(&m.Limit, w, t.granted || denied && !w.Refused)
 	})
 	return nil
 }
 
 // takeShare makes the merged takes of the fallback, from this process's share of the limits.
 func (r *RateLimit) takeShare(ctx context.Context, t *taking) error {
-	whole := slices.Clone(t.merged)
+	whole := t.merged
+	t.merged = slices.Clone(whole)
 	for i := range t.merged {
 		t.merged[i].Limit = r.share(t.merged[i].Limit)
 	}
@@ -246,9 +295,54 @@ func (r *RateLimit) takeShare(ctx context.Context, t *taking) error {
 // have failed.
 func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Duration, cause, err error) {
 	for i, x := range t.takes {
-		if err == nil && !t.granted && t.results[i].Allowed {
+		if x.Limit.Shadow || !t.granted && t.results[i].Allowed {
 			continue // not counted, because another limit has denied
 		}
 		r.observe(ctx, Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: t.results[i], Duration: took, Err: cause}, err)
 	}
+	for i := range t.shadows {
+		s := &t.shadows[i]
+		x := &t.takes[s.of]
+		r.observe(ctx, Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: s.results[0], Duration: took, Err: s.cause}, s.err)
+	}
+}
+
+// shadowTake is the take of a shadow limit.
+type shadowTake struct {
+	taking
+	of         int // which of the takes it is
+	cause, err error
+}
+
+// takeShadows makes the takes of shadow limits, each for itself and all at one time: they deny nothing.
+func (r *RateLimit) takeShadows(ctx context.Context, t *taking) {
+	for i, x := range t.takes {
+		if x.Limit.Shadow {
+			x.Limit.Shadow = false
+			t.shadows = append(t.shadows, shadowTake{taking: taking{call: t.call, takes: []Take{x}}, of: i})
+		}
+	}
+	if t.shadows == nil {
+		return
+	}
+	inParallel(len(t.shadows), func(i int) {
+		s := &t.shadows[i]
+		s.cause, s.err = r.takeMerged(ctx, &s.taking)
+		res := s.results[0]
+		res.pass(&s.takes[0].Limit, s.err)
+		t.results[s.of] = res
+	})
+}
+
+// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned.
+func inParallel(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
 }

@@ -359,8 +359,6 @@ func TestGiveBackOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 
 // Many estimates, of which the actual costs differ: what is in flight and what was used never exceeds
 // the limit.
-//
-//evidence:takes Reserving estimates and settling actual costs overspends nothing
 func TestEstimatesThatAreSettledOverspendNothing(t *testing.T) {
 	b, clock := newMemory(t)
 	limiter := throttr.NewRateLimit(b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -42,8 +43,8 @@ func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
 // defaultMaxWaiters is the default of WithMaxWaiters.
 const defaultMaxWaiters = 1024
 
-// WithMaxWaiters bounds how many callers of [RateLimit.Wait] wait for one count. Further ones fail with
-// [ErrOverloaded]. Default, and with 0: 1024. It panics if n is negative.
+// WithMaxWaiters bounds how many callers of [RateLimit.Wait] and [RateLimit.WaitAll] wait for one count.
+// Further ones fail with [ErrOverloaded]. Default, and with 0: 1024. It panics if n is negative.
 func WithMaxWaiters(n int) Option {
 	notNegative("WithMaxWaiters", n)
 	return func(o *options) {
@@ -53,75 +54,133 @@ func WithMaxWaiters(n int) Option {
 	}
 }
 
-// Wait waits until [RateLimit.Take] is granted. It is first come, first served: of the callers that wait
-// for one count (key, and the limit's Name, Scale and Algorithm) with this RateLimit, only the first asks
-// the backend, and the others follow in the order of their calls. Other RateLimits and processes have
+// Wait waits until [RateLimit.Take] is granted. It is [RateLimit.WaitAll] with one take.
+func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
+	t := taking{call: "wait"}
+	t.one.take[0] = limit.For(key, n)
+	t.takes = t.one.take[:]
+	if err := r.wait(ctx, &t); err != nil {
+		return Result{}, err
+	}
+	return t.results[0], nil
+}
+
+// WaitAll waits until [RateLimit.TakeAll] is granted. The caller settles the Reservation, or ignores it if
+// all that was taken is used.
+//
+// It is first come, first served: of the callers that wait for one count (key, and the limit's Name, Scale
+// and Algorithm) with this RateLimit, only the first asks the backend, and the others follow in the order of
+// their calls. A caller that waits for several counts asks when it is the first in each of their queues, so
+// small takes do not overtake it, and it holds nothing while it waits. Other RateLimits and processes have
 // queues of their own.
 //
 // While the first caller waits for the end of a window, it asks every tenth of the scale, but at least
 // every second, because others may give back or reset the window. It also asks when this RateLimit settles
 // a reservation, or sets, resets, forgets or deletes the window.
 //
-// Wait fails at once, and takes nothing, in these cases:
+// WaitAll fails at once, and takes nothing, in these cases:
 //
-//   - the limit can never grant n: a [*CostError]
+//   - a limit can never grant its take: a [*CostError]
 //   - the callers before it take so much that its turn comes after ctx's deadline: a [*DeadlineError]
 //   - too many wait already, see [WithMaxWaiters]: [ErrOverloaded]
 //
-// Other errors are those of ctx and of Take. A [Policy] that allows hits allows the take, and one that
-// denies them makes Wait continue until the store is back. Wait sleeps by real time, also if the backend
-// has a clock of its own: test it with [testing/synctest].
-func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	limit = r.resolved(limit)
-	if err := wait.check(&limit, n); err != nil {
-		return res, callError("wait", key, err)
+// Other errors are those of ctx and of TakeAll. A [Policy] that allows hits allows the takes, and one that
+// denies them makes WaitAll continue until the store is back. WaitAll sleeps by real time, also if the
+// backend has a clock of its own: test it with [testing/synctest].
+func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, error) {
+	rv := &Reservation{limiter: r, taking: taking{call: "wait"}}
+	rv.taking.copy(takes)
+	if err := r.wait(ctx, &rv.taking); err != nil {
+		return nil, err
 	}
-	begun := time.Now()
-	res, cause, err := r.wait(ctx, key, &limit, n)
-	if r.observer != nil {
-		r.observe(ctx, Event{Call: "wait", Key: key, Limit: limit, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
-	}
-	if err != nil {
-		return Result{}, err
-	}
-	return res, nil
+	return rv, nil
 }
 
-// wait waits for a take. The cause is the error of the backend in the last call. With a CostError or a
-// DeadlineError, res is the denial.
-func (r *RateLimit) wait(ctx context.Context, key string, l *Limit, n uint64) (res Result, cause, err error) {
-	if res.local(l, n) {
-		if !res.Allowed {
-			err = &CostError{Key: key, Limit: *l, N: n}
-		}
-		return res, err, err
+// wait waits for the takes of t, and reports the decision to the observer.
+func (r *RateLimit) wait(ctx context.Context, t *taking) error {
+	if err := r.prepare(t); err != nil {
+		return err
 	}
-	turn := waiting.Turn{Count: countOf(key, l), Limit: limits.Holds(*l), N: n}
-	traits, _ := r.backend.Check(*l) // what is wrong with the limit, the take tells
-	err = r.queues.Wait(ctx, turn, func(ctx context.Context) (a waiting.Answer, err error) {
-		asked := time.Now()
-		if res, cause, err = r.ask(ctx, wait, key, l, n); err != nil {
-			return a, err
+	begun := time.Now()
+	cause, err := r.waitMerged(ctx, t)
+	if err == nil {
+		r.takeShadows(ctx, t)
+	}
+	if r.observer != nil {
+		r.observeTakes(ctx, t, time.Since(begun), cause, err)
+	}
+	return err
+}
+
+// waitMerged waits for the takes of t. The cause is the error of the backend in the last call. With a
+// CostError or a DeadlineError, it is that, and the results are the denial.
+func (r *RateLimit) waitMerged(ctx context.Context, t *taking) (cause, err error) {
+	t.merge()
+	if t.never() {
+		i := slices.IndexFunc(t.results, func(res Result) bool { return !res.Allowed })
+		m := &t.merged[t.index[i]]
+		err = &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
+		return err, err
+	}
+	if len(t.merged) == 0 {
+		t.granted = true
+		return nil, nil
+	}
+	counts := t.merged
+	turns, early := make([]waiting.Turn, 0, fewTakes), make([]time.Duration, 0, fewTakes)
+	for i := range counts {
+		m := &counts[i]
+		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Holds(m.Limit), N: m.N})
+		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
+		early = append(early, traits.Precision)
+	}
+	err = r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
+		clear(t.results)
+		t.granted, t.merged, t.windows, t.store, t.asked = false, counts, nil, nil, time.Now()
+		if cause, err = r.takeMerged(ctx, t); err != nil {
+			return false, err
 		}
-		a = waiting.Answer{Granted: res.Allowed, Count: res.Count, Left: res.RetryAfter}
-		if a.Granted { // RetryAfter is 0
-			a.Left = min(res.ResetAfter, l.Scale)
-		}
-		if a.Early = traits.Precision + time.Since(asked); res.Degraded {
-			a.Early = a.Left // the store may be back at any time
-		}
-		return a, nil
+		took := time.Since(t.asked)
+		t.setResults(func(_ *Take, i int, res *Result) { answers[i] = answerOf(res, turns[i].Scale, early[i]+took) })
+		return t.granted, nil
 	})
+	if err == nil {
+		return cause, nil
+	}
 	var late *waiting.LateError
 	switch {
 	case errors.As(err, &late):
-		res = Result{Limit: turn.Limit, RetryAfter: time.Until(late.At), ResetAfter: time.Until(late.At), ResetAt: late.At.Round(0)}
-		err = &DeadlineError{Key: key, Limit: *l, At: late.At.Round(0)}
+		m := &counts[late.Turn]
+		t.deny(late.Turn, late.At)
+		err = &DeadlineError{Key: m.Key, Limit: m.Limit, At: late.At.Round(0)}
 		cause = err
 	case errors.Is(err, waiting.ErrFull):
-		err = fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText, key)
-	case err != nil && err == ctx.Err(): // ctx has ended in the queue
-		err = fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, key, err)
+		err = fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText, counts[0].Key)
+	case err == ctx.Err(): // ctx has ended in the queue
+		err = fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, counts[0].Key, err)
 	}
-	return res, cause, err
+	return cause, err
+}
+
+// answerOf returns what a result says about a count, at a time that may be so much too late.
+func answerOf(res *Result, scale, early time.Duration) waiting.Answer {
+	a := waiting.Answer{Refused: !res.Allowed, Count: res.Count, Left: res.RetryAfter, Early: early}
+	if res.Allowed { // RetryAfter is 0
+		a.Left = min(res.ResetAfter, scale)
+	}
+	if res.Degraded {
+		a.Early = a.Left // the store may be back at any time
+	}
+	return a
+}
+
+// deny sets the results to a denial, because of a merged take that can be granted at a time only.
+func (t *taking) deny(at int, when time.Time) {
+	t.granted = false
+	t.setResults(func(m *Take, i int, res *Result) {
+		*res = Result{Allowed: i != at, Limit: limits.Holds(m.Limit)}
+		if i == at {
+			res.RetryAfter, res.ResetAfter, res.ResetAt = time.Until(when), time.Until(when), when.Round(0)
+		}
+	})
 }

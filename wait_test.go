@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -78,10 +79,10 @@ func (l *line) order() []int {
 	return callers
 }
 
-// join makes a caller wait behind the others.
+// join makes a caller wait behind the others. Every other one waits for two limits.
 func (l *line) join(ctx context.Context, i int, n uint64) {
 	l.all.Go(func() {
-		res, err := l.limiter.Wait(ctx, "k", throttr.Limit{Max: l.limit, Scale: l.scale}, n)
+		res, err := l.wait(ctx, throttr.Limit{Max: l.limit, Scale: l.scale}.For("k", n), i%2 == 1)
 		if err != nil {
 			if ctx.Err() == nil {
 				l.t.Errorf("caller %d: %v", i, err)
@@ -96,6 +97,18 @@ func (l *line) join(ctx context.Context, i int, n uint64) {
 		l.mu.Unlock()
 	})
 	synctest.Wait()
+}
+
+// wait waits for a take, and together with one of a limit that has room for all.
+func (l *line) wait(ctx context.Context, take throttr.Take, together bool) (throttr.Result, error) {
+	if !together {
+		return l.limiter.Wait(ctx, take.Key, take.Limit, take.N)
+	}
+	rv, err := l.limiter.WaitAll(ctx, throttr.Limit{Max: 1e6, Scale: l.scale}.For("wide", 1), take)
+	if err != nil {
+		return throttr.Result{}, err
+	}
+	return rv.Results()[1], nil
 }
 
 func (l *line) served() int {
@@ -124,7 +137,6 @@ func TestWaitingCallersAreServedInOrder(t *testing.T) {
 	})
 }
 
-//evidence:takes A caller that stops waiting delays nobody
 func TestCanceledWaitDelaysNobody(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testCanceledWait(t, inBubble) })
 	t.Run("server", func(t *testing.T) { testCanceledWait(t, onServer) })
@@ -278,18 +290,27 @@ func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
 			_, err := limiter.Set(t.Context(), "k", time.Hour, 0)
 			require.NoError(t, err)
 		},
+		"Forget": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
+			require.NoError(t, limiter.Forget(t.Context(), "k", throttr.Limit{Max: 7, Scale: time.Hour}))
+		},
+		"Delete": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
+			_, err := limiter.Delete(t.Context(), "k")
+			require.NoError(t, err)
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-				rv := reserve(t, limiter, throttr.Limit{Max: 2, Scale: time.Hour}.For("k", 2))
-				l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
-				begun := time.Now()
-				l.join(t.Context(), 0, 1)
-				free(t, limiter, rv)
-				l.all.Wait()
-				require.Zero(t, time.Since(begun))
+		for i, waits := range []string{"Wait", "WaitAll"} {
+			t.Run(name+"/"+waits, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+					rv := reserve(t, limiter, throttr.Limit{Max: 2, Scale: time.Hour}.For("k", 2))
+					l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
+					begun := time.Now()
+					l.join(t.Context(), i, 1)
+					free(t, limiter, rv)
+					l.all.Wait()
+					require.Zero(t, time.Since(begun))
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -368,33 +389,6 @@ func TestWaitWhileTheBackendFails(t *testing.T) {
 		res, err := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.NoError(t, err)
 		require.True(t, res.Allowed && res.Degraded)
-
-		begun := time.Now()
-		time.AfterFunc(10*time.Second, func() { b.fail(nil) })
-		res, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits)).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.NoError(t, err)
-		require.True(t, res.Allowed && !res.Degraded)
-		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
-	})
-}
-
-func TestManyCallersWaitConcurrently(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		var all sync.WaitGroup
-		for i := range 300 {
-			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i%20)*100*time.Millisecond)
-				defer cancel()
-				_, err := limiter.Wait(ctx, []string{"a", "b"}[i%2], throttr.Limit{Max: 7, Scale: 100 * time.Millisecond}, uint64(1+i%5))
-				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		require.NotPanics(t, func() {
-			_, _ = limiter.Wait(t.Context(), "a", throttr.Limit{Max: throttr.Unlimited - 1, Scale: 100 * time.Millisecond}, 1)
-		})
 	})
 }
 
@@ -421,8 +415,10 @@ func TestWaitPausesWhileAPolicyDenies(t *testing.T) {
 		b.fail(errors.New("down"))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
+		begun = time.Now()
 		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1 << 60, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 500*time.Millisecond, time.Since(begun), "when the backend works again is not known")
 	})
 }
 
@@ -487,27 +483,142 @@ func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T
 	})
 }
 
-// A policy that denies does not know when the backend works again.
-func TestWaitDoesNotGiveUpBecauseThePolicyDenies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New(memory.WithClock(time.Now))
-		b.Close()
-		down := &away{b, errors.New("down")}
-		limiter := throttr.NewRateLimit(down, throttr.WithPolicy(throttr.DenyHits))
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		begun := time.Now()
-		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 500*time.Millisecond, time.Since(begun))
+//evidence:takes Callers that wait for several limits at once are served in order, all or none, and never wait in a circle
+func TestCallersThatWaitForSeveralLimitsAreServedInOrder(t *testing.T) {
+	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		const callers, scale, most = 200, 100 * time.Millisecond, 7
+		type grant struct {
+			caller int
+			takes  []throttr.Take
+			*throttr.Reservation
+		}
+		var mu sync.Mutex // guards granted
+		var granted []grant
+		var all sync.WaitGroup
+		random := rand.New(rand.NewPCG(1, 2))
+		for i := range callers {
+			var takes []throttr.Take
+			for _, k := range random.Perm(4)[:1+random.IntN(4)] { // in any order
+				takes = append(takes, throttr.Limit{Max: most, Scale: scale}.For(string(rune('a'+k)), 1+random.Uint64N(most)))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%7 == 3 {
+				time.AfterFunc(time.Duration(random.Int64N(int64(callers*scale))), cancel)
+			}
+			all.Go(func() {
+				defer cancel()
+				rv, err := limiter.WaitAll(ctx, takes...)
+				if err != nil {
+					if i%7 != 3 || !errors.Is(err, context.Canceled) {
+						t.Error(i, err)
+					}
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				granted = append(granted, grant{i, takes, rv})
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		require.Greater(t, len(granted), callers*6/7-1)
+		for k := range 4 {
+			key := string(rune('a' + k))
+			var places []place
+			counted := map[time.Time]uint64{}
+			for _, g := range granted {
+				for j, res := range g.Results() {
+					if g.takes[j].Key == key {
+						places = append(places, place{g.caller, res})
+						counted[res.ResetAt] += g.takes[j].N
+					}
+				}
+			}
+			slices.SortFunc(places, func(a, b place) int {
+				return cmp.Or(a.ResetAt.Compare(b.ResetAt), cmp.Compare(a.Count, b.Count))
+			})
+			require.True(t, slices.IsSortedFunc(places, func(a, b place) int { return cmp.Compare(a.caller, b.caller) }), key)
+			for i, p := range places {
+				if i == len(places)-1 || !places[i+1].ResetAt.Equal(p.ResetAt) {
+					require.Equal(t, counted[p.ResetAt], p.Count, "a window counts what was granted")
+				}
+				require.LessOrEqual(t, p.Count, uint64(most))
+			}
+		}
 	})
 }
 
-type away struct {
-	*memory.Backend
-	err error
+// The take that can't be granted in time, or never, is named; the other is not counted.
+func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
+	var seen recorder
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		requests := throttr.Limit{Name: "requests", Max: 10, Scale: time.Second}
+		tokens := throttr.Limit{Name: "tokens", Max: 100, Scale: time.Minute}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		rv, err := limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 60), tokens.For("k", 60))
+		var cost *throttr.CostError
+		require.ErrorAs(t, err, &cost)
+		require.Equal(t, "tokens", cost.Limit.Name)
+		require.EqualValues(t, 120, cost.N)
+		require.Nil(t, rv)
+		require.NoError(t, rv.Cancel(ctx))
+		require.Len(t, seen.events, 2, "one of each take of tokens")
+		require.Equal(t, throttr.EventDenied, seen.events[1].Kind)
+
+		rv, err = limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 60))
+		require.NoError(t, err)
+		seen.events, seen.ctxs = nil, nil
+		_, err = limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 50))
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Equal(t, "tokens", late.Limit.Name)
+		require.Equal(t, time.Now().Add(time.Minute).Round(0), late.At)
+		e := seen.last(t)
+		require.Equal(t, "tokens", e.Limit.Name)
+		require.Equal(t, throttr.EventDenied, e.Kind)
+		require.Equal(t, time.Minute, e.Result.RetryAfter)
+		res, err := limiter.Peek(ctx, "k", requests, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, res.Count)
+
+		require.NoError(t, rv.Commit(ctx, 1, 50))
+		begun := time.Now()
+		_, err = limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 50))
+		require.NoError(t, err)
+		require.Zero(t, time.Since(begun), "what was not used is there at once")
+		rv, err = limiter.WaitAll(ctx)
+		require.NoError(t, err)
+		require.NoError(t, rv.Commit(ctx))
+		_, err = limiter.WaitAll(ctx, requests.For("k", 0))
+		require.ErrorIs(t, err, throttr.ErrRange)
+	}, throttr.WithObserver(seen.observe))
 }
 
-func (f *away) Take(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return window.Window{}, f.err
+// Of a queue that is full, nothing is left in the other ones.
+func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		limit := throttr.Limit{Max: 1, Scale: time.Hour}
+		_, _, err := limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 1))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if _, err := limiter.Wait(ctx, "b", limit, 1); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		_, err = limiter.WaitAll(ctx, limit.For("a", 1), limit.For("b", 1))
+		require.ErrorIs(t, err, throttr.ErrOverloaded)
+		require.NoError(t, limiter.Forget(ctx, "a", limit))
+		short, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		_, err = limiter.Wait(short, "a", limit, 1)
+		require.NoError(t, err, "nobody waits for a")
+		cancel()
+		all.Wait()
+	}, throttr.WithMaxWaiters(2))
 }

@@ -62,11 +62,11 @@ type Subject struct {
 	// the tests are those of fixed windows or those of rolling algorithms, with the vectors of this one.
 	// Some tests compare all algorithms that Check accepts. Default: window.FixedWindow.
 	Algorithm window.Algorithm
-	// Exact is how much later than the end of a window its ExpiresAt may be, and how much longer
+	// Precision is how much later than the end of a window its ExpiresAt may be, and how much longer
 	// than necessary a RetryAfter. They must not be earlier or shorter. The Precision that Check
 	// returns must not be more. With a rolling algorithm, it is also the resolution of the backend's
 	// clock. Default: 0.
-	Exact time.Duration
+	Precision time.Duration
 	// MaxCount is the MaxCount of the Traits that Check returns, 100 or more. Limits with a larger Max
 	// must fail with window.ErrRange, and a hit that leads to a larger count must be refused. Default:
 	// no bound.
@@ -131,7 +131,7 @@ func (s Subject) asCounted(w window.Window, n uint64) window.Window {
 
 // wrongEnd reports whether got is not a correct ExpiresAt of a window that ends at want.
 func (s Subject) wrongEnd(want, got time.Time) bool {
-	return got.Before(want) || got.Sub(want) > s.Exact
+	return got.Before(want) || got.Sub(want) > s.Precision
 }
 
 // shortest is the shortest scale of the tests.

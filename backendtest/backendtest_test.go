@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestCorrectBackendsPass(t *testing.T) {
-	for a := window.FixedWindow; a <= window.SlidingLog; a++ {
+	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		t.Run(a.String(), func(t *testing.T) { backendtest.Run(t, start(a, false, none)) })
 	}
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
@@ -20,16 +21,16 @@ func TestCorrectBackendsPass(t *testing.T) {
 // TestBoundedBackendsPass has backends of one algorithm with small counts. Those of rolling algorithms have
 // long scales and a coarse clock.
 func TestBoundedBackendsPass(t *testing.T) {
-	for a := window.FixedWindow; a <= window.SlidingLog; a++ {
+	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(*testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
-				s := backendtest.Subject{Clock: clock, Algorithm: a, SkipsDenied: true, MaxCount: 200, Exact: time.Second}
+				s := backendtest.Subject{Clock: clock, Algorithm: a, SkipsDenied: true, MaxCount: 200, Precision: time.Second}
 				p := newPlain(clock.Now, none)
 				if a.Rolling() {
-					s.Exact, s.RoundsTokens, s.MinScale = time.Microsecond, true, time.Second
-					p.mu.clock = func() time.Time { return clock.Now().Truncate(s.Exact) }
-					p.coarse = s.Exact
+					s.Precision, s.RoundsTokens, s.MinScale = time.Microsecond, true, time.Second
+					p.mu.clock = func() time.Time { return clock.Now().Truncate(s.Precision) }
+					p.coarse = s.Precision
 				}
 				p.has, p.skips, p.maxCount = []window.Algorithm{a}, true, s.MaxCount
 				s.Backend = p
@@ -42,7 +43,7 @@ func TestBoundedBackendsPass(t *testing.T) {
 // Run tests a backend of your own.
 func ExampleRun() {
 	_ = func(t *testing.T) { // TestMyBackend
-		for a := window.FixedWindow; a <= window.SlidingLog; a++ {
+		for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 			t.Run(a.String(), func(t *testing.T) {
 				backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 					clock := backendtest.NewClock()

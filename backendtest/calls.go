@@ -39,13 +39,13 @@ func (c calls) of(a window.Algorithm) calls {
 	if err != nil {
 		c.Fatalf("Check: %v", err)
 	}
-	c.Exact, c.MaxCount = max(c.Exact, traits.Precision), traits.MaxCount
+	c.Precision, c.MaxCount = max(c.Precision, traits.Precision), traits.MaxCount
 	return c
 }
 
 // algorithms returns the algorithms that the backend has.
 func (c calls) algorithms() (all []window.Algorithm) {
-	for a := window.FixedWindow; a <= window.SlidingLog; a++ {
+	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		c.Algorithm = a
 		if _, err := c.Backend.Check(c.limit(time.Minute, 5)); !errors.Is(err, window.ErrUnsupported) {
 			all = append(all, a)
@@ -68,6 +68,14 @@ func (c calls) limit(scale time.Duration, most uint64) window.Limit {
 	return window.Limit{Name: c.name, Max: most, Scale: scale, Burst: c.burst, Algorithm: c.Algorithm}
 }
 
+// expect fails the test if ok is false.
+func (c calls) expect(ok bool, format string, args ...any) {
+	c.Helper()
+	if !ok {
+		c.Errorf(format, args...)
+	}
+}
+
 // checked fails the test if a call has failed.
 func (c calls) checked(err error, call, key string, l window.Limit, n uint64) {
 	c.Helper()
@@ -76,29 +84,30 @@ func (c calls) checked(err error, call, key string, l window.Limit, n uint64) {
 	}
 }
 
-func (c calls) hit(key string, scale time.Duration, most, n uint64) window.Window {
+// call makes a call.
+func (c calls) call(name string, f func(context.Context, string, window.Limit, uint64) (window.Window, error), key string, scale time.Duration, most, n uint64) window.Window {
 	c.Helper()
 	l := c.limit(scale, most)
-	w, err := c.Backend.Hit(c.Context(), key, l, n)
-	c.checked(err, "Hit", key, l, n)
-	return c.asCounted(w, n)
+	w, err := f(c.Context(), key, l, n)
+	c.checked(err, name, key, l, n)
+	return w
+}
+
+func (c calls) hit(key string, scale time.Duration, most, n uint64) window.Window {
+	c.Helper()
+	return c.asCounted(c.call("Hit", c.Backend.Hit, key, scale, most, n), n)
 }
 
 func (c calls) take(key string, scale time.Duration, most, n uint64) window.Window {
 	c.Helper()
-	l := c.limit(scale, most)
-	w, err := c.Backend.Take(c.Context(), key, l, n)
-	c.checked(err, "Take", key, l, n)
-	return w
+	return c.call("Take", c.Backend.Take, key, scale, most, n)
 }
 
 // granted fails the test unless a take is granted.
 func (c calls) granted(key string, scale time.Duration, most, n uint64) window.Window {
 	c.Helper()
 	w := c.take(key, scale, most, n)
-	if w.Refused || w.RetryAfter != 0 {
-		c.Errorf("a take of %d of %d is refused: %+v", n, most, w)
-	}
+	c.expect(!w.Refused && w.RetryAfter == 0, "a take of %d of %d is refused: %+v", n, most, w)
 	return w
 }
 
@@ -106,9 +115,7 @@ func (c calls) granted(key string, scale time.Duration, most, n uint64) window.W
 func (c calls) refused(key string, scale time.Duration, most, n uint64) window.Window {
 	c.Helper()
 	w := c.take(key, scale, most, n)
-	if !w.Refused {
-		c.Errorf("a take of %d of %d is granted: %+v", n, most, w)
-	}
+	c.expect(w.Refused, "a take of %d of %d is granted: %+v", n, most, w)
 	c.retries(w, c.limit(scale, most), n)
 	return w
 }
@@ -139,21 +146,14 @@ func (c calls) takeAll(takes ...window.Take) (windows []window.Window, granted b
 // charge counts. A charge is never refused.
 func (c calls) charge(key string, scale time.Duration, n uint64) window.Window {
 	c.Helper()
-	l := c.limit(scale, c.most)
-	w, err := c.Backend.Charge(c.Context(), key, l, n)
-	c.checked(err, "Charge", key, l, n)
-	if w.Refused {
-		c.Errorf("a charge of %d is refused: %+v", n, w)
-	}
+	w := c.call("Charge", c.Backend.Charge, key, scale, c.most, n)
+	c.expect(!w.Refused, "a charge of %d is refused: %+v", n, w)
 	return w
 }
 
 func (c calls) peek(key string, scale time.Duration, most, n uint64) window.Window {
 	c.Helper()
-	l := c.limit(scale, most)
-	w, err := c.Backend.Peek(c.Context(), key, l, n)
-	c.checked(err, "Peek", key, l, n)
-	return w
+	return c.call("Peek", c.Backend.Peek, key, scale, most, n)
 }
 
 // get returns the window, whatever its limit is.
@@ -166,10 +166,7 @@ func (c calls) get(key string, scale time.Duration) window.Window {
 
 func (c calls) set(key string, scale time.Duration, n uint64) window.Window {
 	c.Helper()
-	l := c.limit(scale, c.most)
-	w, err := c.Backend.Set(c.Context(), key, l, n)
-	c.checked(err, "Set", key, l, n)
-	return w
+	return c.call("Set", c.Backend.Set, key, scale, c.most, n)
 }
 
 func (c calls) reset(key string, scale time.Duration) {
@@ -209,15 +206,11 @@ func (c calls) want(w window.Window, count uint64, end time.Time) {
 		c.none(w)
 		return
 	}
-	if w.Count != count {
-		c.Errorf("Count is %d, want %d", w.Count, count)
-	}
+	c.expect(w.Count == count, "Count is %d, want %d", w.Count, count)
 	if !rolling && c.wrongEnd(end, w.ExpiresAt) {
-		c.Errorf("ExpiresAt is %v, want %v, or up to %v later", w.ExpiresAt, end, c.Exact)
+		c.Errorf("ExpiresAt is %v, want %v, or up to %v later", w.ExpiresAt, end, c.Precision)
 	}
-	if w.Left != w.ExpiresAt.Sub(now) || w.Left <= 0 {
-		c.Errorf("Left is %v, ExpiresAt is %v, the time is %v", w.Left, w.ExpiresAt, now)
-	}
+	c.expect(w.Left == w.ExpiresAt.Sub(now) && w.Left > 0, "Left is %v, ExpiresAt is %v, the time is %v", w.Left, w.ExpiresAt, now)
 }
 
 // state is want without an end.

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -13,36 +14,35 @@ import (
 type modelID struct {
 	key, name string
 	scale     time.Duration
-}
-
-// modelWindow is a window in the model.
-type modelWindow struct {
-	count  uint64
-	end    time.Time
-	serial int // tells it from others
+	most      uint64 // the limit of a window of a rolling algorithm, which is always the same
 }
 
 // holding is what a take in the model holds.
 type holding struct {
-	id       modelID
-	client   int // that has made the take
-	windowID int64
-	serial   int // of the window in the model
-	n        uint64
+	id         modelID
+	client     int // that has made the take
+	windowID   int64
+	state      state // of the window
+	taken, end int64 // when it was made, and the end that it left
+	n          uint64
 }
 
 // model is the simplest implementation of a backend, with one or two clients.
 type model struct {
-	calls   // of the client that makes the next call, with the name of the window
-	clients []calls
-	client  int // that makes the next call
-	keys    string
-	scales  []time.Duration
-	random  *rand.Rand
-	windows map[modelID]modelWindow
-	held    []holding
-	serials int // of the window that was opened last
+	calls    // of the client that makes the next call, with the name of the window
+	clients  []calls
+	client   int // that makes the next call
+	keys     string
+	scales   []time.Duration
+	unit     time.Duration // of times
+	random   *rand.Rand
+	windows  map[modelID]state
+	held     []holding
+	replaced bool // a window, by Set or Reset, in this step
 }
+
+// rollingLimits are limits whose tokens come back in whole milliseconds, with a scale of one second.
+var rollingLimits = []uint64{1, 4, 5, 10}
 
 // testModel makes random calls one after the other, advances the clock in between, and compares the
 // results with those of the model.
@@ -51,71 +51,117 @@ func testModel(c calls) { c.compare(c.clients()[:1], 5, 5000) }
 // testModelOfTwo is testModel with calls of two clients: each must find what the other one has left.
 func testModelOfTwo(c calls) {
 	for seed := range uint64(4) {
-		c.compare(c.clients(), seed, 1500)
+		c.compare(c.clients(), seed, 2000)
 	}
 }
 
 // compare makes random calls of clients and compares the results with those of a model.
 func (c calls) compare(clients []calls, seed uint64, steps int) {
-	random := rand.New(rand.NewPCG(seed, 6))
-	m := &model{clients: clients, random: random, keys: fmt.Sprintf("%d/%d of ", seed, len(clients)), windows: map[modelID]modelWindow{}}
-	for _, scale := range []time.Duration{shortest, time.Second, time.Minute} {
-		m.scales = append(m.scales, c.stretch(scale))
+	m := &model{
+		clients: clients, random: rand.New(rand.NewPCG(seed, 6)), keys: fmt.Sprintf("%d/%d of ", seed, len(clients)),
+		unit: c.stretch(time.Millisecond), windows: map[modelID]state{},
+	}
+	m.scales = []time.Duration{1000 * m.unit}
+	if !c.Algorithm.Rolling() {
+		m.scales = []time.Duration{c.stretch(shortest), c.stretch(time.Second), c.stretch(time.Minute)}
 	}
 	for step := range steps {
+		m.use(0, modelID{})
 		id := m.any()
-		m.use(random.IntN(len(clients)), id)
+		m.use(m.random.IntN(len(clients)), id)
 		m.advance(id)
+		m.replaced = false
 		m.step(id)
 		if c.Failed() {
-			c.Fatalf("seed %d, step %d, client %d, key %s, name %q, scale %v", seed, step, m.client, id.key, id.name, id.scale)
+			c.Fatalf("seed %d, step %d, client %d, %+v", seed, step, m.client, id)
+		}
+		if m.replaced && c.Algorithm.Rolling() && c.SkipsDenied && len(clients) > 1 {
+			// Until then, a client may count what it has read of the aligned window before.
+			m.Clock.Advance(m.nextAligned(id.scale))
 		}
 	}
 }
 
-// use makes the next calls those of a client, in windows with the name of one.
-func (m *model) use(client int, id modelID) {
-	m.client, m.calls = client, m.clients[client].named(id.name)
+// use makes the next calls those of a client, in windows with the name and the limit of one.
+func (m *model) use(client int, id modelID) { m.client, m.calls = client, m.of(client, id) }
+
+// of returns the calls of a client in windows with the name and the limit of one.
+func (m *model) of(client int, id modelID) calls {
+	c := m.clients[client].named(id.name)
+	if id.most > 0 {
+		c = c.upTo(id.most)
+	}
+	return c
 }
 
 // any returns one of the windows.
 func (m *model) any() modelID {
 	names := [...]string{"", "", "n"}
-	return modelID{fmt.Sprint(m.keys, "k", m.random.IntN(3)), names[m.random.IntN(3)], m.scales[m.random.IntN(len(m.scales))]}
+	id := modelID{name: names[m.random.IntN(3)], scale: m.scales[m.random.IntN(len(m.scales))]}
+	number := m.random.IntN(3)
+	if m.Algorithm.Rolling() {
+		id.most = rollingLimits[m.random.IntN(len(rollingLimits))]
+		number = int(id.most)
+	}
+	id.key = fmt.Sprint(m.keys, "k", number)
+	return id
 }
 
 // advance advances the clock by a part of the scale, or to the end of a window.
 func (m *model) advance(id modelID) {
+	if m.Algorithm.Rolling() {
+		d := time.Duration(m.random.Int64N(30))
+		if m.random.IntN(20) == 0 {
+			d = time.Duration(m.random.Int64N(1500))
+		}
+		m.Clock.Advance(d * m.unit)
+		return
+	}
 	d := time.Duration(m.random.Int64N(int64(id.scale) / 8)).Truncate(time.Millisecond)
-	switch w := m.windows[id]; {
+	switch _, end := m.window(id).count(m.now()); {
 	case m.random.IntN(20) == 0:
-		d = max(0, w.end.Sub(m.Clock.Now()))
+		d = max(0, time.Duration(end-m.now())-time.Duration(m.random.IntN(2))*500*time.Microsecond)
 	case m.random.IntN(2) == 0:
 		d /= 10
 	}
 	m.Clock.Advance(d)
-	for id, w := range m.windows {
-		if !m.Clock.Now().Before(w.end) {
-			delete(m.windows, id)
-		}
+}
+
+func (m *model) now() int64 { return m.Clock.Now().UnixNano() }
+
+// window returns the state of a window.
+func (m *model) window(id modelID) state {
+	if m.windows[id] == nil {
+		m.windows[id] = newState(m.Algorithm, int64(id.scale), int64(id.most))
 	}
+	return m.windows[id]
 }
 
 // step makes a random call.
 func (m *model) step(id modelID) {
 	switch m.random.IntN(20) {
 	case 0:
-		m.added(id, m.charge(id.key, id.scale, 1), 1)
+		n := 1 + m.random.Uint64N(max(id.most, 1))
+		got := m.charge(id.key, id.scale, n)
+		m.window(id).charge(m.now(), n)
+		m.found(id, got)
 	case 1, 2, 3, 4:
-		m.hitOne(id, m.random.Uint64N(12), m.random.Uint64N(4))
+		m.hitOne(id, m.limitOf(id, 0), m.random.Uint64N(max(4, id.most+2)))
 	case 5:
-		m.opened(id, m.set(id.key, id.scale, 2), 2)
+		n := m.random.Uint64N(max(4, id.most+1))
+		if id.most > 0 {
+			n = min(n, id.most)
+		}
+		got := m.set(id.key, id.scale, n)
+		m.forget(id)
+		m.window(id).add(m.now(), n)
+		m.found(id, got)
 	case 6:
 		m.reset(id.key, id.scale)
-		delete(m.windows, id)
+		m.forget(id)
 	case 7:
 		if len(m.clients) == 1 { // one of several may not know all names
-			m.deleteSome(id.key, m.scales[:1+m.random.IntN(3)])
+			m.deleteSome(id.key, m.scales[:1+m.random.IntN(len(m.scales))])
 		}
 	case 8, 9:
 		m.found(id, m.get(id.key, id.scale))
@@ -128,56 +174,72 @@ func (m *model) step(id modelID) {
 		for range 1 + m.random.IntN(3) {
 			ids = append(ids, m.any())
 		}
+		if _, without := m.Without["TakeAll"]; without || m.Algorithm.Rolling() && len(m.clients) > 1 {
+			ids = ids[:1]
+		}
 		m.takeSome(ids)
 	}
 }
 
+// limitOf returns the limit of a call: of fixed windows, it can differ from that of others.
+func (m *model) limitOf(id modelID, least uint64) uint64 {
+	if id.most > 0 {
+		return id.most
+	}
+	return least + m.random.Uint64N(12)
+}
+
+// idOf returns the window of a take.
+func (m *model) idOf(t window.Take) modelID {
+	id := modelID{key: t.Key, name: t.Limit.Name, scale: t.Limit.Scale}
+	if m.Algorithm.Rolling() {
+		id.most = t.Limit.Max
+	}
+	return id
+}
+
+// forget ends a window in the model.
+func (m *model) forget(id modelID) {
+	delete(m.windows, id)
+	m.replaced = true
+}
+
 // found compares a window with that of the model.
 func (m *model) found(id modelID, got window.Window) {
-	if w, active := m.windows[id]; active {
-		m.want(got, w.count, w.end)
-	} else {
+	now := m.now()
+	n, end := m.window(id).count(now)
+	if end <= now {
 		m.none(got)
+		return
 	}
+	m.calls.state(got, n)
+	m.left(got, time.Duration(end-now), 1)
 }
 
 // hitOne makes a hit.
 func (m *model) hitOne(id modelID, limit, n uint64) {
 	got := m.hit(id.key, id.scale, limit, n)
-	if w := m.windows[id]; m.SkipsDenied && w.count > limit && got.Count == w.count {
+	before, _ := m.window(id).count(m.now())
+	granted := n <= limit && before <= limit-n
+	switch {
+	case m.Algorithm.Rolling():
+		if got.Refused == granted || n > limit && got.RetryAfter != window.Never {
+			m.Errorf("a hit of %d of %d with a count of %d returns %+v", n, limit, before, got)
+		}
+		if !granted {
+			n = 0
+		}
+	case m.SkipsDenied && before > limit && got.Count == before:
 		n = 0
-	} else if m.RefusesHits && n > 0 && w.count+n > limit {
-		if got.Count != w.count+n {
-			m.Errorf("a hit of %d that is refused returns count %d, want %d without it", n, got.Count-n, w.count)
+	case m.RefusesHits && n > 0 && before+n > limit:
+		if got.Count != before+n {
+			m.Errorf("a hit of %d that is refused returns count %d, want %d without it", n, got.Count-n, before)
 		}
 		return
 	}
-	m.added(id, got, n)
-}
-
-// open returns a window of the model that opens now.
-func (m *model) open(id modelID) modelWindow {
-	m.serials++
-	return modelWindow{end: m.end(id.scale), serial: m.serials}
-}
-
-// opened opens a window in the model and compares it with got.
-func (m *model) opened(id modelID, got window.Window, count uint64) {
-	w := m.open(id)
-	w.count = count
-	m.windows[id] = w
-	m.found(id, got)
-}
-
-// added adds n to a window in the model and compares it with got.
-func (m *model) added(id modelID, got window.Window, n uint64) {
-	w, active := m.windows[id]
-	if !active {
-		m.opened(id, got, n)
-		return
+	if n > 0 || !m.Algorithm.Rolling() {
+		m.window(id).add(m.now(), n)
 	}
-	w.count += n
-	m.windows[id] = w
 	m.found(id, got)
 }
 
@@ -185,12 +247,12 @@ func (m *model) added(id modelID, got window.Window, n uint64) {
 // without scales.
 func (m *model) deleteSome(key string, scales []time.Duration) {
 	want := 0
-	for _, scale := range scales {
-		for _, name := range []string{"", "n"} {
-			if id := (modelID{key, name, scale}); m.windows[id].serial > 0 {
-				delete(m.windows, id)
+	for id, s := range m.windows {
+		if id.key == key && slices.Contains(scales, id.scale) {
+			if _, end := s.count(m.now()); end > m.now() {
 				want++
 			}
+			delete(m.windows, id)
 		}
 	}
 	if len(scales) == len(m.scales) {
@@ -205,31 +267,31 @@ func (m *model) deleteSome(key string, scales []time.Duration) {
 func (m *model) takeSome(ids []modelID) {
 	takes := make([]window.Take, len(ids))
 	for i, id := range ids {
-		takes[i] = m.named(id.name).limit(id.scale, 3+m.random.Uint64N(12)).For(id.key, 1+m.random.Uint64N(4))
+		takes[i] = m.named(id.name).limit(id.scale, m.limitOf(id, 3)).For(id.key, 1+m.random.Uint64N(4))
 	}
 	want := true
 	merged, _ := limits.Merge(takes)
 	for _, t := range merged {
-		count := m.windows[modelID{t.Key, t.Limit.Name, t.Limit.Scale}].count
+		count, _ := m.window(m.idOf(t)).count(m.now())
 		want = want && t.N <= t.Limit.Max && count <= t.Limit.Max-t.N
 	}
-	before := m.Clock.Now()
+	before := m.now()
 	windows, granted := m.taken(takes)
 	if granted != want {
 		m.Errorf("the takes %+v return %v, want %v", takes, granted, want)
 		return
 	}
-	for i, id := range ids {
-		if granted {
-			m.takeOne(id, takes[i].N, windows[i], before)
+	if granted {
+		m.takeThem(ids, takes, windows, before)
+	}
+	if !granted && len(m.clients) > 1 && m.SkipsDenied && !m.Algorithm.Rolling() && (len(ids) > 1 || m.MayLose) {
+		for _, t := range merged {
+			m.adopt(m.idOf(t), t.N, before)
 		}
-	}
-	if !m.Clock.Now().Equal(before) {
-		return // the states are of different times
-	}
-	if !granted && len(m.clients) > 1 && m.SkipsDenied && (len(ids) > 1 || m.MayLose) {
-		m.adopt(merged)
 		return
+	}
+	if m.now() != before {
+		return // the states are of different times
 	}
 	for i, id := range ids {
 		m.found(id, windows[i])
@@ -246,45 +308,54 @@ func (m *model) taken(takes []window.Take) (windows []window.Window, granted boo
 	return []window.Window{w}, !w.Refused
 }
 
-// takeOne adds a take that was granted, and made after a time.
-func (m *model) takeOne(id modelID, n uint64, got window.Window, before time.Time) {
-	w, active := m.windows[id]
-	if !active {
-		w = m.open(id)
-		first := w.end.Add(-m.Clock.Now().Sub(before))
-		if m.Algorithm == window.AlignedWindow {
-			first = limits.AlignedStart(before, id.scale).Add(id.scale)
-		}
-		if got.ExpiresAt.Before(w.end) && !got.ExpiresAt.Before(first) {
-			w.end = got.ExpiresAt // another take of them has waited
-		}
-	}
-	w.count += n
-	m.windows[id] = w
-	m.held = append(m.held, holding{id, m.client, got.ID, w.serial, n})
-}
-
-// adopt makes the model agree with what takes that were refused may leave. A client that does not know
-// what the other one has taken may take first, and give back then: a window is open now, with a count of
-// 0, or with more if a give-back may be lost. The states that the takes return may be what the client has
-// known.
-func (m *model) adopt(merged []window.Take) {
-	for _, t := range merged {
-		id := modelID{t.Key, t.Limit.Name, t.Limit.Scale}
-		w, active := m.windows[id]
-		got := m.named(id.name).get(id.key, id.scale)
-		if got.Left <= 0 && !active {
+// takeThem adds takes that were granted, and made after a time.
+func (m *model) takeThem(ids []modelID, takes []window.Take, windows []window.Window, before int64) {
+	now := m.now()
+	for i, id := range ids {
+		s := m.window(id)
+		over := windows[i].ExpiresAt.Add(-m.Precision).UnixNano()
+		if _, end := s.count(before); end > before && (now < end || over <= end) { // it may be over by now
+			s.add(before, takes[i].N)
 			continue
 		}
-		if !active {
-			w = m.open(id)
-		}
-		if m.MayLose && got.Count-w.count <= t.N {
-			w.count = got.Count // what was lost stays counted
-		}
-		m.want(got, w.count, w.end)
-		m.windows[id] = w
+		s.add(now, takes[i].N)
+		m.openedSince(s, before, windows[i])
 	}
+	for i, id := range ids { // those of one window have one end
+		s := m.window(id)
+		_, end := s.count(now)
+		m.held = append(m.held, holding{id, m.client, windows[i].ID, s, now, end, takes[i].N})
+	}
+}
+
+// openedSince makes the end of a fixed window that a take has opened after a time that which it has: it may have
+// opened before now if another take of the same call has waited.
+func (m *model) openedSince(s state, before int64, got window.Window) {
+	if f, ok := s.(*fixedState); ok && !got.ExpiresAt.IsZero() {
+		if end := got.ExpiresAt.UnixNano(); end < f.end && end >= f.ends(before) {
+			f.end = end
+		}
+	}
+}
+
+// adopt makes the model agree with what a take of n that was refused with others may leave. A client that does
+// not know what the other one has taken may take first, and give back then: a window is open now, with a count of
+// 0, or with more if a give-back may be lost. The states that the takes return may be what the client has known.
+func (m *model) adopt(id modelID, n uint64, before int64) {
+	s := m.window(id).(*fixedState)
+	count, end := s.count(m.now())
+	got := m.named(id.name).get(id.key, id.scale)
+	if got.Left <= 0 && end <= m.now() {
+		return
+	}
+	if end <= m.now() {
+		s.add(m.now(), 0)
+		m.openedSince(s, before, got)
+	}
+	if m.MayLose && got.Count-count <= n {
+		s.hits = got.Count // what was lost stays counted
+	}
+	m.found(id, got)
 }
 
 // giveBackOne gives back something that is held, and maybe not all of it.
@@ -294,13 +365,24 @@ func (m *model) giveBackOne() {
 	}
 	i := m.random.IntN(len(m.held))
 	h := m.held[i]
-	m.held[i] = m.held[len(m.held)-1]
-	m.held = m.held[:len(m.held)-1]
-	n := 1 + m.random.Uint64N(h.n)
-	w := m.windows[h.id]
-	if m.clients[h.client].named(h.id.name).giveBack(h.id.key, h.id.scale, h.windowID, n, w.serial == h.serial) {
-		w.count -= n
-		m.windows[h.id] = w
+	m.held = slices.Delete(m.held, i, i+1)
+	same := m.windows[h.id] == h.state
+	if !same && m.Algorithm.Rolling() {
+		return
 	}
-	m.found(h.id, m.named(h.id.name).get(h.id.key, h.id.scale)) // maybe of the other client
+	c, n, now := m.of(h.client, h.id), 1+m.random.Uint64N(h.n), m.now()
+	ok, err := c.Backend.GiveBack(c.Context(), h.id.key, c.limit(h.id.scale, c.most), n, h.windowID)
+	c.checked(err, "GiveBack", h.id.key, c.limit(h.id.scale, c.most), n)
+	bucket, isBucket := h.state.(*bucketState)
+	if !ok && (m.MayLose || isBucket) {
+		return
+	}
+	if want := same && h.state.giveBack(now, h.taken, h.end, n); ok != want {
+		m.Errorf("GiveBack of %d to %+v, taken %v ago, returns %v, want %v", n, h.id, time.Duration(now-h.taken), ok, want)
+	}
+	got := m.of(m.client, h.id).get(h.id.key, h.id.scale) // maybe of the other client
+	if isBucket && ok {
+		bucket.adopt(m.calls, got)
+	}
+	m.found(h.id, got)
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -25,6 +26,8 @@ type plain struct {
 	maxCount uint64             // 0: no bound
 	coarse   time.Duration      // the resolution of the clock; a token takes a multiple of it
 	fault    fault
+
+	ledger *ledger.Ledger // of places in flight
 
 	hits   atomic.Int64
 	closed atomic.Bool
@@ -56,8 +59,9 @@ type plainID struct {
 }
 
 func newPlain(now func() time.Time, f fault) *plain {
+	origin := now()
 	return &plain{
-		mu: clockMutex{clock: now}, fault: f,
+		mu: clockMutex{clock: now}, fault: f, ledger: ledger.New(1<<16, func() time.Duration { return now().Sub(origin) }),
 		windows: map[plainID]*window.Window{}, rolling: map[plainID]*rollingHits{}, takes: map[int64]bucketTake{},
 	}
 }
@@ -118,7 +122,7 @@ func (p *plain) check(l window.Limit) error {
 		return fmt.Errorf("plain: %v", limits.CheckScale(l.Scale))
 	case p.is(acceptsShortScales) && l.Scale > 0:
 		l.Scale = max(l.Scale, window.MinScale)
-	case p.is(acceptsAlgorithms) && l.Algorithm > window.SlidingLog:
+	case p.is(acceptsAlgorithms) && l.Algorithm > limits.LastAlgorithm:
 		return nil
 	}
 	if err := limits.Check(l); err != nil {

@@ -66,16 +66,16 @@ func TestSubjectNamesWhatTheBackendLeavesOut(t *testing.T) {
 		wants []string
 	}{
 		{"named", true, []string{
-			"--- SKIP: TestBackendWithoutMethods/what_is_given_back_can_be_taken_again", "without GiveBack: its store can't subtract",
+			"--- SKIP: TestBackendWithoutMethods/nothing_is_given_back_to_another_window", "without GiveBack: its store can't subtract",
 			"--- SKIP: TestBackendWithoutMethods/rolling:_the_limit_holds", "for rolling algorithms, and the algorithm is fixed-window",
-			"--- PASS: TestBackendWithoutMethods/a_take_that_is_refused_changes_nothing",
+			"--- PASS: TestBackendWithoutMethods/a_window_ends_one_scale_after_its_start",
 		}},
 		{"unnamed", false, []string{"GiveBack of backendtest_test.unable returns error", "Subject.Without does not name it"}},
 		{"wrong", false, []string{"Subject.Without has no reason for GiveBack", `Subject.Without has "Give"`, "has a method Take, although"}},
 		{"misspelt", false, []string{"Hit of backendtest_test.misspelt returns error", "is it missing, or misspelt?"}},
 	} {
 		for _, bubbles := range []string{"", "1"} {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestBackendWithoutMethods$/^(a_backend|a_take|what|rolling:_the)")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestBackendWithoutMethods$/^(a_backend|a_window|nothing|rolling:_the)")
 			cmd.Env = append(os.Environ(), faultVariable+"="+test.env, "BACKENDTEST_BUBBLES="+bubbles)
 			output, err := cmd.CombinedOutput()
 			for _, want := range test.wants {

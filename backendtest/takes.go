@@ -57,9 +57,7 @@ func testAllOrNone(c calls) {
 		takes := c.spread(10)
 		takes[i].N = 8
 		windows, granted := c.takeAll(takes...)
-		if granted {
-			c.Errorf("the takes are granted, although take %d is over its limit", i)
-		}
+		c.expect(!granted, "the takes are granted, although take %d is over its limit", i)
 		for j, w := range windows {
 			c := c.counted(takes[j])
 			if w.Refused != (i == j) {
@@ -79,9 +77,7 @@ func testAllOrNone(c calls) {
 		}
 		takes[refusing].N = 4
 		windows, granted := c.takeAll(takes...)
-		if granted {
-			c.Errorf("the takes are granted")
-		}
+		c.expect(!granted, "the takes are granted")
 		for i, t := range takes {
 			c := c.counted(t)
 			c.none(windows[i])
@@ -140,6 +136,32 @@ func testRepeated(c calls) {
 		taken(false, of("none", 10, 20, 6), of("none", 10, 0, 6))
 		taken(true, of("burst", 10, 20, 4), of("burst", 10, 20, 4))
 	}
+	const most = window.Unlimited
+	if c.MaxCount != 0 && c.MaxCount < most {
+		return
+	}
+	taken(true, of("fits", most, 0, most/3), of("fits", most, 0, most/3), of("fits", most, 0, most/3))
+	for _, held := range []uint64{0, 1} {
+		key, other := fmt.Sprint("sum", held), fmt.Sprint("other", held)
+		if held > 0 {
+			if c.Algorithm == window.TokenBucket {
+				break // a bucket of that size does not count single tokens
+			}
+			taken(true, of(key, most-1, 0, held), of(other, 10, 0, held))
+		}
+		for _, sum := range [][]uint64{{most, most}, {1 << 62, 1 << 62}, {1, most}, {1 << 62, 1 << 62, 1}, {most, 1, most}} { // they wrap
+			takes := []window.Take{of(other, 10, 0, 1)}
+			for _, n := range sum {
+				takes = append(takes, of(key, most-1, 0, n))
+			}
+			windows, granted := c.takeAll(takes...)
+			for i, w := range windows {
+				c.expect(!granted && w.Count == held && w.Refused == (i > 0) && (w.RetryAfter == window.Never) == (i > 0),
+					"%d are held, and the takes %+v return %v, %+v", held, takes, granted, windows)
+			}
+			c.expect(c.upTo(10).get(other, scale).Count == held, "a take that was refused has counted")
+		}
+	}
 }
 
 // testTakenLimit makes takes and hits.
@@ -153,16 +175,12 @@ func testTakenLimit(c calls) {
 			call = c.Backend.Hit
 		}
 		w, err := call(c.Context(), "k", l, n)
-		if err != nil || w.Count > l.Max {
-			c.Errorf("a take of %d of %d returns %+v, %v", n, l.Max, w, err)
-		}
+		c.expect(err == nil && w.Count <= l.Max, "a take of %d of %d returns %+v, %v", n, l.Max, w, err)
 		if !w.Refused {
 			held.Add(n)
 		}
 	})
-	if held.Load() != l.Max {
-		c.Errorf("%d are granted of %d", held.Load(), l.Max)
-	}
+	c.expect(held.Load() == l.Max, "%d are granted of %d", held.Load(), l.Max)
 	c.state(c.upTo(l.Max).get("k", time.Hour), l.Max)
 }
 
@@ -193,9 +211,7 @@ func (c calls) holds(key string, limit, held uint64) {
 	if c.Algorithm == window.TokenBucket && w.Count > held && w.Count <= limit {
 		return // a bucket may give less back than was taken
 	}
-	if w.Count != held {
-		c.Errorf("the count is %d, and %d are held", w.Count, held)
-	}
+	c.expect(w.Count == held, "the count is %d, and %d are held", w.Count, held)
 }
 
 // takeAndGiveBack takes, and gives most of what is granted back, with all clients at one time. In fixed
@@ -213,9 +229,7 @@ func takeAndGiveBack(clients []calls, key string, limit uint64) uint64 {
 			return
 		}
 		w, err := c.Backend.Take(c.Context(), key, l, n)
-		if err != nil {
-			c.Errorf("Take: %v", err)
-		}
+		c.expect(err == nil, "Take: %v", err)
 		if w.Refused {
 			return
 		}
@@ -224,9 +238,7 @@ func takeAndGiveBack(clients []calls, key string, limit uint64) uint64 {
 			return
 		}
 		ok, err := c.Backend.GiveBack(c.Context(), key, l, n, w.ID)
-		if err != nil {
-			c.Errorf("GiveBack: %v", err)
-		}
+		c.expect(err == nil, "GiveBack: %v", err)
 		if ok {
 			held.Add(-int64(n))
 		} else {
@@ -258,15 +270,11 @@ func endWindows(clients []calls, limit uint64) {
 				} else {
 					_, err = c.Backend.Set(c.Context(), key, l, 0)
 				}
-				if err != nil {
-					c.Errorf("Reset or Set: %v", err)
-				}
+				c.expect(err == nil, "Reset or Set: %v", err)
 				return
 			}
 			w, err := c.Backend.Take(c.Context(), key, l, n)
-			if err != nil || !w.Refused && w.Count > limit {
-				c.Errorf("Take returns %+v, %v", w, err)
-			}
+			c.expect(err == nil && (w.Refused || w.Count <= limit), "Take returns %+v, %v", w, err)
 			if w.Refused {
 				return
 			}
@@ -308,9 +316,7 @@ func testOppositeOrder(c calls) {
 				takes = []window.Take{b, a}
 			}
 			granted, err := c.Backend.TakeAll(c.Context(), takes, make([]window.Window, 2))
-			if err != nil {
-				c.Errorf("TakeAll: %v", err)
-			}
+			c.expect(err == nil, "TakeAll: %v", err)
 			if granted {
 				grants.Add(1)
 			}
@@ -321,54 +327,10 @@ func testOppositeOrder(c calls) {
 	}
 }
 
-func testRefusal(c calls) {
-	const scale = time.Minute
-	end := c.end(scale)
-	c.want(c.granted("k", scale, 10, 8), 8, end)
-	c.Clock.Advance(time.Second)
-	for range 3 {
-		for _, limitAndN := range [][2]uint64{{10, 5}, {8, 1}, {5, 2}, {5, 6}} {
-			c.want(c.refused("k", scale, limitAndN[0], limitAndN[1]), 8, end)
-		}
-		c.want(c.get("k", scale), 8, end)
-	}
-	c.want(c.granted("k", scale, 10, 2), 10, end)
-	c.want(c.refused("k", scale, 10, 1), 10, end)
-	c.want(c.granted("k", scale, 11, 1), 11, end)
-	c.Clock.Advance(end.Sub(c.Clock.Now()))
-	c.none(c.refused("k", scale, 10, 11))
-	c.none(c.refused("k", scale, 0, 1))
-	c.none(c.get("k", scale))
-	c.want(c.granted("k", scale, 10, 10), 10, c.end(scale))
-
-	c.want(c.set("set", scale, 50), 50, c.end(scale))
-	c.want(c.refused("set", scale, 49, 1), 50, c.end(scale))
-	c.want(c.hit("set", scale, 60, 1), 51, c.end(scale))
-	c.want(c.granted("set", scale, 60, 9), 60, c.end(scale))
-	c.none(c.get("other", scale))
-}
-
-func testGiveBack(c calls) {
-	const scale = time.Minute
-	end := c.end(scale)
-	w := c.granted("k", scale, 10, 10)
-	c.Clock.Advance(time.Millisecond)
-	if c.giveBack("k", scale, w.ID, 4, true) {
-		c.want(c.get("k", scale), 6, end)
-		c.want(c.refused("k", scale, 10, 5), 6, end)
-		c.want(c.granted("k", scale, 10, 4), 10, end)
-	}
-	c.want(c.refused("k", scale, 10, 1), 10, end)
-	if c.giveBack("k", scale, w.ID, 10, true) { // all of it
-		c.want(c.get("k", scale), 0, end)
-		c.want(c.granted("k", scale, 10, 3), 3, end)
-	}
-}
-
 func testGiveBackToAnother(c calls) {
 	const scale, limit = time.Minute, 10
 	for name, end := range map[string]func(key string){
-		"its end":         func(string) { c.Clock.Advance(scale) },
+		"its end":         func(string) { c.Clock.Advance(2*scale + c.Precision) },
 		"Reset":           func(key string) { c.reset(key, scale) },
 		"Delete":          func(key string) { c.delete(key, scale) },
 		"Delete of all":   func(key string) { c.delete(key) },
@@ -379,12 +341,12 @@ func testGiveBackToAnother(c calls) {
 		end(name)
 		before := c.get(name, scale)
 		c.giveBack(name, scale, w.ID, 8, false)
-		if got := c.get(name, scale); got != before {
+		if got := c.get(name, scale); got.Count != before.Count {
 			c.Errorf("after %s and a give-back the window is %+v, it was %+v", name, got, before)
 		}
 		next := c.granted(name, scale, limit, 2)
 		c.giveBack(name, scale, w.ID, 8, false)
-		c.want(c.get(name, scale), next.Count, next.ExpiresAt)
+		c.state(c.get(name, scale), next.Count)
 	}
 	w := c.granted("k", scale, limit, 5)
 	c.granted("k", 2*scale, limit, 5)
@@ -392,11 +354,10 @@ func testGiveBackToAnother(c calls) {
 	c.giveBack("none", scale, w.ID, 5, false)
 	c.none(c.get("none", scale))
 	c.named("n").giveBack("k", scale, w.ID, 5, false)
-	c.giveBack("k", scale, w.ID+1, 5, false)
 	c.giveBack("k", scale, 0, 5, false)
-	c.want(c.get("k", scale), 5, w.ExpiresAt)
-	c.want(c.get("k", 2*scale), 5, c.end(2*scale))
-	c.want(c.get("other", scale), 5, c.end(scale))
+	c.state(c.get("k", scale), 5)
+	c.state(c.get("k", 2*scale), 5)
+	c.state(c.get("other", scale), 5)
 }
 
 func testIDs(c calls) {
@@ -407,9 +368,7 @@ func testIDs(c calls) {
 		for name, id := range map[string]int64{
 			"a take": w.ID, "a refused take": c.refused("k", scale, 1, 1).ID, "Hit": c.hit("k", scale, 100, 1).ID, "Charge": c.charge("k", scale, 1).ID,
 		} {
-			if id == 0 || id != w.ID {
-				c.Errorf("the ID is %d after %s, and was %d when the window opened", id, name, w.ID)
-			}
+			c.expect(id != 0 && id == w.ID, "the ID is %d after %s, and was %d when the window opened", id, name, w.ID)
 		}
 		if before, ok := seen[w.ID]; ok {
 			c.Fatalf("the window after %s has the ID %d of an earlier one", before, w.ID)
@@ -421,9 +380,7 @@ func testIDs(c calls) {
 		case 1:
 			seen[w.ID] = "Set"
 			id := c.set("k", scale, 0).ID
-			if id == 0 || seen[id] != "" {
-				c.Errorf("Set returns the ID %d", id)
-			}
+			c.expect(id != 0 && seen[id] == "", "Set returns the ID %d", id)
 			seen[id] = "Set"
 			c.reset("k", scale)
 		case 2:
@@ -446,25 +403,19 @@ func testHeldOfSeveral(c calls) {
 		takes := []window.Take{l.For(key(a), uint64(1+i%2)), l.For(key(b), uint64(1+i%3))}
 		windows := make([]window.Window, 2)
 		granted, err := c.Backend.TakeAll(c.Context(), takes, windows)
-		if err != nil {
-			c.Errorf("TakeAll: %v", err)
-		}
+		c.expect(err == nil, "TakeAll: %v", err)
 		if !granted {
 			return
 		}
 		for j, k := range []int{a, b} {
 			n := takes[j].N
 			held[k].Add(int64(n))
-			if windows[j].Count > limit {
-				c.Errorf("the count is %d, the limit %d", windows[j].Count, limit)
-			}
+			c.expect(windows[j].Count <= limit, "the count is %d, the limit %d", windows[j].Count, limit)
 			if i/goroutines%4 == 3 {
 				continue
 			}
 			ok, err := c.Backend.GiveBack(c.Context(), key(k), l, n, windows[j].ID)
-			if err != nil || !ok && !c.MayLose {
-				c.Errorf("GiveBack returns %v, %v", ok, err)
-			}
+			c.expect(err == nil && (ok || c.MayLose), "GiveBack returns %v, %v", ok, err)
 			if ok {
 				held[k].Add(-int64(n))
 			}
@@ -515,9 +466,7 @@ func testTakesAtTheEnd(c calls) {
 		}
 		n := uint64(1 + i%7)
 		w, err := c.Backend.Take(c.Context(), "k", l, n)
-		if err != nil {
-			c.Errorf("Take: %v", err)
-		}
+		c.expect(err == nil, "Take: %v", err)
 		if w.Refused {
 			return
 		}
@@ -530,11 +479,7 @@ func testTakesAtTheEnd(c calls) {
 		}
 	}
 	for id, sum := range sums {
-		if sum > limit {
-			c.Errorf("%d are held of window %d, whose limit is %d", sum, id, limit)
-		}
+		c.expect(sum <= limit, "%d are held of window %d, whose limit is %d", sum, id, limit)
 	}
-	if len(sums) < 3 {
-		c.Errorf("there were %d windows", len(sums))
-	}
+	c.expect(len(sums) >= 3, "there were %d windows", len(sums))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,14 +29,18 @@ const (
 	logScale = 100 * time.Millisecond
 )
 
+// newMemory returns a backend with defaults and room for the keys.
+func newMemory(s setup, opts ...memory.Option) *memory.Backend {
+	return memory.New(append(opts, memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*s.keys)))...)
+}
+
 // algorithm returns RateLimit on a backend in memory.
 func algorithm(name string, a window.Algorithm, does string) contender {
 	return contender{name: name, does: does, start: func(_ context.Context, s setup) (*instance, error) {
 		if a == window.SlidingLog && s.limit > logLimit {
 			s.limit, s.scale = logLimit, logScale
 		}
-		m := memory.New(memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*s.keys)),
-			memory.WithMaxLog(logLimit), memory.WithMaxTimes(1<<28))
+		m := newMemory(s, memory.WithMaxLog(logLimit), memory.WithMaxTimes(1<<28))
 		return &instance{do: hits(m, s, throttr.WithAlgorithm(a)), close: func() { m.Close() }}, nil
 	}}
 }
@@ -47,10 +52,10 @@ var (
 	slidingWindow = algorithm("sliding window", window.SlidingWindow, "the same with `window.SlidingWindow`: two aligned windows")
 	slidingLog    = algorithm("sliding log", window.SlidingLog, fmt.Sprintf("the same with `window.SlidingLog`: the time of each hit of the last %v", logScale))
 
-	// The algorithms of package memory, and what others have.
+	// The algorithms of package memory, and the rolling ones of other packages.
 	ownAlgorithms   = []contender{fixedWindow, tokenBucket, slidingWindow, slidingLog}
 	otherAlgorithms = []contender{xTimeRate, xTimeRateSyncMap, throttledGCRA, ulule}
-	algorithms      = workload{"algorithms in the process", append(ownAlgorithms[:len(ownAlgorithms):len(ownAlgorithms)], otherAlgorithms...)}
+	algorithms      = workload{"hit in the process", slices.Concat(ownAlgorithms, []contender{goLimiter}, otherAlgorithms)}
 )
 
 var xTimeRateSyncMap = contender{
@@ -91,6 +96,18 @@ func (r *results) algorithmRequirements() (all []requirement) {
 		}
 		all = append(all, atMost("`memory`, token bucket, "+load+" ÷ fixed window: time", 1, r.quotients(perSecond, of(fixedWindow), of(tokenBucket))))
 	}
+	for _, c := range []struct {
+		own, other       contender
+		keys, goroutines int
+		bound            float64
+	}{
+		{fixedWindow, goLimiter, 1, 1, 2.6}, {fixedWindow, goLimiter, 1, 2, 3}, {fixedWindow, goLimiter, manyKeys, 2, 2.8},
+		{tokenBucket, xTimeRate, 1, 1, 1.6}, {tokenBucket, xTimeRate, manyKeys, 2, 3.5},
+	} {
+		of := func(name string) measurement { return measurement{algorithms.name, name, c.keys, c.goroutines} }
+		all = append(all, atLeast(fmt.Sprintf("`memory`, %s, %s, %s ÷ %s: throughput", c.own.name, plural(c.keys, "key"), plural(c.goroutines, "goroutine"), c.other.name),
+			c.bound, r.quotients(perSecond, of(c.own.name), of(c.other.name))))
+	}
 	for _, c := range ownAlgorithms {
 		m := measurement{algorithms.name, c.name, manyKeys, 2}
 		all = append(all, atMost("`memory`, "+c.name+": allocations per hit", 0, hundredths(r.each(m, allocs))))
@@ -115,8 +132,18 @@ func (r *results) timeToFastest(m measurement) []float64 {
 	return all
 }
 
-// reportAlgorithms writes how long hits take with each algorithm.
+// reportAlgorithms writes how long hits take with each algorithm, and what the figures mean.
 func (r *results) reportAlgorithms(w io.Writer) {
+	r.algorithmRows(w)
+	fmt.Fprintf(w, `
+The times are those of a hit that is allowed, with a limit of %d in %v, and of %d in %v for the log. They include
+the choice of a key at random, which takes some ns, and with several goroutines the waiting for each other. Bytes per key are
+the heap after a collection, less that before, of %d keys of 16 bytes, the keys included, after one hit on each. A sliding log takes 64 bytes more for every seven hits in the last scale.
+`, algorithmLimit, algorithmScale, logLimit, logScale, r.plan.filled)
+}
+
+// algorithmRows writes how long hits take with each algorithm.
+func (r *results) algorithmRows(w io.Writer) {
 	titles := []string{"algorithm or package"}
 	for _, at := range algorithmLoads {
 		titles = append(titles, fmt.Sprintf(">%s, %s", plural(at.keys, "key"), plural(at.goroutines, "goroutine")))
@@ -132,11 +159,6 @@ func (r *results) reportAlgorithms(w io.Writer) {
 		all = append(all, append(row, fmt.Sprintf("%.2f", load.Median(r.each(m, allocs))), fmt.Sprintf("%.0f", r.perKey[c.name])))
 	}
 	rows(w, append(titles, ">allocations/hit", ">bytes/key"), all)
-	fmt.Fprintf(w, `
-The times are those of a hit that is allowed, with a limit of %d in %v, and of %d in %v for the log. They include
-the choice of a key at random, which takes some ns, and with several goroutines the waiting for each other. Bytes per key are
-the heap after a collection, less that before, of %d keys of 16 bytes, the keys included, after one hit on each. A sliding log takes 64 bytes more for every seven hits in the last scale.
-`, algorithmLimit, algorithmScale, logLimit, logScale, r.plan.filled)
 }
 
 // runAlgorithms measures algorithms in the process only, and prints the results.

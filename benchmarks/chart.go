@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"github.com/throttr-go/throttr/benchmarks/svg"
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
@@ -26,9 +27,7 @@ type line struct {
 // lines are the lines of all charts. Their colors are distinct for color-blind readers, too (Okabe
 // and Ito).
 var lines = []line{
-	{"raw", color.RGBA{120, 120, 120, 255}, draw.CrossGlyph{}},
-	{"throttr", color.RGBA{0, 114, 178, 255}, draw.CircleGlyph{}},
-	{"throttr, real times", color.RGBA{86, 180, 233, 255}, draw.RingGlyph{}},
+	{oursReal, color.RGBA{86, 180, 233, 255}, draw.RingGlyph{}},
 	{"throttr on Redis", color.RGBA{230, 159, 0, 255}, draw.SquareGlyph{}},
 	{"rueidis", color.RGBA{213, 94, 0, 255}, draw.BoxGlyph{}},
 	{"go-redis", color.RGBA{0, 158, 115, 255}, draw.TriangleGlyph{}},
@@ -42,8 +41,6 @@ func (r *results) charts() (map[string][]byte, error) {
 		file, title, axis, workload string
 		figure                      figure
 	}{
-		{"increase-throughput", "increase or INCR, 1000 keys", "thousand per second", "increase", perSecond},
-		{"increase-p99", "increase or INCR, 1000 keys", "99th percentile in µs", "increase", p99},
 		{"hit-throughput", "hit, 1000 keys", "thousand per second", "hit", perSecond},
 		{"hit-p99", "hit, 1000 keys", "99th percentile in µs", "hit", p99},
 	} {
@@ -83,12 +80,12 @@ func (r *results) charts() (map[string][]byte, error) {
 		p.Y.Max *= 5 // for the legend
 		canvas := vgsvg.New(14*vg.Centimeter, 10*vg.Centimeter)
 		p.Draw(draw.New(canvas))
-		var svg bytes.Buffer
-		if _, err := canvas.WriteTo(&svg); err != nil {
+		var drawing bytes.Buffer
+		if _, err := canvas.WriteTo(&drawing); err != nil {
 			return nil, err
 		}
 		// If the font is missing, use another one without serifs.
-		files["charts/"+c.file+".svg"] = bytes.ReplaceAll(svg.Bytes(), []byte("Liberation Sans"), []byte("Liberation Sans,Arial,sans-serif"))
+		files["charts/"+c.file+".svg"] = svg.WithDarkLook(bytes.ReplaceAll(drawing.Bytes(), []byte("Liberation Sans"), []byte("Liberation Sans,Arial,sans-serif")))
 	}
 	return files, nil
 }

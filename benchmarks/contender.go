@@ -13,12 +13,6 @@ const limit = 1 << 30
 // scale is the length of windows. Contenders without windows refill the limit in it.
 const scale = time.Hour
 
-// The limit and the scale of sparse keys, most of whose hits open a window.
-const (
-	sparseLimit = 20
-	sparseScale = time.Second
-)
-
 // contender is a way to count or to limit.
 type contender struct {
 	name   string // in tables and charts
@@ -34,22 +28,54 @@ type setup struct {
 	limit   int // of each key
 	scale   time.Duration
 
-	key     string // of a sharer
-	callers int    // the same
+	goroutines int // that use it
+	conns      int // that the contender before has used, if it is a client of Throttr
 }
 
 // instance is a contender that has been started.
 type instance struct {
 	// do performs an operation and reports whether it was allowed.
-	do    func(ctx context.Context, key string) (allowed bool, err error)
-	close func() // nil: there is nothing to close
+	do func(ctx context.Context, key string) (allowed bool, err error)
+	// run is [load.Run] for contenders that do not simply repeat do; nil otherwise.
+	run   func(ctx context.Context, cfg load.Config, keys load.Keys) (load.Result, error)
+	conns func() int // returns the number of connections that are open; nil: that does not matter
+	close func()     // nil: there is nothing to close
+
+	windows *windows // what run has counted; nil: nothing
 }
 
 // touch performs an operation on each key, so that no key is new.
 func (c *instance) touch(ctx context.Context, keys load.Keys, goroutines int) error {
+	if c.do == nil {
+		return nil
+	}
 	return load.ForEach(keys.Len(), goroutines, func(i int) error {
 		_, err := c.do(ctx, keys.At(i))
 		return err
+	})
+}
+
+// inProcess is [load.Run] for operations as short as its own calls and readings of the clock: their cost would make
+// contenders look alike.
+func (c *instance) inProcess(ctx context.Context, cfg load.Config, keys load.Keys) (load.Result, error) {
+	const perReading = 100
+	return load.RunLoops(ctx, cfg, func(ctx context.Context, worker int, m *load.Meter) {
+		start := time.Now()
+		for i := uint64(0); !m.Over(); i += perReading {
+			for j := range uint64(perReading) {
+				allowed, err := c.do(ctx, keys.Pick(worker, i+j))
+				if err == nil && !allowed {
+					err = errDenied
+				}
+				if err != nil {
+					m.Fail(1, err)
+					return
+				}
+			}
+			now := time.Now()
+			m.Add(perReading, now.Sub(start)/perReading)
+			start = now
+		}
 	})
 }
 
@@ -66,29 +92,34 @@ type workload struct {
 	contenders []contender
 }
 
+// The names of the client of Throttr, and of what writes the same frames without one.
+const (
+	ours     = "throttr"
+	raw      = "raw"
+	oursReal = "throttr, real times"
+	rawReal  = "raw, real times"
+)
+
 // The workloads.
 var (
 	increase = workload{"increase", []contender{
-		throttrIncrease("throttr", mock), throttrIncrease("throttr, real times", realTimes), rueidisIncrease, goRedisIncrease,
+		throttrIncrease(ours, mock), rawFrames(raw, load.Increase, mock),
+		throttrIncrease(oursReal, realTimes), rawFrames(rawReal, load.Increase, realTimes), rueidisIncrease, goRedisIncrease,
 	}}
-	hit = workload{"hit", []contender{
-		throttrHit("throttr", mock), throttrHit("throttr, real times", realTimes), redisHit, rueidisHit, goRedisHit, redisRate,
+	query = workload{"query", []contender{throttrQuery}}
+	hit   = workload{"hit", []contender{
+		throttrHit(ours, mock), rawFrames(raw, load.Hit, mock),
+		throttrHit(oursReal, realTimes), rawFrames(rawReal, load.Hit, realTimes), redisHit, rueidisHit, goRedisHit, redisRate,
 	}}
 	redisWindow = workload{"hit", []contender{redisHit, rueidisHit}}
 	bucket      = workload{"token bucket", []contender{redisBucket, goRedisBucket, redisRate}}
-	sparse      = workload{"sparse", []contender{rueidisHit, redisRate}} // throttr bench measures throttr
-	embedded    = workload{"hit in the process", []contender{
-		memoryBackend, memoryRateLimit, goLimiter, ulule, throttledGCRA, xTimeRate,
-	}}
+	sparse      = workload{"sparse", []contender{throttrSparse, rueidisHit, redisRate}}
 )
 
-// sequence generates keys of 16 bytes.
-var sequence = load.NewSequence("key:")
-
-// newKeys returns n keys.
-func newKeys(n int) load.Keys { return load.KeySet{Sequence: sequence, N: n}.Keys() }
+// keySet returns n keys of 16 bytes.
+func keySet(n int) load.KeySet { return load.KeySet{Prefix: "key:", N: n} }
 
 // newSparseKeys returns n keys that no other workload uses, whose windows would be longer.
 func newSparseKeys(n int) load.Keys {
-	return load.KeySet{Sequence: load.NewSequence("few:"), N: n}.Keys()
+	return load.KeySet{Prefix: "few:", N: n}.Keys()
 }

@@ -10,40 +10,7 @@ import (
 	"github.com/ulule/limiter/v3"
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
-
-	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
-
-// newMemory returns a backend with defaults and room for the keys.
-func newMemory(s setup) *memory.Backend {
-	return memory.New(memory.WithMaxKeys(max(memory.DefaultMaxKeys, 2*s.keys)))
-}
-
-var memoryBackend = contender{
-	name: "throttr/memory",
-	does: "`Hit` of the backend in memory: an exact fixed window per key, in bounded number",
-	start: func(_ context.Context, s setup) (*instance, error) {
-		m := newMemory(s)
-		l := window.Limit{Max: uint64(s.limit), Scale: s.scale, Algorithm: window.FixedWindow}
-		return &instance{
-			do: func(ctx context.Context, key string) (bool, error) {
-				w, err := m.Hit(ctx, key, l, 1)
-				return w.Count <= l.Max, err
-			},
-			close: func() { m.Close() },
-		}, nil
-	},
-}
-
-var memoryRateLimit = contender{
-	name: "RateLimit on throttr/memory",
-	does: "`RateLimit.Hit` on it: the same, with the decision and the time to retry after",
-	start: func(_ context.Context, s setup) (*instance, error) {
-		m := newMemory(s)
-		return &instance{do: hits(m, s), close: func() { m.Close() }}, nil
-	},
-}
 
 var goLimiter = contender{
 	name: "go-limiter", module: "github.com/sethvargo/go-limiter",

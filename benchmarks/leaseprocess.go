@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
@@ -66,19 +67,17 @@ func runAssignment(ctx context.Context, text string, w io.Writer) error {
 }
 
 func (c sharer) run(ctx context.Context, a assignment) (all *sharedReport, err error) {
-	key, err := c.start(ctx, setup{
-		servers: &servers{mock: &process{addr: a.Mock}, redis: &process{addr: a.Redis}},
-		key:     a.Key, callers: a.Callers, keys: 1, limit: a.Limit, scale: a.Scale,
-	})
+	backend, closeAll, err := c.open(ctx, setup{servers: &servers{mock: &process{addr: a.Mock}, redis: &process{addr: a.Redis}}, keys: 1})
 	if err != nil {
 		return nil, err
 	}
-	defer key.close()
+	defer closeAll()
+	limiter := throttr.NewRateLimit(backend, patience)
 	callers := make([]*sharedCaller, a.Callers)
 	var running sync.WaitGroup
 	for i := range callers {
-		callers[i] = &sharedCaller{key: key, number: i, report: sharedReport{Windows: map[int64]uint64{}}}
-		running.Go(func() { callers[i].err = callers[i].run(ctx, a) })
+		callers[i] = &sharedCaller{assignment: a, limiter: limiter, report: sharedReport{Windows: map[int64]uint64{}}}
+		running.Go(func() { callers[i].err = callers[i].run(ctx) })
 	}
 	time.Sleep(time.Until(a.Start))
 	cpu := load.ProcessCPU()
@@ -97,9 +96,9 @@ func (c sharer) run(ctx context.Context, a assignment) (all *sharedReport, err e
 
 // sharedCaller is a goroutine that hits a shared key.
 type sharedCaller struct {
-	key    *sharedKey
-	number int
-	err    error
+	assignment
+	limiter *throttr.RateLimit
+	err     error
 
 	allowed uint64 // in the window that was hit last, and not in the report yet
 	end     time.Time
@@ -108,51 +107,51 @@ type sharedCaller struct {
 }
 
 // run hits the key until its time is over.
-func (c *sharedCaller) run(ctx context.Context, a assignment) error {
+func (c *sharedCaller) run(ctx context.Context) error {
 	defer c.note(time.Time{})
 	begun, due := time.Now(), 0
 	for {
 		now := time.Now()
-		if !now.Before(a.End) {
+		if !now.Before(c.End) {
 			return nil
 		}
-		n := a.Sample
-		if a.Rate > 0 {
+		n := c.Sample
+		if c.Rate > 0 {
 			// The hits that are due by now.
-			n = int(now.Sub(begun).Seconds()*a.Rate) - due
+			n = int(now.Sub(begun).Seconds()*c.Rate) - due
 			if due += n; n == 0 {
 				time.Sleep(time.Millisecond)
 				continue
 			}
 		}
-		if err := c.hit(ctx, n, a.Sample == 1, !now.Before(a.Start)); err != nil {
+		if err := c.hit(ctx, n, !now.Before(c.Start)); err != nil {
 			return err
 		}
 	}
 }
 
 // hit makes n hits. It takes the time of the first of them, or of each.
-func (c *sharedCaller) hit(ctx context.Context, n int, each, counts bool) error {
+func (c *sharedCaller) hit(ctx context.Context, n int, counts bool) error {
 	allowed := uint64(0)
 	for i := range n {
-		timed := counts && (each || i == 0)
+		timed := counts && (c.Sample == 1 || i == 0)
 		var begun time.Time
 		if timed {
 			begun = time.Now()
 		}
-		ok, end, err := c.key.hit(ctx, c.number)
+		res, err := c.limiter.Hit(ctx, c.Key, c.Scale, uint64(c.Limit))
 		if err != nil {
 			return err
 		}
 		if timed {
 			c.report.Times.Add(time.Since(begun), 1)
 		}
-		if !ok {
+		if !res.Allowed {
 			continue
 		}
 		allowed++
-		if end != c.end {
-			c.note(end)
+		if res.ResetAt != c.end {
+			c.note(res.ResetAt)
 		}
 		c.allowed++
 	}

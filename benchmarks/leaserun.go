@@ -48,13 +48,13 @@ func (r *results) compareLeases(ctx context.Context, s *servers) error {
 func (r *results) assignment(s *servers, k sharing, c sharer) assignment {
 	t := assignment{
 		Sharer: c.name, Mock: s.shared.addr, Redis: s.redis.addr, Key: fmt.Sprintf("api:%d", s.sharedKeys.Add(1)),
-		Callers: c.callers, Sample: c.sample, Limit: limit, Scale: r.plan.sharedScale,
+		Callers: c.callers(), Sample: c.sample, Limit: limit, Scale: r.plan.sharedScale,
 	}
 	d := max(r.plan.duration, minShared)
 	if k.limited {
 		d = r.plan.shared
 		t.Limit = int(sharedLimit * t.Scale.Seconds())
-		t.Rate = k.demand * sharedLimit / float64(c.processes*c.callers)
+		t.Rate = k.demand * sharedLimit / float64(leaseProcesses*leaseCallers)
 	}
 	if t.Rate > 0 {
 		t.Sample = 1

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/tools/load"
@@ -47,34 +45,22 @@ type sharer struct {
 	does      string
 	server    func(*servers) *process // nil: none
 	processes int
-	callers   int  // in each process
-	sample    int  // hits for each hit whose time is taken
-	limits    bool // it can limit, and so is measured with each sharing
-	start     func(ctx context.Context, s setup) (*sharedKey, error)
-}
-
-// sharedKey is a sharer that has been started in a process.
-type sharedKey struct {
-	// hit hits the key, and returns when the window ends that has allowed that. Each caller has a
-	// number.
-	hit   func(ctx context.Context, caller int) (allowed bool, end time.Time, err error)
-	close func()
+	sample    int // hits for each hit whose time is taken
+	open      openStore
 }
 
 // The sharers.
 var (
-	leasesOnThrottr = sharer{"leases on throttr", "package `lease` with its defaults, on a mock server", onMock, leaseProcesses, leaseCallers, fastSample, true, withLeases(mockBackend)}
-	onThrottr       = sharer{"throttr", "the same backend without leases: hits of a process at one time share requests", onMock, leaseProcesses, leaseCallers, 1, true, withoutLeases(mockBackend)}
-	rawHits         = sharer{"raw frames", "an UPDATE and a QUERY for each hit, written and read by hand, on a connection for each caller; it limits nothing", onMock, leaseProcesses, leaseCallers, 1, false, startRawHits}
-	leasesOnRedis   = sharer{"leases on Redis", "package `lease` with its defaults, on package `redisbackend`", onRedis, leaseProcesses, leaseCallers, fastSample, true, withLeases(redisStore)}
-	onOwnRedis      = sharer{"redisbackend", "the same backend without leases", onRedis, leaseProcesses, leaseCallers, 1, true, withoutLeases(redisStore)}
-	rueidisHits     = sharer{"rueidis INCR", "an INCR for each hit, pipelined by the client; it limits nothing", onRedis, leaseProcesses, leaseCallers, 1, false, startRueidisHits}
+	leasesOnThrottr = sharer{"leases on throttr", "package `lease` with its defaults, on a mock server", onMock, leaseProcesses, fastSample, withLeases(mockBackend)}
+	onThrottr       = sharer{"throttr", "the same backend without leases: hits of a process at one time share requests", onMock, leaseProcesses, 1, mockBackend}
+	leasesOnRedis   = sharer{"leases on Redis", "package `lease` with its defaults, on package `redisbackend`", onRedis, leaseProcesses, fastSample, withLeases(redisStore)}
+	onOwnRedis      = sharer{"redisbackend", "the same backend without leases", onRedis, leaseProcesses, 1, redisStore}
 
-	leasesInOne      = sharer{"leases on throttr, 1 process", "all callers in one process", onMock, 1, leaseProcesses * leaseCallers, fastSample, false, withLeases(mockBackend)}
-	leasesInOneRedis = sharer{"leases on Redis, 1 process", "all callers in one process", onRedis, 1, leaseProcesses * leaseCallers, fastSample, false, withLeases(redisStore)}
-	memoryInOne      = sharer{"memory, 1 process", "package `memory`, with as many callers; it shares nothing with other processes", nil, 1, leaseProcesses * leaseCallers, fastSample, false, withoutLeases(memoryStore)}
+	leasesInOne      = sharer{"leases on throttr, 1 process", "all callers in one process", onMock, 1, fastSample, withLeases(mockBackend)}
+	leasesInOneRedis = sharer{"leases on Redis, 1 process", "all callers in one process", onRedis, 1, fastSample, withLeases(redisStore)}
+	memoryInOne      = sharer{"memory, 1 process", "package `memory`, with as many callers; it shares nothing with other processes", nil, 1, fastSample, memoryStore}
 
-	sharers = []sharer{leasesOnThrottr, onThrottr, rawHits, leasesOnRedis, onOwnRedis, rueidisHits, leasesInOne, leasesInOneRedis, memoryInOne}
+	sharers = []sharer{leasesOnThrottr, onThrottr, leasesOnRedis, onOwnRedis, leasesInOne, leasesInOneRedis, memoryInOne}
 )
 
 // Keys that are not hot: each has some ten hits per second.
@@ -90,20 +76,22 @@ var leasedHit = contender{
 	name: "throttr with leases",
 	does: "the same with package `lease`",
 	start: func(ctx context.Context, s setup) (*instance, error) {
-		b, closeStore, err := mockBackend(ctx, s)
+		b, closeAll, err := withLeases(mockBackend)(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		leases := lease.New(b)
-		return &instance{do: hits(leases, s), close: func() { leases.Close(); closeStore() }}, nil
+		return &instance{do: hits(b, s), close: closeAll}, nil
 	},
 }
 
-// measured reports whether a sharer is measured with a sharing.
-func (c sharer) measured(k sharing) bool { return c.limits || !k.limited }
+// measured reports whether a sharer is measured with a sharing: one process has no limit that it shares.
+func (c sharer) measured(k sharing) bool { return c.processes > 1 || !k.limited }
+
+// callers returns how many callers each process has.
+func (c sharer) callers() int { return leaseProcesses * leaseCallers / c.processes }
 
 func (c sharer) measurement(k sharing) measurement {
-	return measurement{k.workload, c.name, 1, c.processes * c.callers}
+	return measurement{k.workload, c.name, 1, leaseProcesses * leaseCallers}
 }
 
 func onMock(s *servers) *process  { return s.shared }
@@ -133,92 +121,15 @@ func memoryStore(_ context.Context, s setup) (throttr.Backend, func(), error) {
 	return m, func() { m.Close() }, nil
 }
 
-func withLeases(open openStore) func(context.Context, setup) (*sharedKey, error) {
-	return func(ctx context.Context, s setup) (*sharedKey, error) {
+func withLeases(open openStore) openStore {
+	return func(ctx context.Context, s setup) (throttr.Backend, func(), error) {
 		b, closeStore, err := open(ctx, s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		leases := lease.New(b)
-		return limited(leases, s, func() { leases.Close(); closeStore() }), nil
+		return leases, func() { leases.Close(); closeStore() }, nil
 	}
-}
-
-func withoutLeases(open openStore) func(context.Context, setup) (*sharedKey, error) {
-	return func(ctx context.Context, s setup) (*sharedKey, error) {
-		b, closeStore, err := open(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		return limited(b, s, closeStore), nil
-	}
-}
-
-// limited hits with a RateLimit.
-func limited(b throttr.Backend, s setup, closeAll func()) *sharedKey {
-	limiter, most := throttr.NewRateLimit(b, patience), uint64(s.limit)
-	return &sharedKey{
-		hit: func(ctx context.Context, _ int) (bool, time.Time, error) {
-			res, err := limiter.Hit(ctx, s.key, s.scale, most)
-			return res.Allowed, res.ResetAt, err
-		},
-		close: closeAll,
-	}
-}
-
-func startRueidisHits(_ context.Context, s setup) (*sharedKey, error) {
-	client, err := connectRueidis(s)
-	if err != nil {
-		return nil, err
-	}
-	return &sharedKey{
-		hit: func(ctx context.Context, _ int) (bool, time.Time, error) {
-			return true, time.Time{}, client.Do(ctx, client.B().Incr().Key(s.key).Build()).Error()
-		},
-		close: client.Close,
-	}, nil
-}
-
-// startRawHits makes a record and opens a connection for each caller.
-func startRawHits(ctx context.Context, s setup) (*sharedKey, error) {
-	client, err := connect(ctx, s.servers.mock.addr)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	if _, err := client.Insert(ctx, s.key, 0, load.TTL[uint32]()); err != nil { // another process may be first
-		return nil, err
-	}
-	frames := load.FramesOf[uint32](load.Hit)
-	request := frames.Append(nil, []byte(s.key))
-	var conns []net.Conn
-	closeAll := func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}
-	for range s.callers {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", s.servers.mock.addr)
-		if err != nil {
-			closeAll()
-			return nil, err
-		}
-		conns = append(conns, c)
-	}
-	return &sharedKey{
-		hit: func(_ context.Context, caller int) (bool, time.Time, error) {
-			var response [32]byte
-			if _, err := conns[caller].Write(request); err != nil {
-				return false, time.Time{}, err
-			}
-			_, err := io.ReadFull(conns[caller], response[:frames.ResponseSize])
-			if err == nil && response[0] != 1 {
-				err = fmt.Errorf("a response begins with 0x%02x", response[0])
-			}
-			return true, time.Time{}, err
-		},
-		close: closeAll,
-	}, nil
 }
 
 // sharedFigures are figures of a key that processes share. What cannot be said is NaN.
@@ -232,11 +143,8 @@ type sharedFigures struct {
 }
 
 // figuresOf returns a figure of each round.
-func (r *results) figuresOf(m measurement, f func(sharedFigures) float64) (all []float64) {
-	for _, s := range r.shared[m] {
-		all = append(all, f(s))
-	}
-	return all
+func (r *results) figuresOf(m measurement, f func(sharedFigures) float64) []float64 {
+	return each(r.shared[m], f)
 }
 
 func requestsOfAllowed(s sharedFigures) float64 { return s.allowed }
@@ -318,7 +226,7 @@ func (r *results) sharedRows(k sharing) (all [][]string) {
 		of := func(f figure) float64 { return load.Median(r.each(m, f)) }
 		figure := func(f func(sharedFigures) float64) float64 { return load.Median(r.figuresOf(m, f)) }
 		over, used := "-", "-"
-		if c.limits && k.limited {
+		if k.limited {
 			over, used = fmt.Sprintf("%.0f", slices.Max(r.figuresOf(m, overOf))), percent(figure(usedOf))
 		}
 		all = append(all, []string{
@@ -331,7 +239,7 @@ func (r *results) sharedRows(k sharing) (all [][]string) {
 
 // runLeases measures leases, and prints the medians of all rounds.
 func runLeases(ctx context.Context, p plan) error {
-	s, err := startServers(ctx, false)
+	s, err := startServers(ctx)
 	if err != nil {
 		return err
 	}

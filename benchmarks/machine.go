@@ -42,7 +42,7 @@ func versions(ctx context.Context) []string {
 // oneOfEachModule returns one contender of each module.
 func oneOfEachModule() (all []contender) {
 	seen := map[string]bool{}
-	for _, w := range []workload{increase, hit, embedded} {
+	for _, w := range []workload{increase, hit, algorithms} {
 		for _, c := range w.contenders {
 			if !seen[c.module] {
 				seen[c.module] = true

@@ -7,9 +7,9 @@
 //	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
 //	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
 //	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
+//	go -C benchmarks run . -middleware   # prints those of HTTP middleware, in a minute
 //	go -C benchmarks run . -leases   # prints those of leases, in some minutes
 //	go -C benchmarks run . -outages   # prints what an outage of the store costs, in five minutes
-//	go -C benchmarks run . -before /path/to/throttr   # compares with another version of the command, too
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
 // processes on free ports. The machine should do nothing else meanwhile.
@@ -39,20 +39,14 @@ type plan struct {
 	sparse      time.Duration // of each measurement of them
 	shared      time.Duration // of each measurement of a limit that processes share
 	sharedScale time.Duration // of such limits
-	before      string        // path of the command throttr of another version; "": there is none
-	oldTimes    bool          // the server of real times takes 3 µs for each request
 }
 
-// realTimes describes the server of real times.
-func (p plan) realTimes() string {
-	switch {
-	case p.oldTimes:
-		return "a mock server that takes 3 µs for each request"
-	case os.Getenv("THROTTR_SERVERS") != "":
+// realTimesAre describes the server of real times.
+func realTimesAre() string {
+	if realServer() != "" {
 		return "a real Throttr server"
-	default:
-		return "a mock server that takes as long for each request as a real Throttr server on a quiet machine: 6 µs, or 10 µs for one that is alone"
 	}
+	return "a mock server that takes as long for each request as a real Throttr server on a quiet machine: 6 µs, or 10 µs for one that is alone"
 }
 
 // warmup returns how long each contender runs before it is measured, to open connections and
@@ -63,13 +57,10 @@ func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisec
 // goroutines, and the benchmarks of other packages.
 func (p plan) estimate() time.Duration {
 	round := 24*p.duration*time.Duration(len(p.goroutines)) + 20*time.Second
-	round += time.Duration(len(algorithmLoads)*len(algorithms.contenders)) * (p.duration + p.warmup())
+	round += time.Duration(len(algorithmLoads)*len(algorithms.contenders)+len(middlewareLoads)*len(middlewares.contenders)) * (p.duration + p.warmup())
+	round += time.Duration(2*len(redisTakesLoads)*len(redisTakes.contenders)) * (p.duration + p.warmup())
 	for _, keys := range p.sparseKeys {
-		clients := time.Duration(1)
-		if p.before != "" {
-			clients = 2
-		}
-		round += clients * (p.sparse + 15*time.Second + time.Duration(keys)*time.Millisecond/2)
+		round += p.sparse + 15*time.Second + time.Duration(keys)*time.Millisecond/2
 	}
 	round += p.estimateLeases()
 	return (time.Duration(p.rounds)*round + 30*time.Second).Round(30 * time.Second)
@@ -102,7 +93,7 @@ var (
 	quick = plan{
 		rounds: 1, duration: 50 * time.Millisecond, goroutines: []int{1, 64},
 		windows: []int{1e3, 1e5}, filled: 1e5, sparseKeys: []int{500}, sparse: time.Second,
-		shared: 600 * time.Millisecond, sharedScale: 200 * time.Millisecond,
+		shared: 1500 * time.Millisecond, sharedScale: 500 * time.Millisecond,
 	}
 )
 
@@ -117,12 +108,11 @@ func main() {
 	p := full
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
-	flag.StringVar(&p.before, "before", "", "the `path` of the command throttr of another version, to compare with on sparse keys and hits")
-	flag.BoolVar(&p.oldTimes, "old-times", false, "have the server of real times take 3us for each request, as results up to 2026 have it")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
 	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
-	windows := flag.Bool("windows", false, "measure fixed windows on Redis only, and print the results")
+	windows := flag.Bool("windows", false, "measure windows and takes on Redis only, and print the results")
 	inProcess := flag.Bool("algorithms", false, "measure algorithms in the process only, and print the results")
+	ofMiddleware := flag.Bool("middleware", false, "measure HTTP middleware only, and print the results")
 	outages := flag.Bool("outages", false, "measure services whose store is away, and print the results")
 	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
@@ -132,7 +122,7 @@ func main() {
 	}
 	flag.Parse()
 	if *isQuick {
-		quick.before, quick.oldTimes, p = p.before, p.oldTimes, quick
+		p = quick
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -146,6 +136,8 @@ func main() {
 		action = func() error { return runOutages(ctx) }
 	case *leases:
 		action = func() error { return runLeases(ctx, p) }
+	case *ofMiddleware:
+		action = func() error { return runMiddlewares(ctx, p) }
 	case *inProcess:
 		action = func() error { return runAlgorithms(ctx, p) }
 	}
@@ -164,7 +156,7 @@ func run(ctx context.Context, p plan, write bool) error {
 		return fmt.Errorf("redis-server is needed, such as from apt-get install redis-server: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "this needs Go 1.26 and redis-server, and takes about %v\n", p.estimate())
-	s, err := startServers(ctx, p.oldTimes)
+	s, err := startServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,14 +167,9 @@ func run(ctx context.Context, p plan, write bool) error {
 	if err := results.missing(); err != nil {
 		return err
 	}
-	var report bytes.Buffer
-	results.report(&report)
+	results.report(os.Stdout)
 	charts, err := results.charts()
-	switch {
-	case err != nil:
-		return err
-	case !write:
-		_, err = report.WriteTo(os.Stdout)
+	if err != nil || !write {
 		return err
 	}
 	if err := os.MkdirAll("charts", 0o755); err != nil {
@@ -193,5 +180,7 @@ func run(ctx context.Context, p plan, write bool) error {
 			return err
 		}
 	}
-	return os.WriteFile("RESULTS.md", report.Bytes(), 0o644)
+	var summary bytes.Buffer
+	results.summary(&summary)
+	return os.WriteFile("RESULTS.md", summary.Bytes(), 0o644)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 
@@ -16,10 +15,7 @@ const (
 	manyKeys = 100_000
 )
 
-// sparseGoroutines is the number of goroutines that hit sparse keys.
-const sparseGoroutines = 64
-
-// bucketGoroutines is the number of goroutines that hit token buckets.
+// bucketGoroutines is the number of goroutines that hit token buckets, and that query counters.
 const bucketGoroutines = 64
 
 // oneKeyGoroutines are the numbers of goroutines that hit one key.
@@ -53,6 +49,8 @@ type results struct {
 	ratios   map[string][]float64          // by round, of codeBenchmarks
 	redisCPU map[measurement][]float64     // by round: nanoseconds of Redis per operation; of sharers: of their server
 	shared   map[measurement][]sharedFigures
+	windows  map[measurement][]windows // by round, of sparse keys
+	conns    int                       // that the last client of Throttr has used
 	versions []string
 }
 
@@ -61,6 +59,7 @@ func newResults(p plan) *results {
 	return &results{
 		plan: p, loads: map[measurement][]load.Result{}, perKey: map[string]float64{}, ratios: map[string][]float64{},
 		redisCPU: map[measurement][]float64{}, shared: map[measurement][]sharedFigures{},
+		windows: map[measurement][]windows{},
 	}
 }
 
@@ -69,10 +68,8 @@ func measure(ctx context.Context, p plan, s *servers) (*results, error) {
 	defer runtime.KeepAlive(ballast)
 	r := newResults(p)
 	r.versions = versions(ctx)
-	for _, w := range []workload{embedded, algorithms} {
-		if err := r.fill(ctx, w); err != nil {
-			return nil, err
-		}
+	if err := r.fill(ctx, algorithms); err != nil {
+		return nil, err
 	}
 	for round := range p.rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, p.rounds)
@@ -92,24 +89,31 @@ func (r *results) round(ctx context.Context, s *servers) error {
 			}
 		}
 	}
-	if err := r.compare(ctx, s, bucket, fewKeys, bucketGoroutines); err != nil {
-		return err
+	for _, w := range []workload{query, bucket} {
+		if err := r.compare(ctx, s, w, fewKeys, bucketGoroutines); err != nil {
+			return err
+		}
 	}
 	for _, n := range oneKeyGoroutines {
 		if err := r.compare(ctx, s, hit, 1, n); err != nil {
 			return err
 		}
 	}
-	for _, at := range []struct{ keys, goroutines int }{{1, 1}, {manyKeys, 2}} {
-		if err := r.compare(ctx, s, embedded, at.keys, at.goroutines); err != nil {
-			return err
+	for _, n := range redisTakesLoads {
+		for _, keys := range []int{fewKeys, 1} {
+			if err := r.compare(ctx, s, redisTakes, keys, n); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.compareAlgorithms(ctx, s); err != nil {
 		return err
 	}
+	if err := r.compareMiddlewares(ctx, s); err != nil {
+		return err
+	}
 	for _, n := range r.plan.windows {
-		if err := r.measure(ctx, s, embedded.name, memoryRateLimit, n, 1); err != nil {
+		if err := r.measure(ctx, s, algorithms.name, fixedWindow, n, 1); err != nil {
 			return err
 		}
 	}
@@ -119,9 +123,6 @@ func (r *results) round(ctx context.Context, s *servers) error {
 		}
 	}
 	if err := r.compareLeases(ctx, s); err != nil {
-		return err
-	}
-	if err := r.runThrottrBench(ctx, s); err != nil {
 		return err
 	}
 	return r.runCodeBenchmarks(ctx)
@@ -140,8 +141,8 @@ func (r *results) compare(ctx context.Context, s *servers, w workload, keys, gor
 // measure starts a contender, measures it and stops it.
 func (r *results) measure(ctx context.Context, s *servers, workload string, c contender, n, goroutines int) error {
 	m := measurement{workload, c.name, n, goroutines}
-	keys := newKeys(n)
-	conditions := setup{servers: s, keys: n, limit: limit, scale: scale}
+	keys := keySet(n).Keys()
+	conditions := setup{servers: s, keys: n, limit: limit, scale: scale, goroutines: goroutines, conns: r.conns}
 	if workload == sparse.name {
 		keys = newSparseKeys(n)
 		conditions.limit, conditions.scale = sparseLimit, sparseScale
@@ -161,18 +162,23 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 	if workload == sparse.name {
 		cfg.Warmup, cfg.Duration = 2*sparseScale, r.plan.sparse
 	}
-	if workload == embedded.name || workload == algorithms.name {
-		cfg.PerReading = 100 // reading the clock takes as long as some hits
+	if workload == algorithms.name {
+		instance.run = instance.inProcess
 	}
 	runtime.GC()
 	before := s.redisCPU()
-	res, err := load.Run(ctx, cfg, func(ctx context.Context, worker int, i uint64) error {
-		allowed, err := instance.do(ctx, keys.Pick(worker, i))
-		if err == nil && !allowed && workload != sparse.name {
-			err = errDenied
-		}
-		return err
-	})
+	var res load.Result
+	if instance.run != nil {
+		res, err = instance.run(ctx, cfg, keys)
+	} else {
+		res, err = load.Run(ctx, cfg, func(ctx context.Context, worker int, i uint64) error {
+			allowed, err := instance.do(ctx, keys.Pick(worker, i))
+			if err == nil && !allowed && workload != sparse.name {
+				err = errDenied
+			}
+			return err
+		})
+	}
 	if err == nil {
 		err = res.Failure()
 	}
@@ -180,6 +186,12 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 		return fmt.Errorf("%v: %w", m, err)
 	}
 	r.loads[m] = append(r.loads[m], res)
+	if instance.windows != nil {
+		r.windows[m] = append(r.windows[m], *instance.windows)
+	}
+	if instance.conns != nil {
+		r.conns = instance.conns()
+	}
 	used, elapsed := float64(s.redisCPU()-before), cfg.Warmup+res.Elapsed
 	r.redisCPU[m] = append(r.redisCPU[m], used/(res.PerSecond*elapsed.Seconds()))
 	fmt.Fprintf(os.Stderr, "%v: %.0f/s\n", m, res.PerSecond)
@@ -190,16 +202,13 @@ func (r *results) measure(ctx context.Context, s *servers, workload string, c co
 func (r *results) fill(ctx context.Context, w workload) error {
 	n := r.plan.filled
 	for _, c := range w.contenders {
-		if _, ok := r.perKey[c.name]; ok || c.name == memoryRateLimit.name {
-			continue // memoryRateLimit has the records of memoryBackend
-		}
 		before := heap()
 		instance, err := c.start(ctx, setup{keys: n, limit: limit, scale: scale})
 		if err != nil {
 			return err
 		}
 		for i := range n {
-			if _, err := instance.do(ctx, sequence.Key(i)); err != nil {
+			if _, err := instance.do(ctx, keySet(n).Key(i)); err != nil {
 				return err
 			}
 		}
@@ -219,10 +228,12 @@ func heap() uint64 {
 }
 
 // each returns a figure of each round.
-func (r *results) each(m measurement, f figure) []float64 {
-	var all []float64
-	for _, res := range r.loads[m] {
-		all = append(all, f(res))
+func (r *results) each(m measurement, f figure) []float64 { return each(r.loads[m], f) }
+
+// each returns a figure of each value.
+func each[T any](values []T, f func(T) float64) (all []float64) {
+	for _, v := range values {
+		all = append(all, f(v))
 	}
 	return all
 }
@@ -253,7 +264,7 @@ func (r *results) bothCPU(a, b measurement) []float64 {
 }
 
 // figure is a number in a result.
-type figure func(load.Result) float64
+type figure = func(load.Result) float64
 
 func perSecond(r load.Result) float64 { return r.PerSecond }
 func p50(r load.Result) float64       { return float64(r.P50) }
@@ -261,22 +272,3 @@ func p99(r load.Result) float64       { return float64(r.P99) }
 func p999(r load.Result) float64      { return float64(r.P999) }
 func cpu(r load.Result) float64       { return r.CPUPerOperation }
 func allocs(r load.Result) float64    { return r.AllocsPerOperation }
-
-// perOpened returns the figure of a number per opened window.
-func perOpened(n func(*load.Windows) uint64) figure {
-	return func(r load.Result) float64 {
-		if r.Windows == nil {
-			return math.NaN()
-		}
-		return r.Windows.PerWindow(float64(n(r.Windows)))
-	}
-}
-
-// Numbers of windows, and of what they take servers.
-func hitsOf(w *load.Windows) uint64      { return w.Hits }
-func requestsOf(w *load.Windows) uint64  { return w.Requests.All() }
-func openingOf(w *load.Windows) uint64   { return w.Opening() }
-func creationsOf(w *load.Windows) uint64 { return w.Requests.Creations() }
-
-// serverTimeOf is in nanoseconds.
-func serverTimeOf(w *load.Windows) uint64 { return uint64(w.Requests.ServerTime()) }

@@ -19,7 +19,7 @@ type redisComparison struct {
 
 var (
 	bucketComparisons = []redisComparison{{bucket, fewKeys, []int{bucketGoroutines}}}
-	windowComparisons = []redisComparison{{redisWindow, fewKeys, []int{1, 64, 512}}, {redisWindow, 1, oneKeyGoroutines}}
+	windowComparisons = []redisComparison{{redisWindow, fewKeys, []int{1, 64, 512}}, {redisWindow, 1, oneKeyGoroutines}, {redisTakes, fewKeys, redisTakesLoads}, {redisTakes, 1, redisTakesLoads}}
 )
 
 // runOnRedis measures on Redis only, and prints the medians of all rounds.

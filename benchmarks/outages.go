@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -146,33 +144,20 @@ func redisCommand(args ...any) func(context.Context, *outageStore) error {
 
 // outageStore is a server behind a proxy.
 type outageStore struct {
+	*servers
 	kind    string
-	dir     string
-	command string // throttr
 	addr    string
 	process *process
 	proxy   *proxy
 }
 
-func (s *outageStore) start(ctx context.Context) error {
-	var cmd *exec.Cmd
+func (s *outageStore) start(ctx context.Context) (err error) {
 	if s.kind == "redis" {
-		_, port, _ := net.SplitHostPort(s.addr)
-		cmd = exec.CommandContext(ctx, "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no", "--logfile", "redis.log")
+		s.process, err = s.startRedisAt(ctx, s.addr)
 	} else {
-		cmd = exec.CommandContext(ctx, s.command, "mock", "--addr", s.addr, "--size", "4")
+		s.process, err = s.startMock(ctx, s.addr)
 	}
-	s.process = &process{addr: s.addr, cmd: cmd}
-	if err := s.process.start(); err != nil {
-		return err
-	}
-	for range 1000 {
-		if c, err := net.Dial("tcp", s.addr); err == nil {
-			return c.Close()
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return errors.New("the store does not listen")
+	return err
 }
 
 // proxy forwards connections, and delays what the store sends.
@@ -243,15 +228,11 @@ type request struct {
 
 // runOutages measures each service in each kind of outage, and prints a table.
 func runOutages(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "throttr-benchmarks-")
+	all, err := newServers(ctx)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	command := dir + "/throttr"
-	if _, err := output(ctx, "go", "build", "-C", "../cmd/throttr", "-o", command, "."); err != nil {
-		return err
-	}
+	defer all.stop()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', tabwriter.Debug)
 	fmt.Fprintf(table, "| the store | service | slowest | p99 in the first %v | p50 then | p99 then | goroutines | counts again after | log lines |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n", opening)
 	for _, kind := range outageKinds {
@@ -259,13 +240,11 @@ func runOutages(ctx context.Context) error {
 			if kind.only != "" && kind.only != service.server {
 				continue
 			}
-			s := &outageStore{kind: service.server, dir: dir, command: command}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+			addr, err := freeAddress()
 			if err != nil {
 				return err
 			}
-			s.addr = l.Addr().String()
-			l.Close()
+			s := &outageStore{servers: all, kind: service.server, addr: addr}
 			row, err := s.measure(ctx, kind, service)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", kind.name, service.name, err)

@@ -12,23 +12,18 @@ import (
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-// report writes the results as Markdown.
+// report writes all results as Markdown.
 func (r *results) report(w io.Writer) {
-	fmt.Fprintf(w, `# Results
+	fmt.Fprint(w, `## Ratios
 
-Written by `+"`go -C benchmarks run .`"+`, in %s of %v for each measurement. Each round measures all contenders, and a
-ratio compares two measurements of the same round. Figures are the medians of all rounds. The brackets behind ratios
-contain the lowest and the highest round; if these differ much, the machine was busy with something else.
+A ratio compares two measurements of the same round. The brackets contain the lowest and the highest round; if these differ
+much, the machine was busy with something else.
 
-`, plural(r.plan.rounds, "round"), r.plan.duration)
-	for _, v := range r.versions {
-		fmt.Fprintf(w, "- %s\n", v)
-	}
-	fmt.Fprintf(w, "\n## Ratios\n\n")
+`)
 	rows(w, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.requirements()))
 	fmt.Fprintf(w, `
 *Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
-counts the bytes of the responses (`+"`throttr bench --compare raw`"+`). CPU is that of the whole client process. Client and
+counts the bytes of the responses. Its hit is an UPDATE and a QUERY. CPU is that of the whole client process. Client and
 server share the processors of the machine, so that a client that needs less CPU leaves more to its server.
 
 ## Over a network
@@ -38,12 +33,7 @@ mock server, which only counts, is faster than Redis. "Real times" is
 %s.
 CPU per operation is that of the client only, which makes it the fairest comparison.
 
-| | |
-|---|---|
-| ![increases per second](charts/increase-throughput.svg) | ![99th percentile of increase](charts/increase-p99.svg) |
-| ![hits per second](charts/hit-throughput.svg) | ![99th percentile of hit](charts/hit-p99.svg) |
-
-`, r.plan.realTimes())
+`, realTimesAre())
 	for _, at := range []struct {
 		workload
 		keys       int
@@ -59,24 +49,18 @@ CPU per operation is that of the client only, which makes it the fairest compari
 Windows of %v and a limit of %d, so that most hits open a window. No key is new. The "old server" is a mock server that
 takes as long for each request as a real one that has made %d records: %v, and %v more for an INSERT. Requests are those
 per opened window; those "to open" are all but the UPDATE and QUERY of each further hit that was allowed. So they contain
-the requests of denied hits, of which there are many with 5000 keys; there, too, opening takes 7.0 requests if no window
-gets full ("throttr bench --workload sparse --keys 5000 --limit 30000"). Server time is what the requests take on such a
-server, or the processor time that Redis has used.
+the requests of denied hits, of which there are many with 5000 keys. Server time is what the requests take on such a server,
+or the processor time that Redis has used.
 
 `, sparseScale, sparseLimit, servicetime.OldAge, servicetime.TCP.Request, servicetime.Creation(servicetime.OldAge))
 	fmt.Fprintf(w, "## Leases\n\n")
 	r.reportLeases(w)
 	fmt.Fprintf(w, "## In the process\n\n")
-	rows(w, []string{"package", ">1 key, 1 goroutine", ">100,000 keys, 2 goroutines", ">allocations/hit", ">bytes/key"}, r.embeddedRows())
-	fmt.Fprintf(w, `
-The numbers are hits per second. Bytes per key are the heap of %d keys of 16 bytes, the keys included.
-
-### Algorithms
-
-`, r.plan.filled)
 	r.reportAlgorithms(w)
+	fmt.Fprintf(w, "\n### HTTP middleware\n\n")
+	r.reportMiddlewares(w)
 	fmt.Fprint(w, "\n## What each contender does\n\n")
-	for _, c := range []workload{increase, hit, embedded, algorithms} {
+	for _, c := range []workload{increase, hit, sparse, algorithms, middlewares} {
 		var all [][]string
 		for _, c := range c.contenders {
 			all = append(all, []string{c.name, c.does})
@@ -103,50 +87,6 @@ func (r *results) networkRows(w workload, keys int, goroutines []int) (all [][]s
 				c.name, fmt.Sprint(n), count(of(perSecond)), duration(of(p50)), duration(of(p99)), duration(of(cpu)), fmt.Sprintf("%.2f", of(allocs)),
 			})
 		}
-	}
-	return all
-}
-
-// sparseRows returns the figures of sparse keys.
-func (r *results) sparseRows() (all [][]string) {
-	contenders := []string{benchedOld}
-	if r.plan.before != "" {
-		contenders = append(contenders, before)
-	}
-	for _, c := range sparse.contenders {
-		contenders = append(contenders, c.name)
-	}
-	for _, keys := range r.plan.sparseKeys {
-		for _, name := range contenders {
-			m := measurement{sparse.name, name, keys, sparseGoroutines}
-			of := func(f figure) float64 { return load.Median(r.each(m, f)) }
-			per := func(n func(*load.Windows) uint64) string { return decimal(of(perOpened(n))) }
-			window := of(perOpened(serverTimeOf))
-			hit := load.Median(r.redisCPU[m])
-			if math.IsNaN(hit) {
-				hit = window / of(perOpened(hitsOf))
-			}
-			all = append(all, []string{
-				name, fmt.Sprint(keys), count(of(perSecond)), duration(of(p50)), duration(of(p99)),
-				per(hitsOf), per(requestsOf), per(openingOf), per(creationsOf), duration(window), duration(hit),
-			})
-		}
-	}
-	return all
-}
-
-// embeddedRows returns the figures of the packages in the process.
-func (r *results) embeddedRows() (all [][]string) {
-	for _, c := range embedded.contenders {
-		one, many := measurement{embedded.name, c.name, 1, 1}, measurement{embedded.name, c.name, manyKeys, 2}
-		perKey := "as above"
-		if n, ok := r.perKey[c.name]; ok {
-			perKey = fmt.Sprintf("%.0f", n)
-		}
-		all = append(all, []string{
-			c.name, count(load.Median(r.each(one, perSecond))), count(load.Median(r.each(many, perSecond))),
-			fmt.Sprintf("%.2f", load.Median(r.each(many, allocs))), perKey,
-		})
 	}
 	return all
 }

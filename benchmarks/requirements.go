@@ -42,7 +42,7 @@ func (r *results) requirements() []requirement {
 	few := func(w workload, contender string, goroutines int) measurement {
 		return at(w, contender, fewKeys, goroutines)
 	}
-	inProcess := func(c contender, keys, goroutines int) measurement { return at(embedded, c.name, keys, goroutines) }
+	inProcess := func(c contender, keys, goroutines int) measurement { return at(algorithms, c.name, keys, goroutines) }
 	buckets := func(c contender) measurement { return at(bucket, c.name, fewKeys, bucketGoroutines) }
 	throughput := func(a, b measurement) []float64 { return r.quotients(perSecond, a, b) }
 	processor := func(a, b measurement) []float64 { return r.quotients(cpu, a, b) }
@@ -56,32 +56,32 @@ func (r *results) requirements() []requirement {
 		}
 	}
 	ofCode("codec")
-	all = append(all,
-		atLeast("`increase`, 64 goroutines ÷ raw: throughput", 0.3, throughput(few(increase, benched, 64), few(increase, raw, 64))),
-		atLeast("`increase`, 64 goroutines, real times ÷ raw: throughput", 0.95, throughput(few(increase, benchedReal, 64), few(increase, rawReal, 64))),
-		atLeast("`increase`, 512 goroutines, real times ÷ raw: throughput", 0.95, throughput(few(increase, benchedReal, 512), few(increase, rawReal, 512))),
-		atLeast("`increase`, 1 goroutine ÷ raw: throughput", 0.9, throughput(few(increase, benched, 1), few(increase, raw, 1))),
-		atLeast("`hit`, 1000 keys, 64 goroutines ÷ raw UPDATE and QUERY: throughput", 0.3, throughput(few(hit, benched, 64), few(hit, raw, 64))),
-		atLeast("`hit`, 1000 keys, 64 goroutines, real times ÷ raw UPDATE and QUERY: throughput", 0.95, throughput(few(hit, benchedReal, 64), few(hit, rawReal, 64))),
-		atLeast("`hit`, 1 key, 64 goroutines ÷ 1 goroutine: throughput", 20, throughput(at(hit, "throttr", 1, 64), at(hit, "throttr", 1, 1))),
-	)
 	var many []int
 	for _, n := range r.plan.goroutines {
 		if n == 64 || n == 512 {
 			many = append(many, n)
 		}
 	}
-	query := workload{name: "query"}
+	for _, n := range many {
+		all = append(all, atLeast(fmt.Sprintf("`increase`, %d goroutines, real times ÷ raw: throughput", n), 0.95, throughput(few(increase, oursReal, n), few(increase, rawReal, n))))
+	}
+	all = append(all,
+		atLeast("`increase`, 64 goroutines ÷ raw: throughput", 0.3, throughput(few(increase, ours, 64), few(increase, raw, 64))),
+		atLeast("`increase`, 1 goroutine ÷ raw: throughput", 0.9, throughput(few(increase, ours, 1), few(increase, raw, 1))),
+		atLeast("`hit`, 1000 keys, 64 goroutines ÷ raw UPDATE and QUERY: throughput", 0.3, throughput(few(hit, ours, 64), few(hit, raw, 64))),
+		atLeast("`hit`, 1000 keys, 64 goroutines, real times ÷ raw UPDATE and QUERY: throughput", 0.95, throughput(few(hit, oursReal, 64), few(hit, rawReal, 64))),
+		atLeast("`hit`, 1 key, 64 goroutines ÷ 1 goroutine: throughput", 20, throughput(at(hit, ours, 1, 64), at(hit, ours, 1, 1))),
+	)
 	for _, w := range []workload{increase, query, hit} {
-		all = append(all, atMost("`"+w.name+"`, 64 goroutines: allocations per operation", 0, hundredths(r.each(few(w, benched, 64), allocs))))
+		all = append(all, atMost("`"+w.name+"`, 64 goroutines: allocations per operation", 0, hundredths(r.each(few(w, ours, 64), allocs))))
 	}
 	for _, n := range many {
 		all = append(all, atMost(fmt.Sprintf("`increase`, %d goroutines ÷ rueidis INCR: CPU per operation", n), 0.9,
-			processor(few(increase, "throttr", n), few(increase, rueidisIncrease.name, n))))
+			processor(few(increase, ours, n), few(increase, rueidisIncrease.name, n))))
 	}
 	for _, n := range many {
 		all = append(all, atMost(fmt.Sprintf("`hit`, 1000 keys, %d goroutines ÷ rueidis INCR, PEXPIRE NX and PTTL: CPU per operation", n), 0.8,
-			processor(few(hit, "throttr", n), few(hit, rueidisHit.name, n))))
+			processor(few(hit, ours, n), few(hit, rueidisHit.name, n))))
 	}
 	for _, keys := range []int{fewKeys, 1} {
 		bound := 1.0
@@ -94,36 +94,20 @@ func (r *results) requirements() []requirement {
 		}
 	}
 	all = append(all,
-		atLeast("`hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 2.5, throughput(few(hit, "throttr", 64), few(hit, redisRate.name, 64))),
+		atLeast("`hit`, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 2.5, throughput(few(hit, ours, 64), few(hit, redisRate.name, 64))),
 		atLeast("token bucket, 1000 keys, 64 goroutines ÷ redis_rate: throughput", 1.5, throughput(buckets(redisBucket), buckets(redisRate))),
 		atMost("token bucket, 1000 keys, 64 goroutines ÷ redis_rate: CPU per hit, of the process and of Redis", 1, r.bothCPU(buckets(redisBucket), buckets(redisRate))),
-		atLeast("`RateLimit` on `memory`, 1 key, 1 goroutine ÷ go-limiter: throughput", 1.5, throughput(inProcess(memoryRateLimit, 1, 1), inProcess(goLimiter, 1, 1))),
-		atLeast("`RateLimit` on `memory`, 100,000 keys, 2 goroutines ÷ go-limiter: throughput", 2, throughput(inProcess(memoryRateLimit, manyKeys, 2), inProcess(goLimiter, manyKeys, 2))),
 	)
+	all = append(all, r.redisTakesRequirements()...)
 	all = append(all, r.algorithmRequirements()...)
-	for _, keys := range r.plan.sparseKeys {
-		now, then := at(sparse, benchedOld, keys, sparseGoroutines), at(sparse, before, keys, sparseGoroutines)
-		what := fmt.Sprintf("`sparse`, %d keys, old server", keys)
-		all = append(all,
-			atMost(what+": INSERTs per opened window", 0, hundredths(r.each(now, perOpened(creationsOf)))),
-			atMost(what+": requests to open a window", 8, r.each(now, perOpened(openingOf))),
-		)
-		if r.plan.before != "" {
-			all = append(all, atLeast(what+" ÷ before: throughput", 4, throughput(now, then)))
-		}
-	}
-	if r.plan.before != "" {
-		for _, keys := range []int{fewKeys, 1} {
-			all = append(all, atLeast(fmt.Sprintf("`hit`, %s, 64 goroutines, old server ÷ before: throughput", plural(keys, "key")), 0.97,
-				throughput(at(hit, benchedOld, keys, 64), at(hit, before, keys, 64))))
-		}
-	}
-	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 105, []float64{r.perKey[memoryBackend.name]})
+	all = append(all, r.middlewareRequirements()...)
+	all = append(all, r.sparseRequirements()...)
+	perKey := atMost(fmt.Sprintf("`memory`, bytes per key, of %d keys of 16 bytes, the key included", r.plan.filled), 95, []float64{r.perKey[fixedWindow.name]})
 	perKey.format = "%.0f"
 	all = append(all, perKey)
 	for _, n := range r.plan.windows {
 		var ns []float64
-		for _, s := range r.each(inProcess(memoryRateLimit, n, 1), perSecond) {
+		for _, s := range r.each(inProcess(fixedWindow, n, 1), perSecond) {
 			ns = append(ns, 1e9/s)
 		}
 		all = append(all, requirement{what: fmt.Sprintf("`RateLimit` on `memory`, ns per hit, %d keys, 1 goroutine", n), measured: ns, format: "%.0f"})

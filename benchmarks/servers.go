@@ -28,7 +28,7 @@ type servers struct {
 	dir     string // of temporary files
 	command string // the path of the command throttr
 	mock    *process
-	real    *process // a real server, or a mock server with the service times of one
+	real    *process // the server of real times: a real one, or a mock server with the service times of one
 	old     *process // a mock server that is as slow as a real one that has made many records
 	shared  *process // a mock server for keys that processes share: clients sweep no records of others there
 	redis   *process
@@ -44,9 +44,8 @@ type process struct {
 }
 
 // startServers builds throttr and starts all servers. They end with ctx at the latest.
-func startServers(ctx context.Context, oldTimes bool) (s *servers, err error) {
-	s = new(servers)
-	if s.dir, err = os.MkdirTemp("", "throttr-benchmarks-"); err != nil {
+func startServers(ctx context.Context) (s *servers, err error) {
+	if s, err = newServers(ctx); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -54,47 +53,42 @@ func startServers(ctx context.Context, oldTimes bool) (s *servers, err error) {
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	s.command = filepath.Join(s.dir, "throttr")
-	if _, err = output(ctx, "go", "build", "-C", "../cmd/throttr", "-o", s.command, "."); err != nil {
-		return nil, err
-	}
-	if s.mock, err = s.startMock(ctx); err != nil {
-		return nil, err
-	}
-	if s.real, err = s.startReal(ctx, oldTimes); err != nil {
-		return nil, err
-	}
-	if s.old, err = s.startMock(ctx, oldServer...); err != nil {
-		return nil, err
-	}
-	if s.shared, err = s.startMock(ctx); err != nil {
-		return nil, err
-	}
-	for range 3 { // another process may get the port first
-		if s.redis, err = s.startRedis(ctx); err == nil {
-			break
+	for _, m := range []struct {
+		server **process
+		args   []string
+	}{{&s.mock, nil}, {&s.real, []string{"--real-service-time"}}, {&s.old, oldServer}, {&s.shared, nil}} {
+		if addr := realServer(); addr != "" && m.server == &s.real {
+			s.real = &process{addr: addr}
+		} else if *m.server, err = s.startMock(ctx, "127.0.0.1:0", m.args...); err != nil {
+			return nil, err
 		}
 	}
+	s.redis, err = s.startRedis(ctx)
 	return s, err
 }
 
-// startReal returns the real server that THROTTR_SERVERS names. Without one, it starts a mock server with the service times of one;
-// or, if oldTimes, with those that results of old have.
-func (s *servers) startReal(ctx context.Context, oldTimes bool) (*process, error) {
-	addr, _, _ := strings.Cut(os.Getenv("THROTTR_SERVERS"), ",")
-	switch {
-	case oldTimes:
-		return s.startMock(ctx, "--service-time", "3us")
-	case addr != "":
-		return &process{addr: addr}, nil
-	default:
-		return s.startMock(ctx, "--real-service-time")
+// newServers builds throttr, and starts no server.
+func newServers(ctx context.Context) (*servers, error) {
+	dir, err := os.MkdirTemp("", "throttr-benchmarks-")
+	if err != nil {
+		return nil, err
 	}
+	s := &servers{dir: dir, command: filepath.Join(dir, "throttr")}
+	if _, err := output(ctx, "go", "build", "-C", "../cmd/throttr", "-o", s.command, "."); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// realServer returns the address of the real server that THROTTR_SERVERS names, or "".
+func realServer() string {
+	addr, _, _ := strings.Cut(os.Getenv("THROTTR_SERVERS"), ",")
+	return addr
 }
 
 // startMock starts a mock server. Its address is its first line of output.
-func (s *servers) startMock(ctx context.Context, args ...string) (*process, error) {
-	args = append([]string{"mock", "--addr", "127.0.0.1:0", "--size", "4"}, args...)
+func (s *servers) startMock(ctx context.Context, addr string, args ...string) (*process, error) {
+	args = append([]string{"mock", "--addr", addr, "--size", "4"}, args...)
 	p := &process{cmd: exec.CommandContext(ctx, s.command, args...)}
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -111,15 +105,33 @@ func (s *servers) startMock(ctx context.Context, args ...string) (*process, erro
 	return p, nil
 }
 
-// startRedis starts a Redis server that stores nothing on disk.
-func (s *servers) startRedis(ctx context.Context) (*process, error) {
+// freeAddress returns an address that no server has.
+func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	p := &process{addr: l.Addr().String()}
-	_, port, _ := net.SplitHostPort(p.addr)
-	l.Close()
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// startRedis starts a Redis server that stores nothing on disk.
+func (s *servers) startRedis(ctx context.Context) (p *process, err error) {
+	for range 3 { // another process may get the port first
+		var addr string
+		if addr, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		if p, err = s.startRedisAt(ctx, addr); err == nil {
+			return p, nil
+		}
+	}
+	return nil, err
+}
+
+func (s *servers) startRedisAt(ctx context.Context, addr string) (*process, error) {
+	p := &process{addr: addr}
+	_, port, _ := net.SplitHostPort(addr)
 	p.cmd = exec.CommandContext(ctx, "redis-server",
 		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--logfile", "redis.log", "--save", "", "--appendonly", "no")
 	if err := p.start(); err != nil {

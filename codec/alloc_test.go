@@ -8,7 +8,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-//evidence:codec Frames of counters do not allocate
 func TestCounterFramesDoNotAllocate(t *testing.T) {
 	t.Run("uint8", testCountersAllocateNothing[uint8])
 	t.Run("uint16", testCountersAllocateNothing[uint16])

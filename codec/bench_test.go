@@ -58,156 +58,62 @@ func encoded(b *testing.B, m codec.Frame) []byte {
 	return src
 }
 
-func BenchmarkEncodeInsert(b *testing.B) {
-	m, buf := benchInsert, make([]byte, 0, frames*64)
-	beside(b, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = m.AppendBinary(buf)
+// besideHand measures an encoder and a decoder of one frame.
+func besideHand[M any](b *testing.B, m codec.Frame, hand func(dst []byte) ([]byte, error), decode, handDecode func(src []byte) (M, int, error)) {
+	b.Run("encode", func(b *testing.B) {
+		buf := make([]byte, 0, frames*64)
+		turn := func(encode func([]byte) ([]byte, error)) func() {
+			return func() {
+				buf = buf[:0]
+				for range frames {
+					buf, _ = encode(buf)
+				}
+			}
 		}
-	}, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = handAppendInsert(buf, m.Quota, byte(m.TTL.Unit), m.TTL.Amount, m.Key)
+		beside(b, turn(m.AppendBinary), turn(hand))
+	})
+	b.Run("decode", func(b *testing.B) {
+		src := bytes.Repeat(encoded(b, m), frames)
+		turn := func(decode func([]byte) (M, int, error)) func() {
+			return func() {
+				for rest := src; len(rest) > 0; {
+					m, n, err := decode(rest)
+					if err != nil {
+						b.Fatal(err)
+					}
+					runtime.KeepAlive(&m)
+					rest = rest[n:]
+				}
+			}
 		}
+		beside(b, turn(decode), turn(handDecode))
 	})
 }
 
-func BenchmarkDecodeInsert(b *testing.B) {
-	src := bytes.Repeat(encoded(b, benchInsert), frames)
-	beside(b, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := codec.DecodeInsert[uint16](rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	}, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := handDecodeInsert(rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	})
+func BenchmarkInsert(b *testing.B) {
+	m := benchInsert
+	besideHand(b, m, func(dst []byte) ([]byte, error) {
+		return handAppendInsert(dst, m.Quota, byte(m.TTL.Unit), m.TTL.Amount, m.Key)
+	}, codec.DecodeInsert[uint16], handDecodeInsert)
 }
 
-func BenchmarkEncodeUpdate(b *testing.B) {
-	m, buf := benchUpdate, make([]byte, 0, frames*64)
-	beside(b, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = m.AppendBinary(buf)
-		}
-	}, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = handAppendUpdate(buf, byte(m.Attribute), byte(m.Change), m.Value, m.Key)
-		}
-	})
+func BenchmarkUpdate(b *testing.B) {
+	m := benchUpdate
+	besideHand(b, m, func(dst []byte) ([]byte, error) {
+		return handAppendUpdate(dst, byte(m.Attribute), byte(m.Change), m.Value, m.Key)
+	}, codec.DecodeUpdate[uint16], handDecodeUpdate)
 }
 
-func BenchmarkDecodeUpdate(b *testing.B) {
-	src := bytes.Repeat(encoded(b, benchUpdate), frames)
-	beside(b, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := codec.DecodeUpdate[uint16](rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	}, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := handDecodeUpdate(rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	})
+func BenchmarkQuery(b *testing.B) {
+	m := benchQuery
+	besideHand(b, m, func(dst []byte) ([]byte, error) { return handAppendQuery(dst, m.Key) }, codec.DecodeQuery, handDecodeQuery)
 }
 
-func BenchmarkEncodeQuery(b *testing.B) {
-	m, buf := benchQuery, make([]byte, 0, frames*64)
-	beside(b, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = m.AppendBinary(buf)
-		}
-	}, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = handAppendQuery(buf, m.Key)
-		}
-	})
-}
-
-func BenchmarkDecodeQuery(b *testing.B) {
-	src := bytes.Repeat(encoded(b, benchQuery), frames)
-	beside(b, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := codec.DecodeQuery(rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	}, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := handDecodeQuery(rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	})
-}
-
-func BenchmarkEncodeQueryResponse(b *testing.B) {
-	m, buf := benchAnswer, make([]byte, 0, frames*64)
-	beside(b, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = m.AppendBinary(buf)
-		}
-	}, func() {
-		buf = buf[:0]
-		for range frames {
-			buf, _ = handAppendQueryResponse(buf, m.Found, m.Quota, byte(m.TTL.Unit), m.TTL.Amount)
-		}
-	})
-}
-
-func BenchmarkDecodeQueryResponse(b *testing.B) {
-	src := bytes.Repeat(encoded(b, benchAnswer), frames)
-	beside(b, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := codec.DecodeQueryResponse[uint16](rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	}, func() {
-		for rest := src; len(rest) > 0; {
-			m, n, err := handDecodeQueryResponse(rest)
-			if err != nil {
-				b.Fatal(err)
-			}
-			runtime.KeepAlive(&m)
-			rest = rest[n:]
-		}
-	})
+func BenchmarkQueryResponse(b *testing.B) {
+	m := benchAnswer
+	besideHand(b, m, func(dst []byte) ([]byte, error) {
+		return handAppendQueryResponse(dst, m.Found, m.Quota, byte(m.TTL.Unit), m.TTL.Amount)
+	}, codec.DecodeQueryResponse[uint16], handDecodeQueryResponse)
 }
 
 // manyKeys is the response to a LIST of 10,000 keys, in fragments of 50.

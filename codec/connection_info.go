@@ -3,7 +3,6 @@ package codec
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 )
 
 // ConnID is the id that a server gave to a connection.
@@ -24,14 +23,7 @@ const (
 
 // String returns "client", "agent", or the number of an unknown type.
 func (t ConnectionType) String() string {
-	switch t {
-	case ClientConnection:
-		return "client"
-	case AgentConnection:
-		return "agent"
-	default:
-		return fmt.Sprintf("type 0x%02x", byte(t))
-	}
+	return name(t, []string{ClientConnection: "client", AgentConnection: "agent"}, "type")
 }
 
 // Transport is the transport of a connection.
@@ -44,16 +36,7 @@ const (
 )
 
 // String returns "tcp", "unix", or the number of an unknown transport.
-func (t Transport) String() string {
-	switch t {
-	case TCP:
-		return "tcp"
-	case Unix:
-		return "unix"
-	default:
-		return fmt.Sprintf("transport 0x%02x", byte(t))
-	}
-}
+func (t Transport) String() string { return name(t, []string{TCP: "tcp", Unix: "unix"}, "transport") }
 
 // RequestCounts is how many requests of each kind a connection has sent. The fields are
 // in the order of the wire.

@@ -1,6 +1,10 @@
 package codec_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,5 +139,118 @@ func TestStringMethodsNameTheValue(t *testing.T) {
 		{codec.TTL[uint8]{Amount: 90, Unit: codec.Minutes}, "90m"},
 	} {
 		require.Equal(t, tt.want, tt.value.String())
+	}
+}
+
+func TestEncodersRejectFramesOutOfBounds(t *testing.T) {
+	long := make([]byte, 9000)
+	k := long[:1]
+	for _, tt := range []struct {
+		name  string
+		frame codec.Frame
+		want  codec.SizeError
+	}{
+		{"INSERT key", codec.Insert[uint8]{Key: long[:256]}, codec.SizeError{Op: codec.OpInsert, Field: "key", Size: 256, Max: 255}},
+		{"UPDATE key", codec.Update[uint16]{Key: long[:300]}, codec.SizeError{Op: codec.OpUpdate, Field: "key", Size: 300, Max: 255}},
+		{"QUERY key", codec.Query{Key: long[:256]}, codec.SizeError{Op: codec.OpQuery, Field: "key", Size: 256, Max: 255}},
+		{"PURGE key", codec.Purge{Key: long[:256]}, codec.SizeError{Op: codec.OpPurge, Field: "key", Size: 256, Max: 255}},
+		{"GET key", codec.Get{Key: long[:256]}, codec.SizeError{Op: codec.OpGet, Field: "key", Size: 256, Max: 255}},
+		{"SET key", codec.Set[uint16]{Key: long[:256]}, codec.SizeError{Op: codec.OpSet, Field: "key", Size: 256, Max: 255}},
+		{"SET value of 256 bytes for uint8", codec.Set[uint8]{Key: k, Value: long[:256]}, codec.SizeError{Op: codec.OpSet, Field: "value", Size: 256, Max: 255}},
+		{"SET frame of 8097 bytes", codec.Set[uint16]{Key: k, Value: long[:8097-8]}, codec.SizeError{Op: codec.OpSet, Field: "frame", Size: 8097, Max: 8096}},
+		{"EVENT channel", codec.Event[uint16]{Channel: long[:256]}, codec.SizeError{Op: codec.OpEvent, Field: "channel", Size: 256, Max: 255}},
+		{"EVENT payload of 256 bytes for uint8", codec.Event[uint8]{Payload: long[:256]}, codec.SizeError{Op: codec.OpEvent, Field: "payload", Size: 256, Max: 255}},
+		{"EVENT frame of 8097 bytes", codec.Event[uint64]{Payload: long[:8097-10]}, codec.SizeError{Op: codec.OpEvent, Field: "frame", Size: 8097, Max: 8096}},
+		{"GET response value of 256 bytes for uint8", codec.GetResponse[uint8]{Found: true, Value: long[:256]}, codec.SizeError{Op: codec.OpGet, Field: "value", Size: 256, Max: 255}},
+		{"GET response frame of 8097 bytes", codec.GetResponse[uint32]{Found: true, Value: long[:8097-10]}, codec.SizeError{Op: codec.OpGet, Field: "frame", Size: 8097, Max: 8096}},
+		{"STAT key", codec.Stat{Key: long[:256]}, codec.SizeError{Op: codec.OpStat, Field: "key", Size: 256, Max: 255}},
+		{"SUBSCRIBE channel", codec.Subscribe{Channel: long[:256]}, codec.SizeError{Op: codec.OpSubscribe, Field: "channel", Size: 256, Max: 255}},
+		{"UNSUBSCRIBE channel", codec.Unsubscribe{Channel: long[:256]}, codec.SizeError{Op: codec.OpUnsubscribe, Field: "channel", Size: 256, Max: 255}},
+		{"CHANNEL name", codec.Channel{Name: long[:256]}, codec.SizeError{Op: codec.OpChannel, Field: "channel", Size: 256, Max: 255}},
+		{"PUBLISH channel", codec.Publish[uint16]{Channel: long[:256]}, codec.SizeError{Op: codec.OpPublish, Field: "channel", Size: 256, Max: 255}},
+		{"PUBLISH payload of 256 bytes for uint8", codec.Publish[uint8]{Payload: long[:256]}, codec.SizeError{Op: codec.OpPublish, Field: "payload", Size: 256, Max: 255}},
+		{"PUBLISH frame of 8097 bytes", codec.Publish[uint16]{Payload: long[:8097-4]}, codec.SizeError{Op: codec.OpPublish, Field: "frame", Size: 8097, Max: 8096}},
+		{"LIST response key", codec.ListResponse[uint8]{Fragments: [][]codec.ListEntry[uint8]{{{}, {Key: long[:256]}}}}, codec.SizeError{Op: codec.OpList, Field: "key", Size: 256, Max: 255}},
+		{"STATS response key", codec.StatsResponse{Fragments: [][]codec.StatsEntry{{{Key: long[:256]}}}}, codec.SizeError{Op: codec.OpStats, Field: "key", Size: 256, Max: 255}},
+		{"CHANNELS response name", codec.ChannelsResponse{Fragments: [][]codec.ChannelsEntry{{{Name: long[:256]}}}}, codec.SizeError{Op: codec.OpChannels, Field: "channel", Size: 256, Max: 255}},
+		{"CONNECTION response IP", codec.ConnectionResponse{Found: true, Connection: codec.ConnectionInfo{IP: "2001:db8::1:2:3:4"}}, codec.SizeError{Op: codec.OpConnection, Field: "IP", Size: 17, Max: 16}},
+		{"INFO response version", codec.InfoResponse{Version: "12345678901234567"}, codec.SizeError{Op: codec.OpInfo, Field: "version", Size: 17, Max: 16}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dst := append(make([]byte, 0, 16), "kept"...)
+			got, err := tt.frame.AppendBinary(dst)
+			require.ErrorIs(t, err, codec.ErrTooLarge)
+			var size *codec.SizeError
+			require.ErrorAs(t, err, &size)
+			require.Equal(t, tt.want, *size)
+			require.EqualError(t, err, fmt.Sprintf("codec: %v: %s is %d bytes, at most %d are allowed", tt.want.Op, tt.want.Field, tt.want.Size, tt.want.Max))
+			require.Equal(t, "kept", string(got))
+			require.Same(t, &dst[0], &got[0])
+			require.Equal(t, cap(dst), cap(got))
+			require.Equal(t, make([]byte, 12), dst[4:16], "nothing is written behind dst")
+		})
+	}
+}
+
+func TestFramesAtTheBoundsAreEncoded(t *testing.T) {
+	long := bytes.Repeat([]byte("x"), 9000)
+	for _, g := range []golden{
+		{"SET of 8096 bytes", 2, codec.Set[uint16]{Key: long[:1], Value: long[:8096-8]}, ""},
+		{"SET of 8096 bytes", 4, codec.Set[uint32]{Key: long[:255], Value: long[:8096-11-255]}, ""},
+		{"SET of 8096 bytes", 8, codec.Set[uint64]{Key: long[:1], Value: long[:8096-20]}, ""},
+		{"EVENT of 8096 bytes", 2, codec.Event[uint16]{Channel: long[:1], Payload: long[:8096-5]}, ""},
+		{"GET response of 8096 bytes", 8, codec.GetResponse[uint64]{Found: true, Value: long[:8096-18]}, ""},
+		{"SET of the longest key and value", 1, codec.Set[uint8]{Key: long[:255], Value: long[:255]}, ""},
+		{"EVENT of the longest channel and payload", 1, codec.Event[uint8]{Channel: long[:255], Payload: long[:255]}, ""},
+		{"INSERT of the longest key", 8, codec.Insert[uint64]{Key: long[:255], Quota: math.MaxUint64, TTL: codec.TTL[uint64]{Amount: math.MaxUint64}}, ""},
+	} {
+		t.Run(g.name, func(t *testing.T) {
+			src, err := g.frame.AppendBinary(nil)
+			require.NoError(t, err)
+			got, n, err := g.decode(src)
+			require.NoError(t, err)
+			require.Equal(t, len(src), n)
+			require.Equal(t, g.frame, got)
+		})
+	}
+}
+
+// A length that no frame can have is an error as soon as it is read: its bytes may never
+// come.
+func TestLengthsOutOfBoundsAreMalformedAtOnce(t *testing.T) {
+	head := func(before []byte, length uint64) []byte { return binary.LittleEndian.AppendUint64(before, length) }
+	set := append([]byte{0x05, 0x04}, 1, 0, 0, 0, 0, 0, 0, 0, 255)
+	get := append([]byte{0x01, 0x04}, 1, 0, 0, 0, 0, 0, 0, 0)
+	event := []byte{0x19, 255}
+	for _, tt := range []struct {
+		name   string
+		before []byte // up to the length
+		names  uint64 // bytes of key or channel
+		like   codec.Frame
+	}{
+		{"SET", set, 255, codec.Set[uint64]{}},
+		{"GET response", get, 0, codec.GetResponse[uint64]{}},
+		{"EVENT", event, 255, codec.Event[uint64]{}},
+		{"PUBLISH", []byte{0x13, 255}, 255, codec.Publish[uint64]{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fixed := uint64(len(tt.before)) + 8 + tt.names
+			g := golden{tt.name, 8, tt.like, ""}
+			for _, length := range []uint64{math.MaxUint64, math.MaxUint64 - fixed + 1, math.MaxInt64, math.MaxInt64 - fixed, 1 << 32, 8096, 8097 - fixed} {
+				src := head(bytes.Clone(tt.before), length)
+				_, n, err := g.decode(src)
+				require.Zero(t, n)
+				require.ErrorIs(t, err, codec.ErrMalformed, "length %d", length)
+				require.NotErrorIs(t, err, codec.ErrShort)
+				var de *codec.DecodeError
+				require.ErrorAs(t, err, &de)
+				require.Equal(t, "frame", de.Field)
+				require.GreaterOrEqual(t, de.Value, uint64(codec.MaxFrame+1))
+				allocs := testing.AllocsPerRun(10, func() { _, _, _ = g.decode(src) })
+				require.LessOrEqual(t, allocs, 3.0, "only the error allocates")
+			}
+			_, _, err := g.decode(head(bytes.Clone(tt.before), 8096-fixed))
+			require.ErrorIs(t, err, codec.ErrShort, "a frame of 8096 bytes is allowed")
+		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 const (
 	// MaxFrame is the length of the longest request in bytes: the size of the server's
 	// read buffer. A server never responds to a longer one, and spins from then on (H5 in
-	// docs/protocol.md), so encoders refuse it. EVENTs and the responses to GET carry what
+	// docs/internals/protocol.md), so encoders refuse it. EVENTs and the responses to GET carry what
 	// came in a request, and are not longer. Responses that list something have no bound.
 	MaxFrame = 8096
 	// MaxKey is the length of the longest key or channel in bytes.

@@ -33,47 +33,34 @@ const (
 
 // String returns the op's name in the protocol, such as "INSERT", or the number of an
 // unknown op.
-func (o Op) String() string {
-	switch o {
-	case OpInsert:
-		return "INSERT"
-	case OpQuery:
-		return "QUERY"
-	case OpUpdate:
-		return "UPDATE"
-	case OpPurge:
-		return "PURGE"
-	case OpSet:
-		return "SET"
-	case OpGet:
-		return "GET"
-	case OpList:
-		return "LIST"
-	case OpInfo:
-		return "INFO"
-	case OpStat:
-		return "STAT"
-	case OpStats:
-		return "STATS"
-	case OpSubscribe:
-		return "SUBSCRIBE"
-	case OpUnsubscribe:
-		return "UNSUBSCRIBE"
-	case OpPublish:
-		return "PUBLISH"
-	case OpConnections:
-		return "CONNECTIONS"
-	case OpConnection:
-		return "CONNECTION"
-	case OpChannels:
-		return "CHANNELS"
-	case OpChannel:
-		return "CHANNEL"
-	case OpWhoAmI:
-		return "WHOAMI"
-	case OpEvent:
-		return "EVENT"
-	default:
-		return fmt.Sprintf("op 0x%02x", byte(o))
+func (o Op) String() string { return name(o, opNames[:], "op") }
+
+var opNames = [...]string{
+	OpInsert:      "INSERT",
+	OpQuery:       "QUERY",
+	OpUpdate:      "UPDATE",
+	OpPurge:       "PURGE",
+	OpSet:         "SET",
+	OpGet:         "GET",
+	OpList:        "LIST",
+	OpInfo:        "INFO",
+	OpStat:        "STAT",
+	OpStats:       "STATS",
+	OpSubscribe:   "SUBSCRIBE",
+	OpUnsubscribe: "UNSUBSCRIBE",
+	OpPublish:     "PUBLISH",
+	OpConnections: "CONNECTIONS",
+	OpConnection:  "CONNECTION",
+	OpChannels:    "CHANNELS",
+	OpChannel:     "CHANNEL",
+	OpWhoAmI:      "WHOAMI",
+	OpEvent:       "EVENT",
+}
+
+// name returns the name of a byte that has a meaning, or its number if it has none.
+func name[V ~byte](v V, names []string, what string) string {
+	if int(v) < len(names) && names[v] != "" {
+		return names[v]
 	}
+	return fmt.Sprintf("%s 0x%02x", what, byte(v))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -118,29 +117,5 @@ func inPieces(t *testing.T, do func(t *testing.T, next func() int)) {
 			most := 1 + rnd.IntN(300)
 			do(t, func() int { return 1 + rnd.IntN(most) })
 		})
-	}
-}
-
-func TestEveryKindIsShortUntilItsLastByte(t *testing.T) {
-	t.Run("uint8", testShort[uint8])
-	t.Run("uint16", testShort[uint16])
-	t.Run("uint32", testShort[uint32])
-	t.Run("uint64", testShort[uint64])
-}
-
-func testShort[T codec.Value](t *testing.T) {
-	for _, want := range responses[T]() {
-		src, err := want.AppendBinary(nil)
-		require.NoError(t, err)
-		for i := range src {
-			res, n, err := codec.DecodeResponse[T](want.Kind(), slices.Clip(src[:i]))
-			if !(res == nil && n == 0 && err == codec.ErrShort) {
-				t.Fatalf("the first %d of the %d bytes of a %v: %v, %d, %v", i, len(src), want.Kind(), res, n, err)
-			}
-		}
-		got, n, err := codec.DecodeResponse[T](want.Kind(), src)
-		require.NoError(t, err)
-		require.Equal(t, len(src), n)
-		require.Equal(t, want, got)
 	}
 }

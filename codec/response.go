@@ -29,36 +29,26 @@ func (k Kind) known() bool { return k >= KindStatus && k <= KindWhoAmI }
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	switch k {
-	case KindStatus:
-		return "status"
-	case KindQuery:
-		return "QUERY response"
-	case KindGet:
-		return "GET response"
-	case KindEvent:
-		return "EVENT"
-	case KindStat:
-		return "STAT response"
-	case KindList:
-		return "LIST response"
-	case KindStats:
-		return "STATS response"
-	case KindInfo:
-		return "INFO response"
-	case KindConnections:
-		return "CONNECTIONS response"
-	case KindConnection:
-		return "CONNECTION response"
-	case KindChannels:
-		return "CHANNELS response"
-	case KindChannel:
-		return "CHANNEL response"
-	case KindWhoAmI:
-		return "WHOAMI response"
-	default:
-		return fmt.Sprintf("kind %d", uint8(k))
+	if k.known() {
+		return kindNames[k]
 	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+var kindNames = [...]string{
+	KindStatus:      "status",
+	KindQuery:       "QUERY response",
+	KindGet:         "GET response",
+	KindEvent:       "EVENT",
+	KindStat:        "STAT response",
+	KindList:        "LIST response",
+	KindStats:       "STATS response",
+	KindInfo:        "INFO response",
+	KindConnections: "CONNECTIONS response",
+	KindConnection:  "CONNECTION response",
+	KindChannels:    "CHANNELS response",
+	KindChannel:     "CHANNEL response",
+	KindWhoAmI:      "WHOAMI response",
 }
 
 // Response is a frame that a server sends: a [Status], [QueryResponse],

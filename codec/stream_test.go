@@ -55,35 +55,6 @@ func TestDecoderReadsRequestsInOrder(t *testing.T) {
 	}
 }
 
-func TestDecoderReadsResponsesInOrder(t *testing.T) {
-	ttl := codec.TTL[uint32]{Amount: 8, Unit: codec.Seconds}
-	frames := []codec.Response{
-		codec.Success,
-		codec.QueryResponse[uint32]{Found: true, Quota: 1, TTL: ttl},
-		codec.QueryResponse[uint32]{},
-		codec.GetResponse[uint32]{Found: true, TTL: ttl, Value: []byte("value")},
-		codec.GetResponse[uint32]{},
-		codec.Failure,
-	}
-	for name, fragment := range readers {
-		t.Run(name, func(t *testing.T) {
-			var wire bytes.Buffer
-			enc := codec.NewEncoder[uint32](&wire)
-			for _, f := range frames {
-				require.NoError(t, enc.Encode(f))
-			}
-			dec := codec.NewDecoder[uint32](fragment(&wire))
-			for _, want := range frames {
-				got, err := dec.Response(want.Kind())
-				require.NoError(t, err)
-				require.Equal(t, want, got)
-			}
-			_, err := dec.Response(codec.KindStatus)
-			require.Equal(t, io.EOF, err)
-		})
-	}
-}
-
 // The bytes are a real server's: a publisher that was subscribed itself got its EVENT before
 // the status of its PUBLISH.
 func TestDecoderReturnsEventBeforeResponse(t *testing.T) {

@@ -48,22 +48,7 @@ func (u Unit) Duration() time.Duration {
 
 // String returns the unit's symbol: ns, µs, ms, s, m, h.
 func (u Unit) String() string {
-	switch u {
-	case Nanoseconds:
-		return "ns"
-	case Microseconds:
-		return "µs"
-	case Milliseconds:
-		return "ms"
-	case Seconds:
-		return "s"
-	case Minutes:
-		return "m"
-	case Hours:
-		return "h"
-	default:
-		return fmt.Sprintf("unit 0x%02x", byte(u))
-	}
+	return name(u, []string{Nanoseconds: "ns", "µs", "ms", "s", "m", "h"}, "unit")
 }
 
 // TTL is a time to live: an amount of a unit. On the wire it is the unit, one
@@ -71,7 +56,7 @@ func (u Unit) String() string {
 //
 // A record with a TTL of 0 expires at once. A server stores expiries as 64-bit nanoseconds
 // since 1970. If a TTL overflows them, the record expires at once, too, or the server locks
-// up (H13 in docs/protocol.md). This package encodes such a TTL; package throttr refuses
+// up (H13 in docs/internals/protocol.md). This package encodes such a TTL; package throttr refuses
 // it.
 type TTL[T Value] struct {
 	Amount T

@@ -1,7 +1,5 @@
 package codec
 
-import "fmt"
-
 // Attribute is what an [Update] changes, one byte on the wire.
 type Attribute byte
 
@@ -15,14 +13,7 @@ const (
 
 // String returns "QUOTA", "TTL", or the number of an unknown attribute.
 func (a Attribute) String() string {
-	switch a {
-	case Quota:
-		return "QUOTA"
-	case TimeToLive:
-		return "TTL"
-	default:
-		return fmt.Sprintf("attribute 0x%02x", byte(a))
-	}
+	return name(a, []string{Quota: "QUOTA", TimeToLive: "TTL"}, "attribute")
 }
 
 // Change is how an [Update] changes an attribute, one byte on the wire.
@@ -43,16 +34,7 @@ const (
 // String returns "PATCH", "INCREASE", "DECREASE", or the number of an unknown
 // change.
 func (c Change) String() string {
-	switch c {
-	case Patch:
-		return "PATCH"
-	case Increase:
-		return "INCREASE"
-	case Decrease:
-		return "DECREASE"
-	default:
-		return fmt.Sprintf("change 0x%02x", byte(c))
-	}
+	return name(c, []string{Patch: "PATCH", Increase: "INCREASE", Decrease: "DECREASE"}, "change")
 }
 
 // Update changes a counter's quota or a record's TTL. A client sends it; the response is a

@@ -86,7 +86,6 @@ func TestDenialIsARateLimitError(t *testing.T) {
 	require.ErrorContains(t, err, "40s")
 }
 
-//evidence:limits No two pairs of entity and operation share a limit
 func TestNoTwoShortPairsShareALimit(t *testing.T) {
 	names := []string{"a", "1", ":", "é", "\xff"}
 	operations := []string{"a", "1", ":"} // names of limits are ASCII

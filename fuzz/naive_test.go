@@ -2,7 +2,7 @@ package fuzz_test
 
 import "errors"
 
-// A second decoder, written from docs/protocol.md alone, to compare package codec with. It
+// A second decoder, written from docs/internals/protocol.md alone, to compare package codec with. It
 // is slow and simple: it reads item after item, in the order of the wire, and records them.
 
 // The errors for bytes that are not a complete frame.

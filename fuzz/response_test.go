@@ -8,7 +8,6 @@ import (
 
 func FuzzResponse8(f *testing.F) { fuzzResponse[uint8](f) }
 
-//evidence:codec No bytes make a decoder panic
 func FuzzResponse16(f *testing.F) { fuzzResponse[uint16](f) }
 func FuzzResponse32(f *testing.F) { fuzzResponse[uint32](f) }
 func FuzzResponse64(f *testing.F) { fuzzResponse[uint64](f) }

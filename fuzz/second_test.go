@@ -25,8 +25,6 @@ func FuzzSecondDecoderRequest(f *testing.F) {
 }
 
 // FuzzSecondDecoderResponse compares two independent decoders of responses and EVENTs.
-//
-//evidence:codec The codec agrees with a second decoder
 func FuzzSecondDecoderResponse(f *testing.F) {
 	seedResponses[uint8](f)
 	seedResponses[uint16](f)

@@ -154,7 +154,7 @@ func TestPlainKeysAreStoredAsTheyAre(t *testing.T) {
 	})
 	require.NoError(t, err)
 	request(m, "Account", "ann")
-	require.Equal(t, []string{"http:kann"}, stored.keys)
+	require.Equal(t, []string{"client:kann"}, stored.keys)
 }
 
 func TestEventsHaveTheNameOfTheLimit(t *testing.T) {

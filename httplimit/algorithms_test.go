@@ -11,6 +11,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -28,7 +29,6 @@ type outcome struct {
 	retry string // Retry-After; "" if it is served
 }
 
-//evidence:http The fields tell what remains and when more is there, with each algorithm
 func TestFieldsOfEachAlgorithm(t *testing.T) {
 	for algorithm, requests := range map[throttr.Algorithm][]outcome{
 		throttr.FixedWindow: {
@@ -102,7 +102,6 @@ func newMixedSite(t *testing.T, cfg httplimit.Config) *site {
 	return newSite(t, cfg)
 }
 
-//evidence:http Limits of different algorithms apply together: all count, or none
 func TestLimitsOfDifferentAlgorithmsCountTogetherOrNotAtAll(t *testing.T) {
 	s := newMixedSite(t, httplimit.Config{})
 	for i, want := range []struct {
@@ -189,7 +188,7 @@ func TestAlgorithmThatABackendDoesNotHaveIsAMistake(t *testing.T) {
 }
 
 func TestPeekAndResetOfEachAlgorithm(t *testing.T) {
-	for algorithm := throttr.FixedWindow; algorithm <= throttr.SlidingLog; algorithm++ {
+	for algorithm := throttr.FixedWindow; algorithm <= limits.LastAlgorithm; algorithm++ {
 		m, clock := newMiddleware(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 2, Scale: 10 * time.Second, Algorithm: algorithm}}})
 		s := &site{Handler: m.Wrap(http.NotFoundHandler()), clock: clock}
 		peek := func() httplimit.Outcome {

@@ -1,19 +1,17 @@
 package httplimit
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 )
 
 // Answer responds to a request on which the decision d was made. Next is the handler that the
-// middleware wraps. The package has [Serve], [ServeUnlessFull], [Deny], [DenyProblem], [Refuse]
-// and [RefuseProblem]. An Answer may call another one.
+// middleware wraps. The package has [Serve], [ServeUnlessFull], [Deny], [DenyProblem],
+// [DenyAbnormalUsage], [Refuse] and [RefuseProblem]. An Answer may call another one.
 type Answer func(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
 
 // Serve is an [Answer] that serves the request as usual.
@@ -37,79 +35,33 @@ func ServeUnlessFull(w http.ResponseWriter, r *http.Request, d Decision, next ht
 // costs more than a limit can ever grant: waiting does not help. If no limit is exceeded, and a
 // throttr.Policy has denied the request because the backend has failed, Deny calls [Refuse].
 func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
-	if d.Strictest.Degraded && !d.Strictest.known() {
+	if d.Verdict() != admission.Deny {
 		Refuse(w, r, d, next)
 		return
 	}
-	text := "Too many requests."
-	if retry := setRetryAfter(w.Header(), d.Strictest.RetryAfter); retry != "" {
+	respond(w, r, http.StatusTooManyRequests, "Too many requests.", d)
+}
+
+// Refuse is an [Answer] that responds with 503 and a line of text. Like all others that do not serve, it
+// sets Retry-After unless the field is set already: to 5 s, if the backend has failed.
+func Refuse(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
+	respond(w, r, http.StatusServiceUnavailable, "Service unavailable.", d)
+}
+
+// respond responds with a line of text and Retry-After.
+func respond(w http.ResponseWriter, r *http.Request, status int, text string, d Decision) {
+	if retry := setRetryAfter(w.Header(), d); retry != "" {
 		text += " Try again in " + retry + " s."
 	}
-	writeText(w, r, http.StatusTooManyRequests, text+"\n")
-}
-
-// DenyProblem is [Deny] with a body of application/problem+json (RFC 9457), of the type that
-// draft-ietf-httpapi-ratelimit-headers defines:
-//
-//	{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
-//	 "title":"Request cannot be satisfied as assigned quota has been exceeded",
-//	 "status":429,"violated-policies":["hour"]}
-func DenyProblem(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
-	if d.Strictest.Degraded && !d.Strictest.known() {
-		RefuseProblem(w, r, d, next)
-		return
-	}
-	setRetryAfter(w.Header(), d.Strictest.RetryAfter)
-	writeProblem(w, r, problem{
-		Type:     "https://iana.org/assignments/http-problem-types#quota-exceeded",
-		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
-		Status:   http.StatusTooManyRequests,
-		Violated: []string{d.Strictest.Name},
-	})
-}
-
-// refusedFor is the Retry-After of a refused request.
-const refusedFor = 5 * time.Second
-
-// Refuse is an [Answer] that responds with 503 and a line of text. It sets Retry-After to 5 s
-// unless the field is set already.
-func Refuse(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Handler) {
-	retry := setRetryAfter(w.Header(), refusedFor)
-	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable. Try again in "+retry+" s.\n")
-}
-
-// RefuseProblem is [Refuse] with a body of application/problem+json (RFC 9457).
-func RefuseProblem(w http.ResponseWriter, r *http.Request, _ Decision, _ http.Handler) {
-	setRetryAfter(w.Header(), refusedFor)
-	writeProblem(w, r, problem{
-		Type:   "about:blank",
-		Title:  http.StatusText(http.StatusServiceUnavailable),
-		Status: http.StatusServiceUnavailable,
-	})
+	writeText(w, r, status, text+"\n")
 }
 
 // setRetryAfter sets Retry-After unless it is set already or waiting does not help, and returns its value.
-func setRetryAfter(header http.Header, d time.Duration) string {
-	if header.Get("Retry-After") == "" && d < throttr.Never {
-		header.Set("Retry-After", retryAfter(d))
+func setRetryAfter(header http.Header, d Decision) string {
+	if field := d.RetryAfterField(); field != "" && header.Get("Retry-After") == "" {
+		header.Set("Retry-After", field)
 	}
 	return header.Get("Retry-After")
-}
-
-// problem holds the members of a problem detail.
-type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Violated []string `json:"violated-policies,omitempty"`
-}
-
-func writeProblem(w http.ResponseWriter, r *http.Request, p problem) {
-	body, err := json.Marshal(p)
-	if err != nil { // Strings and a number can always be marshaled.
-		panic(fmt.Sprintf("httplimit: %v", err))
-	}
-	write(w, r, p.Status, "application/problem+json", string(body)+"\n")
 }
 
 func writeText(w http.ResponseWriter, r *http.Request, status int, body string) {

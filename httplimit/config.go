@@ -1,22 +1,42 @@
 package httplimit
 
 import (
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/inflight"
 )
 
-// Config configures the middleware that [New] returns. Limits is required. All other fields
+// Config configures the middleware that [New] returns. Limits or InFlight is required. All other fields
 // have defaults.
 type Config struct {
-	// Limits apply together. They are required even if Plan is set: they apply to the
-	// requests for which Plan returns nil. Each has a name, which clients see, and a Max of at
-	// most 999,999,999,999,999, the largest number in a header field, or throttr.Unlimited, which
-	// has no header fields. In header fields, scales are in whole seconds, rounded up.
+	// Limits apply together, to the requests for which Plan returns nil. Each has a name, which clients see,
+	// and a Max of at most 999,999,999,999,999, the largest number in a header field, or throttr.Unlimited,
+	// which has no header fields. In header fields, scales are in whole seconds, rounded up.
 	//
 	// Limits of the same name, scale and algorithm of several middlewares over one RateLimit share
 	// their counts. Give them different names if they should not.
 	Limits []throttr.Limit
+
+	// InFlight is how many requests of a key are served at a time, if their Plan has no such limit of its own.
+	// A request takes a place before it is counted, and holds it until the handler returns or panics, even if
+	// the client has gone. If the handler hijacks the connection of a request with the field Upgrade or the
+	// method CONNECT, and returns, the place is held until the connection is closed. The context of the request
+	// ends with the cause inflight.ErrLost if the place is lost. If there is no place, the request is denied and
+	// counts in no limit. The name is not one of Limits. Default: no limit.
+	InFlight inflight.Limit
+
+	// Places holds the places of InFlight, and is required with it: one for each process and store, see
+	// [inflight.New]. Close it after the server has shut down. If it can't decide, the limits apply, and then
+	// OnFailure.
+	Places *inflight.Limiter
+
+	// NoPlace is what a request is for which there is no place: admission.Deny, the default, which is 429, or
+	// admission.Unavailable, which is 503. Both are for OnDenied to respond to.
+	NoPlace admission.Verdict
 
 	// Plan returns the limits of a request, or nil for those of Limits. A plan without
 	// limits limits nothing and counts nothing.
@@ -46,18 +66,23 @@ type Config struct {
 	// denies counts in none of them. With rolling algorithms, a limit never counts what it denies.
 	CountRefusals bool
 
+	// Shadow serves all requests, without header fields: for limits that are tried out. Requests are counted
+	// as if they were denied. Observers of the RateLimit get the same events, with a context of which
+	// [admission.InShadow] is true; handlers find Decision.Allowed.
+	Shadow bool
+
 	// Cost returns what a request counts. A request of cost 0 is not counted, but it is denied if
 	// a limit has been exceeded. A request that costs more than a limit can ever grant is denied,
 	// does not count in that limit, and has no Retry-After. Default: 1.
 	Cost func(*http.Request) uint64
 
-	// OnDenied responds to a request that exceeds a limit. The RateLimit fields and
-	// Retry-After are set already. [Serve] denies nothing, for a dry run.
+	// OnDenied responds to a request that exceeds a limit, or has no place. The RateLimit fields and
+	// Retry-After are set already. To deny nothing, set Shadow.
 	// Default: [Deny].
 	OnDenied Answer
 
 	// OnFailure responds to a request that no limit has denied, if the backend has failed
-	// to count it in at least one limit. It is not called if the client has disconnected,
+	// to count it in at least one limit, or to decide on its place. It is not called if the client has disconnected,
 	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale,
 	// throttr.ErrUnsupported). The latter is a mistake in the program, and the response is 500.
 	// Default: [ServeUnlessFull].
@@ -65,6 +90,18 @@ type Config struct {
 
 	// HideFields omits RateLimit and RateLimit-Policy.
 	HideFields bool
+
+	// QuotaUnit is what the limits count, in the header fields: "requests", "content-bytes" or
+	// "concurrent-requests". Set it if Cost is not a number of requests. Default: requests.
+	QuotaUnit string
+
+	// PartitionKey adds the key of the client to the header fields: the address, with PlainKeys the key, and
+	// otherwise the first 12 bytes of its SHA-256 digest, in base64.
+	PartitionKey bool
+
+	// Jitter is by how much Retry-After may be later than necessary, by chance: clients that were denied
+	// together then do not return together. Default: 0.
+	Jitter time.Duration
 
 	// Legacy adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
 	// Default: LegacyNone.
@@ -99,28 +136,32 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 // limiter is nil.
 //
 // The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
-// [throttr.ErrUnsupported] if the RateLimit can't keep one of Config.Limits. Check the plans that
+// [throttr.ErrUnsupported] if a backend can't keep one of Config.Limits, or InFlight. Check the plans that
 // Config.Plan returns with [Plan.Check].
 func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) {
 	if limiter == nil {
 		panic("httplimit: NewMiddleware: limiter is nil")
 	}
-	if len(cfg.Limits) == 0 {
-		return nil, invalid("Limits is empty")
-	}
 	if cfg.Legacy > LegacyUnix {
-		return nil, invalid("there is no Legacy %d", cfg.Legacy)
+		return nil, fmt.Errorf("%w: there is no Legacy %d", throttr.ErrConfig, cfg.Legacy)
 	}
-	plan, err := NewPlan(cfg.Limits...)
+	cfg.setDefaults()
+	gate, err := admission.New(limiter, admission.Config{
+		Limits:        cfg.Limits,
+		InFlight:      cfg.InFlight,
+		Places:        cfg.Places,
+		NoPlace:       cfg.NoPlace,
+		CountRefusals: cfg.CountRefusals,
+		PlainKeys:     cfg.PlainKeys,
+		Shadow:        cfg.Shadow,
+		Jitter:        cfg.Jitter,
+		QuotaUnit:     cfg.QuotaUnit,
+		PartitionKey:  cfg.PartitionKey,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := plan.Check(limiter); err != nil {
-		return nil, err
-	}
-	cfg.Limits = nil // The caller may change the slice.
-	cfg.setDefaults()
-	return &Middleware{&middleware{Config: cfg, limiter: limiter, plan: plan}}, nil
+	return &Middleware{&middleware{Config: cfg, gate: gate}}, nil
 }
 
 func (c *Config) setDefaults() {
@@ -135,9 +176,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.Cost == nil {
 		c.Cost = func(*http.Request) uint64 { return 1 }
-	}
-	if c.OnDenied == nil {
-		c.OnDenied = Deny
 	}
 	if c.OnFailure == nil {
 		c.OnFailure = ServeUnlessFull

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -8,10 +9,13 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -140,7 +144,7 @@ func ExampleNewPlan() {
 	// Output:
 	// burst: 50 in 10s
 	// hour: 1000 in 1h0m0s
-	// httplimit: invalid configuration: two limits are named "hour"
+	// throttr: invalid configuration: two limits are named "hour"
 }
 
 func ExampleMustPlan() {
@@ -162,6 +166,78 @@ func ExampleMustPlan() {
 	// "hour";r=9;t=3600
 }
 
+// A client of somebody else's API, which allows 5 requests in any interval of 100 ms. All processes that share the
+// backend keep to that together.
+func ExampleTransport() {
+	api := httptest.NewServer(http.HandlerFunc(hello))
+	defer api.Close()
+	backend := memory.New() // or one on Redis, if there are several processes
+	defer backend.Close()
+	transport, err := httplimit.NewTransport(throttr.NewRateLimit(backend), httplimit.TransportConfig{
+		Limits: []throttr.Limit{{Max: 5, Scale: 100 * time.Millisecond}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := http.Client{Transport: transport}
+	begun := time.Now()
+	for range 11 {
+		res, err := client.Get(api.URL)
+		if err != nil {
+			log.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	fmt.Println(time.Since(begun) > 200*time.Millisecond)
+	// Output: true
+}
+
+// A language model allows 60 requests and 10,000 tokens a minute. What an answer will cost is known when it is there.
+func ExampleTransport_tokens() {
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Tokens-Used", "120")
+		fmt.Fprintln(w, "An answer.")
+	}))
+	defer model.Close()
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+		if e.Kind == throttr.EventSettled && e.Limit.Name == "tokens" {
+			fmt.Println("reserved", e.Reserved, "and used", e.N)
+		}
+	}))
+	transport, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{
+		Limits: []throttr.Limit{
+			{Name: "requests", Max: 60, Scale: time.Minute},
+			{Name: "tokens", Max: 9000, Scale: time.Minute, Burst: 1000, Algorithm: throttr.TokenBucket},
+		},
+		Cost: func(_ *http.Request, l throttr.Limit) uint64 {
+			if l.Name == "tokens" {
+				return 400 // an estimate, or the max_tokens of the request
+			}
+			return 1
+		},
+		Actual: func(res *http.Response, l throttr.Limit, cost uint64) uint64 {
+			if l.Name == "tokens" {
+				cost, _ = strconv.ParseUint(res.Header.Get("Tokens-Used"), 10, 64)
+			}
+			return cost
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := (&http.Client{Transport: transport}).Get(model.URL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	io.Copy(os.Stdout, res.Body)
+	// Output:
+	// reserved 400 and used 120
+	// An answer.
+}
+
 // If the backend fails, logins are refused and all other requests are served.
 func ExampleRefuse() {
 	limiter := throttr.NewRateLimit(memory.New())
@@ -179,6 +255,38 @@ func ExampleRefuse() {
 	// Output: <nil>
 }
 
+// A customer has one export at a time, however long it takes: over all processes, if the places are on Redis.
+func ExampleConfig_inFlight() {
+	backend := memory.New() // or of throttr.Open
+	defer backend.Close()
+	places := inflight.New(backend)
+	defer places.Close() // after the server has shut down
+	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
+		Limits:   []throttr.Limit{httplimit.PerHour(100)},
+		InFlight: inflight.Limit{Name: "exports", Max: 1},
+		Places:   places,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	started, finish := make(chan bool), make(chan bool)
+	site := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(started)
+		<-finish // under r.Context(), which ends when the client leaves, or the place is lost
+		hello(w, r)
+	}))
+	first := make(chan *http.Response)
+	go func() { first <- get(site, "192.0.2.1:4711") }()
+	<-started
+	second := get(site, "192.0.2.1:4712")
+	fmt.Println(second.StatusCode, second.Header.Get("RateLimit"), second.Header.Get("RateLimit-Policy"))
+	close(finish)
+	fmt.Println((<-first).StatusCode)
+	// Output:
+	// 429 "exports";r=0;t=1 "hour";q=100;w=3600, "exports";q=1;qu="concurrent-requests"
+	// 200
+}
+
 func ExampleDenyProblem() {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
 		Limits:   []throttr.Limit{httplimit.PerHour(0)},
@@ -190,6 +298,28 @@ func ExampleDenyProblem() {
 	res := get(limit(http.HandlerFunc(hello)), "192.0.2.1:4711")
 	io.Copy(os.Stdout, res.Body)
 	// Output: {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["hour"]}
+}
+
+// A limit is tried out: clients notice nothing, and the log says what would be denied.
+func ExampleConfig_shadow() {
+	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(func(ctx context.Context, e throttr.Event) {
+		if e.Kind == throttr.EventDenied && admission.InShadow(ctx) {
+			fmt.Printf("would deny %s by %v\n", e.Key, e.Limit)
+		}
+	}))
+	limit, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(2)}, Shadow: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	site := limit(http.HandlerFunc(hello))
+	for range 3 {
+		fmt.Println(get(site, "192.0.2.1:4711").StatusCode)
+	}
+	// Output:
+	// 200
+	// 200
+	// would deny client:k192.0.2.1 by minute: 2 in 1m0s, fixed window
+	// 200
 }
 
 // Only failed logins count: five a minute from each address.

@@ -156,6 +156,8 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		served                   int
 	}
 	const text, problem = "text/plain; charset=utf-8", "application/problem+json"
+	const reduced = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"violated-policies":[]}` + "\n"
 	down := always(errDown)
 	for name, test := range map[string]struct {
 		fails          func(time.Duration) error
@@ -167,6 +169,9 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"denied, a problem": {denied: httplimit.DenyProblem, want: want{429, problem,
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 				`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["minute"]}` + "\n", "60", 0}},
+		"denied, abnormal usage": {denied: httplimit.DenyAbnormalUsage, want: want{429, problem,
+			`{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",` +
+				`"title":"Request not satisfied due to detection of abnormal request pattern","status":429,"violated-policies":["minute"]}` + "\n", "60", 0}},
 		"denied, but served": {denied: httplimit.Serve, want: want{202, "", "", "", 1}},
 		"denied, custom answer": {
 			denied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, _ http.Handler) {
@@ -177,7 +182,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"failed":          {fails: down, want: want{202, "", "", "", 1}},
 		"failed, refused": {fails: down, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5", 0}},
 		"failed, a problem": {fails: down, failed: httplimit.RefuseProblem, want: want{503, problem,
-			`{"type":"about:blank","title":"Service Unavailable","status":503}` + "\n", "5", 0}},
+			reduced, "5", 0}},
 		"failed, custom answer": {
 			fails: down,
 			failed: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
@@ -188,7 +193,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		},
 		"policy allows":          {fails: down, failed: httplimit.Refuse, policy: throttr.AllowHits, want: want{202, "", "", "", 1}},
 		"policy denies":          {fails: down, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1", 0}},
-		"policy denies, problem": {fails: down, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, `{"type":"about:blank","title":"Service Unavailable","status":503}` + "\n", "1", 0}},
+		"policy denies, problem": {fails: down, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1", 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed}

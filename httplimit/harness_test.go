@@ -96,7 +96,7 @@ var errDown = errors.New("the backend is down")
 // count returns what a limit has counted of a client.
 func (s *site) count(t *testing.T, client string, l throttr.Limit) uint64 {
 	t.Helper()
-	res, err := s.limiter.Peek(t.Context(), "http:k"+client, l, 0)
+	res, err := s.limiter.Peek(t.Context(), "client:k"+client, l, 0)
 	require.NoError(t, err)
 	return res.Count
 }

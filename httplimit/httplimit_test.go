@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
 )
@@ -214,7 +215,6 @@ func TestRequestsOfOneKeyShareALimit(t *testing.T) {
 	}
 }
 
-//evidence:bounds Bytes of a key of httplimit
 func TestALongKeyIsNotStored(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		var stored string
@@ -303,6 +303,7 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"no limits":           {httplimit.Config{}, "Limits is empty"},
 		"no limits, but Plan": {httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return nil }}, "Limits is empty"},
 		"no name":             {limits(throttr.Limit{Max: 1, Scale: time.Second}), "has no name"},
+		"too long a Burst":    {limits(throttr.Limit{Name: "a", Max: 1, Burst: 1e15, Scale: time.Second, Algorithm: throttr.TokenBucket}), "a Burst of 1000000000000000"},
 		"a long name":         {limits(throttr.Limit{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}), "at most 64"},
 		"an umlaut":           {limits(throttr.Limit{Name: "für", Max: 1, Scale: time.Second}), "ASCII"},
 		"a line feed":         {limits(throttr.Limit{Name: "a\nb", Max: 1, Scale: time.Second}), "ASCII"},
@@ -329,4 +330,44 @@ func TestNewCopiesLimits(t *testing.T) {
 	require.Equal(t, "hour", limits[0].Name, "New does not sort the caller's slice")
 	limits[0].Max, limits[1].Max = 0, 0
 	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice))
+}
+
+// In shadow, clients notice nothing, the counts are those of enforced limits, and observers are told.
+func TestShadowServesAndReportsWhatItWouldDeny(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg    httplimit.Config
+		fails  error
+		events []string
+		count  uint64
+	}{
+		"takes":     {httplimit.Config{}, nil, []string{"allowed second", "allowed minute", "allowed second", "allowed minute", "denied second", "denied second"}, 2},
+		"hits":      {httplimit.Config{CountRefusals: true}, nil, []string{"allowed second", "allowed minute", "allowed second", "allowed minute", "denied second", "denied second"}, 2},
+		"failures":  {httplimit.Config{OnFailure: httplimit.Refuse}, errDown, nil, 0},
+		"full":      {httplimit.Config{}, throttr.ErrFull, nil, 0},
+		"a mistake": {httplimit.Config{}, throttr.ErrRange, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var events []string
+			test.cfg.Shadow, test.cfg.Legacy = true, httplimit.LegacySeconds
+			test.cfg.Limits = []throttr.Limit{httplimit.PerSecond(2), httplimit.PerMinute(3)}
+			s := newBrokenSite(t, test.cfg, always(test.fails), throttr.WithObserver(func(ctx context.Context, e throttr.Event) {
+				require.True(t, admission.InShadow(ctx))
+				if e.Err == nil {
+					events = append(events, e.Kind.String()+" "+e.Limit.Name)
+				}
+			}))
+			for i := range 4 {
+				res := s.get(alice)
+				require.Equal(t, 202, res.StatusCode)
+				require.Equal(t, http.Header{"X-Handler": {"was here"}}, res.Header)
+				require.True(t, s.found && s.decision.Shadow)
+				if test.events != nil {
+					require.Equal(t, i < 2, s.decision.Allowed)
+				}
+			}
+			require.Equal(t, test.events, events)
+			require.Equal(t, test.count, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
+		})
+	}
+	require.False(t, admission.InShadow(t.Context()))
 }

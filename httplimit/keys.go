@@ -1,28 +1,34 @@
 package httplimit
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
 	"net/textproto"
+
+	"github.com/throttr-go/throttr/admission"
 )
 
-// maxKey is the length in bytes of the longest key that is stored unchanged.
-const maxKey = 128
+// KeyFunc returns the key under which a request is counted. Keys can be combined:
+//
+//	func(r *http.Request) string { return r.Method + " " + httplimit.RemoteAddr(r) }
+type KeyFunc func(*http.Request) string
 
-// storedKey returns the key that the backend sees. The character before the last part distinguishes a
-// digest from a key that looks like one.
-func (m *middleware) storedKey(key string) string {
-	if m.PlainKeys && len(key) <= maxKey {
-		return "http:k" + key
+// AddrConfig configures [ByAddr]: how to find the address that a request comes from, and how many bits of
+// it identify a client. The zero AddrConfig trusts no header field. Its KeyFunc is the same as [RemoteAddr].
+type AddrConfig = admission.AddrConfig
+
+// RemoteAddr is a [KeyFunc]. It returns the IPv4 address, or the first 64 bits of the IPv6
+// address, at the other end of the connection, and "" if that is not an IP address.
+func RemoteAddr(r *http.Request) string { return admission.Addr(r.RemoteAddr) }
+
+// ByAddr returns a [KeyFunc] for the address that a request comes from, by the rules of
+// [admission.Addrs]: the header field is believed as far as trusted proxies have written it. The error
+// matches [throttr.ErrConfig].
+func ByAddr(cfg AddrConfig) (KeyFunc, error) {
+	addrs, err := admission.NewAddrs(cfg)
+	if err != nil {
+		return nil, err
 	}
-	return "http:h" + digest(key)
-}
-
-// digest returns the SHA-256 of a key, in base64.
-func digest(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return func(r *http.Request) string { return addrs.Key(r.RemoteAddr, r.Header.Values) }, nil
 }
 
 // ByHeader returns a KeyFunc whose key is the [HeaderKey] of a header field, or "" if the request
@@ -42,5 +48,5 @@ func ByHeader(name string) KeyFunc {
 // name of the field and a digest of the value, from which the value can't be found if it is hard
 // to guess. A Decision can be logged with it.
 func HeaderKey(name, value string) string {
-	return textproto.CanonicalMIMEHeaderKey(name) + ":" + digest(value)
+	return textproto.CanonicalMIMEHeaderKey(name) + ":" + admission.Digest(value)
 }

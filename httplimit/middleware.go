@@ -2,17 +2,47 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 )
+
+// Middleware limits the requests to the handlers that it wraps. These handlers share the limits.
+// Make one with [NewMiddleware]. It is safe for concurrent use.
+type Middleware struct{ m *middleware }
+
+// Wrap returns a handler that limits the requests to next. It panics if next is nil.
+func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	if next == nil {
+		panic("httplimit: the handler to wrap is nil")
+	}
+	return &handler{middleware: m.m, next: next}
+}
+
+// Peek returns the state of the limits of a key without counting, in the order of the limits:
+// whether a request of cost 1 would be allowed now, and how many were counted. The key is what
+// Config.Key returns for the requests in question. Without limits, Peek returns those of
+// Config.Limits. Use it to answer a customer who is denied:
+//
+//	outcomes, err := m.Peek(ctx, httplimit.HeaderKey("X-Api-Key", apiKey))
+//
+// The error is that of the backend.
+func (m *Middleware) Peek(ctx context.Context, key string, limits ...throttr.Limit) ([]Outcome, error) {
+	return m.m.gate.Peek(ctx, key, limits...)
+}
+
+// Reset ends the windows of a key, so that its next request opens others. The key and the limits
+// are those of [Middleware.Peek]. On Throttr servers, other processes may deny for up to a second
+// more, see [throttr.WithDenialMemory]. The error has those of all limits that could not be reset.
+func (m *Middleware) Reset(ctx context.Context, key string, limits ...throttr.Limit) error {
+	return m.m.gate.Reset(ctx, key, limits...)
+}
 
 // middleware holds the validated arguments of [New].
 type middleware struct {
 	Config
-	limiter *throttr.RateLimit
-	plan    *Plan // applies if Config.Plan returns nil
+	gate *admission.Gate
 }
 
 // handler is a wrapped handler.
@@ -20,10 +50,6 @@ type handler struct {
 	*middleware
 	next http.Handler
 }
-
-// statusClientGone is the status of a response to a client that has disconnected. Only logs
-// show it. The number is that of nginx.
-const statusClientGone = 499
 
 // ServeHTTP counts the request, and then serves it or responds to it.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -33,46 +59,47 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	key := h.Key(r)
 	plan := h.Plan(r)
-	if plan == nil {
-		plan = h.plan
-	}
-	if key == "" && h.SkipEmptyKey || len(plan.limits) == 0 {
+	if key == "" && h.SkipEmptyKey || plan != nil && plan.Empty() {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	d := h.count(r, plan, key)
-	if d.Err != nil && errors.Is(r.Context().Err(), context.Canceled) {
-		w.WriteHeader(statusClientGone)
+	d := h.gate.Admit(r.Context(), key, plan, h.Cost(r))
+	if d.Hold != nil && (r.Header["Upgrade"] != nil || r.Method == http.MethodConnect) {
+		u := &upgrade{ResponseWriter: w, hold: d.Hold}
+		defer u.done()
+		h.respond(u, r, d)
+		u.returned = true
 		return
 	}
-	h.setFields(w.Header(), plan, &d)
-	r = r.WithContext(newContext(r.Context(), d))
+	defer d.Done()
+	h.respond(w, r, d)
+}
+
+// respond responds to a request as it was decided.
+func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
+	verdict := d.Verdict()
+	if verdict == admission.Canceled {
+		w.WriteHeader(verdict.HTTPStatus())
+		return
+	}
+	h.setFields(w.Header(), d)
+	denied := !d.Allowed && !d.Shadow
+	switch { // without a copy of the request
+	case verdict == admission.Misconfigured:
+		writeText(w, r, verdict.HTTPStatus(), d.Text()+"\n")
+		return
+	case denied && h.OnDenied == nil:
+		Deny(w, r, *d, h.next)
+		return
+	}
+	r = r.WithContext(d.Context())
 	switch {
-	case isMistake(d.Err):
-		writeText(w, r, http.StatusInternalServerError, "The rate limit is misconfigured.\n")
-	case !d.Allowed:
-		setRetryAfter(w.Header(), d.Strictest.RetryAfter)
-		h.OnDenied(w, r, d, h.next)
-	case d.Err != nil:
-		h.OnFailure(w, r, d, h.next)
+	case denied:
+		setRetryAfter(w.Header(), *d)
+		h.OnDenied(w, r, *d, h.next)
+	case d.Err != nil && !d.Shadow:
+		h.OnFailure(w, r, *d, h.next)
 	default:
 		h.next.ServeHTTP(w, r)
 	}
-}
-
-// isMistake reports whether err says that the backend cannot keep a limit. To serve such
-// requests would leave them without a limit for good.
-func isMistake(err error) bool {
-	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrUnsupported)
-}
-
-// count counts a request in the limits of a plan.
-func (m *middleware) count(r *http.Request, plan *Plan, key string) Decision {
-	cost := m.Cost(r)
-	if !m.CountRefusals {
-		return m.take(r, plan, key, cost)
-	}
-	d := m.each(r, plan, key, m.limiter.HitN, cost)
-	d.hits = true
-	return d
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//evidence:http Refused requests use up no limit
 func TestRefusedRequestsUseUpNothing(t *testing.T) {
 	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(3), httplimit.PerMinute(5), httplimit.PerHour(100)}})
 	used := func() (counts [3]uint64) {
@@ -191,9 +190,9 @@ func TestPlainKeysHaveAMostOf128Bytes(t *testing.T) {
 		s := newSite(t, httplimit.Config{PlainKeys: true, Key: func(*http.Request) string { return key }}, seen)
 		s.get(alice)
 		if n <= 128 {
-			require.Equal(t, "http:k"+key, stored)
+			require.Equal(t, "client:k"+key, stored)
 		} else {
-			require.Len(t, stored, len("http:h")+43, "a digest")
+			require.Len(t, stored, len("client:h")+43, "a digest")
 			require.NotContains(t, stored, "kkk")
 		}
 	}

@@ -13,12 +13,13 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
 )
 
 // X-RateLimit-Reset is the same moment as seconds and as a time, whatever the algorithm is.
 func TestResetAsATimeIsResetInSeconds(t *testing.T) {
-	for a := throttr.FixedWindow; a <= throttr.SlidingLog; a++ {
+	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		for _, hits := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				responses := map[httplimit.Legacy][]int64{}

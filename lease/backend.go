@@ -162,6 +162,14 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 	return a.window(), err
 }
 
+// Exchange implements [window.Backend]. Places in flight are those of the backend.
+func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	return b.Backend.Exchange(ctx, claims, places)
+}
+
 func init() {
 	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
 		if l, ok := b.(*Backend); ok {
@@ -169,41 +177,34 @@ func init() {
 		}
 		return 0, nil
 	})
-	fastpath.Add(func(b window.Backend) *fastpath.Path {
+	fastpath.Add(func(b window.Backend) fastpath.Decider {
 		if l, ok := b.(*Backend); ok {
-			return &fastpath.Path{Hit: l.hitCount, Take: l.takeCount}
+			return (*decider)(l)
 		}
 		return nil
 	})
 }
 
-// hitCount is [Backend.Hit] as a [fastpath.Call].
-func (b *Backend) hitCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
-	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
-) {
-	return b.takeCount(ctx, key, by, max, scale, n)
-}
+// decider is a Backend as a [fastpath.Decider]: it takes places of a block that there is.
+type decider Backend
 
-// takeCount is [Backend.Take] as a [fastpath.Call]. It takes places of a block that there is.
-func (b *Backend) takeCount(ctx context.Context, key string, by window.Algorithm, max uint64, scale time.Duration, n uint64) (
-	count uint64, left, retry time.Duration, end time.Time, granted bool, err error,
+func (d *decider) Decide(ctx context.Context, key string, a window.Algorithm, max uint64, scale time.Duration, n uint64, _ fastpath.Op, burst uint64, name string) (
+	count uint64, left, retry time.Duration, end time.Time, id int64, granted, ok bool,
 ) {
-	if err := b.check(ctx); err != nil {
-		return 0, 0, 0, end, false, err
+	b := (*Backend)(d)
+	if b.check(ctx) != nil || n == 0 || n > b.maxNeed || a.Rolling() {
+		return 0, 0, 0, end, 0, false, false
 	}
-	if n == 0 || n > b.maxNeed || by.Rolling() {
-		return 0, 0, 0, end, false, fastpath.ErrAsk
-	}
-	l := window.Limit{Max: max, Scale: scale, Algorithm: by}
+	l := window.Limit{Name: name, Max: max, Scale: scale, Burst: burst, Algorithm: a}
 	e := b.table.lookUp(key, &l)
 	if e == nil {
-		return 0, 0, 0, end, false, fastpath.ErrAsk
+		return 0, 0, 0, end, 0, false, false
 	}
-	var a answer
-	if v := e.try(e.current.Load(), n, &a); v == pass || v == again {
-		return 0, 0, 0, end, false, fastpath.ErrAsk
+	var w answer
+	if v := e.try(e.current.Load(), n, &w); v == pass || v == again {
+		return 0, 0, 0, end, 0, false, false
 	}
-	return a.count, a.left, cmp.Or(a.retry, a.left), a.expires, !a.refused, nil
+	return w.count, w.left, cmp.Or(w.retry, w.left), w.expires, w.id, !w.refused, true
 }
 
 // spend takes n places of blocks, and sets a. If the key is not hot, it passes the call on, as a hit if that

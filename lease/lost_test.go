@@ -75,8 +75,6 @@ func TestOldBlocksLoseNothing(t *testing.T) {
 
 // Random callers of several processes, all of which are closed in the end: the store has counted what
 // they were granted.
-//
-//evidence:limits Leases give back all that was not granted
 func TestNothingIsLostInOrderlyUse(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

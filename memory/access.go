@@ -10,10 +10,11 @@ import (
 // access is the use of one window by a call. The mutex of the shard is held.
 type access struct {
 	shard  *shard
-	id     id     // of the record that counts for the key
-	record record // nil: none
-	entry  entry  // new if there is no active window
-	now    int64  // in the time of the entry
+	id     windowID // of the record that counts for the key
+	record *record  // nil: none
+	owner  bool     // this access holds the record, and no other one of the call
+	entry  entry    // new if there is no active window
+	instant
 
 	before entry // of a take of several, before it
 	opened bool  // there was no record
@@ -21,34 +22,66 @@ type access struct {
 
 func (x *access) algorithm() *algorithm { return &algorithms[x.id.kind.algorithm()] }
 
-// load finds the record that counts for the key, and reads it.
-func (x *access) load(b *Backend) error {
-	if x.record = x.shard.find(&x.id); x.record == nil && x.id.kind&shared == 0 {
-		x.record = x.shard.findShared(b, &x.id)
-	}
-	return x.read(b)
-}
-
-// read reads the record. The entry is new if there is none, or the window is not active.
-func (x *access) read(b *Backend) error {
-	s, a := x.shard, x.algorithm()
+// begin prepares the shard for the accesses of a call, which may add two records for each: its own, and a shared
+// one. The mutex of the shard is held.
+func (s *shard) begin(b *Backend, accesses, text int) error {
 	if s.closed {
 		return window.ErrClosed
 	}
-	x.now = s.now(b)
-	x.now += s.shift(a)
+	s.calls++
+	s.reserve(b, 2*accesses, text)
+	return nil
+}
+
+// load finds the record that counts for the key, holds it, and reads it. The entry is new if there is none, or
+// the window is not active.
+func (x *access) load(b *Backend) {
+	s := x.shard
+	if x.record == nil {
+		r := s.find(&x.id)
+		if r == nil && x.id.kind&shared == 0 {
+			r = s.findShared(b, &x.id)
+		}
+		x.hold(r)
+	}
+	x.now, x.ref = s.now(b)
+	x.now += x.ref.shift(x.algorithm())
+	x.read()
+}
+
+// read reads the record, at the time of load.
+func (x *access) read() {
+	s, a := x.shard, x.algorithm()
 	if x.record != nil {
 		x.entry = x.record.entry()
 		if a.logs {
 			s.log.trim(&x.entry, x.now)
 			x.record.set(x.entry)
 		}
-		if a.active(x.entry, x.now) {
-			return nil
+		if !x.entry.isNew() && a.active(x.entry, x.now) {
+			return
 		}
 	}
 	x.entry = entry{scale: x.id.scale}
-	return nil
+}
+
+// hold makes r, which may be nil, the record of the access. Calls that have found the record without the shard's
+// mutex wait for its release, and nobody removes it.
+func (x *access) hold(r *record) {
+	if x.record = r; r != nil && !r.held {
+		r.mu.Lock()
+		r.held, x.owner = true, true
+		x.shard.count(r)
+	}
+}
+
+// release ends the access.
+func (x *access) release() {
+	if x.owner {
+		x.record.held, x.owner = false, false
+		x.record.mu.Unlock()
+	}
+	x.record = nil
 }
 
 // do makes an operation, and makes w describe the window.
@@ -75,7 +108,7 @@ func ruleOf(l *window.Limit) rule { return rule{l.Max, limits.Holds(*l)} }
 // take makes a take.
 func (x *access) take(b *Backend, r rule, n uint64) (v verdict, err error) {
 	before := x.entry
-	if x.entry, v = x.algorithm().take(x.shard, x.entry, x.now, r, n); !v.changed {
+	if x.entry, v = x.algorithm().take(x.shard, x.entry, x.instant, r, n); !v.changed {
 		return v, nil
 	}
 	if err = x.store(b, n); err == b.errLogs {
@@ -96,7 +129,7 @@ func (x *access) charge(b *Backend, r rule, n uint64, w *window.Window) (err err
 		return nil
 	}
 	if n > 0 || !a.rolling {
-		x.entry, n = a.charge(x.shard, x.entry, x.now, r, n)
+		x.entry, n = a.charge(x.shard, x.entry, x.instant, r, n)
 		err = x.store(b, n)
 	}
 	if err == nil {
@@ -113,16 +146,17 @@ func (x *access) set(b *Backend, r rule, n uint64, w *window.Window) error {
 			n -= min(n, a.count(x.entry, x.now))
 		}
 	} else if x.record != nil {
-		t := s.windows.of(&x.id)
-		s.endWindow(b, &x.id, t, t.find(&x.id))
-		x.record, x.entry = s.find(&x.id), entry{scale: x.id.scale}
+		s.endWindow(b, &x.id, x.record)
+		if x.entry = (entry{scale: x.id.scale}); x.record.dead {
+			x.release()
+		}
 	}
 	return x.charge(b, r, n, w)
 }
 
 // peek decides on a take, and makes w describe the window without it.
 func (x *access) peek(r rule, n uint64, w *window.Window) verdict {
-	_, v := x.algorithm().take(x.shard, x.entry, x.now, r, n)
+	_, v := x.algorithm().take(x.shard, x.entry, x.instant, r, n)
 	before := v
 	if v.granted {
 		before.count -= min(n, v.count)
@@ -137,9 +171,9 @@ func (x *access) giveBack(id int64, n uint64) (ok bool) {
 		return false
 	}
 	a := x.algorithm()
-	if x.entry, ok = a.giveBack(x.shard, x.entry, x.now, id, n); ok {
+	if x.entry, ok = a.giveBack(x.shard, x.entry, x.instant, id, n); ok {
 		x.record.set(x.entry)
-		x.shard.mayEnd(a, x.entry)
+		x.shard.mayEnd(a, x.entry, x.ref)
 	}
 	return ok
 }
@@ -149,9 +183,11 @@ func (x *access) giveBack(id int64, n uint64) (ok bool) {
 func (x *access) store(b *Backend, n uint64) (err error) {
 	s, a := x.shard, x.algorithm()
 	if x.record == nil {
-		if x.record, err = b.place(s, &x.id); err != nil {
+		r, err := b.place(s, &x.id)
+		if err != nil {
 			return err
 		}
+		x.hold(r)
 	}
 	if x.entry.isNew() {
 		s.renew(&x.entry)
@@ -162,7 +198,7 @@ func (x *access) store(b *Backend, n uint64) (err error) {
 		}
 	}
 	x.record.set(x.entry)
-	s.mayEnd(a, x.entry)
+	s.mayEnd(a, x.entry, x.ref)
 	return nil
 }
 
@@ -173,8 +209,8 @@ func (s *shard) renew(e *entry) {
 }
 
 // mayEnd notes when the window of e ends. The mutex is held.
-func (s *shard) mayEnd(a *algorithm, e entry) {
-	s.firstEnd = min(s.firstEnd, int64(minus(a.end(e), s.shift(a))))
+func (s *shard) mayEnd(a *algorithm, e entry, ref *reference) {
+	s.firstEnd = min(s.firstEnd, int64(minus(a.end(e), ref.shift(a))))
 }
 
 // end returns when the window ends, if that is after now, and now otherwise.
@@ -191,7 +227,7 @@ func (x *access) describe(w *window.Window, v verdict) {
 	if end := x.end(); end > x.now {
 		a := x.algorithm()
 		w.Left, w.ID = minus(end, x.now), a.id(x.entry)
-		w.ExpiresAt = x.shard.timeOf(int64(minus(end, x.shard.shift(a))))
+		w.ExpiresAt = x.ref.timeOf(int64(minus(end, x.ref.shift(a))))
 	}
 }
 
@@ -204,15 +240,13 @@ func (x *access) describeNow(w *window.Window) {
 	x.describe(w, v)
 }
 
-// undo undoes a take of n. The record may have been removed to make room.
+// undo undoes a take of n.
 func (x *access) undo(n uint64) {
 	s := x.shard
-	x.record = s.find(&x.id)
 	switch {
 	case x.record == nil || n == 0:
 	case x.opened:
-		t := s.windows.of(&x.id)
-		s.drop(t, t.find(&x.id))
+		s.drop(x.record)
 	case x.algorithm().logs:
 		e := x.record.entry()
 		s.log.shorten(&e, n)

@@ -8,7 +8,7 @@ import (
 
 // algorithm is how a [window.Algorithm] keeps the state of a window in an entry. Its functions get and
 // return entries by value, as an entry whose address they got would be allocated. Those that get a shard
-// hold its mutex. Times are those of entries: see shard.shift. An algorithm that is added needs a file of
+// hold its mutex. Times are those of entries: see reference.shift. An algorithm that is added needs a file of
 // its own, and a place in algorithms.
 type algorithm struct {
 	aligned bool                    // its windows follow the wall clock
@@ -22,20 +22,23 @@ type algorithm struct {
 	id func(e entry) int64
 	// take decides on a take of n. If it is granted, the entry that it returns has n more, except in the
 	// log: see access.store.
-	take func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict)
+	take func(s *shard, e entry, at instant, r rule, n uint64) (entry, verdict)
 	// charge adds n beyond the limit. If the algorithm logs, it only returns how many are to be added.
-	charge func(s *shard, e entry, now int64, r rule, n uint64) (entry, uint64)
+	charge func(s *shard, e entry, at instant, r rule, n uint64) (entry, uint64)
 	// giveBack gives n back to the window or take with an ID.
-	giveBack func(s *shard, e entry, now, id int64, n uint64) (entry, bool)
-	// again makes a take of a limit without a burst, in a window that had one before, as is most often
-	// so. It reads the clock. It returns false if it has not made the take, and may have trimmed a log.
-	again func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool)
+	giveBack func(s *shard, e entry, at instant, id int64, n uint64) (entry, bool)
 }
 
 // algorithms are all algorithms.
 var algorithms = [...]algorithm{
 	window.FixedWindow: fixed(false), window.AlignedWindow: fixed(true), window.TokenBucket: bucket,
 	window.SlidingWindow: slidingWindow, window.SlidingLog: slidingLog,
+}
+
+// instant is the time of a call, in the time of the entry.
+type instant struct {
+	now int64
+	ref *reference
 }
 
 // rule is the numbers of a limit. Of an algorithm without a burst, both are Max.

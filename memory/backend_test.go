@@ -68,66 +68,6 @@ func TestTheCleanerEndsWithTheBackend(t *testing.T) {
 	}
 }
 
-// The windows of a key are told apart by name, scale and algorithm. Delete ends all of a scale, or of all.
-func TestDeleteEndsTheWindowsOfAllLimits(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock())
-	var all []window.Limit
-	for _, a := range everyAlgorithm {
-		for _, name := range []string{"", "login", "search"} {
-			for _, scale := range []time.Duration{time.Minute, time.Hour} {
-				all = append(all, window.Limit{Name: name, Max: 1, Scale: scale, Algorithm: a})
-			}
-		}
-	}
-	for _, key := range []string{"k", "other"} {
-		for _, l := range all {
-			w, err := b.Take(t.Context(), key, l, 1)
-			require.NoError(t, err)
-			require.False(t, w.Refused, "%v counts on its own", l)
-		}
-	}
-	n, err := b.Delete(t.Context(), "k", time.Minute)
-	require.NoError(t, err)
-	require.Equal(t, len(all)/2, n)
-	for _, l := range all {
-		for _, key := range []string{"k", "other"} {
-			w, err := b.Peek(t.Context(), key, l, 1)
-			require.NoError(t, err)
-			require.Equal(t, key == "other" || l.Scale == time.Hour, w.Refused, "%s, %v", key, l)
-		}
-	}
-	n, err = b.Delete(t.Context(), "k")
-	require.NoError(t, err)
-	require.Equal(t, len(all)/2, n)
-	require.Equal(t, len(all), b.Len())
-}
-
-// All or none, whatever the algorithms of the limits.
-func TestTakeAllOfSeveralAlgorithms(t *testing.T) {
-	for refused := range everyAlgorithm {
-		b := newBackend(t, backendtest.NewClock())
-		takes := make([]window.Take, len(everyAlgorithm))
-		for i, a := range everyAlgorithm {
-			takes[i] = limitOf(a, time.Minute, 10).For("k", 2)
-		}
-		takes[refused].Limit.Max = 2
-		windows := make([]window.Window, len(takes))
-		for round := range 2 {
-			granted, err := b.TakeAll(t.Context(), takes, windows)
-			require.NoError(t, err)
-			require.Equal(t, round == 0, granted)
-			for i, w := range windows {
-				require.Equal(t, round == 1 && i == refused, w.Refused, "%v", takes[i])
-			}
-			for _, take := range takes {
-				w, err := b.Peek(t.Context(), "k", take.Limit, 0)
-				require.NoError(t, err)
-				require.EqualValues(t, 2, w.Count, "%v", take)
-			}
-		}
-	}
-}
-
 func TestStats(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(10))

@@ -67,7 +67,7 @@ func TestPauseBetweenTheReadingsOfTheClocksIsNoticed(t *testing.T) {
 	b := New()
 	defer b.Close()
 	readings := 0
-	b.clock = func() time.Time {
+	b.clock.read = func() time.Time {
 		if readings++; readings > 1 {
 			return time.Now()
 		}
@@ -76,11 +76,10 @@ func TestPauseBetweenTheReadingsOfTheClocksIsNoticed(t *testing.T) {
 		*(*uint64)(unsafe.Pointer(&now)) = *(*uint64)(unsafe.Pointer(&old)) // the time of day, not the monotonic time
 		return now
 	}
-	s := &b.shards[0]
-	now := s.readClock(b)
+	now, _ := b.clock.readBoth()
 	require.Greater(t, readings, 1)
-	require.InDelta(t, float64(time.Now().Round(0).Sub(b.origin)), float64(now), float64(5*time.Second))
-	require.InDelta(t, float64(time.Now().Round(0).Sub(b.origin)), float64(s.now(b)), float64(5*time.Second))
+	require.InDelta(t, float64(time.Now().Round(0).Sub(b.clock.origin)), float64(now), float64(5*time.Second))
+	require.InDelta(t, 0, float64(b.clock.reference.Load().ahead), float64(5*time.Second))
 }
 
 // A sweep takes time in proportion to the number of windows, so a full shard makes one only after a pause.
@@ -165,4 +164,32 @@ func TestWindowThatAGiveBackEndsMakesRoom(t *testing.T) {
 		require.False(t, b.Shares("b", LimitOf(a, time.Minute, 10)), "%v", a)
 		require.NoError(t, b.Close())
 	}
+}
+
+// A call that needs no lock of the shard may use a bucket between the look at it and its removal.
+func TestABucketThatIsUsedAfterItWasSampledStays(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(1))
+	defer b.Close()
+	l := LimitOf(window.TokenBucket, time.Second, 1)
+	w, err := b.Take(t.Context(), "k", l, 1)
+	require.NoError(t, err)
+	require.False(t, w.Refused)
+	now = now.Add(time.Second)
+
+	s, _ := locate(b, "k", l)
+	s.mu.Lock()
+	at, ref := s.now(b)
+	victim, over := s.sample(at, ref)
+	used, err := Decide(b, t.Context(), false, "k", l, 1)
+	dropped := s.dropSampled(victim, over, at, ref)
+	s.mu.Unlock()
+	require.True(t, over)
+	require.NoError(t, err)
+	require.False(t, used.Refused)
+	require.False(t, dropped)
+
+	w, err = b.Take(t.Context(), "k", l, 1)
+	require.NoError(t, err)
+	require.True(t, w.Refused)
 }

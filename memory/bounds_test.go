@@ -144,7 +144,6 @@ func TestEvictRemovesWindowsWithFewHits(t *testing.T) {
 	}
 }
 
-//evidence:bounds Bytes stored of a key in memory
 func TestLongKeysDoNotFillTheMemory(t *testing.T) {
 	const n, length = 300, 100_000
 	b := newBackend(t, backendtest.NewClock())

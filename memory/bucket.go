@@ -30,30 +30,28 @@ var bucket = algorithm{
 	end:     func(e entry) int64 { return e.end() },
 	active:  func(e entry, now int64) bool { return e.fills(now) },
 	count:   func(e entry, now int64) uint64 { return e.tokens(now) },
-	id: func(e entry) int64 {
-		at := e.start
-		if e.excess() > 0 {
-			at-- // rounded down
-		}
-		return at + e.ticks()
-	},
-	take: func(_ *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
-		v := e.takeTokens(now, r, n)
+	id:      bucketID,
+	take: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
+		v := e.takeTokens(at.now, r, n)
 		return e, v
 	},
-	charge: func(_ *shard, e entry, now int64, r rule, n uint64) (entry, uint64) {
-		e.chargeTokens(now, r, n)
+	charge: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, uint64) {
+		e.chargeTokens(at.now, r, n)
 		return e, n
 	},
-	giveBack: func(_ *shard, e entry, now, id int64, n uint64) (entry, bool) {
-		ok := e.giveBackTokens(now, id-e.ticks(), n)
+	giveBack: func(_ *shard, e entry, at instant, id int64, n uint64) (entry, bool) {
+		ok := e.giveBackTokens(at.now, id-e.ticks(), n)
 		return e, ok
 	},
-	again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
-		now = s.now(b)
-		v, end, ok = r.takeAgain(now, limit, n)
-		return v, now, end, ok
-	},
+}
+
+// bucketID returns the ID of the take that was added last.
+func bucketID(e entry) int64 {
+	at := e.start
+	if e.excess() > 0 {
+		at-- // rounded down
+	}
+	return at + e.ticks()
 }
 
 // reachOf returns the binary logarithm of a time, rounded up. A bucket has the largest reach of the times in
@@ -236,20 +234,24 @@ func (l level) take(now int64, r rule, n uint64, scale time.Duration) (after lev
 	return after, reach, v
 }
 
-// takeAgain makes a take from a bucket that is not full by the same Max as the one before, as most
-// are. It returns false, and does nothing, if the take is another one.
-func (r record) takeAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
+// takeAgain makes a take from a bucket by the same Max as the one before, as most are. It returns false, and does
+// nothing, if the take is another one, or the clock has been set back. Mu is held.
+func (r *record) takeAgain(now int64, by rule, n uint64) (v verdict, end int64, ok bool) {
 	e := r.entry()
-	if e.count != limit || n > limit || limit == 0 || !e.fills(now) {
+	full := now >= e.end()
+	if e.count != by.max || n > by.holds || e.isNew() || !full && !e.fills(now) {
 		return v, 0, false
 	}
-	l, reach, v := level{e.start, e.excess()}.take(now, rule{limit, limit}, n, e.scale)
+	l := level{e.start, e.excess()}
+	if full { // what was taken before can't be given back any more, so the generation may stay
+		l = level{start: int64(minus(now, int64(e.scale)))}
+	}
+	l, reach, v := l.take(now, by, n, e.scale)
 	if e.reach() < reach {
 		return verdict{}, 0, false
 	}
 	if v.changed {
-		e.start, e.meta = l.start, e.meta&^math.MaxUint32|l.excess
-		r.set(e)
+		r.start, r.meta = l.start, e.meta&^math.MaxUint32|l.excess
 	}
 	return v, after(l.start, e.scale), true
 }

@@ -66,8 +66,6 @@ func anyBucket(random *rand.Rand, bits, scaleBits int) exactBucket {
 
 // Nothing is rounded for limits up to maxParts, and above it only against the caller, by less than a part
 // of a nanosecond for each take.
-//
-//evidence:memory Token buckets do not drift: they agree with rational numbers
 func TestTokenBucketAgreesWithRationalNumbers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	granted, inexact := 0, 0

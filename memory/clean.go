@@ -46,85 +46,86 @@ func (b *Backend) stopCleaner() {
 func (b *Backend) Clean() int {
 	n := 0
 	for i := range b.shards {
-		var c cursor
+		c := cleaning{shard: &b.shards[i]}
 		for more := true; more; {
-			var removed int
-			var dropped []Dropped
-			removed, dropped, more = b.shards[i].clean(b, &c)
-			if len(dropped) > 0 {
-				b.beforeDrop(dropped)
+			c.dropped = nil
+			more = c.step(b)
+			if len(c.dropped) > 0 {
+				b.beforeDrop(c.dropped)
 			}
-			n += removed
 		}
+		n += c.removed
 	}
 	return n
 }
 
-// clean examines some of the shard's slots, from c on, and removes the windows that have been
-// over for KeyOlderThan. It returns their number, and, if there is a BeforeDrop, the windows.
-// After the last slot, more is false.
-func (s *shard) clean(b *Backend, c *cursor) (removed int, dropped []Dropped, more bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now(b)
-	for range cleanStep {
-		t, slot := c.next(&s.windows)
-		if t == nil {
-			s.compact()
-			return removed, dropped, false
-		}
-		if t.tags[slot] == 0 {
-			continue
-		}
-		r := t.at(slot)
-		e, a := r.entry(), r.algorithm()
-		end, now := a.end(e), now+s.shift(a)
-		if a.active(e, now) || now >= end && minus(now, end) < b.keyOlderThan {
-			continue
-		}
-		if r.isShared() {
-			s.drop(t, slot)
-			continue
-		}
-		if b.beforeDrop != nil && e.start != math.MinInt64 { // see shard.endWindow
-			dropped = append(dropped, s.dropped(r, now))
-		}
-		s.drop(t, slot)
-		removed++
-	}
-	return removed, dropped, true
+// cleaning is the cleaning of a shard.
+type cleaning struct {
+	shard   *shard
+	table   *table // whose slots before next have been examined
+	next    int
+	removed int
+	dropped []Dropped // if there is a BeforeDrop
 }
 
-// dropped describes a window that is over, at a time of its algorithm. The mutex is held.
-func (s *shard) dropped(r record, now int64) Dropped {
+// step examines some slots, and removes the windows that have been over for KeyOlderThan. It returns false
+// after the last slot.
+func (c *cleaning) step(b *Backend) (more bool) {
+	s := c.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.table.Load(); c.table != t {
+		c.table, c.next = t, 0
+	}
+	now, ref := s.now(b)
+	c.table.all(c.next, c.next+cleanStep, func(r *record) bool {
+		e, a := r.entry(), r.algorithm()
+		end, now := a.end(e), now+ref.shift(a)
+		if a.active(e, now) || now >= end && minus(now, end) < b.keyOlderThan {
+			return true
+		}
+		if r.kind&shared == 0 {
+			if b.beforeDrop != nil && e.start != math.MinInt64 { // see shard.endWindow
+				c.dropped = append(c.dropped, c.describe(r, now, ref))
+			}
+			c.removed++
+		}
+		s.drop(r)
+		return true
+	})
+	if c.next += cleanStep; c.next < len(c.table.records) {
+		return true
+	}
+	s.compact(b)
+	return false
+}
+
+// describe describes a window that is over, at a time of its algorithm. Both mutexes are held.
+func (c *cleaning) describe(r *record, now int64, ref *reference) Dropped {
 	e, a := r.entry(), r.algorithm()
-	key, name := r.text()
+	key, name := c.table.keyOf(r)
 	end := a.end(e)
 	return Dropped{
-		Key: string(key), Limit: window.Limit{Name: string(name), Scale: e.scale, Algorithm: r.kind().algorithm()},
+		Key: key, Limit: window.Limit{Name: name, Scale: e.scale, Algorithm: r.kind.algorithm()},
 		Window: window.Window{
-			Count: a.count(e, now), ID: a.id(e), Left: minus(end, now), ExpiresAt: s.timeOf(int64(minus(end, s.shift(a)))),
+			Count: a.count(e, now), ID: a.id(e), Left: minus(end, now), ExpiresAt: ref.timeOf(int64(minus(end, ref.shift(a)))),
 		},
 	}
 }
 
 // sweep removes all windows that are over, to make room, and reports whether there were any. The mutex
 // is held.
-func (s *shard) sweep(b *Backend, now int64) (removed bool) {
+func (s *shard) sweep(now int64, ref *reference) (removed bool) {
 	s.firstEnd = math.MaxInt64
-	s.nextSweep = now + int64(s.windows.len())*int64(sweepPause)
-	var c cursor
-	for t, slot := c.next(&s.windows); t != nil; t, slot = c.next(&s.windows) {
-		if t.tags[slot] == 0 {
-			continue
-		}
-		r := t.at(slot)
-		if e, a := r.entry(), r.algorithm(); a.active(e, now+s.shift(a)) {
-			s.mayEnd(a, e)
+	s.nextSweep = now + int64(s.windows)*int64(sweepPause)
+	s.all(func(r *record) bool {
+		if e, a := r.entry(), r.algorithm(); a.active(e, now+ref.shift(a)) {
+			s.mayEnd(a, e, ref)
 		} else {
-			s.drop(t, slot)
+			s.drop(r)
 			removed = true
 		}
-	}
+		return true
+	})
 	return removed
 }

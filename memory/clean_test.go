@@ -176,8 +176,6 @@ func TestCallsAfterClose(t *testing.T) {
 }
 
 // In a bubble, a goroutine that does not stop fails the test.
-//
-//evidence:bounds Goroutines of a memory.Backend
 func TestCloseStopsTheGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

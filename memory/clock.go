@@ -2,85 +2,161 @@ package memory
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/window"
 )
 
-// referenceMaxAge is the greatest age of a shard's reference time.
-const referenceMaxAge = int64(time.Second)
+const (
+	// referenceMaxAge is the greatest age of a reference.
+	referenceMaxAge = int64(time.Second)
+	// clockReadings is how often the clocks are read at most, until the process has not stopped meanwhile.
+	clockReadings = 4
+	// coarseTick is the interval between ticks of the coarse clock.
+	coarseTick = 100 * time.Millisecond
+	// stopped is the time of a coarse clock that does not tick. It is later than any end, so coarse returns
+	// false.
+	stopped = math.MaxInt64
+)
 
-// clockReadings is how often the clocks are read at most, until the process has not stopped meanwhile.
-const clockReadings = 4
-
-// timestamp is a time, and the same time in nanoseconds since the backend's origin.
-type timestamp struct {
-	time  time.Time
-	nanos int64
-}
-
-// now returns the nanoseconds since the backend's origin, and renews the shard's reference
-// time if it is too old. The mutex is held.
+// clock tells the time in nanoseconds since its origin, which are the times of entries, and the time of day.
 //
 // Reading the monotonic clock takes half as long as reading both clocks. So the wall clock is read
-// once a second. In between, times of day are computed from the reference time. If the wall clock
+// once a second. In between, times of day are computed from the reference. If the wall clock
 // is set, they are wrong for up to a second, and aligned and sliding windows follow it then. Other
 // windows depend on the monotonic clock only.
-func (s *shard) now(b *Backend) int64 {
-	if b.system {
-		if nanos := int64(time.Since(b.origin)); nanos-s.reference.nanos < referenceMaxAge {
-			return nanos
-		}
-	}
-	return s.readClock(b)
+//
+// The time of the last tick of the coarse clock costs next to nothing to read, whereas a reading of the
+// system's clock takes as long as the rest of a hit. It ticks only while it is in use: a tick with no reading
+// since the tick before stops it.
+type clock struct {
+	read      func() time.Time
+	system    bool // it is the system's clock
+	origin    time.Time
+	reference atomic.Pointer[reference]
+
+	last  atomic.Int64 // time of the last tick, or stopped
+	used  atomic.Bool  // there was a reading since the last tick
+	timer *time.Timer  // nil: there are no ticks
 }
 
-// readClock reads the clock. If the clock's times have a monotonic reading, that counts, and the time of
+// reference is a time, from which other times of day are computed.
+type reference struct {
+	time  time.Time
+	nanos int64 // the same time
+	ahead int64 // how far the wall clock is ahead of the times of entries
+
+	system bool  // it is of the system's clock
+	second int64 // of time, since 1970
+	begun  int64 // when that has begun, in nanoseconds like nanos
+}
+
+// init sets the clock to one that reads the time from read, or to that of the system.
+func (c *clock) init(read func() time.Time) {
+	c.last.Store(stopped)
+	if c.read = read; read == nil {
+		c.read, c.system = time.Now, true
+	}
+	c.origin = c.read()
+	c.reference.Store(c.newReference(c.origin, 0, 0))
+	if c.system {
+		c.timer = time.AfterFunc(math.MaxInt64, c.tick)
+		c.timer.Stop()
+	}
+}
+
+// now returns the time.
+func (c *clock) now() (int64, *reference) {
+	if c.system {
+		nanos, ref := int64(time.Since(c.origin)), c.reference.Load()
+		if nanos-ref.nanos < referenceMaxAge {
+			return nanos, ref
+		}
+	}
+	return c.readBoth()
+}
+
+// readBoth reads both clocks. If the clock's times have a monotonic reading, that counts, and the time of
 // day is ahead of it by what it has been set forward since the origin.
 //
 // A process can stop in the call that reads both clocks, between the two. The time of day is old then,
 // and would be so for a second. So the clocks are read again if that took long.
-func (s *shard) readClock(b *Backend) int64 {
+func (c *clock) readBoth() (int64, *reference) {
 	var t time.Time
 	for range clockReadings {
-		before := time.Since(b.origin)
-		t = b.clock()
-		if !b.system || t.Sub(b.origin)-before < time.Millisecond {
+		var before time.Duration
+		if c.system {
+			before = time.Since(c.origin)
+		}
+		t = c.read()
+		if !c.system || t.Sub(c.origin)-before < time.Millisecond {
 			break
 		}
 	}
-	nanos := int64(t.Sub(b.origin))
-	ahead := int64(t.Round(0).Sub(b.origin.Round(0))) - nanos
-	back := s.reference.nanos - nanos
-	if max(back, back+s.ahead-ahead) >= int64(window.MinScale) {
-		s.firstEnd, s.nextSweep = math.MinInt64, math.MinInt64 // windows may be over that start in the future
+	nanos := int64(t.Sub(c.origin))
+	ahead := int64(t.Round(0).Sub(c.origin.Round(0))) - nanos
+	ref := c.reference.Load()
+	if c.system || ahead != ref.ahead {
+		ref = c.newReference(t, nanos, ahead)
+		c.reference.Store(ref)
 	}
-	s.reference, s.ahead = timestamp{t, nanos}, ahead
-	s.lastEnd = s.reference
-	return nanos
+	return nanos, ref
 }
 
-// shift returns by how much the times of an algorithm's entries are ahead of the shard's: those that follow
-// the wall clock are. The mutex is held.
-func (s *shard) shift(a *algorithm) int64 {
+// newReference returns the reference for a time.
+func (c *clock) newReference(t time.Time, nanos, ahead int64) *reference {
+	return &reference{t, nanos, ahead, c.system, t.Unix(), nanos - int64(t.Nanosecond())}
+}
+
+// timeOf returns the time of day, for the system's clock without a monotonic reading: to add to a time takes 5 ns more.
+func (r *reference) timeOf(nanos int64) time.Time {
+	if r.system {
+		return time.Unix(r.second, int64(minus(nanos, r.begun)))
+	}
+	return r.time.Add(minus(nanos, r.nanos))
+}
+
+// shift returns by how much the times of an algorithm's entries are ahead: those that follow the wall clock
+// are.
+func (r *reference) shift(a *algorithm) int64 {
 	if a.aligned {
-		return s.ahead
+		return r.ahead
 	}
 	return 0
 }
 
-// alignedStart returns the start of the aligned window of a time of entries that follow the wall clock. The
-// mutex is held.
-func (s *shard) alignedStart(now int64, scale time.Duration) int64 {
-	t := s.reference.time.Add(minus(now, s.reference.nanos+s.ahead))
+// alignedStart returns the start of the aligned window of a time of entries that follow the wall clock.
+func (r *reference) alignedStart(now int64, scale time.Duration) int64 {
+	t := r.timeOf(int64(minus(now, r.ahead)))
 	return now + int64(limits.AlignedStart(t, scale).Sub(t))
 }
 
-// timeOf returns the time of day of the end of a window. The mutex is held.
-func (s *shard) timeOf(ends int64) time.Time {
-	if ends != s.lastEnd.nanos {
-		s.lastEnd = timestamp{s.reference.time.Add(minus(ends, s.reference.nanos)), ends}
+// coarse returns the time of the last tick, and whether it is long before the end of a window: by an eighth
+// of the scale, and by eleven ticks. The window can only be over if the clock has not ticked for that long.
+func (c *clock) coarse(end int64, scale time.Duration) (last int64, ok bool) {
+	if last = c.last.Load(); last > end-int64(max(11*coarseTick, scale/8)) {
+		return 0, false
 	}
-	return s.lastEnd.time
+	if !c.used.Load() {
+		c.used.Store(true)
+	}
+	return last, true
+}
+
+// start makes the coarse clock tick, if it may.
+func (c *clock) start(now int64) {
+	if c.timer != nil && c.last.Load() == stopped && c.last.CompareAndSwap(stopped, now) {
+		c.timer.Reset(coarseTick)
+	}
+}
+
+func (c *clock) tick() {
+	if !c.used.Swap(false) {
+		c.last.Store(stopped)
+		return
+	}
+	now, _ := c.now() // it also renews the reference
+	c.last.Store(now)
+	c.timer.Reset(coarseTick)
 }

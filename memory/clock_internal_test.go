@@ -32,17 +32,17 @@ func TestAlignedWindowsFollowTheWallClockBetweenReadings(t *testing.T) {
 				time.Sleep(370 * time.Millisecond)
 			}
 			hit("k")
-			for i := range b.shards { // as if the wall clock had been set
-				s := &b.shards[i]
-				s.mu.Lock()
-				s.ahead -= int64(30 * time.Second)
-				s.reference.time = s.reference.time.Add(-30 * time.Second)
-				s.mu.Unlock()
-			}
+			b.clock.setBack(30 * time.Second)
 			time.Sleep(time.Second)
 			hit("another")
 		})
 	}
+}
+
+// setBack makes the reference what it would be if the wall clock had been set back.
+func (c *clock) setBack(d time.Duration) {
+	ref := c.reference.Load()
+	c.reference.Store(c.newReference(ref.time.Add(-d), ref.nanos, ref.ahead-int64(d)))
 }
 
 func TestWallClockIsReadOncePerSecond(t *testing.T) {
@@ -57,9 +57,7 @@ func TestWallClockIsReadOncePerSecond(t *testing.T) {
 			return w.ExpiresAt
 		}
 		require.Equal(t, end, hit())
-		s, _ := locate(b, "k", LimitOf(window.FixedWindow, time.Hour, 10))
-		s.reference.time = s.reference.time.Add(-time.Minute) // as if the wall clock had been set
-		s.lastEnd = s.reference
+		b.clock.setBack(time.Minute)
 		time.Sleep(time.Second - 1)
 		require.Equal(t, end.Add(-time.Minute), hit())
 		time.Sleep(time.Nanosecond)

@@ -14,20 +14,18 @@ import (
 // hitWindow hits a window with a limit of 100, and returns its count and end.
 func hitWindow(t *testing.T, b *Backend, key string, scale time.Duration, increment uint64) (uint64, time.Time) {
 	t.Helper()
-	n, _, _, end, _, err := HitCount(b, t.Context(), key, LimitOf(window.FixedWindow, scale, 100), increment)
+	w, err := Decide(b, t.Context(), true, key, LimitOf(window.FixedWindow, scale, 100), increment)
 	require.NoError(t, err)
-	return n, end
+	return w.Count, w.ExpiresAt
 }
 
 // Hits that do not read the clock are counted like those that do, at any time.
-//
-//evidence:memory Hits that do not read the clock are counted like those that do
 func TestCoarseClockDoesNotChangeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		coarse, exact := New(), New()
 		defer coarse.Close()
 		defer exact.Close()
-		exact.coarse.timer = nil
+		exact.clock.timer = nil
 		random := rand.New(rand.NewPCG(1, 2))
 		late := 0
 		for range 20_000 {
@@ -37,7 +35,7 @@ func TestCoarseClockDoesNotChangeCounts(t *testing.T) {
 			want, wantEnd := hitWindow(t, exact, key, scale, increment)
 			require.Equal(t, want, got)
 			require.Equal(t, wantEnd, gotEnd)
-			if last := coarse.coarse.last.Load(); last != stopped && last < int64(time.Since(coarse.origin)) {
+			if last := coarse.clock.last.Load(); last != stopped && last < int64(time.Since(coarse.clock.origin)) {
 				late++
 			}
 			if random.IntN(3) > 0 {
@@ -52,14 +50,14 @@ func TestCoarseClockTicksWhileInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New()
 		defer b.Close()
-		last := func() time.Duration { return time.Duration(b.coarse.last.Load()) }
+		last := func() time.Duration { return time.Duration(b.clock.last.Load()) }
 		time.Sleep(time.Hour)
 		require.EqualValues(t, stopped, last())
 		hitWindow(t, b, "k", time.Minute, 1)
 		require.EqualValues(t, stopped, last(), "a hit that opens a window does not start it")
 		hitWindow(t, b, "k", time.Minute, 1)
 		for range 20 {
-			require.Equal(t, time.Since(b.origin), last())
+			require.Equal(t, time.Since(b.clock.origin), last())
 			time.Sleep(coarseTick / 2)
 			hitWindow(t, b, "k", time.Minute, 1)
 			time.Sleep(coarseTick / 2)
@@ -85,7 +83,7 @@ func TestLateCoarseClockAllowsNoMoreThanTheLimit(t *testing.T) {
 		defer b.Close()
 		hitWindow(t, b, "k", time.Minute, 89)
 		hitWindow(t, b, "k", time.Minute, 1)
-		b.coarse.timer.Stop()
+		b.clock.timer.Stop()
 		_, old := hitWindow(t, b, "k", time.Minute, 1)
 		time.Sleep(time.Hour)
 		for i := range uint64(9) {

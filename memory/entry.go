@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 )
@@ -80,81 +79,4 @@ func plus(a, b time.Duration) time.Duration {
 		return math.MaxInt64
 	}
 	return a + b
-}
-
-// record is the encoding of an entry and its id in a table: 8 bytes each for start, meta, count and
-// scale, 4 for the hash, 1 for the length of the key, 1 for the kind, then the key. If there is a name, its
-// length in 1 byte and the name follow.
-type record []byte
-
-const (
-	hashOffset   = 32
-	lengthOffset = 36
-	kindOffset   = 37
-	keyOffset    = 38
-)
-
-func (r record) entry() entry {
-	_ = r[keyOffset]
-	return entry{
-		start: int64(binary.LittleEndian.Uint64(r[0:])),
-		meta:  binary.LittleEndian.Uint64(r[8:]),
-		count: binary.LittleEndian.Uint64(r[16:]),
-		scale: time.Duration(binary.LittleEndian.Uint64(r[24:])),
-	}
-}
-
-// set stores all but the scale, which is a part of the id.
-func (r record) set(e entry) {
-	_ = r[keyOffset]
-	binary.LittleEndian.PutUint64(r[0:], uint64(e.start))
-	binary.LittleEndian.PutUint64(r[8:], e.meta)
-	binary.LittleEndian.PutUint64(r[16:], e.count)
-}
-
-func (r record) setCount(n uint64) { binary.LittleEndian.PutUint64(r[16:], n) }
-
-func (r record) hash() uint32 { return binary.LittleEndian.Uint32(r[hashOffset:]) }
-
-func (r record) scale() time.Duration { return time.Duration(binary.LittleEndian.Uint64(r[24:])) }
-
-func (r record) kind() kind { return kind(r[kindOffset]) }
-
-func (r record) algorithm() *algorithm { return &algorithms[r.kind().algorithm()] }
-
-func (r record) key() []byte { return r[keyOffset:][:r[lengthOffset]] }
-
-// text returns the key and the name.
-func (r record) text() (key, name []byte) {
-	key = r.key()
-	if r.kind()&named != 0 {
-		at := keyOffset + len(key)
-		name = r[at+1:][:r[at]]
-	}
-	return key, name
-}
-
-// isOf reports whether r is the record of k.
-func (r record) isOf(k *id) bool {
-	if r.kind() != k.kind || r.scale() != k.scale || string(r.key()) != k.key {
-		return false
-	}
-	if k.kind&named == 0 {
-		return true
-	}
-	_, name := r.text()
-	return string(name) == k.name
-}
-
-// setID makes r the record of k, with a new entry.
-func (r record) setID(k *id) {
-	r.set(entry{})
-	binary.LittleEndian.PutUint64(r[24:], uint64(k.scale))
-	binary.LittleEndian.PutUint32(r[hashOffset:], k.hash)
-	r[lengthOffset] = byte(copy(r[keyOffset:], k.key))
-	r[kindOffset] = byte(k.kind)
-	if k.kind&named != 0 {
-		at := keyOffset + len(k.key)
-		r[at] = byte(copy(r[at+1:], k.name))
-	}
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"math"
 
+	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -14,64 +15,50 @@ func fixed(aligned bool) algorithm {
 		end:     func(e entry) int64 { return e.end() },
 		active:  func(e entry, now int64) bool { return e.active(now) },
 		count:   func(e entry, _ int64) uint64 { return e.count },
-		id:      func(e entry) int64 { return e.id() },
-		take: func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
+		id:      func(e entry) int64 { return fixedID(e.start, e.meta) },
+		take: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
 			v := verdict{count: e.count}
 			switch {
 			case n > r.max:
 				v.wait = window.Never
 			case e.count > r.max-n:
-				v.wait = e.left(e.end(), now)
+				v.wait = e.left(e.end(), at.now)
 			default:
 				v.granted, v.changed, v.count = true, n > 0, e.count+n
-				e = s.addFixed(e, now, aligned, n)
+				e = e.addFixed(at, aligned, n)
 			}
 			return e, v
 		},
-		charge: func(s *shard, e entry, now int64, _ rule, n uint64) (entry, uint64) {
-			return s.addFixed(e, now, aligned, n), n
+		charge: func(_ *shard, e entry, at instant, _ rule, n uint64) (entry, uint64) {
+			return e.addFixed(at, aligned, n), n
 		},
-		giveBack: func(_ *shard, e entry, _, id int64, n uint64) (entry, bool) {
-			if e.id() != id || e.count >= window.Unlimited {
+		giveBack: func(_ *shard, e entry, _ instant, id int64, n uint64) (entry, bool) {
+			if fixedID(e.start, e.meta) != id || e.count >= window.Unlimited {
 				return e, false
 			}
 			e.count -= min(n, e.count)
 			return e, true
-		},
-		again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
-			e := r.entry()
-			now, end = s.hitTime(b, &e, aligned, limit, n), e.end()
-			if !e.active(now) || n > limit {
-				return v, now, end, false
-			}
-			if v.count = e.count; e.count > limit-n {
-				v.wait = minus(end, now)
-				return v, now, end, true
-			}
-			v.granted, v.count = true, e.count+n
-			r.setCount(v.count)
-			return v, now, end, true
 		},
 	}
 }
 
 // addFixed adds n to the count, which stays at the largest. If e is new, the window starts now, or with the
 // aligned window.
-func (s *shard) addFixed(e entry, now int64, aligned bool, n uint64) entry {
+func (e entry) addFixed(at instant, aligned bool, n uint64) entry {
 	if e.isNew() {
-		if e.start = now; aligned {
-			e.start = s.alignedStart(now, e.scale)
+		if e.start = at.now; aligned {
+			e.start = at.ref.alignedStart(at.now, e.scale)
 		}
 	}
 	e.add(n)
 	return e
 }
 
-// id returns the identity of a fixed window. If a shard opens 2^26 windows, one of them has the
+// fixedID returns the identity of a fixed window. If a shard opens 2^26 windows, one of them has the
 // generation of the first; but it hardly starts in the same nanosecond of four minutes, too.
-func (e *entry) id() int64 {
+func fixedID(start int64, meta uint64) int64 {
 	const low = 1<<generationShift - 1
-	return int64(e.meta&^low | uint64(e.start)&low)
+	return int64(meta&^low | uint64(start)&low)
 }
 
 // add adds n to the count, which stays at the largest.
@@ -81,26 +68,44 @@ func (e *entry) add(n uint64) {
 	}
 }
 
-// hitTime returns the time of a hit on an entry's window: that of the coarse clock if it is
-// good enough. If there is no window, the entry is new. The mutex is held.
+// fixedTime returns the time of a call on a fixed window: that of the coarse clock if it is good enough.
 //
-// The clock is not read for a hit within the limit if the coarse clock shows that the window
-// has a long time left. Such a hit is allowed whatever the exact time. If the coarse clock is
-// so late that the window is over, the hit counts in that window nevertheless. It is within
-// the window's limit, so no window gets more than its limit, and no hit is denied wrongly.
-func (s *shard) hitTime(b *Backend, e *entry, aligned bool, limit, n uint64) int64 {
+// The clock is not read for a call within the limit if the coarse clock shows that the window
+// has a long time left. Such a call is allowed whatever the exact time. If the coarse clock is
+// so late that the window is over, the call counts in that window nevertheless. It is within
+// the window's limit, so no window gets more than its limit, and no call is denied wrongly.
+func (c *clock) fixedTime(e *entry, aligned, within bool) (int64, *reference) {
+	if within && !aligned {
+		if last, ok := c.coarse(e.end(), e.scale); ok {
+			return max(last, e.start), c.reference.Load()
+		}
+	}
+	now, ref := c.now()
 	if aligned {
-		now := s.now(b)
-		return now + s.ahead
+		return now + ref.ahead, ref
 	}
-	if e.isNew() || e.count >= limit || n > limit-e.count {
-		return s.now(b)
+	if within {
+		c.start(now)
 	}
-	last, ok := b.coarse.longBefore(e.end(), e.scale)
-	if ok && last-s.reference.nanos < referenceMaxAge {
-		return max(last, e.start)
+	return now, ref
+}
+
+// countAgain makes a hit or a take on an active window. It returns false, and does nothing, if the window is not
+// active. Mu is held.
+func (r *record) countAgain(c *clock, aligned bool, op fastpath.Op, limit, n uint64) (v verdict, now, end int64, ref *reference, ok bool) {
+	e := r.entry()
+	within := e.count <= limit && n <= limit-e.count
+	now, ref = c.fixedTime(&e, aligned, within && op&exact == 0)
+	if end = e.end(); e.isNew() || !e.activeUntil(end, now) || n > limit {
+		return v, now, end, ref, false
 	}
-	now := s.now(b)
-	b.coarse.start(now)
-	return now
+	if within || op&fastpath.Hit != 0 {
+		e.add(n)
+		r.count = e.count
+	}
+	v.count = e.count
+	if v.granted = within; !within {
+		v.wait = minus(end, now)
+	}
+	return v, now, end, ref, true
 }

@@ -31,28 +31,25 @@ var slidingLog = algorithm{
 	end:     func(e entry) int64 { return e.end() },
 	active:  func(e entry, now int64) bool { return e.active(now) },
 	count:   func(e entry, _ int64) uint64 { return e.logged() },
-	id:      func(e entry) int64 { return e.start + e.spread() },
-	take: func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
-		return e, s.log.take(&e, now, r.max, n)
+	id:      spreadID,
+	take: func(s *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
+		return e, s.log.take(&e, at.now, r.max, n)
 	},
-	charge: func(s *shard, e entry, _ int64, _ rule, n uint64) (entry, uint64) {
+	charge: func(s *shard, e entry, _ instant, _ rule, n uint64) (entry, uint64) {
 		return e, min(n, s.log.longest-min(s.log.longest, e.logged()))
 	},
-	giveBack: func(s *shard, e entry, _, id int64, n uint64) (entry, bool) {
+	giveBack: func(s *shard, e entry, _ instant, id int64, n uint64) (entry, bool) {
 		ok := s.log.giveBack(&e, id-e.spread(), n)
 		return e, ok
-	},
-	again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
-		if now = s.now(b); n == 1 {
-			v, end, ok = s.log.takeAgain(r, now, limit)
-		}
-		return v, now, end, ok
 	},
 }
 
 // spread returns the amount by which the IDs of the takes of e, which are times, are moved. It differs for
 // each generation, so the ID of a take of another generation leads to a time that is not near.
 func (e *entry) spread() int64 { return int64(e.generation() * 0x9e3779b97f4a7c15) }
+
+// spreadID returns the ID of a take at the start of e.
+func spreadID(e entry) int64 { return e.start + e.spread() }
 
 // block is a part of a chain.
 type block struct {
@@ -116,7 +113,7 @@ func (l *log) take(e *entry, now int64, limit, n uint64) (v verdict) {
 
 // takeAgain makes a take of 1 from a log that has times, and a block for another one, as is most often so.
 // It returns false if it has not, and may have trimmed the log then.
-func (l *log) takeAgain(r record, now int64, limit uint64) (v verdict, end int64, ok bool) {
+func (l *log) takeAgain(r *record, now int64, limit uint64) (v verdict, end int64, ok bool) {
 	e := r.entry()
 	c := e.chain()
 	if c.n == 0 || now < e.start || !e.active(now) {
@@ -240,7 +237,7 @@ func (l *log) trimChain(c *chain, now int64, scale time.Duration) {
 }
 
 // release makes the blocks of a record unused.
-func (l *log) release(r record) {
+func (l *log) release(r *record) {
 	e := r.entry()
 	l.shorten(&e, e.logged())
 	r.set(e)
@@ -279,11 +276,7 @@ func (l *log) copy(e *entry) bool {
 	if 64*c.blocks() > l.most-l.used {
 		return false
 	}
-	e.setChain(chain{})
-	for from := (place{c.first, c.offset}); c.n > 0; c.n-- {
-		l.append(e, l.time(from), 1)
-		from = l.after(from)
-	}
+	*e = l.move(l, *e)
 	return true
 }
 
@@ -327,49 +320,46 @@ func (l *log) after(p place) place {
 	return place{uint32(l.blocks[p.block].next), 0}
 }
 
-// compact frees memory if most of the blocks are unused. The tables have the records of all chains.
-func (l *log) compact(ts *tables) {
+// compact frees memory if most of the blocks are unused. The table has the records of all chains. The shard's
+// mutex is held.
+func (l *log) compact(t *table) {
 	if 4*l.used >= len(l.blocks) {
 		return
 	}
 	old := *l
 	*l = log{blocks: make([]block, 1, 1+l.used+l.used/4), most: l.most, longest: l.longest}
-	var c cursor
-	for t, slot := c.next(ts); t != nil; t, slot = c.next(ts) {
-		if t.tags[slot] == 0 || !t.at(slot).algorithm().logs {
-			continue
+	t.all(0, len(t.records), func(r *record) bool {
+		if e := r.entry(); r.algorithm().logs && e.logged() > 0 {
+			r.set(l.move(&old, e))
 		}
-		e := t.at(slot).entry()
-		moved, at := e, place{e.chain().first, e.chain().offset}
-		moved.setChain(chain{})
-		for range e.logged() {
-			l.append(&moved, old.time(at), 1)
-			at = old.after(at)
-		}
-		if e.logged() > 0 {
-			t.at(slot).set(moved)
-		}
-	}
+		return true
+	})
 }
 
-// log adds n times to the log of a record. It makes room for them if necessary, which can move the record.
+// move returns e with its times copied from another log.
+func (l *log) move(from *log, e entry) entry {
+	c := e.chain()
+	e.setChain(chain{})
+	for at := (place{c.first, c.offset}); c.n > 0; c.n-- {
+		l.append(&e, from.time(at), 1)
+		at = from.after(at)
+	}
+	return e
+}
+
+// log adds n times to the log of a record. It makes room for them if necessary.
 func (x *access) log(b *Backend, n uint64) error {
 	s := x.shard
 	for s.log.used+s.log.needs(&x.entry, n) > s.log.most {
 		x.record.set(x.entry)
-		if !s.makeRoom(b, s.now(b), x.record) {
-			if t := s.windows.of(&x.id); x.entry.logged() == 0 {
-				s.drop(t, t.find(&x.id))
-				x.record, x.entry = nil, entry{scale: x.id.scale}
-			} else {
-				x.record = s.find(&x.id)
+		now, ref := s.now(b)
+		if !s.makeRoom(b, now, ref) {
+			if x.entry.logged() == 0 {
+				s.drop(x.record)
+				x.release()
+				x.entry = entry{scale: x.id.scale}
 			}
 			return b.errLogs
-		}
-		if x.record = s.find(&x.id); x.record == nil { // it was the one that was removed
-			x.record = s.windows.of(&x.id).insert(&x.id)
-			x.entry = entry{scale: x.id.scale}
-			s.renew(&x.entry)
 		}
 	}
 	s.log.append(&x.entry, x.now, n)

@@ -23,24 +23,21 @@ func (l *log) all(e *entry) (ts []int64) {
 }
 
 // Random changes of several logs that share blocks leave what they leave of slices.
-//
-//evidence:memory Sliding logs agree with lists of times, and reuse their blocks
 func TestLogsAgreeWithSlices(t *testing.T) {
 	const logs, scale = 5, 1000
 	random := rand.New(rand.NewPCG(1, 2))
-	ts := newTables()
+	tab := newTable(logs, 0)
 	l := &log{blocks: make([]block, 1), most: 1000}
 	want := make([][]int64, logs)
-	keys := make([]id, logs)
+	keys := make([]windowID, logs)
 	for i := range keys {
-		keys[i] = id{key: string(rune('a' + i)), scale: scale, hash: uint32(i) << 28, kind: kind(window.SlidingLog)}
-		ts.of(&keys[i]).insert(&keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << generationShift})
+		keys[i] = windowID{words: words{first: uint64(i)}, scale: scale, hash: uint32(i) << 28, kind: kind(window.SlidingLog)}
+		tab.insert(&keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << generationShift})
 	}
 	now, most := int64(0), 0
 	for range 50_000 {
 		i := random.IntN(logs)
-		tab := ts.of(&keys[i])
-		r := tab.at(tab.find(&keys[i]))
+		r := tab.find(&keys[i])
 		e := r.entry()
 		l.trim(&e, now)
 		r.set(e)
@@ -73,7 +70,7 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 		case 5:
 			r.set(e)
 			if random.IntN(10) == 0 {
-				l.compact(&ts)
+				l.compact(tab)
 			}
 			e = r.entry()
 		default:
@@ -93,7 +90,7 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 			require.False(t, e.active(now))
 		}
 		r.set(e)
-		if used := usedBlocks(&ts); used != l.used {
+		if used := usedBlocks(tab); used != l.used {
 			require.Equal(t, used, l.used)
 		}
 		most = max(most, l.used)
@@ -109,15 +106,13 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 }
 
 // usedBlocks returns how many blocks the logs of all records have.
-func usedBlocks(ts *tables) (n int) {
-	var c cursor
-	for t, slot := c.next(ts); t != nil; t, slot = c.next(ts) {
-		if t.tags[slot] != 0 {
-			e := t.at(slot).entry()
-			c := e.chain()
-			n += c.blocks()
-		}
-	}
+func usedBlocks(t *table) (n int) {
+	t.all(0, len(t.records), func(r *record) bool {
+		e := r.entry()
+		c := e.chain()
+		n += c.blocks()
+		return true
+	})
 	return n
 }
 

@@ -18,9 +18,12 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -35,9 +38,7 @@ import (
 type Backend struct {
 	window.Unimplemented
 	options
-	origin     time.Time // the times of entries are nanoseconds since origin
-	system     bool      // the clock is that of the system
-	coarse     coarseClock
+	clock      clock
 	seed       maphash.Seed
 	secret     string // part of the hash of a long key
 	shards     []shard
@@ -47,6 +48,7 @@ type Backend struct {
 	errShared  error    // ErrFull, for a Reset of a key that shares a count
 	errLogs    error    // ErrFull, for too many times in logs
 	failed     atomic.Uint64
+	ledger     func() *ledger.Ledger // of places in flight
 
 	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed changes
 	cleaner  *time.Timer   // nil: there is none
@@ -60,14 +62,7 @@ var _ window.BackendCloser = (*Backend)(nil)
 // WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
 	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), secret: rand.Text(), cleaning: make(chan struct{}, 1)}
-	if b.system = b.clock == nil; b.system {
-		b.clock = time.Now
-	}
-	b.origin = b.clock()
-	b.coarse.last.Store(stopped)
-	if b.system {
-		b.coarse.enable(b.origin)
-	}
+	b.clock.init(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
 	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
@@ -77,10 +72,10 @@ func New(opts ...Option) *Backend {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.firstEnd, s.index = math.MaxInt64, uint16(i)
-		s.reference = timestamp{time: b.origin}
-		s.lastEnd = s.reference
-		b.empty(s)
+		s.log = b.newLog()
+		s.table.Store(noTable)
 	}
+	b.ledger = sync.OnceValue(b.newLedger)
 	b.startCleaner()
 	return b
 }
@@ -95,17 +90,19 @@ func shardsFor(maxKeys int) int {
 	return shards
 }
 
-// empty drops the windows of a shard.
-func (b *Backend) empty(s *shard) { s.windows, s.log = newTables(), b.newLog() }
-
 // Close drops all windows. Later calls fail with [window.ErrClosed]. Close always returns nil. If a
 // cleaning is running, Close waits for its end.
 func (b *Backend) Close() error {
 	b.stopCleaner()
+	b.ledger().Close()
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		b.empty(s)
+		s.all(func(r *record) bool {
+			s.drop(r)
+			return true
+		})
+		s.compact(b)
 		s.closed = true
 		s.mu.Unlock()
 	}
@@ -129,6 +126,10 @@ func (b *Backend) Stats() window.Stats {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
+		s.all(func(r *record) bool {
+			s.count(r)
+			return true
+		})
 		store.Calls += s.calls
 		s.mu.Unlock()
 	}
@@ -142,7 +143,7 @@ func (b *Backend) Len() int {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += s.windows.len()
+		n += s.windows
 		s.mu.Unlock()
 	}
 	return n
@@ -190,12 +191,31 @@ const (
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.call(ctx, hit, key, &l, n)
+	return b.take(ctx, hit, key, &l, n)
 }
 
 // Take implements [window.Backend].
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.call(ctx, take, key, &l, n)
+	return b.take(ctx, take, key, &l, n)
+}
+
+// take makes a hit or a take.
+func (b *Backend) take(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
+	if n-1 < l.Max && b.check(ctx, l, n) == nil {
+		o := fastpath.Take | exact
+		if op == hit {
+			o = fastpath.Hit | exact
+		}
+		count, left, retry, end, id, granted, ok := (*decider)(b).Decide(ctx, key, l.Algorithm, l.Max, l.Scale, n, o, l.Burst, l.Name)
+		if ok {
+			w.Count, w.Left, w.ExpiresAt, w.ID = count, left, end, id
+			if !granted && (op == take || l.Algorithm.Rolling()) {
+				w.Refused, w.RetryAfter = true, retry
+			}
+			return w, nil
+		}
+	}
+	return b.call(ctx, op, key, l, n)
 }
 
 // Charge implements [window.Backend].
@@ -215,18 +235,25 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 
 // call makes a call that has one window.
 func (b *Backend) call(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
+	w, err = b.use(ctx, op, key, l, n)
+	return w, b.fail(string(op), key, err)
+}
+
+// use is call, with an error that does not say what failed.
+func (b *Backend) use(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
 	if err := b.check(ctx, l, n); err != nil {
-		return w, b.fail(string(op), key, err)
+		return w, err
 	}
 	var x access
-	x.shard = b.locate(key, l, &x.id)
+	x.shard = b.locate(key, l.Algorithm, l.Scale, l.Name, &x.id)
 	x.shard.mu.Lock()
-	x.shard.calls++
-	if err = x.load(b); err == nil {
+	if err = x.shard.begin(b, 1, x.id.textLen()); err == nil {
+		x.load(b)
 		err = x.do(b, op, l, n, &w)
+		x.release()
 	}
 	x.shard.mu.Unlock()
-	return w, b.fail(string(op), key, err)
+	return w, err
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
@@ -235,13 +262,14 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 		return false, b.fail("give back", key, err)
 	}
 	var x access
-	x.shard = b.locate(key, &l, &x.id)
+	x.shard = b.locate(key, l.Algorithm, l.Scale, l.Name, &x.id)
 	x.shard.mu.Lock()
 	defer x.shard.mu.Unlock()
-	x.shard.calls++
-	if err := x.load(b); err != nil {
+	if err := x.shard.begin(b, 1, x.id.textLen()); err != nil {
 		return false, b.fail("give back", key, err)
 	}
+	x.load(b)
+	defer x.release()
 	return x.giveBack(id, n), nil
 }
 
@@ -250,8 +278,8 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	err := b.check(ctx, &l, 0)
 	if err == nil {
-		var k id
-		err = b.locate(key, &l, &k).reset(b, &k)
+		var k windowID
+		err = b.locate(key, l.Algorithm, l.Scale, l.Name, &k).reset(b, &k)
 	}
 	return b.fail("reset", key, err)
 }
@@ -265,8 +293,8 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 	}
 	if err = ctx.Err(); err == nil {
-		var k id
-		n, err = b.locate(key, &window.Limit{}, &k).delete(b, k.key, scales)
+		var k windowID
+		n, err = b.locate(key, 0, 0, "", &k).delete(b, k.key, scales)
 	}
 	return n, b.fail("delete", key, err)
 }

@@ -70,7 +70,6 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 	return w
 }
 
-//evidence:memory The conformance suite passes with token buckets, sliding windows and sliding logs
 func TestRollingConformance(t *testing.T) {
 	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.SlidingWindow: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLog} {
 		t.Run(a.String(), func(t *testing.T) {

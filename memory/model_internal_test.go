@@ -109,22 +109,16 @@ func (m *model) call() {
 	default:
 		w := m.active(k, true)
 		w.Count += increment
-		if k.name != "" { // not the fast path's
-			got, err := b.Hit(ctx, k.key, m.limit(k, limit), increment)
-			require.NoError(m, err)
-			m.same(w, got)
-			return
-		}
-		n, left, retry, end, granted, err := HitCount(b, ctx, k.key, m.limit(k, limit), increment)
+		got, err := Decide(b, ctx, true, k.key, m.limit(k, limit), increment)
 		require.NoError(m, err)
-		require.Equal(m, w.Count, n)
-		require.True(m, w.ExpiresAt.Equal(end))
-		require.Equal(m, n <= limit, granted)
-		if n > limit {
-			require.Equal(m, left, retry)
-			require.Equal(m, time.Until(w.ExpiresAt), left, "the time is exact if the hit is denied")
+		require.Equal(m, w.Count, got.Count)
+		require.True(m, w.ExpiresAt.Equal(got.ExpiresAt))
+		require.Equal(m, w.Count > limit, got.Refused)
+		if got.Refused {
+			require.Equal(m, got.Left, got.RetryAfter)
+			require.Equal(m, time.Until(w.ExpiresAt), got.Left, "the time is exact if the hit is denied")
 		} else {
-			require.InDelta(m, time.Until(w.ExpiresAt), left, float64(coarseTick))
+			require.InDelta(m, time.Until(w.ExpiresAt), got.Left, float64(coarseTick))
 		}
 	}
 }

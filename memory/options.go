@@ -52,7 +52,7 @@ type Dropped struct {
 type Option func(*options)
 
 type options struct {
-	clock        func() time.Time
+	now          func() time.Time // nil: the system's clock
 	cleanPeriod  time.Duration
 	keyOlderThan time.Duration
 	maxKeys      int
@@ -94,7 +94,7 @@ func notNegative[T int | time.Duration](option string, v T) T {
 // little more than a second, and aligned and sliding windows follow it then. If a RateLimit has neither an
 // observer nor a timeout, most of the hits on fixed windows that it allows read no clock at all: the time
 // left of their windows may be up to 0.1 s too long.
-func WithClock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
+func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
 // WithCleanPeriod sets the interval at which windows that are over are removed. They are also removed to
 // make room for new keys. Default, and with 0: one minute. It panics if d is negative.
@@ -110,17 +110,17 @@ func WithKeyOlderThan(d time.Duration) Option {
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
-// the memory. A window takes 80 to 100 bytes if its key has up to 26 bytes, and at most 260, as only a hash
-// is stored of a key longer than 128 bytes. With a name, it takes up to 100 bytes more. The memory of a
-// removed window is used again for keys of about the same length, until a cleaning finds it mostly unused. So
-// if keys of different lengths come one after the other, up to 1000 bytes are held per window.
+// the memory. A window takes 70 to 95 bytes if its key has up to 16 bytes and its limit no name. Otherwise the key and
+// the name take up to one and a half times their length in addition. Only a hash is stored of a key longer than 128
+// bytes. The memory of removed windows is used again when the shard's other windows move, or a cleaning finds it
+// mostly unused.
 //
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
 // has its share of n. The first shard can be full when there are nine tenths of n windows. Default, and with
 // 0: [DefaultMaxKeys]. It panics if n is negative.
 //
-// If all are in use, new keys share counts, see [Share]. A shared count takes up to 180 bytes, in
-// addition: all of a limit together take as much as n/30 windows.
+// If all are in use, new keys share counts, see [Share]. A shared count is another window: all of
+// a limit together take as much as n/64 windows.
 func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = notNegative("WithMaxKeys", n) }
 }

@@ -18,7 +18,6 @@ import (
 
 var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
-//evidence:memory No call of a rolling algorithm allocates
 func TestRollingHitsDoNotAllocate(t *testing.T) {
 	ctx := t.Context()
 	for _, a := range rolling {
@@ -44,19 +43,17 @@ func TestRollingHitsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TakeCount has a faster way for most takes. So the same calls are made on two backends, one of which makes
-// all takes with Take.
-//
-//evidence:memory Hits of rolling algorithms that take a faster way have the same outcome
-func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
+// A RateLimit has a faster way for most takes. So the same calls are made on two backends, one of which makes
+// all takes with the shard's mutex.
+func TestFasterTakesOfRollingAlgorithmsAgreeWithTake(t *testing.T) {
 	for _, a := range rolling {
 		random := rand.New(rand.NewPCG(1, 2))
 		start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 		clock := &anyClock{start}
 		opts := []memory.Option{memory.WithMaxLog(40), memory.WithMaxKeys(100), memory.WithCleanPeriod(math.MaxInt64)}
 		b, other := newBackend(t, clock, opts...), newBackend(t, clock, opts...)
-		var id int64
-		granted := 0
+		var id, otherID int64
+		taken, takenScale, granted := "0", time.Second, 0
 		for range 50_000 {
 			clock.Advance(time.Duration(random.Int64N(int64(1) << random.IntN(31))))
 			if random.IntN(200) == 0 {
@@ -66,9 +63,9 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 			limit, n := []uint64{0, 1, 7, 30, 40}[random.IntN(5)], []uint64{0, 1, 1, 1, 1, 5, 41}[random.IntN(7)]
 			switch random.IntN(20) {
 			case 0, 1:
-				ok, err := b.GiveBack(t.Context(), key, limitOf(a, scale, 10), n, id)
+				ok, err := b.GiveBack(t.Context(), taken, limitOf(a, takenScale, 10), n, id)
 				require.NoError(t, err)
-				otherOK, err := other.GiveBack(t.Context(), key, limitOf(a, scale, 10), n, id)
+				otherOK, err := other.GiveBack(t.Context(), taken, limitOf(a, takenScale, 10), n, otherID)
 				require.NoError(t, err)
 				require.Equal(t, otherOK, ok)
 			case 2:
@@ -77,21 +74,21 @@ func TestTakeCountOfRollingAlgorithmsAgreesWithTake(t *testing.T) {
 				}
 			case 3, 4: // a take whose ID is known
 				w, err := b.Take(t.Context(), key, limitOf(a, scale, limit), n)
-				otherW, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
+				otherW, otherErr := memory.TakeLocked(other, t.Context(), key, limitOf(a, scale, limit), n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
-				require.Equal(t, otherW.ID, w.ID, "both have one shard")
-				id = w.ID
+				require.Equal(t, otherW.ID == 0, w.ID == 0)
+				id, otherID, taken, takenScale = w.ID, otherW.ID, key, scale
 			default:
-				count, left, wait, end, ok, err := memory.TakeCount(b, t.Context(), key, limitOf(a, scale, limit), n)
-				w, otherErr := other.Take(t.Context(), key, limitOf(a, scale, limit), n)
+				got, err := memory.Decide(b, t.Context(), false, key, limitOf(a, scale, limit), n)
+				w, otherErr := memory.TakeLocked(other, t.Context(), key, limitOf(a, scale, limit), n)
 				require.NoError(t, err)
 				require.NoError(t, otherErr)
 				if !w.Refused {
 					granted++
 				}
-				require.Equal(t, !w.Refused, ok)
-				require.Equal(t, []any{w.Count, w.Left, w.RetryAfter, w.ExpiresAt}, []any{count, left, wait, end}, "%v: %d of %d in %v", a, n, limit, scale)
+				got.ID = w.ID
+				require.Equal(t, w, got, "%v: %d of %d in %v", a, n, limit, scale)
 			}
 			require.Equal(t, other.Len(), b.Len())
 		}
@@ -104,12 +101,12 @@ func TestLogThatIsHitNeedsRoomForItsTimes(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(10), memory.WithMaxLog(20), memory.WithMaxTimes(28))
 	hit := func(key string) bool {
-		count, left, wait, _, granted, err := memory.TakeCount(b, t.Context(), key, limitOf(window.SlidingLog, time.Minute, 20), 1)
+		w, err := memory.Decide(b, t.Context(), false, key, limitOf(window.SlidingLog, time.Minute, 20), 1)
 		require.NoError(t, err)
-		require.Equal(t, granted, wait == 0)
-		require.True(t, left > 0 || !granted)
-		require.Less(t, count, uint64(20))
-		return granted
+		require.Equal(t, w.Refused, w.RetryAfter > 0)
+		require.True(t, w.Left > 0 || w.Refused)
+		require.Less(t, w.Count, uint64(20))
+		return !w.Refused
 	}
 	for range 14 {
 		require.True(t, hit("a"))
@@ -172,7 +169,6 @@ func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 	}
 }
 
-//evidence:memory The memory of sliding logs is bounded
 func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	for _, o := range []memory.Overflow{memory.Share, memory.Evict} {
@@ -212,8 +208,6 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 
 // Made-up keys, of which each is hit once, do not make room by removing a window that is in use. A log that
 // gets longer removes another one, even if that has as many hits.
-//
-//evidence:memory Windows in use are not removed for made-up keys
 func TestWindowsInUseAreNotEvicted(t *testing.T) {
 	for _, a := range rolling {
 		clock := backendtest.NewClock()

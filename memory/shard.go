@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -22,110 +23,109 @@ const (
 	maxKey = 128
 )
 
-// shard is a part of the windows. Its mutex guards all of its fields.
+// shard is a part of the windows. Its mutex guards all of its fields, but the table can be read without it.
+// A call locks the mutex first, then those of records. With one of a record alone, it locks no other.
 type shard struct {
-	mu         sync.Mutex
-	closed     bool
-	index      uint16    // in Backend.shards
-	generation uint32    // of the window that was opened last
-	lastEnd    timestamp // the end that timeOf returned last; hits on a hot key return it again
-	nextSweep  int64     // when the next sweep may be made
-	firstEnd   int64     // no window ends before this
-	windows    tables
-	reference  timestamp // the time from which other times of day are computed
-	log        *log      // the times of sliding logs
-	ahead      int64     // how far the wall clock is ahead of the shard's times
-	calls      uint64
+	table atomic.Pointer[table]
+	index uint16 // in Backend.shards
+	_     [54]byte
 
-	_ [8]byte // up to the end of a cache line, so that neighbors share none
+	mu         sync.Mutex // in another cache line than the table
+	closed     bool
+	generation uint32 // of the window that was opened last
+	windows    int    // records that are in use and not shared
+	shares     int    // shared records
+	nextSweep  int64  // when the next sweep may be made
+	firstEnd   int64  // no window ends before this
+	log        *log   // the times of sliding logs
+	calls      uint64 // that are not in records
+
+	last, ahead int64 // the time that was read last, and how far the wall clock was ahead of it
+	_           [48]byte
 }
 
 // locate returns the shard of a key, which does not depend on the limit, and sets k to the id of the
 // window. The id of a long key has a hash of the key, so that made-up keys can't fill the
 // memory. The hash is keyed with a secret, so that nobody can make up a short key that equals
 // the hash of another key.
-func (b *Backend) locate(key string, l *window.Limit, k *id) *shard {
-	k.name, k.scale, k.kind = l.Name, l.Scale, kindOf(l) // one by one, like in locateUnnamed
-	return b.locateKey(key, k)
-}
-
-// locateUnnamed is locate for a limit without a name.
-func (b *Backend) locateUnnamed(key string, a window.Algorithm, scale time.Duration, k *id) *shard {
-	k.name, k.scale, k.kind = "", scale, kind(a) // an id{…} would be copied, which takes 5 ns
-	return b.locateKey(key, k)
-}
-
-// locateKey is locate for an id that lacks the key and the hash.
-func (b *Backend) locateKey(key string, k *id) *shard {
+func (b *Backend) locate(key string, a window.Algorithm, scale time.Duration, name string, k *windowID) *shard {
 	if len(key) > maxKey {
 		sum := sha256.Sum256([]byte(b.secret + key))
 		key = string(sum[:])
 	}
+	k.name, k.scale, k.kind = name, scale, kind(a) // an windowID{…} would be copied, which takes 5 ns
 	h := maphash.String(b.seed, key)
-	k.key = key
-	k.hash = b.mix(h, k.name, k.scale, k.kind)
+	b.setKey(k, key, h)
 	return &b.shards[h&uint64(len(b.shards)-1)]
 }
 
-// kindOf returns the kind of the records of a limit.
-func kindOf(l *window.Limit) kind {
-	if l.Name != "" {
-		return kind(l.Algorithm) | named
+// now returns the time. The mutex is held.
+func (s *shard) now(b *Backend) (int64, *reference) {
+	now, ref := b.clock.now()
+	back := s.last - now
+	if max(back, back+s.ahead-ref.ahead) >= int64(window.MinScale) {
+		s.firstEnd, s.nextSweep = math.MinInt64, math.MinInt64 // windows may be over that start in the future
 	}
-	return kind(l.Algorithm)
+	s.last, s.ahead = now, ref.ahead
+	return now, ref
 }
 
-// mix returns the hash of an id whose key has the hash h. It does not use the bits that select
-// the shard, which are the same for all keys of a shard.
-func (b *Backend) mix(h uint64, name string, scale time.Duration, k kind) uint32 {
-	if name != "" {
-		h += maphash.String(b.seed, name)
-	}
-	return uint32((h + (uint64(scale)<<3+uint64(k))*0x9e3779b97f4a7c15) >> 32)
-}
-
-// idOf returns the id of a key's window with the limit and the algorithm of r.
-func (b *Backend) idOf(key string, r record) id {
-	_, name := r.text()
-	k := id{key: key, name: string(name), scale: r.scale(), kind: r.kind() &^ shared}
-	k.hash = b.mix(maphash.String(b.seed, key), k.name, k.scale, k.kind)
-	return k
-}
-
-// find returns the record of k, or nil.
-func (s *shard) find(k *id) record {
-	t := s.windows.of(k)
-	if slot := t.find(k); slot >= 0 {
-		return t.at(slot)
+// find returns the record of k, or nil. The mutex is held.
+func (s *shard) find(k *windowID) *record {
+	if r := s.table.Load().find(k); r != nil && !r.dead {
+		return r
 	}
 	return nil
 }
 
-// drop removes the record in a slot of a table, and its log.
-func (s *shard) drop(t *table, slot int) {
-	if r := t.at(slot); r.algorithm().logs {
-		s.log.release(r)
+// insert returns a new record for k, which has none. There is room. The mutex is held.
+func (s *shard) insert(k *windowID) *record {
+	if k.kind&shared != 0 {
+		s.shares++
+	} else {
+		s.windows++
 	}
-	t.remove(slot)
+	return s.table.Load().insert(k)
 }
 
-// compact frees the memory of tables and of the log that is mostly unused.
-func (s *shard) compact() {
-	s.windows.compact()
-	s.log.compact(&s.windows)
+// drop removes a record, and its log. Both mutexes are held.
+func (s *shard) drop(r *record) {
+	if r.algorithm().logs {
+		s.log.release(r)
+	}
+	if r.kind&shared != 0 {
+		s.shares--
+	} else {
+		s.windows--
+	}
+	r.dead = true
+	s.count(r)
+}
+
+// count moves the number of the calls that have used a record alone to the shard. Both mutexes are held.
+func (s *shard) count(r *record) {
+	s.calls += uint64(r.calls)
+	r.calls = 0
+}
+
+// all calls f with all records, with their mutexes locked. The mutex is held.
+func (s *shard) all(f func(r *record) (more bool)) {
+	t := s.table.Load()
+	t.all(0, len(t.records), f)
 }
 
 // reset removes a window.
-func (s *shard) reset(b *Backend, k *id) error {
+func (s *shard) reset(b *Backend, k *windowID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
 	if s.closed {
 		return window.ErrClosed
 	}
-	t := s.windows.of(k)
-	if slot := t.find(k); slot >= 0 {
-		s.endWindow(b, k, t, slot)
+	if r := s.find(k); r != nil {
+		r.mu.Lock()
+		s.endWindow(b, k, r)
+		r.mu.Unlock()
 		return nil
 	}
 	if s.lookShared(b, k) != nil {
@@ -142,104 +142,112 @@ func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, e
 	if s.closed {
 		return 0, window.ErrClosed
 	}
-	now, sharedKey := s.now(b), b.sharedKey(key)
-	var c cursor // the shared records come last
-	for t, slot := c.next(&s.windows); t != nil; t, slot = c.next(&s.windows) {
-		if t.tags[slot] == 0 {
-			continue
-		}
-		r := t.at(slot)
-		want := key
-		if r.isShared() {
-			want = sharedKey
-		}
-		if string(r.key()) != want || len(scales) > 0 && !slices.Contains(scales, r.scale()) {
-			continue
+	now, ref := s.now(b)
+	h, sharedKey, t := maphash.String(b.seed, key), b.sharedKey(key), s.table.Load()
+	s.all(func(r *record) bool {
+		isShared := r.kind&shared != 0
+		if isShared && !t.hasKey(r, sharedKey) || !isShared && !t.hasKey(r, key) || len(scales) > 0 && !slices.Contains(scales, r.scale) {
+			return true
 		}
 		a := r.algorithm()
-		active := a.active(r.entry(), now+s.shift(a))
-		k := b.idOf(key, r)
+		active := a.active(r.entry(), now+ref.shift(a))
+		k := windowID{scale: r.scale, kind: r.kind &^ (long | shared)}
+		_, k.name = t.keyOf(r)
+		b.setKey(&k, key, h)
 		switch {
-		case !r.isShared():
-			s.endWindow(b, &k, t, slot)
+		case !isShared:
+			s.endWindow(b, &k, r)
 			if active {
 				n++
 			}
 		case active && s.find(&k) == nil:
 			err = b.errShared
 		}
-	}
+		return true
+	})
 	return n, err
 }
 
-// endWindow ends the window of k, in a slot of a table. The mutex is held.
+// endWindow ends the window of k, in a record. Both mutexes are held.
 //
 // If k would share an active count from then on, the record stays until others need the room, with the least
 // start, which is a window that is over: otherwise the hits of others would be the key's.
-func (s *shard) endWindow(b *Backend, k *id, t *table, slot int) {
+func (s *shard) endWindow(b *Backend, k *windowID, r *record) {
 	if other := *k; s.lookShared(b, &other) == nil {
-		s.drop(t, slot)
+		s.drop(r)
 		return
 	}
-	r := t.at(slot)
 	if r.algorithm().logs {
 		s.log.release(r)
 	}
-	r.set(entry{start: math.MinInt64, scale: k.scale})
+	r.set(entry{start: math.MinInt64})
 	s.firstEnd = math.MinInt64 // it can make room
 }
 
 // makeRoom removes windows that are over. If there are none and the overflow is Evict, it
-// removes the window with the fewest hits of a random sample. It removes that of own, which may be nil,
-// only if the sample has no other. It returns false if it removed none. The mutex is held.
+// removes the window with the fewest hits of a random sample. It returns false if it removed none. The mutex
+// is held.
 //
 // As long as no window is over, a refusal takes constant time. If many windows are over, the
 // sample has one of them. If few are, a sweep finds them.
-func (s *shard) makeRoom(b *Backend, now int64, own record) bool {
+func (s *shard) makeRoom(b *Backend, now int64, ref *reference) bool {
 	mayBeOver := now >= s.firstEnd
 	if !mayBeOver && b.overflow == Share {
 		return false
 	}
-	var t *table // nil if all windows are shared
-	var victim int
-	var over bool
-	if s.windows.len() > 0 {
-		t, victim, over = s.sample(b, now, own)
-	}
-	if !over && mayBeOver && now >= s.nextSweep && s.sweep(b, now) {
+	victim, over := s.sample(now, ref)
+	if !over && mayBeOver && now >= s.nextSweep && s.sweep(now, ref) {
 		return true
 	}
-	if !over && b.overflow == Share || t == nil {
+	return victim != nil && (over || b.overflow == Evict) && s.dropSampled(victim, over, now, ref)
+}
+
+// dropSampled removes a record, unless it was over in the sample and is not any more, as a call that needs no lock of
+// the shard has used the bucket since then. The mutex is held.
+func (s *shard) dropSampled(r *record, over bool, now int64, ref *reference) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.algorithm(); over && a.active(r.entry(), now+ref.shift(a)) {
 		return false
 	}
-	s.drop(t, victim)
+	s.drop(r)
 	return true
 }
 
-// sample picks random windows, of all tables with equal probability. It returns one that is
-// over, or else the one with the fewest hits, as made-up keys have few.
-func (s *shard) sample(b *Backend, now int64, own record) (t *table, victim int, over bool) {
-	fewest := uint64(0)
+// sample examines the windows after random slots, or all of a small table. It returns one that is over, or else the
+// one with the fewest hits, as made-up keys have few; or nil if there are none.
+func (s *shard) sample(now int64, ref *reference) (victim *record, over bool) {
+	fewest, t := uint64(0), s.table.Load()
+	small := len(t.records) <= samples
 	for range samples {
-		u := s.windows.ofNth(rand.IntN(s.windows.len()))
-		slot := rand.IntN(len(u.tags))
-		for u.tags[slot] == 0 {
-			slot = rand.IntN(len(u.tags))
+		if over || len(t.records) == 0 {
+			break
 		}
-		e, a := u.at(slot).entry(), u.at(slot).algorithm()
-		at := now + s.shift(a)
-		var n uint64
-		switch {
-		case own != nil && &u.at(slot)[0] == &own[0]: // it may be new, and have no hits yet
-			n = math.MaxUint64
-		case !a.active(e, at):
-			return u, slot, true
-		default:
-			n = a.count(e, at)
+		found, from := false, rand.IntN(len(t.records))
+		examine := func(r *record) bool {
+			if r.kind&shared != 0 {
+				return true
+			}
+			found = true
+			e, a := r.entry(), r.algorithm()
+			at := now + ref.shift(a)
+			if over = !a.active(e, at); over {
+				victim = r
+			} else if n := a.count(e, at); victim == nil || n < fewest {
+				victim, fewest = r, n
+			}
+			return small && !over
 		}
-		if t == nil || n < fewest {
-			t, victim, fewest = u, slot, n
+		if small {
+			t.all(0, len(t.records), examine)
+			break
+		}
+		if t.all(from, len(t.records), examine); !found {
+			t.all(0, from, examine)
+		}
+		if !found {
+			break
 		}
 	}
-	return t, victim, false
+	return victim, over
 }

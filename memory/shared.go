@@ -3,8 +3,8 @@ package memory
 import "hash/maphash"
 
 // If a shard has no room for a window, its key shares a count with others: its hash selects one of a
-// fixed number of records for each name, scale and algorithm, which are in a table of their own. Such a record is used
-// like any other, with every algorithm. As several keys add to it, it can only show more than each of
+// fixed number of records for each name, scale and algorithm. Such a record is used like any other, with every
+// algorithm. As several keys add to it, it can only show more than each of
 // them has added.
 //
 // A key without a record of its own uses the shared one as long as that is active, even if there is room
@@ -20,6 +20,8 @@ const (
 	windowsPerShared = 64
 	// sharedLimits is how many names, scales and algorithms can have all of their shared counts.
 	sharedLimits = 16
+	// sharedKeyLen is the length of the keys of shared records, which are numbers.
+	sharedKeyLen = 4
 )
 
 // setShared makes the keys of the shared records.
@@ -31,9 +33,6 @@ func (b *Backend) setShared() {
 	}
 }
 
-// isShared reports whether r is a shared record.
-func (r record) isShared() bool { return r.kind()&shared != 0 }
-
 // sharedKey returns the key of the shared records of a key.
 func (b *Backend) sharedKey(key string) string {
 	slot := (maphash.String(b.seed, key) >> 8 & 0xffffff) * uint64(len(b.sharedKeys)) >> 24
@@ -41,22 +40,23 @@ func (b *Backend) sharedKey(key string) string {
 }
 
 // sharedID returns the id of the shared record of k.
-func (b *Backend) sharedID(k *id) id {
-	c := id{key: b.sharedKey(k.key), name: k.name, scale: k.scale, kind: k.kind | shared}
-	c.hash = b.mix(maphash.String(b.seed, c.key), c.name, c.scale, c.kind)
+func (b *Backend) sharedID(k *windowID) windowID {
+	c, key := windowID{name: k.name, scale: k.scale, kind: k.kind&^long | shared}, b.sharedKey(k.key)
+	b.setKey(&c, key, maphash.String(b.seed, key))
 	return c
 }
 
 // findShared returns the record that counts for k, which has no record, and sets k to its id: the count
-// that it shares, or a copy of that. It returns nil if that is not active. The mutex is held.
-func (s *shard) findShared(b *Backend, k *id) record {
+// that it shares, or a copy of that. It returns nil if that is not active. The mutex is held, and there is room for a
+// record.
+func (s *shard) findShared(b *Backend, k *windowID) *record {
 	own := *k
 	r := s.lookShared(b, k)
 	a := &algorithms[k.kind.algorithm()]
 	if r == nil || !a.rolling {
 		return r
 	}
-	room := s.hasRoom(b, s.now(b))
+	room := s.hasRoom(b)
 	if r = s.find(k); r == nil { // its time has ended meanwhile
 		*k = own
 		return nil
@@ -64,26 +64,28 @@ func (s *shard) findShared(b *Backend, k *id) record {
 	if !room {
 		return r
 	}
-	e := r.entry()
+	e := r.entry() // other calls use a shared record with the shard's mutex only
 	if a.logs && !s.log.copy(&e) {
 		return r
 	}
 	*k = own
-	r = s.windows.of(k).insert(k)
+	r = s.insert(k)
+	r.mu.Lock()
 	r.set(e)
+	r.mu.Unlock()
 	return r
 }
 
 // lookShared returns the record of the count that k shares, if it is active, and sets k to its id.
 // Otherwise it returns nil. The mutex is held.
-func (s *shard) lookShared(b *Backend, k *id) record {
-	if s.windows.shared().n == 0 {
+func (s *shard) lookShared(b *Backend, k *windowID) *record {
+	if s.shares == 0 {
 		return nil
 	}
 	c := b.sharedID(k)
 	if r := s.find(&c); r != nil {
-		now, a := s.now(b), r.algorithm()
-		if a.active(r.entry(), now+s.shift(a)) {
+		now, ref := s.now(b)
+		if a := r.algorithm(); a.active(r.entry(), now+ref.shift(a)) {
 			*k = c
 			return r
 		}
@@ -92,16 +94,20 @@ func (s *shard) lookShared(b *Backend, k *id) record {
 }
 
 // hasRoom reports whether there is room for a window, and makes it if necessary. The mutex is held.
-func (s *shard) hasRoom(b *Backend, now int64) bool {
-	return s.windows.len() < b.shardMax || s.makeRoom(b, now, nil) && s.windows.len() < b.shardMax
+func (s *shard) hasRoom(b *Backend) bool {
+	if s.windows < b.shardMax {
+		return true
+	}
+	now, ref := s.now(b)
+	return s.makeRoom(b, now, ref) && s.windows < b.shardMax
 }
 
 // place returns the record in which a window of k opens: a new one, or the shared one if there is no room,
-// and then sets k to its id. There is no active window. The mutex is held.
-func (b *Backend) place(s *shard, k *id) (record, error) {
+// and then sets k to its id. There is no active window. The mutex is held, and there is room for records.
+func (b *Backend) place(s *shard, k *windowID) (*record, error) {
 	if k.kind&shared == 0 {
-		if s.hasRoom(b, s.now(b)) {
-			return s.windows.of(k).insert(k), nil
+		if s.hasRoom(b) {
+			return s.insert(k), nil
 		}
 		*k = b.sharedID(k)
 	}
@@ -111,8 +117,8 @@ func (b *Backend) place(s *shard, k *id) (record, error) {
 		}
 		return r, nil
 	}
-	if s.windows.shared().n >= sharedLimits*len(b.sharedKeys) {
+	if s.shares >= sharedLimits*len(b.sharedKeys) {
 		return nil, b.errFull
 	}
-	return s.windows.of(k).insert(k), nil
+	return s.insert(k), nil
 }

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,8 @@ func takeOne(t *testing.T, b *memory.Backend, i int, key string, l window.Limit)
 		w, err = b.Take(t.Context(), key, l, 1)
 		granted = !w.Refused
 	case 1:
-		_, _, _, _, granted, err = memory.TakeCount(b, t.Context(), key, l, 1)
+		w, err = memory.Decide(b, t.Context(), false, key, l, 1)
+		granted = !w.Refused
 	case 2:
 		granted, err = b.TakeAll(t.Context(), []window.Take{l.For(key, 1)}, make([]window.Window, 1))
 	default:
@@ -408,5 +410,20 @@ func TestNewKeysShareNoCountsSoonAfterThereIsRoom(t *testing.T) {
 				require.LessOrEqual(t, n, 10, key)
 			}
 		})
+	}
+}
+
+// The text of a shared count has a key of its own, which can be longer than that of a window.
+func TestSharedCountsOfShortKeysAndLongNames(t *testing.T) {
+	for n := range 60 {
+		b := memory.New(memory.WithMaxKeys(1))
+		for i := range 16 {
+			l := window.Limit{Name: fmt.Sprintf("%02d", i) + strings.Repeat("n", n), Max: 3, Scale: time.Hour, Algorithm: window.FixedWindow}
+			for take := range 5 {
+				w, err := b.Take(t.Context(), "", l, 1)
+				require.NoError(t, err)
+				require.Equal(t, take >= 3, w.Refused, "a name of %d bytes", n+2)
+			}
+		}
 	}
 }

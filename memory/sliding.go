@@ -25,34 +25,28 @@ var slidingWindow = algorithm{
 	end:     func(e entry) int64 { return e.slidingEnd() },
 	active:  func(e entry, now int64) bool { return e.activeUntil(e.slidingEnd(), now) },
 	count:   func(e entry, now int64) uint64 { w := e.at(now, 0); return w.count(now, e.scale) },
-	id:      func(e entry) int64 { return e.start + e.spread() },
-	take: func(s *shard, e entry, now int64, r rule, n uint64) (entry, verdict) {
-		v := e.takeSliding(now, s.firstStart(e, now), r.max, n)
+	id:      spreadID,
+	take: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
+		v := e.takeSliding(at.now, e.firstStart(at), r.max, n)
 		return e, v
 	},
-	charge: func(s *shard, e entry, now int64, _ rule, n uint64) (entry, uint64) {
-		e.addSliding(now, s.firstStart(e, now), n)
+	charge: func(_ *shard, e entry, at instant, _ rule, n uint64) (entry, uint64) {
+		e.addSliding(at.now, e.firstStart(at), n)
 		return e, n
 	},
-	giveBack: func(_ *shard, e entry, now, id int64, n uint64) (entry, bool) {
-		ok := e.giveBackSliding(now, id-e.spread(), n)
+	giveBack: func(_ *shard, e entry, at instant, id int64, n uint64) (entry, bool) {
+		ok := e.giveBackSliding(at.now, id-e.spread(), n)
 		return e, ok
-	},
-	again: func(b *Backend, s *shard, r record, limit, n uint64) (v verdict, now, end int64, ok bool) {
-		now = s.now(b)
-		now += s.ahead
-		v, end, ok = r.slideAgain(now, limit, n)
-		return v, now, end, ok
 	},
 }
 
 // firstStart returns the start of the present aligned window for an entry that is new, and 0
-// otherwise. The mutex is held.
-func (s *shard) firstStart(e entry, now int64) int64 {
+// otherwise.
+func (e *entry) firstStart(at instant) int64 {
 	if !e.isNew() {
 		return 0
 	}
-	return s.alignedStart(now, e.scale)
+	return at.ref.alignedStart(at.now, e.scale)
 }
 
 // sliding is the state of a sliding window at a time.
@@ -140,10 +134,10 @@ func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
 
 // slideAgain makes a take from an active sliding window if it is in the same aligned window as the one
 // before, and granted, as most are. It returns false, and does nothing, if it is not.
-func (r record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
+func (r *record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
 	e := r.entry()
 	w := e.sliding()
-	if n == 0 || now < w.start || now-w.start >= int64(e.scale) || w.previous+w.current == 0 {
+	if e.isNew() || n == 0 || limit > maxSliding || now < w.start || now-w.start >= int64(e.scale) || w.previous+w.current == 0 {
 		return v, 0, false
 	}
 	v.count = w.count(now, e.scale)

@@ -1,124 +1,152 @@
 package memory
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
 
-// Tables do what a map does, for keys of all lengths and however many have the same home.
-func TestTablesAgreeWithAMap(t *testing.T) {
-	for _, hashes := range []uint32{1, 3, 1 << 10, 1 << 31} {
-		random := rand.New(rand.NewPCG(1, uint64(hashes)))
-		ts, want := newTables(), map[id]int64{}
-		for step := range int64(8000) {
-			k := id{
-				key: strings.Repeat("k", 20*random.IntN(7)), scale: time.Duration(1 + random.IntN(3)), kind: kind(1 + random.IntN(3)),
-			}
-			if random.IntN(2) == 0 {
-				k.kind, k.name = k.kind|named, strings.Repeat("n", 1+63*random.IntN(2))
-			}
-			k.hash = -(uint32(len(k.key)) * 0x9e3779b9 % hashes) // some at the end
-			tab := ts.of(&k)
-			slot := tab.find(&k)
-			_, ok := want[k]
-			require.Equal(t, ok, slot >= 0)
-			grow := step/1000%2 == 0
-			switch {
-			case !ok && (grow || random.IntN(4) == 0):
-				tab.insert(&k).set(entry{scale: k.scale, start: step})
-				want[k] = step
-			case ok && (!grow || random.IntN(4) == 0):
-				tab.remove(slot)
-				delete(want, k)
-			}
-			if step%100 == 0 {
-				ts.compact()
-				requireSame(t, want, &ts)
-			}
-		}
-	}
-}
-
-func requireSame(t *testing.T, want map[id]int64, ts *tables) {
-	t.Helper()
-	require.Equal(t, len(want), ts.len())
-	for k, start := range want {
-		tab := ts.of(&k)
-		slot := tab.find(&k)
-		require.GreaterOrEqual(t, slot, 0)
-		require.Equal(t, start, tab.at(slot).entry().start)
-	}
-	var c cursor
-	n := 0
-	for tab, i := c.next(ts); tab != nil; tab, i = c.next(ts) {
-		if tab.tags[i] != 0 {
-			n++
-		}
-	}
-	require.Equal(t, len(want), n)
-}
-
-func TestSlotsAreReused(t *testing.T) {
-	ts := newTables()
-	tab := &ts[0]
-	for i := range uint32(10_000) {
-		k := id{key: "k", scale: time.Minute, hash: i * 0x9e3779b9}
-		tab.insert(&k).set(entry{scale: time.Minute})
-		tab.remove(tab.find(&k))
-	}
-	require.Len(t, tab.tags, 16)
-}
-
-func TestCompactReleasesUnusedSlots(t *testing.T) {
-	ts := newTables()
-	tab := &ts[0]
-	k := func(i uint32) *id { return &id{key: "k", scale: time.Duration(i + 1), hash: i * 0x9e3779b9} }
-	for i := range uint32(10_000) {
-		tab.insert(k(i)).set(entry{scale: k(i).scale, count: uint64(i)})
-	}
-	for i := range uint32(10_000) {
-		if i%5 > 0 {
-			tab.remove(tab.find(k(i)))
-		}
-	}
-	ts.compact()
-	require.Equal(t, 2000, tab.n)
-	require.EqualValues(t, 2500, tab.homes)
-	require.Len(t, tab.tags, 2500+2500/16+8)
-	require.Len(t, tab.records, 64*len(tab.tags))
-	for i := range uint32(10_000) {
-		slot := tab.find(k(i))
-		require.Equal(t, i%5 == 0, slot >= 0)
-		require.True(t, slot < 0 || tab.at(slot).entry().count == uint64(i))
-	}
-}
-
-// A cursor visits all records that exist from its start to its end, although others are
-// inserted between its steps and the table grows.
-func TestCursorVisitsAllRecordsOfAGrowingTable(t *testing.T) {
+// A table does what a map does, for keys and names of all lengths.
+func TestTableAgreesWithAMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	ts, stay := newTables(), map[uint64]bool{}
-	insert := func(n uint64) {
-		ts[0].insert(&id{key: "k", scale: time.Duration(n + 1), hash: random.Uint32()}).set(entry{scale: time.Duration(n + 1), count: n})
+	b := New(WithMaxKeys(1000))
+	defer b.Close()
+	type limit struct {
+		key, name string
+		scale     time.Duration
+		algorithm window.Algorithm
 	}
-	for n := range uint64(1000) {
-		insert(n)
-		stay[n] = true
-	}
-	var c cursor
-	steps := uint64(0)
-	for tab, i := c.next(&ts); tab != nil; tab, i = c.next(&ts) {
-		if tab.tags[i] != 0 {
-			delete(stay, tab.at(i).entry().count)
+	s, want := &b.shards[0], map[limit]int64{}
+	for step := range int64(30_000) {
+		l := limit{
+			strings.Repeat("k", random.IntN(20)) + strings.Repeat("l", random.IntN(3)*random.IntN(9)), strings.Repeat("n", max(0, random.IntN(128)-63)),
+			time.Duration(1 + random.IntN(3)), window.Algorithm(1 + random.IntN(3)),
 		}
-		if steps++; steps < 3000 {
-			insert(1000 + steps)
+		var k windowID
+		b.locate(l.key, l.algorithm, l.scale, l.name, &k)
+		r, grow := s.find(&k), step/5000%2 == 0
+		_, ok := want[l]
+		require.Equal(t, ok, r != nil)
+		switch {
+		case !ok && (grow || random.IntN(4) == 0):
+			s.reserve(b, 1, k.textLen())
+			r = s.insert(&k)
+			require.True(t, r.entry().scale == l.scale && r.count == 0)
+			r.set(entry{start: step})
+			want[l] = step
+			key, name := s.table.Load().keyOf(r)
+			require.Equal(t, []string{l.key, l.name}, []string{key, name})
+		case ok && (!grow || random.IntN(4) == 0):
+			s.drop(r)
+			delete(want, l)
 		}
+		if step%1000 != 0 {
+			continue
+		}
+		old := s.table.Load()
+		if s.compact(b); s.table.Load() != old {
+			old.all(0, len(old.records), func(*record) bool {
+				require.Fail(t, "calls that have found a record in the old table would use it")
+				return false
+			})
+		}
+		require.Equal(t, len(want), s.windows)
+		require.LessOrEqual(t, len(s.table.Load().records), 4*len(want)+groupSize)
+		for l, start := range want {
+			var k windowID
+			b.locate(l.key, l.algorithm, l.scale, l.name, &k)
+			require.Equal(t, start, s.find(&k).start)
+		}
+		n := 0
+		s.all(func(*record) bool { n++; return true })
+		require.Equal(t, len(want), n)
 	}
-	require.Empty(t, stay)
-	require.Greater(t, steps, uint64(3000))
+}
+
+// A key that returns has its slot again, and slots of others are used again in another table.
+func TestSlotsAreReused(t *testing.T) {
+	b := New()
+	defer b.Close()
+	s := &b.shards[0]
+	for i := range 10_000 {
+		var k windowID
+		b.locate(fmt.Sprint("key", i/2), window.FixedWindow, time.Minute, "", &k)
+		s.reserve(b, 1, 0)
+		r := s.insert(&k)
+		r.count = 1
+		s.drop(r)
+	}
+	require.LessOrEqual(t, len(s.table.Load().records), 3*groupSize)
+	require.Zero(t, s.windows)
+	s.compact(b)
+	require.Same(t, noTable, s.table.Load())
+}
+
+// A table is read while records are added to it and removed from it, and while it is replaced.
+func TestTableIsReadWithoutALock(t *testing.T) {
+	b := New(WithMaxKeys(10_000))
+	defer b.Close()
+	l := window.Limit{Max: 1 << 40, Scale: time.Hour, Algorithm: window.FixedWindow}
+	var readers, writers sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for n := uint64(0); ; n++ {
+				select {
+				case <-done:
+					w, err := b.Peek(t.Context(), "stays", l, 0)
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, w.Count, n)
+					return
+				default:
+					_, err := Decide(b, t.Context(), true, "stays", l, 1)
+					require.NoError(t, err)
+				}
+			}
+		})
+	}
+	for i := range 2 {
+		writers.Go(func() {
+			for n := range 3000 {
+				key := strings.Repeat("k", n%30) + fmt.Sprint(i, n)
+				_, err := Decide(b, t.Context(), true, key, l, 1)
+				require.NoError(t, err)
+				if n%3 > 0 {
+					_, err := b.Delete(t.Context(), key)
+					require.NoError(t, err)
+				}
+				if n%500 == 0 {
+					b.Clean()
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
+}
+
+// A call that has found a record before it was removed begins anew.
+func TestRecordThatWasRemovedCountsNothing(t *testing.T) {
+	b := New()
+	defer b.Close()
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
+		l := LimitOf(a, time.Hour, 100)
+		for range 3 {
+			_, err := Decide(b, t.Context(), false, "k", l, 1)
+			require.NoError(t, err)
+		}
+		_, err := b.Delete(t.Context(), "k")
+		require.NoError(t, err)
+		w, err := Decide(b, t.Context(), false, "k", l, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, w.Count, "%v", a)
+	}
 }

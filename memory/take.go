@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"math"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -45,15 +46,29 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 	all = all[:len(takes)]
 	var fewShards [fewTakes]*shard
 	shards := fewShards[:0]
+	text := 0
 	for i := range all {
-		all[i].shard = b.locate(takes[i].Key, &takes[i].Limit, &all[i].id)
-		shards = insertShard(shards, all[i].shard)
+		x, l := &all[i], &takes[i].Limit
+		x.shard = b.locate(takes[i].Key, l.Algorithm, l.Scale, l.Name, &x.id)
+		shards = insertShard(shards, x.shard)
+		text += x.id.textLen()
 	}
 	for _, s := range shards {
 		s.mu.Lock()
 	}
+	for _, s := range shards {
+		if err == nil {
+			err = s.begin(b, len(takes), text)
+			s.calls--
+		}
+	}
 	shards[0].calls++
-	granted, err = b.takeLocked(takes, all, windows)
+	if err == nil {
+		granted, err = b.takeLocked(takes, all, windows)
+	}
+	for i := range all {
+		all[i].release()
+	}
 	for _, s := range shards {
 		s.mu.Unlock()
 	}
@@ -69,9 +84,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 	granted = true
 	for i := range all {
 		x := &all[i]
-		if err := x.load(b); err != nil {
-			return false, err
-		}
+		x.load(b)
 		granted = x.peek(ruleOf(&takes[i].Limit), takes[i].N, &windows[i]).granted && granted
 	}
 	if !granted {
@@ -79,9 +92,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 	}
 	for i := range all {
 		x := &all[i]
-		if err = x.load(b); err != nil {
-			return false, err
-		}
+		x.load(b)
 		x.before, x.opened = x.entry, x.record == nil
 		v, err := x.take(b, ruleOf(&takes[i].Limit), takes[i].N)
 		if err != nil || !v.granted {
@@ -96,9 +107,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 	}
 	for i := range all {
 		takeID := windows[i].ID
-		if err := all[i].load(b); err != nil {
-			return false, err
-		}
+		all[i].read() // not load: its window may be over by now
 		all[i].describeNow(&windows[i])
 		windows[i].ID = takeID
 	}
@@ -130,79 +139,50 @@ func insertShard(sorted []*shard, s *shard) []*shard {
 	return sorted
 }
 
-// fewTaking is a take of few. If another one is refused, its record gets back what it had before.
-type fewTaking struct {
-	shard  *shard
-	hash   uint32
-	record record
-	count  uint64 // before
-}
-
 // takeFew makes a few takes if all windows are fixed, active, different and have room, as most are. It
-// returns false, and changes nothing, if it can't: takeAll decides then. It looks at each window
-// once, which takes a fifth less time than takeAll.
+// returns false, and changes nothing, if it can't: takeAll decides then. It looks at each window once, and needs
+// only the locks of their records. It waits for none of them, as other calls that wait for one hold another.
 func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
-	var few [fewTakes]fewTaking
-	all := few[:len(takes)]
-	var fewShards [fewTakes]*shard
-	shards := fewShards[:0]
-	for i := range all {
-		l := &takes[i].Limit
-		if l.Algorithm != window.FixedWindow && l.Algorithm != window.AlignedWindow || l.Burst != 0 ||
-			l.Max > window.Unlimited || l.Scale < window.MinScale || len(takes[i].Key) > maxKey {
+	var few [fewTakes]*record
+	records := few[:0]
+	defer func() {
+		for _, r := range records {
+			r.mu.Unlock()
+		}
+	}()
+	for i := range takes {
+		x, l := &takes[i], &takes[i].Limit
+		if l.Algorithm != window.FixedWindow && l.Algorithm != window.AlignedWindow || l.Burst != 0 || l.Max > window.Unlimited || x.N > l.Max {
 			return false
 		}
-		var k id
-		s := b.locate(takes[i].Key, l, &k)
-		for j := range i {
-			if all[j].hash == k.hash {
-				return false // probably the same window
-			}
+		var k windowID
+		s := b.locate(x.Key, l.Algorithm, l.Scale, l.Name, &k)
+		r := s.table.Load().find(&k)
+		if r == nil || !r.mu.TryLock() { // it is also locked if it is that of an earlier take
+			return false
 		}
-		all[i].shard, all[i].hash = s, k.hash
-		shards = insertShard(shards, s)
-	}
-	for _, s := range shards {
-		s.mu.Lock()
-	}
-	done := 0
-	for done < len(all) && all[done].take(b, &takes[done], &windows[done]) {
-		done++
-	}
-	if done < len(all) {
-		for i := range done {
-			all[i].record.setCount(all[i].count)
+		records = append(records, r)
+		if r.dead || r.calls == math.MaxUint16 || r.count > l.Max-x.N || !b.describeFixed(x, r, &windows[i]) {
+			return false
 		}
-	} else {
-		shards[0].calls++
 	}
-	for _, s := range shards {
-		s.mu.Unlock()
+	for i, r := range records {
+		r.count += takes[i].N
 	}
-	return done == len(all)
+	records[0].calls++
+	return true
 }
 
-// take makes a take if the window is active and has room. The mutex is held.
-func (t *fewTaking) take(b *Backend, x *window.Take, w *window.Window) bool {
-	s, l := t.shard, &x.Limit
-	var k id
-	k.key, k.name, k.scale, k.hash, k.kind = x.Key, l.Name, l.Scale, t.hash, kindOf(l)
-	if t.record = s.find(&k); t.record == nil {
+// describeFixed makes w describe a fixed window as it is after a take, and reports whether it is active. Mu is
+// held.
+func (b *Backend) describeFixed(x *window.Take, r *record, w *window.Window) bool {
+	a, e := &algorithms[x.Limit.Algorithm], r.entry()
+	now, ref := b.clock.fixedTime(&e, a.aligned, true)
+	if e.isNew() || !e.active(now) {
 		return false
 	}
-	a := &algorithms[l.Algorithm]
-	e := t.record.entry()
-	if x.N > l.Max || e.count > l.Max-x.N {
-		return false
-	}
-	now := s.hitTime(b, &e, a.aligned, l.Max, x.N)
-	if !e.active(now) {
-		return false
-	}
-	t.count = e.count
-	t.record.setCount(e.count + x.N)
 	end := e.end()
-	w.Count, w.ID, w.Left, w.ExpiresAt = e.count+x.N, e.id(), minus(end, now), s.timeOf(int64(minus(end, s.shift(a))))
+	w.Count, w.ID, w.Left, w.ExpiresAt = e.count+x.N, fixedID(e.start, e.meta), minus(end, now), ref.timeOf(int64(minus(end, ref.shift(a))))
 	w.Refused, w.RetryAfter = false, 0
 	return true
 }

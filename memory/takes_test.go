@@ -34,23 +34,6 @@ func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 	require.True(t, granted)
 }
 
-// Takes of one window are one take of their sum. If that is too large for an int64, it is never granted.
-func TestSumOfTakesThatIsTooLargeIsNeverGranted(t *testing.T) {
-	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket} {
-		b := newBackend(t, backendtest.NewClock())
-		for _, n := range [][]uint64{{math.MaxInt64, math.MaxInt64}, {math.MaxInt64, 1}, {1, math.MaxInt64, 0}, {1 << 62, 1 << 62, math.MaxInt64, 1}} {
-			limits := make([]window.Take, len(n))
-			for i := range n {
-				limits[i] = limitOf(a, time.Minute, math.MaxInt64-1).For("k", n[i])
-			}
-			granted, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(n)))
-			require.NoError(t, err)
-			require.False(t, granted, "%v %v", a, n)
-			require.Zero(t, b.Len())
-		}
-	}
-}
-
 // A take of a token bucket is rounded up. If each of several was, they would take more than their sum.
 func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -73,13 +56,6 @@ func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-	}
-	for _, a := range everyAlgorithm {
-		b := newBackend(t, backendtest.NewClock())
-		takes := []window.Take{limitOf(a, time.Minute, 10).For("k", 3), limitOf(a, time.Minute, 5).For("k", 3)}
-		granted, err := b.TakeAll(t.Context(), takes, make([]window.Window, 2))
-		require.NoError(t, err)
-		require.False(t, granted, "the lowest limit applies to the sum")
 	}
 }
 
@@ -113,18 +89,18 @@ func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	require.EqualValues(t, uint64(math.MaxInt64), c.get("k", time.Minute).Count)
 }
 
-// takeCount returns what Take does.
 func TestFastTakesDecideAsOthersDo(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()
 		b, other := newBackend(t, clock), newBackend(t, clock)
 		for i := range 500 {
 			n, l := uint64(i%4), limitOf(a, time.Second, uint64(7-i%3))
-			w, err := other.Take(t.Context(), "k", l, n)
+			w, err := memory.TakeLocked(other, t.Context(), "k", l, n)
 			require.NoError(t, err)
-			count, left, wait, end, granted, err := memory.TakeCount(b, t.Context(), "k", l, n)
+			got, err := memory.Decide(b, t.Context(), false, "k", l, n)
 			require.NoError(t, err)
-			require.Equal(t, w, window.Window{Count: count, Left: left, RetryAfter: wait, ExpiresAt: end, Refused: !granted, ID: w.ID})
+			got.ID = w.ID
+			require.Equal(t, w, got)
 			clock.Advance(37 * time.Millisecond)
 		}
 	}
@@ -170,5 +146,25 @@ func TestAFewTakesDecideAsManyDo(t *testing.T) {
 		}
 		require.Greater(t, outcomes[true], 300)
 		require.Greater(t, outcomes[false], 300)
+	}
+}
+
+// The windows of takes that are granted are described as they were then, however long the call takes.
+func TestTakesAreDescribedAsOfTheirTime(t *testing.T) {
+	for _, a := range algorithms {
+		now := time.Unix(1_000_000_000, 0)
+		b := memory.New(memory.WithCleanPeriod(math.MaxInt64), memory.WithClock(func() time.Time {
+			now = now.Add(70 * time.Millisecond) // as if the process stopped before each reading
+			return now
+		}))
+		takes, windows := []window.Take{limitOf(a, 100*time.Millisecond, 9).For("a", 2), limitOf(a, 100*time.Millisecond, 9).For("b", 3)}, make([]window.Window, 2)
+		granted, err := b.TakeAll(t.Context(), takes, windows)
+		require.NoError(t, err)
+		require.True(t, granted)
+		for i, w := range windows {
+			require.Equal(t, takes[i].N, w.Count, "%v", a)
+			require.Positive(t, w.Left)
+		}
+		require.NoError(t, b.Close())
 	}
 }

@@ -67,16 +67,6 @@ func TestScalesUpToTheLargest(t *testing.T) {
 	}
 }
 
-func TestCountsDoNotWrapAround(t *testing.T) {
-	c := caller{t, newBackend(t, &anyClock{}), window.FixedWindow}
-	c.set("k", time.Minute, math.MaxInt64-1)
-	require.EqualValues(t, uint64(math.MaxInt64), c.hit("k", time.Minute).Count)
-	require.EqualValues(t, uint64(math.MaxInt64), c.hit("k", time.Minute).Count)
-	w, err := c.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), math.MaxInt64)
-	require.NoError(t, err)
-	require.EqualValues(t, uint64(math.MaxInt64), w.Count)
-}
-
 func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {

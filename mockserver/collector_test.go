@@ -136,93 +136,17 @@ func TestRecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
 	}
 }
 
-func TestNewRecordSetsTheTimerIfItExpiresBeforeTheFirstOfTheTable(t *testing.T) {
-	keys := inTableOrder(3)
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "01", w.ask(insert(keys[1], 7, 5, codec.Seconds)), "the timer is set to 5 s")
-		require.Equal(t, "01", w.ask(setBuffer(keys[2], 3)), "to 3 s: the new record expires before the first one")
-		require.Equal(t, "01", w.ask(insert(keys[0], 7, 6, codec.Seconds)), "to 6 s: it is the first one itself")
-		srv.Advance(6*time.Second - 1)
-		found := "01" + "0700" + "040000"
-		require.Equal(t, "01"+"0000"+"040000"+found+found, w.ask(query(keys[2]), query(keys[1]), query(keys[0])))
-		require.Equal(t, "00"+"01", w.ask(insert(keys[1], 1, 1, codec.Seconds), increase(keys[1], 1)), "a late record is live")
-		left, ok := srv.TTL(keys[2])
-		require.True(t, ok)
-		require.Zero(t, left)
-		require.Zero(t, srv.Expired())
-		srv.Advance(1)
-		require.Equal(t, 3, srv.Expired())
-		require.Equal(t, "000000", w.ask(query(keys[2]), query(keys[1]), query(keys[0])))
-		// The graces end 10 s after the expiries, however late the records were marked.
-		again := func() string {
-			return w.ask(insert(keys[2], 1, 1, codec.Seconds), insert(keys[1], 1, 1, codec.Seconds), insert(keys[0], 1, 1, codec.Seconds))
-		}
-		srv.Advance(7 * time.Second)
-		require.Equal(t, "01"+"00"+"00", again())
-		srv.Advance(2 * time.Second)
-		require.Equal(t, "00"+"01"+"00", again())
-	}, virtual, with(mockserver.LateExpiry))
-}
-
-func TestNewRecordLeavesTheTimerIfItExpiresAfterTheFirstOfTheTable(t *testing.T) {
-	keys := inTableOrder(2)
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Set(keys[0], 1, 2*time.Second)
-		srv.Set(keys[1], 1, 3*time.Second)
-		srv.Advance(2 * time.Second)
-		require.Equal(t, 1, srv.Expired())
-		srv.Advance(time.Second)
-		require.Equal(t, 2, srv.Expired(), "the run at 2 s has set the timer to 3 s")
-	}, virtual, realCollector)
-}
-
-func TestDeadRecordIsNotTheFirstOfTheTable(t *testing.T) {
-	keys := inTableOrder(3)
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Set(keys[0], 1, time.Second)
-		srv.Set(keys[1], 1, 5*time.Second)
-		srv.Advance(2 * time.Second)
-		require.Equal(t, 1, srv.Expired())
-		srv.Set(keys[2], 1, time.Second) // 3 s, before the first live one
-		srv.Advance(time.Second)
-		require.Equal(t, 2, srv.Expired())
-	}, virtual, realCollector)
-}
-
-func TestUpdatesAndRemovalsLeaveTheTimer(t *testing.T) {
-	t.Run("UPDATE", func(t *testing.T) {
+func TestSetOfAnExistingBufferLeavesTheTimer(t *testing.T) {
+	for _, key := range []string{"", "k"} {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
 			w := connect(t, srv)
-			require.Equal(t, "0101", w.ask(insert("k", 1, 5, codec.Seconds), patchTTL("k", 1)))
+			require.Equal(t, "0101", w.ask(setBuffer(key, 5), setBuffer(key, 1)))
 			srv.Advance(5*time.Second - 1)
-			require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")))
+			require.Zero(t, srv.Expired())
 			srv.Advance(1)
 			require.Equal(t, 1, srv.Expired())
 		}, virtual, realCollector)
-	})
-	t.Run("SET of an existing buffer", func(t *testing.T) {
-		for _, key := range []string{"", "k"} {
-			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := connect(t, srv)
-				require.Equal(t, "0101", w.ask(setBuffer(key, 5), setBuffer(key, 1)))
-				srv.Advance(5*time.Second - 1)
-				require.Zero(t, srv.Expired())
-				srv.Advance(1)
-				require.Equal(t, 1, srv.Expired())
-			}, virtual, realCollector)
-		}
-	})
-	t.Run("PURGE", func(t *testing.T) {
-		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			keys := inTableOrder(2)
-			srv.Set(keys[0], 1, time.Second)
-			srv.Set(keys[1], 1, time.Second+20*time.Microsecond)
-			require.Equal(t, "01", connect(t, srv).ask(purge(keys[0])))
-			srv.Advance(2 * time.Second)
-			require.True(t, srv.LockedUp(), "the purged record's run, at 1 s, was too close to the other's expiry")
-		}, virtual, realCollector)
-	})
+	}
 }
 
 func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
@@ -243,29 +167,6 @@ func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
 		require.Equal(t, "01", w.ask(patchTTL("", 0), query("4")))
 		require.True(t, srv.LockedUp())
 	}, virtual, realCollector)
-}
-
-func TestInsertCanUnparkTheCollector(t *testing.T) {
-	keys := inTableOrder(3)
-	for name, c := range map[string]struct {
-		insert  string
-		unparks bool
-	}{
-		"as the first in the table": {keys[0], true},
-		"before a late record":      {keys[2], false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := connect(t, srv)
-				require.Equal(t, "010101", w.ask(insert("", 0, 9, codec.Hours), insert(keys[1], 1, 1, codec.Seconds), patchTTL("", 9)))
-				srv.Advance(20 * time.Second)
-				require.True(t, mockserver.TableBefore(keys[1], ""))
-				require.Equal(t, "01", w.ask(insert(c.insert, 1, 1, codec.Seconds)))
-				srv.Advance(time.Second)
-				require.Equal(t, c.unparks, srv.LockedUp())
-			}, virtual, realCollector)
-		})
-	}
 }
 
 func TestUpdateOfTheEmptyKeyForcesARun(t *testing.T) {
@@ -350,7 +251,7 @@ func TestRestartEndsLockUp(t *testing.T) {
 	}
 }
 
-// naive is the collector as docs/protocol.md describes it, in as few words as possible.
+// naive is the collector as docs/internals/protocol.md describes it, in as few words as possible.
 type naive struct {
 	records map[string]*naiveRecord
 	now     time.Duration
@@ -410,7 +311,6 @@ func (n *naive) advance(d time.Duration) {
 	n.now = end
 }
 
-//evidence:mockserver The collector locks up in the cases in which the real one does
 func TestCollectorMatchesNaiveModel(t *testing.T) {
 	lockUps := 0
 	for seed := range uint64(100) {

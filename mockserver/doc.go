@@ -22,40 +22,22 @@
 // [Violation]: an event that would have crashed or silenced a real server. With [Start],
 // the caller does both.
 //
-// # Time
-//
-// One clock drives TTLs, graces and accessors: the real one, or with [WithVirtualClock]
-// one that only [Server.Advance] advances. As on a real server, a QUERY never finds all of
-// the TTL that an INSERT has just set: the remaining TTL is taken a nanosecond later.
-//
-// # Hazards
-//
-// [WithHazard] switches the hazards of a real server; see [Hazard] for their defaults.
-//
-// By default records expire at the end of their TTL and expiry does no harm. On a real
-// server they expire late, and records that expire by themselves can silence the server
-// for good. [WithRealCollector] makes the mock server do the same.
+// One clock drives TTLs, graces and accessors: the real one, or with [WithVirtualClock] one that only
+// [Server.Advance] advances. [WithHazard] switches the hazards of a real server. By default records expire at the end
+// of their TTL and expiry does no harm; [WithRealCollector] makes expiry as late and as harmful as it is on a real one.
 //
 // # Faults
 //
-//   - [Server.Inject] delays, drops, duplicates or replaces responses.
-//   - [Server.Cut] ends a connection at any byte; [Server.HalfOpen] leaves connections
-//     open that lose all bytes; [Server.Disconnect] drops all.
-//   - [Server.Split] sends responses in small pieces.
-//   - [Server.Send] sends bytes that no request asked for.
-//   - [Server.Refuse], [Server.HoldAccept], [Server.Restart] and [Server.Recompile] act on the server,
-//     and so does [WithDescriptors].
-//
-// [Server.Leaked] counts the responses that clients have left unread.
-//
-// For a slow server, inject a [Fault] with a Delay. [WithRealServiceTime] and [WithSlowCreation]
-// make the server as slow as a real one: requests wait until those before them are done.
+//   - [Server.Inject] delays, drops, duplicates or replaces responses; [Server.Split] sends them in small pieces.
+//   - [Server.Cut] ends a connection at any byte; [Server.HalfOpen] leaves connections open that lose all bytes;
+//     [Server.Disconnect] drops all. [Server.Send] sends bytes that no request asked for.
+//   - [Server.Refuse], [Server.HoldAccept], [Server.Restart] and [Server.Recompile] act on the server, and so does
+//     [WithDescriptors]. [WithRealServiceTime] and [WithSlowCreation] make it as slow as a real one.
 //
 // # Networks
 //
-// A server listens on TCP, on a unix socket, or on nothing; see [WithAddr]. In each case
-// [Server.Dial] connects in memory. A test that connects so, and starts the server in its
-// bubble, can use testing/synctest.
+// A server listens on TCP, on a unix socket, or on nothing; see [WithAddr]. In each case [Server.Dial] connects in
+// memory. A test that connects so, and starts the server in its bubble, can use testing/synctest.
 //
 // All methods are safe for concurrent use.
 package mockserver

@@ -3,7 +3,7 @@ package mockserver
 import "fmt"
 
 // Hazard is a behavior of a real server that a client must be safe against, and that
-// [WithHazard] switches. The numbers are those of docs/protocol.md. H5, H6 and H13 have
+// [WithHazard] switches. The numbers are those of docs/internals/protocol.md. H5, H6 and H13 have
 // no switch: a request that runs into one is always a [Violation].
 //
 // [Grace], [LateExpiry] and [LockUp] are the parts of the collector, which removes

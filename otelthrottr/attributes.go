@@ -9,28 +9,26 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/entities"
 )
 
 // The values of throttr.outcome.
 const (
-	allowed = "allowed"
-	denied  = "denied"
-	failed  = "failed"
-	done    = "done"
+	allowed   = "allowed"
+	denied    = "denied"
+	wouldDeny = "would_deny" // denied in shadow, and so served: see throttr.EventWouldDeny and admission.InShadow
+	failed    = "failed"
+	done      = "done"
 )
 
-// errorTypes are the values of error.type. The empty one means that there is no error.
-var errorTypes = []string{"", "canceled", "timeout", "overloaded", "connection", "closed", "invalid", "_OTHER"}
-
-// errorType returns the element of errorTypes for err.
+// errorType returns the value of error.type for err, or "" if that is nil.
 func errorType(err error) string {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -65,17 +63,21 @@ type class struct {
 	settled  bool
 	outcome  string
 	degraded bool
-	err      string // an element of errorTypes
+	err      string // what errorType returns
 }
 
 // classOf returns the class of an event.
-func classOf(e throttr.Event) class {
+func classOf(ctx context.Context, e throttr.Event) class {
 	c := class{err: errorType(e.Err), degraded: e.Result.Degraded}
 	switch e.Kind {
 	case throttr.EventAllowed:
 		c.outcome = allowed
 	case throttr.EventDenied:
-		c.outcome = denied
+		if c.outcome = denied; admission.InShadow(ctx) {
+			c.outcome = wouldDeny
+		}
+	case throttr.EventWouldDeny:
+		c.outcome = wouldDeny
 	case throttr.EventReset:
 		c.reset, c.outcome = true, done
 	case throttr.EventSettled:
@@ -112,6 +114,12 @@ func (c class) attributes() []attribute.KeyValue {
 	return attrs
 }
 
+// labelsID identifies labels: they are those of a class and of the name of a limit.
+type labelsID struct {
+	class
+	name string
+}
+
 // labels are the attributes of a measurement, as options that are allocated once.
 type labels struct {
 	add    []metric.AddOption
@@ -123,58 +131,35 @@ func labelsFrom(attrs []attribute.KeyValue) labels {
 	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}}
 }
 
-// allLabels returns the labels of every class, with further attributes.
-func allLabels(more ...attribute.KeyValue) map[class]labels {
-	all := map[class]labels{}
-	add := func(c class) { all[c] = labelsFrom(append(c.attributes(), more...)) }
-	add(class{outcome: allowed})
-	add(class{outcome: denied})
-	add(class{reset: true, outcome: done})
-	add(class{settled: true, outcome: done})
-	for _, err := range errorTypes[1:] {
-		add(class{outcome: allowed, degraded: true, err: err})
-		add(class{outcome: denied, degraded: true, err: err})
-		add(class{outcome: failed, err: err})
-		add(class{reset: true, outcome: failed, err: err})
-		add(class{settled: true, outcome: failed, err: err})
-	}
-	return all
-}
+// maxLabels bounds how many labels are kept: those of the classes for a thousand names of limits. There
+// should be few.
+const maxLabels = 40 << 10
 
-// maxNames bounds for how many names labels are kept. Names should be few.
-const maxNames = 1 << 10
-
-// nameLabels keeps the labels of the limits that have a name.
-type nameLabels struct {
-	mu     sync.RWMutex // guards byName
-	byName map[string]map[class]labels
-}
-
-// of returns the labels of every class for a name, or nil if there are too many names.
-func (n *nameLabels) of(name string) map[class]labels {
-	n.mu.RLock()
-	all, kept := n.byName[name], len(n.byName)
-	n.mu.RUnlock()
-	if all != nil || kept >= maxNames {
-		return all
-	}
-	all = allLabels(text("throttr.limit_name", name))
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.byName == nil {
-		n.byName = make(map[string]map[class]labels)
-	}
-	n.byName[name] = all
-	return all
-}
-
-// labelsOf returns the labels of an event, with the name of the limit.
+// labelsOf returns the labels of an event.
 func (o *observer) labelsOf(c class, e throttr.Event) labels {
-	attrs := c.attributes()
-	if e.Limit.Name != "" {
-		attrs = append(attrs, text("throttr.limit_name", e.Limit.Name))
+	of := labelsID{c, e.Limit.Name}
+	o.mu.RLock()
+	l, ok := o.labels[of]
+	full := len(o.labels) >= maxLabels
+	o.mu.RUnlock()
+	if ok {
+		return l
 	}
-	return labelsFrom(attrs)
+	l = labelsFrom(append(c.attributes(), named(e.Limit)...))
+	if !full {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.labels[of] = l
+	}
+	return l
+}
+
+// named returns the attribute of a limit that has a name.
+func named(l throttr.Limit) []attribute.KeyValue {
+	if l.Name == "" {
+		return nil
+	}
+	return []attribute.KeyValue{text("throttr.limit_name", l.Name)}
 }
 
 // event returns the attributes of an event of a span.
@@ -185,9 +170,7 @@ func (o *observer) event(ctx context.Context, c class, e throttr.Event) []attrib
 // details returns the attributes of a span.
 func (o *observer) details(ctx context.Context, c class, e throttr.Event) []attribute.KeyValue {
 	attrs := append(c.attributes(), attribute.Float64("throttr.scale", e.Limit.Scale.Seconds()), text("throttr.algorithm", e.Limit.Algorithm.String()))
-	if e.Limit.Name != "" {
-		attrs = append(attrs, text("throttr.limit_name", e.Limit.Name))
-	}
+	attrs = append(attrs, named(e.Limit)...)
 	if !c.reset {
 		attrs = append(attrs, number("throttr.limit", e.Limit.Max), number("throttr.n", e.N))
 	}
@@ -197,10 +180,10 @@ func (o *observer) details(ctx context.Context, c class, e throttr.Event) []attr
 	if c.settled {
 		attrs = append(attrs, number("throttr.reserved", e.Reserved))
 	}
-	if c.outcome == allowed || c.outcome == denied {
+	if c.outcome == allowed || c.outcome == denied || c.outcome == wouldDeny {
 		attrs = append(attrs, number("throttr.count", e.Result.Count))
 	}
-	if c.outcome == denied && e.Result.RetryAfter < throttr.Never {
+	if (c.outcome == denied || c.outcome == wouldDeny) && e.Result.RetryAfter < throttr.Never {
 		attrs = append(attrs, attribute.Float64("throttr.retry_after", e.Result.RetryAfter.Seconds()))
 	}
 	if e.Err != nil {

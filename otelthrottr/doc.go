@@ -19,13 +19,14 @@
 //
 // A hit counts as one, whatever its n. So do takes and charges. The attributes have few values:
 //
-//	throttr.outcome    of a hit: allowed, denied, failed; of a reset or settlement: done, failed
+//	throttr.outcome    of a hit: allowed, denied, failed, or would_deny: a shadow limit would have denied
+//	                   what was allowed; of a reset or settlement: done, failed
 //	throttr.degraded   of a hit: true if the backend failed and a policy or a fallback has decided
 //	throttr.limit_name the name of the limit, if it has one
 //	error.type         if there was an error: canceled, timeout, overloaded, connection,
 //	                   closed, invalid, or _OTHER
 //
-// This makes at most 23 time series for throttr.hits for each name, and usually two. Names should be few: those
+// This makes at most 31 time series for throttr.hits for each name, and usually two. Names should be few: those
 // of the limits of a program, such as the operations of package entities. Keys are never attributes of metrics.
 //
 // [ObserveLeases] adds what a process has taken ahead with package lease:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/throttr-go/throttr/lease"
@@ -23,17 +22,7 @@ func ObserveLeases(leases *lease.Backend, opts ...Option) (metric.Registration, 
 	if leases == nil {
 		panic("otelthrottr: ObserveLeases: leases is nil")
 	}
-	var o options
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("otelthrottr: ObserveLeases: option %d is nil", i+1))
-		}
-		opt(&o)
-	}
-	if o.meters == nil {
-		o.meters = otel.GetMeterProvider()
-	}
-	r, err := registerLeases(leases, o.meters.Meter(ScopeName))
+	r, err := registerLeases(leases, optionsOf("ObserveLeases", opts).meters.Meter(ScopeName))
 	if err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
 	}

@@ -2,10 +2,11 @@ package otelthrottr
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -26,7 +27,7 @@ var buckets = []float64{
 // waitBuckets are the boundaries of throttr.wait.duration in seconds.
 var waitBuckets = []float64{1e-3, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
-// observer is what observes events. All but named is immutable.
+// observer is what observes events. All but labels is immutable.
 type observer struct {
 	options
 	hits     metric.Int64Counter
@@ -36,26 +37,15 @@ type observer struct {
 	settled  metric.Int64Counter
 	outages  metric.Int64UpDownCounter
 	tracer   trace.Tracer
-	labels   map[class]labels // of every class, without a name and the attributes that options add
-	named    nameLabels       // the same for each name
+
+	mu     sync.RWMutex // guards labels
+	labels map[labelsID]labels
 }
 
 // New returns an observer for [throttr.WithObserver]. It is safe for concurrent use. New returns
 // an error if the MeterProvider fails to make a metric. It panics if an option is nil.
 func New(opts ...Option) (throttr.Observer, error) {
-	o := &observer{labels: allLabels()}
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("otelthrottr: New: option %d is nil", i+1))
-		}
-		opt(&o.options)
-	}
-	if o.meters == nil {
-		o.meters = otel.GetMeterProvider()
-	}
-	if o.tracers == nil {
-		o.tracers = otel.GetTracerProvider()
-	}
+	o := &observer{options: optionsOf("New", opts), labels: map[labelsID]labels{}}
 	o.tracer = o.tracers.Tracer(ScopeName)
 	if err := o.instruments(o.meters.Meter(ScopeName)); err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
@@ -63,30 +53,26 @@ func New(opts ...Option) (throttr.Observer, error) {
 	return o.observe, nil
 }
 
-func (o *observer) instruments(m metric.Meter) (err error) {
-	if o.hits, err = m.Int64Counter("throttr.hits", metric.WithUnit("{hit}"),
-		metric.WithDescription("Hits that were decided, and hits that failed.")); err != nil {
-		return err
+func (o *observer) instruments(m metric.Meter) error {
+	var errs []error
+	counter := func(name, unit, description string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		errs = append(errs, err)
+		return c
 	}
-	if o.duration, err = m.Float64Histogram("throttr.hit.duration", metric.WithUnit("s"),
-		metric.WithDescription("Durations of hits."), metric.WithExplicitBucketBoundaries(buckets...)); err != nil {
-		return err
+	histogram := func(name, description string, boundaries []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(boundaries...))
+		errs = append(errs, err)
+		return h
 	}
-	if o.waits, err = m.Float64Histogram("throttr.wait.duration", metric.WithUnit("s"),
-		metric.WithDescription("Durations of waits for takes."), metric.WithExplicitBucketBoundaries(waitBuckets...)); err != nil {
-		return err
-	}
-	if o.settled, err = m.Int64Counter("throttr.settlements", metric.WithUnit("{settlement}"),
-		metric.WithDescription("Takes of reservations that were settled, and those that could not be settled.")); err != nil {
-		return err
-	}
-	if o.outages, err = m.Int64UpDownCounter("throttr.outages", metric.WithUnit("{outage}"),
-		metric.WithDescription("Stores that are away at present.")); err != nil {
-		return err
-	}
-	o.resets, err = m.Int64Counter("throttr.resets", metric.WithUnit("{reset}"),
-		metric.WithDescription("Windows that were reset, and resets that failed."))
-	return err
+	o.hits = counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed.")
+	o.duration = histogram("throttr.hit.duration", "Durations of hits.", buckets)
+	o.waits = histogram("throttr.wait.duration", "Durations of waits for takes.", waitBuckets)
+	o.settled = counter("throttr.settlements", "{settlement}", "Takes of reservations that were settled, and those that could not be settled.")
+	o.resets = counter("throttr.resets", "{reset}", "Windows that were reset, and resets that failed.")
+	outages, err := m.Int64UpDownCounter("throttr.outages", metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
+	o.outages = outages
+	return errors.Join(append(errs, err)...)
 }
 
 // observe is a [throttr.Observer].
@@ -100,15 +86,8 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 		return
 	}
 	end := time.Now()
-	c := classOf(e)
-	known := o.labels
-	if e.Limit.Name != "" {
-		known = o.named.of(e.Limit.Name)
-	}
-	l, ok := known[c]
-	if !ok {
-		l = o.labelsOf(c, e)
-	}
+	c := classOf(ctx, e)
+	l := o.labelsOf(c, e)
 	switch {
 	case c.reset:
 		o.resets.Add(ctx, 1, l.add...)

@@ -1,6 +1,9 @@
 package otelthrottr
 
 import (
+	"fmt"
+
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -13,6 +16,24 @@ type options struct {
 	tracers  trace.TracerProvider
 	spans    bool
 	identity bool
+}
+
+// optionsOf returns the options of a function, with their defaults.
+func optionsOf(function string, opts []Option) options {
+	var o options
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("otelthrottr: %s: option %d is nil", function, i+1))
+		}
+		opt(&o)
+	}
+	if o.meters == nil {
+		o.meters = otel.GetMeterProvider()
+	}
+	if o.tracers == nil {
+		o.tracers = otel.GetTracerProvider()
+	}
+	return o
 }
 
 // WithMeterProvider sets the provider of the meter. Default, and if p is nil: the global one.

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
@@ -161,7 +162,6 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	}
 }
 
-//evidence:bounds Time series of otelthrottr
 func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
 	tel := newTelemetry(t)
 	for i := range 500 {
@@ -427,6 +427,25 @@ func TestTheNameOfALimitIsInMetricsAndTraces(t *testing.T) {
 		"throttr.degraded=false,throttr.outcome=denied":                          1,
 	}, tel.counts("throttr.hits"))
 	require.Contains(t, tel.within(named).Events[0].Attributes, attribute.String("throttr.limit_name", "login"))
+}
+
+func TestWhatIsDeniedInShadowHasAnOutcomeOfItsOwn(t *testing.T) {
+	tel := newTelemetry(t)
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(tel.observe))
+	for _, shadow := range []bool{false, true} {
+		gate, err := admission.New(limiter, admission.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: time.Hour}}, Shadow: shadow})
+		require.NoError(t, err)
+		for range 2 {
+			gate.Admit(t.Context(), "k", nil, 1)
+		}
+	}
+	require.Equal(t, map[string]int64{
+		"throttr.degraded=false,throttr.limit_name=x,throttr.outcome=allowed":    1,
+		"throttr.degraded=false,throttr.limit_name=x,throttr.outcome=denied":     1,
+		"throttr.degraded=false,throttr.limit_name=x,throttr.outcome=would_deny": 2,
+	}, tel.counts("throttr.hits"))
 }
 
 func TestADenialForGoodHasNoRetryAfter(t *testing.T) {

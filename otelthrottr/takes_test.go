@@ -20,12 +20,14 @@ func TestTakesAndSettlementsAreCounted(t *testing.T) {
 	none := func(*throttr.Event) {}
 	event(throttr.EventAllowed, none)
 	event(throttr.EventDenied, none)
+	event(throttr.EventWouldDeny, func(e *throttr.Event) { e.Limit.Shadow = true })
 	event(throttr.EventAllowed, func(e *throttr.Event) { e.Call, e.Duration = "wait", time.Minute })
 	event(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.N, e.Result = 3, 0, throttr.Result{} })
 	event(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Err = 3, errors.New("down") })
 	require.Equal(t, map[string]int64{
-		"throttr.degraded=false,throttr.outcome=allowed": 2,
-		"throttr.degraded=false,throttr.outcome=denied":  1,
+		"throttr.degraded=false,throttr.outcome=allowed":    2,
+		"throttr.degraded=false,throttr.outcome=denied":     1,
+		"throttr.degraded=false,throttr.outcome=would_deny": 1,
 	}, tel.counts("throttr.hits"))
 	require.Equal(t, map[string]int64{
 		"throttr.outcome=done":                     1,

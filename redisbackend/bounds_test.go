@@ -22,9 +22,7 @@ func TestCountsAreExactUpToMaxCountAndStopAboveIt(t *testing.T) {
 		{most - 2, most - 2}, {1, most - 1}, {1, most}, {1, most}, {1, most}, {most, most}, {0, most},
 	} {
 		w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, most), step.add)
-		if err != nil || w.Count != step.want {
-			t.Fatalf("adding %d: %+v, %v, want count %d", step.add, w, err, step.want)
-		}
+		expect(t, err == nil && w.Count == step.want, "adding %d: %+v, %v, want count %d", step.add, w, err, step.want)
 		if got, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, most), 0); err != nil || got.Count != step.want {
 			t.Fatalf("after adding %d: %+v, %v, want count %d", step.add, got, err, step.want)
 		}
@@ -47,9 +45,7 @@ func TestNumbersOverMaxCountAreErrors(t *testing.T) {
 		} {
 			method, name, _ := strings.Cut(what, " ")
 			prefix, text := fmt.Sprintf("rediswindow: %s %q: ", method, "k"), fmt.Sprintf(": %s %d is out of range: it may be at most 2^", name, over)
-			if !errors.Is(err, window.ErrRange) || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), text) {
-				t.Errorf("%s: %v", what, err)
-			}
+			expect(t, errors.Is(err, window.ErrRange) && strings.HasPrefix(err.Error(), prefix) && strings.Contains(err.Error(), text), "%s: %v", what, err)
 		}
 	}
 	for _, now := range []time.Time{{}, time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)} {
@@ -58,9 +54,7 @@ func TestNumbersOverMaxCountAreErrors(t *testing.T) {
 		_, peek := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0)
 		_, del := b.Delete(t.Context(), "k")
 		for _, err := range []error{hit, peek, del} {
-			if !errors.Is(err, window.ErrRange) {
-				t.Errorf("at %v: %v", now, err)
-			}
+			expect(t, errors.Is(err, window.ErrRange), "at %v: %v", now, err)
 		}
 	}
 	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w != (window.Window{}) {
@@ -76,6 +70,8 @@ func TestInvalidScalesAreErrors(t *testing.T) {
 		time.Millisecond + 1: fraction, time.Second + 999: fraction,
 		rediswindow.MaxScale + time.Microsecond: tooLong, math.MaxInt64 / 1000 * 1000: tooLong, math.MaxInt64: fraction,
 	} {
+		_, err := b.Check(limitOf(window.FixedWindow, scale, 1))
+		expect(t, errors.Is(err, window.ErrScale), "%v: Check returns %v", scale, err)
 		_, hit := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
 		_, charge := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
 		_, peek := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 0)
@@ -90,9 +86,7 @@ func TestInvalidScalesAreErrors(t *testing.T) {
 	}
 	for _, scale := range []time.Duration{time.Millisecond, rediswindow.MaxScale} {
 		w, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
-		if err != nil || w.Count != 1 || w.Left != scale || time.Until(w.ExpiresAt) > scale {
-			t.Errorf("%v: %+v, %v", scale, w, err)
-		}
+		expect(t, err == nil && w.Count == 1 && w.Left == scale && time.Until(w.ExpiresAt) <= scale, "%v: %+v, %v", scale, w, err)
 	}
 }
 
@@ -107,10 +101,7 @@ func TestAlignedWindowsStartAtMultiplesOfTheScale(t *testing.T) {
 		if i%2 == 0 { // at the start of a window, or 1 µs before it
 			now = limits.AlignedStart(now, scale).Add(-time.Duration(random.IntN(2)) * time.Microsecond)
 		}
-		w, err := b.Set(t.Context(), "k", limitOf(window.AlignedWindow, scale, 10), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must(t, b.Set, "k", limitOf(window.AlignedWindow, scale, 10), 1)
 		if want := limits.AlignedStart(now, scale).Add(scale); !w.ExpiresAt.Equal(want) || w.Left != want.Sub(now) {
 			t.Fatalf("at %v, a window of %v ends at %v, want %v", now, scale, w.ExpiresAt, want)
 		}
@@ -135,22 +126,5 @@ func TestForeignDataIsAnError(t *testing.T) {
 	// Set replaces it.
 	if w, err := b.Set(t.Context(), "field", limitOf(window.FixedWindow, time.Minute, 1), 5); err != nil || w.Count != 5 {
 		t.Errorf("%+v, %v", w, err)
-	}
-}
-
-func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
-	b := redisbackend.New(startServer(t).connect())
-	for _, c := range []struct {
-		scale time.Duration
-		limit uint64
-		want  error
-	}{
-		{time.Minute, 100, nil}, {time.Minute, rediswindow.MaxCount, nil}, {time.Minute, rediswindow.MaxCount + 1, window.ErrRange},
-		{60, 5, window.ErrScale}, {time.Millisecond + 1, 5, window.ErrScale}, {rediswindow.MaxScale + time.Second, 5, window.ErrScale},
-	} {
-		_, hit := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, c.scale, c.limit), 1)
-		if _, checked := b.Check(limitOf(window.FixedWindow, c.scale, c.limit)); !errors.Is(checked, c.want) || !errors.Is(hit, c.want) {
-			t.Errorf("%d in %v: Check returns %v, Hit %v, want %v", c.limit, c.scale, checked, hit, c.want)
-		}
 	}
 }

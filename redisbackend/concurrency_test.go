@@ -37,22 +37,6 @@ func flood(t *testing.T, s *server, hits int64, limit uint64) (allowed int64) {
 	return count.Load()
 }
 
-//evidence:redis Two clients at once get exactly the limit
-func TestTwoClientsAllowExactlyTheLimit(t *testing.T) {
-	s := startServer(t)
-	const hits = 100_000
-	if allowed := flood(t, s, hits, 1000); allowed != 1000 {
-		t.Errorf("%d hits were allowed, want 1000", allowed)
-	}
-	b := redisbackend.New(s.connect())
-	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w.Count != hits {
-		t.Errorf("%+v, %v", w, err)
-	}
-	if n, err := b.Delete(t.Context(), "k"); err != nil || n != 1 {
-		t.Errorf("%d, %v", n, err)
-	}
-}
-
 func TestCountsAreExactWhileScriptsAreFlushed(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
@@ -72,9 +56,7 @@ func TestCountsAreExactWhileScriptsAreFlushed(t *testing.T) {
 	allowed := flood(t, s, hits, 1000)
 	close(stop)
 	flushing.Wait()
-	if allowed != 1000 {
-		t.Errorf("%d hits were allowed, want 1000", allowed)
-	}
+	expect(t, allowed == 1000, "%d hits were allowed, want 1000", allowed)
 	b := redisbackend.New(client)
 	redis(t, client, "SCRIPT", "FLUSH")
 	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w.Count != hits {
@@ -86,32 +68,39 @@ func TestCountsAreExactWhileScriptsAreFlushed(t *testing.T) {
 	}
 }
 
-// The statistics of the server show the commands that hits send.
-//
-//evidence:redis A hit is one round trip
-func TestHitIsOneRoundTrip(t *testing.T) {
+// The statistics of the server show the commands that calls send, and those of their scripts.
+func TestCallsAreOneRoundTrip(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
-	call := func() {
-		if _, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 1), 1); err != nil {
-			t.Fatal(err)
+	takes := []window.Take{limitOf(window.FixedWindow, time.Hour, 100).For("a", 1), limitOf(window.FixedWindow, time.Minute, 100).For("b", 1)}
+	hit := func(a window.Algorithm) func() error {
+		return func() error {
+			_, err := b.Hit(t.Context(), "k", limitOf(a, time.Hour, 1), 1)
+			return err
 		}
 	}
-	call() // The server now has the script.
-	redis(t, client, "CONFIG", "RESETSTAT")
-	for range 10 {
-		call()
-	}
-	stats, err := redis(t, client, "INFO", "commandstats").ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"cmdstat_evalsha:calls=10,", "cmdstat_hget:calls=10,", "cmdstat_hset:calls=10,", "cmdstat_time:calls=10,"} {
-		if !strings.Contains(stats, want) {
-			t.Errorf("no %s in %s", want, stats)
+	for _, test := range []struct {
+		call func() error
+		want []string
+	}{
+		{hit(window.FixedWindow), []string{"cmdstat_hget:calls=10,", "cmdstat_hset:calls=10,", "cmdstat_time:calls=10,"}},
+		{func() error {
+			_, err := b.TakeAll(t.Context(), takes, make([]window.Window, len(takes)))
+			return err
+		}, []string{"cmdstat_hget:calls=20,", "cmdstat_hset:calls=20,"}},
+		{hit(window.TokenBucket), nil}, {hit(window.SlidingWindow), nil}, {hit(window.SlidingLog), nil},
+	} {
+		noError(t, test.call()) // The server now has the script.
+		redis(t, client, "CONFIG", "RESETSTAT")
+		for range 10 {
+			noError(t, test.call())
 		}
-	}
-	if strings.Contains(stats, "cmdstat_eval:") || strings.Contains(stats, "expire") {
-		t.Errorf("unexpected commands: %s", stats)
+		stats, err := redis(t, client, "INFO", "commandstats").ToString()
+		noError(t, err)
+		for _, want := range append(test.want, "cmdstat_evalsha:calls=10,") {
+			expect(t, strings.Contains(stats, want), "no %s in %s", want, stats)
+		}
+		expect(t, !strings.Contains(stats, "cmdstat_eval:"), "unexpected commands: %s", stats)
+		expect(t, test.want == nil || !strings.Contains(stats, "expire"), "unexpected commands: %s", stats)
 	}
 }

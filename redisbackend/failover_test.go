@@ -10,19 +10,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// connectTo returns a client that is closed at the end of the test.
-func connectTo(t *testing.T, option rueidis.ClientOption) rueidis.Client {
-	t.Helper()
-	option.DisableCache = true
-	client, err := rueidis.NewClient(option)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
-}
-
-//evidence:redis The conformance suite passes behind Sentinel
 func TestBackendBehindSentinelConforms(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
 	options := rueidis.ClientOption{

@@ -17,8 +17,7 @@ import (
 // they grant.
 func takeAndPeek(t *testing.T, b *rediswindow.Backend, key string, l window.Limit, n uint64) bool {
 	t.Helper()
-	peeked, err := b.Peek(t.Context(), key, l, n)
-	noError(t, err)
+	peeked := must(t, b.Peek, key, l, n)
 	taken, err := b.Take(t.Context(), key, l, n)
 	noError(t, err)
 	granted := !taken.Refused
@@ -30,16 +29,13 @@ func takeAndPeek(t *testing.T, b *rediswindow.Backend, key string, l window.Limi
 		expect(t, taken.Count == peeked.Count+n, "%+v, %+v", peeked, taken)
 		return granted
 	}
-	hit, err := b.Hit(t.Context(), key, l, n)
-	noError(t, err)
+	hit := must(t, b.Hit, key, l, n)
 	expect(t, hit == taken, "%+v, %+v", taken, hit)
 	return granted
 }
 
 // Products of a count and a time are not exact in a script from 2^53 on. Half of the products here are
 // a multiple of the scale, where rounding up is most likely to be wrong.
-//
-//evidence:redis What a script refuses is never returned as granted, with products beyond 2^53
 func TestRefusedHitsOfSlidingWindowsAreNotGranted(t *testing.T) {
 	const limit, scale = 1_000_000, 24 * time.Hour
 	clock := backendtest.NewClock()
@@ -49,15 +45,13 @@ func TestRefusedHitsOfSlidingWindowsAreNotGranted(t *testing.T) {
 		set(clock, time.UnixMicro(clock.Now().Truncate(scale).UnixMicro()+r.Int64N(scale.Microseconds())))
 		key := fmt.Sprint(i)
 		before := limit - r.Uint64N(1000)*uint64(i%2)
-		_, err := b.Set(t.Context(), key, limitOf(window.SlidingWindow, scale, 10), before)
-		noError(t, err)
+		must(t, b.Set, key, limitOf(window.SlidingWindow, scale, 10), before)
 		into := time.Duration(r.Int64N(scale.Microseconds())) * time.Microsecond
 		if i%2 == 0 {
 			into = into.Truncate(scale / limit)
 		}
 		set(clock, clock.Now().Truncate(scale).Add(scale+into))
-		w, err := b.Peek(t.Context(), key, limitOf(window.SlidingWindow, scale, 10), 0)
-		noError(t, err)
+		w := must(t, b.Peek, key, limitOf(window.SlidingWindow, scale, 10), 0)
 		left := clock.Now().Truncate(scale).Add(scale).Sub(clock.Now()).Microseconds()
 		weight := new(big.Int).Mul(new(big.Int).SetUint64(before), big.NewInt(left))
 		weight.Add(weight, big.NewInt(scale.Microseconds()-1)).Div(weight, big.NewInt(scale.Microseconds()))
@@ -131,8 +125,7 @@ func TestEachTakeOfSeveralTellsWhetherItFits(t *testing.T) {
 			limitOf(a, time.Hour, 10).For("a", 6), limitOf(a, time.Hour, 5).For("b", 5), limitOf(a, time.Hour, 10).For("c", 11),
 		}
 		windows := make([]window.Window, len(limits))
-		_, err := b.Hit(t.Context(), "b", limitOf(a, time.Hour, 5), 1)
-		noError(t, err)
+		must(t, b.Hit, "b", limitOf(a, time.Hour, 5), 1)
 		granted, err := b.TakeAll(t.Context(), limits, windows)
 		noError(t, err)
 		expect(t, !granted, "all were granted")

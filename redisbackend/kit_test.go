@@ -1,17 +1,19 @@
 package redisbackend_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // noError fails the test if there is an error.
-func noError(t *testing.T, err error) {
+func noError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -19,11 +21,33 @@ func noError(t *testing.T, err error) {
 }
 
 // expect fails the test if ok is false.
-func expect(t *testing.T, ok bool, format string, args ...any) {
+func expect(t testing.TB, ok bool, format string, args ...any) {
 	t.Helper()
 	if !ok {
 		t.Fatalf(format, args...)
 	}
+}
+
+// must makes a call that must succeed.
+func must[R any](t testing.TB, f func(context.Context, string, window.Limit, uint64) (R, error), key string, l window.Limit, n uint64) R {
+	t.Helper()
+	r, err := f(t.Context(), key, l, n)
+	noError(t, err)
+	return r
+}
+
+func mustGiveBack(t testing.TB, b *rediswindow.Backend, key string, l window.Limit, n uint64, id int64) bool {
+	t.Helper()
+	ok, err := b.GiveBack(t.Context(), key, l, n, id)
+	noError(t, err)
+	return ok
+}
+
+func mustDelete(t testing.TB, b *rediswindow.Backend, key string, scales ...time.Duration) int {
+	t.Helper()
+	n, err := b.Delete(t.Context(), key, scales...)
+	noError(t, err)
+	return n
 }
 
 // set sets a clock, which may go back.

@@ -32,9 +32,7 @@ func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 			{time.Second, rediswindow.MaxCount + 1, 1, window.ErrRange},
 		} {
 			res, err := limiter.HitN(context.Background(), "k", throttr.Limit{Max: test.limit, Scale: test.scale}, test.increment)
-			if !errors.Is(err, test.want) || res.Allowed {
-				t.Errorf("%v, %+v: %+v, %v", policy, test, res, err)
-			}
+			expect(t, errors.Is(err, test.want) && !res.Allowed, "%v, %+v: %+v, %v", policy, test, res, err)
 		}
 	}
 }
@@ -44,9 +42,7 @@ func TestMiddlewareIsRefusedIfRedisCannotKeepTheLimit(t *testing.T) {
 	_, err := httplimit.New(limiter, httplimit.Config{
 		Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: time.Second + time.Nanosecond}},
 	})
-	if !errors.Is(err, window.ErrScale) {
-		t.Errorf("the error is %v", err)
-	}
+	expect(t, errors.Is(err, window.ErrScale), "the error is %v", err)
 }
 
 func TestNewPanicsForInvalidArguments(t *testing.T) {

@@ -15,16 +15,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// do sends a command that must succeed to a node.
-func do(t *testing.T, node *redistest.Server, args ...string) string {
-	t.Helper()
-	reply, err := node.Do(args...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return reply
-}
-
 // Callers hit and take while the slot of their keys moves to another node, and back. Nothing is forgotten,
 // nothing is left behind, and no call fails. Two keys are in one slot, and move one after the other.
 //
@@ -32,9 +22,9 @@ func do(t *testing.T, node *redistest.Server, args ...string) string {
 func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 	c := redistest.StartCluster(t, 2)
 	const limit, key = 60, "k"
-	slot, other := do(t, c.Primaries[0], "CLUSTER", "KEYSLOT", "k:"+key), ""
+	slot, other := c.Primaries[0].Must(t, "CLUSTER", "KEYSLOT", "k:"+key), ""
 	for i := 0; other == ""; i++ {
-		if do(t, c.Primaries[0], "CLUSTER", "KEYSLOT", fmt.Sprint("k:", i)) == slot {
+		if c.Primaries[0].Must(t, "CLUSTER", "KEYSLOT", fmt.Sprint("k:", i)) == slot {
 			other = fmt.Sprint(i)
 		}
 	}
@@ -95,8 +85,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 			callers.Wait()
 			expect(t, granted.Load() == 2*limit, "%d were granted, want %d", granted.Load(), 2*limit)
 			for _, key := range []string{key, other} {
-				_, err := b.Delete(t.Context(), key)
-				noError(t, err)
+				mustDelete(t, b, key)
 			}
 		})
 	}
@@ -105,21 +94,21 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 // move moves a slot, as redis-cli does, but takes its time.
 func move(t *testing.T, from, to *redistest.Server, slot string) {
 	t.Helper()
-	me, you := do(t, from, "CLUSTER", "MYID"), do(t, to, "CLUSTER", "MYID")
-	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", me)
-	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", you)
+	me, you := from.Must(t, "CLUSTER", "MYID"), to.Must(t, "CLUSTER", "MYID")
+	to.Must(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", me)
+	from.Must(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", you)
 	time.Sleep(20 * time.Millisecond)
 	for {
-		names := do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100")
+		names := from.Must(t, "CLUSTER", "GETKEYSINSLOT", slot, "100")
 		if names == "" {
 			break
 		}
 		for _, name := range strings.Split(names, "\n") {
-			do(t, from, "MIGRATE", "127.0.0.1", to.Port, name, "0", "60000")
+			from.Must(t, "MIGRATE", "127.0.0.1", to.Port, name, "0", "60000")
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", you)
-	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", you)
-	expect(t, do(t, from, "CLUSTER", "COUNTKEYSINSLOT", slot) == "0", "keys are left")
+	to.Must(t, "CLUSTER", "SETSLOT", slot, "NODE", you)
+	from.Must(t, "CLUSTER", "SETSLOT", slot, "NODE", you)
+	expect(t, from.Must(t, "CLUSTER", "COUNTKEYSINSLOT", slot) == "0", "keys are left")
 }

@@ -14,7 +14,6 @@ import (
 
 func sum(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
 
-//evidence:bounds Bytes of a key in the names in Redis
 func TestNamesInRedisAreAsDocumented(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()

@@ -85,6 +85,7 @@ func optionOf(u *redisurl.URL) (rueidis.ClientOption, error) {
 	if err != nil {
 		return option, u.Malformed(err)
 	}
+	option.DisableCache = true // nothing is cached here, and not every server, proxy or user may track keys
 	if u.Timeout > 0 {
 		option.Dialer.Timeout, option.ConnWriteTimeout = u.Timeout, u.Timeout
 	}
@@ -162,19 +163,19 @@ func (c *connecting) Close() {
 }
 
 // EvalSHA implements [rediswindow.Client].
-func (c *connecting) EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error) {
+func (c *connecting) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
 	client, err := c.now()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	return client.EvalSHA(ctx, digest, keys, args)
 }
 
 // Eval implements [rediswindow.Client].
-func (c *connecting) Eval(ctx context.Context, script string, keys, args []string) ([]int64, error) {
+func (c *connecting) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
 	client, err := c.now()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	return client.Eval(ctx, script, keys, args)
 }
@@ -186,6 +187,15 @@ func (c *connecting) Ping(ctx context.Context) error {
 		return err
 	}
 	return client.Ping(ctx)
+}
+
+// Subscribe implements [rediswindow.Subscriber].
+func (c *connecting) Subscribe(ctx context.Context, channel string, received func(message string)) error {
+	client, err := c.now()
+	if err != nil {
+		return err
+	}
+	return client.Subscribe(ctx, channel, received)
 }
 
 // Cluster implements [rediswindow.Client].

@@ -43,9 +43,7 @@ func TestErrorsOfOpenHaveNoPartOfUserAndPassword(t *testing.T) {
 func TestErrorsOfOpenHaveNoPasswordWithoutAHost(t *testing.T) {
 	for _, url := range []string{"redis://zoe:12/tpw", "redis://:12/tpw", "rediss://zoe:12/tpw/s3cr", "redis://zoe:12?db=tpw", "redis://zoe:12/1?protocol=tpw", "redis://zoe:12?tpw=1", "redis://zoe:12/1?tpw"} {
 		_, err := throttr.Open(t.Context(), url)
-		if err == nil || strings.Contains(err.Error(), "tpw") {
-			t.Errorf("%q: %v", url, err)
-		}
+		expect(t, err != nil && !strings.Contains(err.Error(), "tpw"), "%q: %v", url, err)
 	}
 }
 
@@ -66,9 +64,7 @@ func TestErrorsOfOpenSayWhatIsWrong(t *testing.T) {
 // Some servers repeat the arguments of a command that they do not know, AUTH among them.
 func TestErrorsOfOpenHaveNoPasswordThatTheServerRepeats(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer l.Close()
 	go func() {
 		for {

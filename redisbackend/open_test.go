@@ -14,16 +14,12 @@ import (
 )
 
 func TestOpenIsABackendThatCanBeClosed(t *testing.T) {
-	b, err := throttr.Open(t.Context(), "redis://"+startServer(t).addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, err := throttr.Open(t.Context(), "redis://"+startServer(t).Addr)
+	noError(t, err)
 	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits))
 	for i := range 3 {
 		res, err := limiter.Hit(t.Context(), "k", time.Minute, 2)
-		if err != nil || res.Allowed != (i < 2) {
-			t.Errorf("hit %d: %v, %v", i, res, err)
-		}
+		expect(t, err == nil && res.Allowed == (i < 2), "hit %d: %v, %v", i, res, err)
 	}
 	if err := errors.Join(b.Close(), b.Close()); err != nil {
 		t.Error(err)
@@ -40,9 +36,7 @@ func TestOpenReturnsErrors(t *testing.T) {
 		}
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -54,19 +48,15 @@ func TestOpenReturnsErrors(t *testing.T) {
 // A backend that is opened lazily fails until its server is there.
 func TestLazyOpen(t *testing.T) {
 	s := startServer(t)
-	s.kill()
-	b, err := throttr.Open(t.Context(), "redis://"+s.addr+"?lazy=true&prefix=a:&max_log=5&max_queued=7&timeout=5s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.Kill()
+	b, err := throttr.Open(t.Context(), "redis://"+s.Addr+"?lazy=true&prefix=a:&max_log=5&max_queued=7&timeout=5s")
+	noError(t, err)
 	defer b.Close()
 	l := limitOf(window.FixedWindow, time.Minute, 10)
 	_, hit := b.Hit(t.Context(), "k", l, 1)
 	_, all := b.TakeAll(t.Context(), []window.Take{l.For("k", 1)}, make([]window.Window, 1))
 	for _, err := range []error{hit, all, b.Ping(t.Context())} {
-		if !errors.Is(err, throttr.ErrUnavailable) {
-			t.Errorf("without a server: %v", err)
-		}
+		expect(t, errors.Is(err, throttr.ErrUnavailable), "without a server: %v", err)
 	}
 	if _, err := b.Hit(t.Context(), "k", window.Limit{}, 1); errors.Is(err, throttr.ErrUnavailable) || !errors.Is(err, throttr.ErrScale) {
 		t.Errorf("a mistake: %v", err)
@@ -75,10 +65,10 @@ func TestLazyOpen(t *testing.T) {
 		t.Errorf("max_log: %v", err)
 	}
 	stats := b.Stats()
-	if len(stats.Stores) != 1 || stats.Stores[0].Name != s.addr || stats.Stores[0].Errors != 3 || !errors.Is(stats.Stores[0].Err, throttr.ErrUnavailable) {
+	if len(stats.Stores) != 1 || stats.Stores[0].Name != s.Addr || stats.Stores[0].Errors != 3 || !errors.Is(stats.Stores[0].Err, throttr.ErrUnavailable) {
 		t.Errorf("%+v", stats)
 	}
-	s.start()
+	s.Restart(t)
 	for deadline := time.Now().Add(patience); b.Ping(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the backend does not connect")

@@ -22,13 +22,11 @@ func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	s.kill()
+	s.Kill()
 	for range 5 {
 		start := time.Now()
 		_, err := hit()
-		if err == nil || !strings.HasPrefix(err.Error(), `rediswindow: hit "user:42": `) {
-			t.Fatalf("%v", err)
-		}
+		expect(t, err != nil && strings.HasPrefix(err.Error(), `rediswindow: hit "user:42": `), "%v", err)
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("the error took %v", took)
 		}
@@ -37,18 +35,14 @@ func TestServerThatIsDownIsAnErrorAndKeepsItsCounts(t *testing.T) {
 	_, getErr := b.Peek(t.Context(), "user:42", limitOf(window.FixedWindow, time.Hour, 5), 0)
 	_, delErr := b.Delete(t.Context(), "user:42")
 	for what, err := range map[string]error{"peek": getErr, "delete": delErr, "reset": b.Reset(t.Context(), "user:42", limitOf(window.FixedWindow, time.Hour, 5))} {
-		if err == nil || !strings.HasPrefix(err.Error(), "rediswindow: "+what+` "user:42": `) {
-			t.Errorf("%v", err)
-		}
+		expect(t, err != nil && strings.HasPrefix(err.Error(), "rediswindow: "+what+` "user:42": `), "%v", err)
 	}
-	s.start()
+	s.Restart(t)
 	failed := 0
 	for {
 		n, err := hit()
 		if err == nil {
-			if n != 4 {
-				t.Errorf("the count is %d, want 4", n)
-			}
+			expect(t, n == 4, "the count is %d, want 4", n)
 			break
 		}
 		if failed++; failed > 10 {

@@ -27,15 +27,15 @@ func New(client rueidis.Client, opts ...rediswindow.Option) *rediswindow.Backend
 type adapter struct{ client rueidis.Client }
 
 // EvalSHA implements [rediswindow.Client].
-func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error) {
-	numbers, err := a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).AsIntSlice()
-	return numbers, clientError(err)
+func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
+	reply, err := a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
+	return reply, clientError(err)
 }
 
 // Eval implements [rediswindow.Client].
-func (a adapter) Eval(ctx context.Context, script string, keys, args []string) ([]int64, error) {
-	numbers, err := a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).AsIntSlice()
-	return numbers, clientError(err)
+func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+	reply, err := a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
+	return reply, clientError(err)
 }
 
 // Ping implements [rediswindow.Client].
@@ -49,6 +49,11 @@ func (a adapter) Ping(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Subscribe implements [rediswindow.Subscriber].
+func (a adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
+	return a.client.Receive(ctx, a.client.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { received(m.Message) })
 }
 
 // Cluster implements [rediswindow.Client].

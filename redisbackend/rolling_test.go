@@ -67,8 +67,6 @@ func check(t *testing.T, a window.Algorithm, events []event, scale time.Duration
 
 // Random hits at random times, and takes that are given back, never exceed the bound. A hit that was
 // refused is granted after RetryAfter, and not a microsecond earlier.
-//
-//evidence:redis Random hits of rolling algorithms stay within their bounds in every interval
 func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
 		clock := backendtest.NewClock()
@@ -88,14 +86,9 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 			for range 400 {
 				clock.Advance(time.Duration(r.Int64N(int64(scale)/int64(limit)*2)) / time.Microsecond * time.Microsecond)
 				n := 1 + r.Uint64N(1+limit/2)
-				w, err := b.Hit(t.Context(), key, limitOf(a, scale, limit), n)
-				if err != nil {
-					t.Fatal(err)
-				}
+				w := must(t, b.Hit, key, limitOf(a, scale, limit), n)
 				if w.Refused && r.IntN(3) == 0 {
-					if w.RetryAfter <= 0 || w.RetryAfter > 2*scale {
-						t.Fatalf("%+v", w)
-					}
+					expect(t, w.RetryAfter > 0 && w.RetryAfter <= 2*scale, "%+v", w)
 					if w.RetryAfter > time.Microsecond {
 						clock.Advance(w.RetryAfter.Truncate(time.Microsecond) - time.Microsecond)
 						if early, err := b.Peek(t.Context(), key, limitOf(a, scale, limit), n); err != nil || !early.Refused {
@@ -103,13 +96,10 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 						}
 					}
 					clock.Advance(2 * time.Microsecond)
-					if w, err = b.Hit(t.Context(), key, limitOf(a, scale, limit), n); err != nil || w.Refused {
-						t.Fatalf("after RetryAfter: %+v, %v", w, err)
-					}
+					w = must(t, b.Hit, key, limitOf(a, scale, limit), n)
+					expect(t, !w.Refused, "after RetryAfter: %+v", w)
 				}
-				if w.Count > limit || w.Refused && w.Count+n <= limit {
-					t.Fatalf("%d of %d: %+v", n, limit, w)
-				}
+				expect(t, w.Count <= limit && (!w.Refused || w.Count+n > limit), "%d of %d: %+v", n, limit, w)
 				if !w.Refused {
 					events = append(events, event{clock.Now().Sub(begin), n})
 					open = append(open, taken{w.ID, len(events) - 1})
@@ -119,18 +109,13 @@ func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
 					one := open[k]
 					open = append(open[:k], open[k+1:]...)
 					back := 1 + r.Uint64N(events[one.index].n)
-					ok, err := b.GiveBack(t.Context(), key, limitOf(a, scale, limit), back, one.id)
-					if err != nil {
-						t.Fatal(err)
-					}
+					ok := mustGiveBack(t, b, key, limitOf(a, scale, limit), back, one.id)
 					if ok {
 						events[one.index].n -= back
 					}
 				}
 			}
-			if len(events) < 100 {
-				t.Errorf("only %d hits were granted", len(events))
-			}
+			expect(t, len(events) >= 100, "only %d hits were granted", len(events))
 			check(t, a, events, scale, limit)
 		}
 	})
@@ -167,36 +152,6 @@ func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
 	})
 }
 
-// The windows of a key are in one hash, and each limit has fields of its own.
-func TestLimitsThatDifferShareNothing(t *testing.T) {
-	client := startServer(t).connect()
-	b := redisbackend.New(client)
-	var limits []window.Limit
-	for _, a := range algorithms {
-		for _, name := range []string{"", "login"} {
-			for _, scale := range []time.Duration{time.Minute, time.Hour} {
-				limits = append(limits, window.Limit{Name: name, Max: 1000, Scale: scale, Algorithm: a})
-			}
-		}
-	}
-	for range 3 {
-		for i, l := range limits {
-			_, err := b.Hit(t.Context(), "k", l, uint64(i+1))
-			noError(t, err)
-		}
-	}
-	for i, l := range limits {
-		w, err := b.Peek(t.Context(), "k", l, 0)
-		noError(t, err)
-		expect(t, w.Count <= uint64(3*(i+1)) && w.Count+1 >= uint64(3*(i+1)), "%v: %+v", l, w) // a token may come back
-	}
-	all := names(t, client)
-	expect(t, len(all) == 1 && all[0] == "throttr:{k:k}:v1", "%q", all)
-	n, err := b.Delete(t.Context(), "k", time.Minute)
-	noError(t, err)
-	expect(t, n == len(limits)/2, "%d windows are deleted", n)
-}
-
 // The test waits in real time, because Redis removes keys by its own clock.
 func TestIdleKeysOfRollingAlgorithmsVanish(t *testing.T) {
 	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
@@ -205,92 +160,17 @@ func TestIdleKeysOfRollingAlgorithmsVanish(t *testing.T) {
 		b := redisbackend.New(client)
 		const scale = 100 * time.Millisecond
 		for begin := time.Now(); time.Since(begin) < 5*scale; time.Sleep(time.Millisecond) {
-			if _, err := b.Hit(t.Context(), "k", limitOf(a, scale, 20), 1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Hit, "k", limitOf(a, scale, 20), 1)
 		}
-		if _, err := b.Set(t.Context(), "set", limitOf(a, scale, 20), 3); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Set, "set", limitOf(a, scale, 20), 3)
 		if err := b.Reset(t.Context(), "k", limitOf(a, scale, 20)); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			n, err := redis(t, client, "DBSIZE").AsInt64()
-			if err != nil || time.Now().After(deadline) {
-				t.Fatalf("%d keys are left, %v", n, err)
-			}
+			expect(t, err == nil && !time.Now().After(deadline), "%d keys are left, %v", n, err)
 			if n == 0 {
 				return
-			}
-		}
-	})
-}
-
-func TestRollingHitIsOneRoundTrip(t *testing.T) {
-	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		client := s.connect()
-		b := redisbackend.New(client)
-		hit := func() {
-			if _, err := b.Hit(t.Context(), "k", limitOf(a, time.Hour, 5), 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		hit() // The server now has the script.
-		redis(t, client, "CONFIG", "RESETSTAT")
-		for range 10 {
-			hit()
-		}
-		stats, err := redis(t, client, "INFO", "commandstats").ToString()
-		if err != nil || !strings.Contains(stats, "cmdstat_evalsha:calls=10,") || strings.Contains(stats, "cmdstat_eval:") {
-			t.Errorf("%v: %s", err, stats)
-		}
-	})
-}
-
-// In a cluster, the takes of one call are in several slots.
-func TestRollingTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
-	nodes := startCluster(t)
-	client := nodes[0].connect()
-	for _, a := range rolling {
-		b := redisbackend.New(client, rediswindow.WithPrefix(a.String()))
-		limits := make([]window.Take, 12)
-		for i := range limits {
-			limits[i] = limitOf(a, time.Duration(1+i%2)*time.Hour, 10).For(fmt.Sprint("k", i/2), uint64(1+i%3))
-		}
-		windows := make([]window.Window, len(limits))
-		if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
-			t.Fatalf("%v: %v, %v", a, granted, err)
-		}
-		for refusing := range limits {
-			n := limits[refusing].N
-			limits[refusing].N = 10
-			granted, err := b.TakeAll(t.Context(), limits, windows)
-			if granted || err != nil {
-				t.Fatalf("%v: %v, %v", a, granted, err)
-			}
-			limits[refusing].N = n
-			for i, l := range limits {
-				if w, err := b.Peek(t.Context(), l.Key, l.Limit, 0); err != nil || w.Count != l.N || windows[i].Count != l.N {
-					t.Errorf("%v: take %d refuses: take %d has left %+v, %v, and %+v was returned", a, refusing, i, w, err, windows[i])
-				}
-			}
-		}
-	}
-}
-
-func TestTakesOfOneBucketApplyToTheSum(t *testing.T) {
-	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		limits := []window.Take{
-			limitOf(a, time.Hour, 10).For("k", 3), limitOf(a, time.Hour, 10).For("l", 3), limitOf(a, time.Hour, 6).For("k", 3),
-		}
-		windows := make([]window.Window, len(limits))
-		for i, want := range []bool{true, false} {
-			granted, err := b.TakeAll(t.Context(), limits, windows)
-			if granted != want || err != nil || windows[0].Count != 6 || windows[1].Count != 3 || windows[2].Count != 6 {
-				t.Fatalf("call %d: %v, %v, %+v", i, granted, err, windows)
 			}
 		}
 	})
@@ -311,10 +191,7 @@ func TestTokenBucketsOfAllSizes(t *testing.T) {
 		b := redisbackend.New(client, rediswindow.WithClock(clock.Now), rediswindow.WithPrefix(fmt.Sprint(c)))
 		hit := func(n uint64) window.Window {
 			t.Helper()
-			w, err := b.Hit(t.Context(), "k", limitOf(window.TokenBucket, c.scale, c.limit), n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must(t, b.Hit, "k", limitOf(window.TokenBucket, c.scale, c.limit), n)
 			return w
 		}
 		most := c.limit + c.limit/10000
@@ -331,9 +208,7 @@ func TestTokenBucketsOfAllSizes(t *testing.T) {
 				n += step
 			}
 		}
-		if n > most/2+1 || n+c.limit/1000 < c.limit/2 {
-			t.Errorf("%v: %d came back in half a scale", c, n)
-		}
+		expect(t, n <= most/2+1 && n+c.limit/1000 >= c.limit/2, "%v: %d came back in half a scale", c, n)
 	}
 }
 
@@ -352,9 +227,7 @@ func TestLimitsOfSlidingLogsAreBounded(t *testing.T) {
 		clock.Advance(50 * time.Millisecond)
 	}
 	bytes, err := redis(t, client, "MEMORY", "USAGE", "throttr:{k:k}:v1", "SAMPLES", "0").AsInt64()
-	if err != nil || bytes > 12*10_000 {
-		t.Errorf("a log of 10,000 hits takes %d bytes, %v", bytes, err)
-	}
+	expect(t, err == nil && bytes <= 12*10_000, "a log of 10,000 hits takes %d bytes, %v", bytes, err)
 	t.Logf("%d bytes", bytes)
 	clock.Advance(500 * time.Millisecond) // the first thousand is over
 	if w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1001); err != nil || !w.Refused || w.RetryAfter != 50*time.Millisecond {
@@ -387,13 +260,11 @@ func TestTakesFromABucketOfAnotherLimitAreNotGivenBack(t *testing.T) {
 			return err
 		},
 	} {
-		w, err := b.Take(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 10), 5)
-		noError(t, err)
+		w := must(t, b.Take, name, limitOf(window.TokenBucket, time.Hour, 10), 5)
 		expect(t, !w.Refused, "%s: %+v", name, w)
 		noError(t, take(name))
-		ok, err := b.GiveBack(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 5), 5, w.ID)
-		noError(t, err)
-		w, err = b.Peek(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 5), 0)
+		ok := mustGiveBack(t, b, name, limitOf(window.TokenBucket, time.Hour, 5), 5, w.ID)
+		w, err := b.Peek(t.Context(), name, limitOf(window.TokenBucket, time.Hour, 5), 0)
 		noError(t, err)
 		expect(t, !ok && w.Count == 4, "%s: %v, %+v", name, ok, w)
 	}
@@ -418,15 +289,13 @@ func TestGiveBacksFromLogsOfManyBlocks(t *testing.T) {
 			log = log[1:]
 		}
 		n := 1 + r.Uint64N(70)
-		w, err := b.Take(t.Context(), "k", limitOf(window.SlidingLog, scale, limit), n)
-		noError(t, err)
+		w := must(t, b.Take, "k", limitOf(window.SlidingLog, scale, limit), n)
 		if !w.Refused {
 			log = append(log, taken{clock.Now(), w.ID, n})
 		}
 		if i := r.IntN(len(log)); r.IntN(3) > 0 {
 			back := 1 + r.Uint64N(log[i].n+3)
-			ok, err := b.GiveBack(t.Context(), "k", limitOf(window.SlidingLog, scale, limit), back, log[i].id)
-			noError(t, err)
+			ok := mustGiveBack(t, b, "k", limitOf(window.SlidingLog, scale, limit), back, log[i].id)
 			expect(t, ok == (log[i].n > 0), "%v for %+v", ok, log[i])
 			log[i].n -= min(back, log[i].n)
 		}
@@ -437,8 +306,7 @@ func TestGiveBacksFromLogsOfManyBlocks(t *testing.T) {
 				last = l.at
 			}
 		}
-		w, err = b.Peek(t.Context(), "k", limitOf(window.SlidingLog, scale, limit), 0)
-		noError(t, err)
+		w = must(t, b.Peek, "k", limitOf(window.SlidingLog, scale, limit), 0)
 		expect(t, w.Count == count && (count == 0 || w.ExpiresAt.Equal(last.Add(scale))), "%+v, want %d until %v", w, count, last.Add(scale))
 		fields, err := redis(t, client, "HLEN", "throttr:{k:k}:v1").AsInt64()
 		noError(t, err)

@@ -34,24 +34,15 @@ func TestStoredWindowsAreAsDocumented(t *testing.T) {
 			t.Errorf("after %s, %q is stored, want %q: %v", step, value, want, err)
 		}
 	}
-	if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 2); err != nil {
-		t.Fatal(err)
-	}
-	w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Set, "k", limitOf(window.FixedWindow, scale, 10), 2)
+	w := must(t, b.Peek, "k", limitOf(window.FixedWindow, scale, 10), 0)
 	id = w.ID
 	require("Set", 2)
 	now = now.Add(time.Second)
-	if _, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Hit, "k", limitOf(window.FixedWindow, scale, 10), 1)
 	require("Hit", 3)
 	now = now.Add(time.Second)
-	if _, err := b.Take(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 4); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Take, "k", limitOf(window.FixedWindow, scale, 10), 4)
 	require("Take", 7)
 	now = now.Add(time.Second)
 	if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1, id); !ok || err != nil {
@@ -62,13 +53,9 @@ func TestStoredWindowsAreAsDocumented(t *testing.T) {
 
 func TestWindowsThatAreFullStayFull(t *testing.T) {
 	b := redisbackend.New(startServer(t).connect())
-	if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), rediswindow.MaxCount); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), rediswindow.MaxCount)
 	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 2)
-	if err != nil || !w.Refused || w.Count != rediswindow.MaxCount {
-		t.Fatalf("%+v, %v", w, err)
-	}
+	expect(t, err == nil && w.Refused && w.Count == rediswindow.MaxCount, "%+v, %v", w, err)
 	if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1, w.ID); ok || err != nil {
 		t.Errorf("what was counted is not known, and is given back: %v, %v", ok, err)
 	}
@@ -82,11 +69,9 @@ func TestVersionsMisreadNothing(t *testing.T) {
 	for _, other := range others {
 		redis(t, client, "HSET", other[0], other[1], "of another version")
 	}
-	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
-	noError(t, err)
+	w := must(t, b.Hit, "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
 	expect(t, w.Count == 1, "%+v", w)
-	_, err = b.Delete(t.Context(), "k")
-	noError(t, err)
+	mustDelete(t, b, "k")
 	for _, other := range others {
 		value, err := redis(t, client, "HGET", other[0], other[1]).ToString()
 		noError(t, err)

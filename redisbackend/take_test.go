@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,48 +17,6 @@ import (
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
-
-// Two clients at once are granted exactly the limit, and refusals cost nothing.
-//
-//evidence:redis Two clients that take and give back never hold more than the limit
-func TestTwoClientsTakeExactlyTheLimit(t *testing.T) {
-	s := startServer(t)
-	backends := []*rediswindow.Backend{redisbackend.New(s.connect()), redisbackend.New(s.connect())}
-	const limit = 100
-	var held, most atomic.Int64
-	var all sync.WaitGroup
-	for g := range 32 {
-		all.Go(func() {
-			b := backends[g%2]
-			for i := range 200 {
-				n := int64(1 + i%7)
-				w, err := b.Take(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, limit), uint64(n))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if w.Refused {
-					continue
-				}
-				now := held.Add(n)
-				for top := most.Load(); now > top && !most.CompareAndSwap(top, now); top = most.Load() {
-				}
-				if i%11 == 10 {
-					continue // it is used
-				}
-				held.Add(-n)
-				if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, limit), uint64(n), w.ID); !ok || err != nil {
-					t.Errorf("%v, %v", ok, err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	w, err := backends[0].Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, limit), 0)
-	if err != nil || int64(w.Count) != held.Load() || most.Load() > limit || w.Count > limit {
-		t.Errorf("the count is %d, %d are held, %d were at most, %v", w.Count, held.Load(), most.Load(), err)
-	}
-}
 
 // cutter makes connections that end after a number of bytes, in either direction.
 type cutter struct {
@@ -99,7 +55,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 func (c *cutter) client(t *testing.T) rueidis.Client {
 	return c.connect(func(o *rueidis.ClientOption) {
 		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			conn, err := c.dial(ctx, d)
+			conn, err := c.Dial(ctx, d)
 			if err != nil {
 				return nil, err
 			}
@@ -157,62 +113,34 @@ func TestGiveBacksThatAreCutOff(t *testing.T) {
 			client.Close()
 		}
 		t.Logf("cut while it reads: %v: %d give-backs were lost, %d were made but not confirmed", reads, lost, made)
-		if whole == 0 || lost+made < 4 {
-			t.Errorf("%d are whole", whole)
-		}
+		expect(t, whole != 0 && lost+made >= 4, "%d are whole", whole)
 	}
 }
 
-// In a cluster, the windows of one call are in several slots.
+// In a cluster, the takes of one call are in several slots.
 func TestTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
-	nodes := startCluster(t)
-	b := redisbackend.New(nodes[0].connect())
-	limits := make([]window.Take, 12)
-	for i := range limits {
-		limits[i] = limitOf(window.FixedWindow, time.Hour, 10).For(fmt.Sprint("k", i), uint64(1+i%3))
-	}
-	windows := make([]window.Window, len(limits))
-	if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
-		t.Fatalf("%v, %v", granted, err)
-	}
-	for refusing := range limits {
-		limits[refusing].Limit.Max = limits[refusing].N
-		granted, err := b.TakeAll(t.Context(), limits, windows)
-		if granted || err != nil {
-			t.Fatalf("%v, %v", granted, err)
+	client := startCluster(t)[0].connect()
+	for _, a := range algorithms {
+		b := redisbackend.New(client, rediswindow.WithPrefix(a.String()))
+		limits := make([]window.Take, 12)
+		for i := range limits {
+			limits[i] = limitOf(a, time.Duration(1+i%2)*time.Hour, 10).For(fmt.Sprint("k", i/2), uint64(1+i%3))
 		}
-		limits[refusing].Limit.Max = 10
-		for i, l := range limits {
-			w, err := b.Peek(t.Context(), l.Key, l.Limit, 0)
-			if err != nil || w.Count != l.N || windows[i].Count != l.N || windows[i].ID != w.ID {
-				t.Errorf("take %d refuses: the window of take %d is %+v, %v, and was returned as %+v", refusing, i, w, err, windows[i])
+		windows := make([]window.Window, len(limits))
+		if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
+			t.Fatalf("%v: %v, %v", a, granted, err)
+		}
+		for refusing := range limits {
+			n := limits[refusing].N
+			limits[refusing].N = 10
+			granted, err := b.TakeAll(t.Context(), limits, windows)
+			expect(t, !granted && err == nil, "%v: %v, %v", a, granted, err)
+			limits[refusing].N = n
+			for i, l := range limits {
+				w := must(t, b.Peek, l.Key, l.Limit, 0)
+				expect(t, w.Count == l.N && windows[i].Count == l.N && (a.Rolling() || windows[i].ID == w.ID),
+					"%v: take %d refuses: take %d has left %+v, and %+v was returned", a, refusing, i, w, windows[i])
 			}
-		}
-	}
-}
-
-//evidence:redis A take is one round trip
-func TestTakeIsOneRoundTrip(t *testing.T) {
-	client := startServer(t).connect()
-	limiter := throttr.NewRateLimit(redisbackend.New(client))
-	call := func() {
-		if _, _, err := limiter.TakeAll(t.Context(), limitOf(window.FixedWindow, time.Hour, 100).For("a", 1),
-			limitOf(window.FixedWindow, time.Minute, 100).For("b", 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	call() // The server now has the script.
-	redis(t, client, "CONFIG", "RESETSTAT")
-	for range 10 {
-		call()
-	}
-	stats, err := redis(t, client, "INFO", "commandstats").ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"cmdstat_evalsha:calls=10,", "cmdstat_hget:calls=20,", "cmdstat_hset:calls=20,"} {
-		if !strings.Contains(stats, want) {
-			t.Errorf("no %s in %s", want, stats)
 		}
 	}
 }

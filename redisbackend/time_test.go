@@ -31,19 +31,12 @@ func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
 			var last window.Window
 			for opened < 5 {
 				before := time.Now().Truncate(time.Microsecond)
-				w, err := b.Hit(t.Context(), "k", limitOf(a, scale, 1), 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				w := must(t, b.Hit, "k", limitOf(a, scale, 1), 1)
 				now := w.ExpiresAt.Add(-w.Left) // The server, on the same machine, has the same clock.
-				if now.Before(before) || now.After(time.Now()) || w.Left <= 0 || w.Left > scale {
-					t.Fatalf("%+v at %v", w, before)
-				}
+				expect(t, !now.Before(before) && !now.After(time.Now()) && w.Left > 0 && w.Left <= scale, "%+v at %v", w, before)
 				if w.Count == 1 {
 					opened++
-					if now.Before(last.ExpiresAt) || !w.ExpiresAt.Equal(startOf(a, now, scale).Add(scale)) {
-						t.Fatalf("%+v follows on %+v", w, last)
-					}
+					expect(t, !now.Before(last.ExpiresAt) && w.ExpiresAt.Equal(startOf(a, now, scale).Add(scale)), "%+v follows on %+v", w, last)
 				} else if w.Count != last.Count+1 || !w.ExpiresAt.Equal(last.ExpiresAt) || !now.Before(w.ExpiresAt) {
 					t.Fatalf("%+v follows on %+v", w, last)
 				}
@@ -51,9 +44,7 @@ func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
 			}
 			for deadline := last.ExpiresAt.Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
 				n, err := redis(t, client, "DBSIZE").AsInt64()
-				if err != nil || time.Now().After(deadline) {
-					t.Fatalf("%d keys are left, %v", n, err)
-				}
+				expect(t, err == nil && !time.Now().After(deadline), "%d keys are left, %v", n, err)
 				if n == 0 {
 					return
 				}
@@ -70,9 +61,7 @@ func TestHashExpiresAfterItsLastWindow(t *testing.T) {
 	}{
 		{time.Minute, time.Minute}, {time.Hour, time.Hour}, {time.Second, time.Hour}, {time.Minute, time.Hour}, {3 * time.Hour, 3 * time.Hour},
 	} {
-		if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, step.scale, 10), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Set, "k", limitOf(window.FixedWindow, step.scale, 10), 1)
 		ms, err := redis(t, client, "PTTL", "throttr:{k:k}:v1").AsInt64()
 		left := time.Duration(ms) * time.Millisecond
 		if err != nil || left < step.want-10*time.Second || left > step.want+2*time.Second {
@@ -85,13 +74,9 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	client := startServer(t).connect()
 	clock := backendtest.NewClock()
 	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
-	if _, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), 7)
 	for i := range 1000 {
-		if _, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Charge, "k", limitOf(window.FixedWindow, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
 		clock.Advance(time.Millisecond)
 		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v1").AsInt64(); err != nil || n > 17 {
 			t.Fatalf("there are %d fields, %v", n, err)
@@ -104,9 +89,7 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	// The fields of active windows are not removed.
 	clock.Advance(time.Second)
 	for i := range 1000 {
-		if _, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Hour+time.Duration(i)*time.Second, 10), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Charge, "k", limitOf(window.FixedWindow, time.Hour+time.Duration(i)*time.Second, 10), 1)
 	}
 	if n, err := b.Delete(t.Context(), "k"); err != nil || n != 1000 {
 		t.Errorf("%d windows were deleted, want 1000 (%v)", n, err)
@@ -124,9 +107,7 @@ func TestDeleteAcceptsManyScales(t *testing.T) {
 	}
 	scales = append(scales, scales[:10]...) // A scale that is given twice counts once.
 	for _, scale := range scales[:50] {
-		if _, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Charge, "k", limitOf(window.FixedWindow, scale, 10), 1)
 	}
 	if n, err := b.Delete(t.Context(), "k", scales...); err != nil || n != 50 {
 		t.Errorf("%d windows were deleted, want 50 (%v)", n, err)

@@ -2,43 +2,35 @@ package rediswindow
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// algorithm is how Redis keeps what an algorithm counts. What its scripts return of a limit is called its
-// state, which is four numbers. A new algorithm is one value, one file in the folder lua, and a line in
-// algorithms.
+// algorithm is how Redis keeps what an algorithm counts. What the script returns of a limit is called its state,
+// which is up to four numbers. See lua/windows.lua for what is stored.
 type algorithm struct {
-	letter byte   // with which the names of its fields begin
-	source string // of its functions, see lua/common.lua
-	// fast is a faster take of one limit, or nil. It returns nothing but 2 if only take.lua can do it.
-	fast *script
-	// most returns the largest Max, Burst, n and count.
-	most func(o *options) uint64
-	// appendArgs appends the arguments of a take but for the field, or those of a count, which has a bound.
-	appendArgs func(args []string, a *call) []string
+	letter byte                    // with which the names of its fields begin
+	size   int                     // of a value, without the text of the policy
+	most   func(o *options) uint64 // the largest Max, Burst, n and count
+	// appendNumbers appends the bound, which is the most unless the policy has another one, and the n of a policy, and
+	// its text.
+	appendNumbers func(to []byte, p *policy, most uint64) []byte
+	read          func(value string) state
+	// before returns the state before a number of takes with a policy.
+	before func(s state, p *policy, takes int) state
 	// describe describes a state, after a take that was made or otherwise.
-	describe func(l *window.Limit, made bool, now int64, state []int64) window.Window
+	describe func(l *window.Limit, made bool, now int64, s state) window.Window
 	// wait returns after how long a take fits that does not, and is not more than its limit holds.
-	wait func(t *window.Take, w *window.Window, now int64, state []int64) time.Duration
+	wait func(p *policy, left time.Duration, now int64, s state) time.Duration
 }
 
-// call is a take or a count. A count has the bound most.
-type call struct {
-	*window.Take
-	id    string // of a window that opens
-	count bool
-	most  uint64
-}
-
-// stateSize is the number of numbers of a state.
-const stateSize = 4
+// state is what a value says, in microseconds and whole numbers.
+type state [4]int64
 
 // algorithms are all algorithms.
 var algorithms = [...]*algorithm{
@@ -47,6 +39,73 @@ var algorithms = [...]*algorithm{
 	window.TokenBucket:   tokenBucket,
 	window.SlidingWindow: slidingWindow,
 	window.SlidingLog:    slidingLog,
+}
+
+// fixedWindow keeps windows that end at a time. Their state is count, start and ID.
+func fixedWindow(letter byte) *algorithm {
+	return &algorithm{
+		letter: letter, size: 3 * 8, most: upToMaxCount, appendNumbers: appendCounts, read: readDoubles, before: countBefore(0),
+		describe: func(l *window.Limit, _ bool, now int64, s state) window.Window {
+			if s[0] < 0 {
+				return window.Window{}
+			}
+			end := s[1] + l.Scale.Microseconds()
+			return window.Window{
+				Count: uint64(min(s[0], MaxCount)), ExpiresAt: time.UnixMicro(end), Left: time.Duration(end-now) * time.Microsecond, ID: s[2],
+			}
+		},
+		wait: func(_ *policy, left time.Duration, _ int64, _ state) time.Duration { return left },
+	}
+}
+
+// slidingWindow keeps sliding windows. Their state is the start of an aligned window, its hits, those of the one
+// before, and the epoch.
+var slidingWindow = &algorithm{
+	letter: 'w', size: 4 * 8, most: upToMaxCount, appendNumbers: appendCounts, read: readDoubles, before: countBefore(1),
+	describe: func(l *window.Limit, made bool, now int64, s state) window.Window {
+		start, hits, before := s[0], uint64(s[1]), uint64(s[2])
+		length := l.Scale.Microseconds()
+		end, left := start+length, min(start+length-now, length)
+		weight, more := mulDiv(before, uint64(left), uint64(length))
+		if more {
+			weight++
+		}
+		if hits > 0 {
+			end += length
+		}
+		w := rest(hits+weight, now, end)
+		if made {
+			w.ID = takeID(start/length, s[3])
+		}
+		return w
+	},
+	wait: func(p *policy, _ time.Duration, now int64, s state) time.Duration {
+		start, hits, before := s[0], uint64(s[1]), uint64(s[2])
+		length := p.limit.Scale.Microseconds()
+		room := p.limit.Max - p.n
+		if hits > room { // not until the next aligned window, in which these are the hits before
+			start, hits, before = start+length, 0, hits
+		}
+		weight, _ := mulDiv(room-hits, uint64(length), max(before, room-hits, 1)) // how long before its end they fit
+		return time.Duration(start+length-int64(weight)-now) * time.Microsecond
+	},
+}
+
+// slidingLog keeps sliding logs. Their state is the number of hits, the time of the last, that of the hit that has to
+// be over before the take fits, and the epoch.
+var slidingLog = &algorithm{
+	letter: 'l', size: 4 * 8, most: func(o *options) uint64 { return o.maxLog },
+	appendNumbers: appendCounts, read: readDoubles, before: countBefore(0),
+	describe: func(l *window.Limit, made bool, now int64, s state) window.Window {
+		w := rest(uint64(s[0]), now, s[1]+l.Scale.Microseconds())
+		if made {
+			w.ID = takeID(s[1], s[3])
+		}
+		return w
+	},
+	wait: func(p *policy, _ time.Duration, now int64, s state) time.Duration {
+		return time.Duration(s[2]-now)*time.Microsecond + p.limit.Scale
+	},
 }
 
 // upToMaxCount is the most of algorithms without a lower bound.
@@ -99,16 +158,13 @@ func checkScale(scale time.Duration) error {
 	return nil
 }
 
-// fieldOf returns the name of the field of a limit: fields differ if names, scales or algorithms do.
-func fieldOf(l *window.Limit) string {
-	var s strings.Builder
-	s.WriteByte(algorithms[l.Algorithm].letter)
-	s.WriteString(strconv.FormatInt(l.Scale.Microseconds(), 10))
+// appendField appends the name of the field of a limit: fields differ if names, scales or algorithms do.
+func appendField(to []byte, l *window.Limit) []byte {
+	to = strconv.AppendInt(append(to, algorithms[l.Algorithm].letter), l.Scale.Microseconds(), 10)
 	if l.Name != "" {
-		s.WriteByte(':')
-		s.WriteString(l.Name)
+		to = append(append(to, ':'), l.Name...)
 	}
-	return s.String()
+	return to
 }
 
 // holds returns what a limit allows at once. A Max of 0 allows nothing, whatever the Burst is.
@@ -119,13 +175,26 @@ func holds(l *window.Limit) uint64 {
 	return limits.Holds(*l)
 }
 
-// appendCounts appends Max, or the bound of a count, and n.
-func appendCounts(args []string, c *call) []string {
-	most := c.Limit.Max
-	if c.count {
-		most = c.most
+// appendCounts appends counts.
+func appendCounts(to []byte, p *policy, most uint64) []byte {
+	to = appendFloat(appendFloat(to, float64(most)), 0)
+	return appendFloat(appendFloat(to, float64(min(p.n, MaxCount+1))), 0) // more than Max is refused in any case
+}
+
+// readDoubles reads a state that is stored as doubles.
+func readDoubles(value string) (s state) {
+	for i := range len(value) / 8 {
+		s[i] = int64(float(value[8*i:]))
 	}
-	return append(args, strconv.FormatUint(most, 10), strconv.FormatUint(min(c.N, MaxCount+1), 10)) // more than Max is refused in any case
+	return s
+}
+
+// countBefore returns what lowers a number of a state.
+func countBefore(i int) func(s state, p *policy, takes int) state {
+	return func(s state, p *policy, takes int) state {
+		s[i] -= int64(p.n) * int64(takes)
+		return s
+	}
 }
 
 // rest describes a count of which nothing is left after a time in microseconds.
@@ -141,16 +210,31 @@ func micros(n int64) time.Duration {
 	return time.Duration(min(n, int64(window.Never/time.Microsecond))) * time.Microsecond
 }
 
-// decided returns the window of a take, and whether it was refused.
-func decided(t *window.Take, fits, made bool, now int64, state []int64) window.Window {
-	a := algorithms[t.Limit.Algorithm]
-	w := a.describe(&t.Limit, made, now, state)
-	if fits {
-		return w
+// window returns the window of the call that comes after a number of equal ones, of which some fit, and all were
+// granted that fit all limits of the call.
+func (p *policy) window(now int64, value string, fits, all, place int) window.Window {
+	a, l := algorithms[p.limit.Algorithm], &p.limit
+	s := a.read(value)
+	switch {
+	case p.verb == take && place < all:
+		if later := all - 1 - place; later > 0 {
+			s = a.before(s, p, later)
+		}
+		return a.describe(l, p.n > 0, now, s)
+	case p.verb == take && fits > all, p.verb == peek && fits > 0, p.verb == set:
+		return a.describe(l, false, now, s)
+	case p.verb == count && l.Algorithm.Rolling():
+		return a.describe(l, false, now, s)
+	case p.verb == count && place < fits:
+		return a.describe(l, false, now, a.before(s, p, fits-1-place))
+	case p.verb == count:
+		s[0] = MaxCount
+		return a.describe(l, false, now, s)
 	}
+	w := a.describe(l, false, now, s)
 	w.Refused, w.RetryAfter = true, window.Never
-	if t.N <= holds(&t.Limit) {
-		w.RetryAfter = max(a.wait(t, &w, now, state), time.Microsecond)
+	if p.n <= holds(l) {
+		w.RetryAfter = max(a.wait(p, w.Left, now, s), time.Microsecond)
 	}
 	return w
 }
@@ -173,9 +257,12 @@ func placeOf(id int64) (place, epoch int64) {
 	return id >> epochBits, id&(1<<epochBits-1) - 1
 }
 
-// mulDiv returns a·b/c, rounded down, and whether there was a rest. The result must fit.
+// mulDiv returns a·b/c, rounded down, and whether there was a rest. The result is the largest number if it does not fit.
 func mulDiv(a, b, c uint64) (q uint64, rest bool) {
 	hi, lo := bits.Mul64(a, b)
+	if hi >= c {
+		return math.MaxUint64, false
+	}
 	q, r := bits.Div64(hi, lo, c)
 	return q, r > 0
 }

@@ -3,11 +3,14 @@ package rediswindow
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -31,9 +34,11 @@ type Backend struct {
 	window.Unimplemented
 	options
 	client   Client
-	combiner func() *combiner // of hits on windows
-	gate     *gate            // of requests that are not shared
+	combiner func() *combiner
+	alone    func() *coalesce.Combiner[alone]
+	closed   atomic.Bool // nothing may be sent any more
 	stats    stats
+	wakes    wakes // of places in flight
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -46,8 +51,8 @@ func New(client Client, opts ...Option) *Backend {
 		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client}
-	b.gate = newGate(b.maxQueued)
 	b.combiner = sync.OnceValue(b.newCombiner)
+	b.alone = sync.OnceValue(b.newAlone)
 	return b
 }
 
@@ -62,16 +67,16 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 
 // Hit implements [window.Backend]. Every hit on a window is counted, unless the count would pass [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	p := policy{limit: l, n: n}
 	if _, err = b.check(&l); err == nil {
 		err = checkNumber("N", n, MaxCount)
 	}
-	switch {
-	case err != nil:
-	case l.Algorithm.Rolling():
-		w, err = b.take(ctx, &window.Take{Key: key, Limit: l, N: n})
-	default:
-		var full bool
-		if w, full, err = b.add(ctx, key, &l, n); full {
+	if err == nil && l.Algorithm.Rolling() {
+		w, _, err = b.one(ctx, key, p)
+	} else if err == nil {
+		p.verb, p.limit.Max = count, 0 // hits with different limits are equal
+		var within int
+		if w, within, err = b.one(ctx, key, p); err == nil && within == 0 {
 			w.Refused, w.RetryAfter = true, w.Left
 			if n > l.Max {
 				w.RetryAfter = window.Never
@@ -81,39 +86,69 @@ func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64)
 	return w, b.failed("hit", key, err)
 }
 
+// Take implements [window.Backend] with one script.
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	if _, err = b.check(&l); err == nil {
+		w, _, err = b.one(ctx, key, policy{limit: l, n: n})
+	}
+	return w, b.failed("take", key, err)
+}
+
+// Peek implements [window.Backend].
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	if _, err = b.check(&l); err == nil {
+		w, _, err = b.one(ctx, key, policy{verb: peek, limit: l, n: n})
+	}
+	return w, b.failed("peek", key, err)
+}
+
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	t, err := b.check(&l)
-	if err == nil {
-		err = checkNumber("N", n, MaxCount)
-	}
-	switch {
-	case err != nil:
-	case l.Algorithm.Rolling():
-		w, err = b.count(ctx, &window.Take{Key: key, Limit: l, N: n}, t.MaxCount, false)
-	default:
-		w, _, err = b.add(ctx, key, &l, n)
-	}
-	return w, b.failed("charge", key, err)
+	return b.count(ctx, "charge", key, policy{verb: count, limit: l, n: n})
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	t, err := b.check(&l)
-	if err == nil {
-		err = checkNumber("N", n, MaxCount)
+	return b.count(ctx, "set", key, policy{verb: set, limit: l, n: n})
+}
+
+func (b *Backend) count(ctx context.Context, method, key string, p policy) (w window.Window, err error) {
+	if _, err = b.check(&p.limit); err == nil {
+		err = checkNumber("N", p.n, MaxCount)
 	}
 	if err == nil {
-		w, err = b.count(ctx, &window.Take{Key: key, Limit: l, N: n}, t.MaxCount, true)
+		if !p.limit.Algorithm.Rolling() {
+			p.limit.Max = 0
+		}
+		w, _, err = b.one(ctx, key, p)
 	}
-	return w, b.failed("set", key, err)
+	return w, b.failed(method, key, err)
+}
+
+// GiveBack implements [window.Backend].
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
+	_, err := b.check(&l)
+	done := 0
+	if err == nil {
+		done, err = b.giveBack(ctx, key, policy{verb: back, limit: l, n: n, id: id})
+	}
+	return done > 0, b.failed("give back", key, err)
+}
+
+// giveBack makes a give-back, unless the ID is of no take.
+func (b *Backend) giveBack(ctx context.Context, key string, p policy) (done int, err error) {
+	if p.id <= 0 || p.limit.Algorithm.Rolling() && p.id&(1<<epochBits-1) == 0 {
+		return 0, nil
+	}
+	_, done, err = b.one(ctx, key, p)
+	return done, err
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	_, err := b.check(&l)
 	if err == nil {
-		_, err = b.delete(ctx, key, "field", fieldOf(&l))
+		_, _, err = b.one(ctx, key, policy{verb: reset, limit: l})
 	}
 	return b.failed("reset", key, err)
 }
@@ -121,23 +156,22 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 // Delete implements [window.Backend]. Without scales it deletes the windows of all scales,
 // whichever client opened them. It deletes them in one atomic step.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
-	which := make([]string, 0, 1+len(scales))
-	which = append(which, "scales")
+	var which strings.Builder
 	for _, scale := range scales {
 		if err = checkScale(scale); err != nil {
 			break
 		}
-		which = append(which, strconv.FormatInt(scale.Microseconds(), 10))
+		fmt.Fprintf(&which, " %d ", scale.Microseconds())
 	}
 	if err == nil {
-		n, err = b.delete(ctx, key, which...)
+		_, n, err = b.one(ctx, key, policy{verb: deleteAll, scales: which.String()})
 	}
 	return n, b.failed("delete", key, err)
 }
 
 // Ping implements [window.BackendCloser].
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := do(ctx, b, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, replyError(b.client.Ping(ctx)) })
+	_, err := b.run(ctx, "", func(ctx context.Context) (string, error) { return "", replyError(b.client.Ping(ctx)) })
 	if b.stats.count(err); err != nil {
 		return &callerr.Error{Package: "rediswindow", Call: "ping", Err: err}
 	}
@@ -152,66 +186,24 @@ func (b *Backend) Stats() window.Stats {
 // Close ends the backend: further calls fail with an error that matches [window.ErrClosed]. It does not
 // close the client, which the caller of [New] owns. It always returns nil, and can be called more than once.
 func (b *Backend) Close() error {
-	b.gate.closed.Store(true)
+	b.closed.Store(true)
+	b.wakes.stop()
 	return nil
 }
 
-// count counts the N of a take, whether it fits or not, but no more than the most. If fresh, it forgets
-// what was counted before.
-func (b *Backend) count(ctx context.Context, t *window.Take, most uint64, fresh bool) (w window.Window, err error) {
-	now, err := b.time()
-	if err != nil {
-		return w, err
-	}
-	first := "0"
-	if fresh {
-		first = "1"
-	}
-	a := algorithms[t.Limit.Algorithm]
-	args := append(make([]string, 0, 10), now, b.grace(), first, fieldOf(&t.Limit))
-	args = a.appendArgs(args, &call{Take: t, id: newID(), count: true, most: most})
-	response, err := b.run(ctx, countScript, []string{b.name(t.Key)}, args)
-	if err != nil {
-		return w, err
-	}
-	if len(response) != 1+stateSize {
-		return w, fmt.Errorf("script returned %v", response)
-	}
-	return a.describe(&t.Limit, false, response[0], response[1:]), nil
-}
-
-func (b *Backend) delete(ctx context.Context, key string, which ...string) (int, error) {
-	now, err := b.time()
-	if err != nil {
-		return 0, err
-	}
-	deleted, err := b.run(ctx, deleteScript, []string{b.name(key)}, append([]string{now, b.grace()}, which...))
-	if err != nil || len(deleted) == 0 {
-		return 0, err
-	}
-	return int(deleted[0]), nil
-}
-
-// time returns the time argument of a script: empty for the time of the server.
-func (b *Backend) time() (string, error) {
+// time returns the time for a script, which is NaN for that of the server, and how many milliseconds after the end
+// of its last window a hash expires. Redis may read its clock more than once during a script, and the clock of
+// [WithClock] may be late.
+func (b *Backend) time() (now, grace float64, err error) {
 	if b.now == nil {
-		return "", nil
+		return math.NaN(), 1000, nil
 	}
-	now := b.now()
-	micros := now.UnixMicro()
+	at := b.now()
+	micros := at.UnixMicro()
 	if micros < -maxTime || micros > maxTime {
-		return "", fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, now.Round(0))
+		return 0, 0, fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
 	}
-	return strconv.FormatInt(micros, 10), nil
-}
-
-// grace returns how many milliseconds after the end of its last window a hash expires. Redis may
-// read its clock more than once during a script, and the clock of [WithClock] may be late.
-func (b *Backend) grace() string {
-	if b.now != nil {
-		return "3600000"
-	}
-	return "1000"
+	return float64(micros), 3_600_000, nil
 }
 
 // failed counts a call, and adds the method and the key, cut to 64 characters, to its error. It returns nil

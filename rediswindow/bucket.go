@@ -9,16 +9,24 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// tokenBucket keeps token buckets. See lua/bucket.lua for what is stored.
+// tokenBucket keeps token buckets. Their state is full and part, epoch and back.
 //
 // A token takes Scale/Max to come back, which is rounded up to a multiple of a unit: 2^-32 µs, or, if the
 // scale is, or the bucket fills in, more than 17 minutes, more, so that both are less than 2^62 units.
 var tokenBucket = &algorithm{
-	letter: 'b', source: bucketLua, fast: newScript(bucketHitLua), most: upToMaxCount,
-	appendArgs: appendTokens, describe: describeBucket,
-	wait: func(t *window.Take, _ *window.Window, now int64, state []int64) time.Duration {
-		whole, part := split(&t.Limit, tokenTime(&t.Limit)*(holds(&t.Limit)-t.N))
-		return roundUp(state[0]-now-int64(whole), state[1]-int64(part))
+	letter: 'b', size: 6*8 + 2, most: upToMaxCount, appendNumbers: appendTokens, describe: describeBucket,
+	read: func(value string) state {
+		return state{int64(float(value)), int64(float(value[8:])), int64(value[16]) | int64(value[17])<<8, int64(float(value[34:]))}
+	},
+	before: func(s state, p *policy, takes int) state {
+		whole, part := split(&p.limit, tokenTime(&p.limit)*p.n)
+		s[0], s[1] = s[0]-int64(whole)*int64(takes), s[1]-int64(part)*int64(takes)
+		s[0], s[1] = s[0]+s[1]>>fraction, s[1]&(1<<fraction-1)
+		return s
+	},
+	wait: func(p *policy, _ time.Duration, now int64, s state) time.Duration {
+		whole, part := split(&p.limit, tokenTime(&p.limit)*(holds(&p.limit)-p.n))
+		return roundUp(s[0]-now-int64(whole), s[1]-int64(part))
 	},
 }
 
@@ -53,31 +61,30 @@ func split(l *window.Limit, t uint64) (whole, part uint64) {
 }
 
 // appendTime appends a time in units as two numbers: whole microseconds, and 2^-32 µs.
-func appendTime(args []string, l *window.Limit, t uint64) []string {
+func appendTime(to []byte, l *window.Limit, t uint64) []byte {
 	whole, part := split(l, t)
-	return append(args, strconv.FormatUint(whole, 10), strconv.FormatUint(part, 10))
+	return appendFloat(appendFloat(to, float64(whole)), float64(part))
 }
 
-func appendTokens(args []string, c *call) []string {
-	l, most := &c.Limit, holds(&c.Limit)
+func appendTokens(to []byte, p *policy, _ uint64) []byte {
+	l, most := &p.limit, holds(&p.limit)
 	token := tokenTime(l)
-	whole, part := split(l, token)
-	args = append(args, strconv.FormatUint(whole, 10)+" "+strconv.FormatUint(part, 10))
 	switch {
-	case c.count: // a bucket owes at most as much as it holds
-		args = appendTime(args, l, 2*token*most)
-		return appendTime(args, l, token*min(c.N, 2*most))
-	case c.N > most:
-		return append(args, "-1", "0", "0", "0") // is refused
+	case p.verb == count || p.verb == set: // a bucket owes at most as much as it holds
+		to = appendTime(appendTime(to, l, 2*token*most), l, token*min(p.n, 2*most))
+	case p.n > most: // is refused
+		to = appendTime(appendFloat(appendFloat(to, -1), 0), l, 0)
 	default:
-		args = appendTime(args, l, token*(most-c.N))
-		return appendTime(args, l, token*c.N)
+		to = appendTime(appendTime(to, l, token*(most-p.n)), l, token*p.n)
 	}
+	whole, part := split(l, token)
+	to = append(strconv.AppendUint(to, whole, 10), ' ')
+	return strconv.AppendUint(to, part, 10)
 }
 
 // describeBucket describes a bucket, from which tokens have just been taken or not.
-func describeBucket(l *window.Limit, taken bool, now int64, state []int64) window.Window {
-	full, part, epoch, back := max(state[0], now), state[1], state[2], state[3]
+func describeBucket(l *window.Limit, taken bool, now int64, s state) window.Window {
+	full, part, epoch, back := max(s[0], now), s[1], s[2], s[3]
 	token, u := tokenTime(l), unitsOf(l)
 	hi, lo := bits.Mul64(uint64(full-now), 1<<u)
 	lo += uint64(part) >> (fraction - u) // no carry: these bits are 0

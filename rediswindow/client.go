@@ -12,11 +12,11 @@ import "context"
 // NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
 // throttr.ErrUnavailable, and one that says that the client was closed throttr.ErrClosed.
 type Client interface {
-	// EvalSHA runs the script with this digest on keys, and returns the numbers of its reply. If
+	// EvalSHA runs the script with this digest on keys, and returns its reply, which is a string. If
 	// the server does not have the script, the text of the error begins with NOSCRIPT.
-	EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error)
+	EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error)
 	// Eval runs a script on keys, as EvalSHA does.
-	Eval(ctx context.Context, script string, keys, args []string) ([]int64, error)
+	Eval(ctx context.Context, script string, keys, args []string) (string, error)
 	// Ping asks every server whether it is there.
 	Ping(ctx context.Context) error
 	// Cluster reports whether the client is one of a cluster, or of anything else that keeps keys on

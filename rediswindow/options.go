@@ -22,7 +22,7 @@ type Option func(*options)
 type options struct {
 	prefix    string
 	maxLog    uint64           // the largest limit of sliding logs
-	maxQueued int              // hits that wait for a request, and other calls that do
+	maxQueued int              // calls that wait for a request
 	now       func() time.Time // nil: the time of the server
 }
 
@@ -53,8 +53,8 @@ func WithMaxLog(n uint64) Option {
 	return func(o *options) { o.maxLog = min(cmp.Or(n, DefaultMaxLog), 1<<30) }
 }
 
-// WithMaxQueued sets how many hits can be queued, while 8 requests are in flight and Redis has not responded,
-// and how many other calls, while 256 are. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
+// WithMaxQueued sets how many calls can be queued, while 8 requests are in flight and Redis has not responded.
+// Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
 // if n is negative. Default, also for 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
 	if n < 0 {

@@ -25,7 +25,8 @@ func (s *stats) count(err error) {
 	case errors.Is(err, window.ErrScale), errors.Is(err, window.ErrRange), errors.Is(err, window.ErrUnsupported), errors.Is(err, window.ErrClosed):
 		return // no failure of the store
 	case errors.Is(err, window.ErrUnavailable):
-		s.away.Store(&err)
+		away := err // a copy, so that err need not be on the heap
+		s.away.Store(&away)
 	}
 	s.errors.Add(1)
 }

@@ -34,7 +34,7 @@ var (
 // RangeError is a field of a limit, an n or a count that is out of range: it does not fit the value size
 // of a server, or is over a bound of the backend. It matches [ErrRange].
 type RangeError struct {
-	Field string // "Name", "Max", "Scale", "Burst" or "N"
+	Field string // "Name", "Max", "Scale", "Burst", "Lease" or "N", or a field of a Claim
 	Value string // the value that was given
 	Bound string // the values that are possible
 	Size  int    // the server's value size in bytes; 0 if the bound does not depend on it

@@ -26,6 +26,10 @@ type Limit struct {
 	Scale     time.Duration // the length of the window, at least [MinScale]
 	Burst     uint64        // what a token bucket holds; 0: Max. Other algorithms refuse it.
 	Algorithm Algorithm     // 0: that of the RateLimit
+	// Shadow makes the limit count, and deny nothing: observers are told what it would have denied. Neither
+	// does it deny because the store is away. A RateLimit sees to that: backends never get a Shadow limit,
+	// and its count is that of the same limit without Shadow.
+	Shadow bool
 }
 
 // For returns the take of n for a key.
@@ -37,9 +41,12 @@ func (l Limit) String() string {
 	if l.Name != "" {
 		s.WriteString(l.Name + ": ")
 	}
-	if l.Max == Unlimited {
+	switch {
+	case l.Max == Unlimited:
 		s.WriteString("unlimited")
-	} else {
+	case l.Scale == 0: // of calls in flight
+		fmt.Fprintf(&s, "%d at a time", l.Max)
+	default:
 		fmt.Fprintf(&s, "%d in %v", l.Max, l.Scale)
 	}
 	if l.Algorithm != 0 {
@@ -47,6 +54,9 @@ func (l Limit) String() string {
 	}
 	if l.Burst != 0 {
 		fmt.Fprintf(&s, " of %d", l.Burst)
+	}
+	if l.Shadow {
+		s.WriteString(", shadow")
 	}
 	return s.String()
 }

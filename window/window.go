@@ -28,7 +28,7 @@ type Window struct {
 	// RetryAfter is when a call that was refused would be granted if nobody else called; [Never] if
 	// waiting does not help. 0 means Left.
 	RetryAfter time.Duration
-	// ID tells windows of a key and limit apart, for GiveBack. It is 0 if the backend does not set it.
+	// ID tells windows of a key and limit apart, for GiveBack. Peek need not set it.
 	ID      int64
 	Refused bool // n was not counted
 }
@@ -43,7 +43,8 @@ type Traits struct {
 //
 // A window belongs to a key and to the Name, Scale and Algorithm of a [Limit]. Keys are any strings,
 // equal only if all bytes are. Another name, scale or algorithm is another window; another Max or Burst
-// is not. The Algorithm of a limit that a backend gets is never 0, and the limit has passed Check.
+// is not. The Algorithm of a limit that a backend gets is never 0, and its Shadow is false. A RateLimit does
+// not call Check before each call: every method returns that error itself.
 //
 // Every backend satisfies the following. [Algorithm.Rolling] says what is different with rolling
 // algorithms.
@@ -99,6 +100,23 @@ type Backend interface {
 	// Delete ends the windows of a key of the given scales, or of all, whatever their names and
 	// algorithms. It returns how many there were.
 	Delete(ctx context.Context, key string, scales ...time.Duration) (int, error)
+	// Exchange makes claims on places in flight, and stores the answers in places, which has the length of
+	// claims. No two claims have the same key and name. An error is that of all claims, and says that it is unknown
+	// which were made. Places have nothing to do with windows: no other method changes them.
+	//
+	// At most Max places of a key and name are held at a time:
+	//   - A want is granted if the places that are held, and N, are at most Max. If another process is first in
+	//     line, its first want must still fit after that. A process gets its place in line when its want is not granted
+	//     and waits. It keeps it, but goes to the end when one of its wants is granted. A process that has not
+	//     claimed for a quarter of a lease has lost it.
+	//   - A process that has not claimed for a lease holds nothing. Before, it is never refused what it holds,
+	//     whatever the Max.
+	//   - If a process holds more than the store knows, it is believed as long as the sum is at most its HeldMax, or
+	//     the largest Max under which others hold places. Otherwise it has lost everything.
+	//   - A claim with a smaller Seq than an earlier one of a process that holds places changes nothing.
+	//   - A store that may have lost what it knew grants nothing for a lease, so that all processes can say what
+	//     they hold.
+	Exchange(ctx context.Context, claims []Claim, places []Places) error
 
 	unimplemented() // embed Unimplemented, or a Backend
 }
@@ -153,5 +171,8 @@ func (Unimplemented) Reset(context.Context, string, Limit) error { return ErrUns
 func (Unimplemented) Delete(context.Context, string, ...time.Duration) (int, error) {
 	return 0, ErrUnsupported
 }
+
+// Exchange implements [Backend].
+func (Unimplemented) Exchange(context.Context, []Claim, []Places) error { return ErrUnsupported }
 
 func (Unimplemented) unimplemented() {}

@@ -91,6 +91,7 @@ func TestMethodsThatAreLeftOutAreUnsupported(t *testing.T) {
 	_, err = b.Delete(ctx, "k")
 	require.ErrorIs(t, err, window.ErrUnsupported)
 	require.ErrorIs(t, b.Reset(ctx, "k", l), window.ErrUnsupported)
+	require.ErrorIs(t, b.Exchange(ctx, []window.Claim{{Key: "k"}}, make([]window.Places, 1)), window.ErrUnsupported)
 }
 
 func TestASchemeHasOneDriver(t *testing.T) {

@@ -35,7 +35,7 @@ func (c *chart) draw(rows []row) ([]byte, error) {
 		plots[i] = []*plot.Plot{p}
 	}
 	first := plots[0][0]
-	first.Title.Text = fmt.Sprintf("%s\nallowed (dark) and refused; the limit is %d in %v\n%s", c.title, limit, scale, first.Title.Text)
+	first.Title.Text = fmt.Sprintf("%s\nallowed (blue) and refused (gray); the limit is %d in %v\n%s", c.title, limit, scale, first.Title.Text)
 	canvas := vgsvg.New(22*vg.Centimeter, vg.Length(3*len(rows)+1)*vg.Centimeter)
 	page := draw.New(canvas)
 	page.SetColor(color.White) // the page that shows it may be dark

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/throttr-go/throttr/benchmarks/svg"
 	"github.com/throttr-go/throttr/internal/intervals"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -100,11 +101,11 @@ func files() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		svg, err := c.draw(rows)
+		drawn, err := c.draw(rows)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.file, err)
 		}
-		files["../docs/charts/"+c.file+".svg"] = svg
+		files["../docs/charts/"+c.file+".svg"] = svg.WithDarkLook(drawn)
 	}
 	return files, nil
 }
@@ -123,15 +124,15 @@ func run(write bool) error {
 	if err != nil {
 		return err
 	}
-	for path, svg := range files {
-		fmt.Printf("%s: %d bytes\n", path, len(svg))
+	for path, chart := range files {
+		fmt.Printf("%s: %d bytes\n", path, len(chart))
 		if !write {
 			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, svg, 0o644); err != nil {
+		if err := os.WriteFile(path, chart, 0o644); err != nil {
 			return err
 		}
 	}

@@ -1,181 +1,112 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
 func benchCommand(e *env) *cobra.Command {
-	b := bench{workload: load.Hit, goroutines: []int{64}}
+	b := bench{workload: load.Hit}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "measure how fast the servers and the client are",
 		Long: `A number of goroutines repeat one operation: "hit" on windows that never get
-full, "increase" and "query" on counters, or "insert" of new counters. "sparse"
-hits windows of --scale of many keys, so that most hits open a window, and
-prints what an opened window takes the servers. The server time is that of a
-real server that has made many records.
+full, or "increase" and "query" on counters.
 
-"raw" is no client: it writes encoded frames, keeps operations outstanding, and
-counts the bytes of the responses. It shows the limit that servers and network
-set. With --compare raw, client and raw take turns over as many connections. For
-sparse, an operation of raw is as many requests of each kind as the client has
-sent per opened window. With --compare and the path of another program
-"throttr", such as an older one, the two programs take turns. Several numbers of
---goroutines take turns, too.
+With --compare raw, the client takes turns with what is no client: "raw" writes
+encoded frames over as many connections, keeps as many operations outstanding,
+and counts the bytes of the responses. It shows the limit that servers and
+network set. Several numbers of --goroutines take turns, too.
 
 A ratio is one of operations/s: to the row that is compared or, without
---compare, to the first row. Sparse compares opened windows/s with raw. CPU and
-allocations are those of the process. At the end, the command purges its
-records.
+--compare, to the first row. CPU and allocations are those of the process. At
+the end, the command purges its records.
 
 --timeout bounds the time to connect and make keys. To purge them, the time of
 measuring is added.`,
 		Example: `  throttr bench --workload increase --duration 5s
-  throttr bench --workload hit --keys 1000 --goroutines 1,64,512 --compare raw
-  throttr bench --workload raw --frames query --outstanding 64 --json
-  throttr bench --workload sparse --compare /usr/local/bin/throttr`,
+  throttr bench --workload hit --keys 1000 --goroutines 1,64,512 --compare raw`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := b.check(cmd.Flags()); err != nil {
+			if err := b.check(); err != nil {
 				return err
 			}
 			return b.run(cmd.Context(), e)
 		},
 	}
 	f := cmd.Flags()
-	f.Func("workload", "the `operation`: hit, sparse, increase, query, insert or raw (default hit)", func(s string) (err error) {
-		b.workload, err = parseWorkload(s, append(slices.Clip(load.Workloads), load.Sparse, raw))
-		return err
+	f.Func("workload", "the `operation`: hit, increase or query (default hit)", func(s string) error {
+		b.workload = load.Workload(s)
+		return oneOf(s, workloads)
 	})
-	f.Func("frames", "the `operation` of raw: hit, increase, query or insert (default increase)", func(s string) (err error) {
-		b.frames, err = parseWorkload(s, load.Workloads)
-		return err
+	f.Func("compare", "`raw`: take turns with it, and print the ratio", func(s string) error {
+		b.compare = true
+		return oneOf(s, []string{"raw"})
 	})
-	f.StringVar(&b.compare, "compare", "", "raw or the `path` of another program: take turns with it, and print the ratio")
-	f.Func("goroutines", "the `number` of goroutines; several numbers, such as 1,64, take turns (default 64)", func(s string) (err error) {
-		b.goroutines, err = parseCounts(s)
-		return err
-	})
-	f.IntVar(&b.outstanding, "outstanding", 0, "the number of outstanding operations of raw, over all connections (default as --goroutines)")
+	f.IntSliceVar(&b.goroutines, "goroutines", []int{64}, "the `number` of goroutines; several numbers, such as 1,64, take turns")
+	f.Lookup("goroutines").DefValue = "64" // without brackets
 	f.IntVar(&b.conns, "conns", 4, "the largest number of connections per server; the client opens another one if those it has are busy")
-	f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order; of sparse: 20000 unless it is given")
-	durationVar(f, &b.scale, "scale", time.Second, "the `scale` of sparse")
-	f.Uint64Var(&b.limit, "limit", 20, "the `limit` of sparse")
-	f.BoolVar(&b.turns, "turns", false, "measure one turn for each duration on standard input; --compare starts the other program so")
-	durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth, or four of sparse")
+	f.IntVar(&b.keys, "keys", 1000, "the number of `keys`, which are used in random order")
+	durationVar(f, &b.duration, "duration", 10*time.Second, "the `time` to measure each row; rows that take turns have ten turns of a tenth")
 	durationVar(f, &b.warmup, "warmup", time.Second, "the `time` that each row runs before")
-	var workloads []string
-	for _, w := range load.Workloads {
-		workloads = append(workloads, string(w))
-	}
-	complete(cmd, "frames", workloads...)
-	complete(cmd, "workload", append(workloads, string(load.Sparse), string(raw))...)
+	complete(cmd, "workload", workloads...)
+	complete(cmd, "compare", "raw")
 	return cmd
 }
 
 // The bounds of the flags.
 const (
-	maxBenchGoroutines  = 1 << 16
-	maxBenchConns       = 1 << 10
-	maxBenchKeys        = 10_000_000
-	maxBenchOutstanding = maxBenchConns * load.MaxResponses
-	maxSparseScale      = time.Minute
-	minBenchDuration    = 10 * time.Millisecond
-	maxBenchDuration    = time.Hour
+	maxBenchGoroutines = 1 << 16
+	maxBenchConns      = 1 << 10
+	maxBenchKeys       = 10_000_000
+	minBenchDuration   = 10 * time.Millisecond
+	maxBenchDuration   = time.Hour
 )
 
-// The number of turns if there is more than one row. A turn of sparse takes some scales more than
-// its duration.
-const (
-	turns       = 10
-	sparseTurns = 4
-)
+// turns is the number of turns if there is more than one row.
+const turns = 10
 
-// raw is the workload that [load.Raw] runs.
-const raw load.Workload = "raw"
+var workloads = []string{string(load.Hit), string(load.Increase), string(load.Query)}
 
-// parseWorkload returns the workload of a name, if it is a known one.
-func parseWorkload(name string, known []load.Workload) (load.Workload, error) {
-	if w := load.Workload(name); slices.Contains(known, w) {
-		return w, nil
+// oneOf returns an error if the value of a flag is not a known one.
+func oneOf(value string, known []string) error {
+	if !slices.Contains(known, value) {
+		return fmt.Errorf("not one of %s", strings.Join(known, " "))
 	}
-	return "", fmt.Errorf("not one of %s", strings.Trim(fmt.Sprint(known), "[]"))
-}
-
-// parseCounts parses one or more numbers of goroutines.
-func parseCounts(list string) (counts []int, err error) {
-	for item := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(item)
-		if err != nil || n < 1 || n > maxBenchGoroutines {
-			return nil, fmt.Errorf("%q is not a number of 1 to %d", item, maxBenchGoroutines)
-		}
-		counts = append(counts, n)
-	}
-	return counts, nil
+	return nil
 }
 
 // bench is the command line of a bench.
 type bench struct {
-	workload, frames load.Workload
-	compare          string
+	workload         load.Workload
+	compare          bool // with raw
 	goroutines       []int
-	outstanding      int
 	conns, keys      int
-	scale            time.Duration // of sparse
-	limit            uint64        // of sparse
-	turns            bool          // takes turns with the program that has started this one
 	duration, warmup time.Duration
 }
 
-// check completes b, or returns an error if the flags contradict each other.
-func (b *bench) check(f *pflag.FlagSet) error {
-	onlyRaw := b.workload == raw
-	switch {
-	case onlyRaw && b.compare != "":
-		return errors.New("raw can't be compared")
-	case b.workload != load.Sparse && (f.Changed("scale") || f.Changed("limit")):
-		return errors.New("--scale and --limit are for --workload sparse")
-	case b.workload == load.Sparse && (b.scale < time.Millisecond || b.scale > maxSparseScale || b.limit == 0):
-		return fmt.Errorf("--scale is 1ms to %v, and --limit at least 1", maxSparseScale)
-	case b.turns && (onlyRaw || b.compare != "" || len(b.goroutines) > 1):
-		return errors.New("--turns is for one row of a client")
-	case !onlyRaw && f.Changed("frames"):
-		return errors.New("--frames is for --workload raw")
-	case f.Changed("outstanding") && !onlyRaw && b.compare != string(raw):
-		return errors.New("--outstanding is for raw")
-	}
-	if b.workload == load.Sparse && !f.Changed("keys") {
-		b.keys = 20_000
-	}
-	if !onlyRaw {
-		b.frames = b.workload
-	} else if b.frames == "" {
-		b.frames = load.Increase
-	}
+// check returns an error if a flag is out of bounds.
+func (b *bench) check() error {
 	for _, n := range []struct {
-		name      string
-		value     int
-		low, high int
+		name        string
+		value, most int
 	}{
-		{"conns", b.conns, 1, maxBenchConns},
-		{"keys", b.keys, 1, maxBenchKeys},
-		{"outstanding", b.outstanding, 0, maxBenchOutstanding},
+		{"conns", b.conns, maxBenchConns},
+		{"keys", b.keys, maxBenchKeys},
+		{"goroutines", slices.Min(b.goroutines), maxBenchGoroutines},
+		{"goroutines", slices.Max(b.goroutines), maxBenchGoroutines},
 	} {
-		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("--%s %d is not within %d to %d", n.name, n.value, n.low, n.high)
+		if n.value < 1 || n.value > n.most {
+			return fmt.Errorf("--%s %d is not within 1 to %d", n.name, n.value, n.most)
 		}
 	}
 	if b.duration < minBenchDuration || b.duration > maxBenchDuration || b.warmup < 0 || b.warmup > maxBenchDuration {
@@ -184,57 +115,28 @@ func (b *bench) check(f *pflag.FlagSet) error {
 	return nil
 }
 
-// contender is a client, raw or another program.
-type contender interface {
-	load.Contender
-	// prepare connects and makes the records.
-	prepare(ctx context.Context) error
-	// warmUp lets it run for a while.
-	warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error
-	// conns returns the number of connections per server.
-	conns() int
-	// cleanUp purges the records and disconnects.
-	cleanUp(ctx context.Context) error
-}
-
-// row is a row of the output.
+// row is a row of the output: a client, or raw.
 type row struct {
-	contender
-	raw, other bool
-	goroutines int // of raw: outstanding operations
+	load.Contender
+	title      string
+	goroutines int                             // of raw: outstanding operations
+	conns      func() int                      // returns the number of connections per server
+	prepare    func(ctx context.Context) error // connects and makes the records
+	cleanUp    func(ctx context.Context) error // purges the records and disconnects
 	results    []load.Result
 }
 
-// rows returns the rows: for each number of goroutines the client, raw, or the client and then
-// what it is compared with.
-func (b *bench) rows(cfg throttr.Config, servers string) (all []*row) {
+// rows returns the rows: for each number of goroutines the client, and then raw.
+func (b *bench) rows(cfg throttr.Config) (all []*row) {
 	for _, n := range b.goroutines {
-		r := &rawLoad{cfg: cfg, workload: b.frames, keys: newKeys(b.keys), outstanding: cmp.Or(b.outstanding, n)}
-		switch b.workload {
-		case raw:
-		case load.Sparse:
-			c := &sparseLoad{cfg: cfg, keys: newKeys(b.keys), goroutines: n, scale: b.scale, limit: b.limit}
-			all = append(all, &row{contender: c, goroutines: n})
-			r.maxConns, r.mix = c.conns, c.mix
-		default:
-			c := &clientLoad{cfg: cfg, workload: b.workload, keys: newKeys(b.keys), goroutines: n}
-			all = append(all, &row{contender: c, goroutines: n})
-			r.maxConns = c.conns
-		}
-		switch {
-		case b.workload == raw, b.compare == string(raw):
-			all = append(all, &row{contender: r, raw: true, goroutines: r.outstanding})
-		case b.compare != "":
-			all = append(all, &row{contender: newOtherLoad(b, servers, n), other: true, goroutines: n})
+		c := &clientLoad{cfg: cfg, workload: b.workload, keys: newKeys("", b.keys), goroutines: n}
+		all = append(all, &row{Contender: c, title: string(b.workload), goroutines: n, conns: c.conns, prepare: c.prepare, cleanUp: c.cleanUp})
+		if b.compare {
+			r := &rawLoad{cfg: cfg, workload: b.workload, client: c}
+			all = append(all, &row{Contender: r, title: "raw " + string(b.workload), goroutines: n, conns: r.conns, prepare: r.prepare, cleanUp: r.cleanUp})
 		}
 	}
 	return all
-}
-
-// warmUp is contender.warmUp of most.
-func warmUp(ctx context.Context, c load.Contender, d time.Duration, report func(load.Progress)) error {
-	_, err := c.Measure(ctx, load.Config{Duration: max(d, time.Millisecond), Progress: report})
-	return err
 }
 
 // run measures all rows, prints them, and cleans up.
@@ -243,8 +145,11 @@ func (b *bench) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if b.compare && cfg.TLS != nil {
+		return errors.New("raw does not support TLS")
+	}
 	cfg.MaxConns = b.conns
-	rows := b.rows(cfg, e.servers)
+	rows := b.rows(cfg)
 	p := newProgress(e.stderr)
 	defer func() {
 		p.clear()
@@ -257,10 +162,6 @@ func (b *bench) run(ctx context.Context, e *env) error {
 			return err
 		}
 	}
-	if b.turns {
-		p.clear()
-		return b.takeTurns(ctx, e, rows[0])
-	}
 	if err := b.measure(ctx, p, rows); err != nil {
 		return err
 	}
@@ -271,24 +172,22 @@ func (b *bench) run(ctx context.Context, e *env) error {
 // prepare prepares a row and lets it run for a while. The client then has as many connections
 // as it needs.
 func (b *bench) prepare(ctx context.Context, e *env, p *progress, r *row) error {
-	err := withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) {
-		return true, r.contender.prepare(ctx)
-	})
+	err := withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) { return true, r.prepare(ctx) })
 	if err != nil {
 		return err
 	}
-	p.start("%s: warming up for %v", b.title(r), b.warmup)
-	return r.warmUp(ctx, b.warmup, func(now load.Progress) { p.printf("%s: warming up, %.0f/s", b.title(r), now.PerSecond) })
+	p.start("%s: warming up for %v", r.title, b.warmup)
+	_, err = r.Measure(ctx, load.Config{Duration: max(b.warmup, time.Millisecond), Progress: func(now load.Progress) {
+		p.printf("%s: warming up, %.0f/s", r.title, now.PerSecond)
+	}})
+	return err
 }
 
 // measure measures all rows in turns.
 func (b *bench) measure(ctx context.Context, p *progress, rows []*row) error {
 	n := turns
-	switch {
-	case len(rows) == 1:
+	if len(rows) == 1 {
 		n = 1
-	case b.workload == load.Sparse:
-		n = sparseTurns
 	}
 	contenders := make([]load.Contender, len(rows))
 	for i, r := range rows {
@@ -296,7 +195,7 @@ func (b *bench) measure(ctx context.Context, p *progress, rows []*row) error {
 	}
 	results, err := load.Compare(ctx, b.duration, n, contenders, func(i, turn int, now load.Progress) {
 		p.printf("%s: turn %d of %d, %.0f s of %v, %.0f/s",
-			b.title(rows[i]), turn+1, n, now.Elapsed.Seconds(), b.duration/time.Duration(n), now.PerSecond)
+			rows[i].title, turn+1, n, now.Elapsed.Seconds(), b.duration/time.Duration(n), now.PerSecond)
 	})
 	if err != nil {
 		return err
@@ -317,7 +216,7 @@ func (b *bench) cleanUp(ctx context.Context, e *env, rows []*row) error {
 	return withTimeout(context.WithoutCancel(ctx), timeout, func(ctx context.Context) (bool, error) {
 		var errs []error
 		for _, r := range rows {
-			errs = append(errs, r.contender.cleanUp(ctx))
+			errs = append(errs, r.cleanUp(ctx))
 		}
 		return true, errors.Join(errs...)
 	})

@@ -28,13 +28,6 @@ type clientLoad struct {
 	goroutines int
 	client     client
 	operation  load.Operation
-	inserted   []inserted // by goroutine
-}
-
-// inserted is what one goroutine has inserted.
-type inserted struct {
-	load.KeySet
-	_ [64]byte // keeps the memory of others off this cache line
 }
 
 // benchClient is what bench needs of a client.
@@ -42,9 +35,7 @@ type benchClient interface {
 	maxHits() uint64
 	increases(keys load.Keys) load.Operation
 	queries(keys load.Keys) load.Operation
-	inserts(nextKey func(worker int) string) load.Operation
 	frames(load.Workload) load.Frames
-	mixed(load.Mix) load.Frames
 	insertAll(ctx context.Context, keys load.KeySet) error
 	purgeAll(ctx context.Context, keys load.KeySet) error
 }
@@ -53,24 +44,12 @@ func (l *clientLoad) prepare(ctx context.Context) (err error) {
 	if l.client, err = connectTo(ctx, l.cfg); err != nil {
 		return err
 	}
-	if l.workload == load.Insert {
-		l.inserted = make([]inserted, l.goroutines)
-		for i := range l.inserted {
-			l.inserted[i].Sequence = l.keys.Share(i, l.goroutines)
-		}
-		l.operation = l.client.inserts(func(worker int) string {
-			i := &l.inserted[worker]
-			i.N++
-			return i.Key(i.N - 1)
-		})
-		return nil
-	}
 	keys := l.keys.Keys()
 	switch l.workload {
 	case load.Hit:
 		l.operation = l.hits(keys)
-		return l.forEachKey(func(key string) error { // opens the windows
-			_, err := l.client.limiter().Hit(ctx, key, hitScale, l.client.maxHits())
+		return load.ForEach(l.keys.N, min(l.goroutines, 64), func(i int) error { // opens the windows
+			_, err := l.client.limiter().Hit(ctx, l.keys.Key(i), hitScale, l.client.maxHits())
 			return err
 		})
 	case load.Query:
@@ -87,16 +66,9 @@ func (l *clientLoad) Measure(ctx context.Context, cfg load.Config) (load.Result,
 	return load.Run(ctx, cfg, l.operation)
 }
 
-func (l *clientLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
-	return warmUp(ctx, l, d, report)
-}
-
-func (l *clientLoad) conns() int { return mostConns(l.client) }
-
-// mostConns returns the number of connections of a client to one server, the largest of them.
-func mostConns(c client) int {
-	n := 0
-	for _, s := range c.Stats().Servers {
+// conns returns the largest number of connections to one server.
+func (l *clientLoad) conns() (n int) {
+	for _, s := range l.client.Stats().Servers {
 		n = max(n, s.Conns)
 	}
 	return n
@@ -108,22 +80,11 @@ func (l *clientLoad) cleanUp(ctx context.Context) error {
 	}
 	defer l.client.Close()
 	l.drain(ctx)
-	switch l.workload {
-	case load.Hit:
+	if l.workload == load.Hit {
 		l.client.Close() // nothing is done to its windows from now on
 		return purgeWindows(ctx, l.cfg, l.keys)
-	case load.Insert:
-		return load.ForEach(len(l.inserted), len(l.inserted), func(i int) error {
-			return l.client.purgeAll(ctx, l.inserted[i].KeySet)
-		})
-	default:
-		return l.client.purgeAll(ctx, l.keys)
 	}
-}
-
-// forEachKey calls do with all keys, in up to 64 goroutines.
-func (l *clientLoad) forEachKey(do func(key string) error) error {
-	return load.ForEach(l.keys.N, min(l.goroutines, 64), func(i int) error { return do(l.keys.Key(i)) })
+	return l.client.purgeAll(ctx, l.keys)
 }
 
 // drain waits, for a second at most, until the client has no requests: a request whose operation
@@ -150,10 +111,7 @@ func (l *clientLoad) hits(keys load.Keys) load.Operation {
 	}
 }
 
-var (
-	errMissing = errors.New("a record is missing: it has expired, or another client has purged it")
-	errExists  = errors.New("a record exists already")
-)
+var errMissing = errors.New("a record is missing: it has expired, or another client has purged it")
 
 // orMissing returns errMissing if a record was not found.
 func orMissing(found bool, err error) error {
@@ -181,20 +139,7 @@ func (c typed[T]) queries(keys load.Keys) load.Operation {
 	}
 }
 
-// inserts returns an operation that makes a counter.
-func (c typed[T]) inserts(nextKey func(worker int) string) load.Operation {
-	return func(ctx context.Context, worker int, _ uint64) error {
-		ok, err := c.Insert(ctx, nextKey(worker), 0, load.TTL[T]())
-		if err == nil && !ok {
-			err = errExists
-		}
-		return err
-	}
-}
-
 func (c typed[T]) frames(w load.Workload) load.Frames { return load.FramesOf[T](w) }
-
-func (c typed[T]) mixed(m load.Mix) load.Frames { return load.FramesOfMix[T](m) }
 
 // insertAll makes counters. Those that exist stay as they are.
 func (c typed[T]) insertAll(ctx context.Context, keys load.KeySet) error {
@@ -212,7 +157,7 @@ func purgeWindows(ctx context.Context, cfg throttr.Config, keys load.KeySet) err
 	return forEachServer(ctx, cfg, func(_ int, c client) error {
 		var names []string
 		err := each(c.List(ctx), func(r inspect.Record) {
-			if strings.Contains(r.Key, keys.Prefix()) {
+			if strings.Contains(r.Key, keys.Prefix) {
 				names = append(names, r.Key)
 			}
 		})

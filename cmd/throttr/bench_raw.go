@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,76 +12,44 @@ import (
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-// newKeys returns n keys that no other process uses.
-func newKeys(n int) load.KeySet {
-	return load.KeySet{Sequence: load.NewSequence(keyPrefix()), N: n}
-}
-
-func keyPrefix() string {
+// newKeys returns n keys that no other process uses. They end with what extra is, and a number.
+func newKeys(extra string, n int) load.KeySet {
 	var id [4]byte
 	rand.Read(id[:]) // never fails
-	return fmt.Sprintf("bench:%x:", id)
-}
-
-// newRecordNames returns n keys that are as long as the names of the records of windows of
-// other keys.
-func newRecordNames(n int, scale time.Duration) load.KeySet {
-	extra := len(fmt.Sprintf("rl:%v:%d:", scale, time.Now().UnixNano()/int64(scale)))
-	return load.KeySet{Sequence: load.NewSequence(keyPrefix() + strings.Repeat("-", extra)), N: n}
+	return load.KeySet{Prefix: fmt.Sprintf("bench:%x:%s", id, extra), N: n}
 }
 
 // rawLoad is load that [load.Raw] generates, and the records that it needs.
 type rawLoad struct {
-	cfg         throttr.Config
-	workload    load.Workload
-	keys        load.KeySet
-	outstanding int
-	maxConns    func() int      // per server; nil: those of cfg
-	mix         func() load.Mix // an operation of sparse
-	connected   bool            // so that there can be records
+	cfg       throttr.Config
+	workload  load.Workload
+	client    *clientLoad // that it is compared with
+	keys      load.KeySet
+	connected bool // so that there can be records
 	*load.Raw
 }
 
 func (r *rawLoad) prepare(ctx context.Context) error {
-	if r.cfg.TLS != nil {
-		return errors.New("raw does not support TLS")
+	extra := ""
+	if r.workload == load.Hit { // keys that are as long as the names of the records of windows
+		extra = strings.Repeat("-", len(fmt.Sprintf("rl:%v:%d:", hitScale, time.Now().UnixNano()/int64(hitScale))))
 	}
-	switch r.workload {
-	case load.Hit:
-		r.keys = newRecordNames(r.keys.N, hitScale)
-	case load.Sparse:
-		r.keys = newRecordNames(r.keys.N, time.Second)
-	}
-	cfg := load.RawConfig{Conns: r.cfg.MaxConns, Outstanding: r.outstanding, Keys: r.keys, Dial: r.cfg.Dial}
-	if r.maxConns != nil {
-		cfg.Conns = r.maxConns()
-	}
-	if r.workload == load.Insert {
-		cfg.Keys.N = 0
-	}
+	r.keys = newKeys(extra, r.client.keys.N)
+	cfg := load.RawConfig{Conns: r.client.conns(), Outstanding: r.client.goroutines, Keys: r.keys, Dial: r.cfg.Dial}
 	err := forEachServer(ctx, r.cfg, func(i int, c client) error {
 		r.connected = true
-		if r.workload == load.Sparse {
-			cfg.Frames = c.mixed(r.mix())
-			cfg.Outstanding = min(r.outstanding, cfg.Conns*len(r.cfg.Servers)*(load.MaxResponses/cfg.Frames.Responses))
-		} else {
-			cfg.Frames = c.frames(r.workload)
-		}
+		cfg.Frames = c.frames(r.workload)
 		a, err := dial.ParseAddress(r.cfg.Servers[i])
 		if err != nil {
 			return err
 		}
 		cfg.Servers = append(cfg.Servers, a)
-		return c.insertAll(ctx, cfg.Keys)
+		return c.insertAll(ctx, r.keys)
 	})
 	if err == nil {
 		r.Raw, err = load.NewRaw(ctx, cfg)
 	}
 	return err
-}
-
-func (r *rawLoad) warmUp(ctx context.Context, d time.Duration, report func(load.Progress)) error {
-	return warmUp(ctx, r, d, report)
 }
 
 func (r *rawLoad) conns() int { return r.Conns() }
@@ -94,14 +61,5 @@ func (r *rawLoad) cleanUp(ctx context.Context) error {
 	if !r.connected {
 		return nil
 	}
-	return forEachServer(ctx, r.cfg, func(server int, c client) error {
-		if r.workload != load.Insert {
-			return c.purgeAll(ctx, r.keys)
-		}
-		if r.Raw == nil {
-			return nil
-		}
-		used := r.Used(server)
-		return load.ForEach(len(used), len(used), func(i int) error { return c.purgeAll(ctx, used[i]) })
-	})
+	return forEachServer(ctx, r.cfg, func(_ int, c client) error { return c.purgeAll(ctx, r.keys) })
 }

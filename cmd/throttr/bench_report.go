@@ -7,16 +7,16 @@ import (
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-// title returns the first column of a row.
-func (b *bench) title(r *row) string {
-	switch {
-	case r.raw:
-		return "raw " + string(b.frames)
-	case r.other:
-		return "other " + string(b.workload)
-	default:
-		return string(b.workload)
-	}
+// benchRecord is the JSON of a row.
+type benchRecord struct {
+	Workload   load.Workload `json:"workload"`
+	Raw        bool          `json:"raw"`
+	Goroutines int           `json:"goroutines"` // of raw: outstanding operations
+	Conns      int           `json:"conns"`      // per server
+	Keys       int           `json:"keys"`
+	Turns      int           `json:"turns"` // that the result combines
+	load.Result
+	Ratio *float64 `json:"ratio,omitempty"` // of operations per second, to another row
 }
 
 // report prints all rows. It returns an error if operations failed.
@@ -39,11 +39,11 @@ func (b *bench) report(out *output, rows []*row) error {
 	out.table(columns...)
 	for i, r := range rows {
 		res := results[i]
-		report := load.Report{
-			Workload: b.frames, Raw: r.raw, Other: r.other, Goroutines: r.goroutines, Conns: r.conns(), Keys: b.keys, Turns: len(r.results), Result: res,
+		report := benchRecord{
+			Workload: b.workload, Raw: b.compare && i%2 == 1, Goroutines: r.goroutines, Conns: r.conns(), Keys: b.keys, Turns: len(r.results), Result: res,
 		}
 		fields := []string{
-			b.title(r), number(r.goroutines), number(report.Conns), number(uint64(res.PerSecond)),
+			r.title, number(r.goroutines), number(report.Conns), number(uint64(res.PerSecond)),
 			load.FormatDuration(res.P50), load.FormatDuration(res.P99),
 			load.FormatDuration(time.Duration(res.CPUPerOperation)), fmt.Sprintf("%.2f", res.AllocsPerOperation),
 		}
@@ -51,7 +51,7 @@ func (b *bench) report(out *output, rows []*row) error {
 			fields = append(fields, number(res.Errors))
 		}
 		if base, ok := b.base(i); ok && results[base].PerSecond > 0 {
-			ratio := b.speed(res, rows[base]) / results[base].PerSecond
+			ratio := res.PerSecond / results[base].PerSecond
 			report.Ratio = &ratio
 			fields = append(fields, fmt.Sprintf("%.3f", ratio))
 		} else if len(rows) > 1 {
@@ -59,25 +59,13 @@ func (b *bench) report(out *output, rows []*row) error {
 		}
 		out.add(report, fields...)
 	}
-	if b.workload == load.Sparse {
-		b.reportWindows(out, rows, results)
-	}
 	return failure
 }
 
 // base returns the row that row i is compared with.
 func (b *bench) base(i int) (base int, ok bool) {
-	if b.compare != "" { // each row of the client is followed by one that it is compared with
+	if b.compare { // each row of the client is followed by one that it is compared with
 		return i + 1, i%2 == 0
 	}
 	return 0, i > 0
-}
-
-// speed returns what is compared with the operations per second of a row: the windows opened per
-// second, if an operation of the row is as much as one takes.
-func (b *bench) speed(res load.Result, base *row) float64 {
-	if base.raw && res.Windows != nil {
-		return res.Windows.OpenedPerSecond(res.PerSecond)
-	}
-	return res.PerSecond
 }

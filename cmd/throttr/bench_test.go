@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,13 +38,13 @@ func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...strin
 func failed(_, stderr string) bool { return stderr != "" }
 
 // bench runs a short bench that must succeed, and returns its JSON.
-func (s shell) bench(args ...string) (records []load.Report) {
+func (s shell) bench(args ...string) (records []benchRecord) {
 	s.t.Helper()
-	idle := func(r load.Report) bool { return r.PerSecond == 0 }
+	idle := func(r benchRecord) bool { return r.PerSecond == 0 }
 	status, _, stderr := s.benchUntil(func(stdout, _ string) bool {
 		records = nil
 		for line := range strings.Lines(stdout) {
-			var r load.Report
+			var r benchRecord
 			require.NoError(s.t, json.Unmarshal([]byte(line), &r))
 			records = append(records, r)
 		}
@@ -69,7 +67,7 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size)
 		for w, op := range map[load.Workload]codec.Op{
-			load.Hit: codec.OpUpdate, load.Increase: codec.OpUpdate, load.Query: codec.OpQuery, load.Insert: codec.OpInsert,
+			load.Hit: codec.OpUpdate, load.Increase: codec.OpUpdate, load.Query: codec.OpQuery,
 		} {
 			if w == load.Hit && size == 1 {
 				continue // its windows are full at once
@@ -100,29 +98,12 @@ func TestBenchComparesEachWorkloadWithRaw(t *testing.T) {
 	})
 }
 
-func TestBenchMeasuresRawFramesAlone(t *testing.T) {
-	t.Parallel()
-	for w, frames := range map[string]load.Workload{"raw": load.Increase, "raw --frames hit": load.Hit, "raw --frames insert": load.Insert} {
-		s, srv := shellFor(t, 2)
-		records := s.bench(strings.Fields("--conns 3 --outstanding 7 --workload " + w)...)
-		require.Len(t, records, 1)
-		r := records[0]
-		require.True(t, r.Raw)
-		require.Equal(t, frames, r.Workload)
-		require.Equal(t, 7, r.Goroutines)
-		require.Equal(t, 3, r.Conns)
-		require.Equal(t, 1, r.Turns)
-		require.Nil(t, r.Ratio)
-		require.Empty(t, testkit.Keys(srv))
-	}
-}
-
 func TestBenchCleansUpOnAllServers(t *testing.T) {
 	t.Parallel()
 	a := mockserver.RunT(t)
 	b := mockserver.RunT(t, mockserver.WithAddr("unix", t.TempDir()+"/s"))
 	s := shell{t, a.Addr() + "," + b.Addr()}
-	for _, w := range []string{"hit", "increase", "query", "insert"} {
+	for _, w := range []string{"hit", "increase", "query"} {
 		s.bench("--workload", w, "--compare", "raw")
 		for _, srv := range []*mockserver.Server{a, b} {
 			require.Empty(t, testkit.Keys(srv))
@@ -159,7 +140,7 @@ $`,
 func TestBenchReportsFailedOperations(t *testing.T) {
 	t.Parallel()
 	line := strings.Fields("--keys 10 --workload")
-	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery, "insert": codec.OpInsert} {
+	for w, op := range map[string]codec.Op{"increase": codec.OpUpdate, "query": codec.OpQuery} {
 		s, srv := shellFor(t, 2)
 		remove := func() {}
 		// failing injects the fault again before each bench, so that it begins after the probe.
@@ -175,12 +156,7 @@ func TestBenchReportsFailedOperations(t *testing.T) {
 		status, out, stderr := s.benchUntil(failing(mockserver.Fault{Op: op, Skip: 20, Replace: []byte{0}}), append(line, w)...)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, w+` +64 .* [1-9]\d*\n`, out, "the row is printed")
-		require.Regexp(t, `^throttr bench: \d+ operations failed, the first: a record (is missing|exists already).*\n$`, stderr)
-
-		status, out, stderr = s.benchUntil(failing(mockserver.Fault{Op: op, Skip: 20, Times: 10, Replace: []byte{0}}), append(line, "raw", "--frames", w)...)
-		require.Equal(t, statusError, status)
-		require.Empty(t, out)
-		require.Regexp(t, `^throttr bench: a response begins with 0x00: .*\n$`, stderr)
+		require.Regexp(t, `^throttr bench: \d+ operations failed, the first: a record is missing.*\n$`, stderr)
 	}
 	s, _ := shellFor(t, 1)
 	_, _, stderr := s.benchUntil(failed, append(line, "hit", "--keys", "1")...)
@@ -189,102 +165,18 @@ func TestBenchReportsFailedOperations(t *testing.T) {
 
 func TestBenchEndsIfServerDisconnects(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"increase", "raw"} {
+	for _, w := range []string{"increase", "increase --compare raw"} {
 		s, srv := shellFor(t, 2)
 		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 20, Disconnect: true})
-		status, _, stderr := s.benchUntil(failed, "--keys", "10", "--workload", w)
+		status, _, stderr := s.benchUntil(failed, append([]string{"--keys", "10", "--workload"}, strings.Fields(w)...)...)
 		require.Equal(t, statusError, status)
 		require.Regexp(t, `(?m)^throttr bench: `, stderr)
 	}
 }
 
-// It is in virtual time, so that a busy machine is not too slow for short windows. Denials take no
-// virtual time, so that the windows of all keys must never be full at once: a hit takes 1 ms at least.
-func TestSparseBenchCountsWindowsAndRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		defer srv.Inject(mockserver.Fault{Delay: time.Millisecond})() // so that time passes
-		bench := func(args string) string {
-			dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
-			g := &globals{servers: srv.Addr(), timeout: defaultTimeout, dial: dial}
-			var stdout, stderr bytes.Buffer
-			status := runWith(t.Context(), g, strings.Fields("bench --workload sparse --scale 200ms --duration 1s "+args), nil, &stdout, &stderr)
-			require.Zero(t, status, stderr.String())
-			return stdout.String()
-		}
-		var client, raw load.Report
-		first, second, _ := strings.Cut(bench("--json --keys 50 --limit 12 --goroutines 2 --compare raw"), "\n")
-		require.NoError(t, json.Unmarshal([]byte(first), &client))
-		require.NoError(t, json.Unmarshal([]byte(second), &raw))
-		w := client.Windows
-		require.GreaterOrEqual(t, w.Hits, client.Operations, "the warm-up is included")
-		require.Positive(t, w.Opened)
-		require.Positive(t, w.Denied)
-		require.Less(t, w.Opened, w.Hits)
-		require.Positive(t, w.Requests.Update)
-		require.Positive(t, w.Requests.Query)
-		require.True(t, raw.Raw)
-		require.Nil(t, raw.Windows)
-		require.InDelta(t, w.OpenedPerSecond(client.PerSecond)/raw.PerSecond, *client.Ratio, 1e-9)
-		for _, key := range testkit.Keys(srv) {
-			require.NotContains(t, key, "bench:")
-		}
-		require.Regexp(t, `^workload .*
-sparse .*
-per window +hits  requests  to open  INSERT  UPDATE  QUERY  PURGE  server
-sparse +\d+\.\d\d +\d+\.\d\d .*s
-$`, bench("--keys 10 --limit 1000 --goroutines 2"))
-	})
-}
-
-// program returns the path of a program that does what this one does.
-func program(t *testing.T) string {
-	t.Helper()
-	test, err := os.Executable()
-	require.NoError(t, err)
-	path := t.TempDir() + "/throttr"
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nTHROTTR_TEST_PROGRAM=1 exec "+test+" \"$@\"\n"), 0o755))
-	return path
-}
-
-func TestBenchTakesTurnsWithAnotherProgram(t *testing.T) {
-	t.Parallel()
-	s, srv := shellFor(t, 4)
-	records := s.bench(strings.Fields("--goroutines 2 --workload increase --compare " + program(t))...)
-	require.Len(t, records, 2)
-	require.True(t, records[1].Other)
-	require.False(t, records[0].Other)
-	require.Equal(t, records[0].Turns, records[1].Turns)
-	require.Equal(t, records[0].Workload, records[1].Workload)
-	require.InDelta(t, records[0].PerSecond/records[1].PerSecond, *records[0].Ratio, 1e-9)
-	require.Empty(t, testkit.Keys(srv))
-}
-
-func TestAnotherProgramDoesTheSame(t *testing.T) {
-	b := bench{workload: load.Sparse, compare: "other", conns: 2, keys: 10, warmup: time.Second, scale: 200 * time.Millisecond, limit: 3}
-	require.Equal(t, strings.Fields("bench --turns --json --servers h:9000 --workload sparse --goroutines 4 --conns 2 --keys 10 --warmup 1s --scale 200ms --limit 3"),
-		newOtherLoad(&b, "h:9000", 4).args)
-	b.workload = load.Hit
-	require.Equal(t, strings.Fields("bench --turns --json --servers h:9000 --workload hit --goroutines 4 --conns 2 --keys 10 --warmup 1s"),
-		newOtherLoad(&b, "h:9000", 4).args)
-}
-
-func TestBenchReportsHowAnotherProgramFails(t *testing.T) {
-	t.Parallel()
-	s, _ := shellFor(t, 2)
-	status, _, stderr := s.run("", "bench", "--warmup", "1ms", "--duration", "10ms", "--compare", t.TempDir()+"/missing")
-	require.Equal(t, statusError, status)
-	require.Contains(t, stderr, "no such file")
-	path := t.TempDir() + "/throttr"
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho flag provided but not defined: --turns >&2\nexit 2\n"), 0o755))
-	status, _, stderr = s.run("", "bench", "--warmup", "1ms", "--duration", "10ms", "--compare", path)
-	require.Equal(t, statusError, status)
-	require.Contains(t, stderr, path+" has ended: exit status 2, flag provided but not defined: --turns")
-}
-
 func TestInterruptedBenchCleansUp(t *testing.T) {
 	t.Parallel()
-	for _, w := range []string{"hit", "sparse --scale 1m --limit 1000000 --keys 1000", "insert", "raw", "raw --frames insert"} {
+	for _, w := range []string{"hit", "increase", "query --compare raw"} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(8))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -295,7 +187,7 @@ func TestInterruptedBenchCleansUp(t *testing.T) {
 			status <- run(ctx, args, nil, &out, &errs)
 		}()
 		require.Eventually(t, func() bool {
-			return srv.Requests(codec.OpUpdate)+srv.Requests(codec.OpInsert) > 500
+			return srv.Requests(codec.OpUpdate)+srv.Requests(codec.OpQuery) > 500
 		}, time.Minute, time.Millisecond)
 		cancel()
 		require.Equal(t, statusError, <-status)
@@ -310,12 +202,13 @@ func TestBenchReportsWhatItDoesNotSupport(t *testing.T) {
 	t.Parallel()
 	srv := mockserver.RunT(t)
 	s := shell{t, srv.Addr()}
-	s.fails("bench --workload raw --conns 2 --outstanding 2047", "2047 outstanding on 2 connections", "1023", "H4")
-	s.fails("bench --workload raw --frames hit --conns 1 --outstanding 512", "512 outstanding on 1 connections")
+	status, _, stderr := s.run("", strings.Fields("bench --compare raw --workload query --conns 1 --goroutines 1024 --warmup 1ms")...)
+	require.Equal(t, statusError, status)
+	require.Contains(t, stderr, "1024 outstanding on 1 connections are more than the 1023 responses that a server keeps for each (H4)")
 	require.Empty(t, testkit.Keys(srv))
-	shell{t, "throttrs://" + srv.Addr()}.fails("bench --workload raw", "does not support TLS")
+	shell{t, "throttrs://" + srv.Addr()}.fails("bench --compare raw", "does not support TLS")
 	shell{t, "127.0.0.1:1"}.fails("bench", "can't connect")
-	shell{t, "127.0.0.1:1"}.fails("bench --workload raw", "can't connect")
+	shell{t, "127.0.0.1:1"}.fails("bench --compare raw", "can't connect")
 }
 
 func TestProgressIsPrintedOnceASecond(t *testing.T) {

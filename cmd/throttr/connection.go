@@ -154,22 +154,11 @@ type missingRecord struct {
 	Found bool   `json:"found"`
 }
 
-// printConnection prints all figures of a connection, one per row.
+// printConnection prints all figures of a connection.
 func printConnection(out *output, c inspect.Connection) {
-	r := connectionOf(c)
+	out.figures(connectionOf(c))
 	if out.json != nil {
-		out.add(r)
 		return
-	}
-	out.table("", "")
-	for _, f := range [][2]string{
-		{"server", r.Server}, {"id", r.ID}, {"type", r.Type}, {"kind", r.Kind}, {"address", cmp.Or(r.Address, "-")},
-		{"connected", formatTime(r.ConnectedAt)},
-		{"read bytes", number(r.ReadBytes)}, {"write bytes", number(r.WriteBytes)},
-		{"published bytes", number(r.PublishedBytes)}, {"received bytes", number(r.ReceivedBytes)},
-		{"allocated bytes", number(r.AllocatedBytes)}, {"consumed bytes", number(r.ConsumedBytes)},
-	} {
-		out.add(nil, f[0], f[1])
 	}
 	out.table("requests", ">total")
 	names, counts := fieldNames[uint64](c.Requests)

@@ -16,9 +16,9 @@ func insertCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "insert --ttl 1h key quota",
 		Short: "create a counter",
-		Long: `A real server can lock up when a record expires (H12 in docs/protocol.md).
-Choose a TTL that is longer than the use of the record, and purge the record at
-the end of its use.
+		Long: `A real server can lock up when a record expires: see H12 in
+docs/internals/protocol.md. Choose a TTL that is longer than the use of the
+record, and purge the record at the end of its use.
 
 Exit status 1: the key exists, or has expired in the last 10 s.`,
 		Example: "  throttr insert --ttl 1h jobs 100",

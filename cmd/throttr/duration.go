@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,43 +32,20 @@ func (d *duration) Set(text string) error {
 // parseDuration is [time.ParseDuration] with clearer errors and with days, such as 1d or 1d12h. A
 // day has 24 hours.
 func parseDuration(text string) (time.Duration, error) {
-	if d, err := withDays(text); err == nil {
+	hours := text
+	if days, rest, ok := strings.Cut(text, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil {
+			hours = strconv.FormatFloat(24*n, 'f', -1, 64) + "h" + rest
+		}
+	}
+	d, err := time.ParseDuration(hours)
+	if err == nil {
 		return d, nil
 	}
 	if _, err := strconv.ParseFloat(text, 64); err == nil {
 		return 0, fmt.Errorf("a duration needs a unit, such as %ss", text)
 	}
 	return 0, errors.New("not a duration such as 60s, 1h30m or 7d")
-}
-
-// withDays is [time.ParseDuration] with days, which come first.
-func withDays(text string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	number, rest, ok := strings.Cut(text, "d")
-	if !ok {
-		return time.ParseDuration(text)
-	}
-	days, err := time.ParseDuration(number + "h") // of the same form
-	if strings.Trim(number, "-+.0123456789") != "" || err != nil || days > math.MaxInt64/24 || days < math.MinInt64/24 {
-		return 0, errors.New("not a number of days")
-	}
-	days *= day / time.Hour
-	if rest == "" {
-		return days, nil
-	}
-	part, err := time.ParseDuration(rest)
-	switch {
-	case err != nil:
-		return 0, err
-	case rest[0] == '-' || rest[0] == '+':
-		return 0, errors.New("a sign in the middle")
-	case number[0] == '-':
-		part = -part
-	}
-	if sum := days + part; (sum > days) == (part > 0) {
-		return sum, nil
-	}
-	return 0, errors.New("more than a duration holds")
 }
 
 // formatScale formats a duration without the units that are 0 at its end: 1m, and not 1m0s.

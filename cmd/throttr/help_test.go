@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +47,7 @@ func TestShellsComplete(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"hit --sc":           "--scale\t",
-		"bench --workload ":  "sparse\n",
+		"bench --workload ":  "query\n",
 		"mock --hazard ":     "grace=on\n",
 		"query ":             ":4\n", // no files
 		"completion ":        "fish\t",
@@ -70,28 +67,4 @@ func TestShellsComplete(t *testing.T) {
 		out, err := exec.Command(sh, "-n", path).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
-}
-
-var update = flag.Bool("update", false, "write docs/command-reference.md")
-
-func TestReferenceIsCurrent(t *testing.T) {
-	const path = "../../docs/command-reference.md"
-	var b bytes.Buffer
-	b.WriteString("# Command reference\n\n" +
-		"This is the help of all commands; `go generate -C cmd/throttr` writes it. [command.md](command.md) explains the command\n" +
-		"and shows it in use.\n\n| command | purpose |\n|---|---|\n")
-	for _, c := range commands() {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.Name(), c.Name(), c.Short)
-	}
-	section := func(name, line string) { fmt.Fprintf(&b, "\n## %s\n\n```\n%s```\n", name, shell{t, ""}.yes(line)) }
-	section("help", "help")
-	for _, c := range commands() {
-		section(c.Name(), "help "+c.Name())
-	}
-	if *update {
-		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
-	}
-	old, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, b.String(), string(old), "go generate -C cmd/throttr")
 }

@@ -62,11 +62,16 @@ func info(ctx context.Context, e *env, c client) (bool, error) {
 	for _, s := range infos { // of the servers that have responded
 		each, failed := serviceTimeOf(ctx, e, s.Server)
 		err = errors.Join(err, failed)
+		e.out.figures(infoOf(s, parked[s.Server], each))
 		if e.out.json != nil {
-			e.out.add(infoOf(s, parked[s.Server], each))
 			continue
 		}
-		printInfo(e.out, s, parked[s.Server], each)
+		e.out.table("requests", ">total", ">per minute")
+		names, rates := fieldNames[inspect.Count](s.Requests)
+		names, rates = append(names, "read bytes", "write bytes"), append(rates, s.ReadBytes, s.WriteBytes)
+		for i, name := range names {
+			e.out.add(nil, name, number(rates[i].Total), number(rates[i].PerMinute))
+		}
 	}
 	return true, err
 }
@@ -98,31 +103,4 @@ func infoOf(s inspect.Info, parked bool, each time.Duration) infoRecord {
 		r.Requests[name] = rate(rates[i])
 	}
 	return r
-}
-
-// printInfo prints a server's figures, one per row.
-func printInfo(out *output, s inspect.Info, parked bool, each time.Duration) {
-	out.table("", "")
-	out.add(nil, "server", s.Server)
-	out.add(nil, "version", s.Version)
-	out.add(nil, "time", formatTime(s.Time))
-	out.add(nil, "running since", formatTime(s.RunningSince))
-	out.add(nil, "parked", map[bool]string{true: "yes", false: "no"}[parked])
-	out.add(nil, "service time", formatMicroseconds(each))
-	for _, f := range []struct {
-		name string
-		n    uint64
-	}{
-		{"keys", s.Keys}, {"counters", s.Counters}, {"buffers", s.Buffers},
-		{"counter bytes", s.CounterBytes}, {"buffer bytes", s.BufferBytes},
-		{"connections", s.Connections}, {"subscriptions", s.Subscriptions}, {"channels", s.Channels},
-	} {
-		out.add(nil, f.name, number(f.n))
-	}
-	out.table("requests", ">total", ">per minute")
-	names, rates := fieldNames[inspect.Count](s.Requests)
-	names, rates = append(names, "read bytes", "write bytes"), append(rates, s.ReadBytes, s.WriteBytes)
-	for i, name := range names {
-		out.add(nil, name, number(rates[i].Total), number(rates[i].PerMinute))
-	}
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,6 +109,34 @@ func statAll(ctx context.Context, e *env, c client) (bool, error) {
 func statOf(server, key string, s inspect.Usage) (statRecord, []string) {
 	return statRecord{server, keyOf(key), true, &usage{s.Reads, s.Writes, s.ReadsPerMinute, s.WritesPerMinute}},
 		[]string{number(s.Reads), number(s.Writes), number(s.ReadsPerMinute), number(s.WritesPerMinute), quoted(key)}
+}
+
+// figures prints the record of a server or a connection: as JSON, or as a row for each field of these types.
+func (o *output) figures(record any) {
+	if o.json != nil {
+		o.add(record)
+		return
+	}
+	o.table("", "")
+	for v, i := reflect.ValueOf(record), 0; i < v.NumField(); i++ {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		text := ""
+		switch f := v.Field(i).Interface().(type) {
+		case string:
+			text = cmp.Or(f, "-")
+		case bool:
+			text = map[bool]string{true: "yes", false: "no"}[f]
+		case uint64:
+			text = number(f)
+		case time.Time:
+			text = formatTime(f)
+		case float64:
+			name, text = strings.TrimSuffix(name, "_seconds"), formatMicroseconds(time.Duration(f*float64(time.Second)))
+		default:
+			continue
+		}
+		o.add(nil, strings.ReplaceAll(name, "_", " "), text)
+	}
 }
 
 // fieldNames returns the names of a struct's fields in lower case, and their values.

@@ -137,9 +137,7 @@ func TestInfoTellsWhetherAServerIsParked(t *testing.T) {
 	require.Equal(t, true, objects(t, s.yes("info --json"))[0]["parked"])
 }
 
-// docs/server.md has manifests that run this command, and restart the server if its status is not 0.
-//
-//evidence:outages The liveness probe succeeds on a slow server, and fails within 2 s on one that has locked up or is down
+// docs/servers.md has manifests that run this command, and restart the server if its status is not 0.
 func TestWhoAmIIsALivenessProbe(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail   func(t *testing.T, srv *mockserver.Server)

@@ -10,8 +10,6 @@ import (
 )
 
 func hitCommand(e *env) *cobra.Command {
-	var scale time.Duration
-	var limit, n uint64
 	cmd := &cobra.Command{
 		Use:   "hit --scale 1m --limit 100 key...",
 		Short: "count a hit on each key's window, and print the decision",
@@ -24,19 +22,31 @@ sooner. To remove it, reset the window.
 Exit status 1: a hit was denied.`,
 		Example: `  throttr hit --scale 1m --limit 100 user:42
   throttr hit --scale 1h --limit 5000 -n 10 --json user:42 user:43`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, keys []string) error {
-			return e.withLimiter(cmd.Context(), func(ctx context.Context, limiter *throttr.RateLimit) (bool, error) {
-				return hit(ctx, e.out, limiter, keys, scale, limit, n)
-			})
-		},
 	}
-	f := cmd.Flags()
-	durationVar(f, &scale, "scale", 0, "the `scale`, the length of a window, such as 1m")
-	f.Uint64Var(&limit, "limit", 0, "the number of `hits` that a window allows")
-	f.Uint64VarP(&n, "hits", "n", 1, "the number of `hits` to count; 0 reads the window only")
-	needFlags(cmd, "scale", "limit")
+	limitFlags(e, cmd, "hits", "the number of `hits` to count; 0 reads the window only", hit)
 	return cmd
+}
+
+// limitFlags defines the flags of a command that does something with n and a limit of keys.
+func limitFlags(e *env, cmd *cobra.Command, count, usage string, do func(context.Context, *output, *throttr.RateLimit, []throttr.Take) (bool, error)) {
+	var l throttr.Limit
+	var n uint64
+	f := cmd.Flags()
+	durationVar(f, &l.Scale, "scale", 0, "the `scale`, the length of a window, such as 1m")
+	f.Uint64Var(&l.Max, "limit", 0, "the `count` that a window may have")
+	f.Uint64VarP(&n, count, "n", 1, usage)
+	needFlags(cmd, "scale", "limit")
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, keys []string) error {
+		return e.withLimiter(cmd.Context(), func(ctx context.Context, limiter *throttr.RateLimit) (bool, error) {
+			takes := make([]throttr.Take, len(keys))
+			for i, key := range keys {
+				takes[i] = l.For(key, n)
+			}
+			e.out.table("key", "decision", ">count", ">limit", ">remaining", ">window ends in")
+			return do(ctx, e.out, limiter, takes)
+		})
+	}
 }
 
 // hitRecord is the JSON of a hit.
@@ -64,11 +74,10 @@ func addHit(out *output, key string, res throttr.Result, allowed bool, decision 
 	out.add(r, quoted(key), decision, number(res.Count), number(res.Limit), number(res.Remaining), end)
 }
 
-func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, keys []string, scale time.Duration, limit, n uint64) (bool, error) {
-	out.table("key", "decision", ">count", ">limit", ">remaining", ">window ends in")
+func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
 	all := true
-	for _, key := range keys {
-		res, err := limiter.HitN(ctx, key, throttr.Limit{Max: limit, Scale: scale}, n)
+	for _, t := range takes {
+		res, err := limiter.HitN(ctx, t.Key, t.Limit, t.N)
 		if err != nil {
 			return false, err
 		}
@@ -76,7 +85,7 @@ func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, keys []st
 		if !res.Allowed {
 			all, decision = false, "denied"
 		}
-		addHit(out, key, res, res.Allowed, decision)
+		addHit(out, t.Key, res, res.Allowed, decision)
 	}
 	return all, nil
 }

@@ -5,11 +5,9 @@
 //	throttr hit --scale 1m --limit 100 user:42
 //	throttr help
 //
-// docs/command.md shows the output of every command. The exit status is 0; or 1 if the outcome
+// docs/command.md shows a session. The exit status is 0; or 1 if the outcome
 // was negative, such as a denied hit or a key that is not found; or 2 after an error.
 package main
-
-//go:generate go test -run ^TestReferenceIsCurrent$ . -update
 
 import (
 	"context"

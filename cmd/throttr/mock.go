@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 )
 
 func mockCommand(e *env) *cobra.Command {
-	m := mock{made: -1, hazards: map[mockserver.Hazard]bool{}}
+	m := mock{made: -1}
+	var made uint
 	cmd := &cobra.Command{
 		Use:   "mock",
 		Short: "run a mock server, until it is interrupted",
@@ -24,9 +24,9 @@ Hazards are harmful behavior of real servers, which can be switched on and off.
 Their defaults:
 
 ` + hazardList() + `
-docs/protocol.md describes them. When it ends, the server prints the requests
-that would have crashed or stalled a real server, or lost a response there. The
-exit status is then 2.
+docs/internals/protocol.md describes them. When it ends, the server prints the
+requests that would have crashed or stalled a real server, or lost a response
+there. The exit status is then 2.
 
 With --real-service-time, requests take as long as on a real server on a quiet
 machine: 6us each, and 4us more if they are alone, over TCP; 3.1us and 9us over
@@ -36,9 +36,17 @@ server (0 records), and 140us more on one that has made 41000 records.`,
   throttr mock --unix /tmp/throttr.sock --hazard grace=off,lateexpiry=on
   throttr mock --size 4 --real-service-time --slow-creation 41000`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return m.serve(cmd.Context(), e) },
 	}
 	f := cmd.Flags()
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if f.Changed("slow-creation") {
+			m.made = int(made)
+		}
+		if m.hazards, err = parseHazards(m.switched); err != nil {
+			return err
+		}
+		return m.serve(cmd.Context(), e)
+	}
 	f.StringVar(&m.addr, "addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 	f.StringVar(&m.unix, "unix", "", "`path` of a unix socket to listen on instead")
 	cmd.MarkFlagsMutuallyExclusive("addr", "unix")
@@ -46,8 +54,9 @@ server (0 records), and 140us more on one that has made 41000 records.`,
 	durationVar(f, &m.service, "service-time", 0, "the `time` that each request takes, one after the other (default: no time)")
 	f.BoolVar(&m.real, "real-service-time", false, "take as long as a real server")
 	cmd.MarkFlagsMutuallyExclusive("service-time", "real-service-time")
-	f.Func("slow-creation", "make INSERT and SET as slow as if the server had made a `number` of records (H7)", m.setMade)
-	f.Func("hazard", "a `list` of hazards to switch, such as grace=off,lateexpiry=on", m.setHazards)
+	f.UintVar(&made, "slow-creation", 0, "make INSERT and SET as slow as if the server had made a `number` of records (H7)")
+	f.StringToStringVar(&m.switched, "hazard", nil, "a `list` of hazards to switch, such as grace=off,lateexpiry=on")
+	f.Lookup("hazard").DefValue = "" // it has none
 	var hazards []string
 	for _, h := range mockserver.Hazards() {
 		_, name := hazardName(h)
@@ -65,7 +74,8 @@ type mock struct {
 	service    time.Duration
 	real       bool                       // requests take as long as on a real server
 	made       int                        // records, for the time that another one takes; negative: as other requests
-	hazards    map[mockserver.Hazard]bool // that were switched
+	switched   map[string]string          // hazards by name, on or off
+	hazards    map[mockserver.Hazard]bool // the same
 }
 
 // mockRecord is the JSON of a mock server.
@@ -183,36 +193,23 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// setHazards parses a list of hazards to switch on or off.
-func (m *mock) setHazards(list string) error {
-	for item := range strings.SplitSeq(list, ",") {
-		name, setting, _ := strings.Cut(item, "=")
-		if setting != "on" && setting != "off" {
-			return fmt.Errorf("%q is not of the form grace=on or grace=off", item)
-		}
-		hazard, ok := hazardNamed(name)
-		if !ok {
-			return fmt.Errorf("there is no hazard %q", name)
-		}
-		m.hazards[hazard] = setting == "on"
-	}
-	return nil
-}
-
-// setMade parses the number of records that the server has made.
-func (m *mock) setMade(text string) (err error) {
-	if m.made, err = strconv.Atoi(text); err != nil || m.made < 0 {
-		return errors.New("not a number of 0 or more")
-	}
-	return nil
-}
-
-// hazardNamed returns the hazard of a name on the command line.
-func hazardNamed(name string) (mockserver.Hazard, bool) {
+// parseHazards returns the hazards of these names, and whether they are on.
+func parseHazards(switched map[string]string) (map[mockserver.Hazard]bool, error) {
+	known := map[string]mockserver.Hazard{}
 	for _, h := range mockserver.Hazards() {
-		if _, n := hazardName(h); n == name {
-			return h, true
-		}
+		_, name := hazardName(h)
+		known[name] = h
 	}
-	return 0, false
+	hazards := map[mockserver.Hazard]bool{}
+	for name, setting := range switched {
+		h, ok := known[name]
+		switch {
+		case setting != "on" && setting != "off":
+			return nil, fmt.Errorf("--hazard %s=%s is not of the form grace=on or grace=off", name, setting)
+		case !ok:
+			return nil, fmt.Errorf("there is no hazard %q", name)
+		}
+		hazards[h] = setting == "on"
+	}
+	return hazards, nil
 }

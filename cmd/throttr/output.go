@@ -150,6 +150,20 @@ func unlessText(s string) []byte {
 	return []byte(s)
 }
 
+// seconds is a duration whose JSON is a number of seconds.
+type seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *seconds) UnmarshalJSON(text []byte) error {
+	var n float64
+	err := json.Unmarshal(text, &n)
+	*s = seconds(n * float64(time.Second))
+	return err
+}
+
 // formatDuration formats a duration. It rounds a second or more to milliseconds.
 func formatDuration(d time.Duration) string {
 	if d >= time.Second {

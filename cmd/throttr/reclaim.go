@@ -80,7 +80,7 @@ func reclaim(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		if err := useAllPlaces(ctx, one, c.largest()); err != nil {
+		if err := useAllPlaces(ctx, one, c); err != nil {
 			return err
 		}
 		after, err := serviceTime(ctx, c)
@@ -124,7 +124,7 @@ func formatMicroseconds(d time.Duration) string {
 }
 
 // useAllPlaces has a server use all of its places for responses, and reads these.
-func useAllPlaces(ctx context.Context, cfg throttr.Config, largest uint64) error {
+func useAllPlaces(ctx context.Context, cfg throttr.Config, c client) error {
 	conns := make([]net.Conn, 0, reclaimConns)
 	defer func() {
 		for _, nc := range conns {
@@ -136,7 +136,7 @@ func useAllPlaces(ctx context.Context, cfg throttr.Config, largest uint64) error
 		frames, _ = codec.Query{Key: []byte("throttr:ping")}.AppendBinary(frames)
 	}
 	for range reclaimConns {
-		nc, err := dialServer(ctx, cfg, largest)
+		nc, err := c.dial(ctx, cfg)
 		if err != nil {
 			return err
 		}
@@ -159,8 +159,8 @@ func useAllPlaces(ctx context.Context, cfg throttr.Config, largest uint64) error
 	return errors.Join(errs...)
 }
 
-// dialServer makes a connection to a server whose largest value is known.
-func dialServer(ctx context.Context, cfg throttr.Config, largest uint64) (nc net.Conn, err error) {
+// dial makes a connection to a server.
+func (c typed[T]) dial(ctx context.Context, cfg throttr.Config) (net.Conn, error) {
 	address, err := dial.ParseAddress(cfg.Servers[0])
 	if err != nil {
 		return nil, err
@@ -169,16 +169,6 @@ func dialServer(ctx context.Context, cfg throttr.Config, largest uint64) (nc net
 	if d.Dial == nil {
 		d.Dial = new(net.Dialer).DialContext
 	}
-	target := &dial.Target{Server: cfg.Servers[0], Address: address, Dialer: d}
-	switch largest {
-	case 1<<8 - 1:
-		nc, _, err = dial.Connect[uint8](ctx, target, false)
-	case 1<<16 - 1:
-		nc, _, err = dial.Connect[uint16](ctx, target, false)
-	case 1<<32 - 1:
-		nc, _, err = dial.Connect[uint32](ctx, target, false)
-	default:
-		nc, _, err = dial.Connect[uint64](ctx, target, false)
-	}
+	nc, _, err := dial.Connect[T](ctx, &dial.Target{Server: cfg.Servers[0], Address: address, Dialer: d}, false)
 	return nc, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type client interface {
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
 	get(ctx context.Context, key string) (buffer, bool, error)
+	dial(ctx context.Context, cfg throttr.Config) (net.Conn, error) // of which the client knows nothing
 	benchClient
 
 	Purge(ctx context.Context, key string) (bool, error)

@@ -19,8 +19,8 @@ import (
 func topCommand(e *env) *cobra.Command {
 	t := top{limits: limits{}}
 	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "watch servers, and the keys nearest to their limits",
+		Use:   "top [key...]",
+		Short: "watch servers and the keys nearest to limits, or holders on Redis",
 		Long: `A live view of requests, hits, records and connections of each server, and of
 open windows. It ends with q. Servers do not know limits: with --limit, windows
 of a scale are compared with it, and those nearest to their limit come first.
@@ -41,18 +41,30 @@ most. If there are more windows, it reads those that were nearest to their
 limits, and others at random. The view says what it costs. --timeout bounds the
 time that each view may take.
 
+On Redis, it shows the processes that hold places in flight of keys, or wait for
+them, as holders does: first those that hold the most. Each time, it reads all
+that is stored of the keys.
+
 Without a terminal, and with --json, it prints one view after the other. With
 --once, it prints one view, after one interval.`,
 		Example: `  throttr top
   throttr top --limit 100/1m --limit 5000/1h
-  throttr top --once --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  throttr top --once --json
+  throttr top --servers redis://127.0.0.1:6379 --name exports user:42`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, keys []string) error {
 			switch {
 			case t.every < minTopInterval:
 				return fmt.Errorf("--every %v is less than %v", t.every, minTopInterval)
 			case t.sample < 1 || t.keys < 0 || t.list <= 0:
 				return fmt.Errorf("--sample %d is less than 1, --keys %d less than 0, or --list %v not more than 0", t.sample, t.keys, t.list)
+			}
+			redis := onRedis(e.serversOrDefault())
+			if err := t.checkHolders(cmd, keys, redis); err != nil {
+				return err
+			}
+			if redis {
+				return t.runHolders(cmd.Context(), e, keys)
 			}
 			return t.run(cmd.Context(), e)
 		},
@@ -62,7 +74,8 @@ Without a terminal, and with --json, it prints one view after the other. With
 	durationVar(f, &t.every, "every", 2*time.Second, "the `time` between two views")
 	f.IntVar(&t.sample, "sample", 1000, "the largest `number` of records of windows to read on each server")
 	durationVar(f, &t.list, "list", 10*time.Second, "the `time` between two LISTs, which find new keys; it is longer if a LIST takes 1% of it")
-	f.IntVarP(&t.keys, "keys", "n", 20, "the `number` of keys to print if the output is not a terminal")
+	f.IntVarP(&t.keys, "keys", "n", 20, "the `number` of keys or holders to print if the output is not a terminal")
+	f.StringVar(&t.name, "name", "", "the `name` of the limit of places in flight, on Redis")
 	f.BoolVar(&t.once, "once", false, "print one view and end")
 	return cmd
 }
@@ -77,6 +90,7 @@ type top struct {
 	list   time.Duration
 	sample int
 	keys   int
+	name   string
 	once   bool
 }
 
@@ -93,7 +107,38 @@ func (t *top) run(ctx context.Context, e *env) error {
 		servers = append(servers, &topServer{server: server, cfg: one, limits: t.limits, most: t.sample, pause: t.list, once: t.once})
 	}
 	defer closeAll(servers)
-	sample := func(ctx context.Context) (*view, error) { return t.sampleAll(ctx, e, servers) }
+	return t.show(ctx, e, func(ctx context.Context) (frame, error) { return t.sampleAll(ctx, servers) })
+}
+
+// runHolders is run for the holders of keys on Redis.
+func (t *top) runHolders(ctx context.Context, e *env, keys []string) error {
+	s := &topHolders{servers: e.serversOrDefault(), name: t.name, keys: keys, every: t.every}
+	defer s.close()
+	return t.show(ctx, e, s.sample)
+}
+
+// frame is what top shows at one time.
+type frame interface {
+	// lines returns it as lines of at most width, at most height of them. Height 0: as many as there are.
+	// Keys says which keys of the keyboard do what.
+	lines(width, height int, keys string) []string
+	// cut leaves the first n rows.
+	cut(n int)
+}
+
+// sampler takes a sample. It may return a frame with an error.
+type sampler func(ctx context.Context) (frame, error)
+
+// show shows samples, on the screen or one after the other.
+func (t *top) show(ctx context.Context, e *env, take sampler) error {
+	sample := func(ctx context.Context) (frame, error) {
+		if e.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, e.timeout)
+			defer cancel()
+		}
+		return take(ctx)
+	}
 	if e.out.json == nil && !t.once && isTerminal(e.stdin) && isTerminal(e.stdout) && os.Getenv("TERM") != "dumb" {
 		return newScreen(t.every, sample).run(ctx, tea.WithInput(e.stdin), tea.WithOutput(e.stdout))
 	}
@@ -114,7 +159,7 @@ func closeAll(servers []*topServer) {
 }
 
 // watch prints a view at each interval. With --once, the first sample is only the base of rates.
-func (t *top) watch(ctx context.Context, e *env, sample func(context.Context) (*view, error)) error {
+func (t *top) watch(ctx context.Context, e *env, sample sampler) error {
 	tick := time.NewTicker(t.every)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -142,32 +187,26 @@ func (t *top) watch(ctx context.Context, e *env, sample func(context.Context) (*
 
 // sampleAll samples all servers, and makes a view of the samples. It fails only if all servers
 // fail.
-func (t *top) sampleAll(ctx context.Context, e *env, servers []*topServer) (*view, error) {
-	if e.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-	}
-	v := &view{at: time.Now(), every: t.every, limits: t.limits, servers: make([]sampled, len(servers))}
+func (t *top) sampleAll(ctx context.Context, servers []*topServer) (frame, error) {
+	v := &view{Time: time.Now().UTC(), Servers: make([]sampled, len(servers)), Keys: []topKey{}, every: t.every, limits: t.limits}
 	var all sync.WaitGroup
 	for i, s := range servers {
-		all.Go(func() { v.servers[i] = s.sample(ctx) })
+		all.Go(func() { v.Servers[i] = s.sample(ctx) })
 	}
 	all.Wait()
 	var failure error
 	failed := 0
-	for i, s := range v.servers {
-		v.names = append(v.names, servers[i].server)
+	for i, s := range v.Servers {
 		if s.err != nil {
 			failure = s.err
 			failed++
 			continue
 		}
-		v.cost = max(v.cost, servers[i].cost(&s, t.every))
-		v.keys = append(v.keys, s.keys...)
+		v.Cost = max(v.Cost, servers[i].cost(&s, t.every))
+		v.Keys = append(v.Keys, s.keys...)
 	}
-	slices.SortFunc(v.keys, func(a, b topKey) int {
-		return cmp.Or(cmp.Compare(b.usage, a.usage), cmp.Compare(b.count, a.count), cmp.Compare(a.name.Key, b.name.Key))
+	slices.SortFunc(v.Keys, func(a, b topKey) int {
+		return cmp.Or(cmp.Compare(b.usage, a.usage), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
 	})
 	if failed < len(servers) {
 		failure = nil
@@ -176,12 +215,12 @@ func (t *top) sampleAll(ctx context.Context, e *env, servers []*topServer) (*vie
 }
 
 // print prints a view.
-func (t *top) print(e *env, v *view) error {
+func (t *top) print(e *env, v frame) error {
+	v.cut(t.keys)
 	if e.out.json != nil {
-		e.out.add(t.record(v))
+		e.out.add(v)
 		return e.out.flush()
 	}
-	v.keys = v.keys[:min(len(v.keys), t.keys)]
 	text := strings.Join(v.lines(80, 0, ""), "\n") + "\n"
 	if !t.once {
 		text += "\n"
@@ -190,70 +229,4 @@ func (t *top) print(e *env, v *view) error {
 		return err
 	}
 	return e.out.flush()
-}
-
-// topRecord is the JSON of a view.
-type topRecord struct {
-	Time    time.Time         `json:"time"`
-	Servers []topServerRecord `json:"servers"`
-	Keys    []topKeyRecord    `json:"keys"` // of all servers, first those that are nearest to their limits
-	Cost    float64           `json:"cost"` // share of a server's time
-}
-
-// topServerRecord is the JSON of a server in a view. Rates are missing in the first view.
-type topServerRecord struct {
-	Server      string   `json:"server"`
-	Error       string   `json:"error,omitempty"`
-	Requests    *float64 `json:"requests_per_second,omitempty"`
-	Hits        *float64 `json:"hits_per_second,omitempty"`
-	Over        *float64 `json:"over_limit_per_second,omitempty"`
-	Records     uint64   `json:"records"`
-	Windows     int      `json:"open_windows"`
-	Connections uint64   `json:"connections"`
-	Bytes       uint64   `json:"bytes"`
-	ServiceTime float64  `json:"service_time_seconds,omitempty"`
-}
-
-// topKeyRecord is the JSON of an open window in a view. Limit is missing if it is not known.
-type topKeyRecord struct {
-	Server string `json:"server"`
-	keyed
-	ScaleSeconds  float64 `json:"scale_seconds"`
-	Count         uint64  `json:"count"`
-	Limit         *uint64 `json:"limit,omitempty"`
-	Hits          float64 `json:"hits_per_second"`
-	EndsInSeconds float64 `json:"ends_in_seconds"`
-}
-
-func (t *top) record(v *view) topRecord {
-	r := topRecord{Time: v.at.UTC(), Servers: []topServerRecord{}, Keys: []topKeyRecord{}, Cost: v.cost}
-	for i, s := range v.servers {
-		one := topServerRecord{Server: v.names[i]}
-		if s.err != nil {
-			one.Error = s.err.Error()
-		} else {
-			one.Records, one.Windows, one.Connections, one.Bytes = s.info.Keys, s.open, s.info.Connections, s.info.CounterBytes+s.info.BufferBytes
-			one.ServiceTime = s.each.Seconds()
-		}
-		if s.rates {
-			one.Hits = &s.hits
-			if s.measured {
-				one.Requests = &s.requests
-			}
-			if len(t.limits) > 0 {
-				one.Over = &s.over
-			}
-		}
-		r.Servers = append(r.Servers, one)
-	}
-	for _, k := range v.keys[:min(len(v.keys), t.keys)] {
-		one := topKeyRecord{
-			Server: k.server, keyed: keyOf(k.name.key()), ScaleSeconds: k.name.Scale.Seconds(), Count: k.count, Hits: k.rate, EndsInSeconds: k.endsIn.Seconds(),
-		}
-		if limit, ok := t.limits[k.name.Scale]; ok {
-			one.Limit = &limit
-		}
-		r.Keys = append(r.Keys, one)
-	}
-	return r
 }

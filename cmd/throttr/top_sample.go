@@ -43,47 +43,62 @@ type topWindow struct {
 	over  float64 // of them, hits over the limit
 }
 
-// sampled is a sample of one server.
+// sampled is a sample of one server. Its exported fields are the JSON of a server in a view.
 type sampled struct {
-	at       time.Time
-	info     inspect.Info
-	err      error
-	known    int // windows, open or not
-	open     int // of those that were read
-	hits     float64
-	over     float64
-	queries  int
-	rates    bool // there is a sample before, so that there are rates
-	infoAt   time.Time
-	measured bool          // there are two INFOs, so that there is requests
-	requests float64       // per second
-	each     time.Duration // what the server takes for a request; 0: not known
-	keys     []topKey
+	Server      string   `json:"server"`
+	Error       string   `json:"error,omitempty"`
+	Requests    *float64 `json:"requests_per_second,omitempty"` // nil: there are no two INFOs
+	Hits        *float64 `json:"hits_per_second,omitempty"`     // nil: there is no sample before
+	Over        *float64 `json:"over_limit_per_second,omitempty"`
+	Records     uint64   `json:"records"`
+	Windows     int      `json:"open_windows"` // of those that were read
+	Connections uint64   `json:"connections"`
+	Bytes       uint64   `json:"bytes"`
+	ServiceTime seconds  `json:"service_time_seconds,omitempty"` // what the server takes for a request; 0: not known
+
+	at, infoAt time.Time
+	info       inspect.Info
+	err        error
+	known      int // windows, open or not
+	queries    int
+	hits, over float64 // per second
+	keys       []topKey
 }
 
-// topKey is an open window in a sample.
+// topKey is an open window in a sample. Its exported fields are the JSON of a key in a view.
 type topKey struct {
-	server  string
-	name    windowName
-	count   uint64
-	usage   float64
-	rate    float64
-	endsIn  time.Duration
-	limited bool // the limit is known
+	Server string `json:"server"`
+	keyed
+	Scale  seconds `json:"scale_seconds"`
+	Count  uint64  `json:"count"`
+	Limit  *uint64 `json:"limit,omitempty"` // nil: it is not known
+	Rate   float64 `json:"hits_per_second"`
+	EndsIn seconds `json:"ends_in_seconds"`
+	usage  float64
 }
 
 // sample takes a sample.
 func (s *topServer) sample(ctx context.Context) (r sampled) {
+	r.Server = s.server
 	r.err = s.read(ctx, &r)
 	if r.err != nil && s.client != nil && ctx.Err() == nil {
 		s.client.Close()
 		s.client = nil
 	}
 	r.at = time.Now()
+	if r.err != nil {
+		r.Error = r.err.Error()
+	} else {
+		r.Records, r.Connections, r.Bytes = r.info.Keys, r.info.Connections, r.info.CounterBytes+r.info.BufferBytes
+	}
 	if b := s.before; r.err == nil && b.err == nil && !b.at.IsZero() && r.info.RunningSince.Equal(b.info.RunningSince) {
-		r.rates, r.measured, r.requests = true, b.measured, b.requests
+		r.Hits, r.Requests = &r.hits, b.Requests
 		if elapsed := r.infoAt.Sub(b.infoAt); elapsed > 0 {
-			r.measured, r.requests = true, float64(r.info.Requests.All.Total-b.info.Requests.All.Total)/elapsed.Seconds()
+			perSecond := float64(r.info.Requests.All.Total-b.info.Requests.All.Total) / elapsed.Seconds()
+			r.Requests = &perSecond
+		}
+		if len(s.limits) > 0 {
+			r.Over = &r.over
 		}
 	}
 	s.before = r
@@ -117,7 +132,7 @@ func (s *topServer) read(ctx context.Context, r *sampled) (err error) {
 		s.nextList = start.Add(s.listInterval())
 	}
 	err = s.query(ctx, r)
-	r.each = s.client.Stats().Servers[0].ServiceTime
+	r.ServiceTime = seconds(s.client.Stats().Servers[0].ServiceTime)
 	return err
 }
 
@@ -171,14 +186,17 @@ func (s *topServer) query(ctx context.Context, r *sampled) error {
 
 // add adds an open window to the sample.
 func (r *sampled) add(s *topServer, w *topWindow, now time.Time) {
-	_, limited := s.limits[w.name.Scale]
-	r.open++
+	r.Windows++
 	r.hits += w.rate
 	r.over += w.over
-	r.keys = append(r.keys, topKey{
-		server: s.server, name: w.name, count: w.count, rate: w.rate, endsIn: w.ends.Sub(now),
-		usage: s.limits.usage(w.name.Scale, w.count), limited: limited,
-	})
+	k := topKey{
+		Server: s.server, keyed: keyOf(w.name.key()), Scale: seconds(w.name.Scale), Count: w.count, Rate: w.rate, EndsIn: seconds(w.ends.Sub(now)),
+		usage: s.limits.usage(w.name.Scale, w.count),
+	}
+	if limit, ok := s.limits[w.name.Scale]; ok {
+		k.Limit = &limit
+	}
+	r.keys = append(r.keys, k)
 }
 
 // choose returns the names of the records to read. If there are too many, half of them are those
@@ -234,6 +252,6 @@ func (w *topWindow) update(c counter, largest uint64, now time.Time, l limits) {
 // cost returns how much of the server's time samples at an interval take: a QUERY for each window, and
 // the LIST with its INFO.
 func (s *topServer) cost(r *sampled, every time.Duration) float64 {
-	requests := time.Duration(r.queries) * cmp.Or(r.each, servicetime.TCP.Request)
+	requests := time.Duration(r.queries) * cmp.Or(time.Duration(r.ServiceTime), servicetime.TCP.Request)
 	return float64(requests)/float64(every) + float64(s.listTime)/float64(s.listInterval())
 }

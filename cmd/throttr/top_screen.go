@@ -13,17 +13,17 @@ import (
 // screen is top on a terminal. It implements tea.Model.
 type screen struct {
 	every         time.Duration
-	sample        func(context.Context) (*view, error)
+	sample        sampler
 	sampling      sync.Mutex
 	ctx           context.Context // ends with the program
-	view          *view           // nil: none yet
+	view          frame           // nil: none yet
 	err           error           // of the first sample
 	width, height int
 }
 
 // sampledMessage is the message that a sample was taken.
 type sampledMessage struct {
-	view *view
+	view frame
 	err  error
 }
 
@@ -31,7 +31,7 @@ type sampledMessage struct {
 var heading = lipgloss.NewStyle().Bold(true)
 
 // newScreen returns the screen of the views that sample returns.
-func newScreen(every time.Duration, sample func(context.Context) (*view, error)) *screen {
+func newScreen(every time.Duration, sample sampler) *screen {
 	return &screen{every: every, sample: sample, width: 80, height: 24}
 }
 

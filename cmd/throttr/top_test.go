@@ -42,7 +42,11 @@ func TestLimitsOfTopHaveAScale(t *testing.T) {
 	s.fails("top --limit 100", `"100" is not of the form 100/1m`)
 	s.fails("top --every 1ms", "--every 1ms is less than 100ms")
 	s.fails("top --sample 0", "--sample 0")
-	s.fails("top x", `unknown command "x"`)
+	s.fails("top x", "places in flight, which are on Redis")
+	s.fails("top --name exports", "places in flight, which are on Redis")
+	s.fails("--servers redis://127.0.0.1:1 top", "on Redis", "name them")
+	s.fails("--servers redis://127.0.0.1:1 top --limit 1/1m x", "--limit is for Throttr servers")
+	s.fails("--servers redis://127.0.0.1:1 top x", "127.0.0.1:1", "refused")
 }
 
 func TestRatesOfAWindowAreThoseSinceItWasSeen(t *testing.T) {
@@ -93,7 +97,7 @@ unknown +20s +30 +- +- +0 +\d+s
 $`, out)
 		require.NotContains(t, s.yes("top --once --every 100ms -n 1"), "far")
 
-		var got topRecord
+		var got view
 		require.NoError(t, json.Unmarshal([]byte(s.yes("top --once --json --every 100ms --limit 20/1m")), &got))
 		require.Len(t, got.Servers, 2)
 		require.Equal(t, 3, got.Servers[0].Windows+got.Servers[1].Windows)
@@ -152,12 +156,15 @@ func TestTopPrintsOneViewAfterTheOther(t *testing.T) {
 func TestViewFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	v := view{
-		at: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), every: 2 * time.Second, limits: limits{time.Minute: 100},
-		servers: []sampled{{rates: true, hits: 1e7, known: 5000, queries: 1000}, {err: errors.New("throttr: " + strings.Repeat("long ", 40))}},
-		names:   []string{"127.0.0.1:9000", "127.0.0.1:9001"},
+		Time: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), every: 2 * time.Second, limits: limits{time.Minute: 100},
+		Servers: []sampled{
+			{Server: "127.0.0.1:9000", Hits: new(float64), known: 5000, queries: 1000},
+			{Server: "127.0.0.1:9001", err: errors.New("away"), Error: "throttr: " + strings.Repeat("long ", 40)},
+		},
 	}
+	*v.Servers[0].Hits = 1e7
 	for range 50 {
-		v.keys = append(v.keys, topKey{name: windowName{fixedwindow.Name{Key: strings.Repeat("é", 100), Scale: time.Minute}}, count: 1 << 60, endsIn: 59 * time.Second})
+		v.Keys = append(v.Keys, topKey{keyed: keyOf(strings.Repeat("é", 100)), Scale: seconds(time.Minute), Count: 1 << 60, EndsIn: seconds(59 * time.Second)})
 	}
 	for _, size := range [][2]int{{80, 24}, {120, 50}, {40, 10}, {20, 3}, {1, 1}} {
 		lines := v.lines(size[0], size[1], "  q: quit")
@@ -187,7 +194,7 @@ func TestNumbersAreShort(t *testing.T) {
 func TestScreenShowsViewsUntilTheUserQuits(t *testing.T) {
 	t.Parallel()
 	samples := make(chan *view)
-	s := newScreen(time.Millisecond, func(ctx context.Context) (*view, error) {
+	s := newScreen(time.Millisecond, func(ctx context.Context) (frame, error) {
 		select {
 		case v := <-samples:
 			return v, nil
@@ -202,7 +209,7 @@ func TestScreenShowsViewsUntilTheUserQuits(t *testing.T) {
 		ended <- s.run(t.Context(), tea.WithInput(keys), tea.WithOutput(&out), tea.WithWindowSize(60, 10))
 	}()
 	for _, name := range []string{"first", "second"} {
-		samples <- &view{servers: make([]sampled, 1), names: []string{name}}
+		samples <- &view{Servers: []sampled{{Server: name}}}
 		require.Eventually(t, func() bool { return strings.Contains(out.String(), name) }, 10*time.Second, time.Millisecond, name)
 	}
 	for line := range strings.Lines(s.View().Content) {
@@ -216,14 +223,14 @@ func TestScreenShowsViewsUntilTheUserQuits(t *testing.T) {
 func TestScreenEndsIfTheFirstSampleFails(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
-	s := newScreen(time.Second, func(context.Context) (*view, error) { return nil, away })
+	s := newScreen(time.Second, func(context.Context) (frame, error) { return nil, away })
 	require.ErrorIs(t, s.run(t.Context(), tea.WithInput(new(bytes.Buffer)), tea.WithOutput(io.Discard)), away)
 }
 
 func TestScreenEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := newScreen(time.Second, func(ctx context.Context) (*view, error) {
+	s := newScreen(time.Second, func(ctx context.Context) (frame, error) {
 		cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -8,27 +8,29 @@ import (
 	"unicode/utf8"
 )
 
-// view is what top shows at one time.
+// view is what top shows at one time. Its exported fields are its JSON.
 type view struct {
-	at      time.Time
-	every   time.Duration
-	limits  limits
-	servers []sampled
-	names   []string // of the servers
-	cost    float64  // share of a server's time, the largest of all servers
-	keys    []topKey // first those that are nearest to their limits
+	Time    time.Time `json:"time"`
+	Servers []sampled `json:"servers"`
+	Keys    []topKey  `json:"keys"` // of all servers, first those that are nearest to their limits
+	Cost    float64   `json:"cost"` // share of a server's time, the largest of all servers
+
+	every  time.Duration
+	limits limits
 }
 
-// lines returns the view as lines of at most width, at most height of them. Height 0: as many as
-// there are.
+// cut implements frame.
+func (v *view) cut(n int) { v.Keys = v.Keys[:min(len(v.Keys), n)] }
+
+// lines implements frame.
 func (v *view) lines(width, height int, keys string) []string {
 	var all []string
 	add := func(line string) { all = append(all, cutTo(line, width)) }
-	add(v.at.Format("15:04:05") + "  every " + formatScale(v.every) + v.limitText() + keys)
+	add(v.Time.Local().Format("15:04:05") + "  every " + formatScale(v.every) + v.limitText() + keys)
 	add("")
 	v.addServers(add)
 	add("")
-	room := len(v.keys)
+	room := len(v.Keys)
 	if height > 0 {
 		room = min(room, max(height-len(all)-1, 0))
 	}
@@ -64,37 +66,30 @@ func cutTo(line string, width int) string {
 func (v *view) addServers(add func(string)) {
 	format := "%-21s %7s %7s %6s %7s %6s %5s %6s %6s"
 	add(fmt.Sprintf(format, "server", "req/s", "hits/s", "over/s", "records", "open", "conns", "bytes", "µs/req"))
-	for i, s := range v.servers {
+	for _, s := range v.Servers {
 		if s.err != nil {
-			add(fmt.Sprintf("%-21s %v", v.names[i], strings.TrimPrefix(s.err.Error(), "throttr: ")))
+			add(fmt.Sprintf("%-21s %v", s.Server, strings.TrimPrefix(s.Error, "throttr: ")))
 			continue
 		}
-		rate := func(f float64) string {
-			if !s.rates {
+		rate := func(f *float64) string {
+			if f == nil {
 				return "-"
 			}
-			return short(f)
+			return short(*f)
 		}
-		over := "-"
-		if len(v.limits) > 0 {
-			over = rate(s.over)
+		each := "-"
+		if s.ServiceTime > 0 {
+			each = fmt.Sprintf("%.1f", float64(s.ServiceTime)/float64(time.Microsecond))
 		}
-		requests, each := "-", "-"
-		if s.measured {
-			requests = short(s.requests)
-		}
-		if s.each > 0 {
-			each = fmt.Sprintf("%.1f", float64(s.each)/float64(time.Microsecond))
-		}
-		add(fmt.Sprintf(format, v.names[i], requests, rate(s.hits), over, short(float64(s.info.Keys)),
-			short(float64(s.open)), short(float64(s.info.Connections)), short(float64(s.info.CounterBytes+s.info.BufferBytes)), each))
+		add(fmt.Sprintf(format, s.Server, rate(s.Requests), rate(s.Hits), rate(s.Over), short(float64(s.Records)),
+			short(float64(s.Windows)), short(float64(s.Connections)), short(float64(s.Bytes)), each))
 	}
-	for i, s := range v.servers {
+	for _, s := range v.Servers {
 		if s.err == nil && s.queries < s.known {
-			add(fmt.Sprintf("%s: of %d records of windows, %d were read", v.names[i], s.known, s.queries))
+			add(fmt.Sprintf("%s: of %d records of windows, %d were read", s.Server, s.known, s.queries))
 		}
 	}
-	add(fmt.Sprintf("this costs %.2f %% of a server's time", 100*v.cost))
+	add(fmt.Sprintf("this costs %.2f %% of a server's time", 100*v.Cost))
 }
 
 // addKeys adds a table of the first windows.
@@ -103,13 +98,14 @@ func (v *view) addKeys(add func(string), width, room int) {
 	keyWidth := max(width-rest, 10)
 	format := fmt.Sprintf("%%-%ds %%6s %%8s %%8s %%5s %%8s %%8s", keyWidth)
 	add(fmt.Sprintf(format, "key", "scale", "count", "limit", "used", "hits/s", "ends in"))
-	for _, k := range v.keys[:min(room, len(v.keys))] {
+	for _, k := range v.Keys[:min(room, len(v.Keys))] {
 		limit, used := "-", "-"
-		if k.limited {
-			limit, used = short(float64(v.limits[k.name.Scale])), fmt.Sprintf("%.0f%%", 100*k.usage)
+		if k.Limit != nil {
+			limit, used = short(float64(*k.Limit)), fmt.Sprintf("%.0f%%", 100*k.usage)
 		}
-		add(fmt.Sprintf(format, cutTo(quoted(k.name.key()), keyWidth), formatScale(k.name.Scale), short(float64(k.count)),
-			limit, used, short(k.rate), formatScale(k.endsIn.Truncate(precision(k.endsIn)))))
+		endsIn := time.Duration(k.EndsIn)
+		add(fmt.Sprintf(format, cutTo(quoted(k.Key), keyWidth), formatScale(time.Duration(k.Scale)), short(float64(k.Count)),
+			limit, used, short(k.Rate), formatScale(endsIn.Truncate(precision(endsIn)))))
 	}
 }
 

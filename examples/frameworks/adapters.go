@@ -1,66 +1,81 @@
-// Package frameworks shows how to use the middleware of package httplimit with chi, echo, gin and
-// fiber. Copy the function that you need; the tests show how it is used.
+// Package frameworks shows how to limit requests with chi, echo, gin, fiber and connect. Copy the function
+// that you need; the tests show how it is used.
 //
-// The middleware is for net/http. chi takes it as it is, and echo has an adapter. gin and fiber
-// continue a chain of handlers by a call, and stop it by other means: their adapters find out
-// whether the middleware has called the next handler.
+// chi and echo take the middleware of package httplimit. The others have an adapter made of package
+// admission: an adapter for another framework looks like them. Handlers find the decision with
+// admission.FromContext in the context of their request.
 package frameworks
 
 import (
 	"context"
-	"net/http"
+	"errors"
 
+	"connectrpc.com/connect"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	"github.com/labstack/echo/v4"
 
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
 )
 
 // Chi limits the requests to all routes that are added to the router later.
 func Chi(router chi.Router, m *httplimit.Middleware) { router.Use(m.Wrap) }
 
-// Echo returns middleware for echo. Handlers find the decision in the context of the request:
-//
-//	d, ok := httplimit.FromContext(c.Request().Context())
+// Echo returns middleware for echo.
 func Echo(m *httplimit.Middleware) echo.MiddlewareFunc { return echo.WrapMiddleware(m.Wrap) }
 
-// Gin returns middleware for gin. Handlers find the decision in the context of the request:
-//
-//	d, ok := httplimit.FromContext(c.Request.Context())
-func Gin(m *httplimit.Middleware) gin.HandlerFunc {
+// Gin returns middleware for gin.
+func Gin(gate *admission.Gate) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		served := false
-		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			served = true
-			c.Request = r
-			c.Next()
-		})
-		m.Wrap(next).ServeHTTP(c.Writer, c.Request)
-		if !served {
+		d := gate.Admit(c.Request.Context(), admission.Addr(c.Request.RemoteAddr), nil, 1)
+		defer d.Done()
+		d.SetFields(c.Header)
+		if v := d.Verdict(); v != admission.Serve {
+			c.String(v.HTTPStatus(), d.Text())
 			c.Abort()
+			return
 		}
+		c.Request = c.Request.WithContext(d.Context())
+		c.Next()
 	}
 }
 
-// Fiber returns middleware for fiber. Handlers find the decision in the user context:
-//
-//	d, ok := httplimit.FromContext(c.UserContext())
-//
-// The context of a request does not end when its client disconnects, as fasthttp does not notice.
-func Fiber(m *httplimit.Middleware) fiber.Handler {
+// Fiber returns middleware for fiber. Its handlers find the decision in c.UserContext().
+func Fiber(gate *admission.Gate) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		var served context.Context
-		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served = r.Context() })
-		if err := adaptor.HTTPHandler(m.Wrap(next))(c); err != nil {
-			return err
+		d := gate.Admit(c.UserContext(), admission.Addr(c.Context().RemoteAddr().String()), nil, 1)
+		defer d.Done()
+		d.SetFields(c.Set)
+		if v := d.Verdict(); v != admission.Serve {
+			return c.Status(v.HTTPStatus()).SendString(d.Text())
 		}
-		if served == nil {
-			return nil // the middleware has responded
-		}
-		c.SetUserContext(context.WithoutCancel(served))
+		c.SetUserContext(d.Context())
 		return c.Next()
+	}
+}
+
+// Connect returns an interceptor for the unary methods of a connect service.
+func Connect(gate *admission.Gate) connect.UnaryInterceptorFunc {
+	codes := map[admission.Verdict]connect.Code{
+		admission.Deny: connect.CodeResourceExhausted, admission.Unavailable: connect.CodeUnavailable,
+		admission.Misconfigured: connect.CodeInternal, admission.Canceled: connect.CodeCanceled,
+	}
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			d := gate.Admit(ctx, admission.Addr(req.Peer().Addr), nil, 1)
+			defer d.Done()
+			if v := d.Verdict(); v != admission.Serve {
+				err := connect.NewError(codes[v], errors.New(d.Text()))
+				d.SetFields(err.Meta().Set)
+				return nil, err
+			}
+			res, err := next(d.Context(), req)
+			if err == nil {
+				d.SetFields(res.Header().Set)
+			}
+			return res, err
+		}
 	}
 }

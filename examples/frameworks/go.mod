@@ -3,11 +3,13 @@ module github.com/throttr-go/throttr/examples/frameworks
 go 1.25.0
 
 require (
+	connectrpc.com/connect v1.21.0
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/gofiber/fiber/v2 v2.52.15
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/throttr-go/throttr v0.1.0
+	google.golang.org/protobuf v1.36.11
 )
 
 require (
@@ -52,7 +54,6 @@ require (
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
-	google.golang.org/protobuf v1.36.10 // indirect
 )
 
 replace github.com/throttr-go/throttr => ../..

@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,13 +34,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	servers := flags.String("servers", "", "addresses of Throttr servers, separated by commas (default: a mock server)")
 	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return 0
-		}
 		return 2
 	}
 	if err := quickstart(ctx, *servers, stdout); err != nil {
-		fmt.Fprintln(stderr, "quickstart: "+sentence(err))
+		fmt.Fprintln(stderr, "quickstart:", strings.ReplaceAll(err.Error(), "\n", ", "))
 		return 1
 	}
 	return 0
@@ -85,21 +81,4 @@ func connectAndSimulate(ctx context.Context, servers []string, out io.Writer) er
 	}
 	defer client.Close()
 	return simulate(ctx, throttr.NewRateLimit(client.Backend()), out)
-}
-
-// sentence returns the text of an error as a sentence.
-func sentence(err error) string {
-	var size *throttr.ValueSizeError
-	switch {
-	case errors.As(err, &size):
-		return fmt.Sprintf("the server at %s has %d-byte values (uint%d), but this program needs %d-byte values (uint%d).",
-			size.Server, size.Actual, 8*size.Actual, size.Client, 8*size.Client)
-	case errors.Is(err, context.Canceled):
-		return "interrupted."
-	}
-	reason := strings.ReplaceAll(err.Error(), "\n", ", ")
-	if errors.Is(err, throttr.ErrConnect) {
-		return fmt.Sprintf("no Throttr server responds there (%s).", reason)
-	}
-	return reason + "."
 }

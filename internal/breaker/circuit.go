@@ -144,7 +144,8 @@ func (c *Circuit) schedule() {
 	time.AfterFunc(pauses.Next(), func() { c.step(pauses) })
 }
 
-// step probes the store, unless a trial is under way, and schedules the next step.
+// step probes the store, unless a trial is under way, and schedules the next step. Calls that are refused get what the
+// last probe has found.
 func (c *Circuit) step(pauses *backoff.Backoff) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +157,11 @@ func (c *Circuit) step(pauses *backoff.Backoff) {
 		c.mu.Unlock()
 		err := probe()
 		c.mu.Lock()
-		if err == nil && c.trial == noTrial {
+		switch {
+		case c.trial != noTrial: // a trial began meanwhile
+		case err != nil:
+			c.Set(err)
+		default:
 			c.trial = trialNext
 		}
 	}

@@ -19,7 +19,10 @@ const (
 	longest  = 400 * time.Millisecond
 )
 
-var errAway = errors.New("away")
+var (
+	errAway  = errors.New("away")
+	errProbe = errors.New("still away")
+)
 
 // fixture is a circuit of a store that answers probes or not.
 type fixture struct {
@@ -43,7 +46,7 @@ func (f *fixture) probe() error {
 	if f.answers.Load() {
 		return nil
 	}
-	return errAway
+	return errProbe
 }
 
 // call makes a call with an outcome, and reports whether it was let through.
@@ -89,6 +92,7 @@ func TestACircuitIsProbedTriedAndClosed(t *testing.T) {
 			require.False(t, f.call(breaker.Answered), "the store has not answered a probe")
 			time.Sleep(10 * time.Millisecond)
 		}
+		require.Equal(t, errProbe, f.Err(), "what is known last")
 		last := begun
 		for i, at := range f.probed() {
 			want := min(shortest<<i, longest)

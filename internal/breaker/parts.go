@@ -2,8 +2,9 @@ package breaker
 
 import "github.com/throttr-go/throttr/window"
 
-// parts return how many parts the store of a backend of their type has, each with a circuit of its own, and
-// the part of a key. They return 0 for other types, and are added by init functions only.
+// parts return how many parts the store of a backend has, each with a circuit of its own, and the part of a
+// key. A store that can't be away has none. For other types they return no function. They are added by init
+// functions only.
 var parts []func(window.Backend) (int, func(key string) int)
 
 // AddParts adds the parts of a type of backends. Call it in init.
@@ -12,7 +13,7 @@ func AddParts(of func(window.Backend) (int, func(key string) int)) { parts = app
 // PartsOf returns how many parts the store of a backend has, and the part of a key.
 func PartsOf(b window.Backend) (int, func(key string) int) {
 	for _, of := range parts {
-		if n, part := of(b); n > 0 {
+		if n, part := of(b); part != nil {
 			return n, part
 		}
 	}

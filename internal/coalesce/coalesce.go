@@ -5,7 +5,7 @@
 // their increments as one batch, and each hit of the batch gets its own place in the count:
 // of n hits that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //
-// The package knows no store. A [Window] says whether the window is known, whether a hit can be
+// The package knows no store. A [Counter] says whether the window is known, whether a hit can be
 // decided without a request, and how a batch is counted:
 //
 //	group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1024})
@@ -56,7 +56,7 @@ type Batch struct {
 	Read bool
 }
 
-// Plan is what a Window has prepared for the next batch. A Coalescer only passes it on.
+// Plan is what a Counter has prepared for the next batch. A Coalescer only passes it on.
 type Plan any
 
 // Verdict is what Admit decides about a hit.
@@ -97,13 +97,13 @@ type Outcome struct {
 // front of the queue.
 var NotCounted Outcome
 
-// Window is the window that a coalescer's hits are counted in: the active window of a count, if
+// Counter counts in the window that a coalescer's hits are counted in: the active window of a count, if
 // there is one.
 //
 // Calls of Refresh, calls of Count and operations do not overlap. Their ctx ends with the
 // group, with one exception: the ctx of a Count with a single hit may be that of the hit's
 // caller.
-type Window interface {
+type Counter interface {
 	// Admit decides about a hit that is next in line, given a batch of hits before it. It
 	// returns a Result or an error only if the verdict is Decided.
 	//

@@ -26,9 +26,9 @@ const (
 // their hits. It is the caller of a hit that finds the coalescer idle and its window known, the
 // caller of TryHold, or a goroutine of the group that ends when the queue is empty.
 type Coalescer struct {
-	group  *Group
-	window Window
-	run    func() // runs the queue; made once, so that starting a goroutine does not allocate
+	group   *Group
+	counter Counter
+	run     func() // runs the queue; made once, so that starting a goroutine does not allocate
 
 	// mu guards the fields below, and all pending hits and operations. It is not held during
 	// a request. Whenever it is not held:
@@ -71,12 +71,12 @@ type pending struct {
 }
 
 // New returns a coalescer for w.
-func (g *Group) New(w Window) *Coalescer { return &Coalescer{group: g, window: w} }
+func (g *Group) New(c Counter) *Coalescer { return &Coalescer{group: g, counter: c} }
 
 // Do has a hit counted or decided. Result.Count is the hit's place in the window. If err is
 // not nil, sent reports whether the hit may have been counted.
 //
-// The error is one of the Window or of ctx, [window.ErrOverloaded], [ErrAttempts], or
+// The error is one of the Counter or of ctx, [window.ErrOverloaded], [ErrAttempts], or
 // [window.ErrClosed].
 func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
@@ -84,7 +84,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	}
 	b := Batch{Now: c.group.options.Now()}
 	c.mu.Lock()
-	verdict, r, err := c.window.Admit(b, h)
+	verdict, r, err := c.counter.Admit(b, h)
 	if verdict == Decided {
 		c.mu.Unlock()
 		return r, false, err
@@ -104,8 +104,8 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		return c.wait(ctx, p)
 	}
 	c.mu.Unlock()
-	c.group.Finish(ctx, func(ctx context.Context) {
-		c.window.GiveBack(ctx, surplus)
+	c.group.FinishCall(ctx, func(ctx context.Context) {
+		c.counter.GiveBack(ctx, surplus)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.continueQueue()
@@ -272,7 +272,7 @@ func (c *Coalescer) runQueue() {
 			returning = len(c.batch)
 			if surplus := c.countBatch(ctx); surplus > 0 {
 				c.mu.Unlock()
-				c.group.limited(func(ctx context.Context) { c.window.GiveBack(ctx, surplus) })
+				c.group.limited(func(ctx context.Context) { c.counter.GiveBack(ctx, surplus) })
 				c.mu.Lock()
 			}
 		case refresh:
@@ -329,7 +329,7 @@ func (c *Coalescer) formBatch(fresh bool, plan Plan) {
 func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
 	b := c.sum
 	b.Read = b.Fresh && p.refreshes < c.refreshes
-	verdict, r, err := c.window.Admit(b, p.hit)
+	verdict, r, err := c.counter.Admit(b, p.hit)
 	if verdict == Join && c.uncertain {
 		verdict = Defer
 	}
@@ -380,7 +380,7 @@ func (c *Coalescer) nextAction() action {
 func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
 	b := c.sum
 	c.mu.Unlock()
-	o := c.window.Count(ctx, b)
+	o := c.counter.Count(ctx, b)
 	c.mu.Lock()
 	switch {
 	case o.Err != nil:
@@ -392,7 +392,7 @@ func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
 	case o.Counted:
 		// The callers who are refused ask when there is room: that must not count what they wanted.
 		if surplus = c.surplus(&o); surplus > 0 {
-			c.window.Refuse(surplus)
+			c.counter.Refuse(surplus)
 		}
 		c.assign(&o)
 	default:
@@ -466,7 +466,7 @@ func (c *Coalescer) refreshWindow(ctx context.Context) (plan Plan, ok bool) {
 	c.queue.At(0).attempts++
 	c.refreshes++
 	c.mu.Unlock()
-	plan, err := c.window.Refresh(ctx)
+	plan, err := c.counter.Refresh(ctx)
 	c.mu.Lock()
 	if err == nil {
 		c.uncertain = false

@@ -3,8 +3,6 @@ package coalesce_test
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,28 +14,39 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-type sum = coalesce.Sum[string, uint64]
+// addition is a call that adds to a window.
+type addition struct {
+	key   string
+	n     uint64
+	count uint64 // after it
+	err   error
+}
 
-// adder is a store of windows in memory. Each of its requests takes latency. A result is the count
-// before.
+type adding = coalesce.Combiner[addition]
+
+// adder is a store of windows in memory. Each of its requests takes latency.
 type adder struct {
 	noWait bool // requests take no time
 
 	mu       sync.Mutex
 	counts   map[string]uint64
-	requests [][]sum
+	requests [][]addition // without what was returned
 	ctxs     []context.Context
 	broken   string // a window that nothing can be added to
 	err      error  // of the next request
 }
 
-func (a *adder) add(ctx context.Context, sums []sum) error {
+func (a *adder) add(ctx context.Context, calls []*coalesce.Call[addition]) {
 	a.mu.Lock()
 	if a.counts == nil {
 		a.counts = map[string]uint64{}
 	}
 	if !a.noWait {
-		a.requests, a.ctxs = append(a.requests, slices.Clone(sums)), append(a.ctxs, ctx)
+		var request []addition
+		for _, c := range calls {
+			request = append(request, addition{key: c.Value.key, n: c.Value.n})
+		}
+		a.requests, a.ctxs = append(a.requests, request), append(a.ctxs, ctx)
 	}
 	err := a.err
 	a.err = nil
@@ -45,27 +54,26 @@ func (a *adder) add(ctx context.Context, sums []sum) error {
 	if !a.noWait {
 		time.Sleep(latency)
 	}
-	if err != nil {
-		return err
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range sums {
-		s := &sums[i]
-		if s.Key == a.broken {
-			s.Err = errOverflow
-			continue
+	for _, c := range calls {
+		v := &c.Value
+		switch {
+		case err != nil:
+			v.err = err
+		case v.key == a.broken:
+			v.err = errOverflow
+		default:
+			a.counts[v.key] += v.n
+			v.count = a.counts[v.key]
 		}
-		s.Result = a.counts[s.Key]
-		a.counts[s.Key] += s.N
 	}
-	return nil
 }
 
 // combiner returns a combiner for a with one partition.
-func (a *adder) combiner(maxInFlight int) *coalesce.Combiner[string, uint64] {
-	return coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{
-		Add: a.add, Partitions: 1, MaxHits: 100, MaxInFlight: maxInFlight, MaxQueued: 1000,
+func (a *adder) combiner(maxInFlight int) *adding {
+	return coalesce.NewCombiner(coalesce.CombinerOptions[addition]{
+		Send: a.add, Partitions: 1, MaxSize: 100, MaxInFlight: maxInFlight, MaxQueued: 1000,
 	})
 }
 
@@ -77,13 +85,23 @@ type added struct {
 }
 
 // add has a hit counted.
-func add(ctx context.Context, c *coalesce.Combiner[string, uint64], key string, n uint64) added {
-	s, sent, err := c.Do(ctx, 0, key, n)
-	return added{s.Result + s.Before + n, sent, err}
+func add(ctx context.Context, c *adding, key string, n uint64) added {
+	return addOfSize(ctx, c, 0, key, n, 1)
+}
+
+func addOfSize(ctx context.Context, c *adding, partition int, key string, n uint64, size int) added {
+	p := c.Get()
+	p.Value, p.Size = addition{key: key, n: n}, size
+	sent, err := c.Do(ctx, partition, p)
+	if err != nil {
+		return added{0, sent, err}
+	}
+	defer c.Put(p)
+	return added{p.Value.count, sent, p.Value.err}
 }
 
 // begin has a hit counted in a goroutine, which it waits to be blocked.
-func begin(ctx context.Context, c *coalesce.Combiner[string, uint64], key string, n uint64) <-chan added {
+func begin(ctx context.Context, c *adding, key string, n uint64) <-chan added {
 	done := make(chan added, 1)
 	go func() { done <- add(ctx, c, key, n) }()
 	synctest.Wait()
@@ -114,7 +132,7 @@ func TestHitsThatWaitShareARequestInOrderOfArrival(t *testing.T) {
 			require.Equal(t, added{want, true, nil}, <-rest[i])
 		}
 		require.Len(t, a.requests, 2)
-		require.Equal(t, []sum{{Key: "a", N: 30}, {Key: "b", N: 20}, {Key: "c", N: 10}}, a.requests[1])
+		require.Equal(t, []addition{{key: "a", n: 10}, {key: "b", n: 10}, {key: "a", n: 10}, {key: "c", n: 10}, {key: "b", n: 10}, {key: "a", n: 10}}, a.requests[1])
 	})
 }
 
@@ -124,10 +142,10 @@ func TestLoneHitHasARequestOfItsOwn(t *testing.T) {
 		c := a.combiner(1)
 		require.Equal(t, added{7, true, nil}, add(ctx, c, "a", 7))
 		require.Equal(t, added{10, true, nil}, add(ctx, c, "a", 3))
-		require.Equal(t, added{1, true, errOverflow}, add(ctx, c, "b", 1))
+		require.Equal(t, added{0, true, errOverflow}, add(ctx, c, "b", 1))
 		a.err = errStore
-		require.Equal(t, added{1, true, errStore}, add(ctx, c, "a", 1))
-		require.Equal(t, [][]sum{{{Key: "a", N: 7}}, {{Key: "a", N: 3}}, {{Key: "b", N: 1}}, {{Key: "a", N: 1}}}, a.requests)
+		require.Equal(t, added{0, true, errStore}, add(ctx, c, "a", 1))
+		require.Equal(t, [][]addition{{{key: "a", n: 7}}, {{key: "a", n: 3}}, {{key: "b", n: 1}}, {{key: "a", n: 1}}}, a.requests)
 		for _, ctx := range a.ctxs {
 			require.Nil(t, ctx.Done(), "the request may have been sent when the context of its hit ends")
 		}
@@ -163,11 +181,11 @@ func TestRequestHasBoundedHits(t *testing.T) {
 		for _, done := range all {
 			require.NoError(t, (<-done).err)
 		}
-		var sizes []uint64
+		var sizes []int
 		for _, r := range a.requests {
-			sizes = append(sizes, r[0].N)
+			sizes = append(sizes, len(r))
 		}
-		require.Equal(t, []uint64{1, 1, 100, 100, 50}, sizes)
+		require.Equal(t, []int{1, 1, 100, 100, 50}, sizes)
 		require.Equal(t, 3*latency, time.Since(start), "two are in flight at a time")
 	})
 }
@@ -181,11 +199,11 @@ func TestHitThatIsCanceledInTheQueueIsNotSent(t *testing.T) {
 		queued := begin(ctx, c, "a", 10)
 		other := begin(t.Context(), c, "a", 100)
 		cancel()
-		require.Equal(t, added{1, true, context.Canceled}, <-inFlight, "it may be counted")
-		require.Equal(t, added{10, false, context.Canceled}, <-queued)
+		require.Equal(t, added{0, true, context.Canceled}, <-inFlight, "it may be counted")
+		require.Equal(t, added{0, false, context.Canceled}, <-queued)
 		require.Equal(t, added{101, true, nil}, <-other)
 		require.Equal(t, added{0, false, context.Canceled}, add(ctx, c, "a", 0))
-		require.Equal(t, [][]sum{{{Key: "a", N: 1}}, {{Key: "a", N: 100}}}, a.requests)
+		require.Equal(t, [][]addition{{{key: "a", n: 1}}, {{key: "a", n: 100}}}, a.requests)
 
 		// If all are canceled, no request is made.
 		ctx, cancel = context.WithCancel(t.Context())
@@ -218,7 +236,7 @@ func TestHitsAmongCanceledOnesAreSent(t *testing.T) {
 		for i, done := range rest {
 			require.Equal(t, added{uint64(i + 1), true, nil}, <-done)
 		}
-		require.Equal(t, [][]sum{{{Key: "a", N: 1}}, {{Key: "b", N: 4}}}, a.requests)
+		require.Equal(t, [][]addition{{{key: "a", n: 1}}, {{key: "b", n: 1}, {key: "b", n: 1}, {key: "b", n: 1}, {key: "b", n: 1}}}, a.requests)
 	})
 }
 
@@ -231,7 +249,7 @@ func TestHitInFrontOfACanceledOneIsSent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled := begin(ctx, c, "a", 100)
 		cancel()
-		require.Equal(t, added{100, false, context.Canceled}, <-canceled)
+		require.Equal(t, added{0, false, context.Canceled}, <-canceled)
 		require.Equal(t, added{11, true, nil}, <-queued)
 	})
 }
@@ -247,9 +265,9 @@ func TestCombinerRefusesHitsWhenItsQueueIsFull(t *testing.T) {
 				begin(ctx, c, "a", 1)
 			}
 			last := begin(ctx, c, "a", 1)
-			require.Equal(t, added{1, false, window.ErrOverloaded}, add(ctx, c, "a", 1))
+			require.Equal(t, added{0, false, window.ErrOverloaded}, add(ctx, c, "a", 1))
 			cancel()
-			require.Equal(t, added{1, false, context.Canceled}, <-last)
+			require.Equal(t, added{0, false, context.Canceled}, <-last)
 			synctest.Wait()
 		}
 		require.Equal(t, uint64(2), add(t.Context(), c, "a", 1).count)
@@ -264,8 +282,8 @@ func TestHitsThatShareARequestShareItsError(t *testing.T) {
 		a.err = errStore
 		one, other := begin(t.Context(), c, "a", 1), begin(t.Context(), c, "b", 1)
 		require.NoError(t, (<-first).err)
-		require.Equal(t, added{1, true, errStore}, <-one)
-		require.Equal(t, added{1, true, errStore}, <-other)
+		require.Equal(t, added{0, true, errStore}, <-one)
+		require.Equal(t, added{0, true, errStore}, <-other)
 
 		// A window that is broken does not affect others.
 		first = begin(t.Context(), c, "a", 1)
@@ -300,13 +318,13 @@ func TestRequestHasTheValuesOfTheFirstHitsContext(t *testing.T) {
 func TestPartitionsHaveRequestsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
-		c := coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{Add: a.add, Partitions: 2, MaxHits: 10, MaxInFlight: 1, MaxQueued: 1})
+		c := coalesce.NewCombiner(coalesce.CombinerOptions[addition]{Send: a.add, Partitions: 2, MaxSize: 10, MaxInFlight: 1, MaxQueued: 1})
 		start := time.Now()
 		var all sync.WaitGroup
 		for partition := range 2 {
 			all.Go(func() {
-				if _, _, err := c.Do(t.Context(), partition, "a", 1); err != nil {
-					t.Error(err)
+				if got := addOfSize(t.Context(), c, partition, "a", 1, 1); got.err != nil {
+					t.Error(got.err)
 				}
 			})
 		}
@@ -319,38 +337,43 @@ func TestPartitionsHaveRequestsOfTheirOwn(t *testing.T) {
 func TestQueuedHitsOfAllPartitionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
-		c := coalesce.NewCombiner(coalesce.CombinerOptions[string, uint64]{Add: a.add, Partitions: 2, MaxHits: 10, MaxInFlight: 1, MaxQueued: 1})
+		c := coalesce.NewCombiner(coalesce.CombinerOptions[addition]{Send: a.add, Partitions: 2, MaxSize: 10, MaxInFlight: 1, MaxQueued: 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		do := func(partition int) {
-			go c.Do(ctx, partition, "a", 1)
+			go addOfSize(ctx, c, partition, "a", 1, 1)
 			synctest.Wait()
 		}
 		do(0)
 		do(1)
 		do(0) // is queued
-		_, sent, err := c.Do(t.Context(), 1, "a", 1)
-		require.ErrorIs(t, err, window.ErrOverloaded)
-		require.False(t, sent)
+		require.Equal(t, added{0, false, window.ErrOverloaded}, addOfSize(t.Context(), c, 1, "a", 1, 1))
 		cancel()
 		synctest.Wait()
 		require.Zero(t, coalesce.QueueLen(c, 0), "a hit that is canceled leaves the queue")
-		_, _, err = c.Do(t.Context(), 1, "a", 1)
-		require.NoError(t, err)
+		require.NoError(t, addOfSize(t.Context(), c, 1, "a", 1, 1).err)
 	})
 }
 
-func TestSumOfIncrementsStopsAtTheLargestNumber(t *testing.T) {
+// A call that takes more than all that a request may have has one of its own.
+func TestSizesOfCallsBoundRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
 		c := a.combiner(1)
 		done := []<-chan added{begin(t.Context(), c, "a", 1)}
-		for range 3 {
-			done = append(done, begin(t.Context(), c, "b", math.MaxUint64-1))
+		for _, size := range []int{60, 40, 1, 101, 1} {
+			d := make(chan added, 1)
+			go func() { d <- addOfSize(t.Context(), c, 0, "a", 1, size) }()
+			synctest.Wait()
+			done = append(done, d)
 		}
-		for _, d := range done {
-			require.NoError(t, (<-d).err)
+		for i, d := range done {
+			require.Equal(t, added{uint64(i + 1), true, nil}, <-d)
 		}
-		require.Equal(t, []sum{{Key: "b", N: math.MaxUint64}}, a.requests[1])
+		var sizes []int
+		for _, r := range a.requests {
+			sizes = append(sizes, len(r))
+		}
+		require.Equal(t, []int{1, 2, 1, 1, 1}, sizes)
 	})
 }
 

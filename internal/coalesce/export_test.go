@@ -7,8 +7,8 @@ func QueueCap(c *Coalescer) int {
 	return c.queue.Cap()
 }
 
-// QueueLen returns how many hits of a partition are in its queue, also canceled ones.
-func QueueLen[K comparable, R any](c *Combiner[K, R], partition int) int {
+// QueueLen returns how many calls of a partition are in its queue, also canceled ones.
+func QueueLen[C any](c *Combiner[C], partition int) int {
 	q := c.partition(partition)
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -28,7 +28,7 @@ type Group struct {
 	mu         sync.RWMutex
 	stopped    atomic.Bool
 	goroutines sync.WaitGroup
-	finishing  chan struct{} // has an element for each call of Finish whose goroutine has not ended
+	finishing  chan struct{} // has an element for each FinishCall whose goroutine has not ended
 }
 
 const (
@@ -93,10 +93,10 @@ func (g *Group) Go(f func()) bool {
 	return true
 }
 
-// Finish runs f, which gives back what a call has taken, and returns when it has returned or when the
+// FinishCall runs f, which gives back what a call has taken, and returns when it has returned or when the
 // call's ctx ends. F then goes on for up to finishTime. If too much goes on already, or if the
 // group has been stopped, f has the call's ctx instead: what it can't do by then is not done.
-func (g *Group) Finish(ctx context.Context, f func(ctx context.Context)) {
+func (g *Group) FinishCall(ctx context.Context, f func(ctx context.Context)) {
 	select {
 	case g.finishing <- struct{}{}:
 	default:

@@ -51,26 +51,6 @@ func TestAddLeavesTheCallUnchangedOnAnError(t *testing.T) {
 	require.Len(t, cl.frames, queryFrame)
 }
 
-func TestFailedCallCanBeSentAgain(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, other link) {
-		ours, theirs := net.Pipe()
-		l := newLink(t, ours, theirs, Options[uint16]{})
-		cl := l.enqueue(Interruptible, 2, 10)
-		l.received()
-		l.respond(1)
-		l.Close(ErrGone)
-		_, err := l.outcome(cl)
-		require.Equal(t, ErrGone, err)
-
-		cl.Rewind()
-		require.Empty(t, cl.Replies)
-		require.NoError(t, other.Enqueue(cl, true))
-		require.Equal(t, 20, other.received())
-		other.respond(2)
-		other.requireDone(cl)
-	})
-}
-
 func TestDoneCallBelongsToItsCallerThoughTheContextHasEnded(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		ctx, cancel := context.WithCancel(t.Context())

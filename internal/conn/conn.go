@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,21 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/outage"
+)
+
+var (
+	// ErrProtocol says that a server sent bytes that can't be a response.
+	ErrProtocol error = outage.Error("throttr: protocol violation by the server")
+	// ErrStalled says that requests were outstanding and no byte came for
+	// Options.StallTimeout.
+	ErrStalled error = outage.Error("throttr: server has stalled")
+	// ErrLost says that the network ended a connection.
+	ErrLost error = outage.Error("throttr: connection lost")
+	// ErrGone says that a connection accepts no more calls.
+	ErrGone = errors.New("throttr: connection is closing")
+	// ErrStale says that a call was not sent because Call.Stale returned true.
+	ErrStale = errors.New("throttr: the request waited to be sent for too long")
 )
 
 // pingKey is the key that Ping asks for. It is not expected to exist.
@@ -309,4 +325,15 @@ func (c *Conn[T]) Ping() {
 		}
 	}
 	c.options.Calls.Put(cl)
+}
+
+// reset has Close of a TCP connection discard what was not acknowledged, and send a reset. The
+// server has responded on it before: a reset in place of its first request kills it (H15).
+func reset(nc net.Conn) {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	if t, ok := nc.(*net.TCPConn); ok {
+		t.SetLinger(0)
+	}
 }

@@ -14,7 +14,7 @@
 //     in that order, too.
 //   - A call is done once: with its replies, or with an error.
 //   - A call that has failed says whether a byte of it may have left (sent). If not, it has
-//     not been executed. No call is ever written twice.
+//     not been executed. A connection never writes a call twice. (The pool may send one again, see pool.Wait.)
 //   - At most MaxInFlight requests are in flight. A place is free when its response has
 //     come, and not when its caller gives up: the server still keeps a response (H4).
 //   - A caller is never blocked by the network, only by Wait, which ends with its context.
@@ -38,23 +38,17 @@
 //
 // # How a call travels
 //
-// Enqueue puts the call into the queue. If no goroutine is writing, the caller becomes the
-// owner of the write side: it gathers all queued calls that may be written, itself included,
-// puts them in flight, and writes them without blocking. What the socket does not
-// accept is left to the writer goroutine. If another goroutine is writing, that one gathers
-// the call later. So the busier a connection is, the more calls share a write.
+// Enqueue puts the call into the queue. If no goroutine is writing, the caller becomes the owner of the write side:
+// it puts all queued calls that may be written in flight, and writes them without blocking. What the socket does not
+// accept is left to the writer goroutine. So the busier a connection is, the more calls share a write.
 //
-// The reader goroutine decodes the responses, frees their places, and wakes the callers. If
-// calls are queued and no goroutine is writing, it writes them.
-//
-// A lone caller does both: after a read that completed a single call, the reader goroutine
-// gives the read side up, and the next caller reads its own response in Wait. The reader
-// goroutine continues when the caller has its response and others wait, or when no caller
-// reads for a while. All of them use the same buffer, so that a frame may begin with one
+// The reader goroutine decodes the responses, frees their places, and wakes the callers. After a read that completed
+// a single call, it gives the read side up, and the next caller reads its own response in Wait. It continues when
+// others wait, or when no caller reads for a while. All use the same buffer, so that a frame may begin with one
 // reader and end with another.
 //
-// A caller whose context ends abandons its call. If the call is queued, it frees its place in
-// the queue and is dropped; if it is in flight, its response is received and dropped.
+// A caller whose context ends abandons its call: a queued one is dropped, and the response to one in flight is
+// received and dropped.
 //
 // # How a connection ends
 //

@@ -30,7 +30,6 @@ func TestQueuedCallsShareAWrite(t *testing.T) {
 	})
 }
 
-//evidence:bounds Bytes gathered for one write
 func TestLargeQueueIsWrittenInSeveralWrites(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)

@@ -152,8 +152,6 @@ func TestCallsOverTLS(t *testing.T) {
 }
 
 // The server reads nothing for a while, so that the sockets fill up.
-//
-//evidence:client A server that reads nothing blocks no caller
 func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	const callers, size = 300, 7 << 10 // two megabytes, much more than the sockets accept
 	ours, theirs := tcpPair(t)

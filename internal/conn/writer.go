@@ -74,7 +74,7 @@ func (w *writer[T]) writeBlocking() {
 			n, err := w.nc.Write(w.rest)
 			w.wrote(n, err)
 			if err != nil {
-				break
+				break // wrote has called Fail, so await returns false
 			}
 		}
 	}

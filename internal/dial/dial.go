@@ -33,9 +33,9 @@ type Target struct {
 	Parking *parking.Tracker
 	// Events counts the EVENTs that come before the connection is ready. Nil: nobody counts them.
 	Events *atomic.Uint64
-	// Settle waits until the server has been up for long enough to be sent anything but a probe
+	// AwaitStartUp waits until the server has been up for long enough to be sent anything but a probe
 	// (H17). Parked says that it has been parked. Nil: it has.
-	Settle func(ctx context.Context, parked bool) error
+	AwaitStartUp func(ctx context.Context, parked bool) error
 	// Go runs what Connect leaves to be done when its context ends. Nil: a goroutine that ends soon.
 	Go func(func())
 }

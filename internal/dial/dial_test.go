@@ -202,7 +202,6 @@ func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
 	}
 }
 
-//evidence:client A server of another value size is sent only the probe
 func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 	for actual, response := range map[int][]byte{1: responses(1, 1, 0, 0, 0), 2: success, 4: responses(1, 0, 0, 1, 0), 8: responses(1, 0, 0, 0, 1)} {
 		for client, connect := range map[int]func(context.Context, *dial.Dialer) (net.Conn, error){
@@ -347,7 +346,7 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 		p := &peer{pieces: [][]byte{success}}
 		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer()}
 		settled := false
-		target.Settle = func(ctx context.Context, parked bool) error {
+		target.AwaitStartUp = func(ctx context.Context, parked bool) error {
 			require.False(t, parked)
 			time.Sleep(time.Minute) // it is no part of the timeout
 			synctest.Wait()
@@ -364,7 +363,7 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 		p.conns.Wait()
 
 		failed := errors.New("closed")
-		target.Settle = func(context.Context, bool) error { return failed }
+		target.AwaitStartUp = func(context.Context, bool) error { return failed }
 		_, _, err = dial.Connect[uint16](t.Context(), target, false)
 		require.ErrorIs(t, err, failed)
 		p.conns.Wait()

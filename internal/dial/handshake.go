@@ -71,8 +71,8 @@ func (h *handshake[T]) steps(ctx, opening context.Context) error {
 	if h.size != codec.Size[T]() {
 		return nil // the caller will not use the server
 	}
-	if h.target.Settle != nil {
-		if err := h.target.Settle(ctx, parked.Parks()); err != nil {
+	if h.target.AwaitStartUp != nil {
+		if err := h.target.AwaitStartUp(ctx, parked.Parks()); err != nil {
 			return err
 		}
 	}

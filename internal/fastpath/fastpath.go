@@ -1,43 +1,50 @@
-// Package fastpath lets a RateLimit count on a backend of this module without the interface of backends,
-// whose Windows take longer to copy than a hit to count. A path is for the exact type of a backend only: a
-// type that embeds a backend may have a Hit of its own, which must be called.
+// Package fastpath lets a RateLimit have a decision at once, where a backend of this module has one without
+// asking a store and without waiting: memory always, leases as long as the process holds places. Such a call
+// needs no circuit breaker and no time limit, and takes less time than to copy a Window.
+//
+// A Decider belongs to the exact type of a backend: a type that embeds the backend may have a Hit of its own,
+// which must be called.
 package fastpath
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// Call is a hit or a take of a backend. The limit has no name and no burst, is valid, and can grant n. (Its
-// fields are in registers: a Limit would be copied, which takes as long as to find the window.) Granted says
-// whether the call is allowed: of a fixed window, whether the count is within the limit. Retry is when a
-// call that was not granted would be granted, left the time until end.
-type Call func(ctx context.Context, key string, a window.Algorithm, max uint64, scale time.Duration, n uint64) (
-	count uint64, left, retry time.Duration, end time.Time, granted bool, err error)
+// Op is what a call does.
+type Op uint8
 
-// ErrAsk says that a call has done nothing, because it would have to ask a store.
-var ErrAsk = errors.New("fastpath: the store must be asked")
+const (
+	Take Op = iota
+	Hit
+)
 
-// Path is the calls of a backend.
-type Path struct {
-	Hit, Take Call
-	Local     bool // no call of the backend asks a store
+// Decider has decisions at once.
+type Decider interface {
+	// Decide makes a hit or a take, or does nothing and returns false: then the methods of the backend must be
+	// called. The limit, which is valid and can grant n, is in its parts, as most of these are in registers: a
+	// Limit would be copied, which takes as long as to find the window.
+	//
+	// Granted says whether the call is allowed: for a hit on a fixed window, whether the count is within the
+	// limit. Left is the time until end. Retry is when a call that was not granted would be granted. The ID is
+	// that of a Window.
+	Decide(ctx context.Context, key string, a window.Algorithm, max uint64, scale time.Duration, n uint64, op Op, burst uint64, name string) (
+		count uint64, left, retry time.Duration, end time.Time, id int64, granted, ok bool)
 }
 
-// paths return the path of a backend of their type, or nil. They are added by init functions only.
-var paths []func(window.Backend) *Path
+// deciders return the Decider of a backend of their type, or nil. They are added by init functions only.
+var deciders []func(window.Backend) Decider
 
-// Add adds the paths of a type of backends. Call it in init.
-func Add(path func(window.Backend) *Path) { paths = append(paths, path) }
+// Add adds the Deciders of a type of backends. Call it in init.
+func Add(of func(window.Backend) Decider) { deciders = append(deciders, of) }
 
-// Of returns the path of a backend, or nil.
-func Of(b window.Backend) *Path {
-	for _, path := range paths {
-		if p := path(b); p != nil {
-			return p
+// Of returns the Decider of a backend, or nil if it has none.
+func Of(b window.Backend) Decider {
+	for _, of := range deciders {
+		if d := of(b); d != nil {
+			return d
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ var faults = []fault{
 	{file: "internal/backoff/backoff.go", old: "pause - pause/10 + rand.N(pause/5+1)", new: "pause + rand.N(time.Duration(1))"},
 
 	// Connections.
-	{file: "internal/pool/waiters.go", old: "w.n.Add(1) > w.max", new: "w.n.Add(1) > w.max+1", run: "^TestTooManyCallersThatWaitForAConnectionAreRejected$"},
+	{file: "internal/pool/shared.go", old: "w.n.Add(1) > w.max", new: "w.n.Add(1) > w.max+1", tests: "internal/systemtest/transport", run: "^TestTooManyCallersThatWaitForAConnectionAreRejected$"},
 	{file: "internal/pool/shared.go", old: "if s.attempt != nil {\n\t\treturn\n\t}", new: "", run: "^TestAServerThatComesAndGoesIsTriedOnceAtATime$"},
 	{file: "internal/pool/shared.go", old: "s.noGrowth = time.Now().Add(s.pool.o.MaxBackoff)", new: ""},
 
@@ -22,13 +22,13 @@ var faults = []fault{
 	// Hazards H15 to H27.
 	{file: "internal/conn/conn.go", old: "c.queue.failAllQueued(reason)\n\tdefer", new: "c.Fail(reason)\n\tdefer", tests: "internal/systemtest/faults", run: "^TestNoResponseIsLeftUnread$"},
 	{file: "internal/dial/handshake.go", old: "timer = time.AfterFunc(closeGrace, func() { h.nc.Close() })", new: "h.nc.Close()", run: "^TestResponsesToAnAbandonedProbeAreRead$"},
-	{file: "internal/dial/handshake.go", old: "if h.target.Settle != nil {", new: "if h.target.Settle != nil && h.events {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
+	{file: "internal/dial/handshake.go", old: "if h.target.AwaitStartUp != nil {", new: "if h.target.AwaitStartUp != nil && h.events {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
 	{file: "internal/pool/start.go", old: "if parked || !p.unknown.Load() {", new: "if parked || ctx != nil {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
 	{file: "internal/pool/stats.go", old: "if len(*p.shared.conns.Load()) == 0 {", new: "if len(*p.shared.conns.Load()) == 1 {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
 	{file: "internal/backoff/backoff.go", old: "b.Reset()\n\t\tpause = b.min/2 + rand.N(b.min/2+1)", new: "_ = b", run: "^TestPausesDoNotGrowWhileNobodyListens$"},
 	{file: "internal/conn/reader.go", old: "cl.MostTTL > 0 && uint64", new: "!reply.TTL.Unit.Known() || cl.MostTTL > 0 && uint64", tests: "internal/systemtest/faults", run: "^TestAStrayUnitDoesNoHarm$"},
 	{file: "internal/pool/stream.go", old: "return s.decoder(src, true)", new: "return 0, true, nil", run: "^TestAResponseIsReadToItsEndAfterItsCallerHasLeft$"},
-	{file: "internal/pool/alone.go", old: "if op == codec.OpList || op == codec.OpStats {", new: "if op == codec.OpStats {", run: "^TestStreamsWaitForEachOther$"},
+	{file: "internal/pool/unshared.go", old: "if op == codec.OpList || op == codec.OpStats {", new: "if op == codec.OpStats {", run: "^TestStreamsWaitForEachOther$"},
 	{file: "internal/dial/probe.go", old: "everyConnection = \"*\"", new: "everyConnection = \"?\"", tests: "internal/systemtest/faults", run: "^TestANeighboursEventsPushOutNoResponse$"},
 	{file: "internal/pubsub/connection.go", old: "\t\tm.unsubscribe(c)\n", new: "", tests: "internal/pubsub", run: "^TestNoSubscribeForImplicitChannels$"},
 	{file: "internal/conn/service.go", old: "s.grown = now >= growthThreshold*s.first && now >= slowEnough", new: "s.grown = now >= growthThreshold*s.first", run: "^TestServiceTimeThatHasGrownIsReportedOnce$"},
@@ -49,7 +49,11 @@ var faults = []fault{
 
 	// Callers that wait, sweeps.
 	{file: "internal/waiting/state.go", old: "count = max(count, t.Limit-t.N+1)", new: "", tests: "."},
-	{file: "internal/waiting/state.go", old: "l.at, l.end, l.count, l.closed = l.end, l.end.Add(t.Scale), 0, false", new: "l.at, l.end, l.closed = l.end, l.end.Add(t.Scale), false", tests: "."},
+	{file: "internal/waiting/state.go", old: "l.at, l.end, l.count = l.end, l.end.Add(t.Scale), 0", new: "l.at, l.end = l.end, l.end.Add(t.Scale)", tests: "."},
+	{file: "internal/waiting/waiting.go", old: "\t\t\tw.behind++\n", new: "", tests: ".", run: "Wait"},
+	{file: "take.go", old: "*res = Result{Allowed: true, Limit: limits.Holds(*l)}", new: "_ = l", run: "Shadow"},
+	{file: "reservation.go", old: "t.store == nil || !t.granted || n ==", new: "t.store == nil || n ==", run: "Shadow"},
+	{file: "internal/waiting/waiting.go", old: "i == 0 || at.After(late.At)", new: "i == 0", tests: ".", run: "^TestWaitAllFailsAtOnceBecauseOfOneLimit$"},
 	{file: "internal/sweep/sweep.go", old: "if old != 0 && old <= int64(interval) {", new: "if old != 0 {"},
 	{file: "internal/sweep/sweep.go", old: "wait := max(min(retryPause, interval), retryDuty*r.listing)", new: "_ = r\n\t\twait := min(retryPause, interval)"},
 
@@ -57,7 +61,7 @@ var faults = []fault{
 	{file: "internal/fixedwindow/aligned.go", old: "return a.backend.guards.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))", new: "return a.backend.guards.Now()"},
 	{file: "internal/fixedwindow/sliding.go", old: "if rest > 0 {\n\t\tweight++\n\t}", new: "_ = rest"},
 	{file: "internal/fixedwindow/sliding.go", old: "end, room, before := s.window.Latest, limit-n, s.slide.before", new: "end, room, before := s.window.Latest, limit, s.slide.before", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$/^uint32$"},
-	{file: "internal/fixedwindow/takes.go", old: "now.id != id || w.Count < n {", new: "now.id == 0 {", run: "^TestAGiveBackToAFixedWindowThatHasChanged$"},
+	{file: "internal/fixedwindow/slots.go", old: "now.id != id || w.Count < n {", new: "now.id == 0 {", run: "^TestAGiveBackToAFixedWindowThatHasChanged$"},
 
 	// Memory.
 	{file: "memory/bucket.go", old: "nanos, part := refill(n, r.max, scale, true)\n\tafter =", new: "nanos, part := refill(n, r.max, scale, false)\n\tafter =", run: "^TestTokenBucketAgreesWithRationalNumbers$"},
@@ -65,17 +69,21 @@ var faults = []fault{
 	{file: "memory/log.go", old: "v.wait = e.scale - minus(now, l.nth(&c, int(v.count-(limit-n))))", new: "v.wait = e.scale - minus(now, l.nth(&c, int(v.count-limit)))", run: "^TestRollingConformance$"},
 
 	// Redis.
-	{file: "rediswindow/lua/store.lua", old: "local left = math.ceil((s.live - time) / 1000) + grace", new: "local left = math.ceil((s.live - time) / 2000) + grace", tests: "redisbackend", run: "^TestHashExpiresAfterItsLastWindow$"},
-	{file: "rediswindow/lua/giveback.lua", old: " or s.epoch ~= tonumber(ARGV[4])", new: "", tests: "redisbackend", run: "^TestConformance$/^fixed"},
-	{file: "rediswindow/lua/take.lua", old: "if result[1] == 1 and grace", new: "if s.fits == 1 and grace", tests: "redisbackend", run: "^TestConformance$/^fixed"},
+	{file: "rediswindow/lua/windows.lua", old: "math.ceil((lives - time) / 1000) + grace", new: "math.ceil((lives - time) / 2000) + grace", tests: "redisbackend", run: "^TestHashExpiresAfterItsLastWindow$"},
+	{file: "rediswindow/lua/windows.lua", old: "if b and c == x and c ~= 0", new: "if b and c ~= 0", tests: "redisbackend", run: "^TestConformance$/^fixed"},
+	{file: "rediswindow/lua/windows.lua", old: "b, c, id = time, id, id + 1", new: "b, c = time, id", tests: "redisbackend", run: "^TestConformance$/^fixed"},
+	{file: "rediswindow/lua/windows.lua", old: "if fits < all then all = fits end", new: "all = fits", tests: "rediswindow", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
+	{file: "rediswindow/lua/windows.lua", old: "fits, room = fits + 1, room - n", new: "fits, room = m, room - n", tests: "rediswindow", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
+	{file: "rediswindow/lua/windows.lua", old: "a, b = a + all * n, b + all * np", new: "a, b = a + n, b + np", tests: "rediswindow", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
+	{file: "rediswindow/algorithm.go", old: "later := all - 1 - place", new: "later := all - 1", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
+	{file: "rediswindow/request.go", old: "e.all = min(e.all, int(bytes[w]))", new: "e.all = int(bytes[w])", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
 
-	{file: "memory/shared.go", old: "scale: k.scale, kind: k.kind | shared}", new: "scale: k.scale, kind: k.kind&^7 | shared | 1}"},
+	{file: "memory/shared.go", old: "scale: k.scale, kind: k.kind&^long | shared}", new: "scale: k.scale, kind: k.kind&^long&^7 | shared | 1}"},
 	{file: "memory/shard.go", old: "b.secret + key", new: "key", run: "^TestHashOfALongKeyIsASecretOfTheBackend$"},
-	{file: "memory/shard.go", old: "if other := *k; s.lookShared(b, &other) == nil {\n\t\ts.drop(t, slot)\n\t\treturn\n\t}", new: "s.drop(t, slot)\n\tif t != nil {\n\t\treturn\n\t}", run: "^TestAWindowThatIsEndedLeavesNoSharedCount$"},
-	{file: "memory/access.go", old: "\t\tx.record.set(x.entry)\n\t\tx.shard.mayEnd(a, x.entry)", new: "\t\tx.record.set(x.entry)"},
+	{file: "memory/access.go", old: "\t\tx.record.set(x.entry)\n\t\tx.shard.mayEnd(a, x.entry, x.ref)", new: "\t\tx.record.set(x.entry)"},
 	{file: "memory/take.go", old: "windows[i].Refused, windows[i].RetryAfter = true, v.wait", new: "windows[i].RetryAfter = v.wait", run: "^TestTakesOfKeysThatShareACount$"},
-	{file: "rediswindow/scripts.go", old: "return &memoryError{err}", new: "return err", tests: "redisbackend", run: "^TestServerWithoutMemoryFailsHitsTogether$"},
-	{file: "rediswindow/name.go", old: "\"}\" + version", new: "\"}\"", tests: "redisbackend", run: "^TestVersionsMisreadNothing$"},
+	{file: "rediswindow/script.go", old: "return &memoryError{err}", new: "return err", tests: "redisbackend", run: "^TestServerWithoutMemoryFailsHitsTogether$"},
+	{file: "rediswindow/name.go", old: "append(append(appendTag(to, key), '}'), version...)", new: "append(appendTag(to, key), '}')", tests: "redisbackend", run: "^TestVersionsMisreadNothing$"},
 	{file: "internal/redisurl/redisurl.go", old: "return u.User == nil && strings.Contains(u.Host, \":\")", new: "return false", tests: "redisbackend", run: "^TestErrorsOfOpenHaveNoPasswordWithoutAHost$"},
 	{file: "internal/conn/conn.go", old: "partial := c.reader.partial()", new: "partial := false"},
 	{file: "internal/fixedwindow/sliding.go", old: "s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.timing.scale/2, maxSettle)", new: "s.final = true"},
@@ -84,25 +92,43 @@ var faults = []fault{
 	{file: "lease/decide.go", old: "share = 8", new: "share = 2"},
 	{file: "lease/entry.go", old: "case e.closed:\n\t\te.mu.Unlock()\n\t\treturn pass, nil\n", new: "", run: "^TestAnEntryThatIsClosedTakesNothing$"},
 
-	// HTTP.
-	{file: "httplimit/addr.go", old: "if !a.isProxy(addr) {\n\t\t\t\treturn addr\n\t\t\t}", new: "", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
-	{file: "httplimit/fields.go", old: "reset = seconds(time.Duration(at.UnixNano()))", new: "reset = at.Unix()"},
-	{file: "httplimit/addr.go", old: "&& p.Bits() >= 96 {", new: "&& p.Bits() > 96 {"},
+	// Limits of somebody else's API, lockouts.
+	{file: "httplimit/pause.go", old: "uint64(d/(2*time.Microsecond)) +", new: "uint64(d/time.Microsecond) +", run: "Pause"},
+	{file: "httplimit/transport.go", old: "l.Scale += margin", new: "_ = margin", run: "Transport"},
+	{file: "httplimit/transport_send.go", old: "s.turn.Cancel(s.ctx)", new: "", run: "^TestTransportTakesTokensAnewOnALateConnection$"},
+	{file: "httplimit/transport_send.go", old: "\ts.again.Wait()\n", new: "", run: "^TestTransportWaitsUntilItHasCountedAgain$"},
+	{file: "httplimit/transport_send.go", old: "l.Algorithm == throttr.TokenBucket || ", new: "", run: "^TestTransportKeepsToTheLimitInAnyInterval$"},
+	{file: "httplimit/transport_send.go", old: " && s.connections < 2", new: "", run: "^TestTransportCountsLateRequestsAgain$"},
+	{file: "httplimit/transport_send.go", old: "now.Sub(s.counted) <= s.t.cfg.Margin/2", new: "now.Sub(s.counted) >= 0", run: "Transport"},
+	{file: "httplimit/transport_send.go", old: "if !first || s.gone(counted) {", new: "if s.gone(counted) {", run: "Transport"},
+	{file: "httplimit/transport_send.go", old: "\t\t\ts.charge(t.exact)\n", new: "", run: "Transport"},
+	{file: "httplimit/transport.go", old: "\t\t\tr.Body.Close()\n", new: "", run: "Transport"},
+	{file: "lockout/lockout.go", old: "l.locks[0], 1)\n\tif err != nil || !res.Allowed {", new: "l.locks[0], 1)\n\tif err != nil {"},
+	{file: "lockout/lockout.go", old: "return l.limiter.Forget(ctx, key, l.failures) // the lock", new: "return nil // the lock"},
 
-	// Guarantees of docs/evidence.md, each with the test of its row.
+	// HTTP.
+	{file: "admission/addr.go", old: "if !a.isProxy(addr) {\n\t\t\t\treturn addr\n\t\t\t}", new: "", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
+	{file: "admission/gate.go", old: "case !d.Allowed:\n\t\td.Done()\n", new: "case !d.Allowed:\n", run: "Place"},
+	{file: "admission/gate.go", old: "\tif d.Allowed { // also", new: "\tif true { // also", run: "Place"},
+	{file: "httplimit/middleware.go", old: "defer d.Done()\n\th.respond(w, r, d)", new: "h.respond(w, r, d)\n\td.Done()", run: "Place"},
+	{file: "httplimit/upgrade.go", old: "!u.hijacked || !u.returned", new: "!u.hijacked", run: "Place"},
+	{file: "httplimit/fields.go", old: "reset = admission.Seconds(time.Duration(at.UnixNano()))", new: "reset = at.Unix()"},
+	{file: "admission/addr.go", old: "&& p.Bits() >= 96 {", new: "&& p.Bits() > 96 {"},
+
+	// Guarantees, each with the test that shows it.
 	{file: "key.go", old: "if c == ':' || c == '\\\\' {", new: "if c == ':' {", run: "^TestKeysOfSeveralPartsAreNeverTheSame$"},
 	{file: "internal/fixedwindow/names.go", old: "kind = \"s\"", new: "kind = \"a\"", run: "^TestRecordNamesAreAsDocumented$"},
 	{file: "internal/fixedwindow/names.go", old: "alignedMarks = \"lnh\"", new: "alignedMarks = \"lln\"", run: "^TestNamesOfWindowsAreUniqueAndParsed$"},
 	{file: "internal/slot/bands.go", old: "margin := doom + idle + live", new: "margin := doom + idle", run: "^TestTablesOfBands$"},
 	{file: "internal/backoff/backoff.go", old: "b.next += min(b.next, b.max-b.next)", new: "b.next += b.next", tests: "internal/pool", run: "^TestBackoffIsBounded$"},
 	{file: "internal/pool/call.go", old: "sentNow && !cl.ReadOnly() ||", new: "sentNow && false ||", run: "^TestWhichCallsAreSentAgain$"},
-	{file: "internal/pool/call.go", old: "if try >= p.o.MaxRetries ||", new: "if try > p.o.MaxRetries ||", run: "^TestACallIsSentAgainMaxRetriesTimes$"},
+	{file: "internal/pool/call.go", old: "if try >= p.o.MaxRetries ||", new: "if try > p.o.MaxRetries ||", tests: "internal/systemtest/transport", run: "^TestReadsAreRepeatedMaxRetriesTimes$"},
 	{file: "internal/conn/queue.go", old: "if q.inFlight > 0 && q.inFlight+cl.Len() > q.maxInFlight {", new: "if q.inFlight > 0 && q.inFlight > q.maxInFlight {", tests: "internal/pool", run: "^TestNoMoreRequestsAreInFlightThanAllowed$"},
-	{file: "internal/conn/queue.go", old: "if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {", new: "if q.queuedRequests > q.maxQueued {", tests: "internal/pool", run: "^TestTooManyQueuedRequestsAreRejectedAndNotSent$"},
+	{file: "internal/conn/queue.go", old: "if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {", new: "if q.queuedRequests > q.maxQueued {", tests: "internal/systemtest/transport", run: "^TestTooManyQueuedRequestsAreRejected$"},
 	{file: "internal/pubsub/queue.go", old: "q.gaps[i] = gap\n\t\t\treturn", new: "_ = i", run: "^TestGapsDoNotAccumulate$"},
-	{file: "httplimit/keys.go", old: "return \"http:h\" + digest(key)", new: "return \"http:h\" + key", run: "^TestALongKeyIsNotStored$"},
-	{file: "httplimit/keys.go", old: "if m.PlainKeys && len(key) <= maxKey {", new: "if m.PlainKeys {", run: "^TestALongKeyIsNotStored$"},
-	{file: "httplimit/fields.go", old: "p.items[i]+\";q=\"", new: "p.items[i]+\";l=\"", run: "^TestFieldsAreThoseOfTheDraft$"},
+	{file: "admission/keys.go", old: "return digestPrefix + Digest(key)", new: "return digestPrefix + key", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
+	{file: "admission/keys.go", old: "return g.cfg.PlainKeys && len(key) <= maxKey", new: "return g.cfg.PlainKeys", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
+	{file: "admission/fields.go", old: "name + \";q=\"", new: "name + \";l=\"", tests: "httplimit", run: "^TestFieldsAreThoseOfTheDraft$"},
 	{file: "memory/bucket.go", old: "if part++; part == maxParts {\n\t\t\treturn nanos + 1, 0\n\t\t}", new: "", run: "^TestTokenBucketAgreesWithRationalNumbers$"},
 
 	// The conformance suite.

@@ -111,15 +111,15 @@ func (a *aligned[T]) forgetReset(s *state) {
 	}
 }
 
-// Admit implements [coalesce.Window].
+// Admit implements [coalesce.Counter].
 func (a *aligned[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	return a.known.admit(b, h)
 }
 
-// Refuse implements [coalesce.Window].
+// Refuse implements [coalesce.Counter].
 func (a *aligned[T]) Refuse(n uint64) { a.known.refuse(n) }
 
-// Refresh implements [coalesce.Window]. It plans nothing.
+// Refresh implements [coalesce.Counter]. It plans nothing.
 func (a *aligned[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	_, _, err := a.read(ctx)
 	return nil, err
@@ -165,14 +165,14 @@ func (a *aligned[T]) read(ctx context.Context) (s state, found bool, err error) 
 // mayOpen returns an error if no record may be created. Before, it waits for the decision whether the
 // server is parked, and reports whether it had to.
 func (a *aligned[T]) mayOpen(ctx context.Context) (waited bool, err error) {
-	waited, err = a.janitor.parking.await(ctx)
+	waited, err = a.janitor.sweeper.AwaitDecision(ctx)
 	if err == nil && a.timing.needsParking() && !a.server.Parked() {
 		err = parkingError(a.timing, codec.Size[T]())
 	}
 	return waited, err
 }
 
-// Count implements [coalesce.Window].
+// Count implements [coalesce.Counter].
 func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	o := a.count(ctx, b)
 	if o.Full && b.Must {
@@ -237,7 +237,7 @@ func (a *aligned[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	return a.known.outcomeOf(&b, added, a.backend.now())
 }
 
-// GiveBack implements [coalesce.Window]. Count has just read the window.
+// GiveBack implements [coalesce.Counter]. Count has just read the window.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
 	if counted, ok := a.known.current(); ok {
 		a.giveBackTo(ctx, &counted, n) // what fails stays counted until the window ends
@@ -339,7 +339,7 @@ func (a *aligned[T]) learnGiven(s *state) {
 	a.known.state.slide.before = s.window.Count
 }
 
-// peek implements [keeper].
+// peek implements [counter].
 func (a *aligned[T]) peek(ctx context.Context) (s state, found bool, err error) {
 	forgets := a.known.forgotten()
 	if s, found, err = a.query(ctx); found {

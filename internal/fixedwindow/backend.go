@@ -1,20 +1,23 @@
 // Package fixedwindow keeps fixed, aligned and sliding windows on Throttr servers, exactly, for any number
 // of clients.
-// docs/rate-limiting.md explains the rules, and package slot has them as functions.
+// docs/internals/windows.md explains the rules, and package slot has them as functions.
 //
 // A [Backend] has an entry for each count that it remembers: for a key, and the name, scale and algorithm
 // of a limit. A hit travels like this:
 //
-//	backend.go    checks the arguments and finds the entry
+//	backend.go    finds the entry (table.go), once the arguments are checked (check.go)
 //	coalescer     (package coalesce) gathers the hits of the entry into batches
 //	known.go      decides hits from what is known of the open window
-//	slots.go      counts batches in the open window, and opens one if there is none
+//	slots.go      counts batches in the open window
+//	search.go     looks for the open window, and opens one if there is none
 //	link.go       is the connection for lookups and for what rests on them
-//	janitor.go    removes the records of keys that are not in use any more (clean.go)
+//	janitor.go    says when to remove the records of keys that are not in use any more
+//	clean.go      removes them, not more at a time than the server is fast enough for (pace.go)
 //
+// Takes are hits that may be refused; take.go makes several of them, and together.go in one round trip.
 // Aligned windows have records of their own (aligned.go), and two of them make a sliding window
-// (sliding.go). How windows are kept in records is in
-// layout.go, timing.go and names.go.
+// (sliding.go). How windows are kept in records is in records.go, timing.go and names.go, and what sweepers
+// and others tell from them is in rule.go. The clock that guards are measured by is in steady.go.
 package fixedwindow
 
 import (
@@ -29,6 +32,7 @@ import (
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
@@ -91,7 +95,6 @@ type Backend[T codec.Value] struct {
 
 	group    *coalesce.Group
 	table    table[T]
-	layouts  layouts
 	links    []links[T]    // those of each server
 	janitors []*janitor[T] // one for each server
 	ids      atomic.Int64  // the last ID of a window
@@ -125,7 +128,6 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper
-		j.parking = decision{sweeper.Decided(), time.Now().Add(maxDecide)}
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
 	}
 	return b
@@ -398,9 +400,9 @@ func (b *Backend[T]) lookUpEntry(key string, l *window.Limit) (*entry[T], error)
 	}
 	e := &entry[T]{entryKey: k}
 	if l.Algorithm == window.FixedWindow {
-		kept, _ := b.layouts.get(l.Scale, maxValue[T]())
-		s := newSlots(b, i, e, kept)
-		e.windows, e.known, e.sweepEvery = s, &s.known, kept.sweepInterval()
+		bands, _ := slot.BandsFor(l.Scale, maxValue[T]())
+		s := newSlots(b, i, e, &bands)
+		e.windows, e.known, e.sweepEvery = s, &s.known, sweepInterval(&bands)
 	} else {
 		t, _ := timingFor(l.Scale, l.Algorithm == window.SlidingWindow, maxValue[T]())
 		a := newAligned(b, i, e, t)

@@ -14,32 +14,11 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
-
-func TestRequestsOfTheWindowsOfAKey(t *testing.T) {
-	type ops = map[codec.Op]int
-	lookup := func(more ops) ops { more[codec.OpQuery] += 2; return more }
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		b := client[uint16](t, srv)
-		hit := func() ops {
-			hits(t, b, 1, "k", fixed(time.Second, 100))
-			return requests.take()
-		}
-		require.Equal(t, lookup(ops{codec.OpInsert: 1}), hit(), "the first window of a key")
-		require.Equal(t, ops{codec.OpUpdate: 1, codec.OpQuery: 1}, hit(), "a window that is known")
-		time.Sleep(time.Second + time.Millisecond)
-		require.Equal(t, lookup(ops{codec.OpInsert: 1, codec.OpUpdate: 2}), hit(), "the second one")
-		for i := range 5 {
-			time.Sleep(time.Second + time.Millisecond)
-			require.Equal(t, lookup(ops{codec.OpUpdate: 4, codec.OpQuery: 1}), hit(), "window %d", i+3)
-			require.Equal(t, ops{codec.OpUpdate: 1, codec.OpQuery: 1}, hit(), "window %d is known", i+3)
-		}
-		require.Len(t, windowKeys(srv), 2)
-	})
-}
 
 func TestLoneHitIsOneCallWithoutAGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +58,7 @@ func (s *instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool,
 }
 
 func TestLoneHitAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("a sync.Pool loses elements")
 	}
 	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
@@ -87,9 +66,9 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 		server := &instant{Server: o.Servers[0]}
 		o.Servers[0] = server
 		b := start(t, o)
-		l, ok := layoutFor(time.Hour, maxValue[uint16]())
+		bands, ok := slot.BandsFor(time.Hour, maxValue[uint16]())
 		require.True(t, ok)
-		server.ttl = uint16(l.bands.Top - 1)
+		server.ttl = uint16(bands.Top - 1)
 		hits(t, b, 1, "k", limitOf(algorithm, time.Hour, 10_000))
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			if w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Hour, 10_000), 1); err != nil || w.Count < uint64(server.count) {
@@ -104,24 +83,6 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 		}), "%v: denied from memory", algorithm)
 		require.Equal(t, count, server.count)
 	}
-}
-
-func TestHitsOnOneKeyShareRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t, mockserver.WithValueSize(4))
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		b := client[uint32](t, srv)
-		const callers, rounds = 64, 20
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() { hits(t, b, rounds, "k", fixed(time.Minute, 1<<20)) })
-		}
-		all.Wait()
-		require.LessOrEqual(t, requests.take()[codec.OpUpdate], 2*rounds)
-		w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, callers*rounds, w.Count)
-	})
 }
 
 func TestServerOfAKeyIsPickedOnce(t *testing.T) {
@@ -145,61 +106,6 @@ func TestServerOfAKeyIsPickedOnce(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestWindowsAreIdentified(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
-			o := options[uint16](t, srv)
-			b := start(t, o)
-			hit := func() int64 {
-				w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Second, 1), 1)
-				require.NoError(t, err)
-				return w.ID
-			}
-			id := hit()
-			require.Equal(t, id, hit())
-			require.Equal(t, id, hit(), "denied from memory")
-			time.Sleep(500 * time.Millisecond)
-			require.Equal(t, id, hit())
-			time.Sleep(501 * time.Millisecond)
-			next := hit()
-			require.NotEqual(t, id, next)
-			_, err := b.Reset(t.Context(), "k", limitOf(algorithm, time.Second, 1))
-			require.NoError(t, err)
-			require.NotEqual(t, next, hit(), "a window after a Reset")
-		})
-	}
-}
-
-func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
-	b := client[uint16](t, inMemory(t))
-	ctx := t.Context()
-	calls := map[string]func(scale time.Duration) error{
-		"Hit":    func(d time.Duration) error { _, _, err := b.Hit(ctx, "k", fixed(d, 1), 1); return err },
-		"Charge": func(d time.Duration) error { _, _, err := b.Charge(ctx, "k", fixed(d, 1), 1); return err },
-		"Peek":   func(d time.Duration) error { _, _, err := b.Peek(ctx, "k", fixed(d, 1), 0); return err },
-		"Set":    func(d time.Duration) error { _, _, err := b.Set(ctx, "k", fixed(d, 1), 1); return err },
-		"Reset":  func(d time.Duration) error { _, err := b.Reset(ctx, "k", fixed(d, 1)); return err },
-		"Delete": func(d time.Duration) error { _, _, err := b.Delete(ctx, "k", d); return err },
-	}
-	for name, call := range calls {
-		for _, scale := range []time.Duration{0, -1, 60, time.Millisecond - 1} {
-			require.ErrorIs(t, call(scale), window.ErrScale, "%s with %v", name, scale)
-		}
-		require.ErrorIs(t, call(time.Hour+1), window.ErrRange, name)
-	}
-	_, sent, err := b.Hit(ctx, "k", fixed(time.Minute, 1<<16), 1)
-	require.ErrorIs(t, err, window.ErrRange)
-	require.False(t, sent)
-	_, _, err = b.Hit(ctx, "k", fixed(time.Minute, 1000), 1<<16)
-	require.ErrorIs(t, err, window.ErrRange)
-	_, _, err = b.Charge(ctx, "k", fixed(time.Minute, 1), 1<<63)
-	require.ErrorIs(t, err, window.ErrRange)
-	_, _, err = b.Set(ctx, "k", fixed(time.Minute, 1), 1<<16)
-	require.ErrorIs(t, err, window.ErrRange)
-	require.Zero(t, b.Stats())
 }
 
 func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
@@ -276,36 +182,6 @@ func TestIncrementsThatTheCounterCannotHoldAreDenied(t *testing.T) {
 	})
 }
 
-func TestLargeIncrementIsCountedInFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := client[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Minute, 100)))
-		for _, count := range []uint64{51, 101} {
-			w, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, 100), 50)
-			require.NoError(t, err)
-			require.Equal(t, count, w.Count)
-		}
-		w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, 101, w.Count)
-	})
-}
-
-func TestLimitAndIncrementCanBeTheLargestValue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := client[uint8](t, inMemory(t, mockserver.WithValueSize(1)))
-		w, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, 255), 255)
-		require.NoError(t, err)
-		require.EqualValues(t, 255, w.Count)
-		w, _, err = b.Hit(t.Context(), "k", fixed(time.Minute, 255), 255)
-		require.NoError(t, err)
-		require.EqualValues(t, 255, w.Count)
-		require.True(t, w.Refused)
-		require.Equal(t, w.Left, w.RetryAfter)
-		require.Equal(t, 255, hits(t, b, 300, "other", fixed(time.Minute, 255)))
-	})
-}
-
 // A count that would pass the largest stays there, also if two clients make it so.
 func TestChargesStayAtTheLargestCount(t *testing.T) {
 	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
@@ -346,29 +222,6 @@ func TestChargesStayAtTheLargestCount(t *testing.T) {
 	}
 }
 
-func TestCountsAreAtMostTheLargestNumber(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
-		synctest.Test(t, func(t *testing.T) {
-			b := client[uint64](t, inMemory(t, mockserver.WithValueSize(8)))
-			l := limitOf(algorithm, time.Hour, window.Unlimited-1)
-			traits, err := b.Check(l)
-			require.NoError(t, err)
-			require.Equal(t, window.Unlimited, traits.MaxCount)
-			for range 4 {
-				w, _, err := b.Charge(t.Context(), "k", l, window.Unlimited)
-				require.NoError(t, err)
-				require.Equal(t, window.Unlimited, w.Count)
-			}
-			w, _, err := b.Hit(t.Context(), "k", l, 1)
-			require.NoError(t, err)
-			require.Equal(t, window.Unlimited, w.Count)
-			w, _, err = b.Peek(t.Context(), "k", l, 1)
-			require.NoError(t, err)
-			require.True(t, w.Refused)
-		})
-	}
-}
-
 // TTLs show the end of a window to a unit only, which here is a second. So the window that another
 // client opens after a Reset may look like the one before.
 func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
@@ -392,80 +245,6 @@ func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 	})
 }
 
-func TestResultsSayWhenTheWindowEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		b, other := client[uint16](t, srv), client[uint16](t, srv)
-		for range 3 {
-			hits(t, b, 1, "k", fixed(time.Second, 10))
-			end := time.Now().Add(time.Second)
-			time.Sleep(300 * time.Millisecond)
-			for _, c := range []*Backend[uint16]{b, other} {
-				w, _, err := c.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
-				require.NoError(t, err)
-				require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
-				require.Less(t, w.ExpiresAt.Sub(end), 2*time.Millisecond, "a unit too late at most")
-				require.Equal(t, w.ExpiresAt, time.Now().Add(w.Left))
-			}
-			time.Sleep(time.Until(end) + time.Millisecond)
-		}
-	})
-}
-
-func TestTooManyRecordsAreNotInserted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		o := options[uint16](t, srv)
-		o.MaxWindows = 2 // records of 8 keys
-		b := start(t, o)
-		for i := range 8 {
-			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
-		}
-		require.Equal(t, 0, hits(t, b, 1, "7", fixed(time.Second, 1)), "open windows are served")
-		time.Sleep(time.Second + time.Millisecond)
-		require.Equal(t, 1, hits(t, b, 1, "7", fixed(time.Second, 1)), "and so are keys that have records")
-		for name, err := range changes(t.Context(), b) {
-			if name != "Reset" { // there is no window
-				require.ErrorIs(t, err, window.ErrFull, name)
-				require.NotErrorIs(t, err, window.ErrOverloaded)
-			}
-		}
-		_, sent, err := b.Hit(t.Context(), "one more", fixed(time.Second, 1), 1)
-		require.ErrorIs(t, err, window.ErrFull)
-		require.False(t, sent)
-		require.Equal(t, 8, b.Stats().Records)
-		time.Sleep(3 * time.Minute)
-		require.Zero(t, b.Stats().Records)
-		require.Equal(t, 1, hits(t, b, 1, "one more", fixed(time.Second, 1)))
-	})
-}
-
-func TestEvictedWindowsAreLookedUpAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		o := options[uint16](t, srv)
-		o.MaxWindows = tableShards // one for each shard
-		b := start(t, o)
-		const keys = 3 * tableShards
-		for i := range keys {
-			hits(t, b, 1, fmt.Sprint(i), fixed(time.Minute, 10))
-		}
-		require.LessOrEqual(t, b.Stats().Windows, tableShards)
-		require.Equal(t, keys, b.Stats().Records, "the janitor has not forgotten them")
-		requests.take()
-		for i := range keys {
-			w, _, err := b.Hit(t.Context(), fmt.Sprint(i), fixed(time.Minute, 10), 1)
-			require.NoError(t, err)
-			require.EqualValues(t, 2, w.Count)
-		}
-		require.Zero(t, requests.take()[codec.OpInsert])
-		time.Sleep(10 * time.Minute)
-		require.Empty(t, windowKeys(srv))
-		require.Zero(t, srv.Expired())
-		require.Zero(t, b.Stats().Records)
-	})
-}
-
 func TestFullQueueIsErrOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -483,30 +262,6 @@ func TestFullQueueIsErrOverloaded(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrOverloaded)
 		require.False(t, sent)
 		all.Wait()
-	})
-}
-
-func TestDeleteEndsTheWindowsThatAreRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := client[uint16](t, inMemory(t))
-		hits(t, b, 2, "k", fixed(time.Second, 10))
-		hits(t, b, 2, "k", fixed(time.Minute, 10))
-		hits(t, b, 2, "k", fixed(time.Hour, 10))
-		hits(t, b, 2, "other", fixed(time.Minute, 10))
-		time.Sleep(time.Second)
-		began := time.Now()
-		n, _, err := b.Delete(t.Context(), "k")
-		require.NoError(t, err)
-		require.Equal(t, 2, n, "one of the three is over")
-		require.Less(t, time.Since(began), 2*time.Second, "they are ended at the same time")
-		for _, scale := range []time.Duration{time.Minute, time.Hour} {
-			w, _, err := b.Peek(t.Context(), "k", fixed(scale, 1), 0)
-			require.NoError(t, err)
-			require.Zero(t, w)
-		}
-		w, _, err := b.Peek(t.Context(), "other", fixed(time.Minute, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, 2, w.Count)
 	})
 }
 

@@ -1,15 +1,21 @@
 package fixedwindow
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
 
-// Algorithms are those that servers can keep exactly. For the others, there would have to be an UPDATE
+// algorithms are those that servers can keep exactly. For the others, there would have to be an UPDATE
 // that depends on the value, or on a time.
 var algorithms = [...]window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow}
 
@@ -47,8 +53,8 @@ func (b *Backend[T]) checkScale(a window.Algorithm, scale time.Duration) (precis
 		return 0, err
 	}
 	if a == window.FixedWindow {
-		if l, ok := b.layouts.get(scale, maxValue[T]()); ok {
-			return l.bands.Unit, nil
+		if bands, ok := slot.BandsFor(scale, maxValue[T]()); ok {
+			return bands.Unit, nil
 		}
 	} else if _, ok := timingFor(scale, a == window.SlidingWindow, maxValue[T]()); ok {
 		return 0, nil
@@ -63,4 +69,78 @@ func (b *Backend[T]) checkMax(l *window.Limit) error {
 	}
 	_, err := b.Check(*l)
 	return err
+}
+
+// maxValue returns the largest T, which is the highest count of a record.
+func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
+
+// maxCount returns the largest Max, n and count.
+func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimited) }
+
+// fits reports whether h can join a batch. If a counter can't hold a batch of several hits, its
+// count must be over all of their limits, so that all of them are denied, even if the count of the
+// batch is not beyond 2^64-1. A hit fits an empty batch, however large.
+func fits(largest uint64, b coalesce.Batch, h coalesce.Hit) bool {
+	most := largest - max(b.Limit, h.Limit)
+	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum
+}
+
+// beyond returns the count of a batch that a counter can't hold.
+func beyond(count, sum uint64) uint64 {
+	if sum > math.MaxUint64-count {
+		return math.MaxUint64
+	}
+	return count + sum
+}
+
+// checkNumber returns a RangeError if n does not fit a value.
+func checkNumber(field string, n uint64, size int) error {
+	if err := limits.CheckNumber(field, n); err != nil || n <= valuesize.Max(size) {
+		return err
+	}
+	return &window.RangeError{
+		Field: field, Value: strconv.FormatUint(n, 10), Size: size,
+		Bound: fmt.Sprintf("at most %d", valuesize.Max(size)),
+		Needs: valuesize.Smallest(func(largest uint64) bool { return n <= largest }),
+	}
+}
+
+// scaleError is the error for a scale whose windows can't be kept.
+func scaleError(a window.Algorithm, scale time.Duration, size int) error {
+	fit := func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }
+	bound := "scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units"
+	switch a {
+	case window.AlignedWindow:
+		fit = func(largest uint64) bool { _, ok := timingFor(scale, false, largest); return ok }
+		bound = "scales of whole or half units (1 ns to 1 h) whose double and a second more are at most %d units"
+	case window.SlidingWindow:
+		fit = func(largest uint64) bool { _, ok := timingFor(scale, true, largest); return ok }
+		bound = "scales of whole units or thirds (1 ns to 1 h) whose triple and a second more are at most %d units"
+	}
+	return &window.RangeError{
+		Field: "Scale", Value: scale.String(), Size: size,
+		Bound: fmt.Sprintf(bound, valuesize.Max(size)),
+		Needs: valuesize.Smallest(fit),
+	}
+}
+
+// ErrTooLate says that a window could not be opened, ended or counted in while that was possible.
+var ErrTooLate = errors.New("throttr: too late")
+
+// overError is the error of hits that were not counted, or may not have been, because the window
+// was over by the time that they could be.
+func overError(scale time.Duration) error {
+	return fmt.Errorf("%w: a window of %v was over by then", ErrTooLate, scale)
+}
+
+// parkingError is the error for a scale whose windows can't be kept unless the server is parked.
+func parkingError(t timing, size int) error {
+	return &window.RangeError{
+		Field: "Scale", Value: t.scale.String(), Size: size,
+		Bound: fmt.Sprintf("scales whose double and 12 s more are at most %d units, unless the server is parked", valuesize.Max(size)),
+		Needs: valuesize.Smallest(func(largest uint64) bool {
+			t, ok := timingFor(t.scale, t.sliding, largest)
+			return ok && !t.needsParking()
+		}),
+	}
 }

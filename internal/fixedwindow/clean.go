@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/sweep"
 )
 
 // cleaning is the way of one key's records to their removal, or to what else is to be done about
@@ -181,7 +183,7 @@ type step[T codec.Value] struct {
 	key      *cleaning[T]
 	action   slot.Action
 	requests []slot.Request
-	outcome  outcome // zero if it was not executed
+	answers  answers // zero if it was not executed
 }
 
 // claimed returns the removal of the slots that a step has claimed. It returns false if there are
@@ -190,7 +192,7 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.outcome.claimed, s.outcome.shown, s.outcome.sent)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.answers.claimed, s.answers.shown, s.answers.sent)
 	return step[T]{key: s.key, action: a}, ok
 }
 
@@ -230,9 +232,9 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	replies := call.Replies
 	for i := range steps[:n] {
 		s := &steps[i]
-		s.outcome = s.key.records.outcome(s.action, s.requests, replies[:len(s.requests)])
-		s.outcome.sent = sent
-		s.key.removed += s.outcome.purged
+		s.answers = s.key.records.answers(s.action, s.requests, replies[:len(s.requests)])
+		s.answers.sent = sent
+		s.key.removed += s.answers.purged
 		replies = replies[len(s.requests):]
 	}
 	cl.link.calls.Put(call)
@@ -246,3 +248,73 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Remover removes the records of one server that a [Rule] has decided to remove. Those of slots
+// take several lookups and actions, which go out on a link.
+type Remover[T codec.Value] struct {
+	link     *link[T]
+	requests int // the most requests of a call
+}
+
+var _ sweep.Remover = (*Remover[uint16])(nil)
+
+// NewRemover returns a Remover. Close it after use.
+func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight int) *Remover[T] {
+	return &Remover[T]{link: newLink(s, calls, nil), requests: max(1, min(cleanBatch, maxInFlight))}
+}
+
+// Remove implements [sweep.Remover].
+func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int, err error) {
+	var cleanings []*cleaning[T]
+	buckets := r.link.calls.Get() // removes the records of aligned windows
+	for _, t := range targets {
+		n, ok := ParseName([]byte(t))
+		if !ok {
+			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
+		}
+		if n.Aligned {
+			conn.Add(buckets, codec.Purge{Key: []byte(t)})
+			continue
+		}
+		bands, ok := slot.BandsFor(n.Scale, maxValue[T]())
+		if !ok {
+			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
+		}
+		c := &cleaning[T]{records: records[T]{&bands, n.slotNames()}, begin: func() {}}
+		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
+		cleanings = append(cleanings, c)
+	}
+	removed, err = r.removeBuckets(ctx, buckets)
+	if err != nil {
+		return removed, err
+	}
+	c := cleaner[T]{link: r.link, requests: r.requests}
+	err = c.clean(ctx, cleanings)
+	for _, k := range cleanings {
+		removed += k.removed
+	}
+	return removed, err
+}
+
+// removeBuckets sends a call of PURGEs and returns how many of them have removed a record.
+func (r *Remover[T]) removeBuckets(ctx context.Context, cl *conn.Call[T]) (removed int, err error) {
+	if cl.Len() == 0 {
+		r.link.calls.Put(cl)
+		return 0, nil
+	}
+	done, _, err := r.link.server.Do(ctx, cl)
+	if err == nil {
+		for _, reply := range cl.Replies {
+			if reply.OK {
+				removed++
+			}
+		}
+	}
+	if done {
+		r.link.calls.Put(cl)
+	}
+	return removed, err
+}
+
+// Close ends the connection.
+func (r *Remover[T]) Close() { r.link.close() }

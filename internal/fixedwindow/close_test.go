@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -46,22 +47,10 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		b := New(options[uint16](t, srv))
-		hits(t, b, 1, "short", fixed(time.Second, 1))
-		hits(t, b, 1, "long", fixed(3*time.Second, 1))
-		time.Sleep(100 * time.Millisecond)
-		require.Less(t, closing(b), closeWait+closeTimeout)
-		require.Equal(t, []string{namesOf(t, "long", 3*time.Second, 2)[0]}, windowKeys(srv))
-	})
-}
-
 // While Close waits for windows, other records become doomed, or are being removed.
 func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
-	l, _ := layoutFor(time.Second, maxValue[uint16]())
-	doomed := time.Duration(l.bands.Top-l.bands.Doom) * l.bands.Unit
+	bands, _ := slot.BandsFor(time.Second, maxValue[uint16]())
+	doomed := time.Duration(bands.Top-bands.Doom) * bands.Unit
 	for before := -2 * time.Second; before <= 3*time.Second; before += 300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
@@ -76,25 +65,6 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 			require.Zero(t, len(windowKeys(srv)), "closed %v after they were doomed", before)
 		})
 	}
-}
-
-func TestCloseIsBoundedIfTheServerDoesNotRespond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		b := New(options[uint16](t, srv))
-		hits(t, b, 1, "over", fixed(time.Second, 1))
-		time.Sleep(1100 * time.Millisecond)
-		remove := srv.Inject(mockserver.Fault{Delay: time.Hour})
-		defer remove()
-		hit := make(chan error, 1)
-		go func() {
-			_, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, 1), 1)
-			hit <- err
-		}()
-		synctest.Wait()
-		require.LessOrEqual(t, closing(b), closeTimeout)
-		require.ErrorIs(t, <-hit, window.ErrClosed)
-	})
 }
 
 func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {

@@ -1,8 +1,6 @@
 package fixedwindow
 
 import (
-	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,45 +15,6 @@ import (
 func nameOf(l window.Limit, name string) window.Limit {
 	l.Name = name
 	return l
-}
-
-// Limits of one key count for themselves if their names, scales or algorithms differ, and together if only
-// Max does. So it is for every client.
-func TestCountsAreThoseOfKeyNameScaleAndAlgorithm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		clients := []*Backend[uint16]{client[uint16](t, srv), client[uint16](t, srv)}
-		alignTo(time.Hour)
-		var all []window.Limit
-		for _, a := range algorithms {
-			for _, name := range []string{"", "login", "5:login", strings.Repeat("x", 64)} {
-				for _, scale := range []time.Duration{time.Minute, time.Hour} {
-					all = append(all, nameOf(limitOf(a, scale, 1000), name))
-				}
-			}
-		}
-		keys := []string{"k", ":k", "5:login:k", "login:k", strings.Repeat("k", 100)}
-		for i, l := range all {
-			for j, key := range keys {
-				for range 2 {
-					_, _, err := clients[(i+j)%2].Take(t.Context(), key, l, uint64(1+i*len(keys)+j))
-					require.NoError(t, err)
-				}
-			}
-		}
-		for i, l := range all {
-			l.Max = 7
-			for j, key := range keys {
-				for _, b := range clients {
-					w, _, err := b.Peek(t.Context(), key, l, 0)
-					require.NoError(t, err)
-					require.EqualValues(t, 2*(1+i*len(keys)+j), w.Count, "%v of %s", l, key)
-					require.Equal(t, w.Count > 7, w.Refused)
-				}
-			}
-		}
-		require.Equal(t, len(all)*len(keys), clients[0].Stats().Windows+clients[1].Stats().Windows)
-	})
 }
 
 // What another client has counted without a name is ended, too, if the scale is given.
@@ -85,9 +44,11 @@ func TestDeleteEndsAllNamesAndAlgorithms(t *testing.T) {
 					hits(t, []*Backend[uint16]{b, other}[i/4], 1, "k", l)
 				}
 				hits(t, b, 1, "l", of[0])
+				began := time.Now()
 				n, _, err := b.Delete(t.Context(), "k", c.scales...)
 				require.NoError(t, err)
 				require.Equal(t, c.n, n)
+				require.Less(t, time.Since(began), 2*time.Second, "they are ended at the same time")
 				for i, l := range of[1:] {
 					w, _, err := client[uint16](t, srv).Peek(t.Context(), "k", l, 0)
 					require.NoError(t, err)
@@ -104,67 +65,29 @@ func TestDeleteEndsAllNamesAndAlgorithms(t *testing.T) {
 		})
 	}
 	b := client[uint16](t, inMemory(t))
-	_, _, err := b.Delete(t.Context(), "k", time.Minute, 60)
-	require.ErrorIs(t, err, window.ErrScale)
-	_, _, err = b.Delete(t.Context(), "k", time.Hour+1)
+	for _, scale := range []time.Duration{0, -1, 60, time.Millisecond - 1} {
+		_, _, err := b.Delete(t.Context(), "k", time.Minute, scale)
+		require.ErrorIs(t, err, window.ErrScale)
+	}
+	_, _, err := b.Delete(t.Context(), "k", time.Hour+1)
 	require.ErrorIs(t, err, window.ErrRange)
 }
 
-// Takes of all algorithms are made together, and those of one count are one.
-func TestTakeAllOfAllAlgorithms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := client[uint16](t, inMemory(t))
-		alignTo(time.Hour)
-		of := func(name string, a window.Algorithm, most uint64) window.Limit {
-			return nameOf(limitOf(a, time.Hour, most), name)
-		}
-		takes := []window.Take{
-			of("", window.FixedWindow, 10).For("k", 2), of("", window.AlignedWindow, 10).For("k", 3),
-			of("login", window.SlidingWindow, 5).For("k", 4), of("", window.FixedWindow, 4).For("k", 1),
-		}
-		windows := make([]window.Window, len(takes))
-		takeAll := func(granted bool, counts []uint64, refused []bool) {
-			t.Helper()
-			got, _, err := b.TakeAll(t.Context(), takes, windows)
-			require.NoError(t, err)
-			require.Equal(t, granted, got)
-			for i, w := range windows {
-				require.Equal(t, counts[i], w.Count, "%d", i)
-				require.Equal(t, refused[i], w.Refused, "%d", i)
-				require.Equal(t, refused[i], w.RetryAfter > 0, "%d", i)
-			}
-		}
-		takeAll(true, []uint64{3, 3, 4, 3}, make([]bool, 4))
-		for range 2 { // the second one is refused from memory
-			takeAll(false, []uint64{3, 3, 4, 3}, []bool{true, false, true, true})
-		}
-		takes[0].N, takes[2].N, takes[3].N = 0, 1, 1
-		takeAll(true, []uint64{4, 6, 5, 4}, make([]bool, 4))
-		takes[2].N = 6
-		takeAll(false, []uint64{4, 6, 5, 4}, []bool{true, false, true, true})
-		require.Equal(t, window.Never, windows[2].RetryAfter)
-	})
-}
-
-func TestCheckIsTheErrorOfEveryCall(t *testing.T) {
+func TestNumbersThatNoCounterHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := client[uint16](t, inMemory(t))
 		valid := fixed(time.Minute, 10)
 		hits(t, b, 1, "k", valid) // known
-		for _, change := range []func(*window.Limit){
-			func(l *window.Limit) { l.Max = 1 << 16 }, func(l *window.Limit) { l.Max = 1 << 63 }, func(l *window.Limit) { l.Burst = 1 },
-			func(l *window.Limit) { l.Scale = 60 }, func(l *window.Limit) { l.Scale = time.Hour + 1 }, func(l *window.Limit) { l.Algorithm = 0 },
-			func(l *window.Limit) { l.Algorithm = window.TokenBucket }, func(l *window.Limit) { l.Algorithm = window.SlidingLog },
-			func(l *window.Limit) { l.Algorithm = 99 }, func(l *window.Limit) { l.Name = "\n" },
-			func(l *window.Limit) { l.Algorithm, l.Scale = window.SlidingWindow, 1<<62 },
-		} {
-			l := valid
-			change(&l)
-			_, want := b.Check(l)
-			require.Error(t, want, "%v", l)
-			for name, err := range callsWith(t.Context(), b, l) {
-				require.EqualError(t, err, want.Error(), name)
+		for _, n := range []uint64{1 << 16, 1 << 63} {
+			_, _, hit := b.Hit(t.Context(), "k", valid, n)
+			_, _, take := b.Take(t.Context(), "k", valid, n)
+			_, _, peek := b.Peek(t.Context(), "k", valid, n)
+			_, _, set := b.Set(t.Context(), "k", valid, n)
+			_, _, charge := b.Charge(t.Context(), "k", valid, n)
+			for _, err := range []error{hit, take, peek, set} {
+				require.ErrorIs(t, err, window.ErrRange)
 			}
+			require.Equal(t, n == 1<<63, charge != nil, "what no counter holds fills it")
 		}
 		for a, precision := range map[window.Algorithm]time.Duration{
 			window.FixedWindow: time.Second, window.AlignedWindow: 0, window.SlidingWindow: 0,
@@ -179,21 +102,6 @@ func TestCheckIsTheErrorOfEveryCall(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrUnsupported)
 		require.ErrorContains(t, err, a.String())
 		require.ErrorContains(t, err, window.SlidingWindow.String())
-	}
-}
-
-// callsWith returns the errors of all calls with a limit.
-func callsWith(ctx context.Context, b *Backend[uint16], l window.Limit) map[string]error {
-	_, _, hit := b.Hit(ctx, "k", l, 1)
-	_, _, take := b.Take(ctx, "k", l, 1)
-	_, _, charge := b.Charge(ctx, "k", l, 1)
-	_, _, peek := b.Peek(ctx, "k", l, 0)
-	_, _, set := b.Set(ctx, "k", l, 1)
-	_, _, takeAll := b.TakeAll(ctx, []window.Take{fixed(time.Minute, 10).For("k", 1), l.For("k", 1)}, make([]window.Window, 2))
-	_, _, giveBack := b.GiveBack(ctx, "k", l, 1, 1)
-	_, reset := b.Reset(ctx, "k", l)
-	return map[string]error{
-		"Hit": hit, "Take": take, "Charge": charge, "Peek": peek, "Set": set, "TakeAll": takeAll, "GiveBack": giveBack, "Reset": reset,
 	}
 }
 

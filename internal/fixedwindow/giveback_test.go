@@ -1,11 +1,9 @@
 package fixedwindow
 
 import (
+	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,69 +88,6 @@ func forBuckets(t *testing.T, scale time.Duration, test func(t *testing.T, srv *
 				test(t, srv, a)
 			})
 		})
-	}
-}
-
-func TestClientsGiveBackToAWindowThatTheyShare(t *testing.T) {
-	const scale = 10 * time.Second
-	forBuckets(t, scale, func(t *testing.T, srv *mockserver.Server, a window.Algorithm) {
-		one, two := takerOf[uint16](t, srv, a, scale), takerOf[uint16](t, srv, a, scale)
-		for range 3 {
-			first, second := one.granted(10, 5), two.granted(10, 5)
-			require.True(t, one.giveBack(first, 5))
-			require.True(t, two.giveBack(second, 5))
-			require.Zero(t, one.count())
-		}
-		one.granted(10, 10)
-	})
-}
-
-func TestThreeClientsThatGiveBackDoNotFillAWindow(t *testing.T) {
-	grants := make(map[window.Algorithm]int64)
-	for _, a := range append(bucketAlgorithms, window.FixedWindow) {
-		synctest.Test(t, func(t *testing.T) {
-			const scale, limit = 10 * time.Second, 10
-			srv := inMemory(t)
-			alignTo(scale)
-			begin := time.Now()
-			var all sync.WaitGroup
-			var sum atomic.Int64
-			var clients []taker[uint16]
-			for i := range 3 {
-				o := options[uint16](t, srv)
-				o.DenialMemory = time.Millisecond
-				c := taker[uint16]{t, start(t, o), a, "k", scale}
-				clients = append(clients, c)
-				random := rand.New(rand.NewPCG(uint64(i), 1))
-				all.Go(func() {
-					for time.Since(begin) < scale-time.Second {
-						w, _, err := c.Take(t.Context(), "k", limitOf(a, scale, limit), 5)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						time.Sleep(time.Duration(random.Int64N(int64(5 * time.Millisecond))))
-						if w.Refused {
-							continue
-						}
-						sum.Add(1)
-						if _, _, err := c.GiveBack(t.Context(), "k", limitOf(a, scale, 1), 5, w.ID); err != nil {
-							t.Error(err)
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-			grants[a] = sum.Load()
-			if a != window.FixedWindow {
-				require.Less(t, clients[0].count(), uint64(limit), "%v: the window is full", a)
-			}
-		})
-	}
-	t.Log(grants)
-	for _, a := range bucketAlgorithms {
-		require.Greater(t, grants[a], grants[window.FixedWindow]/2, "%v: %v", a, grants)
 	}
 }
 
@@ -400,45 +335,6 @@ func TestRefusedTakeAtTheEndOfABucketIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestTakesWhoseSumOverflowsAreRefused(t *testing.T) {
-	const scale = time.Minute
-	for _, a := range append(bucketAlgorithms, window.FixedWindow) {
-		for _, held := range []uint64{0, 1} { // with 1, the windows are known
-			t.Run(fmt.Sprintf("%v with a count of %d", a, held), func(t *testing.T) {
-				c := takerOf[uint64](t, inMemory(t, mockserver.WithValueSize(8)), a, scale)
-				if held > 0 {
-					c.granted(held, held)
-					require.NoError(t, errOf(c.Hit(t.Context(), "l", limitOf(a, scale, 10), held)))
-				}
-				const most = window.Unlimited
-				for _, sum := range [][]uint64{{most, most}, {1 << 62, 1 << 62}, {1, most}, {1 << 62, 1 << 62, 1}, {most, 1, most}} {
-					takes := []window.Take{limitOf(a, scale, 10).For("l", 1)}
-					for _, n := range sum {
-						takes = append(takes, limitOf(a, scale, most-1).For("k", n))
-					}
-					windows := make([]window.Window, len(takes))
-					granted, _, err := c.TakeAll(t.Context(), takes, windows)
-					require.NoError(t, err)
-					require.False(t, granted, "%d", sum)
-					require.Equal(t, held, c.count())
-					for i, w := range windows {
-						require.Equal(t, held, w.Count)
-						require.Equal(t, i > 0, w.Refused)
-						require.Equal(t, i > 0, w.RetryAfter == window.Never)
-					}
-				}
-			})
-		}
-	}
-	t.Run("a sum that fits", func(t *testing.T) {
-		c := takerOf[uint64](t, inMemory(t, mockserver.WithValueSize(8)), window.AlignedWindow, time.Hour)
-		l := limitOf(window.AlignedWindow, time.Hour, window.Unlimited).For("k", window.Unlimited/3)
-		granted, _, err := c.TakeAll(t.Context(), []window.Take{l, l, l}, make([]window.Window, 3))
-		require.NoError(t, err)
-		require.True(t, granted)
-	})
-}
-
 // What is given back to a fixed window is in it still: in another one nothing changes, and no counter wraps
 // (H3).
 func TestAGiveBackToAFixedWindowThatHasChanged(t *testing.T) {
@@ -463,4 +359,67 @@ func TestAGiveBackToAFixedWindowThatHasChanged(t *testing.T) {
 		require.EqualValues(t, 5, one.count())
 		require.True(t, one.giveBack(second, 1))
 	})
+}
+
+// A refused take is given back even if its caller does not wait for that. What follows finds the room.
+func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
+	const scale, patience = time.Hour, 200 * time.Millisecond
+	for _, a := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
+		for name, call := range map[string]func(ctx context.Context, b *Backend[uint16]) (refused bool, err error){
+			"Take": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
+				w, _, err := b.Take(ctx, "k", limitOf(a, scale, 10), 5)
+				return w.Refused, err
+			},
+			"TakeAll": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
+				takes := []window.Take{limitOf(a, scale, 10).For("a", 5), limitOf(a, scale, 10).For("k", 5)}
+				granted, _, err := b.TakeAll(ctx, takes, make([]window.Window, 2))
+				return !granted, err
+			},
+		} {
+			t.Run(a.String()+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := inMemory(t)
+					var backends []*Backend[uint16]
+					for range 2 {
+						o := options[uint16](t, srv)
+						backends = append(backends, start(t, o))
+					}
+					b, other := backends[0], backends[1]
+					for _, key := range []string{"a", "k"} {
+						w, _, err := b.Take(t.Context(), key, limitOf(a, scale, 10), 1)
+						require.NoError(t, err)
+						require.False(t, w.Refused)
+					}
+					w, _, err := other.Take(t.Context(), "k", limitOf(a, scale, 10), 6) // b does not know of it
+					require.NoError(t, err)
+					require.False(t, w.Refused)
+
+					remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: skipOf(name), Delay: 400 * time.Millisecond})
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					began := time.Now()
+					refused, err := call(ctx, b)
+					require.NoError(t, err)
+					require.True(t, refused)
+					require.LessOrEqual(t, time.Since(began), patience)
+					time.Sleep(10 * time.Second)
+					remove()
+					w, _, err = other.Peek(t.Context(), "k", limitOf(a, scale, 1), 0)
+					require.NoError(t, err)
+					require.EqualValues(t, 7, w.Count)
+					w, _, err = other.Peek(t.Context(), "a", limitOf(a, scale, 1), 0)
+					require.NoError(t, err)
+					require.EqualValues(t, 1, w.Count)
+				})
+			})
+		}
+	}
+}
+
+// skipOf returns how many UPDATEs a call makes before it gives back.
+func skipOf(call string) int {
+	if call == "TakeAll" {
+		return 2
+	}
+	return 1
 }

@@ -39,8 +39,7 @@ type janitor[T codec.Value] struct {
 	wake    chan struct{}     // has an element if the first duty of the queue is a new one
 	places  chan struct{}     // has an element for each batch that is being cleaned
 	batches sync.WaitGroup    // those that due has returned and that are not done
-	parking decision          // is set before the first call of the backend, as sweeper is
-	sweeper *sweep.Sweeper[T] // nil if there is none
+	sweeper *sweep.Sweeper[T] // nil if there is none; set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
 	mu      sync.Mutex

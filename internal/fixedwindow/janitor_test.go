@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"fmt"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,15 +10,15 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
 // On a server whose records expire as on a real one, the records of many keys are removed in time,
 // by the client that has made them. It takes 18 requests for each key.
-//
-//evidence:bounds Requests to remove the records of an idle key
 func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 	for _, test := range []struct {
 		size  int
@@ -32,7 +31,7 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				keys := 3000
-				if raceDetector {
+				if race.Enabled {
 					keys = 600 // it takes some ten times as long
 				}
 				srv, requests := observed(t, mockserver.WithValueSize(test.size), mockserver.WithRealCollector())
@@ -42,12 +41,12 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 				requests.take()
 				// The records are idle until the TTL is below Doom, and then removed within some
 				// guards.
-				l, ok := layoutFor(test.scale, valuesize.Max(test.size))
+				bands, ok := slot.BandsFor(test.scale, valuesize.Max(test.size))
 				require.True(t, ok)
-				left := time.Duration(l.bands.Margin-l.bands.Doom) * l.bands.Unit
-				time.Sleep(left - 2*l.bands.Unit)
+				left := time.Duration(bands.Margin-bands.Doom) * bands.Unit
+				time.Sleep(left - 2*bands.Unit)
 				require.NotZero(t, len(windowKeys(srv)))
-				time.Sleep(3*l.bands.Unit + 4*l.bands.Guard + time.Second)
+				time.Sleep(3*bands.Unit + 4*bands.Guard + time.Second)
 				require.Zero(t, len(windowKeys(srv)))
 				require.Zero(t, srv.Expired())
 				require.Zero(t, stats())
@@ -117,36 +116,14 @@ func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *te
 		time.Sleep(time.Second + time.Millisecond)
 		hits(t, dies, 1, "k", fixed(time.Second, 1))
 		g.die()
-		l, _ := layoutFor(time.Second, maxValue[uint16]())
-		time.Sleep(time.Duration(l.bands.Top-l.bands.Doom)*l.bands.Unit + 5*time.Second)
+		bands, _ := slot.BandsFor(time.Second, maxValue[uint16]())
+		time.Sleep(time.Duration(bands.Top-bands.Doom)*bands.Unit + 5*time.Second)
 		require.Len(t, windowKeys(srv), 2, "the janitor is dead, and the watcher waits")
 		require.Equal(t, 1, watcher.Stats().Records)
-		time.Sleep(time.Duration(l.bands.Doom-l.bands.Watch) * l.bands.Unit)
+		time.Sleep(time.Duration(bands.Doom-bands.Watch) * bands.Unit)
 		require.Empty(t, windowKeys(srv))
 		require.Zero(t, srv.Expired())
 		require.Zero(t, watcher.Stats().Records)
-	})
-}
-
-func TestRecordsAreRemovedWhenTheServerIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		g := &gate{srv: srv}
-		o := options[uint16](t)
-		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
-		b := start(t, o)
-		hits(t, b, 1, "k", fixed(time.Second, 1))
-		g.die()
-		time.Sleep(40 * time.Second) // doomed
-		require.Len(t, windowKeys(srv), 1)
-		require.Equal(t, 1, b.Stats().Records)
-		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 1), 1)
-		require.Error(t, err)
-		require.False(t, sent)
-		g.shut.Store(false)
-		time.Sleep(5 * time.Second)
-		require.Empty(t, windowKeys(srv))
-		require.Zero(t, b.Stats().Records)
 	})
 }
 
@@ -165,23 +142,6 @@ func TestRecordsAreRemovedInCallsThatFit(t *testing.T) {
 		require.Equal(t, 95, requests.take()[codec.OpPurge])
 		require.Zero(t, srv.Expired())
 		require.Zero(t, b.Stats())
-	})
-}
-
-// A server that does not respond delays the janitor of another server by nothing.
-func TestServersHaveJanitorsOfTheirOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		silent, srv := inMemory(t), inMemory(t)
-		b := start(t, options[uint16](t, silent, srv))
-		hits(t, b, 1, "b", fixed(time.Second, 1))
-		hits(t, b, 1, "a", fixed(time.Second, 1))
-		require.Len(t, windowKeys(silent), 1)
-		require.Len(t, windowKeys(srv), 1)
-		remove := silent.Inject(mockserver.Fault{Delay: time.Hour})
-		time.Sleep(45 * time.Second)
-		require.Empty(t, windowKeys(srv))
-		require.Len(t, windowKeys(silent), 1)
-		remove()
 	})
 }
 
@@ -258,4 +218,32 @@ func TestAlignedRecordsAreRemoved(t *testing.T) {
 		require.Zero(t, srv.Expired())
 		require.Zero(t, b.Stats())
 	})
+}
+
+// The server is too slow to look up all keys within a guard.
+func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
+	const keys = 300
+	for _, scale := range []time.Duration{time.Second, 10 * time.Second} {
+		for _, closes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, close %v", scale, closes), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
+					b := New(options[uint16](t, srv))
+					for i := range keys {
+						hits(t, b, 1, fmt.Sprint(i), fixed(scale, 1))
+					}
+					if closes {
+						time.Sleep(scale)
+						require.Less(t, closing(b), closeWait+closeTimeout)
+						require.Zero(t, len(windowKeys(srv)))
+					} else {
+						time.Sleep(2 * time.Minute)
+						require.Zero(t, len(windowKeys(srv)))
+						b.Close()
+					}
+					require.Zero(t, srv.Expired())
+				})
+			})
+		}
+	}
 }

@@ -24,6 +24,14 @@ type state struct {
 	decided   uint64
 }
 
+// fromWindow makes s, which is zero, the state of a window that was read at a time.
+func (s *state) fromWindow(w *slot.Window, at *span) {
+	s.window, s.guardUntil = *w, w.Until
+	s.window.Sent, s.window.Received = at.from.clock, at.to.clock
+	s.window.Until = at.from.clock.Add(w.Until.Sub(at.from.mono))
+	s.window.Latest = at.to.clock.Add(w.Latest.Sub(at.to.mono))
+}
+
 // expiry is when a record expires: not before first, and not after last.
 type expiry struct{ first, last time.Time }
 
@@ -86,7 +94,7 @@ type known[T codec.Value] struct {
 	forgets uint64 // counts calls of forget
 }
 
-// admit implements [coalesce.Window].
+// admit implements [coalesce.Counter].
 func (k *known[T]) admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,7 +107,7 @@ func (k *known[T]) admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 		}
 	case !k.ok || !b.Fresh && !b.Now.Before(s.window.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || !over(h, k.estimate(s, b.Now)):
+	case h.Must || !over(h, k.estimate(s, b.Now)): // it is counted, see below
 	case b.Read || k.denies(b.Now) && !s.undecided:
 		r := k.result(s, b.Now)
 		r.Refused = h.Take
@@ -193,7 +201,7 @@ func (k *known[T]) fill(b coalesce.Batch, count func(coalesce.Batch) coalesce.Ou
 	return coalesce.NotCounted
 }
 
-// refuse implements Refuse of [coalesce.Window].
+// refuse implements Refuse of [coalesce.Counter].
 func (k *known[T]) refuse(n uint64) {
 	k.mu.Lock()
 	k.state.window.Count -= min(k.state.window.Count, n)

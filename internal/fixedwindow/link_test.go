@@ -283,52 +283,6 @@ func (h hanging) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
 	}
 }
 
-// What creates a record on a parked server must be followed by the UPDATE that parks it again, in
-// the same call.
-func TestCreateKeepsAServerParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		type exec struct {
-			conn int
-			op   codec.Op
-			key  string
-		}
-		var mu sync.Mutex
-		var log []exec
-		srv := inMemory(t, mockserver.WithRealCollector(), mockserver.WithObserver(func(e mockserver.Exec) {
-			mu.Lock()
-			defer mu.Unlock()
-			log = append(log, exec{e.Conn, e.Op, e.Key})
-		}))
-		o := options[uint16](t)
-		p := newPool(t, o.Calls, parking.Always, srv.Dial)
-		o.Servers = []Server[uint16]{p}
-		b := start(t, o)
-		w, _, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 3)
-		require.NoError(t, err)
-		require.EqualValues(t, 3, w.Count)
-		require.Equal(t, 9, hits(t, b, 9, "k", fixed(time.Second, 12)))
-		require.True(t, p.Parked())
-		created := 0
-		mu.Lock()
-		for i, e := range log {
-			if _, ok := ParseName([]byte(e.key)); ok && e.op == codec.OpInsert {
-				created++
-				require.Equal(t, exec{e.conn, codec.OpUpdate, ""}, log[i+1])
-			}
-		}
-		mu.Unlock()
-		require.Equal(t, 1, created)
-
-		// A server that was restarted is parked again.
-		require.NoError(t, srv.Restart(false))
-		time.Sleep(2 * time.Second)
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 12)))
-		time.Sleep(time.Second)
-		require.True(t, p.Parked())
-		require.Contains(t, srv.Keys(), "")
-	})
-}
-
 // The records of a client that has died expire. Then the names can't be used for up to 10 s (H1).
 func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Second, 9 * time.Second, 10 * time.Second} {

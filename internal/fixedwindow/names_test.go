@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
 // namesOf returns the names of the slots of a key, for a limit without a name.
@@ -37,7 +37,6 @@ func hash(key, limit string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-//evidence:limits The names of records are those of docs/rate-limiting.md
 func TestRecordNamesAreAsDocumented(t *testing.T) {
 	long := strings.Repeat("k", maxPlain+1)
 	name := func(sliding bool, key, limit string, scale time.Duration, bucket int64) string {
@@ -84,7 +83,6 @@ func randomKey(r *rand.Rand) string {
 	return b.String()
 }
 
-//evidence:limits No two windows share a record
 func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -6,7 +6,9 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
+	"github.com/throttr-go/throttr/window"
 )
 
 // sweepMargin is how long before its end a sweep has to begin, beside the guards: for
@@ -18,7 +20,7 @@ const sweepMargin = time.Second
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key. A
 // record of an aligned window is removed when no client uses its name any more.
-type Rule[T codec.Value] struct{ layouts layouts }
+type Rule[T codec.Value] struct{}
 
 var _ sweep.Rule = (*Rule[uint16])(nil)
 
@@ -32,7 +34,7 @@ func (r *Rule[T]) Inspect(name []byte, now time.Time) (removable, ours bool) {
 		t, ok := r.timing(n)
 		return ok && t.unusable(n.Bucket, now), ok
 	default:
-		_, ok := r.layout(n)
+		_, ok := r.bands(n)
 		return ok, ok
 	}
 }
@@ -46,14 +48,14 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 	if n.Aligned {
 		return r.decideAligned(name, n, o, now)
 	}
-	l, ok := r.layout(n)
-	if !ok || o.Left > l.bands.Top {
+	bands, ok := r.bands(n)
+	if !ok || o.Left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
-	d := sweep.Decision{Interval: l.sweepInterval()}
+	d := sweep.Decision{Interval: sweepInterval(&bands)}
 	switch {
-	case o.Left >= l.bands.Margin:
-	case o.Left >= l.bands.Watch:
+	case o.Left >= bands.Margin:
+	case o.Left >= bands.Watch:
 		d.Action = sweep.Keep
 	default:
 		d.Action, d.Target = sweep.Remove, slotATarget(name)
@@ -80,14 +82,14 @@ func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now ti
 	return d
 }
 
-// layout returns the layout of a record's scale. It returns false if this version has none whose
+// bands returns the bands of a record's scale. It returns false if this version has none whose
 // records have such names.
-func (r *Rule[T]) layout(n Name) (*layout, bool) {
+func (r *Rule[T]) bands(n Name) (slot.Bands, bool) {
 	if limits.CheckScale(n.Scale) != nil {
-		return nil, false
+		return slot.Bands{}, false
 	}
-	l, ok := r.layouts.get(n.Scale, maxValue[T]())
-	return l, ok && l.bands.Tag(n.Slot) == n.tag
+	b, ok := slot.BandsFor(n.Scale, maxValue[T]())
+	return b, ok && b.Tag(n.Slot) == n.tag
 }
 
 // timing returns the timing of the scale of an aligned window's record.
@@ -102,28 +104,9 @@ func (r *Rule[T]) timing(n Name) (timing, bool) {
 
 // sweepInterval returns at which interval a server that is not parked must be swept: three times
 // while only sweepers remove a record.
-func (l *layout) sweepInterval() time.Duration {
-	left := time.Duration(l.bands.Watch)*l.bands.Unit - 4*l.bands.Guard - sweepMargin
+func sweepInterval(b *slot.Bands) time.Duration {
+	left := time.Duration(b.Watch)*b.Unit - 4*b.Guard - sweepMargin
 	return max(left/3, time.Millisecond)
-}
-
-// unusable reports whether no client uses the name of a bucket's record again, if clocks differ by
-// less than a scale, and requests take less than a few seconds.
-func (t timing) unusable(bucket int64, now time.Time) bool {
-	return !now.Before(t.useEnd(bucket).Add(min(5*time.Second, t.margin()/4)))
-}
-
-// margin returns for how long a record exists at least after its window is over for all clients.
-func (t timing) margin() time.Duration {
-	return time.Duration(t.ttl)*t.unit.Duration() - t.uses()*t.scale
-}
-
-// marginUnits returns the margin in units of the TTL, rounded down.
-func (t timing) marginUnits() uint64 { return uint64(t.margin() / t.unit.Duration()) }
-
-// sweepInterval returns at which interval a server that is not parked must be swept.
-func (t timing) sweepInterval() time.Duration {
-	return max((t.margin()-min(5*time.Second, t.margin()/4)-sweepMargin)/3, time.Millisecond)
 }
 
 // slotATarget returns what identifies the records that are removed together with a slot: the name
@@ -132,4 +115,50 @@ func slotATarget(name []byte) string {
 	t := bytes.Clone(name)
 	t[2] = 'A'
 	return string(t)
+}
+
+// Inspect returns what a record, with its quota and what remains of its TTL, says about the window
+// of a key and limit at a time of the server. The Window is zero if it is not active. Inspect
+// returns false if the record is not one of that key and limit.
+func Inspect[T codec.Value](name, key string, limit window.Limit, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
+	n, ok := ParseName([]byte(name))
+	if !ok || n.Scale != limit.Scale || n.algorithm() != limit.Algorithm || !n.isOf(key, limit.Name) {
+		return w, false
+	}
+	scale := limit.Scale
+	largest := uint64(^T(0))
+	if n.Aligned {
+		if end := time.Unix(0, (n.Bucket+1)*int64(scale)); end.After(now) {
+			w = window.Window{Count: largest - quota, ExpiresAt: end, Left: end.Sub(now)}
+		}
+		return w, true
+	}
+	bands, ok := slot.BandsFor(scale, largest)
+	if !ok || n.tag != bands.Tag(n.Slot) {
+		return w, false // of clients of other rules
+	}
+	if bands.State(bands.Observe(quota, uint64(ttl/bands.Unit))) == slot.Live {
+		left := ttl - time.Duration(bands.Margin)*bands.Unit
+		w = window.Window{Count: largest - quota, ExpiresAt: now.Add(left), Left: left}
+	}
+	return w, true
+}
+
+// isOf reports whether the name is of a record of a key and the name of a limit.
+func (n Name) isOf(key, limit string) bool {
+	if part, f := partOf(key, limit); f == hashed {
+		return n.Hashed && n.Key == part
+	}
+	return !n.Hashed && n.Key == key && n.Limit == limit
+}
+
+// algorithm returns the algorithm of the window.
+func (n Name) algorithm() window.Algorithm {
+	switch {
+	case n.Sliding:
+		return window.SlidingWindow
+	case n.Aligned:
+		return window.AlignedWindow
+	}
+	return window.FixedWindow
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/internal/valuesize"
 )
@@ -30,8 +31,8 @@ func ruleKnows[T codec.Value](t *testing.T) {
 	var r Rule[T]
 	now := time.Unix(1e9, 0)
 	for _, scale := range ruleScales {
-		l, _ := r.layouts.get(scale, maxValue[T]())
-		for _, name := range slotNames(&l.bands, "k", "") {
+		bands, _ := slot.BandsFor(scale, maxValue[T]())
+		for _, name := range slotNames(&bands, "k", "") {
 			removable, ours := r.Inspect(name, now)
 			require.True(t, removable && ours, "%s", name)
 			other := string(name[:1]) + "x" + string(name[2:]) // no unit
@@ -56,18 +57,18 @@ func TestRuleDecidesAboutSlots(t *testing.T) {
 func ruleOfSlots[T codec.Value](t *testing.T) {
 	var r Rule[T]
 	for _, scale := range ruleScales {
-		l, ok := r.layouts.get(scale, maxValue[T]())
+		bands, ok := slot.BandsFor(scale, maxValue[T]())
 		require.True(t, ok)
-		interval := l.sweepInterval()
-		names := slotNames(&l.bands, "k", "")
+		interval := sweepInterval(&bands)
+		names := slotNames(&bands, "k", "")
 		for left, want := range map[uint64]sweep.Decision{
-			l.bands.Top + 1:    {},
-			l.bands.Top:        {Interval: interval},
-			l.bands.Margin:     {Interval: interval},
-			l.bands.Margin - 1: {Interval: interval, Action: sweep.Keep},
-			l.bands.Watch:      {Interval: interval, Action: sweep.Keep},
-			l.bands.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
-			0:                  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			bands.Top + 1:    {},
+			bands.Top:        {Interval: interval},
+			bands.Margin:     {Interval: interval},
+			bands.Margin - 1: {Interval: interval, Action: sweep.Keep},
+			bands.Watch:      {Interval: interval, Action: sweep.Keep},
+			bands.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			0:                {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
 		} {
 			for _, name := range names {
 				got := r.Decide(name, sweep.Observation{Count: 1, Left: left}, time.Unix(1e9, 0))
@@ -119,8 +120,8 @@ func TestIntervalsOfSweepsAreOverASecond(t *testing.T) {
 		largest := valuesize.Max(size)
 		for scale := time.Millisecond; scale < 200*time.Hour; scale += 1 + scale/100*time.Duration(size) {
 			for _, whole := range []time.Duration{scale, scale.Round(time.Millisecond), scale.Round(time.Second), scale.Round(time.Minute), scale.Round(time.Hour)} {
-				if l, ok := layoutFor(whole, largest); ok {
-					require.Greater(t, l.sweepInterval()*8/10, 1300*time.Millisecond, "%v in %d bytes", whole, size)
+				if bands, ok := slot.BandsFor(whole, largest); ok {
+					require.Greater(t, sweepInterval(&bands)*8/10, 1300*time.Millisecond, "%v in %d bytes", whole, size)
 				}
 				if tm, ok := timingFor(whole, false, largest); ok && !tm.needsParking() {
 					require.Greater(t, tm.sweepInterval()*8/10, 2*time.Second, "%v in %d bytes, aligned", whole, size)

@@ -147,8 +147,6 @@ func TestSlidingWindowTakesOneRoundTripPerHit(t *testing.T) {
 
 // Many clients hit at random times. In no two buckets more hits are granted than in the worst case, and
 // never more than the estimate allows, which is computed here from what was granted.
-//
-//evidence:limits Sliding windows on servers stay within their bound
 func TestSlidingWindowsStayWithinTheirBound(t *testing.T) {
 	for _, delay := range []time.Duration{0, 100 * time.Millisecond} {
 		t.Run(fmt.Sprintf("requests take %v", delay), func(t *testing.T) {
@@ -236,62 +234,11 @@ func testSlidingBound[T codec.Value](t *testing.T, delay time.Duration) {
 	})
 }
 
-func TestSlidingWindowDoesNotCountWhatItRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		a, b := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
-		const scale = 10 * time.Second
-		alignTo(scale)
-		require.Equal(t, 5, hits(t, a, 5, "k", limitOf(window.SlidingWindow, scale, 10)))
-		for range 20 {
-			w, _, err := b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 6)
-			require.NoError(t, err)
-			require.True(t, w.Refused)
-			require.EqualValues(t, 5, w.Count)
-		}
-		w, _, err := a.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, 5, w.Count)
-		require.NoError(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 5)))
-		w, _, err = a.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, 10, w.Count)
-	})
-}
-
 func errOf(w window.Window, _ bool, err error) error {
 	if err == nil && w.Refused {
 		return fmt.Errorf("refused: %+v", w)
 	}
 	return err
-}
-
-func TestSlidingWindowIsSetAndResetByOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		a, b := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
-		const scale = 10 * time.Second
-		alignTo(scale)
-		require.Equal(t, 10, hits(t, a, 10, "k", limitOf(window.SlidingWindow, scale, 10)))
-		time.Sleep(scale + 6*time.Second) // the count before is final
-		require.Equal(t, 6, hits(t, a, 6, "k", limitOf(window.SlidingWindow, scale, 10)))
-		require.Error(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)))
-		_, err := b.Reset(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1))
-		require.NoError(t, err)
-		time.Sleep(time.Second) // denials are remembered for that long
-		require.NoError(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 10)))
-		w, _, err := b.Set(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 3)
-		require.NoError(t, err)
-		require.EqualValues(t, 3, w.Count)
-		time.Sleep(time.Second)
-		require.NoError(t, errOf(a.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 7)))
-		n, _, err := b.Delete(t.Context(), "k", scale)
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		w, _, err = a.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.Zero(t, w)
-	})
 }
 
 func TestRecordsOfSlidingWindowsAreRemovedBeforeTheyExpire(t *testing.T) {
@@ -333,35 +280,5 @@ func TestSlidingWindowSeesLateHitsOfTheBucketBefore(t *testing.T) {
 		w, _, err = late.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 2+1+1, w.Count) // with 2 of its own bucket, 7 weigh 1
-	})
-}
-
-func TestGiveBackToSlidingWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		b := slidingClient[uint16](t, srv)
-		const scale = 10 * time.Second
-		alignTo(scale)
-		w, _, err := b.Take(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 10)
-		require.NoError(t, err)
-		require.False(t, w.Refused)
-		given, _, err := b.GiveBack(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 4, w.ID)
-		require.NoError(t, err)
-		require.True(t, given)
-		require.Error(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 5)))
-		require.NoError(t, errOf(b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, 10), 4)))
-		time.Sleep(scale)
-		takes := []window.Take{limitOf(window.SlidingWindow, scale, 10).For("k", 1), limitOf(window.SlidingWindow, scale, 10).For("l", 1)}
-		windows := make([]window.Window, 2)
-		granted, _, err := b.TakeAll(t.Context(), takes, windows)
-		require.NoError(t, err)
-		require.False(t, granted, "10 weigh 10")
-		w, _, err = b.Peek(t.Context(), "l", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.Zero(t, w)
-		time.Sleep(scale / 10)
-		granted, _, err = b.TakeAll(t.Context(), takes, windows)
-		require.NoError(t, err)
-		require.True(t, granted)
 	})
 }

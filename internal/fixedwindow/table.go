@@ -21,7 +21,7 @@ const (
 // entry is what a backend remembers of a count.
 type entry[T codec.Value] struct {
 	entryKey
-	windows   keeper
+	windows   counter
 	known     *known[T]           // of the windows
 	coalescer *coalesce.Coalescer // of hits on windows
 	// sweepEvery is how often a server that is not parked must be swept for the records.
@@ -30,9 +30,9 @@ type entry[T codec.Value] struct {
 	duties     int         // of the janitor, whose mutex guards it
 }
 
-// keeper keeps the windows of a count on a server.
-type keeper interface {
-	coalesce.Window
+// counter counts in the windows of a count on a server.
+type counter interface {
+	coalesce.Counter
 	// peek reads the open window. It returns false if there is none.
 	peek(ctx context.Context) (s state, found bool, err error)
 	// set ends the open window and opens one with a count. Sent reports whether a failed set may

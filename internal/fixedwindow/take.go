@@ -146,10 +146,7 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 // undo gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
 // windows are then those before the takes, unless ctx has ended.
 func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
-	undone := make(chan []uint64, 1) // what was given back of each
-	own := slices.Clone(takes)       // the caller may be gone
-	b.group.Finish(ctx, func(ctx context.Context) {
-		given := make([]uint64, len(own))
+	b.finish(ctx, takes, func(ctx context.Context, own []take[T]) {
 		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
 		for i := range own {
 			t := &own[i]
@@ -158,18 +155,26 @@ func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
 			}
 			all.Go(func() {
 				if ok, _, err := b.GiveBack(ctx, t.Key, t.Limit, t.N, t.window.ID); ok && err == nil {
-					given[i] = t.N
+					t.given()
 				}
 			})
 		}
 		all.Wait()
-		undone <- given
+	})
+}
+
+// finish runs f, which gives back what takes have taken, even if ctx ends. The takes are then as f leaves
+// them, unless ctx has ended.
+func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx context.Context, own []take[T])) {
+	done := make(chan []take[T], 1)
+	own := slices.Clone(takes) // the caller may be gone
+	b.group.FinishCall(ctx, func(ctx context.Context) {
+		f(ctx, own)
+		done <- own
 	})
 	select {
-	case given := <-undone:
-		for i, n := range given {
-			takes[i].window.Count -= min(takes[i].window.Count, n)
-		}
+	case own := <-done:
+		copy(takes, own)
 	default:
 	}
 }
@@ -192,6 +197,9 @@ type take[T codec.Value] struct {
 func (t *take[T]) fits() bool {
 	return t.N <= t.Limit.Max && t.window.Count <= t.Limit.Max-t.N
 }
+
+// given says that N was given back.
+func (t *take[T]) given() { t.window.Count -= min(t.window.Count, t.N) }
 
 // ordered returns takes of different counts in an order that is the same for all clients: so of callers that
 // want the same windows, one gets ahead of the others. It is the order of servers and scales, so that takes

@@ -92,3 +92,22 @@ func (t timing) bucket(now time.Time) int64 {
 
 // end returns the end of a bucket.
 func (t timing) end(bucket int64) time.Time { return time.Unix(0, (bucket+1)*int64(t.scale)) }
+
+// unusable reports whether no client uses the name of a bucket's record again, if clocks differ by
+// less than a scale, and requests take less than a few seconds.
+func (t timing) unusable(bucket int64, now time.Time) bool {
+	return !now.Before(t.useEnd(bucket).Add(min(5*time.Second, t.margin()/4)))
+}
+
+// margin returns for how long a record exists at least after its window is over for all clients.
+func (t timing) margin() time.Duration {
+	return time.Duration(t.ttl)*t.unit.Duration() - t.uses()*t.scale
+}
+
+// marginUnits returns the margin in units of the TTL, rounded down.
+func (t timing) marginUnits() uint64 { return uint64(t.margin() / t.unit.Duration()) }
+
+// sweepInterval returns at which interval a server that is not parked must be swept.
+func (t timing) sweepInterval() time.Duration {
+	return max((t.margin()-min(5*time.Second, t.margin()/4)-sweepMargin)/3, time.Millisecond)
+}

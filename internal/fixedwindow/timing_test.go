@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"fmt"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
 func TestTimingOfAlignedWindows(t *testing.T) {

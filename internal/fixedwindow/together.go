@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -155,9 +154,7 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, 
 // undoTogether gives back what the first of the takes have taken, even if ctx ends, and then releases
 // all. The counts of their windows are then those before the takes, unless ctx has ended.
 func (b *Backend[T]) undoTogether(ctx context.Context, takes []take[T], begun int) {
-	undone := make(chan []take[T], 1)
-	own := slices.Clone(takes) // the caller may be gone
-	b.group.Finish(ctx, func(ctx context.Context) {
+	b.finish(ctx, takes, func(ctx context.Context, own []take[T]) {
 		defer release(own)
 		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
 		for asked := own[:begun]; len(asked) > 0; {
@@ -167,13 +164,7 @@ func (b *Backend[T]) undoTogether(ctx context.Context, takes []take[T], begun in
 			asked = asked[n:]
 		}
 		all.Wait()
-		undone <- slices.Clone(own)
 	})
-	select {
-	case undone := <-undone:
-		copy(takes, undone)
-	default:
-	}
 }
 
 // countOn makes the takes of windows with one link. Lost says that a window was over by then, and
@@ -246,7 +237,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 	for i := range part {
 		if t := &part[i]; t.counted {
 			t.slots.known.refuse(t.N)
-			t.window.Count -= min(t.window.Count, t.N)
+			t.given()
 		}
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// LastAlgorithm is the last of the algorithms that there are.
+const LastAlgorithm = window.SlidingLog
+
 // maxName is how many characters a name may have.
 const maxName = 64
 
@@ -26,7 +29,7 @@ func Check(l window.Limit) error {
 		return err
 	}
 	switch {
-	case l.Algorithm == 0 || l.Algorithm > window.SlidingLog:
+	case l.Algorithm == 0 || l.Algorithm > LastAlgorithm:
 		return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 	case l.Algorithm == window.TokenBucket:
 		return checkBurst(l)

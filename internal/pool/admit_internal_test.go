@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/puddle/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/conn"
@@ -84,5 +85,35 @@ func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
 		require.Zero(t, p.failures.Load())
+	})
+}
+
+// A caller that finds a lost connection discards it, and may begin another attempt before the connection reports its end.
+func TestALossIsKnownBeforeTheEndIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := withServer(t)
+		options := conn.Options[uint16]{MaxInFlight: 1, MaxQueued: 1, StallTimeout: time.Second, Calls: p.o.Calls, Counters: &p.counters}
+		var err error
+		p.shared.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn[uint16]]{
+			Constructor: func(ctx context.Context) (*conn.Conn[uint16], error) {
+				nc, early, err := p.open(ctx, false)
+				return conn.New(nc, early, options), err
+			},
+			Destructor: func(c *conn.Conn[uint16]) { c.Close(window.ErrClosed) },
+			MaxSize:    2,
+		})
+		require.NoError(t, err)
+		for _, lost := range []bool{false, true} {
+			require.NoError(t, p.shared.connect())
+			require.False(t, p.unknown.Load())
+			c := (*p.shared.conns.Load())[0]
+			if lost {
+				c.Fail(conn.ErrLost)
+			} else {
+				c.Retire()
+			}
+			p.shared.discard(c)
+			require.Equal(t, lost, p.unknown.Load())
+		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 // Do sends a call and waits until it is done. It is Send and Wait in one step, which is
 // quicker if nobody else uses the connection: the caller then reads its responses itself.
 func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
-	p.keeper.add(cl)
+	p.keeper.add(cl) // a call that creates records also keeps a parked server parked
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
 	}

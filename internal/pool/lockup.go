@@ -58,3 +58,12 @@ func (s *silence) isLockedUp() bool {
 	defer s.mu.Unlock()
 	return s.lockedUp
 }
+
+// logLockedUp logs that the server has locked up, or that this is over.
+func (p *Pool[T]) logLockedUp(lockedUp bool) {
+	if lockedUp {
+		p.log.Error(ErrLockedUp.Error())
+	} else {
+		p.log.Info("throttr: server responds again")
+	}
+}

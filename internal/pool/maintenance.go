@@ -28,7 +28,7 @@ func (p *Pool[T]) maintain() {
 			p.shared.grow()
 		}
 		p.shared.pingIdle()
-		p.alone.maintain()
+		p.unshared.maintain()
 		if first, now, grown := p.counters.Service.HasGrown(); grown {
 			p.logSlow(first, now)
 		}
@@ -67,4 +67,10 @@ func (s *shared[T]) pingIdle() {
 			s.pool.background.Go(c.Ping)
 		}
 	}
+}
+
+// logSlow logs that the server takes longer for a request than it did.
+func (p *Pool[T]) logSlow(first, now time.Duration) {
+	p.log.Warn("throttr: server takes much longer for a request than before: it is busy, "+
+		"or looks through responses that clients have left unread (H16)", "first", first, "now", now)
 }

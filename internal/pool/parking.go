@@ -160,3 +160,16 @@ func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last c
 	}
 	return last, sent, err
 }
+
+// logParked logs that the server was found to be parked, or not to be parked any more, or why it
+// can't be parked.
+func (p *Pool[T]) logParked(parked bool, err error) {
+	switch {
+	case err != nil:
+		p.log.Warn(err.Error())
+	case parked:
+		p.log.Info("throttr: server is parked: no record expires there")
+	default:
+		p.log.Warn("throttr: server is not parked any more: records expire there")
+	}
+}

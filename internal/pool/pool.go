@@ -1,12 +1,12 @@
 // Package pool keeps the connections to one server. Any number of callers share them.
 //
-//   - A call goes to the shared connection with the least load (shared.go, growth.go). If it fails,
+//   - A call goes to the shared connection with the least load (shared.go). If it fails,
 //     it is sent again if that is safe (call.go).
 //   - While the server can't be reached, callers fail at once, and the pool tries again in the
 //     background (start.go). It notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
-//   - A request whose response can be of any length has a connection to itself (alone.go, stream.go).
-//     So do calls that depend on the replies to earlier ones (dedicated.go).
+//   - A request whose response can be of any length has a connection to itself (unshared.go, stream.go).
+//     So do calls that depend on the replies to earlier ones.
 //   - If the server is parked, the pool keeps it parked (parking.go).
 //
 // Puddle limits the number of connections, and makes and destroys them. It hands a resource to
@@ -63,14 +63,14 @@ type Options[T codec.Value] struct {
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.
 type Pool[T codec.Value] struct {
-	o       Options[T]
-	log     *slog.Logger // has the name of the server
-	breaker *breaker.Breaker
-	silence silence
-	waiters waiters
-	shared  shared[T]
-	alone   alone[T]
-	keeper  keeper[T]
+	o        Options[T]
+	log      *slog.Logger // has the name of the server
+	breaker  *breaker.Breaker
+	silence  silence
+	waiters  waiters
+	shared   shared[T]
+	unshared unshared[T]
+	keeper   keeper[T]
 
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
@@ -96,11 +96,11 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 		p.cancel()
 		return nil, err
 	}
-	p.alone.init(p)
+	p.unshared.init(p)
 	p.keeper.init(p)
 	p.target = dial.Target{
 		Server: o.Server, Address: o.Address, Dialer: o.Dialer,
-		Parking: p.keeper.tracker, Events: &p.counters.Events, Settle: p.settle, Go: p.background.Go,
+		Parking: p.keeper.tracker, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
 	}
 	p.background.Go(p.maintain)
 	return p, nil
@@ -125,7 +125,7 @@ func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte,
 	if _, err := p.shared.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := p.alone.begin(); err != nil {
+	if err := p.unshared.begin(); err != nil {
 		return nil, nil, err
 	}
 	defer p.background.Done()
@@ -162,10 +162,10 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []b
 // are under way fail with [window.ErrClosed]. Closing again only waits.
 func (p *Pool[T]) Close() {
 	p.keeper.close()
-	p.alone.refuse()
+	p.unshared.stop()
 	p.shared.close()
 	p.cancel()
-	p.alone.end()
+	p.unshared.end()
 	p.background.Wait()
 	p.shared.puddle.Close()
 }

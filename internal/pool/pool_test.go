@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +25,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//evidence:bounds At most MaxConns connections for requests, per server
 func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -48,21 +46,6 @@ func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 		require.Equal(t, 3, srv.Conns())
 		require.Equal(t, 3, s.Stats().Conns)
 		require.EqualValues(t, 3, s.Stats().Dials)
-	})
-}
-
-func TestALostConnectionIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		for range 10 {
-			srv.Disconnect()
-			synctest.Wait()
-			require.Zero(t, s.Stats().Conns)
-			require.NoError(t, s.purge(t.Context(), "k").err)
-		}
-		require.EqualValues(t, 11, s.Stats().Dials)
-		require.EqualValues(t, 10, s.Stats().Failures)
 	})
 }
 
@@ -160,54 +143,6 @@ func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
 	})
 }
 
-//evidence:bounds Callers that wait for a connection
-func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options[uint16]{MaxQueued: 5})
-		g.hang.Store(true)
-		var rejected atomic.Int64
-		done := s.start(12, func(int) {
-			if r := s.purge(t.Context(), "k"); errors.Is(r.err, window.ErrOverloaded) && !r.sent {
-				rejected.Add(1)
-			}
-		})
-		synctest.Wait()
-		require.Equal(t, 5, s.Stats().Acquiring)
-		require.EqualValues(t, 12-5, rejected.Load())
-		done()
-	})
-}
-
-//evidence:bounds Requests that queue, per connection
-func TestTooManyQueuedRequestsAreRejectedAndNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: 3, MaxQueued: 5})
-		srv.Inject(mockserver.Fault{Delay: time.Second})
-		probe := srv.Requests(codec.OpPurge)
-		results := make([]result, 20)
-		var callers sync.WaitGroup
-		for i := range results {
-			callers.Go(func() { results[i] = s.purge(t.Context(), "k") })
-			synctest.Wait()
-		}
-		require.Equal(t, 3, s.Stats().InFlight)
-		require.Equal(t, 5, s.Stats().Queued)
-		require.Zero(t, s.Stats().Acquiring)
-		callers.Wait()
-		for i, r := range results {
-			if i < 3+5 {
-				require.NoError(t, r.err)
-			} else {
-				require.ErrorIs(t, r.err, window.ErrOverloaded)
-				require.False(t, r.sent)
-			}
-		}
-		require.Equal(t, 3+5, srv.Requests(codec.OpPurge)-probe)
-	})
-}
-
-//evidence:outages A server that is down is tried after growing pauses
 func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second})
@@ -240,7 +175,6 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	})
 }
 
-//evidence:bounds Pauses between attempts
 func TestBackoffIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		min, max time.Duration
@@ -337,7 +271,6 @@ func TestAFurtherConnectionThatEndsAtOnceDoesNotOpenTheCircuit(t *testing.T) {
 	}
 }
 
-//evidence:bounds One attempt to connect at a time, per server
 func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
@@ -556,33 +489,6 @@ func TestNothingIsLeftOfAPoolWhoseServerIsDown(t *testing.T) {
 	})
 }
 
-// ownGoroutines returns the stacks of goroutines that belong to pools.
-func ownGoroutines() (own []string) {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	for _, s := range strings.Split(string(buf), "\n\n") {
-		if strings.Contains(s, "internal/pool.(*") || strings.Contains(s, "internal/conn.(*") || strings.Contains(s, "jackc/puddle") {
-			own = append(own, s)
-		}
-	}
-	return own
-}
-
-func TestNoGoroutineOutlivesAPoolOverTCP(t *testing.T) {
-	srv, err := mockserver.Start()
-	require.NoError(t, err)
-	for range 20 {
-		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
-		}, pool.Options[uint16]{MaxInFlight: 4})
-		done := s.start(100, func(int) { s.purge(t.Context(), "k") })
-		s.Close()
-		done()
-	}
-	require.NoError(t, srv.Close())
-	require.Eventually(t, func() bool { return len(ownGoroutines()) == 0 }, 5*time.Second, time.Millisecond)
-}
-
 // tenThousandCallers has 10,000 goroutines each make a counter and read it, and returns how
 // many requests were in flight at most.
 func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most int) {
@@ -615,7 +521,6 @@ func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most i
 	return most
 }
 
-//evidence:client 10,000 callers on one connection get their own responses
 func TestTenThousandCallersShareOneConnection(t *testing.T) {
 	options := pool.Options[uint16]{MaxConns: 1, MaxInFlight: 512}
 	overTCP := func(srv *mockserver.Server) dialFunc {
@@ -642,8 +547,6 @@ func TestTenThousandCallersShareOneConnection(t *testing.T) {
 
 // If responses are delayed, all requests in flight are outstanding: the mock server reports a
 // violation beyond 1024 (H4).
-//
-//evidence:bounds Requests in flight, per connection
 func TestNoMoreRequestsAreInFlightThanAllowed(t *testing.T) {
 	for _, allowed := range []int{1, 512, 1023} {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {

@@ -17,12 +17,9 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // A call on a connection that is lost is sent again if it was not sent or only reads.
-//
-//evidence:client Only what was not sent or only reads is sent again
 func TestWhichCallsAreSentAgain(t *testing.T) {
 	query, update := codec.Query{Key: []byte("k")}, codec.Update[uint16]{Key: []byte("k"), Change: codec.Increase, Value: 1}
 	for _, c := range []struct {
@@ -88,56 +85,6 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 	}
 }
 
-func TestReadsSurviveARestartAndWritesAreExecutedAtMostOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		const callers = 50
-		srv.Set("k", 5, time.Minute)
-		for i := range callers {
-			srv.Set(fmt.Sprint(i), 0, time.Minute)
-		}
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 2})
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond, Times: 200})
-		waitReads := s.start(callers, func(int) {
-			if r := s.query(t.Context(), "k"); r.err != nil || r.reply.Quota != 5 {
-				t.Errorf("QUERY: %+v", r)
-			}
-		})
-		waitWrites := s.start(callers, func(i int) {
-			r := s.do(t.Context(), codec.Update[uint16]{Key: fmt.Append(nil, i), Change: codec.Increase, Value: 1})
-			if r.err == nil || !r.sent {
-				t.Errorf("UPDATE: %+v", r)
-			}
-		})
-		synctest.Wait()
-		require.NoError(t, srv.Restart(true))
-		waitReads()
-		waitWrites()
-		for i := range callers {
-			quota, ok := srv.Counter(fmt.Sprint(i))
-			require.True(t, ok)
-			require.LessOrEqual(t, quota, uint64(1))
-		}
-		require.Positive(t, s.Stats().Retries)
-	})
-}
-
-//evidence:bounds Times a request is sent again
-func TestACallIsSentAgainMaxRetriesTimes(t *testing.T) {
-	for _, c := range []struct{ max, sent int }{{-1, 1}, {1, 2}, {5, 6}} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
-			s := connect(t, to(srv), pool.Options[uint16]{MaxRetries: c.max})
-			srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true})
-			r := s.query(t.Context(), "k")
-			require.ErrorIs(t, r.err, conn.ErrLost)
-			require.True(t, r.sent)
-			require.Equal(t, c.sent, s.queries(srv))
-			require.EqualValues(t, c.sent-1, s.Stats().Retries)
-		})
-	}
-}
-
 func TestAStaleCallIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -177,65 +124,6 @@ func TestReadsFailSoonIfTheServerIsGone(t *testing.T) {
 	})
 }
 
-// Two calls of one caller, such as the parts of a batch, can be on their way at once.
-func TestSendAndWaitAreTheTwoStepsOfDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Set("a", 1, time.Minute)
-		srv.Set("b", 2, time.Minute)
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second, Times: 1})
-		var calls [2]*conn.Call[uint16]
-		for i, key := range []string{"a", "b"} {
-			calls[i] = s.calls.Get()
-			require.NoError(t, conn.Add(calls[i], codec.Query{Key: []byte(key)}))
-			require.NoError(t, s.Send(t.Context(), calls[i]))
-		}
-		start := time.Now()
-		for i, cl := range calls {
-			done, _, err := s.Wait(t.Context(), cl)
-			require.NoError(t, err)
-			require.True(t, done)
-			require.EqualValues(t, i+1, cl.Replies[0].Quota)
-			s.calls.Put(cl)
-		}
-		require.Equal(t, time.Second, time.Since(start))
-	})
-}
-
-func TestACanceledCallIsAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: 1})
-		slow := srv.Inject(mockserver.Fault{Delay: time.Minute})
-		probe := srv.Requests(codec.OpPurge)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		wait := s.start(2, func(i int) {
-			time.Sleep(time.Duration(i)) // one after the other
-			cl := s.calls.Get()
-			if err := conn.Add(cl, codec.Purge{Key: []byte("k")}); err != nil {
-				t.Error(err)
-			}
-			done, sent, err := s.Do(ctx, cl)
-			if done || sent != (i == 0) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("call %d: %v %v %v", i, done, sent, err)
-			}
-		})
-		wait()
-		cl := s.calls.Get()
-		require.NoError(t, conn.Add(cl, codec.Purge{Key: []byte("k")}))
-		done, sent, err := s.Do(ctx, cl)
-		require.True(t, done, "it was never queued")
-		require.False(t, sent)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, s.Send(ctx, cl), context.DeadlineExceeded)
-		slow()
-		require.Equal(t, 1, srv.Requests(codec.OpPurge)-probe)
-	})
-}
-
-//evidence:bounds The wait for a byte of a response
 func TestAServerThatNeverRespondsIsGivenUp(t *testing.T) {
 	for _, timeout := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 		// The watchdog may have run just before.
@@ -266,50 +154,7 @@ func TestAServerThatNeverRespondsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAStallFailsAllCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: 4, MaxRetries: -1, StallTimeout: time.Second})
-		defer srv.Inject(mockserver.Fault{Op: codec.OpPurge, Drop: true})()
-		results := make([]result, 10)
-		s.inParallel(len(results), func(i int) { results[i] = s.purge(t.Context(), "k") })
-		unsent := 0
-		for _, r := range results {
-			require.ErrorIs(t, r.err, conn.ErrStalled)
-			if !r.sent {
-				unsent++
-			}
-		}
-		require.Equal(t, 6, unsent)
-	})
-}
-
-func TestASlowServerIsNotGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{StallTimeout: time.Second})
-		srv.Inject(mockserver.Fault{Delay: 990 * time.Millisecond})
-		for range 20 {
-			require.NoError(t, s.query(t.Context(), "k").err)
-		}
-		require.EqualValues(t, 1, s.Stats().Dials)
-	})
-}
-
-func TestAnIdleConnectionDoesNotStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, to(inMemory(t)), pool.Options[uint16]{StallTimeout: time.Second, HealthInterval: time.Hour})
-		for range 3 {
-			require.NoError(t, s.query(t.Context(), "k").err)
-			time.Sleep(time.Minute)
-		}
-		require.EqualValues(t, 1, s.Stats().Dials)
-	})
-}
-
 // A server that has locked up accepts connections and requests, and responds to none (H12).
-//
-//evidence:outages A server that has locked up is noticed (H12)
 func TestALockedServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), // not RunT: a lock-up is a violation
@@ -362,35 +207,6 @@ func (d *deaf) Close() error {
 	return d.Conn.Close()
 }
 
-func TestAServerThatReadsNothingIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			nc, err := srv.Dial(ctx)
-			return newDeaf(nc), err
-		}, pool.Options[uint16]{MaxRetries: -1, StallTimeout: time.Second})
-		r := s.purge(t.Context(), "k")
-		require.ErrorIs(t, r.err, conn.ErrStalled)
-		require.False(t, r.sent, "no byte was accepted")
-	})
-}
-
-func TestADeadlineEndsTheWaitForASilentServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true, Times: 1})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		r := s.query(ctx, "k")
-		require.ErrorIs(t, r.err, context.DeadlineExceeded)
-		require.NotErrorIs(t, r.err, conn.ErrStalled)
-		require.True(t, r.sent)
-		require.Equal(t, time.Second, time.Since(start))
-	})
-}
-
 // The context ends while a lost request waits for another connection: the error is both.
 func TestADeadlineEndsARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -423,23 +239,6 @@ func TestAStalledReadIsSentAgain(t *testing.T) {
 		require.ErrorIs(t, s.query(t.Context(), "k").err, conn.ErrStalled)
 		require.Equal(t, 4, s.queries(srv))
 		require.EqualValues(t, 2, s.Stats().Retries)
-	})
-}
-
-func TestCloseIsNotRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Inject(mockserver.Fault{Delay: time.Hour})
-		wait := s.start(1, func(int) {
-			if r := s.query(t.Context(), "k"); r.err != window.ErrClosed || !r.sent {
-				t.Errorf("QUERY: %+v", r)
-			}
-		})
-		synctest.Wait()
-		s.Close()
-		wait()
-		require.Zero(t, s.Stats().Retries)
 	})
 }
 

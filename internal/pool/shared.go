@@ -75,7 +75,7 @@ func (s *shared[T]) close() {
 // construct makes a shared connection. It is puddle's constructor, whose context puddle detaches from
 // that of Acquire.
 func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
-	if err := s.pool.alone.begin(); err != nil {
+	if err := s.pool.unshared.begin(); err != nil {
 		return nil, err
 	}
 	defer s.pool.background.Done()
@@ -236,7 +236,7 @@ func (s *shared[T]) setLive(live []*puddle.Resource[*conn.Conn[T]]) {
 // ended is the OnEnd of shared connections.
 func (s *shared[T]) ended(c *conn.Conn[T], err error) {
 	s.discard(c)
-	if !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed) {
+	if isLoss(err) {
 		s.pool.CountFailure()
 		if s.pool.Parked() {
 			s.pool.keeper.soon() // the connection may have ended between an INSERT and its UPDATE
@@ -244,8 +244,14 @@ func (s *shared[T]) ended(c *conn.Conn[T], err error) {
 	}
 }
 
+// isLoss reports whether a connection ended because of a failure.
+func isLoss(err error) bool {
+	return err != nil && !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed)
+}
+
 // discard removes c from live, and destroys it as soon as it has ended. It does nothing if c
-// was discarded before.
+// was discarded before. If the last connection was lost, unknown is set before another attempt can begin: callers that
+// have failed may be faster than OnEnd.
 func (s *shared[T]) discard(c *conn.Conn[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,6 +261,9 @@ func (s *shared[T]) discard(c *conn.Conn[T]) {
 	}
 	r := s.live[i]
 	s.setLive(slices.Delete(s.live, i, i+1))
+	if len(s.live) == 0 && isLoss(c.Err()) {
+		s.pool.unknown.Store(true)
+	}
 	s.pool.background.Go(func() {
 		select {
 		case <-c.Done():
@@ -263,3 +272,52 @@ func (s *shared[T]) discard(c *conn.Conn[T]) {
 		r.Destroy()
 	})
 }
+
+// growthThreshold is the number of calls per connection that make another connection useful.
+// While a server executes the requests of one connection, the client writes those of the
+// next. But the more connections there are, the fewer requests leave in one write.
+const growthThreshold = 48
+
+// pick returns the connection with the least load, nil if there is none, and whether another
+// connection would be useful.
+func (s *shared[T]) pick() (c *conn.Conn[T], grow bool) {
+	conns := *s.conns.Load()
+	c, load := leastLoaded(conns)
+	return c, c != nil && s.shouldGrow(len(conns), load)
+}
+
+// leastLoaded returns the connection with the least load, nil if there is none, and the load.
+func leastLoaded[T codec.Value](conns []*conn.Conn[T]) (best *conn.Conn[T], least conn.Load) {
+	for _, c := range conns {
+		if load := c.Load(); best == nil || load < least {
+			best, least = c, load
+		}
+	}
+	return best, least
+}
+
+// shouldGrow reports whether another connection beside the n existing ones would be useful:
+// there may be another one, and even the least loaded has many calls to do or is about to
+// reach its limit of requests in flight.
+func (s *shared[T]) shouldGrow(n int, least conn.Load) bool {
+	return n < s.pool.o.MaxConns &&
+		(least.Calls() >= n*growthThreshold || least.Requests() >= (s.pool.o.MaxInFlight+1)/2)
+}
+
+// waiters are callers that wait for a connection, or for a stream to end.
+type waiters struct {
+	n   atomic.Int64
+	max int64
+}
+
+// enter counts a caller that is about to wait. It returns false if as many wait already as are
+// allowed to.
+func (w *waiters) enter() bool {
+	if w.n.Add(1) > w.max {
+		w.n.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (w *waiters) leave() { w.n.Add(-1) }

@@ -52,12 +52,12 @@ func (p *Pool[T]) reconnect() {
 	})
 }
 
-// settle waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
+// awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
 // shared connection, and one was lost, or an attempt to make one has failed. A server that is parked
-// has been up for as long, because it starts without a record, and clients that park it settle first.
+// has been up for as long, because it starts without a record, and clients that park it wait first.
 // Otherwise the time begins with the response to the probe: an INFO would tell more, but scans all
 // records of a server that was not restarted (H24).
-func (p *Pool[T]) settle(ctx context.Context, parked bool) error {
+func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
 	if parked || !p.unknown.Load() {
 		return nil
 	}

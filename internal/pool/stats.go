@@ -44,7 +44,7 @@ func (p *Pool[T]) Stats() Stats {
 		Err:         p.Err(),
 	}
 	s.Acquiring = int(p.waiters.n.Load())
-	s.Conns = p.alone.streaming()
+	s.Conns = p.unshared.streaming()
 	for _, c := range *p.shared.conns.Load() {
 		s.Conns++
 		inFlight, queued := c.Usage()

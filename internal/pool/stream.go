@@ -52,11 +52,11 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	places := p.alone.placesOf(r.Op())
-	if err := p.alone.acquirePlace(ctx, places); err != nil {
+	permits := p.unshared.permitsOf(r.Op())
+	if err := p.unshared.acquirePermit(ctx, permits); err != nil {
 		return false, err
 	}
-	s, err := p.alone.openStream(ctx, frame, d, func() { <-places })
+	s, err := p.unshared.openStream(ctx, frame, d, func() { <-permits })
 	if err != nil {
 		return false, err
 	}
@@ -101,7 +101,7 @@ type decoding struct {
 
 // openStream makes a connection for a stream, and starts the goroutine of this. Free is called when
 // the stream has ended, or can't be opened.
-func (a *alone[T]) openStream(ctx context.Context, frame []byte, d Decoder, free func()) (*stream[T], error) {
+func (a *unshared[T]) openStream(ctx context.Context, frame []byte, d Decoder, free func()) (*stream[T], error) {
 	nc, early, err := a.openFor(ctx)
 	if err != nil {
 		free()
@@ -136,7 +136,7 @@ func (a *alone[T]) openStream(ctx context.Context, frame []byte, d Decoder, free
 }
 
 // openFor is open for a stream. If it returns no error, its caller calls background.Done.
-func (a *alone[T]) openFor(ctx context.Context) (nc net.Conn, early []byte, err error) {
+func (a *unshared[T]) openFor(ctx context.Context) (nc net.Conn, early []byte, err error) {
 	if _, err := a.pool.shared.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -159,9 +159,9 @@ func (s *stream[T]) run() {
 	s.stall.Stop()
 	s.bound.Stop()
 	s.end(conn.ErrGone)
-	s.pool.alone.mu.Lock()
-	delete(s.pool.alone.streams, s)
-	s.pool.alone.mu.Unlock()
+	s.pool.unshared.mu.Lock()
+	delete(s.pool.unshared.streams, s)
+	s.pool.unshared.mu.Unlock()
 	if err := s.failed; errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) || errors.Is(err, conn.ErrProtocol) {
 		s.pool.CountFailure()
 	}

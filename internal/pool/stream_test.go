@@ -3,7 +3,6 @@ package pool_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -197,85 +196,6 @@ func TestEventsBeforeAStreamsRequestAreSkipped(t *testing.T) {
 	})
 }
 
-// hostile are responses to a LIST that can't be one.
-func hostile(t *testing.T) map[string][]byte {
-	wrongIndex := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64([]byte{1}, 1), 9)
-	wrongIndex = binary.LittleEndian.AppendUint64(wrongIndex, 1)
-	wrongType := encode(t, records(2))
-	wrongType[1+8+16+13+1] = 7
-	return map[string][]byte{
-		"status":           {7},
-		"failure":          {0},
-		"index":            wrongIndex,
-		"record type":      wrongType,
-		"after a fragment": append(encode(t, records(2, 2))[:1+8+16+2*13+6], wrongIndex[9:]...),
-		"an endless EVENT": {0x19, 0, 0xff, 0xff},
-	}
-}
-
-func TestHostileBytesEndAStream(t *testing.T) {
-	for name, response := range hostile(t) {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := says(response)
-				s := connect(t, f.dial, pool.Options[uint16]{})
-				_, sent, err := s.list(t.Context(), nil)
-				require.ErrorIs(t, err, conn.ErrProtocol)
-				require.True(t, sent)
-				open, _ := f.counts()
-				require.Equal(t, 1, open)
-				require.Zero(t, s.Stats().Answered)
-			})
-		})
-	}
-}
-
-func TestAResponseMayHaveMaxResponseBytesThatCannotBeDecodedYet(t *testing.T) {
-	const most = 40 << 10
-	for size, ok := range map[int]bool{1: true, most - 1: true, most: true, most + 1: false, 10 * most: false} {
-		synctest.Test(t, func(t *testing.T) {
-			f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-				_, err := nc.Write(bytes.Repeat([]byte{1}, size))
-				return err == nil
-			}}
-			s := connect(t, f.dial, pool.Options[uint16]{MaxResponse: most})
-			seen := 0
-			sent, err := s.Stream(t.Context(), codec.List{}, func(src []byte, _ bool) (int, bool, error) {
-				if seen = max(seen, len(src)); len(src) < size {
-					return 0, false, codec.ErrShort
-				}
-				return size, true, nil
-			})
-			require.True(t, sent)
-			require.LessOrEqual(t, seen, most)
-			if ok {
-				require.NoError(t, err, "%d bytes", size)
-			} else {
-				require.ErrorIs(t, err, conn.ErrProtocol)
-				require.ErrorContains(t, err, "the response is longer than 40960 bytes")
-			}
-		})
-	}
-}
-
-// A decoder that uses bytes as they come can take any number of them.
-func TestAResponseMayBeLongerThanMaxResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const size = 1 << 20
-		s := connect(t, says(bytes.Repeat([]byte{1}, size)).dial, pool.Options[uint16]{MaxResponse: 16 << 10})
-		total := 0
-		_, err := s.Stream(t.Context(), codec.List{}, func(src []byte, _ bool) (int, bool, error) {
-			total += len(src)
-			if total == size {
-				return len(src), true, nil
-			}
-			return len(src), false, codec.ErrShort
-		})
-		require.NoError(t, err)
-		require.Equal(t, size, total)
-	})
-}
-
 func TestAStreamCutAtAnyByteIsAnErrorAfterWhatCame(t *testing.T) {
 	whole := encode(t, records(2, 3))
 	for cut := range whole {
@@ -457,7 +377,6 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 	})
 }
 
-//evidence:bounds Listings at a time, per server
 func TestStreamsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -567,29 +486,6 @@ func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
 	})
 }
 
-func TestStreamsThatWaitAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := says(encode(t, records(1000)))
-		s := connect(t, f.dial, pool.Options[uint16]{MaxConns: 1, MaxQueued: 1})
-		_, _, err := s.list(t.Context(), func(string) bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			wait := s.start(1, func(int) {
-				if _, sent, err := s.list(ctx, nil); sent || !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-			_, sent, err := s.list(ctx, nil)
-			require.ErrorIs(t, err, window.ErrOverloaded)
-			require.False(t, sent)
-			wait()
-			return false
-		})
-		require.NoError(t, err)
-	})
-}
-
 func TestARequestThatCannotBeEncodedIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := connect(t, says(nil).dial, pool.Options[uint16]{})
@@ -625,24 +521,5 @@ func TestAStreamFailsAtOnceWhileTheCircuitIsOpen(t *testing.T) {
 		require.ErrorIs(t, err, pool.ErrUnavailable)
 		require.False(t, sent)
 		require.Equal(t, dials, s.Stats().Dials)
-	})
-}
-
-// While a response is decoded, callers of the shared connections do not wait.
-func TestAStreamDoesNotDelayCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		for i := range 100 {
-			srv.Set(fmt.Sprint(i), 1, time.Hour)
-		}
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1})
-		keys, _, err := s.list(t.Context(), func(string) bool {
-			start := time.Now()
-			require.NoError(t, s.query(t.Context(), "k").err)
-			require.Zero(t, time.Since(start))
-			return true
-		})
-		require.NoError(t, err)
-		require.Len(t, keys, 100)
 	})
 }

@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,27 +16,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestMessagesAreDelivered(t *testing.T) {
-	for _, split := range []int{0, 1, 5} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := newServer(t, mockserver.WithSplit(split))
-			c := newClient(t, nil, srv)
-			publish := newPublisher(t, srv)
-			publish("news", "before the subscription")
-			s := c.mustSubscribe(t, "news")
-			publish("news", "one")
-			publish("olds", "another channel")
-			publish("news", "")
-			publish("news", "\x19\x01\x00")
-			for _, want := range []string{"one", "", "\x19\x01\x00"} {
-				require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "news", Payload: []byte(want)}, next(t, s))
-			}
-			require.Empty(t, queued(t, s))
-			require.Zero(t, s.Dropped())
-		})
-	}
-}
-
 func TestChannelNameMayBeEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -45,7 +25,6 @@ func TestChannelNameMayBeEmpty(t *testing.T) {
 	})
 }
 
-//evidence:bounds One SUBSCRIBE per channel
 func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -144,7 +123,6 @@ func TestManySubscribersThatComeAndGo(t *testing.T) {
 	})
 }
 
-//evidence:client Of 1,000 subscribers, slow ones lose only their own messages, and count them
 func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 	const subscribers, channels, messages = 1000, 4, 100
 	synctest.Test(t, func(t *testing.T) {
@@ -230,52 +208,86 @@ func TestEventsMayComeBetweenResponses(t *testing.T) {
 	}
 }
 
-func TestAllAndOwnCoverAllServers(t *testing.T) {
+func TestNextReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var servers []*mockserver.Server
-		var publish []func(channel, payload string)
-		for i := range 3 {
-			srv := newServer(t, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))
-			servers = append(servers, srv)
-			publish = append(publish, newPublisher(t, srv))
-		}
-		c := newClient(t, nil, servers...)
-		all, own := c.mustSubscribe(t, pubsub.All), c.mustSubscribe(t, pubsub.Own)
-		for i, srv := range servers {
-			publish[i]("*", srv.Addr())
-			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "*", Payload: []byte(srv.Addr())}, next(t, all))
-			id, ok := own.ConnID(srv.Addr())
-			require.True(t, ok)
-			publish[i](id.String(), "you")
-			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: id.String(), Payload: []byte("you")}, next(t, own))
-		}
-		_, ok := own.ConnID("elsewhere")
-		require.False(t, ok)
-
-		one, _, _, err := pubsub.Subscribe(t.Context(), c.managers[1:2], "c", pubsub.SubscribeOptions{Queue: 1}, &c.totals)
-		require.NoError(t, err)
-		defer one.Close()
-		for i := range servers {
-			publish[i]("c", fmt.Sprint(i))
-		}
-		require.Equal(t, []string{"1"}, queued(t, one))
-		_, ok = one.ConnID(servers[0].Addr())
-		require.False(t, ok, "the subscription is not on this server")
-
-		servers[1].Disconnect()
-		require.Equal(t, pubsub.Message{Server: servers[1].Addr(), Channel: "*", Gap: true}, next(t, all))
-		require.Empty(t, queued(t, all))
-
-		all.Close()
-		own.Close()
-		servers[2].Refuse(true)
-		servers[2].Disconnect()
-		synctest.Wait()
-		s, server, sent, err := c.subscribe(t.Context(), pubsub.All, pubsub.SubscribeOptions{})
-		require.Error(t, err, "all servers must confirm")
-		require.Nil(t, s)
-		require.Equal(t, servers[2].Addr(), server)
-		require.False(t, sent)
-		require.EqualValues(t, 1, c.totals.Open.Load())
+		srv := newServer(t)
+		s := newClient(t, nil, srv).mustSubscribe(t, "c")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		newPublisher(t, srv)("c", "x")
+		_, err = s.Next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "though there is a message")
+		require.Equal(t, []string{"x"}, queued(t, s))
 	})
+}
+
+func TestEachMessageGoesToOneReader(t *testing.T) {
+	const readers, messages = 8, 200
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		s := newClient(t, nil, srv).mustSubscribe(t, "c")
+		var mu sync.Mutex
+		seen := make(map[string]int)
+		var all sync.WaitGroup
+		for range readers {
+			all.Go(func() {
+				for m, err := range s.Messages(t.Context()) {
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					seen[string(m.Payload)]++
+					mu.Unlock()
+				}
+			})
+		}
+		publish := newPublisher(t, srv)
+		for i := range messages {
+			publish("c", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		s.Close()
+		all.Wait()
+		require.Len(t, seen, messages)
+		for payload, n := range seen {
+			require.Equal(t, 1, n, payload)
+		}
+	})
+}
+
+func TestGapsAreNeverDropped(t *testing.T) {
+	for name, dropNewest := range map[string]bool{"drop oldest": false, "drop newest": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newServer(t)
+				s := newClient(t, nil, srv).mustSubscribeWith(t, "c", pubsub.SubscribeOptions{Queue: 2, DropNewest: dropNewest})
+				for i := range 5 {
+					publish := newPublisher(t, srv)
+					for j := range 3 {
+						publish("c", fmt.Sprint(i, j))
+					}
+					synctest.Wait() // a message on its way is lost with the connection
+					srv.Disconnect()
+					time.Sleep(time.Second)
+				}
+				require.EqualValues(t, 13, s.Dropped())
+				want := []string{"gap", "4 1", "4 2", "gap"}
+				if dropNewest {
+					want = []string{"0 0", "0 1", "gap"}
+				}
+				var got []string
+				for range want {
+					m := next(t, s)
+					if m.Gap {
+						m.Payload = []byte("gap")
+					}
+					got = append(got, string(m.Payload))
+				}
+				require.Equal(t, want, got)
+				require.Empty(t, queued(t, s))
+			})
+		})
+	}
 }

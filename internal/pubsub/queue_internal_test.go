@@ -95,7 +95,6 @@ func TestQueueEqualsModel(t *testing.T) {
 	}
 }
 
-//evidence:bounds Gaps in the queue of a subscriber
 func TestGapsDoNotAccumulate(t *testing.T) {
 	q := queue{limit: 2}
 	for i := range 100 {

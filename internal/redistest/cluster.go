@@ -12,7 +12,7 @@ import (
 // slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// Cluster is a cluster of primaries and as many replicas, one for each primary.
+// Cluster is a cluster of primaries, each with a replica or all without.
 type Cluster struct {
 	Primaries, Replicas []*Server
 }
@@ -21,16 +21,27 @@ type Cluster struct {
 // test makes a primary fail. Otherwise it is patience.
 const nodeTimeout = time.Second
 
-// StartCluster starts a cluster that ends with the test.
+// StartCluster starts a cluster of primaries with replicas that ends with the test.
 func StartCluster(t testing.TB, primaries int) *Cluster {
 	t.Helper()
+	return startCluster(t, primaries, primaries)
+}
+
+// StartPrimaries starts a cluster without replicas that ends with the test.
+func StartPrimaries(t testing.TB, primaries int) *Cluster {
+	t.Helper()
+	return startCluster(t, primaries, 0)
+}
+
+func startCluster(t testing.TB, primaries, replicas int) *Cluster {
+	t.Helper()
 	c := &Cluster{}
-	for i := range 2 * primaries {
+	for i := range primaries + replicas {
 		s := startNode(t)
 		if i < primaries {
 			c.Primaries = append(c.Primaries, s)
 			first, last := i*slots/primaries, (i+1)*slots/primaries-1
-			must(t, s, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+			s.Must(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
 		} else {
 			c.Replicas = append(c.Replicas, s)
 		}
@@ -38,25 +49,25 @@ func StartCluster(t testing.TB, primaries int) *Cluster {
 	// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
 	// time can't take over.
 	for i, s := range c.nodes() {
-		must(t, s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		s.Must(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 	}
 	for i, s := range c.nodes() {
 		for _, other := range c.nodes()[:i] {
-			must(t, s, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
+			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
 		}
 	}
 	c.await(t, "the nodes do not know each other", func(s *Server) bool {
-		return strings.Contains(must(t, s, "CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d", 2*primaries))
+		return strings.Contains(s.Must(t, "CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d", primaries+replicas))
 	})
 	for i, s := range c.Replicas {
-		must(t, s, "CLUSTER", "REPLICATE", must(t, c.Primaries[i], "CLUSTER", "MYID"))
+		s.Must(t, "CLUSTER", "REPLICATE", c.Primaries[i].Must(t, "CLUSTER", "MYID"))
 	}
 	c.await(t, "the cluster is not up", func(s *Server) bool {
-		return strings.Contains(must(t, s, "CLUSTER", "INFO"), "cluster_state:ok")
+		return strings.Contains(s.Must(t, "CLUSTER", "INFO"), "cluster_state:ok")
 	})
 	for _, s := range c.Replicas {
 		eventually(t, "a replica does not follow its primary", func() bool {
-			return strings.Contains(must(t, s, "INFO", "replication"), "master_link_status:up")
+			return strings.Contains(s.Must(t, "INFO", "replication"), "master_link_status:up")
 		})
 	}
 	return c
@@ -95,18 +106,27 @@ func (c *Cluster) Addrs() (all []string) {
 func (c *Cluster) FailOver(t testing.TB, primary int) {
 	t.Helper()
 	c.setTimeout(t, nodeTimeout, c.nodes())
-	killed := c.Primaries[primary]
-	killed.Kill()
+	c.Primaries[primary].Kill()
+	c.awaitFailOver(t, primary)
+}
+
+// awaitFailOver returns when the replica of a primary that was killed has taken over.
+func (c *Cluster) awaitFailOver(t testing.TB, primary int) {
+	t.Helper()
 	awaitRole(t, c.Replicas[primary], "master")
-	others := slices.DeleteFunc(c.nodes(), func(s *Server) bool { return s == killed })
-	c.setTimeout(t, patience, others)
+	c.setTimeout(t, patience, c.without(c.Primaries[primary]))
+}
+
+// without returns all nodes but one.
+func (c *Cluster) without(one *Server) []*Server {
+	return slices.DeleteFunc(c.nodes(), func(s *Server) bool { return s == one })
 }
 
 // setTimeout sets after how long nodes take another one for failed.
 func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Server) {
 	t.Helper()
 	for _, s := range nodes {
-		must(t, s, "CONFIG", "SET", "cluster-node-timeout", milliseconds(d))
+		s.Must(t, "CONFIG", "SET", "cluster-node-timeout", milliseconds(d))
 	}
 }
 
@@ -114,7 +134,7 @@ func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Server) {
 func awaitRole(t testing.TB, s *Server, role string) {
 	t.Helper()
 	eventually(t, s.Addr+" does not become a "+role, func() bool {
-		return strings.Contains(must(t, s, "INFO", "replication"), "role:"+role)
+		return strings.Contains(s.Must(t, "INFO", "replication"), "role:"+role)
 	})
 }
 
@@ -134,14 +154,4 @@ func eventually(t testing.TB, failure string, ok func() bool) {
 			t.Fatal(failure)
 		}
 	}
-}
-
-// must sends a command that must succeed.
-func must(t testing.TB, s *Server, args ...string) string {
-	t.Helper()
-	reply, err := s.Do(args...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return reply
 }

@@ -24,6 +24,12 @@ func CutResponses(t testing.TB, s *Server) *Cut {
 		t.Fatal(err)
 	}
 	c := &Cut{Addr: l.Addr().String()}
+	serve(t, l, func(client net.Conn) { c.serve(s, client) })
+	return c
+}
+
+// serve serves each connection of l in a goroutine, until the test ends.
+func serve(t testing.TB, l net.Listener, each func(client net.Conn)) {
 	var serving sync.WaitGroup
 	t.Cleanup(func() {
 		l.Close()
@@ -31,10 +37,9 @@ func CutResponses(t testing.TB, s *Server) *Cut {
 	})
 	serving.Go(func() {
 		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
-			serving.Go(func() { c.serve(s, client) })
+			serving.Go(func() { each(client) })
 		}
 	})
-	return c
 }
 
 // Pass sets whether responses are passed.

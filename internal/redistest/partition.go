@@ -5,6 +5,7 @@ package redistest
 import (
 	"syscall"
 	"testing"
+	"time"
 )
 
 // CutOff stops the process of a primary, whose connections stay open, and lets it go on when its
@@ -13,14 +14,36 @@ func (c *Cluster) CutOff(t testing.TB, primary int) {
 	t.Helper()
 	old := c.Primaries[primary]
 	c.setTimeout(t, nodeTimeout, c.nodes())
-	signal(t, old, syscall.SIGSTOP)
+	old.Freeze(t)
 	awaitRole(t, c.Replicas[primary], "master")
-	signal(t, old, syscall.SIGCONT)
+	old.Thaw(t)
 	awaitRole(t, old, "slave")
 	c.setTimeout(t, patience, c.nodes())
 }
 
-func signal(t testing.TB, s *Server, sig syscall.Signal) {
+// FailOverBehind is FailOver of a primary whose replica misses what is written while the function is called. It returns
+// when the primary was killed.
+func (c *Cluster) FailOverBehind(t testing.TB, primary int, missed func()) (killed time.Time) {
+	t.Helper()
+	replica := c.Replicas[primary]
+	c.setTimeout(t, nodeTimeout, c.nodes())
+	replica.Freeze(t)
+	c.Primaries[primary].Must(t, "CLIENT", "KILL", "TYPE", "replica") // otherwise the system keeps for it what it is sent
+	missed()
+	killed = time.Now()
+	c.Primaries[primary].Kill()
+	replica.Thaw(t)
+	c.awaitFailOver(t, primary)
+	return killed
+}
+
+// Freeze stops the process. It keeps its connections and does not respond.
+func (s *Server) Freeze(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
+
+// Thaw continues the process after Freeze.
+func (s *Server) Thaw(t testing.TB) { s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)

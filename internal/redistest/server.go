@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,12 +18,14 @@ import (
 	"time"
 )
 
-// Server is a process that listens on a port of 127.0.0.1.
+// Server is a process that listens on a port of 127.0.0.1, or on a Unix socket.
 type Server struct {
-	Addr string
-	Port string
+	Network string // tcp or unix
+	Addr    string
+	Port    string // of tcp
 
 	dir  string
+	args []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
 
@@ -58,16 +61,38 @@ func start(t testing.TB, args func(port string) []string) *Server {
 	t.Helper()
 	var err error
 	for range 10 {
-		s := &Server{Port: freePort(t), dir: t.TempDir()}
+		s := &Server{Network: "tcp", Port: freePort(t), dir: t.TempDir()}
 		s.Addr = "127.0.0.1:" + s.Port
-		s.cmd = exec.Command(program(t), append(args(s.Port), "--port", s.Port, "--bind", "127.0.0.1",
-			"--dir", s.dir, "--logfile", "log", "--save", "")...)
+		s.args = append(args(s.Port), "--port", s.Port, "--bind", "127.0.0.1")
 		if err = s.begin(t); err == nil {
 			return s
 		}
 	}
 	t.Fatal(err)
 	return nil
+}
+
+// StartOnSocket starts a server on a Unix socket. It ends with the test. No other program can listen
+// there while it is down.
+func StartOnSocket(t testing.TB, args ...string) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &Server{Network: "unix", Addr: filepath.Join(dir, "socket"), dir: dir}
+	s.args = append([]string{"--port", "0", "--unixsocket", s.Addr}, args...)
+	s.Restart(t)
+	return s
+}
+
+// Restart starts a server again that was killed.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.begin(t); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // patience is how long to wait for a server: one of a busy machine may not respond for seconds.
@@ -96,8 +121,9 @@ func freePort(t testing.TB) string {
 // the default, which leaves less than half of the ports.
 const busOffset = 1
 
-// begin starts the process, and returns when it responds.
+// begin starts the process, and returns when it responds and has loaded its data.
 func (s *Server) begin(t testing.TB) error {
+	s.cmd = exec.Command(program(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
@@ -111,7 +137,11 @@ func (s *Server) begin(t testing.TB) error {
 			return fmt.Errorf("%v has ended: %s", s.cmd, log)
 		default:
 		}
-		if pid, err := s.Do("INFO", "server"); err == nil && strings.Contains(pid, fmt.Sprintf("process_id:%d\r", s.cmd.Process.Pid)) {
+		pid, err := s.Do("INFO", "server")
+		if err == nil {
+			_, err = s.Do("PING")
+		}
+		if err == nil && strings.Contains(pid, fmt.Sprintf("process_id:%d\r", s.cmd.Process.Pid)) {
 			return nil
 		}
 	}
@@ -125,12 +155,17 @@ func (s *Server) Kill() {
 	<-s.done
 }
 
+// Dial connects to the server.
+func (s *Server) Dial(ctx context.Context, d *net.Dialer) (net.Conn, error) {
+	return d.DialContext(ctx, s.Network, s.Addr)
+}
+
 // Do sends a command and returns the reply as text, an array with a line for each element.
 func (s *Server) Do(args ...string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nc == nil {
-		nc, err := net.DialTimeout("tcp", s.Addr, time.Second)
+		nc, err := s.Dial(context.Background(), &net.Dialer{Timeout: time.Second})
 		if err != nil {
 			return "", err
 		}
@@ -152,6 +187,16 @@ func (s *Server) Do(args ...string) (string, error) {
 		s.nc = nil
 	}
 	return reply, err
+}
+
+// Must sends a command that must succeed.
+func (s *Server) Must(t testing.TB, args ...string) string {
+	t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
 }
 
 // readReply reads a reply of the protocol RESP2.

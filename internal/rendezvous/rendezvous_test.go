@@ -49,12 +49,10 @@ var goldenPicks = map[string]string{
 	"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx": "10.0.0.1:9000",
 }
 
-// The scores are part of the released interface, and docs/design.md lists some of them. If
+// The scores are part of the released interface, and docs/internals/design.md lists some of them. If
 // this test fails, programs of different versions disagree where a key lives: change the
 // code, never the numbers. Any implementation of FNV-1a 64 and SplitMix64 confirms them; its
 // input is, for example, "127.0.0.1:9000\x00user:42".
-//
-//evidence:limits A key lives on the same server in every version
 func TestScoresNeverChange(t *testing.T) {
 	for _, v := range goldenScores {
 		require.Equal(t, v.score, score(New([]string{v.server}).seeds[0], v.key), "%q on %q", v.key, v.server)
@@ -96,7 +94,6 @@ func TestKeysSpreadEvenly(t *testing.T) {
 	}
 }
 
-//evidence:limits Removing a server moves only its own keys
 func TestRemovingAServerMovesOnlyItsOwnKeys(t *testing.T) {
 	servers := numbered(6)
 	before := New(servers)

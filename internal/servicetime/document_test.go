@@ -33,11 +33,9 @@ var sizing = []struct {
 
 // TestTableOfSizing compares the table of the document with the service times of a server. With
 // -servicetime.write, it writes it.
-//
-//evidence:limits The table of sizing is made of the measured service times
 func TestTableOfSizing(t *testing.T) {
 	const (
-		path  = "../../docs/operations.md"
+		path  = "../../docs/servers.md"
 		begin = "<!-- sizing: written by go test ./internal/servicetime -run TestTableOfSizing -servicetime.write -->\n"
 		end   = "<!-- /sizing -->\n"
 	)

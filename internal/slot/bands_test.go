@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -11,42 +10,6 @@ import (
 	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
-
-func TestBandsOfUsualScales(t *testing.T) {
-	const day = 24 * time.Hour
-	for _, test := range []struct {
-		scale             time.Duration
-		size              int
-		unit              time.Duration
-		top, margin, doom uint64
-		guard             time.Duration
-	}{
-		{200 * time.Millisecond, 4, time.Microsecond, 115_400_001, 115_200_001, 90_000_000, 100 * time.Millisecond},
-		{200 * time.Millisecond, 2, time.Millisecond, 65_535, 65_335, 40_134, 100 * time.Millisecond},
-		{time.Second, 1, time.Second, 118, 117, 90, 500 * time.Millisecond},
-		{time.Second, 2, time.Millisecond, 65_535, 64_535, 38_534, 500 * time.Millisecond},
-		{10 * time.Second, 1, time.Second, 136, 126, 90, time.Second},
-		{10 * time.Second, 2, time.Millisecond, 65_535, 55_535, 20_534, time.Second},
-		{time.Minute, 1, time.Second, 236, 176, 90, time.Second},
-		{time.Minute, 2, time.Second, 236, 176, 90, time.Second},
-		{100 * time.Second, 1, time.Second, 255, 155, 29, time.Second},
-		{4 * time.Minute, 1, time.Minute, 15, 11, 4, time.Second},
-		{4 * time.Minute, 2, time.Second, 596, 356, 90, time.Second},
-		{time.Hour, 1, time.Minute, 127, 67, 4, time.Second},
-		{time.Hour, 2, time.Second, 7316, 3716, 90, time.Second},
-		{day, 1, time.Hour, 55, 31, 4, time.Second},
-		{day, 2, time.Minute, 2887, 1447, 4, time.Second},
-		{30 * day, 2, time.Hour, 1447, 727, 4, time.Second},
-	} {
-		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
-			b, ok := BandsFor(test.scale, valuesize.Max(test.size))
-			require.True(t, ok)
-			require.Equal(t, test.unit, b.Unit)
-			require.Equal(t, []uint64{test.top, test.margin, test.doom}, []uint64{b.Top, b.Margin, b.Doom})
-			require.Equal(t, test.guard, b.Guard)
-		})
-	}
-}
 
 func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {

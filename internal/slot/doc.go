@@ -1,34 +1,20 @@
-// Package slot is the slot protocol: how clients that do not communicate keep exact
-// windows in the records of a Throttr server. It consists of pure functions, without a lock, clock
-// or connection. They are given what the records of a key and scale show, and what is wanted, and
-// they return the next action, which is a list of requests. The tests of this package run these
-// functions in a model, with clients, a server and faults.
+// Package slot is the slot protocol: how clients that do not communicate keep exact windows in the records of a Throttr
+// server. It consists of pure functions, without a lock, clock or connection. They are given what the records of a key
+// and scale show, and what is wanted, and return the next action, which is a list of requests. The document
+// docs/internals/windows.md says why it is so, draws the bands, and describes the model in which the tests run these
+// functions.
 //
 // # Slots and bands
 //
-// A key and scale has two records, the slots A and B. They take turns: while one holds the open
-// window, the other one waits for the next window. So opening a window creates no record. The
-// remaining TTL of a record, which a QUERY shows rounded down to a unit, says what the record
-// means:
+// A key and scale has two records, the slots A and B. They take turns: while one holds the open window, the other one
+// waits for the next window. The remaining TTL of a record, which a QUERY shows rounded down to a unit, says what the
+// record means: from M on, its window is open; from D on, it is idle, which is free if the count is 0, and over
+// otherwise; below D, it is doomed.
 //
-//	TTL
-//	 T  ┬ a window opens here
-//	    │   live: the window is open
-//	 M  ┼ it ends here, one scale later, at the same time for all clients
-//	    │   idle: free if the count is 0, and over otherwise
-//	 D  ┼
-//	    │   doomed: it is not used any more; its janitor removes it
-//	 W  ┼
-//	    │   doomed: watchers remove it, too
-//	 0  ┴ it would expire
+// The server's clock ends windows. All clients see the end at the same time, because M is a whole number of units, so
+// rounding does not move it. A count is the number of hits, although counters count down (H3).
 //
-// The server's clock ends windows. All clients see the end at the same time, because M is a
-// whole number of units, so rounding does not move it. Counters count down
-// from the largest value with DECREASE, so they cannot wrap (H3). In this package, a count is the
-// number of hits, so 0 for a new record.
-//
-// To free a slot is to set its count to 0 and its TTL to M-1. The client that opens a window in
-// one slot frees the other one.
+// To free a slot is to set its count to 0 and its TTL to M-1.
 //
 // # What happens
 //
@@ -43,15 +29,13 @@
 //
 //	(s): after the slot has been stable, which means unchanged, for a guard
 //
-// Usually, one slot is free and the other one is over, and the client opens the free one. The
-// other cases are those of a new key, of a key that was idle for long, and of clients that have
-// died or were late.
+// Usually, one slot is free and the other one is over. The other cases are those of a new key, of a key that was idle
+// for long, and of clients that have died or were late.
 //
 // # Rules
 //
-// Comments in the code give the numbers of these rules. If one of rules 1 to 11 is left out,
-// windows overlap, end early or never open, or too many hits are granted: TestEachRuleIsNeeded has
-// a trace for each.
+// Comments in the code give the numbers of these rules. For each of rules 1 to 11, TestEachRuleIsNeeded has a trace
+// that goes wrong without it.
 //
 //  1. Hits count only if the QUERY of their own batch shows an open window. So it does not matter
 //     how long ago a client learned of the window.
@@ -63,21 +47,18 @@
 //     before that window ends, or never. If the replies are not there in time, the client ends the
 //     connection with a reset.
 //  4. An action goes out on the connection of its lookup. So a server that was restarted receives
-//     none that rests on the records it has lost.
+//     none that rests on lost records.
 //  5. All clients that see the same states open the same slot. Create prefers A, and a free slot is
 //     opened only beside one that is over: a late hit can make a free slot over at any time, and
 //     that must not change which slot is opened. The lookup must have read the slot before the
-//     other one: another client may open the other slot, and so free this one, while a lookup is
-//     executed.
+//     other one.
 //  6. Open sets the TTL of its slot first and frees the other one last, so that an Open of which
 //     only a part is executed is harmless.
 //  7. Doomed slots are not opened, and only doomed slots are removed. So a slot that is over is
-//     retired before it is removed, which means that its TTL is set to D-1.
-//  8. Retire, Spoil, Remove, Tidy and End need slots that have been stable for a guard. Then no
-//     action is under way that rests on what the slots were before.
-//  9. Only a client that has claimed a slot removes it. To claim it is to add 1: if the QUERY then
-//     shows one more than the count that was stable, the claim has succeeded. So at most one
-//     client at a time removes a slot.
+//     retired before it is removed.
+//  8. Retire, Spoil, Remove, Tidy and End need slots that have been stable for a guard.
+//  9. Only a client that has claimed a slot removes it: it has added 1, and then seen one more than
+//     the count that was stable. So at most one client at a time removes a slot.
 //  10. A Reset ends a window early. Its lookups are less than a guard apart, so that they all show
 //     the same window. They all show the other slot free, doomed or absent, so that no client is
 //     about to free it. If the count of the window is 0, a hit is added first (Spoil), as its slot
@@ -96,14 +77,11 @@
 //
 // # Assumptions
 //
-//   - A server executes what it has received within a guard, or not at all.
-//   - The requests of one batch are executed within a guard of each other, as they are written at
-//     once. (Without Resets, 1.5 scales would do.)
-//   - The clocks of clients and servers run at the same speed. What time they show does not matter.
+// docs/internals/windows.md has them, but for one: the requests of one batch are executed within a guard of each
+// other, as they are written at once. (Without Resets, 1.5 scales would do.)
 //
 // # Bounded waits
 //
-// While a slot is retired and removed, no window of its key can be opened. If requests are fast,
-// that takes at most about six guards. After a record has expired by itself, its name can't be
-// used for up to 10 s (H1), unless the server is parked.
+// While a slot is retired and removed, no window of its key can be opened. If requests are fast, that takes at most
+// about six guards. A name whose record has expired (H1) can't be used for up to 10 s, unless the server is parked.
 package slot

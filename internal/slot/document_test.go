@@ -25,15 +25,13 @@ const day = 24 * time.Hour
 
 // TestTablesOfBands compares the tables of the documents with the bands that clients use. With
 // -slot.write, it writes them.
-//
-//evidence:limits Bands and longest scales are those of the documents
 func TestTablesOfBands(t *testing.T) {
 	for _, table := range []struct {
 		path, name string
 		text       string
 	}{
-		{"../../docs/rate-limiting.md", "bands", bandsTable()},
-		{"../../docs/operations.md", "scales", scalesTable()},
+		{"../../docs/internals/windows.md", "bands", bandsTable()},
+		{"../../docs/servers.md", "scales", scalesTable()},
 	} {
 		begin := fmt.Sprintf("<!-- %s: written by go test ./internal/slot -run TestTablesOfBands -slot.write -->\n", table.name)
 		end := fmt.Sprintf("<!-- /%s -->\n", table.name)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/race"
 )
 
 // rule is a rule that the model can leave out.
@@ -210,7 +212,7 @@ var (
 
 // TestEachRuleIsNeeded runs the model without each of the rules that exactness needs.
 func TestEachRuleIsNeeded(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("it has one goroutine, so there are no races, and would take some ten times as long")
 	}
 	for _, v := range needed {

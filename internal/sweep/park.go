@@ -17,6 +17,8 @@ const (
 	// abandonedAge is how old an unfinished term is at least if its leader has probably died, on
 	// a server of so many records.
 	abandonedAge = 2 * time.Second
+	// maxDecide bounds how long the first windows wait for a decision.
+	maxDecide = time.Second
 )
 
 // evidence is what a sweep has seen that tells whether all records of the server are ours: those
@@ -32,11 +34,34 @@ type evidence struct {
 	ours    int    // records of ours that QUERYs have found
 }
 
-// Decided returns a channel that is closed when the sweeper has decided whether to park the server,
-// or if that takes long. If no record is created before, none can expire.
-func (s *Sweeper[T]) Decided() <-chan struct{} { return s.decided }
+// AwaitDecision waits until the sweeper has decided whether to park the server, and reports whether it had
+// to. If no record is created before, none can expire. It waits for nothing if the Sweeper is nil, or was
+// made longer than maxDecide ago.
+func (s *Sweeper[T]) AwaitDecision(ctx context.Context) (waited bool, err error) {
+	if s == nil {
+		return false, nil
+	}
+	select {
+	case <-s.decided:
+		return false, nil
+	default:
+	}
+	wait := time.Until(s.decideBy)
+	if wait <= 0 {
+		return false, nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-s.decided:
+	case <-timer.C:
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+	return true, nil
+}
 
-// decide closes the channel of Decided.
+// decide ends the waits of AwaitDecision.
 func (s *Sweeper[T]) decide() { s.once.Do(func() { close(s.decided) }) }
 
 // first parks the server if it holds nothing but our records, unless another process has decided

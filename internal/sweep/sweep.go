@@ -144,8 +144,9 @@ type Sweeper[T codec.Value] struct {
 	o    Options[T]
 	wake chan struct{} // holds an element if need has become shorter
 
-	decided chan struct{} // closed by decide, once
-	once    sync.Once
+	decided  chan struct{} // closed by decide, once
+	decideBy time.Time     // nothing waits for decided any longer
+	once     sync.Once
 
 	need            atomic.Int64 // the shortest interval that Need was called with; 0: it was not
 	sweeps, removed atomic.Uint64
@@ -161,7 +162,10 @@ type Sweeper[T codec.Value] struct {
 
 // New returns a Sweeper that does nothing yet.
 func New[T codec.Value](o Options[T]) *Sweeper[T] {
-	return &Sweeper[T]{o: o, most: maxNames, wake: make(chan struct{}, 1), decided: make(chan struct{})}
+	return &Sweeper[T]{
+		o: o, most: maxNames, wake: make(chan struct{}, 1),
+		decided: make(chan struct{}), decideBy: time.Now().Add(maxDecide),
+	}
 }
 
 // Need says that the server must be swept at least once per interval, unless it is parked.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -152,7 +153,7 @@ func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 5 * time.Second
 		records := 120_000
-		if race {
+		if race.Enabled {
 			records /= 10
 		}
 		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))

@@ -1,16 +1,17 @@
-// Package waiting lets callers wait in line for a share of windows: first come, first served, for
-// each count. It knows no store: a caller asks the store when its turn has come.
+// Package waiting lets callers wait in line for shares of windows: first come, first served, for each
+// count. It knows no store: a caller asks the store when its turn has come.
 //
 //	queues := waiting.New(1024)
-//	err := queues.Wait(ctx, waiting.Turn{Count: count, Limit: 10, N: 1}, take)
+//	err := queues.Wait(ctx, []waiting.Turn{{Count: requests, Limit: 10, N: 1}, {Count: tokens, Limit: 1000, N: 70}}, take)
 //
-// Only the first caller of a queue asks. If it is refused, it waits for the end of the window, and
-// asks again in between: somebody may have given back, or reset the window. A caller whose turn
-// certainly comes after the deadline of its context fails at once.
+// There is a queue for each count. A caller joins all its queues in one step, so of two callers, the same
+// one is ahead in every queue that both are in, and nobody waits in a circle. The first in all its queues
+// asks. If it is refused, it waits for the ends of the windows, and asks again in between: somebody may
+// have given back, or reset a window. A caller whose turn certainly comes after the deadline of its context
+// fails at once.
 package waiting
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -25,7 +26,8 @@ var ErrFull = errors.New("throttr: too many callers wait")
 
 // LateError says that a caller can't have its turn before the deadline of its context.
 type LateError struct {
-	At time.Time // when its turn comes at the earliest
+	Turn int       // the index of the turn that is too late
+	At   time.Time // when it comes at the earliest
 }
 
 // Error implements error.
@@ -39,24 +41,27 @@ type Count struct {
 	Algorithm window.Algorithm
 }
 
-// Turn is what a caller waits for.
+// Turn is what a caller waits for: n of a count. The counts of a caller's turns differ.
 type Turn struct {
 	Count
 	Limit uint64
 	N     uint64 // at most Limit
 }
 
-// Answer is the result of a take.
+// Answer is the result of a take for one turn.
 type Answer struct {
-	Granted bool
-	Count   uint64        // of the window; with N if granted
-	Left    time.Duration // until the window ends; with a rolling algorithm, if not Granted, until it would be
+	Refused bool          // by this count: if it is not, another one may have been
+	Count   uint64        // of the window
+	Left    time.Duration // until the window ends; with a rolling algorithm, if Refused, until it would not be
 	Early   time.Duration // how much sooner that may be
 }
 
+// Take makes the takes of all turns, or none. It sets the answers, in the order of the turns.
+type Take func(ctx context.Context, answers []Answer) (granted bool, err error)
+
 // Queues are the queues of all counts. A queue exists while callers wait.
 //
-// The mutex guards all queues and their fields.
+// The mutex guards all queues, their spots and their waiters.
 type Queues struct {
 	most   int // callers of a queue
 	mu     sync.Mutex
@@ -68,139 +73,218 @@ func New(most int) *Queues { return &Queues{most: most, queues: map[Count]*queue
 
 // queue is the callers that wait for a count.
 type queue struct {
-	waiters list.List // of *waiter, in their order
-	asking  *waiter   // whose turn it is: the first one
-	state   state
-	refresh chan struct{} // holds a value if the first caller should ask now
+	first, last *spot // in the order of the callers
+	size        int
+	state       state
+}
+
+// spot is where a waiter stands in a queue.
+type spot struct {
+	Turn
+	waiter *waiter
+	queue  *queue
+	prev   *spot
+	next   *spot
+	woken  bool // since the waiter has begun to ask: the answer may be of before
 }
 
 // waiter is a caller that waits.
 type waiter struct {
-	Turn
-	deadline time.Time // zero: none
-	// turn is closed when the waiter is the first one, or has been removed because of err.
-	turn chan struct{}
-	err  error
+	spots    []spot
+	answers  []Answer
+	behind   int           // queues in which another waiter is the first
+	deadline time.Time     // zero: none
+	turn     chan struct{} // closed when the waiter is the first in all queues, or has been removed because of err; nil: it was at once
+	refresh  chan struct{} // holds a value if the waiter should ask now; nil if it has not slept
+	err      error
+
+	one struct { // what spots and answers of a single turn are in
+		spot   [1]spot
+		answer [1]Answer
+	}
 }
 
-// Wait returns nil after take has been granted, or its error. Take is called by one caller of a
-// queue at a time, in the order of calls of Wait. Other errors are [ErrFull], a [*LateError], and
-// that of ctx.
-func (qs *Queues) Wait(ctx context.Context, turn Turn, take func(context.Context) (Answer, error)) error {
+// Wait returns nil after take has been granted, or its error. Take is called by one caller of a queue at a
+// time, in the order of calls of Wait. Other errors are [ErrFull], a [*LateError], and that of ctx.
+func (qs *Queues) Wait(ctx context.Context, turns []Turn, take Take) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &waiter{Turn: turn, turn: make(chan struct{})}
+	w := &waiter{}
+	if w.spots, w.answers = w.one.spot[:], w.one.answer[:]; len(turns) != 1 {
+		w.spots, w.answers = make([]spot, len(turns)), make([]Answer, len(turns))
+	}
+	for i, t := range turns {
+		w.spots[i] = spot{Turn: t, waiter: w}
+	}
 	w.deadline, _ = ctx.Deadline()
-	q, place, err := qs.join(w)
-	if err != nil {
+	if err := qs.join(w); err != nil {
 		return err
 	}
-	select {
-	case <-w.turn:
-		if w.err != nil {
-			return w.err
+	defer qs.leave(w)
+	if w.turn != nil {
+		select {
+		case <-w.turn:
+			if w.err != nil {
+				return w.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-	case <-ctx.Done():
-		qs.leave(q, place)
-		return ctx.Err()
 	}
-	defer qs.leave(q, place)
-	return qs.ask(ctx, q, w, take)
+	return qs.ask(ctx, w, take)
 }
 
-// join puts a waiter at the end of its queue.
-func (qs *Queues) join(w *waiter) (*queue, *list.Element, error) {
+// join puts a waiter at the end of its queues.
+func (qs *Queues) join(w *waiter) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	k := w.Count
-	q := qs.queues[k]
-	if q == nil {
-		q = &queue{refresh: make(chan struct{}, 1)}
-		qs.queues[k] = q
+	for i := range w.spots {
+		if q := qs.queues[w.spots[i].Count]; q != nil && q.size >= qs.most {
+			return ErrFull
+		}
 	}
-	if q.waiters.Len() >= qs.most {
-		return nil, nil, ErrFull
+	for i := range w.spots {
+		s := &w.spots[i]
+		if s.queue = qs.queues[s.Count]; s.queue == nil {
+			s.queue = &queue{}
+			qs.queues[s.Count] = s.queue
+		}
+		if s.queue.add(s); s.prev != nil {
+			w.behind++
+		}
 	}
-	place := q.waiters.PushBack(w)
-	if qs.pass(q, k); q.asking != w {
-		q.failLate(time.Now())
+	if w.behind == 0 {
+		return nil
 	}
-	return q, place, w.err
+	w.turn = make(chan struct{})
+	qs.failLate(w, time.Now())
+	return w.err
 }
 
-// pass gives the turn to the first waiter, or removes the queue if there is none. The mutex is
-// held.
-func (qs *Queues) pass(q *queue, k Count) {
-	first := q.waiters.Front()
-	if first == nil {
-		delete(qs.queues, k)
-		return
+// add puts a spot at the end of the queue.
+func (q *queue) add(s *spot) {
+	if s.prev = q.last; s.prev == nil {
+		q.first = s
+	} else {
+		s.prev.next = s
 	}
-	if w := first.Value.(*waiter); w != q.asking {
-		q.asking = w
-		close(w.turn)
+	q.last = s
+	q.size++
+}
+
+// remove takes a spot out of the queue. It still says what was before it and behind it.
+func (q *queue) remove(s *spot) {
+	if s.prev == nil {
+		q.first = s.next
+	} else {
+		s.prev.next = s.next
 	}
+	if s.next == nil {
+		q.last = s.prev
+	} else {
+		s.next.prev = s.prev
+	}
+	q.size--
 }
 
 // leave removes a waiter, unless it has been removed because of its err.
-func (qs *Queues) leave(q *queue, place *list.Element) {
+func (qs *Queues) leave(w *waiter) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if w := place.Value.(*waiter); w.err == nil {
-		q.waiters.Remove(place)
-		qs.pass(q, w.Count)
+	if w.err == nil {
+		qs.remove(w)
 	}
 }
 
-// ask asks until the first waiter of a queue is granted its take, or fails.
-func (qs *Queues) ask(ctx context.Context, q *queue, w *waiter, take func(context.Context) (Answer, error)) error {
+// remove removes a waiter from its queues, and gives their turns to those that are the first now. The mutex
+// is held.
+func (qs *Queues) remove(w *waiter) {
+	for i := range w.spots {
+		s := &w.spots[i]
+		q := s.queue
+		if q.remove(s); q.first == nil {
+			delete(qs.queues, s.Count)
+			continue
+		}
+		if s.prev == nil {
+			n := q.first.waiter
+			if n.behind--; n.behind == 0 {
+				close(n.turn)
+			}
+		}
+	}
+}
+
+// ask asks until a waiter is granted its takes, or fails.
+func (qs *Queues) ask(ctx context.Context, w *waiter, take Take) error {
 	for {
-		pause, err := qs.next(q, w)
+		pause, err := qs.next(w)
 		if err != nil {
 			return err
 		}
 		if pause > 0 {
-			if err := q.sleep(ctx, pause); err != nil {
+			if err := w.sleep(ctx, pause); err != nil {
 				return err
 			}
+			continue
 		}
-		answer, err := take(ctx)
+		granted, err := take(ctx, w.answers)
 		if err != nil {
 			return err
 		}
-		qs.mu.Lock()
-		q.state = after(answer, w.Turn, time.Now())
-		qs.mu.Unlock()
-		if answer.Granted {
+		qs.learn(w)
+		if granted {
 			return nil
 		}
 	}
 }
 
-// next returns for how long the first waiter should wait before it asks.
-func (qs *Queues) next(q *queue, w *waiter) (time.Duration, error) {
+// next returns for how long a waiter should wait before it asks.
+func (qs *Queues) next(w *waiter) (pause time.Duration, err error) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	now, late := time.Now(), &LateError{}
+	for i := range w.spots {
+		s := &w.spots[i]
+		l := s.queue.state.line(now)
+		if at := l.add(s.Turn); i == 0 || at.After(late.At) {
+			late.Turn, late.At = i, at
+		}
+		pause = max(pause, s.queue.state.pause(s.Turn, now))
+		s.woken = false
+	}
+	if w.late(late.At) {
+		w.err = late
+		qs.remove(w)
+		return 0, w.err
+	}
+	if pause > 0 && w.refresh == nil {
+		w.refresh = make(chan struct{}, 1)
+	}
+	qs.failLate(w, now)
+	return pause, nil
+}
+
+// learn sets the states of a waiter's queues to what its answers say.
+func (qs *Queues) learn(w *waiter) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	now := time.Now()
-	l := q.state.line(now)
-	if at := l.add(w.Turn); w.late(at) {
-		w.err = &LateError{At: at}
-		q.waiters.Remove(q.waiters.Front())
-		qs.pass(q, w.Count)
-		return 0, w.err
+	for i := range w.spots {
+		if s := &w.spots[i]; !s.woken {
+			s.queue.state = after(w.answers[i], s.Turn, now)
+		}
 	}
-	q.failLate(now)
-	return q.state.pause(w.Turn, now), nil
 }
 
 // sleep sleeps for a time, up to a refresh or the end of ctx.
-func (q *queue) sleep(ctx context.Context, d time.Duration) error {
+func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-q.refresh:
+	case <-w.refresh:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -210,22 +294,31 @@ func (q *queue) sleep(ctx context.Context, d time.Duration) error {
 // late reports whether a turn at the given time is after the deadline.
 func (w *waiter) late(at time.Time) bool { return !w.deadline.IsZero() && at.After(w.deadline) }
 
-// failLate removes the waiters that can't have their turn before their deadlines, but not the first
-// one, which may be asking. The mutex is held.
-func (q *queue) failLate(now time.Time) {
-	l := q.state.line(now)
-	first := q.waiters.Front()
-	l.add(first.Value.(*waiter).Turn)
-	for place := first.Next(); place != nil; {
-		w, next, before := place.Value.(*waiter), place.Next(), l
-		if at := l.add(w.Turn); w.late(at) {
-			l = before
-			w.err = &LateError{At: at}
-			q.waiters.Remove(place)
-			close(w.turn)
+// failLate removes the waiters of the queues of w that can't have their turns before their deadlines, but
+// not those that may be asking. The mutex is held.
+func (qs *Queues) failLate(w *waiter, now time.Time) {
+	for i := range w.spots {
+		q := w.spots[i].queue
+		l := q.state.line(now)
+		for s := q.first; s != nil; s = s.next {
+			before := l
+			if at := l.add(s.Turn); s.waiter.behind > 0 && s.waiter.late(at) {
+				l = before
+				s.waiter.fail(s, at)
+				qs.remove(s.waiter)
+			}
 		}
-		place = next
 	}
+}
+
+// fail ends the wait of w, because its turn at a spot comes too late.
+func (w *waiter) fail(at *spot, t time.Time) {
+	late := &LateError{At: t}
+	for &w.spots[late.Turn] != at {
+		late.Turn++
+	}
+	w.err = late
+	close(w.turn)
 }
 
 // Refresh makes the first waiter for a count ask now: something was given back, or the window was
@@ -252,8 +345,10 @@ func (qs *Queues) RefreshKey(key string) {
 // wake makes the first waiter ask now. The mutex is held.
 func (q *queue) wake() {
 	q.state = state{}
+	s := q.first
+	s.woken = true // it asks again even if it asks now
 	select {
-	case q.refresh <- struct{}{}:
+	case s.waiter.refresh <- struct{}{}:
 	default:
 	}
 }

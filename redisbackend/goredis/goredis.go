@@ -46,16 +46,16 @@ func New(client redis.UniversalClient, opts ...rediswindow.Option) *rediswindow.
 type adapter struct{ client redis.UniversalClient }
 
 // EvalSHA implements [rediswindow.Client].
-func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) ([]int64, error) {
+func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
 	return a.eval(ctx, "evalsha", digest, keys, args)
 }
 
 // Eval implements [rediswindow.Client].
-func (a adapter) Eval(ctx context.Context, script string, keys, args []string) ([]int64, error) {
+func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
 	return a.eval(ctx, "eval", script, keys, args)
 }
 
-func (a adapter) eval(ctx context.Context, command, script string, keys, args []string) ([]int64, error) {
+func (a adapter) eval(ctx context.Context, command, script string, keys, args []string) (string, error) {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, command, script, len(keys))
 	for _, key := range keys {
@@ -66,8 +66,8 @@ func (a adapter) eval(ctx context.Context, command, script string, keys, args []
 	}
 	cmd := once{redis.NewCmd(ctx, all...)}
 	a.client.Process(ctx, cmd)
-	numbers, err := cmd.Int64Slice()
-	return numbers, clientError(err)
+	reply, err := cmd.Text()
+	return reply, clientError(err)
 }
 
 // Ping implements [rediswindow.Client].
@@ -76,6 +76,19 @@ func (a adapter) Ping(ctx context.Context) error {
 		return clientError(cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() }))
 	}
 	return clientError(a.client.Ping(ctx).Err())
+}
+
+// Subscribe implements [rediswindow.Subscriber].
+func (a adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
+	subscription := a.client.Subscribe(ctx, channel)
+	defer subscription.Close()
+	for {
+		m, err := subscription.ReceiveMessage(ctx)
+		if err != nil {
+			return err
+		}
+		received(m.Payload)
+	}
 }
 
 // Cluster implements [rediswindow.Client].

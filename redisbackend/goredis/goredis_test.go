@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/redistest"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -42,7 +44,6 @@ func conformance(t *testing.T, connect func() redis.UniversalClient) {
 
 var perHour = window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}
 
-//evidence:redis The conformance suite passes with go-redis, on a single server
 func TestBackendOnAServerConforms(t *testing.T) {
 	s := redistest.Start(t)
 	conformance(t, func() redis.UniversalClient {
@@ -50,7 +51,6 @@ func TestBackendOnAServerConforms(t *testing.T) {
 	})
 }
 
-//evidence:redis The conformance suite passes with go-redis, behind Sentinel
 func TestBackendBehindSentinelConforms(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
 	conformance(t, func() redis.UniversalClient {
@@ -60,7 +60,6 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 	})
 }
 
-//evidence:redis The conformance suite passes with go-redis, on a cluster of six nodes
 func TestBackendOnAClusterConforms(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	conformance(t, func() redis.UniversalClient {
@@ -69,8 +68,6 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 }
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.
-//
-//evidence:redis go-redis: a failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	fail := func() { c.FailOver(t, 0) }
@@ -221,4 +218,42 @@ func TestServerWithoutMemoryIsFull(t *testing.T) {
 // A parameter of the URL makes its hosts those of Sentinels.
 func TestOpenBehindSentinel(t *testing.T) {
 	redistest.BehindSentinel(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+}
+
+// Two HTTP servers share a limit of one stream.
+func TestStreamsOfTwoServersLeaveNoPlace(t *testing.T) {
+	s := redistest.Start(t)
+	var backends [2]window.Backend
+	for i := range backends {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: patience})
+		t.Cleanup(func() { client.Close() })
+		backends[i] = goredis.New(client)
+	}
+	redistest.StreamsLeaveNoPlace(t, backends)
+}
+
+// The client works without COMMAND, which it asks of a cluster.
+func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
+	redistest.AsUserOfTheDocument(t, func(url string) {
+		b, err := throttr.Open(t.Context(), "goredis://"+url)
+		if err != nil {
+			t.Fatal(url, err)
+		}
+		defer b.Close()
+		for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+			if w, err := b.Take(t.Context(), "k", window.Limit{Max: 10, Scale: time.Hour, Algorithm: a}, 1); err != nil || w.Refused {
+				t.Error(url, a, w, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		places := inflight.New(b)
+		defer places.Close()
+		one := inflight.Limit{Name: "one", Max: 1, Lease: time.Second}
+		hold, err := places.Acquire(ctx, "k", one, 1)
+		if err != nil {
+			t.Fatal(url, err)
+		}
+		hold.Release()
+	}, "command")
 }

@@ -10,8 +10,6 @@ import (
 
 // The old primary goes on when its replica has taken over. It then executes the requests that it
 // had received, and loses them.
-//
-//evidence:redis go-redis: a primary of a cluster that is cut off and comes back allows few hits more than the limits
 func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	fail := func() { c.CutOff(t, 0) }

@@ -14,8 +14,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/grpclimit"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
@@ -60,6 +64,19 @@ func TestMiddlewareLimits(t *testing.T) {
 		limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		if w.Code != want {
 			t.Fatalf("request %d: status %d", i+1, w.Code)
+		}
+	}
+}
+
+func TestInterceptorsLimit(t *testing.T) {
+	limit, err := grpclimit.NewServer(throttr.NewRateLimit(memory.New()), grpclimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) { return nil, nil })
+		if status.Code(err) != want {
+			t.Fatalf("call %d: %v", i+1, err)
 		}
 	}
 }

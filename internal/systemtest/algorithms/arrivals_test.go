@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/intervals"
-	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/internal/race"
 )
 
 // caller decides on its next hit: after what pause, and of how much, at most the limit. It knows the
@@ -121,7 +121,7 @@ func call(l limiter, next caller, hits int) (allowed []intervals.Hit) {
 // hitsOf returns how many hits each caller of a test makes, so that all together make a million.
 func hitsOf(callers int) int {
 	million := 1_000_000
-	if testing.Short() || testkit.Race {
+	if testing.Short() || race.Enabled {
 		million /= 20
 	}
 	return (million + callers - 1) / callers

@@ -43,8 +43,6 @@ func onServers(t *testing.T, n int) (start func(rate) limiter) {
 
 // TestSlidingOnServersHoldsInEveryInterval is TestLimitsHoldInEveryInterval for two clients of a mock
 // server, with fewer hits.
-//
-//evidence:limits Sliding windows on Throttr servers keep their bound in every interval
 func TestSlidingOnServersHoldsInEveryInterval(t *testing.T) {
 	for _, r := range serverRates {
 		for _, p := range patterns {
@@ -63,7 +61,7 @@ func TestSlidingOnServersHoldsInEveryInterval(t *testing.T) {
 }
 
 // Other clients may hit before the caller does, and a client does not ask for each hit that it refuses:
-// see docs/rate-limiting.md#hot-keys. So the caller is alone.
+// see throttr.WithDenialMemory. So the caller is alone.
 func TestCallerOfAServerThatWaitsForRetryAfterIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, starves(serverRates, 6000, onServers(t, 1)))

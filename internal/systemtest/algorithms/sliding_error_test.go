@@ -47,8 +47,6 @@ func slidingErrorOf(t *testing.T, r rate, demand float64, hits int) (e slidingEr
 }
 
 // TestSlidingIsCloseToAnExactLog measures the error of Sliding. docs/algorithms.md has the figures.
-//
-//evidence:limits Sliding windows allow as many hits at random times as an exact log, to 1.5 %, and their count is wrong by less than 3 % of the limit on average, with limits of 100 and more
 func TestSlidingIsCloseToAnExactLog(t *testing.T) {
 	hits := hitsOf(5)
 	for _, limit := range []uint64{10, 100, 1000} {

@@ -1,6 +1,6 @@
 // Package faults_test subjects each kind of call to each fault of a server or of the network, and
 // counts what the calls return. It also measures how long a shift of responses goes unnoticed, and
-// how limits behave during an outage. docs/reliability.md has the results.
+// how limits behave during an outage. With -fault.tables, it writes tables of the results.
 package faults_test
 
 import (

@@ -18,8 +18,6 @@ import (
 
 // A server restarts, and 200 clients lose their connections at one moment. There is no storm of attempts,
 // and all count on the server again within a second of its return.
-//
-//evidence:outages 200 clients and a server that restarts: attempts to connect per second, and the time until all count again
 func TestAFleetAndAServerThatRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, away, second = 200, 10 * time.Second, time.Second

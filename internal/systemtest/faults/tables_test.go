@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var tables = flag.String("fault.tables", "", "the `folder` to which the tables of docs/reliability.md are written")
+var tables = flag.String("fault.tables", "", "the `folder` to which tables of faults and shifts are written")
 
 // writeTable writes a table to the file of its name, if the tables are wanted.
 func writeTable(t *testing.T, name, table string) {

@@ -54,7 +54,6 @@ func valueSize(t *testing.T, addr string) int {
 	return codec.Size[uint16]()
 }
 
-//evidence:client Everything from the outside, for every value size
 func TestInteropMockServers(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {

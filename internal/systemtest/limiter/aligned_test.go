@@ -3,7 +3,6 @@ package limiter_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,6 @@ import (
 
 var aligned = throttr.WithAlgorithm(throttr.AlignedWindow)
 
-//evidence:limits Never more than the limit in an aligned window
 func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		for name, opts := range map[string][]throttr.BackendOption{
@@ -133,24 +131,6 @@ func TestAlignedWindowsEndWithTheirBucket(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAlgorithmsDoNotShareWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(8)) // with this size, both use the same unit
-		client := testkit.Connect[uint64](t, srv, testkit.Over(srv, throttr.Config{}))
-		alignedLimiter, perKey := testkit.NewRateLimit(client.Backend(), aligned), testkit.NewRateLimit(client.Backend())
-		for _, key := range []string{"", "k", strings.Repeat("k", 100)} {
-			require.Equal(t, 3, testkit.Hits(t, alignedLimiter, 5, key, time.Minute, 3))
-			require.Equal(t, 4, testkit.Hits(t, perKey, 6, key, time.Minute, 4))
-			n, err := alignedLimiter.Delete(t.Context(), key)
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-			require.Zero(t, testkit.Hits(t, perKey, 1, key, time.Minute, 4))
-			require.Equal(t, 3, testkit.Hits(t, alignedLimiter, 5, key, time.Minute, 3))
-		}
-		testkit.RequireRemoved(t, srv, 5*time.Minute)
-	})
 }
 
 func TestAlignedRecordOutlivesItsWindowForClientsBehind(t *testing.T) {

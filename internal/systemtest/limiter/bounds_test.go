@@ -55,35 +55,6 @@ func TestShortestAndLongestScale(t *testing.T) {
 	})
 }
 
-// A scale whose TTLs do not fit a value is refused, with the size that would do. Nothing is sent.
-func TestScaleThatDoesNotFitAValueNamesTheSizeThatWould(t *testing.T) {
-	for _, test := range []struct {
-		scale time.Duration
-		needs int
-	}{
-		{100 * time.Millisecond, 2}, {200 * time.Millisecond, 2}, {time.Second + time.Microsecond, 4}, {105 * time.Second, 2},
-		{time.Second + 1, 8}, {time.Hour + time.Second, 2}, {60 * 365 * 24 * time.Hour, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var log history[uint8]
-			srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithObserver(log.observe))
-			l := testkit.Limiter[uint8](t, srv)
-			for name, call := range map[string]func() error{
-				"Hit":   func() error { _, err := l.Hit(t.Context(), "k", test.scale, 5); return err },
-				"Set":   func() error { _, err := l.Set(t.Context(), "k", test.scale, 5); return err },
-				"Get":   func() error { _, err := l.Get(t.Context(), "k", test.scale); return err },
-				"Reset": func() error { return l.Reset(t.Context(), "k", test.scale) },
-			} {
-				var re *throttr.RangeError
-				require.ErrorAs(t, call(), &re, "%s, %v", name, test.scale)
-				require.Equal(t, "Scale", re.Field)
-				require.Equal(t, test.needs, re.Needs, "%v: %v", test.scale, re)
-			}
-			require.Zero(t, log.of(modelKey{"k", test.scale}).requests)
-		})
-	}
-}
-
 // Limits, increments and counts go up to the largest value. A counter that is full denies.
 func TestCountsGoUpToTheLargestValue(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint8]) })
@@ -117,55 +88,6 @@ func testLargestCounts[T codec.Value](t *testing.T) {
 	testkit.RequireRemoved(t, srv, testkit.Idle[T](t, time.Minute))
 }
 
-func TestLimitOfZeroDeniesAndIncrementOfZeroReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := testkit.Limiter[uint64](t, testkit.InMemory(t, mockserver.WithValueSize(8)))
-		require.Zero(t, testkit.Hits(t, l, 2, "denied", time.Second, 0))
-		res, err := l.HitN(t.Context(), "read", throttr.Limit{Max: 3, Scale: time.Second}, 0)
-		require.NoError(t, err)
-		require.Equal(t, uint64(3), res.Remaining)
-	})
-}
-
-func TestLimitsOfOneKeyApplyAtTheSameTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		allowed := map[uint64]int{} // by limit
-		var mu sync.Mutex
-		var callers sync.WaitGroup
-		for range 4 {
-			l := testkit.Limiter[uint8](t, srv)
-			for g := range 24 {
-				limit := []uint64{5, 60, 255}[g%3]
-				callers.Go(func() {
-					for range 30 {
-						res, err := l.Hit(t.Context(), "k", time.Minute, limit)
-						if err != nil {
-							t.Errorf("hit: %v", err)
-							return
-						}
-						if res.Allowed {
-							mu.Lock()
-							allowed[limit]++
-							mu.Unlock()
-						}
-					}
-				})
-				callers.Go(func() { testkit.Hits(t, l, 2, "k", time.Second, 100) })
-			}
-		}
-		callers.Wait()
-		sum := allowed[5] + allowed[60] + allowed[255]
-		require.LessOrEqual(t, sum, 255)
-		require.Greater(t, sum, 200, "%v: hits that a lower limit denies may be counted, but only a few", allowed)
-		require.LessOrEqual(t, allowed[5], 5)
-		require.LessOrEqual(t, allowed[5]+allowed[60], 60)
-		testkit.RequireRemoved(t, srv, testkit.Idle[uint8](t, time.Minute))
-	})
-}
-
-//evidence:bounds Windows that a backend remembers
 func TestMemoryOfABackendIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxWindows = 128
@@ -195,7 +117,6 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 	})
 }
 
-//evidence:bounds Windows that are over are forgotten
 func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -212,8 +133,6 @@ func TestWindowsThatAreOverAreForgotten(t *testing.T) {
 
 // 64 clients add to a counter of one key at the same time, far beyond its limit. It must not wrap
 // (H3), however high the limit is.
-//
-//evidence:limits 64 clients at once on one key get exactly the limit, up to the largest value (H3)
 func TestSixtyFourClientsGetExactlyTheLimit(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) { testSixtyFour[uint8](t, 20, 191, 254, 255) })
 	t.Run("uint16", func(t *testing.T) { testSixtyFour[uint16](t, 1000) })

@@ -52,7 +52,6 @@ func countRequests(t *testing.T, key string) (srv *mockserver.Server, count func
 	}
 }
 
-//evidence:limits A window costs a server the requests that docs/operations.md names
 func TestRequestsOfAWindow(t *testing.T) {
 	type step struct {
 		name string
@@ -101,8 +100,6 @@ func TestRequestsOfAWindow(t *testing.T) {
 }
 
 // A key that returns within the idle time uses its two records for all of its windows.
-//
-//evidence:limits The windows of keys that return cost no INSERT and at most 8 requests each
 func TestRequestsOfReturningKeys(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) { testReturningKeys[uint8](t, time.Second) })
 	t.Run("uint16", func(t *testing.T) { testReturningKeys[uint16](t, 200*time.Millisecond) })

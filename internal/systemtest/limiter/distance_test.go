@@ -87,8 +87,6 @@ func testFarAway[T codec.Value](t *testing.T, trip, scale time.Duration) {
 // A server responds later than a guard for some seconds. Known windows go on counting. Hits that
 // need a new window fail, and their policy decides. After that, all goes on by itself. The server
 // executes each request at once, or the requests that the client has given up get lost.
-//
-//evidence:outages A server that responds too late for seconds: known windows count, others fail by policy, all recovers by itself
 func TestOverloadedServer(t *testing.T) {
 	for _, name := range []string{"responses are late", "requests are late"} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -25,7 +26,6 @@ var hotKeyOptions = map[string][]throttr.BackendOption{
 	"denials remembered to the end": {throttr.WithDenialMemory(1<<63 - 1)},
 }
 
-//evidence:limits A hot key gets exactly its limit
 func TestHotKeyAllowsExactlyTheLimit(t *testing.T) {
 	for name, opts := range hotKeyOptions {
 		for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
@@ -119,7 +119,6 @@ func testIncrements[T codec.Value](t *testing.T, maxLimit uint64, opts []throttr
 	require.GreaterOrEqual(t, uint64(^T(0))-count, last)
 }
 
-//evidence:limits Hits that come while a request is in flight share the next one
 func TestConcurrentHitsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { require.Less(t, requestsOf500Hits(t), 20) })
 }
@@ -137,4 +136,49 @@ func requestsOf500Hits(t *testing.T, opts ...throttr.BackendOption) int {
 	}
 	callers.Wait()
 	return count().updates
+}
+
+func TestDenialsAreDecidedFromMemory(t *testing.T) {
+	for memory, queries := range map[time.Duration]int{ // for 599 denials, one each 100 ms
+		-1:                     600, // one for each hit
+		0:                      60,  // the default for a scale of one minute is 1 s
+		100 * time.Millisecond: 600,
+		5 * time.Second:        12,
+		time.Hour:              0,
+	} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv, count := countRequests(t, "k")
+				l := testkit.Limiter[uint16](t, srv, throttr.WithDenialMemory(memory))
+				require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2))
+				count()
+				for range 599 {
+					time.Sleep(100 * time.Millisecond)
+					require.Zero(t, testkit.Hits(t, l, 1, "k", time.Minute, 2))
+				}
+				require.InDelta(t, queries, count().queries, 2)
+				time.Sleep(100 * time.Millisecond)
+				require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2), "the window is over")
+			})
+		})
+	}
+}
+
+func TestResetByAnotherClientTakesEffectAfterTheDenialMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		other := testkit.Limiter[uint16](t, srv)
+		none := testkit.Limiter[uint16](t, srv, throttr.WithDenialMemory(-1))
+		long := testkit.Limiter[uint16](t, srv, throttr.WithDenialMemory(10*time.Second))
+		require.Equal(t, 2, testkit.Hits(t, long, 3, "k", time.Minute, 2))
+		require.Zero(t, testkit.Hits(t, none, 3, "k", time.Minute, 2))
+		start := time.Now()
+		require.NoError(t, other.Reset(t.Context(), "k", time.Minute))
+		require.Equal(t, time.Second, time.Since(start), "a Reset takes a guard")
+		require.Equal(t, 1, testkit.Hits(t, none, 1, "k", time.Minute, 2))
+		time.Sleep(9*time.Second - 1)
+		require.Zero(t, testkit.Hits(t, long, 1, "k", time.Minute, 2))
+		time.Sleep(time.Nanosecond)
+		require.Equal(t, 1, testkit.Hits(t, long, 1, "k", time.Minute, 2))
+	})
 }

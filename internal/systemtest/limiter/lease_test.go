@@ -24,7 +24,6 @@ type leaseFaults struct {
 	cut, die, reset bool
 }
 
-//evidence:limits Never more than the limit with leases
 func TestProcessesWithLeasesNeverExceedTheLimit(t *testing.T) {
 	for name, faults := range map[string]leaseFaults{
 		"no faults": {}, "lost connections": {cut: true}, "deaths": {die: true}, "Resets": {reset: true},

@@ -134,3 +134,8 @@ func (o *operations) of(k modelKey) []operation {
 func sleepUntilBucket(scale time.Duration) {
 	time.Sleep(scale - time.Duration(time.Now().UnixNano())%scale)
 }
+
+type modelKey struct {
+	key   string
+	scale time.Duration
+}

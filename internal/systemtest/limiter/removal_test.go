@@ -49,7 +49,6 @@ func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 	})
 }
 
-//evidence:outages Records on a server that is down do not delay the removal of those of others
 func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := testkit.InMemory(t, mockserver.WithValueSize(1))
@@ -76,7 +75,6 @@ func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 	})
 }
 
-//evidence:outages The windows of a client that has died go on
 func TestWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)

@@ -119,9 +119,7 @@ func (c *costed) reserve(keys ...string) {
 	require.NoError(c, rv.Commit(c.Context(), used...))
 }
 
-// The figures are those of docs/reservations.md.
-//
-//evidence:takes A take costs servers the requests and round trips that docs/reservations.md names
+// docs/internals/windows.md has the figures.
 func TestRequestsOfTakes(t *testing.T) {
 	const denialMemory = time.Second
 	three := []string{"a", "b", "x"}

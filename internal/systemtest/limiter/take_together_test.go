@@ -49,7 +49,7 @@ func severalClients(t *testing.T, clients, servers int) ([]*throttr.RateLimit, [
 
 // Clients that want the last place of the same windows name them in different orders.
 //
-//evidence:takes Of clients that want the last place of the same windows at the same time, on one server or three, one gets it
+//evidence:takes Of clients that want the last place of windows at the same time, one gets it
 func TestClientsDoNotRefuseEachOther(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		for _, scales := range [][]time.Duration{{time.Minute}, {time.Second, time.Minute}} {

@@ -157,7 +157,6 @@ func TestABackendNeedNotKnowThatTheServerIsParked(t *testing.T) {
 	})
 }
 
-//evidence:outages A server that restarts is parked again before anything else is asked of it
 func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 	for name, backend := range map[string]bool{"parked by this client": false, "parked by another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +193,6 @@ func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 }
 
 // The INSERT of a call sets the timer of the server, and the connection ends before the UPDATE.
-//
-//evidence:outages A connection that ends at any byte of a call does not end parking
 func TestAConnectionThatEndsInACallDoesNotEndParking(t *testing.T) {
 	for _, direction := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
 		t.Run(direction.String(), func(t *testing.T) {
@@ -276,7 +273,6 @@ func TestAServerOfAnotherValueSizeIsNotParked(t *testing.T) {
 	})
 }
 
-//evidence:outages A record with the empty key that does not park the server is left alone
 func TestARecordOfSomebodyWithTheEmptyKeyIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server(t, 2)
@@ -319,7 +315,6 @@ func lock(t testing.TB, srv *mockserver.Server) {
 	require.True(t, srv.LockedUp())
 }
 
-//evidence:outages A server that has locked up is told from one that is down (H12)
 func TestALockedUpServerIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), mockserver.WithRealCollector())

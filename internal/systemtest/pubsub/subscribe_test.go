@@ -1,10 +1,11 @@
 package pubsub_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,37 +126,6 @@ func TestDefaultQueueHolds256Messages(t *testing.T) {
 	})
 }
 
-func TestLostConnectionLeavesAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
-			MinBackoff: time.Second, MaxBackoff: 8 * time.Second,
-		}))
-		sub, own := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, pubsub.Own)
-		before, ok := own.ConnID(srv.Addr())
-		require.True(t, ok)
-		publish := newPublisher(t, srv)
-		publish("c", "before")
-		synctest.Wait() // a message on its way is lost with the connection
-		srv.Refuse(true)
-		srv.Disconnect()
-		dials := testkit.ServerStats(client).Dials
-		time.Sleep(27 * time.Second)
-		require.EqualValues(t, 6, testkit.ServerStats(client).Dials-dials, "at once, and after 1, 3, 7, 15 and 23 s")
-		_, ok = own.ConnID(srv.Addr())
-		require.False(t, ok)
-		srv.Refuse(false)
-		require.Equal(t, "before", string(testkit.Next(t, sub).Payload))
-		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "c", Gap: true}, testkit.Next(t, sub))
-		after, ok := own.ConnID(srv.Addr())
-		require.True(t, ok)
-		require.NotEqual(t, before, after)
-		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, testkit.Next(t, own))
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, testkit.Payloads(t, sub))
-	})
-}
-
 func TestClientReceivesItsOwnMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -174,24 +144,94 @@ func TestClientReceivesItsOwnMessages(t *testing.T) {
 	})
 }
 
-// Messages ends with ErrClosed after Close, and the queued messages come first.
-func TestClosedSubscriptionYieldsItsQueue(t *testing.T) {
+// newPublisher returns a function that publishes on a connection of its own. The function
+// returns when the server has responded.
+func newPublisher(t testing.TB, srv *mockserver.Server) func(channel, payload string) {
+	t.Helper()
+	nc, err := srv.Dial(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	encoder, decoder := codec.NewEncoder[uint16](nc), codec.NewDecoder[uint16](nc)
+	return func(channel, payload string) {
+		require.NoError(t, encoder.Encode(codec.Publish[uint16]{Channel: []byte(channel), Payload: []byte(payload)}))
+		_, err := decoder.Response(codec.KindStatus) // failure if nobody is subscribed
+		require.NoError(t, err)
+	}
+}
+
+// newServers starts three servers and returns a client of them, and a function for each that
+// publishes on it.
+func newServers(t *testing.T) (
+	servers map[string]*mockserver.Server, client *throttr.Client[uint16], publish map[string]func(channel, payload string),
+) {
+	t.Helper()
+	servers, publish = map[string]*mockserver.Server{}, map[string]func(channel, payload string){}
+	var cfg throttr.Config
+	for i := range 3 {
+		addr := fmt.Sprintf("memory:%d", i+1)
+		servers[addr] = mockserver.RunT(t, mockserver.WithAddr("memory", addr))
+		publish[addr] = newPublisher(t, servers[addr])
+		cfg.Servers = append(cfg.Servers, addr)
+	}
+	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return servers[addr].Dial(ctx) }
+	client, err := throttr.Connect[uint16](t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	return servers, client, publish
+}
+
+func TestAllChannelAndOwnChannelCoverEveryServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		sub := testkit.Subscribe(t, client, "c")
-		publish := newPublisher(t, srv)
-		publish("c", "1")
-		publish("c", "2")
-		synctest.Wait()
-		require.NoError(t, client.Close())
-		got, err := testkit.Collect(t, sub.Messages(t.Context()))
-		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.Len(t, got, 2)
-		require.Equal(t, "1", string(got[0].Payload))
-		require.Zero(t, client.Stats().Subscriptions)
-		for range sub.Messages(t.Context()) { // it can be left at any time
-			break
+		servers, client, publish := newServers(t)
+		everything, own := testkit.Subscribe(t, client, pubsub.All), testkit.Subscribe(t, client, pubsub.Own)
+		for addr, srv := range servers {
+			require.Equal(t, 3, srv.Conns(), "of the pool, the subscriptions and the publisher")
+			publish[addr]("*", addr)
+			require.Equal(t, pubsub.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, testkit.Next(t, everything))
+			id, ok := own.ConnID(addr)
+			require.True(t, ok)
+			publish[addr](id.String(), "you")
+			require.Equal(t, pubsub.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, testkit.Next(t, own))
+			require.Zero(t, srv.Requests(codec.OpSubscribe))
 		}
+		_, ok := own.ConnID("elsewhere")
+		require.False(t, ok)
+
+		servers["memory:2"].Disconnect()
+		require.Equal(t, pubsub.Message{Server: "memory:2", Channel: "*", Gap: true}, testkit.Next(t, everything))
+		require.Empty(t, testkit.Payloads(t, everything))
+
+		everything.Close()
+		own.Close()
+		servers["memory:3"].Refuse(true)
+		servers["memory:3"].Disconnect()
+		synctest.Wait()
+		_, err := client.Subscribe(t.Context(), pubsub.All)
+		var failed *throttr.RequestError
+		require.ErrorAs(t, err, &failed, "all servers must confirm")
+		require.Equal(t, "memory:3", failed.Server)
+	})
+}
+
+func TestChannelLivesWhereAKeyOfItsNameDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, client, publish := newServers(t)
+		used := make(map[string]bool)
+		for i := range 20 {
+			channel := fmt.Sprint(i)
+			sub := testkit.Subscribe(t, client, channel)
+			for addr := range servers {
+				publish[addr](channel, addr)
+			}
+			m := testkit.Next(t, sub)
+			require.Equal(t, m.Server, string(m.Payload))
+			require.Empty(t, testkit.Payloads(t, sub), "the channel is on one server")
+			used[m.Server] = true
+			_, err := client.Insert(t.Context(), channel, 1, testkit.Minute)
+			require.NoError(t, err)
+			_, ok := servers[m.Server].Counter(channel)
+			require.True(t, ok)
+		}
+		require.Len(t, used, 3)
 	})
 }

@@ -17,8 +17,6 @@ import (
 )
 
 // The names of its records are of use for longer than the records last, unless they are prolonged.
-//
-//evidence:outages Records of aligned windows of a client that has died do not expire, though its clock was 90 s ahead
 func TestAlignedRecordsOfAClientWhoseClockIsAheadDoNotExpire(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -152,8 +150,6 @@ func sharedAligned(l *ledger, allowed map[string]int, p *process[uint16], r *ran
 
 // Processes whose clocks are 0.9 scales apart are killed and restarted. They hit, set and reset
 // aligned windows, while others sweep without a pause.
-//
-//evidence:outages Sweeps lose no aligned window and grant no hit too many, with clocks 0.9 scales apart, Set and Reset
 func TestSweepsDoNotDisturbSetAndResetOfAlignedWindows(t *testing.T) {
 	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -59,7 +59,6 @@ func (f *fleet) pauses(d time.Duration) (all []time.Duration) {
 	return all
 }
 
-//evidence:outages Of fifty clients, one sweeps at a time; if it is killed in the midst, another one takes over
 func TestOneProcessOfAFleetSweeps(t *testing.T) {
 	for name, interval := range map[string]time.Duration{"parked": time.Minute, "not parked": 4500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +101,6 @@ func recordName(t *testing.T, key string, scale time.Duration) string {
 	return names[0]
 }
 
-//evidence:outages Records of other programs are not touched, and their server is not parked
 func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithRealCollector())

@@ -87,7 +87,6 @@ func killAndRestart[T codec.Value](t *testing.T, a throttr.Algorithm, limit uint
 	require.Zero(t, srv.Expired(), "records that expired")
 }
 
-//evidence:outages A server survives the absence of all clients, for 3 s to a day, and is cleaned up by the next one
 func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 	for _, absence := range []time.Duration{3 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
 		t.Run(absence.String(), func(t *testing.T) {

@@ -39,7 +39,6 @@ func forgedList(t *testing.T, srv *mockserver.Server) []byte {
 	return listOf(t, append(names, "", "never"))
 }
 
-//evidence:outages Wrong, truncated and garbled LISTs make no sweep remove a record that is needed (H14)
 func TestWrongListsDoNoHarm(t *testing.T) {
 	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -177,7 +176,6 @@ func hide(t *testing.T, srv *mockserver.Server, foreign []string, names func(our
 	return srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: listOf(t, names(ours, foreign))})
 }
 
-//evidence:outages Wrong, truncated and garbled LISTs do not hide the records of others, so that their server is not parked (H14)
 func TestServerWithHiddenForeignRecordsIsNotParked(t *testing.T) {
 	for name, names := range hidden {
 		for _, busy := range []bool{false, true} {

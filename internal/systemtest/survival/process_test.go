@@ -16,6 +16,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -107,7 +108,7 @@ func (p *process[T]) hit(r *rand.Rand, keys []string, scale, pause time.Duration
 // unlessRace returns n, or a tenth of it if the race detector is on, which makes tests ten times as
 // slow.
 func unlessRace[N int | time.Duration](n N) N {
-	if testkit.Race {
+	if race.Enabled {
 		return n / 10
 	}
 	return n

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,8 +19,6 @@ import (
 
 // The contexts of half of the callers end at a random moment. All others must get their own
 // responses, on the same connection.
-//
-//evidence:client A canceled call does not affect other calls
 func TestCanceledCallDoesNotAffectOthers(t *testing.T) {
 	for split := range 4 {
 		t.Run(fmt.Sprintf("split %d", split), func(t *testing.T) {
@@ -87,72 +84,6 @@ func testCanceledCalls(t *testing.T, split int) {
 	s := testkit.ServerStats(client)
 	require.EqualValues(t, 1, s.Dials, "one connection served all callers")
 	require.Zero(t, s.Failures)
-}
-
-func TestCanceledCallDoesNotAffectOthersOverTCP(t *testing.T) {
-	const callers = 2000
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxConns: 1})
-	fill(t, srv, client, callers)
-	srv.Split(3)
-	srv.Inject(mockserver.Fault{Delay: 50 * time.Microsecond})
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Go(func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if i%2 == 0 {
-				defer time.AfterFunc(rand.N(20*time.Millisecond), cancel).Stop()
-			}
-			r := request(ctx, client, i)
-			if r.err == nil && !r.right {
-				t.Errorf("%v %s: the wrong response", r.op, r.key)
-			}
-			if r.err != nil && !errors.Is(r.err, context.Canceled) {
-				t.Errorf("%v %s: %v", r.op, r.key, r.err)
-			}
-		})
-	}
-	all.Wait()
-	require.EqualValues(t, 1, testkit.ServerStats(client).Dials)
-}
-
-// A caller without company reads its own responses, so a canceled one leaves its response to
-// another reader. Only sockets are read that way.
-func TestCanceledLoneCallerDoesNotAffectTheNextCall(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1}))
-	for i := range 10 {
-		srv.Set(fmt.Sprint(i), uint64(i), time.Hour)
-	}
-	query := func(ctx context.Context, i int) error {
-		c, ok, err := client.Query(ctx, fmt.Sprint(i))
-		if err == nil && (!ok || c.Quota != uint16(i)) {
-			t.Errorf("%d: %v %v", i, c, ok)
-		}
-		return err
-	}
-	for i := range 10 {
-		require.NoError(t, query(t.Context(), i))
-	}
-	require.NotZero(t, testkit.ServerStats(client).InlineReads, "the caller has not read its own responses")
-	for before := range 4 { // calls with the same context
-		ctx, cancel := context.WithCancel(t.Context())
-		for i := range before {
-			require.NoError(t, query(ctx, i))
-		}
-		requests := srv.Requests(codec.OpQuery)
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 100 * time.Millisecond, Times: 1})
-		canceled := make(chan error)
-		go func() { canceled <- query(ctx, 5) }()
-		require.Eventually(t, func() bool { return srv.Requests(codec.OpQuery) > requests }, 5*time.Second, 100*time.Microsecond)
-		cancel()
-		err := <-canceled
-		require.ErrorIs(t, err, context.Canceled)
-		require.False(t, testkit.SafeToRetry(err), "the request was sent")
-		require.NoError(t, query(t.Context(), 6), "the response to the canceled call is dropped")
-	}
-	require.EqualValues(t, 1, testkit.ServerStats(client).Dials)
 }
 
 func TestCallWithEndedContextSendsNothing(t *testing.T) {

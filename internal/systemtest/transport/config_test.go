@@ -54,7 +54,6 @@ func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
 	}
 }
 
-//evidence:bounds The time to make a connection
 func TestConnectTimeoutBoundsTheMakingOfAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, g := connectBehindGate(t, throttr.Config{ConnectTimeout: 7 * time.Second})

@@ -204,27 +204,6 @@ func (c countingConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestConnectionCutOverTCP(t *testing.T) {
-	for _, direction := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
-		bytes, step := 250, 13 // requests are long
-		if direction == mockserver.ToClient {
-			bytes, step = 51, 1
-		}
-		for after := 0; after < bytes; after += step {
-			c := newCutTest(t, throttr.Config{})
-			c.srv.Cut(mockserver.Cut{Direction: direction, After: after, Times: 1})
-			client := c.connect()
-			c.converse(client, true)
-			what := fmt.Sprintf("cut %v after %d", direction, after)
-			c.check(what)
-			c.requireWorks(client, what)
-			require.NoError(t, client.Close())
-			c.srv.Close()
-		}
-	}
-	testkit.RequireNoGoroutines(t)
-}
-
 var errFull = errors.New("no more bytes are accepted")
 
 // limitedConn accepts a number of bytes and then fails each write.
@@ -283,31 +262,53 @@ func TestRequestsOfAPartialWriteMayHaveBeenExecuted(t *testing.T) {
 	require.Len(t, failed, 4, "INSERT, UPDATE, SET and PURGE each failed: %v", failed)
 }
 
-func TestQueuedRequestsAreSafeToRetryAfterALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const callers, inFlight = 10, 3
-		var executed journal
-		srv := testkit.InMemory(t, mockserver.WithObserver(executed.observe))
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1, MaxInFlight: inFlight})))
-		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Drop: true})
-		errs := make([]error, callers)
-		var all sync.WaitGroup
-		for i := range callers {
-			all.Go(func() { _, errs[i] = client.Insert(t.Context(), fmt.Sprint(i), 1, testkit.Minute) })
-		}
-		synctest.Wait()
-		require.Equal(t, inFlight, testkit.ServerStats(client).InFlight)
-		require.Equal(t, callers-inFlight, testkit.ServerStats(client).Waiting)
-		srv.Disconnect()
-		all.Wait()
-		safe := 0
-		for i, err := range errs {
-			require.ErrorIs(t, err, throttr.ErrConnLost)
-			require.Equal(t, executed.count(codec.OpInsert, fmt.Sprint(i)) == 0, testkit.SafeToRetry(err))
-			if testkit.SafeToRetry(err) {
-				safe++
-			}
-		}
-		require.Equal(t, callers-inFlight, safe)
-	})
+func TestInvalidBytesEndTheConnection(t *testing.T) {
+	for name, fault := range map[string]mockserver.Fault{
+		"an unknown status":      {Replace: []byte{0xff}},
+		"an op code":             {Replace: []byte{byte(codec.OpQuery)}},
+		"text":                   {Replace: []byte("ERR unknown command")},
+		"an endless event":       {Replace: []byte{0x19, 0, 0xff, 0xff}},
+		"a response twice":       {Duplicate: true},
+		"a response and garbage": {Replace: []byte{1, 0xff}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1}))
+				fault.Op, fault.Times = codec.OpPurge, 1
+				srv.Inject(fault)
+				// The second request is in flight when the bytes come. It gets no response.
+				var all sync.WaitGroup
+				var errs [2]error
+				for i := range errs {
+					all.Go(func() {
+						if i == 1 {
+							srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: time.Second, Times: 1})
+							_, errs[i] = client.Insert(t.Context(), "i", 1, testkit.Minute)
+							return
+						}
+						_, errs[i] = client.Purge(t.Context(), "p")
+					})
+					synctest.Wait()
+				}
+				all.Wait()
+				failed := 0
+				for _, err := range errs {
+					if err != nil {
+						require.ErrorIs(t, err, throttr.ErrProtocol)
+						require.False(t, testkit.SafeToRetry(err))
+						failed++
+					}
+				}
+				if !fault.Duplicate && fault.Replace[0] != 1 {
+					require.Error(t, errs[0])
+				}
+				_, ok, err := client.Query(t.Context(), "k")
+				require.NoError(t, err)
+				require.False(t, ok)
+				require.EqualValues(t, 2, testkit.ServerStats(client).Dials)
+				require.EqualValues(t, 1, testkit.ServerStats(client).Failures)
+			})
+		})
+	}
 }

@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // records returns a response to LIST with fragments of the given sizes.
@@ -30,27 +33,6 @@ func records(sizes ...int) codec.ListResponse[uint16] {
 		r.Fragments = append(r.Fragments, fragment)
 	}
 	return r
-}
-
-func TestListYieldsTheEntriesOfAllFragments(t *testing.T) {
-	response := records(3, 0, 500)
-	client := testkit.Responding[uint16](testkit.Encode(t, response)).Client(t, throttr.Config{})
-	got, err := testkit.Collect(t, client.List(t.Context()))
-	require.NoError(t, err)
-	var want []inspect.Record
-	for _, fragment := range response.Fragments {
-		for _, e := range fragment {
-			entry := inspect.Record{
-				Server: throttr.DefaultServer, Key: string(e.Key), Kind: inspect.Counter,
-				Unit: codec.Seconds, ExpiresAt: time.Unix(3600, 0).UTC(), BytesUsed: 2,
-			}
-			if e.Buffer {
-				entry.Kind = inspect.Buffer
-			}
-			want = append(want, entry)
-		}
-	}
-	require.Equal(t, want, got)
 }
 
 // A response with an unknown status is an error of each method that decodes one.
@@ -76,30 +58,6 @@ func TestInvalidStatusIsAProtocolError(t *testing.T) {
 	}
 }
 
-func TestLeavingTheLoopClosesItsConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := testkit.Responding[uint16](testkit.Encode(t, records(1000, 1000)))
-		client := f.Client(t, throttr.Config{})
-		for range client.List(t.Context()) {
-			require.Equal(t, 2, testkit.ServerStats(client).Conns)
-			break
-		}
-		synctest.Wait()
-		open, _ := f.Conns()
-		require.Equal(t, 1, open)
-		require.Equal(t, 1, testkit.ServerStats(client).Conns)
-
-		require.Panics(t, func() {
-			for range client.List(t.Context()) {
-				panic("out of the loop")
-			}
-		})
-		synctest.Wait()
-		open, _ = f.Conns()
-		require.Equal(t, 1, open)
-	})
-}
-
 // fakes is a Dial for several servers: those whose names begin with "bad" send an invalid
 // status, the others two records.
 func fakes(t *testing.T) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -109,29 +67,6 @@ func fakes(t *testing.T) func(ctx context.Context, network, address string) (net
 			return bad.Dial(ctx, network, address)
 		}
 		return good.Dial(ctx, network, address)
-	}
-}
-
-func TestServerThatFailsDoesNotHideTheOthers(t *testing.T) {
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-		Servers: []string{"good:1", "bad:1", "good:2", "bad:2"}, Dial: fakes(t),
-	})
-	require.NoError(t, err)
-	defer client.Close()
-	got, err := testkit.Collect(t, client.List(t.Context()))
-	require.ErrorIs(t, err, throttr.ErrProtocol)
-	var servers []string
-	for _, e := range got {
-		servers = append(servers, e.Server)
-	}
-	require.Equal(t, []string{"good:1", "good:1", "good:2", "good:2"}, servers)
-	joined, ok := err.(interface{ Unwrap() []error })
-	require.True(t, ok)
-	require.Len(t, joined.Unwrap(), 2)
-	for i, err := range joined.Unwrap() {
-		var failed *throttr.RequestError
-		require.ErrorAs(t, err, &failed)
-		require.Equal(t, []string{"bad:1", "bad:2"}[i], failed.Server)
 	}
 }
 
@@ -162,4 +97,120 @@ func TestEndedContextEndsTheIteration(t *testing.T) {
 	failed, ok := errs[0].(*throttr.RequestError)
 	require.True(t, ok, "the third server is not asked: %v", errs[0])
 	require.Equal(t, "good:2", failed.Server)
+}
+
+// newFullServer starts a server with n records.
+func newFullServer(t testing.TB, n int, opts ...mockserver.Option) *mockserver.Server {
+	t.Helper()
+	srv := mockserver.RunT(t, opts...)
+	for i := range n {
+		srv.Set("key:"+strconv.Itoa(i), 1, time.Hour)
+	}
+	return srv
+}
+
+func TestListDoesNotDelayHits(t *testing.T) {
+	const callers, each = 8, 50
+	keys := 1_000_000
+	if race.Enabled {
+		keys /= 10
+	}
+	// Connections in memory have no buffer: what the loop has not read, the server has not
+	// sent.
+	srv := newFullServer(t, keys, mockserver.WithAddr("memory", "memory:1"))
+	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, StallTimeout: time.Minute}))
+	limiter := testkit.NewRateLimit(client.Backend())
+	seen := map[string]bool{}
+	for e, err := range client.List(t.Context()) {
+		require.NoError(t, err)
+		if seen[e.Key] = true; len(seen)%(keys/4) != 1 {
+			continue
+		}
+		// The response to LIST has begun. The loop goes on when all hits are answered.
+		var hits sync.WaitGroup
+		for i := range callers {
+			hits.Go(func() {
+				for range each {
+					if _, err := limiter.Hit(t.Context(), strconv.Itoa(i), time.Hour, 10_000); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		hits.Wait()
+	}
+	require.Len(t, seen, keys)
+	for i := range callers {
+		n, err := limiter.Get(t.Context(), strconv.Itoa(i), time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, uint64(4*each), n)
+	}
+}
+
+// BenchmarkHitsBesideAList compares how long a hit takes while a million keys are listed with
+// how long it takes otherwise. An operation is a LIST: a hit that is queued behind it takes as
+// long.
+func BenchmarkHitsBesideAList(b *testing.B) {
+	const keys = 1_000_000
+	srv := newFullServer(b, keys, mockserver.WithValueSize(4))
+	client := testkit.Connect[uint32](b, srv, throttr.Config{})
+	limiter := testkit.NewRateLimit(client.Backend())
+	// hits makes hits until done is closed, and returns how long each took.
+	hits := func(done <-chan struct{}) (took []time.Duration) {
+		for {
+			select {
+			case <-done:
+				return took
+			default:
+			}
+			start := time.Now()
+			if _, err := limiter.Hit(b.Context(), "user:42", time.Hour, 1<<31); err != nil {
+				b.Error(err)
+				return took
+			}
+			took = append(took, time.Since(start))
+		}
+	}
+	var alone, beside []time.Duration
+	for b.Loop() {
+		done := make(chan struct{})
+		var caller sync.WaitGroup
+		caller.Go(func() { beside = append(beside, hits(done)...) })
+		n := 0
+		for _, err := range client.List(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		close(done)
+		caller.Wait()
+		require.GreaterOrEqual(b, n, keys)
+	}
+	over := make(chan struct{})
+	time.AfterFunc(b.Elapsed(), func() { close(over) })
+	alone = hits(over)
+	for name, took := range map[string][]time.Duration{"alone": alone, "beside": beside} {
+		slices.Sort(took)
+		for point, q := range map[string]int{"p50": 50, "p99": 99, "max": 100} {
+			b.ReportMetric(float64(took[(len(took)-1)*q/100].Nanoseconds())/1000, name+"-"+point+"-us")
+		}
+	}
+}
+
+// BenchmarkAList lists 100,000 records.
+func BenchmarkAList(b *testing.B) {
+	srv := newFullServer(b, 100_000)
+	client := testkit.Connect[uint16](b, srv, throttr.Config{})
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for _, err := range client.List(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		require.Equal(b, 100_000, n)
+	}
 }

@@ -87,8 +87,6 @@ func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 
 // Config.MaxQueued bounds hits that wait while a request for their window is in flight. Hits
 // on other keys are not affected.
-//
-//evidence:bounds Hits that wait, per key and scale
 func TestTooManyHitsOnAKeyAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -114,8 +112,6 @@ func TestTooManyHitsOnAKeyAreRejected(t *testing.T) {
 // A client under load has at most two goroutines for each connection, one for each server, one
 // for the subscriptions of each server, two for each server of a backend and two more while that is
 // swept or kept parked, and one for each key with callers. It has none for a call.
-//
-//evidence:bounds Goroutines of a client
 func TestGoroutinesOfAClientAreBounded(t *testing.T) {
 	const conns, keys, callers = 3, 4, 100
 	srv := mockserver.RunT(t)
@@ -153,8 +149,6 @@ func TestGoroutinesOfAClientAreBounded(t *testing.T) {
 
 // A connection that is too old is replaced, and stays open until its responses have come. Here
 // they are late. A server never has more than twice Config.MaxConns: calls wait for room.
-//
-//evidence:bounds At most 2 · MaxConns connections with those that are being retired
 func TestReplacedConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)

@@ -81,8 +81,6 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 
 // A response announces as many entries as there can be and does not end. The client closes the
 // connection, and has not read much more than Config.MaxResponse.
-//
-//evidence:bounds Bytes held of a response of any length
 func TestEndlessResponseIsRejected(t *testing.T) {
 	for op := range unbounded(t, nil) {
 		t.Run(op.String(), func(t *testing.T) {
@@ -110,8 +108,6 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 
 // Config.MaxResponse bounds a fragment and the response to CHANNEL. The longest ones that fit are
 // accepted, and one more entry is an error.
-//
-//evidence:bounds A response as long as allowed is accepted
 func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 	cfg := throttr.Config{MaxResponse: minMaxResponse}
 	stats := func(n int) *testkit.Fake[uint16] {
@@ -144,8 +140,6 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 }
 
 // The heap does not grow while 16 MiB of fragments are listed.
-//
-//evidence:bounds A listing without end uses little memory
 func TestEndlessListUsesLittleMemory(t *testing.T) {
 	const entries = 100
 	f := &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
@@ -181,8 +175,6 @@ func heap() int64 {
 
 // The longest fragment of the smallest entries, without its last byte, costs at most 8 times
 // its length.
-//
-//evidence:bounds Memory for a fragment
 func TestFragmentUsesBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4 << 20 // the default of Config.MaxResponse
@@ -241,8 +233,6 @@ func TestManyEventsBeforeAResponseEndTheConnection(t *testing.T) {
 }
 
 // At most Config.MaxConns listings are under way and Config.MaxQueued wait.
-//
-//evidence:bounds Callers that wait for a connection for listings
 func TestTooManyListingsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxQueued: 3, StallTimeout: time.Hour})

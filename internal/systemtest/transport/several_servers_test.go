@@ -43,7 +43,6 @@ func (c cluster) client(t *testing.T, addresses []string) *throttr.Client[uint16
 	return client
 }
 
-//evidence:outages A server that is down does not affect keys of the others
 func TestServerThatIsDownDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers, addresses := newCluster(t, 3)

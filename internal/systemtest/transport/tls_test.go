@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,8 +19,6 @@ import (
 
 // The server is not the one that the client trusts, or the server does not trust the client. The
 // error names the server, no request is executed, and no goroutine is left.
-//
-//evidence:client A server that TLS rejects gets no request
 func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 	cert, roots := testkit.Certificate(t, time.Now().Add(time.Hour))
 	other, _ := testkit.Certificate(t, time.Now().Add(time.Hour))
@@ -107,4 +106,21 @@ func TestClientPresentsItsCertificate(t *testing.T) {
 	require.Equal(t, "hello", string(testkit.Next(t, sub).Payload))
 	client.Close()
 	testkit.RequireNoGoroutines(t)
+}
+
+func TestClientOverAUnixSocket(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
+	cfg, err := throttr.ParseURL(srv.Addr())
+	require.NoError(t, err)
+	client, err := throttr.Connect[uint16](t.Context(), cfg)
+	require.NoError(t, err)
+	defer client.Close()
+	ok, err := client.Insert(t.Context(), "k", 5, testkit.Minute)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, srv.Restart(true))
+	c, ok, err := client.Query(t.Context(), "k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, 5, c.Quota)
 }

@@ -1,5 +1,6 @@
 // Command check fails if something that is exported has no documentation, or if what documents and comments
-// name does not exist: tests, files, links and their anchors, identifiers, flags of commands.
+// name does not exist: tests, files, links and their anchors, identifiers, flags of commands. It compiles the Go
+// of documents, runs what prints there, and counts words.
 //
 //	go -C internal/tools run ./check
 package main
@@ -18,11 +19,9 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
-	t.checkTests()
-	t.checkFiles()
-	t.checkIdentifiers()
-	t.checkLinks()
-	t.checkFlags()
+	if err := t.check(); err != nil {
+		fail(err)
+	}
 	slices.Sort(t.found)
 	for _, line := range slices.Compact(t.found) {
 		fmt.Println(line)
@@ -30,6 +29,17 @@ func main() {
 	if len(t.found) > 0 {
 		os.Exit(1)
 	}
+}
+
+// check checks everything.
+func (t *tree) check() error {
+	t.checkTests()
+	t.checkFiles()
+	t.checkIdentifiers()
+	t.checkLinks()
+	t.checkFlags()
+	t.checkWords()
+	return t.checkSnippets()
 }
 
 func fail(err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -34,7 +35,7 @@ func each(texts map[string]string, e *regexp.Regexp, f func(file, match string))
 }
 
 func (t *tree) checkTests() {
-	for _, texts := range []map[string]string{t.documents, t.comments} {
+	for _, texts := range []map[string]string{t.prose, t.comments} {
 		for file, text := range texts {
 			for _, name := range namedTest.FindAllString(text, -1) {
 				if !t.tests[name] && !elsewhere[name] {
@@ -47,7 +48,7 @@ func (t *tree) checkTests() {
 
 // checkFiles finds files that do not exist: with a folder from the root or from the document, or without one.
 func (t *tree) checkFiles() {
-	for _, texts := range []map[string]string{t.documents, t.comments} {
+	for _, texts := range []map[string]string{t.prose, t.comments} {
 		for file, text := range texts {
 			for _, name := range namedFile.FindAllString(text, -1) {
 				for strings.HasPrefix(name, "../") || strings.HasPrefix(name, "./") {
@@ -59,7 +60,7 @@ func (t *tree) checkFiles() {
 			}
 		}
 	}
-	each(t.documents, quotedPath, func(file, name string) {
+	each(t.prose, quotedPath, func(file, name string) {
 		if top, _, _ := strings.Cut(name, "/"); t.folders[top] && !t.files[name] && !version.MatchString(name) {
 			t.report(file, "there is no", name)
 		}
@@ -79,7 +80,7 @@ func (t *tree) checkIdentifiers() {
 			}
 		}
 	}
-	for file, text := range t.documents {
+	for file, text := range t.prose {
 		if file == "CHANGELOG.md" {
 			text = oldNames.ReplaceAllString(text, "")
 		}
@@ -89,7 +90,7 @@ func (t *tree) checkIdentifiers() {
 }
 
 func (t *tree) checkLinks() {
-	each(t.documents, link, func(file, to string) {
+	each(t.prose, link, func(file, to string) {
 		if strings.HasPrefix(to, "http://") || strings.HasPrefix(to, "https://") {
 			return
 		}
@@ -123,7 +124,7 @@ func (t *tree) anchors(file string) set {
 
 // checkFlags looks at the flags of the commands of this module, and of its tests.
 func (t *tree) checkFlags() {
-	for file, text := range t.documents {
+	for file, text := range t.prose {
 		for _, line := range command.FindAllString(text, -1) {
 			line, _, _ = strings.Cut(line, " #")
 			for _, w := range strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '`' || r == '|' }) {
@@ -132,5 +133,20 @@ func (t *tree) checkFlags() {
 				}
 			}
 		}
+	}
+}
+
+// checkWords bounds the documents: a reader has an hour at most.
+func (t *tree) checkWords() {
+	const most, mostOfReadme = 25_000, 900
+	total := 0
+	for _, text := range t.documents {
+		total += len(strings.Fields(text))
+	}
+	if total > most {
+		t.report("the documents", fmt.Sprintf("have more than %d words:", most), fmt.Sprint(total))
+	}
+	if n := len(strings.Fields(t.documents["README.md"])); n > mostOfReadme {
+		t.report("README.md", fmt.Sprintf("has more than %d words:", mostOfReadme), fmt.Sprint(n))
 	}
 }

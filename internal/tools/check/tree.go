@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,9 +20,11 @@ type tree struct {
 	bases     set               // their last elements
 	folders   set               // of the root
 	documents map[string]string // Markdown, by path
+	prose     map[string]string // the same without Go
 	comments  map[string]string // of Go files, by path
 	tests     set               // with benchmarks, fuzz targets and examples
 	words     set               // of code: identifiers, and what is in strings
+	imports   map[string]string // paths of packages, by the names that code has for them
 	found     []string          // what is wrong
 }
 
@@ -31,15 +34,22 @@ type set map[string]bool
 // of other modules, and tests of readers.
 var elsewhere = set{
 	"fuzz": true, "fuzztime": true, "benchtime": true, "threads": true, "markdown": true, "TestMyBackend": true, "TestLimits": true,
-	"TextMarshaler": true, "TextUnmarshaler": true, "ClusterStateReloadInterval": true, "ClusterClient": true,
+	"TextMarshaler": true, "TextUnmarshaler": true, "ClusterStateReloadInterval": true, "ClusterClient": true, "UnaryClientInterceptor": true, "StreamClientInterceptor": true,
 }
 
 var word = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
+// below matches files of packages that the root is made of, but for those that above matches: tests and what they use.
+var (
+	below = regexp.MustCompile(`^(codec|inspect|internal|lease|memory|mockserver|pubsub|rediswindow|window)/`)
+	above = regexp.MustCompile(`_test\.go$|^internal/(redistest|testkit|tools)/`)
+)
+
 // readTree reads all files below a folder.
 func readTree(root string) (*tree, error) {
 	t := &tree{
-		files: set{}, bases: set{}, folders: set{}, documents: map[string]string{}, comments: map[string]string{}, tests: set{}, words: set{},
+		files: set{}, bases: set{}, folders: set{}, documents: map[string]string{}, prose: map[string]string{}, comments: map[string]string{}, tests: set{}, words: set{},
+		imports: maps.Clone(named),
 	}
 	return t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == root {
@@ -53,19 +63,28 @@ func readTree(root string) (*tree, error) {
 		if top, _, below := strings.Cut(name, "/"); below {
 			t.folders[top] = true
 		}
-		if entry.IsDir() || strings.Contains("/"+name, "/testdata/") {
+		switch {
+		case entry.IsDir():
 			return nil
-		}
-		switch path.Ext(name) {
-		case ".go":
-			return t.readGo(name)
-		case ".md":
+		case strings.HasSuffix(name, ".md"):
 			text, err := os.ReadFile(name)
-			t.documents[name] = string(text)
+			t.addDocument(name, string(text))
 			return err
+		case strings.HasSuffix(name, ".svg"):
+			if info, err := entry.Info(); err != nil || info.Size() > 100_000 {
+				t.report(name, "is larger than", "100 KB")
+			}
+		case strings.HasSuffix(name, ".go") && !strings.Contains("/"+name, "/testdata/"):
+			return t.readGo(name)
 		}
 		return nil
 	})
+}
+
+// addDocument adds a document.
+func (t *tree) addDocument(name, text string) {
+	t.documents[name], t.files[name] = text, true
+	t.prose[name] = goBlock.ReplaceAllString(text, "")
 }
 
 func skip(entry fs.DirEntry) error {
@@ -103,6 +122,12 @@ func (t *tree) readGo(name string) error {
 		}
 		return true
 	})
+	for _, spec := range f.Imports {
+		t.addImport(spec)
+		if spec.Path.Value == `"github.com/throttr-go/throttr"` && below.MatchString(name) && !above.MatchString(name) {
+			t.report(name, "is below the root, and imports", spec.Path.Value)
+		}
+	}
 	for _, d := range f.Decls {
 		if d, ok := d.(*ast.FuncDecl); ok && testName.MatchString(d.Name.Name) {
 			t.tests[d.Name.Name] = true
@@ -112,6 +137,16 @@ func (t *tree) readGo(name string) error {
 		}
 	}
 	return nil
+}
+
+// addImport notes the name of a package that is imported. Of those with one name, the shortest path stands for
+// it: one of the standard library, or of this module.
+func (t *tree) addImport(spec *ast.ImportSpec) {
+	importPath := strings.Trim(spec.Path.Value, `"`)
+	name := path.Base(version.ReplaceAllString(importPath, ""))
+	if known, ok := t.imports[name]; spec.Name == nil && (!ok || named[name] == "" && len(importPath) < len(known)) {
+		t.imports[name] = importPath
+	}
 }
 
 // checkDocumented finds an exported declaration that has no doc comment.

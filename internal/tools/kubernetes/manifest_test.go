@@ -126,9 +126,9 @@ func TestProbeRuns(t *testing.T) {
 	require.Equal(t, 2, exit.ExitCode())
 }
 
-// docs/server.md shows the probe as the manifest has it.
+// docs/servers.md shows the probe as the manifest has it.
 func TestDocumentShowsTheProbe(t *testing.T) {
-	document, err := os.ReadFile(root + "/docs/server.md")
+	document, err := os.ReadFile(root + "/docs/servers.md")
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(document), "```yaml\n")
 	require.True(t, ok)

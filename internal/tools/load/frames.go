@@ -2,14 +2,26 @@ package load
 
 import "github.com/throttr-go/throttr/codec"
 
+// Workload is an operation on records of a server.
+type Workload string
+
+// The workloads.
+const (
+	Hit      Workload = "hit"      // counts a hit on a window that is open and never full
+	Increase Workload = "increase" // adds 1 to a counter
+	Query    Workload = "query"    // reads a counter
+)
+
+// Workloads are the workloads that [FramesOf] knows.
+var Workloads = []Workload{Hit, Increase, Query}
+
 // TTL returns the TTL of records that a benchmark makes. It outlasts the benchmark, which
 // removes them, and fits every value size.
 func TTL[T codec.Value]() codec.TTL[T] { return codec.TTL[T]{Amount: 12, Unit: codec.Hours} }
 
 // Frames encodes an operation as requests.
 type Frames struct {
-	// Append appends the requests for a key. The last of them ends with the key. Requests
-	// for keys of equal length are equally long.
+	// Append appends the requests for a key. Requests for keys of equal length are equally long.
 	Append       func(dst, key []byte) []byte
 	Responses    int // frames
 	ResponseSize int // bytes of all responses, if the operation succeeds; the first is 1
@@ -24,8 +36,6 @@ func FramesOf[T codec.Value](w Workload) Frames {
 	}
 	query := func(dst, key []byte) []byte { return encode(dst, codec.Query{Key: key}) }
 	switch w {
-	case Insert:
-		return Frames{func(dst, key []byte) []byte { return encode(dst, codec.Insert[T]{Key: key, TTL: TTL[T]()}) }, 1, 1}
 	case Query:
 		return Frames{query, 1, found}
 	case Hit:

@@ -1,64 +1,28 @@
 package load
 
 import (
+	"fmt"
 	"math/bits"
+	"strings"
 	"sync"
 )
 
-// keyDigits is the number of digits at the end of a key.
-const keyDigits = 12
-
-// Sequence generates keys: a prefix and a number of 12 digits.
-type Sequence struct {
-	prefix      string
-	first, step int // the numbers of the keys are first, first+step, …
-}
-
-// NewSequence returns the sequence of all keys with a prefix.
-func NewSequence(prefix string) Sequence { return Sequence{prefix: prefix, step: 1} }
-
-// Prefix returns what all keys begin with.
-func (s Sequence) Prefix() string { return s.prefix }
-
-// Share returns the i-th of n sequences that have no key in common.
-func (s Sequence) Share(i, n int) Sequence {
-	return Sequence{prefix: s.prefix, first: s.first + i*s.step, step: n * s.step}
-}
-
-// Append appends the i-th key to dst.
-func (s Sequence) Append(dst []byte, i int) []byte {
-	dst = append(dst, s.prefix...)
-	dst = append(dst, "000000000000"[:keyDigits]...)
-	s.setNumber(dst, i)
-	return dst
-}
-
-// setNumber replaces the last digits of b by those of the i-th key.
-func (s Sequence) setNumber(b []byte, i int) {
-	n := s.first + i*s.step
-	for at := len(b) - 1; at >= len(b)-keyDigits; at-- {
-		b[at] = '0' + byte(n%10)
-		n /= 10
-	}
+// KeySet is N keys: a prefix and a number of 12 digits.
+type KeySet struct {
+	Prefix string
+	N      int
 }
 
 // Key returns the i-th key.
-func (s Sequence) Key(i int) string { return string(s.Append(nil, i)) }
-
-// KeySet is the first N keys of a sequence.
-type KeySet struct {
-	Sequence
-	N int
-}
+func (s KeySet) Key(i int) string { return fmt.Sprintf("%s%012d", s.Prefix, i) }
 
 // Keys returns the keys.
 func (s KeySet) Keys() Keys {
-	length := len(s.prefix) + keyDigits
-	all := make([]byte, 0, s.N*length)
+	var all strings.Builder
 	for i := range s.N {
-		all = s.Append(all, i)
+		all.WriteString(s.Key(i))
 	}
-	return Keys{text: string(all), length: length, n: s.N}
+	return Keys{text: all.String(), length: len(s.Key(0)), n: s.N}
 }
 
 // Keys are the keys of a set in memory. They are of equal length and share one string, so that
@@ -78,7 +42,12 @@ func (k Keys) At(i int) string {
 }
 
 // Pick returns a key at random. It returns the same key for the same arguments.
-func (k Keys) Pick(worker int, i uint64) string { return k.At(pick(k.n, worker, i)) }
+func (k Keys) Pick(worker int, i uint64) string {
+	if k.n == 1 {
+		return k.text
+	}
+	return k.At(pick(k.n, worker, i))
+}
 
 // pick returns a number below n, the same for the same arguments. It is the finalizer of
 // SplitMix64.

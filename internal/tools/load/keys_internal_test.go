@@ -2,35 +2,15 @@ package load
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestSharesOfSequenceHaveNoKeyInCommon(t *testing.T) {
-	t.Parallel()
-	all := NewSequence("key:")
-	require.Equal(t, "key:000000000009", all.Key(9))
-	var keys []string
-	for i := range 3 {
-		share := all.Share(i, 3)
-		for j := range 2 { // which is shared again
-			for k := range 5 {
-				keys = append(keys, share.Share(j, 2).Key(k))
-			}
-		}
-	}
-	slices.Sort(keys)
-	for i, key := range keys {
-		require.Equal(t, all.Key(i), key)
-	}
-}
-
 func TestKeysArePickedEvenly(t *testing.T) {
 	t.Parallel()
-	keys := KeySet{NewSequence(""), 10}.Keys()
+	keys := KeySet{N: 10}.Keys()
 	require.Equal(t, 10, keys.Len())
 	require.Equal(t, "000000000009", keys.At(9))
 	picked := map[string]int{}

@@ -2,7 +2,6 @@ package load_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -43,21 +42,19 @@ func TestOperationsThatEndWithinDurationCount(t *testing.T) {
 }
 
 func TestOperationsAreNumberedByGoroutine(t *testing.T) {
-	for _, batch := range []int{0, 1, 7} {
-		synctest.Test(t, func(t *testing.T) {
-			var next [3]uint64
-			_, err := load.Run(t.Context(), load.Config{Goroutines: 3, Warmup: time.Second, Duration: time.Second, PerReading: batch},
-				func(ctx context.Context, worker int, i uint64) error {
-					if i != next[worker] {
-						t.Errorf("worker %d: %d instead of %d", worker, i, next[worker])
-					}
-					next[worker]++
-					return sleep(ctx, worker, i)
-				})
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, next[0], uint64(2000))
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var next [3]uint64
+		_, err := load.Run(t.Context(), load.Config{Goroutines: 3, Warmup: time.Second, Duration: time.Second},
+			func(ctx context.Context, worker int, i uint64) error {
+				if i != next[worker] {
+					t.Errorf("worker %d: %d instead of %d", worker, i, next[worker])
+				}
+				next[worker]++
+				return sleep(ctx, worker, i)
+			})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, next[0], uint64(2000))
+	})
 }
 
 func TestFailedOperationsAreCountedSeparately(t *testing.T) {
@@ -75,22 +72,6 @@ func TestFailedOperationsAreCountedSeparately(t *testing.T) {
 		require.EqualValues(t, 50, res.Errors)
 		require.EqualError(t, res.FirstError, "operation 10", "the first that counts")
 		require.InDelta(t, 500, res.PerSecond, 1e-9)
-	})
-}
-
-func TestOperationsOfBatchCountAsEquallyLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		res, err := load.Run(t.Context(), load.Config{Goroutines: 1, Duration: 100500 * time.Microsecond, PerReading: 10},
-			func(_ context.Context, _ int, i uint64) error {
-				if i%10 == 9 {
-					time.Sleep(10 * time.Millisecond)
-				}
-				return nil
-			})
-		require.NoError(t, err)
-		require.EqualValues(t, 100, res.Operations)
-		require.InEpsilon(t, time.Millisecond, res.Max, 0.01)
-		require.InEpsilon(t, time.Millisecond, res.P50, 0.01)
 	})
 }
 
@@ -166,24 +147,11 @@ func TestLoopDoesNotAllocate(t *testing.T) {
 func TestInvalidConfigIsAnError(t *testing.T) {
 	for _, cfg := range []load.Config{
 		{}, {Goroutines: 1}, {Duration: 1}, {Goroutines: -1, Duration: 1}, {Goroutines: 1, Duration: -1},
-		{Goroutines: 1, Duration: 1, Warmup: -1}, {Goroutines: 1, Duration: 1, PerReading: -1},
+		{Goroutines: 1, Duration: 1, Warmup: -1},
 	} {
 		_, err := load.Run(t.Context(), cfg, sleep)
 		require.Error(t, err, cfg)
 	}
-}
-
-func TestReportSurvivesJSON(t *testing.T) {
-	ratio := 0.5
-	want := load.Report{Workload: load.Query, Raw: true, Goroutines: 2, Conns: 3, Keys: 4, Turns: 5, Ratio: &ratio,
-		Result: load.Result{Operations: 1, Elapsed: time.Second, PerSecond: 1.5, P50: 2, CPUPerOperation: 3.25}}
-	b, err := json.Marshal(want)
-	require.NoError(t, err)
-	require.Contains(t, string(b), `"workload":"query","raw":true,"goroutines":2,"conns":3,"keys":4,"turns":5,"operations":1,`)
-	require.Contains(t, string(b), `"p50_ns":2,`)
-	var got load.Report
-	require.NoError(t, json.Unmarshal(b, &got))
-	require.Equal(t, want, got)
 }
 
 func TestFailureNamesFirstError(t *testing.T) {
@@ -225,18 +193,14 @@ func TestFormattedDurationHasThreeDigits(t *testing.T) {
 
 // How long does the loop itself take?
 func BenchmarkLoop(b *testing.B) {
-	for name, batch := range map[string]int{"batch=1": 1, "batch=100": 100} {
-		b.Run(name, func(b *testing.B) {
-			ctx, cancel := context.WithCancel(b.Context())
-			n := uint64(b.N)
-			b.ReportAllocs()
-			load.Run(ctx, load.Config{Goroutines: 1, Duration: time.Hour, PerReading: batch},
-				func(_ context.Context, _ int, i uint64) error {
-					if i == n {
-						cancel()
-					}
-					return nil
-				})
+	ctx, cancel := context.WithCancel(b.Context())
+	n := uint64(b.N)
+	b.ReportAllocs()
+	load.Run(ctx, load.Config{Goroutines: 1, Duration: time.Hour},
+		func(_ context.Context, _ int, i uint64) error {
+			if i == n {
+				cancel()
+			}
+			return nil
 		})
-	}
 }

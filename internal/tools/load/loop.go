@@ -31,9 +31,6 @@ type Config struct {
 	Goroutines int           // that repeat it, at least 1
 	Warmup     time.Duration // before operations count
 	Duration   time.Duration // while operations count, more than 0
-	// PerReading is the number of operations between two readings of the clock, which count
-	// as equally long. It is for operations as short as a reading. Default: 1.
-	PerReading int
 	// Progress, if not nil, is called about once a second.
 	Progress func(Progress)
 }
@@ -58,26 +55,16 @@ const (
 // Run repeats op and returns when all operations have ended. Operations count that end within
 // the duration. If ctx ends first, Run returns the result until then and the cause.
 func Run(ctx context.Context, cfg Config, op Operation) (Result, error) {
-	if cfg.PerReading < 0 {
-		return Result{}, errors.New("load: PerReading is negative")
-	}
-	n := uint64(max(cfg.PerReading, 1))
 	return RunLoops(ctx, cfg, func(ctx context.Context, worker int, m *Meter) {
 		base := time.Now()
 		var start time.Duration
-		for i := uint64(0); !m.Over(); i += n {
-			var failed uint64
-			var failure error
-			for j := range n {
-				if err := op(ctx, worker, i+j); err != nil {
-					failed++
-					failure = err
-				}
-			}
+		for i := uint64(0); !m.Over(); i++ {
+			err := op(ctx, worker, i)
 			now := time.Since(base)
-			m.Add(n-failed, (now-start)/time.Duration(n))
-			if failed > 0 {
-				m.Fail(failed, failure)
+			if err != nil {
+				m.Fail(1, err)
+			} else {
+				m.Add(1, now-start)
 			}
 			start = now
 		}

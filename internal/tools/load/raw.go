@@ -27,7 +27,7 @@ type RawConfig struct {
 	Conns       int // per server; there are fewer if there are fewer outstanding operations
 	Outstanding int // operations that are sent and have no response, over all connections
 	Frames      Frames
-	Keys        KeySet                                                               // that operations pick from at random; N is 0: no key is used twice
+	Keys        KeySet                                                               // that operations pick from at random
 	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // nil: that of a net.Dialer
 }
 
@@ -60,11 +60,7 @@ func NewRaw(ctx context.Context, cfg RawConfig) (*Raw, error) {
 			r.Close()
 			return nil, err
 		}
-		keys := cfg.Keys
-		if keys.N == 0 {
-			keys.Sequence = keys.Share(i, n)
-		}
-		r.conns = append(r.conns, newRawConn(nc, cfg.Frames, depth, keys, i))
+		r.conns = append(r.conns, newRawConn(nc, cfg.Frames, depth, cfg.Keys, i))
 	}
 	return r, nil
 }
@@ -91,15 +87,6 @@ func (r *Raw) Measure(ctx context.Context, cfg Config) (Result, error) {
 
 // Conns returns the number of connections per server.
 func (r *Raw) Conns() int { return (len(r.conns) + r.servers - 1) / r.servers }
-
-// Used returns the keys that were sent to a server, by connection, if no key is used twice.
-// Measure must not be running.
-func (r *Raw) Used(server int) (used []KeySet) {
-	for i := server; i < len(r.conns); i += r.servers {
-		used = append(used, KeySet{r.conns[i].keys.Sequence, int(r.conns[i].sent)})
-	}
-	return used
-}
 
 // Close closes the connections.
 func (r *Raw) Close() {

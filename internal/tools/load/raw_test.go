@@ -13,15 +13,15 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-const rawKeys = 50
+var rawKeys = load.KeySet{Prefix: "k", N: 50}
 
 // servers starts a server that listens on a port and one that listens on a unix socket. Both
-// have the keys of a sequence.
-func servers(t *testing.T, keys load.Sequence) (all []*mockserver.Server, addresses []dial.Address) {
+// have the keys.
+func servers(t *testing.T) (all []*mockserver.Server, addresses []dial.Address) {
 	for _, opts := range [][]mockserver.Option{nil, {mockserver.WithAddr("unix", t.TempDir()+"/s")}} {
 		srv := mockserver.RunT(t, opts...)
-		for i := range rawKeys {
-			srv.Set(keys.Key(i), 0, time.Hour)
+		for i := range rawKeys.N {
+			srv.Set(rawKeys.Key(i), 0, time.Hour)
 		}
 		a, err := dial.ParseAddress(srv.Addr())
 		require.NoError(t, err)
@@ -43,10 +43,9 @@ func TestRawKeepsOperationsOutstanding(t *testing.T) {
 	for w, op := range map[load.Workload]codec.Op{
 		load.Hit: codec.OpUpdate, load.Increase: codec.OpUpdate, load.Query: codec.OpQuery,
 	} {
-		keys := load.NewSequence("k")
-		all, addresses := servers(t, keys)
+		all, addresses := servers(t)
 		raw, err := load.NewRaw(t.Context(), load.RawConfig{
-			Servers: addresses, Conns: 2, Outstanding: 7, Frames: load.FramesOf[uint16](w), Keys: load.KeySet{Sequence: keys, N: rawKeys},
+			Servers: addresses, Conns: 2, Outstanding: 7, Frames: load.FramesOf[uint16](w), Keys: rawKeys,
 		})
 		require.NoError(t, err)
 		defer raw.Close()
@@ -57,7 +56,7 @@ func TestRawKeepsOperationsOutstanding(t *testing.T) {
 		requests := 0
 		for _, srv := range all {
 			require.Positive(t, srv.Requests(op), w)
-			require.Len(t, srv.Keys(), rawKeys)
+			require.Len(t, srv.Keys(), rawKeys.N)
 			requests += srv.Requests(op)
 		}
 		require.GreaterOrEqual(t, uint64(requests), res.Operations)
@@ -65,35 +64,11 @@ func TestRawKeepsOperationsOutstanding(t *testing.T) {
 	}
 }
 
-func TestRawInsertsEachKeyOnce(t *testing.T) {
-	all, addresses := servers(t, load.NewSequence("other"))
-	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: addresses, Conns: 2, Outstanding: 9, Frames: load.FramesOf[uint16](load.Insert), Keys: load.KeySet{Sequence: load.NewSequence("k")},
-	})
-	require.NoError(t, err)
-	defer raw.Close()
-	_, err = measure(t, raw)
-	require.NoError(t, err)
-	for i, srv := range all {
-		var want []string
-		for j := range rawKeys {
-			want = append(want, load.NewSequence("other").Key(j))
-		}
-		for _, used := range raw.Used(i) {
-			for j := range used.N {
-				want = append(want, used.Key(j))
-			}
-		}
-		require.ElementsMatch(t, want, srv.Keys())
-	}
-}
-
 func TestRawReportsUnexpectedResponse(t *testing.T) {
-	keys := load.NewSequence("k")
-	all, addresses := servers(t, keys)
+	all, addresses := servers(t)
 	all[0].Inject(mockserver.Fault{Op: codec.OpUpdate, Skip: 20, Replace: []byte{0}})
 	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: addresses[:1], Conns: 1, Outstanding: 3, Frames: load.FramesOf[uint16](load.Increase), Keys: load.KeySet{Sequence: keys, N: rawKeys},
+		Servers: addresses[:1], Conns: 1, Outstanding: 3, Frames: load.FramesOf[uint16](load.Increase), Keys: rawKeys,
 	})
 	require.NoError(t, err)
 	defer raw.Close()
@@ -102,10 +77,9 @@ func TestRawReportsUnexpectedResponse(t *testing.T) {
 }
 
 func TestRawEndsWithContext(t *testing.T) {
-	keys := load.NewSequence("k")
-	all, addresses := servers(t, keys)
+	all, addresses := servers(t)
 	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: addresses, Conns: 1, Outstanding: 2, Frames: load.FramesOf[uint16](load.Query), Keys: load.KeySet{Sequence: keys, N: rawKeys},
+		Servers: addresses, Conns: 1, Outstanding: 2, Frames: load.FramesOf[uint16](load.Query), Keys: rawKeys,
 	})
 	require.NoError(t, err)
 	defer raw.Close()
@@ -120,22 +94,24 @@ func TestRawEndsWithContext(t *testing.T) {
 func TestRawThatIsInterruptedWaitsForItsLastRequests(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	srv := mockserver.RunT(t, mockserver.WithServiceTime(100*time.Microsecond), mockserver.WithObserver(func(mockserver.Exec) { interrupt() }))
+	srv.Set(rawKeys.Key(0), 0, time.Hour)
 	a, err := dial.ParseAddress(srv.Addr())
 	require.NoError(t, err)
 	raw, err := load.NewRaw(t.Context(), load.RawConfig{
-		Servers: []dial.Address{a}, Conns: 1, Outstanding: 1000, Frames: load.FramesOf[uint16](load.Insert), Keys: load.KeySet{Sequence: load.NewSequence("k")},
+		Servers: []dial.Address{a}, Conns: 1, Outstanding: 1000, Frames: load.FramesOf[uint16](load.Increase), Keys: load.KeySet{Prefix: "k", N: 1},
 	})
 	require.NoError(t, err)
 	defer raw.Close()
 	_, err = raw.Measure(ctx, load.Config{Duration: time.Minute})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, srv.Keys(), raw.Used(0)[0].N)
+	require.Zero(t, srv.Leaked(), "all responses are read")
+	require.GreaterOrEqual(t, srv.Requests(codec.OpUpdate), 1000)
 }
 
 func TestRawStaysBelowResponseLimitOfServer(t *testing.T) {
-	_, addresses := servers(t, load.NewSequence("k"))
+	_, addresses := servers(t)
 	for w, most := range map[load.Workload]int{load.Increase: 1023, load.Hit: 511} {
-		cfg := load.RawConfig{Servers: addresses, Conns: 1, Outstanding: 2 * most, Frames: load.FramesOf[uint16](w), Keys: load.KeySet{Sequence: load.NewSequence("k"), N: 1}}
+		cfg := load.RawConfig{Servers: addresses, Conns: 1, Outstanding: 2 * most, Frames: load.FramesOf[uint16](w), Keys: load.KeySet{Prefix: "k", N: 1}}
 		raw, err := load.NewRaw(t.Context(), cfg)
 		require.NoError(t, err, w)
 		raw.Close()

@@ -18,7 +18,6 @@ type rawConn struct {
 	depth    int    // operations outstanding
 	requests []byte // encodedOperations of equal length, followed by the first depth of them again
 	length   int    // of each
-	keys     KeySet
 
 	sent    uint64 // operations
 	buf     []byte // is read into
@@ -39,13 +38,12 @@ type rawWrite struct {
 // newRawConn encodes operations for connection number i.
 func newRawConn(nc net.Conn, frames Frames, depth int, keys KeySet, i int) *rawConn {
 	c := &rawConn{
-		Conn: nc, frames: frames, depth: depth, keys: keys,
+		Conn: nc, frames: frames, depth: depth,
 		buf: make([]byte, 64<<10), writes: make([]rawWrite, depth),
 	}
-	var key []byte
-	for n := range encodedOperations {
-		key = keys.Append(key[:0], pick(keys.N, i, uint64(n)))
-		c.requests = frames.Append(c.requests, key)
+	all := keys.Keys()
+	for n := range uint64(encodedOperations) {
+		c.requests = frames.Append(c.requests, []byte(all.Pick(i, n)))
 	}
 	c.length = len(c.requests) / encodedOperations
 	c.requests = append(c.requests, c.requests[:depth*c.length]...)
@@ -82,11 +80,6 @@ func (c *rawConn) run(m *Meter) error {
 func (c *rawConn) send(n int, at time.Duration) error {
 	start := int(c.sent%encodedOperations) * c.length
 	p := c.requests[start : start+n*c.length]
-	if c.keys.N == 0 { // no key is used twice
-		for i := range n {
-			c.keys.setNumber(p[:(i+1)*c.length], int(c.sent)+i)
-		}
-	}
 	c.writes[c.sentWrites%c.depth] = rawWrite{n, at} // the ring has room: each write has an outstanding operation
 	c.sentWrites++
 	c.sent += uint64(n)

@@ -26,8 +26,6 @@ type Result struct {
 	CPUPerOperation    float64 `json:"cpu_ns_per_operation"`
 	AllocsPerOperation float64 `json:"allocs_per_operation"`
 	BytesPerOperation  float64 `json:"bytes_per_operation"` // allocated
-
-	Windows *Windows `json:"windows,omitempty"` // of [Sparse] only
 }
 
 // newResult combines what the goroutines have counted. They have ended.
@@ -90,7 +88,6 @@ func Combine(results []Result) Result {
 		c.Errors += r.Errors
 		c.Elapsed += r.Elapsed
 		c.Max = max(c.Max, r.Max)
-		c.Windows = c.Windows.plus(r.Windows)
 		if c.FirstError == nil {
 			c.FirstError = r.FirstError
 		}

@@ -11,15 +11,6 @@
 //
 // The servers are mock servers in the same process, which are connected by TCP. Their memory
 // counts, too.
-//
-// With -kill, it kills processes instead. They share windows on a mock server that removes expired
-// records exactly as a real one does:
-//
-//	go -C internal/tools run ./soak -kill -duration 10m
-//
-// About every other second, one of four processes is killed and another starts; once a minute
-// all are killed, and start again after 10 s. The exit status is 1 if the server locks up, if a
-// record expires, or if the records of the dead are not removed within 5 minutes after the end.
 package main
 
 import (
@@ -33,8 +24,6 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
-
-	"github.com/throttr-go/throttr"
 )
 
 func main() {
@@ -42,19 +31,8 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", time.Minute, "the `time` to run")
 	flag.DurationVar(&o.every, "every", 10*time.Second, "the `time` between samples; at most a thirtieth of -duration")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "the `number` that keys and faults are generated from")
-	flag.BoolVar(&o.kill, "kill", false, "kill processes")
-	flag.Func("parking", "the parking of -kill: automatic, never or always", func(s string) error { return o.parking.UnmarshalText([]byte(s)) })
-	flag.StringVar(&o.process, "process", "", "be a process of -kill, and hit or sweep")
-	flag.StringVar(&o.server, "server", "", "the `address` of the server of -process")
 	flag.Parse()
-	run := o.run
-	switch {
-	case o.process != "":
-		run = o.runProcess
-	case o.kill:
-		run = o.runKill
-	}
-	if err := run(); err != nil {
+	if err := o.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
 	}
@@ -64,10 +42,6 @@ type options struct {
 	duration, every time.Duration
 	seed            uint64
 	out             io.Writer
-
-	kill            bool
-	parking         throttr.Parking
-	process, server string
 }
 
 // sample is one measurement.

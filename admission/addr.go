@@ -1,0 +1,167 @@
+package admission
+
+import (
+	"net/netip"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// AddrConfig configures [NewAddrs]: how to find the address that a request comes from, and how
+// many bits of it identify a client. The zero AddrConfig trusts no header field.
+type AddrConfig struct {
+	// IPv6Bits is the number of leading bits of an IPv6 address that identify a client. A
+	// single IPv6 connection usually has 64 bits of addresses to choose from. Default: 64.
+	IPv6Bits int
+	// IPv4Bits is the same for IPv4. Default: 32.
+	IPv4Bits int
+
+	// Proxies are the addresses of trusted proxies. A prefix of 0 bits is an error.
+	// Default: none.
+	Proxies []netip.Prefix
+	// UnixProxy trusts all connections over a Unix socket as proxies.
+	UnixProxy bool
+	// Header is the field in which the proxies pass on the address of their client:
+	// "Forwarded" (RFC 7239), a field of addresses separated by commas, such as
+	// "X-Forwarded-For", or a field of one address, such as "X-Real-IP". Each proxy must
+	// append the address of its client to the field, or replace the field. There is no
+	// default: a field that the proxies do not set is under the control of the client.
+	Header string
+}
+
+// Addrs finds the addresses that requests come from.
+type Addrs struct {
+	v4Bits, v6Bits int
+	proxies        []netip.Prefix
+	unix           bool
+	header         string
+}
+
+// direct trusts no header field.
+var direct = Addrs{v4Bits: 32, v6Bits: 64}
+
+// Addr returns the key of a remote address, with or without a port: the IPv4 address, or the first 64 bits
+// of the IPv6 address, and "" if it is not an IP address.
+func Addr(remote string) string { return direct.Key(remote, nil) }
+
+// NewAddrs returns what finds addresses. The error matches [throttr.ErrConfig].
+func NewAddrs(cfg AddrConfig) (*Addrs, error) {
+	a := &Addrs{unix: cfg.UnixProxy, header: textproto.CanonicalMIMEHeaderKey(cfg.Header)}
+	var err error
+	if a.v4Bits, err = prefixBits("IPv4Bits", cfg.IPv4Bits, direct.v4Bits, 32); err != nil {
+		return nil, err
+	}
+	if a.v6Bits, err = prefixBits("IPv6Bits", cfg.IPv6Bits, direct.v6Bits, 128); err != nil {
+		return nil, err
+	}
+	for _, p := range cfg.Proxies {
+		p, ok := normal(p)
+		if !ok {
+			return nil, invalid("%v in Proxies is invalid, or contains every address", p)
+		}
+		a.proxies = append(a.proxies, p)
+	}
+	trusting := len(a.proxies) > 0 || a.unix
+	if trusting && cfg.Header == "" {
+		return nil, invalid("there are proxies, but no Header that they set")
+	}
+	if !trusting && cfg.Header != "" {
+		return nil, invalid("there is a Header, but no proxy that sets it")
+	}
+	if strings.ContainsFunc(cfg.Header, func(c rune) bool { return !isTokenChar(c) }) {
+		return nil, invalid("%q is not the name of a header field", cfg.Header)
+	}
+	return a, nil
+}
+
+// prefixBits returns the configured length of a prefix, or the default for 0.
+func prefixBits(name string, bits, byDefault, most int) (int, error) {
+	if bits < 0 || bits > most {
+		return 0, invalid("%s is 1 to %d, or 0 for the default, not %d", name, most, bits)
+	}
+	if bits == 0 {
+		return byDefault, nil
+	}
+	return bits, nil
+}
+
+// normal returns the prefix that matches addresses as find returns them, in which IPv4 is never
+// mapped to IPv6. It returns false if the prefix is invalid or contains every address.
+func normal(p netip.Prefix) (netip.Prefix, bool) {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), p.IsValid() && p.Bits() > 0
+}
+
+// Key returns the key of the client whose request came from a remote address. If that is a trusted proxy,
+// Key reads the lines of the header field, which values returns, from the end, because the end is what the
+// nearest proxy has written:
+//
+//   - It skips the addresses of trusted proxies.
+//   - The first other address is the client's. The rest of the field is ignored.
+//   - If an element is not an address, such as "unknown", or if the field ends, the key is that of the last
+//     address that was read: that of a proxy.
+//
+// An IPv4 address that is mapped to IPv6 is treated as IPv4. Zones and ports are dropped. The key is an
+// address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "" if the remote address is not
+// an IP address and the field contains none. Values gets the name of the field in its canonical form.
+func (a *Addrs) Key(remote string, values func(name string) []string) string {
+	addr := a.find(remote, values)
+	bits := a.v6Bits
+	if addr.Is4() {
+		bits = a.v4Bits
+	}
+	p, err := addr.Prefix(bits)
+	switch {
+	case err != nil || !addr.IsValid():
+		return ""
+	case p.IsSingleIP():
+		return addr.String()
+	default:
+		return p.String()
+	}
+}
+
+// find returns the address of the client, or the zero Addr if there is none.
+func (a *Addrs) find(remote string, values func(string) []string) netip.Addr {
+	addr, ok := parseNode(remote)
+	if a.header == "" || !(ok && a.isProxy(addr) || !ok && a.unix && isUnix(remote)) {
+		return addr
+	}
+	for _, line := range slices.Backward(values(a.header)) {
+		for more := true; more; {
+			var node string
+			node, line, more = a.last(line)
+			passedOn, ok := parseNode(node)
+			if !ok {
+				return addr
+			}
+			addr = passedOn
+			if !a.isProxy(addr) {
+				return addr
+			}
+		}
+	}
+	return addr
+}
+
+// last splits the last node off a line. More reports whether there are others.
+func (a *Addrs) last(line string) (node, rest string, more bool) {
+	if a.header == "Forwarded" {
+		element, rest, more := lastElement(line)
+		return forParameter(element), rest, more
+	}
+	i := strings.LastIndexByte(line, ',')
+	return strings.Trim(line[i+1:], " \t"), line[:max(0, i)], i >= 0
+}
+
+func (a *Addrs) isProxy(addr netip.Addr) bool {
+	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// isUnix reports whether a remote address is that of a Unix socket: a path, an abstract name,
+// or, for most clients, nothing.
+func isUnix(remote string) bool {
+	return remote == "" || remote[0] == '@' || remote[0] == '/'
+}

@@ -1,0 +1,283 @@
+package admission_test
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+)
+
+func prefixes(all ...string) []netip.Prefix {
+	ps := make([]netip.Prefix, len(all))
+	for i, p := range all {
+		ps[i] = netip.MustParsePrefix(p)
+	}
+	return ps
+}
+
+// keyOf returns the key of a request from remote with the given lines of the header field.
+func keyOf(t testing.TB, cfg admission.AddrConfig, remote string, lines ...string) string {
+	t.Helper()
+	addrs, err := admission.NewAddrs(cfg)
+	require.NoError(t, err)
+	header := http.Header{}
+	for _, l := range lines {
+		header.Add(cfg.Header, l)
+	}
+	return addrs.Key(remote, header.Values)
+}
+
+func TestTheRemoteAddressIsTheKeyWithoutProxies(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:80":              "192.0.2.1",
+		"192.0.2.1":                 "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64",
+		"[2001:db8:1:2:ffff:ffff:ffff:ffff]:1024": "2001:db8:1:2::/64",
+		"[2001:db8:1:3::]:80":                     "2001:db8:1:3::/64",
+		"2001:db8::1":                             "2001:db8::/64",
+		"[::1]:80":                                "::/64",
+		"[::ffff:192.0.2.1]:80":                   "192.0.2.1",
+		"[::ffff:192.0.2.1%eth0]:80":              "192.0.2.1",
+		"[fe80::1%eth0]:80":                       "fe80::/64",
+		"[fe80::2%eth1]:80":                       "fe80::/64",
+		"":                                        "",
+		"@":                                       "",
+		"/run/site.sock":                          "",
+		"example.com:80":                          "",
+		"192.0.2.1:":                              "",
+		"192.0.2.1:http":                          "",
+		"192.0.2.1:123456":                        "",
+		"192.0.2.01:80":                           "",
+		"192.0.2.1:80:80":                         "",
+		"[192.0.2.1]:80":                          "",
+		"[2001:db8::1]80":                         "",
+		"[2001:db8::1":                            "",
+		"[2001:db8::1]:":                          "",
+	} {
+		require.Equal(t, want, admission.Addr(remote), remote)
+		require.Equal(t, want, keyOf(t, admission.AddrConfig{}, remote), remote)
+	}
+}
+
+func TestAddressesOfOnePrefixShareAKey(t *testing.T) {
+	for _, test := range []struct {
+		cfg          admission.AddrConfig
+		remote, want string
+	}{
+		{admission.AddrConfig{IPv6Bits: 48}, "[2001:db8:1:2::3]:80", "2001:db8:1::/48"},
+		{admission.AddrConfig{IPv6Bits: 56}, "[2001:db8:1:2fff::3]:80", "2001:db8:1:2f00::/56"},
+		{admission.AddrConfig{IPv6Bits: 128}, "[2001:db8:1:2::3]:80", "2001:db8:1:2::3"},
+		{admission.AddrConfig{IPv6Bits: 48}, "192.0.2.1:80", "192.0.2.1"},
+		{admission.AddrConfig{IPv4Bits: 24}, "192.0.2.1:80", "192.0.2.0/24"},
+		{admission.AddrConfig{IPv4Bits: 24}, "[::ffff:192.0.2.1]:80", "192.0.2.0/24"},
+		{admission.AddrConfig{IPv4Bits: 24}, "[2001:db8::3]:80", "2001:db8::/64"},
+	} {
+		require.Equal(t, test.want, keyOf(t, test.cfg, test.remote))
+	}
+}
+
+func TestXForwardedForNamesTheClient(t *testing.T) {
+	proxies := prefixes("10.0.0.0/8", "2001:db8:aaaa::/48")
+	const proxy = "10.0.0.1:4711"
+	for name, test := range map[string]struct {
+		remote string
+		lines  []string // of X-Forwarded-For
+		want   string
+	}{
+		"by the proxy":                    {proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"by a proxy with IPv6":            {"[2001:db8:aaaa::1]:80", []string{"192.0.2.1"}, "192.0.2.1"},
+		"by a proxy with mapped IPv4":     {"[::ffff:10.0.0.1]:80", []string{"192.0.2.1"}, "192.0.2.1"},
+		"by a client":                     {"192.0.2.1:1111", []string{"203.0.113.9"}, "192.0.2.1"},
+		"by nobody":                       {proxy, nil, "10.0.0.1"},
+		"empty":                           {proxy, []string{""}, "10.0.0.1"},
+		"a client's part":                 {proxy, []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		"a client's part, and garbage":    {proxy, []string{"\x00,,[[\", 192.0.2.1"}, "192.0.2.1"},
+		"a client's part, and proxies":    {proxy, []string{"203.0.113.9, 10.1.1.1, 192.0.2.1"}, "192.0.2.1"},
+		"two proxies":                     {proxy, []string{"192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
+		"two proxies and a client's part": {proxy, []string{"203.0.113.9, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
+		"lines are joined":                {proxy, []string{"203.0.113.9", "192.0.2.1, 10.0.0.2", "10.0.0.3"}, "192.0.2.1"},
+		"a client's line":                 {proxy, []string{"203.0.113.9", "192.0.2.1"}, "192.0.2.1"},
+		"spaces, tabs and none":           {proxy, []string{"192.0.2.1,10.0.0.2 ,\t10.0.0.3\t"}, "192.0.2.1"},
+		"from within":                     {proxy, []string{"10.9.9.9, 10.0.0.2"}, "10.9.9.9"},
+		"unknown":                         {proxy, []string{"203.0.113.9, unknown"}, "10.0.0.1"},
+		"unknown at a further proxy":      {proxy, []string{"203.0.113.9, unknown, 10.0.0.2"}, "10.0.0.2"},
+		"nothing at a further proxy":      {proxy, []string{"203.0.113.9, , 10.0.0.2"}, "10.0.0.2"},
+		"an empty last line":              {proxy, []string{"203.0.113.9", ""}, "10.0.0.1"},
+		"a comma at the end":              {proxy, []string{"203.0.113.9,"}, "10.0.0.1"},
+		"IPv6":                            {proxy, []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
+		"IPv6 with a port":                {proxy, []string{"[2001:db8:1:2:3::4]:80"}, "2001:db8:1:2::/64"},
+		"IPv6 in brackets":                {proxy, []string{"[2001:db8:1:2:3::4]"}, "2001:db8:1:2::/64"},
+		"IPv6 with a zone":                {proxy, []string{"fe80::1%eth0"}, "fe80::/64"},
+		"IPv4 with a port":                {proxy, []string{"192.0.2.1:80"}, "192.0.2.1"},
+		"mapped IPv4":                     {proxy, []string{"203.0.113.9, ::ffff:192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
+		"a socket that is no proxy":       {"@", []string{"192.0.2.1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := admission.AddrConfig{Proxies: proxies, Header: "x-forwarded-for"}
+			require.Equal(t, test.want, keyOf(t, cfg, test.remote, test.lines...))
+
+			cfg.Header = "X-Real-IP"
+			require.Equal(t, test.want, keyOf(t, cfg, test.remote, test.lines...), "other fields are parsed in the same way")
+
+			// The same addresses in the syntax of Forwarded, each quoted.
+			var lines []string
+			for _, l := range test.lines {
+				var elements []string
+				for node := range strings.SplitSeq(l, ",") {
+					elements = append(elements, `proto=https;FOR="`+strings.Trim(node, " \t")+`"`)
+				}
+				lines = append(lines, strings.Join(elements, ", "))
+			}
+			cfg.Header = "Forwarded"
+			require.Equal(t, test.want, keyOf(t, cfg, test.remote, lines...), lines)
+		})
+	}
+}
+
+func TestForwardedHeaderNamesTheClient(t *testing.T) {
+	cfg := admission.AddrConfig{Proxies: prefixes("10.0.0.0/8"), Header: "Forwarded"}
+	const none = "10.0.0.1"
+	for line, want := range map[string]string{
+		`for=192.0.2.43`:                                             "192.0.2.43",
+		`For="[2001:db8:cafe::17]:4711"`:                             "2001:db8:cafe::/64",
+		`for=192.0.2.60;proto=http;by=203.0.113.43`:                  "192.0.2.60",
+		`for=192.0.2.43, for=198.51.100.17`:                          "198.51.100.17",
+		`for="192.0.2.43:_port"`:                                     "192.0.2.43",
+		`for=192.0.2.43:80`:                                          "192.0.2.43",
+		`for=[2001:db8::1]:80;proto=https`:                           "2001:db8::/64",
+		`by=10.0.0.1 ; for=192.0.2.43 ; host="a,b;for=203.0.113.9"`:  "192.0.2.43",
+		`for=203.0.113.9, for="192.0.2.4\3";host="\",for=1.1.1.1\\"`: "192.0.2.43",
+
+		// Malformed fields from a client, before the element that the proxy appends.
+		`for="203.0.113.9, for=192.0.2.43`:                      "192.0.2.43",
+		`for="203.0.113.9\, for=192.0.2.43`:                     "192.0.2.43",
+		`for="203.0.113.9\", for="192.0.2.43"`:                  "192.0.2.43",
+		`host="x, for="192.0.2.43";host="y"`:                    "192.0.2.43",
+		`"""", for="192.0.2.43";host="y"`:                       "192.0.2.43",
+		`for=203.0.113.9;host="x, for=192.0.2.43, for=10.0.0.2`: "192.0.2.43",
+
+		// Elements that are not addresses.
+		`for=unknown`:                    none,
+		`for=_hidden`:                    none,
+		`for=""`:                         none,
+		`for=`:                           none,
+		`for`:                            none,
+		`=192.0.2.43`:                    none,
+		`proto=https`:                    none,
+		`for=203.0.113.9, proto=https`:   none,
+		`for=203.0.113.9;for=192.0.2.43`: none,
+		`for=192.0.2.43;for=`:            none,
+		`for=192.0.2.43;`:                none,
+		`for=192.0.2.43 x`:               none,
+		`for="192.0.2.43"x`:              none,
+		`for="192.0.2.43`:                none,
+		`for="192.0.2.43\`:               none,
+		`for="192.0.2.43\"`:              none,
+		`for =192.0.2.43`:                none,
+		`for=192.0.2.43:_`:               none,
+		`for="192.0.2.43:_a b"`:          none,
+		`for=203.0.113.9, for=unknown, for=10.1.1.1`: "10.1.1.1",
+	} {
+		require.Equal(t, want, keyOf(t, cfg, "10.0.0.1:80", line), line)
+	}
+}
+
+func TestProxyOnAUnixSocketIsTrusted(t *testing.T) {
+	cfg := admission.AddrConfig{UnixProxy: true, Header: "X-Forwarded-For"}
+	for _, remote := range []string{"", "@", "@proxy", "/run/proxy.sock"} {
+		require.Equal(t, "192.0.2.1", keyOf(t, cfg, remote, "203.0.113.9, 192.0.2.1"), remote)
+		require.Equal(t, "", keyOf(t, cfg, remote, "203.0.113.9, unknown"), remote)
+		require.Equal(t, "", keyOf(t, cfg, remote), remote)
+	}
+	require.Equal(t, "192.0.2.1", keyOf(t, cfg, "192.0.2.1:1111", "203.0.113.9"))
+	require.Equal(t, "", keyOf(t, cfg, "example.com:80", "203.0.113.9"))
+}
+
+func TestProxyPrefixesMatchInEveryForm(t *testing.T) {
+	for _, p := range []string{"10.0.0.1/32", "10.1.2.3/8", "::ffff:10.0.0.0/104"} {
+		cfg := admission.AddrConfig{Proxies: prefixes(p), Header: "X-Forwarded-For"}
+		require.Equal(t, "192.0.2.1", keyOf(t, cfg, "10.0.0.1:80", "192.0.2.1"), p)
+		require.Equal(t, "11.0.0.1", keyOf(t, cfg, "11.0.0.1:80", "192.0.2.1"), p)
+	}
+}
+
+func TestNewAddrsRejectsInvalidConfig(t *testing.T) {
+	some := prefixes("10.0.0.0/8")
+	for name, test := range map[string]struct {
+		cfg  admission.AddrConfig
+		text string
+	}{
+		"proxies, no header":         {admission.AddrConfig{Proxies: some}, "no Header"},
+		"a socket, no header":        {admission.AddrConfig{UnixProxy: true}, "no Header"},
+		"a header, no proxies":       {admission.AddrConfig{Header: "X-Forwarded-For"}, "no proxy"},
+		"not a field name":           {admission.AddrConfig{Proxies: some, Header: "X Forwarded"}, "not the name of a header field"},
+		"IPv6Bits":                   {admission.AddrConfig{IPv6Bits: 129}, "IPv6Bits is 1 to 128"},
+		"IPv4Bits":                   {admission.AddrConfig{IPv4Bits: -1}, "IPv4Bits is 1 to 32"},
+		"a zero prefix":              {admission.AddrConfig{Proxies: make([]netip.Prefix, 1), Header: "X"}, "invalid"},
+		"all of IPv4":                {admission.AddrConfig{Proxies: prefixes("0.0.0.0/0"), Header: "X"}, "every address"},
+		"all of IPv6":                {admission.AddrConfig{Proxies: prefixes("::/0"), Header: "X"}, "every address"},
+		"all of IPv4, mapped":        {admission.AddrConfig{Proxies: prefixes("::ffff:0.0.0.0/96"), Header: "X"}, "every address"},
+		"one of them is all of IPv6": {admission.AddrConfig{Proxies: append(prefixes("::/0"), some...), Header: "X"}, "every address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := admission.NewAddrs(test.cfg)
+			require.ErrorIs(t, err, throttr.ErrConfig)
+			require.ErrorContains(t, err, test.text)
+		})
+	}
+}
+
+// FuzzForwardedAddresses lets a client send arbitrary fields, to which proxies append the correct
+// addresses. In every syntax of the field, the key must be the real address of the client.
+func FuzzForwardedAddresses(f *testing.F) {
+	for _, s := range []string{
+		"", "203.0.113.9", "10.0.0.3", `for="203.0.113.9`, `for=203.0.113.9;host="\`, `"`, `\"`, `\`, ",", "[::1", "for=",
+	} {
+		f.Add(s, s, uint32(0xc0000201), uint8(0), true)
+		f.Add(s, "x", uint32(0xcb007109), uint8(3), false)
+	}
+	proxies := prefixes("10.0.0.0/8")
+	all := map[string]*admission.Addrs{}
+	for _, name := range []string{"X-Forwarded-For", "Forwarded"} {
+		var err error
+		all[name], err = admission.NewAddrs(admission.AddrConfig{Proxies: proxies, Header: name})
+		require.NoError(f, err)
+	}
+	f.Fuzz(func(t *testing.T, first, second string, client uint32, hops uint8, sameLine bool) {
+		addr := netip.AddrFrom4([4]byte{byte(client >> 24), byte(client >> 16), byte(client >> 8), byte(client)})
+		for _, remote := range []string{first, second} { // No remote address causes a panic.
+			for name, addrs := range all {
+				header := http.Header{name: {first, second}}
+				addrs.Key(remote, header.Values)
+				addrs.Key("10.0.0.1:80", header.Values)
+			}
+		}
+		if proxies[0].Contains(addr) {
+			return
+		}
+		for name, addrs := range all {
+			wrote := addr.String()
+			if name == "Forwarded" {
+				wrote = `for="` + wrote + `:80";host="a,\"b\\";proto=https`
+			}
+			for range hops % 4 {
+				if name == "Forwarded" {
+					wrote += ", for=10.0.0.2"
+				} else {
+					wrote += ", 10.0.0.2"
+				}
+			}
+			lines := []string{first, second, wrote}
+			if sameLine {
+				lines = []string{first, second + ", " + wrote}
+			}
+			got := addrs.Key("10.0.0.1:80", http.Header{name: lines}.Values)
+			require.Equal(t, addr.String(), got, "%s: %q", name, lines)
+		}
+	})
+}

@@ -1,0 +1,35 @@
+// Package admission decides whether a request may be served, whatever it came over. Package httplimit and
+// the module grpclimit are made of it; so can be an adapter for another framework:
+//
+//	gate, err := admission.New(limiter, admission.Config{
+//		Limits: []throttr.Limit{{Name: "minute", Max: 100, Scale: time.Minute}},
+//	})
+//	...
+//	d := gate.Admit(ctx, admission.Addr(remote), nil, 1)
+//	defer d.Done()
+//	if v := d.Verdict(); v != admission.Serve {
+//		return response(v.HTTPStatus(), d.Text())
+//	}
+//	return next(d.Context())
+//
+// A [Gate] counts a request under a key, in all limits of a [Plan], or in none of them if one denies it. If
+// requests in flight are limited, it takes a place first, which the request holds until it is done. [Decision] has
+// the results, and what an adapter responds with: a [Verdict], a text, and header fields.
+//
+// # Keys
+//
+// A key must be something that a client cannot choose freely: an address, or an account that was
+// authenticated. A client that can invent keys has a limit of its own for each of them, and fills the
+// backend. Requests of which the key is empty are counted together, like those of one client.
+//
+// [Addrs] finds the addresses of clients, also behind proxies. Keys of other kinds may be secret or
+// personal: a Gate stores, logs and traces a digest of them.
+//
+// # Failures
+//
+// The policies of the throttr.RateLimit and of the inflight.Limiter come first, see [throttr.WithPolicy]. A request
+// that could not be counted even so is served: an outage of the limiter is not one of the service. But it is
+// refused if the backend has no room for another key (throttr.ErrFull), because clients may be able to fill it, and
+// if Config.FailClosed is set. A limit that the backend can't keep is a mistake in the program: the Verdict is then
+// [Misconfigured], whatever the policies say.
+package admission

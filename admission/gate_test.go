@@ -1,0 +1,178 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var minute = throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}
+
+// newGate returns a Gate of 3 a minute, over a memory backend.
+func newGate(t *testing.T, cfg admission.Config, opts ...throttr.Option) *admission.Gate {
+	t.Helper()
+	backend := memory.New()
+	t.Cleanup(func() { backend.Close() })
+	return newGateOn(t, backend, cfg, opts...)
+}
+
+func newGateOn(t *testing.T, backend throttr.Backend, cfg admission.Config, opts ...throttr.Option) *admission.Gate {
+	t.Helper()
+	if cfg.Limits == nil {
+		cfg.Limits = []throttr.Limit{minute}
+	}
+	gate, err := admission.New(throttr.NewRateLimit(backend, opts...), cfg)
+	require.NoError(t, err)
+	return gate
+}
+
+// failing is a backend that fails all takes and hits.
+type failing struct {
+	*memory.Backend
+	err error
+}
+
+func (f failing) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
+	return window.Window{}, f.err
+}
+
+func (f failing) Hit(context.Context, string, window.Limit, uint64) (window.Window, error) {
+	return window.Window{}, f.err
+}
+
+var errDown = errors.New("the backend is down")
+
+// What a service does with a request must not depend on the transport, so it is decided here.
+func TestVerdictOfEachOutcome(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	type want struct {
+		verdict admission.Verdict
+		status  int
+		text    string
+		retry   time.Duration
+	}
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		err    error // of the backend
+		cfg    admission.Config
+		policy throttr.Policy
+		n      uint64
+		want   want
+	}{
+		"served":           {want: want{admission.Serve, 200, "", 0}},
+		"never granted":    {n: 4, want: want{admission.Deny, 429, "Too many requests.", throttr.Never}},
+		"failed":           {err: errDown, want: want{admission.Serve, 200, "", 5 * time.Second}},
+		"failed closed":    {err: errDown, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
+		"full":             {err: throttr.ErrFull, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
+		"policy allows":    {err: errDown, policy: throttr.AllowHits, cfg: admission.Config{FailClosed: true}, want: want{admission.Serve, 200, "", 0}},
+		"policy denies":    {err: errDown, policy: throttr.DenyHits, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 1 s.", time.Second}},
+		"a mistake":        {err: throttr.ErrRange, policy: throttr.AllowHits, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
+		"n out of range":   {n: 1 << 63, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
+		"canceled":         {ctx: canceled, err: context.Canceled, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"the backend is":   {err: context.Canceled, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
+		"0 is not counted": {n: 0, want: want{admission.Serve, 200, "", 0}},
+	} {
+		for _, hits := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				backend := memory.New()
+				defer backend.Close()
+				b, ctx, n := throttr.Backend(backend), t.Context(), test.n
+				if test.err != nil {
+					b, n = failing{backend, test.err}, 1
+				}
+				if test.ctx != nil {
+					ctx = test.ctx
+				}
+				test.cfg.CountRefusals = hits
+				gate := newGateOn(t, b, test.cfg, throttr.WithPolicy(test.policy))
+				d := gate.Admit(ctx, "k", nil, n)
+				defer d.Done()
+				require.Equal(t, test.want, want{d.Verdict(), d.Verdict().HTTPStatus(), d.Text(), d.RetryAfter}, d.Err)
+			})
+		}
+	}
+	require.Equal(t, admission.Unavailable, admission.Decision{}.Verdict(), "the zero Decision serves nobody")
+	require.Empty(t, admission.Decision{}.PolicyField())
+	require.Empty(t, admission.Decision{}.Partition())
+}
+
+// Clients that were denied together do not return together, and none too early.
+func TestJitterSpreadsRetryAfter(t *testing.T) {
+	for _, cost := range []uint64{1, 4} {
+		gate := newGate(t, admission.Config{Jitter: time.Minute})
+		for range 3 {
+			require.Zero(t, gate.Admit(t.Context(), "k", nil, 1).RetryAfter)
+		}
+		seen := map[time.Duration]bool{}
+		for range 200 {
+			d := gate.Admit(t.Context(), "k", nil, cost)
+			if seen[d.RetryAfter] = true; cost > 3 {
+				require.Equal(t, throttr.Never, d.RetryAfter)
+				continue
+			}
+			require.GreaterOrEqual(t, d.RetryAfter, d.Strictest.RetryAfter)
+			require.LessOrEqual(t, d.RetryAfter, d.Strictest.RetryAfter+time.Minute)
+		}
+		require.Equal(t, cost == 1, len(seen) > 100)
+	}
+}
+
+func TestFieldsHaveTheUnitAndThePartitionOnDemand(t *testing.T) {
+	limits := []throttr.Limit{minute, {Name: "all", Max: throttr.Unlimited, Scale: time.Hour}}
+	for _, test := range []struct {
+		cfg           admission.Config
+		policy, limit string
+	}{
+		{admission.Config{}, `"minute";q=3;w=60`, `"minute";r=2;t=60`},
+		{admission.Config{QuotaUnit: "content-bytes"}, `"minute";q=3;w=60;qu="content-bytes"`, `"minute";r=2;t=60`},
+		{admission.Config{PartitionKey: true, PlainKeys: true}, `"minute";q=3;w=60;pk=:MTkyLjAuMi4x:`, `"minute";r=2;t=60;pk=:MTkyLjAuMi4x:`},
+		{admission.Config{PartitionKey: true}, `"minute";q=3;w=60;pk=:N/z/JL9iA1srCAIK:`, `"minute";r=2;t=60;pk=:N/z/JL9iA1srCAIK:`},
+	} {
+		test.cfg.Limits = limits
+		d := newGate(t, test.cfg).Admit(t.Context(), "192.0.2.1", nil, 1)
+		require.Equal(t, test.policy, d.PolicyField())
+		require.Equal(t, test.limit, d.LimitField())
+		require.Empty(t, d.RetryAfterField())
+	}
+}
+
+func TestNewRefusesInvalidConfig(t *testing.T) {
+	limiter := throttr.NewRateLimit(memory.New())
+	for text, cfg := range map[string]admission.Config{
+		"Limits is empty":                                {},
+		"Jitter is at least 0, not -1ns":                 {Limits: []throttr.Limit{minute}, Jitter: -1},
+		"InFlight needs Places":                          {InFlight: exports},
+		`NoPlace is Deny or Unavailable, not "canceled"`: {Limits: []throttr.Limit{minute}, NoPlace: admission.Canceled},
+		`QuotaUnit is one of ["" "requests" "content-bytes" "concurrent-requests"], not "tokens"`: {Limits: []throttr.Limit{minute}, QuotaUnit: "tokens"},
+	} {
+		_, err := admission.New(limiter, cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, text)
+	}
+	require.PanicsWithValue(t, "admission: New: limiter is nil", func() { admission.New(nil, admission.Config{}) })
+}
+
+func TestSeveralLimitsThatDenyAreNamed(t *testing.T) {
+	gate := newGate(t, admission.Config{Limits: []throttr.Limit{
+		minute, {Name: "hour", Max: 3, Scale: time.Hour}, {Name: "day", Max: 9, Scale: 24 * time.Hour},
+	}})
+	require.Empty(t, gate.Admit(t.Context(), "k", nil, 3).Denied())
+	require.Equal(t, []string{"minute", "hour"}, names(gate.Admit(t.Context(), "k", nil, 1)))
+}
+
+// names returns the names of the limits that have denied.
+func names(d *admission.Decision) (all []string) {
+	for _, o := range d.Denied() {
+		all = append(all, o.Name)
+	}
+	return all
+}

@@ -1,0 +1,296 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var exports = inflight.Limit{Name: "exports", Max: 1, Lease: time.Second}
+
+// newPlaces returns a limiter that is closed at the end of the test.
+func newPlaces(t *testing.T, b throttr.Backend, opts ...inflight.Option) *inflight.Limiter {
+	l := inflight.New(b, append([]inflight.Option{inflight.WithLogger(nil)}, opts...)...)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// counted returns what the first limit of a gate has counted, and the places of a key in use.
+func counted(t *testing.T, g *admission.Gate) (count, inUse uint64) {
+	t.Helper()
+	outcomes, err := g.Peek(t.Context(), "k")
+	require.NoError(t, err)
+	last := outcomes[len(outcomes)-1]
+	require.Equal(t, "exports", last.Name)
+	require.Equal(t, last.Remaining > 0, last.Allowed)
+	return outcomes[0].Count, last.Count
+}
+
+// The place comes first: its release leaves nothing behind.
+func TestAPlaceIsTakenBeforeARequestIsCounted(t *testing.T) {
+	for _, hits := range []bool{false, true} {
+		gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New()), CountRefusals: hits})
+		first := gate.Admit(t.Context(), "k", nil, 1)
+		require.Equal(t, admission.Serve, first.Verdict())
+		require.True(t, first.Hold.Valid())
+		require.Equal(t, `"minute";q=3;w=60, "exports";q=1;qu="concurrent-requests"`, first.PolicyField())
+		require.Equal(t, `"minute";r=2;t=60`, first.LimitField())
+
+		second := gate.Admit(t.Context(), "k", nil, 1)
+		require.Equal(t, admission.Deny, second.Verdict())
+		require.Nil(t, second.Hold)
+		require.Equal(t, []string{"exports"}, names(second))
+		require.Equal(t, "Too many requests. Try again in 1 s.", second.Text())
+		require.Equal(t, `"exports";r=0;t=1`, second.LimitField())
+		require.Equal(t, first.PolicyField(), second.PolicyField())
+		require.Equal(t, admission.Serve, gate.Admit(t.Context(), "another", nil, 1).Verdict())
+		count, inUse := counted(t, gate)
+		require.EqualValues(t, 1, count, "what has no place is not counted")
+		require.EqualValues(t, 1, inUse)
+
+		second.Done()
+		copied, _ := admission.FromContext(first.Context())
+		copied.Done()
+		third := gate.Admit(t.Context(), "k", nil, 1)
+		first.Done()
+		first.Done()
+		require.True(t, third.Hold.Valid(), "it is not the first one's")
+		third.Done()
+
+		denied := gate.Admit(t.Context(), "k", nil, 9)
+		require.Equal(t, []string{"minute"}, names(denied))
+		require.Nil(t, denied.Hold)
+		_, inUse = counted(t, gate)
+		require.Zero(t, inUse, "what a limit denies holds no place, even before Done")
+		denied.Done()
+	}
+}
+
+func TestRequestsWithoutAPlaceAreUnavailableOnDemand(t *testing.T) {
+	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New()), NoPlace: admission.Unavailable})
+	require.Equal(t, admission.Serve, gate.Admit(t.Context(), "k", nil, 1).Verdict())
+	d := gate.Admit(t.Context(), "k", nil, 1)
+	require.Equal(t, admission.Unavailable, d.Verdict())
+	require.Equal(t, "Service unavailable. Try again in 1 s.", d.Text())
+	require.Equal(t, admission.Deny, gate.Admit(t.Context(), "other", nil, 4).Verdict())
+}
+
+// A plan may have its own limit on requests in flight. Others have that of the Config.
+func TestPlansHaveLimitsInFlight(t *testing.T) {
+	places := newPlaces(t, memory.New())
+	plan := func(l inflight.Limit, limits ...throttr.Limit) *admission.Plan {
+		p, err := admission.MustPlan(limits...).WithInFlight(l)
+		require.NoError(t, err)
+		return p
+	}
+	many, only := plan(inflight.Limit{Name: "exports", Max: 2}), admission.MustPlan(minute)
+	none := plan(inflight.Limit{Name: "all", Max: throttr.Unlimited})
+	never := plan(inflight.Limit{Name: "never"}, minute)
+	require.True(t, new(admission.Plan).Empty())
+	require.False(t, many.Empty())
+	require.Empty(t, many.Limits())
+
+	gate := newGate(t, admission.Config{InFlight: exports, Places: places})
+	require.Equal(t, admission.Serve, gate.Admit(t.Context(), "k", only, 1).Verdict())
+	require.Equal(t, admission.Deny, gate.Admit(t.Context(), "k", only, 1).Verdict())
+	d := gate.Admit(t.Context(), "k", many, 1)
+	require.Equal(t, admission.Serve, d.Verdict(), "a customer of another plan has the second place")
+	require.Equal(t, `"exports";q=2;qu="concurrent-requests"`, d.PolicyField())
+	d = gate.Admit(t.Context(), "k", none, 1)
+	require.Equal(t, admission.Serve, d.Verdict())
+	require.Empty(t, d.PolicyField()+d.LimitField())
+	d = gate.Admit(t.Context(), "k", never, 1)
+	require.Equal(t, admission.Deny, d.Verdict())
+	require.Equal(t, throttr.Never, d.RetryAfter)
+	require.Equal(t, `"never";r=0`, d.LimitField())
+
+	gate = newGate(t, admission.Config{InFlight: exports, Places: places, Limits: []throttr.Limit{}, PartitionKey: true, PlainKeys: true})
+	require.Equal(t, `"exports";q=1;qu="concurrent-requests";pk=:eA==:`, gate.Admit(t.Context(), "x", nil, 1).PolicyField())
+	require.Equal(t, `"exports";r=0;t=1;pk=:eA==:`, gate.Admit(t.Context(), "x", nil, 1).LimitField())
+
+	gate = newGate(t, admission.Config{})
+	d = gate.Admit(t.Context(), "k", many, 1)
+	require.Equal(t, admission.Misconfigured, d.Verdict(), "a limit that would never hold")
+	require.ErrorContains(t, d.Err, "no Config.Places")
+}
+
+func TestALimitInFlightIsChecked(t *testing.T) {
+	for text, test := range map[string]struct {
+		limit inflight.Limit
+		match error
+	}{
+		"a limit has no name: 3 at a time":        {inflight.Limit{Max: 3}, throttr.ErrConfig},
+		`two limits are named "minute"`:           {inflight.Limit{Name: "minute", Max: 3}, throttr.ErrConfig},
+		`limit "a" has a Max of 1000000000000000`: {inflight.Limit{Name: "a", Max: 1e15}, throttr.ErrConfig},
+		`limit "a": throttr: Lease 1ns is out of`: {inflight.Limit{Name: "a", Max: 1, Lease: 1}, throttr.ErrRange},
+		"limit \"a\\n\"":                          {inflight.Limit{Name: "a\n", Max: 1}, throttr.ErrRange},
+	} {
+		plan, err := admission.MustPlan(minute).WithInFlight(test.limit)
+		require.Nil(t, plan)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorIs(t, err, test.match)
+		require.ErrorContains(t, err, text)
+		_, err = admission.New(throttr.NewRateLimit(memory.New()), admission.Config{
+			Limits: []throttr.Limit{minute}, InFlight: test.limit, Places: newPlaces(t, memory.New()),
+		})
+		require.ErrorContains(t, err, text)
+	}
+	_, err := admission.New(throttr.NewRateLimit(memory.New()), admission.Config{
+		Limits: []throttr.Limit{minute}, Places: newPlaces(t, window.Unimplemented{}),
+	})
+	require.ErrorIs(t, err, throttr.ErrConfig)
+	require.ErrorIs(t, err, throttr.ErrUnsupported)
+}
+
+// The policy of the Limiter comes first. What it can't decide is what could not be counted.
+func TestPlacesThatCantBeDecided(t *testing.T) {
+	away := fmt.Errorf("%w: connection refused", throttr.ErrUnavailable)
+	for name, test := range map[string]struct {
+		err    error
+		policy inflight.Policy
+		cfg    admission.Config
+		want   admission.Verdict
+	}{
+		"served":            {away, inflight.Refuse, admission.Config{}, admission.Serve},
+		"failed closed":     {away, inflight.Refuse, admission.Config{FailClosed: true}, admission.Unavailable},
+		"in shadow":         {away, inflight.Refuse, admission.Config{FailClosed: true, Shadow: true}, admission.Serve},
+		"full":              {throttr.ErrFull, inflight.Refuse, admission.Config{}, admission.Unavailable},
+		"share":             {away, inflight.Share, admission.Config{FailClosed: true}, admission.Serve},
+		"a mistake":         {throttr.ErrRange, inflight.Admit, admission.Config{}, admission.Misconfigured},
+		"it became useless": {throttr.ErrUnsupported, inflight.Admit, admission.Config{}, admission.Misconfigured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &testkit.Remote{Backend: memory.New()}
+			test.cfg.InFlight, test.cfg.Places = exports, newPlaces(t, store, inflight.WithPolicy(test.policy))
+			gate := newGate(t, test.cfg)
+			store.Fail(test.err)
+			defer store.Fail(nil) // Close need not wait
+			d := gate.Admit(t.Context(), "k", nil, 1)
+			require.Equal(t, test.want, d.Verdict(), d.Err)
+			if test.policy == inflight.Share {
+				require.True(t, d.Hold.Degraded())
+				require.NoError(t, d.Err)
+				require.Equal(t, admission.Deny, gate.Admit(t.Context(), "k", nil, 1).Verdict(), "the share is one")
+				d.Done()
+			} else {
+				require.Nil(t, d.Hold)
+				require.ErrorIs(t, d.Err, test.err)
+				require.True(t, d.Allowed)
+			}
+			require.EqualValues(t, 2, d.Outcomes[0].Remaining, "the limits apply even so")
+			for range 2 {
+				gate.Admit(t.Context(), "k", nil, 1).Done()
+			}
+			require.Equal(t, []string{"minute"}, names(gate.Admit(t.Context(), "k", nil, 1)))
+		})
+	}
+}
+
+// A client that leaves while the store is asked is not counted, and holds nothing.
+func TestAClientThatLeavesBeforeItHasAPlaceIsNotCounted(t *testing.T) {
+	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := gate.Admit(ctx, "k", nil, 1)
+	require.Equal(t, admission.Canceled, d.Verdict())
+	require.Nil(t, d.Hold)
+	count, inUse := counted(t, gate)
+	require.Zero(t, count)
+	require.Zero(t, inUse)
+}
+
+// In shadow, everything is as if requests without a place were refused, but they are served, and so is what loses its
+// place.
+func TestShadowHoldsPlacesThatDenyNobody(t *testing.T) {
+	var events []string
+	places := newPlaces(t, memory.New(), inflight.WithObserver(func(ctx context.Context, e inflight.Event) {
+		require.True(t, admission.InShadow(ctx))
+		events = append(events, e.Kind.String())
+	}))
+	gate := newGate(t, admission.Config{InFlight: exports, Places: places, Shadow: true})
+	first := gate.Admit(t.Context(), "k", nil, 1)
+	second := gate.Admit(t.Context(), "k", nil, 1)
+	require.Equal(t, admission.Serve, second.Verdict())
+	require.False(t, second.Allowed)
+	require.Empty(t, second.PolicyField()+second.LimitField()+second.RetryAfterField())
+	require.False(t, admission.InShadow(first.Context()), "handlers are not")
+	count, _ := counted(t, gate)
+	require.EqualValues(t, 1, count)
+	require.NoError(t, places.Close())
+	require.False(t, first.Hold.Valid())
+	require.NoError(t, first.Context().Err())
+	require.Equal(t, []string{"acquired", "denied", "released"}, events)
+}
+
+// The handler's context ends when the place is lost, and its decision says so.
+func TestTheContextEndsWhenThePlaceIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}
+		gate := newGateOn(t, store.Backend, admission.Config{InFlight: exports, Places: newPlaces(t, store)})
+		type key struct{}
+		d := gate.Admit(context.WithValue(t.Context(), key{}, "value"), "k", nil, 1)
+		defer d.Done()
+		ctx := d.Context()
+		require.Equal(t, "value", ctx.Value(key{}))
+		time.Sleep(time.Hour)
+		require.NoError(t, ctx.Err(), "places are renewed")
+		store.Fail(throttr.ErrUnavailable)
+		<-ctx.Done()
+		require.Equal(t, inflight.ErrLost, context.Cause(ctx))
+		child, cancel := context.WithCancel(ctx)
+		defer cancel()
+		require.Equal(t, inflight.ErrLost, context.Cause(child))
+		found, ok := admission.FromContext(ctx)
+		require.True(t, ok)
+		require.False(t, found.Hold.Valid())
+	})
+}
+
+// The caller of Admit gets no Decision, so it can't call Done.
+func TestAPlaceIsReleasedIfCountingPanics(t *testing.T) {
+	panics := true
+	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())},
+		throttr.WithObserver(func(context.Context, throttr.Event) {
+			if panics {
+				panic(errors.New("observer"))
+			}
+		}))
+	require.Panics(t, func() { gate.Admit(t.Context(), "k", nil, 1) })
+	panics = false
+	_, inUse := counted(t, gate)
+	require.Zero(t, inUse)
+
+	for _, store := range []throttr.Backend{memory.New(), &testkit.Remote{Backend: memory.New()}} {
+		places := newPlaces(t, store, inflight.WithObserver(func(context.Context, inflight.Event) { panic(errors.New("observer")) }))
+		gate = newGate(t, admission.Config{InFlight: exports, Places: places})
+		require.Panics(t, func() { gate.Admit(t.Context(), "k", nil, 1) })
+		require.Zero(t, places.Stats().InUse)
+		count, _ := counted(t, gate)
+		require.Zero(t, count)
+	}
+}
+
+// Keys of places are stored as those of counts are.
+func TestKeysOfPlacesAreDigests(t *testing.T) {
+	var keys []string
+	places := newPlaces(t, memory.New(), inflight.WithObserver(func(_ context.Context, e inflight.Event) { keys = append(keys, e.Key) }))
+	for _, plain := range []bool{false, true} {
+		newGate(t, admission.Config{InFlight: exports, Places: places, PlainKeys: plain}).Admit(t.Context(), "secret", nil, 1)
+	}
+	require.Len(t, keys, 2)
+	require.False(t, strings.Contains(keys[0], "secret"))
+	require.Equal(t, "client:ksecret", keys[1])
+}

@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/throttr-go/throttr"
+)
+
+// Verdict is what is to be done with a request.
+type Verdict uint8
+
+const (
+	Serve         Verdict = iota + 1 // serve it
+	Deny                             // it exceeds a limit
+	Unavailable                      // refuse it: it could not be counted, and it must not be served without
+	Misconfigured                    // the backend can't keep a limit: a mistake in the program
+	Canceled                         // nobody waits for the response any more
+)
+
+// String returns the verdict as a word, such as "serve".
+func (v Verdict) String() string {
+	switch v {
+	case Serve:
+		return "serve"
+	case Deny:
+		return "deny"
+	case Unavailable:
+		return "unavailable"
+	case Misconfigured:
+		return "misconfigured"
+	case Canceled:
+		return "canceled"
+	default:
+		return "unknown"
+	}
+}
+
+// HTTPStatus returns the status of an HTTP response: 200, 429, 503, 500, or 499 for a client that has
+// disconnected, which only logs show.
+func (v Verdict) HTTPStatus() int {
+	switch v {
+	case Serve:
+		return 200
+	case Deny:
+		return 429
+	case Unavailable:
+		return 503
+	case Canceled:
+		return 499 // the number is that of nginx
+	default:
+		return 500
+	}
+}
+
+// Verdict returns what is to be done with the request. That of the zero Decision is Unavailable.
+func (d Decision) Verdict() Verdict {
+	switch {
+	case d.Shadow:
+		return Serve
+	case d.canceled:
+		return Canceled
+	case isMistake(d.Err):
+		return Misconfigured
+	case d.noPlace:
+		return d.gate.cfg.NoPlace
+	case !d.Allowed && !(d.Strictest.Degraded && !d.Strictest.Known()) && d.Strictest.Name != "":
+		return Deny
+	case !d.Allowed: // by the throttr.Policy, and no limit is exceeded
+		return Unavailable
+	case d.Err != nil && (d.gate.cfg.FailClosed || errors.Is(d.Err, throttr.ErrFull)):
+		return Unavailable
+	default:
+		return Serve
+	}
+}
+
+// isMistake reports whether err says that the backend cannot keep a limit. To serve such requests would
+// leave them without a limit for good.
+func isMistake(err error) bool {
+	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrUnsupported)
+}
+
+// Text returns a line for the client, such as "Too many requests. Try again in 3 s."
+func (d Decision) Text() string {
+	text := ""
+	switch d.Verdict() {
+	case Deny:
+		text = "Too many requests."
+	case Unavailable:
+		text = "Service unavailable."
+	case Misconfigured:
+		return "The rate limit is misconfigured."
+	}
+	if text != "" && d.RetryAfter < throttr.Never {
+		text += " Try again in " + strconv.FormatInt(Seconds(d.RetryAfter), 10) + " s."
+	}
+	return text
+}

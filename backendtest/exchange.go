@@ -1,0 +1,383 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/window"
+)
+
+// claims makes claims on places in flight, each with a larger Seq than the one before.
+type claims struct {
+	calls
+	lease time.Duration
+	seq   uint64
+}
+
+// inFlight returns what makes claims on keys. A store that has just been made grants nothing for a lease.
+func (c calls) inFlight(keys ...string) *claims {
+	c.Helper()
+	f := &claims{calls: c, lease: c.stretch(8 * time.Second)}
+	for _, key := range keys {
+		f.claim(window.Claim{Key: key, Process: "first"})
+	}
+	c.Clock.Advance(f.lease)
+	return f
+}
+
+// claim makes a claim, which must succeed.
+func (f *claims) claim(claim window.Claim) window.Places {
+	f.Helper()
+	f.seq++
+	claim.Seq, claim.Lease = f.seq, f.lease
+	return f.exchange(f.Backend, claim)
+}
+
+func (f *claims) exchange(b window.Backend, claim window.Claim) window.Places {
+	f.Helper()
+	places := make([]window.Places, 1)
+	err := b.Exchange(f.Context(), []window.Claim{claim}, places)
+	if err == nil {
+		err = places[0].Err
+	}
+	if err != nil {
+		f.Fatalf("Exchange(%+v): %v", claim, err)
+	}
+	if n := len(places[0].Tokens); n != 0 && n != len(claim.Wants) {
+		f.Fatalf("Exchange of %d wants returns %d tokens", len(claim.Wants), n)
+	}
+	return places[0]
+}
+
+// by makes a claim of a process that holds places under a Max, and wants others.
+func (f *claims) by(process string, held, most uint64, wants ...window.Want) window.Places {
+	f.Helper()
+	return f.claim(window.Claim{Key: "k", Process: process, Held: held, HeldMax: most, Wants: wants})
+}
+
+// now wants n places now, and later waits for them.
+func now(n, most uint64) window.Want   { return window.Want{N: n, Max: most} }
+func later(n, most uint64) window.Want { return window.Want{N: n, Max: most, Wait: true} }
+
+// wants fails the test unless exactly these wants are granted, and so many places are used.
+func (f *claims) wants(p window.Places, used uint64, granted ...bool) {
+	f.Helper()
+	if p.Lost || p.Late {
+		f.Errorf("the claim is lost or late: %+v", p)
+	}
+	for i, want := range granted {
+		if got := p.Tokens != nil && p.Tokens[i] != 0; got != want {
+			f.Errorf("want %d is granted: %v, want %v", i+1, got, want)
+		}
+	}
+	if p.Used != used {
+		f.Errorf("%d places are used, want %d", p.Used, used)
+	}
+}
+
+// used fails the test unless so many places are held, and so many wants wait.
+func (f *claims) used(key, name string, used, waiting uint64) {
+	f.Helper()
+	p := f.exchange(f.Backend, window.Claim{Key: key, Name: name})
+	if p.Used != used || p.Waiting != waiting {
+		f.Errorf("%d places are used and %d wants wait, want %d and %d", p.Used, p.Waiting, used, waiting)
+	}
+}
+
+func testClaims(c calls) {
+	f := c.inFlight("k")
+	valid := window.Claim{Key: "k", Process: "p", Seq: 100, Lease: f.lease, Wants: []window.Want{now(1, 5)}}
+	call := func(ctx context.Context, claim window.Claim) error {
+		return c.Backend.Exchange(ctx, []window.Claim{claim}, make([]window.Places, 1))
+	}
+	for field, change := range map[string]func(*window.Claim){
+		"Name":    func(c *window.Claim) { c.Name = strings.Repeat("n", 65) },
+		"Process": func(c *window.Claim) { c.Process = "with space" },
+		"Seq":     func(c *window.Claim) { c.Seq = 0 },
+		"Lease":   func(c *window.Claim) { c.Lease = time.Nanosecond },
+		"Held":    func(c *window.Claim) { c.Held = window.MaxPlaces + 1 },
+		"HeldMax": func(c *window.Claim) { c.HeldMax = window.MaxPlaces + 1 },
+		"Wants":   func(c *window.Claim) { c.Wants = make([]window.Want, window.MaxWants+1) },
+		"Max":     func(c *window.Claim) { c.Wants = []window.Want{now(1, window.MaxPlaces+1)} },
+		"N":       func(c *window.Claim) { c.Wants = []window.Want{now(6, 5)} },
+	} {
+		claim := valid
+		change(&claim)
+		var e *window.RangeError
+		if err := call(c.Context(), claim); !errors.Is(err, window.ErrRange) || !errors.As(err, &e) || e.Field != field {
+			c.Errorf("a claim with a wrong %s returns error %v, want a window.RangeError", field, err)
+		}
+	}
+	if err := c.Backend.Exchange(c.Context(), []window.Claim{valid}, nil); !errors.Is(err, window.ErrRange) {
+		c.Errorf("a claim without places for the answer returns error %v, want window.ErrRange", err)
+	}
+	ctx, cancel := context.WithCancel(c.Context())
+	cancel()
+	if err := call(ctx, valid); !errors.Is(err, context.Canceled) {
+		c.Errorf("Exchange returns error %v, want context.Canceled", err)
+	}
+	f.used("k", "", 0, 0)
+	if closer, ok := c.Backend.(io.Closer); ok && c.Close == nil {
+		c.Close = func() { closer.Close() }
+	}
+	if c.Close == nil {
+		return
+	}
+	c.Close()
+	if err := call(c.Context(), valid); !errors.Is(err, window.ErrClosed) {
+		c.Errorf("Exchange after Close returns error %v, want window.ErrClosed", err)
+	}
+}
+
+func testPlaces(c calls) {
+	f := c.inFlight("k")
+	p := f.by("p", 0, 0, now(1, 5), now(3, 5))
+	f.wants(p, 4, true, true)
+	q := f.by("q", 0, 0, now(2, 5), now(1, 5), now(1, 5))
+	f.wants(q, 5, false, true, false)
+	if p.Tokens != nil && q.Tokens != nil && (p.Tokens[0] >= p.Tokens[1] || p.Tokens[1] >= q.Tokens[1]) {
+		f.Errorf("tokens do not grow: %v, %v", p.Tokens, q.Tokens)
+	}
+	f.wants(f.by("p", 4, 5), 5)
+	f.wants(f.by("p", 4, 2), 5) // a smaller Max takes nothing away
+	f.wants(f.by("r", 0, 0, now(1, 3)), 5, false)
+	f.wants(f.by("r", 0, 0, now(2, 7), now(1, 7)), 7, true, false)
+	f.wants(f.by("p", 1, 5), 4)
+	f.wants(f.by("q", 0, 0, now(2, 5)), 5, true) // gives back and takes
+	f.wants(f.by("r", 0, 0), 3)
+	f.used("k", "", 3, 0)
+}
+
+func testLease(c calls) {
+	f := c.inFlight("k")
+	f.wants(f.by("p", 0, 0, now(3, 5)), 3, true)
+	c.Clock.Advance(f.lease / 2)
+	f.wants(f.by("q", 0, 0, now(1, 5)), 4, true)
+	c.Clock.Advance(f.lease/2 - f.lease/100)
+	f.wants(f.by("q", 1, 5, now(2, 5)), 4, false)
+	f.wants(f.by("p", 3, 5), 4)
+	c.Clock.Advance(f.lease * 9 / 10)
+	p := f.by("q", 1, 5, now(2, 5))
+	f.wants(p, 4, false)
+	if p.Next <= 0 || p.Next > f.lease/10+c.Precision {
+		f.Errorf("places come back in %v, want up to %v", p.Next, f.lease/10)
+	}
+	c.Clock.Advance(f.lease/10 + max(c.Precision, time.Millisecond))
+	f.wants(f.by("q", 1, 5, now(4, 5)), 5, true)
+	c.Clock.Advance(f.lease + max(c.Precision, time.Millisecond))
+	f.used("k", "", 0, 0)
+}
+
+func testLate(c calls) {
+	f := c.inFlight("k")
+	f.wants(f.by("p", 0, 0, now(2, 5)), 2, true)
+	f.wants(f.by("p", 2, 5, now(1, 5)), 3, true) // its answer is lost, and the next claim does not know of it
+	f.wants(f.by("p", 2, 5, now(1, 5)), 3, true)
+	for _, seq := range []uint64{f.seq, f.seq - 1, 1} {
+		p := f.exchange(c.Backend, window.Claim{Key: "k", Process: "p", Seq: seq, Lease: f.lease, Wants: []window.Want{now(1, 5)}})
+		if !p.Late || p.Tokens != nil || p.Used != 3 {
+			f.Errorf("claim %d after %d returns %+v", seq, f.seq, p)
+		}
+	}
+	f.wants(f.by("p", 1, 5), 1)
+	f.used("k", "", 1, 0)
+}
+
+func testBelieved(c calls) {
+	f := c.inFlight("k")
+	f.wants(f.claim(window.Claim{Key: "other", Process: "q", Held: 3, HeldMax: 5}), 3) // as after a loss of data
+	f.wants(f.by("p", 0, 0, now(1, 5)), 1, true)
+	f.wants(f.by("q", 3, 5), 4)
+	p := f.by("r", 2, 5, now(1, 5))
+	if !p.Lost || p.Tokens == nil || p.Used != 5 {
+		f.Errorf("2 places more than known, of 1 that is free, returns %+v, want them lost", p)
+	}
+	p = f.by("s", 1, 5)
+	if !p.Lost || p.Used != 5 {
+		f.Errorf("a place more than known, of none that is free, returns %+v, want it lost", p)
+	}
+	f.wants(f.by("q", 0, 5), 2)
+	f.wants(f.by("p", 4, 5), 5)
+	if p := f.by("p", 5, 5); !p.Lost || p.Used != 1 {
+		f.Errorf("more places than fit returns %+v, want all lost", p)
+	}
+}
+
+func testLine(c calls) {
+	f := c.inFlight("k")
+	f.wants(f.by("p", 0, 0, now(3, 4)), 3, true)
+	p := f.by("large", 0, 0, later(3, 4), later(1, 4), now(1, 4))
+	f.wants(p, 3, false, false, false) // nothing overtakes what waits
+	if p.Waiting != 2 {
+		f.Errorf("%d wants wait, want 2", p.Waiting)
+	}
+	f.wants(f.by("small", 0, 0, later(1, 4)), 3, false) // it leaves room for the first in line
+	f.used("k", "", 3, 3)
+	f.wants(f.by("small", 0, 0, now(1, 7), later(1, 4)), 4, true, false)
+	f.wants(f.by("small", 0, 0, later(1, 4)), 3, false)
+	f.wants(f.by("p", 1, 4), 1)
+	f.wants(f.by("small", 0, 0, later(1, 4)), 1, false)
+	f.wants(f.by("large", 0, 0, later(3, 4), later(1, 4)), 4, true, false)
+	f.wants(f.by("p", 0, 0, later(1, 4)), 3, false)     // it is third
+	f.wants(f.by("large", 3, 4, later(1, 4)), 3, false) // it went to the end when it got something
+	f.wants(f.by("small", 0, 0, later(1, 4)), 4, true)
+	f.wants(f.by("small", 0, 0), 3)
+	f.wants(f.by("p", 0, 0, later(1, 4)), 3, false)
+	f.wants(f.by("large", 3, 4, later(1, 4)), 4, true)
+	f.wants(f.by("large", 3, 4, later(1, 4)), 3, false)
+	f.wants(f.by("p", 0, 0, later(1, 4)), 4, true)
+	f.wants(f.by("p", 0, 0), 3)
+	f.wants(f.by("large", 3, 4), 3) // it does not wait any more
+	f.used("k", "", 3, 0)
+
+	f.wants(f.by("dead", 0, 0, later(2, 4)), 3, false)
+	f.wants(f.by("small", 0, 0, now(1, 4)), 3, false)
+	c.Clock.Advance(f.lease/4 - f.lease/100)
+	f.wants(f.by("small", 0, 0, now(1, 4)), 3, false)
+	c.Clock.Advance(f.lease/100 + max(c.Precision, time.Millisecond))
+	f.used("k", "", 3, 0)
+	f.wants(f.by("small", 0, 0, now(1, 4)), 4, true)
+}
+
+func testPlacesOfKeys(c calls) {
+	keys := []string{"k", "", "K", "k:", "a:1", ":1", "k\x00", "\xff", "{k}", "é", strings.Repeat("k", 255), strings.Repeat("k", 256)}
+	names := []string{"", "n", "N", "a", ":1"}
+	f := c.inFlight(keys...)
+	n := uint64(0)
+	for _, key := range keys {
+		for _, name := range names {
+			n++
+			f.used(key, name, 0, 0)
+			f.wants(f.claim(window.Claim{Key: key, Name: name, Process: "p", Wants: []window.Want{now(n, n)}}), n, true)
+		}
+	}
+	all := make([]window.Claim, 0, n)
+	for _, key := range keys {
+		for _, name := range names {
+			held := uint64(len(all) + 1)
+			f.used(key, name, held, 0)
+			f.seq++
+			all = append(all, window.Claim{Key: key, Name: name, Process: "p", Seq: f.seq, Lease: f.lease, Held: held - 1, HeldMax: held, Wants: []window.Want{now(1, held), now(1, held)}})
+		}
+	}
+	places := make([]window.Places, len(all))
+	if err := c.Backend.Exchange(c.Context(), all, places); err != nil {
+		c.Fatalf("Exchange of %d claims: %v", len(all), err)
+	}
+	for i, p := range places {
+		if p.Err != nil {
+			c.Fatalf("claim %d: %v", i, p.Err)
+		}
+		f.wants(p, uint64(i+1), true, false)
+	}
+	if !c.Failed() && c.Without["Peek"] == "" {
+		c.none(c.get("k", time.Minute)) // places are no hits
+	}
+}
+
+// testPlacesAtOnce makes claims of many processes at once.
+func testPlacesAtOnce(c calls) {
+	const most, rounds = 7, 40
+	f := c.inFlight("k")
+	var held atomic.Int64
+	concurrently(32, func(i int) {
+		seq, process := uint64(0), fmt.Sprint("p", i)
+		claim := func(n uint64, wants ...window.Want) uint64 {
+			seq++
+			p := f.exchange(c.clients()[i%len(c.clients())].Backend, window.Claim{Key: "k", Process: process, Seq: seq, Lease: f.lease, Held: n, HeldMax: most, Wants: wants})
+			c.expect(!p.Lost && !p.Late && p.Used <= most, "a claim returns %+v", p)
+			for j, token := range p.Tokens {
+				if token != 0 {
+					n += wants[j].N
+				}
+			}
+			return n
+		}
+		for range rounds {
+			n := claim(0, now(1, most), now(uint64(1+i%3), most))
+			if got := held.Add(int64(n)); got > most {
+				c.Errorf("%d places of %d are held", got, most)
+			}
+			runtime.Gosched() // others claim meanwhile, also on one processor
+			held.Add(-int64(n))
+			claim(0)
+		}
+	})
+	f.used("k", "", 0, 0)
+	f.wants(f.by("p", 0, 0, now(most, most)), most, true)
+}
+
+// testFlightModel compares random claims of processes with a ledger in memory.
+func testFlightModel(c calls) {
+	for range 3 {
+		seed := rand.Uint64()
+		c.Logf("seed %d", seed)
+		key := fmt.Sprint("model", seed)
+		f, r := c.inFlight(key), rand.New(rand.NewPCG(seed, 1))
+		start := c.Clock.Now()
+		model := ledger.New(64, func() time.Duration { return c.Clock.Now().Sub(start) })
+		process := make([]window.Claim, 4)
+		var token uint64
+		for i := range process {
+			process[i] = window.Claim{Key: key, Process: fmt.Sprint("p", i), Lease: f.lease}
+		}
+		for step := range 400 {
+			if r.IntN(4) == 0 {
+				c.Clock.Advance(time.Duration(r.Int64N(int64(f.lease)/4)).Truncate(time.Millisecond) + c.Precision)
+			}
+			p := &process[r.IntN(len(process))]
+			p.Seq++
+			if r.IntN(20) == 0 {
+				p.Seq -= min(uint64(r.IntN(4)), p.Seq-1)
+			}
+			if r.IntN(10) == 0 {
+				p.Held = uint64(r.IntN(6))
+			} else if r.IntN(2) == 0 {
+				p.Held -= min(p.Held, uint64(r.IntN(4)))
+			}
+			p.HeldMax = uint64(r.IntN(8))
+			p.Wants = nil
+			for range r.IntN(4) {
+				most := uint64(1 + r.IntN(8))
+				p.Wants = append(p.Wants, window.Want{N: 1 + uint64(r.IntN(int(most))), Max: most, Wait: r.IntN(2) == 0})
+			}
+			want := model.Exchange(p)
+			got := f.exchange(c.clients()[r.IntN(len(c.clients()))].Backend, *p)
+			for i, t := range got.Tokens {
+				c.expect(t == 0 || t > token, "token %d follows %d", t, token)
+				if t != 0 {
+					token = t
+					p.Held += p.Wants[i].N
+				}
+			}
+			if a, b := answer(got, p), answer(want, p); !reflect.DeepEqual(a, b) {
+				c.Fatalf("step %d: claim %+v: got %+v, want %+v", step, *p, a, b)
+			}
+			if got.Lost {
+				p.Held = 0
+			}
+		}
+	}
+}
+
+// answer returns what is the same for all backends.
+func answer(p window.Places, claim *window.Claim) any {
+	granted := make([]bool, len(claim.Wants))
+	for i, t := range p.Tokens {
+		granted[i] = t != 0
+	}
+	return struct {
+		granted       []bool
+		lost, late    bool
+		used, waiting uint64
+	}{granted, p.Lost, p.Late, p.Used, p.Waiting}
+}

@@ -1,0 +1,148 @@
+package grpclimit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/inflight"
+)
+
+// Call is a call, or a message of a stream.
+type Call struct {
+	Method  string // "/package.Service/Method"
+	Message any    // the request, or the message of a stream; nil when a stream begins
+}
+
+// service returns "package.Service".
+func (c Call) service() string {
+	service, _, _ := strings.Cut(strings.TrimPrefix(c.Method, "/"), "/")
+	return service
+}
+
+// Config configures a [Server]. Limits or InFlight is required. All other fields have defaults.
+type Config struct {
+	// Limits apply together to calls, unary ones and streams when they begin, that have none by Methods or Plan.
+	//
+	// Limits of the same name, scale and algorithm over one RateLimit share their counts. Give them different
+	// names if they should not.
+	Limits []throttr.Limit
+
+	// InFlight is how many calls and streams of a key are served at a time, if their Plan has no such limit of its
+	// own. A call takes a place before it is counted, and holds it until the handler returns or panics, even if the
+	// client has gone. The context of the handler ends with the cause inflight.ErrLost if the place is lost. If
+	// there is no place, the call is denied and counts in no limit. The name is not one of Limits. Default: no
+	// limit.
+	InFlight inflight.Limit
+
+	// Places holds the places of InFlight, and is required with it: one for each process and store, see
+	// [inflight.New]. Close it after the server has stopped. If it can't decide, the limits apply, and then
+	// FailClosed.
+	Places *inflight.Limiter
+
+	// NoPlace is what a call is for which there is no place: admission.Deny, the default, which is
+	// RESOURCE_EXHAUSTED, or admission.Unavailable, which is UNAVAILABLE.
+	NoPlace admission.Verdict
+
+	// Methods are the limits of methods, in place of Limits. The names are those of methods, such as
+	// "/package.Service/Method", or of services, such as "/package.Service/": the method comes first. With
+	// no limits, calls are not counted, and take no place.
+	Methods map[string][]throttr.Limit
+
+	// Plan returns the limits of a call, or nil for those of Methods and Limits.
+	Plan func(context.Context, Call) *admission.Plan
+
+	// Messages are the limits of the messages that clients send in streams. A message that exceeds them ends
+	// the stream: RecvMsg returns the error, and returns it again if it is called again.
+	// Default: messages are not counted.
+	Messages []throttr.Limit
+
+	// Key returns the key under which a call is counted, for a stream once. The Server stores, logs and
+	// traces a digest of the key. Default: [Peer], whose addresses are used as they are.
+	Key KeyFunc
+
+	// PlainKeys stores, logs and traces keys of Key as they are, if they have up to 128 bytes.
+	PlainKeys bool
+
+	// SkipEmptyKey serves calls for which Key returns "" without counting them.
+	// Default: they are counted together, like the calls of one client.
+	SkipEmptyKey bool
+
+	// Skip reports whether to serve a call without counting it, for example a health check. It is not asked
+	// for messages. Default: no call is skipped.
+	Skip func(context.Context, Call) bool
+
+	// Shadow serves all calls, without trailers: for limits that are tried out. Calls are counted
+	// as if they were denied. Observers of the RateLimit get the same events, with a context of which
+	// [admission.InShadow] is true; handlers find Decision.Allowed.
+	Shadow bool
+
+	// Cost returns what a call, or a message of a stream, counts. Default: 1.
+	Cost func(context.Context, Call) uint64
+
+	// CountRefusals counts denied calls, too: see [admission.Config].
+	CountRefusals bool
+
+	// FailClosed refuses calls that could not be counted. Default: they are served, unless the backend is
+	// full (throttr.ErrFull).
+	FailClosed bool
+
+	// Jitter is by how much the delay of RetryInfo may be longer than necessary, by chance: clients that
+	// were denied together then do not return together. Default: 0.
+	Jitter time.Duration
+
+	// Metric is quota_metric in details: what the limits count. Default: "requests".
+	Metric string
+
+	// HideTrailers omits the trailers.
+	HideTrailers bool
+}
+
+func (c *Config) setDefaults() {
+	if c.Plan == nil {
+		c.Plan = func(context.Context, Call) *admission.Plan { return nil }
+	}
+	if c.Key == nil {
+		c.Key, c.PlainKeys = Peer, true
+	}
+	if c.Skip == nil {
+		c.Skip = func(context.Context, Call) bool { return false }
+	}
+	if c.Cost == nil {
+		c.Cost = func(context.Context, Call) uint64 { return 1 }
+	}
+	if c.Metric == "" {
+		c.Metric = "requests"
+	}
+}
+
+// admission returns the configuration of a Gate.
+func (c *Config) admission(limits []throttr.Limit) admission.Config {
+	return admission.Config{
+		Limits: limits, CountRefusals: c.CountRefusals, PlainKeys: c.PlainKeys, FailClosed: c.FailClosed,
+		Shadow: c.Shadow, Jitter: c.Jitter,
+	}
+}
+
+// plans returns the plans of Methods.
+func (c *Config) plans(limiter *throttr.RateLimit) (map[string]*admission.Plan, error) {
+	plans := make(map[string]*admission.Plan, len(c.Methods))
+	for name, limits := range c.Methods {
+		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 {
+			return nil, fmt.Errorf("%w: Methods has %q, which is neither a method, such as /package.Service/Method, nor a service, such as /package.Service/",
+				throttr.ErrConfig, name)
+		}
+		plan, err := admission.NewPlan(limits...)
+		if err == nil {
+			err = plan.Check(limiter)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w (of %s)", err, name)
+		}
+		plans[name] = plan
+	}
+	return plans, nil
+}

@@ -1,0 +1,480 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/grpclimit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// A flood through real servers and clients, over TCP: exactly the limit is served, of calls and of messages.
+//
+//evidence:http Never more than the limit, through real gRPC servers and clients
+func TestFloodIsServedUpToTheLimit(t *testing.T) {
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend)
+	var conns []*grpc.ClientConn
+	for range 2 { // two servers share the limits
+		limit, err := grpclimit.NewServer(limiter, grpclimit.Config{
+			Limits:   []throttr.Limit{{Name: "hour", Max: 500, Scale: time.Hour}, {Name: "day", Max: 800, Scale: 24 * time.Hour}},
+			Messages: []throttr.Limit{{Name: "messages", Max: 300, Scale: time.Hour}},
+		})
+		require.NoError(t, err)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		conns = append(conns, serve(t, l, func(context.Context) error { return nil }, limit.Unary, limit.Stream))
+	}
+	var calls, messages atomic.Int64
+	var clients sync.WaitGroup
+	for i := range 16 {
+		clients.Go(func() {
+			s := &site{conn: conns[i%len(conns)]}
+			stream, err := s.chat(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			calls.Add(1)
+			for range 60 {
+				if exchange(stream, "x") == nil {
+					messages.Add(1)
+				}
+				switch _, err := s.say(t.Context(), "x"); status.Code(err) {
+				case codes.OK:
+					calls.Add(1)
+				case codes.ResourceExhausted:
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	require.EqualValues(t, 500, calls.Load())
+	require.EqualValues(t, 300, messages.Load())
+}
+
+func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
+	s := newSite(t, grpclimit.Config{Limits: []throttr.Limit{
+		{Name: "minute", Max: 2, Scale: time.Minute},
+		{Name: "hour", Max: 2, Scale: time.Hour},
+		{Name: "day", Max: 9, Scale: 24 * time.Hour},
+	}}, nil)
+	trailer, err := s.say(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, metadata.MD{"x-ratelimit-remaining": {"1"}, "x-ratelimit-reset": {"3600"}}, only(trailer))
+	_, err = s.say(t.Context(), "x")
+	require.NoError(t, err)
+	s.clock.Advance(time.Second)
+
+	trailer, err = s.say(t.Context(), "x")
+	require.Equal(t, metadata.MD{
+		"x-ratelimit-remaining": {"0"}, "x-ratelimit-reset": {"3599"}, "grpc-retry-pushback-ms": {"3599000"},
+	}, only(trailer))
+	st, ok := status.FromError(err)
+	require.True(t, ok)
+	require.Equal(t, codes.ResourceExhausted, st.Code())
+	require.Equal(t, "Too many requests. Try again in 3599 s.", st.Message())
+	require.Len(t, st.Details(), 2)
+	require.Equal(t, 3599*time.Second, st.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
+	quota := st.Details()[1].(*errdetails.QuotaFailure)
+	require.Len(t, quota.Violations, 2)
+	for i, want := range []struct{ id, text string }{{"minute", "2 in 1m0s"}, {"hour", "2 in 1h0m0s"}} {
+		v := quota.Violations[i]
+		require.Equal(t, want.id, v.QuotaId)
+		require.Equal(t, want.text, v.Description)
+		require.Equal(t, "test.Echo", v.ApiService)
+		require.Equal(t, "requests", v.QuotaMetric)
+		require.EqualValues(t, 2, v.QuotaValue)
+		require.Equal(t, map[string]string{"client": ""}, v.QuotaDimensions, "an in-memory connection has no address")
+	}
+}
+
+// only returns the trailers of this package.
+func only(md metadata.MD) metadata.MD {
+	out := metadata.MD{}
+	for name, values := range md {
+		if strings.HasPrefix(name, "x-ratelimit") || strings.HasPrefix(name, "grpc-retry") {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+func TestWaitingThatDoesNotHelpIsSaid(t *testing.T) {
+	s := newSite(t, grpclimit.Config{Cost: func(context.Context, grpclimit.Call) uint64 { return 4 }}, nil)
+	trailer, err := s.say(t.Context(), "x")
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	require.Equal(t, metadata.MD{"grpc-retry-pushback-ms": {"-1"}}, only(trailer))
+	require.Len(t, status.Convert(err).Details(), 1, "no RetryInfo")
+}
+
+func TestHiddenTrailersAreNotSent(t *testing.T) {
+	s := newSite(t, grpclimit.Config{HideTrailers: true}, nil)
+	for range 4 {
+		trailer, _ := s.say(t.Context(), "x")
+		require.Empty(t, only(trailer))
+	}
+}
+
+// A client of grpc-go that retries by its service config waits as long as the server says.
+func TestStockClientRetriesWhenTheServerSays(t *testing.T) {
+	backend := memory.New()
+	defer backend.Close()
+	s := &site{limiter: throttr.NewRateLimit(backend)}
+	s.start(t, grpclimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: 200 * time.Millisecond}}}, nil,
+		grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "1000s",
+			"maxBackoff": "1000s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`))
+	for range 3 {
+		_, err := s.say(t.Context(), "x")
+		require.NoError(t, err)
+	}
+}
+
+func TestMessagesOfAStreamAreCounted(t *testing.T) {
+	messages := throttr.Limit{Name: "bytes", Max: 10, Scale: time.Minute}
+	s := newSite(t, grpclimit.Config{
+		Messages: []throttr.Limit{messages},
+		Metric:   "bytes",
+		Cost: func(_ context.Context, c grpclimit.Call) uint64 {
+			if m, ok := c.Message.(*wrapperspb.StringValue); ok {
+				return uint64(len(m.Value))
+			}
+			return 1
+		},
+	}, nil)
+	stream, err := s.chat(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, exchange(stream, "1234"))
+	require.NoError(t, exchange(stream, "123456"))
+	err = exchange(stream, "1")
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	require.Equal(t, metadata.MD{
+		"x-ratelimit-remaining": {"0"}, "x-ratelimit-reset": {"60"}, "grpc-retry-pushback-ms": {"60000"},
+	}, only(stream.Trailer()))
+	require.Equal(t, "bytes", status.Convert(err).Details()[1].(*errdetails.QuotaFailure).Violations[0].QuotaMetric)
+	require.EqualValues(t, 10, s.count(t, "", messages))
+	require.EqualValues(t, 1, s.count(t, "", throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}), "the stream is one call")
+
+	_, err = s.say(t.Context(), "123") // a unary call counts what it costs in Limits
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	_, err = s.say(t.Context(), "12")
+	require.NoError(t, err)
+}
+
+func TestStreamsThatExceedALimitDoNotBegin(t *testing.T) {
+	begun := 0
+	s := newSite(t, grpclimit.Config{}, func(context.Context) error { begun++; return nil })
+	for range 3 {
+		stream, err := s.chat(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, exchange(stream, "x"))
+	}
+	stream, err := s.chat(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, codes.ResourceExhausted, status.Code(exchange(stream, "x")))
+	require.Equal(t, []string{"0"}, stream.Trailer()["x-ratelimit-remaining"])
+	require.Equal(t, 3, begun)
+}
+
+// Streams whose clients go leave no goroutine, and count once.
+func TestCanceledStreamsLeakNothing(t *testing.T) {
+	limit := throttr.Limit{Name: "many", Max: 1000, Scale: time.Hour}
+	ended := make(chan struct{}, 200)
+	s := newSite(t, grpclimit.Config{Limits: []throttr.Limit{limit}, Messages: []throttr.Limit{{Name: "messages", Max: 1000, Scale: time.Hour}}},
+		func(ctx context.Context) error {
+			context.AfterFunc(ctx, func() { ended <- struct{}{} })
+			return nil
+		})
+	_, err := s.say(t.Context(), "x") // the connection is there
+	require.NoError(t, err)
+	<-ended
+	before := runtime.NumGoroutine()
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := s.chat(ctx)
+		require.NoError(t, err)
+		require.NoError(t, exchange(stream, "x"))
+		cancel()
+	}
+	for range 100 {
+		<-ended
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+5 }, 10*time.Second, time.Millisecond, "goroutines are left")
+	require.EqualValues(t, 101, s.count(t, "", limit))
+}
+
+func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
+	pro := admission.MustPlan(throttr.Limit{Name: "pro", Max: 5, Scale: time.Minute})
+	s := newSite(t, grpclimit.Config{
+		Methods: map[string][]throttr.Limit{
+			say:                 {{Name: "say", Max: 1, Scale: time.Minute}},
+			"/test.Echo/":       {{Name: "echo", Max: 2, Scale: time.Minute}},
+			"/test.Unlimited/":  {},
+			"/test.Other/Thing": {{Name: "thing", Max: 9, Scale: time.Minute}},
+		},
+		Plan: func(ctx context.Context, _ grpclimit.Call) *admission.Plan {
+			if len(metadata.ValueFromIncomingContext(ctx, "plan")) > 0 {
+				return pro
+			}
+			return nil
+		},
+	}, nil)
+	served := func(ctx context.Context, call func(context.Context) error) (n int) {
+		for call(ctx) == nil {
+			n++
+		}
+		return n
+	}
+	saying := func(ctx context.Context) error { _, err := s.say(ctx, "x"); return err }
+	chatting := func(ctx context.Context) error {
+		stream, err := s.chat(ctx)
+		require.NoError(t, err)
+		return exchange(stream, "x")
+	}
+	require.Equal(t, 1, served(t.Context(), saying))
+	require.Equal(t, 2, served(t.Context(), chatting), "the service has a limit for its other methods")
+	require.Equal(t, 5, served(metadata.AppendToOutgoingContext(t.Context(), "plan", "pro"), saying))
+
+	interceptor := func(method string) (int, error) {
+		for i := range 10 {
+			_, err := s.server.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+			if err != nil {
+				return i, err
+			}
+		}
+		return 10, nil
+	}
+	for _, test := range []struct {
+		method string
+		want   int
+	}{
+		{"/test.Unlimited/Any", 10}, {"/test.Other/Thing", 9}, {"/test.Other/Else", 3},
+		{"", 0}, // the limits of all calls are used up
+	} {
+		n, _ := interceptor(test.method)
+		require.Equal(t, test.want, n, test.method)
+	}
+}
+
+func TestSkippedCallsAreNotCounted(t *testing.T) {
+	for name, cfg := range map[string]grpclimit.Config{
+		"Skip":         {Skip: func(_ context.Context, c grpclimit.Call) bool { return c.Method == say || c.Method == chat }},
+		"an empty key": {SkipEmptyKey: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Messages = []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Minute}}
+			s := newSite(t, cfg, func(ctx context.Context) error {
+				if _, ok := admission.FromContext(ctx); ok {
+					return errors.New("there is a decision")
+				}
+				return nil
+			})
+			stream, err := s.chat(t.Context())
+			require.NoError(t, err)
+			for range 10 {
+				trailer, err := s.say(t.Context(), "x")
+				require.NoError(t, err)
+				require.Empty(t, only(trailer))
+				require.NoError(t, exchange(stream, "x"))
+			}
+		})
+	}
+}
+
+func TestHandlersSeeAndRefundTheDecision(t *testing.T) {
+	s := newSite(t, grpclimit.Config{}, func(ctx context.Context) error {
+		d, ok := admission.FromContext(ctx)
+		if !ok {
+			return errors.New("there is no decision")
+		}
+		return d.Refund(ctx)
+	})
+	for range 10 {
+		_, err := s.say(t.Context(), "x")
+		require.NoError(t, err)
+		stream, err := s.chat(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, exchange(stream, "x"))
+	}
+}
+
+func TestKeysOfCalls(t *testing.T) {
+	at := func(addr net.Addr, md ...string) context.Context {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...))
+		if addr == nil {
+			return ctx
+		}
+		return peer.NewContext(ctx, &peer.Peer{Addr: addr})
+	}
+	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 4711} }
+	behind := func(cfg admission.AddrConfig) grpclimit.KeyFunc {
+		key, err := grpclimit.ByAddr(cfg)
+		require.NoError(t, err)
+		return key
+	}
+	proxied := behind(admission.AddrConfig{Proxies: prefixes("10.0.0.0/8"), Header: "X-Forwarded-For"})
+	socket := behind(admission.AddrConfig{UnixProxy: true, Header: "Forwarded"})
+	for name, test := range map[string]struct {
+		key  grpclimit.KeyFunc
+		ctx  context.Context
+		want string
+	}{
+		"IPv4":                     {grpclimit.Peer, at(tcp("192.0.2.1")), "192.0.2.1"},
+		"IPv6":                     {grpclimit.Peer, at(tcp("2001:db8:1:2:3::4")), "2001:db8:1:2::/64"},
+		"mapped":                   {grpclimit.Peer, at(tcp("::ffff:192.0.2.1")), "192.0.2.1"},
+		"no peer":                  {grpclimit.Peer, at(nil), ""},
+		"no address":               {grpclimit.Peer, peer.NewContext(t.Context(), &peer.Peer{}), ""},
+		"a socket":                 {grpclimit.Peer, at(&net.UnixAddr{Name: "@", Net: "unix"}), ""},
+		"a proxy":                  {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1, 192.0.2.1, 10.0.0.2"), "192.0.2.1"},
+		"a proxy, two values":      {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1", "x-forwarded-for", "192.0.2.1"), "192.0.2.1"},
+		"a forged value":           {proxied, at(tcp("192.0.2.9"), "x-forwarded-for", "1.1.1.1"), "192.0.2.9"},
+		"a proxy that says no one": {proxied, at(tcp("10.0.0.1")), "10.0.0.1"},
+		"a proxy on a socket":      {socket, at(&net.UnixAddr{Name: "", Net: "unix"}, "forwarded", `for="[2001:db8:1:2::9]:80"`), "2001:db8:1:2::/64"},
+		"metadata":                 {grpclimit.ByMetadata("X-Api-Key"), at(nil, "x-api-key", "k"), "x-api-key:" + admission.Digest("k")},
+		"empty metadata":           {grpclimit.ByMetadata("X-Api-Key"), at(nil, "x-api-key", ""), ""},
+		"no metadata":              {grpclimit.ByMetadata("X-Api-Key"), t.Context(), ""},
+	} {
+		require.Equal(t, test.want, test.key(test.ctx, grpclimit.Call{Method: say}), name)
+	}
+	_, err := grpclimit.ByAddr(admission.AddrConfig{Header: "X-Forwarded-For"})
+	require.ErrorIs(t, err, throttr.ErrConfig)
+}
+
+// Keys may be secret, and as long as a client likes: neither is stored.
+func TestKeysAreStoredAsDigests(t *testing.T) {
+	var stored []string
+	backend := memory.New()
+	defer backend.Close()
+	s := &site{limiter: throttr.NewRateLimit(backend, throttr.WithObserver(func(_ context.Context, e throttr.Event) { stored = append(stored, e.Key) }))}
+	s.start(t, grpclimit.Config{Key: func(ctx context.Context, _ grpclimit.Call) string {
+		return strings.Join(metadata.ValueFromIncomingContext(ctx, "account"), "")
+	}}, nil)
+	for _, account := range []string{"secret", strings.Repeat("secret", 1000), ""} {
+		_, err := s.say(metadata.AppendToOutgoingContext(t.Context(), "account", account), "x")
+		require.NoError(t, err)
+	}
+	require.Len(t, stored, 3)
+	for _, key := range stored {
+		require.NotContains(t, key, "secret")
+		require.Less(t, len(key), 60)
+	}
+}
+
+// failing is a backend that fails all takes.
+type failing struct {
+	*memory.Backend
+	err error
+}
+
+func (f failing) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
+	return window.Window{}, f.err
+}
+
+func TestCodesOfFailures(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		closed bool
+		code   codes.Code
+	}{
+		"served":        {errors.New("down"), false, codes.OK},
+		"failed closed": {errors.New("down"), true, codes.Unavailable},
+		"full":          {throttr.ErrFull, false, codes.Unavailable},
+		"a mistake":     {throttr.ErrUnsupported, false, codes.Internal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := memory.New()
+			defer backend.Close()
+			s := &site{limiter: throttr.NewRateLimit(failing{backend, test.err})}
+			s.start(t, grpclimit.Config{FailClosed: test.closed}, nil)
+			trailer, err := s.say(t.Context(), "x")
+			require.Equal(t, test.code, status.Code(err))
+			stream, err := s.chat(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, test.code, status.Code(exchange(stream, "x")))
+			if test.code == codes.Unavailable {
+				require.Equal(t, []string{"5000"}, trailer["grpc-retry-pushback-ms"])
+				require.Equal(t, 5*time.Second, status.Convert(exchange(stream, "x")).Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
+			}
+		})
+	}
+}
+
+func TestShadowServesAllCallsAndMessages(t *testing.T) {
+	denied := 0
+	s := newSite(t, grpclimit.Config{Shadow: true, Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Minute}}},
+		func(ctx context.Context) error {
+			if d, ok := admission.FromContext(ctx); ok && !d.Allowed {
+				denied++
+			}
+			return nil
+		})
+	for range 5 {
+		trailer, err := s.say(t.Context(), "x")
+		require.NoError(t, err)
+		require.Empty(t, only(trailer))
+	}
+	stream, err := s.chat(t.Context())
+	require.NoError(t, err)
+	for range 5 {
+		require.NoError(t, exchange(stream, "x"))
+	}
+	require.Equal(t, 3, denied)
+}
+
+func TestCallsOfClientsThatAreGoneAreNotServed(t *testing.T) {
+	s := newSite(t, grpclimit.Config{}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.server.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) {
+		t.Error("served")
+		return nil, nil
+	})
+	require.Equal(t, codes.Canceled, status.Code(err))
+}
+
+func TestNewServerRefusesInvalidConfig(t *testing.T) {
+	limiter := throttr.NewRateLimit(memory.New())
+	minute := []throttr.Limit{{Name: "minute", Max: 3, Scale: time.Minute}}
+	for text, cfg := range map[string]grpclimit.Config{
+		"Limits is empty": {},
+		"has no name":     {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},
+		`Methods has "Say", which is neither a method`: {Limits: minute, Methods: map[string][]throttr.Limit{"Say": minute}},
+		`two limits are named "minute" (of /a.B/C)`:    {Limits: minute, Methods: map[string][]throttr.Limit{"/a.B/C": append(minute, minute...)}},
+	} {
+		_, err := grpclimit.NewServer(limiter, cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig, text)
+		require.ErrorContains(t, err, text)
+	}
+	require.PanicsWithValue(t, "grpclimit: NewServer: limiter is nil", func() { grpclimit.NewServer(nil, grpclimit.Config{}) })
+}
+
+func prefixes(all ...string) []netip.Prefix {
+	ps := make([]netip.Prefix, len(all))
+	for i, p := range all {
+		ps[i] = netip.MustParsePrefix(p)
+	}
+	return ps
+}

@@ -1,0 +1,108 @@
+package grpclimit
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+)
+
+// The trailers. The draft of the RateLimit fields forbids those in trailers.
+const (
+	remainingTrailer = "x-ratelimit-remaining"
+	resetTrailer     = "x-ratelimit-reset"
+	pushbackTrailer  = "grpc-retry-pushback-ms"
+)
+
+// refusal returns the error of a call that is not served, and nil for one that is.
+func (s *Server) refusal(ctx context.Context, c Call, d *admission.Decision) error {
+	code := codes.OK
+	switch d.Verdict() {
+	case admission.Serve:
+		return nil
+	case admission.Canceled:
+		return status.FromContextError(ctx.Err()).Err()
+	case admission.Misconfigured:
+		return status.Error(codes.Internal, d.Text())
+	case admission.Deny:
+		code = codes.ResourceExhausted
+	default:
+		code = codes.Unavailable
+	}
+	st := status.New(code, d.Text())
+	var details []protoadapt.MessageV1
+	if d.RetryAfter < throttr.Never {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
+	}
+	if code == codes.ResourceExhausted {
+		details = append(details, s.quotaFailure(c, d))
+	}
+	if detailed, err := st.WithDetails(details...); err == nil {
+		st = detailed
+	}
+	return st.Err()
+}
+
+// quotaFailure returns the limits that have denied a call.
+func (s *Server) quotaFailure(c Call, d *admission.Decision) *errdetails.QuotaFailure {
+	client := strings.ToValidUTF8(d.Partition(), "\uFFFD") // others can't be sent
+	f := new(errdetails.QuotaFailure)
+	for _, o := range d.Denied() {
+		metric, in := s.cfg.Metric, " in "+o.Scale.String()
+		if o.Scale == 0 {
+			metric, in = "concurrent-requests", " at a time"
+		}
+		f.Violations = append(f.Violations, &errdetails.QuotaFailure_Violation{
+			Subject:         client,
+			Description:     strconv.FormatUint(o.Limit, 10) + in,
+			ApiService:      c.service(),
+			QuotaMetric:     metric,
+			QuotaId:         o.Name,
+			QuotaDimensions: map[string]string{"client": client},
+			QuotaValue:      int64(min(o.Limit, throttr.Unlimited)),
+		})
+	}
+	return f
+}
+
+// trailer returns the trailers of a decision, or nil.
+func (s *Server) trailer(d *admission.Decision) metadata.MD {
+	if s.cfg.HideTrailers || s.cfg.Shadow {
+		return nil
+	}
+	md := make(metadata.MD, 3)
+	values := make([]string, 0, 3)
+	set := func(name, value string) {
+		values = append(values, value)
+		md[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	if o := &d.Strictest; o.Name != "" && o.Known() {
+		set(remainingTrailer, strconv.FormatUint(o.Remaining, 10))
+		if left := o.Left(); left < throttr.Never {
+			set(resetTrailer, strconv.FormatInt(admission.Seconds(left), 10))
+		}
+	}
+	switch d.Verdict() {
+	case admission.Deny, admission.Unavailable:
+		set(pushbackTrailer, pushback(d.RetryAfter))
+	}
+	return md
+}
+
+// pushback returns after which time a client should try again, in milliseconds, rounded up; -1: never.
+func pushback(d time.Duration) string {
+	if d >= throttr.Never {
+		return "-1"
+	}
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

@@ -1,0 +1,416 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// stream is one request at a time of a client.
+var stream = inflight.Limit{Name: "streams", Max: 1, Lease: time.Second}
+
+// pipes is a network in memory, on which time need not pass.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error { close(p.closed); return nil }
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
+func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// service is an HTTP server with a limit in flight, in a bubble.
+type service struct {
+	t      *testing.T
+	store  *testkit.Remote
+	places *inflight.Limiter
+	other  *inflight.Limiter // of another process
+	server *http.Server
+	client *http.Client
+}
+
+// serve serves requests to a handler, of clients that may have one in flight. The places are those of a store.
+func serve(t *testing.T, cfg httplimit.Config, handler http.HandlerFunc) *service {
+	s := &service{t: t, store: &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}}
+	s.places, s.other = inflight.New(s.store, inflight.WithLogger(nil)), inflight.New(s.store, inflight.WithLogger(nil))
+	cfg.InFlight, cfg.Places = stream, s.places
+	cfg.Key, cfg.PlainKeys = func(*http.Request) string { return "k" }, true
+	limit, err := httplimit.New(throttr.NewRateLimit(s.store.Backend), cfg)
+	require.NoError(t, err)
+	network := pipes{make(chan net.Conn), make(chan struct{})}
+	s.client = &http.Client{Transport: &http.Transport{DialContext: network.dial, DisableKeepAlives: true}}
+	s.server = &http.Server{Handler: limit(handler), ErrorLog: log.New(io.Discard, "", 0)}
+	served := make(chan error, 1)
+	go func() { served <- s.server.Serve(network) }()
+	t.Cleanup(func() {
+		s.server.Close()
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+		s.store.Fail(nil)
+		s.places.Close()
+		s.other.Close()
+	})
+	return s
+}
+
+// send sends a request.
+func (s *service) send(ctx context.Context, change ...func(*http.Request)) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://service/", nil)
+	require.NoError(s.t, err)
+	for _, c := range change {
+		c(r)
+	}
+	res, err := s.client.Do(r)
+	if err == nil {
+		s.t.Cleanup(func() { res.Body.Close() })
+	}
+	return res, err
+}
+
+// inUse returns how many places are held, after everything has happened that can.
+func (s *service) inUse() uint64 {
+	synctest.Wait()
+	state, err := s.other.Peek(s.t.Context(), "client:kk", stream)
+	require.NoError(s.t, err)
+	return state.InUse
+}
+
+// untilGone is a handler that streams as long as the client is there and the place is held, and notes why it has ended.
+func untilGone(cause *error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for {
+			io.WriteString(w, "data: event\n\n")
+			w.(http.Flusher).Flush()
+			select {
+			case <-time.After(time.Second / 10):
+			case <-r.Context().Done():
+				*cause = context.Cause(r.Context())
+				return
+			}
+		}
+	}
+}
+
+// Server-sent events go on for much longer than a lease, and then the browser leaves.
+func TestAStreamHoldsItsPlaceUntilTheBrowserLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		s := serve(t, httplimit.Config{}, untilGone(&cause))
+		ctx, leave := context.WithCancel(t.Context())
+		res, err := s.send(ctx)
+		require.NoError(t, err)
+		require.Equal(t, `"streams";q=1;qu="concurrent-requests"`, res.Header.Get("RateLimit-Policy"))
+		events := bufio.NewScanner(res.Body)
+		for start := time.Now(); time.Since(start) < 20*stream.Lease; {
+			require.True(t, events.Scan())
+		}
+		require.EqualValues(t, 1, s.inUse())
+
+		second, err := s.send(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 429, second.StatusCode)
+		require.Equal(t, `"streams";r=0;t=1`, second.Header.Get("RateLimit"))
+		require.Equal(t, "1", second.Header.Get("Retry-After"))
+		leave()
+		require.Zero(t, s.inUse())
+		require.Equal(t, context.Canceled, cause)
+	})
+}
+
+// A handler that does not notice that its client has gone still works: it holds its place until it returns.
+func TestAHandlerThatGoesOnHoldsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		s := serve(t, httplimit.Config{}, func(http.ResponseWriter, *http.Request) { <-end })
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		_, err := s.send(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualValues(t, 1, s.inUse())
+		close(end)
+		require.Zero(t, s.inUse())
+	})
+}
+
+func TestNoPlaceIsLeftOverAfterAPanic(t *testing.T) {
+	for _, value := range []any{"mistake", http.ErrAbortHandler} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, httplimit.Config{}, func(http.ResponseWriter, *http.Request) { panic(value) })
+			for range 3 {
+				_, err := s.send(t.Context())
+				require.ErrorIs(t, err, io.EOF)
+				require.Zero(t, s.inUse())
+			}
+		})
+	}
+}
+
+func TestNoPlaceIsLeftOverAfterTheServerHasEnded(t *testing.T) {
+	for name, end := range map[string]func(*service) error{
+		"shutdown": func(s *service) error { return s.server.Shutdown(context.Background()) },
+		"close":    func(s *service) error { return s.server.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				finish := make(chan struct{})
+				s := serve(t, httplimit.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+					select {
+					case <-finish:
+					case <-r.Context().Done():
+					}
+				})
+				go s.send(t.Context())
+				require.EqualValues(t, 1, s.inUse())
+				ended := make(chan error)
+				go func() { ended <- end(s) }()
+				if name == "shutdown" {
+					require.EqualValues(t, 1, s.inUse(), "it waits for handlers")
+					close(finish)
+				}
+				require.NoError(t, <-ended)
+				require.Zero(t, s.inUse())
+			})
+		})
+	}
+}
+
+// The context of a handler ends when its place is lost, or the Limiter is closed.
+func TestHandlersEndWhenThePlaceDoes(t *testing.T) {
+	for want, lose := range map[error]func(*service){
+		inflight.ErrLost:  func(s *service) { s.store.Fail(throttr.ErrUnavailable) },
+		throttr.ErrClosed: func(s *service) { s.places.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var cause error
+			s := serve(t, httplimit.Config{}, untilGone(&cause))
+			res, err := s.send(t.Context())
+			require.NoError(t, err)
+			time.AfterFunc(time.Minute, func() { lose(s) })
+			_, err = io.Copy(io.Discard, res.Body)
+			require.NoError(t, err)
+			require.Equal(t, want, cause)
+			time.Sleep(stream.Lease / 10) // the holder knows before the store does
+			s.store.Fail(nil)
+			require.Zero(t, s.inUse())
+		})
+	}
+}
+
+// upgraded sends what a request to hijack has.
+func upgraded(r *http.Request) {
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "websocket")
+}
+
+// The handlers of web sockets may return and leave the connection to goroutines.
+func TestAHijackedConnectionHoldsThePlaceUntilItIsClosed(t *testing.T) {
+	for name, test := range map[string]struct {
+		then  func()
+		inUse uint64
+		send  []func(*http.Request)
+	}{
+		"returns":          {func() {}, 1, []func(*http.Request){upgraded}},
+		"panics":           {func() { panic(http.ErrAbortHandler) }, 0, []func(*http.Request){upgraded}},
+		"CONNECT":          {func() {}, 1, []func(*http.Request){func(r *http.Request) { r.Method, r.URL.Opaque = http.MethodConnect, "/" }}},
+		"without an offer": {func() {}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conns := make(chan net.Conn, 1)
+				s := serve(t, httplimit.Config{}, func(w http.ResponseWriter, r *http.Request) {
+					conn, rw, err := w.(http.Hijacker).Hijack()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					io.WriteString(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+					rw.Flush()
+					conns <- conn
+					test.then()
+				})
+				res, err := s.send(t.Context(), test.send...)
+				require.NoError(t, err)
+				require.Equal(t, 101, res.StatusCode)
+				time.Sleep(time.Minute)
+				require.Equal(t, test.inUse, s.inUse())
+				conn := <-conns
+				require.NoError(t, conn.Close())
+				require.Zero(t, s.inUse())
+				conn.Close()
+			})
+		})
+	}
+}
+
+// A request that could be hijacked and is not is like all others.
+func TestAnOfferThatIsNotAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		s := serve(t, httplimit.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			err = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
+			w.Write([]byte("no"))
+			if r.Header.Get("Panic") != "" {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		res, sendErr := s.send(t.Context(), upgraded)
+		require.NoError(t, sendErr)
+		body, _ := io.ReadAll(res.Body)
+		require.Equal(t, "no", string(body))
+		require.NoError(t, err, "the methods of the ResponseWriter are found")
+		require.Zero(t, s.inUse())
+		_, sendErr = s.send(t.Context(), upgraded, header("Panic", "yes"))
+		require.NoError(t, sendErr)
+		require.Zero(t, s.inUse())
+	})
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{InFlight: stream, Places: inflight.New(memory.New())})
+	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	upgraded(r)
+	limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _, err = w.(http.Hijacker).Hijack()
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	require.ErrorIs(t, err, http.ErrNotSupported)
+}
+
+// While a place is held, the response to others is what is configured.
+func TestTheResponseWithoutAPlace(t *testing.T) {
+	const problem = `{"type":"https://iana.org/assignments/http-problem-types#`
+	for name, test := range map[string]struct {
+		cfg    httplimit.Config
+		status int
+		retry  string
+		body   string
+	}{
+		"default":              {httplimit.Config{}, 429, "1", "Too many requests. Try again in 1 s.\n"},
+		"503":                  {httplimit.Config{NoPlace: admission.Unavailable}, 503, "1", "Service unavailable. Try again in 1 s.\n"},
+		"a problem":            {httplimit.Config{OnDenied: httplimit.DenyProblem}, 429, "1", problem + `quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["streams"]}` + "\n"},
+		"a problem, 503":       {httplimit.Config{OnDenied: httplimit.DenyProblem, NoPlace: admission.Unavailable}, 503, "1", problem + `temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"violated-policies":[]}` + "\n"},
+		"X-RateLimit":          {httplimit.Config{Legacy: httplimit.LegacySeconds}, 429, "1", "Too many requests. Try again in 1 s.\n"},
+		"in shadow":            {httplimit.Config{Shadow: true}, 202, "", ""},
+		"served by the answer": {httplimit.Config{OnDenied: httplimit.Serve}, 202, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			places := inflight.New(memory.New())
+			defer places.Close()
+			test.cfg.InFlight, test.cfg.Places = stream, places
+			s := newSite(t, test.cfg)
+			held, ok, err := places.TryAcquire(t.Context(), "client:k192.0.2.1", stream, 1)
+			require.NoError(t, err)
+			require.True(t, ok)
+			res := s.get(alice)
+			body, _ := io.ReadAll(res.Body)
+			require.Equal(t, test.status, res.StatusCode)
+			require.Equal(t, test.body, string(body))
+			require.Equal(t, test.retry, res.Header.Get("Retry-After"))
+			if test.cfg.Legacy != httplimit.LegacyNone {
+				require.Equal(t, []string{"1", "0", "1"}, []string{
+					res.Header.Get("X-RateLimit-Limit"), res.Header.Get("X-RateLimit-Remaining"), res.Header.Get("X-RateLimit-Reset"),
+				})
+			}
+			require.Zero(t, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
+			held.Release()
+			require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
+			require.Zero(t, places.Stats().InUse)
+		})
+	}
+}
+
+// First the policy of the Limiter decides, then OnFailure.
+func TestPlacesWhileTheStoreIsAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy   inflight.Policy
+		cfg      httplimit.Config
+		statuses []int
+	}{
+		"served up to the limits": {inflight.Refuse, httplimit.Config{}, []int{202, 202, 202, 429}},
+		"refused":                 {inflight.Refuse, httplimit.Config{OnFailure: httplimit.Refuse}, []int{503, 503, 503, 429}},
+		"a share":                 {inflight.Share, httplimit.Config{OnFailure: httplimit.Refuse}, []int{202, 202, 202, 429}},
+		"admitted":                {inflight.Admit, httplimit.Config{OnFailure: httplimit.Refuse}, []int{202, 202, 202, 429}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}
+				places := inflight.New(store, inflight.WithLogger(nil), inflight.WithPolicy(test.policy))
+				defer places.Close()
+				defer store.Fail(nil)
+				test.cfg.InFlight, test.cfg.Places = stream, places
+				s := newSite(t, test.cfg)
+				store.Fail(throttr.ErrUnavailable)
+				require.Equal(t, test.statuses, s.statuses(4, alice))
+				require.Zero(t, places.Stats().InUse)
+			})
+		})
+	}
+}
+
+// Each request sends another one while it is served, until there is no place.
+func TestPlansHaveLimitsInFlight(t *testing.T) {
+	places := inflight.New(memory.New())
+	defer places.Close()
+	large, err := httplimit.MustPlan(httplimit.PerMinute(9)).WithInFlight(inflight.Limit{Name: "streams", Max: 2})
+	require.NoError(t, err)
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		InFlight: stream, Places: places,
+		Plan: func(r *http.Request) *httplimit.Plan {
+			if r.RemoteAddr == alice {
+				return large
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	for client, want := range map[string][]int{alice: {202, 202, 429}, bob: {202, 429}} {
+		var statuses []int
+		var site http.Handler
+		send := func() {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr = client
+			w := httptest.NewRecorder()
+			site.ServeHTTP(w, r)
+			statuses = append([]int{w.Code}, statuses...)
+		}
+		site = limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			send()
+		}))
+		send()
+		require.Equal(t, want, statuses)
+		require.Zero(t, places.Stats().InUse)
+	}
+}

@@ -1,0 +1,171 @@
+package httplimit
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr"
+)
+
+// pause is the limit that holds back the requests of a key. It is a token bucket that gains a token each
+// microsecond, and requests need nearly all of the few that it holds, so they never empty it. A pause charges it
+// so much that it is full again at the end of the pause.
+//
+// What is charged makes a bucket lack at most twice its burst, or what it has lacked before, and the time until
+// it is full does not depend on the burst. So a pause of d charges twice the burst that fills in d/2: then the
+// bucket is full at the end of this pause or of a longer one, however many processes have charged it.
+var pause = throttr.Limit{Name: "httplimit.pause", Max: uint64(time.Second / time.Microsecond), Scale: time.Second, Burst: 1000, Algorithm: throttr.TokenBucket}
+
+const maxSpread = 5 * time.Second
+
+// pause stores the pause that a response demands, and reports whether there is one. An error is for the
+// observer of the RateLimit.
+func (t *Transport) pause(ctx context.Context, res *http.Response, key string) bool {
+	d := min(t.cfg.Pause(res), t.cfg.MaxPause)
+	if d <= 0 {
+		return false
+	}
+	d = min(d+rand.N(min(d/10, maxSpread)+1), t.cfg.MaxPause)
+	l := pause
+	l.Burst = uint64(d/(2*time.Microsecond)) + pause.Burst // a request is granted when the bucket lacks less than its Burst
+	_, err := t.limiter.Charge(context.WithoutCancel(ctx), key, l, 2*l.Burst)
+	return err == nil
+}
+
+// Pause returns for how long a client should send nothing, by a response:
+//   - of 429 and 503, the Retry-After field, in seconds or as a date; of 429 without any of these fields, 1 s
+//   - what RateLimit (draft-ietf-httpapi-ratelimit-headers-11) says of quotas of which nothing remains: their t,
+//     or without one, the w of the policy of that name in RateLimit-Policy
+//   - if X-RateLimit-Remaining is 0, X-RateLimit-Reset: seconds, or a time in seconds since 1970
+//
+// So a Transport need not know a quota that is lower than its Limits, nor the algorithm of the API: the pause begins
+// when nothing remains. RateLimit-Policy alone holds nothing back, because q and w do not say when a window begins, or
+// who else uses it.
+//
+// Dates and times are compared with the Date field, so clocks need not agree. A t is in whole seconds, and rounded
+// up. So an API that allows 100 a second, and says so in RateLimit, is used less: a TransportConfig.Pause of your
+// own can ignore responses that are not 429 or 503.
+func Pause(res *http.Response) time.Duration {
+	denied := res.StatusCode == http.StatusTooManyRequests
+	if denied || res.StatusCode == http.StatusServiceUnavailable {
+		if d, ok := retryAfterOf(res.Header); ok {
+			return d
+		}
+	}
+	d := max(remainingOf(res.Header), legacyOf(res.Header))
+	if denied && d == 0 {
+		return time.Second
+	}
+	return d
+}
+
+// retryAfterOf returns what the Retry-After field says.
+func retryAfterOf(h http.Header) (time.Duration, bool) {
+	field := strings.TrimSpace(h.Get("Retry-After"))
+	if d, ok := secondsOf(field); ok {
+		return d, true
+	}
+	at, err := http.ParseTime(field)
+	if err != nil {
+		return 0, false
+	}
+	return max(0, at.Sub(dateOf(h))), true
+}
+
+// dateOf returns the time of a response.
+func dateOf(h http.Header) time.Time {
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		return at
+	}
+	return time.Now()
+}
+
+// maxSeconds bounds numbers of header fields.
+const maxSeconds = 1 << 32
+
+// secondsOf returns a number of seconds, which may have a fraction.
+func secondsOf(text string) (time.Duration, bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0) {
+		return 0, false
+	}
+	return time.Duration(min(n, maxSeconds) * float64(time.Second)), true
+}
+
+// remainingOf returns the longest time that RateLimit says of a quota of which nothing remains.
+func remainingOf(h http.Header) (d time.Duration) {
+	var policies map[string]map[string]string
+	for _, line := range h.Values("RateLimit") {
+		for _, i := range itemsOf(line) {
+			if i.params["r"] != "0" {
+				continue
+			}
+			left, ok := secondsOf(i.params["t"])
+			if !ok {
+				if policies == nil {
+					policies = map[string]map[string]string{}
+					for _, p := range itemsOf(strings.Join(h.Values("RateLimit-Policy"), ",")) {
+						policies[p.name] = p.params
+					}
+				}
+				left, _ = secondsOf(policies[i.name]["w"])
+			}
+			d = max(d, left)
+		}
+	}
+	return d
+}
+
+// legacyOf returns what the X-RateLimit fields say if nothing remains.
+func legacyOf(h http.Header) time.Duration {
+	if strings.TrimSpace(h.Get("X-RateLimit-Remaining")) != "0" {
+		return 0
+	}
+	d, _ := secondsOf(strings.TrimSpace(h.Get("X-RateLimit-Reset")))
+	if d > 1e9*time.Second { // after 2001: a time
+		d = max(0, time.Unix(0, int64(d)).Sub(dateOf(h)))
+	}
+	return d
+}
+
+// item is an item of a list of structured fields, with its parameters.
+type item struct {
+	name   string
+	params map[string]string
+}
+
+// itemsOf returns the items of a list of structured fields (RFC 9651); several may have one name. What is
+// malformed is left out.
+func itemsOf(line string) (items []item) {
+	for _, text := range splitQuoted(line, ',') {
+		parts := splitQuoted(text, ';')
+		params := map[string]string{}
+		for _, p := range parts[1:] {
+			name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+			params[name] = value
+		}
+		items = append(items, item{strings.TrimSpace(parts[0]), params})
+	}
+	return items
+}
+
+// splitQuoted splits a text at a character outside of quoted strings.
+func splitQuoted(text string, at byte) (parts []string) {
+	quoted, start := false, 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == at && !quoted:
+			parts = append(parts, text[start:i])
+			start = i + 1
+		}
+	}
+	return append(parts, text[start:])
+}

@@ -1,0 +1,746 @@
+package httplimit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// api is somebody else's API, over a network in virtual time. It is an http.RoundTripper.
+type api struct {
+	dial    func(n int) time.Duration // until request n has a connection
+	write   func(n int) time.Duration // after that, until it is written
+	network time.Duration             // after that, a request takes up to so long
+	twice   func(n int) bool          // whether it is sent on two connections
+	silent  bool                      // does not support httptrace
+	respond func(r *http.Request, n int) *http.Response
+
+	mu       sync.Mutex // guards what follows
+	requests int
+	arrivals []arrival
+	open     int // bodies of responses that were not closed
+}
+
+type arrival struct {
+	at   time.Time
+	cost uint64
+}
+
+func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	n := a.requests
+	a.requests++
+	a.mu.Unlock()
+	a.send(r, n)
+	if a.twice != nil && a.twice(n) {
+		a.send(r, n)
+	}
+	if r.Body != nil {
+		io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+	}
+	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
+	a.mu.Lock()
+	a.open++
+	a.mu.Unlock()
+	if a.respond != nil {
+		res = a.respond(r, n)
+	}
+	res.Request, res.Body = r, &body{Reader: strings.NewReader("hello"), api: a}
+	return res, nil
+}
+
+// send sends a request on one connection.
+func (a *api) send(r *http.Request, n int) {
+	if a.dial != nil {
+		time.Sleep(a.dial(n))
+	}
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && !a.silent {
+		trace.GotConn(httptrace.GotConnInfo{})
+		if a.write != nil {
+			time.Sleep(a.write(n))
+		}
+		trace.WroteRequest(httptrace.WroteRequestInfo{})
+	}
+	if a.network > 0 {
+		time.Sleep(rand.N(a.network))
+	}
+	cost, _ := strconv.ParseUint(r.Header.Get("Cost"), 10, 64)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.arrivals = append(a.arrivals, arrival{time.Now(), cost})
+}
+
+// body is the body of a response.
+type body struct {
+	io.Reader
+	api  *api
+	once sync.Once
+}
+
+func (b *body) Close() error {
+	b.once.Do(func() {
+		b.api.mu.Lock()
+		b.api.open--
+		b.api.mu.Unlock()
+	})
+	return nil
+}
+
+// most returns the most that has arrived in any interval of a scale.
+func (a *api) most(scale time.Duration, cost func(arrival) uint64) (most uint64) {
+	first, sum := 0, uint64(0)
+	for _, x := range a.arrivals { // in their order: the mutex is held while one is added
+		for sum += cost(x); x.at.Sub(a.arrivals[first].at) >= scale; first++ {
+			sum -= cost(a.arrivals[first])
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+func one(arrival) uint64 { return 1 }
+
+func respond(status int, fields ...string) *http.Response {
+	res := &http.Response{StatusCode: status, Header: http.Header{}}
+	for i := 0; i < len(fields); i += 2 {
+		res.Header.Add(fields[i], fields[i+1])
+	}
+	return res
+}
+
+// fleet is processes that share a backend, each with clients that send requests one after the other.
+type fleet struct {
+	transports []*httplimit.Transport
+	all        sync.WaitGroup
+}
+
+// withFleet calls f in virtual time.
+func withFleet(t *testing.T, processes int, cfg httplimit.TransportConfig, f func(t *testing.T, fl *fleet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		backend := memory.New(memory.WithClock(time.Now))
+		defer backend.Close()
+		fl := &fleet{}
+		for range processes {
+			transport, err := httplimit.NewTransport(throttr.NewRateLimit(backend), cfg)
+			require.NoError(t, err)
+			fl.transports = append(fl.transports, transport)
+		}
+		f(t, fl)
+		fl.all.Wait()
+	})
+}
+
+// get makes a request of the first transport, with a cost unless that is "".
+func (fl *fleet) get(t *testing.T, ctx context.Context, cost string) {
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+	if cost != "" {
+		r.Header.Set("Cost", cost)
+	}
+	res, err := fl.transports[0].RoundTrip(r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	res.Body.Close()
+}
+
+// send has clients of each process send requests for a time.
+func (fl *fleet) send(t *testing.T, clients int, d time.Duration) {
+	end := time.Now().Add(d)
+	for _, transport := range fl.transports {
+		for range clients {
+			fl.all.Go(func() {
+				for time.Now().Before(end) {
+					r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+					r.Header.Set("Cost", strconv.Itoa(1+rand.IntN(400)))
+					res, err := transport.RoundTrip(r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					res.Body.Close()
+				}
+			})
+		}
+	}
+	fl.all.Wait()
+}
+
+//evidence:http Processes that share a backend never send an API more than it allows in any interval, and use 95 % of that
+func TestTransportKeepsToTheLimitInAnyInterval(t *testing.T) {
+	const limit, seconds = 100, 20
+	some := func(n int) time.Duration { return time.Duration(n/100%2*(n%2)) * 700 * time.Millisecond }
+	few := func(n int) time.Duration { return time.Duration(n%50/49) * 3 * time.Second }
+	together := func(int) time.Duration {
+		return time.Until(time.Now().Truncate(900 * time.Millisecond).Add(900 * time.Millisecond))
+	}
+	for name, test := range map[string]struct {
+		api    *api
+		strict bool
+		bucket bool
+		least  float64 // of the limit that must be used
+	}{
+		"connections":              {api: &api{network: 20 * time.Millisecond}, least: 0.95},
+		"slow connections":         {api: &api{network: 20 * time.Millisecond, dial: some}},
+		"very slow connections":    {api: &api{network: 20 * time.Millisecond, dial: few}},
+		"slow and silent":          {api: &api{dial: some, silent: true}},
+		"slow writes":              {api: &api{network: 10 * time.Millisecond, write: some}},
+		"sent twice":               {api: &api{network: 10 * time.Millisecond, twice: func(n int) bool { return n%3 == 0 }}, least: 0.9},
+		"strict":                   {api: &api{network: 20 * time.Millisecond}, strict: true, least: 0.95},
+		"strict, a slow network":   {api: &api{network: 700 * time.Millisecond}, strict: true, least: 0.6},
+		"strict, some come later":  {api: &api{write: func(n int) time.Duration { return time.Duration(n%400/300) * 2500 * time.Millisecond }}, strict: true},
+		"strict, sent twice":       {api: &api{network: 100 * time.Millisecond, twice: func(n int) bool { return n%3 == 0 }}, strict: true},
+		"strict, all are too late": {api: &api{network: 3 * time.Second, dial: few, write: some}, strict: true},
+		"bucket":                   {api: &api{network: 10 * time.Millisecond}, bucket: true, least: 0.85},
+		"bucket, slow connections": {api: &api{dial: some}, bucket: true},
+		"bucket, released at once": {api: &api{dial: together}, bucket: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := test.api
+			cfg := httplimit.TransportConfig{
+				Limits: []throttr.Limit{{Max: limit, Scale: time.Second}}, Margin: 20 * time.Millisecond, Strict: test.strict, Base: server,
+			}
+			if test.bucket {
+				cfg.Limits[0] = throttr.Limit{Max: limit - 10, Burst: 10, Scale: time.Second, Algorithm: throttr.TokenBucket}
+			}
+			withFleet(t, 8, cfg, func(t *testing.T, fl *fleet) {
+				begun := time.Now()
+				fl.send(t, 30, seconds*time.Second)
+				require.LessOrEqual(t, server.most(time.Second, one), uint64(limit))
+				used := float64(len(server.arrivals)) / (limit * time.Since(begun).Seconds())
+				t.Logf("%.1f %% of the limit are used", 100*used)
+				require.Greater(t, used, test.least)
+				require.Zero(t, server.open)
+			})
+		})
+	}
+}
+
+// Requests and tokens: a call takes what it may need, and gives back the rest.
+func TestTransportKeepsToSeveralLimitsAndSettles(t *testing.T) {
+	const requests, tokens, minutes = 60, 10_000, 10
+	cost := func(h http.Header) uint64 {
+		n, _ := strconv.ParseUint(h.Get("Cost"), 10, 64)
+		return n
+	}
+	server := &api{network: 100 * time.Millisecond}
+	server.respond = func(r *http.Request, _ int) *http.Response { return respond(200, "Cost", r.Header.Get("Cost")) }
+	cfg := httplimit.TransportConfig{
+		Base: server, Margin: 200 * time.Millisecond,
+		Limits: []throttr.Limit{
+			{Name: "requests", Max: requests, Scale: time.Minute},
+			{Name: "tokens", Max: tokens - 400, Scale: time.Minute, Burst: 400, Algorithm: throttr.TokenBucket},
+		},
+		Cost: func(_ *http.Request, l throttr.Limit) uint64 {
+			return map[string]uint64{"requests": 1, "tokens": 400}[l.Name]
+		},
+		Actual: func(res *http.Response, l throttr.Limit, reserved uint64) uint64 {
+			if l.Name == "tokens" {
+				return cost(res.Header)
+			}
+			return reserved
+		},
+	}
+	withFleet(t, 4, cfg, func(t *testing.T, fl *fleet) {
+		begun := time.Now()
+		fl.send(t, 10, minutes*time.Minute)
+		ran := time.Since(begun).Minutes()
+		spent := func(a arrival) uint64 { return a.cost }
+		require.LessOrEqual(t, server.most(time.Minute, one), uint64(requests))
+		require.LessOrEqual(t, server.most(time.Minute, spent), uint64(tokens))
+		sum := uint64(0)
+		for _, a := range server.arrivals {
+			sum += a.cost
+		}
+		used := max(float64(len(server.arrivals))/(requests*ran), float64(sum)/(tokens*ran))
+		t.Logf("%d requests, %d tokens: %.1f %% of a limit are used", len(server.arrivals), sum, 100*used)
+		require.Greater(t, used, 0.9)
+	})
+}
+
+//evidence:http A Retry-After holds back all processes at once, and until its end
+func TestAPauseHoldsBackAllProcesses(t *testing.T) {
+	const pause = 30 * time.Second
+	const network = 10 * time.Millisecond
+	var mu sync.Mutex // guards told
+	var told time.Time
+	server := &api{network: network}
+	server.respond = func(_ *http.Request, n int) *http.Response {
+		mu.Lock()
+		defer mu.Unlock()
+		if n == 500 {
+			told = time.Now()
+		}
+		if told.IsZero() || time.Since(told) > network { // those on their way are told, too
+			return respond(200)
+		}
+		return respond(429, "Retry-After", strconv.Itoa(int(pause.Seconds())))
+	}
+	cfg := httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{{Max: 100, Scale: time.Second}}}
+	withFleet(t, 8, cfg, func(t *testing.T, fl *fleet) {
+		fl.send(t, 10, 50*time.Second)
+		require.False(t, told.IsZero())
+		after, next := 0, time.Time{}
+		for _, a := range server.arrivals {
+			if a.at.After(told.Add(network)) && a.at.Before(told.Add(pause)) {
+				after++
+			}
+			if next.IsZero() && a.at.After(told.Add(time.Second)) {
+				next = a.at
+			}
+		}
+		require.Zero(t, after, "sent after a round trip, and before the end of the pause")
+		require.WithinDuration(t, told.Add(pause+pause/10), next, pause/10, "many answers are one pause")
+		require.Greater(t, len(server.arrivals), 1500, "all goes on after it")
+	})
+}
+
+// An API allows less than the Transports believe, and says so. Only what is under way when nothing remains is denied.
+func TestTransportLearnsOfALowerQuota(t *testing.T) {
+	const quota, window, processes, clients = 20, 10 * time.Second, 4, 2
+	for name, fields := range map[string][2]string{
+		"its time":          {`"q";r=%d;t=%d`, `"q";q=20;w=10`},
+		"the policy's time": {`"q";r=%[1]d`, `"other";q=9;w=1, "q";q=20;w=10`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, used, denied, windows, end := &api{}, 0, 0, 0, time.Time{}
+			server.respond = func(*http.Request, int) *http.Response {
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				if !time.Now().Before(end) {
+					windows, used, end = windows+1, 0, time.Now().Add(window)
+				}
+				if used++; used > quota {
+					denied++
+				}
+				t := int(math.Ceil(time.Until(end).Seconds()))
+				return respond(200, "RateLimit", fmt.Sprintf(fields[0], max(0, quota-used), t), "RateLimit-Policy", fields[1])
+			}
+			cfg := httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{{Max: 100, Scale: time.Second}}}
+			withFleet(t, processes, cfg, func(t *testing.T, fl *fleet) { fl.send(t, clients, time.Minute) })
+			require.GreaterOrEqual(t, windows, 3)
+			require.LessOrEqual(t, denied, windows*processes*clients)
+			require.GreaterOrEqual(t, len(server.arrivals), windows*quota*9/10)
+		})
+	}
+}
+
+func TestPausesThatResponsesDemand(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
+	unix := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }
+	for name, test := range map[string]struct {
+		res  *http.Response
+		want time.Duration
+	}{
+		"nothing":                 {respond(200), 0},
+		"an error":                {respond(500, "Retry-After", "9"), 0},
+		"seconds":                 {respond(429, "Retry-After", "9"), 9 * time.Second},
+		"503":                     {respond(503, "Retry-After", " 9 "), 9 * time.Second},
+		"503 without a time":      {respond(503), 0},
+		"429 without a time":      {respond(429), time.Second},
+		"not at once":             {respond(429, "Retry-After", "0"), 0},
+		"two of one name":         {respond(200, "RateLimit", `"a";r=0;t=100;pk=:eA==:, "a";r=5;t=7;pk=:eQ==:`), 100 * time.Second},
+		"a date":                  {respond(429, "Retry-After", date(time.Minute)), time.Minute},
+		"a date that has passed":  {respond(429, "Retry-After", date(-time.Minute)), 0},
+		"too long":                {respond(429, "Retry-After", "99999999999999999999"), 1 << 32 * time.Second},
+		"no number":               {respond(429, "Retry-After", "NaN"), time.Second},
+		"negative":                {respond(429, "Retry-After", "-1"), time.Second},
+		"quota left":              {respond(200, "RateLimit", `"a";r=1;t=9`), 0},
+		"no quota left":           {respond(200, "RateLimit", `"a";r=1;t=60, "b";r=0;t=9`), 9 * time.Second},
+		"two lines":               {respond(200, "RateLimit", `"a";r=0;t=8`, "RateLimit", `"b";r=0;t=9`), 9 * time.Second},
+		"the policy's time":       {respond(200, "RateLimit", `"a,;\"";r=0`, "RateLimit-Policy", `"b";q=1;w=3, "a,;\"";q=10;w=60;pk=:AA==:`), time.Minute},
+		"no time":                 {respond(200, "RateLimit", `"a";r=0`), 0},
+		"Retry-After comes first": {respond(429, "RateLimit", `"a";r=0;t=9`, "Retry-After", "3"), 3 * time.Second},
+		"of a 429":                {respond(429, "RateLimit", `"a";r=0;t=9`), 9 * time.Second},
+		"malformed":               {respond(200, "RateLimit", `"a;r=0;t=9,;;=,r=0`), 0},
+		"legacy":                  {respond(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "9"), 9 * time.Second},
+		"legacy, a time":          {respond(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", unix(time.Hour)), time.Hour},
+		"legacy, quota left":      {respond(200, "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "9"), 0},
+	} {
+		test.res.Header.Set("Date", date(0))
+		require.Equal(t, test.want, httplimit.Pause(test.res), name)
+	}
+}
+
+func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend)
+	minute := throttr.Limit{Name: "a", Max: 10, Scale: time.Minute}
+	with := func(a throttr.Algorithm) throttr.Limit {
+		l := minute
+		l.Algorithm = a
+		return l
+	}
+	for text, cfg := range map[string]httplimit.TransportConfig{
+		"twice its Max in an interval": {Limits: []throttr.Limit{with(throttr.FixedWindow)}},
+		"allows up to twice its Max":   {Limits: []throttr.Limit{with(throttr.SlidingWindow)}},
+		"up to twice its Max in an":    {Limits: []throttr.Limit{with(throttr.AlignedWindow)}},
+		"without a Burst":              {Limits: []throttr.Limit{with(throttr.TokenBucket)}},
+		"share their count":            {Limits: []throttr.Limit{minute, minute}},
+		"Margin, MaxPause and Retries": {Margin: -1},
+		"is less than 1ms":             {Limits: []throttr.Limit{{Max: 1, Scale: -time.Second}}},
+	} {
+		_, err := httplimit.NewTransport(limiter, cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig, text)
+		require.ErrorContains(t, err, text)
+	}
+	_, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{})
+	require.NoError(t, err)
+}
+
+// closer is the body of a request.
+type closer struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closer) Close() error {
+	c.closed = true
+	return nil
+}
+
+// What can't be sent in time fails at once, and its body is closed.
+func TestTransportFailsAtOnceIfTheTurnComesTooLate(t *testing.T) {
+	server := &api{}
+	cfg := httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{{Max: 1, Scale: time.Minute}}}
+	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+		send := func(ctx context.Context, url string) (*closer, error) {
+			b := &closer{Reader: strings.NewReader("x")}
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, b)
+			require.NoError(t, err)
+			res, err := fl.transports[0].RoundTrip(r)
+			if err == nil {
+				res.Body.Close()
+			}
+			return b, err
+		}
+		_, err := send(t.Context(), "http://api.test/a")
+		require.NoError(t, err)
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for _, same := range []string{"http://api.test/b", "http://API.test:80/", "https://api.test:443/"} {
+			b, err := send(ctx, same)
+			var late *throttr.DeadlineError
+			require.ErrorAs(t, err, &late, same)
+			require.True(t, b.closed)
+		}
+		require.Zero(t, time.Since(begun))
+		for _, other := range []string{"http://other.test/", "http://api.test:8080/", "https://api.test:80/"} {
+			_, err = send(ctx, other)
+			require.NoError(t, err, other)
+		}
+		canceled, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop)
+		b, err := send(canceled, "http://api.test/c")
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, b.closed)
+		require.Equal(t, time.Second, time.Since(begun))
+		require.Len(t, server.arrivals, 4)
+	})
+}
+
+func TestTransportRepeatsWhatIsSafe(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, field string
+		body          io.Reader
+		tries         int
+		refusals      int
+	}{
+		"GET":             {http.MethodGet, "", nil, 3, 2},
+		"too often":       {http.MethodGet, "", nil, 4, 9},
+		"PUT":             {http.MethodPut, "", bytes.NewReader([]byte("x")), 3, 2},
+		"a stream":        {http.MethodPut, "", io.MultiReader(strings.NewReader("x")), 1, 2},
+		"POST":            {http.MethodPost, "", strings.NewReader("x"), 1, 2},
+		"POST with a key": {http.MethodPost, "Idempotency-Key", strings.NewReader("x"), 3, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &api{}
+			server.respond = func(r *http.Request, n int) *http.Response {
+				if n < test.refusals {
+					return respond(503, "Retry-After", "10")
+				}
+				return respond(200)
+			}
+			cfg := httplimit.TransportConfig{Base: server, Retries: 3, Limits: []throttr.Limit{{Max: 100, Scale: time.Second}}}
+			withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+				r, err := http.NewRequestWithContext(t.Context(), test.method, "http://api.test/", test.body)
+				require.NoError(t, err)
+				if test.field != "" {
+					r.Header.Set(test.field, "1")
+				}
+				begun := time.Now()
+				res, err := fl.transports[0].RoundTrip(r)
+				require.NoError(t, err)
+				require.Equal(t, test.tries > test.refusals, res.StatusCode == 200)
+				require.Len(t, server.arrivals, test.tries)
+				require.InDelta(t, float64(test.tries-1)*10.5, time.Since(begun).Seconds(), float64(test.tries-1)*0.55)
+				require.Equal(t, 1, server.open, "only that of the response")
+				res.Body.Close()
+			})
+		})
+	}
+}
+
+// A response is returned if its request can't be sent again in time.
+// roundTripper is an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// deaf is a backend that can't be charged.
+type deaf struct{ throttr.Backend }
+
+func (deaf) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, throttr.ErrUnavailable
+}
+
+// slow is a backend that takes a second to charge.
+type slow struct {
+	throttr.Backend
+	charged bool
+}
+
+func (s *slow) Charge(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	time.Sleep(time.Second)
+	s.charged = true
+	return s.Backend.Charge(ctx, key, l, n)
+}
+
+// stalled is a body that never ends by itself.
+type stalled struct{ closed chan struct{} }
+
+func (s stalled) Read([]byte) (int, error) { <-s.closed; return 0, io.ErrClosedPipe }
+func (s stalled) Close() error {
+	select {
+	case <-s.closed:
+	default:
+		close(s.closed)
+	}
+	return nil
+}
+
+// What others return as a response may lack fields, and its body may stall.
+func TestTransportAndResponsesOfOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		wrap func(throttr.Backend) throttr.Backend
+		body func() io.ReadCloser
+		sent int
+	}{
+		"neither a request nor a body": {body: func() io.ReadCloser { return nil }, sent: 3},
+		"a body that stalls":           {body: func() io.ReadCloser { return stalled{make(chan struct{})} }, sent: 3},
+		"a pause that can't be stored": {body: func() io.ReadCloser { return http.NoBody }, wrap: func(b throttr.Backend) throttr.Backend { return deaf{b} }, sent: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memories := memory.New(memory.WithClock(time.Now))
+				defer memories.Close()
+				var b throttr.Backend = memories
+				if test.wrap != nil {
+					b = test.wrap(b)
+				}
+				sent := 0
+				transport, err := httplimit.NewTransport(throttr.NewRateLimit(b), httplimit.TransportConfig{Retries: 2, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+					sent++
+					return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"10"}}, Body: test.body()}, nil
+				})})
+				require.NoError(t, err)
+				begun := time.Now()
+				res, err := transport.RoundTrip(httptest.NewRequest("GET", "http://api.example/", nil))
+				require.NoError(t, err)
+				require.Equal(t, 429, res.StatusCode)
+				require.Equal(t, test.sent, sent)
+				require.GreaterOrEqual(t, time.Since(begun), time.Duration(10*(sent-1))*time.Second)
+			})
+		})
+	}
+}
+
+func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
+	server := &api{}
+	server.respond = func(*http.Request, int) *http.Response { return respond(429, "Retry-After", "7200") }
+	withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 1}, func(t *testing.T, fl *fleet) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+		begun := time.Now()
+		res, err := fl.transports[0].RoundTrip(r)
+		require.NoError(t, err)
+		require.Equal(t, 429, res.StatusCode)
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(text))
+		res.Body.Close()
+		_, err = fl.transports[0].RoundTrip(r)
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Zero(t, time.Since(begun))
+		require.WithinRange(t, late.At, begun.Add(time.Hour-time.Second), begun.Add(time.Hour+2*time.Millisecond), "MaxPause")
+	})
+}
+
+// With net/http: connections that are lost, bodies, goroutines.
+func TestTransportOverNetHTTP(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }))
+	defer server.Close()
+	backend := memory.New()
+	defer backend.Close()
+	base := &http.Transport{}
+	transport, err := httplimit.NewTransport(throttr.NewRateLimit(backend), httplimit.TransportConfig{
+		Base: base, Limits: []throttr.Limit{{Max: 1000, Scale: time.Minute}},
+	})
+	require.NoError(t, err)
+	client := http.Client{Transport: transport}
+	for range 3 {
+		res, err := client.Post(server.URL, "text/plain", strings.NewReader("hello"))
+		require.NoError(t, err)
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, "hello", string(text))
+	}
+	client.CloseIdleConnections()
+}
+
+// What is written, or sent again, long after it was counted is counted again, before its response is returned.
+func TestTransportCountsLateRequestsAgain(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		max   uint64
+		dial  []time.Duration // of each request
+		twice bool            // the first one
+		ends  time.Duration   // the deadline of the first one
+		begin []time.Duration
+		want  []time.Duration // the arrivals
+	}{
+		"half of the Margin":             {max: 1, dial: []time.Duration{25 * ms, 0}, begin: []time.Duration{0, 0}, want: []time.Duration{25 * ms, 1050 * ms}},
+		"more":                           {max: 1, dial: []time.Duration{26 * ms, 0}, begin: []time.Duration{0, 0}, want: []time.Duration{25 * ms, 1075 * ms}},
+		"a Scale: it takes another turn": {max: 1, dial: []time.Duration{2000 * ms, 0}, begin: []time.Duration{0, 1200 * ms}, want: []time.Duration{1200 * ms, 2250 * ms}},
+		"twice: both count":              {max: 3, dial: []time.Duration{20 * ms, 0}, twice: true, begin: []time.Duration{0, 100 * ms, 100 * ms}, want: []time.Duration{0, 25 * ms, 100 * ms, 1050 * ms}},
+		"twice, and no turn":             {max: 3, dial: []time.Duration{20 * ms, 0}, twice: true, ends: 30 * ms, begin: []time.Duration{0, 100 * ms, 100 * ms}, want: []time.Duration{0, 25 * ms, 100 * ms, 1050 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &api{dial: func(n int) time.Duration { return test.dial[min(n, len(test.dial)-1)] }}
+			server.twice = func(n int) bool { return test.twice && n == 0 }
+			cfg := httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{{Max: test.max, Scale: time.Second}}}
+			withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+				zero := time.Now()
+				for i, begin := range test.begin {
+					fl.all.Go(func() {
+						time.Sleep(begin + time.Duration(i)) // in their order
+						ctx, cancel := t.Context(), func() {}
+						if i == 0 && test.ends > 0 {
+							ctx, cancel = context.WithTimeout(ctx, test.ends)
+						}
+						defer cancel()
+						fl.get(t, ctx, "")
+					})
+				}
+				fl.all.Wait()
+				var arrived []time.Duration
+				for _, a := range server.arrivals {
+					arrived = append(arrived, a.at.Sub(zero).Truncate(25*ms)) // a turn comes up to 10 ms later than it could
+				}
+				require.Equal(t, test.want, arrived)
+			})
+		})
+	}
+}
+
+// What takes all of a bucket gives that back if its connection comes late, and what it has really used is settled.
+func TestTransportTakesTokensAnewOnALateConnection(t *testing.T) {
+	server := &api{dial: func(n int) time.Duration { return time.Duration(1-min(n, 1)) * time.Second }}
+	cfg := httplimit.TransportConfig{
+		Base:   server,
+		Limits: []throttr.Limit{{Max: 100, Burst: 100, Scale: time.Minute, Algorithm: throttr.TokenBucket}},
+		Cost:   func(*http.Request, throttr.Limit) uint64 { return 100 },
+		Actual: func(*http.Response, throttr.Limit, uint64) uint64 { return 10 },
+	}
+	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+		begun := time.Now()
+		for range 2 {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+			res, err := fl.transports[0].RoundTrip(r)
+			require.NoError(t, err)
+			res.Body.Close()
+		}
+		require.WithinDuration(t, begun.Add(time.Second), server.arrivals[0].at, 20*time.Millisecond)
+		require.WithinDuration(t, begun.Add(7*time.Second), server.arrivals[1].at, 100*time.Millisecond)
+	})
+}
+
+// A late request whose second turn would come after its deadline is sent, and counts in all limits although its first
+// turn was given back.
+func TestTransportChargesWhatGetsNoSecondTurn(t *testing.T) {
+	first := func(d time.Duration) func(n int) time.Duration {
+		return func(n int) time.Duration { return time.Duration(1-min(n, 1)) * d }
+	}
+	server := &api{dial: first(time.Second), write: first(5 * time.Second)}
+	cfg := httplimit.TransportConfig{
+		Base: server, Strict: true,
+		Limits: []throttr.Limit{
+			{Name: "requests", Max: 2, Scale: time.Minute},
+			{Name: "tokens", Max: 100, Burst: 100, Scale: time.Minute, Algorithm: throttr.TokenBucket},
+		},
+		Cost: func(r *http.Request, l throttr.Limit) uint64 {
+			if n, _ := strconv.ParseUint(r.Header.Get("Cost"), 10, 64); l.Name == "tokens" {
+				return n
+			}
+			return 1
+		},
+	}
+	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+		begun := time.Now()
+		for i, cost := range []string{"100", "100", "0"} {
+			fl.all.Go(func() {
+				time.Sleep(time.Duration(i) * 800 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+9*i)*10*time.Second)
+				defer cancel()
+				fl.get(t, ctx, cost)
+			})
+		}
+		fl.all.Wait()
+		for i, at := range []time.Duration{time.Second, 6 * time.Second, 61 * time.Second} {
+			require.WithinDuration(t, begun.Add(at), server.arrivals[i].at, 200*time.Millisecond)
+		}
+	})
+}
+
+// The first count of a request is given back after it was counted again.
+func TestTransportWaitsUntilItHasCountedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &slow{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}
+		server := &api{write: func(int) time.Duration { return 100 * time.Millisecond }}
+		transport, err := httplimit.NewTransport(throttr.NewRateLimit(backend, throttr.WithTimeout(time.Minute)),
+			httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{{Max: 9, Scale: time.Minute}}})
+		require.NoError(t, err)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+		res, err := transport.RoundTrip(r)
+		require.NoError(t, err)
+		res.Body.Close()
+		require.True(t, backend.charged)
+	})
+}

@@ -1,0 +1,42 @@
+// Package inflight limits how many calls of a key are in flight at a time, over all processes that share a
+// store: at most 20 exports of a customer, whatever the number of servers.
+//
+//	var exports = inflight.Limit{Name: "exports", Max: 20, Lease: 10 * time.Second}
+//
+//	backend, err := throttr.Open(ctx, "redis://10.0.0.1:6379")
+//	limiter := inflight.New(backend)
+//	defer limiter.Close()
+//
+//	h, ok, err := limiter.TryAcquire(ctx, "customer:7", exports, 1)
+//	if err != nil || !ok {
+//		…
+//	}
+//	defer h.Release()
+//	export(h.Context())
+//
+// # What is promised
+//
+// At most Max places of a key are held at a time. A process holds its places as long as it lives and reaches the
+// store, however long that is: it renews them every quarter of a lease. Those of a process that has crashed can
+// be taken by others after a lease.
+//
+// A process that can't renew its places, because the store is away or the process stands still, loses them when
+// its lease is over, before others can take them: [Hold.Valid] is false from then on, and [Hold.Context] ends with the
+// cause [ErrLost]. It is at least three quarters of a lease after the store was reached last.
+//
+// # What is not promised
+//
+// A lease protects the count, and not what a holder has begun before it lost its place. A process can stand still
+// between a check and the step that follows. Whoever does something that can't be undone asks [Hold.Valid] right
+// before it, and what it is done to can refuse a [Hold.Token] that is smaller than one that it has seen.
+//
+// The clock that counts is the store's, and the monotonic clock of each process. The bound breaks if the time
+// of the store jumps by more than the margin, about a hundredth of a lease, or if the clock of a process stands still
+// while it sleeps, as that of a virtual machine that is suspended may. All processes must use the same Lease for a
+// name. See package rediswindow for what Redis can lose.
+//
+// # In a process
+//
+// With package memory as the backend, places are held in the memory of the process. They have no lease, and are
+// never lost. If there is only one key, golang.org/x/sync/semaphore does the same.
+package inflight

@@ -1,0 +1,554 @@
+package inflight
+
+import (
+	"container/heap"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The model runs pumps and a ledger, as they are, on a virtual clock. Around them, processes crash and stand still,
+// messages are late, lost, or arrive in another order, clocks go wrong within what is allowed for, and the store loses
+// its data. All of it is drawn from a seed.
+
+// rule is a rule of the exchange that a model leaves out.
+type rule int
+
+const (
+	all        rule = iota
+	sequence        // the store ignores what is older than what it has seen
+	send            // places are held from the send of an exchange, not from its answer
+	drift           // the drift of clocks is allowed for: here they drift by more
+	margins         // a process loses its places before the store does
+	believe         // what the store does not know is kept if it fits
+	doubt           // and lost otherwise; the bound of rule send is left out, too
+	birth           // a store without data grants nothing for a lease
+	renewal         // a renewal is not refused because the key is full
+	oneAtATime      // a process makes one exchange at a time: the answers of others are used, too
+	numberOfRules
+)
+
+var ruleNames = [...]string{"all", "sequence", "send", "drift", "margins", "believe", "doubt", "birth", "renewal", "oneAtATime"}
+
+// faults are what happens in a run.
+type faults struct {
+	crashes, stops, restarts, losses bool
+	late                             time.Duration // how long messages take at most, rarely
+}
+
+const (
+	modelLease = time.Second
+	modelMax   = 4
+)
+
+// model is one run.
+type model struct {
+	*rand.Rand
+	faults
+	without rule
+	now     time.Duration // the real time
+	events  eventHeap
+	order   int
+	ledger  *ledger.Ledger
+	rate    float64 // of the clock of the store
+	nodes   []*node
+	calm    bool // nothing fails any more
+	traced  bool
+	trace   []string
+	fault   string
+	seq     uint64
+	names   int
+	grants  int
+	lost    int // places that a process lost that was never out of reach
+}
+
+// node is a process.
+type node struct {
+	name    string
+	pump    *pump
+	rate    float64
+	offset  time.Duration
+	stopped time.Duration // until then
+	dead    bool
+	seq     uint64
+	serial  int           // of the exchange in flight
+	reached time.Duration // when an exchange was answered last
+	waits   []*modelWant
+	asked   []*want // of the last exchange that the store has seen
+	granted int     // wants
+}
+
+type modelWant struct {
+	want
+	since time.Duration
+}
+
+type event struct {
+	at    time.Duration
+	order int
+	do    func()
+}
+
+type eventHeap []event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].order < h[j].order
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *eventHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return e
+}
+
+func newModel(seed uint64, without rule, f faults) *model {
+	m := &model{Rand: rand.New(rand.NewPCG(seed, 7)), faults: f, without: without}
+	m.rate = m.clockRate()
+	m.newLedger()
+	for range 2 + m.IntN(3) {
+		m.boot()
+	}
+	return m
+}
+
+// newLedger makes a store that has been there for long.
+func (m *model) newLedger() {
+	m.ledger = ledger.New(64, func() time.Duration { return time.Duration(float64(m.now) * m.rate) })
+}
+
+// clockRate returns how fast a clock is: a thousandth too fast or slow at most.
+func (m *model) clockRate() float64 {
+	off := 0.001
+	if m.without == drift {
+		off = 0.04
+	}
+	return 1 + off*(2*m.Float64()-1)
+}
+
+func (m *model) boot() {
+	m.names++
+	n := &node{name: fmt.Sprint("p", m.names), pump: newPump(modelLease), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
+	m.nodes = append(m.nodes, n)
+	m.after(m.duration(100*time.Millisecond), func() { m.demand(n) })
+}
+
+func (m *model) duration(most time.Duration) time.Duration {
+	return time.Duration(m.Int64N(int64(most)) + 1)
+}
+
+func (m *model) after(d time.Duration, do func()) {
+	m.order++
+	heap.Push(&m.events, event{m.now + d, m.order, do})
+}
+
+// log adds to the trace.
+func (m *model) log(n *node, format string, args ...any) {
+	if m.traced {
+		m.trace = append(m.trace, fmt.Sprintf("%7.1f ms  %s  %s", float64(m.now)/1e6, n.name, fmt.Sprintf(format, args...)))
+	}
+}
+
+// clock is the time of a process.
+func (m *model) clock(n *node) time.Duration { return n.offset + time.Duration(float64(m.now)*n.rate) }
+
+// on does something in a process: later if it stands still, never if it is dead.
+func (m *model) on(n *node, do func()) {
+	switch {
+	case n.dead:
+	case m.now < n.stopped:
+		m.after(n.stopped-m.now, func() { m.on(n, do) })
+	default:
+		do()
+		m.settle(n)
+	}
+}
+
+// settle does what the pump of a process has to do.
+func (m *model) settle(n *node) {
+	now := m.clock(n)
+	if m.without == margins && n.pump.held > 0 && n.pump.sent {
+		n.pump.deadline.Store(max(n.pump.deadline.Load(), int64(n.pump.sentAt+3*modelLease)))
+	}
+	n.pump.tick(now)
+	for _, d := range n.pump.decided {
+		m.decided(n, d)
+	}
+	n.pump.decided = n.pump.decided[:0]
+	if !n.pump.sent && n.pump.sendAt() <= now || m.without == oneAtATime && n.pump.urgent && m.IntN(2) == 0 {
+		m.send(n)
+	}
+	if at := n.pump.due(); at != never {
+		m.after(max(time.Duration(float64(at-now)/n.rate), 0)+time.Microsecond, func() {
+			if n.pump.due() <= m.clock(n) {
+				m.on(n, func() {})
+			}
+		})
+	}
+}
+
+func (m *model) decided(n *node, d decision) {
+	switch {
+	case d.err == ErrLost:
+		m.log(n, "has lost %d", d.want.n)
+		if m.now-n.reached < modelLease*3/4 {
+			m.lost++
+		}
+	case d.state == held:
+		m.grants++
+		m.log(n, "has got %d of %d", d.want.n, d.want.max)
+		m.after(m.duration(modelLease/8<<m.IntN(5)), func() {
+			m.on(n, func() {
+				if d.want.state == held {
+					m.log(n, "gives %d back", d.want.n)
+					n.pump.cancel(d.want)
+				}
+			})
+		})
+	}
+}
+
+// demand makes a process want places, again and again.
+func (m *model) demand(n *node) {
+	if m.calm {
+		return
+	}
+	m.on(n, func() {
+		limit := uint64(modelMax)
+		if m.IntN(8) == 0 {
+			limit -= uint64(m.IntN(3))
+		}
+		w := &modelWant{want: want{n: 1 + m.Uint64N(limit), max: limit, wait: m.IntN(4) > 0}, since: m.now}
+		if m.IntN(2) == 0 {
+			w.n = 1
+		}
+		n.pump.add(&w.want)
+		n.waits = append(n.waits, w)
+		if m.IntN(6) == 0 {
+			m.after(m.duration(modelLease/2), func() { m.on(n, func() { n.pump.cancel(&w.want) }) })
+		}
+	})
+	m.after(m.duration(modelLease), func() { m.demand(n) })
+}
+
+// travel returns how long a message takes.
+func (m *model) travel() time.Duration {
+	if !m.calm && m.late > 0 && m.IntN(10) == 0 {
+		return m.duration(m.late)
+	}
+	return m.duration(4 * time.Millisecond)
+}
+
+func (m *model) dropped() bool { return !m.calm && m.losses && m.IntN(10) == 0 }
+
+// send makes an exchange.
+func (m *model) send(n *node) {
+	sentAt := m.clock(n)
+	c := n.pump.claim(sentAt)
+	n.serial++
+	n.seq++
+	serial := n.serial
+	c.Key, c.Process, c.Seq = "k", n.name, n.seq
+	asked := append([]*want(nil), n.pump.asked...)
+	m.log(n, "says that it holds %d, and wants %v: exchange %d", c.Held, wantsText(c.Wants), c.Seq)
+	c.Wake = func() {
+		if !m.dropped() {
+			m.after(m.travel(), func() { m.on(n, n.pump.wake) })
+		}
+	}
+	if !m.dropped() {
+		m.after(m.travel(), func() { m.arrive(n, c, serial, asked) })
+	}
+	m.after(modelLease/8, func() { // the process waits no longer
+		m.on(n, func() {
+			if n.serial == serial && n.pump.sent {
+				m.log(n, "has no answer to exchange %d", c.Seq)
+				n.pump.failed(m.clock(n), errLate, false)
+			}
+		})
+	})
+}
+
+func wantsText(wants []window.Want) string {
+	var all []string
+	for _, w := range wants {
+		all = append(all, fmt.Sprintf("%d of %d", w.N, w.Max))
+	}
+	return strings.Join(all, ", ")
+}
+
+// arrive is a claim that arrives at the store.
+func (m *model) arrive(n *node, c window.Claim, serial int, asked []*want) {
+	seq := c.Seq
+	switch m.without {
+	case sequence:
+		m.seq++
+		c.Seq = m.seq + 1<<40
+	case doubt:
+		c.HeldMax = window.MaxPlaces
+	}
+	var a window.Places
+	switch {
+	case m.without == renewal && c.Held > 0 && m.used() >= modelMax && m.IntN(2) == 0:
+		a.Lost = true
+	case m.without == believe && c.Held > 0:
+		before := m.used()
+		if a = m.ledger.Exchange(&c); a.Used > before && !a.Late {
+			granted := uint64(0)
+			for i, t := range a.Tokens {
+				if t != 0 {
+					granted += c.Wants[i].N
+				}
+			}
+			a.Lost = a.Used-before > granted
+		}
+	default:
+		a = m.ledger.Exchange(&c)
+	}
+	n.asked = asked
+	for _, granted := range grantedText(a.Tokens) {
+		if granted {
+			n.granted++
+		}
+	}
+	m.log(n, "exchange %d is at the store: %d are used, granted %v, lost %v, late %v", seq, a.Used, grantedText(a.Tokens), a.Lost, a.Late)
+	if m.dropped() {
+		return
+	}
+	m.after(m.travel(), func() {
+		m.on(n, func() {
+			if n.serial != serial && m.without != oneAtATime || !n.pump.sent {
+				return
+			}
+			if m.without == oneAtATime {
+				n.pump.asked = asked
+			}
+			if m.without == send || m.without == doubt {
+				n.pump.sentAt = m.clock(n)
+			}
+			m.log(n, "has the answer to exchange %d", seq)
+			n.reached = m.now
+			n.pump.answered(m.clock(n), &a)
+		})
+	})
+}
+
+func grantedText(tokens []uint64) (granted []bool) {
+	for _, t := range tokens {
+		granted = append(granted, t != 0)
+	}
+	return granted
+}
+
+// used is how many places the store knows of.
+func (m *model) used() uint64 { return m.ledger.Exchange(&window.Claim{Key: "k"}).Used }
+
+// believed is how many places holders believe to hold: those for whom Valid is true.
+func (m *model) believed() (n uint64) {
+	for _, node := range m.nodes {
+		if !node.dead && m.clock(node) < node.pump.end() {
+			n += node.pump.held
+		}
+	}
+	return n
+}
+
+// disturb makes something fail, again and again.
+func (m *model) disturb() {
+	if m.calm {
+		return
+	}
+	n := m.nodes[m.IntN(len(m.nodes))]
+	switch m.IntN(6) {
+	case 0:
+		if m.crashes && !n.dead {
+			m.log(n, "crashes")
+			n.dead = true
+			m.boot()
+		}
+	case 1, 2:
+		if m.stops && !n.dead {
+			n.stopped = m.now + m.duration(2*modelLease)
+			m.log(n, "stands still until %.1f ms", float64(n.stopped)/1e6)
+		}
+	case 3:
+		if m.restarts {
+			m.log(&node{name: "store"}, "has lost its data")
+			if m.without == birth {
+				m.newLedger()
+			} else {
+				m.ledger.Restart()
+			}
+		}
+	}
+	m.after(m.duration(modelLease/2), m.disturb)
+}
+
+// run runs for some leases, and then without faults until nobody waits. It returns what is wrong.
+func (m *model) run() string {
+	m.after(m.duration(modelLease), m.disturb)
+	for m.fault == "" && len(m.events) > 0 && m.now < 10*modelLease {
+		m.step()
+	}
+	m.calm = true
+	for m.fault == "" && len(m.events) > 0 && m.now < 60*modelLease {
+		m.step()
+	}
+	if m.fault != "" {
+		return m.fault
+	}
+	for _, n := range m.nodes {
+		if n.dead {
+			continue
+		}
+		for _, w := range n.waits {
+			if w.state == waiting || w.state == held {
+				return fmt.Sprintf("stuck: %s still wants or holds %d since %v", n.name, w.n, w.since)
+			}
+		}
+	}
+	m.now += 2 * modelLease // a late message may have claimed places
+	if used := m.used(); used != 0 {
+		return fmt.Sprintf("stuck: %d places are held by nobody", used)
+	}
+	if m.grants == 0 {
+		return "stuck: nothing was ever granted"
+	}
+	return ""
+}
+
+func (m *model) step() {
+	e := heap.Pop(&m.events).(event)
+	m.now = max(m.now, e.at)
+	e.do()
+	if n := m.believed(); n > modelMax {
+		m.fault = fmt.Sprintf("over: %d of %d are held", n, modelMax)
+	}
+}
+
+// everything is all faults.
+var everything = faults{crashes: true, stops: true, restarts: true, losses: true, late: modelLease * 3 / 2}
+
+var modelRuns = flag.Int("inflight.modelruns", 2000, "runs of TestModelIsNeverOverOrStuck")
+
+// explain runs a model again, and returns its trace.
+func explain(seed uint64, without rule, f faults) string {
+	m := newModel(seed, without, f)
+	m.traced = true
+	fault := m.run()
+	return strings.Join(append(m.trace, fault), "\n")
+}
+
+// TestModelIsNeverOverOrStuck runs random schedules, with faults.
+//
+//evidence:takes Never more than Max places in flight, in a model with crashes, stops and a store that loses its data
+func TestModelIsNeverOverOrStuck(t *testing.T) {
+	runs := *modelRuns
+	if testing.Short() {
+		runs /= 10
+	}
+	grants := 0
+	for seed := range uint64(runs) {
+		m := newModel(seed, all, everything)
+		if fault := m.run(); fault != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, fault, explain(seed, all, everything))
+		}
+		grants += m.grants
+	}
+	require.Greater(t, grants, 10*runs, "the runs do something")
+}
+
+// A process that reaches the store loses nothing, even if the store loses its data.
+func TestModelLosesNothingThatIsRenewed(t *testing.T) {
+	f := faults{crashes: true, restarts: true, late: modelLease / 16}
+	for seed := range uint64(*modelRuns / 4) {
+		m := newModel(seed, all, f)
+		if fault := m.run(); fault != "" || m.lost > 0 {
+			t.Fatalf("seed %d: %s, %d lost\n%s", seed, fault, m.lost, explain(seed, all, f))
+		}
+	}
+}
+
+// dropping is with which faults the model finds what goes wrong without a rule, and what that is. The ends of the
+// shortest traces (of -inflight.traces), with a Max of 4 and a lease of a second:
+//
+//	sequence     457 ms  p1 says that it holds 0: exchange 4, which is late
+//	             592 ms  p1 wants 4: exchange 5, which is answered: p1 has got 4
+//	             724 ms  exchange 4 is at the store: 0 are used
+//	             743 ms  p2 wants 2, and gets them: 6 of 4 are held
+//
+//	send         p1 and p3 are told after 100 ms that they have 3, and count a lease from then on. Both fail to renew
+//	             them. The store grants them to another after a lease from its own time.
+//
+//	drift        p1 has 3, and stands still. Its clock is 4 % too slow, and that of the store 4 % too fast:
+//	             after a lease of the store, p1 believes for 80 ms that it holds what p2 has got.
+//
+//	margins      1606 ms  p1 holds 4, and stands still until 3352 ms; it believes for 3 leases
+//	             1646 ms  p2 has got 1, as the lease of p1 was over: 5 of 4 are held
+//
+//	believe      5982 ms  the store has lost its data
+//	             6047 ms  p1 says that it holds 2, and is told that they are lost, although it was never out of reach
+//
+//	doubt        as send; then the process that has believed for too long is believed, instead of losing its places
+//
+//	birth          36 ms  p1 has got 4
+//	               46 ms  the store has lost its data
+//	               63 ms  p3 wants 1, and has got it: 5 of 4 are held
+//
+//	renewal      4976 ms  p1 renews 1, while 4 of 4 are used, and is told that it is lost
+//
+//	oneAtATime   p1 sends exchange 6 before 5 is answered; the answer to 5, which is late, counts from the send of 6,
+//	             and grants what the store has given to others by then
+var dropping = map[rule]struct {
+	faults
+	fault string
+}{
+	sequence:   {faults{late: modelLease * 3 / 2, losses: true}, "over"},
+	send:       {everything, "over"},
+	drift:      {everything, "over"},
+	margins:    {faults{stops: true}, "over"},
+	believe:    {faults{restarts: true}, "lost"},
+	doubt:      {everything, "over"},
+	birth:      {faults{restarts: true}, "over"},
+	renewal:    {faults{}, "lost"},
+	oneAtATime: {faults{late: modelLease * 3 / 2}, "over"},
+}
+
+func TestModelFailsWithoutEachRule(t *testing.T) {
+	for without := all + 1; without < numberOfRules; without++ {
+		t.Run(ruleNames[without], func(t *testing.T) {
+			d, shortest := dropping[without], ""
+			for seed := range uint64(3000) {
+				m := newModel(seed, without, d.faults)
+				fault := m.run()
+				if d.fault == "lost" && m.lost > 0 && fault == "" {
+					fault = "lost"
+				}
+				if strings.HasPrefix(fault, d.fault) {
+					if !*modelTraces {
+						return
+					}
+					if text := explain(seed, without, d.faults); shortest == "" || len(text) < len(shortest) {
+						shortest = text
+					}
+				}
+			}
+			if shortest == "" {
+				t.Error("nothing goes wrong without it")
+			}
+			t.Log(shortest)
+		})
+	}
+}
+
+var modelTraces = flag.Bool("inflight.traces", false, "TestModelFailsWithoutEachRule looks for short traces, and logs them")

@@ -1,0 +1,77 @@
+package inflight
+
+import (
+	"context"
+	"time"
+)
+
+// Observer sees events. It must be safe for concurrent use, and must not call the Limiter.
+type Observer func(ctx context.Context, e Event)
+
+// Kind is what has happened.
+type Kind uint8
+
+const (
+	Acquired    Kind = iota + 1 // places are held
+	Denied                      // there was no place, and the call did not wait
+	Failed                      // there was no decision; Err says why
+	Released                    // places were given back, by the holder or by Close
+	Lost                        // places were lost
+	Unavailable                 // the store is away; Err says why
+	Available                   // it is back
+)
+
+// String returns the kind as one word.
+func (k Kind) String() string {
+	kinds := [...]string{"", "acquired", "denied", "failed", "released", "lost", "unavailable", "available"}
+	if int(k) < len(kinds) {
+		return kinds[k]
+	}
+	return "unknown"
+}
+
+// Event is what an [Observer] sees.
+type Event struct {
+	Kind     Kind
+	Key      string
+	Limit    Limit
+	N        uint64
+	Waited   time.Duration // until the decision
+	Held     time.Duration // of Released and Lost
+	Degraded bool          // the store has not decided
+	Err      error
+}
+
+// decided tells the observer of a decision, and when a Hold began. If the observer panics, nobody has the Hold, and
+// it holds nothing.
+func (l *Limiter) decided(h *Hold, granted bool, err error) {
+	a, now, told := h.about, l.now(), false
+	defer func() {
+		if granted && !told && h.ended.CompareAndSwap(notEnded, released) {
+			h.giveBack()
+		}
+	}()
+	e := Event{Kind: Denied, Key: a.key, Limit: a.limit, N: a.n, Waited: now - a.asked, Err: err}
+	switch {
+	case err != nil:
+		e.Kind = Failed
+	case granted:
+		a.acquired.Store(int64(now))
+		e.Kind, e.Degraded = Acquired, h.Degraded()
+	}
+	l.observer(a.ctx, e)
+	told = true
+}
+
+// ended tells the observer that a Hold has ended.
+func (l *Limiter) ended(h *Hold, reason uint32) {
+	a, acquired := h.about, time.Duration(h.about.acquired.Load())
+	if acquired == 0 {
+		return // the caller has gone before it had the places
+	}
+	kind := Released
+	if reason == lost {
+		kind = Lost
+	}
+	l.observer(a.ctx, Event{Kind: kind, Key: a.key, Limit: a.limit, N: a.n, Held: l.now() - acquired, Degraded: h.Degraded()})
+}

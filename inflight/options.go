@@ -1,0 +1,137 @@
+package inflight
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Policy is what a [Limiter] decides on new places while the store is away. It does not apply to mistakes in the
+// program, or if the caller's ctx has ended. Those who hold places keep them until their lease is over.
+type Policy uint8
+
+const (
+	// Refuse returns the error of the store. The default.
+	Refuse Policy = iota
+	// Share lets each process have its share of the places, see [WithProcesses]. What it holds of the store counts.
+	Share
+	// Admit lets everybody in, uncounted.
+	Admit
+)
+
+// String returns what the policy does.
+func (p Policy) String() string {
+	switch p {
+	case Refuse:
+		return "return an error"
+	case Share:
+		return "a share of the places"
+	case Admit:
+		return "admit"
+	}
+	return "unknown policy"
+}
+
+// The defaults of options.
+const (
+	DefaultMaxKeys    = 1 << 16
+	DefaultMaxWaiting = 1 << 16
+	defaultTimeout    = 250 * time.Millisecond
+	defaultFailures   = 3
+	defaultPause      = 320 * time.Millisecond
+)
+
+// Option is an option of [New].
+type Option func(*options)
+
+type options struct {
+	policy              Policy
+	processes           uint64
+	maxKeys, maxWaiting int
+	timeout             time.Duration
+	failures            int
+	pause               time.Duration
+	logger              func() *slog.Logger
+	observer            Observer
+}
+
+func optionsOf(opts []Option) options {
+	o := options{logger: slog.Default}
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("inflight: New: option %d is nil", i+1))
+		}
+		opt(&o)
+	}
+	o.processes = max(o.processes, 1)
+	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
+	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
+	o.timeout = cmp.Or(o.timeout, defaultTimeout)
+	o.failures = cmp.Or(o.failures, defaultFailures)
+	o.pause = cmp.Or(o.pause, defaultPause)
+	return o
+}
+
+// notNegative panics if the argument of an option is negative.
+func notNegative[T int | time.Duration](option string, v T) {
+	if v < 0 {
+		panic(fmt.Sprintf("inflight: %s: %v is negative", option, v))
+	}
+}
+
+// WithPolicy sets what is decided while the store is away. Default: [Refuse]. It panics if p is unknown.
+func WithPolicy(p Policy) Option {
+	if p > Admit {
+		panic("inflight: WithPolicy: unknown policy")
+	}
+	return func(o *options) { o.policy = p }
+}
+
+// WithProcesses says how many processes share the limits, for [Share]: each has as large a part of Max, rounded
+// down, but at least 1. Default, and with 0: 1. It panics if n is negative.
+func WithProcesses(n int) Option {
+	notNegative("WithProcesses", n)
+	return func(o *options) { o.processes = uint64(n) }
+}
+
+// WithMaxKeys bounds the keys and names of which the process holds or wants places at a time. Further ones fail
+// with throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
+// with 0: [DefaultMaxKeys]. It panics if n is negative.
+func WithMaxKeys(n int) Option {
+	notNegative("WithMaxKeys", n)
+	return func(o *options) { o.maxKeys = n }
+}
+
+// WithMaxWaiting bounds the calls that wait for a place at a time, of all keys. Further ones fail with
+// throttr.ErrOverloaded. Default, and with 0: [DefaultMaxWaiting]. It panics if n is negative.
+func WithMaxWaiting(n int) Option {
+	notNegative("WithMaxWaiting", n)
+	return func(o *options) { o.maxWaiting = n }
+}
+
+// WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes longer has
+// failed. Default, and with 0: 250 ms. It panics if d is negative.
+func WithTimeout(d time.Duration) Option {
+	notNegative("WithTimeout", d)
+	return func(o *options) { o.timeout = d }
+}
+
+// WithBreaker sets when the circuit breaker opens, and how soon it notices that the store is back, as
+// throttr.WithBreaker. Until it opens, a call that waits goes on waiting. Defaults, and with 0: 3 failures, 320 ms. It
+// panics if a number is negative.
+func WithBreaker(failures int, pause time.Duration) Option {
+	notNegative("WithBreaker", failures)
+	notNegative("WithBreaker", pause)
+	return func(o *options) { o.failures, o.pause = failures, pause }
+}
+
+// WithLogger sets where a Limiter logs, at level WARN, that its store is away, and that it is back: two lines for
+// an outage. Default: [slog.Default]. A nil logger turns the lines off.
+func WithLogger(l *slog.Logger) Option {
+	return func(o *options) { o.logger = func() *slog.Logger { return l } }
+}
+
+// WithObserver sets what sees the events of a Limiter. It is called by the goroutines that hold and release, and must
+// be fast. Default: nothing.
+func WithObserver(f Observer) Option { return func(o *options) { o.observer = f } }

@@ -1,0 +1,403 @@
+package inflight
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/breaker"
+	"github.com/throttr-go/throttr/internal/deadline"
+	"github.com/throttr-go/throttr/internal/fifo"
+	"github.com/throttr-go/throttr/window"
+)
+
+const (
+	// maxClaims is how many keys share an exchange. A part of the store has one in flight: those who want something
+	// meanwhile share the next one, which takes the store less time than several.
+	maxClaims = 128
+	// closeTimeout bounds how long Close tells the store.
+	closeTimeout = time.Second
+)
+
+// store is the places of a Limiter on a store that is asked.
+//
+// Each key and name has a pump. Those that have something to tell are queued in the lane of their part of the
+// store, where a worker makes their exchanges, many at a time. It ends when nothing is queued. The
+// others are in a heap with one timer, by the time at which they have something to do.
+type store struct {
+	limiter *Limiter
+	watch   *watch
+	process string
+	part    func(key string) int
+
+	mu      sync.Mutex // guards what follows, and all pumps
+	closed  bool
+	seq     uint64
+	pumps   map[id]*entry
+	lanes   []lane
+	timers  timers
+	timer   *time.Timer
+	timerAt time.Duration // when the timer fires; never if it does not
+	waiting int           // wants that are not decided
+	news    []decision    // to be told when the mutex is unlocked
+	drained chan struct{} // is closed when the store is closed, and has no pumps
+	drain   func()        // closes it
+
+	ctx    context.Context // of exchanges
+	cancel context.CancelFunc
+	bound  *deadline.Bound // of the timeout
+}
+
+// id identifies a pump.
+type id struct{ key, name string }
+
+// entry is a pump in a store.
+type entry struct {
+	pump
+	id
+	part   int
+	queued bool
+	at     time.Duration // of the timer
+	index  int           // in timers; -1: it is not there
+	awake  func()
+}
+
+// lane is a part of the store.
+type lane struct {
+	circuit *breaker.Circuit
+	queue   fifo.Queue[*entry]
+	working bool
+}
+
+func newStore(l *Limiter) *store {
+	s := &store{limiter: l, process: processName(os.Hostname()), pumps: map[id]*entry{}, timerAt: never, drained: make(chan struct{})}
+	s.bound = deadline.New(l.timeout)
+	s.drain = sync.OnceFunc(func() { close(s.drained) })
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.timer = time.AfterFunc(never, s.tick)
+	var n int
+	n, s.part = breaker.PartsOf(l.backend)
+	s.watch = &watch{limiter: l}
+	for range max(1, n) { // the store of a backend without parts is never away
+		s.lanes = append(s.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, s.watch.opened, s.watch.closed)})
+	}
+	return s
+}
+
+// processName returns a name of this process that no other has, and that people know: host:number:random.
+func processName(host string, _ error) string {
+	host = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, host)
+	return fmt.Sprintf("%.32s:%d:%s", host, os.Getpid(), rand.Text()[:10])
+}
+
+// want adds a want of a Hold.
+func (s *store) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*want, error) {
+	part := s.part(key)
+	s.mu.Lock()
+	defer s.unlock()
+	e := s.pumps[id{key, limit.Name}]
+	switch {
+	case s.closed:
+		return nil, window.ErrClosed
+	case s.waiting >= s.limiter.maxWaiting:
+		return nil, window.ErrOverloaded
+	case e == nil && len(s.pumps) >= s.limiter.maxKeys:
+		return nil, window.ErrFull
+	case e == nil:
+		e = &entry{id: id{key, limit.Name}, part: part, index: -1}
+		e.awake = func() { s.awaken(e) }
+		s.pumps[e.id] = e
+	}
+	w := &want{n: n, max: limit.Max, wait: wait, hold: h, entry: e, ready: make(chan decision, 1)}
+	h.want = w
+	s.waiting++
+	e.lease = max(e.lease, limit.Lease)
+	e.add(w)
+	s.settle(e)
+	return w, nil
+}
+
+// release gives back what a want holds, or ends it.
+func (s *store) release(w *want) {
+	s.mu.Lock()
+	defer s.unlock()
+	if w.state == waiting {
+		s.waiting--
+	}
+	w.entry.cancel(w)
+	s.settle(w.entry)
+}
+
+// awaken is called by the backend if a want may be granted now.
+func (s *store) awaken(e *entry) {
+	s.mu.Lock()
+	defer s.unlock()
+	e.wake()
+	s.settle(e)
+}
+
+// unlock unlocks the mutex, and then tells what has been decided.
+func (s *store) unlock() {
+	news := s.news
+	s.news = nil
+	s.mu.Unlock()
+	for _, d := range news {
+		if d.err == ErrLost {
+			s.limiter.lost.Add(d.want.n)
+			d.want.hold.end(lost)
+		} else {
+			d.want.ready <- d
+		}
+	}
+}
+
+// settle does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
+func (s *store) settle(e *entry) {
+	if s.pumps[e.id] != e {
+		return
+	}
+	now := s.limiter.now()
+	e.tick(now)
+	for _, d := range e.decided {
+		if d.err != ErrLost {
+			s.waiting--
+		}
+	}
+	s.news = append(s.news, e.decided...)
+	clear(e.decided)
+	e.decided = e.decided[:0]
+	if e.idle(now) {
+		s.forget(e)
+		return
+	}
+	at := e.due()
+	if !e.sent && e.sendAt() <= now {
+		s.queue(e)
+		if at = never; e.held > 0 {
+			at = e.end()
+		}
+	}
+	s.timers.set(e, at)
+	s.arm()
+}
+
+// forget forgets a pump. The mutex is held.
+func (s *store) forget(e *entry) {
+	if s.pumps[e.id] != e {
+		return
+	}
+	delete(s.pumps, e.id)
+	s.timers.set(e, never)
+	if s.closed && len(s.pumps) == 0 {
+		s.drain()
+	}
+}
+
+// queue queues a pump for its next exchange. The mutex is held.
+func (s *store) queue(e *entry) {
+	if e.queued {
+		return
+	}
+	e.queued = true
+	lane := &s.lanes[e.part]
+	lane.queue.Push(e)
+	if !lane.working {
+		lane.working = true
+		go s.work(lane)
+	}
+}
+
+// work makes exchanges as long as pumps are queued.
+func (s *store) work(lane *lane) {
+	for {
+		pumps, claims := s.begin(lane)
+		if len(pumps) == 0 {
+			return
+		}
+		places := make([]window.Places, len(claims))
+		err := s.exchange(lane, claims, places)
+		s.finish(lane, pumps, places, err)
+		runtime.Gosched() // those who were answered may want more: they share the next exchange
+	}
+}
+
+// begin begins the exchanges of pumps that are queued. Without any, the worker ends.
+func (s *store) begin(lane *lane) (pumps []*entry, claims []window.Claim) {
+	s.mu.Lock()
+	defer s.unlock()
+	for lane.queue.Len() > 0 && len(pumps) < maxClaims {
+		e := lane.queue.Pop()
+		e.queued = false
+		now := s.limiter.now()
+		if e.tick(now); s.pumps[e.id] != e || e.sendAt() > now {
+			s.settle(e)
+			continue
+		}
+		c := e.claim(now)
+		s.seq++
+		c.Key, c.Name, c.Process, c.Seq = e.key, e.name, s.process, s.seq
+		if len(c.Wants) > 0 {
+			c.Wake = e.awake
+		}
+		pumps, claims = append(pumps, e), append(claims, c)
+		s.settle(e)
+	}
+	if len(pumps) == 0 {
+		lane.working = false
+	}
+	return pumps, claims
+}
+
+// exchange makes exchanges, unless the store is away.
+func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Places) (err error) {
+	ticket, err := lane.circuit.Enter()
+	if err != nil {
+		return notAsked(err)
+	}
+	outcome, cause := breaker.Nothing, error(nil) // unless the call returns: a backend may panic
+	defer func() { ticket.Leave(outcome, cause, s.probe(claims[0].Key)) }()
+	timeout := s.limiter.timeout
+	for i := range claims {
+		if lease := claims[i].Lease; lease > 0 {
+			timeout = min(timeout, lease/4)
+		}
+	}
+	err = s.within(timeout, func(ctx context.Context) error { return s.limiter.backend.Exchange(ctx, claims, places) })
+	cause = err
+	for i := range places {
+		if isAway(places[i].Err) {
+			cause = places[i].Err
+		}
+	}
+	switch {
+	case s.ctx.Err() != nil || errors.Is(cause, window.ErrClosed) || errors.Is(cause, window.ErrOverloaded):
+	case isAway(cause):
+		outcome = breaker.Away
+	default:
+		outcome = breaker.Answered
+	}
+	return err
+}
+
+// within makes a call that takes no longer than d.
+func (s *store) within(d time.Duration, call func(ctx context.Context) error) error {
+	bound := s.bound
+	if d != s.limiter.timeout {
+		bound = deadline.New(d)
+	}
+	ctx := bound.Context(s.ctx)
+	err := call(ctx)
+	if err != nil && ctx.Exceeded() {
+		return &timeoutError{d, err}
+	}
+	ctx.Release()
+	return err
+}
+
+// finish ends exchanges.
+func (s *store) finish(lane *lane, pumps []*entry, places []window.Places, err error) {
+	s.mu.Lock()
+	defer s.unlock()
+	now := s.limiter.now()
+	for i, e := range pumps {
+		err, away := cmp.Or(err, places[i].Err), false
+		if err != nil {
+			away = !isOutage(err) || lane.circuit.Err() != nil
+			e.failed(now, err, away)
+		} else {
+			e.answered(now, &places[i])
+		}
+		s.settle(e)
+		if s.closed && away { // its lease frees its places
+			s.forget(e)
+		}
+	}
+}
+
+// probe returns a function that asks the store, and returns an error if it is away.
+func (s *store) probe(key string) func() error {
+	return func() error {
+		ctx, cancel := context.WithTimeout(s.ctx, s.limiter.timeout)
+		defer cancel()
+		if _, err := s.limiter.exchangeOne(ctx, window.Claim{Key: key}); isAway(err) {
+			return err
+		}
+		return nil
+	}
+}
+
+// close releases all places, and tells the store.
+func (s *store) close() {
+	var holds []*Hold
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	for _, e := range s.pumps {
+		for w := e.holds; w != nil; w = w.next {
+			holds = append(holds, w.hold)
+		}
+		e.failAll(window.ErrClosed)
+		s.settle(e)
+	}
+	s.unlock()
+	for _, h := range holds { // before others can have their places
+		h.end(closed)
+	}
+	s.mu.Lock()
+	for _, e := range s.pumps {
+		for e.holds != nil {
+			e.cancel(e.holds)
+		}
+		s.settle(e)
+	}
+	if len(s.pumps) == 0 {
+		s.drain()
+	}
+	s.unlock()
+	select {
+	case <-s.drained:
+	case <-time.After(closeTimeout):
+	}
+	s.cancel()
+	s.mu.Lock()
+	defer s.unlock()
+	s.timer.Stop()
+	s.timerAt = 0 // it is never set again
+	clear(s.pumps)
+}
+
+// held returns how many places of a key and name the process holds.
+func (s *store) held(key, name string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.pumps[id{key, name}]; e != nil {
+		return e.pump.held
+	}
+	return 0
+}
+
+// stats adds what the store holds.
+func (s *store) stats(st *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Waiting += s.waiting
+	st.Keys += len(s.pumps)
+	for _, e := range s.pumps {
+		st.InUse += e.held
+	}
+}

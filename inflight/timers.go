@@ -1,0 +1,74 @@
+package inflight
+
+import (
+	"container/heap"
+	"time"
+)
+
+// timers is a heap of pumps by the time at which they have something to do.
+type timers []*entry
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
+
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].index, t[j].index = i, j
+}
+
+// Push implements [heap.Interface].
+func (t *timers) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*t)
+	*t = append(*t, e)
+}
+
+// Pop implements [heap.Interface].
+func (t *timers) Pop() any {
+	old := *t
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*t = old[:len(old)-1]
+	e.index = -1
+	return e
+}
+
+// set sets the time of a pump; never removes it.
+func (t *timers) set(e *entry, at time.Duration) {
+	switch was := e.at; {
+	case at == never && e.index >= 0:
+		heap.Remove(t, e.index)
+	case at == never:
+	case e.index < 0:
+		e.at = at
+		heap.Push(t, e)
+	case at != was:
+		e.at = at
+		heap.Fix(t, e.index)
+	}
+}
+
+// arm sets the timer to the first time of the heap. The mutex is held.
+func (s *store) arm() {
+	if len(s.timers) > 0 && s.timers[0].at < s.timerAt {
+		s.timerAt = s.timers[0].at
+		s.timer.Reset(max(s.timerAt-s.limiter.now(), 0))
+	}
+}
+
+// tick settles the pumps that have something to do.
+func (s *store) tick() {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.timerAt == 0 {
+		return
+	}
+	s.timerAt = never
+	now := s.limiter.now()
+	for len(s.timers) > 0 && s.timers[0].at <= now {
+		e := s.timers[0]
+		s.timers.set(e, never)
+		s.settle(e)
+	}
+	s.arm()
+}

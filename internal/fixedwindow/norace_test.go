@@ -1,5 +1,0 @@
-//go:build !race
-
-package fixedwindow
-
-const raceDetector = false

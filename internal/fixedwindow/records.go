@@ -1,0 +1,90 @@
+package fixedwindow
+
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+// records are the two records of a count.
+type records[T codec.Value] struct {
+	bands *slot.Bands
+	names [2][]byte
+}
+
+// unitOf returns the unit of the TTLs of records.
+func unitOf(b *slot.Bands) codec.Unit {
+	u := codec.Nanoseconds
+	for u.Duration() != b.Unit {
+		u++
+	}
+	return u
+}
+
+// add adds requests to a call. Encoding does not fail: no name is too long.
+func (r *records[T]) add(cl *conn.Call[T], requests ...slot.Request) {
+	for _, q := range requests {
+		key := r.names[q.Slot]
+		switch q.Verb {
+		case slot.Query:
+			conn.Add(cl, codec.Query{Key: key})
+		case slot.Insert:
+			conn.Add(cl, codec.Insert[T]{Key: key, Quota: T(q.Value), TTL: codec.TTL[T]{Amount: T(r.bands.Top), Unit: unitOf(r.bands)}})
+		case slot.Decrease:
+			addUpdate(cl, key, codec.Quota, codec.Decrease, q.Value)
+		case slot.Increase:
+			addUpdate(cl, key, codec.Quota, codec.Increase, q.Value)
+		case slot.PatchQuota:
+			addUpdate(cl, key, codec.Quota, codec.Patch, q.Value)
+		case slot.PatchTTL:
+			addUpdate(cl, key, codec.TimeToLive, codec.Patch, q.Value)
+		case slot.Purge:
+			conn.Add(cl, codec.Purge{Key: key})
+		}
+	}
+}
+
+func addUpdate[T codec.Value](cl *conn.Call[T], key []byte, a codec.Attribute, c codec.Change, value uint64) {
+	conn.Add(cl, codec.Update[T]{Attribute: a, Change: c, Value: T(value), Key: key})
+}
+
+// observe returns what the reply to a QUERY shows.
+func (r *records[T]) observe(reply conn.Reply[T]) slot.Observation {
+	if !reply.OK {
+		return slot.Observation{}
+	}
+	return r.bands.Observe(uint64(reply.Quota), uint64(reply.TTL.Amount))
+}
+
+// answers is what the replies to an action say.
+type answers struct {
+	inserted, added bool    // an INSERT, a DECREASE has succeeded
+	armed           bool    // the TTL of the action's slot was set
+	claimed         [2]bool // which slots a DECREASE has counted in
+	purged          int     // records
+	shown           [2]slot.Observation
+	sent, received  time.Time
+}
+
+// answers returns what the replies to the requests of an action say.
+func (r *records[T]) answers(a slot.Action, requests []slot.Request, replies []conn.Reply[T]) (o answers) {
+	for i, q := range requests {
+		switch ok := replies[i].OK; q.Verb {
+		case slot.Insert:
+			o.inserted = ok
+		case slot.PatchTTL:
+			o.armed = o.armed || q.Slot == a.Slot && ok
+		case slot.Decrease:
+			o.added, o.claimed[q.Slot] = ok, ok
+		case slot.Query:
+			o.shown[q.Slot] = r.observe(replies[i])
+		case slot.Purge:
+			if ok {
+				o.purged++
+			}
+		}
+	}
+	return o
+}

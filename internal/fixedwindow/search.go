@@ -1,0 +1,294 @@
+package fixedwindow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+)
+
+const (
+	// maxTries is how often something is tried that needs quick responses.
+	maxTries = 4
+	// maxLookups bounds the lookups of one hit or operation.
+	maxLookups = 64
+	// minPause and maxPause bound the pauses while the name of a record can't be used (H1). A hit
+	// is tried 8 times, with 6 pauses, which take longer than the 10 s of H1 together.
+	minPause = 250 * time.Millisecond
+	maxPause = 4 * time.Second
+)
+
+// plan is what Refresh returns if no window is open: an action that opens one, and the connection of its
+// lookup.
+type plan[T codec.Value] struct {
+	conn   *conn.Conn[T]
+	action slot.Action
+}
+
+// begin opens a window that counts a batch, as it was planned.
+func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.Batch) coalesce.Outcome {
+	if err := s.janitor.begin(s); err != nil {
+		return coalesce.Outcome{Err: err}
+	}
+	at := span{from: s.backend.moment(s.backend.now())}
+	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
+	at.to = s.backend.moment(s.backend.now())
+	s.janitor.end(s, at.to.mono, o.armed || o.inserted)
+	switch {
+	case err == errAgain:
+		return coalesce.NotCounted
+	case err != nil:
+		return coalesce.Outcome{Err: err, Sent: sent}
+	case p.action.Kind == slot.Create:
+		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
+		if out == slot.Lost {
+			s.failed, s.failedAt = s.failed+1, s.link.guards.Now()
+		}
+		return s.conclude(out, &w, &b, &at, p.conn)
+	default:
+		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
+		return s.conclude(out, &w, &b, &at, p.conn)
+	}
+}
+
+// act executes an action on the connection of its lookup. errAgain says that it was not executed,
+// because it was too late or the connection has ended.
+func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o answers, sent bool, err error) {
+	var buf [8]slot.Request
+	requests := s.bands.Requests(buf[:0], a, n)
+	cl := s.call(conn.SingleRead)
+	s.records.add(cl, requests...)
+	from := s.link.guards.Now()
+	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
+		return answers{}, sent, err
+	}
+	o = s.records.answers(a, requests, cl.Replies)
+	o.sent, o.received = from, s.link.guards.Now()
+	s.backend.calls.Put(cl)
+	if !o.received.Before(a.By) {
+		return answers{}, true, errLate
+	}
+	return o, true, nil
+}
+
+// search is the lookups of one hit or operation on one connection.
+type search[T codec.Value] struct {
+	conn    *conn.Conn[T]
+	history slot.History
+	first   slot.ID // to look up: the one that will be opened next
+	slow    int     // lookups whose replies came too late to act on them
+}
+
+// search looks both slots up again and again, and executes what decide returns, until that is Done.
+func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Action, error)) error {
+	f := search[T]{first: s.next()}
+	for range maxLookups {
+		if err := s.lookUp(ctx, &f); err != nil {
+			return err
+		}
+		a, err := decide(&f)
+		switch {
+		case err != nil || a.Kind == slot.Done:
+			return err
+		case a.Kind == slot.Again:
+			f.first = a.Slot
+			var early time.Duration
+			early, err = s.link.guards.sleepUntil(ctx, a.At)
+			f.history, s.failedAt = f.history.Earlier(early), s.failedAt.Add(-early)
+		default:
+			err = s.step(ctx, &f, a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.bands.Scale)
+}
+
+// lookUp looks both slots up once more. It tries again if a connection ends.
+func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
+	for failures := 1; ; failures++ {
+		c, err := s.link.connect(ctx)
+		if err != nil {
+			return err
+		}
+		if c != f.conn {
+			f.conn, f.history = c, slot.History{}
+		}
+		cl := s.call(conn.Interruptible)
+		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
+		l := slot.Lookup{First: f.first, Sent: s.link.guards.Now()}
+		if _, err = s.link.do(ctx, c, cl); err == nil {
+			l.Received = s.link.guards.Now()
+			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Replies[0]), s.records.observe(cl.Replies[1])
+			s.backend.calls.Put(cl)
+			f.history = s.bands.Extend(f.history, l)
+			return nil
+		}
+		if failures == maxTries || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// tooLate reports whether the replies to the last lookup came too late to act on it.
+func (s *slots[T]) tooLate(f *search[T]) bool {
+	return s.link.guards.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
+}
+
+// repeat returns the repetition of a lookup that came too late, or an error if several did.
+func (s *slots[T]) repeat(f *search[T]) (slot.Action, error) {
+	if f.slow++; f.slow < maxTries {
+		return slot.Action{Kind: slot.Again, Slot: f.first}, nil
+	}
+	trip := f.history.Last.Received.Sub(f.history.Last.Sent).Round(time.Millisecond)
+	return slot.Action{}, fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v",
+		ErrTooLate, trip, s.bands.Scale, s.bands.Guard/2)
+}
+
+// find looks the window up. If there is none, it returns how to open one, after what has to be
+// done before.
+func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
+	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
+		if s.seen(f) {
+			return slot.Action{Kind: slot.Done}, nil
+		}
+		a := s.bands.Hit(f.history)
+		switch {
+		case a.Kind != slot.Open && a.Kind != slot.Create:
+			return a, nil
+		case s.tooLate(f):
+			return s.repeat(f)
+		case a.Kind == slot.Create && s.link.guards.Now().Before(s.createAt()):
+			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
+		}
+		// No record is created before the sweeper has decided whether to park the server.
+		if waited, err := s.janitor.sweeper.AwaitDecision(ctx); waited || err != nil {
+			return slot.Action{Kind: slot.Again, Slot: f.first}, err
+		}
+		p = &plan[T]{f.conn, a}
+		return slot.Action{Kind: slot.Done}, nil
+	})
+	return p, err
+}
+
+// createAt returns when to try an INSERT, after others have failed.
+func (s *slots[T]) createAt() time.Time {
+	if s.failed < 2 {
+		return time.Time{}
+	}
+	return s.failedAt.Add(min(minPause<<min(s.failed-2, 10), maxPause))
+}
+
+// next returns the slot that is opened next, as far as is known.
+func (s *slots[T]) next() slot.ID {
+	if st, _ := s.known.current(); st.id != 0 {
+		return st.window.Slot.Other()
+	}
+	return slot.A
+}
+
+// seen makes the window that the last lookup shows the known one. It returns false if there is
+// none.
+func (s *slots[T]) seen(f *search[T]) bool {
+	l := f.history.Last
+	w, live := s.bands.Live(l)
+	if !live {
+		return false
+	}
+	s.failed = 0
+	now := s.backend.moment(s.backend.now())
+	var st state
+	st.fromWindow(&w, &span{now.at(l.Sent), now.at(l.Received)})
+	s.known.learn(&st)
+	if _, ok := s.bands.Untidy(l); ok {
+		s.janitor.cleanSoon(s)
+	}
+	return true
+}
+
+// step executes an action on the way to a slot that can be opened, or to the end of a window. If
+// its connection ends, the next lookup notices it.
+func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error {
+	if err := s.janitor.begin(s); err != nil {
+		return err
+	}
+	o, _, err := s.act(ctx, f.conn, a, 0)
+	if err == nil && a.Kind == slot.Claim {
+		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
+			_, _, err = s.act(ctx, f.conn, next, 0)
+		}
+	}
+	s.janitor.end(s, s.link.guards.Now(), false)
+	if err != nil && f.conn.Open() && err != errAgain {
+		return err
+	}
+	return ctx.Err()
+}
+
+// peek implements [counter].
+func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
+	forgets := s.known.forgotten()
+	cl := s.call(conn.SingleRead)
+	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+	at, _, err := s.ask(ctx, nil, cl, s.backend.now())
+	if err != nil {
+		return st, false, err
+	}
+	l := slot.Lookup{Sent: at.from.mono, Received: at.to.mono}
+	l.Slots = [2]slot.Observation{s.records.observe(cl.Replies[0]), s.records.observe(cl.Replies[1])}
+	s.backend.calls.Put(cl)
+	w, live := s.bands.Live(l)
+	if live {
+		st.fromWindow(&w, &at)
+		s.known.meet(&st, forgets)
+	}
+	return st, live, nil
+}
+
+// reset ends the open window and returns it, if there was one. If err is not nil, sent reports
+// whether it may have been ended.
+func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+	defer s.known.forget()
+	var e slot.Ending
+	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
+		found := e.Found
+		a := s.bands.Reset(f.history, &e)
+		if e.Found && !found {
+			s.seen(f)
+			st, _ := s.known.current()
+			r = s.known.result(&st, s.backend.now())
+		}
+		if a.Kind != slot.Done && s.tooLate(f) {
+			return s.repeat(f)
+		}
+		sent = sent || a.Kind != slot.Done && a.Kind != slot.Again
+		return a, nil
+	})
+	return r, sent, err
+}
+
+// set ends the open window and opens one with a count. If err is not nil, sent reports whether a
+// part of that may have been done.
+func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+	if _, sent, err = s.reset(ctx); err != nil {
+		return coalesce.Result{}, sent, err
+	}
+	b := coalesce.Batch{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
+	for range 4 * maxTries {
+		if b.Plan, err = s.find(ctx); err != nil {
+			return coalesce.Result{}, sent, err
+		}
+		b.Now = s.backend.now()
+		out := s.Count(ctx, b)
+		sent = sent || out.Sent
+		if out.Err != nil || out.Counted {
+			return out.Result, sent, out.Err
+		}
+	}
+	return coalesce.Result{}, sent, overError(s.bands.Scale)
+}

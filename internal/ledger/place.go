@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"sync/atomic"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// Owner is who holds places without a lease. Make one with [Ledger.Owner].
+type Owner struct {
+	ledger     *Ledger
+	maxWaiting int64
+	waiting    atomic.Int64
+	shards     [shards]owned // each is guarded by the mutex of the ledger's
+}
+
+// owned is the places of an owner in a shard that are held or waited for.
+type owned struct {
+	first  *Place
+	closed bool
+}
+
+// Owner returns an owner that holds nothing. So many of its places can wait at a time.
+func (l *Ledger) Owner(maxWaiting int) *Owner {
+	return &Owner{ledger: l, maxWaiting: int64(maxWaiting)}
+}
+
+// Waiting returns how many places wait.
+func (o *Owner) Waiting() int { return int(o.waiting.Load()) }
+
+// Place is n places of a key and name. A Place is used once. The mutex of its count's shard guards what is not
+// constant after Take.
+type Place struct {
+	Holder any // of the caller
+
+	owner      *Owner
+	count      *count
+	waiter     *waiter // if it waits
+	next, prev *Place  // of the owner in the shard
+	n          uint64
+	token      uint64
+	held       bool
+}
+
+// Take takes n places, at most limit. If they do not fit, and wait is set, the Place waits in line, until the
+// channel that is returned is closed. The error is [window.ErrFull], [window.ErrOverloaded] or [window.ErrClosed].
+func (o *Owner) Take(p *Place, key, name string, n, limit uint64, wait bool) (granted bool, ready <-chan struct{}, err error) {
+	k := id{key, name}
+	hash, s := o.ledger.hash(k)
+	mine := &o.shards[s.index]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mine.closed || o.ledger.closed.Load() {
+		return false, nil, window.ErrClosed
+	}
+	c, err := o.ledger.count(s, hash, k)
+	if err != nil {
+		return false, nil, err
+	}
+	fits := c.fits(n, limit)
+	if !fits || c.line.first != nil {
+		now := c.time(o.ledger)
+		c.expire(now)
+		fits = c.fits(n+c.line.reserved(now, ""), limit)
+	}
+	switch {
+	case fits:
+	case !wait:
+		return false, nil, nil
+	case o.waiting.Add(1) > o.maxWaiting:
+		o.waiting.Add(-1)
+		return false, nil, window.ErrOverloaded
+	}
+	p.owner, p.count, p.n = o, c, n
+	if p.next = mine.first; p.next != nil {
+		p.next.prev = p
+	}
+	mine.first = p
+	if fits {
+		c.grant(p, n)
+		return true, nil, nil
+	}
+	p.waiter = &waiter{n: n, limit: limit, place: p, ready: make(chan struct{})}
+	c.line.append(p.waiter)
+	return false, p.waiter.ready, nil
+}
+
+// grant lets a place be held. The mutex is held.
+func (c *count) grant(p *Place, n uint64) {
+	c.sum += n
+	c.shard.token++
+	p.token, p.held = c.shard.token, true
+}
+
+// waited notes that the place does not wait any more. The mutex is held.
+func (p *Place) waited() {
+	p.waiter = nil
+	p.owner.waiting.Add(-1)
+}
+
+// Held reports whether the place is held.
+func (p *Place) Held() bool {
+	p.count.shard.mu.Lock()
+	defer p.count.shard.mu.Unlock()
+	return p.held
+}
+
+// Token returns a number that is larger than those of all grants of the key and name before. The place was
+// granted.
+func (p *Place) Token() uint64 { return p.token }
+
+// Release gives a place back, or ends the wait for it. It returns false if that was done before.
+func (p *Place) Release() bool {
+	s := p.count.shard
+	s.mu.Lock()
+	wake, released := p.release()
+	s.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+	return released
+}
+
+// release is Release with the mutex held.
+func (p *Place) release() (wake func(), released bool) {
+	c := p.count
+	switch {
+	case p.held:
+		p.held = false
+		c.sum -= p.n
+	case p.waiter != nil:
+		c.line.remove(p.waiter)
+		p.waited()
+	default:
+		return nil, false
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	}
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		p.owner.shards[c.shard.index].first = p.next
+	}
+	if c.line.first == nil {
+		return nil, true
+	}
+	now := c.time(p.owner.ledger)
+	c.expire(now)
+	return c.serve(now), true
+}
+
+// Close releases all places of the owner, and ends the waits for them. Further takes fail. It calls ending with
+// each that is held, before others can have it.
+func (o *Owner) Close(ending func(*Place)) {
+	for i := range o.shards {
+		for {
+			p, wakes := o.close(i)
+			for _, wake := range wakes {
+				wake()
+			}
+			if p == nil {
+				break
+			}
+			ending(p)
+			p.Release()
+		}
+	}
+}
+
+// close closes the places of a shard. It returns one that is held, and what wakes others.
+func (o *Owner) close(i int) (p *Place, wakes []func()) {
+	s, mine := &o.ledger.shards[i], &o.shards[i]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine.closed = true
+	for p = mine.first; p != nil && p.waiter != nil; p = mine.first {
+		ready := p.waiter.ready
+		if wake, _ := p.release(); wake != nil {
+			wakes = append(wakes, wake)
+		}
+		close(ready)
+	}
+	return p, wakes
+}
+
+// Peek returns how many places of a key and name are held, and how many wait.
+func (l *Ledger) Peek(key, name string) (used, waiting uint64) {
+	p := l.Exchange(&window.Claim{Key: key, Name: name})
+	return p.Used, p.Waiting
+}
+
+// Held returns how many places the owner holds, and of how many keys and names it holds or wants places.
+func (o *Owner) Held() (held uint64, keys int) {
+	for i := range o.shards {
+		s := &o.ledger.shards[i]
+		s.mu.Lock()
+		counts := map[*count]bool{}
+		for p := o.shards[i].first; p != nil; p = p.next {
+			counts[p.count] = true
+			if p.held {
+				held += p.n
+			}
+		}
+		s.mu.Unlock()
+		keys += len(counts)
+	}
+	return held, keys
+}

@@ -1,0 +1,193 @@
+package pool
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/window"
+)
+
+// unshared are the connections that callers do not share. Once closed is true, they are closed as
+// they are made.
+type unshared[T codec.Value] struct {
+	pool    *Pool[T]
+	permits chan struct{} // has an element for each stream that is open or being opened, listings aside
+	list    chan struct{} // has an element while a LIST or STATS is under way (H20)
+
+	// mu guards the fields below.
+	mu        sync.Mutex
+	closed    bool
+	streams   map[*stream[T]]struct{}
+	dedicated map[*conn.Conn[T]]struct{} // those of Dedicated that have not ended
+}
+
+// init is called once, before all else.
+func (a *unshared[T]) init(p *Pool[T]) {
+	a.pool, a.permits, a.list = p, make(chan struct{}, p.o.MaxConns), make(chan struct{}, 1)
+	a.streams, a.dedicated = make(map[*stream[T]]struct{}), make(map[*conn.Conn[T]]struct{})
+}
+
+// stop has no further connection made.
+func (a *unshared[T]) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+}
+
+// closeGrace is how long the end of a pool waits for the responses to streams.
+const closeGrace = 250 * time.Millisecond
+
+// end ends the connections after stop. The callers of streams leave by themselves.
+func (a *unshared[T]) end() {
+	a.mu.Lock()
+	streams := slices.Collect(maps.Keys(a.streams))
+	a.mu.Unlock()
+	for _, s := range streams {
+		s.bound.Reset(closeGrace)
+	}
+	var closing sync.WaitGroup
+	for _, c := range a.allDedicated() {
+		closing.Go(func() { c.Close(window.ErrClosed) })
+	}
+	closing.Wait()
+}
+
+// allDedicated returns the dedicated connections.
+func (a *unshared[T]) allDedicated() []*conn.Conn[T] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.dedicated))
+}
+
+// streaming returns how many streams are open.
+func (a *unshared[T]) streaming() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.streams)
+}
+
+// permitsOf returns where a stream of a request needs a permit.
+func (a *unshared[T]) permitsOf(op codec.Op) chan struct{} {
+	if op == codec.OpList || op == codec.OpStats {
+		return a.list
+	}
+	return a.permits
+}
+
+// acquirePermit waits for a permit.
+func (a *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) error {
+	select {
+	case permits <- struct{}{}:
+		return nil
+	default:
+	}
+	if !a.pool.waiters.enter() {
+		return window.ErrOverloaded
+	}
+	defer a.pool.waiters.leave()
+	select {
+	case permits <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.pool.ctx.Done():
+		return window.ErrClosed
+	}
+}
+
+// open makes a connection that is not shared. Unlike that of a shared connection, its making
+// ends with ctx. It is called between begin and background.Done.
+func (a *unshared[T]) open(ctx context.Context) (nc net.Conn, early []byte, err error) {
+	opening, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.pool.ctx, cancel)()
+	nc, early, err = a.pool.open(opening, false)
+	switch {
+	case err == nil:
+		return nc, early, nil
+	case a.pool.ctx.Err() != nil:
+		return nil, nil, window.ErrClosed
+	case ctx.Err() == nil:
+		a.pool.CountFailure()
+	}
+	return nil, nil, err
+}
+
+// begin has Close wait for background.Done, or returns an error if the pool is closed. Before a
+// connection that is not shared there must be a shared one, so that it is not the first to a server
+// that is starting (H17).
+func (a *unshared[T]) begin() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return window.ErrClosed
+	}
+	a.pool.background.Add(1)
+	return nil
+}
+
+// ended is the OnEnd of dedicated connections.
+func (a *unshared[T]) ended(c *conn.Conn[T], err error) {
+	a.pool.shared.ended(c, err)
+	a.mu.Lock()
+	delete(a.dedicated, c)
+	a.mu.Unlock()
+}
+
+// maintain retires dedicated connections that are too old or idle, and pings those that
+// have nothing to do.
+func (a *unshared[T]) maintain() {
+	for _, c := range a.allDedicated() {
+		old := a.pool.o.MaxConnAge > 0 && time.Since(c.Created()) >= a.pool.o.MaxConnAge
+		idle := a.pool.o.MaxConnIdle > 0 && c.Idle() >= a.pool.o.MaxConnIdle
+		switch {
+		case old || idle:
+			c.Retire()
+		case c.Load() == 0:
+			a.pool.background.Go(c.Ping)
+		}
+	}
+}
+
+// Dedicated makes a connection for calls that depend on the replies to earlier ones, and so must
+// reach the server on the same connection or not at all. Other callers do not share it, and it does
+// not count as one of MaxConns. The pool pings it while it has nothing to do, retires it when it is
+// too old or idle, and ends it when the pool is closed.
+//
+// If it ends with requests in flight, it ends with a reset: bytes that the server's host has not
+// acknowledged by then never arrive.
+//
+// Calls that create records need [Pool.AddParking] before and [Pool.TakeParking] after.
+func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
+	// If the server can't be reached, the circuit breaker notices it with shared connections.
+	if _, err := p.shared.acquire(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.unshared.begin(); err != nil {
+		return nil, err
+	}
+	defer p.background.Done()
+	nc, early, err := p.unshared.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.unshared.mu.Lock()
+	defer p.unshared.mu.Unlock()
+	if p.unshared.closed {
+		nc.Close()
+		return nil, window.ErrClosed
+	}
+	c := conn.New(nc, early, conn.Options[T]{
+		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued, CanaryEvery: p.o.CanaryEvery,
+		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.unshared.ended,
+		Reset: true,
+	})
+	p.unshared.dedicated[c] = struct{}{}
+	return c, nil
+}

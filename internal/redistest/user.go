@@ -1,0 +1,59 @@
+package redistest
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// AsUserOfTheDocument makes the user of docs/redis.md on a server, behind a Sentinel and on a cluster, and calls use
+// with URLs without scheme: also with the older protocol, another database and a name of the connection. It requires
+// that servers have denied nothing but the commands of denied.
+func AsUserOfTheDocument(t *testing.T, use func(url string), denied ...string) {
+	t.Helper()
+	server := Start(t)
+	sentinel := StartSentinel(t, server)
+	cluster := StartCluster(t, 1)
+	servers := append(cluster.nodes(), server)
+	rule := append([]string{"ACL", "SETUSER", "limits", "on"}, userOfTheDocument(t)...)
+	for _, s := range servers {
+		s.Must(t, rule...)
+	}
+	for _, url := range []string{
+		server.Addr, server.Addr + "?protocol=2", server.Addr + "/1?client_name=a", server.Addr + "?db=1&client_name=a&protocol=2",
+		sentinel.Addr + "?master_set=" + SentinelName, sentinel.Addr + "/1?client_name=a&protocol=2&master_set=" + SentinelName,
+		cluster.Addrs()[0] + "?client_name=a&addr=" + cluster.Addrs()[1],
+	} {
+		use("limits:PASSWORD@" + url)
+		for _, s := range servers {
+			for _, entry := range deniedObject.FindAllStringSubmatch(s.Must(t, "ACL", "LOG"), -1) {
+				if !slices.Contains(denied, entry[1]) {
+					t.Errorf("%s: denied: %s", url, entry[1])
+				}
+			}
+			s.Must(t, "ACL", "LOG", "RESET")
+		}
+	}
+}
+
+var deniedObject = regexp.MustCompile(`(?m)^object\n(.*)$`)
+
+// userOfTheDocument returns what the user may do.
+func userOfTheDocument(t *testing.T) []string {
+	t.Helper()
+	document, err := os.ReadFile("../docs/redis.md")
+	if err != nil {
+		document, err = os.ReadFile("../../docs/redis.md")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, ok := strings.Cut(string(document), "\n  ACL SETUSER limits on ")
+	if !ok {
+		t.Fatal("docs/redis.md has no rule")
+	}
+	rule, _, _ = strings.Cut(rule, "```")
+	return strings.Fields(rule)
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package slot
-
-const raceDetector = true

@@ -1,6 +1,0 @@
-//go:build !race
-
-package testkit
-
-// Race reports whether the race detector is on.
-const Race = false

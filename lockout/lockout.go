@@ -1,0 +1,220 @@
+// Package lockout shuts out who fails too often, such as somebody who guesses passwords, for longer each time. It
+// keeps all that it knows as counts of a [throttr.RateLimit], so it holds for all processes that share a
+// backend, and works with any of them.
+//
+//	guard, err := lockout.New(limiter, lockout.Config{
+//		Failures: throttr.Limit{Name: "login", Max: 5, Scale: 15 * time.Minute},
+//		Locks:    []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
+//	})
+//
+//	attempt, ok, err := guard.Try(ctx, throttr.Key("account", name))
+//	if err != nil || !ok {
+//		…	// refuse, without looking at the password
+//	}
+//	if !correct(name, password) {
+//		err := attempt.Failed(ctx)
+//		…
+//	}
+//	err = attempt.Succeeded(ctx)
+//
+// An attempt counts as a failure from Try until it has succeeded. So however many attempts there are at one time,
+// at most Failures.Max of them are made that could fail.
+//
+// Whoever guesses the passwords of one account comes from many addresses, and whoever tries one password on all
+// accounts comes from few: use a Lockout for accounts, and another one, with a higher Max, for addresses. A
+// handler of HTTP and an interceptor of gRPC use it in the same way: see admission.Addr for the key of an address.
+package lockout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr"
+)
+
+// Config configures a [Lockout]. Failures is required.
+type Config struct {
+	// Failures is how many attempts of a key may fail. The last one locks the key out. It has a name, from which
+	// those of two more limits are made: name.lock and name.locks. With Shadow, nothing is denied.
+	Failures throttr.Limit
+	// Locks are how long a key is locked out the first time, the second time, and so on; from then on, as long as
+	// the last time. They do not decrease. Default: 1 minute, 10 minutes, 1 hour. At most 16.
+	Locks []time.Duration
+	// Memory is how long the times that a key was locked out are remembered, from the first one. Default: a day.
+	Memory time.Duration
+}
+
+const maxLocks = 16
+
+// Lockout shuts out keys. It is safe for concurrent use.
+type Lockout struct {
+	limiter  *throttr.RateLimit
+	failures throttr.Limit
+	locks    []throttr.Limit // which allow one hit, that of the lock; each scale once
+	steps    []int           // the lock of the first time, the second time, and so on
+	times    throttr.Limit   // counts locks
+}
+
+// New returns a Lockout that counts with limiter. It panics if limiter is nil. The error matches
+// [throttr.ErrConfig], and [throttr.ErrScale], [throttr.ErrRange] or [throttr.ErrUnsupported] if the RateLimit
+// can't keep a limit.
+func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
+	if limiter == nil {
+		panic("lockout: New: limiter is nil")
+	}
+	if len(cfg.Locks) == 0 {
+		cfg.Locks = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = 24 * time.Hour
+	}
+	switch {
+	case cfg.Failures.Name == "":
+		return nil, fmt.Errorf("%w: lockout: Failures has no Name", throttr.ErrConfig)
+	case cfg.Failures.Max == 0:
+		return nil, fmt.Errorf("%w: lockout: Failures.Max is at least 1", throttr.ErrConfig)
+	case len(cfg.Locks) > maxLocks || !slices.IsSorted(cfg.Locks):
+		return nil, fmt.Errorf("%w: lockout: Locks are at most %d, and do not decrease", throttr.ErrConfig, maxLocks)
+	}
+	fixed := throttr.Limit{Name: cfg.Failures.Name + ".locks", Max: uint64(len(cfg.Locks)), Scale: cfg.Memory, Algorithm: throttr.FixedWindow}
+	l := &Lockout{limiter: limiter, failures: cfg.Failures, times: fixed}
+	for i, d := range cfg.Locks {
+		if i == 0 || d != cfg.Locks[i-1] {
+			l.locks = append(l.locks, throttr.Limit{Name: cfg.Failures.Name + ".lock", Max: 1, Scale: d, Algorithm: throttr.FixedWindow})
+		}
+		l.steps = append(l.steps, len(l.locks)-1)
+	}
+	for _, limit := range l.limits() {
+		if err := limiter.Check(limit); err != nil {
+			return nil, fmt.Errorf("%w: lockout: limit %q: %w", throttr.ErrConfig, limit, err)
+		}
+	}
+	return l, nil
+}
+
+// limits returns all limits.
+func (l *Lockout) limits() []throttr.Limit {
+	return append([]throttr.Limit{l.failures, l.times}, l.locks...)
+}
+
+// Try begins an attempt of a key. If ok is false, the key is locked out, or as many attempts as may fail have failed or are
+// under way: see [Attempt.RetryAfter]. Otherwise the caller ends the attempt with Succeeded or Failed; one that is
+// not ended counts as a failure. An error is that of the limiter: then it is not known whether the key is locked
+// out.
+func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err error) {
+	a = &Attempt{lockout: l, key: key}
+	if a.retryAfter, err = l.locked(ctx, key); err != nil {
+		return nil, false, err
+	}
+	if a.retryAfter > 0 && !l.failures.Shadow {
+		return a, false, nil
+	}
+	if a.taken, ok, err = l.limiter.Reserve(ctx, l.failures.For(key, 1)); err != nil {
+		return nil, false, err
+	}
+	a.retryAfter = a.taken.Results()[0].RetryAfter
+	if !ok || l.failures.Shadow {
+		return a, ok, nil
+	}
+	// A lock since the first look has forgotten the failures, so that there was room for this attempt.
+	locked, err := l.locked(ctx, key)
+	if err == nil && locked == 0 {
+		return a, true, nil
+	}
+	err = errors.Join(err, a.taken.Cancel(ctx))
+	if a.taken, a.retryAfter = nil, locked; err != nil {
+		return nil, false, err
+	}
+	return a, false, nil
+}
+
+// locked returns for how long a key is locked out.
+func (l *Lockout) locked(ctx context.Context, key string) (longest time.Duration, err error) {
+	results, errs := make([]throttr.Result, len(l.locks)), make([]error, len(l.locks))
+	var peeks sync.WaitGroup
+	for i, lock := range l.locks {
+		peeks.Go(func() { results[i], errs[i] = l.limiter.Peek(ctx, key, lock, 1) })
+	}
+	peeks.Wait()
+	for _, res := range results {
+		longest = max(longest, res.RetryAfter)
+	}
+	return longest, errors.Join(errs...)
+}
+
+// Fail counts a failure of a key without an attempt: for example, that another limit has denied it.
+func (l *Lockout) Fail(ctx context.Context, key string) error {
+	res, err := l.limiter.Charge(ctx, key, l.failures, 1)
+	if err != nil || res.Remaining > 0 {
+		return err
+	}
+	return l.lock(ctx, key)
+}
+
+// Unlock forgets all failures and locks of a key.
+func (l *Lockout) Unlock(ctx context.Context, key string) error {
+	return l.limiter.Forget(ctx, key, l.limits()...)
+}
+
+// lock locks a key out. Of several calls at one time, one takes the shortest lock, and the others do nothing. It
+// makes that longer if there were others before.
+func (l *Lockout) lock(ctx context.Context, key string) error {
+	res, err := l.limiter.Take(ctx, key, l.locks[0], 1)
+	if err != nil || !res.Allowed {
+		return err
+	}
+	res, err = l.limiter.HitN(ctx, key, l.times, 1)
+	if err != nil {
+		return err
+	}
+	if i := l.steps[max(1, min(res.Count, uint64(len(l.steps))))-1]; i > 0 {
+		if _, err := l.limiter.HitN(ctx, key, l.locks[i], 1); err != nil {
+			return err
+		}
+	}
+	return l.limiter.Forget(ctx, key, l.failures) // the lock is in their place
+}
+
+// Attempt is an attempt that may fail. End it with Succeeded or Failed: of several calls, the first one counts.
+type Attempt struct {
+	lockout    *Lockout
+	key        string
+	taken      *throttr.Reservation // of Failures; nil if the attempt was refused
+	retryAfter time.Duration
+	ended      atomic.Bool
+}
+
+// RetryAfter returns when to try again, if the attempt was refused.
+func (a *Attempt) RetryAfter() time.Duration { return a.retryAfter }
+
+// Succeeded ends the attempt: it was no failure. Earlier failures stay: whoever knows one password may be guessing another.
+func (a *Attempt) Succeeded(ctx context.Context) error {
+	if a.ended.Swap(true) {
+		return nil
+	}
+	return a.taken.Cancel(ctx)
+}
+
+// Failed ends the attempt: it stays counted, and the last one that may fail locks the key out. If there is an error, the key
+// may not be locked out, but the failures are counted.
+func (a *Attempt) Failed(ctx context.Context) error {
+	if a.taken == nil || a.ended.Swap(true) {
+		return nil
+	}
+	res := a.taken.Results()[0]
+	err := a.taken.Commit(ctx)
+	if !res.Allowed || res.Remaining > 0 {
+		return err
+	}
+	// Other attempts that were under way may have succeeded since, or a lock may have forgotten the failures.
+	now, peeked := a.lockout.limiter.Peek(context.WithoutCancel(ctx), a.key, a.lockout.failures, 0)
+	if peeked == nil && now.Remaining > 0 {
+		return err
+	}
+	return errors.Join(err, a.lockout.lock(context.WithoutCancel(ctx), a.key))
+}

@@ -1,0 +1,343 @@
+package lockout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/lockout"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+var config = lockout.Config{
+	Failures: throttr.Limit{Name: "login", Max: 3, Scale: 15 * time.Minute},
+	Locks:    []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
+	Memory:   6 * time.Hour,
+}
+
+// onBackends calls f with a lockout in memory, and with one on a server, in virtual time.
+func onBackends(t *testing.T, cfg lockout.Config, f func(t *testing.T, guard *lockout.Lockout)) {
+	run := func(t *testing.T, b throttr.Backend) {
+		guard, err := lockout.New(throttr.NewRateLimit(b), cfg)
+		require.NoError(t, err)
+		f(t, guard)
+	}
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New(memory.WithClock(time.Now))
+			defer b.Close()
+			run(t, b)
+		})
+	})
+	t.Run("server", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithValueSize(2))
+			run(t, testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend())
+		})
+	})
+}
+
+// fail makes an attempt that fails, and returns whether it was made, and if not, when to try again.
+func fail(t *testing.T, guard *lockout.Lockout, key string) (bool, time.Duration) {
+	t.Helper()
+	a, ok, err := guard.Try(t.Context(), key)
+	require.NoError(t, err)
+	require.NoError(t, a.Failed(t.Context()))
+	return ok, a.RetryAfter()
+}
+
+//evidence:limits A lockout grows, whatever the backend
+func TestALockoutGrows(t *testing.T) {
+	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
+		for _, lock := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, time.Hour} {
+			for i := range 3 {
+				ok, _ := fail(t, guard, "k")
+				require.True(t, ok, "failure %d", i)
+			}
+			for range 5 { // what is refused is no failure, and makes no lock longer
+				ok, after := fail(t, guard, "k")
+				require.False(t, ok)
+				require.InDelta(t, lock.Seconds(), after.Seconds(), 2)
+			}
+			ok, _ := fail(t, guard, "other")
+			require.True(t, ok)
+			require.NoError(t, guard.Unlock(t.Context(), "other"))
+			time.Sleep(lock - 3*time.Second)
+			ok, _ = fail(t, guard, "k")
+			require.False(t, ok)
+			time.Sleep(6 * time.Second)
+		}
+		time.Sleep(config.Memory)
+		for range 3 {
+			fail(t, guard, "k")
+		}
+		_, after := fail(t, guard, "k")
+		require.InDelta(t, 60, after.Seconds(), 2, "it is forgotten")
+		require.NoError(t, guard.Unlock(t.Context(), "k"))
+		ok, _ := fail(t, guard, "k")
+		require.True(t, ok)
+	})
+}
+
+// Attempts at one time: no more are made than may fail, and they are one lock.
+func TestNoMoreAttemptsAreMadeThanMayFail(t *testing.T) {
+	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
+		var guesses atomic.Int64
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				a, ok, err := guard.Try(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					guesses.Add(1)
+					time.Sleep(time.Second) // bcrypt
+				}
+				if err := a.Failed(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 3, guesses.Load())
+		for range 5 { // refusals of another limit
+			require.NoError(t, guard.Fail(t.Context(), "k"))
+		}
+		_, after := fail(t, guard, "k")
+		require.InDelta(t, 60, after.Seconds(), 2, "the first lock")
+	})
+}
+
+// slowPeeks is a backend that answers some peeks late.
+type slowPeeks struct{ window.Backend }
+
+type late struct{}
+
+func (b slowPeeks) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	w, err := b.Backend.Peek(ctx, key, l, n)
+	if ctx.Value(late{}) != nil {
+		time.Sleep(time.Second)
+	}
+	return w, err
+}
+
+// Attempts have looked for a lock before there was one, and go on when it has forgotten the failures.
+func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		defer b.Close()
+		guard, err := lockout.New(throttr.NewRateLimit(slowPeeks{b}, throttr.WithTimeout(time.Minute)), config)
+		require.NoError(t, err)
+		var made atomic.Int32
+		try := func(ctx context.Context) {
+			if a, ok, err := guard.Try(ctx, "k"); err == nil && ok {
+				made.Add(1)
+				a.Failed(ctx)
+			}
+		}
+		for range 20 {
+			go try(context.WithValue(t.Context(), late{}, true))
+		}
+		time.Sleep(time.Millisecond)
+		for range config.Failures.Max {
+			try(t.Context())
+		}
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, config.Failures.Max, made.Load())
+	})
+}
+
+func TestOneFailureOfSeveralIsNoLock(t *testing.T) {
+	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
+		var attempts []*lockout.Attempt
+		for range config.Failures.Max {
+			a, ok, err := guard.Try(t.Context(), "k")
+			require.NoError(t, err)
+			require.True(t, ok)
+			attempts = append(attempts, a)
+		}
+		for _, a := range attempts[1:] {
+			require.NoError(t, a.Succeeded(t.Context()))
+		}
+		require.NoError(t, attempts[0].Failed(t.Context()))
+		ok, _ := fail(t, guard, "k")
+		require.True(t, ok)
+	})
+}
+
+// peeksFail is a backend whose peeks fail after some.
+type peeksFail struct {
+	*memory.Backend
+	left atomic.Int64 // of those that do not
+}
+
+func (b *peeksFail) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	if b.left.Add(-1) < 0 {
+		return window.Window{}, throttr.ErrUnavailable
+	}
+	return b.Backend.Peek(ctx, key, l, n)
+}
+
+// If it can't be seen whether other attempts have succeeded, the last one that fails locks the key out. If it can't
+// be seen whether a lock has come meanwhile, the attempt is not made, and counts nothing.
+func TestLockoutsWhileTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &peeksFail{Backend: memory.New(memory.WithClock(time.Now))}
+		defer b.Close()
+		cfg := config
+		cfg.Locks = cfg.Locks[:1] // then an attempt peeks twice, and its failure once if it is the last one
+		guard, err := lockout.New(throttr.NewRateLimit(b), cfg)
+		require.NoError(t, err)
+		try := func(peeks int64) (*lockout.Attempt, bool, error) {
+			b.left.Store(peeks)
+			return guard.Try(t.Context(), "k")
+		}
+		for range 2 * cfg.Failures.Max {
+			a, ok, err := try(1)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+			require.False(t, ok)
+			require.Nil(t, a)
+		}
+		for range cfg.Failures.Max {
+			a, ok, err := try(2)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, a.Failed(t.Context()))
+		}
+		a, ok, err := try(2)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, time.Minute, a.RetryAfter(), "the lock, and not the window of the failures")
+	})
+}
+
+func TestLocksCanBeEqual(t *testing.T) {
+	cfg := config
+	cfg.Failures.Max, cfg.Locks = 1, []time.Duration{time.Minute, time.Minute, time.Hour}
+	onBackends(t, cfg, func(t *testing.T, guard *lockout.Lockout) {
+		for _, want := range cfg.Locks {
+			ok, _ := fail(t, guard, "k")
+			require.True(t, ok)
+			_, after := fail(t, guard, "k")
+			require.InDelta(t, want, after, float64(time.Second))
+			time.Sleep(after)
+		}
+	})
+}
+
+func TestWhatSucceedsIsNoFailure(t *testing.T) {
+	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
+		for range 20 {
+			a, ok, err := guard.Try(t.Context(), "k")
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, a.Succeeded(t.Context()))
+		}
+		fail(t, guard, "k")
+		fail(t, guard, "k")
+		a, ok, err := guard.Try(t.Context(), "k")
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, a.Succeeded(t.Context()))
+		require.NoError(t, a.Failed(t.Context()))
+		_, ok, err = guard.Try(t.Context(), "k")
+		require.NoError(t, err)
+		require.True(t, ok, "it has ended: nothing has failed")
+		for range 3 {
+			require.NoError(t, guard.Fail(t.Context(), "refused"))
+		}
+		_, after := fail(t, guard, "refused")
+		require.InDelta(t, 60, after.Seconds(), 2)
+	})
+}
+
+func TestALockoutInShadowDeniesNothing(t *testing.T) {
+	cfg := config
+	cfg.Failures.Shadow = true
+	onBackends(t, cfg, func(t *testing.T, guard *lockout.Lockout) {
+		for range 20 {
+			ok, _ := fail(t, guard, "k")
+			require.True(t, ok)
+		}
+	})
+}
+
+// down is a backend that fails.
+type down struct{ window.Unimplemented }
+
+func (down) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func TestErrorsOfLockouts(t *testing.T) {
+	guard, err := lockout.New(throttr.NewRateLimit(down{}), config)
+	require.NoError(t, err)
+	a, ok, err := guard.Try(t.Context(), "k")
+	require.Nil(t, a)
+	require.False(t, ok)
+	require.ErrorIs(t, err, throttr.ErrUnsupported)
+	require.Error(t, guard.Fail(t.Context(), "k"))
+	b := memory.New()
+	defer b.Close()
+	for text, change := range map[string]func(*lockout.Config){
+		"no Name":      func(c *lockout.Config) { c.Failures.Name = "" },
+		"at least 1":   func(c *lockout.Config) { c.Failures.Max = 0 },
+		"not decrease": func(c *lockout.Config) { c.Locks = []time.Duration{time.Hour, time.Minute} },
+		"less than":    func(c *lockout.Config) { c.Locks = []time.Duration{60} },
+		"at most 16":   func(c *lockout.Config) { c.Locks = make([]time.Duration, 17) },
+	} {
+		cfg := config
+		change(&cfg)
+		_, err := lockout.New(throttr.NewRateLimit(b), cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, text)
+	}
+	_, err = lockout.New(throttr.NewRateLimit(b), lockout.Config{Failures: config.Failures})
+	require.NoError(t, err)
+	require.Panics(t, func() { lockout.New(nil, config) })
+}
+
+func Example() {
+	backend := memory.New()
+	defer backend.Close()
+	guard, err := lockout.New(throttr.NewRateLimit(backend), lockout.Config{
+		Failures: throttr.Limit{Name: "login", Max: 3, Scale: 15 * time.Minute},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	login := func(ctx context.Context, name, password string) error {
+		attempt, ok, err := guard.Try(ctx, throttr.Key("account", name))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("locked out for %v", attempt.RetryAfter().Round(time.Minute))
+		}
+		if password != "correct" {
+			return errors.Join(errors.New("wrong password"), attempt.Failed(ctx))
+		}
+		return attempt.Succeeded(ctx)
+	}
+	for _, password := range []string{"1", "correct", "2", "3", "correct"} {
+		fmt.Println(password, login(context.Background(), "alice", password))
+	}
+	// Output:
+	// 1 wrong password
+	// correct <nil>
+	// 2 wrong password
+	// 3 wrong password
+	// correct locked out for 1m0s
+}

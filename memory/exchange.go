@@ -1,0 +1,48 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+func init() {
+	ledger.Add(func(b window.Backend) *ledger.Ledger {
+		if b, ok := b.(*Backend); ok {
+			return b.ledger()
+		}
+		return nil
+	})
+}
+
+// newLedger returns the ledger of the places in flight. It refers to the clock only, so that a backend that
+// nobody refers to can be freed while places are held.
+func (b *Backend) newLedger() *ledger.Ledger {
+	read, origin := b.clock.read, b.clock.origin
+	if b.clock.system {
+		return ledger.New(b.maxKeys, func() time.Duration { return time.Since(origin) })
+	}
+	return ledger.New(b.maxKeys, func() time.Duration { return read().Sub(origin) })
+}
+
+// Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
+// many windows. Package inflight needs no leases on a Backend: it uses its memory at once.
+func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	err := limits.CheckClaims(claims, places)
+	if err == nil {
+		err = b.Ping(ctx)
+	}
+	if err != nil {
+		return b.fail("exchange", "", err)
+	}
+	for i := range claims {
+		places[i] = b.ledger().Exchange(&claims[i])
+		if err := places[i].Err; err != nil {
+			places[i].Err = b.fail("exchange", claims[i].Key, err)
+		}
+	}
+	return nil
+}

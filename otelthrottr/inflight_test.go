@@ -1,0 +1,88 @@
+package otelthrottr_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/otelthrottr"
+)
+
+func TestPlacesInFlightAreMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.WithClock(time.Now))
+		defer store.Close()
+		tel := &telemetry{t: t, reader: sdkmetric.NewManualReader()}
+		provider := otelthrottr.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader)))
+		observer, err := otelthrottr.InFlight(provider)
+		require.NoError(t, err)
+		l := inflight.New(store, inflight.WithObserver(observer))
+		defer l.Close()
+		r, err := otelthrottr.ObserveInFlight(l, provider)
+		require.NoError(t, err)
+		limit := inflight.Limit{Name: "exports", Max: 1}
+		h, ok, err := l.TryAcquire(t.Context(), "secret-key", limit, 1)
+		require.True(t, ok, "%v", err)
+		_, ok, err = l.TryAcquire(t.Context(), "secret-key", limit, 1)
+		require.False(t, ok, "%v", err)
+		done := make(chan *inflight.Hold)
+		go func() {
+			h, _ := l.Acquire(t.Context(), "secret-key", limit, 1)
+			done <- h
+		}()
+		synctest.Wait()
+		gauges := func() map[string]int64 {
+			all := map[string]int64{}
+			for name, m := range tel.metrics() {
+				switch data := m.Data.(type) {
+				case metricdata.Gauge[int64]:
+					all[name] = data.DataPoints[0].Value
+				case metricdata.Sum[int64]:
+					for _, p := range data.DataPoints {
+						outcome, _ := p.Attributes.Value("throttr.outcome")
+						all[name+outcome.AsString()] += p.Value
+						for _, kv := range p.Attributes.ToSlice() {
+							require.NotContains(t, kv.Value.String(), "secret-key")
+						}
+					}
+				case metricdata.Histogram[float64]:
+					for _, p := range data.DataPoints {
+						outcome, _ := p.Attributes.Value("throttr.outcome")
+						all[name+outcome.AsString()] += int64(p.Sum)
+					}
+				}
+			}
+			return all
+		}
+		require.Equal(t, map[string]int64{
+			"throttr.inflight.in_use": 1, "throttr.inflight.waiting": 1, "throttr.inflight.keys": 1, "throttr.inflight.lost": 0,
+			"throttr.inflight.callsacquired": 1, "throttr.inflight.callsdenied": 1,
+			"throttr.inflight.waitedacquired": 0, "throttr.inflight.waiteddenied": 0,
+		}, gauges())
+		time.Sleep(3 * time.Second)
+		h.Release()
+		next := <-done
+		time.Sleep(2 * time.Second)
+		next.Release()
+		got := gauges()
+		require.EqualValues(t, 5, got["throttr.inflight.heldreleased"])
+		require.EqualValues(t, 3, got["throttr.inflight.waitedacquired"])
+		require.Zero(t, got["throttr.inflight.in_use"])
+		gate, err := admission.New(throttr.NewRateLimit(store), admission.Config{InFlight: limit, Places: l, Shadow: true})
+		require.NoError(t, err)
+		for range 2 {
+			defer gate.Admit(t.Context(), "secret-key", nil, 1).Done()
+		}
+		require.EqualValues(t, 1, gauges()["throttr.inflight.callswould_deny"])
+		require.NoError(t, r.Unregister())
+	})
+	require.Panics(t, func() { otelthrottr.ObserveInFlight(nil) })
+}

@@ -1,0 +1,385 @@
+//go:build unix
+
+package redisbackend_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+)
+
+// Processes hold places while they are killed and stopped, and while Redis is restarted. Each writes what it holds,
+// and until when it could still ask Valid, to files that survive it.
+const (
+	flightProcesses  = 6
+	flightGoroutines = 8
+	flightHeld       = 20 * time.Millisecond
+	flightVariable   = "THROTTR_FLIGHT" // socket, directory and control of a process
+)
+
+var (
+	flightLimit = inflight.Limit{Name: "flight", Max: 10, Lease: time.Second}
+	flightTime  = flag.Duration("inflight.time", 12*time.Second, "how long TestPlacesInFlightSurvive runs")
+)
+
+// control is what a control leaves out. The test must see it.
+type control string
+
+const (
+	noControl   control = ""
+	noBirth     control = "grants right after the loss of data"
+	believesAll control = "holders believe for longer"
+)
+
+// withoutBirth is a client of Redis whose scripts know no birth.
+type withoutBirth struct{ rediswindow.Client }
+
+// EvalSHA implements [rediswindow.Client].
+func (withoutBirth) EvalSHA(context.Context, string, []string, []string) (string, error) {
+	return "", fmt.Errorf("NOSCRIPT")
+}
+
+// Eval implements [rediswindow.Client].
+func (c withoutBirth) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+	changed := strings.Replace(script, "local grace = birth + lease - now", "local grace = 0", 1)
+	if changed == script {
+		panic("the script has no grace")
+	}
+	return c.Client.Eval(ctx, changed, keys, args)
+}
+
+// plainClient is a [rediswindow.Client] of rueidis.
+type plainClient struct{ rueidis.Client }
+
+func (c plainClient) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
+	return "", fmt.Errorf("NOSCRIPT")
+}
+
+func (c plainClient) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+	return c.Do(ctx, c.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
+}
+func (c plainClient) Ping(context.Context) error { return nil }
+func (c plainClient) Cluster() (bool, error)     { return false, nil }
+func (c plainClient) Name() string               { return "redis" }
+
+// TestFlightProcess is a process of TestPlacesInFlightSurvive. Otherwise it does nothing.
+func TestFlightProcess(t *testing.T) {
+	socket, rest, ok := strings.Cut(os.Getenv(flightVariable), ",")
+	if !ok {
+		return
+	}
+	dir, with, _ := strings.Cut(rest, ",")
+	var client rueidis.Client
+	for client == nil {
+		option := rueidis.ClientOption{InitAddress: []string{socket}, DisableCache: true}
+		option.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", socket)
+		}
+		var err error
+		if client, err = rueidis.NewClient(option); err != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	backend := redisbackend.New(client)
+	if control(with) == noBirth {
+		backend = rediswindow.New(withoutBirth{plainClient{client}})
+	}
+	l := inflight.New(backend, inflight.WithLogger(nil))
+	for g := range flightGoroutines {
+		log, err := os.Create(filepath.Join(dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
+		noError(t, err)
+		go flightHolder(l, log, control(with))
+	}
+	select {} // until it is killed
+}
+
+// flightHolder holds places, one after the other, and writes from when until when.
+func flightHolder(l *inflight.Limiter, log *os.File, with control) {
+	for i := int64(0); ; i++ {
+		h, err := l.Acquire(context.Background(), "k", flightLimit, 1)
+		if err != nil {
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		begin := time.Now()
+		for {
+			now := time.Now()
+			if !h.Valid() && with != believesAll {
+				break
+			}
+			var record [16]byte
+			binary.LittleEndian.PutUint64(record[:], uint64(begin.UnixNano()))
+			binary.LittleEndian.PutUint64(record[8:], uint64(now.UnixNano()))
+			if _, err := log.WriteAt(record[:], i*16); err != nil {
+				panic(err)
+			}
+			left := flightHeld - now.Sub(begin)
+			if left <= 0 {
+				break
+			}
+			time.Sleep(min(left, flightHeld/5))
+		}
+		h.Release()
+	}
+}
+
+// slowProxy is a proxy in front of a server that is late at times, in each direction for itself, and at times ends
+// a connection, even between a request and its response.
+type slowProxy struct {
+	addr          string
+	delayed, ends atomic.Int64
+}
+
+// startSlowProxy starts a proxy that ends with the test.
+func startSlowProxy(t testing.TB, s *server) *slowProxy {
+	p := &slowProxy{addr: s.Addr + "-slow"}
+	l, err := net.Listen("unix", p.addr)
+	noError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
+			server, err := s.Dial(context.Background(), &net.Dialer{})
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go p.forward(client, server)
+			go p.forward(server, client)
+		}
+	}()
+	return p
+}
+
+// forward forwards in one direction.
+func (p *slowProxy) forward(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	for buf := make([]byte, 64<<10); ; {
+		n, err := from.Read(buf)
+		switch {
+		case err != nil:
+			return
+		case rand.IntN(500) == 0:
+			p.ends.Add(1)
+			return
+		case rand.IntN(100) == 0:
+			p.delayed.Add(1)
+			time.Sleep(rand.N(flightLimit.Lease / 2))
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// flight is a run of processes. One reaches the server by a proxy.
+type flight struct {
+	t       *testing.T
+	s       *server
+	proxy   *slowProxy
+	dir     string
+	with    control
+	running []*exec.Cmd
+	random  *rand.Rand
+
+	kills, stops, restarts, cuts int
+	longStops                    int // stops of a lease or more
+}
+
+// spawn starts a process.
+func (f *flight) spawn(i int) {
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestFlightProcess$")
+	addr := f.s.Addr
+	if i == 0 {
+		addr = f.proxy.addr
+	}
+	cmd.Env = append(os.Environ(), flightVariable+"="+addr+","+f.dir+","+string(f.with))
+	noError(f.t, cmd.Start())
+	f.running[i] = cmd
+}
+
+func (f *flight) kill(i int) {
+	f.running[i].Process.Kill()
+	f.running[i].Wait()
+}
+
+// run runs processes for some time, with faults.
+func (f *flight) run(d time.Duration) {
+	f.running = make([]*exec.Cmd, flightProcesses)
+	for i := range f.running {
+		f.spawn(i)
+	}
+	defer func() {
+		for i := range f.running {
+			f.kill(i)
+		}
+	}()
+	var stopped sync.WaitGroup
+	defer stopped.Wait()
+	end := time.Now().Add(d)
+	pause := 15 * time.Second // between restarts: each costs a lease
+	if f.with == noBirth {
+		pause = 1500 * time.Millisecond
+	}
+	restart := time.Now().Add(min(pause, 4*time.Second))
+	frozen := make([]time.Time, flightProcesses)
+	for time.Now().Before(end) {
+		time.Sleep(time.Duration(300+f.random.IntN(400)) * time.Millisecond) // a kill or a stop a second, of each
+		i := f.random.IntN(flightProcesses)
+		if time.Now().Before(frozen[i]) {
+			continue
+		}
+		switch f.random.IntN(5) {
+		case 0, 1:
+			f.kill(i)
+			f.spawn(i)
+			f.kills++
+		case 2, 3:
+			p, long := f.running[i].Process, time.Duration(f.random.Int64N(int64(2*flightLimit.Lease)))
+			frozen[i] = time.Now().Add(long + 100*time.Millisecond)
+			noError(f.t, p.Signal(syscall.SIGSTOP))
+			stopped.Go(func() {
+				time.Sleep(long)
+				p.Signal(syscall.SIGCONT)
+			})
+			f.stops++
+			if long >= flightLimit.Lease {
+				f.longStops++
+			}
+		case 4:
+			if conn, err := f.s.Dial(context.Background(), &net.Dialer{}); err == nil {
+				fmt.Fprint(conn, "CLIENT KILL TYPE normal SKIPME yes\r\n")
+				time.Sleep(20 * time.Millisecond)
+				conn.Close()
+				f.cuts++
+			}
+		}
+		if time.Now().After(restart) && f.with != believesAll {
+			f.s.Kill()
+			f.s.Restart(f.t)
+			f.restarts++
+			restart = time.Now().Add(pause)
+		}
+	}
+}
+
+// held is a time during which a place was held.
+type held struct{ begin, end int64 }
+
+// result returns the most places that were held at a time, and how much of them was used.
+func (f *flight) result() (most int, used float64) {
+	files, err := filepath.Glob(filepath.Join(f.dir, "held-*"))
+	noError(f.t, err)
+	var all []held
+	var sum, first, last int64
+	for _, file := range files {
+		records, err := os.ReadFile(file)
+		noError(f.t, err)
+		for ; len(records) >= 16; records = records[16:] {
+			h := held{int64(binary.LittleEndian.Uint64(records)), int64(binary.LittleEndian.Uint64(records[8:]))}
+			if h.begin == 0 || h.end <= h.begin {
+				continue
+			}
+			all = append(all, h)
+			sum += h.end - h.begin
+			if first == 0 || h.begin < first {
+				first = h.begin
+			}
+			last = max(last, h.end)
+		}
+	}
+	return mostHeld(all), float64(sum) / float64(flightLimit.Max) / float64(max(last-first, 1))
+}
+
+// mostHeld returns the most places that were held at a time.
+func mostHeld(all []held) (most int) {
+	type change struct{ at, by int64 }
+	var changes []change
+	for _, h := range all {
+		changes = append(changes, change{h.begin, 1}, change{h.end, -1})
+	}
+	slices.SortFunc(changes, func(a, b change) int {
+		if a.at != b.at {
+			return int(max(-1, min(1, a.at-b.at)))
+		}
+		return int(a.by - b.by)
+	})
+	now := 0
+	for _, c := range changes {
+		now += int(c.by)
+		most = max(most, now)
+	}
+	return most
+}
+
+// fly runs processes under a control. It returns how many places were held at most, and which part of what faults
+// leave was used.
+func fly(t *testing.T, with control, d time.Duration) (most int, used float64) {
+	s := startOnSocket(t)
+	f := &flight{t: t, s: s, proxy: startSlowProxy(t, s), dir: t.TempDir(), with: with, random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
+	f.run(d)
+	most, used = f.result()
+	// What a process holds that is killed, or stopped for a lease or more, and all places after a restart, are of no
+	// use for a lease: that is what these faults cost.
+	cost := (float64(f.kills+f.longStops)/flightProcesses + float64(f.restarts)) * flightLimit.Lease.Seconds() / d.Seconds()
+	t.Logf("%s: %d kills, %d stops, %d restarts, %d cuts, %d messages delayed, %d connections ended: %d of %d held at most, %.0f %% used; faults cost %.0f %%, %.0f %% of the rest are used",
+		with, f.kills, f.stops, f.restarts, f.cuts, f.proxy.delayed.Load(), f.proxy.ends.Load(), most, flightLimit.Max, 100*used,
+		100*cost, 100*used/(1-cost))
+	if with == noControl && d >= time.Minute { // a short run may have too few messages
+		expect(t, f.proxy.delayed.Load() > 0 && f.proxy.ends.Load() > 0, "the proxy does nothing")
+	}
+	return most, used / (1 - cost)
+}
+
+// TestPlacesInFlightSurvive has processes hold places while faults are made.
+//
+//evidence:redis Never more than Max places in flight, whatever is killed, stopped and restarted
+func TestPlacesInFlightSurvive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	most, used := fly(t, noControl, *flightTime)
+	expect(t, most <= int(flightLimit.Max), "%d of %d places are held", most, flightLimit.Max)
+	enough := 0.7
+	if *flightTime < time.Minute {
+		enough = 0.3 // the start, and a restart, are much of it
+	}
+	expect(t, used >= enough, "%.0f %% of the places that can be are used", 100*used)
+}
+
+// The test above sees what goes wrong.
+func TestPlacesInFlightControls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	for _, with := range []control{noBirth, believesAll} {
+		t.Run(string(with), func(t *testing.T) {
+			for range 10 {
+				if most, _ := fly(t, with, 5*time.Second); most > int(flightLimit.Max) {
+					return
+				}
+			}
+			t.Error("the control is not over")
+		})
+	}
+}

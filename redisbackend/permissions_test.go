@@ -1,0 +1,77 @@
+package redisbackend_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/window"
+)
+
+// TestUserOfTheDocumentMayDoAllThatIsNeeded makes the user of docs/redis.md and makes all calls as that user, also
+// with the older protocol, another database, a name of the connection, and behind Sentinel.
+func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
+	redistest.AsUserOfTheDocument(t, func(url string) {
+		b, err := throttr.Open(t.Context(), "redis://"+url)
+		if err != nil {
+			t.Fatal(url, err)
+		}
+		limiter := throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute))
+		for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+			for i := range 20 { // so many that a hash drops some
+				l := throttr.Limit{Name: fmt.Sprint(i), Max: 100, Scale: time.Millisecond, Algorithm: a}
+				if err := everyCall(t, limiter, l); err != nil {
+					t.Fatal(url, a, err)
+				}
+			}
+		}
+		if _, err := limiter.Delete(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		places := inflight.New(b)
+		one := inflight.Limit{Name: "one", Max: 1, Lease: time.Second}
+		hold, err := places.Acquire(t.Context(), "k", one, 1)
+		if err != nil {
+			t.Fatal(url, err)
+		}
+		time.AfterFunc(10*time.Millisecond, hold.Release)
+		next, err := places.Acquire(t.Context(), "k", one, 1)
+		if err != nil {
+			t.Error(url, err)
+		}
+		next.Release()
+		places.Close()
+		if err := b.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.Close()
+	})
+}
+
+// everyCall makes all calls with a limit, and returns the first error.
+func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error {
+	for _, call := range []func() error{
+		func() error { _, err := limiter.HitN(t.Context(), "k", l, 1); return err },
+		func() error { _, err := limiter.Take(t.Context(), "k", l, 1); return err },
+		func() error { _, err := limiter.Peek(t.Context(), "k", l, 1); return err },
+		func() error { _, err := limiter.Charge(t.Context(), "k", l, 1); return err },
+		func() error { _, _, err := limiter.TakeAll(t.Context(), l.For("k", 1), l.For("j", 1)); return err },
+		func() error {
+			rv, _, err := limiter.Reserve(t.Context(), l.For("k", 2))
+			if err != nil {
+				return err
+			}
+			return rv.Commit(t.Context(), 1)
+		},
+		func() error { return limiter.Forget(t.Context(), "k", l) },
+	} {
+		if err := call(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

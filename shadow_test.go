@@ -1,0 +1,239 @@
+package throttr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// shadowCalls are all calls that decide, with one limit.
+var shadowCalls = map[string]func(context.Context, *throttr.RateLimit, throttr.Limit) (throttr.Result, error){
+	"hit": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		return l.HitN(ctx, "k", limit, 3)
+	},
+	"take": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		return l.Take(ctx, "k", limit, 3)
+	},
+	"take all": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		ok, results, err := l.TakeAll(ctx, limit.For("k", 3))
+		if err == nil && ok != results[0].Allowed {
+			err = errors.New("ok and Allowed differ")
+		}
+		return results[0], err
+	},
+	"reserve": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		rv, ok, err := l.Reserve(ctx, limit.For("k", 3))
+		if err == nil && ok != rv.Results()[0].Allowed {
+			err = errors.New("ok and Allowed differ")
+		}
+		if err != nil {
+			return throttr.Result{}, err
+		}
+		return rv.Results()[0], nil
+	},
+	"wait": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		return l.Wait(ctx, "k", limit, 3)
+	},
+	"charge": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		return l.Charge(ctx, "k", limit, 3)
+	},
+	"peek": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
+		return l.Peek(ctx, "k", limit, 3)
+	},
+}
+
+// A shadow limit counts as the same limit without Shadow, reports what that would have denied, and allows.
+//
+//evidence:limits A shadow limit counts like any other, and denies nothing
+func TestAShadowLimitCountsAndDeniesNothing(t *testing.T) {
+	for name, call := range shadowCalls {
+		for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.TokenBucket} {
+			for _, observed := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, "/", algorithm, "/", observed), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { testShadow(t, name, call, algorithm, observed) })
+				})
+			}
+		}
+	}
+}
+
+func testShadow(t *testing.T, name string, call func(context.Context, *throttr.RateLimit, throttr.Limit) (throttr.Result, error),
+	algorithm throttr.Algorithm, observed bool,
+) {
+	var seen recorder
+	var opts []throttr.Option
+	if observed {
+		opts = append(opts, throttr.WithObserver(seen.observe))
+	}
+	newLimiter := func() *throttr.RateLimit {
+		b := memory.New(memory.WithClock(time.Now))
+		t.Cleanup(func() { b.Close() })
+		return throttr.NewRateLimit(b, opts...)
+	}
+	shadowed, enforced := newLimiter(), newLimiter()
+	limit := throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Algorithm: algorithm}
+	shadow := limit
+	shadow.Shadow = true
+	require.NoError(t, shadowed.Check(shadow))
+	begun := time.Now()
+	for i := range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a wait that would take longer is a denial
+		res, err := call(ctx, shadowed, shadow)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+		require.Zero(t, res.RetryAfter)
+		seen.mu.Lock()
+		events := seen.events
+		seen.events, seen.ctxs = nil, nil
+		seen.mu.Unlock()
+		if observed && name != "peek" {
+			require.Len(t, events, 1)
+			require.Equal(t, shadow, events[0].Limit)
+			require.Equal(t, i < 3, events[0].Kind == throttr.EventAllowed, events[0].Kind)
+			require.Equal(t, i >= 3, events[0].Kind == throttr.EventWouldDeny, events[0].Kind)
+			require.Equal(t, i < 3, events[0].Result.Allowed)
+			require.Equal(t, i >= 3, events[0].Result.RetryAfter > 0)
+		}
+		want, err := call(ctx, enforced, limit)
+		if err == nil {
+			require.Equal(t, want.Count, res.Count)
+		}
+		seen.events, seen.ctxs = nil, nil
+		cancel()
+	}
+	require.Zero(t, time.Since(begun), "nothing waits")
+	for _, l := range []throttr.Limit{limit, shadow} { // one count
+		a, err := shadowed.Peek(t.Context(), "k", l, 0)
+		require.NoError(t, err)
+		b, err := enforced.Peek(t.Context(), "k", limit, 0)
+		require.NoError(t, err)
+		require.Equal(t, b.Count, a.Count)
+		require.Equal(t, b.Remaining, a.Remaining)
+	}
+	require.NoError(t, shadowed.Forget(t.Context(), "k", shadow))
+	res, err := shadowed.Peek(t.Context(), "k", limit, 0)
+	require.NoError(t, err)
+	require.Zero(t, res.Count)
+}
+
+// failingAll is a backend whose other calls fail, too.
+type failingAll struct{ failing }
+
+func (f failingAll) Take(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, f.err
+}
+
+func (f failingAll) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
+	return window.Window{}, f.err
+}
+
+// Neither an outage nor a limit that the backend can't keep is a reason to deny.
+func TestAShadowLimitAllowsWhateverTheBackendReturns(t *testing.T) {
+	var seen recorder
+	for _, failure := range []error{errors.New("down"), throttr.ErrUnsupported, throttr.ErrClosed, throttr.ErrRange} {
+		b := failingAll{failing: newFailing(failure)}
+		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.DenyHits} {
+			limiter := throttr.NewRateLimit(b, throttr.WithPolicy(policy), throttr.WithObserver(seen.observe))
+			for name, call := range shadowCalls {
+				seen.events = nil
+				res, err := call(t.Context(), limiter, throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Shadow: true})
+				require.NoError(t, err, "%s: %v", name, failure)
+				require.True(t, res.Allowed && res.Degraded, "%s: %v", name, failure)
+				if name != "peek" {
+					require.Len(t, seen.events, 1)
+					require.ErrorIs(t, seen.events[0].Err, failure)
+				}
+			}
+		}
+	}
+	b, _ := newMemory(t)
+	_, err := throttr.NewRateLimit(b).Take(t.Context(), "k", throttr.Limit{Max: 1, Scale: 60, Shadow: true}, 1)
+	require.ErrorIs(t, err, throttr.ErrScale, "what is invalid is a mistake")
+}
+
+func TestShadowLimitsBesideOthers(t *testing.T) {
+	var seen recorder
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		ctx := t.Context()
+		old := throttr.Limit{Name: "old", Max: 10, Scale: time.Minute}
+		strict := throttr.Limit{Name: "new", Max: 5, Scale: time.Minute, Shadow: true}
+		tiny := throttr.Limit{Name: "tiny", Max: 1, Scale: time.Minute, Shadow: true}
+		count := func(l throttr.Limit) uint64 {
+			res, err := limiter.Peek(ctx, "k", l, 0)
+			require.NoError(t, err)
+			return res.Count
+		}
+		kinds := func() (kinds []string) {
+			for _, e := range seen.events {
+				kinds = append(kinds, e.Limit.Name+" "+e.Kind.String())
+			}
+			seen.events, seen.ctxs = nil, nil
+			return kinds
+		}
+		takes := []throttr.Take{strict.For("k", 4), old.For("k", 4), tiny.For("k", 2)}
+		ok, results, err := limiter.TakeAll(ctx, takes...)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.True(t, results[0].Allowed && results[1].Allowed && results[2].Allowed)
+		require.EqualValues(t, 1, results[0].Remaining)
+		require.Equal(t, []string{"old allowed", "new allowed", "tiny would deny"}, kinds())
+
+		rv := reserve(t, limiter, takes...)
+		require.Equal(t, []string{"old allowed", "new would deny", "tiny would deny"}, kinds())
+		require.EqualValues(t, 4, count(strict), "what would be denied is not counted")
+		ok, results, err = limiter.TakeAll(ctx, takes...)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.True(t, results[0].Allowed)
+		require.False(t, results[1].Allowed)
+		require.Equal(t, []string{"old denied"}, kinds(), "what others deny is not counted")
+		require.NoError(t, rv.Commit(ctx, 1, 1, 1))
+		require.Equal(t, []string{"new settled", "old settled", "tiny settled"}, kinds())
+		require.EqualValues(t, 5, count(old))
+		require.EqualValues(t, 4, count(strict), "nothing of it is given back")
+
+		rv, err = limiter.WaitAll(ctx, old.For("k", 5), strict.For("k", 1))
+		require.NoError(t, err)
+		require.EqualValues(t, 5, count(strict))
+		require.NoError(t, rv.Cancel(ctx))
+		require.EqualValues(t, 4, count(strict))
+		require.NoError(t, reserve(t, limiter, strict.For("k", 1)).Commit(ctx, 3))
+		require.EqualValues(t, 7, count(strict))
+
+		begun := time.Now()
+		_, err = limiter.WaitAll(ctx, old.For("k", 6), tiny.For("k", 1))
+		require.NoError(t, err)
+		require.Greater(t, time.Since(begun), 50*time.Second, "the others are waited for")
+		require.EqualValues(t, 1, count(tiny))
+	}, throttr.WithObserver(seen.observe))
+}
+
+// A limit is tried out before it is enforced.
+func ExampleLimit_shadow() {
+	backend := memory.New()
+	defer backend.Close()
+	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+		if e.Kind == throttr.EventWouldDeny {
+			fmt.Println("would deny", e.Key, e.Limit.Name)
+		}
+	}))
+	api := throttr.Limit{Name: "api", Max: 2, Scale: time.Minute, Shadow: true}
+	for range 3 {
+		res, err := limiter.Take(context.Background(), "user:42", api, 1)
+		fmt.Println(res.Allowed, res.Remaining, err)
+	}
+	// Output:
+	// true 1 <nil>
+	// true 0 <nil>
+	// would deny user:42 api
+	// true 0 <nil>
+}
