@@ -21,10 +21,14 @@ var probeKeys = [4]int{5, 7, 11, 19}
 // The key ends with tail, which has at most 240 bytes. It should be random, some 16 bytes,
 // so that clients that probe at the same time do not use the same key.
 //
+// The INSERT may set the timer of the server's collector to the end of its TTL, which no PURGE undoes: a
+// client that ends before its next write leaves it so (H12). That is six hours or more away: the TTL is 6
+// hours, 44 days, 2 years or 68 years for N = 1, 2, 4, 8.
+//
 // The INSERT is L = 20 + len(tail) bytes long. Bytes that are not shown are 00:
 //
-//	offset  0   2   3   4    5   6    9   10    18    20
-//	byte    01  04  04  L-5  04  L-7  04  L-11  L-19  tail
+//	offset  0   2   3   4    5   6    9   10    13  18    20
+//	byte    01  06  06  L-5  04  L-7  04  L-11  80  L-19  tail
 func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 	l := 20 + len(tail)
 	if l-probeKeys[0] > MaxKey {
@@ -35,9 +39,11 @@ func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 	b := dst[start:]
 	clear(b)
 	b[0] = byte(OpInsert)
-	for _, i := range [4]int{2, 3, 5, 9} {
-		b[i] = byte(Seconds)
-	}
+	b[2] = byte(Hours)   // the unit for N = 1
+	b[3] = byte(Hours)   // for N = 2, and the TTL for N = 1
+	b[5] = byte(Seconds) // for N = 4, and the high byte of the TTL for N = 2
+	b[9] = byte(Seconds) // for N = 8, and the high byte of the TTL for N = 4
+	b[13] = 0x80         // the highest byte that is not 0 of the TTL for N = 8
 	for _, k := range probeKeys {
 		b[k-1] = byte(l - k)
 	}

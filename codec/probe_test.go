@@ -3,17 +3,17 @@ package codec_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestProbeHasTheRecordedBytes(t *testing.T) {
+func TestProbeHasItsBytes(t *testing.T) {
 	got, err := codec.AppendProbe([]byte("kept"), []byte("\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"))
 	require.NoError(t, err)
-	// The first 28 bytes are those of a recorded conversation with a server.
-	insert := "\x01\x00\x04\x04\x17\x04\x15\x00\x00\x04\x11\x00\x00\x00\x00\x00\x00\x00\x09\x00\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"
+	insert := "\x01\x00\x06\x06\x17\x04\x15\x00\x00\x04\x11\x00\x00\x80\x00\x00\x00\x00\x09\x00\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"
 	want := "kept" + insert +
 		"\x04\x17" + insert[5:] + "\x04\x15" + insert[7:] + "\x04\x11" + insert[11:] + "\x04\x09" + insert[19:]
 	require.Equal(t, want, string(got))
@@ -43,8 +43,9 @@ func probeOn[T codec.Value](t *testing.T, probe []byte) {
 		require.NoError(t, err)
 		if i == 0 {
 			insert := req.(codec.Insert[T])
-			require.Equal(t, codec.Seconds, insert.TTL.Unit)
-			require.Positive(t, insert.TTL.Amount)
+			ttl := insert.TTL.Duration()
+			require.GreaterOrEqual(t, ttl, 6*time.Hour)
+			require.Less(t, ttl, 200*365*24*time.Hour, "from now on, it fits the nanoseconds since 1970 of a server")
 			created = string(insert.Key)
 			responses = append(responses, 1)
 			continue
