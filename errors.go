@@ -12,7 +12,6 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
-	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -62,8 +61,6 @@ var (
 	// ErrBatch says that a batch was used out of order: sent twice, or asked for replies
 	// before it was sent.
 	ErrBatch = errors.New("throttr: batch used out of order")
-	// ErrRefused says that a server responded to a SUBSCRIBE with failure.
-	ErrRefused = pubsub.ErrRefused
 	// ErrUpdate says that an UPDATE names an attribute or a change that the protocol does
 	// not have. A server would ignore it, and could respond with success.
 	ErrUpdate = errors.New("throttr: no such attribute or change")

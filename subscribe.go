@@ -31,7 +31,7 @@ import (
 // The error is one of these:
 //
 //   - a [*RequestError], which matches [ErrConnect] if the server can't be reached,
-//     [ErrUnavailable] if the last attempt to connect has failed already, and [ErrRefused]
+//     [ErrUnavailable] if the last attempt to connect has failed already, and [pubsub.ErrRefused]
 //     if the server answers SUBSCRIBE with failure;
 //   - an error that matches [codec.ErrTooLarge], for a channel of more than 255 bytes.
 func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error) {

@@ -5,19 +5,10 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/sweep"
 )
-
-// Swept is what [Client.Sweep] found on one server, and what it did.
-type Swept struct {
-	Server    string // as in Config.Servers
-	Records   int    // records of windows, of all clients
-	Removed   int    // records of windows that were over; in a dry run, those that would be removed
-	Prolonged int    // records that would have expired too soon; in a dry run, those that would be prolonged
-	Kept      int    // records of windows that are over, but whose names clients may use again
-	Foreign   int    // records of other programs, up to 256
-}
 
 // Sweep removes, from all servers, the records of windows that are over and that their clients
 // have not removed. Every [ServerBackend] does so by itself. Sweep is for servers that no program
@@ -28,8 +19,8 @@ type Swept struct {
 // Sweep pauses so that the requests of others pass, and takes up to half a minute for that. It
 // returns what was found on each server, in the order of Config.Servers, and the errors, joined:
 // each is a [*RequestError].
-func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]Swept, error) {
-	return each(c.servers.all, func(s *server[T]) ([]Swept, error) {
+func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
+	return each(c.servers.all, func(s *server[T]) ([]inspect.Swept, error) {
 		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
 		defer remover.Close()
 		sweeper := sweep.New(sweep.Options[T]{
@@ -40,7 +31,7 @@ func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]Swept, error) {
 		if err != nil {
 			err = requestError(s.name, codec.OpList, !dryRun, err)
 		}
-		return []Swept{{
+		return []inspect.Swept{{
 			Server: s.name, Records: r.Records, Removed: r.Removed, Prolonged: r.Prolonged,
 			Kept: r.Kept, Foreign: r.Foreign,
 		}}, err

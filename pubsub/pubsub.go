@@ -26,6 +26,9 @@ const (
 	Own = pubsub.Own
 )
 
+// ErrRefused says that a server responded to a SUBSCRIBE with failure.
+var ErrRefused = pubsub.ErrRefused
+
 // Overflow says which message a subscription drops if its queue is full.
 type Overflow uint8
 

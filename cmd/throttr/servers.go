@@ -38,7 +38,7 @@ type client interface {
 	Stat(ctx context.Context, key string) (inspect.Usage, bool, error)
 	KeyStats(ctx context.Context) iter.Seq2[inspect.KeyUsage, error]
 	Info(ctx context.Context) ([]inspect.Info, error)
-	Sweep(ctx context.Context, dryRun bool) ([]throttr.Swept, error)
+	Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error)
 	WhoAmI(ctx context.Context) ([]inspect.Identity, error)
 	Connections(ctx context.Context) iter.Seq2[inspect.Connection, error]
 	Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error)

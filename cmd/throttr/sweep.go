@@ -48,7 +48,7 @@ With --every, it goes on until it is interrupted, and errors do not end it.
 	return cmd
 }
 
-// sweepRecord is the JSON of a [throttr.Swept].
+// sweepRecord is the JSON of an inspect.Swept.
 type sweepRecord struct {
 	Server    string `json:"server"`
 	Found     int    `json:"found"`

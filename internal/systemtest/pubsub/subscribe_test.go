@@ -73,7 +73,7 @@ func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
 		_, err := client.Subscribe(t.Context(), "c")
-		require.ErrorIs(t, err, throttr.ErrRefused)
+		require.ErrorIs(t, err, pubsub.ErrRefused)
 		require.False(t, testkit.SafeToRetry(err))
 
 		require.NoError(t, client.Close())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
@@ -92,10 +93,10 @@ func sweepRestarted(t *testing.T, srv *mockserver.Server, mode throttr.Parking, 
 }
 
 // sweepOnce sweeps the only server of a client. It ignores errors, which the test has caused.
-func sweepOnce(ctx context.Context, client *throttr.Client[uint16]) throttr.Swept {
+func sweepOnce(ctx context.Context, client *throttr.Client[uint16]) inspect.Swept {
 	all, _ := client.Sweep(ctx, false)
 	if len(all) == 0 {
-		return throttr.Swept{}
+		return inspect.Swept{}
 	}
 	return all[0]
 }
