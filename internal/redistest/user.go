@@ -40,7 +40,7 @@ func AsUserOfTheDocument(t *testing.T, use func(url string), denied ...string) {
 
 var deniedObject = regexp.MustCompile(`(?m)^object\n(.*)$`)
 
-// userOfTheDocument returns what the user may do.
+// userOfTheDocument returns what the user may do: the arguments after the name, which are quoted for a shell.
 func userOfTheDocument(t *testing.T) []string {
 	t.Helper()
 	document, err := os.ReadFile("../docs/redis.md")
@@ -50,10 +50,10 @@ func userOfTheDocument(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rule, ok := strings.Cut(string(document), "\n  ACL SETUSER limits on ")
+	_, rule, ok := strings.Cut(string(document), "redis-cli ACL SETUSER limits on ")
 	if !ok {
 		t.Fatal("docs/redis.md has no rule")
 	}
 	rule, _, _ = strings.Cut(rule, "```")
-	return strings.Fields(rule)
+	return strings.Fields(strings.NewReplacer("'", "", "\\\n", "").Replace(rule))
 }
