@@ -74,7 +74,7 @@ func testCheck(c calls) {
 		},
 		window.ErrUnsupported: {
 			func(l *window.Limit) { l.Algorithm = 0 },
-			func(l *window.Limit) { l.Algorithm = window.SlidingLog + 1 },
+			func(l *window.Limit) { l.Algorithm = limits.LastAlgorithm + 1 },
 			func(l *window.Limit) { l.Algorithm = math.MaxUint8 },
 		},
 	} {

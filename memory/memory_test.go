@@ -15,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -23,11 +24,12 @@ var algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow}
 
 //evidence:memory The conformance suite passes
 func TestConformance(t *testing.T) {
-	for _, a := range algorithms {
+	largest := map[window.Algorithm]uint64{window.SlidingWindow: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLog}
+	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()
-				return backendtest.Subject{Backend: newBackend(t, clock), Clock: clock, Algorithm: a}
+				return backendtest.Subject{Backend: newBackend(t, clock), Clock: clock, Algorithm: a, MaxCount: largest[a]}
 			})
 		})
 	}
@@ -68,19 +70,6 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 	w, err := c.Peek(c.Context(), key, limitOf(c.algorithm, scale, 10), 0)
 	require.NoError(c, err)
 	return w
-}
-
-func TestRollingConformance(t *testing.T) {
-	for a, largest := range map[window.Algorithm]uint64{window.TokenBucket: 0, window.SlidingWindow: 1<<48 - 1, window.SlidingLog: memory.DefaultMaxLog} {
-		t.Run(a.String(), func(t *testing.T) {
-			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
-				clock := backendtest.NewClock()
-				return backendtest.Subject{
-					Backend: newBackend(t, clock), Clock: clock, Algorithm: a, MaxCount: largest,
-				}
-			})
-		})
-	}
 }
 
 //evidence:memory Of 100,000 concurrent hits exactly 1,000 are allowed

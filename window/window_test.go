@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -23,7 +24,7 @@ func ExampleLimit() {
 }
 
 func TestTextsOfAlgorithms(t *testing.T) {
-	for a := range window.SlidingLog + 1 {
+	for a := range limits.LastAlgorithm + 1 {
 		text, err := a.MarshalText()
 		require.NoError(t, err)
 		require.Equal(t, a.String(), string(text))
@@ -43,7 +44,7 @@ func TestTextsOfAlgorithms(t *testing.T) {
 func TestRollingAlgorithmsAreThree(t *testing.T) {
 	for a, want := range map[window.Algorithm]bool{
 		0: false, window.FixedWindow: false, window.AlignedWindow: false, window.TokenBucket: true,
-		window.SlidingWindow: true, window.SlidingLog: true, window.SlidingLog + 1: false,
+		window.SlidingWindow: true, window.SlidingLog: true, limits.LastAlgorithm + 1: false,
 	} {
 		require.Equal(t, want, a.Rolling(), "%v", a)
 	}

@@ -50,7 +50,7 @@ func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
 }
 
 func TestCheckRefusesUnknownAlgorithmsAndBurstsWithoutABucket(t *testing.T) {
-	for _, a := range []window.Algorithm{0, window.SlidingLog + 1, 77, 255} {
+	for _, a := range []window.Algorithm{0, limits.LastAlgorithm + 1, 77, 255} {
 		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: a}), window.ErrUnsupported, "%d", a)
 	}
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog} {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -48,8 +49,13 @@ type decision struct {
 // multiple of every scale.
 type limiter func(at time.Duration, n uint64) decision
 
-// algorithms are those of package memory.
-var algorithms = []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow, throttr.SlidingWindow, window.SlidingLog, window.TokenBucket}
+// algorithms are those of package memory: all.
+var algorithms = func() (all []throttr.Algorithm) {
+	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
+		all = append(all, a)
+	}
+	return all
+}()
 
 // inMemory returns a limiter of package memory. It makes hits and takes in turns, in each of the ways
 // in which a RateLimit can: they must be the same.
