@@ -1,6 +1,7 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/binary"
@@ -46,13 +47,17 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	if err != nil {
 		return err
 	}
-	b.wakes.expect(b, claims)
+	names := make([]string, len(claims))
+	for i := range claims {
+		names[i] = b.flightName(&claims[i])
+	}
+	b.wakes.expect(b, claims, names)
 	if !cluster {
-		err = b.exchangeTogether(ctx, claims, places, false)
+		err = b.exchangeTogether(ctx, claims, names, places, false)
 		// Something else may be stored in one of the hashes, or the server may be a proxy to several.
 		cluster = err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT")
 		if err == nil {
-			b.exchangeFailed(ctx, claims, places)
+			b.exchangeFailed(ctx, claims, names, places)
 			return nil
 		}
 		if len(claims) == 1 && !cluster || ctx.Err() != nil || !isReply(err) {
@@ -60,7 +65,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		}
 	}
 	if len(claims) == 1 {
-		return b.exchangeTogether(ctx, claims, places, cluster)
+		return b.exchangeTogether(ctx, claims, names, places, cluster)
 	}
 	var all sync.WaitGroup
 	room := make(chan struct{}, maxAlone)
@@ -68,7 +73,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		room <- struct{}{}
 		all.Go(func() {
 			defer func() { <-room }()
-			if err := b.exchangeTogether(ctx, claims[i:i+1], places[i:i+1], cluster); err != nil {
+			if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], cluster); err != nil {
 				places[i] = window.Places{Err: &callerr.Error{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
 			}
 		})
@@ -81,12 +86,12 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 var errAlone = errors.New("the claim has failed")
 
 // exchangeFailed makes claims that have failed in a script with others again, alone, for their errors.
-func (b *Backend) exchangeFailed(ctx context.Context, claims []window.Claim, places []window.Places) {
+func (b *Backend) exchangeFailed(ctx context.Context, claims []window.Claim, names []string, places []window.Places) {
 	for i := range places {
 		if places[i].Err != errAlone {
 			continue
 		}
-		if err := b.exchangeTogether(ctx, claims[i:i+1], places[i:i+1], false); err != nil {
+		if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], false); err != nil {
 			places[i] = window.Places{Err: &callerr.Error{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
 		}
 	}
@@ -98,8 +103,8 @@ func isReply(err error) bool {
 	return ok && code == strings.ToUpper(code) && !strings.HasSuffix(code, ":")
 }
 
-// exchangeTogether makes claims with one script.
-func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, places []window.Places, cluster bool) error {
+// exchangeTogether makes claims on the hashes of these names with one script.
+func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, names []string, places []window.Places, cluster bool) error {
 	now, grace, err := b.time()
 	if err != nil {
 		return err
@@ -112,87 +117,119 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, p
 	if cluster && b.now == nil {
 		oldSlots = "1"
 	}
-	keys := make([]string, 1, 1+len(claims))
-	keys[0] = b.birthName(claims[0].Key, cluster)
-	args := append(make([]string, 0, 5+2*len(claims)), at, oldSlots, strconv.FormatFloat(grace, 'f', 0, 64), b.prefix+"wake:", b.wakes.channel(b))
-	for i := range claims {
-		keys = append(keys, b.flightName(&claims[i]))
-		args = appendClaim(args, &claims[i])
+	keys := append(append(make([]string, 0, 1+len(names)), b.birthName(claims[0].Key, cluster)), names...)
+	args := append(make([]string, 0, 8), at, oldSlots, strconv.FormatFloat(grace, 'f', 0, 64), b.prefix+"wake:", b.wakes.channel(b))
+	for rest := claims; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Process == rest[0].Process {
+			n++
+		}
+		args = appendClaims(args, rest[:n])
+		rest = rest[n:]
 	}
 	response, err := b.run(ctx, claims[0].Key, func(ctx context.Context) (string, error) { return b.eval(ctx, exchangeScript, keys, args) })
 	if err != nil {
 		return err
 	}
-	numbers := make([]int64, len(response)/8)
-	for i := range numbers {
-		numbers[i] = int64(float(response[8*i:]))
-	}
 	for i := range claims {
-		if numbers, err = readPlaces(numbers, &claims[i], &places[i]); err != nil {
+		if response, err = readPlaces(response, &claims[i], &places[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// appendClaim appends the arguments of a claim.
-func appendClaim(args []string, c *window.Claim) []string {
-	if c.Process == "" {
-		return append(args, "")
+// appendClaims appends the arguments of claims of one process, or of those of none.
+func appendClaims(args []string, claims []window.Claim) []string {
+	count := strconv.Itoa(len(claims))
+	if claims[0].Process == "" {
+		return append(args, "", count)
 	}
-	b := make([]byte, 0, 9*8)
-	number := func(n uint64) { b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n))) }
-	for _, n := range [...]uint64{c.Seq, uint64(c.Lease.Microseconds()), c.Held, c.HeldMax, 0} {
-		number(n)
+	b := make([]byte, 0, 9*8*len(claims))
+	for i := range claims {
+		b = appendClaim(b, &claims[i])
 	}
-	const runsAt = 4 * 8
-	runs := 0
-	for i := 0; i < len(c.Wants); runs++ {
-		first, wait := i, uint64(0)
-		for i < len(c.Wants) && c.Wants[i] == c.Wants[first] {
-			i++
-		}
-		w := c.Wants[first]
-		if w.Wait {
-			wait = 1
-		}
-		for _, n := range [...]uint64{uint64(i - first), w.N, w.Max, wait} {
-			number(n)
-		}
-	}
-	binary.LittleEndian.PutUint64(b[runsAt:], math.Float64bits(float64(runs)))
-	return append(args, c.Process, string(b))
+	return append(args, "p"+claims[0].Process, count, string(b))
 }
 
-// readPlaces reads the answer to a claim, and returns the numbers after it.
-func readPlaces(numbers []int64, c *window.Claim, p *window.Places) ([]int64, error) {
-	const head = 6
-	if len(numbers) < head || numbers[5] < 0 || numbers[5] > int64(len(c.Wants)) || int64(len(numbers)) < head+numbers[5] {
-		return nil, fmt.Errorf("script returned %v", numbers)
+// appendClaim appends a claim.
+func appendClaim(b []byte, c *window.Claim) []byte {
+	for _, n := range [...]uint64{c.Seq, uint64(c.Lease.Microseconds()), c.Held, c.HeldMax, 0} {
+		b = appendFloat(b, float64(n))
+	}
+	runsAt, runs := len(b)-8, 0.0
+	for wants := c.Wants; len(wants) > 0; runs++ {
+		n, wait := run(wants), 0.0
+		if wants[0].Wait {
+			wait = 1
+		}
+		for _, f := range [...]float64{float64(n), float64(wants[0].N), float64(wants[0].Max), wait} {
+			b = appendFloat(b, f)
+		}
+		wants = wants[n:]
+	}
+	binary.LittleEndian.PutUint64(b[runsAt:], math.Float64bits(runs))
+	return b
+}
+
+// run returns how many wants at the beginning are equal.
+func run(wants []window.Want) (n int) {
+	for n < len(wants) && wants[n] == wants[0] {
+		n++
+	}
+	return n
+}
+
+// readPlaces reads the answer to a claim, and returns what is after it.
+func readPlaces(response string, c *window.Claim, p *window.Places) (rest string, err error) {
+	var head [5]int64
+	for i := range head {
+		if head[i], response, err = readNumber(response); err != nil {
+			return "", err
+		}
 	}
 	*p = window.Places{
-		Late: numbers[0] == 1, Lost: numbers[0] == 2, Used: uint64(numbers[1]), Waiting: uint64(numbers[2]),
-		Next: time.Duration(numbers[3]) * time.Microsecond,
+		Late: head[0] == 1, Lost: head[0] == 2, Used: uint64(head[1]), Waiting: uint64(head[2]),
+		Next: time.Duration(head[3]) * time.Microsecond,
 	}
-	if numbers[0] == 3 {
+	switch {
+	case head[0] == 3:
 		*p = window.Places{Err: errAlone}
+		return response, nil
+	case p.Late:
+		return response, nil
 	}
-	granted := numbers[head : head+numbers[5]]
-	for i, number := range granted {
-		if number < 1 || number > int64(len(c.Wants)) {
-			return nil, fmt.Errorf("script returned %v", numbers)
+	token := uint64(head[4])
+	for at := 0; at < len(c.Wants); {
+		n := run(c.Wants[at:])
+		var granted int64
+		if granted, response, err = readNumber(response); err != nil || granted < 0 || granted > int64(n) {
+			return "", cmp.Or(err, fmt.Errorf("script granted %d of %d", granted, n))
 		}
-		if p.Tokens == nil {
+		if granted > 0 && p.Tokens == nil {
 			p.Tokens = make([]uint64, len(c.Wants))
 		}
-		p.Tokens[number-1] = uint64(numbers[4]) + uint64(i)
+		for i := range granted {
+			p.Tokens[at+int(i)] = token
+			token++
+		}
+		at += n
 	}
-	return numbers[head+len(granted):], nil
+	return response, nil
+}
+
+// readNumber reads a number of a response, and returns what is after it.
+func readNumber(response string) (n int64, rest string, err error) {
+	if len(response) < 8 {
+		return 0, "", fmt.Errorf("script returned %q", response)
+	}
+	return int64(float(response)), response[8:], nil
 }
 
 // flightName returns the name of the hash of the places of a key and name. It differs from the names of windows.
 func (b *Backend) flightName(c *window.Claim) string {
-	return b.prefix + "{" + string(appendTag(nil, c.Key)) + "}:f1:" + c.Name
+	name := appendTag(append(append(make([]byte, 0, 128), b.prefix...), '{'), c.Key)
+	return string(append(append(name, "}:f1:"...), c.Name...))
 }
 
 // birthName returns the name of the record of when the data set was created: in a cluster one of the slot of the

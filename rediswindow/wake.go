@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,12 +28,15 @@ type wakes struct {
 	id string // of the channel
 
 	mu      sync.Mutex // guards what follows
-	waits   map[string]waiting
+	waits   map[waiter]waiting
 	cancel  context.CancelFunc // of the subscription; nil if there is none
 	stopped bool
 }
 
-// waiting is who waits in line, and by when it asks again, unless it has gone without a word.
+// waiter is a process, and the hash of what it waits for.
+type waiter struct{ name, process string }
+
+// waiting is how one that waits in line is woken, and by when it asks again, unless it has gone without a word.
 type waiting struct {
 	wake func()
 	end  time.Time
@@ -40,9 +44,6 @@ type waiting struct {
 
 // linger is how long the subscription goes on without anybody who waits.
 const linger = time.Minute
-
-// waitName identifies who waits, as in the messages of the script.
-func (b *Backend) waitName(c *window.Claim) string { return b.flightName(c) + " " + c.Process }
 
 // channel returns the end of the name of the backend's channel, or nothing if the client can't subscribe.
 func (w *wakes) channel(b *Backend) string {
@@ -57,13 +58,13 @@ func (w *wakes) channel(b *Backend) string {
 	return w.id
 }
 
-// expect notes who wants to be woken, and who does not any more.
-func (w *wakes) expect(b *Backend, claims []window.Claim) {
+// expect notes who wants to be woken, and who does not any more, of claims on the hashes of these names.
+func (w *wakes) expect(b *Backend, claims []window.Claim, names []string) {
 	client, ok := b.client.(Subscriber)
 	if !ok {
 		return
 	}
-	channel := b.prefix + "wake:" + w.channel(b)
+	channel, now := b.prefix+"wake:"+w.channel(b), time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range claims {
@@ -72,11 +73,11 @@ func (w *wakes) expect(b *Backend, claims []window.Claim) {
 		case c.Process == "":
 		case c.Wake != nil && slices.ContainsFunc(c.Wants, func(w window.Want) bool { return w.Wait }):
 			if w.waits == nil {
-				w.waits = map[string]waiting{}
+				w.waits = map[waiter]waiting{}
 			}
-			w.waits[b.waitName(c)] = waiting{c.Wake, time.Now().Add(c.Lease)}
+			w.waits[waiter{names[i], c.Process}] = waiting{c.Wake, now.Add(c.Lease)}
 		case len(w.waits) > 0:
-			delete(w.waits, b.waitName(c))
+			delete(w.waits, waiter{names[i], c.Process})
 		}
 	}
 	if len(w.waits) > 0 && w.cancel == nil && !w.stopped {
@@ -117,8 +118,12 @@ func (w *wakes) listen(ctx context.Context, client Subscriber, channel string) {
 
 // wake wakes the one that a message names.
 func (w *wakes) wake(message string) {
+	end := strings.LastIndexByte(message, ' ')
+	if end < 0 {
+		return
+	}
 	w.mu.Lock()
-	wake := w.waits[message].wake
+	wake := w.waits[waiter{message[:end], message[end+1:]}].wake
 	w.mu.Unlock()
 	if wake != nil {
 		wake()
@@ -141,7 +146,7 @@ func (w *wakes) needed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(w.waits, func(_ string, v waiting) bool { return now.After(v.end) })
+	maps.DeleteFunc(w.waits, func(_ waiter, v waiting) bool { return now.After(v.end) })
 	return len(w.waits) > 0 && !w.stopped
 }
 

@@ -1,9 +1,10 @@
 -- Makes claims on places in flight. KEYS are the record of the birth, and the hash of each claim. ARGV are the
 -- time, or nothing for that of the server; 1 if a slot without a record may be as old as the server; how many
 -- milliseconds a hash lives on after all that it has is over; the prefix of channels, and the channel of the caller;
--- and for each claim: the process, and in binary form its sequence number, the lease in microseconds, what it holds,
--- under which Max, and the number of runs of equal wants, then of each run how many there are, N, Max, and 1 if they
--- wait. A claim without a process has nothing else. Times are in microseconds since 1970.
+-- and for each process that makes claims, one after the other: p and the process, how many claims it makes, and these in
+-- binary form: sequence number, lease in microseconds, what it holds, under which Max, and the number of runs of equal
+-- wants, then of each run how many there are, N, Max, and 1 if they wait. Claims without a process have nothing else.
+-- Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -12,7 +13,7 @@
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
 -- Replies with numbers, as doubles. For each claim: 0, 1 if it is late, or 2 if its places are lost; places used; wants that wait;
--- in which time places come back, or 0; the first token; how many wants are granted, and the number of each.
+-- in which time places come back, or 0; the first token; how many wants of each run are granted, the first ones.
 local expand, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
 local now = tonumber(ARGV[1])
 if not now then
@@ -27,7 +28,10 @@ local huge, state, none = 9007199254740991, '<dddddd', {}
 -- has become the primary what was not replicated, so that another server is another birth.
 local function born()
   local run, info = '', redis.pcall('INFO', 'server')
-  if type(info) == 'string' then run = string.match(info, 'run_id:(%x+)') or '' end
+  if type(info) == 'string' then
+    local _, at = string.find(info, 'run_id:', 1, true)
+    run = at and string.match(info, '^%x+', at + 1) or ''
+  end
   local record = call('GET', KEYS[1])
   local birth = now
   if record then
@@ -66,26 +70,26 @@ local function waiting(line)
 end
 
 local replies, size, birth = {}, 0, nil
-local function reply(code, sum, waits, next, token, granted)
+local function reply(code, sum, waits, next, token)
   replies[size + 1], replies[size + 2], replies[size + 3] = code, sum, waits
-  replies[size + 4], replies[size + 5], replies[size + 6] = next, token, granted
-  size = size + 6
+  replies[size + 4], replies[size + 5] = next, token
+  size = size + 5
 end
 
 -- Answers a claim that only asks.
 local function ask(key)
   local v = call('HMGET', key, 's', 'q')
-  if not v[1] then return reply(0, 0, 0, 0, 0, 0) end
+  if not v[1] then return reply(0, 0, 0, 0, 0) end
   local sum, _, _, first = unpack(state, v[1])
   if now >= first then sum = sweep(key) end
-  reply(0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, 0, 0, 0)
+  reply(0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, 0, 0)
 end
 
--- Makes the claim of a process. Most claims of a call are of one.
-local last_process, field
-local function claim(key, process, packed)
-  local seq, lease, held, most, runs, at = unpack('<ddddd', packed)
-  if process ~= last_process then last_process, field = process, 'p' .. process end
+-- Makes the claim of a process, whose claims are packed.
+local field, packed, at
+local function claim(key)
+  local seq, lease, held, most, runs, run = unpack('<ddddd', packed, at)
+  at = run + 32 * runs
   local v = call('HMGET', key, 's', field)
   local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
   if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
@@ -102,7 +106,7 @@ local function claim(key, process, packed)
   end
   local line = none
   if waits == 1 then line = cmsgpack.unpack(call('HGET', key, 'q')) end
-  if seq <= last and known > 0 then return reply(1, sum, waiting(line), 0, 0, 0) end
+  if seq <= last and known > 0 then return reply(1, sum, waiting(line), 0, 0) end
 
   local code = 0
   if sum == 0 then limit = 0 end
@@ -118,26 +122,23 @@ local function claim(key, process, packed)
   local grace = birth + lease - now
   while line[1] and line[1][6] <= now do table.remove(line, 1) end
   local reserved = 0
-  if line[1] and line[1][1] ~= process then reserved = line[1][3] end
+  if line[1] and 'p' .. line[1][1] ~= field then reserved = line[1][3] end
 
   -- Decide the wants.
-  local start, number, wait_n, wait_max, wait_count = size + 6, 0, nil, nil, 0
-  local granted = 0
-  for _ = 1, runs do
+  local granted, wait_n, wait_max, wait_count = 0, nil, nil, 0
+  for r = 1, runs do
     local count, n, most, wait
-    count, n, most, wait, at = unpack('<dddd', packed, at)
+    count, n, most, wait, run = unpack('<dddd', packed, run)
     local i = 0
     while i < count and grace <= 0 and not wait_n and sum + n + reserved <= most do
-      i, granted = i + 1, granted + 1
-      sum, held = sum + n, held + n
-      replies[start + granted] = number + i
+      i, sum, held = i + 1, sum + n, held + n
     end
-    if i > 0 then limit = max(limit, most) end
+    replies[size + 5 + r] = i
+    if i > 0 then granted, limit = granted + i, max(limit, most) end
     if i < count and wait == 1 then
       if not wait_n then wait_n, wait_max = n, most end
       wait_count = wait_count + count - i
     end
-    number = number + count
   end
   if granted > 0 then token = max(token + 1, now) + granted - 1 end
 
@@ -145,7 +146,7 @@ local function claim(key, process, packed)
   if wait_n or line[1] then
     local place
     for i = 1, #line do
-      if line[i][1] == process then
+      if 'p' .. line[i][1] == field then
         place = i
         break
       end
@@ -156,7 +157,7 @@ local function claim(key, process, packed)
     end
     if wait_n then
       if line == none then line = {} end
-      line[place or #line + 1] = { process, channel, wait_n, wait_max, wait_count, now + lease / 4, 0 }
+      line[place or #line + 1] = { string.sub(field, 2), channel, wait_n, wait_max, wait_count, now + lease / 4, 0 }
     end
   end
 
@@ -192,25 +193,30 @@ local function claim(key, process, packed)
   elseif sum > 0 and first < huge then
     next = first - now
   end
-  reply(code, sum, head and waiting(line) or 0, next, token - granted + 1, granted)
-  size = size + granted
+  reply(code, sum, head and waiting(line) or 0, next, token - granted + 1)
+  size = size + runs
 end
 
-local a = 6
-for i = 2, #KEYS do
-  local call, x, y = claim, ARGV[a], ARGV[a + 1]
-  a = a + 2
-  if x == '' then
-    call, a = ask, a - 1
+local i, a = 2, 6
+while i <= #KEYS do
+  local answer, last = claim, i + ARGV[a + 1] - 1
+  field, packed, at = ARGV[a], ARGV[a + 2], 1
+  a = a + 3
+  if field == '' then answer, a = ask, a - 1 end
+  for i = i, last do
+    -- An error of one of several claims is its own: what the others have done stays done. The client makes it again alone.
+    if #KEYS == 2 then
+      answer(KEYS[i])
+    elseif not pcall(answer, KEYS[i]) then
+      reply(3, 0, 0, 0, 0)
+    end
   end
-  -- An error of one of several claims is its own: what the others have done stays done. The client makes it again alone.
-  local begin = size
-  if #KEYS == 2 then
-    call(KEYS[i], x, y)
-  elseif not pcall(call, KEYS[i], x, y) then
-    size = begin
-    reply(3, 0, 0, 0, 0, 0)
-  end
+  i = last + 1
 end
-for i = 1, size do replies[i] = pack('<d', replies[i]) end
-return table.concat(replies, '', 1, size)
+-- As many numbers at a time as there is room for on the stack of Lua.
+local parts = {}
+for i = 1, size, 1000 do
+  local to = min(i + 999, size)
+  parts[#parts + 1] = pack('<' .. string.rep('d', to - i + 1), expand(replies, i, to))
+end
+return table.concat(parts)
