@@ -217,10 +217,12 @@ func testCutOpening(t *testing.T, c *mockserver.Cut) *connections {
 func TestGiveBacksThatAreCutOff(t *testing.T) {
 	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
 		t.Run(algorithm.String(), func(t *testing.T) {
-			t.Run("uint8", func(t *testing.T) { testCutGiveBacks[uint8](t, algorithm) })
-			t.Run("uint16", func(t *testing.T) { testCutGiveBacks[uint16](t, algorithm) })
-			t.Run("uint32", func(t *testing.T) { testCutGiveBacks[uint32](t, algorithm) })
-			t.Run("uint64", func(t *testing.T) { testCutGiveBacks[uint64](t, algorithm) })
+			ofEachSize(t,
+				func(t *testing.T) { testCutGiveBacks[uint8](t, algorithm) },
+				func(t *testing.T) { testCutGiveBacks[uint16](t, algorithm) },
+				func(t *testing.T) { testCutGiveBacks[uint32](t, algorithm) },
+				func(t *testing.T) { testCutGiveBacks[uint64](t, algorithm) },
+			)
 		})
 	}
 }
