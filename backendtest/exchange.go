@@ -252,32 +252,48 @@ func testPlacesOfKeys(c calls) {
 	keys := []string{"k", "", "K", "k:", "a:1", ":1", "k\x00", "\xff", "{k}", "é", strings.Repeat("k", 255), strings.Repeat("k", 256)}
 	names := []string{"", "n", "N", "a", ":1"}
 	f := c.inFlight(keys...)
+	process := func(n uint64) string { return fmt.Sprint("p", n/2%2) }
 	n := uint64(0)
 	for _, key := range keys {
 		for _, name := range names {
 			n++
 			f.used(key, name, 0, 0)
-			f.wants(f.claim(window.Claim{Key: key, Name: name, Process: "p", Wants: []window.Want{now(n, n)}}), n, true)
+			f.wants(f.claim(window.Claim{Key: key, Name: name, Process: process(n), Wants: []window.Want{now(n, n)}}), n, true)
 		}
 	}
-	all := make([]window.Claim, 0, n)
+	// A claim on each, by one process or the other, with as many wants as there can be, and now and then one that only asks.
+	all := make([]window.Claim, 0, 2*n)
+	n = 0
 	for _, key := range keys {
 		for _, name := range names {
-			held := uint64(len(all) + 1)
-			f.used(key, name, held, 0)
+			n++
+			f.used(key, name, n, 0)
 			f.seq++
-			all = append(all, window.Claim{Key: key, Name: name, Process: "p", Seq: f.seq, Lease: f.lease, Held: held - 1, HeldMax: held, Wants: []window.Want{now(1, held), now(1, held)}})
+			wants := []window.Want{now(1, n), now(1, n), now(1, n+1)}
+			for len(wants) < window.MaxWants {
+				wants = append(wants, now(1, uint64(1+len(wants)%2)))
+			}
+			all = append(all, window.Claim{Key: key, Name: name, Process: process(n), Seq: f.seq, Lease: f.lease, Held: n - 1, HeldMax: n, Wants: wants})
+			if n%5 == 0 {
+				all = append(all, window.Claim{Key: "unused"})
+			}
 		}
 	}
 	places := make([]window.Places, len(all))
 	if err := c.Backend.Exchange(c.Context(), all, places); err != nil {
 		c.Fatalf("Exchange of %d claims: %v", len(all), err)
 	}
+	n = 0
 	for i, p := range places {
-		if p.Err != nil {
+		switch {
+		case p.Err != nil:
 			c.Fatalf("claim %d: %v", i, p.Err)
+		case all[i].Process == "":
+			f.wants(p, 0)
+		default:
+			n++
+			f.wants(p, n+1, true, false, true)
 		}
-		f.wants(p, uint64(i+1), true, false)
 	}
 	if !c.Failed() && c.Without["Peek"] == "" {
 		c.none(c.get("k", time.Minute)) // places are no hits

@@ -62,7 +62,7 @@ func handOver(t testing.TB, one, two *inflight.Limiter, limit inflight.Limit, ro
 // The next holder does not wait for the next time that its process asks: a tenth of a second is much less.
 func TestAReleaseWakesTheNextHolder(t *testing.T) {
 	s := startServer(t)
-	limit := inflight.Limit{Max: 1, Lease: 4 * time.Second} // who waits asks every 500 ms
+	limit := inflight.Limit{Name: "two words", Max: 1, Lease: 4 * time.Second} // who waits asks every 500 ms
 	one, two := newInFlight(t, redisbackend.New(s.connect())), newInFlight(t, redisbackend.New(s.connect()))
 	ready(t, one, limit)
 	handOver(t, one, two, limit, 3) // until the subscription is there
