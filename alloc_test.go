@@ -15,7 +15,6 @@ import (
 	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
 )
 
 // echo is a connection to a server that responds to each write at once, and does not allocate.
@@ -109,31 +108,6 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		t.Logf("%s: %v allocations", name, got)
 		require.LessOrEqual(t, got, allowed, name)
 	}
-}
-
-func BenchmarkOneCallerQueriesOverTCP(b *testing.B) {
-	srv := mockserver.RunT(b)
-	client := testkit.Connect[uint16](b, srv, throttr.Config{})
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := client.Query(b.Context(), "k"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkManyCallersQueryOverTCP(b *testing.B) {
-	srv := mockserver.RunT(b)
-	client := testkit.Connect[uint16](b, srv, throttr.Config{})
-	b.ReportAllocs()
-	b.SetParallelism(256)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, _, err := client.Query(b.Context(), "k"); err != nil {
-				b.Error(err)
-			}
-		}
-	})
 }
 
 // A reservation is one allocation, and a wait whose turn it is at once has four.

@@ -90,13 +90,6 @@ func besideHand[M any](b *testing.B, m codec.Frame, hand func(dst []byte) ([]byt
 	})
 }
 
-func BenchmarkInsert(b *testing.B) {
-	m := benchInsert
-	besideHand(b, m, func(dst []byte) ([]byte, error) {
-		return handAppendInsert(dst, m.Quota, byte(m.TTL.Unit), m.TTL.Amount, m.Key)
-	}, codec.DecodeInsert[uint16], handDecodeInsert)
-}
-
 func BenchmarkUpdate(b *testing.B) {
 	m := benchUpdate
 	besideHand(b, m, func(dst []byte) ([]byte, error) {

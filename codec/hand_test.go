@@ -12,32 +12,6 @@ import (
 
 var errHand = errors.New("hand: bad frame")
 
-func handAppendInsert(dst []byte, quota uint16, unit byte, amount uint16, key []byte) ([]byte, error) {
-	if len(key) > 255 {
-		return dst, errHand
-	}
-	dst = append(dst, 0x01, byte(quota), byte(quota>>8), unit, byte(amount), byte(amount>>8), byte(len(key)))
-	return append(dst, key...), nil
-}
-
-func handDecodeInsert(src []byte) (m codec.Insert[uint16], n int, err error) {
-	if len(src) < 7 {
-		return m, 0, errHand
-	}
-	if src[0] != 0x01 {
-		return m, 0, errHand
-	}
-	n = 7 + int(src[6])
-	if len(src) < n {
-		return m, 0, errHand
-	}
-	m.Quota = binary.LittleEndian.Uint16(src[1:])
-	m.TTL.Unit = codec.Unit(src[3])
-	m.TTL.Amount = binary.LittleEndian.Uint16(src[4:])
-	m.Key = src[7:n:n]
-	return m, n, nil
-}
-
 func handAppendUpdate(dst []byte, attribute, change byte, value uint16, key []byte) ([]byte, error) {
 	if len(key) > 255 {
 		return dst, errHand

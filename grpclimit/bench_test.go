@@ -13,23 +13,6 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// BenchmarkUnary measures a call over an in-memory connection, with an interceptor that does nothing, and
-// with limits in memory. BenchmarkInterceptor measures the interceptors alone.
-func BenchmarkUnary(b *testing.B) {
-	for name, interceptor := range interceptors(b) {
-		b.Run(name, func(b *testing.B) {
-			stream := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-				return handler(srv, ss)
-			}
-			s := &site{conn: serveLocally(b, func(context.Context) error { return nil }, interceptor, stream)}
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = s.say(b.Context(), "x")
-			}
-		})
-	}
-}
-
 func BenchmarkInterceptor(b *testing.B) {
 	for name, interceptor := range interceptors(b) {
 		b.Run(name, func(b *testing.B) {

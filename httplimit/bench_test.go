@@ -72,27 +72,3 @@ func benchmarkRequests(b *testing.B, middleware func(http.Handler) http.Handler)
 		h.ServeHTTP(w, r)
 	}
 }
-
-// BenchmarkKey measures the computation of a request's key.
-func BenchmarkKey(b *testing.B) {
-	for _, bm := range []struct{ name, remote, header, line string }{
-		{"IPv4", "198.51.100.7:80", "", ""},
-		{"IPv6", "[2001:db8:1:2:3:4:5:6]:80", "", ""},
-		{"X-Forwarded-For", "192.0.2.1:80", "X-Forwarded-For", "203.0.113.9, 198.51.100.7, 192.0.2.2"},
-		{"Forwarded", "192.0.2.1:80", "Forwarded", `for=203.0.113.9, for="198.51.100.7:80";proto=https, for=192.0.2.2`},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			cfg := httplimit.AddrConfig{Header: bm.header}
-			if bm.header != "" {
-				cfg.Proxies = prefixes("192.0.2.0/24")
-			}
-			key, err := httplimit.ByAddr(cfg)
-			require.NoError(b, err)
-			r := &http.Request{RemoteAddr: bm.remote, Header: http.Header{bm.header: {bm.line}}}
-			b.ReportAllocs()
-			for b.Loop() {
-				key(r)
-			}
-		})
-	}
-}

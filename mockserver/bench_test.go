@@ -1,18 +1,14 @@
 package mockserver_test
 
 import (
-	"errors"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/codec/uint16"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -40,54 +36,6 @@ func benchmarkIncrease(b *testing.B, memory bool, batch int) {
 	responses := make([]byte, batch)
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += batch {
-		if _, err := conn.Write(p); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(conn, responses); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// How long does a LIST of 100,000 keys take, until its last byte has come?
-func BenchmarkList(b *testing.B) {
-	srv := mockserver.RunT(b)
-	for i := range 100_000 {
-		srv.Set("user:"+strconv.Itoa(i), 0, time.Hour)
-	}
-	conn := dialReal(b, srv)
-	buf := make([]byte, 64<<10)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := conn.Write(frames(b, codec.List{})); err != nil {
-			b.Fatal(err)
-		}
-		var d codec.ListDecoder[uint16.Value]
-		for !d.Done() {
-			n, err := conn.Read(buf)
-			if err != nil {
-				b.Fatal(err)
-			}
-			for piece := buf[:n]; len(piece) > 0; {
-				_, n, err := d.Decode(piece)
-				if err != nil && !errors.Is(err, codec.ErrShort) {
-					b.Fatal(err)
-				}
-				piece = piece[n:]
-			}
-		}
-	}
-}
-
-// How long does a PUBLISH take that has one subscriber, the publisher?
-func BenchmarkPublish(b *testing.B) {
-	srv := mockserver.RunT(b)
-	conn := dialReal(b, srv)
-	require.Equal(b, "01", askReal(b, conn, 1, subscribe("news")))
-	p := frames(b, publish("news", "hello"))
-	responses := make([]byte, len(p)+1)
-	b.ReportAllocs()
-	for b.Loop() {
 		if _, err := conn.Write(p); err != nil {
 			b.Fatal(err)
 		}

@@ -1,19 +1,13 @@
 package otelthrottr_test
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
 )
@@ -58,50 +52,5 @@ func BenchmarkHitObserved(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkTenMillionKeys serves requests with as many keys, and reports the time series and the memory that
-// they leave.
-func BenchmarkTenMillionKeys(b *testing.B) {
-	const keys = 10_000_000
-	heap := func() uint64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
-	for b.Loop() {
-		before := heap()
-		tel := newTelemetry(b)
-		backend := memory.New()
-		key := 0
-		limit, err := httplimit.New(throttr.NewRateLimit(backend, throttr.WithObserver(tel.observe)), httplimit.Config{
-			Limits: []throttr.Limit{{Name: "api", Max: 100, Scale: time.Hour}}, PlainKeys: true,
-			Key: func(*http.Request) string { return "user:" + strconv.Itoa(key) },
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		handler := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		r := httptest.NewRequest("GET", "/", nil)
-		for key = range keys {
-			handler.ServeHTTP(httptest.NewRecorder(), r)
-		}
-		series := 0
-		for _, m := range tel.metrics() {
-			switch data := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				series += len(data.DataPoints)
-			case metricdata.Histogram[float64]:
-				series += len(data.DataPoints)
-			}
-		}
-		b.ReportMetric(float64(series), "series")
-		b.ReportMetric(float64(heap()-before)/(1<<20), "MiB")
-		b.ReportMetric(float64(backend.Stats().Windows), "windows")
-		if err := backend.Close(); err != nil {
-			b.Error(err)
-		}
 	}
 }

@@ -44,19 +44,6 @@ func (r *remote) Refuse(uint64) {}
 
 func (r *remote) GiveBack(context.Context, uint64) {}
 
-// BenchmarkLoneHit has one caller. A request is two switches between goroutines.
-func BenchmarkLoneHit(b *testing.B) {
-	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
-	defer g.Close()
-	c := g.New(newRemote(b))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := c.Do(b.Context(), coalesce.Hit{Limit: 1, Increment: 1}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkHitsPerRequest has 64 callers for each processor.
 func BenchmarkHitsPerRequest(b *testing.B) {
 	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1 << 16})

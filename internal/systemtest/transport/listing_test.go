@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -144,73 +143,5 @@ func TestListDoesNotDelayHits(t *testing.T) {
 		n, err := limiter.Get(t.Context(), strconv.Itoa(i), time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, uint64(4*each), n)
-	}
-}
-
-// BenchmarkHitsBesideAList compares how long a hit takes while a million keys are listed with
-// how long it takes otherwise. An operation is a LIST: a hit that is queued behind it takes as
-// long.
-func BenchmarkHitsBesideAList(b *testing.B) {
-	const keys = 1_000_000
-	srv := newFullServer(b, keys, mockserver.WithValueSize(4))
-	client := testkit.Connect[uint32](b, srv, throttr.Config{})
-	limiter := testkit.NewRateLimit(client.Backend())
-	// hits makes hits until done is closed, and returns how long each took.
-	hits := func(done <-chan struct{}) (took []time.Duration) {
-		for {
-			select {
-			case <-done:
-				return took
-			default:
-			}
-			start := time.Now()
-			if _, err := limiter.Hit(b.Context(), "user:42", time.Hour, 1<<31); err != nil {
-				b.Error(err)
-				return took
-			}
-			took = append(took, time.Since(start))
-		}
-	}
-	var alone, beside []time.Duration
-	for b.Loop() {
-		done := make(chan struct{})
-		var caller sync.WaitGroup
-		caller.Go(func() { beside = append(beside, hits(done)...) })
-		n := 0
-		for _, err := range client.List(b.Context()) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			n++
-		}
-		close(done)
-		caller.Wait()
-		require.GreaterOrEqual(b, n, keys)
-	}
-	over := make(chan struct{})
-	time.AfterFunc(b.Elapsed(), func() { close(over) })
-	alone = hits(over)
-	for name, took := range map[string][]time.Duration{"alone": alone, "beside": beside} {
-		slices.Sort(took)
-		for point, q := range map[string]int{"p50": 50, "p99": 99, "max": 100} {
-			b.ReportMetric(float64(took[(len(took)-1)*q/100].Nanoseconds())/1000, name+"-"+point+"-us")
-		}
-	}
-}
-
-// BenchmarkAList lists 100,000 records.
-func BenchmarkAList(b *testing.B) {
-	srv := newFullServer(b, 100_000)
-	client := testkit.Connect[uint16](b, srv, throttr.Config{})
-	b.ReportAllocs()
-	for b.Loop() {
-		n := 0
-		for _, err := range client.List(b.Context()) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			n++
-		}
-		require.Equal(b, 100_000, n)
 	}
 }
