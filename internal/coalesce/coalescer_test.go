@@ -269,43 +269,6 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 	})
 }
 
-func TestEachHitHasAPlaceOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.mostSum = 50
-		var mu sync.Mutex
-		var ends []uint64                 // the last place of each hit
-		increments := map[uint64]uint64{} // by last place
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				for range 20 {
-					n := 1 + rand.Uint64N(5)
-					r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 1 << 40, Increment: n})
-					if err != nil {
-						t.Error(err)
-					}
-					mu.Lock()
-					ends = append(ends, r.Count)
-					increments[r.Count] = n
-					mu.Unlock()
-				}
-			})
-		}
-		all.Wait()
-		slices.Sort(ends)
-		last := uint64(0)
-		for _, end := range ends {
-			require.Equal(t, last, end-increments[end], "places are neither shared nor skipped")
-			last = end
-		}
-		require.Equal(t, s.count, last)
-		for _, b := range s.requests {
-			require.LessOrEqual(t, b.Sum, s.mostSum)
-		}
-	})
-}
-
 func TestHitsAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
@@ -356,21 +319,6 @@ func TestBatchDescribesItsHits(t *testing.T) {
 		require.True(t, began.Equal(b.Now))
 		b.Now = time.Time{}
 		require.Equal(t, coalesce.Batch{Hits: 3, Sum: 3, Limit: 30}, b)
-	})
-}
-
-func TestHitCanceledInTheQueueIsNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		first := s.hit(t.Context())
-		ctx, cancel := context.WithCancel(t.Context())
-		canceled := s.hit(ctx)
-		last := s.hit(t.Context())
-		cancel()
-		require.Equal(t, result{err: context.Canceled}, canceled())
-		require.EqualValues(t, 1, first().count)
-		require.EqualValues(t, 2, last().count)
-		require.EqualValues(t, 2, s.count)
 	})
 }
 
@@ -622,17 +570,6 @@ func TestHitIsNotDeniedByARefreshOlderThanItself(t *testing.T) {
 	})
 }
 
-func TestHitsThatComeDuringARefreshOpenTheWindowTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.known = false
-		first, late := s.hit(t.Context()), s.hit(t.Context())
-		require.EqualValues(t, 1, first().count)
-		require.EqualValues(t, 2, late().count)
-		require.Len(t, s.requests, 1)
-	})
-}
-
 func TestHitFailsIfItsWindowIsAlwaysOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
@@ -677,7 +614,10 @@ func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
 			require.Equal(t, result{err: context.Canceled}, second())
 		}
 		second, third := s.hit(t.Context()), s.hit(t.Context())
+		start := time.Now()
 		require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context())())
+		require.Equal(t, result{err: window.ErrOverloaded}, s.operate(t.Context(), s.set(1))())
+		require.Equal(t, start, time.Now(), "it fails at once")
 		require.LessOrEqual(t, coalesce.QueueCap(s.Coalescer), 256)
 		require.EqualValues(t, 1, lone().count)
 		require.EqualValues(t, 2, second().count)
@@ -691,21 +631,6 @@ func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
 			}()
 			return s.hit(t.Context())().err
 		}())
-	})
-}
-
-func TestQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{MaxQueued: 2})
-		lone, second, third := s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())
-		start := time.Now()
-		require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context())())
-		require.Equal(t, result{err: window.ErrOverloaded}, s.operate(t.Context(), s.set(1))())
-		require.Equal(t, start, time.Now(), "it fails at once")
-		require.EqualValues(t, 1, lone().count)
-		require.EqualValues(t, 2, second().count)
-		require.EqualValues(t, 3, third().count)
-		require.EqualValues(t, 4, s.hit(t.Context())().count)
 	})
 }
 

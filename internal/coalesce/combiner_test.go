@@ -136,22 +136,6 @@ func TestHitsThatWaitShareARequestInOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestLoneHitHasARequestOfItsOwn(t *testing.T) {
-	withContexts(t, func(t *testing.T, ctx context.Context) {
-		a := adder{broken: "b"}
-		c := a.combiner(1)
-		require.Equal(t, added{7, true, nil}, add(ctx, c, "a", 7))
-		require.Equal(t, added{10, true, nil}, add(ctx, c, "a", 3))
-		require.Equal(t, added{0, true, errOverflow}, add(ctx, c, "b", 1))
-		a.err = errStore
-		require.Equal(t, added{0, true, errStore}, add(ctx, c, "a", 1))
-		require.Equal(t, [][]addition{{{key: "a", n: 7}}, {{key: "a", n: 3}}, {{key: "b", n: 1}}, {{key: "a", n: 1}}}, a.requests)
-		for _, ctx := range a.ctxs {
-			require.Nil(t, ctx.Done(), "the request may have been sent when the context of its hit ends")
-		}
-	})
-}
-
 func TestHitDoesNotWaitForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
@@ -240,20 +224,6 @@ func TestHitsAmongCanceledOnesAreSent(t *testing.T) {
 	})
 }
 
-func TestHitInFrontOfACanceledOneIsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a adder
-		c := a.combiner(1)
-		begin(t.Context(), c, "a", 1)
-		queued := begin(t.Context(), c, "a", 10)
-		ctx, cancel := context.WithCancel(t.Context())
-		canceled := begin(ctx, c, "a", 100)
-		cancel()
-		require.Equal(t, added{0, false, context.Canceled}, <-canceled)
-		require.Equal(t, added{11, true, nil}, <-queued)
-	})
-}
-
 func TestCombinerRefusesHitsWhenItsQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
@@ -312,25 +282,6 @@ func TestRequestHasTheValuesOfTheFirstHitsContext(t *testing.T) {
 			require.Equal(t, i+1, ctx.Value(name{}))
 			require.Nil(t, ctx.Done(), "the end of a hit's context does not end the request of others")
 		}
-	})
-}
-
-func TestPartitionsHaveRequestsOfTheirOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a adder
-		c := coalesce.NewCombiner(coalesce.CombinerOptions[addition]{Send: a.add, Partitions: 2, MaxSize: 10, MaxInFlight: 1, MaxQueued: 1})
-		start := time.Now()
-		var all sync.WaitGroup
-		for partition := range 2 {
-			all.Go(func() {
-				if got := addOfSize(t.Context(), c, partition, "a", 1, 1); got.err != nil {
-					t.Error(got.err)
-				}
-			})
-		}
-		all.Wait()
-		require.Equal(t, latency, time.Since(start))
-		require.Len(t, a.requests, 2)
 	})
 }
 
