@@ -196,17 +196,4 @@ func TestTheStatusWithoutAPlace(t *testing.T) {
 	}
 }
 
-// First the policy of the Limiter decides, and then FailClosed.
-func TestCallsWhileTheStoreOfPlacesIsAway(t *testing.T) {
-	for closed, code := range map[bool]codes.Code{false: codes.OK, true: codes.Unavailable} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newService(t, grpclimit.Config{FailClosed: closed}, noError)
-			s.store.Fail(throttr.ErrUnavailable)
-			_, err := s.say(t.Context(), "hi")
-			require.Equal(t, code, status.Code(err))
-			require.Zero(t, s.places.Stats().InUse)
-		})
-	}
-}
-
 func noError(context.Context) error { return nil }

@@ -145,25 +145,3 @@ func TestByHeaderIsTheKeyOfAHeader(t *testing.T) {
 	require.NoError(t, m.Reset(t.Context(), httplimit.HeaderKey("X-API-Key", "a")))
 	require.Equal(t, 200, request(m, "X-Api-Key", "a"))
 }
-
-func TestPlainKeysAreStoredAsTheyAre(t *testing.T) {
-	stored := &recorder{}
-	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(stored), httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerHour(1)}, PlainKeys: true,
-		Key: func(r *http.Request) string { return r.Header.Get("Account") },
-	})
-	require.NoError(t, err)
-	request(m, "Account", "ann")
-	require.Equal(t, []string{"client:kann"}, stored.keys)
-}
-
-func TestEventsHaveTheNameOfTheLimit(t *testing.T) {
-	var names []string
-	m, _ := newMiddleware(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(9), httplimit.PerHour(1)}},
-		throttr.WithObserver(func(_ context.Context, e throttr.Event) { names = append(names, e.Kind.String()+" "+e.Limit.Name) }))
-	for range 2 {
-		request(m, "A", "b")
-	}
-	require.NoError(t, m.Reset(t.Context(), "k", httplimit.PerHour(1)))
-	require.Equal(t, []string{"allowed second", "allowed hour", "denied hour", "reset hour"}, names)
-}

@@ -31,18 +31,6 @@ func TestRequestsOverTheLimitAreDeniedUntilTheWindowEnds(t *testing.T) {
 	require.Equal(t, 7, s.served)
 }
 
-func TestHandlersOfOneMiddlewareShareLimits(t *testing.T) {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerDay(1)}})
-	require.NoError(t, err)
-	status := func(h http.Handler) int {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		return w.Code
-	}
-	require.Equal(t, 404, status(limit(http.NotFoundHandler())))
-	require.Equal(t, 429, status(limit(http.NotFoundHandler())))
-}
-
 func TestLimitHoldsForConcurrentRequests(t *testing.T) {
 	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
 	var served atomic.Int64

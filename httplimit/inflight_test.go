@@ -351,34 +351,6 @@ func TestTheResponseWithoutAPlace(t *testing.T) {
 	}
 }
 
-// First the policy of the Limiter decides, then OnFailure.
-func TestPlacesWhileTheStoreIsAway(t *testing.T) {
-	for name, test := range map[string]struct {
-		policy   inflight.Policy
-		cfg      httplimit.Config
-		statuses []int
-	}{
-		"served up to the limits": {inflight.Refuse, httplimit.Config{}, []int{202, 202, 202, 429}},
-		"refused":                 {inflight.Refuse, httplimit.Config{OnFailure: httplimit.Refuse}, []int{503, 503, 503, 429}},
-		"a share":                 {inflight.Share, httplimit.Config{OnFailure: httplimit.Refuse}, []int{202, 202, 202, 429}},
-		"admitted":                {inflight.Admit, httplimit.Config{OnFailure: httplimit.Refuse}, []int{202, 202, 202, 429}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}
-				places := inflight.New(store, inflight.WithLogger(nil), inflight.WithPolicy(test.policy))
-				defer places.Close()
-				defer store.Fail(nil)
-				test.cfg.InFlight, test.cfg.Places = stream, places
-				s := newSite(t, test.cfg)
-				store.Fail(throttr.ErrUnavailable)
-				require.Equal(t, test.statuses, s.statuses(4, alice))
-				require.Zero(t, places.Stats().InUse)
-			})
-		})
-	}
-}
-
 // Each request sends another one while it is served, until there is no place.
 func TestPlansHaveLimitsInFlight(t *testing.T) {
 	places := inflight.New(memory.New())

@@ -61,24 +61,6 @@ func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
 	}
 }
 
-func TestScaleBelowOneMillisecondIsAnError(t *testing.T) {
-	limiter := throttr.NewRateLimit(memory.New())
-	for _, scale := range []time.Duration{-time.Second, 0, 1, 60, time.Millisecond - 1} {
-		limit := throttr.Limit{Name: "minute", Max: 3, Scale: scale}
-		middleware, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{limit}})
-		require.Nil(t, middleware)
-		_, planErr := httplimit.NewPlan(limit)
-		for _, err := range []error{err, planErr} {
-			require.ErrorIs(t, err, throttr.ErrScale)
-			require.ErrorIs(t, err, throttr.ErrConfig)
-			require.ErrorContains(t, err, `limit "minute"`)
-			require.ErrorContains(t, err, "did you forget the unit?")
-		}
-	}
-	_, err := httplimit.NewPlan(throttr.Limit{Name: "x", Max: 3, Scale: time.Millisecond})
-	require.NoError(t, err)
-}
-
 func TestNilArgumentsAreRefusedOrHaveDefaults(t *testing.T) {
 	limits := []throttr.Limit{httplimit.PerHour(1)}
 	require.PanicsWithValue(t, "httplimit: NewMiddleware: limiter is nil", func() { httplimit.New(nil, httplimit.Config{Limits: limits}) })

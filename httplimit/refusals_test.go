@@ -143,20 +143,6 @@ func TestAFullBackendDoesNotLiftTheLimit(t *testing.T) {
 	require.Equal(t, []int{202, 202}, s.statuses(2, alice), "an outage is not one of the site")
 }
 
-func TestMemoryFullOfMadeUpKeysDoesNotLiftTheLimit(t *testing.T) {
-	backend := memory.New(memory.WithMaxKeys(100))
-	defer backend.Close()
-	s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(backend)}
-	s.wrap(t, httplimit.Config{})
-	for i := range 1000 {
-		s.get(fmt.Sprintf("192.0.%d.%d:1", i/256, i%256))
-	}
-	for range 10 {
-		s.get("198.51.100.1:1")
-	}
-	require.LessOrEqual(t, s.served, 100*3)
-}
-
 // odd is a backend that refuses everything, several takes with windows that do not say so.
 type odd struct{ *memory.Backend }
 

@@ -24,14 +24,6 @@ func newServerSite(t *testing.T, cfg httplimit.Config) *site {
 	return s
 }
 
-func TestMiddlewareLimitsWithAServer(t *testing.T) {
-	s := newServerSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(2), httplimit.PerHour(100)}})
-	require.Equal(t, []int{202, 202, 429, 429}, s.statuses(4, alice))
-	require.Equal(t, []int{202}, s.statuses(1, bob))
-	require.Equal(t, `"minute";q=2;w=60, "hour";q=100;w=3600`, s.get(bob).Header.Get("RateLimit-Policy"))
-	require.InDelta(t, 60, number(t, s.get(bob).Header, "Retry-After"), 20)
-}
-
 // Plans are not known when the middleware is made.
 func TestPlanTooLargeForTheServerIs500(t *testing.T) {
 	large := httplimit.MustPlan(httplimit.PerMinute(1000))
@@ -56,6 +48,7 @@ func TestLimitsThatTheBackendCantKeepAreRefusedAtTheStart(t *testing.T) {
 		{2, httplimit.PerHour(100_000), throttr.ErrRange, `limit "hour": throttr: Max 100000 is out of range`},
 		{2, throttr.Limit{Name: "odd", Max: 5, Scale: 90500 * time.Millisecond}, throttr.ErrRange, `limit "odd": throttr: Scale 1m30.5s is out of range`},
 		{2, throttr.Limit{Name: "day", Max: 5, Scale: 24*time.Hour + time.Second}, throttr.ErrRange, `limit "day": throttr: Scale 24h0m1s is out of range`},
+		{2, throttr.Limit{Name: "bucket", Max: 5, Scale: time.Second, Algorithm: throttr.TokenBucket}, throttr.ErrUnsupported, "token-bucket"},
 		{8, throttr.Limit{Name: "unit", Max: 5, Scale: 60}, throttr.ErrScale, "did you forget the unit?"},
 	} {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(c.size))
@@ -68,12 +61,4 @@ func TestLimitsThatTheBackendCantKeepAreRefusedAtTheStart(t *testing.T) {
 		require.ErrorIs(t, err, c.match)
 		require.ErrorContains(t, err, c.text)
 	}
-}
-
-func TestCostLargerThanServerValuesIsDenied(t *testing.T) {
-	s := newServerSite(t, httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerMinute(10)},
-		Cost:   func(r *http.Request) uint64 { return 1 << 40 },
-	})
-	require.Equal(t, []int{429, 429}, s.statuses(2, alice))
 }
