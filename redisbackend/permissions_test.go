@@ -75,3 +75,7 @@ func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error 
 	}
 	return nil
 }
+
+func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
+	redistest.WithoutPermission(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/throttr-go/throttr/window"
@@ -41,8 +42,14 @@ func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (str
 }
 
 // unavailable are the codes of replies of servers that count nothing at present: they load their data, have
-// no primary, are a replica, run a script or can't write to their disk.
-var unavailable = []string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "READONLY ", "BUSY ", "MISCONF ", "NOREPLICAS "}
+// no primary, are a replica, run a script, can't write to their disk, or do not let the user in.
+var unavailable = []string{
+	"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "READONLY ", "BUSY ", "MISCONF ", "NOREPLICAS ",
+	"NOAUTH ", "WRONGPASS ", "NOPERM ",
+}
+
+// notPermitted is in the error of a script one of whose commands or keys the user may not use.
+const notPermitted = "The user executing the script can't "
 
 // replyError returns an error that also matches [window.ErrUnavailable] if it is a reply of a server that
 // counts nothing at present, and also [window.ErrFull] if it has no memory.
@@ -53,10 +60,9 @@ func replyError(err error) error {
 	if strings.Contains(err.Error(), "OOM command not allowed") { // before version 7, it is in the error of the script
 		return &memoryError{err}
 	}
-	for _, reply := range unavailable {
-		if strings.HasPrefix(err.Error(), reply) {
-			return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
-		}
+	away := func(code string) bool { return strings.HasPrefix(err.Error(), code) }
+	if slices.ContainsFunc(unavailable, away) || strings.Contains(err.Error(), notPermitted) {
+		return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}
 	return err
 }

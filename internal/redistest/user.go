@@ -1,11 +1,18 @@
 package redistest
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // AsUserOfTheDocument makes the user of docs/redis.md on a server, behind a Sentinel and on a cluster, and calls use
@@ -35,6 +42,47 @@ func AsUserOfTheDocument(t *testing.T, use func(url string), denied ...string) {
 			}
 			s.Must(t, "ACL", "LOG", "RESET")
 		}
+	}
+}
+
+// WithoutPermission requires that a store is away as long as it does not let the user in, or do what it has to, that
+// programs are told so, and that it is back afterwards.
+func WithoutPermission(t *testing.T, scheme string, open func(url string) (window.BackendCloser, error)) {
+	t.Helper()
+	server := Start(t)
+	user := append([]string{"ACL", "SETUSER", "limits"}, userOfTheDocument(t)...)
+	for _, change := range []string{"off", "resetpass", "resetkeys", "-evalsha", "-hset"} {
+		server.Must(t, append(user, "on")...)
+		b, err := open(scheme + "://limits:PASSWORD@" + server.Addr)
+		if err != nil {
+			t.Fatal(change, err)
+		}
+		var away atomic.Bool
+		limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(nil), throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
+				away.Store(e.Kind == throttr.EventUnavailable)
+			}
+		}))
+		until := func(want bool) {
+			for start := time.Now(); ; time.Sleep(time.Millisecond) {
+				res, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
+				if err != nil {
+					t.Fatal(change, err)
+				}
+				if res.Degraded == want && away.Load() == want {
+					return
+				}
+				if time.Since(start) > patience {
+					t.Fatalf("%s: away is not %v", change, want)
+				}
+			}
+		}
+		server.Must(t, "ACL", "SETUSER", "limits", change)
+		server.Must(t, "CLIENT", "KILL", "USER", "limits")
+		until(true)
+		server.Must(t, append(user, "on")...)
+		until(false)
+		b.Close()
 	}
 }
 

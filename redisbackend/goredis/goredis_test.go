@@ -257,3 +257,7 @@ func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 		hold.Release()
 	}, "command")
 }
+
+func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
+	redistest.WithoutPermission(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+}
