@@ -151,30 +151,6 @@ func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
 	require.Equal(t, n, b.Len())
 }
 
-func TestCallsAfterClose(t *testing.T) {
-	b := memory.New()
-	c := caller{t, b, window.FixedWindow}
-	c.hit("k", time.Minute)
-	require.NoError(t, b.Close())
-	require.NoError(t, b.Close())
-	ctx := t.Context()
-	_, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Minute, 1), 1)
-	require.ErrorIs(t, err, window.ErrClosed)
-	_, err = b.Charge(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10), 1)
-	require.ErrorIs(t, err, window.ErrClosed)
-	_, err = b.Peek(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10), 0)
-	require.ErrorIs(t, err, window.ErrClosed)
-	_, err = b.Set(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10), 1)
-	require.ErrorIs(t, err, window.ErrClosed)
-	_, err = b.Delete(ctx, "k", time.Minute)
-	require.ErrorIs(t, err, window.ErrClosed)
-	_, err = b.Delete(ctx, "k")
-	require.ErrorIs(t, err, window.ErrClosed)
-	require.ErrorIs(t, b.Reset(ctx, "k", limitOf(window.FixedWindow, time.Minute, 10)), window.ErrClosed)
-	require.Zero(t, b.Len())
-	require.Zero(t, b.Clean())
-}
-
 // In a bubble, a goroutine that does not stop fails the test.
 func TestCloseStopsTheGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

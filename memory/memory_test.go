@@ -140,7 +140,7 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 
 //evidence:memory A hit does not allocate
 func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
-	for _, a := range algorithms {
+	for _, a := range slices.Concat(algorithms, rolling) {
 		t.Run(a.String(), func(t *testing.T) {
 			b := memory.New()
 			defer b.Close()
@@ -150,23 +150,32 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 			const scale = 100 * time.Hour
 			c, ctx, limiter := caller{t, b, a}, t.Context(), throttr.NewRateLimit(b, throttr.WithAlgorithm(a))
 			c.hit(key, scale)
-			for name, call := range map[string]func() (window.Window, error){
-				"Hit":             func() (window.Window, error) { return b.Hit(ctx, key, limitOf(a, scale, 10), 1) },
-				"Charge":          func() (window.Window, error) { return b.Charge(ctx, key, limitOf(a, scale, 10), 1) },
-				"Peek":            func() (window.Window, error) { return b.Peek(ctx, key, limitOf(a, scale, 10), 0) },
-				"Peek at nothing": func() (window.Window, error) { return b.Peek(ctx, "other", limitOf(a, scale, 10), 0) },
-				"Set":             func() (window.Window, error) { return b.Set(ctx, key, limitOf(a, scale, 10), 1) },
-				"RateLimit.Hit": func() (window.Window, error) {
-					_, err := limiter.Hit(ctx, key, scale, 10)
-					return window.Window{}, err
-				},
-				"Hit after the end": func() (window.Window, error) {
+			limit, full := limitOf(a, scale, 9000), limitOf(a, scale, 1)
+			var windows [2]window.Window
+			two := []window.Take{limit.For("a", 1), limit.For("b", 1)}
+			four := append(two, full.For("c", 1), full.For("d", 1))
+			for name, call := range map[string]func() error{
+				"Hit":             func() error { _, err := b.Hit(ctx, key, limit, 1); return err },
+				"Charge":          func() error { _, err := b.Charge(ctx, "charged", limit, 1); return err },
+				"Peek":            func() error { _, err := b.Peek(ctx, key, limit, 0); return err },
+				"Peek at nothing": func() error { _, err := b.Peek(ctx, "other", limit, 0); return err },
+				"Set":             func() error { _, err := b.Set(ctx, key, limit, 1); return err },
+				"TakeAll":         func() error { _, err := b.TakeAll(ctx, two, windows[:]); return err },
+				"GiveBack":        func() error { _, err := b.GiveBack(ctx, "a", limit, 1, windows[0].ID); return err },
+				"of a RateLimit":  func() error { _, err := limiter.Hit(ctx, key, scale, 9000); return err },
+				"denied":          func() error { _, err := limiter.Hit(ctx, key, scale, 0); return err },
+				"granted":         func() error { _, err := limiter.Take(ctx, key, limit, 1); return err },
+				"refused":         func() error { _, err := limiter.Take(ctx, "c", full, 1); return err },
+				"two":             func() error { _, _, err := limiter.TakeAll(ctx, two...); return err },
+				"four":            func() error { _, _, err := limiter.TakeAll(ctx, four...); return err },
+				"after the end": func() error {
 					clock.Advance(scale)
-					return ending.Hit(ctx, key, limitOf(a, scale, 10), 1)
+					_, err := ending.Hit(ctx, key, limit, 1)
+					return err
 				},
 			} {
-				require.Zero(t, testing.AllocsPerRun(100, func() {
-					if _, err := call(); err != nil {
+				require.Zero(t, testing.AllocsPerRun(1000, func() { // some make a log longer
+					if err := call(); err != nil {
 						t.Error(err)
 					}
 				}), name)

@@ -15,25 +15,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// If there is no room for one of several windows, none of them is taken from.
-func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(2))
-	c := caller{t, b, window.FixedWindow}
-	c.set("a", time.Minute, 0)
-	limits := takesThatDoNotFit(c)
-	windows := make([]window.Window, len(limits))
-	_, err := b.TakeAll(t.Context(), limits, windows)
-	require.ErrorIs(t, err, window.ErrFull)
-	require.Equal(t, 1, b.Len())
-	w := c.get("a", time.Minute)
-	require.Zero(t, w.Count)
-	require.Equal(t, time.Minute, w.Left)
-	require.Zero(t, c.get("c", time.Minute))
-	granted, err := b.TakeAll(t.Context(), limits[:4], windows[:4])
-	require.NoError(t, err)
-	require.True(t, granted)
-}
-
 // A take of a token bucket is rounded up. If each of several was, they would take more than their sum.
 func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -87,23 +68,6 @@ func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.EqualValues(t, uint64(math.MaxInt64), c.get("k", time.Minute).Count)
-}
-
-func TestFastTakesDecideAsOthersDo(t *testing.T) {
-	for _, a := range algorithms {
-		clock := backendtest.NewClock()
-		b, other := newBackend(t, clock), newBackend(t, clock)
-		for i := range 500 {
-			n, l := uint64(i%4), limitOf(a, time.Second, uint64(7-i%3))
-			w, err := memory.TakeLocked(other, t.Context(), "k", l, n)
-			require.NoError(t, err)
-			got, err := memory.Decide(b, t.Context(), false, "k", l, n)
-			require.NoError(t, err)
-			got.ID = w.ID
-			require.Equal(t, w, got)
-			clock.Advance(37 * time.Millisecond)
-		}
-	}
 }
 
 // A few takes are made in another way than many, and undone if one is refused.
