@@ -15,23 +15,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestCountsAreExactUpToMaxCountAndStopAboveIt(t *testing.T) {
-	b := redisbackend.New(startServer(t).connect())
-	const most = rediswindow.MaxCount
-	for _, step := range []struct{ add, want uint64 }{
-		{most - 2, most - 2}, {1, most - 1}, {1, most}, {1, most}, {1, most}, {most, most}, {0, most},
-	} {
-		w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, most), step.add)
-		expect(t, err == nil && w.Count == step.want, "adding %d: %+v, %v, want count %d", step.add, w, err, step.want)
-		if got, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, most), 0); err != nil || got.Count != step.want {
-			t.Fatalf("after adding %d: %+v, %v, want count %d", step.add, got, err, step.want)
-		}
-	}
-	if w, err := b.Set(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, most), most); err != nil || w.Count != most {
-		t.Errorf("%+v, %v", w, err)
-	}
-}
-
 func TestNumbersOverMaxCountAreErrors(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)

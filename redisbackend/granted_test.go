@@ -115,22 +115,3 @@ func TestDecisionsOfScriptsAreReturnedUnchanged(t *testing.T) {
 		}
 	})
 }
-
-// A take that is refused because of another one is not refused itself.
-func TestEachTakeOfSeveralTellsWhetherItFits(t *testing.T) {
-	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		limits := []window.Take{
-			limitOf(a, time.Hour, 10).For("a", 6), limitOf(a, time.Hour, 5).For("b", 5), limitOf(a, time.Hour, 10).For("c", 11),
-		}
-		windows := make([]window.Window, len(limits))
-		must(t, b.Hit, "b", limitOf(a, time.Hour, 5), 1)
-		granted, err := b.TakeAll(t.Context(), limits, windows)
-		noError(t, err)
-		expect(t, !granted, "all were granted")
-		for i, refused := range []bool{false, true, true} {
-			expect(t, windows[i].Refused == refused && (windows[i].RetryAfter > 0) == refused, "take %d: %+v", i, windows[i])
-		}
-	})
-}

@@ -174,22 +174,6 @@ func TestPlacesInFlightTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkHandOver is from a release to the next holder in another process.
-func BenchmarkHandOver(b *testing.B) {
-	s := startOnSocket(b)
-	limit := inflight.Limit{Max: 1, Lease: 4 * time.Second}
-	one, two := newInFlight(b, redisbackend.New(s.connect())), newInFlight(b, redisbackend.New(s.connect()))
-	ready(b, one, limit)
-	handOver(b, one, two, limit, 10)
-	var all []time.Duration
-	for b.Loop() {
-		all = append(all, handOver(b, one, two, limit, 1)...)
-	}
-	slices.Sort(all)
-	b.ReportMetric(float64(all[len(all)/2])/1e6, "p50-ms")
-	b.ReportMetric(float64(all[len(all)*99/100])/1e6, "p99-ms")
-}
-
 // What is stored under one key is no error of the claims that share its script.
 func TestAHashThatHoldsNoPlacesFailsItsOwnClaims(t *testing.T) {
 	s := startServer(t)
@@ -208,4 +192,14 @@ func TestAHashThatHoldsNoPlacesFailsItsOwnClaims(t *testing.T) {
 	noError(t, err)
 	expect(t, places[1].Err != nil, "bad: %+v", places[1])
 	expect(t, places[0].Err == nil && !places[0].Late && places[0].Tokens != nil, "good: %+v", places[0])
+}
+
+// ready waits until a store that has just been made grants.
+func ready(t testing.TB, l *inflight.Limiter, limit inflight.Limit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit.Lease+patience)
+	defer cancel()
+	h, err := l.Acquire(ctx, "ready", limit, 1)
+	noError(t, err)
+	h.Release()
 }

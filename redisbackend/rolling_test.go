@@ -3,7 +3,6 @@ package redisbackend_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -25,100 +24,6 @@ func eachRolling(t *testing.T, f func(t *testing.T, s *server, a window.Algorith
 	for _, a := range rolling {
 		t.Run(a.String(), func(t *testing.T) { f(t, startServer(t), a) })
 	}
-}
-
-// event is a hit that was granted.
-type event struct {
-	at time.Duration // since the start of the test
-	n  uint64
-}
-
-// sumOf returns how many hits were granted in an interval that begins with events[i] and includes
-// events[j].
-func sumOf(events []event, i, j int) (n uint64) {
-	for _, e := range events[i : j+1] {
-		n += e.n
-	}
-	return n
-}
-
-// check fails the test if in any interval more was granted than the algorithm allows.
-func check(t *testing.T, a window.Algorithm, events []event, scale time.Duration, limit uint64) {
-	t.Helper()
-	for i := range events {
-		for j := i; j < len(events); j++ {
-			interval := events[j].at - events[i].at
-			bound := limit
-			switch a {
-			case window.TokenBucket:
-				bound += uint64(math.Floor(float64(limit)*float64(interval)/float64(scale) + 1e-9))
-			case window.SlidingWindow:
-				bound = 2*limit - 1
-			}
-			if a != window.TokenBucket && interval >= scale {
-				break
-			}
-			if n := sumOf(events, i, j); n > bound {
-				t.Fatalf("%d were granted in %v, and %d in %v are the limit", n, interval, limit, scale)
-			}
-		}
-	}
-}
-
-// Random hits at random times, and takes that are given back, never exceed the bound. A hit that was
-// refused is granted after RetryAfter, and not a microsecond earlier.
-func TestRollingAlgorithmsStayWithinTheirBounds(t *testing.T) {
-	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		begin := clock.Now()
-		for seed := range uint64(12) {
-			r := rand.New(rand.NewPCG(seed, 3))
-			scale := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)]
-			limit := 1 + r.Uint64N(12)
-			key := fmt.Sprint(seed)
-			var events []event
-			type taken struct {
-				id    int64
-				index int
-			}
-			var open []taken
-			for range 400 {
-				clock.Advance(time.Duration(r.Int64N(int64(scale)/int64(limit)*2)) / time.Microsecond * time.Microsecond)
-				n := 1 + r.Uint64N(1+limit/2)
-				w := must(t, b.Hit, key, limitOf(a, scale, limit), n)
-				if w.Refused && r.IntN(3) == 0 {
-					expect(t, w.RetryAfter > 0 && w.RetryAfter <= 2*scale, "%+v", w)
-					if w.RetryAfter > time.Microsecond {
-						clock.Advance(w.RetryAfter.Truncate(time.Microsecond) - time.Microsecond)
-						if early, err := b.Peek(t.Context(), key, limitOf(a, scale, limit), n); err != nil || !early.Refused {
-							t.Fatalf("%+v, and before RetryAfter %+v, %v", w, early, err)
-						}
-					}
-					clock.Advance(2 * time.Microsecond)
-					w = must(t, b.Hit, key, limitOf(a, scale, limit), n)
-					expect(t, !w.Refused, "after RetryAfter: %+v", w)
-				}
-				expect(t, w.Count <= limit && (!w.Refused || w.Count+n > limit), "%d of %d: %+v", n, limit, w)
-				if !w.Refused {
-					events = append(events, event{clock.Now().Sub(begin), n})
-					open = append(open, taken{w.ID, len(events) - 1})
-				}
-				if len(open) > 0 && r.IntN(3) == 0 {
-					k := r.IntN(len(open))
-					one := open[k]
-					open = append(open[:k], open[k+1:]...)
-					back := 1 + r.Uint64N(events[one.index].n)
-					ok := mustGiveBack(t, b, key, limitOf(a, scale, limit), back, one.id)
-					if ok {
-						events[one.index].n -= back
-					}
-				}
-			}
-			expect(t, len(events) >= 100, "only %d hits were granted", len(events))
-			check(t, a, events, scale, limit)
-		}
-	})
 }
 
 // Many clients at once are granted what the algorithm allows, by the clock of the server.
