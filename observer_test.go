@@ -223,27 +223,3 @@ func TestEventKindsHaveNames(t *testing.T) {
 		require.Equal(t, want, k.String())
 	}
 }
-
-// What does an observer cost?
-func BenchmarkHitObserved(b *testing.B) {
-	empty := throttr.WithObserver(func(context.Context, throttr.Event) {})
-	for _, c := range []struct {
-		name string
-		opts []throttr.Option
-	}{
-		{"none", nil},
-		{"one", []throttr.Option{empty}},
-		{"three", []throttr.Option{empty, empty, empty}},
-		{"none, with a timeout", []throttr.Option{throttr.WithTimeout(time.Minute)}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			limiter := throttr.NewRateLimit(inProcess(b), c.opts...)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := limiter.Hit(b.Context(), "k", time.Hour, 10); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -130,7 +130,7 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 	if writes {
 		if shared {
 			// Callers that are about to queue a call can share the write. With 64 callers
-			// it makes BenchmarkCallersShareAWrite three times as fast.
+			// it makes callers that share writes three times as fast.
 			runtime.Gosched()
 		}
 		c.writer.writeNonblocking()
@@ -164,7 +164,7 @@ func (c *Conn[T]) readLoop(early int) {
 		if c.reader.arrived.calls > 1 {
 			// The callers can queue their next calls, and the server can respond, before
 			// this goroutine sleeps. With 64 and with 512 callers it makes
-			// BenchmarkCallersShareAWrite a fifth faster.
+			// callers that share writes a fifth faster.
 			runtime.Gosched()
 		}
 		err = c.receive()

@@ -68,7 +68,7 @@ func (w *writer[T]) writeNonblocking() {
 func (w *writer[T]) writeBlocking() {
 	for w.queue.await() {
 		// Callers that are about to queue a call can share the write. With 64 callers it
-		// makes BenchmarkWriterGoroutine seven times as fast.
+		// makes the writer goroutine seven times as fast.
 		runtime.Gosched()
 		for len(w.rest) > 0 || w.gather() {
 			n, err := w.nc.Write(w.rest)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/throttr-go/throttr/internal/race"
 )
 
@@ -249,28 +247,4 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			t.Logf("%+v\n%v", w.settings, w)
 		}
 	}
-}
-
-// TestOtherRulesSaveInserts runs the model without each of the rules that exactness does not need.
-func TestOtherRulesSaveInserts(t *testing.T) {
-	perWindow := func(off ...rule) float64 {
-		var sum totals
-		for seed := range uint64(300) {
-			sum.add(seed, simulate(seed, false, func(s *settings) {
-				late(s)
-				s.quick, s.faultRate, s.deaths, s.restarts, s.resetRate, s.atDoom = true, 0, 0, 0, 0, 0
-				for _, r := range off {
-					s.off[r] = true
-				}
-			}))
-		}
-		require.Empty(t, sum.failed)
-		return float64(sum.inserts) / float64(sum.windows)
-	}
-	all, until, tidy, free := perWindow(), perWindow(ruleUntil), perWindow(ruleTidy), perWindow(ruleTidy, ruleFree)
-	t.Logf("INSERTs per window, with many late hits: %.2f; with hits after Until %.2f; without Tidy %.2f; without freeing slots %.2f",
-		all, until, tidy, free)
-	require.Less(t, all, until)
-	require.Less(t, all, tidy)
-	require.Less(t, tidy, free)
 }
