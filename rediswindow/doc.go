@@ -13,12 +13,11 @@
 // A limit or a number that the backend does not accept is a mistake in the program. The error matches
 // [window.ErrScale], [window.ErrRange] or [window.ErrUnsupported], and no throttr.Policy applies to it. If the
 // server is away, errors match [window.ErrUnavailable]; if it has no memory, also [window.ErrFull]; if too many calls
-// are queued, [window.ErrOverloaded]. All others are those of ctx or of the client. They do not say whether the
-// hit was counted.
+// are queued, [window.ErrOverloaded]. All others are those of ctx or of the client. After one of
+// the client, the hit may have been counted or not.
 //
-// A call returns when its ctx ends, but Redis may still execute it later. The error of a call that shares
-// requests, which are all but Ping, ends with "it was not sent" if it was not, and otherwise with "it may have been
-// counted".
+// A call returns when its ctx ends, but Redis may still execute it later. Its error then ends with "it was not sent" or
+// with "it may have been counted".
 //
 // # Shared requests
 //
@@ -30,7 +29,7 @@
 // A call does not wait for a response to another one unless 8 requests are in flight. While the server does not keep
 // up, or does not respond, calls are queued, up to [WithMaxQueued], and share the next request. A call whose ctx ends
 // in the queue is not sent. One without a deadline can wait for several timeouts of the client: use a ctx with a
-// deadline, or throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 requests behind,
+// deadline, or throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 such requests behind,
 // with up to 2032 limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up
 // and closes its connection frees room for further ones.
 //

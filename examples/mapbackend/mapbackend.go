@@ -15,7 +15,7 @@ import (
 
 // Backend keeps fixed windows in a map. It does not remove windows that are over.
 type Backend struct {
-	window.Unimplemented // TakeAll, and the methods of later versions
+	window.Unimplemented // TakeAll, Exchange, and the methods of later versions
 
 	now     func() time.Time
 	mu      sync.Mutex

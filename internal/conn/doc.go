@@ -15,7 +15,7 @@
 //   - A call is done once: with its replies, or with an error.
 //   - A call that has failed says whether a byte of it may have left (sent). If not, it has
 //     not been executed. A connection never writes a call twice. (The pool may send one again, see pool.Wait.)
-//   - At most MaxInFlight requests are in flight. A place is free when its response has
+//   - At most MaxInFlight requests are in flight, unless one call has more. A place is free when its response has
 //     come, and not when its caller gives up: the server still keeps a response (H4).
 //   - A caller is never blocked by the network, only by Wait, which ends with its context.
 //   - Each received byte is decoded once and in order, by whichever goroutine reads.
