@@ -17,7 +17,7 @@ func infoCommand(e *env) *cobra.Command {
 		Long: `Figures per minute are those of the last whole minute. "parked" says whether
 no record expires on the server. If it is parked, "throttr info" keeps it so.
 "service time" is what a request takes: see "throttr reclaim" if it is over
-30 µs.
+20 µs.
 
 An INFO has the server look through all of its records, which takes 0.35 s for
 a million of them. A liveness probe should use "throttr whoami".`,
