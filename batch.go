@@ -17,12 +17,12 @@ import (
 // clients' requests may be executed in between. More than Config.MaxInFlight requests to one
 // server need several round trips. After one that fails, the rest is not sent.
 type Batch[T codec.Value] struct {
-	requests []batchRequest
-	frames   []byte
-	replies  []conn.Reply[T]
-	errs     []error // nil, or one per request
-	err      error   // of the first request that can't be encoded
-	phase    batchPhase
+	requests  []batchRequest
+	frames    []byte
+	responses []conn.Response[T]
+	errs      []error // nil, or one per request
+	err       error   // of the first request that can't be encoded
+	phase     batchPhase
 }
 
 type batchPhase uint8
@@ -54,33 +54,33 @@ type BufferReply[T codec.Value] struct{ reply Reply[T] }
 // OK returns what the Client's method returns. Before Do has returned, the error matches
 // [ErrBatch].
 func (r Reply[T]) OK() (bool, error) {
-	reply, err := r.reply()
-	return reply.OK, err
+	response, err := r.response()
+	return response.OK, err
 }
 
 // Counter returns what [Client.Query] returns. Before Do has returned, the
 // error matches [ErrBatch].
 func (r CounterReply[T]) Counter() (Counter[T], bool, error) {
-	reply, err := r.reply.reply()
-	return Counter[T]{Quota: reply.Quota, TTL: reply.TTL}, reply.OK, err
+	response, err := r.reply.response()
+	return Counter[T]{Quota: response.Quota, TTL: response.TTL}, response.OK, err
 }
 
 // Buffer returns what [Client.Get] returns. Before Do has returned, the error
 // matches [ErrBatch].
 func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
-	reply, err := r.reply.reply()
-	return Buffer[T]{Value: reply.Value, TTL: reply.TTL}, reply.OK, err
+	response, err := r.reply.response()
+	return Buffer[T]{Value: response.Value, TTL: response.TTL}, response.OK, err
 }
 
-func (r Reply[T]) reply() (conn.Reply[T], error) {
+func (r Reply[T]) response() (conn.Response[T], error) {
 	b := r.batch
-	if b == nil || b.phase != batchDone || r.index >= len(b.replies) {
-		return conn.Reply[T]{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
+	if b == nil || b.phase != batchDone || r.index >= len(b.responses) {
+		return conn.Response[T]{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
 	}
 	if b.errs != nil && b.errs[r.index] != nil {
-		return conn.Reply[T]{}, b.errs[r.index]
+		return conn.Response[T]{}, b.errs[r.index]
 	}
-	return b.replies[r.index], nil
+	return b.responses[r.index], nil
 }
 
 // Len returns the number of requests in the batch.
@@ -89,8 +89,8 @@ func (b *Batch[T]) Len() int { return len(b.requests) }
 // Reset empties the batch for other requests. Replies of earlier ones are void.
 func (b *Batch[T]) Reset() {
 	clear(b.requests)
-	clear(b.replies)
-	*b = Batch[T]{requests: b.requests[:0], frames: b.frames[:0], replies: b.replies[:0]}
+	clear(b.responses)
+	*b = Batch[T]{requests: b.requests[:0], frames: b.frames[:0], responses: b.responses[:0]}
 }
 
 // Insert adds what [Client.Insert] does.
@@ -162,7 +162,7 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 		return fmt.Errorf("%w: it has been sent: Reset it first", ErrBatch)
 	}
 	b.phase = batchUnderWay
-	b.replies = append(b.replies[:0], make([]conn.Reply[T], len(b.requests))...)
+	b.responses = append(b.responses[:0], make([]conn.Response[T], len(b.requests))...)
 	parts := c.split(b)
 	for more := len(parts) > 0; more; {
 		for _, p := range parts {
@@ -234,7 +234,7 @@ func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T])
 	p.executed = p.executed || sent || err == nil
 	if err == nil {
 		for k, i := range p.underWay {
-			b.replies[i] = p.call.Replies[k]
+			b.responses[i] = p.call.Responses[k]
 		}
 	} else {
 		p.err = requestError(p.server.name, 0, sent, err)

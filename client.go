@@ -221,31 +221,31 @@ func (c *Client[T]) newCall(key string) *conn.Call[T] {
 // can't be encoded, nothing is sent.
 func do[T codec.Value, R codec.Request](
 	ctx context.Context, c *Client[T], key string, call *conn.Call[T], r R,
-) (conn.Reply[T], error) {
-	reply, err := ask(ctx, c, c.servers.of(key), call, r)
+) (conn.Response[T], error) {
+	response, err := ask(ctx, c, c.servers.of(key), call, r)
 	if failed, ok := err.(*RequestError); ok {
 		failed.Key = key
 	}
-	return reply, err
+	return response, err
 }
 
 // ask is do for a given server.
 func ask[T codec.Value, R codec.Request](
 	ctx context.Context, c *Client[T], s *server[T], call *conn.Call[T], r R,
-) (reply conn.Reply[T], err error) {
+) (response conn.Response[T], err error) {
 	if err := conn.Add(call, r); err != nil {
 		c.calls.Put(call)
-		return reply, err
+		return response, err
 	}
 	done, sent, err := s.pool.Do(ctx, call)
 	if err == nil {
-		reply = call.Replies[0]
+		response = call.Responses[0]
 	}
 	if done {
 		c.calls.Put(call)
 	}
 	if err != nil {
-		return reply, requestError(s.name, r.Op(), sent, err)
+		return response, requestError(s.name, r.Op(), sent, err)
 	}
-	return reply, nil
+	return response, nil
 }

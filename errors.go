@@ -58,7 +58,7 @@ var (
 	// ErrFull says that a backend has as many keys as it may have, see [WithMaxWindows] and the
 	// MaxKeys of package memory. The call was not counted.
 	ErrFull = window.ErrFull
-	// ErrBatch says that a batch was used out of order: sent twice, or asked for replies
+	// ErrBatch says that a batch was used out of order: sent twice, or asked for responses
 	// before it was sent.
 	ErrBatch = errors.New("throttr: batch used out of order")
 	// ErrUpdate says that an UPDATE names an attribute or a change that the protocol does

@@ -13,11 +13,11 @@ import (
 // Stat returns how much a record was used. It returns false if there is none.
 func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, error) {
 	call := c.newCall(key)
-	reply, err := do(ctx, c, key, call, codec.Stat{Key: call.Key})
+	response, err := do(ctx, c, key, call, codec.Stat{Key: call.Key})
 	if err != nil {
 		return inspect.Usage{}, false, err
 	}
-	r, _, err := codec.DecodeStatResponse(reply.Value)
+	r, _, err := codec.DecodeStatResponse(response.Value)
 	return inspect.Usage(r.Usage), r.Found, err
 }
 
@@ -35,8 +35,8 @@ func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, 
 //     the message to another server, the result is false. Use a client of that server alone.
 func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte) (bool, error) {
 	call := c.newCall(channel)
-	reply, err := do(ctx, c, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
-	return reply.OK, err
+	response, err := do(ctx, c, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
+	return response.OK, err
 }
 
 // Info returns what the servers report about themselves, in the order of Config.Servers. If
@@ -59,11 +59,11 @@ func report[T codec.Value, R codec.Request, M, E any](
 	ctx context.Context, c *Client[T], r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
 ) ([]E, error) {
 	return each(c.servers.all, func(s *server[T]) ([]E, error) {
-		reply, err := ask(ctx, c, s, c.newCall(""), r)
+		response, err := ask(ctx, c, s, c.newCall(""), r)
 		if err != nil {
 			return nil, err
 		}
-		m, _, err := decode(reply.Value)
+		m, _, err := decode(response.Value)
 		return []E{entry(s.name, m)}, err
 	})
 }
@@ -76,11 +76,11 @@ func (c *Client[T]) Connection(ctx context.Context, server string, id codec.Conn
 	if s == nil {
 		return inspect.Connection{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
 	}
-	reply, err := ask(ctx, c, s, c.newCall(""), codec.Connection{ID: id})
+	response, err := ask(ctx, c, s, c.newCall(""), codec.Connection{ID: id})
 	if err != nil {
 		return inspect.Connection{}, false, err
 	}
-	r, _, err := codec.DecodeConnectionResponse(reply.Value)
+	r, _, err := codec.DecodeConnectionResponse(response.Value)
 	if err != nil || !r.Found {
 		return inspect.Connection{}, false, err
 	}

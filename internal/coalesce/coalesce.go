@@ -1,12 +1,12 @@
 // Package coalesce lets hits on one window share the requests to the store that keeps it.
 //
 // A [Coalescer] gathers the hits of one count. At most one request that counts is in
-// flight at a time. Hits that arrive meanwhile are queued. The next request carries the sum of
-// their increments as one batch, and each hit of the batch gets its own place in the count:
-// of n hits that add 1 to a count of k, one gets k+1, one k+2, and so on.
+// flight at a time. Hits that arrive meanwhile are queued. They share the next request, which
+// adds the sum of their increments, and each of them gets its own place in the count: of n hits
+// that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //
 // The package knows no store. A [Counter] says whether the window is known, whether a hit can be
-// decided without a request, and how a batch is counted:
+// decided without a request, and how hits are counted:
 //
 //	group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1024})
 //	defer group.Close()
@@ -39,34 +39,34 @@ type Hit struct {
 	Take bool
 }
 
-// Batch describes the hits that share a request.
-type Batch struct {
+// SharedHits describes the hits that share a request.
+type SharedHits struct {
 	Hits  int
 	Sum   uint64    // of the increments
 	Limit uint64    // the highest of the limits
 	Must  bool      // a hit has Must
 	Takes bool      // a hit has Take
-	Now   time.Time // when the batch was begun
-	// Fresh says that Refresh has just succeeded: no batch was counted and no operation has
+	Now   time.Time // when the first of them was to be counted
+	// Fresh says that Refresh has just succeeded: nothing was counted and no operation has
 	// run since. Plan is then what it has returned, and otherwise nil.
 	Fresh bool
 	Plan  Plan
-	// Read says that the batch is Fresh, and that the hit that Admit is given was queued before
+	// Read says that Fresh is set, and that the hit that Admit is given was queued before
 	// Refresh was called. So what Refresh has read may deny that hit.
 	Read bool
 }
 
-// Plan is what a Counter has prepared for the next batch. A Coalescer only passes it on.
+// Plan is what a Counter has prepared for the next request. A Coalescer only passes it on.
 type Plan any
 
 // Verdict is what Admit decides about a hit.
 type Verdict uint8
 
 const (
-	// Join adds the hit to the batch.
-	Join Verdict = iota
-	// Defer leaves the hit in the queue until the batch has been counted. If the batch is
-	// empty, the window is refreshed first.
+	// Share adds the hit to those that share the next request.
+	Share Verdict = iota
+	// Defer leaves the hit in the queue until these have been counted. If there are none, the
+	// window is refreshed first.
 	Defer
 	// Decided means that the hit needs no request.
 	Decided
@@ -82,19 +82,19 @@ type Result struct {
 	Refused   bool          // a take, or a hit that the window can't hold, that was not counted
 }
 
-// Outcome is the outcome of a batch. The batch was counted, or it failed, or it is NotCounted.
+// Outcome is the outcome of shared hits. They were counted, or failed, or it is NotCounted.
 type Outcome struct {
 	Counted bool
-	// Full says that the batch was not counted after all, because the window can't hold it. All
-	// its hits are over their limits, and are refused.
+	// Full says that the hits were not counted after all, because the window can't hold them. All
+	// are over their limits, and are refused.
 	Full   bool
-	Result Result // of the last hit of the batch, if Counted; without the batch, if Full
-	Err    error  // fails all hits of the batch
-	Sent   bool   // whether a batch that failed may have been counted
+	Result Result // of the last hit, if Counted; without the hits, if Full
+	Err    error  // fails all hits
+	Sent   bool   // whether hits that failed may have been counted
 }
 
-// NotCounted is the outcome of a batch whose window was over, or another one: its hits go back to the
-// front of the queue.
+// NotCounted is the outcome if the window was over, or another one: the hits go back to the front of
+// the queue.
 var NotCounted Outcome
 
 // Counter counts in the window that a coalescer's hits are counted in: the active window of a count, if
@@ -104,22 +104,22 @@ var NotCounted Outcome
 // group, with one exception: the ctx of a Count with a single hit may be that of the hit's
 // caller.
 type Counter interface {
-	// Admit decides about a hit that is next in line, given a batch of hits before it. It
+	// Admit decides about a hit that is next in line, given those before it that share the request. It
 	// returns a Result or an error only if the verdict is Decided.
 	//
 	// Admit is called with the coalescer locked, possibly while a request is under way. It
 	// must return soon and must not call the coalescer.
-	Admit(b Batch, h Hit) (Verdict, Result, error)
+	Admit(b SharedHits, h Hit) (Verdict, Result, error)
 	// Refresh reads what Admit needs to know, and returns what the next Count needs, if nothing is
 	// done before. An error fails the hits that are queued, up to the next operation.
 	Refresh(ctx context.Context) (Plan, error)
-	// Count counts a batch of at least one hit.
-	Count(ctx context.Context, b Batch) Outcome
-	// Refuse is told that takes of the last batch were refused, which have added n. It is called
+	// Count counts at least one hit.
+	Count(ctx context.Context, b SharedHits) Outcome
+	// Subtract is told that takes that were counted last were refused, which have added n. It is called
 	// right after Count, with the coalescer locked, so that Admit knows the count without them.
-	Refuse(n uint64)
-	// GiveBack subtracts n from the window that the last batch was counted in. It is called
-	// after Refuse. If it is too late, or if it fails, n stays counted until the window ends.
+	Subtract(n uint64)
+	// GiveBack gives n back to the window that the last hits were counted in. It is called after
+	// Subtract. If it is too late, or if it fails, n stays counted until the window ends.
 	GiveBack(ctx context.Context, n uint64)
 }
 

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// keptCapacity is the capacity above which an idle coalescer releases its queue and batch.
+	// keptCapacity is the capacity above which an idle coalescer releases its slices.
 	keptCapacity = 64
 	// keptCanceled is how many canceled hits a queue may have, however short it is.
 	keptCanceled = 64
-	// maxAttempts bounds how often the window is refreshed, or a batch is not counted, for one
-	// hit.
+	// maxAttempts bounds how often the window is refreshed for one hit, or the hit is not counted.
 	maxAttempts = 16
 )
 
 // Coalescer gathers the hits of one count. Get one from [Group.New].
 //
-// One goroutine at a time runs a coalescer: it forms batches, has them counted, and finishes
-// their hits. It is the caller of a hit that finds the coalescer idle and its window known, the
+// One goroutine at a time runs a coalescer: it gathers hits that share a request, has them counted,
+// and finishes them. It is the caller of a hit that finds the coalescer idle and its window known, the
 // caller of TryHold, or a goroutine of the group that ends when the queue is empty.
 type Coalescer struct {
 	group   *Group
@@ -32,19 +31,19 @@ type Coalescer struct {
 
 	// mu guards the fields below, and all pending hits and operations. It is not held during
 	// a request. Whenever it is not held:
-	//   - If running is false, queue and batch are empty.
-	//   - batch is empty, unless Count is being called.
-	//   - What is pending is in the queue, or in the batch, or an operation that is being
+	//   - If running is false, queue and shared are empty.
+	//   - shared is empty, unless Count is being called.
+	//   - What is pending is in queue, or in shared, or an operation that is being
 	//     called. Otherwise it is finished, or its caller has canceled it.
 	mu       sync.Mutex
 	running  bool // a goroutine runs the coalescer
 	queue    fifo.Queue[*pending]
-	canceled int // elements of queue that are canceled
-	batch    []*pending
-	sum      Batch // describes batch
+	canceled int        // elements of queue that are canceled
+	shared   []*pending // hits that share a request
+	sum      SharedHits // describes them
 	// refreshes is how many calls of Refresh have begun.
 	refreshes uint64
-	// uncertain says that a batch has failed that the store may count later. Nothing else is
+	// uncertain says that a request has failed that the store may count later. Nothing else is
 	// counted until a call of Refresh has succeeded. So callers that cancel one after the other
 	// do not add up to many requests in flight.
 	uncertain bool
@@ -56,9 +55,9 @@ type pending struct {
 	hit       Hit
 	operation Operation // if not nil, takes the place of hit
 	refreshes uint64    // Coalescer.refreshes when it was queued
-	attempts  int       // refreshes for it, and batches with it that were not counted
+	attempts  int       // refreshes for it, and requests that did not count it
 
-	begun    bool // in the batch, or being called: the store may know of it
+	begun    bool // shares a request, or is being called: the store may know of it
 	canceled bool // the caller has returned, because its ctx ended
 	waiting  bool // the caller receives from done
 	finished bool // result, sent and err are set
@@ -82,7 +81,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
 	}
-	b := Batch{Now: c.group.options.Now()}
+	b := SharedHits{Now: c.group.options.Now()}
 	c.mu.Lock()
 	verdict, r, err := c.counter.Admit(b, h)
 	if verdict == Decided {
@@ -97,11 +96,11 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	p.hit, p.refreshes = h, c.refreshes
 	c.running = true
 	c.sum = b
-	c.join(p)
-	surplus := c.countBatch(ctx)
+	c.share(p)
+	surplus := c.countShared(ctx)
 	if surplus == 0 {
 		c.continueQueue()
-		return c.wait(ctx, p)
+		return c.wait(ctx, p) // at once, unless p was not counted, and is in the queue
 	}
 	c.mu.Unlock()
 	c.group.FinishCall(ctx, func(ctx context.Context) {
@@ -110,13 +109,13 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		defer c.mu.Unlock()
 		c.continueQueue()
 	})
-	return c.group.recycle(p) // it is finished, as its batch was counted
+	return c.group.recycle(p) // it is finished, as it was counted
 }
 
-// Exclusive calls op after all hits that are queued already, and before all that are queued later.
-// Hits that need no request are decided meanwhile. Exclusive returns what op returns, or an error
+// Operate calls op after all hits that are queued already, and before all that are queued later.
+// Hits that need no request are decided meanwhile. Operate returns what op returns, or an error
 // as Do does.
-func (c *Coalescer) Exclusive(ctx context.Context, op Operation) (r Result, sent bool, err error) {
+func (c *Coalescer) Operate(ctx context.Context, op Operation) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
 	}
@@ -249,7 +248,7 @@ func (c *Coalescer) runQueue() {
 	fresh, returning := false, 0
 	for {
 		if returning > 1 {
-			// The callers of the last batch may be about to hit again. They would miss the
+			// The callers of the last hits may be about to hit again. They would miss the
 			// next request: with 64 callers for each processor, 1.05 hits instead of 11 then share
 			// one.
 			c.mu.Unlock()
@@ -259,18 +258,18 @@ func (c *Coalescer) runQueue() {
 		if ctx.Err() != nil {
 			c.failQueue()
 		}
-		c.formBatch(fresh, plan)
+		c.gather(fresh, plan)
 		fresh, plan, returning = false, nil, 0
-		switch c.nextAction() {
+		switch c.nextTask() {
 		case stop:
-			if c.queue.Cap() > keptCapacity || cap(c.batch) > keptCapacity {
-				c.queue, c.batch = fifo.Queue[*pending]{}, nil
+			if c.queue.Cap() > keptCapacity || cap(c.shared) > keptCapacity {
+				c.queue, c.shared = fifo.Queue[*pending]{}, nil
 			}
 			c.running = false
 			return
 		case count:
-			returning = len(c.batch)
-			if surplus := c.countBatch(ctx); surplus > 0 {
+			returning = len(c.shared)
+			if surplus := c.countShared(ctx); surplus > 0 {
 				c.mu.Unlock()
 				c.group.limited(func(ctx context.Context) { c.counter.GiveBack(ctx, surplus) })
 				c.mu.Lock()
@@ -304,11 +303,11 @@ func (c *Coalescer) pop() *pending {
 	return p
 }
 
-// formBatch forms a batch from the hits at the front of the queue, and finishes those that need
-// no request. It ends at the first operation, and at the first hit that does not join. If fresh
+// gather moves hits at the front of the queue to shared, and finishes those that need no
+// request. It ends at the first operation, and at the first hit that does not share. If fresh
 // is true, Refresh has just returned the plan.
-func (c *Coalescer) formBatch(fresh bool, plan Plan) {
-	c.sum = Batch{Now: c.group.options.Now(), Fresh: fresh, Plan: plan}
+func (c *Coalescer) gather(fresh bool, plan Plan) {
+	c.sum = SharedHits{Now: c.group.options.Now(), Fresh: fresh, Plan: plan}
 	for {
 		p := c.front()
 		if p == nil || p.operation != nil {
@@ -317,8 +316,8 @@ func (c *Coalescer) formBatch(fresh bool, plan Plan) {
 		switch verdict, r, err := c.admit(p); verdict {
 		case Decided:
 			c.finish(c.pop(), r, false, err)
-		case Join:
-			c.join(c.pop())
+		case Share:
+			c.share(c.pop())
 		default:
 			return
 		}
@@ -330,19 +329,19 @@ func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
 	b := c.sum
 	b.Read = b.Fresh && p.refreshes < c.refreshes
 	verdict, r, err := c.counter.Admit(b, p.hit)
-	if verdict == Join && c.uncertain {
+	if verdict == Share && c.uncertain {
 		verdict = Defer
 	}
-	if verdict == Defer && len(c.batch) == 0 && p.attempts >= maxAttempts {
+	if verdict == Defer && len(c.shared) == 0 && p.attempts >= maxAttempts {
 		return Decided, Result{}, ErrAttempts
 	}
 	return verdict, r, err
 }
 
-// join adds p to the batch.
-func (c *Coalescer) join(p *pending) {
+// share adds p to the hits that share a request.
+func (c *Coalescer) share(p *pending) {
 	p.begun = true
-	c.batch = append(c.batch, p)
+	c.shared = append(c.shared, p)
 	c.sum.Hits++
 	c.sum.Sum += p.hit.Increment
 	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
@@ -350,19 +349,19 @@ func (c *Coalescer) join(p *pending) {
 	c.sum.Takes = c.sum.Takes || p.hit.Take
 }
 
-// action is what the goroutine that runs a coalescer does next.
-type action uint8
+// task is what the goroutine that runs a coalescer does next.
+type task uint8
 
 const (
-	stop    action = iota // nothing is queued
-	count                 // count the batch
-	refresh               // refresh the window
-	operate               // call the operation that is first in the queue
+	stop    task = iota // nothing is queued
+	count               // count the shared hits
+	refresh             // refresh the window
+	operate             // call the operation that is first in the queue
 )
 
-// nextAction returns what to do after a batch has been formed.
-func (c *Coalescer) nextAction() action {
-	if len(c.batch) > 0 {
+// nextTask returns what to do after gather.
+func (c *Coalescer) nextTask() task {
+	if len(c.shared) > 0 {
 		return count
 	}
 	switch p := c.front(); {
@@ -375,9 +374,9 @@ func (c *Coalescer) nextAction() action {
 	}
 }
 
-// countBatch has the batch counted. Its hits are then finished, or back at the front of the
+// countShared has the shared hits counted. They are then finished, or back at the front of the
 // queue. It returns what has to be given back before anything else is counted.
-func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
+func (c *Coalescer) countShared(ctx context.Context) (surplus uint64) {
 	b := c.sum
 	c.mu.Unlock()
 	o := c.counter.Count(ctx, b)
@@ -386,39 +385,38 @@ func (c *Coalescer) countBatch(ctx context.Context) (surplus uint64) {
 	case o.Err != nil:
 		c.uncertain = c.uncertain || o.Sent
 		err := c.reason(ctx, o.Err)
-		for _, p := range c.batch {
+		for _, p := range c.shared {
 			c.finish(p, Result{}, o.Sent, err)
 		}
 	case o.Counted:
 		// The callers who are refused ask when there is room: that must not count what they wanted.
 		if surplus = c.surplus(&o); surplus > 0 {
-			c.counter.Refuse(surplus)
+			c.counter.Subtract(surplus)
 		}
 		c.assign(&o)
 	default:
-		for i := len(c.batch) - 1; i >= 0; i-- {
-			c.requeue(c.batch[i])
+		for i := len(c.shared) - 1; i >= 0; i-- {
+			c.requeue(c.shared[i])
 		}
 	}
-	clear(c.batch)
-	c.batch = c.batch[:0]
+	clear(c.shared)
+	c.shared = c.shared[:0]
 	return surplus
 }
 
-// refuses reports whether a hit of a batch that was counted does not fit the window, in which count was
+// refuses reports whether a hit that was counted does not fit the window, in which count was
 // counted before it, or is a take that does not fit its limit.
 func (o *Outcome) refuses(h Hit, count uint64) bool {
 	return o.Full || h.Take && (h.Limit < count || h.Increment > h.Limit-count)
 }
 
-// surplus returns what the takes of a batch that are refused have added to the window, which is to be
-// given back.
+// surplus returns what takes that are refused have added to the window, which is to be given back.
 func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 	if !c.sum.Takes || o.Full {
 		return 0
 	}
 	count := o.Result.Count - min(o.Result.Count, c.sum.Sum)
-	for _, p := range c.batch {
+	for _, p := range c.shared {
 		if o.refuses(p.hit, count) {
 			surplus += p.hit.Increment
 		} else {
@@ -428,14 +426,14 @@ func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 	return surplus
 }
 
-// assign finishes the hits of a batch that was counted, each with its place in the window. A take
+// assign finishes the shared hits, which were counted, each with its place in the window. A take
 // that is refused does not move the places of those after it.
 func (c *Coalescer) assign(o *Outcome) {
 	r := o.Result
 	if !o.Full {
 		r.Count -= min(r.Count, c.sum.Sum)
 	}
-	for _, p := range c.batch {
+	for _, p := range c.shared {
 		if o.refuses(p.hit, r.Count) {
 			refused := r
 			refused.Refused = true
@@ -447,7 +445,7 @@ func (c *Coalescer) assign(o *Outcome) {
 	}
 }
 
-// requeue makes p, a hit of a batch that was not counted, the first element of the queue.
+// requeue makes p, a hit that was not counted, the first element of the queue.
 func (c *Coalescer) requeue(p *pending) {
 	p.begun = false
 	p.attempts++

@@ -26,7 +26,7 @@ const latency = time.Millisecond
 
 // fake is a window in memory. Each of its requests takes latency.
 type fake struct {
-	mostSum uint64 // of a batch; 0 means no limit
+	mostSum uint64 // of a request; 0 means no limit
 	noWait  bool   // requests take no time
 
 	mu        sync.Mutex
@@ -35,17 +35,17 @@ type fake struct {
 	asking    bool // hits over the limit are denied by a Refresh that is newer
 	count     uint64
 	id        int64
-	requests  []coalesce.Batch   // given to Count
-	ctxs      []context.Context  // likewise
-	reads     int                // calls of Refresh
-	readErr   error              // of the next Refresh
-	outcomes  []coalesce.Outcome // of the next calls of Count, instead of counting
-	givenBack []uint64           // by each call of GiveBack
-	busy      bool               // a request or operation is under way
-	overlaps  int                // how often one began while another was under way
+	requests  []coalesce.SharedHits // given to Count
+	ctxs      []context.Context     // likewise
+	reads     int                   // calls of Refresh
+	readErr   error                 // of the next Refresh
+	outcomes  []coalesce.Outcome    // of the next calls of Count, instead of counting
+	givenBack []uint64              // by each call of GiveBack
+	busy      bool                  // a request or operation is under way
+	overlaps  int                   // how often one began while another was under way
 }
 
-func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (f *fake) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -63,7 +63,7 @@ func (f *fake) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coales
 	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
 		return coalesce.Defer, coalesce.Result{}, nil
 	}
-	return coalesce.Join, coalesce.Result{}, nil
+	return coalesce.Share, coalesce.Result{}, nil
 }
 
 // begin notes that a request or operation begins, and end that it ends.
@@ -109,7 +109,7 @@ func (f *fake) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	return f.reads, err
 }
 
-func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+func (f *fake) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
 	f.begin()
 	defer f.end()
 	if !f.noWait {
@@ -136,7 +136,7 @@ func (f *fake) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
 	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
 }
 
-func (f *fake) Refuse(uint64) {}
+func (f *fake) Subtract(uint64) {}
 
 func (f *fake) GiveBack(ctx context.Context, n uint64) {
 	f.begin()
@@ -210,7 +210,7 @@ func (s subject) hit(ctx context.Context) (wait func() result) {
 
 // operate runs an operation in the background.
 func (s subject) operate(ctx context.Context, op coalesce.Operation) (wait func() result) {
-	return inBackground(func() result { return resultOf(s.Exclusive(ctx, op)) })
+	return inBackground(func() result { return resultOf(s.Operate(ctx, op)) })
 }
 
 // inBackground calls f in a goroutine and returns when all goroutines of the bubble wait.
@@ -280,12 +280,12 @@ func TestHitsAreServedInOrder(t *testing.T) {
 		for i, wait := range waits {
 			require.EqualValues(t, i+1, wait().count)
 		}
-		require.Len(t, s.requests, 4, "the lone hit, and three batches of three")
+		require.Len(t, s.requests, 4, "the lone hit, and three requests of three")
 	})
 }
 
-// A plan is given to the batch that is counted right after the Refresh, and to no other one.
-func TestPlanIsOfOneBatch(t *testing.T) {
+// A plan is given to the hits that are counted right after the Refresh, and to no others.
+func TestPlanIsOfOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.outcomes = []coalesce.Outcome{coalesce.NotCounted}
@@ -302,7 +302,7 @@ func TestPlanIsOfOneBatch(t *testing.T) {
 	})
 }
 
-func TestBatchDescribesItsHits(t *testing.T) {
+func TestSharedHitsAreDescribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		wait := s.hit(t.Context())
@@ -318,11 +318,11 @@ func TestBatchDescribesItsHits(t *testing.T) {
 		b := s.requests[1]
 		require.True(t, began.Equal(b.Now))
 		b.Now = time.Time{}
-		require.Equal(t, coalesce.Batch{Hits: 3, Sum: 3, Limit: 30}, b)
+		require.Equal(t, coalesce.SharedHits{Hits: 3, Sum: 3, Limit: 30}, b)
 	})
 }
 
-func TestHitCanceledInABatchMayBeCounted(t *testing.T) {
+func TestHitCanceledInARequestMayBeCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		first := s.hit(t.Context())
@@ -356,7 +356,7 @@ func TestNothingIsDoneWithAnEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, result{err: context.Canceled}, resultOf(s.Do(ctx, coalesce.Hit{})))
-	require.Equal(t, result{err: context.Canceled}, resultOf(s.Exclusive(ctx, s.set(1))))
+	require.Equal(t, result{err: context.Canceled}, resultOf(s.Operate(ctx, s.set(1))))
 	require.Empty(t, s.requests)
 }
 
@@ -446,7 +446,7 @@ func TestFailedRefreshFailsTheHitsUpToTheNextOperation(t *testing.T) {
 	})
 }
 
-func TestFailedCountFailsItsBatchAlone(t *testing.T) {
+func TestFailedCountFailsItsHitsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.outcomes = []coalesce.Outcome{{Err: errStore}, {Err: errStore, Sent: true}}
@@ -473,7 +473,7 @@ func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 		time.Sleep(latency) // the window is refreshed
 		synctest.Wait()
 		cancel()
-		require.Equal(t, result{err: context.Canceled}, lone(), "it is no longer in a batch")
+		require.Equal(t, result{err: context.Canceled}, lone(), "it no longer shares a request")
 		require.Equal(t, result{count: 1, id: 1}, second())
 		require.Equal(t, result{count: 10, id: 2, sent: true}, set())
 		require.Equal(t, result{count: 11, id: 2}, third())
@@ -534,7 +534,7 @@ func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
 	})
 }
 
-func TestBatchThatMayYetBeCountedIsFollowedByARefresh(t *testing.T) {
+func TestRequestThatMayYetBeCountedIsFollowedByARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.outcomes = []coalesce.Outcome{{Err: errStore, Sent: true}}
@@ -598,7 +598,7 @@ func TestHitFailsIfItsWindowIsOverAfterEveryRefresh(t *testing.T) {
 // overAtOnce is a window that is over when its Refresh has returned.
 type overAtOnce struct{ *fake }
 
-func (overAtOnce) Admit(coalesce.Batch, coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (overAtOnce) Admit(coalesce.SharedHits, coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	return coalesce.Defer, coalesce.Result{}, nil
 }
 
@@ -754,7 +754,7 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 						}
 						switch rng.IntN(100) {
 						case 0:
-							s.Exclusive(ctx, s.set(rng.Uint64N(10)))
+							s.Operate(ctx, s.set(rng.Uint64N(10)))
 						case 1:
 							s.fake.mu.Lock()
 							s.outcomes = append(s.outcomes, coalesce.Outcome{})
@@ -797,7 +797,7 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 		results := make([]coalesce.Result, len(increments))
 		errs := make([]error, len(increments))
 		first := make(chan struct{})
-		go func() { // the others form one batch behind it
+		go func() { // the others share a request behind it
 			defer close(first)
 			_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 100})
 			require.NoError(t, err)

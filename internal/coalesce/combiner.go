@@ -35,14 +35,14 @@ type Combiner[C any] struct {
 	partitions []atomic.Pointer[partition[C]] // made when they are needed
 	queued     atomic.Int64                   // calls in the queues that are not canceled
 	calls      sync.Pool                      // of *Call
-	batches    sync.Pool                      // of *[]*Call
+	lists      sync.Pool                      // of *[]*Call: the calls of a request
 }
 
 // NewCombiner returns a combiner. It needs no closing: its goroutines end with the requests.
 func NewCombiner[C any](o CombinerOptions[C]) *Combiner[C] {
 	c := &Combiner[C]{options: o, partitions: make([]atomic.Pointer[partition[C]], o.Partitions)}
 	c.calls.New = func() any { return &Call[C]{Size: 1, done: make(chan struct{}, 1)} }
-	c.batches.New = func() any { return new([]*Call[C]) }
+	c.lists.New = func() any { return new([]*Call[C]) }
 	return c
 }
 
@@ -196,11 +196,11 @@ func (q *partition[C]) lone() bool {
 // requestAlone makes a request of one call, which is not in the queue. The caller has counted it as in
 // flight.
 func (q *partition[C]) requestAlone(p *Call[C]) {
-	batch := q.combiner.batches.Get().(*[]*Call[C])
-	*batch = append(*batch, p)
-	q.combiner.options.Send(withoutEnd(p.ctx), *batch)
+	calls := q.combiner.lists.Get().(*[]*Call[C])
+	*calls = append(*calls, p)
+	q.combiner.options.Send(withoutEnd(p.ctx), *calls)
 	q.finishRequest()
-	q.combiner.recycle(batch)
+	q.combiner.recycle(calls)
 }
 
 // finishRequest is called when a request has been answered.
@@ -222,17 +222,17 @@ func withoutEnd(ctx context.Context) context.Context {
 // request makes a request of the calls in the queue. Own is the call of the caller, or nil: it is answered when
 // request returns. The caller has set gathering.
 func (q *partition[C]) request(own *Call[C]) {
-	batch := q.gather()
-	if len(*batch) > 0 {
-		q.combiner.options.Send(withoutEnd((*batch)[0].ctx), *batch)
+	calls := q.gather()
+	if len(*calls) > 0 {
+		q.combiner.options.Send(withoutEnd((*calls)[0].ctx), *calls)
 		q.finishRequest()
 	}
-	for _, p := range *batch {
+	for _, p := range *calls {
 		if p != own {
 			p.done <- struct{}{}
 		}
 	}
-	q.combiner.recycle(batch)
+	q.combiner.recycle(calls)
 }
 
 // gather takes the calls of a request from the queue. There are none if all have been canceled.
@@ -248,10 +248,10 @@ func (q *partition[C]) gather() *[]*Call[C] {
 		q.mu.Lock()
 	}
 	q.gathering = false
-	batch := q.combiner.batches.Get().(*[]*Call[C])
+	calls := q.combiner.lists.Get().(*[]*Call[C])
 	for size := 0; q.queue.Len() > 0; {
 		p := q.queue.At(0)
-		if !p.canceled && len(*batch) > 0 && size+p.Size > q.combiner.options.MaxSize {
+		if !p.canceled && len(*calls) > 0 && size+p.Size > q.combiner.options.MaxSize {
 			break
 		}
 		q.queue.Pop()
@@ -262,14 +262,14 @@ func (q *partition[C]) gather() *[]*Call[C] {
 		p.begun = true
 		size += p.Size
 		q.combiner.queued.Add(-1)
-		*batch = append(*batch, p)
+		*calls = append(*calls, p)
 	}
-	q.last = len(*batch)
+	q.last = len(*calls)
 	if q.last > 0 {
 		q.inFlight++
 		q.continueQueue()
 	}
-	return batch
+	return calls
 }
 
 // continueQueue makes a goroutine gather if calls are queued that may be sent. The caller holds mu.
@@ -281,9 +281,9 @@ func (q *partition[C]) continueQueue() {
 	}
 }
 
-// recycle keeps a batch for other calls.
-func (c *Combiner[C]) recycle(batch *[]*Call[C]) {
-	clear(*batch)
-	*batch = (*batch)[:0]
-	c.batches.Put(batch)
+// recycle keeps a list of calls for others.
+func (c *Combiner[C]) recycle(calls *[]*Call[C]) {
+	clear(*calls)
+	*calls = (*calls)[:0]
+	c.lists.Put(calls)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Reply is a decoded response of any kind.
-type Reply[T codec.Value] struct {
+type Response[T codec.Value] struct {
 	OK    bool // success, or found
 	Quota T
 	TTL   codec.TTL[T]
@@ -34,12 +34,12 @@ const (
 	Exclusive
 )
 
-// The phases of a call. It is unsent first, then sent unless it fails before, and ends as
+// The phases of a call. It is unsent first, then launched unless it fails before, and ends as
 // done or as abandoned.
 const (
 	phaseUnsent    uint32 = iota // it is not queued yet, or waits to be written
-	phaseSent                    // it is in a write, so that bytes of it may have left
-	phaseDone                    // it has its replies, or has failed; its caller has it
+	phaseLaunched                // it is in a write, so bytes of it may have left
+	phaseDone                    // it has its responses, or has failed; its caller has it
 	phaseAbandoned               // its caller has returned; the connection recycles it
 )
 
@@ -49,13 +49,13 @@ const (
 type Call[T codec.Value] struct {
 	Op        codec.Op // of a single request; 0 for a batch
 	Atomicity Atomicity
-	Key       []byte     // scratch space for a key on its way into a frame
-	Replies   []Reply[T] // once done without an error: one for each request
+	Key       []byte        // scratch space for a key on its way into a frame
+	Responses []Response[T] // once done without an error: one for each request
 	// MostTTL is the largest amount of a TTL that a QUERY of the call can return. A response with a
 	// larger one belongs to another request. The unit tells nothing: a server reads it from a record
 	// that may be gone by then (H19). 0 means that none is known.
 	MostTTL uint64
-	Parks   bool // the last request keeps the server parked; the pool appends it and drops its reply
+	Parks   bool // the last request keeps the server parked; the pool appends it and drops its response
 	Unasked bool // made by the client itself: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
@@ -69,7 +69,7 @@ type Call[T codec.Value] struct {
 
 	phase atomic.Uint32
 	done  chan struct{} // gets one element when phase becomes phaseDone
-	err   error         // once done: why there are no replies
+	err   error         // once done: why there are no responses
 	sent  bool          // once done: whether a failed call may have been executed
 
 	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
@@ -92,15 +92,15 @@ func (p *CallPool[T]) Get() *Call[T] {
 
 // Put recycles a call. Neither the call nor its Replies may be used any more.
 func (p *CallPool[T]) Put(c *Call[T]) {
-	c.reset()
+	c.empty()
 	p.pool.Put(c)
 }
 
-// reset empties c.
-func (c *Call[T]) reset() {
+// empty empties c.
+func (c *Call[T]) empty() {
 	const keep = 4 << 10 // larger buffers, of large batches, are not kept
-	if cap(c.frames) > keep || cap(c.Replies) > keep/64 {
-		c.frames, c.Replies, c.kinds = nil, nil, nil
+	if cap(c.frames) > keep || cap(c.Responses) > keep/64 {
+		c.frames, c.Responses, c.kinds = nil, nil, nil
 	}
 	c.Op, c.Atomicity, c.MostTTL, c.Stale = 0, Interruptible, 0, nil
 	c.Parks, c.Unasked, c.create = false, false, false
@@ -111,8 +111,8 @@ func (c *Call[T]) reset() {
 
 // Rewind prepares a call that is done for being sent once more.
 func (c *Call[T]) Rewind() {
-	clear(c.Replies)
-	c.Replies = c.Replies[:0]
+	clear(c.Responses)
+	c.Responses = c.Responses[:0]
 	c.err, c.sent = nil, false
 	c.phase.Store(phaseUnsent)
 }
@@ -188,8 +188,8 @@ func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 	return true, c.sent, c.err
 }
 
-// markSent marks a queued call as sent. It returns false if the call has been abandoned.
-func (c *Call[T]) markSent() bool { return c.phase.CompareAndSwap(phaseUnsent, phaseSent) }
+// markLaunched marks a queued call as launched. It returns false if the call has been abandoned.
+func (c *Call[T]) markLaunched() bool { return c.phase.CompareAndSwap(phaseUnsent, phaseLaunched) }
 
 // finish returns c to its caller. It returns false if the call has been abandoned.
 func (c *Call[T]) finish() bool {
@@ -205,11 +205,11 @@ func (c *Call[T]) finish() bool {
 	}
 }
 
-// isDone reports whether c has its replies or has failed.
+// isDone reports whether c has its responses or has failed.
 func (c *Call[T]) isDone() bool { return c.phase.Load() == phaseDone }
 
-// abandon leaves c to its connection, and returns whether a byte of it may have been
-// sent. If c is done already, ok is false, and c.done has its element or gets it at once.
+// abandon leaves c to its connection, and returns whether it may have been executed: a byte
+// of it may have left. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call[T]) abandon() (sent, ok bool) {
 	queue, n := c.queue, c.Len() // c may be recycled as soon as it is abandoned
 	for {
@@ -217,11 +217,11 @@ func (c *Call[T]) abandon() (sent, ok bool) {
 		case s == phaseDone:
 			return false, false
 		case !c.phase.CompareAndSwap(s, phaseAbandoned):
-		case s == phaseSent:
+		case s == phaseLaunched:
 			return true, true
 		default:
 			if queue != nil {
-				queue.freePlaces(n)
+				queue.freeRoom(n)
 			}
 			return false, true
 		}
@@ -241,28 +241,28 @@ type finisher[T codec.Value] struct {
 
 // finish ends calls, and clears the slice.
 func (f *finisher[T]) finish(calls ...*Call[T]) {
-	requests, replies := 0, 0
+	requests, responses := 0, 0
 	for _, cl := range calls {
 		requests += cl.Len()
-		replies += len(cl.Replies)
+		responses += len(cl.Responses)
 	}
-	f.remove(requests, len(calls), replies) // before a caller can call Load
+	f.remove(requests, len(calls), responses) // before a caller can call Load
 	for _, cl := range calls {
 		f.end(cl)
 	}
 	clear(calls)
 }
 
-// fail ends a call without replies. It returns false if the call has been abandoned.
+// fail ends a call without responses. It returns false if the call has been abandoned.
 func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) bool {
 	cl.err, cl.sent = err, sent
-	f.remove(cl.Len(), 1, len(cl.Replies))
+	f.remove(cl.Len(), 1, len(cl.Responses))
 	return f.end(cl)
 }
 
-func (f *finisher[T]) remove(requests, calls, replies int) {
+func (f *finisher[T]) remove(requests, calls, responses int) {
 	f.load.remove(requests, calls)
-	f.answered.Add(uint64(replies))
+	f.answered.Add(uint64(responses))
 }
 
 // end returns cl to its caller, or recycles it. It returns false if the call has been

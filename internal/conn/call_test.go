@@ -23,23 +23,23 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	cl.Op, cl.Atomicity, cl.MostTTL = codec.OpQuery, Exclusive, 60
 	cl.Stale = func() bool { return true }
 	cl.canary, cl.Unasked = true, true
-	cl.Replies = append(cl.Replies, Reply[uint16]{Value: []byte("x")})
-	require.True(t, cl.markSent())
+	cl.Responses = append(cl.Responses, Response[uint16]{Value: []byte("x")})
+	require.True(t, cl.markLaunched())
 
-	cl.reset()
+	cl.empty()
 	require.Zero(t, cl.Op)
 	require.Zero(t, cl.Len())
 	require.Empty(t, cl.frames)
-	require.Empty(t, cl.Replies)
-	require.Nil(t, cl.Replies[:1][0].Value, "values are not kept")
+	require.Empty(t, cl.Responses)
+	require.Nil(t, cl.Responses[:1][0].Value, "values are not kept")
 	require.Nil(t, cl.Stale)
 	require.Equal(t, Interruptible, cl.Atomicity)
 	require.Zero(t, cl.MostTTL)
 	require.False(t, cl.canary || cl.Unasked)
-	require.True(t, cl.markSent())
+	require.True(t, cl.markLaunched())
 
 	cl.frames = make([]byte, 10_000)
-	cl.reset()
+	cl.empty()
 	require.Nil(t, cl.frames, "large buffers are not kept")
 }
 
@@ -79,7 +79,7 @@ func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
 		l.send(0, 1, 7, 0, 4, 9, 0)
 		synctest.Wait()
 		l.requireDone(next)
-		require.EqualValues(t, 7, next.Replies[0].Quota, "the canceled call's response is not taken for another's")
+		require.EqualValues(t, 7, next.Responses[0].Quota, "the canceled call's response is not taken for another's")
 		require.Zero(t, l.Load())
 	})
 }
@@ -95,7 +95,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 			go respond(theirs, queryFrame)
 			cl := l.options.Calls.Get()
 			got := testing.AllocsPerRun(500, func() {
-				cl.reset()
+				cl.empty()
 				cl.SetKey("k")
 				Add(cl, codec.Purge{Key: cl.Key})
 				if err := l.Enqueue(cl, true); err != nil {

@@ -42,9 +42,9 @@ type Options[T codec.Value] struct {
 	Calls        *CallPool[T]  // receives abandoned calls
 	Counters     *Counters
 
-	// Reset has Fail discard what the server's host has not acknowledged, if requests are in flight:
+	// Abort has Fail discard what the server's host has not acknowledged, if requests are in flight:
 	// these bytes then never arrive.
-	Reset bool
+	Abort bool
 
 	// OnEvent receives the EVENTs, in order, and before callers have the responses that
 	// came with them. An EVENT is valid until OnEvent returns. A connection with OnEvent
@@ -115,11 +115,11 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 // ErrGone it still belongs to its caller. Waits says that the caller does nothing but Wait next;
 // then it may read its response itself.
 func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
-	writes, shared, err := c.queue.push(cl)
+	writes, busy, err := c.queue.push(cl)
 	switch {
 	case err != nil:
 		return err
-	case !writes || shared || !waits:
+	case !writes || busy || !waits:
 		c.inline.recall() // the reader goroutine reads the response
 	case c.inline.acquire():
 		cl.inline = c // Wait reads the response
@@ -128,7 +128,7 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 		}
 	}
 	if writes {
-		if shared {
+		if busy {
 			// Callers that are about to queue a call can share the write. With 64 callers
 			// it makes callers that share writes three times as fast.
 			runtime.Gosched()
@@ -142,7 +142,9 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 // are left.
 func (c *Conn[T]) writeLoop() {
 	c.writer.writeBlocking()
-	c.Fail(c.queue.retired()) // the reason if there is no other: the connection is retired and has no calls
+	// If there is a reason already, this does nothing. Otherwise the connection was retired or closed, and has
+	// no calls left.
+	c.Fail(c.queue.closingReason())
 	<-c.readDone
 	c.queue.drain(&c.reader.expected, c.writer.accepted)
 	if c.options.OnEnd != nil {
@@ -196,7 +198,8 @@ func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
 	c.releaseRead()
 }
 
-// releaseRead ends the calling goroutine's ownership of the read side.
+// releaseRead ends the calling goroutine's ownership of the read side. If a response is due, the reader
+// goroutine becomes the owner.
 func (c *Conn[T]) releaseRead() {
 	partial := c.reader.partial()
 	c.inline.release()
@@ -260,8 +263,8 @@ func (c *Conn[T]) checkStall() {
 // fail with it, soon after Fail has returned.
 func (c *Conn[T]) Fail(reason error) {
 	c.queue.close(reason)
-	if inFlight, _ := c.queue.usage(); inFlight > 0 && c.options.Reset {
-		reset(c.nc)
+	if inFlight, _ := c.queue.usage(); inFlight > 0 && c.options.Abort {
+		abort(c.nc)
 	}
 	c.inline.recall()
 	c.nc.Close()
@@ -327,9 +330,9 @@ func (c *Conn[T]) Ping() {
 	c.options.Calls.Put(cl)
 }
 
-// reset has Close of a TCP connection discard what was not acknowledged, and send a reset. The
+// abort has Close of a TCP connection discard what was not acknowledged, and send a reset. The
 // server has responded on it before: a reset in place of its first request kills it (H15).
-func reset(nc net.Conn) {
+func abort(nc net.Conn) {
 	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()
 	}

@@ -12,11 +12,11 @@
 //
 //   - Responses come in the order in which requests are written, so calls are put in flight
 //     in that order, too.
-//   - A call is done once: with its replies, or with an error.
-//   - A call that has failed says whether a byte of it may have left (sent). If not, it has
-//     not been executed. A connection never writes a call twice. (The pool may send one again, see pool.Wait.)
-//   - At most MaxInFlight requests are in flight, unless one call has more. A place is free when its response has
-//     come, and not when its caller gives up: the server still keeps a response (H4).
+//   - A call is done once: with its responses, or with an error.
+//   - A call that has failed says whether it may have been executed (sent): whether a byte of it
+//     may have left. A connection never writes a call twice. (The pool may send one again, see pool.Wait.)
+//   - At most MaxInFlight requests are in flight, unless a single call has more. A request is in flight until its response
+//     has come, even if its caller gives up: the server still keeps a response (H4).
 //   - A caller is never blocked by the network, only by Wait, which ends with its context.
 //   - Each received byte is decoded once and in order, by whichever goroutine reads.
 //   - When Close returns or Done is closed, every call is done or abandoned, and neither of
@@ -33,8 +33,7 @@
 //	Conn            composes these, and does the I/O
 //
 // Each has a mutex, or atomics, or belongs to one goroutine at a time; its comment says
-// which. A connection has two goroutines, the writer and the reader. Both sleep if they can:
-// handing work to another goroutine takes as long as a fast server takes to respond.
+// which. A connection has two goroutines, the writer and the reader, which sleep if they can.
 //
 // # How a call travels
 //
@@ -42,7 +41,7 @@
 // it puts all queued calls that may be written in flight, and writes them without blocking. What the socket does not
 // accept is left to the writer goroutine. So the busier a connection is, the more calls share a write.
 //
-// The reader goroutine decodes the responses, frees their places, and wakes the callers. After a read that completed
+// The reader goroutine decodes the responses, accounts for them, and wakes the callers. After a read that completed
 // a single call, it gives the read side up, and the next caller reads its own response in Wait. It continues when
 // others wait, or when no caller reads for a while. All use the same buffer, so that a frame may begin with one
 // reader and end with another.

@@ -148,13 +148,13 @@ func (l link) outcome(cl *Call[uint16]) (sent bool, err error) {
 	return sent, err
 }
 
-// requireDone requires that a call has its replies.
+// requireDone requires that a call has its responses.
 func (l link) requireDone(cl *Call[uint16]) {
 	l.Helper()
 	require.True(l, cl.isDone())
 	_, err := l.outcome(cl)
 	require.NoError(l, err)
-	require.Len(l, cl.Replies, cl.Len())
+	require.Len(l, cl.Responses, cl.Len())
 }
 
 // query makes a call of one QUERY with a key of one byte: a frame of queryFrame bytes.

@@ -126,7 +126,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 			}()
 			_, err := l.outcome(cl)
 			require.NoError(t, err)
-			require.EqualValues(t, 9, cl.Replies[0].Quota)
+			require.EqualValues(t, 9, cl.Responses[0].Quota)
 			l.eventually(func() bool { return l.Load() == 0 })
 			l.roundTrip(t.Context())
 			require.NoError(t, l.Err())
@@ -200,7 +200,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		l.send(1, 9, 0, 4, 1, 0)
 		_, err = l.outcome(cl)
 		require.NoError(t, err)
-		require.EqualValues(t, 9, cl.Replies[0].Quota)
+		require.EqualValues(t, 9, cl.Responses[0].Quota)
 		require.EqualValues(t, 1, events.Load())
 	}
 }

@@ -49,11 +49,11 @@ type writeQueue[T codec.Value] struct {
 	nonblocking bool // callers and readers can write without blocking
 	finisher    *finisher[T]
 
-	mu     sync.Mutex
-	ready  sync.Cond // the writer goroutine waits on it
-	owner  writeOwner
-	closed error // why nothing is queued or written any more; nil if open
-	retire error // why nothing is queued any more, and what the reason will be when no call is left
+	mu      sync.Mutex
+	ready   sync.Cond // the writer goroutine waits on it
+	owner   writeOwner
+	closed  error // why nothing is queued or written any more; nil if open
+	closing error // why nothing is queued any more, and what the reason will be when no call is left
 
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
 	queuedRequests int                  // requests of these, without those of abandoned calls
@@ -73,13 +73,13 @@ type writeQueue[T codec.Value] struct {
 	since   time.Time // when idleFor last found that uses had changed
 }
 
-// push queues a call. If writes is true, the caller owns the write side. Shared reports
-// whether other callers are using the connection, too.
-func (q *writeQueue[T]) push(cl *Call[T]) (writes, shared bool, err error) {
+// push queues a call. If writes is true, the caller owns the write side. Busy reports
+// whether other callers are using the connection now.
+func (q *writeQueue[T]) push(cl *Call[T]) (writes, busy bool, err error) {
 	n := cl.Len()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed != nil || q.retire != nil {
+	if q.closed != nil || q.closing != nil {
 		return false, false, ErrGone
 	}
 	if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {
@@ -87,7 +87,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (writes, shared bool, err error) {
 	}
 	// If several calls were done at the same time, their callers are likely to make the next
 	// ones at the same time.
-	shared = q.inFlight > 0 || q.queued.Len() > 0 || q.lastDone > 1
+	busy = q.inFlight > 0 || q.queued.Len() > 0 || q.lastDone > 1
 	cl.queue = q
 	q.queued.Push(cl)
 	q.queuedRequests += n
@@ -95,7 +95,7 @@ func (q *writeQueue[T]) push(cl *Call[T]) (writes, shared bool, err error) {
 		q.uses++
 	}
 	q.finisher.load.add(n, 1)
-	return q.acquireWriteSide(), shared, nil
+	return q.acquireWriteSide(), busy, nil
 }
 
 // acquireWriteSide finds an owner for the write side if it has none. It returns true if this is
@@ -129,7 +129,7 @@ func (q *writeQueue[T]) await() bool {
 	for {
 		switch {
 		case q.owner == writeInline: // wait until it hands over, or has nothing left to write
-		case q.closed != nil, q.retire != nil && q.inFlight == 0 && q.queued.Len() == 0:
+		case q.closed != nil, q.closing != nil && q.inFlight == 0 && q.queued.Len() == 0:
 			return false
 		case q.owner == writeGoroutine:
 			return true
@@ -152,14 +152,14 @@ gathering:
 		cl := q.queued.At(0)
 		switch {
 		case cl.isAbandoned():
-			q.failQueued(nil)
+			q.dropQueued()
 			continue
 		case !q.fits(cl, exclusive, len(buf)):
 			break gathering
 		case cl.Stale != nil && cl.Stale():
 			q.failQueued(ErrStale)
 			continue
-		case !cl.markSent():
+		case !cl.markLaunched():
 			continue // it has just been abandoned
 		}
 		q.queued.Pop()
@@ -174,11 +174,14 @@ gathering:
 		return buf
 	}
 	q.owner = writeIdle
-	if q.closed != nil || q.retire != nil {
+	if q.closed != nil || q.closing != nil {
 		q.ready.Signal()
 	}
 	return buf
 }
+
+// dropQueued drops the oldest queued call, which has been abandoned. The mutex is held.
+func (q *writeQueue[T]) dropQueued() { q.failQueued(nil) }
 
 // failQueued ends the oldest queued call, of which no byte has been sent. The mutex is held.
 func (q *writeQueue[T]) failQueued(reason error) {
@@ -191,11 +194,11 @@ func (q *writeQueue[T]) failQueued(reason error) {
 	}
 }
 
-// freePlaces frees the places of a queued call of n requests that has been abandoned.
+// freeRoom makes the room of a queued call of n requests that has been abandoned free for others.
 //
 // The call itself is dropped when it is the oldest, or when most queued calls have been
 // abandoned: callers that return soon must not fill the memory if the server does not read.
-func (q *writeQueue[T]) freePlaces(n int) {
+func (q *writeQueue[T]) freeRoom(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queuedRequests -= n
@@ -214,7 +217,7 @@ func (q *writeQueue[T]) freePlaces(n int) {
 func (q *writeQueue[T]) dropAbandoned() {
 	for range q.queued.Len() {
 		if q.queued.At(0).isAbandoned() {
-			q.failQueued(nil)
+			q.dropQueued()
 		} else {
 			q.queued.Push(q.queued.Pop())
 		}
@@ -261,7 +264,7 @@ func (q *writeQueue[T]) newCanary() *Call[T] {
 	cl := q.finisher.calls.Get()
 	Add(cl, codec.WhoAmI{})
 	cl.canary = true
-	cl.phase.Store(phaseAbandoned) // nobody waits for it: the finisher recycles it
+	cl.phase.Store(phaseAbandoned) // it has no caller, so the finisher recycles it
 	q.finisher.load.add(1, 1)
 	return cl
 }
@@ -274,7 +277,7 @@ func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
 	*into, q.launched = q.launched, *into
 }
 
-// accountFor frees the places of the responses that have arrived. If calls are queued and no
+// accountFor accounts for the responses that have arrived. If calls are queued and no
 // goroutine owns the write side, writes is true, and the calling goroutine owns it.
 func (q *writeQueue[T]) accountFor(a arrivals) (writes bool) {
 	q.mu.Lock()
@@ -285,7 +288,7 @@ func (q *writeQueue[T]) accountFor(a arrivals) (writes bool) {
 	q.lastDone = a.calls
 	q.stall.progress++
 	q.sampler.received(a.responses)
-	if q.retire != nil {
+	if q.closing != nil {
 		q.ready.Signal()
 	}
 	return q.queued.Len() > 0 && q.acquireWriteSide()
@@ -306,8 +309,8 @@ func (q *writeQueue[T]) close(reason error) {
 func (q *writeQueue[T]) closeWhenEmpty(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.retire == nil || reason != ErrGone {
-		q.retire = reason
+	if q.closing == nil || reason != ErrGone {
+		q.closing = reason
 	}
 	q.ready.Signal()
 }
@@ -322,11 +325,11 @@ func (q *writeQueue[T]) failAllQueued(reason error) {
 	q.ready.Signal()
 }
 
-// retired returns the reason of closeWhenEmpty.
-func (q *writeQueue[T]) retired() error {
+// closingReason returns the reason of closeWhenEmpty, or nil.
+func (q *writeQueue[T]) closingReason() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.retire
+	return q.closing
 }
 
 // reason returns why the queue is closed, or nil.
@@ -340,7 +343,7 @@ func (q *writeQueue[T]) reason() error {
 func (q *writeQueue[T]) open() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.closed == nil && q.retire == nil
+	return q.closed == nil && q.closing == nil
 }
 
 // usage returns how many requests are in flight and queued.

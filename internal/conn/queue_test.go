@@ -155,7 +155,7 @@ func TestCallOfMoreThanMaxInFlightGoesByItself(t *testing.T) {
 		require.Equal(t, 70, l.received())
 		require.True(t, l.silent())
 		l.respond(6)
-		require.Equal(t, 20, l.received(), "each response frees a place")
+		require.Equal(t, 20, l.received(), "each response makes room for a request")
 		l.respond(2)
 		l.requireDone(large)
 	})
@@ -358,7 +358,7 @@ func TestCanaryRequestsPrecedeEveryNthRequest(t *testing.T) {
 	})
 	onPipe(t, Options[uint16]{CanaryEvery: 1, MaxInFlight: 1}, func(t *testing.T, l link) {
 		cl := l.enqueue(Interruptible, 1, queryFrame)
-		require.Equal(t, 1, l.received(), "a canary request takes a place")
+		require.Equal(t, 1, l.received(), "a canary request is in flight, too")
 		l.send(id...)
 		synctest.Wait()
 		require.Equal(t, queryFrame, l.received())

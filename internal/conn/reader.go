@@ -134,21 +134,21 @@ func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
 func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err error) {
-	var reply Reply[T]
-	kind := cl.kinds[len(cl.Replies)]
+	var response Response[T]
+	kind := cl.kinds[len(cl.Responses)]
 	if cl.canary {
 		n, err = r.checkCanary(src)
 	} else {
-		reply, n, err = decodeReply[T](kind, src)
+		response, n, err = decodeAs[T](kind, src)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if kind == codec.KindQuery && reply.OK && cl.MostTTL > 0 && uint64(reply.TTL.Amount) > cl.MostTTL {
-		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice", reply.TTL.Amount, cl.MostTTL)
+	if kind == codec.KindQuery && response.OK && cl.MostTTL > 0 && uint64(response.TTL.Amount) > cl.MostTTL {
+		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice", response.TTL.Amount, cl.MostTTL)
 	}
 	r.arrived.responses++
-	if cl.Replies = append(cl.Replies, reply); len(cl.Replies) == cl.Len() {
+	if cl.Responses = append(cl.Responses, response); len(cl.Responses) == cl.Len() {
 		r.done = append(r.done, r.expected.Pop())
 		r.arrived.calls++
 		r.arrived.bytes += len(cl.frames)
@@ -175,17 +175,17 @@ func (r *responseReader[T]) checkCanary(src []byte) (n int, err error) {
 }
 
 // decodeReply decodes a response of the given kind from the start of src.
-func decodeReply[T codec.Value](kind codec.Kind, src []byte) (r Reply[T], n int, err error) {
+func decodeAs[T codec.Value](kind codec.Kind, src []byte) (r Response[T], n int, err error) {
 	switch kind {
 	case codec.KindStatus:
 		s, n, err := codec.DecodeStatus(src)
-		return Reply[T]{OK: bool(s)}, n, err
+		return Response[T]{OK: bool(s)}, n, err
 	case codec.KindQuery:
 		q, n, err := codec.DecodeQueryResponse[T](src)
-		return Reply[T]{OK: q.Found, Quota: q.Quota, TTL: q.TTL}, n, err
+		return Response[T]{OK: q.Found, Quota: q.Quota, TTL: q.TTL}, n, err
 	case codec.KindGet:
 		g, n, err := codec.DecodeGetResponse[T](src)
-		r := Reply[T]{OK: g.Found, TTL: g.TTL}
+		r := Response[T]{OK: g.Found, TTL: g.TTL}
 		if err == nil && g.Found {
 			r.Value = append([]byte{}, g.Value...)
 		}

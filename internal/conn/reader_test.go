@@ -45,7 +45,7 @@ func whoAmICall(t *testing.T) *Call[uint16] {
 
 func TestReaderMatchesResponsesInPieces(t *testing.T) {
 	stream := []byte{1, 7, 0, 4, 9, 0, 0x19, 1, 2, 0, 'c', 'a', 'b', 1, 8, 0, 3, 1, 0, 0}
-	want := []Reply[uint16]{
+	want := []Response[uint16]{
 		{OK: true, Quota: 7, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}},
 		{OK: true, Quota: 8, TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Milliseconds}},
 	}
@@ -72,8 +72,8 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 			total.bytes += r.arrived.bytes
 		}
 		require.Equal(t, []*Call[uint16]{first, second}, done)
-		require.Equal(t, want, first.Replies)
-		require.Equal(t, []Reply[uint16]{{}}, second.Replies)
+		require.Equal(t, want, first.Responses)
+		require.Equal(t, []Response[uint16]{{}}, second.Responses)
 		require.Equal(t, 1, events)
 		require.EqualValues(t, 1, r.eventCount.Load())
 		require.Equal(t, arrivals{frames: 4, responses: 3, calls: 2, bytes: 9}, total)
@@ -96,8 +96,8 @@ func TestReaderKeepsTheStartOfAFrameAtTheEndOfItsBuffer(t *testing.T) {
 		require.NoError(t, r.decode(k))
 	}
 	require.Len(t, r.done, 1)
-	for i, reply := range r.done[0].Replies {
-		require.EqualValues(t, i, reply.Quota)
+	for i, response := range r.done[0].Responses {
+		require.EqualValues(t, i, response.Quota)
 	}
 }
 
@@ -217,10 +217,10 @@ func TestRepliesOfEachKindAreDecoded(t *testing.T) {
 	require.NoError(t, feed(r, stream...))
 	clear(r.buf)
 	require.Len(t, r.done, 1, "replies do not alias the buffer")
-	require.Equal(t, []Reply[uint16]{
+	require.Equal(t, []Response[uint16]{
 		{OK: true},
 		{OK: true, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}, Value: []byte("hi")},
 		{},
 		{Value: id},
-	}, cl.Replies)
+	}, cl.Responses)
 }

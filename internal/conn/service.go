@@ -112,7 +112,7 @@ func (s *ServiceTime) Forget() {
 type sampler struct {
 	service  *ServiceTime
 	skip     int       // writes until the next sample
-	sent     time.Time // when the sampled write began
+	begun    time.Time // when the sampled write began
 	requests int       // that were in flight then; 0: no write is being timed
 	due      int       // of them, those without a response
 }
@@ -123,7 +123,7 @@ func (s *sampler) wrote(inFlight int) {
 		return
 	}
 	if s.skip--; s.skip < 0 {
-		s.skip, s.requests, s.due, s.sent = sampleEvery-1, inFlight, inFlight, time.Now()
+		s.skip, s.requests, s.due, s.begun = sampleEvery-1, inFlight, inFlight, time.Now()
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *sampler) received(responses int) {
 		return
 	}
 	if s.due -= responses; s.due <= 0 {
-		s.service.add(s.requests, time.Since(s.sent))
+		s.service.add(s.requests, time.Since(s.begun))
 		s.requests = 0
 	}
 }

@@ -20,7 +20,7 @@ import (
 // wrapped hides that a connection is a socket, so that its goroutines do all I/O.
 type wrapped struct{ net.Conn }
 
-// Callers increase counters of their own, and some cancel. Each reply must be that to the
+// Callers increase counters of their own, and some cancel. Each response must be that to the
 // caller's own request, and each request be executed once, or at most once if its outcome
 // is unknown.
 func TestEachCallIsExecutedOnce(t *testing.T) {
@@ -106,8 +106,8 @@ func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *
 			}
 		default:
 			least, most = least+1, most+1
-			if got := uint64(cl.Replies[1].Quota); !cl.Replies[0].OK || got < least || got > most {
-				t.Errorf("%s: replies %+v, want %d to %d", key, cl.Replies, least, most)
+			if got := uint64(cl.Responses[1].Quota); !cl.Responses[0].OK || got < least || got > most {
+				t.Errorf("%s: responses %+v, want %d to %d", key, cl.Responses, least, most)
 			}
 		}
 		if done {
@@ -139,8 +139,8 @@ func TestCallsOverTLS(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, _, err := cl.Wait(t.Context()); err != nil || !cl.Replies[0].OK {
-					t.Error(err, cl.Replies)
+				if _, _, err := cl.Wait(t.Context()); err != nil || !cl.Responses[0].OK {
+					t.Error(err, cl.Responses)
 				}
 				calls.Put(cl)
 			}

@@ -82,9 +82,9 @@ func (a *aligned[T]) window(bucket int64, count, left uint64, before slide, sent
 	}
 }
 
-// shown returns the window of a bucket, as the reply to a QUERY of its record shows it.
-func (a *aligned[T]) shown(bucket int64, reply conn.Reply[T], before slide, sent time.Time) state {
-	return a.window(bucket, uint64(^reply.Quota), uint64(reply.TTL.Amount), before, sent)
+// shown returns the window of a bucket, as the response to a QUERY of its record shows it.
+func (a *aligned[T]) shown(bucket int64, response conn.Response[T], before slide, sent time.Time) state {
+	return a.window(bucket, uint64(^response.Quota), uint64(response.TTL.Amount), before, sent)
 }
 
 // learn makes a window the known one.
@@ -112,12 +112,12 @@ func (a *aligned[T]) forgetReset(s *state) {
 }
 
 // Admit implements [coalesce.Counter].
-func (a *aligned[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (a *aligned[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	return a.known.admit(b, h)
 }
 
-// Refuse implements [coalesce.Counter].
-func (a *aligned[T]) Refuse(n uint64) { a.known.refuse(n) }
+// Subtract implements [coalesce.Counter].
+func (a *aligned[T]) Subtract(n uint64) { a.known.subtract(n) }
 
 // Refresh implements [coalesce.Counter]. It plans nothing.
 func (a *aligned[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
@@ -138,10 +138,10 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return s, false, err
 	}
-	s = a.shown(bucket, cl.Replies[0], slide{}, now)
-	found = cl.Replies[0].OK
+	s = a.shown(bucket, cl.Responses[0], slide{}, now)
+	found = cl.Responses[0].OK
 	if a.timing.sliding {
-		s.slide = a.slideOf(cl.Replies[1], bucket, now)
+		s.slide = a.slideOf(cl.Responses[1], bucket, now)
 		if s.slide.absent = !found; !found {
 			s.window.Count, s.expiry, found = 0, expiry{}, s.slide.before > 0
 		}
@@ -173,16 +173,16 @@ func (a *aligned[T]) mayOpen(ctx context.Context) (waited bool, err error) {
 }
 
 // Count implements [coalesce.Counter].
-func (a *aligned[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
-	o := a.count(ctx, b)
+func (a *aligned[T]) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
+	o := a.tryCount(ctx, b)
 	if o.Full && b.Must {
-		return a.known.fill(b, func(b coalesce.Batch) coalesce.Outcome { return a.count(ctx, b) })
+		return a.known.fill(b, func(b coalesce.SharedHits) coalesce.Outcome { return a.tryCount(ctx, b) })
 	}
 	return o
 }
 
-// count counts a batch, if the counter holds it.
-func (a *aligned[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+// tryCount counts hits, if the counter holds them.
+func (a *aligned[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
 	bucket := a.timing.bucket(a.backend.now())
 	old, known := a.known.current()
 	var before slide
@@ -217,17 +217,17 @@ func (a *aligned[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outco
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
-	added, reply := cl.Replies[n-2].OK, cl.Replies[n-1]
+	added, response := cl.Responses[n-2].OK, cl.Responses[n-1]
 	if readsBefore {
-		before = a.slideOf(cl.Replies[n], bucket, b.Now)
+		before = a.slideOf(cl.Responses[n], bucket, b.Now)
 	}
 	before.absent = false
 	a.backend.calls.Put(cl)
-	if !reply.OK { // it has been reset
+	if !response.OK { // it has been reset
 		a.forget()
 		return coalesce.NotCounted
 	}
-	s := a.shown(bucket, reply, before, b.Now)
+	s := a.shown(bucket, response, before, b.Now)
 	if !readsBefore && s.slide.before > 0 && a.known.estimate(&s, b.Now) > b.Limit {
 		a.readBefore(ctx, &s)
 	}
@@ -257,11 +257,11 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return false, nil
 	}
-	reply := cl.Replies[0]
+	response := cl.Responses[0]
 	a.backend.calls.Put(cl)
-	present := a.shown(taken.bucket, reply, taken.slide, sent)
+	present := a.shown(taken.bucket, response, taken.slide, sent)
 	switch {
-	case !reply.OK || present.replaces(&taken):
+	case !response.OK || present.replaces(&taken):
 		a.forgetReset(&taken)
 		return false, nil
 	case present.window.Count < n:
@@ -289,12 +289,12 @@ func (a *aligned[T]) giveBackTo(ctx context.Context, taken *state, n uint64) (gi
 	case err != nil:
 		return false, err
 	}
-	given, reply := cl.Replies[0].OK, cl.Replies[1]
+	given, response := cl.Responses[0].OK, cl.Responses[1]
 	a.backend.calls.Put(cl)
 	if !given {
 		return false, nil
 	}
-	present := a.shown(taken.bucket, reply, taken.slide, sent)
+	present := a.shown(taken.bucket, response, taken.slide, sent)
 	if wrapped := present.window.Count > maxValue[T]()-n; wrapped || present.replaces(taken) {
 		a.forgetReset(taken)
 		return false, a.takeBack(ctx, taken.bucket, n, wrapped)
@@ -374,7 +374,7 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		if err != nil {
 			return r, sent, err
 		}
-		inserted := cl.Replies[1].OK
+		inserted := cl.Responses[1].OK
 		a.backend.calls.Put(cl)
 		if !inserted {
 			return r, true, fmt.Errorf("%w: the record of an aligned window can't be created", conn.ErrProtocol)
@@ -414,9 +414,9 @@ func (a *aligned[T]) removalTime(bucket int64) time.Time {
 
 // removeAligned removes records of aligned windows that are over. No client uses their names
 // again.
-func (j *janitor[T]) removeAligned(batch []*duty[T]) {
+func (j *janitor[T]) removeAligned(chunk []*duty[T]) {
 	cl := j.backend.calls.Get()
-	for _, d := range batch {
+	for _, d := range chunk {
 		cl.Key = append(strconv.AppendInt(append(cl.Key[:0], d.aligned.prefix...), d.bucket, 10), d.aligned.suffix...)
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 	}
@@ -426,7 +426,7 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 		j.link.answered.Add(1)
 	}
 	j.mu.Lock()
-	for _, d := range batch {
+	for _, d := range chunk {
 		if err != nil {
 			d.due = j.backend.guards.Now().Add(cleanRetry)
 			j.push(d)
@@ -439,7 +439,7 @@ func (j *janitor[T]) removeAligned(batch []*duty[T]) {
 	}
 	j.mu.Unlock()
 	if err == nil {
-		for _, d := range batch {
+		for _, d := range chunk {
 			j.backend.table.remove(d.aligned.entry)
 		}
 	}

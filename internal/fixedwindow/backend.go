@@ -6,9 +6,9 @@
 // of a limit. A hit travels like this:
 //
 //	backend.go    finds the entry (table.go), once the arguments are checked (check.go)
-//	coalescer     (package coalesce) gathers the hits of the entry into batches
+//	coalescer     (package coalesce) gathers the hits of the entry that share a request
 //	known.go      decides hits from what is known of the open window
-//	slots.go      counts batches in the open window
+//	slots.go      counts hits in the open window
 //	search.go     looks for the open window, and opens one if there is none
 //	link.go       is the connection for lookups and for what rests on them
 //	janitor.go    says when to remove the records of keys that are not in use any more
@@ -50,12 +50,12 @@ const (
 // Server executes calls, and can be swept. A *pool.Pool is one.
 type Server[T codec.Value] interface {
 	sweep.Server[T]
-	// Dedicated makes a connection for calls that rest on the replies to earlier ones.
+	// Dedicated makes a connection for calls that rest on the responses to earlier ones.
 	Dedicated(ctx context.Context) (*conn.Conn[T], error)
-	// AddParking and TakeParking are called before a call is sent on a dedicated connection,
+	// AddParking and RemoveParking are called before a call is sent on a dedicated connection,
 	// and after it has succeeded.
 	AddParking(cl *conn.Call[T])
-	TakeParking(cl *conn.Call[T])
+	RemoveParking(cl *conn.Call[T])
 }
 
 // Options are the settings of a Backend. All but Now, DenialMemory and WithoutSweeper must be set.
@@ -105,7 +105,7 @@ type Backend[T codec.Value] struct {
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls, now: o.Now,
-		denialMemory: o.DenialMemory, maxRequests: max(1, min(cleanBatch, o.MaxInFlight)),
+		denialMemory: o.DenialMemory, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
 	}
 	if b.now == nil {
 		b.now = time.Now
@@ -163,7 +163,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, e, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
+	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
 	if w = windowOf[T](r); r.Refused {
 		e.refuse(&w, &l, n, b.now())
 	}
@@ -176,12 +176,12 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 		return w, false, err
 	}
 	largest := maxValue[T]()
-	r, _, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: largest, Increment: min(n, largest), Must: true})
+	r, _, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Limit: largest, Increment: min(n, largest), Must: true})
 	return windowOf[T](r), sent, err
 }
 
-// count has a hit counted in the window of an entry.
-func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (r coalesce.Result, e *entry[T], sent bool, err error) {
+// countHit has a hit counted in the window of an entry.
+func (b *Backend[T]) countHit(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (r coalesce.Result, e *entry[T], sent bool, err error) {
 	e, err = b.entry(ctx, key, l)
 	if err != nil {
 		return r, nil, false, err
@@ -203,8 +203,8 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint
 	if err != nil {
 		return w, false, err
 	}
-	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
-		return e.windows.set(ctx, n)
+	r, sent, err := e.coalescer.Operate(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
+		return e.counter.set(ctx, n)
 	})
 	b.table.keep(e)
 	return windowOf[T](r), sent, err
@@ -290,7 +290,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (en
 	if err != nil {
 		return false, false, err
 	}
-	r, sent, err := e.coalescer.Exclusive(ctx, e.windows.reset)
+	r, sent, err := e.coalescer.Operate(ctx, e.counter.reset)
 	return !r.ExpiresAt.IsZero(), sent, err
 }
 
@@ -342,7 +342,7 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 	return func() { close(done) }
 }
 
-// answered returns how many calls of all links have their replies.
+// answered returns how many calls of all links have their responses.
 func (b *Backend[T]) answered() (n uint64) {
 	for _, ls := range b.links {
 		for _, l := range ls {
@@ -402,13 +402,13 @@ func (b *Backend[T]) lookUpEntry(key string, l *window.Limit) (*entry[T], error)
 	if l.Algorithm == window.FixedWindow {
 		bands, _ := slot.BandsFor(l.Scale, maxValue[T]())
 		s := newSlots(b, i, e, &bands)
-		e.windows, e.known, e.sweepEvery = s, &s.known, sweepInterval(&bands)
+		e.counter, e.known, e.sweepEvery = s, &s.known, sweepInterval(&bands)
 	} else {
 		t, _ := timingFor(l.Scale, l.Algorithm == window.SlidingWindow, maxValue[T]())
 		a := newAligned(b, i, e, t)
-		e.windows, e.known, e.sweepEvery = a, &a.known, t.sweepInterval()
+		e.counter, e.known, e.sweepEvery = a, &a.known, t.sweepInterval()
 	}
-	e.coalescer = b.group.New(e.windows)
+	e.coalescer = b.group.New(e.counter)
 	return e, nil
 }
 

@@ -50,9 +50,9 @@ type instant struct {
 // Do implements Server.
 func (s *instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
 	s.count++
-	r := conn.Reply[uint16]{OK: true, Quota: ^s.count, TTL: codec.TTL[uint16]{Amount: s.ttl}}
+	r := conn.Response[uint16]{OK: true, Quota: ^s.count, TTL: codec.TTL[uint16]{Amount: s.ttl}}
 	for range cl.Len() {
-		cl.Replies = append(cl.Replies, r)
+		cl.Responses = append(cl.Responses, r)
 	}
 	return true, true, nil
 }
@@ -317,7 +317,7 @@ func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
 	}
 }
 
-// held is a Server that holds back the replies to calls.
+// held is a Server that holds back the responses to calls.
 type held struct {
 	Server[uint16]
 	release chan struct{} // nil: none
@@ -333,7 +333,7 @@ func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, 
 	return done, sent, err
 }
 
-// A Peek whose replies come after those of a Reset or Set must not bring the old count back: hits
+// A Peek whose responses come after those of a Reset or Set must not bring the old count back: hits
 // would be denied by it.
 func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 	const scale, limit = 10 * time.Second, 3

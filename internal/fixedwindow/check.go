@@ -77,15 +77,15 @@ func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
 // maxCount returns the largest Max, n and count.
 func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimited) }
 
-// fits reports whether h can join a batch. If a counter can't hold a batch of several hits, its
-// count must be over all of their limits, so that all of them are denied, even if the count of the
-// batch is not beyond 2^64-1. A hit fits an empty batch, however large.
-func fits(largest uint64, b coalesce.Batch, h coalesce.Hit) bool {
+// fits reports whether h can share a request with other hits. If a counter can't hold several, its
+// count must be over all of their limits, so that all of them are denied, even if their sum is not
+// beyond 2^64-1. A hit without others fits, however large.
+func fits(largest uint64, b coalesce.SharedHits, h coalesce.Hit) bool {
 	most := largest - max(b.Limit, h.Limit)
 	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum
 }
 
-// beyond returns the count of a batch that a counter can't hold.
+// beyond returns the count of hits that a counter can't hold.
 func beyond(count, sum uint64) uint64 {
 	if sum > math.MaxUint64-count {
 		return math.MaxUint64

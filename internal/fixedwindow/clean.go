@@ -169,7 +169,7 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 		l.Received = cl.link.guards.Now()
 		cl.link.paces[classOf(some[0].records.bands.Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
-			l.Slots = [2]slot.Observation{k.records.observe(call.Replies[2*i]), k.records.observe(call.Replies[2*i+1])}
+			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
 			k.history = k.records.bands.Extend(k.history, l)
 		}
 		cl.link.calls.Put(call)
@@ -183,7 +183,7 @@ type step[T codec.Value] struct {
 	key      *cleaning[T]
 	action   slot.Action
 	requests []slot.Request
-	answers  answers // zero if it was not executed
+	effects  effects // zero if it was not executed
 }
 
 // claimed returns the removal of the slots that a step has claimed. It returns false if there are
@@ -192,7 +192,7 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.answers.claimed, s.answers.shown, s.answers.sent)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.sent)
 	return step[T]{key: s.key, action: a}, ok
 }
 
@@ -229,13 +229,13 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
 		return n, err
 	}
-	replies := call.Replies
+	responses := call.Responses
 	for i := range steps[:n] {
 		s := &steps[i]
-		s.answers = s.key.records.answers(s.action, s.requests, replies[:len(s.requests)])
-		s.answers.sent = sent
-		s.key.removed += s.answers.purged
-		replies = replies[len(s.requests):]
+		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
+		s.effects.sent = sent
+		s.key.removed += s.effects.purged
+		responses = responses[len(s.requests):]
 	}
 	cl.link.calls.Put(call)
 	return n, nil
@@ -260,7 +260,7 @@ var _ sweep.Remover = (*Remover[uint16])(nil)
 
 // NewRemover returns a Remover. Close it after use.
 func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight int) *Remover[T] {
-	return &Remover[T]{link: newLink(s, calls, nil), requests: max(1, min(cleanBatch, maxInFlight))}
+	return &Remover[T]{link: newLink(s, calls, nil), requests: max(1, min(chunkSize, maxInFlight))}
 }
 
 // Remove implements [sweep.Remover].
@@ -304,8 +304,8 @@ func (r *Remover[T]) removeBuckets(ctx context.Context, cl *conn.Call[T]) (remov
 	}
 	done, _, err := r.link.server.Do(ctx, cl)
 	if err == nil {
-		for _, reply := range cl.Replies {
-			if reply.OK {
+		for _, response := range cl.Responses {
+			if response.OK {
 				removed++
 			}
 		}

@@ -55,7 +55,7 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
 			b := New(options[uint16](t, srv))
-			for i := range 300 { // more than one batch
+			for i := range 300 { // more than one chunk
 				hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 			}
 			time.Sleep(doomed + before)

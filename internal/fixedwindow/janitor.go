@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// cleanBatch is how many keys are cleaned together, and how many requests a call has for it.
-	cleanBatch = 256
-	// cleanBatches is how many batches are cleaned at a time. Most of the time they wait.
-	cleanBatches = 64
+	// chunkSize is how many keys a chunk has, which are cleaned together, and how many requests a call has for it.
+	chunkSize = 256
+	// maxChunks is how many chunks are cleaned at a time. Most of the time they wait.
+	maxChunks = 64
 	// cleanRetry is how long keys wait that could not be cleaned.
 	cleanRetry = 250 * time.Millisecond
 	// maxIdle bounds how long a janitor sleeps: the backend's clock need not be the one that
@@ -37,8 +37,8 @@ type janitor[T codec.Value] struct {
 	link    *link[T]
 	max     int               // keys with records to remove
 	wake    chan struct{}     // has an element if the first duty of the queue is a new one
-	places  chan struct{}     // has an element for each batch that is being cleaned
-	batches sync.WaitGroup    // those that due has returned and that are not done
+	permits chan struct{}     // has an element for each chunk that is being cleaned
+	chunks  sync.WaitGroup    // those that due has returned and that are not done
 	sweeper *sweep.Sweeper[T] // nil if there is none; set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
@@ -64,7 +64,7 @@ type duty[T codec.Value] struct {
 func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
 	return &janitor[T]{
 		backend: b, ctx: b.group.Context(), link: l, max: max,
-		wake: make(chan struct{}, 1), places: make(chan struct{}, cleanBatches),
+		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 		entries: make(map[entryKey]*entry[T]),
 	}
 }
@@ -212,9 +212,9 @@ func (j *janitor[T]) run() {
 	timer := time.NewTimer(maxIdle)
 	defer timer.Stop()
 	for {
-		batch, wait := j.due()
-		if len(batch) > 0 {
-			if !j.start(batch) {
+		chunk, wait := j.due()
+		if len(chunk) > 0 {
+			if !j.start(chunk) {
 				return
 			}
 			continue
@@ -234,54 +234,54 @@ func (j *janitor[T]) run() {
 	}
 }
 
-// start does a batch that due has returned, in a goroutine. If the backend has been closed, it
-// queues the batch again and returns false.
-func (j *janitor[T]) start(batch []*duty[T]) bool {
+// start does a chunk that due has returned, in a goroutine. If the backend has been closed, it
+// queues the chunk again and returns false.
+func (j *janitor[T]) start(chunk []*duty[T]) bool {
 	select {
-	case j.places <- struct{}{}:
+	case j.permits <- struct{}{}:
 		if j.backend.group.Go(func() {
-			defer j.batches.Done()
-			defer func() { <-j.places }()
-			j.do(batch, (*slots[T]).cleanAction)
+			defer j.chunks.Done()
+			defer func() { <-j.permits }()
+			j.do(chunk, (*slots[T]).cleanAction)
 		}) {
 			return true
 		}
 	case <-j.ctx.Done():
 	}
-	defer j.batches.Done()
+	defer j.chunks.Done()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, d := range batch {
+	for _, d := range chunk {
 		j.push(d)
 	}
 	return false
 }
 
-// due removes what is due from the queue, a batch at most, and returns it. It also returns how long
+// due removes what is due from the queue, a chunk at most, and returns it. It also returns how long
 // to wait for the first of the others, or less than 0 if there are none.
-func (j *janitor[T]) due() (batch []*duty[T], wait time.Duration) {
+func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.backend.guards.Now()
 	if j.closed {
 		return nil, -1
 	}
-	for len(batch) < cleanBatch && len(j.queue) > 0 && !j.queue[0].due.After(now) {
+	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].due.After(now) {
 		d := j.queue[0]
 		if due := d.earliest(now); due.After(now) {
 			d.due = due
 			heap.Fix(&j.queue, 0)
 			continue
 		}
-		batch = append(batch, heap.Pop(&j.queue).(*duty[T]))
+		chunk = append(chunk, heap.Pop(&j.queue).(*duty[T]))
 	}
-	if len(batch) > 0 {
-		j.batches.Add(1)
+	if len(chunk) > 0 {
+		j.chunks.Add(1)
 	}
 	if len(j.queue) == 0 {
-		return batch, -1
+		return chunk, -1
 	}
-	return batch, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
+	return chunk, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
 }
 
 // earliest returns when a duty can be done. The caller holds mu.
@@ -296,18 +296,18 @@ func (d *duty[T]) earliest(now time.Time) time.Time {
 	}
 }
 
-// do does a batch of duties, and queues again what is to be done later. Decide decides about slots.
-func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History) slot.Action) {
+// do does a chunk of duties, and queues again what is to be done later. Decide decides about slots.
+func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) slot.Action) {
 	var alignedOnes []*duty[T]
 	var cleanings []*cleaning[T]
-	var owners []*duty[T]
-	for _, d := range batch {
+	var slotDuties []*duty[T]
+	for _, d := range chunk {
 		s := d.slots
 		if s == nil {
 			alignedOnes = append(alignedOnes, d)
 			continue
 		}
-		owners = append(owners, d)
+		slotDuties = append(slotDuties, d)
 		cleanings = append(cleanings, &cleaning[T]{
 			records: s.records,
 			begin: func() {
@@ -324,7 +324,7 @@ func (j *janitor[T]) do(batch []*duty[T], decide func(*slots[T], slot.History) s
 	c := cleaner[T]{link: j.link, requests: j.backend.maxRequests}
 	c.clean(j.ctx, cleanings) // what fails is done again later
 	for i, k := range cleanings {
-		j.finish(owners[i], k)
+		j.finish(slotDuties[i], k)
 	}
 }
 
@@ -420,8 +420,8 @@ func (j *janitor[T]) close() {
 	j.closed = true
 	j.mu.Unlock()
 	j.discard()
-	j.batches.Wait()
-	j.discard() // what those batches have queued again
+	j.chunks.Wait()
+	j.discard() // what those chunks have queued again
 }
 
 // discard removes the records in the queue that are not in use.
@@ -435,16 +435,16 @@ func (j *janitor[T]) discard() {
 	j.mu.Unlock()
 	now := j.backend.now()
 	all = slices.DeleteFunc(all, func(d *duty[T]) bool { return d.aligned != nil && d.over().After(now) })
-	var batches sync.WaitGroup
+	var chunks sync.WaitGroup
 	for len(all) > 0 && j.ctx.Err() == nil {
-		batch := all[:min(len(all), cleanBatch)]
-		all = all[len(batch):]
-		batches.Go(func() { j.do(batch, (*slots[T]).discardAction) })
+		chunk := all[:min(len(all), chunkSize)]
+		all = all[len(chunk):]
+		chunks.Go(func() { j.do(chunk, (*slots[T]).discardAction) })
 		if len(all) > 0 && backoff.Sleep(j.ctx, time.Millisecond) != nil {
 			break
 		}
 	}
-	batches.Wait()
+	chunks.Wait()
 }
 
 // dutyQueue is a heap of duties. The one to do first comes first.

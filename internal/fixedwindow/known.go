@@ -18,7 +18,7 @@ type state struct {
 	bucket     int64       // of an aligned window
 	slide      slide       // of a sliding window
 	expiry     expiry      // of the record of an aligned window; zero if there is none
-	// undecided says that the count may contain takes that are refused, until Refuse is called. In a
+	// undecided says that the count may contain takes that are refused, until subtract is called. In a
 	// sliding window, decided is the count without them and the others of the same request.
 	undecided bool
 	decided   uint64
@@ -95,13 +95,13 @@ type known[T codec.Value] struct {
 }
 
 // admit implements [coalesce.Counter].
-func (k *known[T]) admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
 	switch {
 	case b.Fresh && !k.ok:
-		// There is no window. The batch opens one.
+		// There is no window. The hit opens one.
 		if h.Take && h.Increment > h.Limit {
 			return coalesce.Decided, coalesce.Result{Refused: true}, nil
 		}
@@ -118,7 +118,7 @@ func (k *known[T]) admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, co
 	if !fits(maxValue[T](), b, h) {
 		return coalesce.Defer, coalesce.Result{}, nil
 	}
-	return coalesce.Join, coalesce.Result{}, nil
+	return coalesce.Share, coalesce.Result{}, nil
 }
 
 // over reports whether a hit is over its limit in a window with a count. Of the others, only takes
@@ -174,9 +174,9 @@ func (k *known[T]) forgotten() uint64 {
 	return k.forgets
 }
 
-// outcomeOf returns the outcome of a batch that was counted in the window that was just learned, or
-// that its counter can't hold.
-func (k *known[T]) outcomeOf(b *coalesce.Batch, counted bool, now time.Time) coalesce.Outcome {
+// outcomeOf returns the outcome of hits that were counted in the window that was just learned, or
+// which its counter can't hold.
+func (k *known[T]) outcomeOf(b *coalesce.SharedHits, counted bool, now time.Time) coalesce.Outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
@@ -186,8 +186,8 @@ func (k *known[T]) outcomeOf(b *coalesce.Batch, counted bool, now time.Time) coa
 }
 
 // fill makes a charge that the counter can't hold, as was just learned: it counts what there is room for,
-// so that the count stays at the largest. A charge is alone in its batch.
-func (k *known[T]) fill(b coalesce.Batch, count func(coalesce.Batch) coalesce.Outcome) (o coalesce.Outcome) {
+// so that the count stays at the largest. A charge shares no request.
+func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) coalesce.Outcome) (o coalesce.Outcome) {
 	for range maxTries {
 		s, ok := k.current()
 		if !ok {
@@ -201,8 +201,8 @@ func (k *known[T]) fill(b coalesce.Batch, count func(coalesce.Batch) coalesce.Ou
 	return coalesce.NotCounted
 }
 
-// refuse implements Refuse of [coalesce.Counter].
-func (k *known[T]) refuse(n uint64) {
+// subtract lowers the known count: n was given back, or is about to be. It implements Subtract of [coalesce.Counter].
+func (k *known[T]) subtract(n uint64) {
 	k.mu.Lock()
 	k.state.window.Count -= min(k.state.window.Count, n)
 	k.state.undecided = false

@@ -16,40 +16,40 @@ import (
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
 func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
-	const join, wait, decided = coalesce.Join, coalesce.Defer, coalesce.Decided
+	const join, wait, decided = coalesce.Share, coalesce.Defer, coalesce.Decided
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Limit: limit, Increment: increment} }
 	must := func(increment uint64) coalesce.Hit {
 		return coalesce.Hit{Limit: maxValue[uint16](), Increment: increment, Must: true}
 	}
 	for _, c := range []struct {
-		name  string
-		known bool
-		count uint64
-		now   float64
-		fresh bool
-		batch coalesce.Batch
-		hit   coalesce.Hit
-		want  coalesce.Verdict
+		name   string
+		known  bool
+		count  uint64
+		now    float64
+		fresh  bool
+		shared coalesce.SharedHits
+		hit    coalesce.Hit
+		want   coalesce.Verdict
 	}{
 		{name: "no window is known", now: 101, hit: hit(10, 1), want: wait},
 		{name: "there is no window", now: 101, fresh: true, hit: hit(10, 1), want: join},
-		{name: "there is no window, and the batch is full", now: 101, fresh: true,
-			batch: coalesce.Batch{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
+		{name: "there is no window, and the request is full", now: 101, fresh: true,
+			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
 
 		{name: "within the limit", known: true, count: 9, now: 101, hit: hit(10, 1), want: join},
 		{name: "at the limit", known: true, count: 10, now: 101, hit: hit(10, 1), want: join},
 		{name: "with others", known: true, count: 9, now: 101,
-			batch: coalesce.Batch{Hits: 1, Sum: 65523, Limit: 10}, hit: hit(10, 1), want: join},
-		{name: "a full batch", known: true, count: 9, now: 101,
-			batch: coalesce.Batch{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
+			shared: coalesce.SharedHits{Hits: 1, Sum: 65523, Limit: 10}, hit: hit(10, 1), want: join},
+		{name: "a full request", known: true, count: 9, now: 101,
+			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
 		{name: "may be over", known: true, count: 9, now: 160, hit: hit(10, 1), want: wait},
 		{name: "just not over", known: true, count: 9, now: 159.999, hit: hit(10, 1), want: join},
 		{name: "may be over, but was just read", known: true, count: 9, now: 160.5, fresh: true, hit: hit(10, 1), want: join},
 
 		{name: "full", known: true, count: 11, now: 101, hit: hit(10, 1), want: decided},
-		{name: "full for this hit, with others in the batch", known: true, count: 11, now: 101,
-			batch: coalesce.Batch{Hits: 5, Sum: 5, Limit: 50}, hit: hit(10, 1), want: decided},
+		{name: "full for this hit, with others in the request", known: true, count: 11, now: 101,
+			shared: coalesce.SharedHits{Hits: 5, Sum: 5, Limit: 50}, hit: hit(10, 1), want: decided},
 		{name: "full, read a moment ago", known: true, count: 11, now: 103.999, hit: hit(10, 1), want: decided},
 		{name: "full, read too long ago", known: true, count: 11, now: 104, hit: hit(10, 1), want: wait},
 		{name: "full, read in the future", known: true, count: 11, now: 99, hit: hit(10, 1), want: wait},
@@ -59,12 +59,12 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "a charge of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
 		{name: "a charge that may not fit", known: true, count: 65535, now: 101, hit: must(1), want: join},
 		{name: "a charge with others", known: true, count: 9, now: 101,
-			batch: coalesce.Batch{Hits: 1, Sum: 1, Limit: 10}, hit: must(1), want: wait},
+			shared: coalesce.SharedHits{Hits: 1, Sum: 1, Limit: 10}, hit: must(1), want: wait},
 	} {
 		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
 		k.state = state{id: 7, window: slot.Window{Count: c.count, Sent: at(100), Until: at(160), Latest: at(161)}}
-		c.batch.Now, c.batch.Fresh, c.batch.Read = at(c.now), c.fresh, c.fresh
-		verdict, r, err := k.admit(c.batch, c.hit)
+		c.shared.Now, c.shared.Fresh, c.shared.Read = at(c.now), c.fresh, c.fresh
+		verdict, r, err := k.admit(c.shared, c.hit)
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.want == decided {
@@ -174,7 +174,7 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 // model is a counter that a server keeps, and which hits were granted.
 type model struct{ largest, count uint64 }
 
-// add adds a batch as a server does with DECREASE. It returns the count that the batch is given.
+// add adds shared hits as a server does with DECREASE. It returns the count that they are given.
 func (m *model) add(sum uint64) (count uint64) {
 	if sum > m.largest-m.count {
 		return beyond(m.count, sum)
@@ -183,9 +183,9 @@ func (m *model) add(sum uint64) (count uint64) {
 	return m.count
 }
 
-// Batches are formed by fits. Each of their hits has the place that it would have if it were
+// Hits share a request if fits says so. Each of them has the place that it would have if it were
 // counted alone, or it is denied all the same.
-func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
+func TestSharedHitsAreAllDeniedIfTheCounterCannotHoldThem(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	exhausted, shared := 0, 0
@@ -205,21 +205,21 @@ func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 			}
 		}
 		m := model{largest: largest, count: value()}
-		var b coalesce.Batch
-		var batch []coalesce.Hit
+		var b coalesce.SharedHits
+		var hits []coalesce.Hit
 		for range 1 + r.IntN(5) {
 			// The count of a denied hit is at most 2^64-1, so a limit of that much denies nothing.
 			h := coalesce.Hit{Limit: min(value(), math.MaxUint64-1), Increment: value()}
 			if !fits(largest, b, h) {
-				require.NotEmpty(t, batch, "a lone hit fits, seed %d", seed)
+				require.NotEmpty(t, hits, "a lone hit fits, seed %d", seed)
 				break
 			}
 			b.Hits++
 			b.Sum += h.Increment
 			b.Limit = max(b.Limit, h.Limit)
-			batch = append(batch, h)
+			hits = append(hits, h)
 		}
-		if len(batch) > 1 {
+		if len(hits) > 1 {
 			shared++
 		}
 		before := m.count
@@ -229,14 +229,14 @@ func TestHitsOfABatchAreAllDeniedIfTheCounterCannotHoldIt(t *testing.T) {
 			exhausted++
 			require.Equal(t, before, m.count)
 		}
-		// The coalescer gives places backwards from the count of the batch.
+		// The coalescer gives places backwards from the last count.
 		granted := before
-		for i := len(batch) - 1; i >= 0; i-- {
-			h := batch[i]
+		for i := len(hits) - 1; i >= 0; i-- {
+			h := hits[i]
 			if counted {
 				require.LessOrEqual(t, count, largest, "seed %d", seed)
 			} else {
-				require.Greater(t, count, h.Limit, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, batch, before)
+				require.Greater(t, count, h.Limit, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, hits, before)
 			}
 			if count <= h.Limit {
 				granted = max(granted, count)
@@ -266,29 +266,29 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				e := b.table.find(entryKeyOf("k", &l))
 				count := func(n uint64) {
 					t.Helper()
-					out := e.windows.Count(t.Context(), coalesce.Batch{Hits: 1, Sum: n, Limit: limit, Takes: true, Now: b.now()})
+					out := e.counter.Count(t.Context(), coalesce.SharedHits{Hits: 1, Sum: n, Limit: limit, Takes: true, Now: b.now()})
 					require.NoError(t, out.Err)
 					require.True(t, out.Counted)
 				}
 				check := func(want coalesce.Verdict, wantRecent bool) {
 					t.Helper()
-					verdict, _, err := e.windows.Admit(coalesce.Batch{Now: b.now()}, coalesce.Hit{Limit: limit, Increment: 1, Take: true})
+					verdict, _, err := e.counter.Admit(coalesce.SharedHits{Now: b.now()}, coalesce.Hit{Limit: limit, Increment: 1, Take: true})
 					require.NoError(t, err)
 					require.Equal(t, want, verdict)
 					_, recent, ok := e.known.last(b.now())
 					require.True(t, ok)
 					require.Equal(t, wantRecent, recent)
 				}
-				check(coalesce.Join, true)
+				check(coalesce.Share, true)
 				count(5) // 11 is beyond the limit
 				check(coalesce.Defer, false)
 				if algorithm == window.SlidingWindow { // 6 weigh 5 when a sixth of the next window is over
 					require.Equal(t, 2*scale-5*scale/6, e.known.wait(limit, 5, b.now()))
 				}
-				e.windows.Refuse(5)
-				check(coalesce.Join, true)
-				e.windows.GiveBack(t.Context(), 5)
-				check(coalesce.Join, true)
+				e.counter.Subtract(5)
+				check(coalesce.Share, true)
+				e.counter.GiveBack(t.Context(), 5)
+				check(coalesce.Share, true)
 				count(4) // all of it is granted
 				check(coalesce.Decided, true)
 				if algorithm == window.SlidingWindow { // 10 hits of the window before are beyond the limit with these

@@ -33,7 +33,7 @@ type link[T codec.Value] struct {
 	guards *steady
 
 	current  atomic.Pointer[conn.Conn[T]]
-	answered atomic.Uint64 // calls that have their replies
+	answered atomic.Uint64 // calls that have their responses
 	closed   atomic.Bool   // set before current is closed for good
 	// lock has an element while current is being replaced. It is a channel because its holder
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
@@ -114,7 +114,7 @@ func (l *link[T]) close() {
 	}
 }
 
-// do sends a call and waits for its replies. After an error the call must not be used any more.
+// do sends a call and waits for its responses. After an error the call must not be used any more.
 func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (sent bool, err error) {
 	l.server.AddParking(cl)
 	if err := c.Enqueue(cl, true); err != nil {
@@ -124,7 +124,7 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 	done, sent, err := cl.Wait(ctx)
 	switch {
 	case err == nil:
-		l.server.TakeParking(cl)
+		l.server.RemoveParking(cl)
 		l.answered.Add(1)
 		return true, nil
 	case done:
@@ -133,7 +133,7 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 	return sent, err
 }
 
-// doBy is do for actions. They are not sent after the deadline. If the replies are not there in
+// doBy is do for actions. They are not sent after the deadline. If the responses are not there in
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
 func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline, by time.Time) (sent bool, err error) {

@@ -27,12 +27,12 @@ func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	l := fixed(time.Second, 10)
 	e, err := b.entry(t.Context(), key, &l)
 	require.NoError(t, err)
-	return e.windows.(*slots[uint16])
+	return e.counter.(*slots[uint16])
 }
 
-// oneHit is a batch of one hit.
-func oneHit(p coalesce.Plan) coalesce.Batch {
-	return coalesce.Batch{Hits: 1, Sum: 1, Limit: 10, Now: time.Now(), Plan: p}
+// oneHit is a request of one hit.
+func oneHit(p coalesce.Plan) coalesce.SharedHits {
+	return coalesce.SharedHits{Hits: 1, Sum: 1, Limit: 10, Now: time.Now(), Plan: p}
 }
 
 // refreshed returns what a Refresh that succeeds has planned.
@@ -325,7 +325,7 @@ func TestPausesEndWithTheGraceOfAName(t *testing.T) {
 	})
 }
 
-// A batch of hits that waits to be written until its window is over is sent nevertheless. It counts
+// A call of hits that waits to be written until its window is over is sent nevertheless. It counts
 // in no window in which it was not meant to, as far as callers see: nothing is granted by it.
 func TestHitsThatAreWrittenLateGrantNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (p *pace) looked(n int, took, guard time.Duration) {
 		p.least = took
 	}
 	p.each += ((took-p.least)/time.Duration(n) - p.each) / 2
-	most := min(2*p.most, cleanBatch*cleanBatches)
+	most := min(2*p.most, chunkSize*maxChunks)
 	if p.each > 0 {
 		most = min(most, int(guard/paceParts/p.each))
 	}

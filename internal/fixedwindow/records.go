@@ -50,16 +50,16 @@ func addUpdate[T codec.Value](cl *conn.Call[T], key []byte, a codec.Attribute, c
 	conn.Add(cl, codec.Update[T]{Attribute: a, Change: c, Value: T(value), Key: key})
 }
 
-// observe returns what the reply to a QUERY shows.
-func (r *records[T]) observe(reply conn.Reply[T]) slot.Observation {
-	if !reply.OK {
+// observe returns what the response to a QUERY shows.
+func (r *records[T]) observe(response conn.Response[T]) slot.Observation {
+	if !response.OK {
 		return slot.Observation{}
 	}
-	return r.bands.Observe(uint64(reply.Quota), uint64(reply.TTL.Amount))
+	return r.bands.Observe(uint64(response.Quota), uint64(response.TTL.Amount))
 }
 
-// answers is what the replies to an action say.
-type answers struct {
+// effects is what the responses to an action say that it has done.
+type effects struct {
 	inserted, added bool    // an INSERT, a DECREASE has succeeded
 	armed           bool    // the TTL of the action's slot was set
 	claimed         [2]bool // which slots a DECREASE has counted in
@@ -68,10 +68,10 @@ type answers struct {
 	sent, received  time.Time
 }
 
-// answers returns what the replies to the requests of an action say.
-func (r *records[T]) answers(a slot.Action, requests []slot.Request, replies []conn.Reply[T]) (o answers) {
+// effectsOf returns what the responses to the requests of an action say.
+func (r *records[T]) effectsOf(a slot.Action, requests []slot.Request, responses []conn.Response[T]) (o effects) {
 	for i, q := range requests {
-		switch ok := replies[i].OK; q.Verb {
+		switch ok := responses[i].OK; q.Verb {
 		case slot.Insert:
 			o.inserted = ok
 		case slot.PatchTTL:
@@ -79,7 +79,7 @@ func (r *records[T]) answers(a slot.Action, requests []slot.Request, replies []c
 		case slot.Decrease:
 			o.added, o.claimed[q.Slot] = ok, ok
 		case slot.Query:
-			o.shown[q.Slot] = r.observe(replies[i])
+			o.shown[q.Slot] = r.observe(responses[i])
 		case slot.Purge:
 			if ok {
 				o.purged++

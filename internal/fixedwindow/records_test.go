@@ -74,10 +74,10 @@ func TestRequestsAreEncodedForTheirSlots(t *testing.T) {
 			"PURGE wsA:1m0s:k", "PURGE wsB:1m0s:k",
 		}, got)
 
-		require.Equal(t, slot.Observation{Exists: true, Count: 5, TTL: 235}, r.observe(cl.Replies[1]))
-		require.Equal(t, slot.Observation{}, r.observe(cl.Replies[2]))
-		require.Equal(t, slot.Observation{Exists: true, Count: 7, TTL: 235}, r.observe(cl.Replies[5]))
-		require.Equal(t, slot.Observation{Exists: true, Count: 65528, TTL: 99}, r.observe(cl.Replies[8]))
+		require.Equal(t, slot.Observation{Exists: true, Count: 5, TTL: 235}, r.observe(cl.Responses[1]))
+		require.Equal(t, slot.Observation{}, r.observe(cl.Responses[2]))
+		require.Equal(t, slot.Observation{Exists: true, Count: 7, TTL: 235}, r.observe(cl.Responses[5]))
+		require.Equal(t, slot.Observation{Exists: true, Count: 65528, TTL: 99}, r.observe(cl.Responses[8]))
 	})
 }
 
@@ -102,32 +102,32 @@ func TestOutcomesOfActions(t *testing.T) {
 	bands, ok := slot.BandsFor(time.Second, maxValue[uint16]())
 	require.True(t, ok)
 	r := records[uint16]{&bands, slotNames(&bands, "k", "")}
-	shown := conn.Reply[uint16]{OK: true, Quota: 65532, TTL: codec.TTL[uint16]{Amount: uint16(bands.Top - 1)}}
-	reply := map[byte]conn.Reply[uint16]{'+': {OK: true}, '-': {}, 'q': shown}
+	shown := conn.Response[uint16]{OK: true, Quota: 65532, TTL: codec.TTL[uint16]{Amount: uint16(bands.Top - 1)}}
+	response := map[byte]conn.Response[uint16]{'+': {OK: true}, '-': {}, 'q': shown}
 	seen := slot.Observation{Exists: true, Count: 3, TTL: bands.Top - 1}
 	for _, test := range []struct {
 		action  slot.Action
 		replies string
-		want    answers
+		want    effects
 	}{
-		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q++", answers{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
-		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q--", answers{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
-		{slot.Action{Kind: slot.Open, Slot: slot.B}, "-+q++", answers{added: true, claimed: [2]bool{slot.B: true}, shown: [2]slot.Observation{slot.B: seen}}},
-		{slot.Action{Kind: slot.Open, Slot: slot.B}, "+-q++", answers{armed: true, shown: [2]slot.Observation{slot.B: seen}}},
-		{slot.Action{Kind: slot.Open, Slot: slot.B}, "---++", answers{}},
-		{slot.Action{Kind: slot.Create, Slot: slot.A}, "+", answers{inserted: true}},
-		{slot.Action{Kind: slot.Create, Slot: slot.A, Frees: true}, "-++", answers{}},
-		{slot.Action{Kind: slot.Join, Slot: slot.B}, "+q", answers{added: true, claimed: [2]bool{slot.B: true}, shown: [2]slot.Observation{slot.B: seen}}},
-		{slot.Action{Kind: slot.Claim, Slots: [2]bool{true, true}}, "+q+-", answers{added: true, claimed: [2]bool{true, true}, shown: [2]slot.Observation{slot.A: seen}}},
-		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "+-", answers{purged: 1}},
-		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "++", answers{purged: 2}},
+		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q++", effects{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q--", effects{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.B}, "-+q++", effects{added: true, claimed: [2]bool{slot.B: true}, shown: [2]slot.Observation{slot.B: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.B}, "+-q++", effects{armed: true, shown: [2]slot.Observation{slot.B: seen}}},
+		{slot.Action{Kind: slot.Open, Slot: slot.B}, "---++", effects{}},
+		{slot.Action{Kind: slot.Create, Slot: slot.A}, "+", effects{inserted: true}},
+		{slot.Action{Kind: slot.Create, Slot: slot.A, Frees: true}, "-++", effects{}},
+		{slot.Action{Kind: slot.Join, Slot: slot.B}, "+q", effects{added: true, claimed: [2]bool{slot.B: true}, shown: [2]slot.Observation{slot.B: seen}}},
+		{slot.Action{Kind: slot.Claim, Slots: [2]bool{true, true}}, "+q+-", effects{added: true, claimed: [2]bool{true, true}, shown: [2]slot.Observation{slot.A: seen}}},
+		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "+-", effects{purged: 1}},
+		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "++", effects{purged: 2}},
 	} {
 		requests := r.bands.Requests(nil, test.action, 1)
 		require.Len(t, test.replies, len(requests), "%v", test.action.Kind)
-		var replies []conn.Reply[uint16]
+		var responses []conn.Response[uint16]
 		for _, c := range []byte(test.replies) {
-			replies = append(replies, reply[c])
+			responses = append(responses, response[c])
 		}
-		require.Equal(t, test.want, r.answers(test.action, requests, replies), "%v %s", test.action.Kind, test.replies)
+		require.Equal(t, test.want, r.effectsOf(test.action, requests, responses), "%v %s", test.action.Kind, test.replies)
 	}
 }

@@ -56,9 +56,9 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 	switch {
 	case o.Left >= bands.Margin:
 	case o.Left >= bands.Watch:
-		d.Action = sweep.Keep
+		d.Verdict = sweep.Keep
 	default:
-		d.Action, d.Target = sweep.Remove, slotATarget(name)
+		d.Verdict, d.Target = sweep.Remove, slotATarget(name)
 	}
 	return d
 }
@@ -75,9 +75,9 @@ func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now ti
 	d := sweep.Decision{Interval: t.sweepInterval()}
 	switch short := t.marginUnits() / 2; {
 	case t.unusable(n.Bucket, now):
-		d.Action, d.Target = sweep.Remove, string(name)
+		d.Verdict, d.Target = sweep.Remove, string(name)
 	case o.Left < short:
-		d.Action, d.Increase = sweep.Prolong, t.marginUnits()-o.Left
+		d.Verdict, d.Increase = sweep.Prolong, t.marginUnits()-o.Left
 	}
 	return d
 }

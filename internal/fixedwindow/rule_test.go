@@ -65,10 +65,10 @@ func ruleOfSlots[T codec.Value](t *testing.T) {
 			bands.Top + 1:    {},
 			bands.Top:        {Interval: interval},
 			bands.Margin:     {Interval: interval},
-			bands.Margin - 1: {Interval: interval, Action: sweep.Keep},
-			bands.Watch:      {Interval: interval, Action: sweep.Keep},
-			bands.Watch - 1:  {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
-			0:                {Interval: interval, Action: sweep.Remove, Target: string(names[0])},
+			bands.Margin - 1: {Interval: interval, Verdict: sweep.Keep},
+			bands.Watch:      {Interval: interval, Verdict: sweep.Keep},
+			bands.Watch - 1:  {Interval: interval, Verdict: sweep.Remove, Target: string(names[0])},
+			0:                {Interval: interval, Verdict: sweep.Remove, Target: string(names[0])},
 		} {
 			for _, name := range names {
 				got := r.Decide(name, sweep.Observation{Count: 1, Left: left}, time.Unix(1e9, 0))
@@ -100,11 +100,11 @@ func ruleOfAligned[T codec.Value](t *testing.T) {
 		require.Equal(t, sweep.Decision{}, decide(before, tm.ttl+1), "of somebody else")
 		require.Equal(t, sweep.Decision{Interval: interval}, decide(before, tm.ttl))
 		require.Equal(t, sweep.Decision{Interval: interval}, decide(before, margin/2))
-		require.Equal(t, sweep.Decision{Interval: interval, Action: sweep.Prolong, Increase: margin - margin/2 + 1}, decide(before, margin/2-1))
-		require.Equal(t, sweep.Decision{Interval: interval, Action: sweep.Prolong, Increase: margin}, decide(before, 0))
-		require.Equal(t, sweep.Decision{Interval: interval, Action: sweep.Prolong, Increase: margin}, decide(tm.end(bucket-3), 0), "another client's clock is ahead")
+		require.Equal(t, sweep.Decision{Interval: interval, Verdict: sweep.Prolong, Increase: margin - margin/2 + 1}, decide(before, margin/2-1))
+		require.Equal(t, sweep.Decision{Interval: interval, Verdict: sweep.Prolong, Increase: margin}, decide(before, 0))
+		require.Equal(t, sweep.Decision{Interval: interval, Verdict: sweep.Prolong, Increase: margin}, decide(tm.end(bucket-3), 0), "another client's clock is ahead")
 		for _, left := range []uint64{0, margin, tm.ttl} {
-			require.Equal(t, sweep.Decision{Interval: interval, Action: sweep.Remove, Target: string(name)}, decide(free, left))
+			require.Equal(t, sweep.Decision{Interval: interval, Verdict: sweep.Remove, Target: string(name)}, decide(free, left))
 		}
 		removable, ours := r.Inspect(name, before)
 		require.True(t, ours && !removable)

@@ -29,8 +29,8 @@ type plan[T codec.Value] struct {
 	action slot.Action
 }
 
-// begin opens a window that counts a batch, as it was planned.
-func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.Batch) coalesce.Outcome {
+// begin opens a window that counts hits, as it was planned.
+func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.SharedHits) coalesce.Outcome {
 	if err := s.janitor.begin(s); err != nil {
 		return coalesce.Outcome{Err: err}
 	}
@@ -45,7 +45,7 @@ func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.Batch) coal
 		return coalesce.Outcome{Err: err, Sent: sent}
 	case p.action.Kind == slot.Create:
 		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
-		if out == slot.Lost {
+		if out == slot.Missed {
 			s.failed, s.failedAt = s.failed+1, s.link.guards.Now()
 		}
 		return s.conclude(out, &w, &b, &at, p.conn)
@@ -57,20 +57,20 @@ func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.Batch) coal
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
 // because it was too late or the connection has ended.
-func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o answers, sent bool, err error) {
+func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o effects, sent bool, err error) {
 	var buf [8]slot.Request
 	requests := s.bands.Requests(buf[:0], a, n)
 	cl := s.call(conn.SingleRead)
 	s.records.add(cl, requests...)
 	from := s.link.guards.Now()
 	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
-		return answers{}, sent, err
+		return effects{}, sent, err
 	}
-	o = s.records.answers(a, requests, cl.Replies)
+	o = s.records.effectsOf(a, requests, cl.Responses)
 	o.sent, o.received = from, s.link.guards.Now()
 	s.backend.calls.Put(cl)
 	if !o.received.Before(a.By) {
-		return answers{}, true, errLate
+		return effects{}, true, errLate
 	}
 	return o, true, nil
 }
@@ -80,7 +80,7 @@ type search[T codec.Value] struct {
 	conn    *conn.Conn[T]
 	history slot.History
 	first   slot.ID // to look up: the one that will be opened next
-	slow    int     // lookups whose replies came too late to act on them
+	slow    int     // lookups whose responses came too late to act on them
 }
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
@@ -124,7 +124,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 		l := slot.Lookup{First: f.first, Sent: s.link.guards.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = s.link.guards.Now()
-			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Replies[0]), s.records.observe(cl.Replies[1])
+			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])
 			s.backend.calls.Put(cl)
 			f.history = s.bands.Extend(f.history, l)
 			return nil
@@ -135,7 +135,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 	}
 }
 
-// tooLate reports whether the replies to the last lookup came too late to act on it.
+// tooLate reports whether the responses to the last lookup came too late to act on it.
 func (s *slots[T]) tooLate(f *search[T]) bool {
 	return s.link.guards.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
 }
@@ -240,7 +240,7 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 		return st, false, err
 	}
 	l := slot.Lookup{Sent: at.from.mono, Received: at.to.mono}
-	l.Slots = [2]slot.Observation{s.records.observe(cl.Replies[0]), s.records.observe(cl.Replies[1])}
+	l.Slots = [2]slot.Observation{s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])}
 	s.backend.calls.Put(cl)
 	w, live := s.bands.Live(l)
 	if live {
@@ -278,7 +278,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 	if _, sent, err = s.reset(ctx); err != nil {
 		return coalesce.Result{}, sent, err
 	}
-	b := coalesce.Batch{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
+	b := coalesce.SharedHits{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
 	for range 4 * maxTries {
 		if b.Plan, err = s.find(ctx); err != nil {
 			return coalesce.Result{}, sent, err

@@ -19,8 +19,8 @@ import (
 // is final: no client counts there any more. It can be reset, and takes of it can be given back. So it is
 // read once more before a hit is refused.
 
-// maxSettle bounds how long after the end of a bucket its count is taken for final.
-const maxSettle = 5 * time.Second
+// finalAfter is how long after the end of a bucket its count is taken for final, at most.
+const finalAfter = 5 * time.Second
 
 // slide is what is known of a sliding window, beside the present bucket.
 type slide struct {
@@ -42,12 +42,12 @@ func (a *aligned[T]) addBefore(cl *conn.Call[T], bucket int64) {
 	conn.Add(cl, codec.Query{Key: a.nameBefore(cl, bucket)})
 }
 
-// slideOf returns what the reply to that request says, which was sent at a time.
-func (a *aligned[T]) slideOf(reply conn.Reply[T], bucket int64, sent time.Time) (s slide) {
-	if reply.OK {
-		s.before = uint64(^reply.Quota)
+// slideOf returns what the response to that request says, which was sent at a time.
+func (a *aligned[T]) slideOf(response conn.Response[T], bucket int64, sent time.Time) (s slide) {
+	if response.OK {
+		s.before = uint64(^response.Quota)
 	}
-	s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.timing.scale/2, maxSettle)
+	s.final = sent.Sub(a.timing.end(bucket-1)) >= min(a.timing.scale/2, finalAfter)
 	return s
 }
 
@@ -57,7 +57,7 @@ func (a *aligned[T]) readBefore(ctx context.Context, s *state) {
 	cl := a.call(s.bucket, conn.Interruptible)
 	a.addBefore(cl, s.bucket)
 	if _, err := a.backend.do(ctx, a.server, cl); err == nil {
-		s.slide = a.slideOf(cl.Replies[0], s.bucket, now)
+		s.slide = a.slideOf(cl.Responses[0], s.bucket, now)
 		a.backend.calls.Put(cl)
 	}
 }

@@ -140,7 +140,7 @@ func TestSlidingWindowTakesOneRoundTripPerHit(t *testing.T) {
 			require.Equal(t, 10, hits(t, b, 10, "k", limitOf(window.SlidingWindow, scale, 1000)))
 			require.EqualValues(t, 10, server.calls.Load()-was)
 			require.Equal(t, queries, seen.take()[codec.OpQuery])
-			time.Sleep(maxSettle - time.Second)
+			time.Sleep(finalAfter - time.Second)
 		}
 	})
 }

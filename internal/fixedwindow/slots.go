@@ -35,7 +35,7 @@ type slots[T codec.Value] struct {
 	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
-// taken is the last batch with takes that was counted.
+// taken is where hits with takes were counted last.
 type taken[T codec.Value] struct {
 	conn   *conn.Conn[T] // nil if there was none
 	window slot.Window
@@ -52,12 +52,12 @@ func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], bands *slot
 }
 
 // Admit implements [coalesce.Counter].
-func (s *slots[T]) Admit(b coalesce.Batch, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (s *slots[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	return s.known.admit(b, h)
 }
 
-// Refuse implements [coalesce.Counter].
-func (s *slots[T]) Refuse(n uint64) { s.known.refuse(n) }
+// Subtract implements [coalesce.Counter].
+func (s *slots[T]) Subtract(n uint64) { s.known.subtract(n) }
 
 // Refresh implements [coalesce.Counter]. If the known window is certainly open, Refresh reads its
 // count. Otherwise it looks the window up, and returns a *plan if there is none.
@@ -72,16 +72,16 @@ func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 }
 
 // Count implements [coalesce.Counter]. It takes one round trip if the window is known.
-func (s *slots[T]) Count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
-	o := s.count(ctx, b)
+func (s *slots[T]) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
+	o := s.tryCount(ctx, b)
 	if o.Full && b.Must {
-		return s.known.fill(b, func(b coalesce.Batch) coalesce.Outcome { return s.count(ctx, b) })
+		return s.known.fill(b, func(b coalesce.SharedHits) coalesce.Outcome { return s.tryCount(ctx, b) })
 	}
 	return o
 }
 
-// count counts a batch, if the counter holds it.
-func (s *slots[T]) count(ctx context.Context, b coalesce.Batch) coalesce.Outcome {
+// tryCount counts hits, if the counter holds them.
+func (s *slots[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
 	s.taken.conn = nil
 	if id, until, ok := s.known.toJoin(); ok {
 		return s.join(ctx, s.bands.Join(id, until), b)
@@ -100,7 +100,7 @@ func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
 }
 
 // ask sends a call on connection c of the link, or on any connection if c is nil. It returns when
-// the call was sent and when the replies arrived. After an error the call must not be used any
+// the call was sent and when the responses arrived. After an error the call must not be used any
 // more.
 func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (at span, sent bool, err error) {
 	at.from = s.backend.moment(now)
@@ -122,14 +122,14 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slo
 	if err != nil {
 		return w, false, err
 	}
-	w, live = s.learnRead(id, cl.Replies[0], &at)
+	w, live = s.learnRead(id, cl.Responses[0], &at)
 	s.backend.calls.Put(cl)
 	return w, live, nil
 }
 
-// learnRead learns a window from the reply to a QUERY. It returns false if it is not open any more.
-func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], at *span) (w slot.Window, live bool) {
-	if w, live = s.bands.WindowOf(id, s.records.observe(reply), at.from.mono, at.to.mono); live {
+// learnRead learns a window from the response to a QUERY. It returns false if it is not open any more.
+func (s *slots[T]) learnRead(id slot.ID, response conn.Response[T], at *span) (w slot.Window, live bool) {
+	if w, live = s.bands.WindowOf(id, s.records.observe(response), at.from.mono, at.to.mono); live {
 		var st state
 		st.fromWindow(&w, at)
 		s.known.learn(&st)
@@ -138,12 +138,12 @@ func (s *slots[T]) learnRead(id slot.ID, reply conn.Reply[T], at *span) (w slot.
 	return w, live
 }
 
-// join counts a batch in the known window.
+// join counts hits in the known window.
 //
-// A batch that waits to be written for longer than a.By is sent nevertheless. Rule 3 is about what
-// rests on a lookup. A batch of hits rests on its own QUERY (rule 1), and a reply that comes after
+// A call that waits to be written for longer than a.By is sent nevertheless. Rule 3 is about what
+// rests on a lookup. A call of hits rests on its own QUERY (rule 1), and a response that comes after
 // a.By grants nothing (rule 2).
-func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) coalesce.Outcome {
+func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.SharedHits) coalesce.Outcome {
 	cl := s.call(conn.SingleRead)
 	s.addJoin(cl, a, b.Sum)
 	var at span
@@ -158,7 +158,7 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.Batch) co
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
-	o := s.joined(a, &b, cl.Replies, &at, c)
+	o := s.joined(a, &b, cl.Responses, &at, c)
 	s.backend.calls.Put(cl)
 	return o
 }
@@ -168,20 +168,20 @@ func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
 	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
 }
 
-// joined returns the outcome of a batch, given the replies to what addJoin has added.
-func (s *slots[T]) joined(a slot.Action, b *coalesce.Batch, replies []conn.Reply[T], at *span, c *conn.Conn[T]) coalesce.Outcome {
+// joined returns the outcome of hits, given the responses to what addJoin has added.
+func (s *slots[T]) joined(a slot.Action, b *coalesce.SharedHits, responses []conn.Response[T], at *span, c *conn.Conn[T]) coalesce.Outcome {
 	if !at.to.mono.Before(a.By) {
 		s.known.forget()
 		return coalesce.Outcome{Err: overError(s.bands.Scale), Sent: true}
 	}
-	out, w := s.bands.Result(a, false, replies[0].OK, s.records.observe(replies[1]), at.from.mono, at.to.mono)
+	out, w := s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from.mono, at.to.mono)
 	return s.conclude(out, &w, b, at, c)
 }
 
-// conclude returns the outcome of a batch, and learns the window. C is the connection, if that
+// conclude returns the outcome of hits, and learns the window. C is the connection, if that
 // was the link's.
-func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Batch, at *span, c *conn.Conn[T]) coalesce.Outcome {
-	if out == slot.Lost {
+func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.SharedHits, at *span, c *conn.Conn[T]) coalesce.Outcome {
+	if out == slot.Missed {
 		s.known.forget()
 		return coalesce.NotCounted
 	}
@@ -190,8 +190,8 @@ func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Batch,
 	return s.known.outcomeOf(b, out == slot.Counted, at.to.clock)
 }
 
-// learnCounted learns the window that a batch was counted in.
-func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.Batch, at *span, c *conn.Conn[T]) {
+// learnCounted learns the window that hits were counted in.
+func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.SharedHits, at *span, c *conn.Conn[T]) {
 	var st state
 	st.fromWindow(w, at)
 	if b.Takes {
@@ -219,7 +219,7 @@ func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 	if t.conn == nil {
 		return
 	}
-	if a, ok := s.bands.ReturnHits(t.window, s.link.guards.Now()); ok {
+	if a, ok := s.bands.GiveBack(t.window, s.link.guards.Now()); ok {
 		s.act(ctx, t.conn, a, n) // what fails stays counted until the window ends
 	}
 }
@@ -236,13 +236,13 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	if now, _ := s.known.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
 		return false, nil
 	}
-	a, ok := s.bands.ReturnHits(w, s.link.guards.Now())
+	a, ok := s.bands.GiveBack(w, s.link.guards.Now())
 	if !ok {
 		return false, nil
 	}
 	switch _, _, err = s.act(ctx, c, a, n); err {
 	case nil:
-		s.known.refuse(n)
+		s.known.subtract(n)
 		return true, nil
 	case errAgain:
 		return false, nil

@@ -116,7 +116,7 @@ func (m moment) at(mono time.Time) moment {
 	return moment{mono, m.clock.Add(mono.Sub(m.mono))}
 }
 
-// span is the time of a request: from before it was sent until its replies had arrived.
+// span is the time of a request: from before it was sent until its responses had arrived.
 type span struct {
 	from, to moment
 }

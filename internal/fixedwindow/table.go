@@ -21,9 +21,9 @@ const (
 // entry is what a backend remembers of a count.
 type entry[T codec.Value] struct {
 	entryKey
-	windows   counter
-	known     *known[T]           // of the windows
-	coalescer *coalesce.Coalescer // of hits on windows
+	counter   counter
+	known     *known[T]           // of the counter
+	coalescer *coalesce.Coalescer // of hits on the counter
 	// sweepEvery is how often a server that is not parked must be swept for the records.
 	sweepEvery time.Duration
 	removed    atomic.Bool // it was in the table, and is not any more

@@ -23,7 +23,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, e, sent, err := b.count(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n, Take: true})
+	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n, Take: true})
 	if err != nil {
 		return w, sent, err
 	}
@@ -64,7 +64,7 @@ func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n ui
 	if err := b.group.Check(ctx); err != nil {
 		return w, err
 	}
-	s, found, err := e.windows.peek(ctx)
+	s, found, err := e.counter.peek(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -137,15 +137,15 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 		if err == nil && !t.window.Refused {
 			continue
 		}
-		b.undo(ctx, takes[:i])
+		b.giveBackAll(ctx, takes[:i])
 		return false, sent || err != nil && i > 0, err
 	}
 	return true, false, nil
 }
 
-// undo gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
+// giveBackAll gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
 // windows are then those before the takes, unless ctx has ended.
-func (b *Backend[T]) undo(ctx context.Context, takes []take[T]) {
+func (b *Backend[T]) giveBackAll(ctx context.Context, takes []take[T]) {
 	b.finish(ctx, takes, func(ctx context.Context, own []take[T]) {
 		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
 		for i := range own {
@@ -242,8 +242,8 @@ func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n
 	if err != nil {
 		return false, false, err
 	}
-	r, sent, err := e.coalescer.Exclusive(ctx, func(ctx context.Context) (r coalesce.Result, sent bool, err error) {
-		given, err := e.windows.giveBack(ctx, id, n)
+	r, sent, err := e.coalescer.Operate(ctx, func(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+		given, err := e.counter.giveBack(ctx, id, n)
 		r.Refused = !given
 		return r, err != nil, err
 	})

@@ -70,7 +70,7 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 			release(takes[:i])
 			return false
 		}
-		s, ok := e.windows.(*slots[T])
+		s, ok := e.counter.(*slots[T])
 		if !ok || !e.coalescer.TryHold() {
 			release(takes[:i])
 			return false
@@ -125,7 +125,7 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		}
 		for i := range part {
 			s := part[i].slots
-			if _, live := s.learnRead(ids[i], cl.Replies[i], &at); !live {
+			if _, live := s.learnRead(ids[i], cl.Responses[i], &at); !live {
 				s.known.forget()
 			}
 		}
@@ -140,20 +140,20 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, 
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
 		part = part[:ofLink(part)]
-		lost, fit, sent, err := b.countOn(ctx, part)
-		if begun += len(part); !lost && fit && err == nil {
+		missed, fit, sent, err := b.countOn(ctx, part)
+		if begun += len(part); !missed && fit && err == nil {
 			continue
 		}
-		b.undoTogether(ctx, takes, begun)
-		return !lost || err != nil, false, sent || err != nil && begun > len(part), err
+		b.giveBackAndRelease(ctx, takes, begun)
+		return !missed || err != nil, false, sent || err != nil && begun > len(part), err
 	}
 	release(takes)
 	return true, true, false, nil
 }
 
-// undoTogether gives back what the first of the takes have taken, even if ctx ends, and then releases
+// giveBackAndRelease gives back what the first of the takes have taken, even if ctx ends, and then releases
 // all. The counts of their windows are then those before the takes, unless ctx has ended.
-func (b *Backend[T]) undoTogether(ctx context.Context, takes []take[T], begun int) {
+func (b *Backend[T]) giveBackAndRelease(ctx context.Context, takes []take[T], begun int) {
 	b.finish(ctx, takes, func(ctx context.Context, own []take[T]) {
 		defer release(own)
 		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
@@ -167,9 +167,9 @@ func (b *Backend[T]) undoTogether(ctx context.Context, takes []take[T], begun in
 	})
 }
 
-// countOn makes the takes of windows with one link. Lost says that a window was over by then, and
+// countOn makes the takes of windows with one link. Missed says that a window was over by then, and
 // fit that all takes are within their limits.
-func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, sent bool, err error) {
+func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, sent bool, err error) {
 	now := b.now()
 	cl := b.callFor(part, conn.SingleRead)
 	for i := range part {
@@ -188,13 +188,13 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 	fit = true
 	for i := range part {
 		t := &part[i]
-		batch := coalesce.Batch{Hits: 1, Sum: t.N, Limit: t.Limit.Max, Takes: true, Now: now}
-		o := t.slots.joined(t.action, &batch, cl.Replies[2*i:], &at, c)
+		shared := coalesce.SharedHits{Hits: 1, Sum: t.N, Limit: t.Limit.Max, Takes: true, Now: now}
+		o := t.slots.joined(t.action, &shared, cl.Responses[2*i:], &at, c)
 		if o.Err != nil {
 			sent, err = true, o.Err
 			continue
 		}
-		lost = lost || !o.Counted
+		missed = missed || !o.Counted
 		t.counted = o.Counted && !o.Full
 		t.window = windowOf[T](o.Result)
 		if o.Full || t.window.Count > t.Limit.Max {
@@ -202,7 +202,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (lost, fit, se
 		}
 	}
 	b.calls.Put(cl)
-	return lost, fit, sent, err
+	return missed, fit, sent, err
 }
 
 // giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
@@ -218,7 +218,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.bands.ReturnHits(s.taken.window, s.link.guards.Now())
+		a, ok := s.bands.GiveBack(s.taken.window, s.link.guards.Now())
 		if t.counted = ok; !ok {
 			continue
 		}
@@ -236,7 +236,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 	b.calls.Put(cl)
 	for i := range part {
 		if t := &part[i]; t.counted {
-			t.slots.known.refuse(t.N)
+			t.slots.known.subtract(t.N)
 			t.given()
 		}
 	}

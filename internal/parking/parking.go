@@ -50,7 +50,7 @@ func Update[T codec.Value]() codec.Update[T] {
 	return codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch, Value: hours[T]()}
 }
 
-// Query is the request whose reply Keep needs. Its frame is the same for all value sizes.
+// Query is the request whose response Keep needs. Its frame is the same for all value sizes.
 func Query() codec.Query { return codec.Query{} }
 
 // Mode says when a server is parked.
@@ -152,7 +152,7 @@ type Record struct {
 // Parks reports whether the record is one that parks a server.
 func (r Record) Parks() bool { return r.Found && r.Unit == unit && r.Quota == mark }
 
-// Keep keeps a server parked, or parks it if that is wanted. It is given the reply to a Query.
+// Keep keeps a server parked, or parks it if that is wanted. It is given the response to a Query.
 // Send sends requests in one write and returns whether the last of them has succeeded. Keep
 // returns an error if send does, or if the server is not parked though that is wanted.
 func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool, error)) error {

@@ -64,7 +64,7 @@ func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, 
 		done, sentNow, err := cl.Wait(ctx)
 		sent = sent || sentNow
 		if err == nil {
-			p.keeper.take(cl)
+			p.keeper.remove(cl)
 		}
 		if !done || err == nil {
 			return done, sent, err

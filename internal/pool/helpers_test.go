@@ -89,7 +89,7 @@ func setDefault[V comparable](field *V, value V) {
 
 // result is the outcome of a call.
 type result struct {
-	reply conn.Reply[uint16]
+	reply conn.Response[uint16]
 	sent  bool
 	err   error
 }
@@ -110,7 +110,7 @@ func (s subject) do(ctx context.Context, r codec.Request) result {
 	if err != nil {
 		return result{sent: sent, err: err}
 	}
-	return result{reply: cl.Replies[0], sent: sent}
+	return result{reply: cl.Responses[0], sent: sent}
 }
 
 // queries returns how many QUERYs srv has executed for callers of the pool: a probe makes one

@@ -38,8 +38,8 @@ func (p *Pool[T]) HoldParked() { p.keeper.tracker.Hold() }
 // Send need no AddParking.
 func (p *Pool[T]) AddParking(cl *conn.Call[T]) { p.keeper.add(cl) }
 
-// TakeParking removes the reply to what AddParking has added. The call must have succeeded.
-func (p *Pool[T]) TakeParking(cl *conn.Call[T]) { p.keeper.take(cl) }
+// RemoveParking removes the response to what AddParking has added. The call must have succeeded.
+func (p *Pool[T]) RemoveParking(cl *conn.Call[T]) { p.keeper.remove(cl) }
 
 // keeper learns whether the server is parked, and keeps it parked.
 type keeper[T codec.Value] struct {
@@ -73,14 +73,14 @@ func (k *keeper[T]) add(cl *conn.Call[T]) {
 	}
 }
 
-// take removes the reply to what add has added.
-func (k *keeper[T]) take(cl *conn.Call[T]) {
+// remove removes the response to what add has added.
+func (k *keeper[T]) remove(cl *conn.Call[T]) {
 	if !cl.Parks {
 		return
 	}
-	last := len(cl.Replies) - 1
-	k.tracker.Learn(cl.Replies[last].OK)
-	cl.Replies = cl.Replies[:last]
+	last := len(cl.Responses) - 1
+	k.tracker.Learn(cl.Responses[last].OK)
+	cl.Responses = cl.Responses[:last]
 	if !k.tracker.Parked() && k.tracker.Wanted() {
 		k.soon()
 	}
@@ -138,8 +138,8 @@ func (k *keeper[T]) keep(ctx context.Context) (sent bool, err error) {
 	return sent, err
 }
 
-// send sends requests in one call and returns the last reply.
-func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last conn.Reply[T], sent bool, err error) {
+// send sends requests in one call and returns the last response.
+func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last conn.Response[T], sent bool, err error) {
 	cl := k.pool.o.Calls.Get()
 	cl.Unasked = true
 	for _, r := range requests {
@@ -153,7 +153,7 @@ func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last c
 	}
 	done, sent, err := cl.Wait(ctx)
 	if err == nil {
-		last, sent = cl.Replies[cl.Len()-1], true
+		last, sent = cl.Responses[cl.Len()-1], true
 	}
 	if done {
 		k.pool.o.Calls.Put(cl)

@@ -6,7 +6,7 @@
 //     background (start.go). It notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
 //   - A request whose response can be of any length has a connection to itself (unshared.go, stream.go).
-//     So do calls that depend on the replies to earlier ones.
+//     So do calls that depend on the responses to earlier ones.
 //   - If the server is parked, the pool keeps it parked (parking.go).
 //
 // Puddle limits the number of connections, and makes and destroys them. It hands a resource to
@@ -29,6 +29,7 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/window"
 )
 
 // ErrUnavailable says that a server could not be reached a short time ago. The request was
@@ -125,7 +126,7 @@ func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte,
 	if _, err := p.shared.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := p.unshared.begin(); err != nil {
+	if err := p.beginOpening(); err != nil {
 		return nil, nil, err
 	}
 	defer p.background.Done()
@@ -136,8 +137,19 @@ func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte,
 	return nc, early, err
 }
 
+// beginOpening has Close wait for background.Done, or returns an error if the pool is closed.
+func (p *Pool[T]) beginOpening() error {
+	p.unshared.mu.Lock()
+	defer p.unshared.mu.Unlock()
+	if p.unshared.closed {
+		return window.ErrClosed
+	}
+	p.background.Add(1)
+	return nil
+}
+
 // open makes a network connection to the server and probes it. Events says that it is to receive
-// EVENTs. The caller is one of the pool's goroutines, or is between begin and background.Done.
+// EVENTs. The caller is one of the pool's goroutines, or is between beginOpening and background.Done.
 func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
 	p.dials.Add(1)
 	start := time.Now()

@@ -60,8 +60,8 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 						}
 					}
 					_, sent, err = s.Do(t.Context(), cl)
-					if err == nil && len(cl.Replies) != len(c.call) {
-						t.Errorf("%d replies", len(cl.Replies))
+					if err == nil && len(cl.Responses) != len(c.call) {
+						t.Errorf("%d replies", len(cl.Responses))
 					}
 				})
 				synctest.Wait()

@@ -75,7 +75,7 @@ func (s *shared[T]) close() {
 // construct makes a shared connection. It is puddle's constructor, whose context puddle detaches from
 // that of Acquire.
 func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
-	if err := s.pool.unshared.begin(); err != nil {
+	if err := s.pool.beginOpening(); err != nil {
 		return nil, err
 	}
 	defer s.pool.background.Done()
@@ -233,13 +233,18 @@ func (s *shared[T]) setLive(live []*puddle.Resource[*conn.Conn[T]]) {
 	s.conns.Store(&conns)
 }
 
-// ended is the OnEnd of shared connections.
+// ended is the OnEnd of shared connections. If callers need another one, acquire makes it.
 func (s *shared[T]) ended(c *conn.Conn[T], err error) {
 	s.discard(c)
+	s.pool.noteEnd(err)
+}
+
+// noteEnd is called when a connection has ended.
+func (p *Pool[T]) noteEnd(err error) {
 	if isLoss(err) {
-		s.pool.CountFailure()
-		if s.pool.Parked() {
-			s.pool.keeper.soon() // the connection may have ended between an INSERT and its UPDATE
+		p.CountFailure()
+		if p.Parked() {
+			p.keeper.soon() // the connection may have ended between an INSERT and its UPDATE
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (a *unshared[T]) openFor(ctx context.Context) (nc net.Conn, early []byte, e
 	if _, err := a.pool.shared.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := a.begin(); err != nil {
+	if err := a.pool.beginOpening(); err != nil {
 		return nil, nil, err
 	}
 	if nc, early, err = a.open(ctx); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// unshared are the connections that callers do not share. Once closed is true, they are closed as
+// unshared are the connections that callers do not share. Before one is made, there must be a shared one,
+// so that it is not the first to a server that is starting (H17). Once closed is true, they are closed as
 // they are made.
 type unshared[T codec.Value] struct {
 	pool    *Pool[T]
@@ -102,7 +103,7 @@ func (a *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) 
 }
 
 // open makes a connection that is not shared. Unlike that of a shared connection, its making
-// ends with ctx. It is called between begin and background.Done.
+// ends with ctx. It is called between beginOpening and background.Done.
 func (a *unshared[T]) open(ctx context.Context) (nc net.Conn, early []byte, err error) {
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,22 +120,9 @@ func (a *unshared[T]) open(ctx context.Context) (nc net.Conn, early []byte, err 
 	return nil, nil, err
 }
 
-// begin has Close wait for background.Done, or returns an error if the pool is closed. Before a
-// connection that is not shared there must be a shared one, so that it is not the first to a server
-// that is starting (H17).
-func (a *unshared[T]) begin() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return window.ErrClosed
-	}
-	a.pool.background.Add(1)
-	return nil
-}
-
 // ended is the OnEnd of dedicated connections.
 func (a *unshared[T]) ended(c *conn.Conn[T], err error) {
-	a.pool.shared.ended(c, err)
+	a.pool.noteEnd(err)
 	a.mu.Lock()
 	delete(a.dedicated, c)
 	a.mu.Unlock()
@@ -155,7 +143,7 @@ func (a *unshared[T]) maintain() {
 	}
 }
 
-// Dedicated makes a connection for calls that depend on the replies to earlier ones, and so must
+// Dedicated makes a connection for calls that depend on the responses to earlier ones, and so must
 // reach the server on the same connection or not at all. Other callers do not share it, and it does
 // not count as one of MaxConns. The pool pings it while it has nothing to do, retires it when it is
 // too old or idle, and ends it when the pool is closed.
@@ -163,13 +151,13 @@ func (a *unshared[T]) maintain() {
 // If it ends with requests in flight, it ends with a reset: bytes that the server's host has not
 // acknowledged by then never arrive.
 //
-// Calls that create records need [Pool.AddParking] before and [Pool.TakeParking] after.
+// Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.
 func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 	// If the server can't be reached, the circuit breaker notices it with shared connections.
 	if _, err := p.shared.acquire(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.unshared.begin(); err != nil {
+	if err := p.beginOpening(); err != nil {
 		return nil, err
 	}
 	defer p.background.Done()
@@ -186,7 +174,7 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 	c := conn.New(nc, early, conn.Options[T]{
 		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued, CanaryEvery: p.o.CanaryEvery,
 		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.unshared.ended,
-		Reset: true,
+		Abort: true,
 	})
 	p.unshared.dedicated[c] = struct{}{}
 	return c, nil

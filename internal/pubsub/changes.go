@@ -62,14 +62,14 @@ func (m *Manager[T]) apply(c *conn.Conn[T], subscribe, unsubscribe []*channel[T]
 	for _, ch := range unsubscribe {
 		requests = append(requests, codec.Unsubscribe{Channel: []byte(ch.name)})
 	}
-	replies, err := m.roundTrip(m.ctx, c, requests...)
+	responses, err := m.roundTrip(m.ctx, c, requests...)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, ch := range subscribe {
-		if replies[i].OK {
+		if responses[i].OK {
 			m.confirm(ch)
 		} else if ch.refused() {
 			err = ErrRefused

@@ -121,10 +121,10 @@ func (m *Manager[T]) connect() (*conn.Conn[T], error) {
 		OnEvent:      m.deliver,
 		OnEnd:        m.connectionEnded,
 	})
-	replies, err := m.roundTrip(m.ctx, c, codec.WhoAmI{})
+	responses, err := m.roundTrip(m.ctx, c, codec.WhoAmI{})
 	var me codec.WhoAmIResponse
 	if err == nil {
-		me, _, err = codec.DecodeWhoAmIResponse(replies[0].Value)
+		me, _, err = codec.DecodeWhoAmIResponse(responses[0].Value)
 	}
 	if err != nil {
 		c.Close(window.ErrClosed)
@@ -254,7 +254,7 @@ func (m *Manager[T]) subscribed() []string {
 // the connection does not notice it while EVENTs keep coming, so roundTrip has a timeout of
 // its own. It ends the connection before a later response could be taken for the one that
 // was dropped. The watchdog's timeout is shorter, as its error is more precise.
-func (m *Manager[T]) roundTrip(parent context.Context, c *conn.Conn[T], requests ...codec.Request) ([]conn.Reply[T], error) {
+func (m *Manager[T]) roundTrip(parent context.Context, c *conn.Conn[T], requests ...codec.Request) ([]conn.Response[T], error) {
 	cl := m.o.Calls.Get()
 	for _, r := range requests {
 		if err := conn.Add(cl, r); err != nil {
@@ -280,7 +280,7 @@ func (m *Manager[T]) roundTrip(parent context.Context, c *conn.Conn[T], requests
 		<-c.Done()
 		return nil, c.Err()
 	}
-	replies := slices.Clone(cl.Replies)
+	responses := slices.Clone(cl.Responses)
 	m.o.Calls.Put(cl)
-	return replies, err
+	return responses, err
 }

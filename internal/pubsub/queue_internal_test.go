@@ -45,7 +45,7 @@ func (q *modelQueue) pushGap(gap Message) {
 	q.merge(len(q.items) - 1)
 }
 
-// merge moves entry i to the place of an older gap of the same server, if no message comes
+// merge moves item i to where an older gap is of the same server, if no message comes
 // between them. It reports whether there was one.
 func (q *modelQueue) merge(i int) bool {
 	for j := i - 1; j >= 0 && q.items[j].Gap; j-- {

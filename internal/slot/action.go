@@ -5,25 +5,25 @@ import "time"
 // Kind is the kind of an action.
 type Kind uint8
 
-// The kinds, with the requests of their batches. X is the slot of the action, Y the other one.
+// The kinds, with the requests of their calls. X is the slot of the action, Y the other one.
 // ADD is DECREASE, as counters count down.
 const (
-	Again  Kind = iota // wait until At, and look up again: QUERY X, QUERY Y
-	Done               // there is nothing to do
-	Join               // ADD X, QUERY X
-	Open               // TTL X := T, ADD X, QUERY X, free Y
-	Create             // INSERT X with the hits counted, free Y if it is idle
-	Tidy               // free Y, beside the window of X
-	Spoil              // ADD 1 to X, which is free, or live with a count of 0: it is over then, or at its end
-	Retire             // TTL X := D-1: it becomes doomed
-	Refill             // count X := 1 less than the largest, for each of Slots: a claim fits again
-	Claim              // ADD 1 to X, QUERY X, for each of Slots
-	Remove             // PURGE X, for each of Slots
-	End                // TTL X := M-1: ends the window
-	Return             // INCREASE X: returns hits
+	Again    Kind = iota // wait until At, and look up again: QUERY X, QUERY Y
+	Done                 // there is nothing to do
+	Join                 // ADD X, QUERY X
+	Open                 // TTL X := T, ADD X, QUERY X, free Y
+	Create               // INSERT X with the hits counted, free Y if it is idle
+	Tidy                 // free Y, beside the window of X
+	Spoil                // ADD 1 to X, which is free, or live with a count of 0: it is over then, or at its end
+	Retire               // TTL X := D-1: it becomes doomed
+	Refill               // count X := 1 less than the largest, for each of Slots: a claim fits again
+	Claim                // ADD 1 to X, QUERY X, for each of Slots
+	Remove               // PURGE X, for each of Slots
+	End                  // TTL X := M-1: ends the window
+	GiveBack             // INCREASE X: gives hits back
 )
 
-// Action is what to do next: one batch, which is written at once. All but Join go out on the
+// Action is what to do next: one call, whose requests are written at once. All but Join go out on the
 // connection of their lookup (rule 4).
 type Action struct {
 	Kind  Kind
@@ -32,14 +32,14 @@ type Action struct {
 	Frees bool    // for Create
 	// At is when to look up again, for Again.
 	At time.Time
-	// By is when the last reply must have arrived. If it has not, the outcome of a Join is
-	// unknown. After any other action, the connection has to be ended then, so that the batch is
+	// By is when the last response must have arrived. If it has not, the outcome of a Join is
+	// unknown. After any other action, the connection has to be ended then, so that the call is
 	// executed by that time or never (rule 3).
 	By time.Time
 }
 
 // Deadline returns until when an action that rests on a lookup has to be written. Later, its
-// replies would hardly arrive in time, so the lookup has to be repeated.
+// responses would hardly arrive in time, so the lookup has to be repeated.
 func (b *Bands) Deadline(a Action) time.Time { return a.By.Add(-b.Guard / 2) }
 
 // by returns an action that must have been executed within a guard of its lookup (rule 3).
@@ -56,21 +56,21 @@ const (
 	Query      Verb = iota // QUERY
 	Insert                 // INSERT with a quota of Value and a TTL of Bands.Top
 	Decrease               // UPDATE QUOTA DECREASE: counts Value hits
-	Increase               // UPDATE QUOTA INCREASE: returns Value hits
+	Increase               // UPDATE QUOTA INCREASE: gives Value hits back
 	PatchQuota             // UPDATE QUOTA PATCH
 	PatchTTL               // UPDATE TTL PATCH
 	Purge                  // PURGE
 )
 
-// Request is one request of a batch.
+// Request is one request of a call.
 type Request struct {
 	Verb  Verb
 	Slot  ID
 	Value uint64
 }
 
-// Requests appends the batch of an action to dst. n is the number of hits that it counts or
-// returns.
+// Requests appends the requests of an action to dst. n is the number of hits that it counts or
+// gives back.
 func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 	x, y := a.Slot, a.Slot.Other()
 	switch a.Kind {
@@ -94,7 +94,7 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 		dst = append(dst, Request{PatchTTL, x, b.Doom - 1})
 	case End:
 		dst = append(dst, Request{PatchTTL, x, b.Margin - 1})
-	case Return:
+	case GiveBack:
 		dst = append(dst, Request{Increase, x, n})
 	case Refill, Claim, Remove:
 		for id, chosen := range a.Slots {

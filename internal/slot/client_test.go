@@ -26,10 +26,10 @@ type view struct {
 	conn *conn // where hits of it were counted; nil if there were none
 }
 
-// attempt is a batch of hits.
+// attempt is a call that counts hits.
 type attempt struct {
 	n       uint64
-	window  Window // as the batch showed it
+	window  Window // as the call showed it
 	id      int
 	granted uint64
 	opened  *opened // the window in which they were counted
@@ -179,7 +179,7 @@ func (c *client) trusts() bool {
 	return c.off[ruleUntil] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
 }
 
-// count sends a batch that counts n hits. again says that they were not counted.
+// count sends a call that counts n hits. again says that they were not counted.
 func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt, ok, again bool) {
 	if action.Kind != Join {
 		c.addDuty(true)
@@ -199,20 +199,20 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		return at, false, false
 	}
 	var armed, added bool
-	var seen, add reply
+	var seen, add response
 	for i, op := range ops {
 		if op.Slot != action.Slot {
 			continue
 		}
 		switch op.Verb {
 		case Insert:
-			armed, add, seen = b.replies[i].ok, b.replies[i], b.replies[i]
+			armed, add, seen = b.responses[i].ok, b.responses[i], b.responses[i]
 		case PatchTTL:
-			armed = b.replies[i].ok
+			armed = b.responses[i].ok
 		case Decrease:
-			added, add = b.replies[i].ok, b.replies[i]
+			added, add = b.responses[i].ok, b.responses[i]
 		case Query:
-			seen = b.replies[i]
+			seen = b.responses[i]
 		}
 	}
 	outcome, w := c.bands.Result(action, armed, added, seen.record, b.sent, b.received)
@@ -224,7 +224,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		w = c.known.Window
 		w.Slot, w.Count = action.Slot, seen.record.Count
 	}
-	if outcome == Lost {
+	if outcome == Missed {
 		c.forget()
 		return at, false, true
 	}
@@ -255,7 +255,7 @@ func (c *client) addDuty(opens bool) {
 
 // grant grants hits, and checks that they were counted in the window in which they are granted,
 // once.
-func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
+func (c *client) grant(a *actor, at attempt, add, seen response, torn bool) {
 	c.world.granted += at.granted
 	c.denied += at.n - at.granted
 	if at.granted == 0 {
@@ -281,7 +281,7 @@ func (c *client) grant(a *actor, at attempt, add, seen reply, torn bool) {
 		}
 	}
 	if c.returnRate > 0 || torn {
-		return // places are used again, or the batches of others are counted in between
+		return // places are used again, or the calls of others are counted in between
 	}
 	for i := range at.n {
 		place := at.window.Count - i
@@ -297,7 +297,7 @@ func (c *client) returnHits(a *actor, at attempt) {
 	if c.chance(0.5) {
 		a.sleep(c.delay(c.bands.Guard))
 	}
-	action, ok := c.bands.ReturnHits(at.window, c.time())
+	action, ok := c.bands.GiveBack(at.window, c.time())
 	by := c.by(action)
 	if c.off[ruleReturnInTime] {
 		ok, by = true, c.now+2*c.bands.Scale
@@ -333,17 +333,17 @@ func (c *client) returnLater(a *actor, at attempt) {
 	if !b.ok {
 		return
 	}
-	w, live := c.bands.WindowOf(known.Slot, b.replies[0].record, b.sent, b.received)
+	w, live := c.bands.WindowOf(known.Slot, b.responses[0].record, b.sent, b.received)
 	if !live || w.Count < n {
 		return
 	}
 	c.learn(w, nil)
-	action, ok := c.bands.ReturnHits(c.known.Window, c.time())
+	action, ok := c.bands.GiveBack(c.known.Window, c.time())
 	if !ok || c.known.id != at.id {
 		return
 	}
-	if of := b.replies[0].window; of != at.opened {
-		c.fail("%s returns hits of window %d to another one", a.name, at.opened.id)
+	if of := b.responses[0].window; of != at.opened {
+		c.fail("%s gives hits of window %d back to another one", a.name, at.opened.id)
 		return
 	}
 	at.opened.held -= n
@@ -359,7 +359,7 @@ func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
 		return Lookup{}, false
 	}
 	l := Lookup{First: first, Sent: b.sent, Received: b.received}
-	l.Slots[first], l.Slots[first.Other()] = b.replies[0].record, b.replies[1].record
+	l.Slots[first], l.Slots[first.Other()] = b.responses[0].record, b.responses[1].record
 	return l, true
 }
 
@@ -373,9 +373,9 @@ func (c *client) remove(a *actor, actions **conn, h History, action Action) {
 	var claim [2]Observation
 	for i, op := range c.bands.Requests(nil, action, 0) {
 		if op.Verb == Query {
-			claim[op.Slot] = b.replies[i].record
+			claim[op.Slot] = b.responses[i].record
 		} else {
-			added[op.Slot] = b.replies[i].ok || c.off[ruleClaimAdded]
+			added[op.Slot] = b.responses[i].ok || c.off[ruleClaimAdded]
 		}
 	}
 	next, ok := c.bands.Claimed(h, action, added, claim, b.sent)

@@ -37,14 +37,14 @@
 // Comments in the code give the numbers of these rules. For each of rules 1 to 11, TestEachRuleIsNeeded has a trace
 // that goes wrong without it.
 //
-//  1. Hits count only if the QUERY of their own batch shows an open window. So it does not matter
+//  1. Hits count only if the QUERY of their own call shows an open window. So it does not matter
 //     how long ago a client learned of the window.
-//  2. They count only if the reply arrives less than a guard after the end of the window they were
+//  2. They count only if the response arrives less than a guard after the end of the window they were
 //     meant for. Otherwise the DECREASE may have been executed in one window, and the QUERY in the
 //     next one of the same slot: it takes two guards to retire, remove and create a slot.
 //  3. No action is executed later than a guard after its lookup was sent, and a guard is at most
 //     half a scale. So an action that rests on the state before a window opened is executed
-//     before that window ends, or never. If the replies are not there in time, the client ends the
+//     before that window ends, or never. If the responses are not there in time, the client ends the
 //     connection with a reset.
 //  4. An action goes out on the connection of its lookup. So a server that was restarted receives
 //     none that rests on lost records.
@@ -63,7 +63,7 @@
 //     the same window. They all show the other slot free, doomed or absent, so that no client is
 //     about to free it. If the count of the window is 0, a hit is added first (Spoil), as its slot
 //     would look free.
-//  11. Hits are returned to a window at most once, on the connection that counted them, within a
+//  11. Hits are given back to a window at most once, on the connection that counted them, within a
 //     guard, and while the window is certainly open.
 //
 // Other rules save time or requests:
@@ -77,7 +77,7 @@
 //
 // # Assumptions
 //
-// docs/internals/windows.md has them, but for one: the requests of one batch are executed within a guard of each
+// docs/internals/windows.md has them, but for one: the requests of one call are executed within a guard of each
 // other, as they are written at once. (Without Resets, 1.5 scales would do.)
 //
 // # Bounded waits

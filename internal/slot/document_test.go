@@ -55,8 +55,7 @@ func bandsTable() string {
 	var b strings.Builder
 	b.WriteString("| scale | guard | `uint8` | `uint16` | `uint32` | `uint64` |\n|---|---|---|---|---|---|\n")
 	for _, scale := range []time.Duration{
-		50 * time.Millisecond, 200 * time.Millisecond, time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Minute,
-		90 * time.Second, 4 * time.Minute, time.Hour, day, 30 * day,
+		200 * time.Millisecond, time.Second, time.Minute, time.Hour, 30 * day,
 	} {
 		cells := make([]string, len(largest))
 		guard := time.Duration(0)

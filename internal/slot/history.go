@@ -6,7 +6,7 @@ import "time"
 // History, and again so with each new connection.
 type History struct {
 	Last Lookup
-	// Since is when the reply to the first lookup arrived that showed the slot as Last shows it.
+	// Since is when the response to the first lookup arrived that showed the slot as Last shows it.
 	Since [2]time.Time
 }
 

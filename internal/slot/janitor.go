@@ -28,7 +28,7 @@ func (b *Bands) Clean(h History, below uint64) Action {
 }
 
 // Below returns the bound of Clean for a client that has not opened a window since a time, at which
-// the replies of the last one had arrived. If a TTL is longer than such a window can have left,
+// the responses of the last one had arrived. If a TTL is longer than such a window can have left,
 // another client has opened one since.
 func (b *Bands) Below(l Lookup, opened time.Time) uint64 {
 	most := b.duration(b.Top) - l.Sent.Sub(opened)

@@ -43,7 +43,7 @@ type settings struct {
 	lateRate    float64       // of hits that are executed after the end of their window
 	restless    time.Duration // how often janitors clean at least, if not 0
 	quick       bool          // no request takes long
-	slow        Kind          // batches of this kind take long, if not Again
+	slow        Kind          // calls of this kind take long, if not Again
 	atEnd       float64       // how often clients come at the end of a window
 	atDoom      float64       // how often they come otherwise when a slot becomes doomed
 	off         [rules]bool
@@ -157,7 +157,7 @@ func (t *totals) add(seed uint64, w *world) {
 
 // String formats the totals.
 func (t *totals) String() string {
-	return fmt.Sprintf("%d runs, %d violations: %d windows, %d of them without hits at their end, %d INSERTs, %d batches of hits, %d hits granted, %d denied, %d batches returned later; "+
+	return fmt.Sprintf("%d runs, %d violations: %d windows, %d of them without hits at their end, %d INSERTs, %d calls with hits, %d hits granted, %d denied, %d calls given back later; "+
 		"%d records expired, %d of them while all clients lived; longest wait %.1f guards",
 		t.runs, len(t.failed), t.windows, t.empty, t.inserts, t.hits, t.granted, t.denied, t.returned, t.expired, t.expiredAlive, t.longest)
 }

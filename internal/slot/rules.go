@@ -43,7 +43,7 @@ func (b *Bands) open(h History, id ID) Action {
 }
 
 // spoil returns the action for two free slots. Either they were not read at the same time, or all
-// hits of the last window have been returned. To open one of them would break rule 5.
+// hits of the last window have been given back. To open one of them would break rule 5.
 func (b *Bands) spoil(h History) Action {
 	if !b.stable(h, A) || !b.stable(h, B) {
 		return b.again(h, b.Scale, A, B)
@@ -123,15 +123,15 @@ func (b *Bands) Claimed(h History, a Action, added [2]bool, shown [2]Observation
 	return next, next.Slots != [2]bool{}
 }
 
-// ReturnHits returns the action that returns hits to a window, or false if it is too late. The
-// window is as the batch showed it that counted them, or that has read it since. The action goes
+// GiveBack returns the action that gives hits back to a window, or false if it is too late. The
+// window is as the call showed it that counted them, or that has read it since. The action goes
 // out on the connection of the hits, once: if its outcome is unknown, the hits stay counted until
 // the window ends (rule 11).
 //
-// All hits of a window can be returned, and a window can be opened with none. Its slot then looks
+// All hits of a window can be given back, and a window can be opened with none. Its slot then looks
 // free after its end, which costs the next window a guard (see spoil), and nothing else.
-func (b *Bands) ReturnHits(w Window, now time.Time) (Action, bool) {
-	a := b.by(Action{Kind: Return, Slot: w.Slot}, w.Sent)
+func (b *Bands) GiveBack(w Window, now time.Time) (Action, bool) {
+	a := b.by(Action{Kind: GiveBack, Slot: w.Slot}, w.Sent)
 	if w.Until.Before(a.By) {
 		a.By = w.Until
 	}

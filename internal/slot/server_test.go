@@ -129,8 +129,8 @@ func (s *server) restart() {
 	s.epoch++
 }
 
-// reply is the reply to a request.
-type reply struct {
+// response is the response to a request.
+type response struct {
 	ok     bool
 	record Observation // of a QUERY
 	window *opened     // open on the slot when the request was executed
@@ -138,7 +138,7 @@ type reply struct {
 }
 
 // execute executes a request.
-func (s *server) execute(client string, action Action, op Request) reply {
+func (s *server) execute(client string, action Action, op Request) response {
 	if s.requests++; s.requests > 200000 {
 		s.fail(endless)
 	}
@@ -146,7 +146,7 @@ func (s *server) execute(client string, action Action, op Request) reply {
 	id := op.Slot
 	r := &s.records[id]
 	was := s.state(id)
-	rep := reply{ok: s.usable(id)}
+	rep := response{ok: s.usable(id)}
 	switch {
 	case op.Verb == Insert:
 		rep.ok = !r.exists

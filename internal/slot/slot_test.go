@@ -123,7 +123,7 @@ func TestBatches(t *testing.T) {
 		{Action{Kind: Spoil, Slot: A}, "decrease A 1"},
 		{Action{Kind: Retire, Slot: A}, "ttl A 38533"},
 		{Action{Kind: End, Slot: B}, "ttl B 64534"},
-		{Action{Kind: Return, Slot: B}, "increase B 2"},
+		{Action{Kind: GiveBack, Slot: B}, "increase B 2"},
 		{Action{Kind: Refill, Slots: [2]bool{true, true}}, "quota A 1, quota B 1"},
 		{Action{Kind: Claim, Slots: [2]bool{true, true}}, "decrease A 1, query A 0, decrease B 1, query B 0"},
 		{Action{Kind: Remove, Slots: [2]bool{B: true}}, "purge B 0"},
@@ -177,7 +177,7 @@ func TestOutcomes(t *testing.T) {
 		added bool
 		state State
 		want  Outcome
-	}{{true, Live, Counted}, {false, Live, Exhausted}, {true, Over, Lost}, {true, Free, Lost}, {false, Absent, Lost}, {true, Doomed, Lost}} {
+	}{{true, Live, Counted}, {false, Live, Exhausted}, {true, Over, Missed}, {true, Free, Missed}, {false, Absent, Missed}, {true, Doomed, Missed}} {
 		got, _ := bands.Result(a, false, test.added, observations[test.state], epoch, epoch)
 		require.Equal(t, test.want, got, "%v", test.state)
 	}
@@ -185,7 +185,7 @@ func TestOutcomes(t *testing.T) {
 	require.Equal(t, Counted, got)
 	require.EqualValues(t, 7, w.Count)
 	got, _ = bands.Created(Action{Kind: Create}, false, 7, epoch, epoch)
-	require.Equal(t, Lost, got)
+	require.Equal(t, Missed, got)
 }
 
 func TestOnlyOneClaimSucceeds(t *testing.T) {
@@ -226,13 +226,13 @@ func TestJanitorsAndWatchersCleanInTime(t *testing.T) {
 
 func TestHitsAreReturnedInTime(t *testing.T) {
 	w := Window{Slot: B, Sent: epoch, Until: epoch.Add(800 * time.Millisecond)}
-	a, ok := bands.ReturnHits(w, epoch.Add(400*time.Millisecond))
+	a, ok := bands.GiveBack(w, epoch.Add(400*time.Millisecond))
 	require.True(t, ok)
-	require.Equal(t, Action{Kind: Return, Slot: B, By: epoch.Add(bands.Guard)}, a)
-	_, ok = bands.ReturnHits(w, epoch.Add(bands.Guard))
+	require.Equal(t, Action{Kind: GiveBack, Slot: B, By: epoch.Add(bands.Guard)}, a)
+	_, ok = bands.GiveBack(w, epoch.Add(bands.Guard))
 	require.False(t, ok, "a guard after the hits")
 	w.Sent = epoch.Add(600 * time.Millisecond)
-	_, ok = bands.ReturnHits(w, epoch.Add(800*time.Millisecond))
+	_, ok = bands.GiveBack(w, epoch.Add(800*time.Millisecond))
 	require.False(t, ok, "the window may be over")
 }
 

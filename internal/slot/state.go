@@ -58,12 +58,12 @@ func (b *Bands) State(o Observation) State {
 	}
 }
 
-// Lookup is what one batch showed: QUERY of the first slot, QUERY of the other one.
+// Lookup is what one call showed: QUERY of the first slot, QUERY of the other one.
 type Lookup struct {
 	First    ID
 	Slots    [2]Observation
-	Sent     time.Time // when the batch was sent: nothing is older
-	Received time.Time // when the last reply arrived: nothing is newer
+	Sent     time.Time // when the call was sent: nothing is older
+	Received time.Time // when the last response arrived: nothing is newer
 }
 
 // states returns the states of both slots.

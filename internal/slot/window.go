@@ -6,7 +6,7 @@ import "time"
 type Window struct {
 	Slot  ID
 	Count uint64
-	// The batch that showed the window was sent and its last reply arrived at these times.
+	// The call that showed the window was sent and its last response arrived at these times.
 	Sent, Received time.Time
 	// Until is the earliest time at which the window can end, if nobody resets it. Until then,
 	// hits need no lookup (rule 12).
@@ -69,23 +69,23 @@ func (b *Bands) Join(id ID, until time.Time) Action {
 	return Action{Kind: Join, Slot: id, By: until.Add(b.Guard)} // rule 2
 }
 
-// Outcome says whether a batch of hits was counted.
+// Outcome says whether the hits of a call were counted.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Counted   Outcome = iota // they have the places from Count-n+1 to Count of the window
 	Exhausted                // the window is open, but its counter cannot hold them: not counted
-	Lost                     // they were not counted: look the window up again
+	Missed                   // they were not counted: look the window up again
 )
 
-// Result returns the outcome of a Join or Open, and the window. armed says that the batch has set
+// Result returns the outcome of a Join or Open, and the window. armed says that the call has set
 // the TTL to T, added is the status of its DECREASE, and o is what its QUERY showed (rule 1). A
-// reply that comes after Action.By says nothing.
+// response that comes after Action.By says nothing.
 func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, received time.Time) (Outcome, Window) {
 	w, live := b.WindowOf(a.Slot, o, sent, received)
 	if !live {
-		return Lost, w
+		return Missed, w
 	}
 	if armed {
 		w.Until = sent.Add(b.Scale)
@@ -100,7 +100,7 @@ func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, receive
 // failed, another client has opened the window, or the name is in its grace (H1).
 func (b *Bands) Created(a Action, inserted bool, n uint64, sent, received time.Time) (Outcome, Window) {
 	if !inserted {
-		return Lost, Window{}
+		return Missed, Window{}
 	}
 	return Counted, Window{
 		Slot: a.Slot, Count: n, Sent: sent, Received: received,

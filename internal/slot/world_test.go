@@ -36,7 +36,7 @@ type world struct {
 	denied  uint64
 	hits    int
 
-	returned int // batches of hits that were returned to the window with an ID
+	returned int // calls whose hits were given back to the window with an ID
 }
 
 // event is something that happens at a time.
@@ -186,7 +186,7 @@ func (a *actor) pause() {
 
 func (a *actor) sleep(d time.Duration) { a.sleepUntil(a.now + d) }
 
-// conn is a connection. Its batches are executed only while it is open.
+// conn is a connection. Its calls are executed only while it is open.
 type conn struct {
 	epoch int
 	ended bool
@@ -196,25 +196,25 @@ func (w *world) dial() *conn { return &conn{epoch: w.server.epoch} }
 
 func (w *world) alive(c *conn) bool { return !c.ended && c.epoch == w.server.epoch }
 
-// batch is the outcome of a batch.
-type batch struct {
-	replies        []reply
+// sentCall is the outcome of a call.
+type sentCall struct {
+	responses      []response
 	sent, received time.Time
-	ok             bool // all replies have arrived
+	ok             bool // all responses have arrived
 	torn           bool // other requests were executed in between
 }
 
 const never = time.Duration(math.MaxInt64)
 
-// send sends a batch and waits for its replies until by. A action is executed before by or never,
-// because its connection is ended; other batches can be executed later.
-func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bounded bool) batch {
+// send sends a call and waits for its responses until by. A action is executed before by or never,
+// because its connection is ended; other calls can be executed later.
+func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bounded bool) sentCall {
 	w := a.world
-	b := batch{sent: w.time(), replies: make([]reply, 0, len(ops))}
+	b := sentCall{sent: w.time(), responses: make([]response, 0, len(ops))}
 	if !w.alive(c) || by <= w.now {
 		return b
 	}
-	var most time.Duration // until when the batch may be executed
+	var most time.Duration // until when the call may be executed
 	switch {
 	case bounded:
 		most = by - w.now
@@ -245,7 +245,7 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 			cut, lost = 0, true
 		case 1: // cut: the rest never arrives
 			cut, lost = w.rng.IntN(len(ops)), true
-		case 2: // executed, but the replies are lost
+		case 2: // executed, but the responses are lost
 			lost = true
 		case 3: // torn: the rest arrives later
 			cut = w.rng.IntN(len(ops) + 1)
@@ -261,7 +261,7 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 			return
 		}
 		for _, op := range ops {
-			b.replies = append(b.replies, w.server.execute(a.name, action, op))
+			b.responses = append(b.responses, w.server.execute(a.name, action, op))
 			if w.violation != "" {
 				return
 			}
@@ -271,9 +271,9 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 	if cut < len(ops) && !lost {
 		w.schedule(event{at: second, do: func() { execute(ops[cut:]) }})
 	}
-	reply := second + w.delay(most/2)
+	back := second + w.delay(most/2)
 	if lost {
-		reply = min(by, w.now+2*w.bands.Guard)
+		back = min(by, w.now+2*w.bands.Guard)
 	}
 	if w.died < w.deaths && w.chance(w.deathRate) {
 		w.died++
@@ -281,9 +281,9 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 		a.client.dead = true
 		panic(errStopped)
 	}
-	a.sleepUntil(min(reply, by))
+	a.sleepUntil(min(back, by))
 	b.received = w.time()
-	b.ok = !lost && w.now < by && len(b.replies) == len(ops) && w.alive(c)
+	b.ok = !lost && w.now < by && len(b.responses) == len(ops) && w.alive(c)
 	if !b.ok {
 		c.ended = c.ended || bounded || lost
 	}

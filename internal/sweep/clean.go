@@ -19,8 +19,8 @@ const (
 	// cleanDuty is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
 	cleanDuty = 4
-	// guard is how soon after its QUERY was sent a record may be prolonged.
-	guard = time.Second
+	// prolongWithin is how soon after its QUERY was sent a record may be prolonged.
+	prolongWithin = time.Second
 )
 
 // chunkSize returns the most requests that travel together.
@@ -56,27 +56,27 @@ func pauseAfter(took, left time.Duration, chunks int) time.Duration {
 	return max(0, min(cleanDuty*took, left/time.Duration(chunks)-took))
 }
 
-// query queries records. The call must be put back when the replies are not needed any more.
-func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Reply[T], *conn.Call[T], error) {
+// query queries records. The call must be put back when the responses are not needed any more.
+func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Response[T], *conn.Call[T], error) {
 	cl := s.o.Calls.Get()
 	for _, name := range chunk {
 		conn.Add(cl, codec.Query{Key: name}) // names from a LIST are never too long
 	}
-	replies, err := s.do(ctx, cl)
-	return replies, cl, err
+	responses, err := s.do(ctx, cl)
+	return responses, cl, err
 }
 
 // cleanChunk looks at a chunk of records and does what the Rule decides.
 func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
 	now, sent := s.o.Now(), time.Now()
-	replies, queries, err := s.query(ctx, chunk)
+	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
 		return err
 	}
 	p := plan[T]{changes: s.o.Calls.Get()}
-	for i, reply := range replies {
-		if reply.OK {
-			o := Observation{uint64(reply.Quota), uint64(reply.TTL.Amount)}
+	for i, response := range responses {
+		if response.OK {
+			o := Observation{uint64(response.Quota), uint64(response.TTL.Amount)}
 			d := s.o.Rule.Decide(chunk[i], o, now)
 			if d.Interval > 0 {
 				r.evidence.ours++
@@ -86,7 +86,7 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 	}
 	s.o.Calls.Put(queries)
 	if p.prolongs {
-		p.changes.Stale = func() bool { return time.Since(sent) > guard }
+		p.changes.Stale = func() bool { return time.Since(sent) > prolongWithin }
 	}
 	return s.execute(ctx, &p, removals, r)
 }
@@ -94,9 +94,9 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 // plan is what a sweep does about a chunk of records.
 type plan[T codec.Value] struct {
 	changes  *conn.Call[T]
-	actions  []Action // those of changes
-	prolongs bool     // there is a Prolong among them
-	targets  []string // for the Remover
+	verdicts []Verdict // of the records of changes
+	prolongs bool      // there is a Prolong among them
+	targets  []string  // for the Remover
 }
 
 // plan adds what was decided about a record to p.
@@ -105,14 +105,14 @@ func (s *Sweeper[T]) plan(p *plan[T], name []byte, d Decision, r *Result) {
 		r.interval = d.Interval
 	}
 	switch {
-	case d.Action == Leave:
+	case d.Verdict == Leave:
 		return
-	case d.Action == Remove && s.o.Remover != nil:
+	case d.Verdict == Remove && s.o.Remover != nil:
 		p.targets = append(p.targets, d.Target)
 		return
-	case d.Action == Remove:
+	case d.Verdict == Remove:
 		conn.Add(p.changes, codec.Purge{Key: name})
-	case d.Action == Prolong && !s.o.Server.Parked():
+	case d.Verdict == Prolong && !s.o.Server.Parked():
 		r.Kept++
 		p.prolongs = true
 		// A PATCH would shorten a window that has been opened under the name meanwhile.
@@ -121,13 +121,13 @@ func (s *Sweeper[T]) plan(p *plan[T], name []byte, d Decision, r *Result) {
 		r.Kept++
 		return
 	}
-	p.actions = append(p.actions, d.Action)
+	p.verdicts = append(p.verdicts, d.Verdict)
 }
 
 // execute does what was planned, and takes the call of p.
 func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals, r *Result) error {
 	if s.o.DryRun {
-		r.count(p.actions, func(int) bool { return true })
+		r.count(p.verdicts, func(int) bool { return true })
 		r.Removed += len(p.targets)
 		s.o.Calls.Put(p.changes)
 		return nil
@@ -135,22 +135,22 @@ func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals
 	if len(p.targets) > 0 {
 		removals.start(ctx, p.targets)
 	}
-	if len(p.actions) == 0 {
+	if len(p.verdicts) == 0 {
 		s.o.Calls.Put(p.changes)
 		return nil
 	}
-	replies, err := s.do(ctx, p.changes)
+	responses, err := s.do(ctx, p.changes)
 	if err != nil {
 		return err
 	}
-	r.count(p.actions, func(i int) bool { return replies[i].OK })
+	r.count(p.verdicts, func(i int) bool { return responses[i].OK })
 	s.o.Calls.Put(p.changes)
 	return nil
 }
 
-// count counts the actions that were done.
-func (r *Result) count(actions []Action, done func(i int) bool) {
-	for i, a := range actions {
+// count counts what was done.
+func (r *Result) count(verdicts []Verdict, done func(i int) bool) {
+	for i, a := range verdicts {
 		switch {
 		case !done(i):
 		case a == Remove:

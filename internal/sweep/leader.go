@@ -58,11 +58,11 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
 	conn.Add(cl, parking.Query())
-	replies, err := s.do(ctx, cl)
+	responses, err := s.do(ctx, cl)
 	if err != nil {
 		return term[T]{}, err
 	}
-	record, parked := replies[0], replies[1]
+	record, parked := responses[0], responses[1]
 	s.o.Calls.Put(cl)
 	if parked.TTL.Amount > 0 && isParking(parked) && !s.o.Server.Parked() {
 		s.o.Server.Park(ctx)
@@ -77,15 +77,15 @@ func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
 	return term[T]{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil
 }
 
-// isTerm reports whether the reply to a QUERY of LeaderKey shows a term.
-func isTerm[T codec.Value](r conn.Reply[T]) bool {
+// isTerm reports whether the response to a QUERY of LeaderKey shows a term.
+func isTerm[T codec.Value](r conn.Response[T]) bool {
 	most := termTTL[T]()
 	return r.OK && r.TTL.Unit == most.Unit && r.TTL.Amount <= most.Amount
 }
 
-// isParking reports whether the reply to a QUERY of the empty key shows the record that parks the
+// isParking reports whether the response to a QUERY of the empty key shows the record that parks the
 // server.
-func isParking[T codec.Value](r conn.Reply[T]) bool {
+func isParking[T codec.Value](r conn.Response[T]) bool {
 	return parking.Record{Found: r.OK, Unit: r.TTL.Unit, Quota: uint64(r.Quota)}.Parks()
 }
 
@@ -106,11 +106,11 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err
 	} else {
 		conn.Add(cl, codec.Insert[T]{Key: key, Quota: t.next(), TTL: termTTL[T]()})
 	}
-	replies, err := s.do(ctx, cl)
+	responses, err := s.do(ctx, cl)
 	if err != nil {
 		return false, err
 	}
-	leader = replies[0].OK && replies[0].Quota == t.number
+	leader = responses[0].OK && responses[0].Quota == t.number
 	s.o.Calls.Put(cl)
 	return leader, nil
 }
@@ -128,12 +128,12 @@ func (s *Sweeper[T]) endTerm(ctx context.Context, t term[T]) {
 	}
 }
 
-// do sends a call and returns its replies. They are valid until the call is put back. After an
+// do sends a call and returns its responses. They are valid until the call is put back. After an
 // error the call must not be used any more.
-func (s *Sweeper[T]) do(ctx context.Context, cl *conn.Call[T]) ([]conn.Reply[T], error) {
+func (s *Sweeper[T]) do(ctx context.Context, cl *conn.Call[T]) ([]conn.Response[T], error) {
 	done, _, err := s.o.Server.Do(ctx, cl)
 	if err == nil {
-		return cl.Replies, nil
+		return cl.Responses, nil
 	}
 	if done {
 		s.o.Calls.Put(cl)

@@ -113,18 +113,18 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 func (s *Sweeper[T]) countForeign(ctx context.Context, others names, r *Result) error {
 	var leader, parking bool // were found
 	for chunk := range others.chunks(s.chunkSize(), maxChunkBytes) {
-		replies, cl, err := s.query(ctx, chunk)
+		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err
 		}
-		for i, reply := range replies {
+		for i, response := range responses {
 			name := string(chunk[i])
 			switch {
-			case name == LeaderKey && isTerm(reply):
+			case name == LeaderKey && isTerm(response):
 				leader = true
-			case name == "" && isParking(reply):
+			case name == "" && isParking(response):
 				parking = true
-			case reply.OK && r.Foreign < maxForeign:
+			case response.OK && r.Foreign < maxForeign:
 				r.Foreign++
 			}
 		}

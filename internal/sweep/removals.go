@@ -21,7 +21,7 @@ const maxRemovals = 256
 // removals are the calls of a Remover that a sweep makes.
 type removals struct {
 	remover Remover
-	places  chan struct{} // has an element for each call that runs
+	permits chan struct{} // has an element for each call that runs
 	given   map[string]struct{}
 	calls   sync.WaitGroup
 
@@ -31,7 +31,7 @@ type removals struct {
 }
 
 func newRemovals(r Remover) *removals {
-	return &removals{remover: r, places: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
+	return &removals{remover: r, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
 }
 
 // start makes the Remover remove the records of those targets that this sweep has not removed
@@ -48,13 +48,13 @@ func (r *removals) start(ctx context.Context, targets []string) {
 		return
 	}
 	select {
-	case r.places <- struct{}{}:
+	case r.permits <- struct{}{}:
 	case <-ctx.Done():
 		return // the sweep is about to end with the error of ctx
 	}
 	r.calls.Go(func() {
 		records, err := r.remover.Remove(ctx, fresh)
-		<-r.places
+		<-r.permits
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.records += records

@@ -40,7 +40,7 @@ func (p *pairs) Decide(name []byte, o Observation, _ time.Time) Decision {
 	if o.Count > 0 {
 		return Decision{}
 	}
-	return Decision{Action: Remove, Target: string(name[:len(name)-2])}
+	return Decision{Verdict: Remove, Target: string(name[:len(name)-2])}
 }
 
 func (p *pairs) Remove(ctx context.Context, targets []string) (records int, err error) {

@@ -55,7 +55,7 @@ const (
 
 // Server is a server that can be swept. A *pool.Pool is one.
 type Server[T codec.Value] interface {
-	// Do sends a call and waits for its replies. If done is false, the call must not be
+	// Do sends a call and waits for its responses. If done is false, the call must not be
 	// used any more.
 	Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error)
 	// Stream sends a request on a connection of its own. It passes the response to decode as
@@ -87,19 +87,19 @@ type Observation struct {
 	Left  uint64 // the TTL that is left, in the unit that the name tells (H19)
 }
 
-// Action is what is to be done about a record.
-type Action uint8
+// Verdict is what is to be done about a record.
+type Verdict uint8
 
 const (
-	Leave   Action = iota // nothing
-	Keep                  // nothing now; the record is over, and is to be removed later
-	Remove                // remove it, by a PURGE or by the Remover
-	Prolong               // prolong it, if the server is not parked: it is over, and expires too soon
+	Leave   Verdict = iota // nothing
+	Keep                   // nothing now; the record is over, and is to be removed later
+	Remove                 // remove it, by a PURGE or by the Remover
+	Prolong                // prolong it, if the server is not parked: it is over, and expires too soon
 )
 
 // Decision is what a Rule has decided about a record.
 type Decision struct {
-	Action   Action
+	Verdict  Verdict
 	Increase uint64 // by how many units Prolong increases the TTL
 	// Target is what a Remover is given for a Remove. Records that are removed together have
 	// the same one.
@@ -113,7 +113,7 @@ type Decision struct {
 type Options[T codec.Value] struct {
 	Server      Server[T]
 	Rule        Rule
-	Remover     Remover // carries out the action Remove; nil: one PURGE for each record
+	Remover     Remover // carries out a Remove; nil: one PURGE for each record
 	Calls       *conn.CallPool[T]
 	Now         func() time.Time // the clock that the Rule is given
 	MaxInFlight int              // how many requests fit one call, at least

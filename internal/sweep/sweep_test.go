@@ -144,7 +144,7 @@ type kept time.Duration
 func (kept) Inspect([]byte, time.Time) (removable, ours bool) { return true, true }
 
 func (k kept) Decide([]byte, Observation, time.Time) Decision {
-	return Decision{Action: Keep, Interval: time.Duration(k)}
+	return Decision{Verdict: Keep, Interval: time.Duration(k)}
 }
 
 // With so many records, the pauses that let others' requests pass, and those between two LISTs,
