@@ -210,14 +210,14 @@ func micros(n int64) time.Duration {
 	return time.Duration(min(n, int64(window.Never/time.Microsecond))) * time.Microsecond
 }
 
-// window returns the window of the call that comes after a number of equal ones, of which some fit, and all were
-// granted that fit all limits of the call.
-func (p *policy) window(now int64, value string, fits, all, place int) window.Window {
+// window returns the window of the call that has a rank among equal ones, of which some fit, and all were granted
+// that fit all limits of the call.
+func (p *policy) window(now int64, value string, fits, all, rank int) window.Window {
 	a, l := algorithms[p.limit.Algorithm], &p.limit
 	s := a.read(value)
 	switch {
-	case p.verb == take && place < all:
-		if later := all - 1 - place; later > 0 {
+	case p.verb == take && rank < all:
+		if later := all - 1 - rank; later > 0 {
 			s = a.before(s, p, later)
 		}
 		return a.describe(l, p.n > 0, now, s)
@@ -225,8 +225,8 @@ func (p *policy) window(now int64, value string, fits, all, place int) window.Wi
 		return a.describe(l, false, now, s)
 	case p.verb == count && l.Algorithm.Rolling():
 		return a.describe(l, false, now, s)
-	case p.verb == count && place < fits:
-		return a.describe(l, false, now, a.before(s, p, fits-1-place))
+	case p.verb == count && rank < fits:
+		return a.describe(l, false, now, a.before(s, p, fits-1-rank))
 	case p.verb == count:
 		s[0] = MaxCount
 		return a.describe(l, false, now, s)
@@ -239,18 +239,18 @@ func (p *policy) window(now int64, value string, fits, all, place int) window.Wi
 	return w
 }
 
-// The ID of a take of a rolling algorithm has the lower bits of a place and an epoch. The epoch changes
-// when all hits of a limit are forgotten. The place is a time in microseconds, or a number of windows.
+// The ID of a take of a rolling algorithm has the lower bits of when it was made and of an epoch. The epoch changes
+// when all hits of a limit are forgotten. When is a time in microseconds, or a number of windows.
 const (
-	placeBits = 46
+	whenBits  = 46
 	epochBits = 17
 )
 
 // takeID returns the ID of a take, which is not 0.
-func takeID(place, epoch int64) int64 { return (place&(1<<placeBits-1))<<epochBits | (epoch + 1) }
+func takeID(when, epoch int64) int64 { return (when&(1<<whenBits-1))<<epochBits | (epoch + 1) }
 
-// placeOf returns what takeID was given: the epoch is negative if it was not given anything.
-func placeOf(id int64) (place, epoch int64) {
+// whenOf returns what takeID was given: the epoch is negative if it was not given anything.
+func whenOf(id int64) (when, epoch int64) {
 	if id <= 0 {
 		return 0, -1
 	}

@@ -83,7 +83,7 @@ func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64)
 			}
 		}
 	}
-	return w, b.failed("hit", key, err)
+	return w, b.after("hit", key, err)
 }
 
 // Take implements [window.Backend] with one script.
@@ -91,7 +91,7 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 	if _, err = b.check(&l); err == nil {
 		w, _, err = b.one(ctx, key, policy{limit: l, n: n})
 	}
-	return w, b.failed("take", key, err)
+	return w, b.after("take", key, err)
 }
 
 // Peek implements [window.Backend].
@@ -99,7 +99,7 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64
 	if _, err = b.check(&l); err == nil {
 		w, _, err = b.one(ctx, key, policy{verb: peek, limit: l, n: n})
 	}
-	return w, b.failed("peek", key, err)
+	return w, b.after("peek", key, err)
 }
 
 // Charge implements [window.Backend].
@@ -122,7 +122,7 @@ func (b *Backend) count(ctx context.Context, method, key string, p policy) (w wi
 		}
 		w, _, err = b.one(ctx, key, p)
 	}
-	return w, b.failed(method, key, err)
+	return w, b.after(method, key, err)
 }
 
 // GiveBack implements [window.Backend].
@@ -132,7 +132,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	if err == nil {
 		done, err = b.giveBack(ctx, key, policy{verb: back, limit: l, n: n, id: id})
 	}
-	return done > 0, b.failed("give back", key, err)
+	return done > 0, b.after("give back", key, err)
 }
 
 // giveBack makes a give-back, unless the ID is of no take.
@@ -150,7 +150,7 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	if err == nil {
 		_, _, err = b.one(ctx, key, policy{verb: reset, limit: l})
 	}
-	return b.failed("reset", key, err)
+	return b.after("reset", key, err)
 }
 
 // Delete implements [window.Backend]. Without scales it deletes the windows of all scales,
@@ -166,12 +166,12 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	if err == nil {
 		_, n, err = b.one(ctx, key, policy{verb: deleteAll, scales: which.String()})
 	}
-	return n, b.failed("delete", key, err)
+	return n, b.after("delete", key, err)
 }
 
 // Ping implements [window.BackendCloser].
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := b.run(ctx, "", func(ctx context.Context) (string, error) { return "", replyError(b.client.Ping(ctx)) })
+	_, err := b.requestAlone(ctx, "", func(ctx context.Context) (string, error) { return "", replyError(b.client.Ping(ctx)) })
 	if b.stats.count(err); err != nil {
 		return &callerr.Error{Package: "rediswindow", Call: "ping", Err: err}
 	}
@@ -206,9 +206,9 @@ func (b *Backend) time() (now, grace float64, err error) {
 	return float64(micros), 3_600_000, nil
 }
 
-// failed counts a call, and adds the method and the key, cut to 64 characters, to its error. It returns nil
-// for nil.
-func (b *Backend) failed(method, key string, err error) error {
+// after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its
+// error. It returns nil for nil.
+func (b *Backend) after(method, key string, err error) error {
 	b.stats.count(err)
 	if err == nil {
 		return nil

@@ -55,12 +55,13 @@ type call struct {
 	id      int64           // the first of the IDs of windows that the request has opened
 	err     error
 
-	// entry is the entry of the request that has the call, and place says how many equal calls it has before.
-	entry, place int
+	// equals is the index of the equals of the request that the call is one of, and rank says how many of them are
+	// before it.
+	equals, rank int
 }
 
 type (
-	shared   = coalesce.Call[call]
+	combined = coalesce.Call[call]
 	combiner = coalesce.Combiner[call]
 )
 
@@ -93,8 +94,8 @@ func (b *Backend) newAlone() *coalesce.Combiner[alone] {
 	})
 }
 
-// run makes a request of its own, for a key. It returns when ctx ends, and then drops what request returns.
-func (b *Backend) run(ctx context.Context, key string, request func(ctx context.Context) (string, error)) (string, error) {
+// requestAlone makes a request of its own, for a key. It returns when ctx ends, and then drops what request returns.
+func (b *Backend) requestAlone(ctx context.Context, key string, request func(ctx context.Context) (string, error)) (string, error) {
 	partition, err := b.partition(key)
 	if err != nil {
 		return "", err
@@ -145,7 +146,7 @@ func (b *Backend) cluster() (bool, error) {
 
 // do has a call sent that Get has returned and that was filled in, and returns its error. If it was answered, the caller
 // returns it with end. Otherwise, it may still be under way.
-func (b *Backend) do(ctx context.Context, c *shared) (answered bool, err error) {
+func (b *Backend) do(ctx context.Context, c *combined) (answered bool, err error) {
 	partition, err := b.partition(c.Value.parts[0].key)
 	if err != nil {
 		return false, err
@@ -158,7 +159,7 @@ func (b *Backend) do(ctx context.Context, c *shared) (answered bool, err error) 
 }
 
 // end keeps a call for another one.
-func (b *Backend) end(c *shared) {
+func (b *Backend) end(c *combined) {
 	v := &c.Value
 	clear(v.parts)
 	*v = call{parts: v.parts[:0], windows: v.windows[:0]}
@@ -190,7 +191,7 @@ func (b *Backend) one(ctx context.Context, key string, p policy) (w window.Windo
 // each of them in a cluster, because while a slot moves to another node, a script may have only one key. That is
 // rare: the keys share a slot by chance. It does so as well if a server says that they are not in one slot: what
 // seems to be a server may be a proxy to several.
-func (b *Backend) send(ctx context.Context, calls []*shared) {
+func (b *Backend) send(ctx context.Context, calls []*combined) {
 	differ := len(calls) > 1 && severalKeys(calls[0])
 	for _, c := range calls[1:] {
 		differ = differ || c.Value.parts[0].key != calls[0].Value.parts[0].key || severalKeys(c)
@@ -206,11 +207,11 @@ func (b *Backend) send(ctx context.Context, calls []*shared) {
 		fail(calls, err)
 		return
 	}
-	byKey := map[string][]*shared{}
+	byKey := map[string][]*combined{}
 	var all sync.WaitGroup
 	for _, c := range calls {
 		if severalKeys(c) {
-			one := []*shared{c}
+			one := []*combined{c}
 			all.Go(func() { fail(one, b.request(ctx, one)) })
 			continue
 		}
@@ -224,7 +225,7 @@ func (b *Backend) send(ctx context.Context, calls []*shared) {
 }
 
 // severalKeys reports whether a call has several keys.
-func severalKeys(c *shared) bool {
+func severalKeys(c *combined) bool {
 	for _, p := range c.Value.parts[1:] {
 		if p.key != c.Value.parts[0].key {
 			return true
@@ -234,7 +235,7 @@ func severalKeys(c *shared) bool {
 }
 
 // fail has calls fail, unless err is nil.
-func fail(calls []*shared, err error) {
+func fail(calls []*combined, err error) {
 	if err == nil {
 		return
 	}

@@ -39,7 +39,7 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 		err = b.exchange(ctx, claims[:n], places[:n])
 		claims, places = claims[n:], places[n:]
 	}
-	return b.failed("exchange", "", err)
+	return b.after("exchange", "", err)
 }
 
 func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
@@ -82,13 +82,13 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	return ctx.Err()
 }
 
-// errAlone marks a claim that has failed in a script with others.
-var errAlone = errors.New("the claim has failed")
+// errRepeat marks a claim that has failed in a script with others, and is to be made again, alone.
+var errRepeat = errors.New("the claim has failed")
 
 // exchangeFailed makes claims that have failed in a script with others again, alone, for their errors.
 func (b *Backend) exchangeFailed(ctx context.Context, claims []window.Claim, names []string, places []window.Places) {
 	for i := range places {
-		if places[i].Err != errAlone {
+		if places[i].Err != errRepeat {
 			continue
 		}
 		if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], false); err != nil {
@@ -127,7 +127,7 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 		args = appendClaims(args, rest[:n])
 		rest = rest[n:]
 	}
-	response, err := b.run(ctx, claims[0].Key, func(ctx context.Context) (string, error) { return b.eval(ctx, exchangeScript, keys, args) })
+	response, err := b.requestAlone(ctx, claims[0].Key, func(ctx context.Context) (string, error) { return b.eval(ctx, exchangeScript, keys, args) })
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 	}
 	runsAt, runs := len(b)-8, 0.0
 	for wants := c.Wants; len(wants) > 0; runs++ {
-		n, wait := run(wants), 0.0
+		n, wait := equalWants(wants), 0.0
 		if wants[0].Wait {
 			wait = 1
 		}
@@ -172,8 +172,8 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 	return b
 }
 
-// run returns how many wants at the beginning are equal.
-func run(wants []window.Want) (n int) {
+// equalWants returns how many wants at the beginning are equal.
+func equalWants(wants []window.Want) (n int) {
 	for n < len(wants) && wants[n] == wants[0] {
 		n++
 	}
@@ -194,14 +194,14 @@ func readPlaces(response string, c *window.Claim, p *window.Places) (rest string
 	}
 	switch {
 	case head[0] == 3:
-		*p = window.Places{Err: errAlone}
+		*p = window.Places{Err: errRepeat}
 		return response, nil
 	case p.Late:
 		return response, nil
 	}
 	token := uint64(head[4])
 	for at := 0; at < len(c.Wants); {
-		n := run(c.Wants[at:])
+		n := equalWants(c.Wants[at:])
 		var granted int64
 		if granted, response, err = readNumber(response); err != nil || granted < 0 || granted > int64(n) {
 			return "", cmp.Or(err, fmt.Errorf("script granted %d of %d", granted, n))
@@ -232,8 +232,8 @@ func (b *Backend) flightName(c *window.Claim) string {
 	return string(append(append(name, "}:f1:"...), c.Name...))
 }
 
-// birthName returns the name of the record of when the data set was created: in a cluster one of the slot of the
-// key, otherwise one. Its hash tag is none of a key.
+// birthName returns the name of the birth, which says when the data set was created: in a cluster one of the slot of
+// the key, otherwise one. Its hash tag is none of a key.
 func (b *Backend) birthName(key string, cluster bool) string {
 	if !cluster {
 		return b.prefix + "{b}:born1"

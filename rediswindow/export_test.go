@@ -24,7 +24,7 @@ var verbs = map[string]verb{"take": take, "hit": count, "charge": count, "peek":
 
 // Request makes calls with one request, and sorts them in the order in which the script makes them.
 func (b *Backend) Request(ctx context.Context, asked []*Asked) error {
-	calls := make([]*shared, len(asked))
+	calls := make([]*combined, len(asked))
 	of := map[*Asked]*call{}
 	for i, a := range asked {
 		calls[i] = b.combiner().Get()
@@ -47,7 +47,7 @@ func (b *Backend) Request(ctx context.Context, asked []*Asked) error {
 		a.Windows, a.N, a.Err = v.windows, v.n, v.err
 	}
 	slices.SortFunc(asked, func(x, y *Asked) int {
-		return 1000*(of[x].entry-of[y].entry) + of[x].place - of[y].place
+		return 1000*(of[x].equals-of[y].equals) + of[x].rank - of[y].rank
 	})
 	return nil
 }

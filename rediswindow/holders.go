@@ -31,20 +31,20 @@ type Holder struct {
 func (b *Backend) Holders(ctx context.Context, key, name string) ([]Holder, error) {
 	text, err := b.readHolders(ctx, key, name)
 	if err != nil {
-		return nil, b.failed("holders", key, err)
+		return nil, b.after("holders", key, err)
 	}
 	var all []Holder
 	for line := range strings.Lines(text) {
 		var h Holder
 		var micros int64
 		if _, err := fmt.Sscan(line, &h.Process, &h.Held, &h.Waiting, &micros); err != nil {
-			return nil, b.failed("holders", key, fmt.Errorf("script returned %q", line))
+			return nil, b.after("holders", key, fmt.Errorf("script returned %q", line))
 		}
 		h.LeaseEnds = time.Duration(micros) * time.Microsecond
 		all = append(all, h)
 	}
 	slices.SortFunc(all, func(x, y Holder) int { return cmp.Compare(x.Process, y.Process) })
-	return all, b.failed("holders", key, nil)
+	return all, b.after("holders", key, nil)
 }
 
 func (b *Backend) readHolders(ctx context.Context, key, name string) (string, error) {
@@ -57,5 +57,5 @@ func (b *Backend) readHolders(ctx context.Context, key, name string) (string, er
 		at = strconv.FormatFloat(now, 'f', 0, 64)
 	}
 	keys := []string{b.flightName(&window.Claim{Key: key, Name: name})}
-	return b.run(ctx, key, func(ctx context.Context) (string, error) { return b.eval(ctx, holdersScript, keys, []string{at}) })
+	return b.requestAlone(ctx, key, func(ctx context.Context) (string, error) { return b.eval(ctx, holdersScript, keys, []string{at}) })
 }

@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// failed is the byte of a limit of a call that has failed.
-const failed = 255
+// failedByte is the byte of a limit of a call that has failed.
+const failedByte = 255
 
 // request is a request of calls. See lua/windows.lua for what it sends and receives.
 type request struct {
 	head     []byte // the first argument
-	entries  []entry
+	equals   []equals
 	keys     []keyOf
 	index    map[string]int // of keys, if there are several calls
 	policies []*policy
@@ -26,14 +26,14 @@ type request struct {
 	rest     []byte         // names and policies, one after the other
 	ends     []int          // of each of them
 	args     []string       // all names, and all arguments
-	total    int            // limits of all entries
+	total    int            // limits of all equals
 	id       int64          // of the first window that opens
 }
 
-// entry is a call, or several that are equal.
-type entry struct {
+// equals is a call, or several that are equal.
+type equals struct {
 	at     int // of its bytes in head
-	before int // the entry before it that begins with the same key, or -1
+	before int // the index of the equals before that begin with the same key, or -1
 
 	bytes, values int // where the response has them
 	all           int // how many of the calls are granted
@@ -43,13 +43,13 @@ type entry struct {
 // keyOf is a key of a request.
 type keyOf struct {
 	key  string
-	last int // the last entry that begins with it, or -1
+	last int // the index of the last equals that begin with it, or -1
 }
 
 var requests = sync.Pool{New: func() any { return &request{index: map[string]int{}, known: map[policy]int{}} }}
 
 // request sends calls with one script, and stores in them what it returns, unless all have the same error.
-func (b *Backend) request(ctx context.Context, calls []*shared) error {
+func (b *Backend) request(ctx context.Context, calls []*combined) error {
 	r := requests.Get().(*request)
 	if err := r.build(b, calls); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (b *Backend) request(ctx context.Context, calls []*shared) error {
 }
 
 // build makes the arguments of the script.
-func (r *request) build(b *Backend, calls []*shared) error {
+func (r *request) build(b *Backend, calls []*combined) error {
 	now, grace, err := b.time()
 	if err != nil {
 		return err
@@ -101,10 +101,10 @@ func (r *request) build(b *Backend, calls []*shared) error {
 	return nil
 }
 
-// maxSearched bounds how many entries of a key are compared with a call.
+// maxSearched bounds how many equals of a key are compared with a call.
 const maxSearched = 8
 
-// add adds a call to an entry of equal ones, or as an entry of its own.
+// add adds a call to equals, or as equals of its own.
 func (r *request) add(c *call, several bool) {
 	begin, first := len(r.head), &c.parts[0]
 	size := len(c.parts)
@@ -120,9 +120,9 @@ func (r *request) add(c *call, several bool) {
 	if several && (first.verb == take || first.verb == peek || first.verb == count && !first.limit.Algorithm.Rolling()) {
 		e := key.last
 		for n := 0; e >= 0 && n < maxSearched; n++ {
-			old := &r.entries[e]
+			old := &r.equals[e]
 			if same := old.at + 2 + 2*size; same <= begin && bytes.Equal(r.head[old.at+1:same], r.head[begin+1:]) {
-				c.entry, c.place = e, int(r.head[old.at])
+				c.equals, c.rank = e, int(r.head[old.at])
 				r.head[old.at]++
 				r.head = r.head[:begin]
 				return
@@ -130,9 +130,9 @@ func (r *request) add(c *call, several bool) {
 			e = old.before
 		}
 	}
-	c.entry, c.place = len(r.entries), 0
-	r.entries = append(r.entries, entry{at: begin, before: key.last})
-	key.last = c.entry
+	c.equals, c.rank = len(r.equals), 0
+	r.equals = append(r.equals, equals{at: begin, before: key.last})
+	key.last = c.equals
 	r.total += size
 }
 
@@ -183,15 +183,15 @@ func (b *Backend) appendPolicy(to []byte, p *policy) ([]byte, int) {
 	size := 0
 	switch p.verb {
 	case back:
-		place, epoch := int64(0), p.id
+		when, epoch := int64(0), p.id
 		if p.limit.Algorithm.Rolling() {
-			place, epoch = placeOf(p.id)
+			when, epoch = whenOf(p.id)
 		}
 		remove := 0.0
 		if p.remove {
 			remove = 1
 		}
-		for _, f := range [...]float64{float64(epoch), float64(place), float64(min(p.n, MaxCount)), remove} {
+		for _, f := range [...]float64{float64(epoch), float64(when), float64(min(p.n, MaxCount)), remove} {
 			to = appendFloat(to, f)
 		}
 		to = append(to, 0)
@@ -220,17 +220,17 @@ func float(s string) float64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
 }
 
-// read finds what a response has for each entry, and returns its time.
+// read finds what a response has for each of the equals, and returns its time.
 func (r *request) read(response string) (now int64, err error) {
 	at, value := 8, 8+r.total
 	ok := len(response) >= value
-	for i := 0; ok && i < len(r.entries); i++ {
-		e := &r.entries[i]
+	for i := 0; ok && i < len(r.equals); i++ {
+		e := &r.equals[i]
 		m, size := int(r.head[e.at]), max(1, int(r.head[e.at+1]))
 		e.bytes, e.values, e.all = at, value, m
 		bytes := response[at : at+size]
 		at += size
-		if bytes[0] == failed {
+		if bytes[0] == failedByte {
 			ok = value < len(response) && value+1+int(response[value]) <= len(response)
 			if ok {
 				text := response[value+1:][:response[value]]
@@ -252,11 +252,11 @@ func (r *request) read(response string) (now int64, err error) {
 
 // finish stores in a call what a response has for it.
 func (r *request) finish(c *call, now int64, response string) {
-	e := &r.entries[c.entry]
+	e := &r.equals[c.equals]
 	if c.err = e.err; c.err != nil {
 		return
 	}
-	c.n, c.id = max(0, min(1, e.all-c.place)), r.id
+	c.n, c.id = max(0, min(1, e.all-c.rank)), r.id
 	at := e.values
 	for i := range c.parts {
 		p := &c.parts[i].policy
@@ -267,7 +267,7 @@ func (r *request) finish(c *call, now int64, response string) {
 		case deleteAll:
 			c.n = int(float(value))
 		default:
-			c.windows = append(c.windows, p.window(now, value, int(response[e.bytes+i]), e.all, c.place))
+			c.windows = append(c.windows, p.window(now, value, int(response[e.bytes+i]), e.all, c.rank))
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (r *request) empty() {
 	clear(r.index)
 	clear(r.known)
 	*r = request{
-		head: r.head[:0], entries: r.entries[:0], keys: r.keys[:0], index: r.index, policies: r.policies[:0], known: r.known,
+		head: r.head[:0], equals: r.equals[:0], keys: r.keys[:0], index: r.index, policies: r.policies[:0], known: r.known,
 		sizes: r.sizes[:0], rest: r.rest[:0], ends: r.ends[:0], args: r.args[:0],
 	}
 	requests.Put(r)

@@ -314,8 +314,8 @@ func TestManyTakesAreMadeInSeveralRequests(t *testing.T) {
 // Whatever a server responds, a call returns.
 func FuzzResponses(f *testing.F) {
 	f.Add(uint(0), []byte{})
-	f.Add(uint(8), []byte{failed, 255, 'x'})
-	f.Add(uint(8), []byte{failed})
+	f.Add(uint(8), []byte{failedByte, 255, 'x'})
+	f.Add(uint(8), []byte{failedByte})
 	f.Add(uint(9), []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, keep uint, other []byte) {
 		c := newFake()

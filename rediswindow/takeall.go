@@ -21,7 +21,7 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 	}
 	for i := range takes {
 		if _, err = b.check(&takes[i].Limit); err != nil {
-			return false, b.failed("take", takes[i].Key, err)
+			return false, b.after("take", takes[i].Key, err)
 		}
 	}
 	merged, index := limits.Merge(takes)
@@ -32,7 +32,7 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 		granted, err = b.takeAll(ctx, merged, left)
 		limits.Spread(windows, index, left)
 	}
-	return granted, b.failed("take", takes[0].Key, err)
+	return granted, b.after("take", takes[0].Key, err)
 }
 
 // takeAll makes takes of different counts, all or none.
@@ -57,7 +57,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 			}
 			continue
 		}
-		b.undo(ctx, undo)
+		b.giveBackAll(ctx, undo)
 		if err != nil {
 			return false, err
 		}
@@ -119,8 +119,8 @@ func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []
 	return granted, id, err
 }
 
-// undo makes give-backs. If ctx ends, it returns, and goes on. What can't be given back stays counted.
-func (b *Backend) undo(ctx context.Context, parts []part) {
+// giveBackAll makes give-backs. If ctx ends, it returns, and goes on. What can't be given back stays counted.
+func (b *Backend) giveBackAll(ctx context.Context, parts []part) {
 	var all sync.WaitGroup
 	for _, p := range parts {
 		if p.n > 0 {
