@@ -93,7 +93,7 @@ func cause(reason uint32) error {
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
 func (h *Hold) Valid() bool {
-	return h != nil && h.ended.Load() == notEnded && (h.want == nil || h.limiter.now() < h.want.entry.end())
+	return h != nil && h.ended.Load() == notEnded && (h.want == nil || h.limiter.now() < h.want.pump.end())
 }
 
 // Context returns a context of the one that was given to Acquire. It also ends when the places are released, or

@@ -177,7 +177,7 @@ func (m *model) on(n *node, do func()) {
 // settle does what the pump of a process has to do.
 func (m *model) settle(n *node) {
 	now := m.clock(n)
-	if m.without == margins && n.pump.held > 0 && n.pump.sent {
+	if m.without == margins && n.pump.held > 0 && n.pump.exchanging {
 		n.pump.deadline.Store(max(n.pump.deadline.Load(), int64(n.pump.sentAt+3*modelLease)))
 	}
 	n.pump.tick(now)
@@ -185,7 +185,7 @@ func (m *model) settle(n *node) {
 		m.decided(n, d)
 	}
 	n.pump.decided = n.pump.decided[:0]
-	if !n.pump.sent && n.pump.sendAt() <= now || m.without == oneAtATime && n.pump.urgent && m.IntN(2) == 0 {
+	if !n.pump.exchanging && n.pump.sendAt() <= now || m.without == oneAtATime && n.pump.urgent && m.IntN(2) == 0 {
 		m.send(n)
 	}
 	if at := n.pump.due(); at != never {
@@ -271,7 +271,7 @@ func (m *model) send(n *node) {
 	}
 	m.after(modelLease/8, func() { // the process waits no longer
 		m.on(n, func() {
-			if n.serial == serial && n.pump.sent {
+			if n.serial == serial && n.pump.exchanging {
 				m.log(n, "has no answer to exchange %d", c.Seq)
 				n.pump.failed(m.clock(n), errLate, false)
 			}
@@ -327,7 +327,7 @@ func (m *model) arrive(n *node, c window.Claim, serial int, asked []*want) {
 	}
 	m.after(m.travel(), func() {
 		m.on(n, func() {
-			if n.serial != serial && m.without != oneAtATime || !n.pump.sent {
+			if n.serial != serial && m.without != oneAtATime || !n.pump.exchanging {
 				return
 			}
 			if m.without == oneAtATime {

@@ -43,11 +43,11 @@ type pump struct {
 	wants   []*want    // in the order in which they have come
 	decided []decision // since the caller has taken them
 
-	sent   bool // an exchange is in flight
-	sentAt time.Duration
-	toldAt time.Duration // when an exchange that holds or wants something was sent last
-	term   time.Duration // how long places are held after its send
-	asked  []*want       // its wants
+	exchanging bool // an exchange is in flight
+	sentAt     time.Duration
+	toldAt     time.Duration // when an exchange that holds or wants something was sent last
+	term       time.Duration // how long places are held after its send
+	asked      []*want       // its wants
 
 	urgent  bool // there is something to tell
 	blocked bool // a want waits that the store has not granted
@@ -65,7 +65,7 @@ type want struct {
 	token  uint64 // constant after the grant
 
 	next, prev *want // of holds
-	entry      *entry
+	pump       *keyPump
 	hold       *Hold
 	ready      chan decision // the first one
 }
@@ -123,7 +123,7 @@ func (p *pump) cancel(w *want) {
 			p.wants = slices.Delete(p.wants, i, i+1)
 		}
 	case held:
-		p.unlink(w)
+		p.letGo(w)
 		w.state, p.urgent = gone, true
 	}
 }
@@ -134,8 +134,8 @@ func (p *pump) decide(w *want, to state, err error) {
 	p.decided = append(p.decided, decision{w, to, err})
 }
 
-// link makes a want one that is held.
-func (p *pump) link(w *want) {
+// hold makes a want one that is held.
+func (p *pump) hold(w *want) {
 	w.prev, w.next = nil, p.holds
 	if p.holds != nil {
 		p.holds.prev = w
@@ -145,7 +145,7 @@ func (p *pump) link(w *want) {
 	p.heldMax = max(p.heldMax, w.max)
 }
 
-func (p *pump) unlink(w *want) {
+func (p *pump) letGo(w *want) {
 	if w.prev == nil {
 		p.holds = w.next
 	} else {
@@ -163,7 +163,7 @@ func (p *pump) unlink(w *want) {
 func (p *pump) lose() {
 	for p.holds != nil {
 		w := p.holds
-		p.unlink(w)
+		p.letGo(w)
 		p.decide(w, gone, ErrLost)
 	}
 }
@@ -183,7 +183,7 @@ func (p *pump) due() time.Duration {
 	if p.held > 0 {
 		at = p.end()
 	}
-	if !p.sent {
+	if !p.exchanging {
 		at = min(at, p.sendAt())
 	}
 	return at
@@ -211,13 +211,13 @@ func (p *pump) sendAt() time.Duration {
 // idle reports whether the pump can be forgotten. A store that could not be told that nothing is held any more
 // knows after a lease.
 func (p *pump) idle(now time.Duration) bool {
-	return p.held == 0 && len(p.wants) == 0 && !p.sent && (!p.urgent || now >= p.toldAt+p.lease)
+	return p.held == 0 && len(p.wants) == 0 && !p.exchanging && (!p.urgent || now >= p.toldAt+p.lease)
 }
 
 // claim begins an exchange.
 func (p *pump) claim(now time.Duration) window.Claim {
 	p.tick(now)
-	p.sent, p.sentAt, p.term, p.urgent = true, now, termOf(p.lease), false
+	p.exchanging, p.sentAt, p.term, p.urgent = true, now, termOf(p.lease), false
 	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
 	if p.held > 0 || len(p.asked) > 0 {
 		p.toldAt = now
@@ -237,7 +237,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) {
 		p.failed(now, errLate, false)
 		return
 	}
-	if p.sent = false; a.Lost {
+	if p.exchanging = false; a.Lost {
 		p.lose()
 	}
 	p.pauseTo, p.pause = 0, 0
@@ -249,7 +249,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) {
 		switch {
 		case granted && w.state == waiting:
 			w.token = a.Tokens[i]
-			p.link(w)
+			p.hold(w)
 			p.decide(w, held, nil)
 		case granted:
 			p.urgent = true // nobody has it
@@ -294,7 +294,7 @@ func (p *pump) refuseBehind() {
 // too, and so have all if the store is away. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, away bool) {
 	p.tick(now)
-	p.sent, p.urgent, p.blocked = false, true, false
+	p.exchanging, p.urgent, p.blocked = false, true, false
 	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
 	p.pauseTo = now + p.pause
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {

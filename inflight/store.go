@@ -40,7 +40,7 @@ type store struct {
 	mu      sync.Mutex // guards what follows, and all pumps
 	closed  bool
 	seq     uint64
-	pumps   map[id]*entry
+	pumps   map[id]*keyPump
 	lanes   []lane
 	timers  timers
 	timer   *time.Timer
@@ -58,8 +58,8 @@ type store struct {
 // id identifies a pump.
 type id struct{ key, name string }
 
-// entry is a pump in a store.
-type entry struct {
+// keyPump is the pump of a key and name.
+type keyPump struct {
 	pump
 	id
 	part   int
@@ -72,12 +72,12 @@ type entry struct {
 // lane is a part of the store.
 type lane struct {
 	circuit *breaker.Circuit
-	queue   fifo.Queue[*entry]
+	queue   fifo.Queue[*keyPump]
 	working bool
 }
 
 func newStore(l *Limiter) *store {
-	s := &store{limiter: l, process: processName(os.Hostname()), pumps: map[id]*entry{}, timerAt: never, drained: make(chan struct{})}
+	s := &store{limiter: l, process: processName(os.Hostname()), pumps: map[id]*keyPump{}, timerAt: never, drained: make(chan struct{})}
 	s.bound = deadline.New(l.timeout)
 	s.drain = sync.OnceFunc(func() { close(s.drained) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -116,16 +116,16 @@ func (s *store) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*w
 	case e == nil && len(s.pumps) >= s.limiter.maxKeys:
 		return nil, window.ErrFull
 	case e == nil:
-		e = &entry{id: id{key, limit.Name}, part: part, index: -1}
+		e = &keyPump{id: id{key, limit.Name}, part: part, index: -1}
 		e.awake = func() { s.awaken(e) }
 		s.pumps[e.id] = e
 	}
-	w := &want{n: n, max: limit.Max, wait: wait, hold: h, entry: e, ready: make(chan decision, 1)}
+	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: make(chan decision, 1)}
 	h.want = w
 	s.waiting++
 	e.lease = max(e.lease, limit.Lease)
 	e.add(w)
-	s.settle(e)
+	s.update(e)
 	return w, nil
 }
 
@@ -136,16 +136,16 @@ func (s *store) release(w *want) {
 	if w.state == waiting {
 		s.waiting--
 	}
-	w.entry.cancel(w)
-	s.settle(w.entry)
+	w.pump.cancel(w)
+	s.update(w.pump)
 }
 
 // awaken is called by the backend if a want may be granted now.
-func (s *store) awaken(e *entry) {
+func (s *store) awaken(e *keyPump) {
 	s.mu.Lock()
 	defer s.unlock()
 	e.wake()
-	s.settle(e)
+	s.update(e)
 }
 
 // unlock unlocks the mutex, and then tells what has been decided.
@@ -163,8 +163,8 @@ func (s *store) unlock() {
 	}
 }
 
-// settle does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
-func (s *store) settle(e *entry) {
+// update does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
+func (s *store) update(e *keyPump) {
 	if s.pumps[e.id] != e {
 		return
 	}
@@ -183,7 +183,7 @@ func (s *store) settle(e *entry) {
 		return
 	}
 	at := e.due()
-	if !e.sent && e.sendAt() <= now {
+	if !e.exchanging && e.sendAt() <= now {
 		s.queue(e)
 		if at = never; e.held > 0 {
 			at = e.end()
@@ -194,7 +194,7 @@ func (s *store) settle(e *entry) {
 }
 
 // forget forgets a pump. The mutex is held.
-func (s *store) forget(e *entry) {
+func (s *store) forget(e *keyPump) {
 	if s.pumps[e.id] != e {
 		return
 	}
@@ -206,7 +206,7 @@ func (s *store) forget(e *entry) {
 }
 
 // queue queues a pump for its next exchange. The mutex is held.
-func (s *store) queue(e *entry) {
+func (s *store) queue(e *keyPump) {
 	if e.queued {
 		return
 	}
@@ -234,7 +234,7 @@ func (s *store) work(lane *lane) {
 }
 
 // begin begins the exchanges of pumps that are queued. Without any, the worker ends.
-func (s *store) begin(lane *lane) (pumps []*entry, claims []window.Claim) {
+func (s *store) begin(lane *lane) (pumps []*keyPump, claims []window.Claim) {
 	s.mu.Lock()
 	defer s.unlock()
 	for lane.queue.Len() > 0 && len(pumps) < maxClaims {
@@ -242,7 +242,7 @@ func (s *store) begin(lane *lane) (pumps []*entry, claims []window.Claim) {
 		e.queued = false
 		now := s.limiter.now()
 		if e.tick(now); s.pumps[e.id] != e || e.sendAt() > now {
-			s.settle(e)
+			s.update(e)
 			continue
 		}
 		c := e.claim(now)
@@ -252,7 +252,7 @@ func (s *store) begin(lane *lane) (pumps []*entry, claims []window.Claim) {
 			c.Wake = e.awake
 		}
 		pumps, claims = append(pumps, e), append(claims, c)
-		s.settle(e)
+		s.update(e)
 	}
 	if len(pumps) == 0 {
 		lane.working = false
@@ -307,7 +307,7 @@ func (s *store) within(d time.Duration, call func(ctx context.Context) error) er
 }
 
 // finish ends exchanges.
-func (s *store) finish(lane *lane, pumps []*entry, places []window.Places, err error) {
+func (s *store) finish(lane *lane, pumps []*keyPump, places []window.Places, err error) {
 	s.mu.Lock()
 	defer s.unlock()
 	now := s.limiter.now()
@@ -319,7 +319,7 @@ func (s *store) finish(lane *lane, pumps []*entry, places []window.Places, err e
 		} else {
 			e.answered(now, &places[i])
 		}
-		s.settle(e)
+		s.update(e)
 		if s.closed && away { // its lease frees its places
 			s.forget(e)
 		}
@@ -352,7 +352,7 @@ func (s *store) close() {
 			holds = append(holds, w.hold)
 		}
 		e.failAll(window.ErrClosed)
-		s.settle(e)
+		s.update(e)
 	}
 	s.unlock()
 	for _, h := range holds { // before others can have their places
@@ -363,7 +363,7 @@ func (s *store) close() {
 		for e.holds != nil {
 			e.cancel(e.holds)
 		}
-		s.settle(e)
+		s.update(e)
 	}
 	if len(s.pumps) == 0 {
 		s.drain()

@@ -6,7 +6,7 @@ import (
 )
 
 // timers is a heap of pumps by the time at which they have something to do.
-type timers []*entry
+type timers []*keyPump
 
 func (t timers) Len() int           { return len(t) }
 func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
@@ -18,7 +18,7 @@ func (t timers) Swap(i, j int) {
 
 // Push implements [heap.Interface].
 func (t *timers) Push(x any) {
-	e := x.(*entry)
+	e := x.(*keyPump)
 	e.index = len(*t)
 	*t = append(*t, e)
 }
@@ -34,7 +34,7 @@ func (t *timers) Pop() any {
 }
 
 // set sets the time of a pump; never removes it.
-func (t *timers) set(e *entry, at time.Duration) {
+func (t *timers) set(e *keyPump, at time.Duration) {
 	switch was := e.at; {
 	case at == never && e.index >= 0:
 		heap.Remove(t, e.index)
@@ -56,7 +56,7 @@ func (s *store) arm() {
 	}
 }
 
-// tick settles the pumps that have something to do.
+// tick updates the pumps that have something to do.
 func (s *store) tick() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -68,7 +68,7 @@ func (s *store) tick() {
 	for len(s.timers) > 0 && s.timers[0].at <= now {
 		e := s.timers[0]
 		s.timers.set(e, never)
-		s.settle(e)
+		s.update(e)
 	}
 	s.arm()
 }

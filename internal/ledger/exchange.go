@@ -75,10 +75,10 @@ func (x *exchange) make(p *window.Places) {
 		delete(x.processes, x.claim.Process)
 	} else {
 		if x.processes == nil {
-			x.processes = map[string]entry{}
+			x.processes = map[string]holding{}
 		}
 		end := x.now + x.claim.Lease
-		x.processes[x.claim.Process] = entry{held, x.claim.Seq, end}
+		x.processes[x.claim.Process] = holding{held, x.claim.Seq, end}
 		x.firstEnd = min(x.firstEnd, end)
 	}
 	x.queue(granted > 0, first, waiting)

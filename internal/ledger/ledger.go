@@ -50,14 +50,14 @@ type count struct {
 	shard *shard
 	sum   uint64
 	limit uint64 // the largest Max under which places are held, since there were none
-	// processes holds those that hold places. No entry ends before the first end.
-	processes map[string]entry
+	// processes holds those that hold places. None of them loses these before the first end.
+	processes map[string]holding
 	firstEnd  time.Duration
 	line      line
 }
 
-// entry is what a process holds.
-type entry struct {
+// holding is what a process holds.
+type holding struct {
 	held, seq uint64
 	end       time.Duration
 }
